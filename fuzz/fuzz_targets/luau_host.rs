@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use gatepost_message::{Envelope, Format, Listener, Message, Peer, Topic};
-use gatepost_procedures::{Arguments, ProcedureHost, Procedures, ProceduresConfiguration};
+use gatepost_procedures::{ProcedureArguments, ProcedureHost, Procedures, ProceduresConfiguration};
 use gatepost_rules::RuleSet;
 use libfuzzer_sys::fuzz_target;
 
@@ -59,7 +59,7 @@ fuzz_target!(|input: &[u8]| {
     let body = Bytes::copy_from_slice(input);
     let message = Arc::new(Message::new(envelope, topic, Format::Payload, body));
     let deadline = Instant::now() + Duration::from_secs(1);
-    let answer = procedures.call_here(path, &message, &Arguments::none(), deadline);
+    let answer = procedures.call_here(path, &message, &ProcedureArguments::none(), deadline);
     let reason = answer.expect("the procedure").verdict.reason;
     assert!(!reason.contains("assertion"), "{reason}");
 });

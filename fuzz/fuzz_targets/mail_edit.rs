@@ -2,13 +2,13 @@
 #![no_main]
 
 use bytes::Bytes;
-use gatepost_message::{Edit, Field, edit};
+use gatepost_message::{Edit, EditedField, edit};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (&str, &str, u8, &[u8])| {
     let (name, value, kind, mail) = input;
     let mail = Bytes::copy_from_slice(mail);
-    let Ok(field) = Field::new(name, value) else {
+    let Ok(field) = EditedField::new(name, value) else {
         return;
     };
     let occurrence = u32::from(kind >> 4);

@@ -1,11 +1,11 @@
 //! Members of a scope, `/path -key value …`, and the arguments of each over a procedure's settings.
 #![no_main]
 
-use gatepost_procedures::Member;
+use gatepost_procedures::ScopeMember;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
-    let Ok(member) = text.parse::<Member>() else {
+    let Ok(member) = text.parse::<ScopeMember>() else {
         return;
     };
     // Written out in quotes, it is the same member.
@@ -20,5 +20,5 @@ fuzz_target!(|text: &str| {
         let value = value.replace('\\', "\\\\").replace('"', "\\\"");
         again += &format!(" -{name} \"{value}\"");
     }
-    assert_eq!(again.parse::<Member>(), Ok(member));
+    assert_eq!(again.parse::<ScopeMember>(), Ok(member));
 });

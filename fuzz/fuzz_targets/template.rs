@@ -2,7 +2,7 @@
 #![no_main]
 
 use bytes::Bytes;
-use gatepost_pages::template::{LIVE_SCRIPT, Piece, split};
+use gatepost_pages::template::{LIVE_SCRIPT, TemplateNode, split};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|source: &[u8]| {
@@ -12,7 +12,7 @@ fuzz_target!(|source: &[u8]| {
     };
     let mut rest = &source[..];
     for piece in pieces {
-        let Piece::Static(slice) = piece else {
+        let TemplateNode::Static(slice) = piece else {
             continue;
         };
         if &slice[..] == LIVE_SCRIPT.as_bytes() {

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use gatepost_message::Peer;
-use gatepost_settings::Network;
-use gatepost_store::{Change, Store, StoreError, Ticket};
+use gatepost_settings::PeerNetwork;
+use gatepost_store::{Store, StoreChange, StoreError, Ticket};
 use parking_lot::Mutex;
 use serde::Serialize;
 
@@ -24,20 +24,20 @@ const DOUBLINGS_MAX: u32 = 30;
 
 /// All bans and scores. Cheap to clone.
 #[derive(Clone)]
-pub struct Bans(Arc<Inner>);
+pub struct Bans(Arc<SharedBans>);
 
-struct Inner {
+struct SharedBans {
     settings: BansSettings,
     /// The bans in the table, in force or not: 0 says that no address needs to be looked up.
     count: AtomicUsize,
-    state: Mutex<State>,
+    state: Mutex<BansAndScores>,
     store: Option<Store>,
     refused: AtomicU64,
     imposed: AtomicU64,
     offences: [AtomicU64; Offence::ALL.len()],
 }
 
-struct State {
+struct BansAndScores {
     bans: BanTable,
     scores: Scores,
 }
@@ -77,19 +77,19 @@ pub struct BanTotals {
 pub enum BanError {
     /// The network is exempt by the settings.
     #[error("{0} holds addresses that are never banned: this machine's, or those of bans.allowed")]
-    Exempt(Network),
+    Exempt(PeerNetwork),
     /// A Unix socket's peers have no address.
     #[error("write an address or a network, such as 192.0.2.1 or 192.0.2.0/24")]
     NoAddress,
     /// So much at once is no address or network of an attacker.
     #[error("{0} is too large: at most a /8 of IPv4, or a /16 of IPv6, can be banned")]
-    TooLarge(Network),
+    TooLarge(PeerNetwork),
     /// As many as the settings allow, all of operators.
-    #[error("there are as many bans as bans.networks_max allows")]
+    #[error("there are as many bans.networks_max allows")]
     Full,
     /// The network is not banned.
     #[error("{0} is not banned")]
-    NotBanned(Network),
+    NotBanned(PeerNetwork),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -117,9 +117,9 @@ impl Bans {
     }
 
     fn with(settings: &BansSettings, store: Option<Store>) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(SharedBans {
             count: AtomicUsize::new(0),
-            state: Mutex::new(State {
+            state: Mutex::new(BansAndScores {
                 bans: BanTable::default(),
                 scores: Scores::new(settings),
             }),
@@ -151,8 +151,8 @@ impl Bans {
     }
 
     /// The addresses that count as one client.
-    pub fn client_network(&self, ip: std::net::IpAddr) -> Network {
-        Network::around(ip, self.0.settings.ipv4_bits, IPV6_BITS)
+    pub fn client_network(&self, ip: std::net::IpAddr) -> PeerNetwork {
+        PeerNetwork::around(ip, self.0.settings.ipv4_bits, IPV6_BITS)
     }
 
     /// Whether a connection or request of this peer is to be refused, which is counted.
@@ -223,7 +223,7 @@ impl Bans {
     fn automatic_ban(
         &self,
         bans: &BanTable,
-        network: Network,
+        network: PeerNetwork,
         counts: &OffenceCounts,
         now: Now,
     ) -> (Ban, u64) {
@@ -249,7 +249,7 @@ impl Bans {
     /// Bans a network for so long, or until the ban is lifted. Returns when this is durable.
     pub async fn add(
         &self,
-        network: Network,
+        network: PeerNetwork,
         time: Option<Duration>,
         reason: &str,
     ) -> Result<BanSummary, BanError> {
@@ -280,11 +280,11 @@ impl Bans {
     }
 
     /// A network that may be banned, without the bits behind its prefix.
-    fn bannable(&self, network: Network) -> Result<Network, BanError> {
-        let Network::Addresses { address, bits } = network else {
+    fn bannable(&self, network: PeerNetwork) -> Result<PeerNetwork, BanError> {
+        let PeerNetwork::Addresses { address, bits } = network else {
             return Err(BanError::NoAddress);
         };
-        let network = Network::around(address, bits, bits);
+        let network = PeerNetwork::around(address, bits, bits);
         let bits_min = if address.is_ipv4() { 8 } else { 16 };
         if bits < bits_min {
             return Err(BanError::TooLarge(network));
@@ -302,15 +302,15 @@ impl Bans {
 
     /// Lifts the ban of a network, or of the network that an address belongs to, and forgets its
     /// offences. Returns when this is durable.
-    pub async fn remove(&self, network: Network) -> Result<(), BanError> {
-        let Network::Addresses { address, bits } = network else {
+    pub async fn remove(&self, network: PeerNetwork) -> Result<(), BanError> {
+        let PeerNetwork::Addresses { address, bits } = network else {
             return Err(BanError::NoAddress);
         };
-        let exact = Network::around(address, bits, bits);
+        let exact = PeerNetwork::around(address, bits, bits);
         let removed = {
             let mut state = self.0.state.lock();
             let now = Instant::now();
-            let is_banned = |network: &Network| {
+            let is_banned = |network: &PeerNetwork| {
                 let ban = state.bans.get(*network);
                 ban.is_some_and(|ban| ban.is_in_force(now))
             };
@@ -366,16 +366,16 @@ impl Bans {
         let _ = self.submit(forgotten.into_iter().map(record::delete).collect());
     }
 
-    fn publish_count(&self, state: &State) {
+    fn publish_count(&self, state: &BansAndScores) {
         self.0.count.store(state.bans.len(), Ordering::Relaxed);
     }
 
-    fn submit(&self, changes: Vec<Change>) -> Option<Result<Ticket, StoreError>> {
+    fn submit(&self, changes: Vec<StoreChange>) -> Option<Result<Ticket, StoreError>> {
         let store = self.0.store.as_ref()?;
         (!changes.is_empty()).then(|| store.submit(changes))
     }
 
-    async fn settle(&self, changes: Vec<Change>) -> Result<(), BanError> {
+    async fn settle(&self, changes: Vec<StoreChange>) -> Result<(), BanError> {
         if let Some(ticket) = self.submit(changes) {
             ticket?.committed().await?;
         }
@@ -396,7 +396,7 @@ impl Default for Bans {
     }
 }
 
-fn summary(network: Network, ban: &Ban) -> BanSummary {
+fn summary(network: PeerNetwork, ban: &Ban) -> BanSummary {
     BanSummary {
         network: network.to_string(),
         since: ban.since,
@@ -414,7 +414,7 @@ mod tests {
     #[test]
     fn each_ban_in_a_row_lasts_twice_as_long_up_to_the_longest() {
         let bans = Bans::default();
-        let network = Network::around([192, 0, 2, 1].into(), 32, 64);
+        let network = PeerNetwork::around([192, 0, 2, 1].into(), 32, 64);
         let mut table = BanTable::default();
         let mut lengths = Vec::new();
         for times in 1..=40 {

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use gatepost_settings::Network;
-use gatepost_store::{Change, Store, StoreError};
+use gatepost_settings::PeerNetwork;
+use gatepost_store::{Store, StoreChange, StoreError};
 use serde::{Deserialize, Serialize};
 
-use crate::table::{Ban, End};
+use crate::table::{Ban, BanEnd};
 
 const SPACE: &str = "ban";
 
@@ -41,25 +41,25 @@ impl Now {
     }
 
     /// What ends so long from now; `None` where no clock reaches so far.
-    pub(crate) fn end_in(self, time: Duration) -> Option<End> {
-        Some(End {
+    pub(crate) fn end_in(self, time: Duration) -> Option<BanEnd> {
+        Some(BanEnd {
             instant: self.instant.checked_add(time)?,
             unix: self.unix.checked_add(time.as_secs())?,
         })
     }
 
     /// What ends at this Unix time, or has ended then.
-    fn end_at(self, unix: u64) -> Option<End> {
+    fn end_at(self, unix: u64) -> Option<BanEnd> {
         let left = Duration::from_secs(unix.saturating_sub(self.unix));
         let passed = Duration::from_secs(self.unix.saturating_sub(unix));
         // Where the machine has not run for as long as has passed, it ended just now.
         let past = self.instant.checked_sub(passed).unwrap_or(self.instant);
         let instant = past.checked_add(left)?;
-        Some(End { instant, unix })
+        Some(BanEnd { instant, unix })
     }
 }
 
-pub(crate) fn put(network: Network, ban: &Ban) -> Change {
+pub(crate) fn put(network: PeerNetwork, ban: &Ban) -> StoreChange {
     let record = BanRecord {
         since: ban.since,
         ends: ban.ends.map(|end| end.unix),
@@ -67,7 +67,7 @@ pub(crate) fn put(network: Network, ban: &Ban) -> Change {
         reason: ban.reason.to_string(),
         by_operator: ban.by_operator,
     };
-    Change::PutRecord {
+    StoreChange::PutRecord {
         space: SPACE,
         key: network.to_string().into(),
         // Texts and numbers always serialise.
@@ -75,8 +75,8 @@ pub(crate) fn put(network: Network, ban: &Ban) -> Change {
     }
 }
 
-pub(crate) fn delete(network: Network) -> Change {
-    Change::DeleteRecord {
+pub(crate) fn delete(network: PeerNetwork) -> StoreChange {
+    StoreChange::DeleteRecord {
         space: SPACE,
         key: network.to_string().into(),
     }
@@ -89,10 +89,10 @@ pub(crate) fn load(
     store: &Store,
     now: Now,
     time_max: Duration,
-) -> Result<Vec<(Network, Ban)>, StoreError> {
+) -> Result<Vec<(PeerNetwork, Ban)>, StoreError> {
     let records = store.records(SPACE, b"")?;
     let read = |(key, value): (bytes::Bytes, bytes::Bytes)| {
-        let network: Network = std::str::from_utf8(&key).ok()?.parse().ok()?;
+        let network: PeerNetwork = std::str::from_utf8(&key).ok()?.parse().ok()?;
         let record: BanRecord = serde_json::from_slice(&value).ok()?;
         let mut ends = record.ends.and_then(|unix| now.end_at(unix));
         let latest = now.end_in(time_max).filter(|_| !record.by_operator);

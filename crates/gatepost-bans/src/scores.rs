@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use gatepost_settings::Network;
+use gatepost_settings::PeerNetwork;
 
 use crate::BansSettings;
 use crate::offence::{Offence, OffenceCounts};
@@ -16,7 +16,7 @@ const COMPARED: usize = 8;
 
 #[derive(Debug)]
 pub(crate) struct Scores {
-    by_network: HashMap<Network, Score>,
+    by_network: HashMap<PeerNetwork, Score>,
     networks_max: usize,
     /// The time in which a point is forgotten.
     per_point: Duration,
@@ -44,7 +44,7 @@ impl Scores {
     /// again without any.
     pub(crate) fn add(
         &mut self,
-        network: Network,
+        network: PeerNetwork,
         offence: Offence,
         points: u32,
         now: Instant,
@@ -113,8 +113,8 @@ mod tests {
         })
     }
 
-    fn network(number: u32) -> Network {
-        Network::around(std::net::Ipv4Addr::from_bits(number).into(), 32, 64)
+    fn network(number: u32) -> PeerNetwork {
+        PeerNetwork::around(std::net::Ipv4Addr::from_bits(number).into(), 32, 64)
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The settings under `[bans]`.
 
-use gatepost_settings::{Network, Period};
+use gatepost_settings::{PeerNetwork, Period};
 use serde::{Deserialize, Serialize};
 
 /// `[bans]` of the config.
@@ -25,7 +25,7 @@ pub struct BansSettings {
     /// neighbours too. IPv6 clients are counted by their /64.
     pub ipv4_bits: u8,
     /// Networks that are never banned, and that may connect as fast and as often as they like.
-    pub allowed: Vec<Network>,
+    pub allowed: Vec<PeerNetwork>,
     /// Whether the same holds for this machine.
     pub exempt_local: bool,
     /// How many networks are remembered with offences, and how many with bans.

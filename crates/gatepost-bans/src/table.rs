@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use gatepost_settings::Network;
+use gatepost_settings::PeerNetwork;
 
 /// Where the table is full, the ban that ends first of so many makes room.
 const COMPARED: usize = 8;
 
 /// When a ban ends, on both clocks: one decides, the other is shown and stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct End {
+pub(crate) struct BanEnd {
     pub(crate) instant: Instant,
     /// Unix seconds.
     pub(crate) unix: u64,
@@ -21,7 +21,7 @@ pub(crate) struct End {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ban {
     /// `None` for a ban that holds until it is lifted.
-    pub(crate) ends: Option<End>,
+    pub(crate) ends: Option<BanEnd>,
     /// Unix seconds.
     pub(crate) since: u64,
     /// How many bans in a row this is.
@@ -43,7 +43,7 @@ impl Ban {
     }
 
     fn is_forgotten(&self, now: Instant, remember_for: Duration) -> bool {
-        let forgotten = |end: End| end.instant.checked_add(remember_for);
+        let forgotten = |end: BanEnd| end.instant.checked_add(remember_for);
         self.ends
             .and_then(forgotten)
             .is_some_and(|forgotten| forgotten <= now)
@@ -52,7 +52,7 @@ impl Ban {
 
 #[derive(Debug, Default)]
 pub(crate) struct BanTable {
-    by_network: HashMap<Network, Ban>,
+    by_network: HashMap<PeerNetwork, Ban>,
     /// How many bans there are of each length of prefix, so that an address is looked up once for
     /// each length in use.
     lengths_v4: BTreeMap<u8, usize>,
@@ -69,11 +69,14 @@ impl BanTable {
         };
         lengths
             .keys()
-            .filter_map(|&bits| self.by_network.get(&Network::around(address, bits, bits)))
+            .filter_map(|&bits| {
+                self.by_network
+                    .get(&PeerNetwork::around(address, bits, bits))
+            })
             .find(|ban| ban.is_in_force(now))
     }
 
-    pub(crate) fn get(&self, network: Network) -> Option<&Ban> {
+    pub(crate) fn get(&self, network: PeerNetwork) -> Option<&Ban> {
         self.by_network.get(&network)
     }
 
@@ -81,11 +84,11 @@ impl BanTable {
         self.by_network.len()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Network, &Ban)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (PeerNetwork, &Ban)> {
         self.by_network.iter().map(|(network, ban)| (*network, ban))
     }
 
-    pub(crate) fn insert(&mut self, network: Network, ban: Ban) {
+    pub(crate) fn insert(&mut self, network: PeerNetwork, ban: Ban) {
         if self.by_network.insert(network, ban).is_none()
             && let Some((lengths, bits)) = self.length_of(network)
         {
@@ -93,7 +96,7 @@ impl BanTable {
         }
     }
 
-    pub(crate) fn remove(&mut self, network: Network) -> Option<Ban> {
+    pub(crate) fn remove(&mut self, network: PeerNetwork) -> Option<Ban> {
         let removed = self.by_network.remove(&network)?;
         if let Some((lengths, bits)) = self.length_of(network)
             && let Some(count) = lengths.get_mut(&bits)
@@ -106,19 +109,19 @@ impl BanTable {
         Some(removed)
     }
 
-    fn length_of(&mut self, network: Network) -> Option<(&mut BTreeMap<u8, usize>, u8)> {
+    fn length_of(&mut self, network: PeerNetwork) -> Option<(&mut BTreeMap<u8, usize>, u8)> {
         match network {
-            Network::Addresses { address, bits } if address.is_ipv4() => {
+            PeerNetwork::Addresses { address, bits } if address.is_ipv4() => {
                 Some((&mut self.lengths_v4, bits))
             }
-            Network::Addresses { bits, .. } => Some((&mut self.lengths_v6, bits)),
-            Network::Unix => None,
+            PeerNetwork::Addresses { bits, .. } => Some((&mut self.lengths_v6, bits)),
+            PeerNetwork::Unix => None,
         }
     }
 
     /// Removes the bans that ended more than `remember_for` ago; gives their networks.
-    pub(crate) fn sweep(&mut self, now: Instant, remember_for: Duration) -> Vec<Network> {
-        let forgotten: Vec<Network> = self
+    pub(crate) fn sweep(&mut self, now: Instant, remember_for: Duration) -> Vec<PeerNetwork> {
+        let forgotten: Vec<PeerNetwork> = self
             .iter()
             .filter(|(_, ban)| ban.is_forgotten(now, remember_for))
             .map(|(network, _)| network)
@@ -130,7 +133,7 @@ impl BanTable {
     }
 
     /// Removes one ban that was not imposed by an operator; gives its network.
-    pub(crate) fn make_room(&mut self, now: Instant) -> Option<Network> {
+    pub(crate) fn make_room(&mut self, now: Instant) -> Option<PeerNetwork> {
         let automatic = self.iter().filter(|(_, ban)| !ban.by_operator);
         // The map's order is random, so these are random ones.
         let soonest = automatic

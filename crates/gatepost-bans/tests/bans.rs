@@ -2,7 +2,7 @@
 
 use gatepost_bans::{BanError, Bans, BansSettings, Offence};
 use gatepost_message::Peer;
-use gatepost_settings::Network;
+use gatepost_settings::PeerNetwork;
 use gatepost_store::Store;
 
 fn settings() -> BansSettings {
@@ -17,7 +17,7 @@ fn peer(address: &str) -> Peer {
     Peer::Address((ip, 4321).into())
 }
 
-fn network(text: &str) -> Network {
+fn network(text: &str) -> PeerNetwork {
     text.parse().expect("a network")
 }
 
@@ -80,7 +80,7 @@ async fn this_machine_and_allowed_networks_are_never_banned() {
         assert!(matches!(added, Err(BanError::TooLarge(_))), "{refused}");
     }
     assert!(matches!(
-        bans.add(Network::Unix, None, "").await,
+        bans.add(PeerNetwork::Unix, None, "").await,
         Err(BanError::NoAddress)
     ));
     let strict = Bans::new(&BansSettings {

@@ -22,7 +22,7 @@ pub struct HostArguments {
         help_heading = "Several hosts",
         requires = "join"
     )]
-    pub share: Vec<Share>,
+    pub share: Vec<AgentShare>,
     /// Wait for this number of agents and divide the connections evenly, if no shares are given
     #[arg(
         long,
@@ -57,21 +57,21 @@ pub enum Role {
 
 /// The share of one agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Share {
+pub struct AgentShare {
     /// The agent.
     pub agent: String,
     /// Its task.
     pub role: Role,
 }
 
-impl Share {
+impl AgentShare {
     /// Whether it opens connections, rather than monitor a server.
     pub(crate) const fn is_client(&self) -> bool {
         !matches!(self.role, Role::Server(_))
     }
 }
 
-impl FromStr for Share {
+impl FromStr for AgentShare {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -117,23 +117,23 @@ pub(crate) struct Assignment {
 
 /// Deals out the clients of a scenario other than FANOUT.
 pub(crate) fn assign_clients(
-    shares: &[Share],
+    shares: &[AgentShare],
     present: &[String],
     clients: usize,
     port: Option<u16>,
 ) -> Result<Vec<Assignment>, BenchError> {
     let mut all: Vec<Assignment> = Vec::new();
     let count = present.len().max(1);
-    let even = |(at, agent): (usize, &String)| Share {
+    let even = |(at, agent): (usize, &String)| AgentShare {
         agent: agent.clone(),
         role: Role::Clients((clients + count - 1 - at) / count),
     };
-    let even: Vec<Share> = if shares.is_empty() {
+    let even: Vec<AgentShare> = if shares.is_empty() {
         present.iter().enumerate().map(even).collect()
     } else {
         Vec::new()
     };
-    for Share { agent, role } in shares.iter().chain(&even) {
+    for AgentShare { agent, role } in shares.iter().chain(&even) {
         let one = of_agent(&mut all, agent);
         match *role {
             Role::Clients(count) if one.clients == 0 => one.clients = count,
@@ -178,13 +178,13 @@ fn of_agent<'all>(all: &'all mut Vec<Assignment>, agent: &str) -> &'all mut Assi
 
 /// Assigns all publishers and subscribers; shares that do not cover them are an error.
 pub(crate) fn assign(
-    shares: &[Share],
+    shares: &[AgentShare],
     present: &[String],
     publishers: u16,
     subscribers: usize,
     port: u16,
 ) -> Result<Vec<Assignment>, BenchError> {
-    let even: Vec<Share>;
+    let even: Vec<AgentShare>;
     let shares = if shares.is_empty() {
         even = evenly(present, publishers, subscribers);
         &even
@@ -193,7 +193,7 @@ pub(crate) fn assign(
     };
     let mut all: Vec<Assignment> = Vec::new();
     let (mut next_subscriber, mut next_publisher) = (0, 0_u16);
-    for Share { agent, role } in shares {
+    for AgentShare { agent, role } in shares {
         let one = of_agent(&mut all, agent);
         let twice = || BenchError::Settings(format!("{agent} has two shares of one kind"));
         match *role {
@@ -230,13 +230,13 @@ pub(crate) fn assign(
     Ok(all)
 }
 
-fn evenly(present: &[String], publishers: u16, subscribers: usize) -> Vec<Share> {
+fn evenly(present: &[String], publishers: u16, subscribers: usize) -> Vec<AgentShare> {
     let count = present.len().max(1);
-    let share = |(at, agent): (usize, &String)| Share {
+    let share = |(at, agent): (usize, &String)| AgentShare {
         agent: agent.clone(),
         role: Role::Subscribers((subscribers + count - 1 - at) / count),
     };
-    let publishing = present.first().map(|agent| Share {
+    let publishing = present.first().map(|agent| AgentShare {
         agent: agent.clone(),
         role: Role::Publishers(publishers),
     });
@@ -252,7 +252,7 @@ fn evenly(present: &[String], publishers: u16, subscribers: usize) -> Vec<Share>
 mod tests {
     use super::*;
 
-    fn shares(texts: &[&str]) -> Vec<Share> {
+    fn shares(texts: &[&str]) -> Vec<AgentShare> {
         texts.iter().map(|text| text.parse().expect(text)).collect()
     }
 
@@ -322,7 +322,7 @@ mod tests {
             assert!(assign(&shares(texts), &[], 5, 100, 1).is_err() || texts.len() == 2);
         }
         for text in ["a", "=server", "a=readers:1", "a=subscribers:x"] {
-            assert!(text.parse::<Share>().is_err(), "{text}");
+            assert!(text.parse::<AgentShare>().is_err(), "{text}");
         }
     }
 }

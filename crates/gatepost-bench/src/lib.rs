@@ -1,8 +1,8 @@
 //! Benchmarks: the scenarios of the older systems that Gatepost replaces, run against Gatepost or
 //! any other server of the same kind, with statistics that say which is better and how certainly.
 //!
-//! A [`scenario::Scenario`] measures one [`target::Target`] once and returns an
-//! [`outcome::Outcome`]. [`series`] runs it against all targets in turn and starts the requested
+//! A [`scenario::Scenario`] measures one [`target::RunningTarget`] once and returns an
+//! [`outcome::RunOutcome`]. [`series`] runs it against all targets in turn and starts the requested
 //! [`peer`]s; [`report`] prints and stores the result. The load generators use [`load`], an epoll
 //! loop of this crate, because a generator must cost far less than the server.
 //!

@@ -8,11 +8,11 @@ use gatepost_bench::BenchArguments;
 /// Measures message brokers, mail filters, web servers and thin clients
 #[derive(Parser)]
 #[command(name = "gatepost-bench", version)]
-struct CommandLine {
+struct BenchCommandLine {
     #[command(flatten)]
     bench: BenchArguments,
 }
 
 fn main() -> ExitCode {
-    gatepost_bench::run(CommandLine::parse().bench)
+    gatepost_bench::run(BenchCommandLine::parse().bench)
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::latency::{Buckets, Latencies, LatencySummary};
-use crate::process::{Costs, Load, Noise, ProcessRecord};
+use crate::process::{Costs, MachineLoad, Noise, ProcessRecord};
 use crate::statistics::{Steadiness, steadiness};
 use crate::sweep::Point;
 
@@ -50,7 +50,7 @@ pub struct NamedLatencies {
 
 /// Everything that one run gave.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// The swept settings' values, where any was swept.
     #[serde(default)]
     pub parameters: Point,
@@ -65,7 +65,7 @@ pub struct Outcome {
     /// What measuring cost.
     pub generator: ProcessRecord,
     /// The load of the whole machine.
-    pub machine: Load,
+    pub machine: MachineLoad,
     /// What may have disturbed it, as it began.
     #[serde(default)]
     pub noise: Noise,
@@ -90,7 +90,7 @@ pub struct Operations {
     pub count: u64,
 }
 
-impl Outcome {
+impl RunOutcome {
     /// Adds a figure of which more is better.
     pub(crate) fn higher(&mut self, name: impl Into<String>, value: f64, unit: &str) {
         self.figure(name, value, unit, Better::Higher);

@@ -30,7 +30,7 @@ enum Listener {
 }
 
 /// The progress of the run that is going on.
-pub struct Progress {
+pub struct RunProgress {
     listener: Listener,
     last: Cell<Nanoseconds>,
     pace: Cell<Pace>,
@@ -62,7 +62,7 @@ impl Pace {
     }
 }
 
-impl Progress {
+impl RunProgress {
     /// On standard error, if that is a terminal and the user wants it.
     pub fn new(quiet: bool) -> Self {
         let bar = ProgressBar::new(STEPS);

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use crate::arguments::{BenchArguments, BenchCommand, SeriesArguments};
 use crate::error::BenchError;
-use crate::outcome::Outcome;
+use crate::outcome::RunOutcome;
 use crate::report::{Report, TargetReport};
 use crate::scenario::{self, Scenario, fanout::Fanout};
 use crate::series::Points;
@@ -258,7 +258,7 @@ fn list_peers(folder: Option<&Path>, show: Option<&str>) -> Result<(), BenchErro
 }
 
 /// What was measured of the machine itself.
-fn of_machine(scenario: &str, outcome: Outcome) -> Report {
+fn of_machine(scenario: &str, outcome: RunOutcome) -> Report {
     Report {
         targets: vec![TargetReport {
             name: "this machine".into(),

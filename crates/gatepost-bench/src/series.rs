@@ -6,21 +6,21 @@ use std::fmt::Write as _;
 use crate::arguments::SeriesArguments;
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
-use crate::outcome::Outcome;
+use crate::outcome::RunOutcome;
 use crate::peer::{Definition, Definitions, Running, version};
 use crate::process::{Watched, count_system_calls, listener_of_port};
-use crate::progress::Progress;
+use crate::progress::RunProgress;
 use crate::report::{FloorFigure, Report, TargetReport, print_run};
 use crate::scenario::{Scenario, floor};
 use crate::sweep::Point;
-use crate::target::{Endpoint, Target};
+use crate::target::{Endpoint, RunningTarget};
 
 /// A scenario with the values of its swept settings.
 pub(crate) type Points = Vec<(Point, Box<dyn Scenario>)>;
 
 /// A target before its run: given, or a peer that is started for each run.
 enum Candidate {
-    Given(Target),
+    Given(RunningTarget),
     Peer(Peer),
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn run(
     if arguments.system_calls {
         count_system_calls();
     }
-    let progress = Progress::new(arguments.quiet);
+    let progress = RunProgress::new(arguments.quiet);
     let mut report = new_report(points, first.as_ref(), &candidates)?;
     if let Some(pinning) = &arguments.pin {
         pinning.bench.apply()?;
@@ -132,9 +132,9 @@ fn candidates(
     for text in &arguments.targets {
         let endpoint: Endpoint = text.parse()?;
         let watched = watched(&endpoint, arguments);
-        candidates.push(Candidate::Given(Target {
+        candidates.push(Candidate::Given(RunningTarget {
             watched,
-            ..Target::given(endpoint)
+            ..RunningTarget::given(endpoint)
         }));
     }
     let key = match &arguments.over {
@@ -186,8 +186,8 @@ fn run_once(
     scenario: &dyn Scenario,
     candidate: &Candidate,
     arguments: &SeriesArguments,
-    progress: &Progress,
-) -> Result<Outcome, BenchError> {
+    progress: &RunProgress,
+) -> Result<RunOutcome, BenchError> {
     match candidate {
         Candidate::Given(target) => scenario.run(target, progress),
         Candidate::Peer(peer) => {

@@ -158,7 +158,7 @@ fn split_words(text: &str) -> Option<Vec<String>> {
 
 /// A running server or command under test.
 #[derive(Debug, Clone)]
-pub struct Target {
+pub struct RunningTarget {
     /// A peer's name, or the endpoint as given.
     pub name: String,
     /// Where it is.
@@ -171,7 +171,7 @@ pub struct Target {
     pub start_seconds: Option<f64>,
 }
 
-impl Target {
+impl RunningTarget {
     /// What was given by its endpoint alone, without a process to watch.
     pub fn given(endpoint: Endpoint) -> Self {
         Self {
@@ -206,7 +206,7 @@ impl Target {
     }
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for RunningTarget {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.name)
     }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gatepost_bench::outcome::Outcome;
+use gatepost_bench::outcome::RunOutcome;
 use gatepost_bench::report::Report;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -97,7 +97,7 @@ fn ended(output: &Output) -> String {
     out.into_owned()
 }
 
-fn outcome(json: &Path) -> Outcome {
+fn outcome(json: &Path) -> RunOutcome {
     let report = Report::read(json).expect("a report");
     report.targets[0].runs[0].clone()
 }
@@ -254,7 +254,7 @@ fn mail(line: &str) -> Option<&'static str> {
 }
 
 /// Runs a scenario on agents `one` and `two`, with the server watched by `box`, which is here.
-fn run_on_two(hosts: &Hosts, settings: &str, target: &str, shares: &[&str]) -> Outcome {
+fn run_on_two(hosts: &Hosts, settings: &str, target: &str, shares: &[&str]) -> RunOutcome {
     let (control, _) = start_counting(hosts.any_address(), Faults::default());
     let here = Hosts::loopback(1);
     let _agents = [(hosts, 0, "one"), (hosts, 1, "two")]

@@ -2,7 +2,7 @@
 //! described, and every field that is required is written.
 
 use gatepost_bench::latency::Latencies;
-use gatepost_bench::outcome::{Better, Figure, Headline, NamedLatencies, Outcome};
+use gatepost_bench::outcome::{Better, Figure, Headline, NamedLatencies, RunOutcome};
 use gatepost_bench::process::ProcessRecord;
 use gatepost_bench::report::{FigureFloor, FloorFigure, Report, TargetReport};
 use serde_json::Value;
@@ -70,7 +70,7 @@ fn a_full_report_is_as_the_schema_says() {
         unit: "/s".into(),
         better: Better::Higher,
     };
-    let run = Outcome {
+    let run = RunOutcome {
         figures: vec![figure],
         parameters: [("users".to_owned(), 5.0)].into(),
         latencies: vec![NamedLatencies {
@@ -82,7 +82,7 @@ fn a_full_report_is_as_the_schema_says() {
         server: Some(record),
         original: vec!["line".into()],
         warnings: vec!["noise".into()],
-        ..Outcome::default()
+        ..RunOutcome::default()
     };
     let headline = Headline {
         figure: "rate".into(),

@@ -1,6 +1,6 @@
 //! The statistics against figures that SciPy gave for the same values.
 
-use gatepost_bench::statistics::{Sample, mann_whitney, student_quantile, welch};
+use gatepost_bench::statistics::{SortedSample, mann_whitney, student_quantile, welch};
 use serde_json::Value;
 
 fn reference() -> Value {
@@ -11,11 +11,11 @@ fn number(value: &Value, key: &str) -> f64 {
     value[key].as_f64().expect(key)
 }
 
-fn sample(reference: &Value, name: &Value) -> Sample {
+fn sample(reference: &Value, name: &Value) -> SortedSample {
     let values = reference["sets"][name.as_str().expect("a name")]
         .as_array()
         .expect("values");
-    Sample::new(
+    SortedSample::new(
         values
             .iter()
             .map(|value| value.as_f64().expect("a number"))

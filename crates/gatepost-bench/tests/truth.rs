@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use clap::Parser;
 use gatepost_bench::arguments::{BenchArguments, BenchCommand};
-use gatepost_bench::outcome::Outcome;
-use gatepost_bench::progress::Progress;
+use gatepost_bench::outcome::RunOutcome;
+use gatepost_bench::progress::RunProgress;
 use gatepost_bench::scenario::Scenario;
 use gatepost_bench::scenario::fanout::Fanout;
 use gatepost_bench::scenario::subscribe::SubscribeBurst;
-use gatepost_bench::target::Target;
+use gatepost_bench::target::RunningTarget;
 
 use broker::Faults;
 
@@ -28,13 +28,13 @@ fn command(words: &str) -> BenchCommand {
         .command
 }
 
-fn target(faults: Faults) -> Target {
+fn target(faults: Faults) -> RunningTarget {
     let url = format!("mqtt://{}", broker::start_counting("127.0.0.1", faults).0);
-    Target::given(url.parse().expect("a URL"))
+    RunningTarget::given(url.parse().expect("a URL"))
 }
 
 /// 10 subscribers at 2 topics, 100 messages each.
-fn fanout(faults: Faults) -> Outcome {
+fn fanout(faults: Faults) -> RunOutcome {
     fanout_with(
         faults,
         "bench fanout --publishers 2 --subscribers 10 --rate 100 --size 100 --seconds 1 \
@@ -42,17 +42,17 @@ fn fanout(faults: Faults) -> Outcome {
     )
 }
 
-fn fanout_with(faults: Faults, words: &str) -> Outcome {
+fn fanout_with(faults: Faults, words: &str) -> RunOutcome {
     let BenchCommand::Fanout { scenario, .. } = command(words) else {
         panic!("another command");
     };
     let fanout = Fanout::new(*scenario).expect("settings");
     fanout
-        .run(&target(faults), &Progress::hidden())
+        .run(&target(faults), &RunProgress::hidden())
         .expect("an outcome")
 }
 
-fn counts(outcome: &Outcome) -> [u64; 3] {
+fn counts(outcome: &RunOutcome) -> [u64; 3] {
     ["lost", "duplicates", "out of order"].map(|name| outcome.value(name).expect(name) as u64)
 }
 
@@ -165,7 +165,9 @@ fn refused_subscriptions_are_counted() {
             refuse_every,
             ..Faults::default()
         });
-        let outcome = burst.run(&target, &Progress::hidden()).expect("an outcome");
+        let outcome = burst
+            .run(&target, &RunProgress::hidden())
+            .expect("an outcome");
         assert_eq!(outcome.value("failed"), Some(failed));
         for user in 0..5 {
             let line = format!("user {user} login ok");

@@ -21,8 +21,8 @@ use crate::persistence::ChangeBatch;
 use crate::publisher::Publisher;
 use crate::session::{DisconnectCause, Session};
 use crate::session_table::SessionTable;
-use crate::shared::Shared;
-use crate::subscription::{Member, Subscription, Target};
+use crate::shared::BrokerShared;
+use crate::subscription::{DeliveryTarget, GroupMember, Subscription};
 
 /// Why a subscription is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -99,7 +99,7 @@ impl Attachment {
         }
     }
 
-    fn shared(&self) -> &Arc<Shared> {
+    fn shared(&self) -> &Arc<BrokerShared> {
         self.sessions.shared()
     }
 
@@ -226,7 +226,7 @@ impl Attachment {
             is_new
         };
         self.session.store_subscription(&requested.text, *options);
-        let member = Member::new(self.session.clone(), *options);
+        let member = GroupMember::new(self.session.clone(), *options);
         let index = &self.shared().index;
         if let Some(share) = &requested.share {
             index.join(&share.filter, &share.name, member);
@@ -287,7 +287,7 @@ impl Attachment {
 
     /// Delivers what topics retained, as [`Attachment::subscribe`] returned it.
     pub fn deliver_retained(&self, retained: &[Arc<Publication>], options: &SubscribeOptions) {
-        let target = Target::from(&Member::new(self.session.clone(), *options));
+        let target = DeliveryTarget::from(&GroupMember::new(self.session.clone(), *options));
         let broker = self.shared().view();
         let mut batch = ChangeBatch::default();
         let session = &self.session;

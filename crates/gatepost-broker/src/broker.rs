@@ -16,12 +16,12 @@ use crate::housekeeping::Housekeeper;
 use crate::limits::Limit;
 use crate::memory::{MemoryGauge, ProcessMemory};
 use crate::publisher::{PublishOutcome, Publisher};
-use crate::reader::{Reader, ReaderOptions};
+use crate::reader::{LocalSubscription, ReaderOptions};
 use crate::recovery;
 use crate::session::DisconnectCause;
 use crate::session_table::SessionTable;
 use crate::settings::BrokerSettings;
-use crate::shared::Shared;
+use crate::shared::BrokerShared;
 use crate::stats::{self, BrokerStats, SessionStats};
 use crate::trace::{StepOutcome, TraceStep, Traces};
 
@@ -38,10 +38,10 @@ fn system() -> Surroundings {
 
 /// The broker. Cheap to clone.
 #[derive(Clone)]
-pub struct Broker(Arc<Inner>);
+pub struct Broker(Arc<BrokerCore>);
 
-struct Inner {
-    shared: Arc<Shared>,
+struct BrokerCore {
+    shared: Arc<BrokerShared>,
     sessions: Arc<SessionTable>,
     traces: Traces,
     figures: Figures,
@@ -107,8 +107,8 @@ impl Broker {
 
     fn with(settings: BrokerSettings, store: Option<Store>, (clock, memory): Surroundings) -> Self {
         let traces = Traces::new(settings.traced_messages_max);
-        let shared = Arc::new(Shared::new(settings, store, clock, memory));
-        Self(Arc::new(Inner {
+        let shared = Arc::new(BrokerShared::new(settings, store, clock, memory));
+        Self(Arc::new(BrokerCore {
             sessions: Arc::new(SessionTable::new(shared.clone())),
             shared,
             traces,
@@ -194,8 +194,12 @@ impl Broker {
     }
 
     /// A subscriber within this process.
-    pub fn subscribe_stream(&self, filters: &[TopicFilter], options: ReaderOptions) -> Reader {
-        Reader::new(self.0.shared.clone(), filters, options)
+    pub fn subscribe_stream(
+        &self,
+        filters: &[TopicFilter],
+        options: ReaderOptions,
+    ) -> LocalSubscription {
+        LocalSubscription::new(self.0.shared.clone(), filters, options)
     }
 
     /// The topic's last publication that is remembered.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use gatepost_store::Clock as ClockSource;
 
-pub(crate) struct Clock {
+pub(crate) struct BrokerClock {
     source: Arc<dyn ClockSource>,
     started: Instant,
     /// The source's time since its own beginning, at `started`.
@@ -19,7 +19,7 @@ pub(crate) struct Clock {
     now_seconds: AtomicU32,
 }
 
-impl Clock {
+impl BrokerClock {
     pub(crate) fn new(source: Arc<dyn ClockSource>) -> Self {
         Self {
             started: Instant::now(),

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use crate::load::{self, Loads};
 use crate::publisher::Publisher;
 use crate::session_table::SessionTable;
-use crate::shared::Shared;
+use crate::shared::BrokerShared;
 use crate::stats::{self, BrokerStats, SessionStats};
 
 /// Sessions in `$SYS/broker/sessions/slowest`.
@@ -104,7 +104,7 @@ impl Figures {
     }
 }
 
-fn server_figures(stats: &BrokerStats, shared: &Shared) -> Vec<(String, String)> {
+fn server_figures(stats: &BrokerStats, shared: &BrokerShared) -> Vec<(String, String)> {
     let sessions = stats.sessions as u64;
     let connected = stats.sessions_connected;
     let maximum = shared

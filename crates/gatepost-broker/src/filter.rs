@@ -70,12 +70,12 @@ pub struct RequestedFilter {
     /// The whole text.
     pub text: TopicFilter,
     /// The share name, where it is shared (section 4.8.2).
-    pub share: Option<Share>,
+    pub share: Option<SharedFilter>,
 }
 
 /// A shared subscription's two parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Share {
+pub struct SharedFilter {
     /// Its name.
     pub name: String,
     /// What the group subscribes to.
@@ -99,7 +99,7 @@ impl RequestedFilter {
         let whole = TopicFilter::new(text)?;
         let share = match text.strip_prefix("$share") {
             Some("") => return Err(FilterError::Share),
-            Some(rest) => rest.strip_prefix('/').map(Share::new).transpose()?,
+            Some(rest) => rest.strip_prefix('/').map(SharedFilter::new).transpose()?,
             None => None,
         };
         Ok(Self { text: whole, share })
@@ -113,7 +113,7 @@ impl RequestedFilter {
     }
 }
 
-impl Share {
+impl SharedFilter {
     fn new(text: &str) -> Result<Self, FilterError> {
         let (name, filter) = text.split_once('/').ok_or(FilterError::Share)?;
         if name.is_empty() || name.contains(['+', '#']) || filter.is_empty() {

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use crate::limits::Limit;
 use crate::publisher::Publisher;
 use crate::session::{DeferredEffects, Session, Will};
-use crate::shared::Shared;
+use crate::shared::BrokerShared;
 
 /// Wills in memory; with a store, those beyond it wait on disk for the next start.
 const WILLS_MAX: usize = 10_000;
@@ -30,7 +30,7 @@ impl HeldWills {
         &self,
         effects: &mut DeferredEffects,
         publisher: &mut Publisher,
-        shared: &Shared,
+        shared: &BrokerShared,
     ) {
         let lacks_memory = |will: &mut Publication| publisher.lacks_memory_for(will);
         let Some(will) = effects.will.take_if(lacks_memory) else {
@@ -55,7 +55,7 @@ impl HeldWills {
 
     /// Removes and returns the sessions whose wills can be published, in the order in which these
     /// were due.
-    pub(crate) fn take_publishable(&self, shared: &Arc<Shared>) -> Vec<Arc<Session>> {
+    pub(crate) fn take_publishable(&self, shared: &Arc<BrokerShared>) -> Vec<Arc<Session>> {
         let mut held = self.0.lock();
         if held.is_empty() {
             return Vec::new();
@@ -71,7 +71,11 @@ impl HeldWills {
 }
 
 /// A session that has ended and has only this will; its rows are added to the effects.
-fn session_of(effects: &mut DeferredEffects, publication: Publication, shared: &Shared) -> Session {
+fn session_of(
+    effects: &mut DeferredEffects,
+    publication: Publication,
+    shared: &BrokerShared,
+) -> Session {
     let owner = &effects.session;
     let session = Session::new(owner.client_id.clone(), owner.kind.clone());
     let (user, authorization) = {

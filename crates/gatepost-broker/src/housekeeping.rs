@@ -7,14 +7,14 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use gatepost_store::Change;
+use gatepost_store::StoreChange;
 use tokio::sync::watch;
 
 use crate::figures::Figures;
 use crate::memory;
 use crate::session::{DisconnectCause, Session};
 use crate::session_table::SessionTable;
-use crate::shared::Shared;
+use crate::shared::BrokerShared;
 
 const TICK: Duration = Duration::from_secs(1);
 /// How often retained messages are searched for expired ones, in ticks.
@@ -26,7 +26,7 @@ const LOAD_STEPS: usize = 16;
 /// What the housekeeper works on.
 #[derive(Clone, Copy)]
 pub(crate) struct Housekeeper<'a> {
-    pub(crate) shared: &'a Shared,
+    pub(crate) shared: &'a BrokerShared,
     pub(crate) sessions: &'a SessionTable,
     pub(crate) figures: &'a Figures,
 }
@@ -73,7 +73,7 @@ impl Housekeeper<'_> {
                 && !expired.is_empty()
             {
                 // No client was promised this; what fails is expired at the next start as well.
-                let _ = store.submit(expired.into_iter().map(Change::Unretain));
+                let _ = store.submit(expired.into_iter().map(StoreChange::Unretain));
             }
         }
         // Less than a second is a second: only zero means never.

@@ -2,7 +2,7 @@
 //!
 //! It knows no protocol. A listener hands over how publications are written (an [`Encoder`]) and
 //! where to (a [`Sink`]), holds a session by its [`Attachment`], and publishes by a
-//! [`Publisher`]. Subscribers within the process take a [`Reader`].
+//! [`Publisher`]. Subscribers within the process take a [`LocalSubscription`].
 //!
 //! The way of a publication: [`Publisher::publish_at`] finds the route of its topic (kept from
 //! the last time, `route.rs`), writes the frame once for each wire format, and collects; at
@@ -63,14 +63,14 @@ pub use broker::Broker;
 pub use connect::{Close, ConnectError, ConnectOptions, Welcome};
 pub use counters::DropCause;
 pub use encoder::{Alias, Encoder, Format, FrameOptions, Sink, Unencodable};
-pub use filter::{FilterError, RequestedFilter, RetainHandling, Share, SubscribeOptions};
+pub use filter::{FilterError, RequestedFilter, RetainHandling, SharedFilter, SubscribeOptions};
 pub use limits::Limit;
 pub use memory::MemoryGauge;
 pub use publisher::{EnterError, PublishOutcome, PublishRefusal, Publisher, TopicSlot};
-pub use reader::{Reader, ReaderOptions};
+pub use reader::{LocalSubscription, ReaderOptions};
 pub use recent::{Remembered, Since};
 pub use session::{DisconnectCause, Session, Will};
 pub use settings::{BrokerSettings, SlowSubscriber};
 pub use stats::{BrokerStats, SessionStats, TopicStats};
-pub use stream_queue::{Event, EventSink};
+pub use stream_queue::{EventSink, StreamEvent};
 pub use trace::{StepOutcome, TraceStep};

@@ -80,14 +80,14 @@ struct Reached {
 
 /// How often each limit was reached.
 #[derive(Debug)]
-pub(crate) struct Limits {
+pub(crate) struct LimitCounters {
     reached: [Reached; Limit::ALL.len()],
     memory_share_bytes: usize,
     /// Whether the process has more memory than it may.
     is_out_of_memory: AtomicBool,
 }
 
-impl Default for Limits {
+impl Default for LimitCounters {
     fn default() -> Self {
         Self {
             reached: Default::default(),
@@ -97,7 +97,7 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
+impl LimitCounters {
     /// The share of the machine's memory that the process may use where no setting says it.
     pub(crate) const fn memory_share_bytes(&self) -> usize {
         self.memory_share_bytes

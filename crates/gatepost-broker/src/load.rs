@@ -20,11 +20,11 @@ const PERIOD_MIN: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(crate) struct Loads {
     updated: Instant,
-    loads: Vec<Load>,
+    loads: Vec<LoadAverage>,
 }
 
 #[derive(Debug, Clone, Default)]
-struct Load {
+struct LoadAverage {
     sum: u64,
     averages: [f64; SPANS.len()],
 }
@@ -41,7 +41,7 @@ impl Loads {
     /// Takes in what the sums, always the same ones, are at `now`, and gives the averages of each,
     /// in events a minute.
     pub(crate) fn update(&mut self, now: Instant, sums: &[u64]) -> Vec<[f64; SPANS.len()]> {
-        self.loads.resize_with(sums.len(), Load::default);
+        self.loads.resize_with(sums.len(), LoadAverage::default);
         let passed = now.saturating_duration_since(self.updated);
         if passed >= PERIOD_MIN {
             self.updated = now;
@@ -53,7 +53,7 @@ impl Loads {
     }
 }
 
-impl Load {
+impl LoadAverage {
     fn update(&mut self, passed: Duration, sum: u64) {
         let growth = sum.saturating_sub(std::mem::replace(&mut self.sum, sum));
         let seconds = passed.as_secs_f64();

@@ -19,12 +19,12 @@ const COPIES_BYTES_MAX: usize = 16 * 1024;
 /// Vectors in one write; the kernel's own bound is 1,024.
 const VECTORS_MAX: usize = 64;
 
-enum Content {
+enum OutboxChunk {
     Own(BytesMut),
     Shared(Bytes),
 }
 
-impl Content {
+impl OutboxChunk {
     fn as_slice(&self) -> &[u8] {
         match self {
             Self::Own(bytes) => bytes,
@@ -41,7 +41,7 @@ impl Content {
 }
 
 struct Segment {
-    content: Content,
+    content: OutboxChunk,
     /// Publications that begin in it.
     messages: u32,
     /// Whether it holds nothing but publications at QoS 0.
@@ -50,7 +50,7 @@ struct Segment {
 
 /// Whether a write left something behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Written {
+pub(crate) enum WriteProgress {
     /// Everything is with the kernel.
     All,
     /// The socket refused the rest.
@@ -90,7 +90,7 @@ impl Outbox {
         let last = self.segments.len().wrapping_sub(1);
         let fits = match self.segments.get(last) {
             Some(Segment {
-                content: Content::Own(bytes),
+                content: OutboxChunk::Own(bytes),
                 droppable: kind,
                 ..
             }) => *kind == droppable && bytes.len() < COPIES_BYTES_MAX,
@@ -98,14 +98,14 @@ impl Outbox {
         };
         if !fits {
             self.segments.push_back(Segment {
-                content: Content::Own(BytesMut::new()),
+                content: OutboxChunk::Own(BytesMut::new()),
                 messages: 0,
                 droppable,
             });
         }
         let segment = self.segments.back_mut().expect("one was just made sure of");
         segment.messages += messages;
-        let Content::Own(bytes) = &mut segment.content else {
+        let OutboxChunk::Own(bytes) = &mut segment.content else {
             unreachable!("the last segment is a copy");
         };
         let before = bytes.len();
@@ -132,7 +132,7 @@ impl Outbox {
         self.bytes += bytes.len();
         self.messages += messages as usize;
         self.segments.push_back(Segment {
-            content: Content::Shared(bytes.clone()),
+            content: OutboxChunk::Shared(bytes.clone()),
             messages,
             droppable: true,
         });
@@ -144,7 +144,7 @@ impl Outbox {
         bytes: &Bytes,
         messages: u32,
         sink: &dyn Sink,
-    ) -> io::Result<Written> {
+    ) -> io::Result<WriteProgress> {
         if !self.is_empty() {
             self.append_shared(bytes, messages);
             return self.write_to(sink);
@@ -155,15 +155,15 @@ impl Outbox {
             Err(error) => return Err(error),
         };
         if written == bytes.len() {
-            return Ok(Written::All);
+            return Ok(WriteProgress::All);
         }
         self.append_shared(&bytes.slice(written..), messages);
         self.front_is_begun = written > 0;
-        Ok(Written::Blocked)
+        Ok(WriteProgress::Blocked)
     }
 
     /// Writes until everything is written or the socket refuses.
-    pub(crate) fn write_to(&mut self, sink: &dyn Sink) -> io::Result<Written> {
+    pub(crate) fn write_to(&mut self, sink: &dyn Sink) -> io::Result<WriteProgress> {
         while !self.is_empty() {
             let mut vectors = [IoSlice::new(&[]); VECTORS_MAX];
             let mut count = 0;
@@ -178,11 +178,11 @@ impl Outbox {
                 Ok(written) => {
                     self.advance(written);
                     if written < offered {
-                        return Ok(Written::Blocked);
+                        return Ok(WriteProgress::Blocked);
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Ok(Written::Blocked);
+                    return Ok(WriteProgress::Blocked);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
@@ -190,7 +190,7 @@ impl Outbox {
         }
         // An idle connection owns no buffer.
         self.segments = VecDeque::new();
-        Ok(Written::All)
+        Ok(WriteProgress::All)
     }
 
     fn advance(&mut self, mut written: usize) {
@@ -291,7 +291,7 @@ mod tests {
                 .expect("no error");
             outbox.append(1, false, |out| out.extend_from_slice(b"second"));
             outbox.append_shared(&large, 1);
-            while outbox.write_to(&sink).expect("no error") == Written::Blocked {
+            while outbox.write_to(&sink).expect("no error") == WriteProgress::Blocked {
                 *sink.room.lock() = room;
             }
             let expected = [&b"firstsecond"[..], &large].concat();
@@ -308,7 +308,10 @@ mod tests {
             outbox.append_shared(&Bytes::from(vec![letter; 1000]), 1);
         }
         outbox.append(0, false, |out| out.extend_from_slice(b"control"));
-        assert_eq!(outbox.write_to(&sink).expect("no error"), Written::Blocked);
+        assert_eq!(
+            outbox.write_to(&sink).expect("no error"),
+            WriteProgress::Blocked
+        );
         assert_eq!(
             outbox.drop_oldest(1200, usize::MAX),
             2,

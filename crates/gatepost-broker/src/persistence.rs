@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use gatepost_message::{MessageId, Publication};
-use gatepost_store::{Change, SessionChange, SessionRow, Store, StoreError, Ticket};
+use gatepost_store::{SessionChange, SessionRow, Store, StoreChange, StoreError, Ticket};
 
 use crate::trace::Trace;
 
@@ -90,11 +90,11 @@ pub(crate) struct StoredMessage {
 
 impl StoredMessage {
     /// Stores a publication. The maker holds one reference.
-    pub(crate) fn new(publication: &Arc<Publication>, changes: &mut Vec<Change>) -> Arc<Self> {
+    pub(crate) fn new(publication: &Arc<Publication>, changes: &mut Vec<StoreChange>) -> Arc<Self> {
         // Ids are never given twice, over restarts too; one publication may go out under several
         // topics with one id, so that id itself will not do.
         let number = MessageId::next().number();
-        changes.push(Change::Session(SessionChange::Message {
+        changes.push(StoreChange::Session(SessionChange::Message {
             number,
             publication: publication.clone(),
         }));
@@ -120,9 +120,9 @@ impl StoredMessage {
     }
 
     /// One needs it no more; the last one forgets it.
-    pub(crate) fn let_go(&self, changes: &mut Vec<Change>) {
+    pub(crate) fn let_go(&self, changes: &mut Vec<StoreChange>) {
         if self.references.fetch_sub(1, Ordering::AcqRel) == 1 {
-            changes.push(Change::Session(SessionChange::ForgetMessage {
+            changes.push(StoreChange::Session(SessionChange::ForgetMessage {
                 number: self.number,
             }));
         }
@@ -137,9 +137,9 @@ impl StoredMessage {
 pub(crate) type AwaitedCommit = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>>;
 
 /// Changes of a session that were submitted and whose outcome is not known yet.
-struct Submission {
+struct PendingCommit {
     ticket: Ticket,
-    changes: Vec<Change>,
+    changes: Vec<StoreChange>,
 }
 
 /// The stored side of a session.
@@ -150,14 +150,14 @@ pub(crate) struct PersistentSession {
     /// Names its rows.
     pub(crate) number: u64,
     /// What is not yet submitted.
-    pub(crate) changes: Vec<Change>,
+    pub(crate) changes: Vec<StoreChange>,
     /// Oldest first. Each may only be stored after the one before it, so that where one fails the
     /// later ones have failed too.
-    submitted: VecDeque<Submission>,
+    submitted: VecDeque<PendingCommit>,
     /// The commit of effects without which nothing more may be stored, until it has succeeded.
     pub(crate) prerequisite: Option<Result<Ticket, StoreError>>,
     /// An empty buffer for the next submission.
-    spare: Vec<Change>,
+    spare: Vec<StoreChange>,
     /// The will's row.
     pub(crate) will: Option<Arc<StoredMessage>>,
 }
@@ -175,12 +175,13 @@ impl PersistentSession {
     }
 
     pub(crate) fn push(&mut self, change: SessionChange) {
-        self.changes.push(Change::Session(change));
+        self.changes.push(StoreChange::Session(change));
     }
 
     /// Sets the session's own row; one that is not submitted yet is replaced.
     pub(crate) fn push_row(&mut self, row: SessionRow) {
-        let is_row = |change: &Change| matches!(change, Change::Session(SessionChange::Put(_)));
+        let is_row =
+            |change: &StoreChange| matches!(change, StoreChange::Session(SessionChange::Put(_)));
         self.changes.retain(|change| !is_row(change));
         self.push(SessionChange::Put(Box::new(row)));
     }
@@ -201,7 +202,7 @@ impl PersistentSession {
         let earlier = self.submitted.back().map(|last| &last.ticket);
         let submitted = store.submit_after(&mut self.changes, earlier);
         if let Ok(ticket) = &submitted {
-            self.submitted.push_back(Submission {
+            self.submitted.push_back(PendingCommit {
                 ticket: ticket.clone(),
                 changes: copy,
             });
@@ -241,7 +242,7 @@ impl PersistentSession {
             match first.ticket.outcome() {
                 None => return,
                 Some(Ok(())) => {
-                    if let Some(Submission { mut changes, .. }) = self.submitted.pop_front() {
+                    if let Some(PendingCommit { mut changes, .. }) = self.submitted.pop_front() {
                         changes.clear();
                         self.spare = changes;
                     }
@@ -264,7 +265,7 @@ impl PersistentSession {
 /// what topics retained.
 #[derive(Default)]
 pub(crate) struct ChangeBatch {
-    pub(crate) changes: Vec<Change>,
+    pub(crate) changes: Vec<StoreChange>,
     /// The publications of this batch that are stored.
     stored: Vec<Arc<StoredMessage>>,
     /// Shared by what must be undone where this batch cannot be stored.

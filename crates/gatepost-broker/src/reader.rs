@@ -13,8 +13,8 @@ use gatepost_message::TopicFilter;
 use parking_lot::Mutex;
 
 use crate::recent::Since;
-use crate::shared::Shared;
-use crate::stream_queue::{Event, EventSink, StreamQueue};
+use crate::shared::BrokerShared;
+use crate::stream_queue::{EventSink, StreamEvent, StreamQueue};
 use crate::subscription::Subscription;
 
 /// What a reader asks for.
@@ -29,17 +29,17 @@ pub struct ReaderOptions {
 }
 
 /// A running subscription within this process; dropping it ends it.
-pub struct Reader {
-    shared: Arc<Shared>,
+pub struct LocalSubscription {
+    shared: Arc<BrokerShared>,
     queue: Arc<StreamQueue>,
     filters: Vec<TopicFilter>,
     /// What was remembered when it began, oldest first, and a gap before it.
-    backlog: VecDeque<Event>,
+    backlog: VecDeque<StreamEvent>,
 }
 
-impl Reader {
+impl LocalSubscription {
     pub(crate) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<BrokerShared>,
         filters: &[TopicFilter],
         options: ReaderOptions,
     ) -> Self {
@@ -62,11 +62,11 @@ impl Reader {
         shared.streams.lock().push(Arc::downgrade(&queue));
         let (events, has_gap) = shared.recent.since(filters, options.since);
         drop(order);
-        let gap = has_gap.then_some(Event::Gap { missed: None });
+        let gap = has_gap.then_some(StreamEvent::Gap { missed: None });
         Self {
             backlog: gap
                 .into_iter()
-                .chain(events.into_iter().map(Event::Publication))
+                .chain(events.into_iter().map(StreamEvent::Publication))
                 .collect(),
             shared,
             queue,
@@ -75,7 +75,7 @@ impl Reader {
     }
 
     /// The next event if it is already there.
-    pub fn try_next(&mut self) -> Option<Event> {
+    pub fn try_next(&mut self) -> Option<StreamEvent> {
         match self.poll_ready(None) {
             Poll::Ready(event) => event,
             Poll::Pending => None,
@@ -83,16 +83,16 @@ impl Reader {
     }
 
     /// The next event; `None` when the broker ends. Cancel-safe.
-    pub async fn next(&mut self) -> Option<Event> {
+    pub async fn next(&mut self) -> Option<StreamEvent> {
         poll_fn(|context| self.poll_next(context)).await
     }
 
     /// As [`Reader::next`], as a poll function.
-    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Event>> {
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<StreamEvent>> {
         self.poll_ready(Some(context.waker()))
     }
 
-    fn poll_ready(&mut self, waker: Option<&Waker>) -> Poll<Option<Event>> {
+    fn poll_ready(&mut self, waker: Option<&Waker>) -> Poll<Option<StreamEvent>> {
         if let Some(event) = self.backlog.pop_front() {
             return Poll::Ready(Some(event));
         }
@@ -110,7 +110,7 @@ impl Reader {
     }
 }
 
-impl Reader {
+impl LocalSubscription {
     /// Hands what comes from now on to `sink`. The caller has written what [`Reader::try_next`]
     /// gave before, until that was nothing.
     pub fn attach(&mut self, sink: Arc<dyn EventSink>) {
@@ -139,7 +139,7 @@ impl Reader {
     }
 }
 
-impl Drop for Reader {
+impl Drop for LocalSubscription {
     fn drop(&mut self) {
         for filter in &self.filters {
             self.shared.index.remove(filter, &|subscription| {

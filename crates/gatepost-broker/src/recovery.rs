@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use gatepost_message::Publication;
 use gatepost_store::{
-    Change, DeliveryRow, SessionChange, SessionRow, Store, StoreError, SubscriptionRow,
+    DeliveryRow, SessionChange, SessionRow, Store, StoreChange, StoreError, SubscriptionRow,
 };
 
 use crate::acknowledged::Delivery;
@@ -22,7 +22,7 @@ use crate::persistence::StoredMessage;
 use crate::session::{Session, Will};
 use crate::session_table::SessionTable;
 use crate::sessions_on_disk::{SessionOnDisk, memory_bytes};
-use crate::subscription::{Member, Subscription};
+use crate::subscription::{GroupMember, Subscription};
 
 /// Changes that are submitted together while a start cleans up.
 const CHANGES_MAX: usize = 10_000;
@@ -39,7 +39,7 @@ struct Recovery<'a> {
     now: SystemTime,
     messages: BTreeMap<u64, Message>,
     sessions: BTreeMap<u64, (Arc<Session>, SessionRow)>,
-    changes: Vec<Change>,
+    changes: Vec<StoreChange>,
     /// Sessions that expired while the server was down, or whose end was not stored.
     over: Vec<Arc<Session>>,
     deliveries: usize,
@@ -126,7 +126,7 @@ impl Recovery<'_> {
     }
 
     fn change(&mut self, change: SessionChange) {
-        self.changes.push(Change::Session(change));
+        self.changes.push(StoreChange::Session(change));
         if self.changes.len() >= CHANGES_MAX {
             self.submit();
         }
@@ -208,7 +208,7 @@ impl Recovery<'_> {
         let mut filters = session.filters.lock();
         filters.insert(&requested.text, usize::MAX, usize::MAX);
         drop(filters);
-        let member = Member::new(session.clone(), options);
+        let member = GroupMember::new(session.clone(), options);
         let index = &self.table.shared().index;
         match &requested.share {
             Some(share) => {

@@ -8,12 +8,12 @@ use crate::encoder::Format;
 use crate::index::{Index, TopicHash};
 use crate::session::{DeliveryMode, Session};
 use crate::stream_queue::StreamQueue;
-use crate::subscription::{Group, Subscription, Target};
+use crate::subscription::{DeliveryTarget, SharedGroup, Subscription};
 
 /// Sessions that share the bytes of QoS 0 frames.
 pub(crate) struct Class {
     pub(crate) format: Format,
-    pub(crate) targets: Vec<Target>,
+    pub(crate) targets: Vec<DeliveryTarget>,
 }
 
 /// All receivers of a topic.
@@ -21,15 +21,15 @@ pub(crate) struct Class {
 pub(crate) struct Route {
     pub(crate) classes: Vec<Class>,
     /// Sessions that need frames of their own (identifiers, aliases, a size limit) or are away.
-    pub(crate) singles: Vec<Target>,
-    pub(crate) groups: Vec<Arc<Group>>,
+    pub(crate) singles: Vec<DeliveryTarget>,
+    pub(crate) groups: Vec<Arc<SharedGroup>>,
     pub(crate) readers: Vec<Arc<StreamQueue>>,
 }
 
 impl Route {
     pub(crate) fn find(index: &Index, topic: &str, hash: TopicHash) -> Self {
         let mut route = Self::default();
-        let mut targets: Vec<Target> = Vec::new();
+        let mut targets: Vec<DeliveryTarget> = Vec::new();
         index.visit(topic, hash, &mut |subscription| match subscription {
             Subscription::Session(member) => targets.push(member.into()),
             Subscription::Group(group) => route.groups.push(group.clone()),
@@ -47,7 +47,7 @@ impl Route {
         route
     }
 
-    fn add(&mut self, target: Target) {
+    fn add(&mut self, target: DeliveryTarget) {
         let format = match target.session.delivery_mode() {
             DeliveryMode::Shared(format) if target.options.identifiers.is_empty() => format,
             _ => {
@@ -87,7 +87,7 @@ impl Route {
     }
 }
 
-fn merge_overlapping(targets: &mut Vec<Target>) {
+fn merge_overlapping(targets: &mut Vec<DeliveryTarget>) {
     // Stable, so that identifiers stay in the order in which they were found.
     targets.sort_by_key(|target| target.session.ordinal);
     targets.dedup_by(|later, earlier| {

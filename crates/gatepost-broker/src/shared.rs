@@ -7,10 +7,10 @@ use gatepost_message::{Publication, TopicFilter};
 use gatepost_store::{Clock as ClockSource, Store, StoreError};
 use parking_lot::Mutex;
 
-use crate::clock::Clock;
+use crate::clock::BrokerClock;
 use crate::counters::Counters;
 use crate::index::Index;
-use crate::limits::{Limit, Limits};
+use crate::limits::{Limit, LimitCounters};
 use crate::memory::MemoryGauge;
 use crate::receipts::PendingReceipts;
 use crate::recent::Recent;
@@ -24,22 +24,22 @@ use crate::stream_queue::StreamQueue;
 const RESERVED_SHARE: u64 = 8;
 
 /// The part of the broker that every publisher, attachment and reader holds.
-pub(crate) struct Shared {
+pub(crate) struct BrokerShared {
     pub(crate) settings: BrokerSettings,
     pub(crate) store: Option<Store>,
     pub(crate) index: Index,
     pub(crate) retained: Retained,
     pub(crate) recent: Recent,
     pub(crate) counters: Counters,
-    pub(crate) limits: Limits,
+    pub(crate) limits: LimitCounters,
     pub(crate) memory: Arc<dyn MemoryGauge>,
-    pub(crate) clock: Clock,
+    pub(crate) clock: BrokerClock,
     pub(crate) receipts: PendingReceipts,
     pub(crate) on_disk: SessionsOnDisk,
     pub(crate) streams: Mutex<Vec<Weak<StreamQueue>>>,
 }
 
-impl Shared {
+impl BrokerShared {
     pub(crate) fn new(
         settings: BrokerSettings,
         store: Option<Store>,
@@ -58,9 +58,9 @@ impl Shared {
                 settings.recent_topics_max,
             ),
             counters: Counters::default(),
-            limits: Limits::default(),
+            limits: LimitCounters::default(),
             memory,
-            clock: Clock::new(clock),
+            clock: BrokerClock::new(clock),
             receipts: PendingReceipts::default(),
             on_disk: SessionsOnDisk::default(),
             streams: Mutex::default(),

@@ -8,7 +8,7 @@ use crate::limits::Limit;
 use crate::session::Session;
 use crate::session_table::SessionTable;
 use crate::settings::SlowSubscriber;
-use crate::shared::Shared;
+use crate::shared::BrokerShared;
 
 /// One topic's traffic.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -134,7 +134,7 @@ pub(crate) fn without_lists(table: &SessionTable) -> BrokerStats {
     }
 }
 
-fn busiest_topics(shared: &Shared, count: usize) -> Vec<TopicStats> {
+fn busiest_topics(shared: &BrokerShared, count: usize) -> Vec<TopicStats> {
     let mut topics: Vec<_> = shared
         .recent
         .all()

@@ -19,7 +19,7 @@ use crate::trace::{OpenSteps, StepOutcome, Trace};
 
 /// What a reader gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
+pub enum StreamEvent {
     /// A publication.
     Publication(Remembered),
     /// So many are missing here.
@@ -34,7 +34,7 @@ pub trait EventSink: Send + Sync {
     /// Takes events from `next` for as long as it has room, without waiting; returns whether it
     /// still has room. Otherwise the reader's task is woken, which makes room and calls
     /// `Reader::pump`. Called under the reader's lock.
-    fn take(&self, next: &mut dyn FnMut() -> Option<Event>) -> bool;
+    fn take(&self, next: &mut dyn FnMut() -> Option<StreamEvent>) -> bool;
 }
 
 #[derive(Default)]
@@ -52,16 +52,16 @@ pub(crate) struct StreamState {
 }
 
 impl StreamState {
-    pub(crate) fn next(&mut self) -> Option<Event> {
+    pub(crate) fn next(&mut self) -> Option<StreamEvent> {
         let missed = std::mem::take(&mut self.missed);
         if missed > 0 {
             let missed = Some(missed);
-            return Some(Event::Gap { missed });
+            return Some(StreamEvent::Gap { missed });
         }
         let publication = self.events.pop_front()?;
         self.traced
             .settle(publication.id.number(), StepOutcome::Sent);
-        Some(Event::Publication(publication))
+        Some(StreamEvent::Publication(publication))
     }
 
     /// Hands events to the sink, and wakes the task if the sink has no more room.

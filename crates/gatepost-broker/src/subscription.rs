@@ -15,16 +15,16 @@ use crate::stream_queue::StreamQueue;
 #[derive(Clone)]
 pub(crate) enum Subscription {
     /// A session of its own.
-    Session(Member),
+    Session(GroupMember),
     /// One member of a group in turn.
-    Group(Arc<Group>),
+    Group(Arc<SharedGroup>),
     /// A reader within this process.
     Reader(Arc<StreamQueue>),
 }
 
 /// A session, and the options of its subscription.
 #[derive(Clone)]
-pub(crate) struct Member {
+pub(crate) struct GroupMember {
     pub(crate) session: Arc<Session>,
     pub(crate) identifier: Option<NonZeroU32>,
     pub(crate) qos: Qos,
@@ -32,7 +32,7 @@ pub(crate) struct Member {
     pub(crate) retain_as_published: bool,
 }
 
-impl Member {
+impl GroupMember {
     pub(crate) fn new(session: Arc<Session>, options: SubscribeOptions) -> Self {
         Self {
             session,
@@ -49,13 +49,13 @@ impl Member {
 }
 
 /// The members of a shared subscription (MQTT 5 section 4.8.2).
-pub(crate) struct Group {
+pub(crate) struct SharedGroup {
     pub(crate) name: Box<str>,
-    pub(crate) members: RwLock<Vec<Member>>,
+    pub(crate) members: RwLock<Vec<GroupMember>>,
     turn: AtomicUsize,
 }
 
-impl Group {
+impl SharedGroup {
     pub(crate) fn new(name: &str) -> Self {
         Self {
             name: name.into(),
@@ -66,7 +66,7 @@ impl Group {
 
     /// The member whose turn it is: the next that is connected and not congested, else the next
     /// connected, else any (whose session then keeps the message) \[MQTT-4.8.2-4\].
-    pub(crate) fn next_member(&self) -> Option<Member> {
+    pub(crate) fn next_member(&self) -> Option<GroupMember> {
         let members = self.members.read();
         let count = members.len();
         let start = self.turn.fetch_add(1, Ordering::Relaxed);
@@ -82,13 +82,13 @@ impl Group {
 /// A session that a publication goes to, after its overlapping subscriptions are merged into one
 /// delivery.
 #[derive(Clone)]
-pub(crate) struct Target {
+pub(crate) struct DeliveryTarget {
     pub(crate) session: Arc<Session>,
     pub(crate) options: DeliveryOptions,
 }
 
-impl From<&Member> for Target {
-    fn from(member: &Member) -> Self {
+impl From<&GroupMember> for DeliveryTarget {
+    fn from(member: &GroupMember) -> Self {
         Self {
             session: member.session.clone(),
             options: DeliveryOptions {

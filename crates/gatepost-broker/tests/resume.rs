@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use gatepost_broker::{Broker, BrokerSettings, Event, ReaderOptions, Since};
+use gatepost_broker::{Broker, BrokerSettings, ReaderOptions, Since, StreamEvent};
 use gatepost_message::{MessageId, Publication, Topic, TopicFilter};
 
 const PUBLISHERS: usize = 6;
@@ -65,12 +65,12 @@ fn read(broker: &Broker, reader: usize, done: &AtomicBool, begun: &AtomicBool) -
         let mut before_cut = dice.roll(300);
         while before_cut > 0 || was_done {
             match stream.try_next() {
-                Some(Event::Publication(one)) => {
+                Some(StreamEvent::Publication(one)) => {
                     assert!(last < Some(one.position), "positions rise");
                     last = Some(one.position);
                     seen.push(String::from_utf8_lossy(&one.payload).into_owned());
                 }
-                Some(Event::Gap { missed }) => panic!("a gap of {missed:?}"),
+                Some(StreamEvent::Gap { missed }) => panic!("a gap of {missed:?}"),
                 None if was_done => return seen,
                 None => thread::yield_now(),
             }

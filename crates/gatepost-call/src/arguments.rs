@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::connection::Server;
+use crate::connection::ServerAddress;
 use crate::exit_code::{ExitMode, OnFailure, XmailOptions};
 
 /// The port of the call listener, as the old Scope Engine had it.
@@ -15,18 +15,18 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// What the command line asks for.
 #[derive(Debug)]
-pub(crate) enum Task {
+pub(crate) enum CallTask {
     Help,
     Version,
-    Call(Arguments),
+    Call(CallOptions),
     /// Serve OpenSMTPD, a call for each message.
-    Filter(Arguments),
+    Filter(CallOptions),
 }
 
 /// One call.
 #[derive(Debug)]
-pub(crate) struct Arguments {
-    pub(crate) server: Server,
+pub(crate) struct CallOptions {
+    pub(crate) server: ServerAddress,
     pub(crate) exit: ExitMode,
     pub(crate) on_failure: Option<OnFailure>,
     pub(crate) timeout: Duration,
@@ -53,14 +53,14 @@ fn mistake<T>(text: impl Into<String>) -> Result<T, Mistake> {
     Err(Mistake(text.into()))
 }
 
-impl Arguments {
+impl CallOptions {
     /// Reads the words after the program's name.
-    pub(crate) fn parse(words: impl Iterator<Item = OsString>) -> Result<Task, Mistake> {
+    pub(crate) fn parse(words: impl Iterator<Item = OsString>) -> Result<CallTask, Mistake> {
         let mut words = words;
         let mut host = None;
         let mut port = DEFAULT_PORT;
         let mut arguments = Self {
-            server: Server::Tcp(String::new()),
+            server: ServerAddress::Tcp(String::new()),
             exit: ExitMode::Plain,
             on_failure: None,
             timeout: DEFAULT_TIMEOUT,
@@ -78,8 +78,8 @@ impl Arguments {
             };
             let word = text(&word)?.to_owned();
             match word.as_str() {
-                "--help" | "-h" => return Ok(Task::Help),
-                "--version" | "-V" => return Ok(Task::Version),
+                "--help" | "-h" => return Ok(CallTask::Help),
+                "--version" | "-V" => return Ok(CallTask::Version),
                 "--stop" => arguments.xmail.stop = true,
                 "--silent" => arguments.xmail.silent = true,
                 "--quiet" => arguments.quiet = true,
@@ -111,11 +111,11 @@ impl Arguments {
             }
         }
         let host = host.unwrap_or_else(|| "127.0.0.1".to_owned());
-        arguments.server = server.unwrap_or_else(|| Server::Tcp(format!("{host}:{port}")));
+        arguments.server = server.unwrap_or_else(|| ServerAddress::Tcp(format!("{host}:{port}")));
         arguments.read_pairs(words)?;
         match (is_filter, &arguments.file) {
-            (false, _) => Ok(Task::Call(arguments)),
-            (true, None) => Ok(Task::Filter(arguments)),
+            (false, _) => Ok(CallTask::Call(arguments)),
+            (true, None) => Ok(CallTask::Filter(arguments)),
             (true, Some(_)) => {
                 mistake("with --opensmtpd no FILE is named: smtpd hands messages over")
             }
@@ -231,13 +231,13 @@ fn period(value: &str) -> Result<Duration, Mistake> {
 mod tests {
     use super::*;
 
-    fn parse(line: &str) -> Result<Task, Mistake> {
-        Arguments::parse(line.split_whitespace().map(OsString::from))
+    fn parse(line: &str) -> Result<CallTask, Mistake> {
+        CallOptions::parse(line.split_whitespace().map(OsString::from))
     }
 
-    fn call(line: &str) -> Arguments {
+    fn call(line: &str) -> CallOptions {
         match parse(line).expect(line) {
-            Task::Call(arguments) => arguments,
+            CallTask::Call(arguments) => arguments,
             other => panic!("{line}: {other:?}"),
         }
     }
@@ -248,7 +248,10 @@ mod tests {
             "--server unix:/run/call.sock --exit=xmail-smtp --on-failure reject --timeout 500ms \
              --stop /sizecheck spool/1 -user anna -max -1",
         );
-        assert_eq!(arguments.server, Server::Unix("/run/call.sock".into()));
+        assert_eq!(
+            arguments.server,
+            ServerAddress::Unix("/run/call.sock".into())
+        );
         assert_eq!(arguments.exit, ExitMode::XmailSmtp);
         assert_eq!(arguments.on_failure, Some(OnFailure::Reject));
         assert_eq!(arguments.timeout, Duration::from_millis(500));
@@ -265,16 +268,19 @@ mod tests {
     #[test]
     fn the_old_scope_client_s_form_is_understood() {
         let arguments = call("-s mailhost -p 7000 /signature -file msg -user anna");
-        assert_eq!(arguments.server, Server::Tcp("mailhost:7000".into()));
+        assert_eq!(arguments.server, ServerAddress::Tcp("mailhost:7000".into()));
         assert_eq!(arguments.file, Some("msg".into()));
-        assert_eq!(call("/noop").server, Server::Tcp("127.0.0.1:7887".into()));
+        assert_eq!(
+            call("/noop").server,
+            ServerAddress::Tcp("127.0.0.1:7887".into())
+        );
         assert_eq!(call("/noop").file, None);
     }
 
     #[test]
     fn a_filter_takes_arguments_and_no_file() {
         let task = parse("--opensmtpd /mail -site north");
-        let Ok(Task::Filter(arguments)) = task else {
+        let Ok(CallTask::Filter(arguments)) = task else {
             panic!("{task:?}");
         };
         assert_eq!(arguments.pairs, [("site".to_owned(), b"north".to_vec())]);
@@ -303,6 +309,6 @@ mod tests {
             assert!(parse(line).is_err(), "{line}");
         }
         let line_end = ["/noop", "-user", "a\nDONE accept"].map(OsString::from);
-        assert!(Arguments::parse(line_end.into_iter()).is_err());
+        assert!(CallOptions::parse(line_end.into_iter()).is_err());
     }
 }

@@ -1,15 +1,15 @@
 //! One call, from the file to the exit code.
 
-use crate::arguments::Arguments;
+use crate::arguments::CallOptions;
 use crate::conversation::{converse, request};
 use crate::envelope::Envelope;
 use crate::exit_code;
-use crate::failure::Failure;
+use crate::failure::CallFailure;
 use crate::spool::MessageFile;
-use crate::wire::{Action, Answer};
+use crate::wire::{AnswerAction, VerdictAnswer};
 
 /// Calls the procedure and performs the actions of the exit mode.
-pub(crate) fn call(arguments: &Arguments) -> Result<u8, Failure> {
+pub(crate) fn call(arguments: &CallOptions) -> Result<u8, CallFailure> {
     let mut message = match &arguments.file {
         Some(path) => Some(MessageFile::open(path, arguments.exit.layout())?),
         None => None,
@@ -18,17 +18,17 @@ pub(crate) fn call(arguments: &Arguments) -> Result<u8, Failure> {
     let mut rewritten = false;
     if let Some(message) = message.as_mut().filter(|_| arguments.exit.is_xmail()) {
         match answer.action {
-            Action::Accept | Action::Tag if rewrites(arguments) => {
+            AnswerAction::Accept | AnswerAction::Tag if rewrites(arguments) => {
                 let tags = answer.fields();
                 rewritten = changed.is_some() || !tags.is_empty();
                 if rewritten {
                     message.rewrite(changed.as_deref(), tags)?;
                 }
             }
-            Action::Reject | Action::Drop | Action::Quarantine => {
+            AnswerAction::Reject | AnswerAction::Drop | AnswerAction::Quarantine => {
                 message.write_rejection(answer.reason_or("message refused"))?;
             }
-            Action::Accept | Action::Tag | Action::Defer => {}
+            AnswerAction::Accept | AnswerAction::Tag | AnswerAction::Defer => {}
         }
     } else if !arguments.quiet {
         for line in &answer.text {
@@ -47,14 +47,14 @@ pub(crate) fn call(arguments: &Arguments) -> Result<u8, Failure> {
 }
 
 /// Whether the file takes what procedures change of the message: XMail reads it again.
-fn rewrites(arguments: &Arguments) -> bool {
+fn rewrites(arguments: &CallOptions) -> bool {
     arguments.exit == exit_code::ExitMode::XmailOffline
 }
 
 fn ask(
-    arguments: &Arguments,
+    arguments: &CallOptions,
     message: Option<&mut MessageFile>,
-) -> Result<(Answer, Option<Vec<u8>>), Failure> {
+) -> Result<(VerdictAnswer, Option<Vec<u8>>), CallFailure> {
     let wants_message = rewrites(arguments);
     let Some(message) = message else {
         let request = request(arguments, &Envelope::default(), 0, wants_message);

@@ -8,18 +8,18 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use crate::failure::Failure;
+use crate::failure::CallFailure;
 
 /// Where the server is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Server {
+pub(crate) enum ServerAddress {
     /// `HOST:PORT`.
     Tcp(String),
     /// A Unix socket's path.
     Unix(PathBuf),
 }
 
-impl FromStr for Server {
+impl FromStr for ServerAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -35,7 +35,7 @@ impl FromStr for Server {
     }
 }
 
-impl fmt::Display for Server {
+impl fmt::Display for ServerAddress {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(address) => formatter.write_str(address),
@@ -44,43 +44,43 @@ impl fmt::Display for Server {
     }
 }
 
-enum Socket {
+enum CallSocket {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
 /// A connection whose every wait ends at the same moment.
-pub(crate) struct Connection {
-    socket: Socket,
+pub(crate) struct DeadlineConnection {
+    socket: CallSocket,
     deadline: Instant,
 }
 
-impl Connection {
+impl DeadlineConnection {
     /// Connects; the deadline for all that follows is `timeout` from now.
-    pub(crate) fn open(server: &Server, timeout: Duration) -> Result<Self, Failure> {
+    pub(crate) fn open(server: &ServerAddress, timeout: Duration) -> Result<Self, CallFailure> {
         let deadline = Instant::now() + timeout;
         let socket = match server {
-            Server::Unix(path) => {
-                Socket::Unix(UnixStream::connect(path).map_err(Failure::Connect)?)
+            ServerAddress::Unix(path) => {
+                CallSocket::Unix(UnixStream::connect(path).map_err(CallFailure::Connect)?)
             }
-            Server::Tcp(address) => Socket::Tcp(connect_tcp(address, deadline)?),
+            ServerAddress::Tcp(address) => CallSocket::Tcp(connect_tcp(address, deadline)?),
         };
         Ok(Self { socket, deadline })
     }
 
     /// Sends all of it.
-    pub(crate) fn send(&mut self, mut bytes: &[u8]) -> Result<(), Failure> {
+    pub(crate) fn send(&mut self, mut bytes: &[u8]) -> Result<(), CallFailure> {
         let left = remaining(self.deadline)?;
         let set = match &self.socket {
-            Socket::Tcp(socket) => socket.set_write_timeout(Some(left)),
-            Socket::Unix(socket) => socket.set_write_timeout(Some(left)),
+            CallSocket::Tcp(socket) => socket.set_write_timeout(Some(left)),
+            CallSocket::Unix(socket) => socket.set_write_timeout(Some(left)),
         };
-        set.map_err(Failure::Lost)?;
+        set.map_err(CallFailure::Lost)?;
         while !bytes.is_empty() {
             remaining(self.deadline)?;
             let sent = match &mut self.socket {
-                Socket::Tcp(socket) => socket.write(bytes),
-                Socket::Unix(socket) => socket.write(bytes),
+                CallSocket::Tcp(socket) => socket.write(bytes),
+                CallSocket::Unix(socket) => socket.write(bytes),
             };
             match sent {
                 Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
@@ -91,20 +91,20 @@ impl Connection {
     }
 
     /// Whatever has come, at least one byte.
-    pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> Result<usize, Failure> {
+    pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> Result<usize, CallFailure> {
         loop {
             let left = Some(remaining(self.deadline)?);
             let set = match &self.socket {
-                Socket::Tcp(socket) => socket.set_read_timeout(left),
-                Socket::Unix(socket) => socket.set_read_timeout(left),
+                CallSocket::Tcp(socket) => socket.set_read_timeout(left),
+                CallSocket::Unix(socket) => socket.set_read_timeout(left),
             };
-            set.map_err(Failure::Lost)?;
+            set.map_err(CallFailure::Lost)?;
             let received = match &mut self.socket {
-                Socket::Tcp(socket) => socket.read(buffer),
-                Socket::Unix(socket) => socket.read(buffer),
+                CallSocket::Tcp(socket) => socket.read(buffer),
+                CallSocket::Unix(socket) => socket.read(buffer),
             };
             match received {
-                Ok(0) => return Err(Failure::Lost(ErrorKind::UnexpectedEof.into())),
+                Ok(0) => return Err(CallFailure::Lost(ErrorKind::UnexpectedEof.into())),
                 Ok(count) => return Ok(count),
                 Err(error) => not_merely_interrupted(error)?,
             }
@@ -113,40 +113,40 @@ impl Connection {
 
     /// A body follows: its last, short segment must not wait for an acknowledgement.
     pub(crate) fn expect_bulk(&self) {
-        if let Socket::Tcp(socket) = &self.socket {
+        if let CallSocket::Tcp(socket) = &self.socket {
             // Only slower without it.
             let _ = socket.set_nodelay(true);
         }
     }
 }
 
-fn connect_tcp(address: &str, deadline: Instant) -> Result<TcpStream, Failure> {
+fn connect_tcp(address: &str, deadline: Instant) -> Result<TcpStream, CallFailure> {
     let mut last = io::Error::from(ErrorKind::NotFound);
-    for candidate in address.to_socket_addrs().map_err(Failure::Connect)? {
+    for candidate in address.to_socket_addrs().map_err(CallFailure::Connect)? {
         match TcpStream::connect_timeout(&candidate, remaining(deadline)?) {
             Ok(socket) => return Ok(socket),
             Err(error) => last = error,
         }
     }
     if last.kind() == ErrorKind::TimedOut {
-        return Err(Failure::TimedOut);
+        return Err(CallFailure::TimedOut);
     }
-    Err(Failure::Connect(last))
+    Err(CallFailure::Connect(last))
 }
 
 /// More than nothing, as the socket options demand.
-fn remaining(deadline: Instant) -> Result<Duration, Failure> {
+fn remaining(deadline: Instant) -> Result<Duration, CallFailure> {
     let left = deadline.saturating_duration_since(Instant::now());
     if left < Duration::from_millis(1) {
-        return Err(Failure::TimedOut);
+        return Err(CallFailure::TimedOut);
     }
     Ok(left)
 }
 
-fn not_merely_interrupted(error: io::Error) -> Result<(), Failure> {
+fn not_merely_interrupted(error: io::Error) -> Result<(), CallFailure> {
     match error.kind() {
         ErrorKind::Interrupted => Ok(()),
-        ErrorKind::WouldBlock | ErrorKind::TimedOut => Err(Failure::TimedOut),
-        _ => Err(Failure::Lost(error)),
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => Err(CallFailure::TimedOut),
+        _ => Err(CallFailure::Lost(error)),
     }
 }

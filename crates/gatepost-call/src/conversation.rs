@@ -1,11 +1,11 @@
 //! One call over one connection: the request, the body where it is asked for, the answer, and the
 //! message where procedures changed it.
 
-use crate::arguments::Arguments;
-use crate::connection::Connection;
+use crate::arguments::CallOptions;
+use crate::connection::DeadlineConnection;
 use crate::envelope::Envelope;
-use crate::failure::Failure;
-use crate::wire::{Answer, AnswerReader, Event, NoAnswer, Request};
+use crate::failure::CallFailure;
+use crate::wire::{AnswerLine, AnswerReader, NoAnswer, RequestBytes, VerdictAnswer};
 
 /// A longer message is none that was sent to be judged.
 const CHANGED_BYTES_MAX: usize = 1 << 30;
@@ -14,12 +14,12 @@ const ANSWER_READ_BYTES: usize = 512;
 
 /// The request for a message of so many bytes; `wants_message` where its changes can be used.
 pub(crate) fn request(
-    arguments: &Arguments,
+    arguments: &CallOptions,
     envelope: &Envelope,
     size: u64,
     wants_message: bool,
 ) -> Vec<u8> {
-    let mut request = Request::new(&arguments.procedure);
+    let mut request = RequestBytes::new(&arguments.procedure);
     request.field("size", size.to_string().as_bytes());
     request.field("want", b"close");
     envelope.write(&mut request);
@@ -34,11 +34,11 @@ pub(crate) fn request(
 
 /// The answer, and the message where procedures changed it. `send_body` is called at most once.
 pub(crate) fn converse(
-    arguments: &Arguments,
+    arguments: &CallOptions,
     request: &[u8],
-    send_body: impl FnOnce(&mut Connection) -> Result<(), Failure>,
-) -> Result<(Answer, Option<Vec<u8>>), Failure> {
-    let mut connection = Connection::open(&arguments.server, arguments.timeout)?;
+    send_body: impl FnOnce(&mut DeadlineConnection) -> Result<(), CallFailure>,
+) -> Result<(VerdictAnswer, Option<Vec<u8>>), CallFailure> {
+    let mut connection = DeadlineConnection::open(&arguments.server, arguments.timeout)?;
     connection.send(request)?;
     let mut send_body = Some(send_body);
     let mut reader = AnswerReader::default();
@@ -50,12 +50,12 @@ pub(crate) fn converse(
             let (event, taken) = reader.read(rest).map_err(no_verdict)?;
             rest = rest.get(taken..).unwrap_or_default();
             match event {
-                Event::More => {}
-                Event::Done(answer) => {
+                AnswerLine::More => {}
+                AnswerLine::Done(answer) => {
                     let changed = changed_message(&answer, rest, &mut connection)?;
                     return Ok((answer, changed));
                 }
-                Event::NeedBody => {
+                AnswerLine::NeedBody => {
                     connection.expect_bulk();
                     if let Some(send_body) = send_body.take() {
                         send_body(&mut connection)?;
@@ -68,16 +68,16 @@ pub(crate) fn converse(
 
 /// The message that follows an answer; its beginning came with the answer.
 fn changed_message(
-    answer: &Answer,
+    answer: &VerdictAnswer,
     begun: &[u8],
-    connection: &mut Connection,
-) -> Result<Option<Vec<u8>>, Failure> {
+    connection: &mut DeadlineConnection,
+) -> Result<Option<Vec<u8>>, CallFailure> {
     let Some(length) = answer.message_bytes else {
         return Ok(None);
     };
     let length = usize::try_from(length).unwrap_or(usize::MAX);
     if length > CHANGED_BYTES_MAX {
-        return Err(Failure::Answer(format!("message: {length}")));
+        return Err(CallFailure::Answer(format!("message: {length}")));
     }
     let mut message = begun.to_vec();
     let mut buffer = [0; 4096];
@@ -89,9 +89,9 @@ fn changed_message(
     Ok(Some(message))
 }
 
-fn no_verdict(why: NoAnswer) -> Failure {
+fn no_verdict(why: NoAnswer) -> CallFailure {
     match why {
-        NoAnswer::NotUnderstood(line) => Failure::Answer(line),
-        NoAnswer::Failed(reason) => Failure::Refused(reason),
+        NoAnswer::NotUnderstood(line) => CallFailure::Answer(line),
+        NoAnswer::Failed(reason) => CallFailure::Refused(reason),
     }
 }

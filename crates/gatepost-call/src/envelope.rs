@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::wire::Request;
+use crate::wire::RequestBytes;
 
 /// Told by a mail server; a plain file has none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub(crate) struct Envelope {
 
 impl Envelope {
     /// Adds a field for each thing that is known.
-    pub(crate) fn write(&self, request: &mut Request) {
+    pub(crate) fn write(&self, request: &mut RequestBytes) {
         let known = [
             ("sender", &self.sender),
             ("client", &self.client),

@@ -1,8 +1,8 @@
 //! The exit codes, as each calling program understands them.
 
-use crate::failure::Failure;
+use crate::failure::CallFailure;
 use crate::spool::Layout;
-use crate::wire::Action;
+use crate::wire::AnswerAction;
 
 /// The command line is wrong (`EX_USAGE`); it has no bit 16, so XMail lets the message pass.
 pub(crate) const USAGE: u8 = 64;
@@ -66,21 +66,23 @@ pub(crate) struct XmailOptions {
 /// The exit code of a verdict; `rewritten` where the file was changed.
 pub(crate) fn of_verdict(
     mode: ExitMode,
-    action: Action,
+    action: AnswerAction,
     options: XmailOptions,
     rewritten: bool,
 ) -> u8 {
     let code = match (mode, action) {
-        (_, Action::Defer) => return LATER,
-        (ExitMode::XmailOffline, Action::Accept | Action::Tag) if rewritten => REWRITTEN,
-        (_, Action::Accept | Action::Tag) => 0,
-        (ExitMode::Plain, Action::Reject) => 1,
-        (ExitMode::Plain, Action::Drop) => 2,
-        (ExitMode::Plain, Action::Quarantine) => 3,
-        (ExitMode::XmailOffline, Action::Reject) if options.silent => 4,
-        (ExitMode::XmailOffline, Action::Reject) => 6,
-        (ExitMode::XmailOffline, Action::Drop) => 4,
-        (ExitMode::XmailOffline, Action::Quarantine) => 5,
+        (_, AnswerAction::Defer) => return LATER,
+        (ExitMode::XmailOffline, AnswerAction::Accept | AnswerAction::Tag) if rewritten => {
+            REWRITTEN
+        }
+        (_, AnswerAction::Accept | AnswerAction::Tag) => 0,
+        (ExitMode::Plain, AnswerAction::Reject) => 1,
+        (ExitMode::Plain, AnswerAction::Drop) => 2,
+        (ExitMode::Plain, AnswerAction::Quarantine) => 3,
+        (ExitMode::XmailOffline, AnswerAction::Reject) if options.silent => 4,
+        (ExitMode::XmailOffline, AnswerAction::Reject) => 6,
+        (ExitMode::XmailOffline, AnswerAction::Drop) => 4,
+        (ExitMode::XmailOffline, AnswerAction::Quarantine) => 5,
         (ExitMode::XmailSmtp, _) => 3,
         (ExitMode::Sysexits, _) => REFUSED,
     };
@@ -100,11 +102,11 @@ pub(crate) fn of_failure(
     mode: ExitMode,
     choice: Option<OnFailure>,
     options: XmailOptions,
-    failure: &Failure,
+    failure: &CallFailure,
 ) -> u8 {
     match choice {
         Some(OnFailure::Accept) => 0,
-        Some(OnFailure::Reject) => of_verdict(mode, Action::Reject, options, false),
+        Some(OnFailure::Reject) => of_verdict(mode, AnswerAction::Reject, options, false),
         None if mode.is_xmail() => failure.xmail_code(),
         Some(OnFailure::Defer) | None => LATER,
     }
@@ -125,12 +127,12 @@ mod tests {
     #[test]
     fn verdicts_have_the_documented_codes() {
         let table = [
-            (Action::Accept, [0, 7, 0, 0]),
-            (Action::Tag, [0, 7, 0, 0]),
-            (Action::Reject, [1, 6, 3, 77]),
-            (Action::Drop, [2, 4, 3, 77]),
-            (Action::Quarantine, [3, 5, 3, 77]),
-            (Action::Defer, [75, 75, 75, 75]),
+            (AnswerAction::Accept, [0, 7, 0, 0]),
+            (AnswerAction::Tag, [0, 7, 0, 0]),
+            (AnswerAction::Reject, [1, 6, 3, 77]),
+            (AnswerAction::Drop, [2, 4, 3, 77]),
+            (AnswerAction::Quarantine, [3, 5, 3, 77]),
+            (AnswerAction::Defer, [75, 75, 75, 75]),
         ];
         for (action, codes) in table {
             for (mode, code) in MODES.into_iter().zip(codes) {
@@ -151,28 +153,31 @@ mod tests {
             silent: true,
         };
         assert_eq!(
-            of_verdict(ExitMode::XmailOffline, Action::Reject, stop, false),
+            of_verdict(ExitMode::XmailOffline, AnswerAction::Reject, stop, false),
             20
         );
         assert_eq!(
-            of_verdict(ExitMode::XmailSmtp, Action::Reject, stop, false),
+            of_verdict(ExitMode::XmailSmtp, AnswerAction::Reject, stop, false),
             19
         );
         assert_eq!(
-            of_verdict(ExitMode::XmailOffline, Action::Accept, stop, false),
+            of_verdict(ExitMode::XmailOffline, AnswerAction::Accept, stop, false),
             16
         );
         assert_eq!(
-            of_verdict(ExitMode::XmailOffline, Action::Defer, stop, false),
+            of_verdict(ExitMode::XmailOffline, AnswerAction::Defer, stop, false),
             75
         );
-        assert_eq!(of_verdict(ExitMode::Plain, Action::Reject, stop, false), 1);
+        assert_eq!(
+            of_verdict(ExitMode::Plain, AnswerAction::Reject, stop, false),
+            1
+        );
     }
 
     #[test]
     fn a_failure_passes_only_where_chosen_or_where_xmail_knows_nothing_else() {
         let none = XmailOptions::default();
-        let lost = Failure::Lost(Error::from(ErrorKind::UnexpectedEof));
+        let lost = CallFailure::Lost(Error::from(ErrorKind::UnexpectedEof));
         assert_eq!(of_failure(ExitMode::Plain, None, none, &lost), 75);
         assert_eq!(of_failure(ExitMode::Sysexits, None, none, &lost), 75);
         assert_eq!(of_failure(ExitMode::XmailSmtp, None, none, &lost), 203);

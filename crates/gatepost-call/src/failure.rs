@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 /// Why a call ended without a verdict.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum CallFailure {
     /// The server could not be reached.
     Connect(io::Error),
     /// The connection ended or broke before the answer was whole.
@@ -23,7 +23,7 @@ pub(crate) enum Failure {
     Write(PathBuf, io::Error),
 }
 
-impl Failure {
+impl CallFailure {
     /// The exit code in XMail's modes. None has bit 16 and none is a verdict of XMail's, so each
     /// lets the message pass and writes the failure to the log.
     pub(crate) const fn xmail_code(&self) -> u8 {
@@ -38,7 +38,7 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for CallFailure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Connect(error) => write!(formatter, "no connection: {error}"),

@@ -25,21 +25,21 @@ use std::ffi::OsString;
 use std::io;
 use std::sync::Arc;
 
-use arguments::{Arguments, Task};
-use failure::Failure;
+use arguments::{CallOptions, CallTask};
+use failure::CallFailure;
 
 const HELP: &str = include_str!("help.txt");
 
 /// Does what the command line says, its words without the program's name; gives the exit code.
 pub fn run(words: impl Iterator<Item = OsString>) -> u8 {
-    let arguments = match Arguments::parse(words) {
-        Ok(Task::Call(arguments)) => arguments,
-        Ok(Task::Filter(arguments)) => return filter(arguments),
-        Ok(Task::Help) => {
+    let arguments = match CallOptions::parse(words) {
+        Ok(CallTask::Call(arguments)) => arguments,
+        Ok(CallTask::Filter(arguments)) => return filter(arguments),
+        Ok(CallTask::Help) => {
             print!("{HELP}");
             return 0;
         }
-        Ok(Task::Version) => {
+        Ok(CallTask::Version) => {
             println!("gatepost-call {}", env!("CARGO_PKG_VERSION"));
             return 0;
         }
@@ -63,7 +63,7 @@ pub fn run(words: impl Iterator<Item = OsString>) -> u8 {
 }
 
 /// Serves OpenSMTPD until it ends.
-fn filter(arguments: Arguments) -> u8 {
+fn filter(arguments: CallOptions) -> u8 {
     match opensmtpd::serve(&Arc::new(arguments), io::stdin().lock(), io::stdout()) {
         Ok(()) => 0,
         Err(error) => {
@@ -73,7 +73,7 @@ fn filter(arguments: Arguments) -> u8 {
     }
 }
 
-fn report(arguments: &Arguments, failure: &Failure) {
+fn report(arguments: &CallOptions, failure: &CallFailure) {
     eprintln!("gatepost-call: {}: {failure}", arguments.server);
 }
 
@@ -109,7 +109,7 @@ pub fn fuzz_arguments<'word>(words: impl Iterator<Item = &'word [u8]>) {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
     let words = words.map(|word| OsStr::from_bytes(word).to_owned());
-    if let Ok(Task::Call(arguments) | Task::Filter(arguments)) = Arguments::parse(words) {
+    if let Ok(CallTask::Call(arguments) | CallTask::Filter(arguments)) = CallOptions::parse(words) {
         let envelope = envelope::Envelope::default();
         let request = conversation::request(&arguments, &envelope, 0, true);
         let lines = request.split(|&byte| byte == b'\n').count();
@@ -121,7 +121,7 @@ pub fn fuzz_arguments<'word>(words: impl Iterator<Item = &'word [u8]>) {
 #[doc(hidden)]
 pub fn fuzz_filter(input: &[u8]) {
     let words = ["--server", "unix:/", "--opensmtpd", "/noop"].map(OsString::from);
-    let Ok(Task::Filter(arguments)) = Arguments::parse(words.into_iter()) else {
+    let Ok(CallTask::Filter(arguments)) = CallOptions::parse(words.into_iter()) else {
         return;
     };
     assert!(opensmtpd::serve(&Arc::new(arguments), input, io::sink()).is_ok());

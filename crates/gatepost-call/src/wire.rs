@@ -9,7 +9,7 @@ const LINE_MAX_BYTES: usize = 8 * 1024;
 
 /// What the server says of the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Action {
+pub(crate) enum AnswerAction {
     Accept,
     Tag,
     Quarantine,
@@ -18,7 +18,7 @@ pub(crate) enum Action {
     Defer,
 }
 
-impl Action {
+impl AnswerAction {
     fn named(name: &str) -> Option<Self> {
         Some(match name {
             "accept" => Self::Accept,
@@ -34,8 +34,8 @@ impl Action {
 
 /// A verdict, and what goes with it.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
-    pub(crate) action: Action,
+pub(crate) struct VerdictAnswer {
+    pub(crate) action: AnswerAction,
     /// One line; empty where nothing was said.
     pub(crate) reason: String,
     /// Header fields to add, each whole: `Name: value`.
@@ -46,11 +46,11 @@ pub(crate) struct Answer {
     pub(crate) message_bytes: Option<u64>,
 }
 
-impl Answer {
+impl VerdictAnswer {
     /// The header fields that a tagged message gets.
     pub(crate) fn fields(&self) -> &[String] {
         match self.action {
-            Action::Tag => &self.tags,
+            AnswerAction::Tag => &self.tags,
             _ => &[],
         }
     }
@@ -76,26 +76,26 @@ pub(crate) enum NoAnswer {
 
 /// What a line of the answer leads to.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Event {
+pub(crate) enum AnswerLine {
     /// More is to come.
     More,
     /// The server wants the body.
     NeedBody,
     /// The answer is whole.
-    Done(Answer),
+    Done(VerdictAnswer),
 }
 
 /// Collects an answer line by line.
 #[derive(Debug, Default)]
 pub(crate) struct AnswerReader {
     line: Vec<u8>,
-    answer: Option<Answer>,
+    answer: Option<VerdictAnswer>,
 }
 
 impl AnswerReader {
     /// Takes the bytes of one read, up to the first event; gives it with the count of bytes
     /// taken.
-    pub(crate) fn read(&mut self, bytes: &[u8]) -> Result<(Event, usize), NoAnswer> {
+    pub(crate) fn read(&mut self, bytes: &[u8]) -> Result<(AnswerLine, usize), NoAnswer> {
         let mut taken = 0;
         while let Some(rest) = bytes.get(taken..).filter(|rest| !rest.is_empty()) {
             let end = rest.iter().position(|&byte| byte == b'\n');
@@ -107,39 +107,42 @@ impl AnswerReader {
             taken += part.len() + usize::from(end.is_some());
             if end.is_some() {
                 let event = self.end_of_line()?;
-                if event != Event::More {
+                if event != AnswerLine::More {
                     return Ok((event, taken));
                 }
             }
         }
-        Ok((Event::More, taken))
+        Ok((AnswerLine::More, taken))
     }
 
-    fn end_of_line(&mut self) -> Result<Event, NoAnswer> {
+    fn end_of_line(&mut self) -> Result<AnswerLine, NoAnswer> {
         let line = String::from_utf8_lossy(&self.line).trim_end().to_owned();
         self.line.clear();
         let Some(answer) = &mut self.answer else {
             if line == "NEED body" {
-                return Ok(Event::NeedBody);
+                return Ok(AnswerLine::NeedBody);
             }
             if let Some(reason) = line.strip_prefix("FAIL ") {
                 return Err(NoAnswer::Failed(reason.to_owned()));
             }
-            let action = line.strip_prefix("DONE ").and_then(Action::named);
+            let action = line.strip_prefix("DONE ").and_then(AnswerAction::named);
             let Some(action) = action else {
                 return Err(NoAnswer::NotUnderstood(line));
             };
-            self.answer = Some(Answer {
+            self.answer = Some(VerdictAnswer {
                 action,
                 reason: String::new(),
                 tags: Vec::new(),
                 text: Vec::new(),
                 message_bytes: None,
             });
-            return Ok(Event::More);
+            return Ok(AnswerLine::More);
         };
         if line.is_empty() {
-            return Ok(self.answer.take().map_or(Event::More, Event::Done));
+            return Ok(self
+                .answer
+                .take()
+                .map_or(AnswerLine::More, AnswerLine::Done));
         }
         // Fields of later versions are passed over.
         match line.split_once(": ") {
@@ -149,14 +152,14 @@ impl AnswerReader {
             Some(("message", value)) => answer.message_bytes = value.parse().ok(),
             _ => {}
         }
-        Ok(Event::More)
+        Ok(AnswerLine::More)
     }
 }
 
 /// The request's bytes, ready to be sent in one piece.
-pub(crate) struct Request(pub(crate) Vec<u8>);
+pub(crate) struct RequestBytes(pub(crate) Vec<u8>);
 
-impl Request {
+impl RequestBytes {
     /// Begins a call of a procedure.
     pub(crate) fn new(procedure: &str) -> Self {
         let mut bytes = Vec::with_capacity(256);
@@ -204,9 +207,9 @@ mod tests {
                     events.push(event);
                 }
             }
-            events.retain(|event| *event != Event::More);
-            let answer = Answer {
-                action: Action::Reject,
+            events.retain(|event| *event != AnswerLine::More);
+            let answer = VerdictAnswer {
+                action: AnswerAction::Reject,
                 reason: "too big".into(),
                 tags: vec!["X-Big: yes".into()],
                 text: vec!["one".into()],
@@ -214,7 +217,7 @@ mod tests {
             };
             assert_eq!(
                 events,
-                [Event::NeedBody, Event::Done(answer)],
+                [AnswerLine::NeedBody, AnswerLine::Done(answer)],
                 "split at {split}"
             );
         }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::wire::{Answer, Question, Resolved};
+use crate::wire::{Question, QuestionOutcome, Resolved};
 
 /// Answers that are kept; the first to expire makes room.
 const ANSWERS_MAX: usize = 10_000;
@@ -16,11 +16,11 @@ const LIFETIME_OF_NOTHING: Duration = Duration::from_mins(1);
 
 /// Answers by their questions, each for as long as its records permit. Failures are not kept.
 #[derive(Default)]
-pub struct Cache(Mutex<HashMap<Question, (Instant, Answer)>>);
+pub struct Cache(Mutex<HashMap<Question, (Instant, QuestionOutcome)>>);
 
 impl Cache {
     /// An answer that is still valid.
-    pub fn get(&self, question: &Question) -> Option<Answer> {
+    pub fn get(&self, question: &Question) -> Option<QuestionOutcome> {
         let kept = self.0.lock();
         let (until, answer) = kept.get(question)?;
         (*until > Instant::now()).then(|| answer.clone())
@@ -29,10 +29,10 @@ impl Cache {
     /// Keeps an answer while it is valid.
     pub fn keep(&self, question: &Question, resolved: &Resolved) {
         let lifetime = match &resolved.answer {
-            Answer::Failed(_) => return,
-            Answer::NoSuchName => LIFETIME_OF_NOTHING,
-            Answer::Records(records) if records.is_empty() => LIFETIME_OF_NOTHING,
-            Answer::Records(_) => resolved.lifetime.min(LIFETIME_MAX),
+            QuestionOutcome::Failed(_) => return,
+            QuestionOutcome::NoSuchName => LIFETIME_OF_NOTHING,
+            QuestionOutcome::Records(records) if records.is_empty() => LIFETIME_OF_NOTHING,
+            QuestionOutcome::Records(_) => resolved.lifetime.min(LIFETIME_MAX),
         };
         let now = Instant::now();
         let mut kept = self.0.lock();
@@ -52,13 +52,13 @@ impl Cache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{Failure, Kind};
+    use crate::wire::{RecordType, ServerFailure};
 
     #[test]
     fn answers_are_kept_while_they_are_valid() {
         let cache = Cache::default();
-        let keep = |name: &str, answer: Answer, lifetime| {
-            let question = Question::new(name, Kind::A);
+        let keep = |name: &str, answer: QuestionOutcome, lifetime| {
+            let question = Question::new(name, RecordType::A);
             let resolved = Resolved {
                 answer,
                 lifetime,
@@ -67,14 +67,17 @@ mod tests {
             cache.keep(&question, &resolved);
             cache.get(&question)
         };
-        let records = Answer::Records(vec![crate::Record::A([192, 0, 2, 1].into())]);
+        let records = QuestionOutcome::Records(vec![crate::RecordData::A([192, 0, 2, 1].into())]);
         let hour = Duration::from_hours(1);
         assert_eq!(keep("a", records.clone(), hour), Some(records.clone()));
         assert_eq!(keep("b", records, Duration::ZERO), None);
         assert_eq!(
-            keep("c", Answer::NoSuchName, Duration::ZERO),
-            Some(Answer::NoSuchName)
+            keep("c", QuestionOutcome::NoSuchName, Duration::ZERO),
+            Some(QuestionOutcome::NoSuchName)
         );
-        assert_eq!(keep("d", Answer::Failed(Failure::Server(2)), hour), None);
+        assert_eq!(
+            keep("d", QuestionOutcome::Failed(ServerFailure::Server(2)), hour),
+            None
+        );
     }
 }

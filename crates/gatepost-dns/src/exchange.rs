@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
 use crate::port::Ports;
-use crate::wire::{self, Answer, Failure, Question, Reply, Resolved};
+use crate::wire::{self, DnsResponse, Question, QuestionOutcome, Resolved, ServerFailure};
 
 /// A question is sent again after this part of the time there is, then after twice as long.
 const RESEND_AFTER_PART: u32 = 3;
@@ -61,7 +61,7 @@ impl Transport {
         let by_tcp = self.ask_by_tcp(server, &message, &reply);
         let whole = timeout_at(until, by_tcp).await.ok().flatten();
         Some(whole.unwrap_or(Resolved {
-            answer: Answer::Failed(Failure::Incomplete),
+            answer: QuestionOutcome::Failed(ServerFailure::Incomplete),
             lifetime: Duration::ZERO,
             is_authentic: false,
         }))
@@ -72,7 +72,7 @@ impl Transport {
         &self,
         server: SocketAddr,
         message: &[u8],
-        truncated: &Reply,
+        truncated: &DnsResponse,
     ) -> Option<Resolved> {
         let _permit = self.connections.acquire().await.ok()?;
         let mut stream = TcpStream::connect(server).await.ok()?;

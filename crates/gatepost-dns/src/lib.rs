@@ -61,7 +61,7 @@ mod tlsa;
 pub mod wire;
 
 pub use cache::Cache;
-pub use lookup::{Lookup, PendingQuestion, Progress, Purpose, Wake};
+pub use lookup::{Lookup, LookupProgress, PendingQuestion, Purpose, Wake};
 pub use resolver::{DnsError, Resolver};
 pub use reverse::reverse_name;
 pub use silence::{SilenceLimits, SilentList};
@@ -69,4 +69,4 @@ pub use system::{
     DNS_PORT, SYSTEM_CONFIGURATION, SYSTEM_HOSTS, are_local, has_host, parse_server, system_servers,
 };
 pub use tlsa::Tlsa;
-pub use wire::{Answer, Failure, Kind, Question, Record, Resolved};
+pub use wire::{Question, QuestionOutcome, RecordData, RecordType, Resolved, ServerFailure};

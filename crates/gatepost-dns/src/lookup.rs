@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use crate::resolver::{DnsError, Resolver};
-use crate::wire::{Answer, Question, Resolved};
+use crate::wire::{Question, QuestionOutcome, Resolved};
 
 /// Questions that one lookup puts; further ones stay unanswered.
 const QUESTIONS_MAX: usize = 400;
@@ -64,9 +64,9 @@ impl Arrivals {
 
 /// The progress of a [`Lookup`]; by default of one that has asked nothing.
 #[derive(Clone, Default)]
-pub struct Progress(Arc<Inbox>);
+pub struct LookupProgress(Arc<Inbox>);
 
-impl Progress {
+impl LookupProgress {
     /// Calls `wake` when the caller should look again: all questions have ended, or an answer has
     /// come that leads further. At the deadline at the latest; at once if it is so already.
     pub fn then(self, wake: Wake) {
@@ -132,7 +132,7 @@ fn outcome(resolved: Option<Resolved>) -> Result<Resolved, DnsError> {
     match resolved {
         None => Err(DnsError::Timeout),
         Some(Resolved {
-            answer: Answer::Failed(failure),
+            answer: QuestionOutcome::Failed(failure),
             ..
         }) => Err(DnsError::Failed(failure)),
         Some(resolved) => Ok(resolved),
@@ -147,7 +147,7 @@ pub struct PendingQuestion {
 
 impl PendingQuestion {
     /// Signals that the question has ended.
-    pub fn progress(&self) -> Progress {
+    pub fn progress(&self) -> LookupProgress {
         self.lookup.progress()
     }
 
@@ -227,8 +227,8 @@ impl Lookup {
     }
 
     /// Tells when there is something to take.
-    pub fn progress(&self) -> Progress {
-        Progress(Arc::clone(&self.inbox))
+    pub fn progress(&self) -> LookupProgress {
+        LookupProgress(Arc::clone(&self.inbox))
     }
 
     /// Waits on this thread until there is something to take.
@@ -244,7 +244,7 @@ impl Lookup {
     }
 
     /// What was answered.
-    pub fn answer(&self, question: &Question) -> Option<&Answer> {
+    pub fn answer(&self, question: &Question) -> Option<&QuestionOutcome> {
         self.answers.get(question).map(|resolved| &resolved.answer)
     }
 

@@ -15,7 +15,7 @@ use tokio::net::UdpSocket;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
-use crate::wire::{self, ANSWER_BYTES_MAX, Question, Reply};
+use crate::wire::{self, ANSWER_BYTES_MAX, DnsResponse, Question};
 
 /// Questions that leave by one socket.
 const QUESTIONS_PER_PORT: usize = 256;
@@ -40,7 +40,7 @@ impl Ports {
     }
 }
 
-type Waiting = HashMap<u16, (Question, oneshot::Sender<Reply>)>;
+type Waiting = HashMap<u16, (Question, oneshot::Sender<DnsResponse>)>;
 
 /// A socket, and the questions that left by it and are not answered.
 pub(crate) struct Port {
@@ -74,7 +74,7 @@ impl Port {
     pub(crate) fn register(
         self: &Arc<Self>,
         question: &Question,
-    ) -> Option<(Registered, oneshot::Receiver<Reply>)> {
+    ) -> Option<(Registered, oneshot::Receiver<DnsResponse>)> {
         let mut random = [0; 2];
         getrandom::fill(&mut random).ok()?;
         let mut id = u16::from_ne_bytes(random);

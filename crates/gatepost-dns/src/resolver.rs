@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use crate::exchange::Transport;
 use crate::silence::{Silence, SilenceLimits, SilentList};
-use crate::wire::{Answer, Failure, Question, Resolved};
+use crate::wire::{Question, QuestionOutcome, Resolved, ServerFailure};
 
 /// Questions that are open at one time; further ones are not asked, and stay unanswered.
 const OPEN_QUESTIONS_MAX: usize = 100_000;
@@ -28,7 +28,7 @@ pub enum DnsError {
     Timeout,
     /// The server answered with a failure.
     #[error("{0}")]
-    Failed(Failure),
+    Failed(ServerFailure),
     /// No server is configured.
     #[error("there is no DNS server to ask")]
     NoServer,
@@ -37,9 +37,9 @@ pub enum DnsError {
 /// Asks DNS servers for everybody. Cheap to clone; its thread starts with the first question and
 /// ends with the last clone.
 #[derive(Clone)]
-pub struct Resolver(Arc<Inner>);
+pub struct Resolver(Arc<ResolverCore>);
 
-struct Inner {
+struct ResolverCore {
     servers: Vec<SocketAddr>,
     server_timeout: Duration,
     silence: Arc<Silence>,
@@ -75,7 +75,7 @@ impl Resolver {
         server_timeout: Duration,
         limits: SilenceLimits,
     ) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(ResolverCore {
             servers,
             server_timeout,
             silence: Arc::new(Silence::new(limits)),
@@ -109,7 +109,7 @@ impl Resolver {
         let Some(thread) = thread else {
             return false;
         };
-        let Some(open) = Open::count(&thread.open) else {
+        let Some(open) = OpenQuestion::count(&thread.open) else {
             return false;
         };
         let transport = Arc::clone(&thread.transport);
@@ -144,7 +144,9 @@ async fn ask(
     for server in servers {
         let until = deadline.min(Instant::now() + server_timeout);
         match transport.ask(*server, question, until.into()).await {
-            Some(resolved) if matches!(resolved.answer, Answer::Failed(_)) => last = Some(resolved),
+            Some(resolved) if matches!(resolved.answer, QuestionOutcome::Failed(_)) => {
+                last = Some(resolved);
+            }
             Some(resolved) => return Some(resolved),
             None => {}
         }
@@ -173,9 +175,9 @@ impl Thread {
 }
 
 /// One open question, counted as long as this lives.
-struct Open(Arc<AtomicUsize>);
+struct OpenQuestion(Arc<AtomicUsize>);
 
-impl Open {
+impl OpenQuestion {
     fn count(open: &Arc<AtomicUsize>) -> Option<Self> {
         let counted = Self(Arc::clone(open));
         let before = open.fetch_add(1, Ordering::Relaxed);
@@ -183,7 +185,7 @@ impl Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenQuestion {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

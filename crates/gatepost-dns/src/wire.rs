@@ -19,7 +19,7 @@ const RECORDS_MAX: u16 = 200;
 
 /// What is asked of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
+pub enum RecordType {
     /// An IPv4 address.
     A,
     /// A name server.
@@ -36,7 +36,7 @@ pub enum Kind {
     Tlsa,
 }
 
-impl Kind {
+impl RecordType {
     const ALL: [(Self, u16, &'static str); 7] = [
         (Self::A, 1, "A"),
         (Self::Ns, 2, "NS"),
@@ -74,12 +74,12 @@ pub struct Question {
     /// In lower case, without a dot at its end.
     pub name: String,
     /// The kind of records.
-    pub kind: Kind,
+    pub kind: RecordType,
 }
 
 impl Question {
     /// A question about a name in any case, with or without a dot at its end.
-    pub fn new(name: &str, kind: Kind) -> Self {
+    pub fn new(name: &str, kind: RecordType) -> Self {
         Self {
             name: name.trim_end_matches('.').to_ascii_lowercase(),
             kind,
@@ -121,7 +121,7 @@ impl Question {
 
 /// What a record says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Record {
+pub enum RecordData {
     /// An IPv4 address.
     A(Ipv4Addr),
     /// An IPv6 address.
@@ -143,18 +143,18 @@ pub enum Record {
 
 /// What became of a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
+pub enum QuestionOutcome {
     /// The records of the kind that was asked for; there may be none.
-    Records(Vec<Record>),
+    Records(Vec<RecordData>),
     /// There is no such name.
     NoSuchName,
     /// The server did not say.
-    Failed(Failure),
+    Failed(ServerFailure),
 }
 
 /// Why a server that answered did not say what there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Failure {
+pub enum ServerFailure {
     /// It failed, with this response code (RFC 1035 section 4.1.1).
     #[error("the DNS server failed with code {0}")]
     Server(u8),
@@ -167,7 +167,7 @@ pub enum Failure {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resolved {
     /// What the server said.
-    pub answer: Answer,
+    pub answer: QuestionOutcome,
     /// The least time to live of its records; zero if it has none.
     pub lifetime: Duration,
     /// Whether the server says that DNSSEC proves it (AD, RFC 4035 section 3.2.3). This is worth as
@@ -177,7 +177,7 @@ pub struct Resolved {
 
 /// A message that answers a question.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Reply {
+pub struct DnsResponse {
     /// Chosen by whoever asked.
     pub id: u16,
     /// The question that it repeats.
@@ -189,7 +189,7 @@ pub struct Reply {
 }
 
 /// Reads an answer; `None` if it is none.
-pub fn read(message: &[u8]) -> Option<Reply> {
+pub fn read(message: &[u8]) -> Option<DnsResponse> {
     let number = |at: usize| {
         let bytes = message.get(at..at + 2)?;
         Some(u16::from_be_bytes(bytes.try_into().ok()?))
@@ -201,7 +201,7 @@ pub fn read(message: &[u8]) -> Option<Reply> {
         return None;
     }
     let (name, at) = name(message, HEADER_BYTES)?;
-    let kind = Kind::of_code(number(at)?)?;
+    let kind = RecordType::of_code(number(at)?)?;
     let mut at = at + 4;
     let mut records = Vec::new();
     let mut lifetime: Option<u32> = None;
@@ -216,11 +216,11 @@ pub fn read(message: &[u8]) -> Option<Reply> {
         at = next;
     }
     let answer = match flags & 0x000f {
-        0 => Answer::Records(records),
-        3 => Answer::NoSuchName,
-        code => Answer::Failed(Failure::Server(code as u8)),
+        0 => QuestionOutcome::Records(records),
+        3 => QuestionOutcome::NoSuchName,
+        code => QuestionOutcome::Failed(ServerFailure::Server(code as u8)),
     };
-    Some(Reply {
+    Some(DnsResponse {
         id: number(0)?,
         question: Question { name, kind },
         resolved: Resolved {
@@ -234,7 +234,11 @@ pub fn read(message: &[u8]) -> Option<Reply> {
 
 /// The record at an offset with its time to live in seconds, if it is of the kind, and where the
 /// next record begins.
-fn record(message: &[u8], at: usize, kind: Kind) -> Option<(Option<(Record, u32)>, usize)> {
+fn record(
+    message: &[u8],
+    at: usize,
+    kind: RecordType,
+) -> Option<(Option<(RecordData, u32)>, usize)> {
     let (_, at) = name(message, at)?;
     let fixed: &[u8; 10] = message.get(at..at + 10)?.try_into().ok()?;
     let code = u16::from_be_bytes([fixed[0], fixed[1]]);
@@ -242,19 +246,19 @@ fn record(message: &[u8], at: usize, kind: Kind) -> Option<(Option<(Record, u32)
     let start = at + 10;
     let data = message.get(start..start + length)?;
     let next = start + length;
-    if Kind::of_code(code) != Some(kind) {
+    if RecordType::of_code(code) != Some(kind) {
         return Some((None, next));
     }
     let record = match kind {
-        Kind::A => Record::A(Ipv4Addr::from(<[u8; 4]>::try_from(data).ok()?)),
-        Kind::Aaaa => Record::Aaaa(Ipv6Addr::from(<[u8; 16]>::try_from(data).ok()?)),
-        Kind::Ns | Kind::Ptr => Record::Name(name(message, start)?.0),
-        Kind::Mx => Record::Exchanger {
+        RecordType::A => RecordData::A(Ipv4Addr::from(<[u8; 4]>::try_from(data).ok()?)),
+        RecordType::Aaaa => RecordData::Aaaa(Ipv6Addr::from(<[u8; 16]>::try_from(data).ok()?)),
+        RecordType::Ns | RecordType::Ptr => RecordData::Name(name(message, start)?.0),
+        RecordType::Mx => RecordData::Exchanger {
             preference: u16::from_be_bytes(*data.first_chunk()?),
             name: name(message, start + 2)?.0,
         },
-        Kind::Txt => Record::Text(texts(data)),
-        Kind::Tlsa => Record::Tlsa(Tlsa::read(data)?),
+        RecordType::Txt => RecordData::Text(texts(data)),
+        RecordType::Tlsa => RecordData::Tlsa(Tlsa::read(data)?),
     };
     let lifetime = u32::from_be_bytes([fixed[4], fixed[5], fixed[6], fixed[7]]);
     Some((Some((record, lifetime)), next))
@@ -318,7 +322,7 @@ mod tests {
 
     #[test]
     fn a_question_is_read_back() {
-        let question = Question::new("Example.ORG.", Kind::Txt);
+        let question = Question::new("Example.ORG.", RecordType::Txt);
         let mut message = question.message(7).unwrap();
         assert!(read(&message).is_none(), "a question is no answer");
         assert_eq!(message[3], 0x20, "asks whether the answer is authentic");
@@ -330,7 +334,7 @@ mod tests {
         assert_eq!((reply.id, &reply.question), (7, &question));
         assert_eq!(
             reply.resolved.answer,
-            Answer::Records(vec![Record::Text(b"abcd".to_vec())])
+            QuestionOutcome::Records(vec![RecordData::Text(b"abcd".to_vec())])
         );
         assert_eq!(reply.resolved.lifetime, Duration::from_mins(1));
         assert!(reply.resolved.is_authentic);
@@ -340,7 +344,7 @@ mod tests {
     }
 
     /// An answer to `example.org` with a pointer to the name in the question.
-    fn answer(kind: Kind, code: u8, data: &[u8]) -> Answer {
+    fn answer(kind: RecordType, code: u8, data: &[u8]) -> QuestionOutcome {
         let mut message = vec![0, 1, 0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0];
         message.extend_from_slice(b"\x07example\x03org\0\0");
         message.extend_from_slice(&[kind.code() as u8, 0, 1]);
@@ -351,29 +355,33 @@ mod tests {
 
     #[test]
     fn records_are_read_by_their_kind() {
-        let name = |name: &str| Record::Name(name.to_owned());
-        let exchanger = Record::Exchanger {
+        let name = |name: &str| RecordData::Name(name.to_owned());
+        let exchanger = RecordData::Exchanger {
             preference: 10,
             name: "mail.example.org".to_owned(),
         };
         for (kind, data, expected) in [
             (
-                Kind::A,
+                RecordType::A,
                 &[192, 0, 2, 7][..],
-                Record::A([192, 0, 2, 7].into()),
+                RecordData::A([192, 0, 2, 7].into()),
             ),
-            (Kind::Mx, b"\0\x0a\x04mail\xC0\x0C", exchanger),
+            (RecordType::Mx, b"\0\x0a\x04mail\xC0\x0C", exchanger),
             (
-                Kind::Txt,
+                RecordType::Txt,
                 b"\x03one\x03two",
-                Record::Text(b"onetwo".to_vec()),
+                RecordData::Text(b"onetwo".to_vec()),
             ),
-            (Kind::Ptr, b"\x04host\xC0\x0C", name("host.example.org")),
-            (Kind::Ns, b"\x02NS\xC0\x0C", name("ns.example.org")),
             (
-                Kind::Tlsa,
+                RecordType::Ptr,
+                b"\x04host\xC0\x0C",
+                name("host.example.org"),
+            ),
+            (RecordType::Ns, b"\x02NS\xC0\x0C", name("ns.example.org")),
+            (
+                RecordType::Tlsa,
                 b"\x03\x01\x01digest",
-                Record::Tlsa(Tlsa {
+                RecordData::Tlsa(Tlsa {
                     usage: 3,
                     selector: 1,
                     matching: 1,
@@ -382,13 +390,16 @@ mod tests {
             ),
         ] {
             let found = answer(kind, kind.code() as u8, data);
-            assert_eq!(found, Answer::Records(vec![expected]));
+            assert_eq!(found, QuestionOutcome::Records(vec![expected]));
         }
-        let other_kind = answer(Kind::A, 5, b"\x01x\xC0\x0C");
-        assert_eq!(other_kind, Answer::Records(Vec::new()));
-        for (kind, data) in [(Kind::Mx, &b"\0"[..]), (Kind::Tlsa, b"\x03\x01")] {
+        let other_kind = answer(RecordType::A, 5, b"\x01x\xC0\x0C");
+        assert_eq!(other_kind, QuestionOutcome::Records(Vec::new()));
+        for (kind, data) in [
+            (RecordType::Mx, &b"\0"[..]),
+            (RecordType::Tlsa, b"\x03\x01"),
+        ] {
             let too_short = answer(kind, kind.code() as u8, data);
-            assert_eq!(too_short, Answer::Records(Vec::new()));
+            assert_eq!(too_short, QuestionOutcome::Records(Vec::new()));
         }
     }
 
@@ -403,7 +414,10 @@ mod tests {
             "b\u{fc}cher.example",
             &"a.".repeat(200),
         ] {
-            assert!(Question::new(name, Kind::A).message(1).is_none(), "{name}");
+            assert!(
+                Question::new(name, RecordType::A).message(1).is_none(),
+                "{name}"
+            );
         }
     }
 

@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::plan::{Fault, Operation};
-use crate::state::{DISKS, Shared};
+use crate::state::{DISKS, SharedDisk};
 use crate::vfs;
 
 /// The disk below one folder. Dropped, it works without faults again.
 #[derive(Debug)]
 pub struct Disk {
     folder: PathBuf,
-    shared: Arc<Shared>,
+    shared: Arc<SharedDisk>,
 }
 
 impl Disk {
@@ -21,7 +21,7 @@ impl Disk {
         let folder = folder
             .canonicalize()
             .unwrap_or_else(|_| folder.to_path_buf());
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(SharedDisk::default());
         shared.state.lock().has_power = true;
         DISKS.lock().insert(folder.clone(), shared.clone());
         Self { folder, shared }

@@ -28,4 +28,4 @@ mod vfs;
 
 pub use disk::Disk;
 pub use plan::{Effect, Fault, FileKind, Operation};
-pub use random::Random;
+pub use random::FaultRandom;

@@ -12,11 +12,11 @@ const SECTOR_BYTES: u64 = 512;
 /// The changes of each file since its last sync, in their order.
 #[derive(Debug, Default)]
 pub(crate) struct Unsynced {
-    files: HashMap<PathBuf, Vec<Change>>,
+    files: HashMap<PathBuf, Vec<UnsyncedWrite>>,
 }
 
 #[derive(Debug)]
-struct Change {
+struct UnsyncedWrite {
     length_before: u64,
     offset: u64,
     /// The bytes from `offset` on, as they were.
@@ -57,12 +57,15 @@ impl Unsynced {
         before: Vec<u8>,
         written: Option<Vec<u8>>,
     ) {
-        self.files.entry(path.to_owned()).or_default().push(Change {
-            length_before,
-            offset,
-            before,
-            written,
-        });
+        self.files
+            .entry(path.to_owned())
+            .or_default()
+            .push(UnsyncedWrite {
+                length_before,
+                offset,
+                before,
+                written,
+            });
     }
 
     pub(crate) fn sync(&mut self, path: &Path) {
@@ -91,7 +94,7 @@ impl Unsynced {
     }
 }
 
-impl Change {
+impl UnsyncedWrite {
     fn make_again(&self, file: &File, choose: &mut dyn FnMut() -> bool) -> io::Result<()> {
         let Some(written) = &self.written else {
             return if choose() {

@@ -2,9 +2,9 @@
 
 /// The sequence of Steele, Lea and Flood (SplitMix64).
 #[derive(Debug, Clone)]
-pub struct Random(u64);
+pub struct FaultRandom(u64);
 
-impl Random {
+impl FaultRandom {
     /// The sequence of this seed.
     pub const fn new(seed: u64) -> Self {
         Self(seed)

@@ -9,17 +9,17 @@ use parking_lot::Mutex;
 use crate::plan::{Effect, Fault, FileKind, Operation};
 use crate::power::Unsynced;
 
-pub(crate) static DISKS: LazyLock<Mutex<HashMap<PathBuf, Arc<Shared>>>> =
+pub(crate) static DISKS: LazyLock<Mutex<HashMap<PathBuf, Arc<SharedDisk>>>> =
     LazyLock::new(Mutex::default);
 
 /// What the disk's handle and its open files share.
 #[derive(Debug, Default)]
-pub(crate) struct Shared {
-    pub(crate) state: Mutex<State>,
+pub(crate) struct SharedDisk {
+    pub(crate) state: Mutex<DiskState>,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct State {
+pub(crate) struct DiskState {
     pub(crate) faults: Vec<Fault>,
     pub(crate) counts: HashMap<Operation, u64>,
     pub(crate) has_power: bool,
@@ -27,26 +27,26 @@ pub(crate) struct State {
 }
 
 /// The disk that this file is on, if it is one of ours.
-pub(crate) fn of(path: &Path) -> Option<Arc<Shared>> {
+pub(crate) fn of(path: &Path) -> Option<Arc<SharedDisk>> {
     let disks = DISKS.lock();
     path.ancestors()
         .find_map(|folder| disks.get(folder).cloned())
 }
 
 /// What the disk does with an operation.
-pub(crate) enum Decision {
+pub(crate) enum FaultDecision {
     Do,
     Fail(Effect),
 }
 
-impl Shared {
+impl SharedDisk {
     /// Counts the operation and says what becomes of it.
-    pub(crate) fn decide(&self, operation: Operation, path: &Path) -> Decision {
+    pub(crate) fn decide(&self, operation: Operation, path: &Path) -> FaultDecision {
         let file = FileKind::of(path);
         let mut state = self.state.lock();
         *state.counts.entry(operation).or_default() += 1;
         if !state.has_power {
-            return Decision::Fail(Effect::Error);
+            return FaultDecision::Fail(Effect::Error);
         }
         let due = state
             .faults
@@ -57,12 +57,12 @@ impl Shared {
         }
         drop(state);
         match due {
-            None => Decision::Do,
+            None => FaultDecision::Do,
             Some(Effect::Slow(time)) => {
                 std::thread::sleep(time);
-                Decision::Do
+                FaultDecision::Do
             }
-            Some(effect) => Decision::Fail(effect),
+            Some(effect) => FaultDecision::Fail(effect),
         }
     }
 

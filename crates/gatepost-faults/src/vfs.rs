@@ -17,7 +17,7 @@ use std::sync::{Arc, Once};
 use rusqlite::ffi;
 
 use crate::plan::{Effect, Operation};
-use crate::state::{self, Decision, Shared};
+use crate::state::{self, FaultDecision, SharedDisk};
 
 #[repr(C)]
 struct FaultFile {
@@ -28,7 +28,7 @@ struct FaultFile {
 /// What a file of ours knows.
 struct Context {
     path: PathBuf,
-    disk: Option<Arc<Shared>>,
+    disk: Option<Arc<SharedDisk>>,
 }
 
 static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
@@ -120,9 +120,11 @@ fn code(effect: Effect, otherwise: c_int) -> c_int {
     }
 }
 
-fn decide(context: &Context, operation: Operation) -> Decision {
+fn decide(context: &Context, operation: Operation) -> FaultDecision {
     let disk = context.disk.as_ref();
-    disk.map_or(Decision::Do, |disk| disk.decide(operation, &context.path))
+    disk.map_or(FaultDecision::Do, |disk| {
+        disk.decide(operation, &context.path)
+    })
 }
 
 unsafe extern "C" fn open(
@@ -139,7 +141,7 @@ unsafe extern "C" fn open(
             disk: state::of(&path),
             path,
         };
-        if let Decision::Fail(effect) = decide(&context, Operation::Open) {
+        if let FaultDecision::Fail(effect) = decide(&context, Operation::Open) {
             return code(effect, ffi::SQLITE_CANTOPEN);
         }
         let system = system_vfs(vfs);
@@ -163,7 +165,7 @@ unsafe extern "C" fn delete(
     unsafe {
         let path = path(name);
         if let Some(disk) = state::of(&path) {
-            if let Decision::Fail(effect) = disk.decide(Operation::Delete, &path) {
+            if let FaultDecision::Fail(effect) = disk.decide(Operation::Delete, &path) {
                 return code(effect, ffi::SQLITE_IOERR_DELETE);
             }
             disk.unsynced(|unsynced| unsynced.sync(&path));
@@ -219,8 +221,8 @@ unsafe extern "C" fn read(
 ) -> c_int {
     unsafe {
         match decide(context(file), Operation::Read) {
-            Decision::Do => pass!(file, xRead, buffer, count, offset),
-            Decision::Fail(effect) => code(effect, ffi::SQLITE_IOERR_READ),
+            FaultDecision::Do => pass!(file, xRead, buffer, count, offset),
+            FaultDecision::Fail(effect) => code(effect, ffi::SQLITE_IOERR_READ),
         }
     }
 }
@@ -233,12 +235,12 @@ unsafe extern "C" fn write(
 ) -> c_int {
     unsafe {
         let (arriving, answer) = match decide(context(file), Operation::Write) {
-            Decision::Do => (count, ffi::SQLITE_OK),
-            Decision::Fail(Effect::Short(part)) => {
+            FaultDecision::Do => (count, ffi::SQLITE_OK),
+            FaultDecision::Fail(Effect::Short(part)) => {
                 (count.min(part as c_int), ffi::SQLITE_IOERR_WRITE)
             }
-            Decision::Fail(Effect::Torn(part)) => (count.min(part as c_int), ffi::SQLITE_OK),
-            Decision::Fail(effect) => return code(effect, ffi::SQLITE_IOERR_WRITE),
+            FaultDecision::Fail(Effect::Torn(part)) => (count.min(part as c_int), ffi::SQLITE_OK),
+            FaultDecision::Fail(effect) => return code(effect, ffi::SQLITE_IOERR_WRITE),
         };
         remember_write(file, bytes, arriving, offset);
         match pass!(file, xWrite, bytes, arriving, offset) {
@@ -295,7 +297,7 @@ unsafe fn content(
 unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, length: ffi::sqlite3_int64) -> c_int {
     unsafe {
         let context = context(file);
-        if let Decision::Fail(effect) = decide(context, Operation::Truncate) {
+        if let FaultDecision::Fail(effect) = decide(context, Operation::Truncate) {
             return code(effect, ffi::SQLITE_IOERR_TRUNCATE);
         }
         if let Some(disk) = &context.disk {
@@ -312,9 +314,9 @@ unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
     unsafe {
         let context = context(file);
         match decide(context, Operation::Sync) {
-            Decision::Fail(Effect::Lie) => return ffi::SQLITE_OK,
-            Decision::Fail(effect) => return code(effect, ffi::SQLITE_IOERR_FSYNC),
-            Decision::Do => {}
+            FaultDecision::Fail(Effect::Lie) => return ffi::SQLITE_OK,
+            FaultDecision::Fail(effect) => return code(effect, ffi::SQLITE_IOERR_FSYNC),
+            FaultDecision::Do => {}
         }
         if let Some(disk) = &context.disk {
             // The power cut is simulated: the layer knows what is synced, and the real disk of the

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use gatepost_message::{Action, Format, Message, Verdict};
-use gatepost_store::{Change, Store, StoreError};
+use gatepost_store::{Store, StoreChange, StoreError};
 
 /// The store's table: the address is the key.
 const SPACE: &str = "allowed_sender";
@@ -52,13 +52,13 @@ impl AllowedSenders {
         let key = Bytes::from(address.clone());
         let change = if allowed {
             let value = Bytes::from_static(b"{}");
-            Change::PutRecord {
+            StoreChange::PutRecord {
                 space: SPACE,
                 key,
                 value,
             }
         } else {
-            Change::DeleteRecord { space: SPACE, key }
+            StoreChange::DeleteRecord { space: SPACE, key }
         };
         store.submit([change])?.committed().await?;
         self.0.rcu(|known| {

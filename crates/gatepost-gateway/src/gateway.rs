@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use gatepost_message::{Action, Format, Message, MessageId, Publication, Topic, Verdict, edit};
 use gatepost_procedures::Procedures;
-use gatepost_store::{Change, JournalEntry, QuarantineEntry, Store, StoreError, Ticket};
+use gatepost_store::{JournalEntry, QuarantineEntry, Store, StoreChange, StoreError, Ticket};
 
 use crate::allowed_senders::AllowedSenders;
 use crate::counters::Counters;
@@ -27,7 +27,7 @@ pub(crate) const STORE_FAILED: &str = "the message could not be stored; try agai
 
 /// The result of a submission.
 #[derive(Debug, Clone)]
-pub struct Outcome {
+pub struct SubmissionOutcome {
     /// The verdict of the procedures; `defer` as well where the disk failed.
     pub verdict: Verdict,
     /// Subscribers that got the message.
@@ -39,9 +39,9 @@ pub struct Outcome {
 
 /// The path from the listeners to procedures, broker and store. Cheap to clone.
 #[derive(Clone)]
-pub struct Gateway(Arc<Shared>);
+pub struct Gateway(Arc<GatewayCore>);
 
-struct Shared {
+struct GatewayCore {
     procedures: Procedures,
     sink: Arc<dyn PublicationSink>,
     store: Store,
@@ -52,7 +52,7 @@ struct Shared {
 }
 
 /// A message between its arrival and its delivery.
-pub(crate) struct Submission<'a> {
+pub(crate) struct GatewaySubmission<'a> {
     /// As it arrived; quarantine keeps this form.
     pub(crate) arrived: &'a Message,
     /// As procedures changed it; subscribers get this form.
@@ -62,7 +62,7 @@ pub(crate) struct Submission<'a> {
 }
 
 /// A verdict, and how long the procedures took for it.
-pub(crate) struct Judgement {
+pub(crate) struct TimedVerdict {
     pub(crate) verdict: Verdict,
     pub(crate) duration: Duration,
 }
@@ -70,7 +70,7 @@ pub(crate) struct Judgement {
 impl Gateway {
     /// A gateway that publishes to `sink`.
     pub fn new(procedures: Procedures, sink: Arc<dyn PublicationSink>, store: Store) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(GatewayCore {
             procedures,
             sink,
             allowed_senders: AllowedSenders::load(&store),
@@ -114,7 +114,7 @@ impl Gateway {
     }
 
     /// Takes a message whose body is the payload, to be published under its own topic.
-    pub async fn submit(&self, message: Message) -> Outcome {
+    pub async fn submit(&self, message: Message) -> SubmissionOutcome {
         let message = Arc::new(message);
         let is_journaled = self.is_journaled(&message);
         let judgement = self.judge(&message).await;
@@ -123,7 +123,7 @@ impl Gateway {
             edits => Arc::new(edit::applied(&message, edits)),
         };
         let rendered = RenderedPayload::of_body(&edited);
-        let submission = Submission {
+        let submission = GatewaySubmission {
             arrived: &message,
             edited: &edited,
             topics: message.topic.as_slice(),
@@ -155,11 +155,11 @@ impl Gateway {
         self.0.sink.trace_delivery(message, destination);
     }
 
-    pub(crate) async fn judge(&self, message: &Arc<Message>) -> Judgement {
+    pub(crate) async fn judge(&self, message: &Arc<Message>) -> TimedVerdict {
         let started = Instant::now();
         let verdict = self.0.procedures.judge(message).await;
         let verdict = self.0.allowed_senders.apply(message, verdict);
-        Judgement {
+        TimedVerdict {
             verdict,
             duration: started.elapsed(),
         }
@@ -168,18 +168,18 @@ impl Gateway {
     /// Publishes or quarantines, journals, and waits until it is durable.
     pub(crate) async fn finish(
         &self,
-        submission: Submission<'_>,
-        mailbox_changes: Vec<Change>,
-        judgement: Judgement,
+        submission: GatewaySubmission<'_>,
+        mailbox_changes: Vec<StoreChange>,
+        judgement: TimedVerdict,
         rendered: &RenderedPayload,
-    ) -> Outcome {
-        let Submission {
+    ) -> SubmissionOutcome {
+        let GatewaySubmission {
             arrived: message,
             edited,
             topics,
             is_journaled,
         } = submission;
-        let Judgement {
+        let TimedVerdict {
             mut verdict,
             duration,
         } = judgement;
@@ -221,7 +221,7 @@ impl Gateway {
                 tickets.push(Err(error));
             }
         }
-        let mut outcome = Outcome {
+        let mut outcome = SubmissionOutcome {
             verdict,
             deliveries,
             is_disk_full: false,
@@ -284,12 +284,14 @@ impl Gateway {
             properties: message.properties.clone(),
             retain: message.retain,
         };
-        self.0.store.submit([Change::Quarantine(Box::new(entry))])
+        self.0
+            .store
+            .submit([StoreChange::Quarantine(Box::new(entry))])
     }
 
     /// Writes the entry with the next commit.
     fn write_journal(&self, entry: JournalEntry) -> Result<(), StoreError> {
-        let change = Change::Journal(Box::new(entry));
+        let change = StoreChange::Journal(Box::new(entry));
         self.0.store.submit_deferred([change])
     }
 }

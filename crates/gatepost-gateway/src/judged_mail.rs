@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use gatepost_message::{Message, Topic, Verdict};
-use gatepost_store::Change;
+use gatepost_store::StoreChange;
 
-use crate::gateway::{Gateway, Judgement, Outcome, Submission};
+use crate::gateway::{Gateway, GatewaySubmission, SubmissionOutcome, TimedVerdict};
 use crate::mail_payload::{self, MailPayload};
 
 /// A mail whose verdict is known and which has not been delivered.
@@ -17,8 +17,8 @@ use crate::mail_payload::{self, MailPayload};
 pub struct JudgedMail {
     pub(crate) message: Arc<Message>,
     pub(crate) topics: Vec<Topic>,
-    mailbox_changes: Vec<Change>,
-    pub(crate) judgement: Judgement,
+    mailbox_changes: Vec<StoreChange>,
+    pub(crate) judgement: TimedVerdict,
 }
 
 impl JudgedMail {
@@ -27,7 +27,7 @@ impl JudgedMail {
         let id = self.message.id;
         let changes = users
             .iter()
-            .map(|user| Change::deliver(user, id, mail.clone()));
+            .map(|user| StoreChange::deliver(user, id, mail.clone()));
         self.mailbox_changes.extend(changes);
     }
 
@@ -63,7 +63,7 @@ impl Gateway {
 
     /// Does what the verdict of a mail says: publishes it under each of its topics in the form
     /// `payload` and puts it into mailboxes, or quarantines it.
-    pub async fn carry_out(&self, mail: JudgedMail, payload: MailPayload) -> Outcome {
+    pub async fn carry_out(&self, mail: JudgedMail, payload: MailPayload) -> SubmissionOutcome {
         let JudgedMail {
             message,
             topics,
@@ -71,7 +71,7 @@ impl Gateway {
             judgement,
         } = mail;
         let rendered = mail_payload::render(&message, payload, &judgement.verdict).await;
-        let submission = Submission {
+        let submission = GatewaySubmission {
             arrived: &message,
             edited: &message,
             topics: &topics,

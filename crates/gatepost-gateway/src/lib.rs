@@ -2,7 +2,7 @@
 //!
 //! This is the middle of the flow. Listeners turn bytes into a message and submit it to the
 //! [`Gateway`]; the gateway asks the procedures for a verdict, hands publications to the broker and
-//! changes to the store, and returns an [`Outcome`] that the listener turns into its protocol's
+//! changes to the store, and returns an [`SubmissionOutcome`] that the listener turns into its protocol's
 //! answer. The gateway knows no protocol.
 
 mod allowed_senders;
@@ -18,7 +18,7 @@ mod publication_sink;
 mod release;
 
 pub use counters::{Counters, ListenerCounts, RuleHits};
-pub use gateway::{Gateway, Outcome};
+pub use gateway::{Gateway, SubmissionOutcome};
 pub use judged_mail::JudgedMail;
 pub use mail_payload::MailPayload;
 pub use publication_sink::{Handover, OtherDestination, PublicationSink};

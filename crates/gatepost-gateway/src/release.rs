@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use gatepost_message::{Action, Format, Listener, Message, MessageId, Qos, Verdict};
-use gatepost_store::{Change, QuarantineEntry};
+use gatepost_store::{QuarantineEntry, StoreChange};
 
-use crate::gateway::{Gateway, Outcome, all_committed};
+use crate::gateway::{Gateway, SubmissionOutcome, all_committed};
 use crate::mail_payload::{self, MailPayload, RenderedPayload};
 use crate::publication::publication;
 
@@ -15,7 +15,11 @@ impl Gateway {
     ///
     /// The publication has an id of its own, so that subscribers that resume after the last id they
     /// saw get it; the user property `message` holds the id of the message.
-    pub async fn release(&self, quarantined: QuarantineEntry, payload: MailPayload) -> Outcome {
+    pub async fn release(
+        &self,
+        quarantined: QuarantineEntry,
+        payload: MailPayload,
+    ) -> SubmissionOutcome {
         let QuarantineEntry {
             journal: mut entry,
             body,
@@ -77,15 +81,15 @@ impl Gateway {
         entry.reason.clone_from(&verdict.reason);
         self.announce(&entry);
         let changes = [
-            Change::Unquarantine(message.id),
-            Change::ReplaceJournal(Box::new(entry)),
+            StoreChange::Unquarantine(message.id),
+            StoreChange::ReplaceJournal(Box::new(entry)),
         ];
         tickets.push(self.store().submit(changes));
         if let Err(error) = all_committed(tickets).await {
             tracing::error!(target: "gateway", message = %message.id, "not stored: {error}");
             return not_released("the release could not be stored");
         }
-        Outcome {
+        SubmissionOutcome {
             verdict,
             deliveries,
             is_disk_full: false,
@@ -93,8 +97,8 @@ impl Gateway {
     }
 }
 
-fn not_released(why: &str) -> Outcome {
-    Outcome {
+fn not_released(why: &str) -> SubmissionOutcome {
+    SubmissionOutcome {
         verdict: Verdict::new(Action::Defer, why),
         deliveries: 0,
         is_disk_full: false,

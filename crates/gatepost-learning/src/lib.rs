@@ -32,7 +32,7 @@ use std::sync::Arc;
 use gatepost_mail::Mail;
 
 use crate::bayes::{
-    Autolearn, Bayes, BayesSettings, Class, Judgement, Learned, Points, Relearn, Sample,
+    Autolearn, Bayes, BayesResult, BayesSample, BayesSettings, Class, Learned, Points, Relearn,
 };
 use crate::reputation::{Book, ReputationSettings, Sender};
 
@@ -56,7 +56,7 @@ impl Learning {
 
     /// Learns a message that a person classified, in Bayes and TxRep.
     pub fn learn(&self, mail: &Mail<'_>, class: Class, settings: &LearningSettings) -> Learned {
-        let sample = Sample::of(mail, &settings.bayes);
+        let sample = BayesSample::of(mail, &settings.bayes);
         let learned = self
             .bayes
             .learn(&sample, class, Relearn::Change, &settings.bayes);
@@ -70,7 +70,7 @@ impl Learning {
 
     /// Forgets a message that was learned; false if it was not.
     pub fn forget(&self, mail: &Mail<'_>, settings: &LearningSettings) -> bool {
-        let sample = Sample::of(mail, &settings.bayes);
+        let sample = BayesSample::of(mail, &settings.bayes);
         if settings.reputation.txrep.enabled {
             let sender = Sender::of(mail, &sample.generated_id);
             self.book.txrep_forget(&sender, &settings.reputation.txrep);
@@ -122,9 +122,9 @@ pub struct LearningSettings {
 pub struct Lesson<'a> {
     learning: &'a Learning,
     settings: &'a LearningSettings,
-    sample: Option<Sample>,
+    sample: Option<BayesSample>,
     /// The result of Bayes for the message.
-    pub judgement: Option<Judgement>,
+    pub judgement: Option<BayesResult>,
     /// Whether the score set with Bayes applies.
     pub with_bayes: bool,
 }
@@ -133,7 +133,7 @@ impl<'a> Lesson<'a> {
     /// Runs Bayes, if it has learned enough.
     pub fn begin(learning: &'a Learning, settings: &'a LearningSettings, mail: &Mail<'_>) -> Self {
         let with_bayes = learning.bayes.is_ready(&settings.bayes);
-        let sample = with_bayes.then(|| Sample::of(mail, &settings.bayes));
+        let sample = with_bayes.then(|| BayesSample::of(mail, &settings.bayes));
         let judgement = sample
             .as_ref()
             .and_then(|sample| learning.bayes.judge(sample, &settings.bayes));
@@ -186,9 +186,9 @@ impl<'a> Lesson<'a> {
         }
     }
 
-    fn sample(&mut self, mail: &Mail<'_>) -> &Sample {
+    fn sample(&mut self, mail: &Mail<'_>) -> &BayesSample {
         self.sample
-            .get_or_insert_with(|| Sample::of(mail, &self.settings.bayes))
+            .get_or_insert_with(|| BayesSample::of(mail, &self.settings.bayes))
     }
 }
 

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use gatepost_bans::{Bans, Offence};
 use gatepost_message::Peer;
-use gatepost_settings::Network;
+use gatepost_settings::PeerNetwork;
 use parking_lot::Mutex;
 
 use crate::acceptor::Accepted;
@@ -32,20 +32,20 @@ const RECENT_NETWORKS_MAX: usize = 65_536;
 
 /// The counts of one listener. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Admission(Arc<Inner>);
+pub struct Admission(Arc<AdmissionCore>);
 
 #[derive(Debug)]
-struct Inner {
-    limits: Limits,
+struct AdmissionCore {
+    limits: AdmissionLimits,
     open: AtomicU32,
     since_start: AtomicU64,
-    by_network: Mutex<HashMap<Network, FromNetwork>>,
+    by_network: Mutex<HashMap<PeerNetwork, FromNetwork>>,
     budget: ConnectionBudget,
     over_budget: LogThrottle,
 }
 
 #[derive(Debug, Clone)]
-struct Limits {
+struct AdmissionLimits {
     total_max: u32,
     per_address_max: u32,
     bans: Option<Bans>,
@@ -77,7 +77,7 @@ pub enum Refusal {
 impl Admission {
     /// Limits of 0 do not limit.
     pub fn new(total_max: u32, per_address_max: u32) -> Self {
-        Self::with(Limits {
+        Self::with(AdmissionLimits {
             total_max,
             per_address_max,
             bans: None,
@@ -88,14 +88,14 @@ impl Admission {
     /// `bans`, which also counts the offences.
     #[must_use]
     pub fn with_bans(&self, bans: Bans) -> Self {
-        Self::with(Limits {
+        Self::with(AdmissionLimits {
             bans: Some(bans),
             ..self.0.limits.clone()
         })
     }
 
-    fn with(limits: Limits) -> Self {
-        Self(Arc::new(Inner {
+    fn with(limits: AdmissionLimits) -> Self {
+        Self(Arc::new(AdmissionCore {
             budget: ConnectionBudget::for_listener(),
             over_budget: LogThrottle::default(),
             limits,
@@ -193,9 +193,9 @@ impl Admission {
     }
 }
 
-impl Limits {
+impl AdmissionLimits {
     /// The network that a connection counts for; `None` where none is counted.
-    fn counted_network(&self, peer: Peer) -> Option<Network> {
+    fn counted_network(&self, peer: Peer) -> Option<PeerNetwork> {
         let ip = peer.ip()?;
         match &self.bans {
             None => (self.per_address_max > 0).then(|| client_network(ip)),
@@ -214,8 +214,8 @@ impl Limits {
     }
 }
 
-impl Inner {
-    fn admit_network(&self, network: Network) -> Result<(), Refusal> {
+impl AdmissionCore {
+    fn admit_network(&self, network: PeerNetwork) -> Result<(), Refusal> {
         let rate = self.limits.rate();
         let now = Instant::now();
         let mut by_network = self.by_network.lock();
@@ -241,7 +241,7 @@ impl Inner {
         Ok(())
     }
 
-    fn leave_network(&self, network: Network) {
+    fn leave_network(&self, network: PeerNetwork) {
         let mut by_network = self.by_network.lock();
         if let Entry::Occupied(mut entry) = by_network.entry(network) {
             let from_network = entry.get_mut();
@@ -259,7 +259,7 @@ impl Inner {
 pub struct Admitted {
     admission: Admission,
     /// The network that it counts for.
-    network: Option<Network>,
+    network: Option<PeerNetwork>,
     has_descriptor: bool,
 }
 
@@ -278,8 +278,8 @@ impl Drop for Admitted {
 
 /// The addresses that count as one client where no settings say otherwise: an IPv4 address, or the
 /// /64 of an IPv6 address.
-pub(crate) fn client_network(address: IpAddr) -> Network {
-    Network::around(address, 32, 64)
+pub(crate) fn client_network(address: IpAddr) -> PeerNetwork {
+    PeerNetwork::around(address, 32, 64)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use gatepost_bans::Bans;
 use gatepost_message::Peer;
-use gatepost_settings::Network;
+use gatepost_settings::PeerNetwork;
 
 use crate::proxy_protocol;
 use crate::stream::Stream;
@@ -24,16 +24,16 @@ const PROXY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How connections of one address begin. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct Entry {
+pub struct ListenerEntry {
     tls: Option<Tls>,
-    proxies: Arc<[Network]>,
+    proxies: Arc<[PeerNetwork]>,
     bans: Option<Bans>,
 }
 
-impl Entry {
+impl ListenerEntry {
     /// With TLS from the first byte, where given; peers in `proxies` speak the PROXY protocol
     /// before that.
-    pub fn new(tls: Option<Tls>, proxies: &[Network]) -> Self {
+    pub fn new(tls: Option<Tls>, proxies: &[PeerNetwork]) -> Self {
         Self {
             tls,
             proxies: proxies.into(),
@@ -119,12 +119,12 @@ mod tests {
     }
 
     async fn opened(proxies: &[&str], sent: &'static [u8]) -> io::Result<(Peer, Vec<u8>)> {
-        let proxies: Vec<Network> = proxies
+        let proxies: Vec<PeerNetwork> = proxies
             .iter()
             .map(|text| text.parse().expect("valid"))
             .collect();
         let bind: Bind = "127.0.0.1:0".parse().expect("an address");
-        let acceptor = Acceptor::bind(&bind)?.with_entry(Entry::new(None, &proxies));
+        let acceptor = Acceptor::bind(&bind)?.with_entry(ListenerEntry::new(None, &proxies));
         let Bind::Tcp(address) = acceptor.local().clone() else {
             unreachable!("bound to TCP")
         };

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use gatepost_message::Peer;
-use gatepost_settings::{ByteSize, Network};
+use gatepost_settings::{ByteSize, PeerNetwork};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
@@ -42,10 +42,10 @@ impl Default for InFlightSettings {
 
 /// The budget of the process. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct InFlight(Arc<Inner>);
+pub struct InFlight(Arc<InFlightBudget>);
 
 #[derive(Debug)]
-struct Inner {
+struct InFlightBudget {
     bytes_max: u64,
     held: Mutex<Held>,
 }
@@ -54,7 +54,7 @@ struct Inner {
 struct Held {
     total: u64,
     /// By address; peers of Unix sockets have none.
-    by_address: HashMap<Option<Network>, u64>,
+    by_address: HashMap<Option<PeerNetwork>, u64>,
 }
 
 /// There is no room for more from this address now.
@@ -65,7 +65,7 @@ pub struct NoRoom;
 impl InFlight {
     /// A budget of this size.
     pub fn new(settings: &InFlightSettings) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(InFlightBudget {
             bytes_max: settings.bytes_max.bytes(),
             held: Mutex::default(),
         }))
@@ -96,7 +96,7 @@ impl Default for InFlight {
 #[derive(Debug)]
 pub struct Lease {
     budget: InFlight,
-    address: Option<Network>,
+    address: Option<PeerNetwork>,
     bytes: u64,
 }
 

@@ -10,10 +10,10 @@ const PERIOD: Duration = Duration::from_secs(10);
 
 /// The state of one repeating line.
 #[derive(Debug, Default)]
-pub(crate) struct LogThrottle(Mutex<State>);
+pub(crate) struct LogThrottle(Mutex<ThrottleState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct ThrottleState {
     written: Option<Instant>,
     left_out: u64,
 }

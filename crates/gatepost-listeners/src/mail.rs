@@ -25,7 +25,7 @@ pub(crate) fn message(envelope: &Envelope, recipients: Vec<String>, mail: Bytes)
 /// The Received field that every server adds in front of a message (RFC 5321 section 4.4): it shows
 /// the way, lets loops be noticed, and is what relay rules read.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Received<'a> {
+pub(crate) struct ReceivedField<'a> {
     /// What the client calls itself.
     pub(crate) helo: Option<&'a str>,
     /// Its name and address as they are known here.
@@ -43,7 +43,7 @@ pub(crate) struct Received<'a> {
 }
 
 /// The field with its CR LF.
-impl fmt::Display for Received<'_> {
+impl fmt::Display for ReceivedField<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             client,
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn no_name_forges_another_part_of_the_field() {
         let id = MessageId::next();
-        let received = Received {
+        let received = ReceivedField {
             helo: Some("[192.0.2.1](far.example [192.0.2.2])\r\n\tby us;"),
             client: "[192.0.2.3]",
             by: "mx.example",
@@ -109,7 +109,7 @@ mod tests {
             "\tby mx.example (Gatepost) with ESMTP id {id}\r\n\tfor <anna@example.org>;\r\n\t"
         );
         assert!(rest.starts_with(&by), "{rest}");
-        let nameless = Received {
+        let nameless = ReceivedField {
             helo: Some(" "),
             queue_id: Some("Q1;"),
             recipient: None,

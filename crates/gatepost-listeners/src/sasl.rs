@@ -23,7 +23,7 @@ pub(crate) enum Exchange {
 }
 
 /// What happens after a response.
-pub(crate) enum Step {
+pub(crate) enum SaslStep {
     /// Sent to the client, in base64.
     Challenge(String, Exchange),
     Done(Box<Identity>),
@@ -54,7 +54,7 @@ impl Exchange {
         response: &str,
         auth: &ListenerAuth,
         peer: Peer,
-    ) -> Result<Step, Denied> {
+    ) -> Result<SaslStep, Denied> {
         let response = match response {
             "=" => Vec::new(),
             text => BASE64
@@ -69,7 +69,7 @@ impl Exchange {
             Self::LoginUser => {
                 let user = text(response)?;
                 let next = Self::LoginPassword(user);
-                Ok(Step::Challenge(BASE64.encode("Password:"), next))
+                Ok(SaslStep::Challenge(BASE64.encode("Password:"), next))
             }
             Self::LoginPassword(user) => {
                 let password = Secret::from(text(response)?.as_str());
@@ -78,21 +78,21 @@ impl Exchange {
             }
             Self::Scram(mut login) => Ok(match login.step(&response)? {
                 ScramStep::Challenge(challenge) => {
-                    Step::Challenge(BASE64.encode(challenge), Self::Scram(login))
+                    SaslStep::Challenge(BASE64.encode(challenge), Self::Scram(login))
                 }
                 ScramStep::Done { last, identity } => {
                     let next = Self::ScramDone(Box::new(identity));
-                    Step::Challenge(BASE64.encode(last), next)
+                    SaslStep::Challenge(BASE64.encode(last), next)
                 }
             }),
-            Self::ScramDone(identity) if response.is_empty() => Ok(Step::Done(identity)),
+            Self::ScramDone(identity) if response.is_empty() => Ok(SaslStep::Done(identity)),
             Self::ScramDone(_) => Err(Denied::Malformed("a response where none belongs")),
         }
     }
 }
 
-fn done(identity: Identity) -> Step {
-    Step::Done(Box::new(identity))
+fn done(identity: Identity) -> SaslStep {
+    SaslStep::Done(Box::new(identity))
 }
 
 fn text(response: Vec<u8>) -> Result<String, Denied> {

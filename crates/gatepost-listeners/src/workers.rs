@@ -53,13 +53,13 @@ pub struct WorkersSettings {
 /// or the last handle is dropped.
 #[derive(Clone, Debug)]
 pub struct Workers {
-    inner: Arc<Inner>,
+    inner: Arc<WorkerPool>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct WorkerPool {
     handles: Vec<Handle>,
-    loads: Vec<Arc<Load>>,
+    loads: Vec<Arc<WorkerLoad>>,
     /// With whom a worker compares itself next.
     next: AtomicUsize,
     stop: watch::Sender<bool>,
@@ -68,19 +68,19 @@ struct Inner {
 /// The connections that a worker serves. Alone in its cache line: each worker writes its own.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct Load(AtomicUsize);
+struct WorkerLoad(AtomicUsize);
 
 /// A connection's share of its worker's load.
-struct Share(Arc<Load>);
+struct LoadShare(Arc<WorkerLoad>);
 
-impl Share {
-    fn of(load: &Arc<Load>) -> Self {
+impl LoadShare {
+    fn of(load: &Arc<WorkerLoad>) -> Self {
         load.0.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(load))
     }
 }
 
-impl Drop for Share {
+impl Drop for LoadShare {
     fn drop(&mut self) {
         self.0.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -124,7 +124,7 @@ impl Workers {
 
     fn of(handles: Vec<Handle>, stop: watch::Sender<bool>) -> Self {
         Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(WorkerPool {
                 loads: handles.iter().map(|_| Arc::default()).collect(),
                 handles,
                 next: AtomicUsize::new(0),
@@ -157,7 +157,7 @@ impl Workers {
         F: Future<Output = ()> + Send + 'static,
     {
         let worker = self.place(here);
-        let share = Share::of(&self.inner.loads[worker]);
+        let share = LoadShare::of(&self.inner.loads[worker]);
         // Boxed: a future that takes another one by value has room for it twice.
         let connection = Box::pin(connection);
         self.inner.handles[worker].spawn(async move {

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use super::ascii::{is_space, trim_end};
 use super::domain::is_fully_qualified;
-use super::pattern::Pattern;
+use super::pattern::MailPattern;
 
 /// The most addresses that are read from one field.
 const ADDRESSES_MAX: usize = 1000;
@@ -25,14 +25,15 @@ const QUOTED: &str = r#""(?:[^"\\]++|\\.)*+""#;
 const MAILBOX: &str =
     r#"(?:"(?:[^"\\]++|\\.)*+"|[^@\s<>()\[\],:;]+)@(?:[^"\s<>()\[\],:;]+|\[[\d:.]+\])"#;
 
-static WHOLE_MAILBOX: LazyLock<Pattern> = LazyLock::new(|| compile(&format!(r"^{MAILBOX}$")));
+static WHOLE_MAILBOX: LazyLock<MailPattern> = LazyLock::new(|| compile(&format!(r"^{MAILBOX}$")));
 /// A bracket that is not closed before the end of its list entry.
-static UNCLOSED_MAILBOX: LazyLock<Pattern> =
+static UNCLOSED_MAILBOX: LazyLock<MailPattern> =
     LazyLock::new(|| compile(&format!(r"<\s*{MAILBOX}(?![^<>,;]*>)")));
-static BRACKETED_MAILBOX: LazyLock<Pattern> = LazyLock::new(|| compile(&format!(r"<({MAILBOX})>")));
+static BRACKETED_MAILBOX: LazyLock<MailPattern> =
+    LazyLock::new(|| compile(&format!(r"<({MAILBOX})>")));
 /// One entry of a list. Groups: 1 name before brackets, 2 what is in brackets, 3 bare address, 4
 /// bare name, 5 comment.
-static ENTRY: LazyLock<Pattern> = LazyLock::new(|| {
+static ENTRY: LazyLock<MailPattern> = LazyLock::new(|| {
     let name = format!(r#"((?:{QUOTED}|[^",;<]++)+)"#);
     let in_brackets = r"<\s*([^>@]*\S+|\s*)\s*>";
     let again = format!(r"(?:\s*<\s*(?:(?:{QUOTED})?\S+|\s*)\s*>)*");
@@ -42,8 +43,8 @@ static ENTRY: LazyLock<Pattern> = LazyLock::new(|| {
     ))
 });
 
-fn compile(pattern: &str) -> Pattern {
-    Pattern::with_flags(pattern, "is")
+fn compile(pattern: &str) -> MailPattern {
+    MailPattern::with_flags(pattern, "is")
         .unwrap_or_else(|error| unreachable!("built-in pattern: {error}"))
 }
 

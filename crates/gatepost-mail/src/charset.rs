@@ -22,7 +22,7 @@ pub(crate) struct Decoded<'a> {
 
 /// How strictly a declared character set is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trust {
+pub(crate) enum CharsetTrust {
     /// Bodies: UTF-8 first, and the declared character set only if every byte is valid.
     Guess,
     /// Encoded words: the declared character set, with replacement characters for invalid bytes.
@@ -30,13 +30,13 @@ pub(crate) enum Trust {
 }
 
 /// Decodes `bytes`, which were declared to be in `charset`.
-pub(crate) fn decode<'a>(bytes: &'a [u8], charset: &[u8], trust: Trust) -> Decoded<'a> {
+pub(crate) fn decode<'a>(bytes: &'a [u8], charset: &[u8], trust: CharsetTrust) -> Decoded<'a> {
     let ascii = bytes.is_ascii();
     if ascii && is_ascii_superset(charset) {
         return plain(bytes);
     }
     let mut tried_utf8 = false;
-    if !ascii && trust == Trust::Guess {
+    if !ascii && trust == CharsetTrust::Guess {
         if let Ok(text) = std::str::from_utf8(bytes) {
             return Decoded {
                 text: Cow::Borrowed(text),
@@ -45,7 +45,7 @@ pub(crate) fn decode<'a>(bytes: &'a [u8], charset: &[u8], trust: Trust) -> Decod
         }
         tried_utf8 = true;
     }
-    let declared = if trust == Trust::Guess && is_ascii_name(charset) {
+    let declared = if trust == CharsetTrust::Guess && is_ascii_name(charset) {
         None
     } else {
         decode_declared(bytes, charset, trust, tried_utf8)
@@ -98,11 +98,11 @@ fn is_unassigned_in_windows_1252(byte: u8) -> bool {
 fn decode_declared<'a>(
     bytes: &'a [u8],
     charset: &[u8],
-    trust: Trust,
+    trust: CharsetTrust,
     tried_utf8: bool,
 ) -> Option<Cow<'a, str>> {
     let name = charset.to_ascii_lowercase();
-    let lossy = trust == Trust::Declared;
+    let lossy = trust == CharsetTrust::Declared;
     match name.as_slice() {
         b"iso-8859-1" | b"iso8859-1" | b"windows-1252" | b"cp1252" => {
             let strict = !bytes
@@ -269,7 +269,7 @@ mod tests {
     use super::*;
 
     fn guess(bytes: &[u8], charset: &str) -> String {
-        decode(bytes, charset.as_bytes(), Trust::Guess)
+        decode(bytes, charset.as_bytes(), CharsetTrust::Guess)
             .text
             .into_owned()
     }
@@ -284,8 +284,8 @@ mod tests {
 
     #[test]
     fn ascii_bytes_stay_bytes() {
-        assert!(!decode(b"abc", b"iso-8859-15", Trust::Guess).characters);
-        assert!(decode(b"abc", b"iso-2022-jp", Trust::Guess).characters);
+        assert!(!decode(b"abc", b"iso-8859-15", CharsetTrust::Guess).characters);
+        assert!(decode(b"abc", b"iso-2022-jp", CharsetTrust::Guess).characters);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use super::address;
 use super::ascii::{is_space, trim};
-use super::part::Part;
+use super::part::MimePart;
 use super::relay;
 use super::selector::{FieldPart, InnerPart, WhichFields};
 use super::words::decode_value;
@@ -57,7 +57,7 @@ impl Mail<'_> {
 
     fn mime_header<'m>(
         &'m self,
-        part: &'m Part,
+        part: &'m MimePart,
         selector: &HeaderSelector,
     ) -> Option<Cow<'m, [u8]>> {
         let is_root = self

@@ -68,13 +68,13 @@ pub use ascii::lines;
 pub use content_type::ContentType;
 pub use date::parse as parse_date;
 pub use domain::{Boundaries, is_fully_qualified};
-pub use head::{Field, Head};
-pub use html::{Anchors, HtmlFacts, Link, OpenElements, Rendered};
+pub use head::{HeaderField, MessageHead};
+pub use html::{Anchors, HtmlFacts, HtmlLink, OpenElements, Rendered};
 pub use ip::{is_ip as ip_is, is_private as ip_private, parse as parse_ip};
 pub use network::Networks;
-pub use part::Part;
+pub use part::MimePart;
 pub use parts::{Oddities, Parts};
-pub use pattern::Pattern;
+pub use pattern::MailPattern;
 pub use relay::{Relay, Relays, as_text as relay_text};
 pub use transfer::base64 as decode_base64;
 
@@ -90,7 +90,7 @@ static DEFAULT_SETTINGS: LazyLock<ViewSettings> = LazyLock::new(ViewSettings::de
 /// Borrows the message. Not `Sync`: each message is scanned by one thread.
 pub struct Mail<'a> {
     settings: &'a ViewSettings,
-    head: Head<'a>,
+    head: MessageHead<'a>,
     full: Cow<'a, [u8]>,
     parts: OnceCell<Parts>,
     rendered: OnceCell<Vec<Option<Rendered>>>,
@@ -117,7 +117,7 @@ impl<'a> Mail<'a> {
     /// registrar boundaries which words are links.
     pub fn parse_with(message: &'a [u8], settings: &'a ViewSettings) -> Self {
         let message: &'a [u8] = if message.is_empty() { b"\n" } else { message };
-        let head = Head::parse(message, settings.limits);
+        let head = MessageHead::parse(message, settings.limits);
         let full = match &head.pristine {
             Cow::Borrowed(_) => {
                 let start = head.mbox_separator.map_or(0, <[u8]>::len);
@@ -169,7 +169,7 @@ impl<'a> Mail<'a> {
     }
 
     /// The head, and the beginning of the body.
-    pub fn head(&self) -> &Head<'a> {
+    pub fn head(&self) -> &MessageHead<'a> {
         &self.head
     }
 
@@ -194,7 +194,7 @@ impl<'a> Mail<'a> {
     }
 
     /// The rendering of a leaf.
-    pub fn rendered_of(&self, part: &Part) -> Option<&Rendered> {
+    pub fn rendered_of(&self, part: &MimePart) -> Option<&Rendered> {
         let leaves = self.parts().leaves().zip(self.rendered());
         leaves
             .into_iter()
@@ -279,6 +279,6 @@ pub fn has_ip(text: &[u8]) -> bool {
 }
 
 /// The text of a part, rendered if it is HTML; `None` if it is not text.
-pub fn text_of_part(part: &Part, rendered: Option<&Rendered>) -> Option<String> {
+pub fn text_of_part(part: &MimePart, rendered: Option<&Rendered>) -> Option<String> {
     part_text(part, rendered, Visibility::All).map(body::PartText::into_text)
 }

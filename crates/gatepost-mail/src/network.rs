@@ -5,13 +5,13 @@ use std::net::{IpAddr, Ipv6Addr};
 /// Networks in the order of their configuration; the first one that contains an address decides.
 #[derive(Clone, Debug, Default)]
 pub struct Networks {
-    list: Vec<Network>,
+    list: Vec<NetworkMask>,
     /// Networks were configured in addition to the defaults.
     pub(crate) configured: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Network {
+struct NetworkMask {
     bits: u128,
     mask: u128,
     excluded: bool,
@@ -22,7 +22,7 @@ impl Networks {
     pub(crate) fn loopback() -> Self {
         let mut all = Self::default();
         for network in ["127.0.0.0/8", "::1"] {
-            all.list.extend(Network::parse(network));
+            all.list.extend(NetworkMask::parse(network));
         }
         all
     }
@@ -31,7 +31,8 @@ impl Networks {
     /// `2001:db8::/32`.
     pub fn add(&mut self, text: &str) -> Result<(), String> {
         for word in text.split_ascii_whitespace() {
-            let network = Network::parse(word).ok_or_else(|| format!("{word} is no network"))?;
+            let network =
+                NetworkMask::parse(word).ok_or_else(|| format!("{word} is no network"))?;
             self.list.push(network);
             self.configured = true;
         }
@@ -45,7 +46,7 @@ impl Networks {
             let address = Ipv6Addr::from_bits(network.bits);
             !other.contains(IpAddr::V6(address))
         });
-        outside.map(Network::text).collect()
+        outside.map(NetworkMask::text).collect()
     }
 
     /// Whether the set contains `address`.
@@ -66,7 +67,7 @@ fn bits(address: IpAddr) -> u128 {
     }
 }
 
-impl Network {
+impl NetworkMask {
     /// The network as rule files write it.
     fn text(&self) -> String {
         let length = self.mask.leading_ones();

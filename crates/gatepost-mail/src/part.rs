@@ -9,14 +9,14 @@ use std::cell::OnceCell;
 use bytes::Bytes;
 
 use super::ascii;
-use super::head::Field;
+use super::head::HeaderField;
 use super::transfer::{base64, quoted_printable};
 
 /// A MIME part.
 #[derive(Debug)]
-pub struct Part {
+pub struct MimePart {
     /// Its fields. Empty for the message itself, whose head is separate.
-    pub fields: Vec<Field<'static>>,
+    pub fields: Vec<HeaderField<'static>>,
     /// Its media type, in lower case.
     pub media_type: String,
     /// The declared character set.
@@ -37,8 +37,8 @@ pub struct Part {
     pub(super) decoded: OnceCell<Bytes>,
 }
 
-impl Part {
-    pub(super) fn new(fields: Vec<Field<'static>>, media_type: String, depth: u32) -> Self {
+impl MimePart {
+    pub(super) fn new(fields: Vec<HeaderField<'static>>, media_type: String, depth: u32) -> Self {
         Self {
             fields,
             media_type,
@@ -59,7 +59,7 @@ impl Part {
             .iter()
             .rev()
             .find(|field| field.is(name))
-            .map(Field::decoded)
+            .map(HeaderField::decoded)
     }
 
     /// The text before transfer decoding.

@@ -13,9 +13,9 @@ const GROUPS: usize = 4;
 
 /// A compiled pattern in Perl's notation. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Pattern(Arc<PcreCode>);
+pub struct MailPattern(Arc<PcreCode>);
 
-impl Pattern {
+impl MailPattern {
     /// Compiles a pattern with delimiters and flags, or a bare one.
     pub fn compile(text: &str) -> Result<Self, String> {
         let (body, flags) = split_delimiters(text.trim());
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn groups_are_found() {
-        let pattern = Pattern::compile("/u=(.*?)(?:&|$)/i").expect("it is a pattern");
+        let pattern = MailPattern::compile("/u=(.*?)(?:&|$)/i").expect("it is a pattern");
         assert_eq!(pattern.group(b"x?U=ab&c", 1), Some(&b"ab"[..]));
         assert_eq!(pattern.group(b"x", 1), None);
     }
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn spans_follow_each_other() {
         let spans = |pattern: &str, text: &[u8]| {
-            let pattern = Pattern::compile(pattern).expect("it is a pattern");
+            let pattern = MailPattern::compile(pattern).expect("it is a pattern");
             pattern.spans(text).collect::<Vec<_>>()
         };
         assert_eq!(spans("/a+/", b"aab a"), [(0, 2), (4, 5)]);

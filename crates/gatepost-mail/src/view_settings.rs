@@ -3,7 +3,7 @@
 use super::domain::Boundaries;
 use super::limits::MailLimits;
 use super::network::Networks;
-use super::pattern::Pattern;
+use super::pattern::MailPattern;
 
 /// The settings from rule files that the views depend on.
 #[derive(Clone, Debug)]
@@ -12,7 +12,7 @@ pub struct ViewSettings {
     pub limits: MailLimits,
     /// Top-level domains and domains of registrars: `util_rb_tld` and others.
     pub boundaries: Boundaries,
-    redirectors: Vec<Pattern>,
+    redirectors: Vec<MailPattern>,
     /// `trusted_networks`.
     pub trusted_networks: Networks,
     pub(crate) internal_networks: Networks,
@@ -74,7 +74,7 @@ impl ViewSettings {
             "util_rb_2tld" => self.boundaries.second.extend(words),
             "util_rb_3tld" => self.boundaries.third.extend(words),
             "clear_util_rb" => self.boundaries = Boundaries::default(),
-            "redirector_pattern" => match Pattern::compile(value) {
+            "redirector_pattern" => match MailPattern::compile(value) {
                 Ok(pattern) => self.redirectors.push(pattern),
                 Err(reason) => return Directive::Invalid(reason),
             },
@@ -124,7 +124,7 @@ impl ViewSettings {
     }
 
     /// Patterns of links that redirect to other links; group 1 is the other link.
-    pub(crate) fn redirectors(&self) -> &[Pattern] {
+    pub(crate) fn redirectors(&self) -> &[MailPattern] {
         &self.redirectors
     }
 }

@@ -1,7 +1,7 @@
 //! Field values: unfolding, and decoding of RFC 2047 encoded words to UTF-8.
 
 use super::ascii::{is_space, starts_with_ignore_case, trim};
-use super::charset::{Trust, decode};
+use super::charset::{CharsetTrust, decode};
 use super::transfer::{base64, quoted_printable};
 
 /// The value of field `name` as rules match it: unfolded, trimmed, decoded, UTF-8.
@@ -36,7 +36,7 @@ pub(crate) fn decode_value(name: &[u8], value: &[u8]) -> Vec<u8> {
         text = without_line_ends(&text);
     }
     if !text.is_ascii() {
-        text = decode(&text, b"UTF-8", Trust::Guess)
+        text = decode(&text, b"UTF-8", CharsetTrust::Guess)
             .text
             .into_owned()
             .into_bytes();
@@ -186,7 +186,11 @@ fn flush(out: &mut Vec<u8>, pending: &mut Vec<u8>, charset: &[u8]) {
         .split(|&byte| byte == b'*')
         .next()
         .unwrap_or_default();
-    out.extend_from_slice(decode(pending, name, Trust::Declared).text.as_bytes());
+    out.extend_from_slice(
+        decode(pending, name, CharsetTrust::Declared)
+            .text
+            .as_bytes(),
+    );
     pending.clear();
 }
 

@@ -15,11 +15,11 @@ mod reply;
 mod topic;
 mod verdict;
 
-pub use edit::{Edit, Field, MalformedField};
+pub use edit::{Edit, EditedField, MalformedField};
 pub use envelope::{Envelope, Listener, Peer, UnknownListener};
 pub use id::{MalformedMessageId, MessageId};
 pub use message::{Format, Message};
 pub use publication::{Properties, Publication, Qos};
-pub use reply::{Cookie, MalformedReply, Reply, SameSite};
+pub use reply::{Cookie, MalformedReply, PageReply, SameSite};
 pub use topic::{TOPIC_BYTES_MAX, TOPIC_LEVELS_MAX, Topic, TopicError, TopicFilter};
 pub use verdict::{Action, Authentication, RuleHit, Score, UnknownAction, Verdict};

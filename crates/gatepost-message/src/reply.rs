@@ -1,6 +1,6 @@
 //! What a procedure says to a web page beside its text: status, redirect, header fields, cookies.
 //!
-//! Invariant: whatever is in a [`Reply`] can be sent as it stands. Names are tokens, values have
+//! Invariant: whatever is in a [`PageReply`] can be sent as it stands. Names are tokens, values have
 //! no control characters, and nothing in it belongs to the connection, so no procedure can end a
 //! head early or contradict a body's length.
 
@@ -24,7 +24,7 @@ const OF_THE_CONNECTION: [&str; 13] = [
 
 /// What becomes of the answer to a page's visitor.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Reply {
+pub struct PageReply {
     status: Option<u16>,
     redirect: Option<String>,
     headers: Vec<(String, String)>,
@@ -183,7 +183,7 @@ fn is_field_value(text: &str) -> bool {
     text.bytes().all(|byte| byte >= 0x20 && byte != 0x7f)
 }
 
-impl Reply {
+impl PageReply {
     /// Sets the status.
     pub fn set_status(&mut self, status: i64) -> Result<(), MalformedReply> {
         let known = u16::try_from(status).ok();
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn nothing_in_a_reply_can_end_the_head_or_move_its_body() {
-        let mut reply = Reply::default();
+        let mut reply = PageReply::default();
         for (name, value) in [
             ("X-A", "b\r\nSet-Cookie: c"),
             ("X-A", "b\0"),
@@ -319,7 +319,7 @@ mod tests {
     #[test]
     fn replies_of_several_procedures_become_one() {
         let reply = |status: i64, redirect: Option<&str>| {
-            let mut reply = Reply::default();
+            let mut reply = PageReply::default();
             reply.set_status(status).expect("a status");
             if let Some(place) = redirect {
                 reply.set_redirect(place.to_owned()).expect("a place");

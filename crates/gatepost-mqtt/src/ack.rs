@@ -4,7 +4,7 @@
 use bytes::{BufMut, BytesMut};
 
 use crate::frame::PacketType;
-use crate::wire::{Reader, put_packet};
+use crate::wire::{ByteReader, put_packet};
 use crate::{DecodeError, EncodeError, Frame, PacketId, Properties, Property, Reason, Version};
 
 /// The answer to CONNECT.
@@ -20,7 +20,7 @@ pub struct Connack<'a> {
 
 impl<'a> Connack<'a> {
     pub(crate) fn decode(version: Version, frame: Frame<'a>) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(frame.body);
+        let mut reader = ByteReader::new(frame.body);
         let flags = reader.byte()?;
         if flags > 1 {
             return Err(DecodeError::malformed(
@@ -87,10 +87,10 @@ impl<'a> Ack<'a> {
     }
 
     pub(crate) fn decode(version: Version, frame: Frame<'a>) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(frame.body);
+        let mut reader = ByteReader::new(frame.body);
         let packet_id = reader.packet_id()?;
         let packet_type = frame.header.packet_type;
-        let outcome = Outcome::read(version, &mut reader, packet_type)?;
+        let outcome = ReasonedPacket::read(version, &mut reader, packet_type)?;
         Ok(Self {
             packet_id,
             reason: outcome.reason,
@@ -119,7 +119,7 @@ impl<'a> Ack<'a> {
         }
         put_packet(out, packet_type.first_byte(), |body| {
             body.put_u16(self.packet_id.get());
-            Outcome::new(self.reason, self.properties).write(body);
+            ReasonedPacket::new(self.reason, self.properties).write(body);
             Ok(())
         })
     }
@@ -127,14 +127,14 @@ impl<'a> Ack<'a> {
 
 /// DISCONNECT or AUTH: a reason and properties. An absent reason is 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Outcome<'a> {
+pub struct ReasonedPacket<'a> {
     /// Why.
     pub reason: Reason,
     /// MQTT 5 only.
     pub properties: Properties<'a>,
 }
 
-impl<'a> Outcome<'a> {
+impl<'a> ReasonedPacket<'a> {
     /// Both parts.
     pub const fn new(reason: Reason, properties: Properties<'a>) -> Self {
         Self { reason, properties }
@@ -143,7 +143,7 @@ impl<'a> Outcome<'a> {
     pub(crate) fn decode(version: Version, frame: Frame<'a>) -> Result<Self, DecodeError> {
         Self::read(
             version,
-            &mut Reader::new(frame.body),
+            &mut ByteReader::new(frame.body),
             frame.header.packet_type,
         )
     }
@@ -151,7 +151,7 @@ impl<'a> Outcome<'a> {
     /// Reason and properties may both be left out at the end of a packet (section 3.4.2.1).
     fn read(
         version: Version,
-        reader: &mut Reader<'a>,
+        reader: &mut ByteReader<'a>,
         packet_type: PacketType,
     ) -> Result<Self, DecodeError> {
         let mut outcome = Self::default();
@@ -235,7 +235,7 @@ fn is_allowed(reason: Reason, packet_type: PacketType) -> bool {
 
 pub(crate) fn read_properties<'a>(
     version: Version,
-    reader: &mut Reader<'a>,
+    reader: &mut ByteReader<'a>,
     packet_type: PacketType,
 ) -> Result<Properties<'a>, DecodeError> {
     if version.has_properties() {
@@ -245,7 +245,7 @@ pub(crate) fn read_properties<'a>(
     }
 }
 
-pub(crate) const fn expect_end(reader: Reader<'_>) -> Result<(), DecodeError> {
+pub(crate) const fn expect_end(reader: ByteReader<'_>) -> Result<(), DecodeError> {
     if reader.is_empty() {
         Ok(())
     } else {

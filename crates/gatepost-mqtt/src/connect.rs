@@ -6,7 +6,7 @@ use gatepost_message::{Qos, Topic};
 use crate::ack::expect_end;
 use crate::frame::PacketType;
 use crate::property::WILL;
-use crate::wire::{Reader, put_binary, put_packet, put_string};
+use crate::wire::{ByteReader, put_binary, put_packet, put_string};
 use crate::{DecodeError, EncodeError, Frame, Properties, Property, Reason, Version};
 
 /// CONNECT.
@@ -57,7 +57,7 @@ mod flag {
 
 impl<'a> Connect<'a> {
     pub(crate) fn decode(frame: Frame<'a>) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(frame.body);
+        let mut reader = ByteReader::new(frame.body);
         let name = reader.binary()?;
         if name != b"MQTT" && name != b"MQIsdp" {
             // [MQTT-3.1.2-1]: no protocol that we could answer in.
@@ -189,7 +189,11 @@ fn check_flags(version: Version, flags: u8) -> Result<(), DecodeError> {
 }
 
 impl<'a> Will<'a> {
-    fn decode(version: Version, flags: u8, reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+    fn decode(
+        version: Version,
+        flags: u8,
+        reader: &mut ByteReader<'a>,
+    ) -> Result<Self, DecodeError> {
         let qos = Qos::from_level((flags >> flag::WILL_QOS_SHIFT) & 0b11).ok_or(
             DecodeError::malformed("there is no Will QoS 3 [MQTT-3.1.2-12]"),
         )?;

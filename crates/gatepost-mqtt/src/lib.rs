@@ -28,7 +28,7 @@ mod subscribe;
 mod version;
 mod wire;
 
-pub use ack::{Ack, Connack, Outcome};
+pub use ack::{Ack, Connack, ReasonedPacket};
 pub use connect::{Connect, Will};
 pub use error::{DecodeError, EncodeError};
 pub use frame::{Frame, FrameHeader, PacketType, REMAINING_LENGTH_MAX};

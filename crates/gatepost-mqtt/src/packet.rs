@@ -4,10 +4,10 @@ use bytes::{BufMut, BytesMut};
 
 use crate::ack::expect_end;
 use crate::frame::PacketType;
-use crate::wire::Reader;
+use crate::wire::ByteReader;
 use crate::{
-    Ack, Connack, Connect, DecodeError, EncodeError, Frame, Outcome, Publish, Suback, Subscribe,
-    Unsubscribe, Version,
+    Ack, Connack, Connect, DecodeError, EncodeError, Frame, Publish, ReasonedPacket, Suback,
+    Subscribe, Unsubscribe, Version,
 };
 
 /// A decoded packet, borrowed from the read buffer.
@@ -27,8 +27,8 @@ pub enum Packet<'a> {
     Unsuback(Suback<'a>),
     Pingreq,
     Pingresp,
-    Disconnect(Outcome<'a>),
-    Auth(Outcome<'a>),
+    Disconnect(ReasonedPacket<'a>),
+    Auth(ReasonedPacket<'a>),
 }
 
 impl<'a> Packet<'a> {
@@ -53,11 +53,15 @@ impl<'a> Packet<'a> {
             PacketType::Suback => Self::Suback(Suback::decode(version, frame)?),
             PacketType::Unsubscribe => Self::Unsubscribe(Unsubscribe::decode(version, frame)?),
             PacketType::Unsuback => Self::Unsuback(Suback::decode(version, frame)?),
-            PacketType::Pingreq => expect_end(Reader::new(frame.body)).map(|()| Self::Pingreq)?,
-            PacketType::Pingresp => expect_end(Reader::new(frame.body)).map(|()| Self::Pingresp)?,
-            PacketType::Disconnect => Self::Disconnect(Outcome::decode(version, frame)?),
+            PacketType::Pingreq => {
+                expect_end(ByteReader::new(frame.body)).map(|()| Self::Pingreq)?
+            }
+            PacketType::Pingresp => {
+                expect_end(ByteReader::new(frame.body)).map(|()| Self::Pingresp)?
+            }
+            PacketType::Disconnect => Self::Disconnect(ReasonedPacket::decode(version, frame)?),
             PacketType::Auth if version.has_properties() => {
-                Self::Auth(Outcome::decode(version, frame)?)
+                Self::Auth(ReasonedPacket::decode(version, frame)?)
             }
             PacketType::Auth => {
                 return Err(DecodeError::malformed("packet type 15 is of MQTT 5"));

@@ -6,7 +6,7 @@
 use bytes::BufMut;
 
 use crate::property::{Property, PropertyId};
-use crate::wire::{Reader, put_variable_integer, variable_integer_length};
+use crate::wire::{ByteReader, put_variable_integer, variable_integer_length};
 use crate::{DecodeError, EncodeError};
 
 /// The properties of one packet. Also what an encoder takes: see [`PropertiesBuffer`].
@@ -22,13 +22,13 @@ impl<'a> Properties<'a> {
 
     /// Reads the length and the list behind it, for a packet of the set `packets`.
     pub(crate) fn read(
-        reader: &mut Reader<'a>,
+        reader: &mut ByteReader<'a>,
         packets: u16,
         identifiers_repeat: bool,
     ) -> Result<Self, DecodeError> {
         let length = reader.variable_integer()? as usize;
         let raw = reader.take(length)?;
-        let mut list = Reader::new(raw);
+        let mut list = ByteReader::new(raw);
         let mut seen = 0_u64;
         while !list.is_empty() {
             let id = Property::read(&mut list, packets)?.id();
@@ -55,7 +55,7 @@ impl<'a> Properties<'a> {
 
     /// All of them, in the order of the packet.
     pub fn iter(&self) -> impl Iterator<Item = Property<'a>> + use<'a> {
-        let mut list = Reader::new(self.raw);
+        let mut list = ByteReader::new(self.raw);
         // Checked when read: the walk ends where the list does.
         std::iter::from_fn(move || {
             (!list.is_empty())

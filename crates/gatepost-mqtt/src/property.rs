@@ -3,7 +3,7 @@
 use bytes::BufMut;
 
 use crate::frame::PacketType as P;
-use crate::wire::{Reader, put_binary, put_string, put_variable_integer};
+use crate::wire::{ByteReader, put_binary, put_string, put_variable_integer};
 use crate::{DecodeError, EncodeError, Reason};
 
 /// Properties of a Will are a set of their own; the bit of a kind that no packet has.
@@ -48,7 +48,7 @@ macro_rules! properties {
                 match self { $(Self::$name(_) => PropertyId::$name,)* }
             }
 
-            fn read_value(id: PropertyId, reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+            fn read_value(id: PropertyId, reader: &mut ByteReader<'a>) -> Result<Self, DecodeError> {
                 Ok(match id {
                     $(PropertyId::$name => Self::$name(properties!(@read $kind reader)),)*
                 })
@@ -132,7 +132,7 @@ const REASONED: u16 = packets([
     P::Auth,
 ]);
 
-fn read_boolean(reader: &mut Reader<'_>) -> Result<bool, DecodeError> {
+fn read_boolean(reader: &mut ByteReader<'_>) -> Result<bool, DecodeError> {
     match reader.byte()? {
         0 => Ok(false),
         1 => Ok(true),
@@ -144,7 +144,7 @@ fn read_boolean(reader: &mut Reader<'_>) -> Result<bool, DecodeError> {
 
 impl<'a> Property<'a> {
     /// Reads one property that may stand in a packet of the set `packets`.
-    pub(crate) fn read(reader: &mut Reader<'a>, packets: u16) -> Result<Self, DecodeError> {
+    pub(crate) fn read(reader: &mut ByteReader<'a>, packets: u16) -> Result<Self, DecodeError> {
         // Identifiers are variable byte integers, but all known ones have a single byte.
         let id = u8::try_from(reader.variable_integer()?)
             .ok()

@@ -5,7 +5,7 @@ use gatepost_message::{Qos, Topic};
 
 use crate::frame::PacketType;
 use crate::wire::{
-    Reader, VARIABLE_INTEGER_MAX, put_string, put_variable_integer, variable_integer_length,
+    ByteReader, VARIABLE_INTEGER_MAX, put_string, put_variable_integer, variable_integer_length,
 };
 use crate::{DecodeError, EncodeError, Frame, PacketId, Properties, Property, Reason, Version};
 
@@ -33,7 +33,7 @@ impl<'a> Publish<'a> {
         let flags = frame.header.flags;
         let qos = Qos::from_level((flags >> 1) & 0b11)
             .ok_or(DecodeError::malformed("there is no QoS 3 [MQTT-3.3.1-4]"))?;
-        let mut reader = Reader::new(frame.body);
+        let mut reader = ByteReader::new(frame.body);
         let topic = reader.name()?;
         let packet_id = match qos {
             Qos::AtMostOnce => None,

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::ack::read_properties;
 use crate::frame::PacketType;
-use crate::wire::{Reader, put_packet, put_string};
+use crate::wire::{ByteReader, put_packet, put_string};
 use crate::{DecodeError, EncodeError, Frame, PacketId, Properties, Property, Reason, Version};
 
 /// The options of a subscription (section 3.8.3.1). Before MQTT 5 there is only the QoS.
@@ -93,7 +93,7 @@ pub struct Subscribe<'a> {
 
 impl<'a> Subscribe<'a> {
     pub(crate) fn decode(version: Version, frame: Frame<'a>) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(frame.body);
+        let mut reader = ByteReader::new(frame.body);
         let packet_id = reader.packet_id()?;
         let properties = read_properties(version, &mut reader, PacketType::Subscribe)?;
         let mut filters = SmallVec::new();
@@ -151,7 +151,7 @@ pub struct Suback<'a> {
 
 impl<'a> Suback<'a> {
     pub(crate) fn decode(version: Version, frame: Frame<'a>) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(frame.body);
+        let mut reader = ByteReader::new(frame.body);
         let packet_type = frame.header.packet_type;
         let packet_id = reader.packet_id()?;
         let properties = read_properties(version, &mut reader, packet_type)?;
@@ -226,7 +226,7 @@ pub struct Unsubscribe<'a> {
 
 impl<'a> Unsubscribe<'a> {
     pub(crate) fn decode(version: Version, frame: Frame<'a>) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(frame.body);
+        let mut reader = ByteReader::new(frame.body);
         let packet_id = reader.packet_id()?;
         let properties = read_properties(version, &mut reader, PacketType::Unsubscribe)?;
         let mut filters = SmallVec::new();

@@ -11,11 +11,11 @@ const SHORT: DecodeError = DecodeError::malformed("the packet ends before its co
 
 /// Reads from the front of a slice; every read is checked.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Reader<'a> {
+pub(crate) struct ByteReader<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ByteReader<'a> {
     pub(crate) const fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }

@@ -158,12 +158,12 @@ proptest! {
             check(version, &Packet::Pubcomp(ack(Reason::SUCCESS)))?;
             check(version, &Packet::Connack(Connack { session_present, reason: Reason::NOT_AUTHORIZED, properties }))?;
             let reason = if v5 { Reason::SESSION_TAKEN_OVER } else { Reason::SUCCESS };
-            check(version, &Packet::Disconnect(Outcome { reason, properties }))?;
+            check(version, &Packet::Disconnect(ReasonedPacket { reason, properties }))?;
             check(version, &Packet::Pingreq)?;
             check(version, &Packet::Pingresp)?;
         }
         let reason = Reason::CONTINUE_AUTHENTICATION;
-        check(Version::Mqtt5, &Packet::Auth(Outcome { reason, properties: list.as_properties() }))?;
+        check(Version::Mqtt5, &Packet::Auth(ReasonedPacket { reason, properties: list.as_properties() }))?;
     }
 
     #[test]

@@ -6,11 +6,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use gatepost_broker::Broker;
 use gatepost_gateway::{Gateway, MailPayload, journal};
-use gatepost_learning::bayes::{Class, Learned, Relearn, Sample};
+use gatepost_learning::bayes::{BayesSample, Class, Learned, Relearn};
 use gatepost_mail::Mail;
 use gatepost_message::{Format, MessageId, Verdict};
 use gatepost_rules::Problem;
-use gatepost_store::{Change, JournalEntry, QuarantineEntry, Store};
+use gatepost_store::{JournalEntry, QuarantineEntry, Store, StoreChange};
 use gatepost_users::ANONYMOUS;
 use parking_lot::RwLock;
 use serde_json::Value;
@@ -21,7 +21,7 @@ use crate::error::OperationError;
 use crate::learner::{Learner, LearnerThread};
 use crate::reload::{ReloadReport, ReloadRequest};
 use crate::request::{AdminChange, Lesson, Quarantined, Search};
-use crate::search::Filter;
+use crate::search::JournalFilter;
 use crate::{rules_report, story};
 
 /// How many messages a search compares, beginning with the newest.
@@ -81,7 +81,7 @@ impl Operations {
     /// Journal entries of judged messages, newest first.
     pub async fn messages(&self, search: Search) -> Result<Vec<Value>, OperationError> {
         self.blocking(move |operations| {
-            let filter = Filter::new(&search);
+            let filter = JournalFilter::new(&search);
             // Without conditions the newest messages are the result.
             let compared = if filter.is_empty() {
                 search.count
@@ -142,7 +142,7 @@ impl Operations {
     pub async fn delete(&self, id: MessageId) -> Result<(), OperationError> {
         self.blocking(move |operations| operations.entry(id).map(drop))
             .await?;
-        let ticket = self.store.submit([Change::Unquarantine(id)])?;
+        let ticket = self.store.submit([StoreChange::Unquarantine(id)])?;
         Ok(ticket.committed().await?)
     }
 
@@ -238,7 +238,7 @@ impl Operations {
     fn teach(&self, id: MessageId, lesson: Lesson) -> Result<&'static str, OperationError> {
         let entry = self.entry(id)?;
         let settings = self.learner_thread.settings().bayes;
-        let sample = Sample::of(&Mail::parse(&entry.body), &settings);
+        let sample = BayesSample::of(&Mail::parse(&entry.body), &settings);
         let class = match lesson {
             Lesson::Spam => Class::Spam,
             Lesson::Ham => Class::Ham,

@@ -6,12 +6,12 @@ use gatepost_store::JournalEntry;
 use crate::request::Search;
 
 /// A search whose text is in lower case.
-pub(crate) struct Filter {
+pub(crate) struct JournalFilter {
     text: String,
     verdict: Option<Action>,
 }
 
-impl Filter {
+impl JournalFilter {
     pub(crate) fn new(search: &Search) -> Self {
         Self {
             text: search.text.to_lowercase(),

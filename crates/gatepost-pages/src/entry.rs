@@ -8,14 +8,14 @@ use bytes::Bytes;
 
 use crate::file::StaticFile;
 use crate::memory_file::MemoryFile;
-use crate::page::Page;
+use crate::page::CompiledPage;
 use crate::resolve::{Root, Stamp};
 
 /// The content of a path.
 #[derive(Debug)]
-pub enum Content {
+pub enum PathContent {
     /// A template.
-    Page(Page),
+    Page(CompiledPage),
     /// A static file.
     File(StaticFile),
     /// The listing of a folder, as HTML.
@@ -26,9 +26,9 @@ pub enum Content {
 
 /// The content of a path when it was last read.
 #[derive(Debug)]
-pub struct Entry {
+pub struct CachedPath {
     /// The content.
-    pub content: Content,
+    pub content: PathContent,
     /// The key of the page for page workers.
     pub(crate) name: Arc<str>,
     pub(crate) root: Arc<Root>,
@@ -39,7 +39,7 @@ pub struct Entry {
     pub(crate) checked: Arc<Checked>,
 }
 
-impl Entry {
+impl CachedPath {
     /// Opens a file that is not kept in memory: the entry's own or one of its variants. Blocks on
     /// the disk.
     /// on the disk.
@@ -53,9 +53,9 @@ impl Entry {
         same(&self.file, Some(self.stamp))
             && beside()
             && match &self.content {
-                Content::Page(Page::Engine(engine)) => !engine.is_stale(&self.root),
+                PathContent::Page(CompiledPage::Engine(engine)) => !engine.is_stale(&self.root),
                 // A file that did not exist then may exist now.
-                Content::Page(Page::Broken(_)) | Content::Folder => false,
+                PathContent::Page(CompiledPage::Broken(_)) | PathContent::Folder => false,
                 _ => true,
             }
     }
@@ -63,8 +63,10 @@ impl Entry {
     /// A copy with reference counts of its own; `None` for content that is made for each request.
     pub(crate) fn apart(&self) -> Option<Self> {
         let content = match &self.content {
-            Content::Page(Page::Pieces(pieces)) => Content::Page(Page::Pieces(pieces.apart())),
-            Content::File(file) => Content::File(file.apart()),
+            PathContent::Page(CompiledPage::Pieces(pieces)) => {
+                PathContent::Page(CompiledPage::Pieces(pieces.apart()))
+            }
+            PathContent::File(file) => PathContent::File(file.apart()),
             _ => return None,
         };
         Some(Self {
@@ -81,7 +83,7 @@ impl Entry {
     /// Its approximate memory.
     pub(crate) fn weight(&self, path: &str) -> usize {
         let content = match &self.content {
-            Content::File(file) => {
+            PathContent::File(file) => {
                 let variants = file.variants.iter().map(|variant| &variant.file);
                 let all = std::iter::once(file).chain(variants);
                 all.map(|file| {
@@ -90,8 +92,8 @@ impl Entry {
                 })
                 .sum()
             }
-            Content::Listing(html) => html.len(),
-            Content::Page(Page::Pieces(pieces)) => {
+            PathContent::Listing(html) => html.len(),
+            PathContent::Page(CompiledPage::Pieces(pieces)) => {
                 self.stamp.length as usize + pieces.filed_bytes()
             }
             _ => self.stamp.length as usize,

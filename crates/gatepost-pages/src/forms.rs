@@ -140,12 +140,12 @@ fn unix_now() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::Session;
+    use crate::request::BrowserSession;
 
     fn request(path: &str, session: Option<&str>, field: Option<String>) -> PageRequest {
         PageRequest {
             path: path.to_owned(),
-            session: Session::of(session.map(str::to_owned).as_ref()),
+            session: BrowserSession::of(session.map(str::to_owned).as_ref()),
             form: field
                 .into_iter()
                 .map(|field| (FIELD.to_owned(), field))

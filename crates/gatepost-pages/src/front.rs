@@ -13,7 +13,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::entry::Entry;
+use crate::entry::CachedPath;
 
 /// The most copies of a thread.
 const COPIES_MAX: usize = 64;
@@ -23,7 +23,7 @@ const COPIED_BYTES_MAX: usize = 512 << 10;
 /// One site's copies on this thread.
 struct Front {
     site: u64,
-    copies: HashMap<Box<str>, Arc<Entry>>,
+    copies: HashMap<Box<str>, Arc<CachedPath>>,
 }
 
 thread_local! {
@@ -31,7 +31,7 @@ thread_local! {
 }
 
 /// This thread's copy of the entry of a path.
-pub(crate) fn find(site: u64, path: &str) -> Option<Arc<Entry>> {
+pub(crate) fn find(site: u64, path: &str) -> Option<Arc<CachedPath>> {
     FRONTS.with_borrow(|fronts| {
         let front = fronts.iter().find(|front| front.site == site)?;
         let copy = front.copies.get(path)?;
@@ -40,7 +40,7 @@ pub(crate) fn find(site: u64, path: &str) -> Option<Arc<Entry>> {
 }
 
 /// Copies the path's entry and returns the copy; or the entry itself, if a copy is not worthwhile.
-pub(crate) fn keep(site: u64, path: &str, entry: Arc<Entry>) -> Arc<Entry> {
+pub(crate) fn keep(site: u64, path: &str, entry: Arc<CachedPath>) -> Arc<CachedPath> {
     if entry.weight(path) > COPIED_BYTES_MAX {
         return entry;
     }

@@ -36,12 +36,12 @@ pub(crate) fn compress(text: &[u8], level: u32) -> Option<Vec<u8>> {
 
 /// A piece of text, compressed for any position.
 #[derive(Debug)]
-pub(crate) struct Piece {
+pub(crate) struct CompressedPart {
     pub(crate) deflated: Bytes,
     sum: Arc<Crc>,
 }
 
-impl Piece {
+impl CompressedPart {
     /// `None` if the compressor fails, for which there is no known reason.
     pub(crate) fn new(text: &[u8]) -> Option<Self> {
         let mut compress = Compress::new(Compression::new(ONCE), false);
@@ -93,7 +93,7 @@ impl Joining {
     }
 
     /// Adds a piece, whose bytes the caller writes.
-    pub(crate) fn add(&mut self, piece: &Piece) {
+    pub(crate) fn add(&mut self, piece: &CompressedPart) {
         self.sum.combine(&piece.sum);
     }
 
@@ -142,7 +142,7 @@ mod tests {
         let mut joining = Joining::begin(&mut output);
         for (is_static, text) in pieces {
             if *is_static {
-                let piece = Piece::new(text).expect("compressed");
+                let piece = CompressedPart::new(text).expect("compressed");
                 joining.add(&piece);
                 output.extend_from_slice(&piece.deflated);
             } else {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use gatepost_message::{MessageId, Publication, Reply};
+use gatepost_message::{MessageId, PageReply, Publication};
 
 use crate::clock;
 use crate::escape::push_escaped;
@@ -102,7 +102,12 @@ impl Insertion {
 
     /// Appends the text of any insertion point. A procedure's changes to the response are recorded
     /// in `reply`.
-    pub(crate) fn push_for(&self, output: &mut Vec<u8>, making: &Making<'_>, reply: &mut Reply) {
+    pub(crate) fn push_for(
+        &self,
+        output: &mut Vec<u8>,
+        making: &Making<'_>,
+        reply: &mut PageReply,
+    ) {
         match self {
             Self::Request(reference) => push_escaped(output, reference.value(making.request)),
             Self::Form(form) => push_form(output, form, making),
@@ -130,7 +135,7 @@ pub(crate) fn call(
     making: &Making<'_>,
     path: &str,
     arguments: &[(String, String)],
-    reply: &mut Reply,
+    reply: &mut PageReply,
 ) -> Result<String, CallError> {
     if Instant::now() >= making.deadline {
         return Err(CallError::Failed {

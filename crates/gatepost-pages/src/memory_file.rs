@@ -41,7 +41,7 @@ impl MemoryFiles {
         if longest < self.part_min.max(1) {
             return None;
         }
-        let place = Place::take(&self.open, self.open_max)?;
+        let place = DescriptorPermit::take(&self.open, self.open_max)?;
         match sealed(bytes) {
             Ok(file) => Some(Arc::new(MemoryFile {
                 file,
@@ -68,9 +68,9 @@ fn sealed(bytes: &[u8]) -> std::io::Result<File> {
 
 /// The permit for a descriptor.
 #[derive(Debug)]
-struct Place(Arc<AtomicUsize>);
+struct DescriptorPermit(Arc<AtomicUsize>);
 
-impl Place {
+impl DescriptorPermit {
     fn take(open: &Arc<AtomicUsize>, max: usize) -> Option<Self> {
         let taken = open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |open| {
             (open < max).then_some(open + 1)
@@ -79,7 +79,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for DescriptorPermit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -91,7 +91,7 @@ pub struct MemoryFile {
     file: File,
     of: Bytes,
     part_min: usize,
-    _place: Place,
+    _place: DescriptorPermit,
 }
 
 impl MemoryFile {

@@ -205,14 +205,14 @@ pub(crate) fn watched<T>(
         account.limit.set(limit);
     });
     /// Ends the count, also after a panic.
-    struct End;
-    impl Drop for End {
+    struct CountGuard;
+    impl Drop for CountGuard {
         fn drop(&mut self) {
             ACCOUNT.with(|account| account.limit.set(usize::MAX));
             STOPPED.set(None);
         }
     }
-    let _end = End;
+    let _end = CountGuard;
     let _counting = Counting::set(true);
     Ok(evaluate())
 }

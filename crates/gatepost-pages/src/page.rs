@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use gatepost_message::Reply;
+use gatepost_message::PageReply;
 
 use crate::engine::Engine;
 use crate::error::TemplateError;
 use crate::gzip::{self, Joining};
 use crate::insertion::{Making, Needs};
 use crate::memory_file::{MemoryFile, recounted};
-use crate::template::Piece;
+use crate::template::TemplateNode;
 use crate::values::Values;
 
 /// The destination of a page's pieces: shared bytes by reference, values by copy.
@@ -29,7 +29,7 @@ pub trait Sink {
 
 /// A page's compiled form.
 #[derive(Debug)]
-pub enum Page {
+pub enum CompiledPage {
     /// Static slices and insertion points.
     Pieces(Pieces),
     /// Rendered by the template engine.
@@ -41,9 +41,9 @@ pub enum Page {
 /// Static slices and insertion points, in order.
 #[derive(Debug)]
 pub struct Pieces {
-    all: Vec<Piece>,
+    all: Vec<TemplateNode>,
     /// The compressed static pieces; `None` if compression is not worthwhile.
-    compressed: Option<Vec<gzip::Piece>>,
+    compressed: Option<Vec<gzip::CompressedPart>>,
     /// The page's source in a file in memory, if a static piece is long.
     file: Option<Arc<MemoryFile>>,
     needs: Needs,
@@ -51,13 +51,13 @@ pub struct Pieces {
 
 impl Pieces {
     /// Compresses the static text once, if there are `compress_min` bytes of it.
-    pub(crate) fn new(pieces: Vec<Piece>, compress_min: Option<usize>) -> Self {
+    pub(crate) fn new(pieces: Vec<TemplateNode>, compress_min: Option<usize>) -> Self {
         let mut needs = Needs::default();
         let mut bytes = 0;
         for piece in &pieces {
             match piece {
-                Piece::Static(text) => bytes += text.len(),
-                Piece::Insertion(insertion) => {
+                TemplateNode::Static(text) => bytes += text.len(),
+                TemplateNode::Insertion(insertion) => {
                     let more = insertion.needs();
                     needs.worker |= more.worker;
                     needs.request |= more.request;
@@ -65,8 +65,8 @@ impl Pieces {
             }
         }
         let statics = pieces.iter().filter_map(|piece| match piece {
-            Piece::Static(text) => Some(gzip::Piece::new(text)),
-            Piece::Insertion(_) => None,
+            TemplateNode::Static(text) => Some(gzip::CompressedPart::new(text)),
+            TemplateNode::Insertion(_) => None,
         });
         let compressed = compress_min
             .filter(|min| bytes >= *min)
@@ -82,13 +82,14 @@ impl Pieces {
     /// A copy with reference counts of its own.
     pub(crate) fn apart(&self) -> Self {
         let all = self.all.iter().map(|piece| match piece {
-            Piece::Static(text) => Piece::Static(recounted(text)),
-            insertion @ Piece::Insertion(_) => insertion.clone(),
+            TemplateNode::Static(text) => TemplateNode::Static(recounted(text)),
+            insertion @ TemplateNode::Insertion(_) => insertion.clone(),
         });
         let compressed = self.compressed.as_ref();
         Self {
             all: all.collect(),
-            compressed: compressed.map(|pieces| pieces.iter().map(gzip::Piece::apart).collect()),
+            compressed: compressed
+                .map(|pieces| pieces.iter().map(gzip::CompressedPart::apart).collect()),
             file: self.file.clone(),
             needs: self.needs,
         }
@@ -97,8 +98,8 @@ impl Pieces {
     /// The same page, with its static pieces also in a file in memory that contains them.
     pub(crate) fn filed(mut self, make: impl FnOnce(usize) -> Option<Arc<MemoryFile>>) -> Self {
         let statics = self.all.iter().filter_map(|piece| match piece {
-            Piece::Static(text) => Some(text.len()),
-            Piece::Insertion(_) => None,
+            TemplateNode::Static(text) => Some(text.len()),
+            TemplateNode::Insertion(_) => None,
         });
         self.file = make(statics.max().unwrap_or_default());
         self
@@ -122,7 +123,7 @@ impl Pieces {
     /// Renders pages that need only memory.
     pub fn render_at_once(&self, values: &dyn Values, with_gzip: bool, sink: &mut impl Sink) {
         self.render(with_gzip, sink, |piece, text| {
-            if let Piece::Insertion(insertion) = piece {
+            if let TemplateNode::Insertion(insertion) = piece {
                 insertion.push(text, values);
             }
         });
@@ -132,7 +133,7 @@ impl Pieces {
     pub(crate) fn fill(&self, making: &Making<'_>) -> Filled {
         let mut filled = Filled::default();
         for piece in &self.all {
-            if let Piece::Insertion(insertion) = piece {
+            if let TemplateNode::Insertion(insertion) = piece {
                 insertion.push_for(&mut filled.text, making, &mut filled.reply);
                 filled.ends.push(filled.text.len());
             }
@@ -153,13 +154,15 @@ impl Pieces {
         &self,
         with_gzip: bool,
         sink: &mut impl Sink,
-        mut push: impl FnMut(&Piece, &mut Vec<u8>),
+        mut push: impl FnMut(&TemplateNode, &mut Vec<u8>),
     ) {
         let Some(compressed) = self.compressed.as_ref().filter(|_| with_gzip) else {
             for piece in &self.all {
                 match piece {
-                    Piece::Static(bytes) => push_static(bytes, self.file.as_ref(), sink),
-                    insertion @ Piece::Insertion(_) => sink.text(|text| push(insertion, text)),
+                    TemplateNode::Static(bytes) => push_static(bytes, self.file.as_ref(), sink),
+                    insertion @ TemplateNode::Insertion(_) => {
+                        sink.text(|text| push(insertion, text));
+                    }
                 }
             }
             return;
@@ -169,13 +172,13 @@ impl Pieces {
         let mut compressed = compressed.iter();
         for piece in &self.all {
             match piece {
-                Piece::Static(_) => {
+                TemplateNode::Static(_) => {
                     if let Some(piece) = compressed.next() {
                         joining.add(piece);
                         sink.shared(&piece.deflated);
                     }
                 }
-                insertion @ Piece::Insertion(_) => {
+                insertion @ TemplateNode::Insertion(_) => {
                     sink.text(|text| joining.store(text, |text| push(insertion, text)));
                 }
             }
@@ -201,7 +204,7 @@ pub struct Filled {
     /// The end of each in `text`.
     ends: Vec<usize>,
     /// The procedures' changes to the response.
-    pub reply: Reply,
+    pub reply: PageReply,
     /// The session to set in the browser.
     pub session: Option<String>,
 }
@@ -232,7 +235,7 @@ pub struct Rendered {
     /// Whether they could have been compressed: then caches must distinguish clients.
     pub varies: bool,
     /// The procedures' changes to the response.
-    pub reply: Reply,
+    pub reply: PageReply,
     /// The session to set in the browser.
     pub session: Option<String>,
     /// Whether it was made for one request, so that caches must not share it.

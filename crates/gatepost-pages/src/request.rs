@@ -50,7 +50,7 @@ pub struct PageRequest {
     pub secure: bool,
     /// The session to which forms are bound.
     #[serde(skip)]
-    pub session: Session,
+    pub session: BrowserSession,
 }
 
 /// The result of a form, as `request.result`.
@@ -81,7 +81,7 @@ pub struct PageError {
 
 /// The random name of a browser, stored in its cookie. Generated when a page first needs it.
 #[derive(Debug, Default)]
-pub struct Session {
+pub struct BrowserSession {
     known: Option<String>,
     made: OnceLock<String>,
 }
@@ -89,7 +89,7 @@ pub struct Session {
 /// Random bytes of a session's name.
 const SESSION_BYTES: usize = 16;
 
-impl Session {
+impl BrowserSession {
     /// The cookie that contains it.
     pub const COOKIE: &'static str = "gatepost-form";
 
@@ -189,14 +189,14 @@ mod tests {
 
     #[test]
     fn a_session_is_made_once_and_only_where_there_is_none() {
-        let new = Session::of(None);
+        let new = BrowserSession::of(None);
         assert_eq!(new.made(), None);
         let name = new.name().to_owned();
         assert_eq!((name.len(), new.made()), (32, Some(name.as_str())));
-        let known = Session::of(Some(&name));
+        let known = BrowserSession::of(Some(&name));
         assert_eq!((known.name(), known.made()), (name.as_str(), None));
         for foreign in ["", "x", "'; drop", &"g".repeat(32)] {
-            assert_eq!(Session::of(Some(&foreign.to_owned())).known(), None);
+            assert_eq!(BrowserSession::of(Some(&foreign.to_owned())).known(), None);
         }
     }
 }

@@ -15,8 +15,8 @@ use parking_lot::RwLock;
 
 use crate::clock;
 use crate::encoding::Encoding;
-use crate::engine::{Engine, Limits};
-use crate::entry::{Checked, Content, Entry};
+use crate::engine::{Engine, PageLimits};
+use crate::entry::{CachedPath, Checked, PathContent};
 use crate::error::TemplateError;
 use crate::file::StaticFile;
 use crate::front;
@@ -24,7 +24,7 @@ use crate::gzip;
 use crate::listing;
 use crate::memory_file::MemoryFiles;
 use crate::mime::is_compressible;
-use crate::page::{Page, Pieces};
+use crate::page::{CompiledPage, Pieces};
 use crate::resolve::{Located, Root, Stamp};
 use crate::settings::{PagesSettings, Recheck};
 use crate::template;
@@ -39,7 +39,7 @@ pub struct Site {
     values: Arc<dyn Values>,
     settings: Arc<PagesSettings>,
     memory_files: Arc<MemoryFiles>,
-    cache: RwLock<HashMap<Box<str>, Arc<Entry>>>,
+    cache: RwLock<HashMap<Box<str>, Arc<CachedPath>>>,
     cached_bytes: AtomicUsize,
     /// Distinguishes the sites in the threads' own copies.
     number: u64,
@@ -77,7 +77,7 @@ impl Site {
     }
 
     /// The content of a decoded path, if it is in memory and need not be compared now.
-    pub fn fresh(&self, path: &str) -> Option<Arc<Entry>> {
+    pub fn fresh(&self, path: &str) -> Option<Arc<CachedPath>> {
         if let Some(own) = front::find(self.number, path) {
             return (!self.is_due(&own)).then_some(own);
         }
@@ -86,7 +86,7 @@ impl Site {
         (!due).then(|| front::keep(self.number, path, entry))
     }
 
-    fn is_due(&self, entry: &Entry) -> bool {
+    fn is_due(&self, entry: &CachedPath) -> bool {
         match self.settings.recheck {
             Recheck::Manual => false,
             Recheck::Always => true,
@@ -98,7 +98,7 @@ impl Site {
 
     /// Compares the content of a decoded path with the disk and reads it if it changed. Blocks on
     /// the disk.
-    pub fn load(&self, path: &str) -> Option<Arc<Entry>> {
+    pub fn load(&self, path: &str) -> Option<Arc<CachedPath>> {
         let cached = self.cache.read().get(path).map(Arc::clone);
         if let Some(entry) = cached
             && entry.is_unchanged()
@@ -130,7 +130,7 @@ impl Site {
         })
     }
 
-    fn read(&self, path: &str) -> Option<Entry> {
+    fn read(&self, path: &str) -> Option<CachedPath> {
         let checked = Arc::new(Checked::at(clock::coarse_ms()));
         let (root, rest) = self.root_of(path)?;
         let located = match rest {
@@ -148,21 +148,21 @@ impl Site {
             }
             Located::File(file) => {
                 let (content, stamp) = self.read_file(root, &file, &mut beside)?;
-                (Content::File(content), file, stamp)
+                (PathContent::File(content), file, stamp)
             }
             Located::Folder => {
                 let folder = PathBuf::from(rest.trim_matches('/'));
                 let stamp = root.stamp(&folder)?;
-                (Content::Folder, folder, stamp)
+                (PathContent::Folder, folder, stamp)
             }
             Located::Listing(folder) => {
                 let stamp = root.stamp(&folder)?;
                 let html = listing::html(path, &root.list(&folder));
-                (Content::Listing(html.into()), folder, stamp)
+                (PathContent::Listing(html.into()), folder, stamp)
             }
             Located::Nothing => return None,
         };
-        Some(Entry {
+        Some(CachedPath {
             content,
             name: path.into(),
             root: Arc::clone(root),
@@ -173,7 +173,7 @@ impl Site {
         })
     }
 
-    fn read_page(&self, root: &Arc<Root>, file: &Path) -> Option<(Content, Stamp)> {
+    fn read_page(&self, root: &Arc<Root>, file: &Path) -> Option<(PathContent, Stamp)> {
         let (source, stamp) = root.read(file, self.settings.output_max.bytes())?;
         let compress_min = self
             .settings
@@ -182,16 +182,18 @@ impl Site {
         let page = match template::split(&source) {
             Some(pieces) => {
                 let pieces = Pieces::new(pieces, compress_min);
-                Page::Pieces(pieces.filed(|longest| self.memory_files.make(&source, longest)))
+                CompiledPage::Pieces(
+                    pieces.filed(|longest| self.memory_files.make(&source, longest)),
+                )
             }
             None => self.compile(root, file, &source),
         };
-        Some((Content::Page(page), stamp))
+        Some((PathContent::Page(page), stamp))
     }
 
-    fn compile(&self, root: &Arc<Root>, file: &Path, source: &Bytes) -> Page {
+    fn compile(&self, root: &Arc<Root>, file: &Path, source: &Bytes) -> CompiledPage {
         let name = file.to_string_lossy();
-        let limits = Limits {
+        let limits = PageLimits {
             steps: self.settings.steps_max,
             output_bytes: self.settings.output_max.as_usize(),
             memory_bytes: self.settings.memory_max.as_usize(),
@@ -209,10 +211,10 @@ impl Site {
             })
             .and_then(|text| Engine::new(root, &name, text.to_owned(), &self.values, limits));
         match compiled {
-            Ok(engine) => Page::Engine(Arc::new(engine)),
+            Ok(engine) => CompiledPage::Engine(Arc::new(engine)),
             Err(error) => {
                 tracing::error!(target: "pages", "{error}");
-                Page::Broken(error)
+                CompiledPage::Broken(error)
             }
         }
     }
@@ -291,7 +293,7 @@ impl Site {
         }
     }
 
-    fn remember(&self, path: &str, entry: &Arc<Entry>) {
+    fn remember(&self, path: &str, entry: &Arc<CachedPath>) {
         let mut cache = self.cache.write();
         let added = entry.weight(path);
         let total = self.cached_bytes.fetch_add(added, Ordering::Relaxed) + added;
@@ -314,7 +316,7 @@ impl Site {
     }
 }
 
-fn retire_all(cache: &mut HashMap<Box<str>, Arc<Entry>>) {
+fn retire_all(cache: &mut HashMap<Box<str>, Arc<CachedPath>>) {
     for (_, entry) in cache.drain() {
         entry.checked.retire();
     }

@@ -13,7 +13,7 @@ use crate::request::Reference;
 
 /// A piece of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Piece {
+pub enum TemplateNode {
     /// Bytes of the file, shared with it.
     Static(Bytes),
     /// A value.
@@ -24,13 +24,13 @@ pub enum Piece {
 pub const LIVE_SCRIPT: &str = "<script src=\"/gatepost/live.js\" defer></script>";
 
 /// Splits a template into pieces; `None` if the template engine must render it.
-pub fn split(source: &Bytes) -> Option<Vec<Piece>> {
+pub fn split(source: &Bytes) -> Option<Vec<TemplateNode>> {
     let text = std::str::from_utf8(source).ok()?;
     let mut pieces = Vec::new();
     let mut position = 0;
-    let push_static = |pieces: &mut Vec<Piece>, start: usize, end: usize| {
+    let push_static = |pieces: &mut Vec<TemplateNode>, start: usize, end: usize| {
         if start < end {
-            pieces.push(Piece::Static(source.slice(start..end)));
+            pieces.push(TemplateNode::Static(source.slice(start..end)));
         }
     };
     let mut from = 0;
@@ -41,7 +41,7 @@ pub fn split(source: &Bytes) -> Option<Vec<Piece>> {
                 let rest = text.get(start + 2..)?;
                 let (insertion, length) = parse_insertion(rest)?;
                 push_static(&mut pieces, position, start);
-                pieces.push(Piece::Insertion(insertion));
+                pieces.push(TemplateNode::Insertion(insertion));
                 position = start + 2 + length;
                 from = position;
             }
@@ -50,7 +50,7 @@ pub fn split(source: &Bytes) -> Option<Vec<Piece>> {
         }
     }
     push_static(&mut pieces, position, source.len());
-    let live = |piece: &Piece| matches!(piece, Piece::Insertion(Insertion::Live(_)));
+    let live = |piece: &TemplateNode| matches!(piece, TemplateNode::Insertion(Insertion::Live(_)));
     Some(if pieces.iter().any(live) {
         with_script(pieces)
     } else {
@@ -59,10 +59,10 @@ pub fn split(source: &Bytes) -> Option<Vec<Piece>> {
 }
 
 /// Inserts the script before the last `</body>`, or at the end if there is none.
-fn with_script(pieces: Vec<Piece>) -> Vec<Piece> {
-    let script = || Piece::Static(Bytes::from_static(LIVE_SCRIPT.as_bytes()));
+fn with_script(pieces: Vec<TemplateNode>) -> Vec<TemplateNode> {
+    let script = || TemplateNode::Static(Bytes::from_static(LIVE_SCRIPT.as_bytes()));
     let place = pieces.iter().enumerate().rev().find_map(|(index, piece)| {
-        let Piece::Static(bytes) = piece else {
+        let TemplateNode::Static(bytes) = piece else {
             return None;
         };
         body_end(bytes).map(|offset| (index, offset))
@@ -73,10 +73,10 @@ fn with_script(pieces: Vec<Piece>) -> Vec<Piece> {
     let mut placed = Vec::with_capacity(pieces.len() + 2);
     for (index, piece) in pieces.into_iter().enumerate() {
         match piece {
-            Piece::Static(bytes) if index == place => placed.extend([
-                Piece::Static(bytes.slice(..offset)),
+            TemplateNode::Static(bytes) if index == place => placed.extend([
+                TemplateNode::Static(bytes.slice(..offset)),
                 script(),
-                Piece::Static(bytes.slice(offset..)),
+                TemplateNode::Static(bytes.slice(offset..)),
             ]),
             other => placed.push(other),
         }
@@ -96,7 +96,7 @@ pub fn body_end(html: &[u8]) -> Option<usize> {
 /// Parses `name(arguments) }}` or `request.field }}`; returns the insertion point and the length up
 /// to and including `}}`.
 fn parse_insertion(text: &str) -> Option<(Insertion, usize)> {
-    let mut reader = Reader { rest: text };
+    let mut reader = TemplateReader { rest: text };
     reader.skip_space();
     let name = reader.name()?;
     let insertion = if name == "request" {
@@ -111,8 +111,8 @@ fn parse_insertion(text: &str) -> Option<(Insertion, usize)> {
     Some((insertion, text.len() - reader.rest.len()))
 }
 
-fn insertion_of(name: &str, arguments: Arguments) -> Option<Insertion> {
-    let Arguments { positional, named } = arguments;
+fn insertion_of(name: &str, arguments: TemplateArguments) -> Option<Insertion> {
+    let TemplateArguments { positional, named } = arguments;
     let mut positional = positional.into_iter();
     let first = positional.next();
     if positional.next().is_some() {
@@ -159,16 +159,16 @@ fn form_of(action: FormAction, named: Vec<(String, Argument)>) -> Option<Form> {
 }
 
 #[derive(Default)]
-struct Arguments {
+struct TemplateArguments {
     positional: Vec<String>,
     named: Vec<(String, Argument)>,
 }
 
-struct Reader<'a> {
+struct TemplateReader<'a> {
     rest: &'a str,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> TemplateReader<'a> {
     fn skip_space(&mut self) {
         self.rest = self.rest.trim_start_matches([' ', '\t', '\r', '\n']);
     }
@@ -194,8 +194,8 @@ impl<'a> Reader<'a> {
     }
 
     /// Constants up to and including the closing parenthesis.
-    fn arguments(&mut self) -> Option<Arguments> {
-        let mut arguments = Arguments::default();
+    fn arguments(&mut self) -> Option<TemplateArguments> {
+        let mut arguments = TemplateArguments::default();
         self.skip_space();
         if self.expect(")").is_some() {
             return Some(arguments);
@@ -278,8 +278,8 @@ mod tests {
             pieces
                 .into_iter()
                 .map(|piece| match piece {
-                    Piece::Static(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-                    Piece::Insertion(insertion) => format!("{insertion:?}"),
+                    TemplateNode::Static(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+                    TemplateNode::Insertion(insertion) => format!("{insertion:?}"),
                 })
                 .collect(),
         )

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
-use gatepost_message::{Action, Publication, Reply, TopicFilter};
+use gatepost_message::{Action, PageReply, Publication, TopicFilter};
 
 use crate::request::PageRequest;
 
@@ -32,7 +32,7 @@ pub struct Called {
     /// The text for the position of the call.
     pub text: String,
     /// The changes to the response.
-    pub reply: Option<Box<Reply>>,
+    pub reply: Option<Box<PageReply>>,
 }
 
 /// The reason why a procedure returned no text.

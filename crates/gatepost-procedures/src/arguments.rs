@@ -7,11 +7,11 @@
 /// `/mail/large -max 1MB -note "two words"`: a value with spaces stands in double quotes, in which
 /// `\"` and `\\` are the characters themselves.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Member {
+pub struct ScopeMember {
     /// The path.
     pub path: String,
     /// What follows it.
-    pub arguments: Arguments,
+    pub arguments: ProcedureArguments,
 }
 
 /// Why a text is no member of a scope.
@@ -31,13 +31,13 @@ pub enum MalformedMember {
     OpenQuote,
 }
 
-impl std::str::FromStr for Member {
+impl std::str::FromStr for ScopeMember {
     type Err = MalformedMember;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let mut words = words(text)?.into_iter();
         let path = words.next().ok_or(MalformedMember::Empty)?;
-        let mut arguments = Arguments::none();
+        let mut arguments = ProcedureArguments::none();
         while let Some(word) = words.next() {
             let name = word.strip_prefix('-').filter(|name| !name.is_empty());
             let name = name.ok_or_else(|| MalformedMember::NoArgument(word.clone()))?;
@@ -77,9 +77,9 @@ fn words(text: &str) -> Result<Vec<String>, MalformedMember> {
 
 /// Names and values, in the order given. Where a name repeats, the last value holds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Arguments(Vec<(String, String)>);
+pub struct ProcedureArguments(Vec<(String, String)>);
 
-impl Arguments {
+impl ProcedureArguments {
     /// No arguments.
     pub const fn none() -> Self {
         Self(Vec::new())
@@ -116,7 +116,7 @@ impl Arguments {
     }
 }
 
-impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Arguments {
+impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for ProcedureArguments {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(pairs: I) -> Self {
         let owned = pairs
             .into_iter()
@@ -131,7 +131,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn member(text: &str) -> Result<(String, Vec<(String, String)>), MalformedMember> {
-        let member: Member = text.parse()?;
+        let member: ScopeMember = text.parse()?;
         let pairs = member.arguments.iter();
         let pairs = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
         Ok((member.path.clone(), pairs.collect()))
@@ -168,14 +168,15 @@ mod tests {
         fn any_value_in_quotes_comes_back(value in any::<String>()) {
             let quoted = value.replace('\\', r"\\").replace('"', r#"\""#);
             let text = format!("/a -key \"{quoted}\"");
-            let member: Member = text.parse().expect("a member");
+            let member: ScopeMember = text.parse().expect("a member");
             prop_assert_eq!(member.arguments.get("key"), Some(value.as_str()));
         }
     }
 
     #[test]
     fn the_last_value_of_a_name_holds() {
-        let arguments = Arguments::from_iter([("user", "anna"), ("list", "a"), ("user", "bert")]);
+        let arguments =
+            ProcedureArguments::from_iter([("user", "anna"), ("list", "a"), ("user", "bert")]);
         assert_eq!(arguments.get("user"), Some("bert"));
         assert_eq!(arguments.get("other"), None);
     }

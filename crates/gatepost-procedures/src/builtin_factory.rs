@@ -13,7 +13,7 @@ use crate::builtin::{
 };
 use crate::host::Resources;
 use crate::procedure::Procedure;
-use crate::{Arguments, ProcedureTable};
+use crate::{ProcedureArguments, ProcedureTable};
 
 /// What built-in procedures are made of.
 pub(crate) struct BuiltinFactory<'a> {
@@ -29,7 +29,7 @@ impl BuiltinFactory<'_> {
         &self,
         path: &str,
         name: &str,
-        arguments: &Arguments,
+        arguments: &ProcedureArguments,
     ) -> Result<Arc<dyn Procedure>, String> {
         let table = self.table;
         Ok(match path {
@@ -72,7 +72,7 @@ impl BuiltinFactory<'_> {
 /// text first, and a number or `true` where the setting wants one.
 fn with<S: Serialize + DeserializeOwned + Clone>(
     settings: &S,
-    arguments: &Arguments,
+    arguments: &ProcedureArguments,
 ) -> Result<S, String> {
     let mut settings = settings.clone();
     for (key, value) in arguments.iter() {
@@ -94,7 +94,7 @@ fn with<S: Serialize + DeserializeOwned + Clone>(
 }
 
 fn without(
-    arguments: &Arguments,
+    arguments: &ProcedureArguments,
     procedure: Arc<dyn Procedure>,
 ) -> Result<Arc<dyn Procedure>, String> {
     match arguments.iter().next() {

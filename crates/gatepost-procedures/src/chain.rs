@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use gatepost_message::{Action, Message, Reply, Verdict, edit};
+use gatepost_message::{Action, Message, PageReply, Verdict, edit};
 use gatepost_rules::Report;
 
-use crate::Arguments;
+use crate::ProcedureArguments;
 use crate::procedure::{
-    Cost, Judgement, Needs, PendingJudgement, Procedure, ProcedureAnswer, ProcedureCall,
-    ProcedureFailure, Wake,
+    Cost, Needs, PendingJudgement, Procedure, ProcedureAnswer, ProcedureCall, ProcedureFailure,
+    ProcedureResult, Wake,
 };
 use crate::status::{ProcedureCounters, ProcedureStatistics};
 
@@ -20,12 +20,12 @@ pub(crate) struct ChainMember {
     pub(crate) counters: Arc<ProcedureCounters>,
     pub(crate) procedure: Arc<dyn Procedure>,
     /// What the scope hands to it; a caller's arguments stand over these.
-    pub(crate) arguments: Arguments,
+    pub(crate) arguments: ProcedureArguments,
 }
 
 impl ChainMember {
     /// Starts the procedure and counts the run.
-    fn start(&self, call: &ProcedureCall<'_>, may_block: bool) -> Judgement {
+    fn start(&self, call: &ProcedureCall<'_>, may_block: bool) -> ProcedureResult {
         if self.arguments.is_empty() {
             return self.start_with(call, may_block);
         }
@@ -37,10 +37,10 @@ impl ChainMember {
         self.start_with(&call, may_block)
     }
 
-    fn start_with(&self, call: &ProcedureCall<'_>, may_block: bool) -> Judgement {
+    fn start_with(&self, call: &ProcedureCall<'_>, may_block: bool) -> ProcedureResult {
         let measured = self.counters.measure(self.procedure.is_cheap());
         let judgement = if may_block {
-            Judgement::Done(self.procedure.judge(call))
+            ProcedureResult::Done(self.procedure.judge(call))
         } else {
             self.procedure.start(call)
         };
@@ -48,7 +48,7 @@ impl ChainMember {
         judgement
     }
 
-    fn resume(&self, pending: Box<dyn PendingJudgement>) -> Judgement {
+    fn resume(&self, pending: Box<dyn PendingJudgement>) -> ProcedureResult {
         let measured = self.counters.measure_again();
         let judgement = pending.resume();
         measured.finish();
@@ -95,15 +95,15 @@ impl ChainMember {
 
 /// The members in order.
 #[derive(Clone)]
-pub(crate) struct Chain(pub(crate) Arc<[ChainMember]>);
+pub(crate) struct ProcedureChain(pub(crate) Arc<[ChainMember]>);
 
 /// A chain on its way through one message. Moves between threads whole.
 pub(crate) struct ChainRun {
-    chain: Chain,
+    chain: ProcedureChain,
     next: usize,
     verdict: Verdict,
     text: String,
-    reply: Option<Box<Reply>>,
+    reply: Option<Box<PageReply>>,
     cost: Cost,
     report: Option<Arc<Report>>,
     /// When the caller gives up.
@@ -135,7 +135,7 @@ pub(crate) enum ChainProgress {
     Waiting,
 }
 
-impl Chain {
+impl ProcedureChain {
     pub(crate) fn needs(&self) -> Needs {
         let needs = self.0.iter().map(|step| step.procedure.needs());
         needs.max().unwrap_or(Needs::Size)
@@ -168,7 +168,7 @@ impl ChainRun {
     pub(crate) fn advance(
         &mut self,
         message: &Arc<Message>,
-        arguments: &Arguments,
+        arguments: &ProcedureArguments,
         statistics: &ProcedureStatistics,
         place: RunPlace,
     ) -> ChainProgress {
@@ -188,14 +188,14 @@ impl ChainRun {
             };
             let may_block = place == RunPlace::Blocking;
             let judgement = match self.pending.take() {
-                Some(pending) if may_block => Judgement::Pending(pending),
+                Some(pending) if may_block => ProcedureResult::Pending(pending),
                 Some(pending) => step.resume(pending),
                 None => step.start(&call, may_block),
             };
             let result = match judgement {
-                Judgement::Done(result) => result,
+                ProcedureResult::Done(result) => result,
                 pending if may_block => pending.wait(),
-                Judgement::Pending(pending) => {
+                ProcedureResult::Pending(pending) => {
                     self.pending = Some(pending);
                     return ChainProgress::Waiting;
                 }

@@ -30,7 +30,7 @@ mod settings;
 mod status;
 mod text_values;
 
-pub use arguments::{Arguments, MalformedMember, Member};
+pub use arguments::{MalformedMember, ProcedureArguments, ScopeMember};
 pub use builtin::{
     AutoreplySettings, By, DedupeSettings, JsoncheckSettings, RatelimitSettings, Same,
     SignatureSettings, SizecheckSettings, SpamcheckSettings, StatusSettings, ViruscheckSettings,

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gatepost_message::{Message, Reply, Verdict};
+use gatepost_message::{Message, PageReply, Verdict};
 use gatepost_rules::Report;
 
-use crate::Arguments;
+use crate::ProcedureArguments;
 use crate::status::ProcedureStatistics;
 
 /// How much of a message a procedure must see.
@@ -26,7 +26,7 @@ pub struct ProcedureAnswer {
     /// The text; empty for a procedure that only judges.
     pub text: String,
     /// What it says to a page's visitor beside the text.
-    pub reply: Option<Box<Reply>>,
+    pub reply: Option<Box<PageReply>>,
     /// What the Luau members cost; nothing for the built-in ones.
     pub cost: Cost,
     /// All that the rules found, where they ran.
@@ -71,7 +71,7 @@ pub(crate) struct ProcedureFailure(pub(crate) String);
 pub(crate) struct ProcedureCall<'a> {
     /// The message, shared: a Luau view of it may not borrow.
     pub(crate) message: &'a Arc<Message>,
-    pub(crate) arguments: &'a Arguments,
+    pub(crate) arguments: &'a ProcedureArguments,
     /// The verdict so far of the chain in which this call stands.
     pub(crate) so_far: &'a Verdict,
     /// What all procedures did since the start.
@@ -82,12 +82,12 @@ pub(crate) struct ProcedureCall<'a> {
 
 /// The immediate result of a procedure, or that it waits for an external response.
 #[allow(clippy::large_enum_variant)] // moved once, and never stored
-pub(crate) enum Judgement {
+pub(crate) enum ProcedureResult {
     Done(Result<ProcedureAnswer, ProcedureFailure>),
     Pending(Box<dyn PendingJudgement>),
 }
 
-impl Judgement {
+impl ProcedureResult {
     /// Waits on this thread until the procedure has ended.
     pub(crate) fn wait(mut self) -> Result<ProcedureAnswer, ProcedureFailure> {
         loop {
@@ -123,7 +123,7 @@ pub(crate) trait PendingJudgement: Send {
     }
 
     /// Goes on as far as possible without waiting, after the notifier has called.
-    fn resume(self: Box<Self>) -> Judgement;
+    fn resume(self: Box<Self>) -> ProcedureResult;
 }
 
 /// A named judge. Shared by all threads, so its state is behind atomics or of the thread.
@@ -143,8 +143,8 @@ pub(crate) trait Procedure: Send + Sync {
     }
 
     /// Judges one message as far as possible without waiting for others.
-    fn start(&self, call: &ProcedureCall<'_>) -> Judgement {
-        Judgement::Done(self.judge(call))
+    fn start(&self, call: &ProcedureCall<'_>) -> ProcedureResult {
+        ProcedureResult::Done(self.judge(call))
     }
 
     /// What a failure means for the message.

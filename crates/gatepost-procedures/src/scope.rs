@@ -3,7 +3,7 @@
 use gatepost_message::{Listener, TopicFilter};
 
 use crate::ScopeSettings;
-use crate::chain::Chain;
+use crate::chain::ProcedureChain;
 
 /// Names a scope within one set of procedures. After a reload it may name another one, so it is
 /// kept no longer than [`Procedures::generation`](crate::Procedures::generation) stays the same.
@@ -16,11 +16,11 @@ pub(crate) struct Scope {
     topics: Vec<TopicFilter>,
     /// In lower case.
     recipients: Vec<String>,
-    pub(crate) chain: Chain,
+    pub(crate) chain: ProcedureChain,
 }
 
 impl Scope {
-    pub(crate) fn new(settings: &ScopeSettings, chain: Chain) -> Self {
+    pub(crate) fn new(settings: &ScopeSettings, chain: ProcedureChain) -> Self {
         let lower = |mask: &String| mask.to_ascii_lowercase();
         Self {
             path: settings.path.clone(),

@@ -11,15 +11,15 @@ use gatepost_rules::RuleSet;
 
 use crate::builtin::names;
 use crate::builtin_factory::BuiltinFactory;
-use crate::chain::{Chain, ChainMember};
+use crate::chain::{ChainMember, ProcedureChain};
 use crate::host::{ProcedureHost, Resources, malformed_hosts};
 use crate::luau::{self, ProcedureFolder};
 use crate::procedure::Procedure;
 use crate::scope::{Scope, ScopeId};
 use crate::status::ProcedureStatistics;
 use crate::{
-    Arguments, ConfigurationProblem, Member, ProblemSeverity, ProceduresConfiguration,
-    ProceduresSettings,
+    ConfigurationProblem, ProblemSeverity, ProcedureArguments, ProceduresConfiguration,
+    ProceduresSettings, ScopeMember,
 };
 
 pub(crate) struct ProcedureSet {
@@ -29,7 +29,7 @@ pub(crate) struct ProcedureSet {
     pub(crate) folder: ProcedureFolder,
     pub(crate) resources: Arc<Resources>,
     /// Each procedure is a chain of one, so that a call needs no more than a look-up.
-    procedures: BTreeMap<String, Chain>,
+    procedures: BTreeMap<String, ProcedureChain>,
     scopes: Vec<Scope>,
 }
 
@@ -97,7 +97,7 @@ impl ProcedureSet {
         let procedures = builder.procedures(&folder, &mut problems);
         unused_tables(&configuration, &procedures, &mut problems);
         let scopes = builder.scopes(&procedures, &mut problems);
-        let chain_of_one = |(path, step)| (path, Chain(Arc::new([step])));
+        let chain_of_one = |(path, step)| (path, ProcedureChain(Arc::new([step])));
         let set = Self {
             rules: Arc::clone(&rules),
             folder,
@@ -126,7 +126,7 @@ impl ProcedureSet {
     }
 
     /// The chain that a path names: one procedure, or a scope's whole.
-    pub(crate) fn chain(&self, path: &str) -> Option<Chain> {
+    pub(crate) fn chain(&self, path: &str) -> Option<ProcedureChain> {
         if let Some(chain) = self.procedures.get(path) {
             return Some(chain.clone());
         }
@@ -155,7 +155,7 @@ impl SetBuilder<'_> {
     ) -> BTreeMap<String, ChainMember> {
         let mut procedures = BTreeMap::new();
         for path in names::ALL {
-            match self.parts.make(path, path, &Arguments::none()) {
+            match self.parts.make(path, path, &ProcedureArguments::none()) {
                 Ok(procedure) => {
                     procedures.insert(path.to_owned(), self.step(path, procedure));
                 }
@@ -186,7 +186,7 @@ impl SetBuilder<'_> {
             path: Arc::from(path),
             counters: self.statistics.of(path),
             procedure,
-            arguments: Arguments::none(),
+            arguments: ProcedureArguments::none(),
         }
     }
 
@@ -220,7 +220,7 @@ impl SetBuilder<'_> {
                     Err(text) => problems.push(ConfigurationProblem::error(place("run"), text)),
                 }
             }
-            scopes.push(Scope::new(settings, Chain(steps.into())));
+            scopes.push(Scope::new(settings, ProcedureChain(steps.into())));
         }
         scopes
     }
@@ -231,7 +231,7 @@ impl SetBuilder<'_> {
         text: &str,
         procedures: &BTreeMap<String, ChainMember>,
     ) -> Result<ChainMember, String> {
-        let Member { path, arguments } =
+        let ScopeMember { path, arguments } =
             text.parse().map_err(|error| format!("'{text}': {error}"))?;
         let is_builtin = names::ALL.contains(&path.as_str());
         let known = procedures.get(&path);

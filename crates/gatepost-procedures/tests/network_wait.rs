@@ -6,7 +6,7 @@ use std::net::UdpSocket;
 use std::sync::Arc;
 
 use gatepost_message::Action;
-use gatepost_procedures::{Arguments, ProcedureHost, Procedures};
+use gatepost_procedures::{ProcedureArguments, ProcedureHost, Procedures};
 use gatepost_rules::{RuleSet, RulesSettings};
 use gatepost_settings::Period;
 
@@ -128,7 +128,12 @@ async fn a_caller_on_its_own_thread_waits_there() {
     let message = Arc::new(asking(1));
     let called = tokio::task::spawn_blocking(move || {
         let deadline = std::time::Instant::now() + PATIENCE;
-        procedures.call_here("/spamcheck", &message, &Arguments::none(), deadline)
+        procedures.call_here(
+            "/spamcheck",
+            &message,
+            &ProcedureArguments::none(),
+            deadline,
+        )
     });
     let answer = called.await.expect("called").expect("there is one");
     assert_eq!(answer.verdict.action, Action::Reject);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gatepost_message::{Action, Message};
-use gatepost_procedures::{Arguments, ProcedureAnswer, Procedures};
+use gatepost_procedures::{ProcedureAnswer, ProcedureArguments, Procedures};
 use gatepost_settings::{Bind, ByteSize, Period};
 use tokio::task::JoinHandle;
 
@@ -208,7 +208,7 @@ async fn only_the_run_of_a_call_counts_as_its_time() {
     assert_eq!(answer.text, "127.0.0.2", "{answer:?}");
 
     // After a wait the run is limited as before.
-    let mut arguments = Arguments::none();
+    let mut arguments = ProcedureArguments::none();
     arguments.push("forever", "true");
     let message = Arc::new(mail(""));
     let answer = procedures.call("/waits", message, arguments).await;
@@ -282,7 +282,7 @@ async fn a_page_waits_on_its_own_thread_until_it_gives_up() {
         let procedures = procedures.clone();
         let called = tokio::task::spawn_blocking(move || {
             let deadline = Instant::now() + Duration::from_millis(50);
-            procedures.call_here(path, &message, &Arguments::none(), deadline)
+            procedures.call_here(path, &message, &ProcedureArguments::none(), deadline)
         });
         let called = tokio::time::timeout(PATIENCE, called).await;
         let answer = called.expect("it gives up").expect("called");

@@ -49,7 +49,7 @@ mod tags;
 mod users;
 
 pub use configuration::Configuration;
-pub use gatepost_dns::{Progress, SilentList};
+pub use gatepost_dns::{LookupProgress, SilentList};
 pub use problem::{Problem, Severity};
 pub use report::{GivenUp, Hit, Report};
 pub use rule_set::{NearMiss, PendingScan, RuleSet, RuleSummary, RuleTime, ScanProgress};

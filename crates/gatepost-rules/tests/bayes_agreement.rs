@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use gatepost_learning::Learning;
-use gatepost_learning::bayes::{Bayes, Class, Relearn, Sample};
+use gatepost_learning::bayes::{Bayes, BayesSample, Class, Relearn};
 use gatepost_mail::Mail;
 use gatepost_rules::{RuleSet, RulesSettings, ScanContext};
 
@@ -152,7 +152,7 @@ fn tokens_and_probabilities_agree_with_spamassassin() {
     let learning = &rules.learning_settings().bayes;
     let sample = |path: &Path| {
         let bytes = std::fs::read(path).expect("reads");
-        Sample::of(
+        BayesSample::of(
             &Mail::parse_with(&bytes, &rules.configuration().views),
             learning,
         )

@@ -11,7 +11,7 @@ mod period;
 
 pub use bind::{Bind, MalformedBind};
 pub use byte_size::{ByteSize, MalformedByteSize};
-pub use network::{MalformedNetwork, Network};
+pub use network::{MalformedNetwork, PeerNetwork};
 pub use period::{MalformedPeriod, Period};
 
 /// Serde through `FromStr` and `Display`: settings are texts in every format.

@@ -7,7 +7,7 @@ use std::str::FromStr;
 /// Peers: an address (`"192.0.2.1"`), a network (`"10.0.0.0/8"`), or `"unix"` for those of a Unix
 /// socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Network {
+pub enum PeerNetwork {
     /// The addresses that share so many leading bits.
     Addresses {
         /// One of them.
@@ -19,7 +19,7 @@ pub enum Network {
     Unix,
 }
 
-impl Network {
+impl PeerNetwork {
     /// The network of this address with so many leading bits, at most all; the other bits are 0.
     /// An IPv4 address that is written as an IPv6 address counts as IPv4.
     pub fn around(address: IpAddr, bits_v4: u8, bits_v6: u8) -> Self {
@@ -63,7 +63,7 @@ impl Network {
     }
 }
 
-impl fmt::Display for Network {
+impl fmt::Display for PeerNetwork {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unix => formatter.write_str("unix"),
@@ -84,7 +84,7 @@ impl fmt::Display for Network {
 #[error("'{0}' names no network; write an address, a network such as \"10.0.0.0/8\", or \"unix\"")]
 pub struct MalformedNetwork(String);
 
-impl FromStr for Network {
+impl FromStr for PeerNetwork {
     type Err = MalformedNetwork;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -109,7 +109,7 @@ impl FromStr for Network {
     }
 }
 
-super::serde_as_text!(Network);
+super::serde_as_text!(PeerNetwork);
 
 #[cfg(test)]
 mod tests {
@@ -132,14 +132,14 @@ mod tests {
             ("2001:db8::/32", "2001:db8:1::1", true),
             ("2001:db8::/32", "2001:db9::1", false),
         ] {
-            let parsed: Network = network.parse().expect(network);
+            let parsed: PeerNetwork = network.parse().expect(network);
             assert_eq!(parsed.holds(Some(ip(address))), held, "{network} {address}");
             assert_eq!(parsed.to_string(), network);
         }
-        let unix: Network = "unix".parse().expect("unix");
+        let unix: PeerNetwork = "unix".parse().expect("unix");
         assert!(unix.holds(None) && !unix.holds(Some(ip("127.0.0.1"))));
         for wrong in ["", "10.0.0.0/33", "10.0.0/8", "example.org", "::/129"] {
-            assert!(wrong.parse::<Network>().is_err(), "{wrong}");
+            assert!(wrong.parse::<PeerNetwork>().is_err(), "{wrong}");
         }
     }
 
@@ -150,10 +150,16 @@ mod tests {
             ("::ffff:192.0.2.77", "192.0.2.0/24"),
             ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
         ] {
-            assert_eq!(Network::around(ip(address), 24, 64).to_string(), expected);
+            assert_eq!(
+                PeerNetwork::around(ip(address), 24, 64).to_string(),
+                expected
+            );
         }
         let address = ip("192.0.2.77");
-        assert_eq!(Network::around(address, 32, 64).to_string(), "192.0.2.77");
-        assert_eq!(Network::around(address, 0, 64).to_string(), "0.0.0.0/0");
+        assert_eq!(
+            PeerNetwork::around(address, 32, 64).to_string(),
+            "192.0.2.77"
+        );
+        assert_eq!(PeerNetwork::around(address, 0, 64).to_string(), "0.0.0.0/0");
     }
 }

@@ -88,12 +88,12 @@ impl Limited {
 
 /// What is kept, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Kept {
+pub(crate) struct KeptBytes {
     pub(crate) history: u64,
     pub(crate) quarantine: u64,
 }
 
-impl Kept {
+impl KeptBytes {
     fn count(connection: &Connection) -> rusqlite::Result<Self> {
         Ok(Self {
             history: HISTORY.count(connection)?,
@@ -104,8 +104,8 @@ impl Kept {
 
 /// The sums of a server, and their limits.
 pub(crate) struct Bounds {
-    kept: Kept,
-    limits: Kept,
+    kept: KeptBytes,
+    limits: KeptBytes,
     /// SQLite's number of the state that the sums were counted in.
     data_version: i64,
     /// Messages that left the quarantine early, since the last line in the log.
@@ -118,8 +118,8 @@ impl Bounds {
         settings: &StoreSettings,
     ) -> rusqlite::Result<Self> {
         Ok(Self {
-            kept: Kept::count(connection)?,
-            limits: Kept {
+            kept: KeptBytes::count(connection)?,
+            limits: KeptBytes {
                 history: settings.history_bytes_max.bytes(),
                 quarantine: settings.quarantine_bytes_max.bytes(),
             },
@@ -128,7 +128,7 @@ impl Bounds {
         })
     }
 
-    pub(crate) const fn kept(&self) -> Kept {
+    pub(crate) const fn kept(&self) -> KeptBytes {
         self.kept
     }
 
@@ -136,7 +136,7 @@ impl Bounds {
     pub(crate) fn enforce(
         &mut self,
         transaction: &Connection,
-        kept: &mut Kept,
+        kept: &mut KeptBytes,
     ) -> rusqlite::Result<()> {
         let over = kept.history.saturating_sub(self.limits.history);
         if over > 0 {
@@ -153,7 +153,7 @@ impl Bounds {
     }
 
     /// Takes over the sums of a transaction that has been committed.
-    pub(crate) const fn committed(&mut self, kept: Kept) {
+    pub(crate) const fn committed(&mut self, kept: KeptBytes) {
         self.kept = kept;
     }
 
@@ -161,7 +161,7 @@ impl Bounds {
     pub(crate) fn review(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         let version = data_version(connection)?;
         if version != self.data_version {
-            self.kept = Kept::count(connection)?;
+            self.kept = KeptBytes::count(connection)?;
             self.data_version = version;
         }
         if self.released_early > 0 {

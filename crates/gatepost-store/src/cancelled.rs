@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use crate::Change;
+use crate::StoreChange;
 use crate::session::SessionChange;
 
 /// Rows that one group of changes both writes and removes.
@@ -14,11 +14,11 @@ pub(crate) struct Cancelled {
 }
 
 impl Cancelled {
-    pub(crate) fn find(changes: &[Change]) -> Self {
+    pub(crate) fn find(changes: &[StoreChange]) -> Self {
         let mut written = Self::default();
         let mut both = Self::default();
         for change in changes {
-            let Change::Session(change) = change else {
+            let StoreChange::Session(change) = change else {
                 continue;
             };
             match change {
@@ -43,8 +43,8 @@ impl Cancelled {
         both
     }
 
-    pub(crate) fn covers(&self, change: &Change) -> bool {
-        let Change::Session(change) = change else {
+    pub(crate) fn covers(&self, change: &StoreChange) -> bool {
+        let StoreChange::Session(change) = change else {
             return false;
         };
         match change {

@@ -10,7 +10,7 @@ use crate::session::SessionChange;
 
 /// One change. Changes submitted together are committed together or not at all.
 #[derive(Debug, Clone)]
-pub enum Change {
+pub enum StoreChange {
     /// Sets the retained message of the topic.
     Retain(Arc<Publication>),
     /// Removes the retained message of the topic.
@@ -64,7 +64,7 @@ pub enum Change {
     },
 }
 
-impl Change {
+impl StoreChange {
     /// Whether it stores a message: such changes are refused while the disk is nearly full, and
     /// those that end something are not.
     pub(crate) fn stores_message(&self) -> bool {

@@ -18,12 +18,12 @@ pub(crate) fn failure_in(left_out: &[(u32, StoreError)], submission: u32) -> Opt
 
 /// The outcome of one commit, shared by all tickets of its changes.
 #[derive(Debug, Default)]
-pub(crate) struct Group {
+pub(crate) struct CommitGroup {
     outcome: OnceLock<Outcome>,
     decided: Notify,
 }
 
-impl Group {
+impl CommitGroup {
     /// Called by the writer after the commit or its failure; the first outcome stands.
     pub(crate) fn decide(&self, outcome: Outcome) {
         let _ = self.outcome.set(outcome);
@@ -34,20 +34,20 @@ impl Group {
 /// A claim on a commit to come. Cheap to clone; dropping it changes nothing.
 #[derive(Debug, Clone)]
 pub struct Ticket {
-    group: Arc<Group>,
+    group: Arc<CommitGroup>,
     /// The submission's number within the group; `None` for the commit as such.
     submission: Option<u32>,
 }
 
 impl Ticket {
-    pub(crate) fn of_submission(group: Arc<Group>, number: u32) -> Self {
+    pub(crate) fn of_submission(group: Arc<CommitGroup>, number: u32) -> Self {
         Self {
             group,
             submission: Some(number),
         }
     }
 
-    pub(crate) fn of_all(group: Arc<Group>) -> Self {
+    pub(crate) fn of_all(group: Arc<CommitGroup>) -> Self {
         Self {
             group,
             submission: None,
@@ -55,7 +55,7 @@ impl Ticket {
     }
 
     /// The number within this group, if the submission is one of it.
-    pub(crate) fn number_in(&self, group: &Arc<Group>) -> Option<u32> {
+    pub(crate) fn number_in(&self, group: &Arc<CommitGroup>) -> Option<u32> {
         self.submission.filter(|_| Arc::ptr_eq(&self.group, group))
     }
 

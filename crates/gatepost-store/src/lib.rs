@@ -47,7 +47,7 @@ mod writer;
 pub use backup::{
     BackupContents, BackupError, ExistingDatabase, restore_backup, verify_backup, write_backup,
 };
-pub use change::Change;
+pub use change::StoreChange;
 pub use clock::{Clock, SystemClock};
 pub use error::StoreError;
 pub use group::Ticket;

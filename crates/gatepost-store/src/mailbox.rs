@@ -8,7 +8,7 @@ use bytes::Bytes;
 use gatepost_message::MessageId;
 use rusqlite::{OptionalExtension, params};
 
-use crate::{Change, JournalEntry, Store, StoreError, rows};
+use crate::{JournalEntry, Store, StoreChange, StoreError, rows};
 
 const SPACE: &str = "mailbox";
 
@@ -27,7 +27,7 @@ fn key(user: &str, id: MessageId) -> Bytes {
         .into()
 }
 
-impl Change {
+impl StoreChange {
     /// Puts a mail into a user's mailbox.
     pub fn deliver(user: &str, id: MessageId, mail: Bytes) -> Self {
         Self::AddRecord {
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     /// Waits for the writer.
-    fn commit(store: &Store, changes: Vec<Change>) {
+    fn commit(store: &Store, changes: Vec<StoreChange>) {
         let ticket = store.submit(changes).expect("taken");
         while ticket.outcome().is_none() {
             std::thread::yield_now();
@@ -113,10 +113,10 @@ mod tests {
         let store = Store::in_memory().expect("memory");
         let (first, second) = (MessageId::next(), MessageId::next());
         let changes = vec![
-            Change::deliver("anna", second, Bytes::from("two!")),
-            Change::deliver("anna", first, Bytes::from("one")),
-            Change::deliver("ann", first, Bytes::from("other")),
-            Change::deliver("anna1", first, Bytes::from("other")),
+            StoreChange::deliver("anna", second, Bytes::from("two!")),
+            StoreChange::deliver("anna", first, Bytes::from("one")),
+            StoreChange::deliver("ann", first, Bytes::from("other")),
+            StoreChange::deliver("anna1", first, Bytes::from("other")),
         ];
         commit(&store, changes);
         let sizes = |user: &str| -> Vec<(MessageId, u64)> {
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(sizes("anna"), [(first, 3), (second, 4)]);
         let mail = store.mailbox_mail("anna", second).expect("read");
         assert_eq!(mail.as_deref(), Some(&b"two!"[..]));
-        commit(&store, vec![Change::take_out("anna", first)]);
+        commit(&store, vec![StoreChange::take_out("anna", first)]);
         assert_eq!(sizes("anna"), [(second, 4)]);
         assert_eq!(sizes("ann"), [(first, 5)]);
     }

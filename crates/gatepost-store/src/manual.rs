@@ -12,7 +12,7 @@ use crate::committer::Committer;
 use crate::recovery::Recovery;
 use crate::store::Parts;
 use crate::table;
-use crate::{Change, Store, StoreError, StoreSettings, schema};
+use crate::{Store, StoreChange, StoreError, StoreSettings, schema};
 
 /// Commits what was submitted to its store, in the order of the submissions.
 pub struct ManualWriter(Committer);
@@ -35,7 +35,7 @@ impl ManualWriter {
 
     /// As [`ManualWriter::commit`], without the changes that `is_written` refuses: a store that
     /// forgets, for the proof that a simulation notices it.
-    pub fn commit_only(&mut self, count: usize, mut is_written: impl FnMut(&Change) -> bool) {
+    pub fn commit_only(&mut self, count: usize, mut is_written: impl FnMut(&StoreChange) -> bool) {
         let mut batches = self.0.queue.take_separate(count);
         for batch in &mut batches {
             batch.changes.retain(&mut is_written);
@@ -90,7 +90,7 @@ impl MemoryDatabase {
         Ok((store, ManualWriter::new(committer)))
     }
 
-    /// Makes it as it was when it was new.
+    /// Makes it was when it was new.
     pub fn clear(&self) -> Result<(), StoreError> {
         let mut connection = self.0.lock();
         let transaction = connection.transaction()?;

@@ -11,18 +11,18 @@ use bytes::Bytes;
 use gatepost_message::{Format, Message, MessageId};
 use parking_lot::Mutex;
 
-use crate::{Change, Store, StoreError};
+use crate::{Store, StoreChange, StoreError};
 
 /// Their key space among the records.
 const SPACE: &str = "original";
 
 /// The sample of originals. Cheap to clone; all clones share it.
 #[derive(Clone)]
-pub struct Originals(Arc<Inner>);
+pub struct Originals(Arc<OriginalsCore>);
 
-struct Inner {
+struct OriginalsCore {
     store: Store,
-    sample: Mutex<Sample>,
+    sample: Mutex<SampledIds>,
     limits: OriginalsLimits,
 }
 
@@ -37,7 +37,7 @@ pub struct OriginalsLimits {
     pub per_second: u32,
 }
 
-struct Sample {
+struct SampledIds {
     /// The oldest first.
     ids: VecDeque<MessageId>,
     second: Instant,
@@ -49,9 +49,9 @@ impl Originals {
     pub fn open(store: &Store, limits: OriginalsLimits) -> Result<Self, StoreError> {
         let keys = store.record_keys(SPACE)?;
         let ids = keys.iter().filter_map(|key| id(key));
-        Ok(Self(Arc::new(Inner {
+        Ok(Self(Arc::new(OriginalsCore {
             store: store.clone(),
-            sample: Mutex::new(Sample {
+            sample: Mutex::new(SampledIds {
                 ids: ids.collect(),
                 second: Instant::now(),
                 in_this_second: 0,
@@ -80,17 +80,22 @@ impl Originals {
             Format::Mail => b'm',
             Format::Payload => b'p',
         };
-        let mut changes = vec![Change::PutRecord {
+        let mut changes = vec![StoreChange::PutRecord {
             space: SPACE,
             key: key(message.id),
             value: [&[format], &message.body[..]].concat().into(),
         }];
         sample.ids.push_back(message.id);
         while sample.ids.len() > limits.count_max {
-            changes.extend(sample.ids.pop_front().map(|oldest| Change::DeleteRecord {
-                space: SPACE,
-                key: key(oldest),
-            }));
+            changes.extend(
+                sample
+                    .ids
+                    .pop_front()
+                    .map(|oldest| StoreChange::DeleteRecord {
+                        space: SPACE,
+                        key: key(oldest),
+                    }),
+            );
         }
         if let Err(error) = self.0.store.submit_deferred(changes) {
             tracing::debug!(target: "store", "an original is not kept: {error}");
@@ -158,7 +163,7 @@ mod tests {
             },
         );
         slow.expect("opened").keep(&message("5"));
-        let done = store.submit([Change::DeleteRecord {
+        let done = store.submit([StoreChange::DeleteRecord {
             space: "none",
             key: Bytes::new(),
         }]);

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 
-use crate::group::{Group, Outcome, Ticket};
-use crate::{Change, StoreError};
+use crate::group::{CommitGroup, Outcome, Ticket};
+use crate::{StoreChange, StoreError};
 
 /// The longest time that deferred changes wait for the commit of others.
 const DEFERRED_TIME_MAX: Duration = Duration::from_millis(100);
@@ -24,12 +24,12 @@ const PROBE_SPACE: &str = "probe";
 
 #[derive(Default)]
 pub(crate) struct Queue {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<WriterQueue>,
     arrived: Condvar,
 }
 
 /// The changes of one ticket.
-pub(crate) struct Submission {
+pub(crate) struct QueuedChanges {
     /// Where its changes end within those of the batch.
     pub(crate) end: usize,
     /// It may only be stored after this one.
@@ -39,29 +39,29 @@ pub(crate) struct Submission {
 /// What is committed together.
 #[derive(Default)]
 pub(crate) struct Batch {
-    pub(crate) changes: Vec<Change>,
-    pub(crate) submissions: Vec<Submission>,
-    pub(crate) group: Arc<Group>,
+    pub(crate) changes: Vec<StoreChange>,
+    pub(crate) submissions: Vec<QueuedChanges>,
+    pub(crate) group: Arc<CommitGroup>,
 }
 
 impl Batch {
     /// The number of the submission that these changes become.
-    pub(crate) fn add(&mut self, changes: &mut Vec<Change>, after: Option<Ticket>) -> u32 {
+    pub(crate) fn add(&mut self, changes: &mut Vec<StoreChange>, after: Option<Ticket>) -> u32 {
         let number = self.submissions.len() as u32;
         self.changes.append(changes);
         let end = self.changes.len();
-        self.submissions.push(Submission { end, after });
+        self.submissions.push(QueuedChanges { end, after });
         number
     }
 }
 
 /// What waits for the writer.
 #[derive(Default)]
-struct Waiting {
+struct WriterQueue {
     batch: Batch,
     bytes: usize,
     /// The group that the writer took last; its commit may still be under way.
-    taken: Option<Arc<Group>>,
+    taken: Option<Arc<CommitGroup>>,
     /// Whether a caller waits for the commit.
     urgent: bool,
     /// When deferred changes are committed by themselves.
@@ -72,7 +72,7 @@ struct Waiting {
     separate: Option<VecDeque<Batch>>,
 }
 
-impl Waiting {
+impl WriterQueue {
     /// Whether a commit is to be made now.
     fn is_due(&self, now: Instant) -> bool {
         !self.batch.changes.is_empty()
@@ -94,12 +94,12 @@ impl Queue {
     /// that rest on an `earlier` commit are refused where that has failed.
     pub(crate) fn push(
         &self,
-        changes: &mut Vec<Change>,
+        changes: &mut Vec<StoreChange>,
         urgent: bool,
         earlier: Option<&Ticket>,
         waiting_bytes_max: usize,
     ) -> Result<Ticket, StoreError> {
-        let bytes: usize = changes.iter().map(Change::weight).sum();
+        let bytes: usize = changes.iter().map(StoreChange::weight).sum();
         let mut waiting = self.waiting.lock();
         if waiting.closed {
             return Err(StoreError::Closed);
@@ -188,7 +188,7 @@ impl Queue {
     pub(crate) fn probe(&self) {
         let mut waiting = self.waiting.lock();
         if !waiting.closed && waiting.batch.changes.is_empty() {
-            let probe = Change::PutRecord {
+            let probe = StoreChange::PutRecord {
                 space: PROBE_SPACE,
                 key: Bytes::new(),
                 value: Bytes::new(),
@@ -202,7 +202,7 @@ impl Queue {
     /// Makes the outcome of a group known. A failure is also that of all changes that were
     /// submitted before it was known: they may rest on what was not stored, and a later message
     /// of a sender must not be stored before an earlier one that the sender will repeat.
-    pub(crate) fn decide(&self, group: &Group, outcome: Outcome) {
+    pub(crate) fn decide(&self, group: &CommitGroup, outcome: Outcome) {
         let mut waiting = self.waiting.lock();
         let mut failed = Batch::default();
         if let Err(error) = &outcome {
@@ -228,7 +228,7 @@ impl Queue {
 }
 
 /// Fails the tickets of one group, unless it was decided.
-pub(crate) struct FailGroupOnDrop(pub(crate) Arc<Group>);
+pub(crate) struct FailGroupOnDrop(pub(crate) Arc<CommitGroup>);
 
 impl Drop for FailGroupOnDrop {
     fn drop(&mut self) {

@@ -68,12 +68,16 @@ impl Scrub {
     }
 }
 
-struct Step {
+struct ScrubStep {
     damaged: u64,
     is_end: bool,
 }
 
-fn read(connection: &Connection, table: &Table, last: &mut Vec<Value>) -> rusqlite::Result<Step> {
+fn read(
+    connection: &Connection,
+    table: &Table,
+    last: &mut Vec<Value>,
+) -> rusqlite::Result<ScrubStep> {
     let keys = table.key.join(", ");
     let after = if last.is_empty() {
         String::new()
@@ -116,5 +120,5 @@ fn read(connection: &Connection, table: &Table, last: &mut Vec<Value>) -> rusqli
     if !key.is_empty() {
         *last = key;
     }
-    Ok(Step { damaged, is_end })
+    Ok(ScrubStep { damaged, is_end })
 }

@@ -13,7 +13,7 @@ use rusqlite::Connection;
 use crate::bounds::Bounds;
 use crate::clock::{Clock, SystemClock};
 use crate::committer::Committer;
-use crate::group::{Group, Ticket};
+use crate::group::{CommitGroup, Ticket};
 use crate::lock::{self, Lock};
 use crate::open;
 use crate::queue::Queue;
@@ -23,17 +23,17 @@ use crate::stored_clock::{HeldExpiry, SharedAgeTime, StoredClock};
 use crate::trim::Trimmer;
 use crate::watch::{Health, Watch};
 use crate::writer::{ServerDuties, Writer};
-use crate::{Change, OnDamage, StoreError, StoreSettings, schema};
+use crate::{OnDamage, StoreChange, StoreError, StoreSettings, schema};
 
 /// How often the disk is looked at.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 /// The embedded database. Cheap to clone; the last handle dropped commits what waits and closes.
 #[derive(Clone)]
 pub struct Store {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) inner: Arc<StoreCore>,
 }
 
-pub(crate) struct Inner {
+pub(crate) struct StoreCore {
     queue: Arc<Queue>,
     /// For reading; the write-ahead log lets it read while the writer writes.
     reader: Arc<Mutex<Connection>>,
@@ -200,7 +200,7 @@ impl Store {
             writer: Writer::new(parts.writing, parts.server, parts.health.clone()),
             commits: Arc::new(AtomicU64::new(0)),
         };
-        let inner = Inner {
+        let inner = StoreCore {
             queue: committer.queue.clone(),
             reader: parts.reading,
             locks: Mutex::new(parts.locks),
@@ -238,15 +238,18 @@ impl Store {
 
     /// Hands changes to the writer, never waiting for the disk. The changes are durable when the
     /// ticket is committed: all of them, or none.
-    pub fn submit(&self, changes: impl IntoIterator<Item = Change>) -> Result<Ticket, StoreError> {
+    pub fn submit(
+        &self,
+        changes: impl IntoIterator<Item = StoreChange>,
+    ) -> Result<Ticket, StoreError> {
         self.submit_all(&mut changes.into_iter().collect())
     }
 
     /// As [`Store::submit`]; `changes` is left empty, or, refused, as it was.
-    pub fn submit_all(&self, changes: &mut Vec<Change>) -> Result<Ticket, StoreError> {
+    pub fn submit_all(&self, changes: &mut Vec<StoreChange>) -> Result<Ticket, StoreError> {
         if changes.is_empty() {
             // Nothing to write is durable already.
-            let done = Arc::new(Group::default());
+            let done = Arc::new(CommitGroup::default());
             done.decide(Ok(Vec::new()));
             return Ok(Ticket::of_all(done));
         }
@@ -257,7 +260,7 @@ impl Store {
     /// where those have failed they are refused, and where those fail later they fail with them.
     pub fn submit_after(
         &self,
-        changes: &mut Vec<Change>,
+        changes: &mut Vec<StoreChange>,
         earlier: Option<&Ticket>,
     ) -> Result<Ticket, StoreError> {
         if changes.is_empty() {
@@ -271,9 +274,9 @@ impl Store {
     /// `fsync`.
     pub fn submit_deferred(
         &self,
-        changes: impl IntoIterator<Item = Change>,
+        changes: impl IntoIterator<Item = StoreChange>,
     ) -> Result<(), StoreError> {
-        let mut changes: Vec<Change> = changes.into_iter().collect();
+        let mut changes: Vec<StoreChange> = changes.into_iter().collect();
         if changes.is_empty() {
             return Ok(());
         }
@@ -291,12 +294,12 @@ impl Store {
 
     fn enqueue(
         &self,
-        changes: &mut Vec<Change>,
+        changes: &mut Vec<StoreChange>,
         urgent: bool,
         earlier: Option<&Ticket>,
     ) -> Result<Ticket, StoreError> {
         let health = &self.inner.health;
-        health.admits(|| changes.iter().any(Change::stores_message))?;
+        health.admits(|| changes.iter().any(StoreChange::stores_message))?;
         let waiting_bytes_max = self.inner.waiting_bytes_max;
         self.inner
             .queue
@@ -368,7 +371,7 @@ impl Store {
     }
 }
 
-impl Inner {
+impl StoreCore {
     fn close(&self) {
         self.queue.close();
         if let Some((running, thread)) = self.watching.lock().take() {
@@ -383,7 +386,7 @@ impl Inner {
     }
 }
 
-impl Drop for Inner {
+impl Drop for StoreCore {
     fn drop(&mut self) {
         self.close();
     }

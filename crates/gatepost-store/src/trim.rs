@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use gatepost_message::MessageId;
 use rusqlite::{Connection, OptionalExtension};
 
-use crate::bounds::{self, Kept};
+use crate::bounds::{self, KeptBytes};
 use crate::stored_clock::Expiring;
 use crate::{StoreSettings, rows};
 
@@ -80,7 +80,7 @@ impl Trimmer {
         &self,
         connection: &Connection,
         now: SystemTime,
-        kept: &mut Kept,
+        kept: &mut KeptBytes,
     ) -> rusqlite::Result<()> {
         let settings = &self.settings;
         let before = |age: Duration| oldest_kept_by(now, age);

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use gatepost_settings::ByteSize;
 use parking_lot::Mutex;
 
-use crate::{Change, Store, StoreError};
+use crate::{Store, StoreChange, StoreError};
 
 /// Their key space among the records.
 const SPACE: &str = "value";
@@ -62,12 +62,12 @@ pub enum ValueError {
 
 /// All values. Cheap to clone; all clones are one.
 #[derive(Clone)]
-pub struct Values(Arc<Inner>);
+pub struct Values(Arc<ValuesCore>);
 
-struct Inner {
+struct ValuesCore {
     /// None for values that end with the process.
     store: Option<Store>,
-    kept: Mutex<Kept>,
+    kept: Mutex<KeptValues>,
     limits: ValuesLimits,
 }
 
@@ -81,15 +81,15 @@ pub struct ValuesLimits {
 }
 
 #[derive(Default)]
-struct Kept {
-    by_key: HashMap<Box<[u8]>, Entry>,
+struct KeptValues {
+    by_key: HashMap<Box<[u8]>, StoredValue>,
     /// The sum of [`size`] of all of them.
     bytes: u64,
     changes: u32,
 }
 
 #[derive(Clone)]
-struct Entry {
+struct StoredValue {
     value: Value,
     /// Unix milliseconds; `u64::MAX` for never.
     expires_ms: u64,
@@ -108,23 +108,23 @@ impl Values {
 
     /// No values yet, and none that outlives the process.
     pub fn in_memory(limits: ValuesLimits) -> Self {
-        Self::over(None, Kept::default(), limits)
+        Self::over(None, KeptValues::default(), limits)
     }
 
-    fn over(store: Option<Store>, kept: Kept, limits: ValuesLimits) -> Self {
-        Self(Arc::new(Inner {
+    fn over(store: Option<Store>, kept: KeptValues, limits: ValuesLimits) -> Self {
+        Self(Arc::new(ValuesCore {
             store,
             kept: Mutex::new(kept),
             limits,
         }))
     }
 
-    fn read(store: &Store) -> Result<Kept, StoreError> {
+    fn read(store: &Store) -> Result<KeptValues, StoreError> {
         let now = unix_ms(SystemTime::now());
-        let mut kept = Kept::default();
+        let mut kept = KeptValues::default();
         store.each_record(SPACE, b"", |key, row| {
             // A row that no version of ours wrote is passed over.
-            if let Some(entry) = Entry::read(&row).filter(|entry| entry.expires_ms > now) {
+            if let Some(entry) = StoredValue::read(&row).filter(|entry| entry.expires_ms > now) {
                 kept.bytes += size(&key, &entry);
                 kept.by_key.insert(key[..].into(), entry);
             }
@@ -151,7 +151,7 @@ impl Values {
         lifetime: Option<Duration>,
     ) -> Result<(), ValueError> {
         let now = SystemTime::now();
-        let entry = Entry {
+        let entry = StoredValue {
             value,
             expires_ms: expiry(now, lifetime),
         };
@@ -174,13 +174,13 @@ impl Values {
         let present = present.filter(|entry| entry.expires_ms > unix_ms(now));
         let (before, expires_ms) = match present {
             None => (0.0, expiry(now, lifetime)),
-            Some(Entry {
+            Some(StoredValue {
                 value: Value::Number(number),
                 expires_ms,
             }) => (*number, *expires_ms),
             Some(_) => return Err(ValueError::NoNumber),
         };
-        let entry = Entry {
+        let entry = StoredValue {
             value: Value::Number(before + amount),
             expires_ms,
         };
@@ -207,9 +207,9 @@ impl Values {
 
     fn put(
         &self,
-        kept: &mut Kept,
+        kept: &mut KeptValues,
         key: Box<[u8]>,
-        entry: Entry,
+        entry: StoredValue,
         now: SystemTime,
     ) -> Result<(), ValueError> {
         if key.len() > VALUE_KEY_BYTES_MAX || entry.value.length() > VALUE_BYTES_MAX {
@@ -221,7 +221,7 @@ impl Values {
             self.sweep(kept, unix_ms(now))?;
         }
         let bytes = self.check_room(kept, &key, &entry)?;
-        self.submit([Change::PutRecord {
+        self.submit([StoreChange::PutRecord {
             space: SPACE,
             key: Bytes::copy_from_slice(&key),
             value: entry.write(),
@@ -232,7 +232,12 @@ impl Values {
     }
 
     /// The sum of sizes with this entry, in place of one that has its key.
-    fn check_room(&self, kept: &Kept, key: &[u8], entry: &Entry) -> Result<u64, ValueError> {
+    fn check_room(
+        &self,
+        kept: &KeptValues,
+        key: &[u8],
+        entry: &StoredValue,
+    ) -> Result<u64, ValueError> {
         let ValuesLimits {
             count_max,
             bytes_max,
@@ -250,7 +255,7 @@ impl Values {
         Ok(bytes + own)
     }
 
-    fn sweep(&self, kept: &mut Kept, now_ms: u64) -> Result<(), ValueError> {
+    fn sweep(&self, kept: &mut KeptValues, now_ms: u64) -> Result<(), ValueError> {
         // What a clock far ahead takes for expired is not returned, and not removed either.
         let age_time = self.0.store.as_ref().map(Store::time_for_ages);
         let now_ms = age_time.map_or(now_ms, |time| unix_ms(time).min(now_ms));
@@ -266,7 +271,7 @@ impl Values {
         self.submit(changes)
     }
 
-    fn submit(&self, changes: impl IntoIterator<Item = Change>) -> Result<(), ValueError> {
+    fn submit(&self, changes: impl IntoIterator<Item = StoreChange>) -> Result<(), ValueError> {
         if let Some(store) = &self.0.store {
             store.submit(changes)?;
         }
@@ -284,12 +289,12 @@ impl Value {
 }
 
 /// What an entry counts of the limit in bytes.
-const fn size(key: &[u8], entry: &Entry) -> u64 {
+const fn size(key: &[u8], entry: &StoredValue) -> u64 {
     (key.len() + entry.value.length()) as u64 + ENTRY_BYTES
 }
 
-fn delete(key: &[u8]) -> Change {
-    Change::DeleteRecord {
+fn delete(key: &[u8]) -> StoreChange {
+    StoreChange::DeleteRecord {
         space: SPACE,
         key: Bytes::copy_from_slice(key),
     }
@@ -312,7 +317,7 @@ fn expiry(now: SystemTime, lifetime: Option<Duration>) -> u64 {
     })
 }
 
-impl Entry {
+impl StoredValue {
     /// Eight bytes of expiry, one of type, then the value.
     fn write(&self) -> Bytes {
         let mut row = self.expires_ms.to_be_bytes().to_vec();

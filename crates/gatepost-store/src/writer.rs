@@ -7,14 +7,14 @@ use gatepost_message::{MessageId, Publication};
 use parking_lot::Mutex;
 use rusqlite::{Connection, Transaction, params};
 
-use crate::bounds::{self, Bounds, Kept};
+use crate::bounds::{self, Bounds, KeptBytes};
 use crate::cancelled::Cancelled;
 use crate::group::{Outcome, failure_in};
-use crate::queue::{Batch, Submission};
+use crate::queue::{Batch, QueuedChanges};
 use crate::stored_clock::StoredClock;
 use crate::trim::{self, Trimmer};
 use crate::watch::Health;
-use crate::{Change, JournalEntry, StoreError, rows, table};
+use crate::{JournalEntry, StoreChange, StoreError, rows, table};
 
 pub(crate) struct Writer {
     connection: Arc<Mutex<Connection>>,
@@ -85,7 +85,7 @@ impl Writer {
 
     /// A row that collides fails its own submission, and not what happens to share the commit.
     fn apply(&mut self, batch: &Batch) -> Outcome {
-        let has_failed = |submission: &Submission| {
+        let has_failed = |submission: &QueuedChanges| {
             let after = submission.after.as_ref();
             after.is_some_and(|after| after.failure().is_some())
         };
@@ -99,7 +99,10 @@ impl Writer {
         self.write(|transaction, kept| apply_each(transaction, batch, kept))
     }
 
-    fn write(&mut self, apply: impl FnOnce(&mut Transaction<'_>, &mut Kept) -> Outcome) -> Outcome {
+    fn write(
+        &mut self,
+        apply: impl FnOnce(&mut Transaction<'_>, &mut KeptBytes) -> Outcome,
+    ) -> Outcome {
         let mut connection = self.connection.lock();
         let mut transaction = connection.transaction()?;
         let bounds = self.server.as_ref().map(|server| server.bounds.kept());
@@ -192,8 +195,8 @@ impl Failures {
 /// Applies all changes but those that end within the group.
 fn apply_together(
     transaction: &mut Transaction<'_>,
-    changes: &[Change],
-    kept: &mut Kept,
+    changes: &[StoreChange],
+    kept: &mut KeptBytes,
 ) -> Outcome {
     let cancelled = Cancelled::find(changes);
     for change in changes {
@@ -206,7 +209,7 @@ fn apply_together(
 
 /// Applies one submission after the other, and leaves out those that collide with what is stored,
 /// with those that may only be stored after them.
-fn apply_each(transaction: &mut Transaction<'_>, batch: &Batch, kept: &mut Kept) -> Outcome {
+fn apply_each(transaction: &mut Transaction<'_>, batch: &Batch, kept: &mut KeptBytes) -> Outcome {
     let mut left_out: Vec<(u32, StoreError)> = Vec::new();
     let mut start = 0;
     for (number, submission) in (0..).zip(&batch.submissions) {
@@ -233,8 +236,8 @@ fn apply_each(transaction: &mut Transaction<'_>, batch: &Batch, kept: &mut Kept)
 /// All of it, or nothing.
 fn apply_submission(
     transaction: &mut Transaction<'_>,
-    changes: &[Change],
-    kept: &mut Kept,
+    changes: &[StoreChange],
+    kept: &mut KeptBytes,
 ) -> Result<(), StoreError> {
     let savepoint = transaction.savepoint()?;
     let mut with_these = *kept;
@@ -247,26 +250,30 @@ fn apply_submission(
 }
 
 /// Applies a change, and follows it in the sums of what is kept.
-fn apply_one(connection: &Connection, change: &Change, kept: &mut Kept) -> Result<(), StoreError> {
+fn apply_one(
+    connection: &Connection,
+    change: &StoreChange,
+    kept: &mut KeptBytes,
+) -> Result<(), StoreError> {
     let delete = |sql: &str, values: &[&dyn rusqlite::ToSql]| -> Result<(), StoreError> {
         connection.prepare_cached(sql)?.execute(values)?;
         Ok(())
     };
     match change {
-        Change::Retain(publication) => with_publication_row(publication, |values, _| {
+        StoreChange::Retain(publication) => with_publication_row(publication, |values, _| {
             table::RETAINED.set(connection, values)
         }),
-        Change::Unretain(topic) => delete(
+        StoreChange::Unretain(topic) => delete(
             "DELETE FROM retained WHERE topic = ?",
             params![topic.as_str()],
         ),
-        Change::History(publication) => {
+        StoreChange::History(publication) => {
             add_to_history(connection, kept, publication.id, publication)
         }
-        Change::HistoryAt(position, publication) => {
+        StoreChange::HistoryAt(position, publication) => {
             add_to_history(connection, kept, *position, publication)
         }
-        Change::Quarantine(entry) => {
+        StoreChange::Quarantine(entry) => {
             with_journal_row(&entry.journal, |values| {
                 table::JOURNAL.add(connection, values)
             })?;
@@ -283,29 +290,29 @@ fn apply_one(connection: &Connection, change: &Change, kept: &mut Kept) -> Resul
                 ],
             )
         }
-        Change::Unquarantine(id) => {
+        StoreChange::Unquarantine(id) => {
             let removed = bounds::QUARANTINE.delete(connection, "id = ?", rows::id_to_row(*id))?;
             kept.quarantine = kept.quarantine.saturating_sub(removed);
             Ok(())
         }
-        Change::Journal(entry) => {
+        StoreChange::Journal(entry) => {
             with_journal_row(entry, |values| table::JOURNAL.add(connection, values))
         }
-        Change::ReplaceJournal(entry) => {
+        StoreChange::ReplaceJournal(entry) => {
             with_journal_row(entry, |values| table::JOURNAL.set(connection, values))
         }
-        Change::Session(change) => change.apply(connection),
-        Change::AddRecord { space, key, value } => {
+        StoreChange::Session(change) => change.apply(connection),
+        StoreChange::AddRecord { space, key, value } => {
             table::RECORD.add(connection, params![space, &key[..], &value[..]])
         }
-        Change::PutRecord { space, key, value } => {
+        StoreChange::PutRecord { space, key, value } => {
             table::RECORD.set(connection, params![space, &key[..], &value[..]])
         }
-        Change::DeleteRecord { space, key } => delete(
+        StoreChange::DeleteRecord { space, key } => delete(
             "DELETE FROM record WHERE space = ? AND key = ?",
             params![space, &key[..]],
         ),
-        Change::DeleteRecords { space, prefix } => delete(
+        StoreChange::DeleteRecords { space, prefix } => delete(
             "DELETE FROM record WHERE space = ?1 AND substr(key, 1, length(?2)) = ?2 AND key >= ?2",
             params![space, &prefix[..]],
         ),
@@ -314,7 +321,7 @@ fn apply_one(connection: &Connection, change: &Change, kept: &mut Kept) -> Resul
 
 fn add_to_history(
     connection: &Connection,
-    kept: &mut Kept,
+    kept: &mut KeptBytes,
     position: MessageId,
     publication: &Publication,
 ) -> Result<(), StoreError> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use gatepost_message::{MessageId, Publication, Topic};
-use gatepost_store::{Change, Clock, Store, StoreError, StoreSettings};
+use gatepost_store::{Clock, Store, StoreChange, StoreError, StoreSettings};
 use parking_lot::Mutex;
 
 const DAY: Duration = Duration::from_hours(24);
@@ -57,7 +57,7 @@ fn publication_at(time: SystemTime, payload: &str) -> Arc<Publication> {
     })
 }
 
-async fn commit(store: &Store, change: Change) -> Result<(), StoreError> {
+async fn commit(store: &Store, change: StoreChange) -> Result<(), StoreError> {
     store.submit([change]).expect("taken").committed().await
 }
 
@@ -70,7 +70,7 @@ async fn trim(store: &Store, clock: &ManualClock) {
     clock.pass(Duration::from_mins(1));
     for _ in 0..2 {
         // The second waits for the pass after the first.
-        commit(store, Change::Unretain(topic()))
+        commit(store, StoreChange::Unretain(topic()))
             .await
             .expect("a commit");
     }
@@ -82,12 +82,12 @@ async fn a_clock_far_ahead_deletes_nothing() {
     let now = SystemTime::now();
     let clock = ManualClock::at(now);
     let store = open(folder.path(), &clock);
-    commit(&store, Change::History(publication_at(now, "new")))
+    commit(&store, StoreChange::History(publication_at(now, "new")))
         .await
         .expect("a commit");
     commit(
         &store,
-        Change::History(publication_at(now - 8 * DAY, "old")),
+        StoreChange::History(publication_at(now - 8 * DAY, "old")),
     )
     .await
     .expect("a commit");
@@ -125,7 +125,7 @@ const MANY: usize = 150;
 async fn with_many_rows(folder: &Path, clock: &Arc<ManualClock>) -> Store {
     let store = open(folder, clock);
     let hours = (0..MANY as u64).map(Duration::from_hours);
-    let changes = hours.map(|age| Change::History(publication_at(clock.now() - age, "x")));
+    let changes = hours.map(|age| StoreChange::History(publication_at(clock.now() - age, "x")));
     let ticket = store.submit(changes).expect("taken");
     ticket.committed().await.expect("a commit");
     store
@@ -210,7 +210,7 @@ async fn ids_continue_after_the_highest_of_an_earlier_run() {
     let store = open(folder.path(), &clock);
     commit(
         &store,
-        Change::History(Arc::new(Publication::new(topic(), "x"))),
+        StoreChange::History(Arc::new(Publication::new(topic(), "x"))),
     )
     .await
     .expect("a commit");
@@ -257,14 +257,14 @@ async fn a_row_that_collides_is_an_error_and_the_first_one_stays() {
     let now = SystemTime::now();
     let store = open(folder.path(), &ManualClock::at(now));
     let first = publication_at(now, "first");
-    commit(&store, Change::History(first.clone()))
+    commit(&store, StoreChange::History(first.clone()))
         .await
         .expect("a commit");
-    commit(&store, Change::History(first.clone()))
+    commit(&store, StoreChange::History(first.clone()))
         .await
         .expect("the same again");
     let second = publication_at(now, "second");
-    let outcome = commit(&store, Change::History(second)).await;
+    let outcome = commit(&store, StoreChange::History(second)).await;
     assert!(
         matches!(outcome, Err(StoreError::Collision { table: "history" })),
         "{outcome:?}"
@@ -273,7 +273,7 @@ async fn a_row_that_collides_is_an_error_and_the_first_one_stays() {
         store.history(10, 10).expect("history")[0].payload,
         first.payload
     );
-    let mail = |text: &'static str| Change::deliver("anna", first.id, text.into());
+    let mail = |text: &'static str| StoreChange::deliver("anna", first.id, text.into());
     commit(&store, mail("first")).await.expect("a commit");
     assert!(commit(&store, mail("second")).await.is_err());
     let kept = store.mailbox_mail("anna", first.id).expect("read");
@@ -287,7 +287,7 @@ async fn a_clean_stop_leaves_everything_in_the_database_file() {
     let store = open(folder.path(), &ManualClock::at(SystemTime::now()));
     commit(
         &store,
-        Change::Retain(Arc::new(Publication::new(topic(), "x"))),
+        StoreChange::Retain(Arc::new(Publication::new(topic(), "x"))),
     )
     .await
     .expect("a commit");
@@ -311,12 +311,12 @@ async fn a_file_shrinks_when_its_rows_are_removed() {
     let ids: Vec<MessageId> = (0..300).map(|_| MessageId::next()).collect();
     let mail = bytes::Bytes::from(vec![b'x'; 64 * 1024]);
     for id in &ids {
-        commit(&store, Change::deliver("anna", *id, mail.clone()))
+        commit(&store, StoreChange::deliver("anna", *id, mail.clone()))
             .await
             .expect("a commit");
     }
     for id in &ids {
-        commit(&store, Change::take_out("anna", *id))
+        commit(&store, StoreChange::take_out("anna", *id))
             .await
             .expect("a commit");
     }

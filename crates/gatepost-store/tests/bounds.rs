@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use gatepost_message::{Action, Envelope, Listener, MessageId, Peer, Publication, Topic};
 use gatepost_settings::ByteSize;
-use gatepost_store::{Change, JournalEntry, QuarantineEntry, Store, StoreSettings};
+use gatepost_store::{JournalEntry, QuarantineEntry, Store, StoreChange, StoreSettings};
 
 const MESSAGE_BYTES: usize = 10_000;
 const LIMIT_BYTES: usize = 100_000;
@@ -21,7 +21,7 @@ fn open(folder: &Path) -> Store {
     Store::open(folder, &settings).expect("a store").0
 }
 
-fn quarantined(bytes: usize) -> (MessageId, Change) {
+fn quarantined(bytes: usize) -> (MessageId, StoreChange) {
     let id = MessageId::next();
     let entry = QuarantineEntry {
         journal: JournalEntry {
@@ -43,10 +43,10 @@ fn quarantined(bytes: usize) -> (MessageId, Change) {
         properties: None,
         retain: false,
     };
-    (id, Change::Quarantine(Box::new(entry)))
+    (id, StoreChange::Quarantine(Box::new(entry)))
 }
 
-fn published(topics: &[&str], bytes: usize) -> (MessageId, Vec<Change>) {
+fn published(topics: &[&str], bytes: usize) -> (MessageId, Vec<StoreChange>) {
     let id = MessageId::next();
     let mut place = id;
     let one = |name: &&str| {
@@ -55,14 +55,14 @@ fn published(topics: &[&str], bytes: usize) -> (MessageId, Vec<Change>) {
             id,
             ..Publication::new(topic, vec![b'x'; bytes])
         };
-        let change = Change::HistoryAt(place, Arc::new(publication));
+        let change = StoreChange::HistoryAt(place, Arc::new(publication));
         place = place.place_after();
         change
     };
     (id, topics.iter().map(one).collect())
 }
 
-async fn commit(store: &Store, changes: impl IntoIterator<Item = Change>) {
+async fn commit(store: &Store, changes: impl IntoIterator<Item = StoreChange>) {
     let ticket = store.submit(changes).expect("taken");
     ticket.committed().await.expect("committed");
 }
@@ -97,7 +97,7 @@ async fn the_quarantine_keeps_the_newest_that_fit() {
     let removed = ids.split_off(20);
     let changes = removed
         .iter()
-        .map(|id| Change::Unquarantine(MessageId::from_number(*id)));
+        .map(|id| StoreChange::Unquarantine(MessageId::from_number(*id)));
     commit(&store, changes).await;
     for _ in 0..5 {
         let (id, change) = quarantined(MESSAGE_BYTES);

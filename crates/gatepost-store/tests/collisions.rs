@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use gatepost_message::{MessageId, Publication, Qos, Topic};
 use gatepost_store::{
-    Change, DeliveryRow, SessionChange, Store, StoreError, StoreSettings, Ticket,
+    DeliveryRow, SessionChange, Store, StoreChange, StoreError, StoreSettings, Ticket,
 };
 use rusqlite::Connection;
 
@@ -56,11 +56,11 @@ impl Held {
         self.connection.execute_batch("ROLLBACK").expect("released");
     }
 
-    fn submit(&self, changes: impl IntoIterator<Item = Change>) -> Ticket {
+    fn submit(&self, changes: impl IntoIterator<Item = StoreChange>) -> Ticket {
         self.store.submit(changes).expect("room")
     }
 
-    fn submit_after(&self, change: Change, earlier: &Ticket) -> Ticket {
+    fn submit_after(&self, change: StoreChange, earlier: &Ticket) -> Ticket {
         let submitted = self.store.submit_after(&mut vec![change], Some(earlier));
         submitted.expect("room")
     }
@@ -84,15 +84,15 @@ impl Held {
     }
 }
 
-fn history(number: u64, payload: &str) -> Change {
-    Change::History(Arc::new(Publication {
+fn history(number: u64, payload: &str) -> StoreChange {
+    StoreChange::History(Arc::new(Publication {
         id: MessageId::from_number(number),
         ..Publication::new(Topic::new("a").expect("a topic"), payload.to_owned())
     }))
 }
 
-fn enqueue(session: u64, sequence: u64, message: u64) -> Change {
-    Change::Session(SessionChange::Enqueue(Box::new(DeliveryRow {
+fn enqueue(session: u64, sequence: u64, message: u64) -> StoreChange {
+    StoreChange::Session(SessionChange::Enqueue(Box::new(DeliveryRow {
         session,
         sequence,
         message,
@@ -131,11 +131,11 @@ async fn a_place_in_the_history_that_is_taken_is_a_collision() {
     let held = Held::new().await;
     held.hold();
     let before = held.submit([history(2, "before")]);
-    let Change::History(other) = history(3, "at the place of the first") else {
+    let StoreChange::History(other) = history(3, "at the place of the first") else {
         unreachable!();
     };
     let place = MessageId::from_number(1);
-    let colliding = held.submit([Change::HistoryAt(place, other)]);
+    let colliding = held.submit([StoreChange::HistoryAt(place, other)]);
     held.release();
     before.committed().await.expect("a commit");
     let outcome = colliding.committed().await;
@@ -177,7 +177,7 @@ async fn a_refused_removal_leaves_its_row() {
     let held = Held::new().await;
     held.hold();
     let (session, sequence) = (1, 2);
-    let dequeue = Change::Session(SessionChange::Dequeue { session, sequence });
+    let dequeue = StoreChange::Session(SessionChange::Dequeue { session, sequence });
     let kept = held.submit([enqueue(session, sequence, 7)]);
     let refused = held.submit([dequeue, enqueue(1, 1, 8)]);
     held.release();

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use gatepost_message::{Publication, Topic};
-use gatepost_store::{Change, Store, StoreSettings};
+use gatepost_store::{Store, StoreChange, StoreSettings};
 
 const FOLDER: &str = "GATEPOST_STORE_CRASH_FOLDER";
 const ROUNDS: usize = 12;
@@ -78,7 +78,9 @@ fn commit_until_killed(folder: &Path) -> ! {
     let topic = Topic::new("crash").expect("a topic");
     loop {
         let publication = Arc::new(Publication::new(topic.clone(), vec![7_u8; 2_000]));
-        let ticket = store.submit([Change::History(publication)]).expect("room");
+        let ticket = store
+            .submit([StoreChange::History(publication)])
+            .expect("room");
         runtime.block_on(ticket.committed()).expect("a commit");
         let mut output = std::io::stdout().lock();
         writeln!(output, "committed").expect("the parent reads");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use gatepost_message::{MessageId, Publication, Topic};
 use gatepost_store::{
-    Change, OnDamage, SessionChange, SessionRow, Store, StoreError, StoreSettings,
+    OnDamage, SessionChange, SessionRow, Store, StoreChange, StoreError, StoreSettings,
 };
 
 const MESSAGES: usize = 3_000;
@@ -26,32 +26,34 @@ fn payload(number: usize) -> String {
 async fn fill(folder: &Path) {
     let (store, _) = Store::open(folder, &StoreSettings::default()).expect("a store");
     let topic = Topic::new("a").expect("a topic");
-    let mut changes: Vec<Change> = (0..MESSAGES)
+    let mut changes: Vec<StoreChange> = (0..MESSAGES)
         .map(|number| Publication::new(topic.clone(), payload(number)))
-        .map(|publication| Change::History(Arc::new(publication)))
+        .map(|publication| StoreChange::History(Arc::new(publication)))
         .collect();
     for _ in 0..200 {
-        changes.push(Change::deliver(
+        changes.push(StoreChange::deliver(
             "anna",
             MessageId::next(),
             vec![b'm'; 900].into(),
         ));
     }
-    changes.push(Change::deliver(
+    changes.push(StoreChange::deliver(
         "bert",
         MessageId::next(),
         vec![b'L'; 300_000].into(),
     ));
-    changes.push(Change::Session(SessionChange::Put(Box::new(SessionRow {
-        number: 7,
-        client: "client".to_owned(),
-        user: None,
-        kind: "mqtt".to_owned(),
-        expiry: std::time::Duration::from_hours(1),
-        ended: None,
-        sent: None,
-        will: None,
-    }))));
+    changes.push(StoreChange::Session(SessionChange::Put(Box::new(
+        SessionRow {
+            number: 7,
+            client: "client".to_owned(),
+            user: None,
+            kind: "mqtt".to_owned(),
+            expiry: std::time::Duration::from_hours(1),
+            ended: None,
+            sent: None,
+            will: None,
+        },
+    ))));
     store
         .submit(changes)
         .expect("taken")
@@ -168,7 +170,9 @@ async fn a_recovery_reads_the_log_too() {
     let topic = Topic::new("a").expect("a topic");
     for number in 0..50 {
         let publication = Arc::new(Publication::new(topic.clone(), payload(number)));
-        let ticket = store.submit([Change::History(publication)]).expect("taken");
+        let ticket = store
+            .submit([StoreChange::History(publication)])
+            .expect("taken");
         ticket.committed().await.expect("a commit");
     }
     // As a kill leaves it: everything is in the log. Then the database's first page is lost.
@@ -186,7 +190,7 @@ async fn a_removed_folder_is_noticed_by_the_next_commit() {
     let folder = parent.path().join("data");
     let (store, _) = Store::open(&folder, &StoreSettings::default()).expect("a store");
     let change = || {
-        Change::Retain(Arc::new(Publication::new(
+        StoreChange::Retain(Arc::new(Publication::new(
             Topic::new("a").expect("a topic"),
             "x",
         )))
@@ -218,12 +222,12 @@ async fn a_full_disk_refuses_messages_and_takes_removals() {
     };
     let (store, _) = Store::open(folder.path(), &settings).expect("a store");
     let topic = Topic::new("a").expect("a topic");
-    let refused = store.submit([Change::Retain(Arc::new(Publication::new(
+    let refused = store.submit([StoreChange::Retain(Arc::new(Publication::new(
         topic.clone(),
         "x",
     )))]);
     assert!(refused.is_err_and(|error| error.is_disk_full()));
-    let removal = store.submit([Change::Unretain(topic)]).expect("taken");
+    let removal = store.submit([StoreChange::Unretain(topic)]).expect("taken");
     removal.committed().await.expect("a commit");
     assert!(store.readiness().is_err_and(|error| error.is_disk_full()));
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use gatepost_faults::{Disk, Effect, Fault, Operation};
 use gatepost_message::{MessageId, Publication, Topic};
-use gatepost_store::{Change, Store, StoreError, StoreSettings};
+use gatepost_store::{Store, StoreChange, StoreError, StoreSettings};
 
 async fn commit(store: &Store) -> Result<(), StoreError> {
     let topic = Topic::new("a").expect("a topic");
-    let change = Change::History(Arc::new(Publication::new(topic, "x")));
+    let change = StoreChange::History(Arc::new(Publication::new(topic, "x")));
     store.submit([change]).expect("taken").committed().await
 }
 

@@ -8,7 +8,9 @@ use bytes::Bytes;
 use gatepost_message::{
     Action, Envelope, Listener, Peer, Properties, Publication, Qos, RuleHit, Score, Topic,
 };
-use gatepost_store::{Change, JournalEntry, QuarantineEntry, Store, StoreError, StoreSettings};
+use gatepost_store::{
+    JournalEntry, QuarantineEntry, Store, StoreChange, StoreError, StoreSettings,
+};
 
 fn publication(topic: &str, payload: &str) -> Arc<Publication> {
     let topic = Topic::new(topic).expect("a valid topic");
@@ -57,7 +59,7 @@ fn journal_entry(reason: &str) -> JournalEntry {
     }
 }
 
-async fn commit(store: &Store, changes: impl IntoIterator<Item = Change>) {
+async fn commit(store: &Store, changes: impl IntoIterator<Item = StoreChange>) {
     store
         .submit(changes)
         .expect("room for changes")
@@ -88,26 +90,26 @@ async fn everything_returns_after_a_restart() {
     {
         let store = open(folder.path());
         let mut changes = vec![
-            Change::Retain(publication("alarms/fire", "older")),
-            Change::Retain(retained.clone()),
-            Change::Retain(publication("alarms/flood", "wet")),
-            Change::Unretain(Topic::new("alarms/flood").expect("a topic")),
-            Change::Quarantine(Box::new(QuarantineEntry {
+            StoreChange::Retain(publication("alarms/fire", "older")),
+            StoreChange::Retain(retained.clone()),
+            StoreChange::Retain(publication("alarms/flood", "wet")),
+            StoreChange::Unretain(Topic::new("alarms/flood").expect("a topic")),
+            StoreChange::Quarantine(Box::new(QuarantineEntry {
                 journal: entry.clone(),
                 body: Bytes::from_static(b"Subject: Smoke\r\n\r\n"),
                 properties: None,
                 retain: true,
             })),
         ];
-        changes.extend(passed.iter().cloned().map(Change::History));
+        changes.extend(passed.iter().cloned().map(StoreChange::History));
         for (key, value) in [("a/1", "x"), ("a/2", "y"), ("b/1", "z")] {
-            changes.push(Change::PutRecord {
+            changes.push(StoreChange::PutRecord {
                 space: "test",
                 key: key.into(),
                 value: value.into(),
             });
         }
-        changes.push(Change::DeleteRecord {
+        changes.push(StoreChange::DeleteRecord {
             space: "test",
             key: "a/1".into(),
         });
@@ -145,8 +147,8 @@ async fn everything_returns_after_a_restart() {
     commit(
         &store,
         [
-            Change::Unquarantine(entry.id),
-            Change::DeleteRecords {
+            StoreChange::Unquarantine(entry.id),
+            StoreChange::DeleteRecords {
                 space: "test",
                 prefix: "b".into(),
             },
@@ -167,7 +169,7 @@ async fn what_is_closed_or_overloaded_promises_nothing() {
     let (store, _) = Store::open(folder.path(), &settings).expect("a store");
     // One group may always wait; the one after it is refused while the first is not taken.
     let outcomes: Vec<_> = (0..1_000)
-        .map(|_| store.submit([Change::Retain(publication("a", "b"))]))
+        .map(|_| store.submit([StoreChange::Retain(publication("a", "b"))]))
         .collect();
     for outcome in outcomes {
         match outcome {
@@ -179,7 +181,7 @@ async fn what_is_closed_or_overloaded_promises_nothing() {
         }
     }
     store.close();
-    let refused = store.submit([Change::Retain(publication("a", "b"))]);
+    let refused = store.submit([StoreChange::Retain(publication("a", "b"))]);
     assert!(matches!(refused, Err(StoreError::Closed)));
 }
 
@@ -197,7 +199,7 @@ async fn a_second_process_reads_and_writes_while_the_first_is_open() {
 
     let secondary =
         Store::open_secondary(&folder, &StoreSettings::default()).expect("a second store");
-    let put = Change::PutRecord {
+    let put = StoreChange::PutRecord {
         space: "test",
         key: "k".into(),
         value: "v".into(),
@@ -212,7 +214,7 @@ async fn a_second_process_reads_and_writes_while_the_first_is_open() {
 
 #[tokio::test]
 async fn deferred_changes_are_written_too() {
-    let put = |key: &'static str| Change::PutRecord {
+    let put = |key: &'static str| StoreChange::PutRecord {
         space: "deferred",
         key: key.into(),
         value: "x".into(),
@@ -256,9 +258,9 @@ async fn history_is_in_the_order_of_publication() {
     {
         let store = open(folder.path());
         let changes = [
-            Change::HistoryAt(place, overtaken.clone()),
-            Change::History(second.clone()),
-            Change::History(third.clone()),
+            StoreChange::HistoryAt(place, overtaken.clone()),
+            StoreChange::History(second.clone()),
+            StoreChange::History(third.clone()),
         ];
         commit(&store, changes).await;
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use gatepost_faults::{Disk, Effect, Fault, Operation};
 use gatepost_message::{MessageId, Publication, Topic};
-use gatepost_store::{Change, OnDamage, Store, StoreError, StoreSettings};
+use gatepost_store::{OnDamage, Store, StoreChange, StoreError, StoreSettings};
 
 const SEEDS: u64 = 60;
 const MESSAGES: u64 = 40;
@@ -47,7 +47,7 @@ async fn commit_all(store: &Store) {
             id: MessageId::from_number(number),
             ..Publication::new(topic, payload(number))
         };
-        let submitted = store.submit([Change::History(Arc::new(publication))]);
+        let submitted = store.submit([StoreChange::History(Arc::new(publication))]);
         let Ok(ticket) = submitted else {
             return;
         };

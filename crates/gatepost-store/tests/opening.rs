@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gatepost_message::{Publication, Topic};
-use gatepost_store::{Change, OnDamage, Store, StoreError, StoreSettings};
+use gatepost_store::{OnDamage, Store, StoreChange, StoreError, StoreSettings};
 
 const NO_DATABASE: &[u8] = b"these are not the bytes you look for";
 
@@ -26,7 +26,7 @@ fn open(folder: &Path) -> Result<Store, StoreError> {
     Store::open(folder, &StoreSettings::default()).map(|(store, _)| store)
 }
 
-async fn commit(store: &Store, changes: impl IntoIterator<Item = Change>) {
+async fn commit(store: &Store, changes: impl IntoIterator<Item = StoreChange>) {
     let ticket = store.submit(changes).expect("taken");
     ticket.committed().await.expect("a commit");
 }
@@ -39,8 +39,8 @@ fn history(store: &Store) -> usize {
 async fn fill(folder: &Path) -> PathBuf {
     let store = open(folder).expect("a store");
     let many = (0..2_000).map(|n| publication(&format!("{n:0>400}")));
-    commit(&store, many.map(Change::History)).await;
-    commit(&store, [Change::Retain(publication("hot"))]).await;
+    commit(&store, many.map(StoreChange::History)).await;
+    commit(&store, [StoreChange::Retain(publication("hot"))]).await;
     store.close();
     drop(store);
     folder.join("gatepost.db")
@@ -142,7 +142,7 @@ async fn a_file_that_is_no_database_is_kept_too() {
     let kept = recovery.damaged_file.expect("the damage was noticed");
     assert_eq!(fs::read(kept).expect("the damaged file"), NO_DATABASE);
     assert_eq!(recovery.rows_recovered, 0);
-    commit(&store, [Change::Retain(publication("b"))]).await;
+    commit(&store, [StoreChange::Retain(publication("b"))]).await;
 }
 
 #[tokio::test]
@@ -215,7 +215,7 @@ async fn one_server_has_a_folder_at_a_time() {
         open(folder.path()),
         Err(StoreError::AlreadyServing { .. })
     ));
-    commit(&first, [Change::History(publication("x"))]).await;
+    commit(&first, [StoreChange::History(publication("x"))]).await;
     first.close();
     let second = open(folder.path()).expect("a store");
     assert_eq!(history(&second), 1);
@@ -235,7 +235,7 @@ fn processes_that_create_the_database_together_all_find_it_whole() {
             });
             for (number, command) in commands.into_iter().enumerate() {
                 let command = command.join().expect("opened");
-                let put = Change::PutRecord {
+                let put = StoreChange::PutRecord {
                     space: "test",
                     key: vec![number as u8].into(),
                     value: "v".into(),

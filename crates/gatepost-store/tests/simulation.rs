@@ -15,10 +15,10 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime};
 
-use gatepost_faults::{Disk, Effect, Fault, FileKind, Operation, Random};
+use gatepost_faults::{Disk, Effect, Fault, FaultRandom, FileKind, Operation};
 use gatepost_message::{MessageId, Publication, Qos, Topic};
 use gatepost_store::{
-    Change, Clock, DeliveryRow, ManualWriter, SessionChange, Store, StoreSettings,
+    Clock, DeliveryRow, ManualWriter, SessionChange, Store, StoreChange, StoreSettings,
 };
 use tempfile::TempDir;
 
@@ -108,26 +108,26 @@ impl State {
     }
 
     /// What a change makes of it.
-    fn apply(&mut self, change: &Change) {
+    fn apply(&mut self, change: &StoreChange) {
         match change {
-            Change::History(publication) | Change::HistoryAt(_, publication) => {
+            StoreChange::History(publication) | StoreChange::HistoryAt(_, publication) => {
                 let payload = publication.payload.to_vec();
                 self.history.insert(publication.id.number(), payload);
             }
-            Change::Retain(publication) => {
+            StoreChange::Retain(publication) => {
                 let topic = publication.topic.as_str().to_owned();
                 self.retained.insert(topic, publication.payload.to_vec());
             }
-            Change::Unretain(topic) => {
+            StoreChange::Unretain(topic) => {
                 self.retained.remove(topic.as_str());
             }
-            Change::AddRecord { key, value, .. } => {
+            StoreChange::AddRecord { key, value, .. } => {
                 self.mail.insert(mail_id(key), value.to_vec());
             }
-            Change::DeleteRecord { key, .. } => {
+            StoreChange::DeleteRecord { key, .. } => {
                 self.mail.remove(&mail_id(key));
             }
-            Change::Session(change) => self.apply_session(change),
+            StoreChange::Session(change) => self.apply_session(change),
             other => panic!("the simulation submits no {other:?}"),
         }
     }
@@ -173,7 +173,7 @@ fn mail_id(key: &[u8]) -> u64 {
 }
 
 struct Simulation<'a> {
-    random: Random,
+    random: FaultRandom,
     folder: &'a Path,
     disk: Disk,
     mutation: Mutation,
@@ -212,7 +212,7 @@ fn simulate(seed: u64, mutation: Mutation) -> Result<(), String> {
     let folder = folder();
     std::fs::write(folder.path().join("gatepost.db"), &*NEW_DATABASE).expect("written");
     let mut simulation = Simulation {
-        random: Random::new(seed),
+        random: FaultRandom::new(seed),
         folder: folder.path(),
         disk: Disk::at(folder.path()),
         mutation,
@@ -279,7 +279,7 @@ impl Simulation<'_> {
         self.next
     }
 
-    fn group(&mut self) -> Vec<Change> {
+    fn group(&mut self) -> Vec<StoreChange> {
         (0..=self.random.below(CHANGES_MAX))
             .map(|_| self.change())
             .collect()
@@ -296,7 +296,7 @@ impl Simulation<'_> {
         })
     }
 
-    fn change(&mut self) -> Change {
+    fn change(&mut self) -> StoreChange {
         let session = self.random.below(3);
         let pick = |state: &BTreeMap<(u64, u64), (u64, bool)>, turn: u64| {
             let count = state.len() as u64;
@@ -305,31 +305,31 @@ impl Simulation<'_> {
         let turn = self.random.below(1_000);
         let delivery = pick(&self.acknowledged.deliveries, turn);
         match (self.random.below(10), delivery) {
-            (0 | 1, _) => Change::History(self.publication()),
-            (2, _) => Change::Retain(self.publication()),
+            (0 | 1, _) => StoreChange::History(self.publication()),
+            (2, _) => StoreChange::Retain(self.publication()),
             (3, _) => {
                 let publication = self.publication();
-                Change::Unretain(publication.topic.clone())
+                StoreChange::Unretain(publication.topic.clone())
             }
             (4, _) => {
                 let publication = self.publication();
-                Change::deliver("anna", publication.id, publication.payload.clone())
+                StoreChange::deliver("anna", publication.id, publication.payload.clone())
             }
             (5, Some((session, sequence))) => {
-                Change::Session(SessionChange::Dequeue { session, sequence })
+                StoreChange::Session(SessionChange::Dequeue { session, sequence })
             }
             (6, Some((session, sequence))) => {
-                Change::Session(SessionChange::Release { session, sequence })
+                StoreChange::Session(SessionChange::Release { session, sequence })
             }
-            (7, _) => Change::Session(SessionChange::Receive {
+            (7, _) => StoreChange::Session(SessionChange::Receive {
                 session,
                 packet: 1 + (turn % 20) as u16,
             }),
-            (8, _) => Change::Session(SessionChange::Unreceive {
+            (8, _) => StoreChange::Session(SessionChange::Unreceive {
                 session,
                 packet: 1 + (turn % 20) as u16,
             }),
-            (9, _) => Change::Session(SessionChange::Enqueue(Box::new(DeliveryRow {
+            (9, _) => StoreChange::Session(SessionChange::Enqueue(Box::new(DeliveryRow {
                 session,
                 sequence: self.number(),
                 message: turn,
@@ -341,7 +341,7 @@ impl Simulation<'_> {
             _ => {
                 let publication = self.publication();
                 let number = publication.id.number();
-                Change::Session(SessionChange::Message {
+                StoreChange::Session(SessionChange::Message {
                     number,
                     publication,
                 })
@@ -350,7 +350,12 @@ impl Simulation<'_> {
     }
 
     /// Submits a group and waits for it; whether the store goes on.
-    fn submit(&mut self, store: &Store, writer: &mut ManualWriter, group: Vec<Change>) -> bool {
+    fn submit(
+        &mut self,
+        store: &Store,
+        writer: &mut ManualWriter,
+        group: Vec<StoreChange>,
+    ) -> bool {
         let mut after = self.acknowledged.clone();
         for change in &group {
             after.apply(change);
@@ -362,7 +367,7 @@ impl Simulation<'_> {
             }
             Mutation::StoreTwice if self.random.below(4) == 0 => {
                 let twice = self.publication();
-                written.push(Change::History(twice));
+                written.push(StoreChange::History(twice));
             }
             _ => {}
         }

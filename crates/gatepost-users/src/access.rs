@@ -142,21 +142,21 @@ pub enum Effect {
 /// The answer to an access request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
-pub enum Decision {
+pub enum AccessDecision {
     /// Yes.
     Allow,
     /// No: MQTT 0x87, HTTP 403.
     Deny,
 }
 
-impl Decision {
+impl AccessDecision {
     /// Whether it is yes.
     pub const fn is_allowed(self) -> bool {
         matches!(self, Self::Allow)
     }
 }
 
-impl From<bool> for Decision {
+impl From<bool> for AccessDecision {
     fn from(allowed: bool) -> Self {
         if allowed { Self::Allow } else { Self::Deny }
     }

@@ -11,7 +11,7 @@ use crate::live_snapshot::LiveSnapshot;
 use crate::rules::{CompiledRules, Rule};
 use crate::snapshot::Snapshot;
 use crate::token::TokenHash;
-use crate::{Access, Decision};
+use crate::{Access, AccessDecision};
 
 /// An authenticated peer. Cheap to clone; each connection keeps one. Its answers follow the rules
 /// as they change.
@@ -112,14 +112,14 @@ impl Identity {
     /// Whether it may do this to `topic`. For [`Access::Subscribe`] use
     /// [`may_subscribe`](Self::may_subscribe), since which takes a filter; this method is for a
     /// single topic, such as that of a retained message. Takes no lock and does not allocate.
-    pub fn may(&self, access: Access, topic: &str) -> Decision {
+    pub fn may(&self, access: Access, topic: &str) -> AccessDecision {
         self.decide(|rules| rules.may(access, topic))
     }
 
     /// Whether it may publish to `topic`, retained or not.
-    pub fn may_publish(&self, topic: &str, retain: bool) -> Decision {
+    pub fn may_publish(&self, topic: &str, retain: bool) -> AccessDecision {
         let decision = match self.may(Access::Publish, topic) {
-            Decision::Allow if retain => self.may(Access::Retain, topic),
+            AccessDecision::Allow if retain => self.may(Access::Retain, topic),
             decision => decision,
         };
         self.inner.live.refusals.publication(decision)
@@ -128,20 +128,20 @@ impl Identity {
     /// Whether it may subscribe to `filter` (for a shared subscription, the filter within
     /// `$share/group/`): whether every topic that the filter can match is allowed. A malformed
     /// filter matches nothing, so its answer has no effect.
-    pub fn may_subscribe(&self, filter: &str) -> Decision {
+    pub fn may_subscribe(&self, filter: &str) -> AccessDecision {
         let decision = self.decide(|rules| rules.may_subscribe(filter));
         self.inner.live.refusals.subscription(decision)
     }
 
-    fn decide(&self, ask: impl Fn(&CompiledRules) -> Decision) -> Decision {
+    fn decide(&self, ask: impl Fn(&CompiledRules) -> AccessDecision) -> AccessDecision {
         self.with_permissions(|permissions| {
             let scope = permissions.scope.as_ref();
-            match scope.map_or(Decision::Allow, &ask) {
-                Decision::Allow => ask(&permissions.rules),
-                Decision::Deny => Decision::Deny,
+            match scope.map_or(AccessDecision::Allow, &ask) {
+                AccessDecision::Allow => ask(&permissions.rules),
+                AccessDecision::Deny => AccessDecision::Deny,
             }
         })
-        .unwrap_or(Decision::Deny)
+        .unwrap_or(AccessDecision::Deny)
     }
 
     /// `None` if revoked or expired.

@@ -38,7 +38,7 @@ mod snapshot;
 mod token;
 mod users;
 
-pub use access::{Access, AccessSet, Decision, Effect, UnknownAccess};
+pub use access::{Access, AccessDecision, AccessSet, Effect, UnknownAccess};
 pub use credentials::{AnonymousAccess, Credentials, LoginOrigin};
 pub use denied::Denied;
 pub use error::UsersError;

@@ -9,7 +9,7 @@
 //! | `access` | `pepper` | the key of this installation's keyed hashes |
 
 use bytes::Bytes;
-use gatepost_store::Change;
+use gatepost_store::StoreChange;
 use serde::{Deserialize, Serialize};
 
 use crate::scram::ScramKeys;
@@ -66,8 +66,12 @@ pub(crate) struct GrantRecord {
     pub(crate) access: AccessSet,
 }
 
-pub(crate) fn put<T: Serialize>(space: &'static str, key: impl Into<Bytes>, value: &T) -> Change {
-    Change::PutRecord {
+pub(crate) fn put<T: Serialize>(
+    space: &'static str,
+    key: impl Into<Bytes>,
+    value: &T,
+) -> StoreChange {
+    StoreChange::PutRecord {
         space,
         key: key.into(),
         // Our records hold only texts and numbers, which always serialise.
@@ -75,16 +79,16 @@ pub(crate) fn put<T: Serialize>(space: &'static str, key: impl Into<Bytes>, valu
     }
 }
 
-pub(crate) fn delete(space: &'static str, key: impl Into<Bytes>) -> Change {
-    Change::DeleteRecord {
+pub(crate) fn delete(space: &'static str, key: impl Into<Bytes>) -> StoreChange {
+    StoreChange::DeleteRecord {
         space,
         key: key.into(),
     }
 }
 
 /// Goes with every change.
-pub(crate) fn new_revision() -> Change {
-    Change::PutRecord {
+pub(crate) fn new_revision() -> StoreChange {
+    StoreChange::PutRecord {
         space: ACCESS,
         key: Bytes::from_static(REVISION),
         value: Bytes::copy_from_slice(&random::bytes::<16>()),

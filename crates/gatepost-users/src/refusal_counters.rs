@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::Decision;
+use crate::AccessDecision;
 
 /// What rules have denied since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,11 +21,11 @@ pub(crate) struct RefusalCounters {
 }
 
 impl RefusalCounters {
-    pub(crate) fn publication(&self, decision: Decision) -> Decision {
+    pub(crate) fn publication(&self, decision: AccessDecision) -> AccessDecision {
         count(&self.publications, decision)
     }
 
-    pub(crate) fn subscription(&self, decision: Decision) -> Decision {
+    pub(crate) fn subscription(&self, decision: AccessDecision) -> AccessDecision {
         count(&self.subscriptions, decision)
     }
 
@@ -37,8 +37,8 @@ impl RefusalCounters {
     }
 }
 
-fn count(sum: &AtomicU64, decision: Decision) -> Decision {
-    if decision == Decision::Deny {
+fn count(sum: &AtomicU64, decision: AccessDecision) -> AccessDecision {
+    if decision == AccessDecision::Deny {
         sum.fetch_add(1, Ordering::Relaxed);
     }
     decision

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use gatepost_message::TopicFilter;
 
-use crate::{Access, AccessSet, Decision, DefaultPolicy, Effect, pattern};
+use crate::{Access, AccessDecision, AccessSet, DefaultPolicy, Effect, pattern};
 
 /// With this many patterns or fewer, matching costs no more than asking the cache.
 const PATTERNS_UNCACHED_MAX: usize = 8;
@@ -147,7 +147,7 @@ impl CompiledRules {
         Self::scope(&[], None, None)
     }
 
-    pub(crate) fn may(&self, access: Access, topic: &str) -> Decision {
+    pub(crate) fn may(&self, access: Access, topic: &str) -> AccessDecision {
         if self.own.len() + self.everyone.len() <= PATTERNS_UNCACHED_MAX {
             return self.decide(access, topic).into();
         }
@@ -164,7 +164,7 @@ impl CompiledRules {
             .unwrap_or_else(|| self.decide_by_default(topic))
     }
 
-    pub(crate) fn may_subscribe(&self, filter: &str) -> Decision {
+    pub(crate) fn may_subscribe(&self, filter: &str) -> AccessDecision {
         // Own rules that allow the whole filter come before everyone's that deny part of it, as
         // for each topic of it.
         self.own

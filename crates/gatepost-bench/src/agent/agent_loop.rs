@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use super::fanout_worker::Session;
-use super::link::Link;
+use super::fanout_worker::FanoutRun;
+use super::link::AgentLink;
 use super::message::{AddressedOrder, AgentReport, Order, SignedReport};
 use super::scenario_worker::ScenarioWorker;
 use crate::clock::{self, Nanoseconds};
@@ -39,7 +39,7 @@ pub fn run(arguments: &AgentArguments) -> Result<(), BenchError> {
     };
     let will =
         serde_json::to_vec(&gone).map_err(|error| BenchError::Settings(error.to_string()))?;
-    let link = Link::of_agent(&arguments.join, &name, &will)?;
+    let link = AgentLink::of_agent(&arguments.join, &name, &will)?;
     println!("agent {name}: joined {}", arguments.join);
     let mut agent = Agent {
         name,
@@ -65,10 +65,10 @@ fn host_name() -> String {
 
 struct Agent {
     name: String,
-    link: Link,
+    link: AgentLink,
     session: u64,
     /// Its share of a FANOUT run.
-    running: Option<Session>,
+    running: Option<FanoutRun>,
     /// Its share of any other scenario.
     scenario: Option<ScenarioWorker>,
     /// Completed runs.
@@ -128,7 +128,7 @@ impl Agent {
                     assignment.publishers.len(),
                     orders.url
                 );
-                self.running = Some(Session::prepare(&orders, assignment, clock_shift_ns)?);
+                self.running = Some(FanoutRun::prepare(&orders, assignment, clock_shift_ns)?);
                 Ok(())
             }
             Order::Go {

@@ -9,10 +9,10 @@ use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
 use crate::hosts::{Assignment, assign};
 use crate::interrupt::interrupted;
-use crate::outcome::Outcome;
-use crate::progress::Progress;
+use crate::outcome::RunOutcome;
+use crate::progress::RunProgress;
 use crate::scenario::fanout::{FanoutArguments, Plan, READY_SECONDS};
-use crate::target::Target;
+use crate::target::RunningTarget;
 
 /// From sending the order until its time: longer than it takes to reach every agent.
 const LEAD: Nanoseconds = clock::SECOND;
@@ -21,9 +21,9 @@ const LEAD: Nanoseconds = clock::SECOND;
 pub(crate) fn conduct(
     arguments: &FanoutArguments,
     plan: &Plan,
-    target: &Target,
-    progress: &Progress,
-) -> Result<Outcome, BenchError> {
+    target: &RunningTarget,
+    progress: &RunProgress,
+) -> Result<RunOutcome, BenchError> {
     let (url, publish_url) = arguments.urls(target)?;
     let seconds = Seconds {
         warm_up: arguments.warm_up,
@@ -56,8 +56,8 @@ impl Conductor {
         assignments: Vec<Assignment>,
         orders: Orders,
         plan: &Plan,
-        progress: &Progress,
-    ) -> Result<Outcome, BenchError> {
+        progress: &RunProgress,
+    ) -> Result<RunOutcome, BenchError> {
         self.engage(assignments)?;
         let names: Vec<String> = self.agents.keys().cloned().collect();
         self.prepare(&orders, plan, progress)?;
@@ -99,7 +99,7 @@ impl Conductor {
         &mut self,
         orders: &Orders,
         plan: &Plan,
-        progress: &Progress,
+        progress: &RunProgress,
     ) -> Result<(), BenchError> {
         let names: Vec<String> = self.agents.keys().cloned().collect();
         for name in &names {
@@ -150,7 +150,7 @@ impl Conductor {
         &mut self,
         begin: Nanoseconds,
         end: Nanoseconds,
-        progress: &Progress,
+        progress: &RunProgress,
     ) -> Result<Nanoseconds, BenchError> {
         while clock::now() < end && !interrupted() {
             self.listen(end.min(clock::now() + LOOK))?;

@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 
 use super::clocks::{Exchange, Offset};
-use super::link::Link;
+use super::link::AgentLink;
 use super::message::{AddressedOrder, AgentReport, Order, SignedReport};
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
 use crate::hosts::{Assignment, HostArguments};
 use crate::interrupt::interrupted;
-use crate::progress::Progress;
+use crate::progress::RunProgress;
 
 /// How long agents may take to report their presence.
 const CALL_SECONDS: u64 = 15;
@@ -53,7 +53,7 @@ impl Agent {
 }
 
 pub(super) struct Conductor {
-    link: Link,
+    link: AgentLink,
     session: u64,
     pub(super) agents: BTreeMap<String, Agent>,
 }
@@ -62,7 +62,7 @@ impl Conductor {
     /// Connects to the broker that all hosts use.
     pub(super) fn join(hosts: &HostArguments) -> Result<Self, BenchError> {
         Ok(Self {
-            link: Link::of_conductor(hosts.join.as_deref().unwrap_or_default())?,
+            link: AgentLink::of_conductor(hosts.join.as_deref().unwrap_or_default())?,
             session: clock::now(),
             agents: BTreeMap::new(),
         })
@@ -80,7 +80,7 @@ impl Conductor {
     pub(super) fn call(
         &mut self,
         hosts: &HostArguments,
-        progress: &Progress,
+        progress: &RunProgress,
     ) -> Result<Vec<String>, BenchError> {
         let named = |agents: &BTreeMap<String, Agent>| -> Vec<String> {
             let missing = hosts.share.iter().map(|share| share.agent.clone());

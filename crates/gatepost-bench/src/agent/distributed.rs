@@ -11,11 +11,11 @@ use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
 use crate::hosts::{HostArguments, assign_clients};
 use crate::interrupt::interrupted;
-use crate::outcome::{Headline, Outcome};
+use crate::outcome::{Headline, RunOutcome};
 use crate::peer::Definition;
-use crate::progress::Progress;
+use crate::progress::RunProgress;
 use crate::scenario::{FloorOf, Scenario};
-use crate::target::{Endpoint, Target};
+use crate::target::{Endpoint, RunningTarget};
 
 /// From sending the order until its time: longer than it takes to reach every agent.
 const LEAD: Nanoseconds = clock::SECOND / 5;
@@ -56,9 +56,9 @@ impl Distributed {
         &self,
         conductor: &mut Conductor,
         present: &[String],
-        target: &Target,
-        progress: &Progress,
-    ) -> Result<Outcome, BenchError> {
+        target: &RunningTarget,
+        progress: &RunProgress,
+    ) -> Result<RunOutcome, BenchError> {
         let port = match &target.endpoint {
             Endpoint::Url(url) => Some(url.port),
             Endpoint::Command(_) => None,
@@ -123,7 +123,11 @@ impl Scenario for Distributed {
         self.here.prepare_peer(peer, folder)
     }
 
-    fn run(&self, target: &Target, progress: &Progress) -> Result<Outcome, BenchError> {
+    fn run(
+        &self,
+        target: &RunningTarget,
+        progress: &RunProgress,
+    ) -> Result<RunOutcome, BenchError> {
         let mut conductor = Conductor::join(&self.hosts)?;
         let present = conductor.call(&self.hosts, progress)?;
         let result = self.conduct(&mut conductor, &present, target, progress);
@@ -144,7 +148,7 @@ impl Agent {
 
 impl Conductor {
     /// Waits until all agents have reported results; returns the time of the first gate.
-    fn pass_gates(&mut self, progress: &Progress) -> Result<Nanoseconds, BenchError> {
+    fn pass_gates(&mut self, progress: &RunProgress) -> Result<Nanoseconds, BenchError> {
         let (mut passed, mut begin, mut stopped) = (0, 0, false);
         while self.agents.values().any(Agent::is_running) {
             self.listen(clock::now() + LOOK)?;
@@ -181,7 +185,7 @@ impl Conductor {
         Ok(())
     }
 
-    fn show(&self, progress: &Progress) {
+    fn show(&self, progress: &RunProgress) {
         let running = self.agents.iter().filter(|(_, agent)| agent.is_running());
         let slowest = running.min_by(|one, other| one.1.doing.0.total_cmp(&other.1.doing.0));
         if let Some((name, agent)) = slowest {

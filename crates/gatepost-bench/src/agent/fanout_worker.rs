@@ -14,8 +14,8 @@ use crate::error::BenchError;
 use crate::hosts::Assignment;
 use crate::latency::Latencies;
 use crate::process::{Costs, Sampler, Watched, listener_of_port};
-use crate::pubsub::{Broker, Tally};
-use crate::scenario::fanout::{Plan, Publishers, Received, Receivers, Stage};
+use crate::pubsub::{Broker, TrackerCounts};
+use crate::scenario::fanout::{Plan, Publishers, ReceiveTotals, Receivers, Stage};
 use crate::target::{Endpoint, Url};
 
 /// Interval of progress reports.
@@ -32,10 +32,10 @@ struct Times {
 }
 
 /// A run in progress.
-pub(super) struct Session {
+pub(super) struct FanoutRun {
     plan: Arc<Plan>,
     stage: Arc<Stage>,
-    receiving: Option<JoinHandle<Result<Received, BenchError>>>,
+    receiving: Option<JoinHandle<Result<ReceiveTotals, BenchError>>>,
     publishing: Option<Publishing>,
     server: Option<u16>,
     reported_ready: bool,
@@ -52,7 +52,7 @@ struct Publishing {
     done: Receiver<Result<AgentReport, BenchError>>,
 }
 
-impl Session {
+impl FanoutRun {
     /// Connects this host's share.
     pub(super) fn prepare(
         orders: &Orders,
@@ -141,7 +141,7 @@ impl Session {
     pub(super) fn finish(mut self, sent: &[Option<u32>]) -> Result<AgentReport, BenchError> {
         self.stage.stop();
         let received = match self.receiving.take().map(JoinHandle::join) {
-            None => Received::default(),
+            None => ReceiveTotals::default(),
             Some(Ok(received)) => received?,
             Some(Err(panic)) => std::panic::resume_unwind(panic),
         };
@@ -158,7 +158,7 @@ impl Session {
     }
 }
 
-impl Drop for Session {
+impl Drop for FanoutRun {
     /// Ends the threads of an aborted run: receivers notice the flag, publishers their closed
     /// channel or the end of their schedule.
     fn drop(&mut self) {
@@ -215,8 +215,8 @@ fn publish(
     })
 }
 
-fn received_report(received: Received, sent: &[Option<u32>]) -> ReceivedReport {
-    let mut tally = Tally::default();
+fn received_report(received: ReceiveTotals, sent: &[Option<u32>]) -> ReceivedReport {
+    let mut tally = TrackerCounts::default();
     for (publisher, tracker) in &received.trackers {
         let sent = sent.get(usize::from(*publisher)).copied().flatten();
         // If a publisher's count is unknown, messages missing at the end cannot be counted.
@@ -235,10 +235,10 @@ fn received_report(received: Received, sent: &[Option<u32>]) -> ReceivedReport {
 }
 
 /// A report of another host in the form of a local result.
-pub(super) fn received(report: ReceivedReport) -> Received {
+pub(super) fn received(report: ReceivedReport) -> ReceiveTotals {
     let mut latencies = Latencies::default();
     latencies.add(&report.latencies);
-    Received {
+    ReceiveTotals {
         latencies,
         in_time: report.in_time,
         by_second: report.by_second,

@@ -29,14 +29,14 @@ const READ_BYTES: usize = 64 * 1024;
 const VERSION: Version = Version::Mqtt311;
 
 /// One end of the connection.
-pub(super) struct Link {
+pub(super) struct AgentLink {
     stream: TcpStream,
     url: String,
     send_to: &'static str,
     input: Vec<u8>,
 }
 
-impl Link {
+impl AgentLink {
     /// The conductor's end.
     pub(super) fn of_conductor(url: &str) -> Result<Self, BenchError> {
         let name = format!("bench-conductor-{}-{:x}", std::process::id(), clock::now());

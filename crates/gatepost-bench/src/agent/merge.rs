@@ -11,7 +11,7 @@ use super::merge_fanout::{add, report_agents};
 use super::message::AgentReport;
 use crate::clock::{self, Nanoseconds};
 use crate::latency::Latencies;
-use crate::outcome::{Figure, Operations, Outcome};
+use crate::outcome::{Figure, Operations, RunOutcome};
 use crate::process::{Costs, ProcessRecord, Usage};
 
 /// The figure for the duration of all operations together.
@@ -34,12 +34,12 @@ pub(super) struct Merged {
 /// The result of one agent.
 struct Single {
     name: String,
-    outcome: Outcome,
+    outcome: RunOutcome,
     operations: Operations,
 }
 
 impl Merged {
-    pub(super) fn outcome(mut self) -> Outcome {
+    pub(super) fn outcome(mut self) -> RunOutcome {
         let (mut all, mut server, mut looks) = (Vec::new(), None, Vec::new());
         let mut not_found = Vec::new();
         for (name, agent) in &mut self.agents {
@@ -92,7 +92,7 @@ impl Merged {
         merged
     }
 
-    fn report_lost(&self, outcome: &mut Outcome) {
+    fn report_lost(&self, outcome: &mut RunOutcome) {
         let mut missing = 0;
         for (name, agent) in &self.agents {
             let Some((at, reason)) = &agent.lost else {
@@ -110,7 +110,7 @@ impl Merged {
     }
 }
 
-fn growth(outcome: &mut Outcome, cpu: &str, memory: &str, looks: [&Usage; 2], count: u64) {
+fn growth(outcome: &mut RunOutcome, cpu: &str, memory: &str, looks: [&Usage; 2], count: u64) {
     let (count, [before, after]) = (count.max(1) as f64, looks);
     let used = after.cpu_seconds() - before.cpu_seconds();
     outcome.lower(cpu, used / count * 1e6, "µs");
@@ -119,8 +119,8 @@ fn growth(outcome: &mut Outcome, cpu: &str, memory: &str, looks: [&Usage; 2], co
 }
 
 /// Figures, latencies, counts and warnings of all agents.
-fn merged(all: &[Single]) -> Outcome {
-    let mut merged = Outcome::default();
+fn merged(all: &[Single]) -> RunOutcome {
+    let mut merged = RunOutcome::default();
     let Some(first) = all.first() else {
         return merged;
     };
@@ -186,7 +186,7 @@ fn together(figure: &Figure, all: &[Single]) -> f64 {
 
 /// If each agent had a fixed amount of work, the rate follows from the time of the slowest: adding
 /// the rates would treat agents that had finished as if they had continued.
-fn correct_rate(merged: &mut Outcome, all: &[Single]) {
+fn correct_rate(merged: &mut RunOutcome, all: &[Single]) {
     let Some(seconds) = merged.value(TIME_FOR_ALL).filter(|&seconds| seconds > 0.0) else {
         return;
     };
@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     fn single(name: &str, count: u64, seconds: f64) -> Single {
-        let mut outcome = Outcome::default();
+        let mut outcome = RunOutcome::default();
         outcome.higher("logins per second", count as f64 / seconds, "/s");
         outcome.lower(TIME_FOR_ALL, seconds, "s");
         outcome.lower("failed", 1.0, "");

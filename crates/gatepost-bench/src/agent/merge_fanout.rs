@@ -7,10 +7,10 @@ use super::fanout_worker::received;
 use super::message::AgentReport;
 use crate::clock::{self, Nanoseconds};
 use crate::latency::Latencies;
-use crate::outcome::Outcome;
+use crate::outcome::RunOutcome;
 use crate::process::{Costs, ProcessRecord};
-use crate::pubsub::Tally;
-use crate::scenario::fanout::{Measured, Plan, Received};
+use crate::pubsub::TrackerCounts;
+use crate::scenario::fanout::{MeasuredRun, Plan, ReceiveTotals};
 
 /// If more than one delivery in so many arrives before it was sent, the clock offsets are wrong.
 const EARLY_SHARE: u64 = 1_000;
@@ -25,9 +25,10 @@ pub(super) struct MergedFanout {
 
 impl MergedFanout {
     /// The figures of the agents that reported, with warnings for those that did not.
-    pub(super) fn outcome(mut self, plan: &Plan) -> Outcome {
-        let mut all = Received::default();
-        let (mut tally, mut slip, mut unacknowledged) = (Tally::default(), Latencies::default(), 0);
+    pub(super) fn outcome(mut self, plan: &Plan) -> RunOutcome {
+        let mut all = ReceiveTotals::default();
+        let (mut tally, mut slip, mut unacknowledged) =
+            (TrackerCounts::default(), Latencies::default(), 0);
         let (mut generator, mut server) = (ProcessRecord::default(), None);
         let mut by_agent = Vec::new();
         for (name, agent) in &mut self.agents {
@@ -55,7 +56,7 @@ impl MergedFanout {
             server = server.or(watched.map(|record| *record));
         }
         let withheld = self.latency_withheld(&all);
-        let measured = Measured {
+        let measured = MeasuredRun {
             server_cpu_seconds: server.as_ref().map(ProcessRecord::cpu_seconds),
             received: all,
             tally,
@@ -78,7 +79,7 @@ impl MergedFanout {
     }
 
     /// Reports lost agents. Rates remain those measured: nothing is scaled up.
-    fn report_lost(&self, outcome: &mut Outcome) {
+    fn report_lost(&self, outcome: &mut RunOutcome) {
         let lost = self.agents.iter().filter_map(|(name, agent)| {
             let (at, reason) = agent.lost.as_ref()?;
             Some((name, agent, *at, reason))
@@ -120,7 +121,7 @@ impl MergedFanout {
     }
 
     /// Why the latencies are omitted, if they are.
-    fn latency_withheld(&self, all: &Received) -> Option<String> {
+    fn latency_withheld(&self, all: &ReceiveTotals) -> Option<String> {
         let error = self.clock_error_us();
         let median = all.latencies.summary().p50_us;
         if all.early * EARLY_SHARE > all.latencies.count() {
@@ -142,7 +143,7 @@ impl MergedFanout {
 /// The costs of each host's generator.
 pub(super) fn report_agents(
     by_agent: impl IntoIterator<Item = (String, ProcessRecord)>,
-    outcome: &mut Outcome,
+    outcome: &mut RunOutcome,
 ) {
     for (name, record) in by_agent {
         outcome.neutral(format!("CPU of {name}"), record.cpu_percent(), "%");

@@ -7,9 +7,9 @@ use super::workload::Workload;
 use crate::clock::Nanoseconds;
 use crate::hosts::Assignment;
 use crate::latency::Buckets;
-use crate::outcome::{Operations, Outcome};
+use crate::outcome::{Operations, RunOutcome};
 use crate::process::{Machine, ProcessRecord, Usage};
-use crate::pubsub::Tally;
+use crate::pubsub::TrackerCounts;
 use crate::scenario::fanout::Plan;
 
 /// The topic of the conductor's orders.
@@ -115,7 +115,7 @@ pub(super) struct ReceivedReport {
     pub(super) in_time: u64,
     pub(super) by_second: Vec<u64>,
     pub(super) by_part: Vec<(u64, u64)>,
-    pub(super) tally: Tally,
+    pub(super) tally: TrackerCounts,
     pub(super) foreign: u64,
     pub(super) early: u64,
     pub(super) disconnected: Vec<String>,
@@ -155,7 +155,7 @@ pub(super) enum AgentReport {
     Doing { done: f64, said: String },
     /// The result of its clients.
     Result {
-        outcome: Box<Outcome>,
+        outcome: Box<RunOutcome>,
         operations: Operations,
     },
     /// Resources used by the server on its host: in total, and one sample for each gate.

@@ -15,10 +15,10 @@ use super::workload::Workload;
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
 use crate::interrupt::{interrupted, stop_run};
-use crate::outcome::Outcome;
+use crate::outcome::RunOutcome;
 use crate::process::{Sampler, Usage, Watched, listener_of_port};
-use crate::progress::{Meeting, Progress};
-use crate::target::Target;
+use crate::progress::{Meeting, RunProgress};
+use crate::target::RunningTarget;
 
 /// Interval of progress reports.
 const TELL_EVERY: Nanoseconds = clock::SECOND / 5;
@@ -29,11 +29,11 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(super) struct ScenarioWorker {
     gates: Arc<Gates>,
     pass: Sender<Nanoseconds>,
-    result: Receiver<Result<Outcome, BenchError>>,
+    result: Receiver<Result<RunOutcome, BenchError>>,
     thread: Option<JoinHandle<()>>,
     reported_gate: u32,
     next_report: Nanoseconds,
-    server: Option<Server>,
+    server: Option<MonitoredServer>,
 }
 
 /// State that the scenario's thread shares with the agent.
@@ -75,7 +75,7 @@ impl Meeting for Others {
 }
 
 /// The server, monitored from the first gate on.
-struct Server {
+struct MonitoredServer {
     port: u16,
     sampler: Option<Sampler>,
     watched: Option<Watched>,
@@ -90,7 +90,7 @@ impl ScenarioWorker {
         clients: usize,
         server: Option<u16>,
     ) -> Result<Self, BenchError> {
-        let target = Target::given(endpoint.parse()?);
+        let target = RunningTarget::given(endpoint.parse()?);
         let gates = Arc::new(Gates::default());
         let (pass, passed) = mpsc::channel();
         let (send_result, result) = mpsc::channel();
@@ -100,7 +100,7 @@ impl ScenarioWorker {
         };
         let thread = (clients > 0).then(|| {
             thread::spawn(move || {
-                let progress = Progress::among(Box::new(others));
+                let progress = RunProgress::among(Box::new(others));
                 let scenario = workload.with_clients(clients).scenario();
                 let outcome = scenario.and_then(|scenario| scenario.run(&target, &progress));
                 // If the run was aborted, the receiver is gone and the result is not needed.
@@ -114,7 +114,7 @@ impl ScenarioWorker {
             thread,
             reported_gate: 0,
             next_report: 0,
-            server: server.map(|port| Server {
+            server: server.map(|port| MonitoredServer {
                 port,
                 sampler: None,
                 watched: None,
@@ -185,7 +185,7 @@ impl Drop for ScenarioWorker {
     }
 }
 
-impl Server {
+impl MonitoredServer {
     fn look(&mut self) {
         if self.sampler.is_none() {
             self.watched = listener_of_port(self.port).map(Watched::Process);

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 
 use crate::error::BenchError;
 use crate::statistics::{
-    Confidence, Sample, mann_whitney, ratio_interval, student, values_needed, welch,
+    Confidence, SortedSample, mann_whitney, ratio_interval, student, values_needed, welch,
 };
 use general::general;
 
@@ -90,7 +90,7 @@ fn write_all(
         writeln!(text, "{mark} {}", set.name)?;
     }
     if !arguments.numbers {
-        let samples: Vec<&Sample> = sets.iter().map(|set| &set.sample).collect();
+        let samples: Vec<&SortedSample> = sets.iter().map(|set| &set.sample).collect();
         text.push_str(&plot::plot(
             &samples,
             arguments.width,
@@ -125,7 +125,7 @@ fn write_all(
     Ok(())
 }
 
-fn write_figures(mark: char, sample: &Sample, text: &mut String) -> std::fmt::Result {
+fn write_figures(mark: char, sample: &SortedSample, text: &mut String) -> std::fmt::Result {
     write!(text, "{mark} {:3}", sample.count())?;
     for value in [
         sample.minimum(),
@@ -140,8 +140,8 @@ fn write_figures(mark: char, sample: &Sample, text: &mut String) -> std::fmt::Re
 }
 
 fn write_student(
-    first: &Sample,
-    second: &Sample,
+    first: &SortedSample,
+    second: &SortedSample,
     confidence: Confidence,
     text: &mut String,
 ) -> std::fmt::Result {

@@ -2,7 +2,7 @@
 //! deviation below the mean to one above it, with `M` at the median and `A` at the mean.
 
 use super::MARKS;
-use crate::statistics::Sample;
+use crate::statistics::SortedSample;
 
 /// Where values of several sets fall into one cell.
 const OVERLAP: char = '*';
@@ -10,7 +10,7 @@ const OVERLAP: char = '*';
 const OVERLAP_OF_MANY: char = '&';
 
 /// Draws the sets in `width` columns.
-pub(super) fn plot(samples: &[&Sample], width: usize, separate_bars: bool) -> String {
+pub(super) fn plot(samples: &[&SortedSample], width: usize, separate_bars: bool) -> String {
     let ends = samples.iter().flat_map(|sample| {
         let (mean, deviation) = (sample.mean(), sample.deviation());
         [
@@ -39,7 +39,7 @@ pub(super) fn plot(samples: &[&Sample], width: usize, separate_bars: bool) -> St
 }
 
 /// The marks, the highest stack's top line first.
-fn stacks(samples: &[&Sample], width: usize, cell: &impl Fn(f64) -> usize) -> Vec<Vec<char>> {
+fn stacks(samples: &[&SortedSample], width: usize, cell: &impl Fn(f64) -> usize) -> Vec<Vec<char>> {
     let overlap = if samples.len() > 2 {
         OVERLAP_OF_MANY
     } else {
@@ -64,7 +64,7 @@ fn stacks(samples: &[&Sample], width: usize, cell: &impl Fn(f64) -> usize) -> Ve
 }
 
 fn bars(
-    samples: &[&Sample],
+    samples: &[&SortedSample],
     width: usize,
     separate: bool,
     cell: &impl Fn(f64) -> usize,

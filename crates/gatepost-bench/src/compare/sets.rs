@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::error::BenchError;
 use crate::outcome::Better;
 use crate::report::{Report, TargetReport};
-use crate::statistics::Sample;
+use crate::statistics::SortedSample;
 use crate::sweep::Point;
 
 /// ministat's least number of values.
@@ -19,7 +19,7 @@ pub struct Set {
     /// For the table.
     pub name: String,
     /// The values.
-    pub sample: Sample,
+    pub sample: SortedSample,
 }
 
 /// Reads all files: a stored result gives a set for each of its targets.
@@ -61,7 +61,7 @@ fn set(path: &Path, name: String, values: Vec<f64>) -> Result<Set, BenchError> {
             format!("{name} has fewer than {VALUES_MIN} values"),
         ));
     }
-    let sample = Sample::new(values).ok_or_else(|| bad_data(path, "a value is no number"))?;
+    let sample = SortedSample::new(values).ok_or_else(|| bad_data(path, "a value is no number"))?;
     Ok(Set { name, sample })
 }
 
@@ -153,13 +153,13 @@ fn column_values(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::Outcome;
+    use crate::outcome::RunOutcome;
 
     #[test]
     fn a_sweep_s_values_stay_apart() {
         let mut target = TargetReport::default();
         for (users, rate) in [(1.0, 10.0), (2.0, 20.0), (1.0, 11.0), (2.0, 21.0)] {
-            let mut run = Outcome::default();
+            let mut run = RunOutcome::default();
             run.higher("rate", rate, "/s");
             run.parameters.insert("users".into(), users);
             target.runs.push(run);

@@ -12,7 +12,7 @@ const FIELDS_MAX: usize = 64;
 
 /// The parsing state of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum ResponsePhase {
     Head,
     /// Remaining bytes of the body.
     Body(u64),
@@ -29,7 +29,7 @@ enum Phase {
 /// Takes a response in parts.
 #[derive(Debug)]
 pub struct ResponseReader {
-    phase: Phase,
+    phase: ResponsePhase,
     /// Of the response that is being read, or was last.
     pub status: u16,
     /// All its bytes so far, head and framing included.
@@ -38,7 +38,7 @@ pub struct ResponseReader {
 
 /// What a part of a response meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum ResponsePart {
     /// Consumed bytes; the response is not complete.
     More(usize),
     /// The response is complete; consumed bytes that belong to it.
@@ -50,7 +50,7 @@ pub enum Part {
 impl Default for ResponseReader {
     fn default() -> Self {
         Self {
-            phase: Phase::Head,
+            phase: ResponsePhase::Head,
             status: 0,
             bytes: 0,
         }
@@ -65,54 +65,54 @@ impl ResponseReader {
 
     /// Whether the end of the connection ends this response properly.
     pub fn ends_with_connection(&self) -> bool {
-        self.phase == Phase::UntilClose
+        self.phase == ResponsePhase::UntilClose
     }
 
     /// Consumes as many bytes as possible.
-    pub fn read(&mut self, bytes: &[u8]) -> Part {
+    pub fn read(&mut self, bytes: &[u8]) -> ResponsePart {
         let mut taken = 0;
         loop {
             let rest = &bytes[taken..];
             let step = match self.phase {
-                Phase::Head => match self.read_head(rest) {
+                ResponsePhase::Head => match self.read_head(rest) {
                     Ok(step) => step,
-                    Err(()) => return Part::Malformed,
+                    Err(()) => return ResponsePart::Malformed,
                 },
-                Phase::Body(left) => {
+                ResponsePhase::Body(left) => {
                     let now = left.min(rest.len() as u64);
-                    self.phase = Phase::Body(left - now);
+                    self.phase = ResponsePhase::Body(left - now);
                     Some(now as usize)
                 }
-                Phase::ChunkLength => match self.read_chunk_length(rest) {
+                ResponsePhase::ChunkLength => match self.read_chunk_length(rest) {
                     Ok(step) => step,
-                    Err(()) => return Part::Malformed,
+                    Err(()) => return ResponsePart::Malformed,
                 },
-                Phase::Chunk(left) => {
+                ResponsePhase::Chunk(left) => {
                     let now = left.min(rest.len() as u64);
                     self.phase = if left == now {
-                        Phase::ChunkLength
+                        ResponsePhase::ChunkLength
                     } else {
-                        Phase::Chunk(left - now)
+                        ResponsePhase::Chunk(left - now)
                     };
                     Some(now as usize)
                 }
-                Phase::Trailer => {
+                ResponsePhase::Trailer => {
                     let end = memmem::find(rest, b"\r\n");
                     if end == Some(0) {
-                        self.phase = Phase::Body(0);
+                        self.phase = ResponsePhase::Body(0);
                     }
                     end.map(|end| end + 2)
                 }
-                Phase::UntilClose => Some(rest.len()),
+                ResponsePhase::UntilClose => Some(rest.len()),
             };
             let step_taken = step.unwrap_or(0);
             taken += step_taken;
             self.bytes += step_taken as u64;
-            if self.phase == Phase::Body(0) {
-                return Part::Whole(taken);
+            if self.phase == ResponsePhase::Body(0) {
+                return ResponsePart::Whole(taken);
             }
             if step.is_none() || taken == bytes.len() {
-                return Part::More(taken);
+                return ResponsePart::More(taken);
             }
         }
     }
@@ -132,13 +132,13 @@ impl ResponseReader {
             .parse_response_with_uninit_headers(&mut response, &bytes[..end + 4], &mut fields)
             .map_err(drop)?;
         self.status = response.code.ok_or(())?;
-        self.phase = Phase::UntilClose;
+        self.phase = ResponsePhase::UntilClose;
         for field in response.headers.iter() {
             if field.name.eq_ignore_ascii_case("content-length") {
                 let length = std::str::from_utf8(field.value).map_err(drop)?;
-                self.phase = Phase::Body(length.trim().parse().map_err(drop)?);
+                self.phase = ResponsePhase::Body(length.trim().parse().map_err(drop)?);
             } else if field.name.eq_ignore_ascii_case("transfer-encoding") {
-                self.phase = Phase::ChunkLength;
+                self.phase = ResponsePhase::ChunkLength;
             }
         }
         Ok(Some(end + 4))
@@ -156,9 +156,9 @@ impl ResponseReader {
         let digits = line.split(';').next().unwrap_or_default().trim();
         let length = u32::from_str_radix(digits, 16).map_err(drop)?;
         self.phase = if length == 0 {
-            Phase::Trailer
+            ResponsePhase::Trailer
         } else {
-            Phase::Chunk(u64::from(length) + 2)
+            ResponsePhase::Chunk(u64::from(length) + 2)
         };
         Ok(Some(end + 2))
     }
@@ -174,10 +174,10 @@ mod tests {
         5;x=y\r\nhello\r\n1\r\n!\r\n0\r\nTrailer: x\r\n\r\n";
 
     /// Feeds the reader in parts, as the loop does: bytes that were not consumed are passed again.
-    fn read_split(text: &[u8], split: usize) -> (Part, ResponseReader) {
+    fn read_split(text: &[u8], split: usize) -> (ResponsePart, ResponseReader) {
         let mut reader = ResponseReader::default();
         match reader.read(&text[..split]) {
-            Part::More(taken) => (reader.read(&text[taken..]), reader),
+            ResponsePart::More(taken) => (reader.read(&text[taken..]), reader),
             other => (other, reader),
         }
     }
@@ -187,7 +187,7 @@ mod tests {
         for text in [SIZED, CHUNKED] {
             for split in 0..text.len() {
                 let (part, reader) = read_split(text, split);
-                assert!(matches!(part, Part::Whole(_)), "{split}: {part:?}");
+                assert!(matches!(part, ResponsePart::Whole(_)), "{split}: {part:?}");
                 assert_eq!(
                     (reader.status, reader.bytes),
                     (200, text.len() as u64),
@@ -202,7 +202,7 @@ mod tests {
         let both = [SIZED, SIZED].concat();
         assert_eq!(
             ResponseReader::default().read(&both),
-            Part::Whole(SIZED.len())
+            ResponsePart::Whole(SIZED.len())
         );
     }
 
@@ -211,12 +211,12 @@ mod tests {
         let mut reader = ResponseReader::default();
         assert!(matches!(
             reader.read(b"HTTP/1.0 200 OK\r\n\r\nbody"),
-            Part::More(23)
+            ResponsePart::More(23)
         ));
         assert!(reader.ends_with_connection());
         assert_eq!(
             ResponseReader::default().read(b"what\r\n\r\n"),
-            Part::Malformed
+            ResponsePart::Malformed
         );
     }
 

@@ -12,7 +12,7 @@
 mod http;
 mod socket;
 
-pub use http::{Part, ResponseReader};
+pub use http::{ResponsePart, ResponseReader};
 pub use socket::{Dialer, raise_descriptor_limit};
 
 use std::mem::MaybeUninit;
@@ -46,7 +46,7 @@ pub trait Conversation<Shared> {
         now: Nanoseconds,
         shared: &mut Shared,
         outgoing: &mut Vec<u8>,
-    ) -> Received;
+    ) -> ReceiveOutcome;
 
     /// The connection is over: by the server, or for the reason given.
     fn closed(&mut self, reason: Closed, shared: &mut Shared);
@@ -54,7 +54,7 @@ pub trait Conversation<Shared> {
 
 /// What a conversation made of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Received {
+pub enum ReceiveOutcome {
     /// So many bytes were taken.
     Taken(usize),
     /// The conversation is at its end: close.
@@ -76,7 +76,7 @@ pub enum Closed {
     Failed(Errno),
 }
 
-struct Link<C> {
+struct LoadConnection<C> {
     socket: OwnedFd,
     conversation: C,
     connected: bool,
@@ -89,7 +89,7 @@ struct Link<C> {
 /// Many connections on one thread.
 pub struct Loop<C> {
     epoll: OwnedFd,
-    links: Vec<Option<Link<C>>>,
+    links: Vec<Option<LoadConnection<C>>>,
     free: Vec<usize>,
     buffer: Vec<u8>,
 }
@@ -118,7 +118,7 @@ impl<C> Loop<C> {
             EventData::new_u64(index as u64),
             flags,
         )?;
-        self.links[index] = Some(Link {
+        self.links[index] = Some(LoadConnection {
             socket,
             conversation,
             connected: false,
@@ -176,7 +176,7 @@ impl<C> Loop<C> {
         let Some(slot) = self.links.get_mut(index) else {
             return;
         };
-        if let Some(Link {
+        if let Some(LoadConnection {
             socket,
             mut conversation,
             ..
@@ -282,7 +282,7 @@ fn timespec(span: Nanoseconds) -> Timespec {
 
 /// Reads until the socket is drained, and hands everything on.
 fn read<C: Conversation<Shared>, Shared>(
-    link: &mut Link<C>,
+    link: &mut LoadConnection<C>,
     buffer: &mut Vec<u8>,
     ending: bool,
     shared: &mut Shared,
@@ -308,9 +308,9 @@ fn read<C: Conversation<Shared>, Shared>(
             .conversation
             .received(bytes, now, shared, &mut link.outgoing)
         {
-            Received::Taken(taken) => taken,
-            Received::Finished => return Err(Closed::Finished),
-            Received::Broken => return Err(Closed::Broken),
+            ReceiveOutcome::Taken(taken) => taken,
+            ReceiveOutcome::Finished => return Err(Closed::Finished),
+            ReceiveOutcome::Broken => return Err(Closed::Broken),
         };
         link.tail.clear();
         if taken < bytes.len() {
@@ -328,7 +328,7 @@ fn read<C: Conversation<Shared>, Shared>(
 }
 
 /// Writes as much as the socket takes; the rest waits for the next event.
-fn flush<C>(link: &mut Link<C>) -> Result<(), Errno> {
+fn flush<C>(link: &mut LoadConnection<C>) -> Result<(), Errno> {
     let mut sent = 0;
     while sent < link.outgoing.len() {
         match send(&link.socket, &link.outgoing[sent..], SendFlags::NOSIGNAL) {

@@ -16,7 +16,7 @@ use super::Definition;
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
 use crate::process::{Processors, Watched};
-use crate::target::Target;
+use crate::target::RunningTarget;
 
 /// How long a server may take to end once it was asked to.
 const STOP_SECONDS: u64 = 10;
@@ -83,9 +83,9 @@ impl Running {
     }
 
     /// What it offers to a scenario, and where its publishers go if that is elsewhere.
-    pub fn target(&self, offer: &str, publish: Option<&str>) -> Result<Target, BenchError> {
+    pub fn target(&self, offer: &str, publish: Option<&str>) -> Result<RunningTarget, BenchError> {
         let publish = publish.map(|text| self.replace(text).parse()).transpose()?;
-        Ok(Target {
+        Ok(RunningTarget {
             name: self.name.clone(),
             endpoint: self.replace(offer).parse()?,
             publish,

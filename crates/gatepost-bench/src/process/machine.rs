@@ -78,7 +78,7 @@ fn frequency_share(processors: &Path) -> Option<f64> {
 
 /// The load of the whole machine over a time; the part of neither generator nor server is noise.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Load {
+pub struct MachineLoad {
     /// CPU seconds of all processors that were used by anyone.
     pub busy_seconds: f64,
     /// CPU seconds that the hypervisor gave to others.
@@ -87,7 +87,7 @@ pub struct Load {
     pub total_seconds: f64,
 }
 
-impl Load {
+impl MachineLoad {
     /// Counted since the machine started.
     pub fn so_far() -> Self {
         let text = fs::read_to_string("/proc/stat").unwrap_or_default();
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn idle_waiting_and_stolen_time_is_not_busy() {
         let ticks = rustix::param::clock_ticks_per_second() as f64;
-        let load = Load::parse("cpu  100 0 50 800 20 0 10 20 0 0");
+        let load = MachineLoad::parse("cpu  100 0 50 800 20 0 10 20 0 0");
         assert!((load.busy_seconds * ticks - 160.0).abs() < 1e-6);
         assert!((load.stolen_seconds * ticks - 20.0).abs() < 1e-6);
         assert!((load.total_seconds * ticks - 1000.0).abs() < 1e-6);

@@ -13,7 +13,7 @@ mod watched;
 
 pub use calls::{CallCounter, count_system_calls};
 pub use listening::listener_of_port;
-pub use machine::{Load, Machine, Noise};
+pub use machine::{Machine, MachineLoad, Noise};
 pub use network::Traffic;
 pub use pinning::{Pinning, Processors};
 pub use sampler::{Costs, ProcessRecord, Sampler};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::calls::are_requested;
-use super::{CallCounter, Load, Noise, Traffic, Usage, Watched};
+use super::{CallCounter, MachineLoad, Noise, Traffic, Usage, Watched};
 use crate::clock::{self, Nanoseconds};
 
 /// What a process used over a measurement.
@@ -71,7 +71,7 @@ pub struct Costs {
     /// Ours.
     pub generator: ProcessRecord,
     /// The whole machine's.
-    pub machine: Load,
+    pub machine: MachineLoad,
     /// As the measurement began.
     pub noise: Noise,
 }
@@ -89,7 +89,7 @@ impl Sampler {
         let noise = Noise::now();
         let mut generator = Watch::of_self();
         let mut server = server.map(Watch::of_server);
-        let load = Load::so_far();
+        let load = MachineLoad::so_far();
         let thread = thread::spawn(move || {
             loop {
                 let ended = stopped.recv_timeout(Duration::from_secs(1));
@@ -105,7 +105,7 @@ impl Sampler {
             Costs {
                 server: server.map(|watch| watch.record),
                 generator: generator.record,
-                machine: Load::so_far().since(load),
+                machine: MachineLoad::so_far().since(load),
                 noise,
             }
         });

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use gatepost_message::Qos;
 use gatepost_mqtt::PacketId;
 
-use super::{Dialect, Reader, mqtt, nats, websocket};
+use super::{Dialect, PacketReader, mqtt, nats, websocket};
 use crate::error::BenchError;
 use crate::target::Url;
 
@@ -41,7 +41,7 @@ impl Broker {
     }
 
     /// A reader for a new connection.
-    pub fn reader(&self) -> Reader {
+    pub fn reader(&self) -> PacketReader {
         self.dialect.reader()
     }
 

@@ -5,7 +5,7 @@
 
 use memchr::{memchr, memchr_iter, memmem};
 
-use super::{Event, Stamp, Step};
+use super::{PacketEvent, ReaderStep, Stamp};
 
 /// Longest head of the answer.
 const HEAD_MAX_BYTES: usize = 16 * 1024;
@@ -26,7 +26,7 @@ pub struct EventStream {
 }
 
 impl EventStream {
-    pub(super) fn next<'a>(&'a mut self, bytes: &'a [u8]) -> Result<Step<'a>, String> {
+    pub(super) fn next<'a>(&'a mut self, bytes: &'a [u8]) -> Result<ReaderStep<'a>, String> {
         if !self.streaming {
             return self.head(bytes);
         }
@@ -39,7 +39,7 @@ impl EventStream {
             let rest = &bytes[taken..];
             if self.chunked && self.left == 0 {
                 let Some((length, size)) = chunk_length(rest)? else {
-                    return Ok(Step::More(taken));
+                    return Ok(ReaderStep::More(taken));
                 };
                 if size == 0 {
                     return Err("the stream ended".into());
@@ -54,7 +54,7 @@ impl EventStream {
                 rest.len()
             };
             if available == 0 {
-                return Ok(Step::More(taken));
+                return Ok(ReaderStep::More(taken));
             }
             let part = &rest[..available];
             if !self.carried.is_empty() {
@@ -63,16 +63,16 @@ impl EventStream {
                 self.pass(used);
                 if whole {
                     self.carried_done = true;
-                    return Ok(Step::Event(event(&self.carried), taken));
+                    return Ok(ReaderStep::Event(event(&self.carried), taken));
                 }
                 continue;
             }
             if let Some(end) = end_of_event(part, 0) {
                 self.pass(end);
-                return Ok(Step::Event(event(&part[..end]), taken + end));
+                return Ok(ReaderStep::Event(event(&part[..end]), taken + end));
             }
             if !self.chunked {
-                return Ok(Step::More(taken));
+                return Ok(ReaderStep::More(taken));
             }
             self.carried.extend_from_slice(part);
             taken += available;
@@ -101,12 +101,12 @@ impl EventStream {
         }
     }
 
-    fn head<'a>(&mut self, bytes: &[u8]) -> Result<Step<'a>, String> {
+    fn head<'a>(&mut self, bytes: &[u8]) -> Result<ReaderStep<'a>, String> {
         let Some(end) = memmem::find(bytes, b"\r\n\r\n") else {
             return if bytes.len() > HEAD_MAX_BYTES {
                 Err("a head without end".into())
             } else {
-                Ok(Step::More(0))
+                Ok(ReaderStep::More(0))
             };
         };
         let head = String::from_utf8_lossy(&bytes[..end]).to_ascii_lowercase();
@@ -114,11 +114,11 @@ impl EventStream {
         let event = if line.split(' ').nth(1) == Some("200") {
             self.streaming = true;
             self.chunked = head.contains("transfer-encoding: chunked");
-            Event::Streaming
+            PacketEvent::Streaming
         } else {
-            Event::Refused(line.to_owned())
+            PacketEvent::Refused(line.to_owned())
         };
-        Ok(Step::Event(event, end + 4))
+        Ok(ReaderStep::Event(event, end + 4))
     }
 }
 
@@ -147,16 +147,16 @@ fn end_of_event(bytes: &[u8], from: usize) -> Option<usize> {
 }
 
 /// The stamped payload in an event's data, wherever the server put it there.
-fn event(text: &[u8]) -> Event<'_> {
+fn event(text: &[u8]) -> PacketEvent<'_> {
     let data = text
         .split(|&byte| byte == b'\n')
         .find_map(|line| line.strip_prefix(b"data:"));
     match data.and_then(Stamp::find) {
-        Some(payload) => Event::Publication {
+        Some(payload) => PacketEvent::Publication {
             payload,
             packet_id: None,
         },
-        None => Event::Other,
+        None => PacketEvent::Other,
     }
 }
 
@@ -224,7 +224,7 @@ mod tests {
             .next(b"HTTP/1.1 403 Forbidden\r\n\r\n")
             .expect("a step");
         assert!(
-            matches!(step, Step::Event(Event::Refused(_), 26)),
+            matches!(step, ReaderStep::Event(PacketEvent::Refused(_), 26)),
             "{step:?}"
         );
         let mut stream = EventStream {

@@ -1,7 +1,7 @@
 //! Brokers as a load generator sees them: log in, subscribe, publish, receive.
 //!
 //! A [`Broker`] is one way to reach one server: its address, its protocol, and the path where the
-//! protocol has one. What is sent needs no memory; what is received is read by a [`Reader`], one
+//! protocol has one. What is sent needs no memory; what is received is read by a [`PacketReader`], one
 //! for each connection, because WebSocket frames and HTTP chunks cut messages where they like.
 
 mod broker;
@@ -15,7 +15,7 @@ mod websocket;
 
 pub use broker::Broker;
 pub use stamp::{STAMP_BYTES, Stamp};
-pub use tracker::{Tally, Tracker};
+pub use tracker::{Tracker, TrackerCounts};
 
 use gatepost_mqtt::{PacketId, Version};
 
@@ -41,7 +41,7 @@ pub enum Dialect {
 
 /// What came from the broker.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Event<'a> {
+pub enum PacketEvent<'a> {
     /// It greets, and must be answered with [`Broker::login`].
     Greeting,
     /// Logged in.
@@ -72,16 +72,16 @@ pub enum Event<'a> {
 
 /// What a reader made of bytes.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Step<'a> {
+pub enum ReaderStep<'a> {
     /// An event, and how many bytes were taken for it.
-    Event(Event<'a>, usize),
+    Event(PacketEvent<'a>, usize),
     /// More bytes are needed; this many were consumed.
     More(usize),
 }
 
 /// Takes a connection's bytes apart.
 #[derive(Debug, Default)]
-pub enum Reader {
+pub enum PacketReader {
     /// MQTT as it is.
     Mqtt(Version),
     /// NATS; also what stands in while a conversation has taken its reader out, since it is
@@ -96,11 +96,11 @@ pub enum Reader {
     Post(ResponseReader),
 }
 
-impl Reader {
+impl PacketReader {
     /// The next event in `bytes`; what was not taken comes again, with more. An error is what the
     /// broker did wrong.
     #[inline]
-    pub fn next<'a>(&'a mut self, bytes: &'a [u8]) -> Result<Step<'a>, String> {
+    pub fn next<'a>(&'a mut self, bytes: &'a [u8]) -> Result<ReaderStep<'a>, String> {
         match self {
             Self::Mqtt(version) => mqtt::next(*version, bytes),
             Self::Nats => nats::next(bytes),
@@ -116,16 +116,16 @@ impl Reader {
     pub fn read(
         &mut self,
         bytes: &[u8],
-        mut handle: impl FnMut(Event<'_>) -> Result<(), String>,
+        mut handle: impl FnMut(PacketEvent<'_>) -> Result<(), String>,
     ) -> Result<usize, String> {
         let mut taken = 0;
         loop {
             match self.next(&bytes[taken..])? {
-                Step::Event(event, length) => {
+                ReaderStep::Event(event, length) => {
                     taken += length;
                     handle(event)?;
                 }
-                Step::More(length) => return Ok(taken + length),
+                ReaderStep::More(length) => return Ok(taken + length),
             }
         }
     }
@@ -147,32 +147,32 @@ impl Dialect {
     }
 
     /// A reader for a new connection.
-    pub fn reader(self) -> Reader {
+    pub fn reader(self) -> PacketReader {
         match self {
-            Self::Mqtt(version) => Reader::Mqtt(version),
-            Self::WebSocket(version) => Reader::WebSocket(Box::new(Frames::new(version))),
-            Self::Nats => Reader::Nats,
-            Self::Events => Reader::Events(Box::default()),
-            Self::Post => Reader::Post(ResponseReader::default()),
+            Self::Mqtt(version) => PacketReader::Mqtt(version),
+            Self::WebSocket(version) => PacketReader::WebSocket(Box::new(Frames::new(version))),
+            Self::Nats => PacketReader::Nats,
+            Self::Events => PacketReader::Events(Box::default()),
+            Self::Post => PacketReader::Post(ResponseReader::default()),
         }
     }
 }
 
 /// Reads in parts as the loop hands them; gives the payloads of the publications.
 #[cfg(test)]
-fn publications(mut reader: Reader, text: &[u8], part: usize) -> Vec<Vec<u8>> {
+fn publications(mut reader: PacketReader, text: &[u8], part: usize) -> Vec<Vec<u8>> {
     let (mut pending, mut payloads) = (Vec::new(), Vec::new());
     for piece in text.chunks(part) {
         pending.extend_from_slice(piece);
         loop {
             match reader.next(&pending).expect("no violation") {
-                Step::Event(event, taken) => {
-                    if let Event::Publication { payload, .. } = event {
+                ReaderStep::Event(event, taken) => {
+                    if let PacketEvent::Publication { payload, .. } = event {
                         payloads.push(payload.to_vec());
                     }
                     pending.drain(..taken);
                 }
-                Step::More(taken) => {
+                ReaderStep::More(taken) => {
                     pending.drain(..taken);
                     break;
                 }

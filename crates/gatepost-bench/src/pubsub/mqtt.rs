@@ -7,7 +7,7 @@ use gatepost_mqtt::{
     SubscriptionOptions, Version, decode_next,
 };
 
-use super::{Event, Step};
+use super::{PacketEvent, ReaderStep};
 
 /// Longer than any run, so that no client needs to ping. 0 would disable it, but rumqttd refuses 0.
 const KEEP_ALIVE_SECONDS: u16 = u16::MAX;
@@ -86,45 +86,45 @@ pub(super) fn acknowledge(packet_id: PacketId, out: &mut Vec<u8>) {
 }
 
 #[inline]
-pub(super) fn next(version: Version, bytes: &[u8]) -> Result<Step<'_>, String> {
+pub(super) fn next(version: Version, bytes: &[u8]) -> Result<ReaderStep<'_>, String> {
     match Frame::split(bytes, PACKET_MAX_BYTES) {
         Ok(Some(frame)) => {
             if let Some(publication) = plain_publication(version, &frame) {
-                return Ok(Step::Event(publication, frame.length));
+                return Ok(ReaderStep::Event(publication, frame.length));
             }
         }
-        Ok(None) => return Ok(Step::More(0)),
+        Ok(None) => return Ok(ReaderStep::More(0)),
         Err(error) => return Err(error.to_string()),
     }
     let decoded =
         decode_next(version, bytes, PACKET_MAX_BYTES).map_err(|error| error.to_string())?;
     let Some((packet, length)) = decoded else {
-        return Ok(Step::More(0));
+        return Ok(ReaderStep::More(0));
     };
     let event = match packet {
-        Packet::Publish(publish) => Event::Publication {
+        Packet::Publish(publish) => PacketEvent::Publication {
             payload: publish.payload,
             packet_id: publish.packet_id,
         },
         Packet::Connack(connack) if connack.reason.is_error() => {
-            Event::Refused(format!("CONNACK {:?}", connack.reason))
+            PacketEvent::Refused(format!("CONNACK {:?}", connack.reason))
         }
-        Packet::Connack(_) => Event::Ready,
-        Packet::Suback(suback) => Event::Subscribed {
+        Packet::Connack(_) => PacketEvent::Ready,
+        Packet::Suback(suback) => PacketEvent::Subscribed {
             granted: !suback.reasons.iter().any(|reason| reason.is_error()),
         },
-        Packet::Puback(_) => Event::Acknowledged,
+        Packet::Puback(_) => PacketEvent::Acknowledged,
         Packet::Disconnect(outcome) => return Err(format!("DISCONNECT {outcome:?}")),
-        _ => Event::Other,
+        _ => PacketEvent::Other,
     };
-    Ok(Step::Event(event, length))
+    Ok(ReaderStep::Event(event, length))
 }
 
 /// The payload of a publication at QoS 0 without properties, found by lengths alone. Whether its
 /// topic is good text is the codec's tests' business: a generator that checks it again for each
 /// delivery costs more than the servers that it measures.
 #[inline]
-fn plain_publication<'a>(version: Version, frame: &Frame<'a>) -> Option<Event<'a>> {
+fn plain_publication<'a>(version: Version, frame: &Frame<'a>) -> Option<PacketEvent<'a>> {
     const QOS: u8 = 0b0110;
     if frame.header.packet_type != PacketType::Publish || frame.header.flags & QOS != 0 {
         return None;
@@ -136,7 +136,7 @@ fn plain_publication<'a>(version: Version, frame: &Frame<'a>) -> Option<Event<'a
     } else {
         rest
     };
-    Some(Event::Publication {
+    Some(PacketEvent::Publication {
         payload,
         packet_id: None,
     })
@@ -153,22 +153,26 @@ mod tests {
             publish(version, "bench/1", b"hello", None, &mut bytes);
             let length = bytes.len();
             for cut in 0..length {
-                assert_eq!(next(version, &bytes[..cut]), Ok(Step::More(0)), "{cut}");
+                assert_eq!(
+                    next(version, &bytes[..cut]),
+                    Ok(ReaderStep::More(0)),
+                    "{cut}"
+                );
             }
             bytes.extend_from_slice(b"\xd0\x00");
-            let event = Event::Publication {
+            let event = PacketEvent::Publication {
                 payload: b"hello",
                 packet_id: None,
             };
-            assert_eq!(next(version, &bytes), Ok(Step::Event(event, length)));
+            assert_eq!(next(version, &bytes), Ok(ReaderStep::Event(event, length)));
             let numbered = PacketId::new(7);
             publish(version, "bench/1", b"again", numbered, &mut bytes);
-            let event = Event::Publication {
+            let event = PacketEvent::Publication {
                 payload: b"again",
                 packet_id: numbered,
             };
             let step = next(version, &bytes[length + 2..]);
-            assert_eq!(step, Ok(Step::Event(event, bytes.len() - length - 2)));
+            assert_eq!(step, Ok(ReaderStep::Event(event, bytes.len() - length - 2)));
         }
         assert!(next(Version::Mqtt311, b"\x30\x03\x00\x09a").is_err());
         assert!(next(Version::Mqtt311, b"\x00\x00").is_err());

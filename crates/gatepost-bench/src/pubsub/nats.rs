@@ -8,7 +8,7 @@ use std::io::Write as _;
 use gatepost_mqtt::PacketId;
 use memchr::{memchr, memmem};
 
-use super::{Event, Step};
+use super::{PacketEvent, ReaderStep};
 
 /// Longest control line: INFO is the largest.
 const LINE_MAX_BYTES: usize = 64 * 1024;
@@ -37,12 +37,12 @@ pub(super) fn publish(topic: &str, payload: &[u8], out: &mut Vec<u8>) {
 }
 
 #[inline]
-pub(super) fn next(bytes: &[u8]) -> Result<Step<'_>, String> {
+pub(super) fn next(bytes: &[u8]) -> Result<ReaderStep<'_>, String> {
     let Some(end) = memchr(b'\n', bytes) else {
         return if bytes.len() > LINE_MAX_BYTES {
             Err("a line without end".into())
         } else {
-            Ok(Step::More(0))
+            Ok(ReaderStep::More(0))
         };
     };
     let line = bytes[..end].strip_suffix(b"\r").unwrap_or(&bytes[..end]);
@@ -57,25 +57,25 @@ pub(super) fn next(bytes: &[u8]) -> Result<Step<'_>, String> {
         return Ok(match bytes.get(after..after + length) {
             Some(payload) if bytes.len() >= whole => {
                 let packet_id = None;
-                Step::Event(Event::Publication { payload, packet_id }, whole)
+                ReaderStep::Event(PacketEvent::Publication { payload, packet_id }, whole)
             }
-            _ => Step::More(0),
+            _ => ReaderStep::More(0),
         });
     }
     let event = match line {
-        b"PONG" => Event::Subscribed { granted: true },
-        b"PING" => Event::Ping,
-        _ if line.starts_with(b"INFO") => Event::Greeting,
+        b"PONG" => PacketEvent::Subscribed { granted: true },
+        b"PING" => PacketEvent::Ping,
+        _ if line.starts_with(b"INFO") => PacketEvent::Greeting,
         _ if line.starts_with(b"-ERR") => {
             let text = String::from_utf8_lossy(line).into_owned();
             if memmem::find(line, b"Authorization").is_some() {
-                return Ok(Step::Event(Event::Refused(text), after));
+                return Ok(ReaderStep::Event(PacketEvent::Refused(text), after));
             }
             return Err(text);
         }
-        _ => Event::Other,
+        _ => PacketEvent::Other,
     };
-    Ok(Step::Event(event, after))
+    Ok(ReaderStep::Event(event, after))
 }
 
 #[cfg(test)]
@@ -86,14 +86,17 @@ mod tests {
     fn a_message_is_taken_whole_or_not_at_all() {
         let text = b"MSG a.b 7 5\r\nhello\r\nPING\r\n";
         for cut in 0..20 {
-            assert_eq!(next(&text[..cut]), Ok(Step::More(0)), "{cut}");
+            assert_eq!(next(&text[..cut]), Ok(ReaderStep::More(0)), "{cut}");
         }
-        let event = Event::Publication {
+        let event = PacketEvent::Publication {
             payload: b"hello",
             packet_id: None,
         };
-        assert_eq!(next(text), Ok(Step::Event(event, 20)));
-        assert_eq!(next(&text[20..]), Ok(Step::Event(Event::Ping, 6)));
+        assert_eq!(next(text), Ok(ReaderStep::Event(event, 20)));
+        assert_eq!(
+            next(&text[20..]),
+            Ok(ReaderStep::Event(PacketEvent::Ping, 6))
+        );
         assert!(next(b"MSG a b c\r\n").is_err());
         assert!(next(b"-ERR 'Unknown Protocol Operation'\r\n").is_err());
     }

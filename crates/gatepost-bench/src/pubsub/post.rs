@@ -1,20 +1,23 @@
 //! Publications as HTTP requests: each answer acknowledges one.
 
-use super::{Event, Step};
-use crate::load::{Part, ResponseReader};
+use super::{PacketEvent, ReaderStep};
+use crate::load::{ResponsePart, ResponseReader};
 
-pub(super) fn next<'a>(reader: &mut ResponseReader, bytes: &[u8]) -> Result<Step<'a>, String> {
+pub(super) fn next<'a>(
+    reader: &mut ResponseReader,
+    bytes: &[u8],
+) -> Result<ReaderStep<'a>, String> {
     if bytes.is_empty() {
-        return Ok(Step::More(0));
+        return Ok(ReaderStep::More(0));
     }
     match reader.read(bytes) {
-        Part::More(taken) => Ok(Step::More(taken)),
-        Part::Malformed => Err("an answer that is no HTTP".into()),
-        Part::Whole(taken) => {
+        ResponsePart::More(taken) => Ok(ReaderStep::More(taken)),
+        ResponsePart::Malformed => Err("an answer that is no HTTP".into()),
+        ResponsePart::Whole(taken) => {
             let status = reader.status;
             reader.reset();
             if (200..300).contains(&status) {
-                Ok(Step::Event(Event::Acknowledged, taken))
+                Ok(ReaderStep::Event(PacketEvent::Acknowledged, taken))
             } else {
                 Err(format!("a publication was answered {status}"))
             }

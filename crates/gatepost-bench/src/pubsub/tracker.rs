@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Counts over all numbers seen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tally {
+pub struct TrackerCounts {
     /// Messages that came at least once.
     pub received: u64,
     /// Messages that never came.
@@ -15,7 +15,7 @@ pub struct Tally {
     pub reordered: u64,
 }
 
-impl Tally {
+impl TrackerCounts {
     /// Adds another's counts.
     pub fn add(&mut self, other: Self) {
         self.received += other.received;
@@ -70,14 +70,14 @@ impl Tracker {
     }
 
     /// The final counts of `sent` messages, after the last arrival.
-    pub fn tally(&self, sent: u32) -> Tally {
+    pub fn tally(&self, sent: u32) -> TrackerCounts {
         let in_gaps: u64 = self
             .gaps
             .iter()
             .map(|(from, to)| u64::from(to - from))
             .sum();
         let at_end = u64::from(sent.saturating_sub(self.next));
-        Tally {
+        TrackerCounts {
             received: u64::from(self.next) - in_gaps,
             lost: in_gaps + at_end,
             duplicates: self.duplicates,
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn tally(sequences: &[u32], sent: u32) -> Tally {
+    fn tally(sequences: &[u32], sent: u32) -> TrackerCounts {
         let mut tracker = Tracker::default();
         for &sequence in sequences {
             tracker.see(sequence);
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn each_fault_is_told_from_the_others() {
-        let counts = |received, lost, duplicates, reordered| Tally {
+        let counts = |received, lost, duplicates, reordered| TrackerCounts {
             received,
             lost,
             duplicates,

@@ -6,7 +6,7 @@
 use gatepost_mqtt::Version;
 use memchr::memmem;
 
-use super::{Event, Step, mqtt};
+use super::{PacketEvent, ReaderStep, mqtt};
 
 /// Longest head of the answer to the upgrade.
 const HEAD_MAX_BYTES: usize = 16 * 1024;
@@ -84,7 +84,7 @@ impl Frames {
         }
     }
 
-    pub(super) fn next<'a>(&'a mut self, bytes: &'a [u8]) -> Result<Step<'a>, String> {
+    pub(super) fn next<'a>(&'a mut self, bytes: &'a [u8]) -> Result<ReaderStep<'a>, String> {
         if !self.upgraded {
             return self.head(bytes);
         }
@@ -98,15 +98,15 @@ impl Frames {
             let rest = &bytes[taken..];
             if self.left == 0 {
                 let Some(header) = Header::read(rest)? else {
-                    return Ok(Step::More(taken));
+                    return Ok(ReaderStep::More(taken));
                 };
                 if header.is_control() {
                     let whole = header.length + header.payload as usize;
                     if rest.len() < whole {
-                        return Ok(Step::More(taken));
+                        return Ok(ReaderStep::More(taken));
                     }
                     let event = header.control_event()?;
-                    return Ok(Step::Event(event, taken + whole));
+                    return Ok(ReaderStep::Event(event, taken + whole));
                 }
                 taken += header.length;
                 self.left = header.payload;
@@ -116,19 +116,19 @@ impl Frames {
             let part = &rest[..available];
             if self.carried.is_empty() {
                 match mqtt::next(self.version, part)? {
-                    Step::Event(event, length) => {
+                    ReaderStep::Event(event, length) => {
                         self.left -= length as u64;
-                        return Ok(Step::Event(event, taken + length));
+                        return Ok(ReaderStep::Event(event, taken + length));
                     }
                     // The frame is incomplete; it is examined again when more arrives.
-                    Step::More(_) if (available as u64) < self.left => {
-                        return Ok(Step::More(taken));
+                    ReaderStep::More(_) if (available as u64) < self.left => {
+                        return Ok(ReaderStep::More(taken));
                     }
-                    Step::More(_) => {}
+                    ReaderStep::More(_) => {}
                 }
             }
             if available == 0 {
-                return Ok(Step::More(taken));
+                return Ok(ReaderStep::More(taken));
             }
             self.carried.extend_from_slice(part);
             self.left -= available as u64;
@@ -136,12 +136,12 @@ impl Frames {
         }
     }
 
-    fn head<'a>(&mut self, bytes: &[u8]) -> Result<Step<'a>, String> {
+    fn head<'a>(&mut self, bytes: &[u8]) -> Result<ReaderStep<'a>, String> {
         let Some(end) = memmem::find(bytes, b"\r\n\r\n") else {
             return if bytes.len() > HEAD_MAX_BYTES {
                 Err("a head without end".into())
             } else {
-                Ok(Step::More(0))
+                Ok(ReaderStep::More(0))
             };
         };
         let line = bytes
@@ -150,25 +150,25 @@ impl Frames {
             .unwrap_or_default();
         let event = if line.starts_with(b"HTTP/1.1 101") {
             self.upgraded = true;
-            Event::Greeting
+            PacketEvent::Greeting
         } else {
-            Event::Refused(format!("upgrade: {}", String::from_utf8_lossy(line)))
+            PacketEvent::Refused(format!("upgrade: {}", String::from_utf8_lossy(line)))
         };
-        Ok(Step::Event(event, end + 4))
+        Ok(ReaderStep::Event(event, end + 4))
     }
 
     fn carried_is_whole(&self) -> Result<bool, String> {
         let step = mqtt::next(self.version, &self.carried)?;
-        Ok(matches!(step, Step::Event(..)))
+        Ok(matches!(step, ReaderStep::Event(..)))
     }
 
-    fn next_carried(&mut self, taken: usize) -> Result<Step<'_>, String> {
+    fn next_carried(&mut self, taken: usize) -> Result<ReaderStep<'_>, String> {
         match mqtt::next(self.version, &self.carried)? {
-            Step::Event(event, length) => {
+            ReaderStep::Event(event, length) => {
                 self.carried_taken = length;
-                Ok(Step::Event(event, taken))
+                Ok(ReaderStep::Event(event, taken))
             }
-            Step::More(_) => Ok(Step::More(taken)),
+            ReaderStep::More(_) => Ok(ReaderStep::More(taken)),
         }
     }
 }
@@ -220,10 +220,10 @@ impl Header {
         self.opcode >= CLOSE
     }
 
-    fn control_event<'a>(&self) -> Result<Event<'a>, String> {
+    fn control_event<'a>(&self) -> Result<PacketEvent<'a>, String> {
         match self.opcode {
-            PING => Ok(Event::Ping),
-            PONG => Ok(Event::Other),
+            PING => Ok(PacketEvent::Ping),
+            PONG => Ok(PacketEvent::Other),
             _ => Err("the server closed the WebSocket".into()),
         }
     }
@@ -301,7 +301,7 @@ mod tests {
     fn a_refused_upgrade_is_told() {
         let mut frames = Frames::new(Version::Mqtt311);
         let step = frames.next(b"HTTP/1.1 404 Not Found\r\n\r\n");
-        let Ok(Step::Event(Event::Refused(reason), 26)) = step else {
+        let Ok(ReaderStep::Event(PacketEvent::Refused(reason), 26)) = step else {
             panic!("{step:?}");
         };
         assert!(reason.contains("404"), "{reason}");

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use super::folder::recorded;
 use crate::error::BenchError;
-use crate::outcome::Outcome;
+use crate::outcome::RunOutcome;
 use crate::report::{Columns, Report, markdown_table, number, percentile_names};
 
 const BEGIN: &str = "<!-- bench: ";
@@ -181,7 +181,7 @@ fn provenance(report: &Report) -> String {
         .iter()
         .map(|target| {
             // Of a sweep each value has as many.
-            let same = |run: &&Outcome| run.parameters == target.runs[0].parameters;
+            let same = |run: &&RunOutcome| run.parameters == target.runs[0].parameters;
             target.runs.iter().filter(same).count()
         })
         .max()
@@ -213,7 +213,7 @@ mod tests {
     use crate::report::TargetReport;
 
     fn report(setting: u64, rate: f64) -> Report {
-        let mut run = Outcome::default();
+        let mut run = RunOutcome::default();
         run.higher("rate", rate, "/s");
         run.lower("lost", 0.0, "");
         Report {

@@ -8,7 +8,7 @@ use super::folder::recorded;
 use crate::error::BenchError;
 use crate::outcome::Better;
 use crate::report::{Report, number};
-use crate::statistics::{Change, Sample, changes};
+use crate::statistics::{LevelChange, SortedSample, changes};
 
 /// Columns of the plot.
 const WIDTH: usize = 48;
@@ -43,7 +43,7 @@ struct Key {
 }
 
 /// The values of one record.
-struct Entry {
+struct TrendEntry {
     label: String,
     values: Vec<f64>,
 }
@@ -55,7 +55,7 @@ pub fn trend(arguments: &TrendArguments) -> Result<String, BenchError> {
             "--confidence is from 50 to below 100".into(),
         ));
     }
-    let mut groups: BTreeMap<Key, (String, Vec<Entry>)> = BTreeMap::new();
+    let mut groups: BTreeMap<Key, (String, Vec<TrendEntry>)> = BTreeMap::new();
     let wanted =
         |filter: &Option<String>, name: &str| filter.as_ref().is_none_or(|one| one == name);
     for report in recorded(&arguments.folder)? {
@@ -76,7 +76,7 @@ pub fn trend(arguments: &TrendArguments) -> Result<String, BenchError> {
             }
             let group = groups.entry(key(&report, &target.name));
             let (_, entries) = group.or_insert_with(|| (figure.clone(), Vec::new()));
-            entries.push(Entry {
+            entries.push(TrendEntry {
                 label: label(&report),
                 values,
             });
@@ -141,7 +141,7 @@ fn day(unix_seconds: u64) -> String {
 fn write_group(
     key: &Key,
     figure: &str,
-    entries: &[Entry],
+    entries: &[TrendEntry],
     confidence: f64,
     text: &mut String,
 ) -> std::fmt::Result {
@@ -162,7 +162,7 @@ fn write_group(
     let series: Vec<Vec<f64>> = entries.iter().map(|entry| entry.values.clone()).collect();
     let found = changes(&series, confidence / 100.0);
     for (at, entry) in entries.iter().enumerate() {
-        let Some(sample) = Sample::new(entry.values.clone()) else {
+        let Some(sample) = SortedSample::new(entry.values.clone()) else {
             continue;
         };
         let mark = if found.iter().any(|change| change.at == at) {
@@ -192,7 +192,7 @@ fn write_group(
     writeln!(text)
 }
 
-fn changed(change: &Change, entries: &[Entry]) -> String {
+fn changed(change: &LevelChange, entries: &[TrendEntry]) -> String {
     let label = entries
         .get(change.at)
         .map_or("", |entry| entry.label.as_str());
@@ -203,7 +203,7 @@ fn changed(change: &Change, entries: &[Entry]) -> String {
 }
 
 /// The values of one record on the scale of all.
-fn strip(sample: &Sample, low: f64, high: f64) -> String {
+fn strip(sample: &SortedSample, low: f64, high: f64) -> String {
     let mut cells = vec![' '; WIDTH];
     let place = |value: f64| {
         let share = if high > low {
@@ -224,12 +224,12 @@ fn strip(sample: &Sample, low: f64, high: f64) -> String {
 mod tests {
     use super::super::keep;
     use super::*;
-    use crate::outcome::Outcome;
+    use crate::outcome::RunOutcome;
     use crate::report::TargetReport;
 
     fn recorded_with(folder: &std::path::Path, at: u64, mean: f64) {
         let run = |off: f64| {
-            let mut run = Outcome::default();
+            let mut run = RunOutcome::default();
             run.higher("rate", mean + off, "/s");
             run
         };

@@ -45,7 +45,7 @@ impl Axis {
 
 /// Points that belong together.
 #[derive(Debug, Clone)]
-pub(super) struct Line {
+pub(super) struct ChartLine {
     pub(super) name: String,
     /// Which of the page's colours.
     pub(super) colour: usize,
@@ -72,7 +72,7 @@ pub(super) struct Chart {
     pub(super) title: String,
     pub(super) x: Axis,
     pub(super) y: Axis,
-    pub(super) lines: Vec<Line>,
+    pub(super) lines: Vec<ChartLine>,
 }
 
 /// From values to places on the page.
@@ -287,7 +287,7 @@ impl Chart {
     }
 }
 
-fn draw_line(line: &Line, x: &Projection, y: &Projection, svg: &mut String) {
+fn draw_line(line: &ChartLine, x: &Projection, y: &Projection, svg: &mut String) {
     let colour = line.colour % COLOURS;
     let places: Vec<(f64, f64, &(f64, f64))> = line
         .points
@@ -365,7 +365,7 @@ mod tests {
             title: "a < b".into(),
             x: Axis::new("x", Scale::Logarithmic),
             y: Axis::new("y", Scale::Linear),
-            lines: vec![Line {
+            lines: vec![ChartLine {
                 name: "one".into(),
                 colour: 7,
                 points: vec![(1.0, 5.0), (100.0, 50.0), (0.0, 9.0)],

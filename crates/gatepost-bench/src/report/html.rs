@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use super::Report;
-use super::chart::{Axis, Chart, Line, Scale, Style, escaped};
+use super::chart::{Axis, Chart, ChartLine, Scale, Style, escaped};
 use super::view::{
     self, Column, Curve, Spread, columns, curves, figure_names, growth_words, latency_names, number,
 };
@@ -208,14 +208,14 @@ fn comparison(figure: &view::FigureName, columns: &[Column<'_>]) -> Chart {
         let place = at as f64 + 1.0;
         x.ticks.push((place, column.label()));
         let values = column.runs.iter().filter_map(|run| run.value(&figure.name));
-        lines.push(Line {
+        lines.push(ChartLine {
             name: String::new(),
             colour: at,
             points: values.map(|value| (place, value)).collect(),
             style: Style::Marks,
         });
         if let Some(spread) = column.spread(&figure.name) {
-            lines.push(Line {
+            lines.push(ChartLine {
                 name: String::new(),
                 colour: at,
                 points: vec![(place, spread.median)],
@@ -262,7 +262,7 @@ fn growths(curves: &[Curve]) -> Vec<Chart> {
             .iter()
             .filter(|line| line.style == Style::Joined)
             .count();
-        let line = |points, style| Line {
+        let line = |points, style| ChartLine {
             name: curve.target.clone(),
             colour,
             points,
@@ -298,7 +298,7 @@ fn percentiles(report: &Report, columns: &[Column<'_>]) -> Vec<Chart> {
     let chart = |name: &String| {
         let mut x = Axis::new("percentile", Scale::Logarithmic);
         x.ticks = places.into_iter().zip(ticks.map(str::to_owned)).collect();
-        let line = |(colour, column): (usize, &Column<'_>)| Line {
+        let line = |(colour, column): (usize, &Column<'_>)| ChartLine {
             name: column.label(),
             colour,
             points: curve(&column.latencies(name)),
@@ -318,14 +318,14 @@ fn over_time(
     title: &str,
     unit: &str,
     columns: &[Column<'_>],
-    values: impl Fn(&crate::outcome::Outcome) -> Vec<f64>,
+    values: impl Fn(&crate::outcome::RunOutcome) -> Vec<f64>,
 ) -> Chart {
     let mut lines = Vec::new();
     for (colour, column) in columns.iter().enumerate() {
         for run in &column.runs {
             let values = values(run);
             let at = |(second, value): (usize, f64)| (second as f64 + 1.0, value);
-            lines.push(Line {
+            lines.push(ChartLine {
                 name: column.label(),
                 colour,
                 points: values.into_iter().enumerate().map(at).collect(),

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock;
 use crate::error::BenchError;
-use crate::outcome::{Headline, Outcome};
+use crate::outcome::{Headline, RunOutcome};
 use crate::process::Machine;
 use crate::scenario::FloorOf;
 
@@ -108,7 +108,7 @@ pub struct TargetReport {
     #[serde(default)]
     pub configuration: BTreeMap<String, String>,
     /// In the order of time.
-    pub runs: Vec<Outcome>,
+    pub runs: Vec<RunOutcome>,
 }
 
 impl TargetReport {
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn what_is_written_reads_back() {
-        let mut run = Outcome::default();
+        let mut run = RunOutcome::default();
         run.higher("rate", 12.5, "/s");
         run.warn("noisy");
         let report = Report {

@@ -7,8 +7,8 @@ use super::Report;
 use super::view::{
     self, Column, Spread, columns, curves, figure_names, growth_words, latency_names, number,
 };
-use crate::outcome::{Better, Outcome};
-use crate::progress::Progress;
+use crate::outcome::{Better, RunOutcome};
+use crate::progress::RunProgress;
 
 /// Narrowest column of a target.
 const COLUMN: usize = 26;
@@ -16,7 +16,13 @@ const COLUMN: usize = 26;
 const COLUMNS_MAX: usize = 4;
 
 /// Prints what one run gave: the original's own lines, and what is to be mistrusted.
-pub fn print_run(progress: &Progress, scenario: &str, target: &str, run: usize, outcome: &Outcome) {
+pub fn print_run(
+    progress: &RunProgress,
+    scenario: &str,
+    target: &str,
+    run: usize,
+    outcome: &RunOutcome,
+) {
     let mut head = format!("-- {scenario}: {target}, run {}", run + 1);
     for (name, value) in &outcome.parameters {
         // Writing to a String cannot fail.

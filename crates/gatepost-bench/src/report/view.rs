@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::Report;
 use crate::latency::Latencies;
-use crate::outcome::{Better, Outcome};
+use crate::outcome::{Better, RunOutcome};
 use crate::statistics::{Growth, growth};
 use crate::sweep::Point;
 
@@ -52,7 +52,7 @@ pub(super) struct Column<'report> {
     pub(super) target: usize,
     pub(super) name: &'report str,
     pub(super) point: Point,
-    pub(super) runs: Vec<&'report Outcome>,
+    pub(super) runs: Vec<&'report RunOutcome>,
 }
 
 impl Column<'_> {
@@ -346,7 +346,7 @@ mod tests {
         let mut runs = Vec::new();
         for _ in 0..2 {
             for users in [10.0, 100.0, 1_000.0] {
-                let mut run = Outcome::default();
+                let mut run = RunOutcome::default();
                 run.lower("memory", 7.0 * users, "KB");
                 run.parameters.insert("users".into(), users);
                 run.warn("busy");

@@ -16,11 +16,11 @@ use crate::clock;
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
 use crate::latency::Latencies;
-use crate::outcome::{Headline, Outcome};
+use crate::outcome::{Headline, RunOutcome};
 use crate::process::{CpuTimes, Sampler, cpu_times_of_self};
-use crate::progress::Progress;
+use crate::progress::RunProgress;
 use crate::sweep::{Listed, Parameter, Sweepable};
-use crate::target::{Endpoint, Target};
+use crate::target::{Endpoint, RunningTarget};
 
 /// The length of the original scan corpus's mean message: a message of ordinary size.
 const MESSAGE_BYTES: usize = 11_719;
@@ -101,7 +101,11 @@ impl Scenario for Call {
         vec![("message", self.message.to_string_lossy().into_owned())]
     }
 
-    fn run(&self, target: &Target, progress: &Progress) -> Result<Outcome, BenchError> {
+    fn run(
+        &self,
+        target: &RunningTarget,
+        progress: &RunProgress,
+    ) -> Result<RunOutcome, BenchError> {
         let Endpoint::Command(words) = &target.endpoint else {
             return Err(BenchError::Target {
                 scenario: "call",
@@ -114,7 +118,7 @@ impl Scenario for Call {
             .iter()
             .map(|word| word.replace("{message}", &message))
             .collect();
-        let mut outcome = Outcome::default();
+        let mut outcome = RunOutcome::default();
         let mut made = 0;
         progress.together()?;
         let sampler = Sampler::start(target.watched.clone());
@@ -135,7 +139,7 @@ impl Scenario for Call {
 }
 
 /// One loop, measured.
-struct Measured {
+struct MeasuredLoop {
     calls: u64,
     wall_seconds: f64,
     times: CpuTimes,
@@ -145,14 +149,14 @@ struct Measured {
 }
 
 fn run_loop(
-    target: &Target,
+    target: &RunningTarget,
     words: &[String],
     calls: u64,
-    progress: &Progress,
-) -> Result<Measured, BenchError> {
+    progress: &RunProgress,
+) -> Result<MeasuredLoop, BenchError> {
     let (program, arguments) = words.split_first().ok_or(BenchError::NoTarget)?;
     let nowhere = OpenOptions::new().write(true).open("/dev/null")?;
-    let mut measured = Measured {
+    let mut measured = MeasuredLoop {
         calls: 0,
         wall_seconds: 0.0,
         times: CpuTimes::default(),
@@ -186,7 +190,7 @@ fn run_loop(
     Ok(measured)
 }
 
-impl Measured {
+impl MeasuredLoop {
     /// The original's line.
     fn line(&self) -> String {
         let CpuTimes {
@@ -205,7 +209,7 @@ impl Measured {
     }
 
     /// Writes the figures; those of the last loop stand, as the original gave those of 10,000.
-    fn report(&self, outcome: &mut Outcome) {
+    fn report(&self, outcome: &mut RunOutcome) {
         if self.calls == 0 {
             return;
         }
@@ -242,14 +246,15 @@ impl Measured {
 mod tests {
     use super::*;
 
-    fn run(command: &str, calls: u64) -> Outcome {
+    fn run(command: &str, calls: u64) -> RunOutcome {
         let arguments = CallArguments {
             calls: Listed::Together(vec![calls]),
             message: None,
         };
         let call = Call::new(arguments).expect("a message");
-        let target = Target::given(command.parse().expect("a command"));
-        call.run(&target, &Progress::hidden()).expect("an outcome")
+        let target = RunningTarget::given(command.parse().expect("a command"));
+        call.run(&target, &RunProgress::hidden())
+            .expect("an outcome")
     }
 
     #[test]
@@ -279,7 +284,7 @@ mod tests {
 
     #[test]
     fn the_line_is_the_original_s() {
-        let measured = Measured {
+        let measured = MeasuredLoop {
             calls: 10_000,
             wall_seconds: 342.66,
             times: CpuTimes {

@@ -15,7 +15,7 @@ use rustix::io::{read, write};
 use crate::clock;
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
-use crate::outcome::Outcome;
+use crate::outcome::RunOutcome;
 use crate::process::Noise;
 
 /// Repetitions of each operation when measured alone, and as part of a report.
@@ -23,10 +23,10 @@ const EFFORT: usize = 5;
 const EFFORT_QUICK: usize = 1;
 
 /// Measures all of them, in nanoseconds.
-pub fn measure() -> Result<Outcome, BenchError> {
-    let mut outcome = Outcome {
+pub fn measure() -> Result<RunOutcome, BenchError> {
+    let mut outcome = RunOutcome {
         noise: Noise::now(),
-        ..Outcome::default()
+        ..RunOutcome::default()
     };
     for (name, nanoseconds) in operations(EFFORT)? {
         outcome.lower(name, nanoseconds, "ns");

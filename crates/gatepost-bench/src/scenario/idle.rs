@@ -8,13 +8,13 @@ use super::{FloorOf, Scenario};
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
-use crate::load::{Closed, Conversation, Dialer, Loop, Received, raise_descriptor_limit};
-use crate::outcome::{Headline, Outcome};
+use crate::load::{Closed, Conversation, Dialer, Loop, ReceiveOutcome, raise_descriptor_limit};
+use crate::outcome::{Headline, RunOutcome};
 use crate::process::{Sampler, Usage};
-use crate::progress::Progress;
-use crate::pubsub::{Broker, Event, Reader};
+use crate::progress::RunProgress;
+use crate::pubsub::{Broker, PacketEvent, PacketReader};
 use crate::sweep::{Parameter, Sweepable, Swept};
-use crate::target::Target;
+use crate::target::RunningTarget;
 
 /// Connections that log in at the same time.
 const CONNECTING_MAX: usize = 200;
@@ -78,7 +78,7 @@ impl Idle {
     }
 }
 
-struct Shared {
+struct IdleTotals {
     broker: Broker,
     run: Nanoseconds,
     logged_in: usize,
@@ -87,39 +87,39 @@ struct Shared {
     failure: Option<String>,
 }
 
-struct Client {
-    reader: Reader,
+struct IdleClient {
+    reader: PacketReader,
     number: usize,
     logged_in: bool,
 }
 
-impl Client {
-    fn client_id(&self, shared: &Shared) -> String {
+impl IdleClient {
+    fn client_id(&self, shared: &IdleTotals) -> String {
         format!("bench-{:x}-i{}", shared.run, self.number)
     }
 
     fn handle(
         &mut self,
-        event: Event<'_>,
-        shared: &mut Shared,
+        event: PacketEvent<'_>,
+        shared: &mut IdleTotals,
         outgoing: &mut Vec<u8>,
     ) -> Result<(), String> {
         match event {
-            Event::Greeting => shared.broker.login(&self.client_id(shared), outgoing),
-            Event::Ready | Event::Subscribed { granted: true } if !self.logged_in => {
+            PacketEvent::Greeting => shared.broker.login(&self.client_id(shared), outgoing),
+            PacketEvent::Ready | PacketEvent::Subscribed { granted: true } if !self.logged_in => {
                 self.logged_in = true;
                 shared.logged_in += 1;
                 shared.connecting -= 1;
             }
-            Event::Ping => shared.broker.pong(outgoing),
-            Event::Refused(reason) => return Err(reason),
+            PacketEvent::Ping => shared.broker.pong(outgoing),
+            PacketEvent::Refused(reason) => return Err(reason),
             _ => {}
         }
         Ok(())
     }
 }
 
-impl Shared {
+impl IdleTotals {
     fn new(broker: Broker) -> Self {
         Self {
             broker,
@@ -132,8 +132,8 @@ impl Shared {
     }
 }
 
-impl Conversation<Shared> for Client {
-    fn connected(&mut self, shared: &mut Shared, outgoing: &mut Vec<u8>) {
+impl Conversation<IdleTotals> for IdleClient {
+    fn connected(&mut self, shared: &mut IdleTotals, outgoing: &mut Vec<u8>) {
         shared.broker.open(&self.client_id(shared), "", outgoing);
     }
 
@@ -141,22 +141,22 @@ impl Conversation<Shared> for Client {
         &mut self,
         bytes: &[u8],
         _now: Nanoseconds,
-        shared: &mut Shared,
+        shared: &mut IdleTotals,
         outgoing: &mut Vec<u8>,
-    ) -> Received {
+    ) -> ReceiveOutcome {
         let mut reader = std::mem::take(&mut self.reader);
         let read = reader.read(bytes, |event| self.handle(event, shared, outgoing));
         self.reader = reader;
         match read {
-            Ok(taken) => Received::Taken(taken),
+            Ok(taken) => ReceiveOutcome::Taken(taken),
             Err(reason) => {
                 shared.failure.get_or_insert(reason);
-                Received::Broken
+                ReceiveOutcome::Broken
             }
         }
     }
 
-    fn closed(&mut self, reason: Closed, shared: &mut Shared) {
+    fn closed(&mut self, reason: Closed, shared: &mut IdleTotals) {
         shared.lost += 1;
         let number = self.number;
         shared
@@ -184,14 +184,18 @@ impl Scenario for Idle {
         vec![FloorOf::new("server CPU per login", &[connect, exchange])]
     }
 
-    fn run(&self, target: &Target, progress: &Progress) -> Result<Outcome, BenchError> {
+    fn run(
+        &self,
+        target: &RunningTarget,
+        progress: &RunProgress,
+    ) -> Result<RunOutcome, BenchError> {
         const TAKES: &str = "mqtt://, mqtt5://, ws://, ws5:// or nats://HOST:PORT";
         let url = target.url("idle", &["mqtt", "mqtt5", "ws", "ws5", "nats"], TAKES)?;
         let broker = Broker::of(url)?.ok_or(BenchError::NoTarget)?;
         let mut dialer = Dialer::new(broker.address);
-        let mut clients: Loop<Client> = Loop::new()?;
-        let mut shared = Shared::new(broker);
-        let mut outcome = Outcome::default();
+        let mut clients: Loop<IdleClient> = Loop::new()?;
+        let mut shared = IdleTotals::new(broker);
+        let mut outcome = RunOutcome::default();
         progress.together()?;
         let before = target.usage();
         let own_before = Usage::of_self();
@@ -262,17 +266,17 @@ impl Idle {
     /// in seconds. One that is refused or does not come back ends the run.
     fn storms(
         &self,
-        target: &Target,
-        mut clients: Loop<Client>,
-        shared: &mut Shared,
-        progress: &Progress,
+        target: &RunningTarget,
+        mut clients: Loop<IdleClient>,
+        shared: &mut IdleTotals,
+        progress: &RunProgress,
     ) -> Result<Vec<f64>, BenchError> {
         let mut seconds = Vec::new();
         for _ in 0..self.arguments.storms {
             drop(clients);
             clients = Loop::new()?;
             let run = shared.run;
-            *shared = Shared::new(shared.broker.clone());
+            *shared = IdleTotals::new(shared.broker.clone());
             shared.run = run;
             let begin = clock::now();
             let mut dialer = Dialer::new(shared.broker.address);
@@ -294,11 +298,11 @@ impl Idle {
     fn log_in(
         &self,
         connecting_max: usize,
-        target: &Target,
+        target: &RunningTarget,
         dialer: &mut Dialer,
-        clients: &mut Loop<Client>,
-        shared: &mut Shared,
-        progress: &Progress,
+        clients: &mut Loop<IdleClient>,
+        shared: &mut IdleTotals,
+        progress: &RunProgress,
     ) -> Result<(), BenchError> {
         let deadline = clock::now() + LOGIN_SECONDS * clock::SECOND;
         let connections = self.arguments.connections.get();
@@ -311,7 +315,7 @@ impl Idle {
             {
                 clients.add(
                     dialer.dial()?,
-                    Client {
+                    IdleClient {
                         reader: shared.broker.reader(),
                         number,
                         logged_in: false,

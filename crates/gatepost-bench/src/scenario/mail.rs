@@ -116,7 +116,7 @@ pub(super) fn original_sizes() -> Vec<usize> {
 
 /// A message of exactly this many bytes; the same for the same `number`.
 pub(super) fn message(number: usize, size: usize) -> Vec<u8> {
-    let mut random = Random(number as u64 + 1);
+    let mut random = XorShift(number as u64 + 1);
     let mut text = String::with_capacity(size + 128);
     // Writing to a String cannot fail.
     let _ = write!(
@@ -149,9 +149,9 @@ pub(super) fn message(number: usize, size: usize) -> Vec<u8> {
 }
 
 /// A small generator (xorshift) whose numbers are the same everywhere, for ever.
-struct Random(u64);
+struct XorShift(u64);
 
-impl Random {
+impl XorShift {
     fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

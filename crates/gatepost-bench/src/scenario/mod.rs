@@ -19,10 +19,10 @@ mod window;
 use std::path::Path;
 
 use crate::error::BenchError;
-use crate::outcome::{Headline, Outcome};
+use crate::outcome::{Headline, RunOutcome};
 use crate::peer::Definition;
-use crate::progress::Progress;
-use crate::target::Target;
+use crate::progress::RunProgress;
+use crate::target::RunningTarget;
 
 /// A benchmark that can be run against one target any number of times.
 pub trait Scenario {
@@ -56,7 +56,8 @@ pub trait Scenario {
     }
 
     /// Measures once.
-    fn run(&self, target: &Target, progress: &Progress) -> Result<Outcome, BenchError>;
+    fn run(&self, target: &RunningTarget, progress: &RunProgress)
+    -> Result<RunOutcome, BenchError>;
 }
 
 /// A figure, and the operations that a server cannot avoid for it.

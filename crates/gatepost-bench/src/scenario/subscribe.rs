@@ -12,13 +12,13 @@ use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
 use crate::latency::Latencies;
-use crate::load::{Closed, Conversation, Dialer, Loop, Received};
-use crate::outcome::{Headline, Outcome};
+use crate::load::{Closed, Conversation, Dialer, Loop, ReceiveOutcome};
+use crate::outcome::{Headline, RunOutcome};
 use crate::process::Sampler;
-use crate::progress::Progress;
-use crate::pubsub::{Broker, Event, Reader};
+use crate::progress::RunProgress;
+use crate::pubsub::{Broker, PacketEvent, PacketReader};
 use crate::sweep::{Parameter, Sweepable, Swept};
-use crate::target::Target;
+use crate::target::RunningTarget;
 
 /// How long all users may take to log in.
 const LOGIN_SECONDS: u64 = 60;
@@ -103,14 +103,18 @@ impl Scenario for SubscribeBurst {
         )]
     }
 
-    fn run(&self, target: &Target, progress: &Progress) -> Result<Outcome, BenchError> {
+    fn run(
+        &self,
+        target: &RunningTarget,
+        progress: &RunProgress,
+    ) -> Result<RunOutcome, BenchError> {
         const TAKES: &str = "mqtt://, mqtt5://, ws://, ws5:// or nats://HOST:PORT";
         let url = target.url("subscribe", &["mqtt", "mqtt5", "ws", "ws5", "nats"], TAKES)?;
         let broker = Broker::of(url)?.ok_or(BenchError::NoTarget)?;
         let dialer = Dialer::new(broker.address);
         let mut burst = Burst::new(&self.arguments, broker);
         let mut users: Loop<User> = Loop::new()?;
-        let mut outcome = Outcome::default();
+        let mut outcome = RunOutcome::default();
         self.log_in(target, dialer, &mut users, &mut burst, progress)?;
         outcome.original.append(&mut burst.lines);
         progress.together()?;
@@ -186,7 +190,7 @@ impl Burst {
 
 struct User {
     number: usize,
-    reader: Reader,
+    reader: PacketReader,
     logged_in: bool,
     /// Subscriptions sent so far.
     sent: u16,
@@ -199,22 +203,22 @@ impl User {
 
     fn handle(
         &mut self,
-        event: Event<'_>,
+        event: PacketEvent<'_>,
         now: Nanoseconds,
         burst: &mut Burst,
         outgoing: &mut Vec<u8>,
     ) -> Result<(), String> {
         match event {
-            Event::Greeting => burst.broker.login(&self.client_id(burst), outgoing),
-            Event::Ready | Event::Subscribed { granted: true } if !self.logged_in => {
+            PacketEvent::Greeting => burst.broker.login(&self.client_id(burst), outgoing),
+            PacketEvent::Ready | PacketEvent::Subscribed { granted: true } if !self.logged_in => {
                 self.logged_in = true;
                 burst.logged_in += 1;
                 burst.connecting -= 1;
                 burst.lines.push(format!("user {} login ok", self.number));
             }
-            Event::Subscribed { granted } => burst.count(granted, now),
-            Event::Ping => burst.broker.pong(outgoing),
-            Event::Refused(reason) => return Err(reason),
+            PacketEvent::Subscribed { granted } => burst.count(granted, now),
+            PacketEvent::Ping => burst.broker.pong(outgoing),
+            PacketEvent::Refused(reason) => return Err(reason),
             _ => {}
         }
         Ok(())
@@ -246,7 +250,7 @@ impl Conversation<Burst> for User {
         now: Nanoseconds,
         burst: &mut Burst,
         outgoing: &mut Vec<u8>,
-    ) -> Received {
+    ) -> ReceiveOutcome {
         let mut reader = std::mem::take(&mut self.reader);
         let before = burst.answered();
         let read = reader.read(bytes, |event| self.handle(event, now, burst, outgoing));
@@ -257,10 +261,10 @@ impl Conversation<Burst> for User {
             self.subscribe(room, burst, outgoing);
         }
         match read {
-            Ok(taken) => Received::Taken(taken),
+            Ok(taken) => ReceiveOutcome::Taken(taken),
             Err(reason) => {
                 burst.failure.get_or_insert(reason);
-                Received::Broken
+                ReceiveOutcome::Broken
             }
         }
     }
@@ -280,11 +284,11 @@ impl SubscribeBurst {
 
     fn log_in(
         &self,
-        target: &Target,
+        target: &RunningTarget,
         mut dialer: Dialer,
         users: &mut Loop<User>,
         burst: &mut Burst,
-        progress: &Progress,
+        progress: &RunProgress,
     ) -> Result<(), BenchError> {
         let deadline = clock::now() + LOGIN_SECONDS * clock::SECOND;
         let mut waiting = 0..self.arguments.users.get();
@@ -324,8 +328,8 @@ impl SubscribeBurst {
         &self,
         users: &mut Loop<User>,
         burst: &mut Burst,
-        progress: &Progress,
-        outcome: &mut Outcome,
+        progress: &RunProgress,
+        outcome: &mut RunOutcome,
     ) -> Result<(), BenchError> {
         let wanted = self.wanted();
         let interval = clock::from_seconds(self.arguments.interval);
@@ -370,7 +374,7 @@ impl SubscribeBurst {
         }
     }
 
-    fn report(&self, burst: &Burst, outcome: &mut Outcome) {
+    fn report(&self, burst: &Burst, outcome: &mut RunOutcome) {
         let wanted = self.wanted();
         let seconds = clock::seconds(burst.last_acknowledged - burst.begun);
         let failed = wanted - burst.granted.min(wanted);

@@ -5,7 +5,7 @@
 
 use crate::clock::{self, Nanoseconds};
 use crate::latency::Latencies;
-use crate::outcome::Outcome;
+use crate::outcome::RunOutcome;
 use crate::timeline::Timeline;
 
 /// The names of the counted items in a scenario.
@@ -20,7 +20,7 @@ pub(super) struct Names {
 }
 
 /// Counts of one measurement.
-pub(super) struct Tally {
+pub(super) struct MeasurementCounts {
     names: Names,
     measure_from: Nanoseconds,
     /// Whether any was taken, even before.
@@ -33,7 +33,7 @@ pub(super) struct Tally {
     timeline: Timeline,
 }
 
-impl Tally {
+impl MeasurementCounts {
     pub(super) fn new(names: Names, measure_from: Nanoseconds) -> Self {
         Self {
             names,
@@ -99,7 +99,7 @@ impl Tally {
     }
 
     /// The figures of a measurement of this length.
-    pub(super) fn report(&self, seconds: f64, outcome: &mut Outcome) {
+    pub(super) fn report(&self, seconds: f64, outcome: &mut RunOutcome) {
         let Names {
             one,
             several,

@@ -3,19 +3,19 @@
 //!
 //! CALLS and SMTP drive their connections differently, but begin, end and report in the same way.
 
-use super::tally::Tally;
+use super::tally::MeasurementCounts;
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
-use crate::outcome::Outcome;
+use crate::outcome::RunOutcome;
 use crate::process::Sampler;
-use crate::progress::Progress;
-use crate::target::Target;
+use crate::progress::RunProgress;
+use crate::target::RunningTarget;
 
 /// A measurement in progress.
 pub(super) struct Window<'run> {
-    target: &'run Target,
-    progress: &'run Progress,
+    target: &'run RunningTarget,
+    progress: &'run RunProgress,
     /// When the warm-up began.
     pub(super) start: Nanoseconds,
     /// When the measurement begins.
@@ -27,8 +27,8 @@ pub(super) struct Window<'run> {
 impl<'run> Window<'run> {
     /// Begins the warm-up, at the same time on all hosts of the run.
     pub(super) fn open(
-        target: &'run Target,
-        progress: &'run Progress,
+        target: &'run RunningTarget,
+        progress: &'run RunProgress,
         warm_up_seconds: f64,
         seconds: f64,
     ) -> Result<Self, BenchError> {
@@ -47,7 +47,10 @@ impl<'run> Window<'run> {
 
     /// To be called in every turn of the load: the time, or `None` once the measurement is over.
     /// Fails if nothing succeeds at all.
-    pub(super) fn turn(&mut self, tally: &mut Tally) -> Result<Option<Nanoseconds>, BenchError> {
+    pub(super) fn turn(
+        &mut self,
+        tally: &mut MeasurementCounts,
+    ) -> Result<Option<Nanoseconds>, BenchError> {
         let now = clock::now();
         if now >= self.end || interrupted() {
             return Ok(None);
@@ -75,11 +78,15 @@ impl<'run> Window<'run> {
 
     /// The figures, and the costs of each `operation`. Connections must still be open: other hosts
     /// may not have finished.
-    pub(super) fn close(self, tally: &Tally, operation: &str) -> Result<Outcome, BenchError> {
+    pub(super) fn close(
+        self,
+        tally: &MeasurementCounts,
+        operation: &str,
+    ) -> Result<RunOutcome, BenchError> {
         let seconds = clock::seconds(clock::now().saturating_sub(self.begin).max(1));
-        let mut outcome = Outcome {
+        let mut outcome = RunOutcome {
             interrupted: interrupted(),
-            ..Outcome::default()
+            ..RunOutcome::default()
         };
         tally.report(seconds, &mut outcome);
         let costs = self.sampler.map(Sampler::finish).unwrap_or_default();

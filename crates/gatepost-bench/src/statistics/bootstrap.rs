@@ -1,17 +1,21 @@
 //! The confidence interval of the ratio of two means, by resampling.
 
-use super::Sample;
+use super::SortedSample;
 
 /// Redrawings; the ends of a 99.5 % interval are then the 25th from either side.
 const ROUNDS: usize = 10_000;
 
 /// The percentile interval of second mean over first (Efron 1979). The same values always give
 /// the same interval. `None` where the first mean is not above 0.
-pub fn ratio_interval(first: &Sample, second: &Sample, confidence: f64) -> Option<(f64, f64)> {
+pub fn ratio_interval(
+    first: &SortedSample,
+    second: &SortedSample,
+    confidence: f64,
+) -> Option<(f64, f64)> {
     if first.minimum() <= 0.0 {
         return None;
     }
-    let mut random = Random(0x9E37_79B9_7F4A_7C15);
+    let mut random = SplitMix64(0x9E37_79B9_7F4A_7C15);
     let mut ratios: Vec<f64> = (0..ROUNDS)
         .map(|_| random.mean_of(second.values()) / random.mean_of(first.values()))
         .collect();
@@ -21,9 +25,9 @@ pub fn ratio_interval(first: &Sample, second: &Sample, confidence: f64) -> Optio
 }
 
 /// SplitMix64: small, fast, and good enough to draw indices.
-struct Random(u64);
+struct SplitMix64(u64);
 
-impl Random {
+impl SplitMix64 {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
@@ -50,9 +54,9 @@ mod tests {
     #[test]
     fn the_interval_holds_the_ratio_and_narrows_with_confidence() {
         let first =
-            Sample::new((0..20).map(|n| 100.0 + f64::from(n % 5)).collect()).expect("values");
+            SortedSample::new((0..20).map(|n| 100.0 + f64::from(n % 5)).collect()).expect("values");
         let second =
-            Sample::new((0..20).map(|n| 142.0 + f64::from(n % 7)).collect()).expect("values");
+            SortedSample::new((0..20).map(|n| 142.0 + f64::from(n % 7)).collect()).expect("values");
         let ratio = second.mean() / first.mean();
         let (low, high) = ratio_interval(&first, &second, 0.995).expect("above 0");
         let (inner_low, inner_high) = ratio_interval(&first, &second, 0.8).expect("above 0");

@@ -1,13 +1,13 @@
 //! Where a series of results changed, by Welch's test and the rank test.
 
-use super::{Sample, mann_whitney, welch};
+use super::{SortedSample, mann_whitney, welch};
 
 /// Values on either side of a change that are needed to show it.
 const VALUES_MIN: usize = 3;
 
 /// A place where the values before and after differ.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Change {
+pub struct LevelChange {
     /// The first result that differs, by its place in the series.
     pub at: usize,
     /// Mean after over mean before.
@@ -23,15 +23,15 @@ pub struct Change {
 /// taken back later is still two changes. Each place tried is a chance to err, so its probability
 /// is multiplied by their number (Bonferroni). Both tests must agree: Welch's for the size, Mann
 /// and Whitney's so that one outlier is no change.
-pub fn changes(series: &[Vec<f64>], confidence: f64) -> Vec<Change> {
+pub fn changes(series: &[Vec<f64>], confidence: f64) -> Vec<LevelChange> {
     let places = series.len() * series.len().saturating_sub(1) / 2;
-    let mut found: Vec<Change> = Vec::new();
+    let mut found: Vec<LevelChange> = Vec::new();
     let mut start = 0;
     let mut end = 2;
     while end <= series.len() {
         let tried = (start + 1..end).filter_map(|at| change_at(series, start, at, end));
         let clearest = tried.min_by(|a, b| a.probability.total_cmp(&b.probability));
-        let guarded = clearest.map(|change| Change {
+        let guarded = clearest.map(|change| LevelChange {
             probability: (change.probability * places as f64).min(1.0),
             ..change
         });
@@ -48,9 +48,9 @@ pub fn changes(series: &[Vec<f64>], confidence: f64) -> Vec<Change> {
 }
 
 /// Mean of the whole stretch after each change over that before it.
-fn with_whole_ratios(series: &[Vec<f64>], found: &mut [Change]) {
+fn with_whole_ratios(series: &[Vec<f64>], found: &mut [LevelChange]) {
     let mean = |from: usize, to: usize| {
-        let sample = Sample::new(series[from..to].concat());
+        let sample = SortedSample::new(series[from..to].concat());
         sample.map_or(f64::NAN, |sample| sample.mean())
     };
     let places: Vec<usize> = found.iter().map(|change| change.at).collect();
@@ -62,9 +62,9 @@ fn with_whole_ratios(series: &[Vec<f64>], found: &mut [Change]) {
 }
 
 /// A change between `at` and the result before it, seen in those from `start` to before `end`.
-fn change_at(series: &[Vec<f64>], start: usize, at: usize, end: usize) -> Option<Change> {
-    let before = Sample::new(series[start..at].concat())?;
-    let after = Sample::new(series[at..end].concat())?;
+fn change_at(series: &[Vec<f64>], start: usize, at: usize, end: usize) -> Option<LevelChange> {
+    let before = SortedSample::new(series[start..at].concat())?;
+    let after = SortedSample::new(series[at..end].concat())?;
     if before.count().min(after.count()) < VALUES_MIN {
         return None;
     }
@@ -75,7 +75,7 @@ fn change_at(series: &[Vec<f64>], start: usize, at: usize, end: usize) -> Option
         None => 1.0,
     };
     let by_rank = mann_whitney(&before, &after).probability;
-    Some(Change {
+    Some(LevelChange {
         at,
         ratio: after.mean() / before.mean(),
         probability: by_mean.max(by_rank),

@@ -12,18 +12,23 @@ mod steady;
 mod student;
 
 pub use bootstrap::ratio_interval;
-pub use change::{Change, changes};
+pub use change::{LevelChange, changes};
 pub use distribution::{normal_quantile, student_quantile, student_two_sided};
 pub use growth::{Growth, growth};
 pub use rank::{RankTest, mann_whitney};
-pub use sample::Sample;
+pub use sample::SortedSample;
 pub use steady::{Steadiness, steadiness};
 pub use student::{Confidence, StudentTest, WelchTest, student, welch};
 
 /// Numbers of values in each of two sets at which a difference of `share` (0.05 for 5 %) of the
 /// mean would be shown in four cases of five, at this confidence; from the usual normal
 /// approximation for two means of equal deviation.
-pub fn values_needed(first: &Sample, second: &Sample, share: f64, confidence: f64) -> f64 {
+pub fn values_needed(
+    first: &SortedSample,
+    second: &SortedSample,
+    share: f64,
+    confidence: f64,
+) -> f64 {
     const POWER: f64 = 0.8;
     let variance = f64::midpoint(first.variance(), second.variance());
     let quantiles = normal_quantile(f64::midpoint(confidence, 1.0)) + normal_quantile(POWER);

@@ -1,6 +1,6 @@
 //! The rank test of Mann and Whitney: asks nothing of the shape of the distributions.
 
-use super::Sample;
+use super::SortedSample;
 use super::distribution::normal_two_sided;
 
 /// Values in both sets together up to which the distribution is counted out exactly.
@@ -17,7 +17,7 @@ pub struct RankTest {
 
 /// Two-sided; exact without ties and for few values, else by the normal limit, corrected for ties
 /// and for continuity (Annals of Mathematical Statistics 18, 1947).
-pub fn mann_whitney(first: &Sample, second: &Sample) -> RankTest {
+pub fn mann_whitney(first: &SortedSample, second: &SortedSample) -> RankTest {
     let (n1, n2) = (first.count(), second.count());
     let mut u = 0.0;
     let mut tied = false;
@@ -40,7 +40,7 @@ pub fn mann_whitney(first: &Sample, second: &Sample) -> RankTest {
     RankTest { u, probability }
 }
 
-fn has_ties(sample: &Sample) -> bool {
+fn has_ties(sample: &SortedSample) -> bool {
     sample
         .values()
         .windows(2)
@@ -70,7 +70,7 @@ fn exact(u: usize, n1: usize, n2: usize) -> f64 {
     (2.0 * tail / all).min(1.0)
 }
 
-fn by_normal_limit(u: f64, first: &Sample, second: &Sample) -> f64 {
+fn by_normal_limit(u: f64, first: &SortedSample, second: &SortedSample) -> f64 {
     let (n1, n2) = (first.count() as f64, second.count() as f64);
     let all = n1 + n2;
     let mut values = [first.values(), second.values()].concat();

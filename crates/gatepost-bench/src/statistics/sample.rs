@@ -2,11 +2,11 @@
 
 /// At least one value, in order of size.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Sample {
+pub struct SortedSample {
     sorted: Vec<f64>,
 }
 
-impl Sample {
+impl SortedSample {
     /// `None` where there is no value, or one that is no number.
     pub fn new(mut values: Vec<f64>) -> Option<Self> {
         if values.is_empty() || values.iter().any(|value| !value.is_finite()) {
@@ -74,10 +74,10 @@ mod tests {
 
     #[test]
     fn an_even_number_has_two_in_the_middle() {
-        let sample = Sample::new(vec![4.0, 1.0, 2.0, 10.0]).expect("values");
+        let sample = SortedSample::new(vec![4.0, 1.0, 2.0, 10.0]).expect("values");
         assert!((sample.median() - 3.0).abs() < 1e-12);
         assert!((sample.mean() - 4.25).abs() < 1e-12);
         assert!((sample.deviation() - 4.031_128_874).abs() < 1e-8);
-        assert!(Sample::new(vec![]).is_none() && Sample::new(vec![f64::NAN]).is_none());
+        assert!(SortedSample::new(vec![]).is_none() && SortedSample::new(vec![f64::NAN]).is_none());
     }
 }

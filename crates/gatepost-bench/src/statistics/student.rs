@@ -1,6 +1,6 @@
 //! Student's t: as ministat computes it, and Welch's form that needs no equal variances.
 
-use super::Sample;
+use super::SortedSample;
 use super::distribution::{normal_quantile, student_quantile, student_two_sided};
 
 /// Degrees of freedom up to which ministat has a table; above, it takes the normal limit.
@@ -73,7 +73,7 @@ impl StudentTest {
 }
 
 /// Student's t with pooled deviation, at one of ministat's levels.
-pub fn student(first: &Sample, second: &Sample, confidence: Confidence) -> StudentTest {
+pub fn student(first: &SortedSample, second: &SortedSample, confidence: Confidence) -> StudentTest {
     let (n1, n2) = (first.count() as f64, second.count() as f64);
     let degrees = first.count() + second.count() - 2;
     let pooled = ((n1 - 1.0) * first.variance() + (n2 - 1.0) * second.variance()) / degrees as f64;
@@ -97,7 +97,7 @@ pub struct WelchTest {
 }
 
 /// Welch's t (Biometrika 34, 1947); `None` where neither set varies.
-pub fn welch(first: &Sample, second: &Sample) -> Option<WelchTest> {
+pub fn welch(first: &SortedSample, second: &SortedSample) -> Option<WelchTest> {
     let (n1, n2) = (first.count() as f64, second.count() as f64);
     let (e1, e2) = (first.variance() / n1, second.variance() / n2);
     if e1 + e2 <= 0.0 || n1 < 2.0 || n2 < 2.0 {

@@ -67,7 +67,7 @@ impl Delivery {
 
 /// How far a delivery has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum DeliveryPhase {
     /// Sent; PUBACK or PUBREC is awaited.
     Sent,
     /// Released; PUBCOMP is awaited.
@@ -78,5 +78,5 @@ pub(crate) enum Phase {
 pub(crate) struct InFlight {
     pub(crate) packet_id: NonZeroU16,
     pub(crate) delivery: Delivery,
-    pub(crate) phase: Phase,
+    pub(crate) phase: DeliveryPhase,
 }

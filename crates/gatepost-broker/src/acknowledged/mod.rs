@@ -25,9 +25,9 @@ use crate::persistence::{AwaitedCommit, PersistentSession};
 use crate::trace::{AcknowledgementSteps, StepOutcome};
 use crate::weight::content_bytes;
 use delivery::PACKET_IDS;
-pub(crate) use delivery::{Delivery, InFlight, Phase};
+pub(crate) use delivery::{Delivery, DeliveryPhase, InFlight};
 pub use received::Receipt;
-use received::Received;
+use received::ReceivedIds;
 pub use steps::StrayAcknowledgement;
 
 /// Topics that may be remembered beyond what waits, before they are looked through.
@@ -46,7 +46,7 @@ pub(crate) struct Acknowledged {
     /// The highest sequence that was ever sent.
     last_sent: u64,
     /// Identifiers of QoS 2 publications that this client sent and has not released.
-    pub(crate) received: Received,
+    pub(crate) received: ReceivedIds,
     /// The sequence of each topic's last delivery, where only the newest is wanted.
     newest: HashMap<Topic, u64>,
     /// Present where the session outlives its connection, and a store is there to outlive it in.
@@ -92,7 +92,7 @@ impl Acknowledged {
         self.last_sequence = self.last_sequence.max(delivery.sequence);
         if released {
             self.last_sent = self.last_sent.max(delivery.sequence);
-            self.put_in_flight(delivery, Phase::Released);
+            self.put_in_flight(delivery, DeliveryPhase::Released);
             return;
         }
         delivery.dup = delivery.sequence <= sent;
@@ -196,11 +196,11 @@ impl Acknowledged {
     pub(crate) fn send(&mut self) -> Option<Delivery> {
         let delivery = self.pop()?;
         self.last_sent = self.last_sent.max(delivery.sequence);
-        self.put_in_flight(delivery.clone(), Phase::Sent);
+        self.put_in_flight(delivery.clone(), DeliveryPhase::Sent);
         Some(delivery)
     }
 
-    fn put_in_flight(&mut self, delivery: Delivery, phase: Phase) {
+    fn put_in_flight(&mut self, delivery: Delivery, phase: DeliveryPhase) {
         let sequence = delivery.sequence;
         let flight = InFlight {
             packet_id: delivery.packet_id(),
@@ -230,7 +230,7 @@ impl Acknowledged {
     pub(crate) fn send_again(&mut self) {
         let (again, released): (Vec<_>, Vec<_>) = std::mem::take(&mut self.in_flight)
             .into_iter()
-            .partition(|flight| flight.phase == Phase::Sent);
+            .partition(|flight| flight.phase == DeliveryPhase::Sent);
         self.in_flight = released.into();
         for mut flight in again.into_iter().rev() {
             flight.delivery.dup = true;

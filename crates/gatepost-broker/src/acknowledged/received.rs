@@ -36,9 +36,9 @@ enum Reception {
 
 /// The packet identifiers in use by the client's own publications.
 #[derive(Default)]
-pub(crate) struct Received(HashMap<NonZeroU16, Reception>);
+pub(crate) struct ReceivedIds(HashMap<NonZeroU16, Reception>);
 
-impl Received {
+impl ReceivedIds {
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }

@@ -6,7 +6,7 @@ use std::num::NonZeroU16;
 use gatepost_message::Qos;
 use gatepost_store::SessionChange;
 
-use super::{Acknowledged, Phase};
+use super::{Acknowledged, DeliveryPhase};
 use crate::trace::StepOutcome;
 
 /// Why an acknowledgement means nothing here.
@@ -32,7 +32,7 @@ impl Acknowledged {
         &self,
         packet_id: NonZeroU16,
         qos: Qos,
-        phase: Phase,
+        phase: DeliveryPhase,
     ) -> Result<usize, StrayAcknowledgement> {
         let at = self
             .position(packet_id)
@@ -50,17 +50,17 @@ impl Acknowledged {
         &mut self,
         packet_id: NonZeroU16,
     ) -> Result<(), StrayAcknowledgement> {
-        let at = self.expect(packet_id, Qos::AtLeastOnce, Phase::Sent)?;
+        let at = self.expect(packet_id, Qos::AtLeastOnce, DeliveryPhase::Sent)?;
         self.complete(at);
         Ok(())
     }
 
     /// PUBREC: the QoS 2 delivery arrived and is to be released.
     pub(crate) fn release(&mut self, packet_id: NonZeroU16) -> Result<(), StrayAcknowledgement> {
-        match self.expect(packet_id, Qos::ExactlyOnce, Phase::Sent) {
+        match self.expect(packet_id, Qos::ExactlyOnce, DeliveryPhase::Sent) {
             Ok(at) => {
                 let flight = &mut self.in_flight[at];
-                flight.phase = Phase::Released;
+                flight.phase = DeliveryPhase::Released;
                 let sequence = flight.delivery.sequence;
                 if let Some(persistent) = &mut self.persistent {
                     let session = persistent.number;
@@ -70,21 +70,21 @@ impl Acknowledged {
             }
             // Sent again by a client that did not see our PUBREL.
             Err(_) => self
-                .expect(packet_id, Qos::ExactlyOnce, Phase::Released)
+                .expect(packet_id, Qos::ExactlyOnce, DeliveryPhase::Released)
                 .map(|_| ()),
         }
     }
 
     /// PUBREC with a failure: the QoS 2 delivery is over \[MQTT-4.3.3\].
     pub(crate) fn refuse(&mut self, packet_id: NonZeroU16) -> Result<(), StrayAcknowledgement> {
-        let at = self.expect(packet_id, Qos::ExactlyOnce, Phase::Sent)?;
+        let at = self.expect(packet_id, Qos::ExactlyOnce, DeliveryPhase::Sent)?;
         self.complete(at);
         Ok(())
     }
 
     /// PUBCOMP: the QoS 2 delivery is complete.
     pub(crate) fn finish(&mut self, packet_id: NonZeroU16) -> Result<(), StrayAcknowledgement> {
-        let at = self.expect(packet_id, Qos::ExactlyOnce, Phase::Released)?;
+        let at = self.expect(packet_id, Qos::ExactlyOnce, DeliveryPhase::Released)?;
         self.complete(at);
         Ok(())
     }

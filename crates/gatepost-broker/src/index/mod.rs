@@ -26,7 +26,7 @@ use parking_lot::RwLock;
 
 use crate::filter::RequestedFilter;
 use crate::session::Session;
-use crate::subscription::{Group, Member, Subscription};
+use crate::subscription::{GroupMember, SharedGroup, Subscription};
 use list::Subscriptions;
 use tree::{Node, split_level};
 
@@ -40,7 +40,7 @@ const BRANCHES: usize = 64;
 /// Apart from the table, which holds only its address: a table that grows leaves its former self
 /// behind, and of so many tables none is given back to the system for long. What is left behind
 /// is then 9 bytes a slot instead of 41.
-struct Entry {
+struct ExactFilter {
     /// Kept, so that a table that grows reads no text.
     hash: u64,
     filter: TopicFilter,
@@ -51,12 +51,16 @@ struct Entry {
 struct Shard {
     generation: AtomicU64,
     /// By the hash of the text, which is worked out once for each change.
-    table: RwLock<HashTable<Box<Entry>>>,
+    table: RwLock<HashTable<Box<ExactFilter>>>,
 }
 
 impl Shard {
-    fn find<'t>(table: &'t HashTable<Box<Entry>>, hash: u64, text: &str) -> Option<&'t Entry> {
-        let is_it = |entry: &Entry| entry.hash == hash && entry.filter.as_str() == text;
+    fn find<'t>(
+        table: &'t HashTable<Box<ExactFilter>>,
+        hash: u64,
+        text: &str,
+    ) -> Option<&'t ExactFilter> {
+        let is_it = |entry: &ExactFilter| entry.hash == hash && entry.filter.as_str() == text;
         table.find(hash, |entry| is_it(entry)).map(|entry| &**entry)
     }
 }
@@ -180,7 +184,7 @@ impl Index {
                 |entry| entry.hash,
             )
             .or_insert_with(|| {
-                Box::new(Entry {
+                Box::new(ExactFilter {
                     hash,
                     filter: filter.clone(),
                     subscriptions: Subscriptions::None,
@@ -220,7 +224,7 @@ impl Index {
 
     /// Makes `member` one of the group `name` that shares `filter`, in place of its earlier self;
     /// tells whether it was there.
-    pub(crate) fn join(&self, filter: &TopicFilter, name: &str, member: Member) -> bool {
+    pub(crate) fn join(&self, filter: &TopicFilter, name: &str, member: GroupMember) -> bool {
         let existed = self.change(filter, |list| {
             let group = list
                 .as_slice()
@@ -230,7 +234,7 @@ impl Index {
                     _ => None,
                 });
             let group = group.unwrap_or_else(|| {
-                let group = Arc::new(Group::new(name));
+                let group = Arc::new(SharedGroup::new(name));
                 list.push(Subscription::Group(group.clone()));
                 group
             });

@@ -11,7 +11,7 @@ fn session(number: usize) -> Arc<Session> {
 }
 
 fn member(session: &Arc<Session>) -> Subscription {
-    Subscription::Session(Member::new(
+    Subscription::Session(GroupMember::new(
         session.clone(),
         SubscribeOptions::at(Qos::AtMostOnce),
     ))

@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use gatepost_message::{MessageId, Publication, Qos};
-use gatepost_store::{Change, Ticket};
+use gatepost_store::{StoreChange, Ticket};
 
 use crate::limits::{Limit, Rate};
 use crate::persistence::ChangeBatch;
@@ -29,12 +29,12 @@ use crate::recent::{Remembered, Stale, TopicKey};
 use crate::retained::RetainOutcome;
 use crate::route::Route;
 use crate::session::Session;
-use crate::shared::Shared;
+use crate::shared::BrokerShared;
 use crate::stream_queue::StreamQueue;
-use crate::subscription::Target;
+use crate::subscription::DeliveryTarget;
 use crate::trace::Trace;
 use run::Run;
-use topics::Known;
+use topics::KnownTopic;
 
 pub use topics::{EnterError, TopicSlot};
 
@@ -63,10 +63,10 @@ pub enum PublishRefusal {
 
 /// One connection's way into the broker.
 pub struct Publisher {
-    shared: Arc<Shared>,
+    shared: Arc<BrokerShared>,
     session: Option<Arc<Session>>,
     slots: HashMap<TopicKey, TopicSlot>,
-    known: Vec<Known>,
+    known: Vec<KnownTopic>,
     epoch: u64,
     last: Option<TopicSlot>,
     run: Option<Run>,
@@ -95,7 +95,7 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    pub(crate) fn new(shared: Arc<Shared>, session: Option<Arc<Session>>) -> Self {
+    pub(crate) fn new(shared: Arc<BrokerShared>, session: Option<Arc<Session>>) -> Self {
         Self {
             rate: Rate::new(shared.settings.publishes_per_second_max),
             shared,
@@ -205,7 +205,7 @@ impl Publisher {
             self.deliver_to(&route.singles, &publication);
             for group in &route.groups {
                 if let Some(member) = group.next_member() {
-                    self.deliver_to(&[Target::from(&member)], &publication);
+                    self.deliver_to(&[DeliveryTarget::from(&member)], &publication);
                 }
             }
         }
@@ -290,12 +290,14 @@ impl Publisher {
         };
         match outcome {
             RetainOutcome::Stored if !is_ours => {
-                self.batch.changes.push(Change::Retain(publication.clone()));
+                self.batch
+                    .changes
+                    .push(StoreChange::Retain(publication.clone()));
             }
             RetainOutcome::Cleared if !is_ours => {
                 self.batch
                     .changes
-                    .push(Change::Unretain(publication.topic.clone()));
+                    .push(StoreChange::Unretain(publication.topic.clone()));
             }
             RetainOutcome::Nothing if !publication.payload.is_empty() => {
                 self.reached(Limit::Retained);
@@ -316,14 +318,14 @@ impl Publisher {
     }
 
     /// Changes that are to be durable together with what is published.
-    pub(crate) fn take_along(&mut self, changes: Vec<Change>) {
+    pub(crate) fn take_along(&mut self, changes: Vec<StoreChange>) {
         self.batch.changes.extend(changes);
     }
 }
 
 /// Stores what must survive a restart at its position.
 fn keep_in_history(
-    shared: &Shared,
+    shared: &BrokerShared,
     batch: &mut ChangeBatch,
     position: MessageId,
     publication: &Arc<Publication>,
@@ -334,8 +336,8 @@ fn keep_in_history(
     }
     let publication = publication.clone();
     batch.changes.push(if position == publication.id {
-        Change::History(publication)
+        StoreChange::History(publication)
     } else {
-        Change::HistoryAt(position, publication)
+        StoreChange::HistoryAt(position, publication)
     });
 }

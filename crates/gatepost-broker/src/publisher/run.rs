@@ -9,7 +9,7 @@ use super::Publisher;
 use crate::encoder::FrameOptions;
 use crate::route::Route;
 use crate::session::{DeliveryOutcome, Session, SharedFrames, expiry_left};
-use crate::subscription::Target;
+use crate::subscription::DeliveryTarget;
 
 /// A run is written out at this length, so that buffers stay in the cache.
 const RUN_BYTES_MAX: usize = 64 * 1024;
@@ -92,7 +92,11 @@ impl Publisher {
             .is_some_and(|own| Arc::ptr_eq(own, session))
     }
 
-    pub(super) fn deliver_to(&mut self, targets: &[Target], publication: &Arc<Publication>) {
+    pub(super) fn deliver_to(
+        &mut self,
+        targets: &[DeliveryTarget],
+        publication: &Arc<Publication>,
+    ) {
         let shared = self.shared.clone();
         for target in targets {
             if target.options.no_local && self.is_own(&target.session) {

@@ -7,7 +7,7 @@ use gatepost_message::{Topic, TopicError};
 use super::Publisher;
 use crate::index::{Generations, TopicHash};
 use crate::limits::Limit;
-use crate::recent::{Record, TopicKey};
+use crate::recent::{TopicKey, TopicRecord};
 use crate::route::Route;
 
 /// Topics that one publisher remembers; beyond that it starts anew.
@@ -23,9 +23,9 @@ impl TopicSlot {
     }
 }
 
-pub(super) struct Known {
+pub(super) struct KnownTopic {
     pub(super) topic: Topic,
-    pub(super) record: Arc<Record>,
+    pub(super) record: Arc<TopicRecord>,
     hash: TopicHash,
     generations: Generations,
     route: Arc<Route>,
@@ -95,7 +95,7 @@ impl Publisher {
         let generations = self.shared.index.generations(hash);
         let route = Route::find(&self.shared.index, topic.as_str(), hash);
         self.slots.insert(TopicKey(topic.clone()), slot);
-        self.known.push(Known {
+        self.known.push(KnownTopic {
             record: self.shared.recent.record(&topic),
             hash,
             generations,

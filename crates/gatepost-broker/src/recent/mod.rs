@@ -94,7 +94,7 @@ struct Ring {
 }
 
 /// One topic's memory and counters.
-pub(crate) struct Record {
+pub(crate) struct TopicRecord {
     pub(crate) topic: Topic,
     ring: Mutex<Ring>,
     pub(crate) messages: AtomicU64,
@@ -119,7 +119,7 @@ pub(crate) enum Stale {
 
 /// The records of all topics.
 pub(crate) struct Recent {
-    records: RwLock<HashMap<TopicKey, Arc<Record>>>,
+    records: RwLock<HashMap<TopicKey, Arc<TopicRecord>>>,
     /// The last position that was given away.
     last_position: AtomicU64,
     /// Held while something that has readers is remembered and queued, and while a reader begins.
@@ -157,7 +157,7 @@ impl Recent {
     }
 
     /// The record of `topic`; made where it is missing.
-    pub(crate) fn record(&self, topic: &Topic) -> Arc<Record> {
+    pub(crate) fn record(&self, topic: &Topic) -> Arc<TopicRecord> {
         if let Some(record) = self.records.read().get(topic.as_str()) {
             return record.clone();
         }
@@ -166,7 +166,7 @@ impl Recent {
             self.forget_unused(&mut records);
         }
         let record = || {
-            Arc::new(Record {
+            Arc::new(TopicRecord {
                 topic: topic.clone(),
                 ring: Mutex::default(),
                 messages: AtomicU64::new(0),
@@ -185,7 +185,7 @@ impl Recent {
 
     /// Forgets the tenth of the topics that was unused longest, so that the search for them is
     /// paid for by many new ones.
-    fn forget_unused(&self, records: &mut HashMap<TopicKey, Arc<Record>>) {
+    fn forget_unused(&self, records: &mut HashMap<TopicKey, Arc<TopicRecord>>) {
         let mut ages: Vec<u64> = records
             .values()
             .map(|record| record.last.load(Ordering::Relaxed))
@@ -236,7 +236,7 @@ impl Recent {
     /// Remembers a publication and gives its position, if `is_current` under the lock of its ring.
     pub(crate) fn push(
         &self,
-        record: &Record,
+        record: &TopicRecord,
         publication: &Arc<Publication>,
         is_current: impl FnOnce() -> bool,
     ) -> Result<MessageId, Stale> {
@@ -253,7 +253,7 @@ impl Recent {
 
     fn push_at(
         &self,
-        record: &Record,
+        record: &TopicRecord,
         wanted: MessageId,
         publication: &Arc<Publication>,
         is_current: impl FnOnce() -> bool,
@@ -296,7 +296,7 @@ impl Recent {
 
     /// Forgets what topics remember, first of those that were unused longest, until all together
     /// are a tenth below the bound, so that the search for them is paid for by many publications.
-    fn make_room(&self, newest: &Record) {
+    fn make_room(&self, newest: &TopicRecord) {
         let target = self.bytes_max / 10 * 9;
         let mut by_age: Vec<_> = self.records.read().values().cloned().collect();
         by_age.sort_by_cached_key(|record| record.last.load(Ordering::Relaxed));
@@ -327,7 +327,7 @@ impl Recent {
     }
 
     /// The records under `filter`.
-    fn matching(&self, filter: &TopicFilter) -> Vec<Arc<Record>> {
+    fn matching(&self, filter: &TopicFilter) -> Vec<Arc<TopicRecord>> {
         let records = self.records.read();
         if !filter.has_wildcard() {
             return records.get(filter.as_str()).cloned().into_iter().collect();
@@ -368,7 +368,8 @@ impl Recent {
             Since::Now => Vec::new(),
             Since::Everything => all().collect(),
             Since::Latest => {
-                let latest = |record: &Arc<Record>| record.ring.lock().publications.back().cloned();
+                let latest =
+                    |record: &Arc<TopicRecord>| record.ring.lock().publications.back().cloned();
                 records.iter().filter_map(latest).collect()
             }
             Since::From(time) => {
@@ -392,10 +393,10 @@ impl Recent {
     fn may_miss(
         &self,
         filters: &[TopicFilter],
-        records: &[Arc<Record>],
+        records: &[Arc<TopicRecord>],
         position: MessageId,
     ) -> bool {
-        let forgot = |record: &Arc<Record>| {
+        let forgot = |record: &Arc<TopicRecord>| {
             let forgotten = record.ring.lock().forgotten;
             forgotten.is_some_and(|forgotten| forgotten > position)
         };
@@ -408,7 +409,7 @@ impl Recent {
         };
         // A topic that has been remembered all the time was not evicted meanwhile.
         let is_whole = |filter: &TopicFilter| {
-            let of_filter = |record: &&Arc<Record>| record.topic.as_str() == filter.as_str();
+            let of_filter = |record: &&Arc<TopicRecord>| record.topic.as_str() == filter.as_str();
             let record = records.iter().find(of_filter);
             record.is_some_and(|record| record.since <= position)
         };
@@ -425,7 +426,7 @@ impl Recent {
     }
 
     /// All records, for the housekeeper and for the list of topics.
-    pub(crate) fn all(&self) -> Vec<Arc<Record>> {
+    pub(crate) fn all(&self) -> Vec<Arc<TopicRecord>> {
         self.records.read().values().cloned().collect()
     }
 }

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 use gatepost_message::{Publication, Topic, TopicFilter};
-use gatepost_store::{Change, StoreError};
+use gatepost_store::{StoreChange, StoreError};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::persistence::{BatchCommit, CommitStatus};
@@ -42,7 +42,7 @@ type PendingVersions = Vec<(Version, Arc<BatchCommit>)>;
 
 /// What one topic retains.
 #[derive(Default)]
-struct Entry {
+struct RetainedTopic {
     /// What the disk has, as far as is known.
     stored: Version,
     /// Later changes whose commit was not known, oldest first. Boxed: nearly always absent.
@@ -50,7 +50,7 @@ struct Entry {
     pending: Option<Box<PendingVersions>>,
 }
 
-impl Entry {
+impl RetainedTopic {
     /// The topic's message now.
     fn current(&self) -> Version {
         let pending = self.pending.iter().flat_map(|pending| pending.iter());
@@ -124,7 +124,7 @@ impl Entry {
 
 /// All retained messages.
 pub(crate) struct Retained {
-    messages: RwLock<BTreeMap<Topic, Entry>>,
+    messages: RwLock<BTreeMap<Topic, RetainedTopic>>,
     /// Topics with changes whose commit was not known.
     unsettled: Mutex<Vec<Topic>>,
     /// What is not in memory.
@@ -174,7 +174,7 @@ impl Retained {
         let topic = &publication.topic;
         self.settle(&mut messages, topic);
         let is_clearing = publication.payload.is_empty();
-        let earlier = messages.get(topic).and_then(Entry::current);
+        let earlier = messages.get(topic).and_then(RetainedTopic::current);
         if is_clearing && earlier.is_none() && !self.may_be_on_disk(topic) {
             return RetainOutcome::Nothing;
         }
@@ -205,33 +205,37 @@ impl Retained {
     /// A batch may retain what is older than what another batch has submitted before it. It then
     /// writes the later message again, so that the disk has it in the end, and so that its own
     /// acknowledgements wait for it.
-    pub(crate) fn put_in_order(&self, changes: &mut [Change], commit: &Arc<BatchCommit>) {
+    pub(crate) fn put_in_order(&self, changes: &mut [StoreChange], commit: &Arc<BatchCommit>) {
         let messages = self.messages.read();
         for change in changes {
             let topic = match change {
-                Change::Retain(publication) => &publication.topic,
-                Change::Unretain(topic) => &*topic,
+                StoreChange::Retain(publication) => &publication.topic,
+                StoreChange::Unretain(topic) => &*topic,
                 _ => continue,
             };
             let entry = messages.get(topic);
             *change = match entry.and_then(|entry| entry.to_submit(commit).clone()) {
-                Some(publication) => Change::Retain(publication),
-                None => Change::Unretain(topic.clone()),
+                Some(publication) => StoreChange::Retain(publication),
+                None => StoreChange::Unretain(topic.clone()),
             };
         }
     }
 
     /// Whether the limits permit `publication` in place of what its topic has.
-    fn has_room(&self, messages: &BTreeMap<Topic, Entry>, publication: &Publication) -> bool {
+    fn has_room(
+        &self,
+        messages: &BTreeMap<Topic, RetainedTopic>,
+        publication: &Publication,
+    ) -> bool {
         let entry = messages.get(&publication.topic);
-        let others = self.bytes() - entry.map_or(0, Entry::bytes);
+        let others = self.bytes() - entry.map_or(0, RetainedTopic::bytes);
         let is_full = entry.is_none() && self.len() >= self.messages_max;
         !is_full && others + content_bytes(publication) <= self.bytes_max
     }
 
     fn add(
         &self,
-        messages: &mut BTreeMap<Topic, Entry>,
+        messages: &mut BTreeMap<Topic, RetainedTopic>,
         topic: &Topic,
         version: Version,
         commit: Option<Arc<BatchCommit>>,
@@ -243,7 +247,7 @@ impl Retained {
         let entry = messages.entry(topic.clone()).or_insert_with(|| {
             self.count
                 .fetch_add(usize::from(is_counted), Ordering::Relaxed);
-            Entry::default()
+            RetainedTopic::default()
         });
         let Some(commit) = commit else {
             if let Some(gone) = std::mem::replace(&mut entry.stored, version) {
@@ -268,7 +272,7 @@ impl Retained {
     }
 
     /// Takes in the commits of a topic's changes that are known.
-    fn settle(&self, messages: &mut BTreeMap<Topic, Entry>, topic: &Topic) {
+    fn settle(&self, messages: &mut BTreeMap<Topic, RetainedTopic>, topic: &Topic) {
         if let Some(entry) = messages.get_mut(topic)
             && entry.pending.is_some()
         {
@@ -277,8 +281,8 @@ impl Retained {
         }
     }
 
-    fn remove_if_empty(&self, messages: &mut BTreeMap<Topic, Entry>, topic: &Topic) {
-        if messages.get(topic).is_some_and(Entry::is_empty) {
+    fn remove_if_empty(&self, messages: &mut BTreeMap<Topic, RetainedTopic>, topic: &Topic) {
+        if messages.get(topic).is_some_and(RetainedTopic::is_empty) {
             messages.remove(topic);
             self.count
                 .fetch_sub(usize::from(is_counted(topic)), Ordering::Relaxed);
@@ -296,9 +300,9 @@ impl Retained {
     }
 
     /// Takes in the commits of a topic from the list, which it stays on where some are not known.
-    fn settle_listed(&self, messages: &mut BTreeMap<Topic, Entry>, topic: Topic) {
+    fn settle_listed(&self, messages: &mut BTreeMap<Topic, RetainedTopic>, topic: Topic) {
         self.settle(messages, &topic);
-        let is_pending = |entry: &Entry| entry.pending.is_some();
+        let is_pending = |entry: &RetainedTopic| entry.pending.is_some();
         if messages.get(&topic).is_some_and(is_pending) {
             self.unsettled.lock().push(topic);
         }
@@ -372,13 +376,16 @@ fn literal_beginning(filter: &TopicFilter) -> &str {
     }
 }
 
-fn in_memory(messages: &BTreeMap<Topic, Entry>, filter: &TopicFilter) -> Vec<Arc<Publication>> {
+fn in_memory(
+    messages: &BTreeMap<Topic, RetainedTopic>,
+    filter: &TopicFilter,
+) -> Vec<Arc<Publication>> {
     if messages.is_empty() {
         return Vec::new();
     }
     let text = filter.as_str();
     if !text.contains(['+', '#']) {
-        let found = messages.get(text).and_then(Entry::current);
+        let found = messages.get(text).and_then(RetainedTopic::current);
         return found.into_iter().collect();
     }
     let prefix = literal_beginning(filter);

@@ -15,7 +15,7 @@ use gatepost_message::{Publication, Topic, TopicFilter};
 use gatepost_store::{Store, StoreError};
 use parking_lot::Mutex;
 
-use super::{Entry, Retained};
+use super::{Retained, RetainedTopic};
 use crate::persistence::CommitStatus;
 use crate::weight::content_bytes;
 
@@ -93,7 +93,11 @@ impl Retained {
     }
 
     /// Limits that are lower by now do not matter: what was acknowledged is kept.
-    fn put_loaded(&self, messages: &mut BTreeMap<Topic, Entry>, publication: Arc<Publication>) {
+    fn put_loaded(
+        &self,
+        messages: &mut BTreeMap<Topic, RetainedTopic>,
+        publication: Arc<Publication>,
+    ) {
         let entry = messages.get_mut(&publication.topic);
         if let Some(entry) = entry.filter(|entry| entry.pending.is_some()) {
             // Its changes are not decided, so this may be what the topic retains in the end.
@@ -111,7 +115,7 @@ impl Retained {
     /// `messages` is locked.
     pub(super) fn add_from_disk(
         &self,
-        messages: &BTreeMap<Topic, Entry>,
+        messages: &BTreeMap<Topic, RetainedTopic>,
         filter: &TopicFilter,
         prefix: &str,
         room: u64,
@@ -154,7 +158,7 @@ impl Retained {
 }
 
 /// Whether an entry says what its topic retains, so that the disk does not matter.
-fn decides(entry: &Entry) -> bool {
+fn decides(entry: &RetainedTopic) -> bool {
     let mut pending = entry.pending.iter().flat_map(|pending| pending.iter());
     let is_alive = |status| !matches!(status, CommitStatus::Failed);
     entry.stored.is_some() || pending.any(|(_, commit)| is_alive(commit.status()))

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use gatepost_message::{Publication, Qos};
 
 use super::write::is_congested;
-use super::{BrokerView, DeliveryOutcome, DisconnectCause, Session, SharedFrames, State};
-use crate::clock::Clock;
+use super::{BrokerView, DeliveryOutcome, DisconnectCause, Session, SessionState, SharedFrames};
+use crate::clock::BrokerClock;
 use crate::counters::{Counters, DropCause};
 use crate::encoder::FrameOptions;
 use crate::filter::DeliveryOptions;
@@ -69,14 +69,14 @@ impl Session {
     /// Applies the policy for a full outbox; returns whether the bytes may be appended.
     fn make_room(
         &self,
-        state: &mut State,
+        state: &mut SessionState,
         bytes: usize,
         messages: u32,
         broker: BrokerView<'_>,
     ) -> bool {
         let bytes_max = broker.settings.outbox_max.as_usize();
         let messages_max = broker.settings.outbox_messages_max;
-        let has_room = |state: &State, factor: usize| {
+        let has_room = |state: &SessionState, factor: usize| {
             let bytes_fit = state.outbox.bytes() + bytes <= bytes_max.saturating_mul(factor);
             let messages_fit = state.outbox.messages() < messages_max.saturating_mul(factor);
             (bytes_fit && messages_fit) || state.outbox.is_empty()
@@ -120,7 +120,7 @@ impl Session {
     }
 
     #[inline]
-    fn pressure(&self, state: &mut State, broker: BrokerView<'_>) -> DeliveryOutcome {
+    fn pressure(&self, state: &mut SessionState, broker: BrokerView<'_>) -> DeliveryOutcome {
         // The socket took everything, and nothing waits for an acknowledgement.
         if state.outbox.is_empty() && state.acknowledged.is_none() && !state.is_given_up {
             return DeliveryOutcome::None;
@@ -128,7 +128,11 @@ impl Session {
         self.pressure_of_waiting(state, broker)
     }
 
-    fn pressure_of_waiting(&self, state: &mut State, broker: BrokerView<'_>) -> DeliveryOutcome {
+    fn pressure_of_waiting(
+        &self,
+        state: &mut SessionState,
+        broker: BrokerView<'_>,
+    ) -> DeliveryOutcome {
         let settings = broker.settings;
         let outbox_is_full = state.outbox.bytes() > settings.outbox_max.as_usize()
             || state.outbox.messages() > settings.outbox_messages_max;
@@ -238,7 +242,7 @@ impl Session {
     /// the policy; returns whether it is queued.
     fn put_newest(
         &self,
-        state: &mut State,
+        state: &mut SessionState,
         publication: &Arc<Publication>,
         options: &DeliveryOptions,
         retain: bool,
@@ -261,7 +265,7 @@ impl Session {
     }
 
     /// Moves what waits behind the outbox into it, as far as it goes; returns whether anything was.
-    pub(super) fn refill(&self, state: &mut State, broker: BrokerView<'_>) -> bool {
+    pub(super) fn refill(&self, state: &mut SessionState, broker: BrokerView<'_>) -> bool {
         let mut has_moved = false;
         while !state.blocked
             && state.outbox.bytes() < NEWEST_OUTBOX_BYTES
@@ -285,7 +289,7 @@ impl Session {
     /// Appends a frame of this session's own; returns whether the client can take it.
     pub(super) fn encode(
         &self,
-        state: &mut State,
+        state: &mut SessionState,
         publication: &Publication,
         options: &FrameOptions<'_>,
         broker: BrokerView<'_>,
@@ -332,7 +336,7 @@ impl Session {
 }
 
 /// Only publications that expire need to look at the clock.
-pub(crate) fn expiry_left(publication: &Publication, clock: &Clock) -> Option<u32> {
+pub(crate) fn expiry_left(publication: &Publication, clock: &BrokerClock) -> Option<u32> {
     publication.properties.as_ref()?.expiry_seconds?;
     publication.expiry_seconds_left(clock.time_of_day())
 }

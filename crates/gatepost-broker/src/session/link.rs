@@ -8,7 +8,7 @@ use gatepost_message::Topic;
 use crate::encoder::{Alias, Format, Sink};
 
 /// A live connection of a session.
-pub(crate) struct Link {
+pub(crate) struct LiveLink {
     pub(crate) sink: Arc<dyn Sink>,
     pub(crate) format: Format,
     /// The largest frame that the client takes, in bytes.

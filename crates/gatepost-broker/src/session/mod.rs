@@ -29,10 +29,10 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::acknowledged::Acknowledged;
 use crate::authorization::Authorization;
-use crate::clock::Clock;
+use crate::clock::BrokerClock;
 use crate::counters::{Counters, DropCause, Drops};
 use crate::encoder::Format;
-use crate::limits::{Limit, Limits};
+use crate::limits::{Limit, LimitCounters};
 use crate::newest::Newest;
 use crate::outbox::Outbox;
 use crate::persistence::PersistentSession;
@@ -40,7 +40,7 @@ use crate::settings::{BrokerSettings, SlowSubscriber};
 use crate::trace::{OpenSteps, StepOutcome};
 pub(crate) use deliver::expiry_left;
 use filters::SessionFilters;
-pub(crate) use link::{Aliases, Link};
+pub(crate) use link::{Aliases, LiveLink};
 pub(crate) use persist::DeferredEffects;
 
 /// Why the broker ends a connection.
@@ -106,12 +106,12 @@ pub struct Will {
 }
 
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct SessionState {
     /// The user that owns the session; `None` where any client may have it.
     pub(crate) user: Option<Arc<str>>,
     /// What the client may do; `None` where that is not limited, or not known since a restart.
     pub(crate) authorization: Option<Arc<dyn Authorization>>,
-    pub(crate) link: Option<Link>,
+    pub(crate) link: Option<LiveLink>,
     pub(crate) outbox: Outbox,
     /// What is done when it takes less than it is sent.
     pub(crate) policy: SlowSubscriber,
@@ -153,7 +153,7 @@ pub struct Session {
     pub(crate) kind: Cow<'static, str>,
     /// Its place in the order in which the sessions of this process began.
     pub(crate) ordinal: u64,
-    pub(crate) state: Mutex<State>,
+    pub(crate) state: Mutex<SessionState>,
     pub(crate) filters: Mutex<SessionFilters>,
     /// Rises with each connection, so that an old connection's task cannot act for a new one.
     pub(crate) epoch: AtomicU64,
@@ -174,8 +174,8 @@ pub struct Session {
 pub(crate) struct BrokerView<'a> {
     pub(crate) settings: &'a BrokerSettings,
     pub(crate) counters: &'a Counters,
-    pub(crate) limits: &'a Limits,
-    pub(crate) clock: &'a Clock,
+    pub(crate) limits: &'a LimitCounters,
+    pub(crate) clock: &'a BrokerClock,
     /// Whether there is a store, and so commits that can fail.
     pub(crate) is_stored: bool,
 }
@@ -256,7 +256,7 @@ impl Session {
         self.end_locked(&mut self.state.lock(), why);
     }
 
-    pub(crate) fn end_locked(&self, state: &mut State, why: DisconnectCause) {
+    pub(crate) fn end_locked(&self, state: &mut SessionState, why: DisconnectCause) {
         if state.link.is_some() && state.ended.is_none() {
             state.ended = Some(why);
         }
@@ -265,7 +265,7 @@ impl Session {
     }
 
     /// Gives the session a new connection.
-    pub(crate) fn attach(&self, state: &mut State, link: Link) {
+    pub(crate) fn attach(&self, state: &mut SessionState, link: LiveLink) {
         state.link = Some(link);
         state.ended = None;
         state.blocked = false;
@@ -279,7 +279,7 @@ impl Session {
     /// leaves before [`State::begin`].
     pub(crate) fn greet(
         &self,
-        state: &mut State,
+        state: &mut SessionState,
         write: impl FnOnce(&mut BytesMut),
         broker: BrokerView<'_>,
     ) {
@@ -291,7 +291,7 @@ impl Session {
 
     /// Takes the connection away; returns whether everything had been written, that is, whether
     /// the old connection may still be sent a last frame.
-    pub(crate) fn detach(&self, state: &mut State, broker: BrokerView<'_>) -> bool {
+    pub(crate) fn detach(&self, state: &mut SessionState, broker: BrokerView<'_>) -> bool {
         state.link = None;
         state.owner = None;
         let was_clean = state.outbox.is_empty();
@@ -349,12 +349,12 @@ impl Session {
         queue.map_or(0, |queue| queue.received.len())
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, SessionState> {
         self.state.lock()
     }
 }
 
-impl State {
+impl SessionState {
     /// Wakes the connection's own task.
     pub(crate) fn wake_owner(&mut self) {
         wake(&mut self.owner);

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use gatepost_message::{Publication, TopicFilter};
 use gatepost_store::{
-    Change, SessionChange, SessionRow, Store, StoreError, SubscriptionRow, Ticket, WillRow,
+    SessionChange, SessionRow, Store, StoreChange, StoreError, SubscriptionRow, Ticket, WillRow,
 };
 
-use super::{BrokerView, Session, State};
+use super::{BrokerView, Session, SessionState};
 use crate::acknowledged::{Acknowledged, Receipt};
 use crate::authorization::Authorization;
 use crate::filter::SubscribeOptions;
@@ -22,7 +22,7 @@ use crate::persistence::{ChangeBatch, PersistentSession, StoredMessage};
 pub(crate) struct DeferredEffects {
     pub(crate) session: Arc<Session>,
     pub(crate) will: Option<Publication>,
-    pub(crate) changes: Vec<Change>,
+    pub(crate) changes: Vec<StoreChange>,
     /// Whether earlier effects of the session could not be stored: they must be stored first.
     pub(crate) follows_failed: bool,
     /// The session that keeps the will, where that cannot be published yet.
@@ -75,7 +75,7 @@ impl Session {
     /// the session is persistent.
     pub(crate) fn store_row(
         &self,
-        state: &mut State,
+        state: &mut SessionState,
         store: &Store,
         now: Instant,
     ) -> Option<Result<Ticket, StoreError>> {
@@ -90,7 +90,7 @@ impl Session {
     }
 
     /// Adds the session's own row to the collected changes, where the session is persistent.
-    pub(crate) fn collect_row(&self, state: &mut State, store: &Store, now: Instant) {
+    pub(crate) fn collect_row(&self, state: &mut SessionState, store: &Store, now: Instant) {
         let is_connected = state.link.is_some();
         let (expiry, will) = (state.expiry, state.will.as_deref());
         let ended = (!is_connected).then(|| state.connection_ended(now, store.time_to_store()));
@@ -123,7 +123,7 @@ impl Session {
     /// The will whose delay has passed, of a session whose client is away.
     pub(crate) fn due_will(
         self: &Arc<Self>,
-        state: &mut State,
+        state: &mut SessionState,
         now: Instant,
     ) -> Option<DeferredEffects> {
         if state.link.is_some() || state.will_due.is_none_or(|due| due > now) {
@@ -160,7 +160,7 @@ impl Session {
     /// Sends what was held back until its commit.
     pub(super) fn poll_awaited(
         &self,
-        state: &mut State,
+        state: &mut SessionState,
         context: &mut Context<'_>,
         broker: BrokerView<'_>,
     ) {
@@ -206,10 +206,12 @@ impl Session {
         let queue = state.acknowledged.get_or_insert_default();
         queue.received.publish(packet_id, batch.commit());
         if let Some(persistent) = &queue.persistent {
-            batch.changes.push(Change::Session(SessionChange::Receive {
-                session: persistent.number,
-                packet: packet_id.get(),
-            }));
+            batch
+                .changes
+                .push(StoreChange::Session(SessionChange::Receive {
+                    session: persistent.number,
+                    packet: packet_id.get(),
+                }));
         }
     }
 
@@ -260,7 +262,7 @@ impl Session {
     }
 }
 
-impl State {
+impl SessionState {
     pub(crate) fn persistent_mut(&mut self) -> Option<&mut PersistentSession> {
         self.acknowledged.as_mut()?.persistent.as_deref_mut()
     }
@@ -314,7 +316,7 @@ impl State {
     }
 
     /// Takes the will out, to be published or forgotten; the changes go with its publication.
-    pub(crate) fn take_will(&mut self, changes: &mut Vec<Change>) -> Option<Publication> {
+    pub(crate) fn take_will(&mut self, changes: &mut Vec<StoreChange>) -> Option<Publication> {
         let will = self.will.take()?;
         self.will_due = None;
         if let Some(persistent) = self.persistent_mut()

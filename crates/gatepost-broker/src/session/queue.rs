@@ -4,10 +4,10 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use gatepost_message::{Publication, Qos};
-use gatepost_store::{Change, DeliveryRow, SessionChange};
+use gatepost_store::{DeliveryRow, SessionChange, StoreChange};
 
-use super::{BrokerView, DisconnectCause, Session, State, expiry_left, wake};
-use crate::acknowledged::{Acknowledged, Delivery, Phase};
+use super::{BrokerView, DisconnectCause, Session, SessionState, expiry_left, wake};
+use crate::acknowledged::{Acknowledged, Delivery, DeliveryPhase};
 use crate::counters::DropCause;
 use crate::encoder::FrameOptions;
 use crate::filter::DeliveryOptions;
@@ -20,7 +20,7 @@ impl Session {
     /// Queues a QoS 1 or 2 delivery; returns whether there was room.
     pub(super) fn enqueue(
         &self,
-        state: &mut State,
+        state: &mut SessionState,
         publication: &Arc<Publication>,
         options: &DeliveryOptions,
         retain: bool,
@@ -67,7 +67,7 @@ impl Session {
                 identifiers: delivery.identifiers.to_vec(),
             };
             let change = SessionChange::Enqueue(Box::new(row));
-            batch.changes.push(Change::Session(change));
+            batch.changes.push(StoreChange::Session(change));
             delivery.stored = Some(stored);
         } else if delivery.qos == Qos::ExactlyOnce && broker.is_stored {
             // What the publisher is refused it sends again: it must not be delivered before.
@@ -121,7 +121,7 @@ impl Session {
 
     /// Sends what waits, as far as the client's quota goes \[MQTT-3.3.4-9\] and as far as it is
     /// safe (`persistence.rs`).
-    pub(super) fn pump(&self, state: &mut State, broker: BrokerView<'_>) {
+    pub(super) fn pump(&self, state: &mut SessionState, broker: BrokerView<'_>) {
         while let (Some(link), Some(queue)) = (&state.link, &mut state.acknowledged) {
             let has_quota = queue.in_flight.len() < link.in_flight_max;
             let Some(next) = queue.front().filter(|_| has_quota) else {
@@ -171,7 +171,7 @@ impl Session {
     }
 
     /// Everything unacknowledged, in its order \[MQTT-4.4.0-1\].
-    pub(super) fn resend(&self, state: &mut State, broker: BrokerView<'_>) {
+    pub(super) fn resend(&self, state: &mut SessionState, broker: BrokerView<'_>) {
         let (Some(link), Some(queue)) = (&state.link, &mut state.acknowledged) else {
             return;
         };
@@ -180,7 +180,7 @@ impl Session {
         let released: Vec<NonZeroU16> = queue
             .in_flight
             .iter()
-            .filter(|flight| flight.phase == Phase::Released)
+            .filter(|flight| flight.phase == DeliveryPhase::Released)
             .map(|flight| flight.packet_id)
             .collect();
         for packet_id in released {
@@ -193,7 +193,7 @@ impl Session {
 
     fn send_delivery(
         &self,
-        state: &mut State,
+        state: &mut SessionState,
         delivery: &Delivery,
         broker: BrokerView<'_>,
     ) -> bool {

@@ -18,12 +18,12 @@ use crate::filter::DeliveryOptions;
 use crate::persistence::ChangeBatch;
 
 /// A socket that takes as much as it has room for.
-struct Socket {
+struct BoundedSocket {
     room: Mutex<usize>,
     taken: Mutex<Vec<u8>>,
 }
 
-impl Sink for Socket {
+impl Sink for BoundedSocket {
     fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut room = self.room.lock();
         if *room == 0 {
@@ -69,10 +69,10 @@ impl Encoder for Letters {
 struct World {
     settings: BrokerSettings,
     counters: Counters,
-    limits: Limits,
-    clock: Clock,
+    limits: LimitCounters,
+    clock: BrokerClock,
     session: Session,
-    socket: Arc<Socket>,
+    socket: Arc<BoundedSocket>,
 }
 
 impl World {
@@ -80,10 +80,10 @@ impl World {
         let world = Self {
             settings,
             counters: Counters::default(),
-            limits: Limits::default(),
-            clock: Clock::new(Arc::new(SystemClock::default())),
+            limits: LimitCounters::default(),
+            clock: BrokerClock::new(Arc::new(SystemClock::default())),
             session: Session::new(Arc::from("client"), "test".into()),
-            socket: Arc::new(Socket {
+            socket: Arc::new(BoundedSocket {
                 room: Mutex::new(usize::MAX),
                 taken: Mutex::default(),
             }),
@@ -105,7 +105,7 @@ impl World {
     /// A connection with this quota, whose greeting is `>`.
     fn connect(&self, in_flight_max: usize) {
         let mut state = self.session.lock();
-        let link = Link {
+        let link = LiveLink {
             sink: self.socket.clone(),
             format: &Letters,
             frame_bytes_max: usize::MAX,

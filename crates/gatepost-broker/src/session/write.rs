@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-use super::{BrokerView, DisconnectCause, Session, State, wake};
-use crate::outbox::Written;
+use super::{BrokerView, DisconnectCause, Session, SessionState, wake};
+use crate::outbox::WriteProgress;
 
 impl Session {
     /// Writes what waits, unless the socket refused before.
@@ -22,12 +22,12 @@ impl Session {
     }
 
     /// As [`Session::flush`], when the socket has become writable again.
-    fn flush_as_owner(&self, state: &mut State, broker: BrokerView<'_>) {
+    fn flush_as_owner(&self, state: &mut SessionState, broker: BrokerView<'_>) {
         state.blocked = false;
         self.flush_locked(state, broker);
     }
 
-    pub(super) fn flush_locked(&self, state: &mut State, broker: BrokerView<'_>) {
+    pub(super) fn flush_locked(&self, state: &mut SessionState, broker: BrokerView<'_>) {
         state.dirty = false;
         loop {
             let Some(link) = &state.link else {
@@ -46,13 +46,13 @@ impl Session {
 
     pub(super) fn after_write(
         &self,
-        state: &mut State,
-        written: std::io::Result<Written>,
+        state: &mut SessionState,
+        written: std::io::Result<WriteProgress>,
         broker: BrokerView<'_>,
     ) {
         match written {
-            Ok(Written::All) => self.note_progress(state, broker),
-            Ok(Written::Blocked) => {
+            Ok(WriteProgress::All) => self.note_progress(state, broker),
+            Ok(WriteProgress::Blocked) => {
                 state.blocked = true;
                 wake(&mut state.owner);
             }
@@ -61,7 +61,7 @@ impl Session {
     }
 
     /// Wakes the publishers that wait for room.
-    pub(super) fn relieve(&self, state: &mut State) {
+    pub(super) fn relieve(&self, state: &mut SessionState) {
         if state.congested_since.take().is_some() {
             self.congested.store(false, Ordering::Relaxed);
         }
@@ -69,7 +69,7 @@ impl Session {
     }
 
     /// After a part was written or acknowledged: publishers go on when half of the room is free.
-    pub(super) fn note_progress(&self, state: &mut State, broker: BrokerView<'_>) {
+    pub(super) fn note_progress(&self, state: &mut SessionState, broker: BrokerView<'_>) {
         if state.congested_since.is_some() && !is_congested(state, broker) {
             self.relieve(state);
         }
@@ -105,7 +105,7 @@ impl Session {
     /// others, sends what was held back until its commit, and learns that the broker ends it.
     pub(crate) fn poll_owner(
         &self,
-        state: &mut State,
+        state: &mut SessionState,
         context: &mut Context<'_>,
         mut poll_writable: impl FnMut(&mut Context<'_>) -> Poll<std::io::Result<()>>,
         broker: BrokerView<'_>,
@@ -136,7 +136,7 @@ impl Session {
     }
 }
 
-pub(super) fn is_congested(state: &State, broker: BrokerView<'_>) -> bool {
+pub(super) fn is_congested(state: &SessionState, broker: BrokerView<'_>) -> bool {
     state.outbox.bytes() > broker.settings.outbox_max.as_usize() / 2
         || state.outbox.messages() > broker.settings.outbox_messages_max / 2
         || state

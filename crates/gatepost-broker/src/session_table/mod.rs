@@ -17,8 +17,8 @@ use crate::connect::{Close, ConnectError, ConnectOptions, Welcome};
 use crate::counters::Counters;
 use crate::held_wills::HeldWills;
 use crate::limits::{Limit, Rate};
-use crate::session::{Aliases, DeferredEffects, DisconnectCause, Link, Session, State};
-use crate::shared::Shared;
+use crate::session::{Aliases, DeferredEffects, DisconnectCause, LiveLink, Session, SessionState};
+use crate::shared::BrokerShared;
 use crate::unsettled::UnsettledEffects;
 
 /// Names a session. Client ids are per user: a client can neither get nor block the session of
@@ -53,7 +53,7 @@ pub(crate) struct Attached {
 
 /// The table of sessions, and the limits on connections.
 pub(crate) struct SessionTable {
-    shared: Arc<Shared>,
+    shared: Arc<BrokerShared>,
     by_key: Mutex<HashMap<SessionKey, Arc<Session>>>,
     /// Present where the settings bound it.
     connect_rate: Option<Mutex<Rate>>,
@@ -68,7 +68,7 @@ pub(crate) struct SessionTable {
 }
 
 impl SessionTable {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: Arc<BrokerShared>) -> Self {
         Self {
             by_key: Mutex::default(),
             connect_rate: Rate::new(shared.settings.connects_per_second_max).map(Mutex::new),
@@ -80,7 +80,7 @@ impl SessionTable {
         }
     }
 
-    pub(crate) const fn shared(&self) -> &Arc<Shared> {
+    pub(crate) const fn shared(&self) -> &Arc<BrokerShared> {
         &self.shared
     }
 
@@ -240,7 +240,11 @@ impl SessionTable {
 
     /// Takes the session from its present connection, if it has one. What is due of an earlier one
     /// is due all the same.
-    fn take_over(&self, session: &Arc<Session>, state: &mut State) -> Option<DeferredEffects> {
+    fn take_over(
+        &self,
+        session: &Arc<Session>,
+        state: &mut SessionState,
+    ) -> Option<DeferredEffects> {
         if state.link.is_none() {
             return session.due_will(state, self.shared.clock.now());
         }
@@ -257,12 +261,12 @@ impl SessionTable {
 
     /// Gives the session its new connection, and returns the epoch of that. The session's own row
     /// is yet to be written.
-    fn attach(&self, session: &Session, state: &mut State, options: ConnectOptions) -> u64 {
+    fn attach(&self, session: &Session, state: &mut SessionState, options: ConnectOptions) -> u64 {
         let in_flight_max = options
             .receive_max
             .min(self.shared.settings.inflight_max)
             .max(1);
-        let link = Link {
+        let link = LiveLink {
             sink: options.sink,
             format: options.format,
             frame_bytes_max: options

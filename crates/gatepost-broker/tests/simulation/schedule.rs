@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use gatepost_faults::Random;
+use gatepost_faults::FaultRandom;
 use gatepost_message::Qos;
 
 use crate::topics::{FILTERS, WILL};
@@ -93,7 +93,7 @@ pub(crate) struct Connect {
 
 /// The schedule of this seed.
 pub(crate) fn schedule(seed: u64) -> Vec<Step> {
-    let mut random = Random::new(seed);
+    let mut random = FaultRandom::new(seed);
     let mut steps = Vec::new();
     for client in 0..CLIENTS as usize {
         introduce(client, &mut random, &mut steps);
@@ -104,7 +104,7 @@ pub(crate) fn schedule(seed: u64) -> Vec<Step> {
 }
 
 /// A client connects and subscribes, so that most steps find something to do.
-fn introduce(client: usize, random: &mut Random, steps: &mut Vec<Step>) {
+fn introduce(client: usize, random: &mut FaultRandom, steps: &mut Vec<Step>) {
     let commit = Step::Commit { submissions: 100 };
     let read = Step::Read {
         client,
@@ -124,7 +124,7 @@ fn introduce(client: usize, random: &mut Random, steps: &mut Vec<Step>) {
     steps.extend([commit, read]);
 }
 
-fn step(random: &mut Random) -> Step {
+fn step(random: &mut FaultRandom) -> Step {
     let client = random.below(CLIENTS) as usize;
     match random.below(100) {
         0..9 => Step::Connect(connect(random, client)),
@@ -172,7 +172,7 @@ fn step(random: &mut Random) -> Step {
     }
 }
 
-fn connect(random: &mut Random, client: usize) -> Connect {
+fn connect(random: &mut FaultRandom, client: usize) -> Connect {
     let seconds = [0, 10, 1_000, 1_000, 1_000][random.below(5) as usize];
     let delay = [0, 0, 3][random.below(3) as usize];
     let will_qos = qos(random);
@@ -189,6 +189,6 @@ fn connect(random: &mut Random, client: usize) -> Connect {
     }
 }
 
-fn qos(random: &mut Random) -> Qos {
+fn qos(random: &mut FaultRandom) -> Qos {
     [Qos::AtMostOnce, Qos::AtLeastOnce, Qos::ExactlyOnce][random.below(3) as usize]
 }

@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use gatepost_broker::{Broker, BrokerSettings, MemoryGauge};
-use gatepost_faults::{Disk, Effect, Fault, Operation, Random};
+use gatepost_faults::{Disk, Effect, Fault, FaultRandom, Operation};
 use gatepost_message::MessageId;
 use gatepost_settings::{ByteSize, Period};
 use gatepost_store::{
-    Change, Clock, ManualWriter, MemoryDatabase, Reserve, SessionChange, Store, StoreError,
+    Clock, ManualWriter, MemoryDatabase, Reserve, SessionChange, Store, StoreChange, StoreError,
     StoreSettings,
 };
 use parking_lot::Mutex;
@@ -109,7 +109,7 @@ pub(crate) enum Medium {
 struct Files {
     folder: TempDir,
     disk: Disk,
-    random: Random,
+    random: FaultRandom,
 }
 
 pub(crate) struct Server {
@@ -134,7 +134,7 @@ impl Server {
             Medium::FailingDisk(seed) => {
                 let folder = tempfile::tempdir().expect("a folder");
                 let disk = Disk::at(folder.path());
-                let random = Random::new(seed);
+                let random = FaultRandom::new(seed);
                 Some(Files {
                     folder,
                     disk,
@@ -224,7 +224,7 @@ impl Server {
     pub(crate) fn commit(&mut self, submissions: u64) -> bool {
         let mutation = self.mutation;
         let count = usize::try_from(submissions).unwrap_or(usize::MAX);
-        let is_written = |change: &Change| !mutation.forgets(change);
+        let is_written = |change: &StoreChange| !mutation.forgets(change);
         self.writer().commit_only(count, is_written);
         !self.has_uncommitted()
     }
@@ -280,12 +280,12 @@ impl Server {
 
 impl Mutation {
     /// Whether the store of this mutation does not write the change.
-    fn forgets(self, change: &Change) -> bool {
+    fn forgets(self, change: &StoreChange) -> bool {
         let Self::Forget(forgotten) = self else {
             return false;
         };
-        let is_retained = matches!(change, Change::Retain(_) | Change::Unretain(_));
-        let Change::Session(change) = change else {
+        let is_retained = matches!(change, StoreChange::Retain(_) | StoreChange::Unretain(_));
+        let StoreChange::Session(change) = change else {
             return is_retained && forgotten == Forgotten::Retained;
         };
         match change {

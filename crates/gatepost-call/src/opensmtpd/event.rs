@@ -10,7 +10,7 @@ use crate::envelope::Envelope;
 
 /// A line that matters to us.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Event<'line> {
+pub(super) enum FilterEvent<'line> {
     /// The filter is to name the events that it subscribes to.
     Ready,
     /// Something happened in a session.
@@ -34,7 +34,7 @@ pub(super) enum Event<'line> {
     Other,
 }
 
-impl<'line> Event<'line> {
+impl<'line> FilterEvent<'line> {
     /// Reads a line without its end.
     pub(super) fn parse(line: &'line [u8]) -> Self {
         if line == b"config|ready" {
@@ -128,8 +128,8 @@ mod tests {
     fn told(reports: &[&str]) -> Envelope {
         let mut envelope = Envelope::default();
         for report in reports {
-            match Event::parse(report.as_bytes()) {
-                Event::Report { name, rest, .. } => learn(&mut envelope, name, rest),
+            match FilterEvent::parse(report.as_bytes()) {
+                FilterEvent::Report { name, rest, .. } => learn(&mut envelope, name, rest),
                 other => panic!("{report}: {other:?}"),
             }
         }
@@ -174,15 +174,15 @@ mod tests {
 
     #[test]
     fn a_line_may_hold_bars() {
-        let event = Event::parse(b"filter|0.7|1.2|smtp-in|data-line|s1|t1|a|b|\xff");
-        let expected = Event::Line {
+        let event = FilterEvent::parse(b"filter|0.7|1.2|smtp-in|data-line|s1|t1|a|b|\xff");
+        let expected = FilterEvent::Line {
             session: b"s1",
             token: b"t1",
             line: b"a|b|\xff",
         };
         assert_eq!(event, expected);
-        let event = Event::parse(b"filter|0.7|1.2|smtp-in|commit|s1|t1");
-        let expected = Event::Commit {
+        let event = FilterEvent::parse(b"filter|0.7|1.2|smtp-in|commit|s1|t1");
+        let expected = FilterEvent::Commit {
             session: b"s1",
             token: b"t1",
         };
@@ -193,7 +193,7 @@ mod tests {
         #[test]
         fn no_line_panics(kind in "(report|filter|config)?", rest: Vec<u8>) {
             let line = [kind.as_bytes(), b"|", &rest].concat();
-            if let Event::Report { name, rest, .. } = Event::parse(&line) {
+            if let FilterEvent::Report { name, rest, .. } = FilterEvent::parse(&line) {
                 learn(&mut Envelope::default(), name, rest);
             }
         }

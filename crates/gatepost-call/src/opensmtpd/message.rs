@@ -1,34 +1,34 @@
 //! A whole message: asked about, and handed back as the verdict wants it.
 
-use crate::arguments::Arguments;
+use crate::arguments::CallOptions;
 use crate::conversation::{converse, request};
 use crate::envelope::Envelope;
 use crate::exit_code::OnFailure;
-use crate::failure::Failure;
-use crate::wire::{Action, Answer};
+use crate::failure::CallFailure;
+use crate::wire::{AnswerAction, VerdictAnswer};
 
 /// The field of quarantined mail: `maildir junk` delivers it to the folder Junk.
 const JUNK_FIELD: &str = "X-Spam: yes";
 
 /// The answer when smtpd asks whether to accept the message.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Decision {
+pub(super) enum FilterDecision {
     Take,
     /// The reply's code and text.
     Refuse(String),
 }
 
 /// A message with what was decided.
-pub(super) struct Judged {
-    pub(super) decision: Decision,
+pub(super) struct JudgedMessage {
+    pub(super) decision: FilterDecision,
     /// Header fields that go on top of it.
     fields: Vec<String>,
     message: Vec<u8>,
 }
 
-impl Judged {
+impl JudgedMessage {
     /// Asks the server; without an answer the sender comes again, unless the caller chose.
-    pub(super) fn ask(arguments: &Arguments, envelope: &Envelope, message: Vec<u8>) -> Self {
+    pub(super) fn ask(arguments: &CallOptions, envelope: &Envelope, message: Vec<u8>) -> Self {
         let request = request(arguments, envelope, message.len() as u64, true);
         let asked = converse(arguments, &request, |connection| connection.send(&message));
         match asked {
@@ -47,26 +47,27 @@ impl Judged {
     /// It was too long to be gathered.
     pub(super) fn too_long() -> Self {
         Self {
-            decision: Decision::Refuse("552 5.3.4 the message is too long".to_owned()),
+            decision: FilterDecision::Refuse("552 5.3.4 the message is too long".to_owned()),
             fields: Vec::new(),
             message: Vec::new(),
         }
     }
 
-    fn answered(answer: &Answer, message: Vec<u8>) -> Self {
-        let refuse = |code: &str, reason| Decision::Refuse(format!("{code} {}", printable(reason)));
+    fn answered(answer: &VerdictAnswer, message: Vec<u8>) -> Self {
+        let refuse =
+            |code: &str, reason| FilterDecision::Refuse(format!("{code} {}", printable(reason)));
         let mut fields = answer.fields().to_vec();
         let decision = match answer.action {
-            Action::Accept | Action::Tag => Decision::Take,
-            Action::Quarantine => {
+            AnswerAction::Accept | AnswerAction::Tag => FilterDecision::Take,
+            AnswerAction::Quarantine => {
                 fields.push(JUNK_FIELD.to_owned());
-                Decision::Take
+                FilterDecision::Take
             }
             // A filter cannot take a message and lose it.
-            Action::Reject | Action::Drop => {
+            AnswerAction::Reject | AnswerAction::Drop => {
                 refuse("550 5.7.1", answer.reason_or("message refused"))
             }
-            Action::Defer => refuse("451 4.7.1", answer.reason_or("try again later")),
+            AnswerAction::Defer => refuse("451 4.7.1", answer.reason_or("try again later")),
         };
         Self {
             decision,
@@ -101,21 +102,23 @@ impl Judged {
 }
 
 /// The last field of the answer to `commit`. A message that was never judged is not let through.
-pub(super) fn result(decision: Option<Decision>) -> String {
+pub(super) fn result(decision: Option<FilterDecision>) -> String {
     match decision {
-        Some(Decision::Take) => "proceed".to_owned(),
-        Some(Decision::Refuse(reply)) => format!("reject|{reply}"),
+        Some(FilterDecision::Take) => "proceed".to_owned(),
+        Some(FilterDecision::Refuse(reply)) => format!("reject|{reply}"),
         None => "reject|451 4.3.0 the message was not judged".to_owned(),
     }
 }
 
-fn without_answer(choice: Option<OnFailure>, failure: &Failure) -> Decision {
+fn without_answer(choice: Option<OnFailure>, failure: &CallFailure) -> FilterDecision {
     match choice {
-        Some(OnFailure::Accept) => Decision::Take,
-        Some(OnFailure::Reject) => Decision::Refuse("550 5.7.1 message refused".to_owned()),
+        Some(OnFailure::Accept) => FilterDecision::Take,
+        Some(OnFailure::Reject) => FilterDecision::Refuse("550 5.7.1 message refused".to_owned()),
         Some(OnFailure::Defer) | None => match failure {
-            Failure::TimedOut => Decision::Refuse("451 4.3.0 no verdict in time".to_owned()),
-            _ => Decision::Refuse("451 4.3.0 mail cannot be judged at the moment".to_owned()),
+            CallFailure::TimedOut => {
+                FilterDecision::Refuse("451 4.3.0 no verdict in time".to_owned())
+            }
+            _ => FilterDecision::Refuse("451 4.3.0 mail cannot be judged at the moment".to_owned()),
         },
     }
 }
@@ -129,8 +132,8 @@ fn printable(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn answer(action: Action) -> Answer {
-        Answer {
+    fn answer(action: AnswerAction) -> VerdictAnswer {
+        VerdictAnswer {
             action,
             reason: "no\nway".to_owned(),
             tags: vec!["X-Tag: 1".to_owned()],
@@ -142,14 +145,14 @@ mod tests {
     #[test]
     fn each_verdict_has_its_result() {
         for (action, expected) in [
-            (Action::Accept, "proceed"),
-            (Action::Tag, "proceed"),
-            (Action::Quarantine, "proceed"),
-            (Action::Drop, "reject|550 5.7.1 noway"),
-            (Action::Reject, "reject|550 5.7.1 noway"),
-            (Action::Defer, "reject|451 4.7.1 noway"),
+            (AnswerAction::Accept, "proceed"),
+            (AnswerAction::Tag, "proceed"),
+            (AnswerAction::Quarantine, "proceed"),
+            (AnswerAction::Drop, "reject|550 5.7.1 noway"),
+            (AnswerAction::Reject, "reject|550 5.7.1 noway"),
+            (AnswerAction::Defer, "reject|451 4.7.1 noway"),
         ] {
-            let judged = Judged::answered(&answer(action), Vec::new());
+            let judged = JudgedMessage::answered(&answer(action), Vec::new());
             assert_eq!(result(Some(judged.decision)), expected, "{action:?}");
         }
         assert!(result(None).starts_with("reject|451 "));
@@ -158,11 +161,11 @@ mod tests {
     #[test]
     fn lines_go_back_with_their_dots_and_the_fields_on_top() {
         let message = b"Subject: x\r\n\r\n.hidden\r\n..\n\r\n".to_vec();
-        let tagged = Judged::answered(&answer(Action::Tag), message);
+        let tagged = JudgedMessage::answered(&answer(AnswerAction::Tag), message);
         let text = String::from_utf8(tagged.lines(b"h|")).expect("text");
         let expected = "h|X-Tag: 1\nh|Subject: x\nh|\nh|..hidden\nh|...\nh|\nh|.\n";
         assert_eq!(text, expected);
-        let aside = Judged::answered(&answer(Action::Quarantine), Vec::new());
+        let aside = JudgedMessage::answered(&answer(AnswerAction::Quarantine), Vec::new());
         assert_eq!(aside.lines(b""), b"X-Spam: yes\n.\n");
     }
 }

@@ -18,10 +18,10 @@ use std::io::{self, BufRead, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use crate::arguments::Arguments;
+use crate::arguments::CallOptions;
 use crate::envelope::Envelope;
-use event::Event;
-use message::{Decision, Judged};
+use event::FilterEvent;
+use message::{FilterDecision, JudgedMessage};
 
 /// The reports to subscribe to: clients and envelopes.
 const REPORTS: [&str; 9] = [
@@ -41,32 +41,32 @@ const MESSAGE_BYTES_MAX: usize = 1 << 30;
 
 /// One client of smtpd's.
 #[derive(Default)]
-struct Session {
+struct FilterSession {
     envelope: Envelope,
     /// The message so far, each line with CR LF.
     message: Vec<u8>,
     is_too_long: bool,
-    decision: Arc<Mutex<Option<Decision>>>,
+    decision: Arc<Mutex<Option<FilterDecision>>>,
 }
 
 /// Serves until smtpd closes `input`.
 pub(crate) fn serve(
-    arguments: &Arc<Arguments>,
+    arguments: &Arc<CallOptions>,
     mut input: impl BufRead,
     output: impl Write + Send + 'static,
 ) -> io::Result<()> {
     let output = Arc::new(Mutex::new(output));
-    let mut sessions: HashMap<Vec<u8>, Session> = HashMap::new();
+    let mut sessions: HashMap<Vec<u8>, FilterSession> = HashMap::new();
     let mut line = Vec::new();
     while input.read_until(b'\n', &mut line)? > 0 {
-        match Event::parse(line.strip_suffix(b"\n").unwrap_or(&line)) {
-            Event::Ready => write(&output, registration().as_bytes())?,
-            Event::Report {
+        match FilterEvent::parse(line.strip_suffix(b"\n").unwrap_or(&line)) {
+            FilterEvent::Ready => write(&output, registration().as_bytes())?,
+            FilterEvent::Report {
                 name: b"link-disconnect",
                 session,
                 ..
             } => drop(sessions.remove(session)),
-            Event::Report {
+            FilterEvent::Report {
                 name,
                 session,
                 rest,
@@ -74,7 +74,7 @@ pub(crate) fn serve(
                 let session = sessions.entry(session.to_vec()).or_default();
                 event::learn(&mut session.envelope, name, rest);
             }
-            Event::Line {
+            FilterEvent::Line {
                 session,
                 token,
                 line: b".",
@@ -83,24 +83,24 @@ pub(crate) fn serve(
                 let session = sessions.entry(session.to_vec()).or_default();
                 session.judge(arguments, head, &output)?;
             }
-            Event::Line { session, line, .. } => {
+            FilterEvent::Line { session, line, .. } => {
                 sessions.entry(session.to_vec()).or_default().gather(line);
             }
-            Event::Commit { session, token } => {
+            FilterEvent::Commit { session, token } => {
                 let mut answer = answer_head("filter-result", session, token);
-                let decision = sessions.get(session).and_then(Session::take_decision);
+                let decision = sessions.get(session).and_then(FilterSession::take_decision);
                 answer.extend_from_slice(message::result(decision).as_bytes());
                 answer.push(b'\n');
                 write(&output, &answer)?;
             }
-            Event::Other => {}
+            FilterEvent::Other => {}
         }
         line.clear();
     }
     Ok(())
 }
 
-impl Session {
+impl FilterSession {
     /// Keeps a line of the message, without the dot that SMTP puts before a dot.
     fn gather(&mut self, line: &[u8]) {
         if self.message.len() + line.len() > MESSAGE_BYTES_MAX {
@@ -117,7 +117,7 @@ impl Session {
     /// The message is whole: another thread asks, notes the decision and hands the lines back.
     fn judge<W: Write + Send + 'static>(
         &mut self,
-        arguments: &Arc<Arguments>,
+        arguments: &Arc<CallOptions>,
         head: Vec<u8>,
         output: &Arc<Mutex<W>>,
     ) -> io::Result<()> {
@@ -129,9 +129,9 @@ impl Session {
         let (arguments, thread_output) = (Arc::clone(arguments), Arc::clone(output));
         let finish = move || {
             let judged = if is_too_long {
-                Judged::too_long()
+                JudgedMessage::too_long()
             } else {
-                Judged::ask(&arguments, &envelope, message)
+                JudgedMessage::ask(&arguments, &envelope, message)
             };
             let lines = judged.lines(&head);
             *locked(&noted) = Some(judged.decision);
@@ -145,7 +145,7 @@ impl Session {
         }
     }
 
-    fn take_decision(&self) -> Option<Decision> {
+    fn take_decision(&self) -> Option<FilterDecision> {
         locked(&self.decision).take()
     }
 }

@@ -11,7 +11,7 @@ use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use crate::envelope::Envelope;
-use crate::failure::Failure;
+use crate::failure::CallFailure;
 
 const MARK: &[u8] = b"<<MAIL-DATA>>";
 /// Longest head that is searched for the mark: 10,000 recipients and some.
@@ -44,8 +44,8 @@ pub(crate) struct MessageFile {
 
 impl MessageFile {
     /// Looks at a message, and reads the head of XMail's.
-    pub(crate) fn open(path: &Path, layout: Layout) -> Result<Self, Failure> {
-        let failed = |error| Failure::File(path.to_owned(), error);
+    pub(crate) fn open(path: &Path, layout: Layout) -> Result<Self, CallFailure> {
+        let failed = |error| CallFailure::File(path.to_owned(), error);
         let metadata = fs::metadata(path).map_err(failed)?;
         if !metadata.is_file() {
             let error = io::Error::new(ErrorKind::InvalidInput, "no regular file");
@@ -135,10 +135,10 @@ impl MessageFile {
     /// Hands the message out in blocks, exactly `size` bytes in all.
     pub(crate) fn copy_body(
         &mut self,
-        mut take: impl FnMut(&[u8]) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
+        mut take: impl FnMut(&[u8]) -> Result<(), CallFailure>,
+    ) -> Result<(), CallFailure> {
         let path = self.path.clone();
-        let failed = |error| Failure::File(path.clone(), error);
+        let failed = |error| CallFailure::File(path.clone(), error);
         let mut left = self.size;
         let start = self.start;
         let file = self.file().map_err(failed)?;

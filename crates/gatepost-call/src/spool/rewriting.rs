@@ -5,16 +5,16 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use super::MessageFile;
-use crate::failure::Failure;
+use crate::failure::CallFailure;
 
 impl MessageFile {
     /// Writes XMail's reject text, one line, next to the file.
-    pub(crate) fn write_rejection(&self, reason: &str) -> Result<(), Failure> {
+    pub(crate) fn write_rejection(&self, reason: &str) -> Result<(), CallFailure> {
         let mut path = self.path.clone().into_os_string();
         path.push(".rej");
         let path = PathBuf::from(path);
         let line: String = reason.chars().filter(|c| !c.is_control()).collect();
-        fs::write(&path, format!("{line}\r\n")).map_err(|error| Failure::Write(path, error))
+        fs::write(&path, format!("{line}\r\n")).map_err(|error| CallFailure::Write(path, error))
     }
 
     /// Puts `changed` in the place of the message, and header fields on top of it; XMail's head
@@ -24,7 +24,7 @@ impl MessageFile {
         &mut self,
         changed: Option<&[u8]>,
         fields: &[String],
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CallFailure> {
         let mut path = self.path.clone().into_os_string();
         path.push(".new");
         let path = PathBuf::from(path);
@@ -33,7 +33,7 @@ impl MessageFile {
             .map_err(|error| {
                 // What is left of it is of no use to anyone.
                 let _ = fs::remove_file(&path);
-                Failure::Write(path, error)
+                CallFailure::Write(path, error)
             })
     }
 

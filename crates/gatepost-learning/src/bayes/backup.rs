@@ -6,11 +6,11 @@
 use std::io::{BufRead, Write};
 
 use super::classifier::{Bayes, now_seconds};
-use super::combine::{Counts, Totals};
+use super::combine::{TokenCounts, Totals};
 use super::message_key::MessageKey;
-use super::record::{Class, ExpiryRecord, Record};
+use super::record::{Class, ExpiryRecord, LearnedRecord};
 use super::store::TokenStoreError;
-use super::table::{Entry, Table};
+use super::table::{Table, TokenEntry};
 use super::token::Token;
 
 /// The longest line; no message id is that long.
@@ -56,10 +56,10 @@ pub struct ImportSummary {
 
 /// One line of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Line {
+enum BackupLine {
     Spam(u32),
     Ham(u32),
-    Token(Entry),
+    Token(TokenEntry),
     Learned(Class, Vec<u8>),
     Nothing,
 }
@@ -75,12 +75,12 @@ impl Bayes {
         writeln!(out, "v\t{}\tnum_spam", totals.spam)?;
         writeln!(out, "v\t{}\tnum_nonspam", totals.ham)?;
         for entry in self.table().entries() {
-            let Counts { spam, ham } = entry.counts;
+            let TokenCounts { spam, ham } = entry.counts;
             writeln!(out, "t\t{spam}\t{ham}\t{}\t{}", entry.time, entry.token)?;
         }
         let mut written = Ok(());
         self.store.load(&mut |record| {
-            if let Record::Learned { class, id, .. } = record
+            if let LearnedRecord::Learned { class, id, .. } = record
                 && written.is_ok()
             {
                 written = write_learned(out, class, &id);
@@ -92,7 +92,7 @@ impl Bayes {
     /// Replaces all learned data by a backup. If the backup contains an error, nothing changes.
     pub fn import(&self, backup: impl BufRead) -> Result<ImportSummary, BackupError> {
         let now = now_seconds();
-        let content = Content::read(backup, now)?;
+        let content = BackupContent::read(backup, now)?;
         let mut learner = self.learner();
         let mut table = Table::with_room_for(content.tokens.len());
         for entry in &content.tokens {
@@ -102,18 +102,18 @@ impl Bayes {
             table.set(*entry, true);
         }
         learner.seen.clear();
-        learner.waiting = vec![Record::Cleared];
+        learner.waiting = vec![LearnedRecord::Cleared];
         learner.expiry = ExpiryRecord::default();
         for (class, id) in &content.learned {
             let key = MessageKey::of(id);
             let dropped = learner.seen.insert(key, *class, now);
-            learner.waiting.push(Record::Learned {
+            learner.waiting.push(LearnedRecord::Learned {
                 key,
                 class: *class,
                 time: now,
                 id: id.clone(),
             });
-            let dropped = dropped.into_iter().map(Record::Unlearned);
+            let dropped = dropped.into_iter().map(LearnedRecord::Unlearned);
             learner.waiting.extend(dropped);
         }
         let summary = ImportSummary {
@@ -142,14 +142,14 @@ fn write_learned(out: &mut impl Write, class: Class, id: &[u8]) -> std::io::Resu
 
 /// A backup in memory.
 #[derive(Debug, Default)]
-struct Content {
+struct BackupContent {
     totals: Totals,
-    tokens: Vec<Entry>,
+    tokens: Vec<TokenEntry>,
     learned: Vec<(Class, Vec<u8>)>,
     passed_over: u64,
 }
 
-impl Content {
+impl BackupContent {
     fn read(mut backup: impl BufRead, now: u32) -> Result<Self, BackupError> {
         let mut text = Vec::new();
         read_line(&mut backup, &mut text, 1)?;
@@ -171,11 +171,11 @@ impl Content {
                 reason,
             })?;
             match line {
-                Line::Spam(count) => spam = Some(count),
-                Line::Ham(count) => ham = Some(count),
-                Line::Token(entry) => content.tokens.push(entry),
-                Line::Learned(class, id) => content.learned.push((class, id)),
-                Line::Nothing => content.passed_over += 1,
+                BackupLine::Spam(count) => spam = Some(count),
+                BackupLine::Ham(count) => ham = Some(count),
+                BackupLine::Token(entry) => content.tokens.push(entry),
+                BackupLine::Learned(class, id) => content.learned.push((class, id)),
+                BackupLine::Nothing => content.passed_over += 1,
             }
         }
         content.totals = match (spam, ham) {
@@ -217,19 +217,19 @@ fn version(line: &[u8]) -> Option<u32> {
         .flatten()
 }
 
-fn parse_line(line: &[u8], is_encoded: bool, now: u32) -> Result<Line, &'static str> {
+fn parse_line(line: &[u8], is_encoded: bool, now: u32) -> Result<BackupLine, &'static str> {
     let mut words = Words(line);
     match words.next_word() {
         b"v" => {
             let count = words.number()?;
             Ok(match words.rest() {
-                b"num_spam" => Line::Spam(clamp(count)),
-                b"num_nonspam" => Line::Ham(clamp(count)),
-                _ => Line::Nothing,
+                b"num_spam" => BackupLine::Spam(clamp(count)),
+                b"num_nonspam" => BackupLine::Ham(clamp(count)),
+                _ => BackupLine::Nothing,
             })
         }
         b"t" => {
-            let counts = Counts {
+            let counts = TokenCounts {
                 spam: clamp(words.number()?),
                 ham: clamp(words.number()?),
             };
@@ -240,9 +240,9 @@ fn parse_line(line: &[u8], is_encoded: bool, now: u32) -> Result<Line, &'static 
                 Token::of(&[words.rest()])
             };
             Ok(if counts.is_zero() {
-                Line::Nothing
+                BackupLine::Nothing
             } else {
-                Line::Token(Entry {
+                BackupLine::Token(TokenEntry {
                     token,
                     counts,
                     time,
@@ -253,16 +253,16 @@ fn parse_line(line: &[u8], is_encoded: bool, now: u32) -> Result<Line, &'static 
             let class = match words.next_word() {
                 b"s" => Class::Spam,
                 b"h" => Class::Ham,
-                _ => return Ok(Line::Nothing),
+                _ => return Ok(BackupLine::Nothing),
             };
             let id = words.rest();
             Ok(if id.is_empty() {
-                Line::Nothing
+                BackupLine::Nothing
             } else {
-                Line::Learned(class, id.to_vec())
+                BackupLine::Learned(class, id.to_vec())
             })
         }
-        _ => Ok(Line::Nothing),
+        _ => Ok(BackupLine::Nothing),
     }
 }
 
@@ -370,7 +370,7 @@ mod tests {
         #[test]
         fn any_text_is_read_without_panic(text: Vec<u8>) {
             let text = [b"v 3 db_version\n".as_slice(), &text].concat();
-            let _ = Content::read(text.as_slice(), 0);
+            let _ = BackupContent::read(text.as_slice(), 0);
         }
     }
 }

@@ -13,9 +13,9 @@ use regex_automata::util::syntax;
 
 /// A pattern over bytes with Perl's ASCII classes; none if it does not compile, which the tests
 /// of this module rule out.
-struct Pattern(Option<Regex>);
+struct BytePattern(Option<Regex>);
 
-impl Pattern {
+impl BytePattern {
     fn new(pattern: &str, case_insensitive: bool) -> Self {
         Self(
             Regex::builder()
@@ -74,10 +74,10 @@ fn group(text: &[u8], captures: &Captures, index: usize) -> Vec<u8> {
 
 macro_rules! patterns {
     ($($name:ident = $pattern:expr $(, $flag:ident)?;)*) => {
-        $(static $name: LazyLock<Pattern> =
-            LazyLock::new(|| Pattern::new($pattern, patterns!(@$($flag)?)));)*
+        $(static $name: LazyLock<BytePattern> =
+            LazyLock::new(|| BytePattern::new($pattern, patterns!(@$($flag)?)));)*
         #[cfg(test)]
-        const ALL: &[&LazyLock<Pattern>] = &[$(&$name),*];
+        const ALL: &[&LazyLock<BytePattern>] = &[$(&$name),*];
     };
     (@) => { false };
     (@any_case) => { true };

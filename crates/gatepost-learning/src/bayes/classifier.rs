@@ -12,11 +12,11 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::combine::{Totals, combine, keep_significant, token_probability};
 use super::learner::Learner;
-use super::record::Record;
-use super::sample::Sample;
+use super::record::LearnedRecord;
+use super::sample::BayesSample;
 use super::settings::BayesSettings;
 use super::store::{NoStore, TokenStore, TokenStoreError};
-use super::table::{Entry, Table};
+use super::table::{Table, TokenEntry};
 use super::token::Token;
 
 /// Limits on the memory of Bayes.
@@ -40,7 +40,7 @@ impl Default for BayesLimits {
 
 /// The result of Bayes for a message.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Judgement {
+pub struct BayesResult {
     /// The probability that the message is spam, from 0 to 1.
     pub probability: f64,
     /// Tokens of the message.
@@ -102,27 +102,27 @@ impl Bayes {
         }
     }
 
-    fn take_record(&self, learner: &mut Learner, record: Record) {
+    fn take_record(&self, learner: &mut Learner, record: LearnedRecord) {
         match record {
-            Record::Totals(totals) => self.set_totals(totals),
-            Record::Token(token, counts, time) => {
-                let entry = Entry {
+            LearnedRecord::Totals(totals) => self.set_totals(totals),
+            LearnedRecord::Token(token, counts, time) => {
+                let entry = TokenEntry {
                     token,
                     counts,
                     time,
                 };
                 self.set_token(entry, false);
             }
-            Record::Learned {
+            LearnedRecord::Learned {
                 key, class, time, ..
             } => {
                 let dropped = learner.seen.insert(key, class, time);
                 learner
                     .waiting
-                    .extend(dropped.into_iter().map(Record::Unlearned));
+                    .extend(dropped.into_iter().map(LearnedRecord::Unlearned));
             }
-            Record::Expiry(expiry) => learner.expiry = expiry,
-            Record::Unlearned(_) | Record::Cleared => {}
+            LearnedRecord::Expiry(expiry) => learner.expiry = expiry,
+            LearnedRecord::Unlearned(_) | LearnedRecord::Cleared => {}
         }
     }
 
@@ -138,7 +138,7 @@ impl Bayes {
 
     /// The probability of spam for a message; `None` if too little was learned, Bayes is disabled,
     /// or no token is significant.
-    pub fn judge(&self, sample: &Sample, settings: &BayesSettings) -> Option<Judgement> {
+    pub fn judge(&self, sample: &BayesSample, settings: &BayesSettings) -> Option<BayesResult> {
         if !self.is_ready(settings) {
             return None;
         }
@@ -163,7 +163,7 @@ impl Bayes {
             table.touch(*token, time);
         }
         let hammy = probabilities.iter().filter(|value| **value < 0.5).count();
-        Some(Judgement {
+        Some(BayesResult {
             probability,
             tokens: sample.tokens.len(),
             known: known_count,
@@ -207,7 +207,7 @@ impl Bayes {
         self.table.load_full()
     }
 
-    pub(super) fn known(&self, token: Token) -> Option<Entry> {
+    pub(super) fn known(&self, token: Token) -> Option<TokenEntry> {
         self.table.load().get(token)
     }
 
@@ -220,7 +220,7 @@ impl Bayes {
     }
 
     /// Sets a token; the table grows where necessary and permitted.
-    pub(super) fn set_token(&self, entry: Entry, changed: bool) {
+    pub(super) fn set_token(&self, entry: TokenEntry, changed: bool) {
         let table = self.table.load();
         if table.is_full() && table.get(entry.token).is_none() {
             if table.len() >= self.limits.tokens_max {

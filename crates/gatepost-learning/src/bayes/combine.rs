@@ -26,14 +26,14 @@ pub struct Totals {
 
 /// The number of learned messages that contained a token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct TokenCounts {
     /// Of spam.
     pub spam: u32,
     /// Of ham.
     pub ham: u32,
 }
 
-impl Counts {
+impl TokenCounts {
     /// Whether no message contained it.
     pub fn is_zero(self) -> bool {
         self.spam == 0 && self.ham == 0
@@ -42,7 +42,11 @@ impl Counts {
 
 /// The probability that a message with this token is spam; `None` if the counts do not determine
 /// it. Tokens seen once (hapaxes) count only if `use_hapaxes`.
-pub(super) fn token_probability(counts: Counts, totals: Totals, use_hapaxes: bool) -> Option<f64> {
+pub(super) fn token_probability(
+    counts: TokenCounts,
+    totals: Totals,
+    use_hapaxes: bool,
+) -> Option<f64> {
     let seen = f64::from(counts.spam) + f64::from(counts.ham);
     let seen_min = if use_hapaxes { 1.0 } else { 2.0 };
     if totals.spam == 0 || totals.ham == 0 || seen < seen_min {
@@ -137,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_token_seen_often_in_spam_says_spam() {
-        let probability = |spam, ham| token_probability(Counts { spam, ham }, TOTALS, true);
+        let probability = |spam, ham| token_probability(TokenCounts { spam, ham }, TOTALS, true);
         // (0.538 * 0.03 + 1) / 1.03, by hand.
         assert!((probability(1, 0).expect("counted") - 0.986_543_689).abs() < 1e-9);
         assert!(probability(0, 0).is_none());
@@ -145,7 +149,7 @@ mod tests {
             probability(5, 5).expect("counted") > 0.5,
             "rarer in less spam"
         );
-        assert!(token_probability(Counts { spam: 1, ham: 0 }, TOTALS, false).is_none());
+        assert!(token_probability(TokenCounts { spam: 1, ham: 0 }, TOTALS, false).is_none());
     }
 
     #[test]

@@ -6,10 +6,10 @@
 //! nothing removes nothing. As in SpamAssassin, the ids of learned messages are kept.
 
 use super::classifier::{Bayes, now_seconds};
-use super::record::{ExpiryRecord, Record};
+use super::record::{ExpiryRecord, LearnedRecord};
 use super::settings::BayesSettings;
 use super::store::TokenStoreError;
-use super::table::Entry;
+use super::table::TokenEntry;
 
 /// The shortest time between two runs, in seconds.
 const PERIOD_SECONDS: u32 = 43_200;
@@ -47,8 +47,8 @@ impl Bayes {
         if let Some(age) = age {
             let oldest_kept = newest.saturating_sub(age);
             for entry in table.entries().filter(|entry| entry.time < oldest_kept) {
-                let counts = super::combine::Counts::default();
-                self.set_token(Entry { counts, ..entry }, true);
+                let counts = super::combine::TokenCounts::default();
+                self.set_token(TokenEntry { counts, ..entry }, true);
                 removed += 1;
             }
         }
@@ -58,7 +58,7 @@ impl Bayes {
             removed: u32::try_from(removed).unwrap_or(u32::MAX),
         };
         let expiry = learner.expiry;
-        learner.waiting.push(Record::Expiry(expiry));
+        learner.waiting.push(LearnedRecord::Expiry(expiry));
         self.keep_locked(&mut learner)?;
         Ok(removed)
     }
@@ -69,7 +69,7 @@ impl Bayes {
 fn age_to_remove(
     to_remove: usize,
     newest: u32,
-    entries: impl Iterator<Item = Entry>,
+    entries: impl Iterator<Item = TokenEntry>,
 ) -> Option<u32> {
     let mut older = [0usize; DOUBLINGS as usize + 1];
     for entry in entries {
@@ -90,7 +90,7 @@ fn age_to_remove(
 
 #[cfg(test)]
 mod tests {
-    use super::super::combine::Counts;
+    use super::super::combine::TokenCounts;
     use super::super::token::Token;
     use super::*;
 
@@ -100,9 +100,9 @@ mod tests {
     fn with_tokens(tokens: u64, age: impl Fn(u64) -> u32) -> Bayes {
         let bayes = Bayes::in_memory();
         for number in 0..tokens {
-            let entry = Entry {
+            let entry = TokenEntry {
                 token: Token::from_u64(number),
-                counts: Counts { spam: 1, ham: 0 },
+                counts: TokenCounts { spam: 1, ham: 0 },
                 time: NOW - age(number),
             };
             bayes.set_token(entry, false);

@@ -19,7 +19,7 @@ const FIELD_TOKENS_MAX: usize = 10_000;
 
 /// A header field: its name as written, and its value after the colon, decoded and unfolded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Field<'a> {
+pub struct BayesField<'a> {
     /// The name, in the case it was written in.
     pub name: Cow<'a, [u8]>,
     /// The value; it begins with the space after the colon if there is one.
@@ -52,12 +52,12 @@ const SHORT_NAMES: [(&[u8], &[u8]); 19] = [
 
 /// Adds the tokens of the head: its fields, then the views of its relays (`x-spam-relays-…`).
 pub(super) fn add_fields(
-    fields: &[Field<'_>],
-    relays: &[Field<'_>],
+    fields: &[BayesField<'_>],
+    relays: &[BayesField<'_>],
     settings: &BayesSettings,
     tokens: &mut Collector,
 ) {
-    let is_received = |field: &&Field<'_>| field.name.eq_ignore_ascii_case(b"Received");
+    let is_received = |field: &&BayesField<'_>| field.name.eq_ignore_ascii_case(b"Received");
     // Of the Received fields only the two oldest: there are the sender's names and software.
     let oldest = fields.iter().filter(is_received).rev().take(2);
     let ordinary = fields

@@ -1,8 +1,8 @@
 //! What learning needs besides the table of tokens.
 
 use super::message_key::MessageKey;
-use super::record::{Class, ExpiryRecord, Record};
-use super::sample::Sample;
+use super::record::{Class, ExpiryRecord, LearnedRecord};
+use super::sample::BayesSample;
 use super::seen::Seen;
 
 /// The state that only learning changes, behind one lock.
@@ -12,7 +12,7 @@ pub(super) struct Learner {
     /// The latest expiry.
     pub(super) expiry: ExpiryRecord,
     /// Records other than tokens that are not yet written to the store.
-    pub(super) waiting: Vec<Record>,
+    pub(super) waiting: Vec<LearnedRecord>,
 }
 
 impl Learner {
@@ -25,7 +25,7 @@ impl Learner {
     }
 
     /// The key under which a message was learned, and its class.
-    pub(super) fn find(&self, sample: &Sample) -> Option<(MessageKey, Class)> {
+    pub(super) fn find(&self, sample: &BayesSample) -> Option<(MessageKey, Class)> {
         let own = sample.own_id.as_deref();
         std::iter::once(sample.generated_id.as_slice())
             .chain(own)

@@ -4,14 +4,14 @@
 //! a message's tokens before the change and some after it.
 
 use super::classifier::{Bayes, now_seconds};
-use super::combine::{Counts, Totals};
+use super::combine::{TokenCounts, Totals};
 use super::learner::Learner;
 use super::message_key::MessageKey;
-use super::record::{Class, Record};
-use super::sample::Sample;
+use super::record::{Class, LearnedRecord};
+use super::sample::BayesSample;
 use super::settings::BayesSettings;
 use super::store::TokenStoreError;
-use super::table::Entry;
+use super::table::TokenEntry;
 use super::token::Token;
 
 /// The furthest that the time of receipt of a message may lie in the future; a later one is
@@ -45,7 +45,7 @@ impl Bayes {
     /// Learns a message. [`Bayes::keep`] stores it.
     pub fn learn(
         &self,
-        sample: &Sample,
+        sample: &BayesSample,
         class: Class,
         relearn: Relearn,
         settings: &BayesSettings,
@@ -73,14 +73,14 @@ impl Bayes {
             ham: totals.ham.saturating_add(one(Class::Ham)),
         });
         for token in &sample.tokens {
-            self.change_token(*token, time, |counts| Counts {
+            self.change_token(*token, time, |counts| TokenCounts {
                 spam: counts.spam.saturating_add(one(Class::Spam)),
                 ham: counts.ham.saturating_add(one(Class::Ham)),
             });
         }
         let key = MessageKey::of(&sample.generated_id);
         let dropped = learner.seen.insert(key, class, now);
-        learner.waiting.push(Record::Learned {
+        learner.waiting.push(LearnedRecord::Learned {
             key,
             class,
             time: now,
@@ -88,7 +88,7 @@ impl Bayes {
         });
         learner
             .waiting
-            .extend(dropped.into_iter().map(Record::Unlearned));
+            .extend(dropped.into_iter().map(LearnedRecord::Unlearned));
         if before.is_some() {
             Learned::Changed
         } else {
@@ -97,7 +97,7 @@ impl Bayes {
     }
 
     /// Forgets a message as if it had never been learned; returns false if it was not learned.
-    pub fn forget(&self, sample: &Sample, settings: &BayesSettings) -> bool {
+    pub fn forget(&self, sample: &BayesSample, settings: &BayesSettings) -> bool {
         if !settings.enabled {
             return false;
         }
@@ -109,20 +109,20 @@ impl Bayes {
         true
     }
 
-    fn unlearn(&self, learner: &mut Learner, sample: &Sample, key: MessageKey, class: Class) {
+    fn unlearn(&self, learner: &mut Learner, sample: &BayesSample, key: MessageKey, class: Class) {
         let one = |is: Class| u32::from(class == is);
         self.change_totals(|totals| Totals {
             spam: totals.spam.saturating_sub(one(Class::Spam)),
             ham: totals.ham.saturating_sub(one(Class::Ham)),
         });
         for token in &sample.tokens {
-            self.change_token(*token, 0, |counts| Counts {
+            self.change_token(*token, 0, |counts| TokenCounts {
                 spam: counts.spam.saturating_sub(one(Class::Spam)),
                 ham: counts.ham.saturating_sub(one(Class::Ham)),
             });
         }
         learner.seen.remove(key);
-        learner.waiting.push(Record::Unlearned(key));
+        learner.waiting.push(LearnedRecord::Unlearned(key));
     }
 
     /// Passes the changes since the last call to the store. Changes that could not be written are
@@ -139,11 +139,11 @@ impl Bayes {
             return Ok(());
         }
         let mut records = learner.waiting.clone();
-        records.push(Record::Totals(self.totals()));
+        records.push(LearnedRecord::Totals(self.totals()));
         records.extend(
             changed
                 .iter()
-                .map(|entry| Record::Token(entry.token, entry.counts, entry.time)),
+                .map(|entry| LearnedRecord::Token(entry.token, entry.counts, entry.time)),
         );
         let written = self.store.write(records);
         if written.is_ok() {
@@ -160,13 +160,13 @@ impl Bayes {
         self.set_totals(change(self.totals()));
     }
 
-    fn change_token(&self, token: Token, time: u32, change: impl Fn(Counts) -> Counts) {
+    fn change_token(&self, token: Token, time: u32, change: impl Fn(TokenCounts) -> TokenCounts) {
         let before = self.known(token);
         let counts = change(before.map(|entry| entry.counts).unwrap_or_default());
         // A token that was used later keeps that time.
         let time = before.map_or(time, |entry| entry.time.max(time));
         self.set_token(
-            Entry {
+            TokenEntry {
                 token,
                 counts,
                 time,

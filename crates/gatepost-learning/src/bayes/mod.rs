@@ -8,7 +8,7 @@
 //! - [`Bayes`] classifies a sample (`classifier`, `combine`), learns it and forgets it
 //!   (`learning`). Its tokens are in memory (`table`); any number of threads read them without a
 //!   lock while one thread learns.
-//! - Each change is passed as a [`Record`] to a [`TokenStore`].
+//! - Each change is passed as a [`LearnedRecord`] to a [`TokenStore`].
 //! - `expiry` removes tokens that were not used for a long time; `backup` reads and writes the text
 //!   format of `sa-learn --backup`; `autolearn` decides which scanned messages are learned
 //!   automatically.
@@ -39,14 +39,14 @@ mod words;
 
 pub use autolearn::{Autolearn, Points, PointsOf, RuleFlags, RulePlace};
 pub use backup::{BackupError, ImportSummary};
-pub use classifier::{Bayes, BayesLimits, BayesStatistics, Judgement};
-pub use combine::{Counts, Totals};
-pub use fields::Field;
+pub use classifier::{Bayes, BayesLimits, BayesResult, BayesStatistics};
+pub use combine::{TokenCounts, Totals};
+pub use fields::BayesField;
 pub use interval::Interval;
 pub use learning::{Learned, Relearn};
 pub use message_key::MessageKey;
-pub use record::{Class, ExpiryRecord, Record, Row};
-pub use sample::{Sample, Sources};
+pub use record::{Class, ExpiryRecord, LearnedRecord, Row};
+pub use sample::{BayesSample, Sources};
 pub use settings::{AutolearnSettings, BayesSettings, TokenSources};
 pub use store::{MemoryStore, NoStore, TokenStore, TokenStoreError};
 pub use token::Token;

@@ -1,6 +1,6 @@
 //! Records of learned data, and their form as rows of a table with sorted keys.
 
-use super::combine::{Counts, Totals};
+use super::combine::{TokenCounts, Totals};
 use super::message_key::MessageKey;
 use super::token::Token;
 
@@ -15,12 +15,12 @@ pub enum Class {
 
 /// A change of the learned data. The newest record of a kind counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Record {
+pub enum LearnedRecord {
     /// The number of learned messages.
     Totals(Totals),
     /// The number of messages with a token, and the time of its last use (seconds since 1970).
     /// Counts of zero mean that the token is forgotten.
-    Token(Token, Counts, u32),
+    Token(Token, TokenCounts, u32),
     /// A message was learned.
     Learned {
         /// The key of the message.
@@ -68,7 +68,7 @@ const LEARNED: u8 = b'm';
 const TOTALS: u8 = b'n';
 const EXPIRY: u8 = b'e';
 
-impl Record {
+impl LearnedRecord {
     /// The record as a row. Numbers are big-endian, in values as in keys.
     pub fn to_row(&self) -> Row {
         match self {
@@ -111,7 +111,7 @@ impl Record {
             (&TOKEN, token) => {
                 let token = Token::from_bytes(token.try_into().ok()?);
                 let [spam, ham, time] = numbers(value)?;
-                Some(Self::Token(token, Counts { spam, ham }, time))
+                Some(Self::Token(token, TokenCounts { spam, ham }, time))
             }
             (&LEARNED, key) => {
                 let (class, rest) = value.split_first()?;
@@ -169,17 +169,17 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn records() -> impl Strategy<Value = Record> {
+    fn records() -> impl Strategy<Value = LearnedRecord> {
         let token = any::<[u8; 5]>().prop_map(Token::from_bytes);
         let key = any::<[u8; 8]>().prop_map(MessageKey::from_bytes);
         prop_oneof![
             (any::<u32>(), any::<u32>())
-                .prop_map(|(spam, ham)| Record::Totals(Totals { spam, ham })),
+                .prop_map(|(spam, ham)| LearnedRecord::Totals(Totals { spam, ham })),
             (token, 1u32.., any::<u32>(), any::<u32>()).prop_map(|(token, spam, ham, time)| {
-                Record::Token(token, Counts { spam, ham }, time)
+                LearnedRecord::Token(token, TokenCounts { spam, ham }, time)
             }),
             (key, any::<bool>(), any::<u32>(), any::<Vec<u8>>()).prop_map(
-                |(key, spam, time, id)| Record::Learned {
+                |(key, spam, time, id)| LearnedRecord::Learned {
                     key,
                     class: if spam { Class::Spam } else { Class::Ham },
                     time,
@@ -195,12 +195,12 @@ mod tests {
             let Row::Put(key, value) = record.to_row() else {
                 return Err(TestCaseError::fail("kept records are put"));
             };
-            prop_assert_eq!(Record::from_row(&key, &value), Some(record));
+            prop_assert_eq!(LearnedRecord::from_row(&key, &value), Some(record));
         }
 
         #[test]
         fn any_row_is_read_without_panic(key: Vec<u8>, value: Vec<u8>) {
-            let _ = Record::from_row(&key, &value);
+            let _ = LearnedRecord::from_row(&key, &value);
         }
     }
 }

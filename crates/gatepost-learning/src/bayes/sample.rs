@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use gatepost_mail::{HeaderSelector, Lines, Mail};
 use sha1::{Digest, Sha1};
 
-use super::fields::{Field, add_fields};
+use super::fields::{BayesField, add_fields};
 use super::received_time::received_time;
 use super::settings::BayesSettings;
 use super::token::{Collector, Token};
@@ -29,16 +29,16 @@ pub struct Sources<'a> {
     /// Links.
     pub uris: &'a Lines,
     /// The header fields, top down.
-    pub fields: Vec<Field<'a>>,
+    pub fields: Vec<BayesField<'a>>,
     /// The relays as `x-spam-relays-external`, `-internal`, `-trusted` and `-untrusted`.
-    pub relays: Vec<Field<'a>>,
+    pub relays: Vec<BayesField<'a>>,
     /// For each part the SHA-1 of its decoded content in hexadecimal, a colon and its media type.
     pub part_digests: Vec<Vec<u8>>,
 }
 
 /// A message in the form in which Bayes learns and classifies it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sample {
+pub struct BayesSample {
     /// Its tokens, each once, sorted.
     pub tokens: Vec<Token>,
     /// An id derived from its content; it is recorded when the message is learned.
@@ -103,7 +103,7 @@ fn short_digest(digest: &[u8]) -> &[u8] {
     }
 }
 
-impl Sample {
+impl BayesSample {
     /// The sample of `mail`.
     pub fn of(mail: &Mail<'_>, settings: &BayesSettings) -> Self {
         Self {
@@ -115,7 +115,7 @@ impl Sample {
     }
 }
 
-impl Sample {
+impl BayesSample {
     /// The sample as bytes, for another process.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(64 + self.tokens.len() * 5);
@@ -162,7 +162,7 @@ impl<'a> Sources<'a> {
         let view = |is_wanted: bool, view: fn(&'a Mail<'_>) -> &'a Lines| {
             if is_wanted { view(mail) } else { &*NOTHING }
         };
-        let fields = mail.head().fields.iter().map(|field| Field {
+        let fields = mail.head().fields.iter().map(|field| BayesField {
             name: field.name().into(),
             value: [b" ", field.decoded()].concat().into(),
         });
@@ -190,7 +190,7 @@ impl<'a> Sources<'a> {
 }
 
 /// The relays in SpamAssassin's notation.
-fn relays<'a>(mail: &Mail<'_>) -> Vec<Field<'a>> {
+fn relays<'a>(mail: &Mail<'_>) -> Vec<BayesField<'a>> {
     [
         "x-spam-relays-external",
         "x-spam-relays-internal",
@@ -200,7 +200,7 @@ fn relays<'a>(mail: &Mail<'_>) -> Vec<Field<'a>> {
     .into_iter()
     .map(|name| {
         let value = mail.header(&HeaderSelector::parse(name));
-        Field {
+        BayesField {
             name: name.as_bytes().into(),
             value: [b" ", value.as_deref().unwrap_or_default()].concat().into(),
         }
@@ -280,11 +280,11 @@ mod tests {
     #[test]
     fn a_message_keeps_its_ids_when_fields_are_added() {
         let settings = BayesSettings::default();
-        let sample = Sample::of(&Mail::parse(MESSAGE), &settings);
+        let sample = BayesSample::of(&Mail::parse(MESSAGE), &settings);
         assert_eq!(sample.own_id.as_deref(), Some(&b"id@b.example"[..]));
         let crlf = String::from_utf8_lossy(MESSAGE).replace('\n', "\r\n");
         let added = format!("X-Spam-Status: No\r\n{crlf}");
-        let again = Sample::of(&Mail::parse(added.as_bytes()), &settings);
+        let again = BayesSample::of(&Mail::parse(added.as_bytes()), &settings);
         assert_eq!(again.generated_id, sample.generated_id);
         assert_eq!(again.tokens, sample.tokens);
         assert!(sample.tokens.contains(&Token::of(&[b"watches"])));
@@ -299,23 +299,23 @@ mod tests {
             generated_id: Vec<u8>,
             time in 1u32..,
         ) {
-            let sample = Sample {
+            let sample = BayesSample {
                 tokens: tokens.into_iter().map(Token::from_bytes).collect(),
                 generated_id,
                 own_id: None,
                 time: Some(time),
             };
-            prop_assert_eq!(Sample::from_bytes(&sample.to_bytes()), Some(sample));
+            prop_assert_eq!(BayesSample::from_bytes(&sample.to_bytes()), Some(sample));
         }
 
         #[test]
         fn any_bytes_are_read_without_panic(bytes: Vec<u8>) {
-            let _ = Sample::from_bytes(&bytes);
+            let _ = BayesSample::from_bytes(&bytes);
         }
 
         #[test]
         fn any_message_gives_a_sample(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
-            Sample::of(&Mail::parse(&bytes), &BayesSettings::default());
+            BayesSample::of(&Mail::parse(&bytes), &BayesSettings::default());
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 
-use super::record::{Record, Row};
+use super::record::{LearnedRecord, Row};
 
 /// The store failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -17,10 +17,10 @@ pub struct TokenStoreError(pub String);
 /// only writes. The records of one [`TokenStore::write`] are stored all or not at all.
 pub trait TokenStore: Send + Sync {
     /// Passes every stored record to `visit`, in any order.
-    fn load(&self, visit: &mut dyn FnMut(Record)) -> Result<(), TokenStoreError>;
+    fn load(&self, visit: &mut dyn FnMut(LearnedRecord)) -> Result<(), TokenStoreError>;
 
     /// Accepts records to store. It may return before they are durable.
-    fn write(&self, records: Vec<Record>) -> Result<(), TokenStoreError>;
+    fn write(&self, records: Vec<LearnedRecord>) -> Result<(), TokenStoreError>;
 
     /// Waits until all earlier writes are durable.
     fn settle(&self) -> Result<(), TokenStoreError>;
@@ -33,15 +33,15 @@ pub struct MemoryStore {
 }
 
 impl TokenStore for MemoryStore {
-    fn load(&self, visit: &mut dyn FnMut(Record)) -> Result<(), TokenStoreError> {
+    fn load(&self, visit: &mut dyn FnMut(LearnedRecord)) -> Result<(), TokenStoreError> {
         let rows = self.rows.lock().clone();
         rows.iter()
-            .filter_map(|(key, value)| Record::from_row(key, value))
+            .filter_map(|(key, value)| LearnedRecord::from_row(key, value))
             .for_each(visit);
         Ok(())
     }
 
-    fn write(&self, records: Vec<Record>) -> Result<(), TokenStoreError> {
+    fn write(&self, records: Vec<LearnedRecord>) -> Result<(), TokenStoreError> {
         let mut rows = self.rows.lock();
         for record in records {
             match record.to_row() {
@@ -63,11 +63,11 @@ impl TokenStore for MemoryStore {
 pub struct NoStore;
 
 impl TokenStore for NoStore {
-    fn load(&self, _visit: &mut dyn FnMut(Record)) -> Result<(), TokenStoreError> {
+    fn load(&self, _visit: &mut dyn FnMut(LearnedRecord)) -> Result<(), TokenStoreError> {
         Ok(())
     }
 
-    fn write(&self, _records: Vec<Record>) -> Result<(), TokenStoreError> {
+    fn write(&self, _records: Vec<LearnedRecord>) -> Result<(), TokenStoreError> {
         Ok(())
     }
 

@@ -12,7 +12,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use super::combine::Counts;
+use super::combine::TokenCounts;
 use super::token::{TOKEN_BITS, Token};
 
 /// Set in the key of a used slot, since a token of zero is possible.
@@ -24,9 +24,9 @@ const SLOTS_MIN: usize = 1 << 10;
 
 /// One token of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct TokenEntry {
     pub(super) token: Token,
-    pub(super) counts: Counts,
+    pub(super) counts: TokenCounts,
     /// The time of its last use, in seconds since 1970.
     pub(super) time: u32,
 }
@@ -83,7 +83,7 @@ impl Table {
         self.taken.load(Ordering::Relaxed) >= self.slots.len() / 4 * 3
     }
 
-    pub(super) fn get(&self, token: Token) -> Option<Entry> {
+    pub(super) fn get(&self, token: Token) -> Option<TokenEntry> {
         self.find(token)
             .ok()
             .and_then(|index| self.entry(index))
@@ -102,7 +102,7 @@ impl Table {
 
     /// Sets the counts and time of a token. Only the learner may call this, and only if the table
     /// is not full or contains the token.
-    pub(super) fn set(&self, entry: Entry, changed: bool) {
+    pub(super) fn set(&self, entry: TokenEntry, changed: bool) {
         let (index, is_new) = match self.find(entry.token) {
             Ok(index) => (index, false),
             Err(_) if entry.counts.is_zero() => return,
@@ -130,7 +130,7 @@ impl Table {
     }
 
     /// All tokens with counts.
-    pub(super) fn entries(&self) -> impl Iterator<Item = Entry> {
+    pub(super) fn entries(&self) -> impl Iterator<Item = TokenEntry> {
         (0..self.slots.len())
             .filter_map(|index| self.entry(index))
             .filter(|entry| !entry.counts.is_zero())
@@ -138,7 +138,7 @@ impl Table {
 
     /// All tokens that differ from the store, forgotten ones with counts of zero; from now on they
     /// count as stored.
-    pub(super) fn take_changed(&self) -> Vec<Entry> {
+    pub(super) fn take_changed(&self) -> Vec<TokenEntry> {
         self.slots
             .iter()
             .enumerate()
@@ -172,8 +172,8 @@ impl Table {
                 table.set(entry, changed);
             } else if changed {
                 // Its removal is not yet stored: a slot with counts, then without.
-                let counts = Counts { spam: 1, ham: 0 };
-                table.set(Entry { counts, ..entry }, true);
+                let counts = TokenCounts { spam: 1, ham: 0 };
+                table.set(TokenEntry { counts, ..entry }, true);
                 table.set(entry, true);
             }
         }
@@ -201,13 +201,13 @@ impl Table {
         Err(None)
     }
 
-    fn entry(&self, index: usize) -> Option<Entry> {
+    fn entry(&self, index: usize) -> Option<TokenEntry> {
         let slot = self.slots.get(index)?;
         let key = slot.key.load(Ordering::Acquire);
         if key & SET == 0 {
             return None;
         }
-        Some(Entry {
+        Some(TokenEntry {
             token: Token::from_u64(key),
             counts: unpack(slot.counts.load(Ordering::Relaxed)),
             time: self.times.get(index)?.load(Ordering::Relaxed),
@@ -215,12 +215,12 @@ impl Table {
     }
 }
 
-fn pack(counts: Counts) -> u64 {
+fn pack(counts: TokenCounts) -> u64 {
     u64::from(counts.spam) << 32 | u64::from(counts.ham)
 }
 
-fn unpack(counts: u64) -> Counts {
-    Counts {
+fn unpack(counts: u64) -> TokenCounts {
+    TokenCounts {
         spam: (counts >> 32) as u32,
         ham: counts as u32,
     }
@@ -234,10 +234,10 @@ mod tests {
 
     use super::*;
 
-    fn entry(token: u64, spam: u32) -> Entry {
-        Entry {
+    fn entry(token: u64, spam: u32) -> TokenEntry {
+        TokenEntry {
             token: Token::from_u64(token),
-            counts: Counts { spam, ham: 0 },
+            counts: TokenCounts { spam, ham: 0 },
             time: 1,
         }
     }
@@ -275,7 +275,7 @@ mod tests {
         table.touch(Token::from_u64(2), 9);
         assert_eq!(
             table.take_changed(),
-            [Entry {
+            [TokenEntry {
                 time: 9,
                 ..entry(1, 1)
             }]

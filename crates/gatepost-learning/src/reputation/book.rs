@@ -17,7 +17,7 @@ const DROPPED_SHARE: usize = 8;
 
 /// The messages of one sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Entry {
+pub struct SenderHistory {
     /// The number of messages.
     pub count: u32,
     /// The sum of their scores.
@@ -26,7 +26,7 @@ pub struct Entry {
     pub time: u32,
 }
 
-impl Entry {
+impl SenderHistory {
     /// The average score; `None` if there was no message.
     pub fn mean(self) -> Option<f64> {
         (self.count > 0).then(|| self.total / f64::from(self.count))
@@ -71,10 +71,10 @@ pub struct BookStoreError(pub String);
 /// Stores the averages.
 pub trait BookStore: Send + Sync {
     /// Passes every entry to `visit`.
-    fn load(&self, visit: &mut dyn FnMut(Vec<u8>, Entry)) -> Result<(), BookStoreError>;
+    fn load(&self, visit: &mut dyn FnMut(Vec<u8>, SenderHistory)) -> Result<(), BookStoreError>;
 
     /// Accepts entries to store; `None` removes one. It may return before they are durable.
-    fn write(&self, entries: Vec<(Vec<u8>, Option<Entry>)>) -> Result<(), BookStoreError>;
+    fn write(&self, entries: Vec<(Vec<u8>, Option<SenderHistory>)>) -> Result<(), BookStoreError>;
 }
 
 /// A store that discards everything: averages last as long as the process.
@@ -82,11 +82,11 @@ pub trait BookStore: Send + Sync {
 pub struct NoBookStore;
 
 impl BookStore for NoBookStore {
-    fn load(&self, _visit: &mut dyn FnMut(Vec<u8>, Entry)) -> Result<(), BookStoreError> {
+    fn load(&self, _visit: &mut dyn FnMut(Vec<u8>, SenderHistory)) -> Result<(), BookStoreError> {
         Ok(())
     }
 
-    fn write(&self, _entries: Vec<(Vec<u8>, Option<Entry>)>) -> Result<(), BookStoreError> {
+    fn write(&self, _entries: Vec<(Vec<u8>, Option<SenderHistory>)>) -> Result<(), BookStoreError> {
         Ok(())
     }
 }
@@ -102,9 +102,9 @@ pub struct Book {
 /// The entries of some names, sorted, so that those of one name are adjacent.
 #[derive(Default)]
 pub(super) struct Shard {
-    entries: BTreeMap<Vec<u8>, Entry>,
+    entries: BTreeMap<Vec<u8>, SenderHistory>,
     /// Changes that are not yet stored; `None` removes an entry.
-    changed: BTreeMap<Vec<u8>, Option<Entry>>,
+    changed: BTreeMap<Vec<u8>, Option<SenderHistory>>,
     entries_max: usize,
 }
 
@@ -169,7 +169,7 @@ impl Book {
     }
 
     /// The average of a sender: the address, and the network as written in keys (`192.0`).
-    pub fn entry(&self, name: &str, network: Option<&str>) -> Option<Entry> {
+    pub fn entry(&self, name: &str, network: Option<&str>) -> Option<SenderHistory> {
         let key = super::key::key(name, network);
         self.shard(&key).get(&key)
     }
@@ -179,7 +179,7 @@ impl Book {
         let key = super::key::key(name, None);
         let mut shard = self.shard(&key);
         shard.remove_all(&super::key::prefix(name));
-        let mut entry = Entry::default();
+        let mut entry = SenderHistory::default();
         entry.add(points);
         shard.set(key, entry);
     }
@@ -214,15 +214,15 @@ impl Book {
 }
 
 impl Shard {
-    pub(super) fn get(&self, key: &[u8]) -> Option<Entry> {
+    pub(super) fn get(&self, key: &[u8]) -> Option<SenderHistory> {
         self.entries.get(key).copied()
     }
 
-    pub(super) fn set(&mut self, key: Vec<u8>, entry: Entry) {
+    pub(super) fn set(&mut self, key: Vec<u8>, entry: SenderHistory) {
         self.put(key, entry, true);
     }
 
-    fn put(&mut self, key: Vec<u8>, entry: Entry, changed: bool) {
+    fn put(&mut self, key: Vec<u8>, entry: SenderHistory, changed: bool) {
         if changed {
             self.changed.insert(key.clone(), Some(entry));
         }
@@ -281,8 +281,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn entry(time: u32) -> Entry {
-        Entry {
+    fn entry(time: u32) -> SenderHistory {
+        SenderHistory {
             count: 1,
             total: 2.5,
             time,
@@ -314,13 +314,13 @@ mod tests {
     proptest! {
         #[test]
         fn an_entry_comes_back_from_its_bytes(count: u32, time: u32, total in -1e9f64..1e9) {
-            let entry = Entry { count, total, time };
-            prop_assert_eq!(Entry::from_bytes(&entry.to_bytes()), Some(entry));
+            let entry = SenderHistory { count, total, time };
+            prop_assert_eq!(SenderHistory::from_bytes(&entry.to_bytes()), Some(entry));
         }
 
         #[test]
         fn any_bytes_are_read_without_panic(bytes: Vec<u8>) {
-            let _ = Entry::from_bytes(&bytes);
+            let _ = SenderHistory::from_bytes(&bytes);
         }
     }
 }

@@ -16,6 +16,6 @@ mod sender;
 mod settings;
 mod txrep;
 
-pub use book::{BOOK_ENTRIES_MAX, Book, BookStore, BookStoreError, Entry, NoBookStore};
+pub use book::{BOOK_ENTRIES_MAX, Book, BookStore, BookStoreError, NoBookStore, SenderHistory};
 pub use sender::Sender;
 pub use settings::{AwlSettings, ReputationSettings, TxrepSettings, Weights};

@@ -1,6 +1,6 @@
 //! TxRep: moves a score towards the averages of several identities of its sender.
 
-use super::book::{Book, Entry};
+use super::book::{Book, SenderHistory};
 use super::key::{key, network};
 use super::sender::Sender;
 use super::settings::TxrepSettings;
@@ -24,7 +24,10 @@ impl Book {
         }
         let message = message_key(sender);
         if settings.track_messages
-            && let Some(known) = self.shard(&message).get(&message).and_then(Entry::mean)
+            && let Some(known) = self
+                .shard(&message)
+                .get(&message)
+                .and_then(SenderHistory::mean)
         {
             // The same message again: its earlier score counts, and no average changes.
             let drawn = (points + settings.factor * known) / (1.0 + settings.factor);
@@ -52,7 +55,7 @@ impl Book {
         };
         if settings.track_messages {
             let mut shard = self.shard(&message);
-            let mut entry = Entry::default();
+            let mut entry = SenderHistory::default();
             entry.add(points + delta);
             shard.set(message, entry);
         }
@@ -95,7 +98,11 @@ impl Book {
             return;
         }
         let message = message_key(sender);
-        let Some(points) = self.shard(&message).get(&message).and_then(Entry::mean) else {
+        let Some(points) = self
+            .shard(&message)
+            .get(&message)
+            .and_then(SenderHistory::mean)
+        else {
             return;
         };
         for identity in identities(sender, points, settings) {
@@ -121,7 +128,7 @@ fn message_key(sender: &Sender) -> Vec<u8> {
 
 /// The movement of a score by one average: towards the average that includes the message, but never
 /// across it when both have the same sign.
-fn draw(entry: Entry, points: f64) -> f64 {
+fn draw(entry: SenderHistory, points: f64) -> f64 {
     let count = 1.0 + f64::from(entry.count);
     let delta = (entry.total + points) / count - points;
     let softens_spam = entry.total > 0.0 && points > 0.0 && delta < 0.0;

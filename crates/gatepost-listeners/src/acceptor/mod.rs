@@ -28,7 +28,7 @@ use rustix::net::{RecvFlags, SocketFlags};
 use tokio::io::unix::AsyncFd;
 use tokio::net::{TcpStream, UnixStream};
 
-use crate::entry::Entry;
+use crate::entry::ListenerEntry;
 use crate::stream::Stream;
 
 /// Connections that the kernel may hold until they are accepted.
@@ -45,7 +45,7 @@ pub struct Acceptor {
     /// Whether another process has opened it and passed it on.
     is_passed: bool,
     bind: Bind,
-    entry: Entry,
+    entry: ListenerEntry,
 }
 
 impl Acceptor {
@@ -63,7 +63,7 @@ impl Acceptor {
                     socket: listener.into(),
                     siblings: Vec::new(),
                     is_passed: false,
-                    entry: Entry::default(),
+                    entry: ListenerEntry::default(),
                 })
             }
             Bind::Unix(path) => {
@@ -75,7 +75,7 @@ impl Acceptor {
                     socket: listener.into(),
                     siblings: Vec::new(),
                     is_passed: false,
-                    entry: Entry::default(),
+                    entry: ListenerEntry::default(),
                 })
             }
         }
@@ -106,7 +106,7 @@ impl Acceptor {
             siblings: Vec::new(),
             is_passed: true,
             bind,
-            entry: Entry::default(),
+            entry: ListenerEntry::default(),
         })
     }
 
@@ -126,7 +126,7 @@ impl Acceptor {
 
     /// How its connections begin.
     #[must_use]
-    pub fn with_entry(mut self, entry: Entry) -> Self {
+    pub fn with_entry(mut self, entry: ListenerEntry) -> Self {
         self.entry = entry;
         self
     }
@@ -158,7 +158,7 @@ impl Acceptor {
 
     /// The sockets from which so many workers accept; at least one, and no more than one where
     /// the kernel spreads nothing.
-    pub(crate) fn share(self, workers: usize) -> Vec<Waiting> {
+    pub(crate) fn share(self, workers: usize) -> Vec<UnregisteredListener> {
         let mut sockets = vec![self.socket];
         if let (Bind::Tcp(address), false) = (&self.bind, self.is_passed) {
             let address = *address;
@@ -180,7 +180,7 @@ impl Acceptor {
         let is_tcp = matches!(self.bind, Bind::Tcp(_));
         sockets
             .into_iter()
-            .map(|socket| Waiting {
+            .map(|socket| UnregisteredListener {
                 socket,
                 is_tcp,
                 entry: self.entry.clone(),
@@ -232,13 +232,13 @@ fn remove_stale(path: &std::path::Path) -> io::Result<()> {
 }
 
 /// One worker's listening socket, before its reactor knows it.
-pub(crate) struct Waiting {
+pub(crate) struct UnregisteredListener {
     socket: OwnedFd,
     is_tcp: bool,
-    entry: Entry,
+    entry: ListenerEntry,
 }
 
-impl Waiting {
+impl UnregisteredListener {
     /// Registers it with the reactor of the present worker.
     pub(crate) fn listen(self) -> io::Result<Listening> {
         Ok(Listening {
@@ -253,7 +253,7 @@ impl Waiting {
 pub struct Listening {
     socket: AsyncFd<OwnedFd>,
     is_tcp: bool,
-    entry: Entry,
+    entry: ListenerEntry,
 }
 
 impl Listening {
@@ -296,7 +296,7 @@ impl Listening {
 pub struct Accepted {
     socket: OwnedFd,
     is_tcp: bool,
-    entry: Entry,
+    entry: ListenerEntry,
 }
 
 impl Accepted {

@@ -10,7 +10,7 @@ use gatepost_procedures::{Needs, ProcedureAnswer, ProcedureCallError, Unready};
 
 use super::answer;
 use super::request::SenderFacts;
-use super::{CallContext, Request};
+use super::{CallContext, CallRequest};
 
 /// What a call needs before it can be answered.
 pub(super) enum CallNeeds {
@@ -31,7 +31,7 @@ pub(super) struct PendingCall {
 
 impl CallContext {
     /// Looks at a request before it is called.
-    pub(super) fn needs(&self, request: &Request, output: &mut Vec<u8>) -> CallNeeds {
+    pub(super) fn needs(&self, request: &CallRequest, output: &mut Vec<u8>) -> CallNeeds {
         let Some(needs) = self.gateway.procedures().needs(&request.procedure) else {
             answer::write_failure(output, &ProcedureCallError::NoSuchProcedure.to_string());
             return CallNeeds::Refused;
@@ -52,7 +52,7 @@ impl CallContext {
     pub(super) fn begin(
         &self,
         peer: Peer,
-        request: Request,
+        request: CallRequest,
         body: Bytes,
         output: &mut Vec<u8>,
     ) -> Option<PendingCall> {

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::CallContext;
 use super::answer;
 use super::calling::{CallNeeds, PendingCall};
-use super::request::{Request, RequestReader};
+use super::request::{CallRequest, RequestReader};
 use crate::in_flight::Lease;
 use crate::stream::Stream;
 use crate::wire;
@@ -21,7 +21,7 @@ use crate::wire;
 const OUTPUT_BYTES_MAX: usize = 64 * 1024;
 
 /// One connection.
-pub(super) struct Connection {
+pub(super) struct CallConnection {
     stream: Stream,
     peer: Peer,
     context: Arc<CallContext>,
@@ -34,7 +34,7 @@ pub(super) struct Connection {
     pub(super) output: Vec<u8>,
 }
 
-impl Connection {
+impl CallConnection {
     /// A connection on which nothing was said yet.
     pub(super) fn new(
         stream: Stream,
@@ -94,7 +94,7 @@ impl Connection {
     }
 
     /// Makes one call and writes its answer to the output.
-    async fn call(&mut self, request: Request) -> io::Result<()> {
+    async fn call(&mut self, request: CallRequest) -> io::Result<()> {
         // Held until the call is answered.
         let mut lease = self.context.limits.in_flight.lease(self.peer);
         let body = match self.context.needs(&request, &mut self.output) {

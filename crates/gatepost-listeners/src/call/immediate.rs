@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use super::CallContext;
 use super::answer;
 use super::calling::{CallNeeds, PendingCall};
-use super::connection::Connection;
+use super::connection::CallConnection;
 use super::request::RequestReader;
 use crate::acceptor::Accepted;
 use crate::admission::{Admitted, Refusal};
@@ -25,12 +25,12 @@ pub(super) struct Continuation {
     stream: LazyStream,
     peer: Peer,
     admitted: Result<Admitted, Refusal>,
-    progress: Progress,
+    progress: FirstCallProgress,
 }
 
 /// The state of the first call.
 #[derive(Default)]
-struct Progress {
+struct FirstCallProgress {
     /// Received and not yet parsed.
     input: BytesMut,
     /// The part of the answer that the socket did not take.
@@ -52,7 +52,7 @@ pub(super) fn answer(
     let progress = if stream.is_plain() && admitted.is_ok() {
         read_and_answer(context, &stream, peer)?
     } else {
-        Progress::default()
+        FirstCallProgress::default()
     };
     Some(Continuation {
         stream,
@@ -63,8 +63,12 @@ pub(super) fn answer(
 }
 
 /// `None` where nothing is left to do.
-fn read_and_answer(context: &CallContext, stream: &LazyStream, peer: Peer) -> Option<Progress> {
-    let mut first = Progress::default();
+fn read_and_answer(
+    context: &CallContext,
+    stream: &LazyStream,
+    peer: Peer,
+) -> Option<FirstCallProgress> {
+    let mut first = FirstCallProgress::default();
     match stream.read_now(&mut first.input) {
         Ok(0) => return None,
         Ok(_) => {}
@@ -118,7 +122,7 @@ impl Continuation {
             }
         };
         let admitted = context.limits.admission.behind(admitted, peer, client);
-        let mut connection = Connection::new(stream, client, context, shutdown);
+        let mut connection = CallConnection::new(stream, client, context, shutdown);
         connection.input = progress.input;
         connection.output = progress.output;
         let result = match admitted {

@@ -38,7 +38,7 @@ mod immediate;
 mod request;
 mod settings;
 
-pub use request::{Request, RequestError, RequestReader};
+pub use request::{CallRequest, RequestError, RequestReader};
 pub use settings::CallSettings;
 
 /// What all connections share.

@@ -14,13 +14,13 @@
 use std::net::IpAddr;
 
 use bytes::{Buf, BytesMut};
-use gatepost_procedures::Arguments;
+use gatepost_procedures::ProcedureArguments;
 
 const START: &str = "CALL/1 ";
 
 /// One call.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct CallRequest {
     /// The path of a procedure or scope.
     pub procedure: String,
     /// Bytes of the message.
@@ -28,7 +28,7 @@ pub struct Request {
     /// The origin of the message.
     pub envelope: SenderFacts,
     /// For the procedure.
-    pub arguments: Arguments,
+    pub arguments: ProcedureArguments,
     /// Whether the caller takes a changed message back.
     pub wants_message: bool,
     /// Whether this is the connection's last call.
@@ -85,7 +85,7 @@ impl RequestReader {
 
     /// The next request, or `None` where its end has not arrived. After an error there is no
     /// telling where the next one begins.
-    pub fn take(&mut self, input: &mut BytesMut) -> Result<Option<Request>, RequestError> {
+    pub fn take(&mut self, input: &mut BytesMut) -> Result<Option<CallRequest>, RequestError> {
         let Some(end) = self.end_of_head(input) else {
             // A first line that is no request need not wait for an end.
             let start = input.get(..START.len()).unwrap_or(input);
@@ -129,7 +129,7 @@ impl RequestReader {
     }
 }
 
-fn parse(head: &[u8]) -> Result<Request, RequestError> {
+fn parse(head: &[u8]) -> Result<CallRequest, RequestError> {
     let head = std::str::from_utf8(head).map_err(|_| RequestError::NotText)?;
     let mut lines = head.lines();
     let procedure = lines
@@ -137,11 +137,11 @@ fn parse(head: &[u8]) -> Result<Request, RequestError> {
         .and_then(|line| line.strip_prefix(START))
         .filter(|path| path.starts_with('/'))
         .ok_or(RequestError::Start)?;
-    let mut request = Request {
+    let mut request = CallRequest {
         procedure: procedure.trim_end().to_owned(),
         size: 0,
         envelope: SenderFacts::default(),
-        arguments: Arguments::none(),
+        arguments: ProcedureArguments::none(),
         wants_message: false,
         closes: false,
     };
@@ -154,7 +154,7 @@ fn parse(head: &[u8]) -> Result<Request, RequestError> {
     Ok(request)
 }
 
-fn field(request: &mut Request, name: &str, value: &str) -> Result<(), RequestError> {
+fn field(request: &mut CallRequest, name: &str, value: &str) -> Result<(), RequestError> {
     let told = &mut request.envelope;
     match name {
         "size" => request.size = value.parse().map_err(|_| RequestError::Size)?,
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn read(pieces: &[&[u8]]) -> Vec<Result<Request, RequestError>> {
+    fn read(pieces: &[&[u8]]) -> Vec<Result<CallRequest, RequestError>> {
         let mut reader = RequestReader::new(200);
         let mut input = BytesMut::new();
         let mut requests = Vec::new();

@@ -1,6 +1,6 @@
 //! `[listeners.call]`
 
-use gatepost_settings::{Bind, ByteSize, Network, Period};
+use gatepost_settings::{Bind, ByteSize, PeerNetwork, Period};
 use serde::{Deserialize, Serialize};
 
 use crate::tls::TlsSettings;
@@ -18,7 +18,7 @@ pub struct CallSettings {
     pub tls: TlsSettings,
     /// Proxies in front that begin each connection with a PROXY header (version 1 or 2): their
     /// addresses, networks, `"unix"`. Every other peer is the client itself.
-    pub proxy_protocol: Vec<Network>,
+    pub proxy_protocol: Vec<PeerNetwork>,
     /// The largest message that is taken for a procedure that looks at the body.
     pub message_max: ByteSize,
     /// The most that a request may have before its empty line.

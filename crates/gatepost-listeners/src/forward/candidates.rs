@@ -6,21 +6,21 @@ use std::time::Instant;
 
 use super::Forward;
 use super::error::HopError;
-use super::next_hop::{NextHop, Place};
+use super::next_hop::{HopAddress, NextHop};
 
 /// Hosts of a domain that are tried for one message.
 const EXCHANGERS_TRIED_MAX: usize = 5;
 
 /// One host.
 pub(super) struct Candidate {
-    pub(super) target: Target,
+    pub(super) target: ConnectTarget,
     /// Its name, for certificates and TLSA records.
     pub(super) name: String,
     pub(super) port: u16,
 }
 
 /// What to connect to.
-pub(super) enum Target {
+pub(super) enum ConnectTarget {
     /// Host and port, for the system to resolve.
     Named(String),
     /// An MX, by its name.
@@ -40,20 +40,20 @@ impl Forward {
             name => name.to_owned(),
         };
         Ok(match &next_hop.place {
-            Place::Tcp(place) => vec![Candidate {
-                target: Target::Named(place.clone()),
+            HopAddress::Tcp(place) => vec![Candidate {
+                target: ConnectTarget::Named(place.clone()),
                 name: own_name(),
                 port: next_hop.port(),
             }],
-            Place::Unix(path) => vec![Candidate {
-                target: Target::Unix(path.clone()),
+            HopAddress::Unix(path) => vec![Candidate {
+                target: ConnectTarget::Unix(path.clone()),
                 name: own_name(),
                 port: 0,
             }],
-            Place::Exchangers { domain, port } => {
+            HopAddress::Exchangers { domain, port } => {
                 let exchangers = self.dns.exchangers(domain, until).await?;
                 let candidate = |name: String| Candidate {
-                    target: Target::Exchanger(name.clone(), *port),
+                    target: ConnectTarget::Exchanger(name.clone(), *port),
                     name,
                     port: *port,
                 };

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use gatepost_dns::{
-    Answer, DnsError, Kind, Question, Record, Resolver, SYSTEM_HOSTS, Tlsa, are_local, has_host,
-    system_servers,
+    DnsError, Question, QuestionOutcome, RecordData, RecordType, Resolver, SYSTEM_HOSTS, Tlsa,
+    are_local, has_host, system_servers,
 };
 
 use super::error::HopError;
@@ -26,8 +26,8 @@ pub(super) struct Dns {
 }
 
 /// Records, and whether DNSSEC proves them: also that there are none.
-struct Found {
-    records: Vec<Record>,
+struct SecuredRecords {
+    records: Vec<RecordData>,
     is_authentic: bool,
 }
 
@@ -51,14 +51,19 @@ impl Dns {
         }
     }
 
-    async fn find(&self, name: &str, kind: Kind, until: Instant) -> Result<Found, DnsError> {
+    async fn find(
+        &self,
+        name: &str,
+        kind: RecordType,
+        until: Instant,
+    ) -> Result<SecuredRecords, DnsError> {
         let question = Question::new(name, kind);
         let resolved = self.resolver.answer(&question, until).await?;
-        Ok(Found {
+        Ok(SecuredRecords {
             is_authentic: resolved.is_authentic && self.is_believed,
             records: match resolved.answer {
-                Answer::Records(records) => records,
-                Answer::NoSuchName | Answer::Failed(_) => Vec::new(),
+                QuestionOutcome::Records(records) => records,
+                QuestionOutcome::NoSuchName | QuestionOutcome::Failed(_) => Vec::new(),
             },
         })
     }
@@ -69,11 +74,11 @@ impl Dns {
         domain: &str,
         until: Instant,
     ) -> Result<Vec<String>, HopError> {
-        let found = self.find(domain, Kind::Mx, until).await;
+        let found = self.find(domain, RecordType::Mx, until).await;
         let found = found.map_err(unresolved(domain, "MX"))?;
         let mut exchangers: Vec<(u16, u64, String)> = Vec::new();
         for record in found.records {
-            if let Record::Exchanger { preference, name } = record {
+            if let RecordData::Exchanger { preference, name } = record {
                 exchangers.push((preference, random(), name));
             }
         }
@@ -96,8 +101,8 @@ impl Dns {
         until: Instant,
     ) -> Result<Vec<IpAddr>, HopError> {
         let (four, six) = tokio::join!(
-            self.find(host, Kind::A, until),
-            self.find(host, Kind::Aaaa, until)
+            self.find(host, RecordType::A, until),
+            self.find(host, RecordType::Aaaa, until)
         );
         let mut addresses = Vec::new();
         let mut failure = None;
@@ -140,7 +145,7 @@ impl Dns {
             return Ok(None);
         }
         let service = format!("_{port}._tcp.{host}");
-        let found = match self.find(&service, Kind::Tlsa, until).await {
+        let found = match self.find(&service, RecordType::Tlsa, until).await {
             Ok(found) => found,
             Err(cause) => return self.without_tlsa(host, &service, cause, until).await,
         };
@@ -149,7 +154,7 @@ impl Dns {
         }
         let mut records = Vec::new();
         for record in found.records {
-            if let Record::Tlsa(record) = record {
+            if let RecordData::Tlsa(record) = record {
                 records.push(record);
             }
         }
@@ -165,7 +170,7 @@ impl Dns {
         cause: DnsError,
         until: Instant,
     ) -> Result<Option<Vec<Tlsa>>, HopError> {
-        match self.find(host, Kind::A, until).await {
+        match self.find(host, RecordType::A, until).await {
             Ok(found) if !found.is_authentic => Ok(None),
             _ => Err(unresolved(service, "TLSA")(cause)),
         }
@@ -173,10 +178,10 @@ impl Dns {
 
     /// The texts of a name; none where they are not known.
     pub(super) async fn texts(&self, name: &str, until: Instant) -> Vec<Vec<u8>> {
-        let found = self.find(name, Kind::Txt, until).await;
+        let found = self.find(name, RecordType::Txt, until).await;
         let records = found.map(|found| found.records).unwrap_or_default();
         let text = |record| match record {
-            Record::Text(text) => Some(text),
+            RecordData::Text(text) => Some(text),
             _ => None,
         };
         records.into_iter().filter_map(text).collect()
@@ -188,10 +193,10 @@ fn unresolved(name: &str, kind: &'static str) -> impl FnOnce(DnsError) -> HopErr
     move |cause| HopError::Unresolved { name, kind, cause }
 }
 
-const fn address(record: &Record) -> Option<IpAddr> {
+const fn address(record: &RecordData) -> Option<IpAddr> {
     match record {
-        Record::A(address) => Some(IpAddr::V4(*address)),
-        Record::Aaaa(address) => Some(IpAddr::V6(*address)),
+        RecordData::A(address) => Some(IpAddr::V4(*address)),
+        RecordData::Aaaa(address) => Some(IpAddr::V6(*address)),
         _ => None,
     }
 }

@@ -9,7 +9,7 @@ use rustls::pki_types::ServerName;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{Instant, timeout_at};
 
-use super::candidates::{Candidate, Target};
+use super::candidates::{Candidate, ConnectTarget};
 use super::error::HopError;
 use super::mta_sts::{Mode, Policy};
 use super::next_hop::NextHop;
@@ -307,12 +307,12 @@ impl Opening<'_> {
 
     async fn connect(&self, candidate: &Candidate, limit: Duration) -> Result<Stream, HopError> {
         let connected = match &candidate.target {
-            Target::Unix(path) => {
+            ConnectTarget::Unix(path) => {
                 let stream = UnixStream::connect(path).await;
                 return stream.map(Stream::Unix).map_err(HopError::Unreachable);
             }
-            Target::Named(place) => TcpStream::connect(place).await,
-            Target::Exchanger(host, port) => {
+            ConnectTarget::Named(place) => TcpStream::connect(place).await,
+            ConnectTarget::Exchanger(host, port) => {
                 let until = (Instant::now() + limit).into_std();
                 let places = self.forward.addresses(host, *port, until).await?;
                 TcpStream::connect(&places[..]).await

@@ -20,7 +20,7 @@ mod settings;
 
 use gatepost_store::Store;
 
-use crate::tls::{Outgoing, Trust};
+use crate::tls::{CertificateTrust, Outgoing};
 pub(crate) use error::HopError;
 pub use next_hop::{MalformedNextHop, NextHop};
 pub(crate) use relay::{Body, Mail, Origin, Relay, RelayStart};
@@ -54,8 +54,8 @@ pub(crate) struct Forward {
 impl Forward {
     pub(crate) fn new(settings: ForwardSettings) -> Self {
         Self {
-            anybody: Outgoing::new(Trust::Anybody),
-            authorities: Outgoing::new(Trust::Authorities(settings.tls_ca.clone())),
+            anybody: Outgoing::new(CertificateTrust::Anybody),
+            authorities: Outgoing::new(CertificateTrust::Authorities(settings.tls_ca.clone())),
             dns: dns::Dns::new(&settings.dns_servers),
             policies: mta_sts::Policies::default(),
             settings,

@@ -13,12 +13,12 @@ use serde::{Deserialize, Serialize};
 #[serde(into = "String", try_from = "String")]
 pub struct NextHop {
     pub(super) speaks_lmtp: bool,
-    pub(super) place: Place,
+    pub(super) place: HopAddress,
 }
 
 /// Where it listens.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Place {
+pub(super) enum HopAddress {
     /// A name or an address, with its port.
     Tcp(String),
     Unix(PathBuf),
@@ -44,46 +44,46 @@ impl NextHop {
     /// The name or address of its machine.
     pub(super) fn host(&self) -> &str {
         match &self.place {
-            Place::Tcp(place) => {
+            HopAddress::Tcp(place) => {
                 let host = place.rsplit_once(':').map_or("", |(host, _)| host);
                 let bare = host.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
                 bare.unwrap_or(host)
             }
-            Place::Unix(_) => "localhost",
-            Place::Exchangers { domain, .. } => domain,
+            HopAddress::Unix(_) => "localhost",
+            HopAddress::Exchangers { domain, .. } => domain,
         }
     }
 
     /// The port that it listens on; 0 for a path.
     pub(super) fn port(&self) -> u16 {
         match &self.place {
-            Place::Tcp(place) => {
+            HopAddress::Tcp(place) => {
                 let port = place.rsplit_once(':').map(|(_, port)| port.parse());
                 port.and_then(Result::ok).unwrap_or_default()
             }
-            Place::Unix(_) => 0,
-            Place::Exchangers { port, .. } => *port,
+            HopAddress::Unix(_) => 0,
+            HopAddress::Exchangers { port, .. } => *port,
         }
     }
 
     /// The domain whose MX records name it.
     pub(super) fn domain(&self) -> Option<&str> {
         match &self.place {
-            Place::Exchangers { domain, .. } => Some(domain),
-            Place::Tcp(_) | Place::Unix(_) => None,
+            HopAddress::Exchangers { domain, .. } => Some(domain),
+            HopAddress::Tcp(_) | HopAddress::Unix(_) => None,
         }
     }
 }
 
 /// `DOMAIN` or `DOMAIN:PORT`.
-fn exchangers(text: &str) -> Option<Place> {
+fn exchangers(text: &str) -> Option<HopAddress> {
     let (domain, port) = match text.rsplit_once(':') {
         Some((domain, port)) => (domain, port.parse().ok()?),
         None => (text, SMTP_PORT),
     };
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
     let fits = !domain.is_empty() && domain.bytes().all(is_name);
-    (fits && domain.parse::<IpAddr>().is_err()).then(|| Place::Exchangers {
+    (fits && domain.parse::<IpAddr>().is_err()).then(|| HopAddress::Exchangers {
         domain: domain.to_ascii_lowercase(),
         port,
     })
@@ -111,7 +111,7 @@ impl FromStr for NextHop {
             if !path.starts_with('/') {
                 return Err(malformed());
             }
-            Place::Unix(PathBuf::from(path))
+            HopAddress::Unix(PathBuf::from(path))
         } else {
             let (host, port) = place.rsplit_once(':').ok_or_else(malformed)?;
             let is_host = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte);
@@ -119,7 +119,7 @@ impl FromStr for NextHop {
             if !fits || port.parse::<u16>().is_err() {
                 return Err(malformed());
             }
-            Place::Tcp(place.to_owned())
+            HopAddress::Tcp(place.to_owned())
         };
         Ok(Self { speaks_lmtp, place })
     }
@@ -129,13 +129,13 @@ impl fmt::Display for NextHop {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.speaks_lmtp { "lmtp" } else { "smtp" };
         match &self.place {
-            Place::Tcp(place) => write!(formatter, "{scheme}://{place}"),
-            Place::Unix(path) => write!(formatter, "{scheme}://unix:{}", path.display()),
-            Place::Exchangers {
+            HopAddress::Tcp(place) => write!(formatter, "{scheme}://{place}"),
+            HopAddress::Unix(path) => write!(formatter, "{scheme}://unix:{}", path.display()),
+            HopAddress::Exchangers {
                 domain,
                 port: SMTP_PORT,
             } => write!(formatter, "mx://{domain}"),
-            Place::Exchangers { domain, port } => write!(formatter, "mx://{domain}:{port}"),
+            HopAddress::Exchangers { domain, port } => write!(formatter, "mx://{domain}:{port}"),
         }
     }
 }

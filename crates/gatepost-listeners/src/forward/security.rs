@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use gatepost_dns::Tlsa;
 
-use super::candidates::{Candidate, Target};
+use super::candidates::{Candidate, ConnectTarget};
 use super::error::{HopError, Requirement};
 use super::mta_sts::{Mode, Policy};
 use super::{Forward, HopTls};
@@ -68,8 +68,8 @@ impl Forward {
         if self.settings.dane {
             let (name, port) = (&candidate.name, candidate.port);
             let records = match candidate.target {
-                Target::Exchanger(..) => self.dns.tlsa(name, port, until).await?,
-                Target::Named(_) | Target::Unix(_) => {
+                ConnectTarget::Exchanger(..) => self.dns.tlsa(name, port, until).await?,
+                ConnectTarget::Named(_) | ConnectTarget::Unix(_) => {
                     self.dns.tlsa_of_named(name, port, until).await?
                 }
             };

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use gatepost_settings::Period;
 use serde::{Deserialize, Serialize};
 
-use crate::tls::{Outgoing, TlsError, Trust};
+use crate::tls::{CertificateTrust, Outgoing, TlsError};
 
 /// Whether mail goes to the next hop encrypted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -26,9 +26,11 @@ impl ForwardSettings {
     /// Whether the next hop's certificate could be checked.
     pub fn check(&self) -> Result<(), TlsError> {
         match self.tls {
-            HopTls::Required => Outgoing::new(Trust::Authorities(self.tls_ca.clone())).check(),
+            HopTls::Required => {
+                Outgoing::new(CertificateTrust::Authorities(self.tls_ca.clone())).check()
+            }
             HopTls::Opportunistic if !self.tls_ca.as_os_str().is_empty() => {
-                Outgoing::new(Trust::Authorities(self.tls_ca.clone())).check()
+                Outgoing::new(CertificateTrust::Authorities(self.tls_ca.clone())).check()
             }
             HopTls::Off | HopTls::Opportunistic => Ok(()),
         }

@@ -11,7 +11,7 @@ use gatepost_users::{Credentials, Denied, Identity};
 use super::context::HttpContext;
 use super::error::HttpError;
 use super::host::names_this_machine;
-use super::request::{Request, Version};
+use super::request::{HttpRequest, Version};
 use super::stream_rights::{StreamRights, is_admin, is_internal};
 
 /// The topics whose right to publish is the right to call the procedure of that path.
@@ -21,7 +21,7 @@ const CALL_TOPICS: &str = "$call";
 /// the certificate of the connection.
 pub(super) async fn identify(
     context: &HttpContext,
-    request: &mut Request,
+    request: &mut HttpRequest,
 ) -> Result<(), HttpError> {
     let Some(auth) = &context.auth else {
         return Ok(());
@@ -58,7 +58,7 @@ pub(super) async fn identify(
 /// The same for pages, which need no login: only credentials that were given are checked.
 pub(super) async fn identify_if_given(
     context: &HttpContext,
-    request: &mut Request,
+    request: &mut HttpRequest,
 ) -> Result<(), HttpError> {
     if request.field("authorization").is_none() && request.query_value("auth").is_none() {
         return Ok(());
@@ -68,7 +68,7 @@ pub(super) async fn identify_if_given(
 
 /// `?auth=`: what `Authorization` would hold, in base64 for URLs. For event sources, which cannot
 /// set a header field.
-fn ntfy_authorization(request: &Request) -> Option<String> {
+fn ntfy_authorization(request: &HttpRequest) -> Option<String> {
     let value = request.query_value("auth")?;
     let decoded = URL_SAFE_NO_PAD
         .decode(&value)
@@ -84,7 +84,7 @@ fn ntfy_authorization(request: &Request) -> Option<String> {
 /// - a forwarding header of a proxy that is not trusted, which speaks for somebody else;
 /// - HTTP/1.0, which clients no longer speak and proxies do by default;
 /// - a `Host` that is not this machine's: a web page's own DNS name can point here.
-pub(super) fn is_local(request: &Request) -> bool {
+pub(super) fn is_local(request: &HttpRequest) -> bool {
     let is_loopback = match request.peer {
         Peer::Local => true,
         Peer::Address(address) => address.ip().to_canonical().is_loopback(),
@@ -97,7 +97,7 @@ pub(super) fn is_local(request: &Request) -> bool {
 
 /// Refuses everybody but administrators: users who are, and requests from this machine while there
 /// is no user.
-pub(super) fn expect_admin(context: &HttpContext, request: &Request) -> Result<(), HttpError> {
+pub(super) fn expect_admin(context: &HttpContext, request: &HttpRequest) -> Result<(), HttpError> {
     let (Some(auth), Some(identity)) = (&context.auth, &request.identity) else {
         return Ok(());
     };
@@ -112,7 +112,7 @@ pub(super) fn expect_admin(context: &HttpContext, request: &Request) -> Result<(
 
 /// Refuses a publication that the rules forbid.
 pub(super) fn expect_publish(
-    request: &Request,
+    request: &HttpRequest,
     topic: &str,
     retain: bool,
 ) -> Result<(), HttpError> {
@@ -126,7 +126,7 @@ pub(super) fn expect_publish(
 
 /// Refuses to have a procedure judge for somebody without the right to publish to its topic,
 /// `$call/PROCEDURE`.
-pub(super) fn expect_call(request: &Request, procedure: &str) -> Result<(), HttpError> {
+pub(super) fn expect_call(request: &HttpRequest, procedure: &str) -> Result<(), HttpError> {
     if request.identity.is_none() {
         return Ok(());
     }
@@ -136,7 +136,7 @@ pub(super) fn expect_call(request: &Request, procedure: &str) -> Result<(), Http
 /// Refuses a subscription of which the rules forbid any part.
 pub(super) fn expect_subscribe(
     context: &HttpContext,
-    request: &Request,
+    request: &HttpRequest,
     filters: &[TopicFilter],
 ) -> Result<(), HttpError> {
     let Some(identity) = &request.identity else {
@@ -161,6 +161,6 @@ fn forbidden(identity: Option<&Identity>) -> HttpError {
 }
 
 /// For how long a stream may go on that this request begins, whose subscription is allowed.
-pub(super) fn stream_rights(request: &Request, filters: &[TopicFilter]) -> StreamRights {
+pub(super) fn stream_rights(request: &HttpRequest, filters: &[TopicFilter]) -> StreamRights {
     StreamRights::new(request.identity.clone(), filters, is_local(request))
 }

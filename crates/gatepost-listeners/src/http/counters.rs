@@ -11,12 +11,12 @@ const THREADS: usize = 16;
 /// at every request.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
-    by_thread: [Counts; THREADS],
+    by_thread: [CounterLine; THREADS],
 }
 
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct Counts([AtomicU64; 5]);
+struct CounterLine([AtomicU64; 5]);
 
 fn mine() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);

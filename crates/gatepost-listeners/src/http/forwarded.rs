@@ -7,9 +7,9 @@
 use std::net::{IpAddr, SocketAddr};
 
 use gatepost_message::Peer;
-use gatepost_settings::Network;
+use gatepost_settings::PeerNetwork;
 
-use super::request::Request;
+use super::request::HttpRequest;
 
 /// The fields by which proxies say that they speak for somebody else.
 const FORWARDING_FIELDS: [&str; 6] = [
@@ -23,7 +23,7 @@ const FORWARDING_FIELDS: [&str; 6] = [
 
 /// Puts the client in the proxy's place, where the peer is one of `trusted`; notes that there is
 /// a client behind the peer where it is not.
-pub(super) fn apply(trusted: &[Network], request: &mut Request) {
+pub(super) fn apply(trusted: &[PeerNetwork], request: &mut HttpRequest) {
     let is_trusted = |peer: Peer| trusted.iter().any(|network| network.holds(peer.ip()));
     if !is_trusted(request.peer) {
         request.is_forwarded = FORWARDING_FIELDS
@@ -54,7 +54,7 @@ struct Hop {
     secure: Option<bool>,
 }
 
-fn hops(request: &Request) -> Vec<Hop> {
+fn hops(request: &HttpRequest) -> Vec<Hop> {
     let listed = |name: &'static str| -> Vec<String> {
         request
             .field_bytes(name)
@@ -120,13 +120,13 @@ mod tests {
     use crate::http::request::Version;
 
     fn client(peer: &str, fields: &[(&str, &str)]) -> (String, bool) {
-        let trusted: Vec<Network> = ["127.0.0.1", "10.0.0.0/8"]
+        let trusted: Vec<PeerNetwork> = ["127.0.0.1", "10.0.0.0/8"]
             .map(|text| text.parse().expect("a network"))
             .into();
         let fields = fields.iter().map(|(name, value)| (*name, value.as_bytes()));
         let peer = Peer::Address(peer.parse().expect("an address"));
-        let mut request =
-            Request::new(("GET", "/"), ("/", ""), fields, Version::Http11, peer).expect("valid");
+        let mut request = HttpRequest::new(("GET", "/"), ("/", ""), fields, Version::Http11, peer)
+            .expect("valid");
         apply(&trusted, &mut request);
         (request.peer.to_string(), request.secure)
     }

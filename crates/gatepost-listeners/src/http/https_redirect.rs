@@ -1,11 +1,11 @@
 //! Sending a client to the same place by https.
 
 use super::error::HttpError;
-use super::request::Request;
+use super::request::HttpRequest;
 use super::response::Response;
 
 /// 308: the method and the body stay.
-pub(super) fn to_https(request: &Request, port: u16) -> Result<Response, HttpError> {
+pub(super) fn to_https(request: &HttpRequest, port: u16) -> Result<Response, HttpError> {
     let host = request.field("host").unwrap_or_default();
     let name = match host.rsplit_once(':') {
         // The colons of an IPv6 address stand in brackets.

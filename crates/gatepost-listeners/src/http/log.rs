@@ -1,15 +1,20 @@
 //! Access log lines of the HTTP listener.
 
 use gatepost_message::Peer;
-use gatepost_pages::access_log::Line;
+use gatepost_pages::access_log::LoggedRequest;
 
 use super::context::HttpContext;
-use super::request::Request;
+use super::request::HttpRequest;
 use super::response::Response;
 
 /// A page that a page worker had a part in.
-pub(super) fn worker_page(context: &HttpContext, peer: &str, request: &Request, body_bytes: u64) {
-    context.access_log.append(&Line {
+pub(super) fn worker_page(
+    context: &HttpContext,
+    peer: &str,
+    request: &HttpRequest,
+    body_bytes: u64,
+) {
+    context.access_log.append(&LoggedRequest {
         peer,
         user: None,
         method: request.method(),
@@ -27,12 +32,12 @@ pub(super) fn worker_page(context: &HttpContext, peer: &str, request: &Request, 
 pub(super) fn answered(
     context: &HttpContext,
     (peer, peer_text): (Peer, &str),
-    request: &Request,
+    request: &HttpRequest,
     response: &Response,
     body_bytes: u64,
 ) {
     context.requests.count(response.status);
-    context.access_log.append(&Line {
+    context.access_log.append(&LoggedRequest {
         peer: &request.client(peer, peer_text),
         user: request.user(),
         method: request.method(),
@@ -49,7 +54,7 @@ pub(super) fn answered(
 /// A request whose head could not be understood.
 pub(super) fn refused(context: &HttpContext, peer: &str, status: u16) {
     context.requests.count(status);
-    context.access_log.append(&Line {
+    context.access_log.append(&LoggedRequest {
         peer,
         user: None,
         method: "-",

@@ -6,12 +6,12 @@
 
 use super::context::HttpContext;
 use super::error::HttpError;
-use super::request::Request;
+use super::request::HttpRequest;
 use super::response::Response;
 
 /// Refuses what changes something, or opens a WebSocket, for a page of an origin that is neither
 /// ours nor allowed.
-pub(super) fn check(context: &HttpContext, request: &Request) -> Result<(), HttpError> {
+pub(super) fn check(context: &HttpContext, request: &HttpRequest) -> Result<(), HttpError> {
     let reads = matches!(request.method(), "GET" | "HEAD" | "OPTIONS");
     // No browser asks a server before it opens a WebSocket to it (RFC 6455 section 10.2).
     if reads && !request.has_token("upgrade", "websocket") {
@@ -27,7 +27,7 @@ pub(super) fn check(context: &HttpContext, request: &Request) -> Result<(), Http
 
 /// Refuses a form that a browser says comes from elsewhere; a page that may publish from another
 /// origin still has no forms here. Browsers that name no origin name at least the page.
-pub(super) fn expect_own(request: &Request) -> Result<(), HttpError> {
+pub(super) fn expect_own(request: &HttpRequest) -> Result<(), HttpError> {
     match request.field("sec-fetch-site") {
         None | Some("same-origin" | "none") => {}
         Some(site) => return Err(cross_origin(site)),
@@ -40,7 +40,10 @@ pub(super) fn expect_own(request: &Request) -> Result<(), HttpError> {
 
 /// Refuses a link that changes something and that a page of another origin has a browser follow,
 /// unless that origin is allowed.
-pub(super) fn expect_own_link(context: &HttpContext, request: &Request) -> Result<(), HttpError> {
+pub(super) fn expect_own_link(
+    context: &HttpContext,
+    request: &HttpRequest,
+) -> Result<(), HttpError> {
     match (request.field("sec-fetch-site"), page_of(request)) {
         (_, Some(page)) if is_own(request, page) || is_allowed(context, origin_of(page)) => Ok(()),
         (_, Some(page)) => Err(cross_origin(page)),
@@ -50,7 +53,7 @@ pub(super) fn expect_own_link(context: &HttpContext, request: &Request) -> Resul
 }
 
 /// The page that a browser says made the request.
-fn page_of(request: &Request) -> Option<&str> {
+fn page_of(request: &HttpRequest) -> Option<&str> {
     request.field("origin").or_else(|| request.field("referer"))
 }
 
@@ -68,7 +71,7 @@ fn cross_origin(name: &str) -> HttpError {
 
 /// Whether a page is of the origin at which the request was made, scheme included. Behind a proxy
 /// that is not trusted the scheme is not known, and only the host is compared.
-fn is_own(request: &Request, page: &str) -> bool {
+fn is_own(request: &HttpRequest, page: &str) -> bool {
     let host = request.field("host").unwrap_or_default();
     let Some((scheme, authority)) = origin_of(page).split_once("://") else {
         return false;
@@ -84,7 +87,7 @@ fn is_allowed(context: &HttpContext, origin: &str) -> bool {
 }
 
 /// The answer to a browser that asks beforehand (CORS), where the origin is allowed.
-pub(super) fn preflight(context: &HttpContext, request: &Request) -> Option<Response> {
+pub(super) fn preflight(context: &HttpContext, request: &HttpRequest) -> Option<Response> {
     let origin = request.field("origin")?;
     request.field("access-control-request-method")?;
     if request.method() != "OPTIONS" || !is_allowed(context, origin) {
@@ -104,7 +107,7 @@ pub(super) fn preflight(context: &HttpContext, request: &Request) -> Option<Resp
 
 /// Lets a page of an allowed origin read the answer. An origin that is allowed by name may send
 /// what the visitor is logged in with; `"*"` gives nobody that.
-pub(super) fn mark(context: &HttpContext, request: &Request, response: &mut Response) {
+pub(super) fn mark(context: &HttpContext, request: &HttpRequest, response: &mut Response) {
     if context.settings.origins.is_empty() {
         return;
     }

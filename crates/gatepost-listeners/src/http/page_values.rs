@@ -6,7 +6,7 @@ use gatepost_broker::Broker;
 use gatepost_gateway::Gateway;
 use gatepost_message::{Envelope, Format, Listener, Message, Peer, Publication, TopicFilter};
 use gatepost_pages::{CallError, Called, PageCall, Values};
-use gatepost_procedures::Arguments;
+use gatepost_procedures::ProcedureArguments;
 
 /// The values of all pages of the listener.
 pub(super) struct PageValues {
@@ -35,7 +35,7 @@ impl Values for PageValues {
         let mut envelope = Envelope::new(Listener::Http, request.peer.unwrap_or(Peer::Local));
         envelope.user.clone_from(&request.user);
         let message = Message::new(envelope, None, Format::Payload, request.body.clone());
-        let arguments: Arguments = call.arguments.iter().cloned().collect();
+        let arguments: ProcedureArguments = call.arguments.iter().cloned().collect();
         let procedures = self.gateway.procedures();
         let path = || call.path.to_owned();
         match procedures.call_here(call.path, &Arc::new(message), &arguments, call.deadline) {

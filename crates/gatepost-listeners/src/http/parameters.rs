@@ -8,10 +8,10 @@ use gatepost_message::MessageId;
 use gatepost_settings::Period;
 
 use super::error::HttpError;
-use super::request::Request;
+use super::request::HttpRequest;
 
 /// A header field, or the query's value of the same name.
-pub(super) fn parameter(request: &Request, name: &str) -> Option<String> {
+pub(super) fn parameter(request: &HttpRequest, name: &str) -> Option<String> {
     request
         .field(name)
         .map(str::to_owned)
@@ -19,7 +19,7 @@ pub(super) fn parameter(request: &Request, name: &str) -> Option<String> {
 }
 
 /// The first of these names that has a value which is not empty.
-pub(super) fn first_parameter(request: &Request, names: &[&str]) -> Option<String> {
+pub(super) fn first_parameter(request: &HttpRequest, names: &[&str]) -> Option<String> {
     let mut values = names.iter().filter_map(|name| parameter(request, name));
     values.find(|value| !value.is_empty())
 }
@@ -41,7 +41,11 @@ pub(super) fn is_yes(text: &str) -> bool {
 }
 
 /// `count=`, from 1 to `most`.
-pub(super) fn count_of(request: &Request, default: usize, most: usize) -> Result<usize, HttpError> {
+pub(super) fn count_of(
+    request: &HttpRequest,
+    default: usize,
+    most: usize,
+) -> Result<usize, HttpError> {
     let Some(text) = request.query_value("count") else {
         return Ok(default);
     };
@@ -55,7 +59,7 @@ pub(super) fn count_of(request: &Request, default: usize, most: usize) -> Result
 }
 
 /// Where a subscription starts: `Last-Event-ID` (a reconnect) outranks `since=`.
-pub(super) fn since_of(request: &Request, default: Since) -> Result<Since, HttpError> {
+pub(super) fn since_of(request: &HttpRequest, default: Since) -> Result<Since, HttpError> {
     let resumed = request
         .field("last-event-id")
         .map(str::to_owned)

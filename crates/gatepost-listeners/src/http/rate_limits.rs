@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use gatepost_message::Peer;
-use gatepost_settings::Network;
+use gatepost_settings::PeerNetwork;
 use parking_lot::Mutex;
 
 use super::settings::HttpSettings;
@@ -82,7 +82,7 @@ struct Rate {
 #[derive(Debug, Default)]
 struct Paid {
     total: Option<Instant>,
-    by_address: HashMap<Network, Instant>,
+    by_address: HashMap<PeerNetwork, Instant>,
 }
 
 impl Rate {

@@ -33,7 +33,7 @@ impl Version {
 
 /// A whole request.
 #[derive(Clone)]
-pub(super) struct Request {
+pub(super) struct HttpRequest {
     /// The texts of the head, one after the other; ranges below point into it.
     text: Bytes,
     method: Range<u32>,
@@ -59,7 +59,7 @@ pub(super) struct Request {
     pub identity: Option<Identity>,
 }
 
-impl Request {
+impl HttpRequest {
     /// Of method and target, path and query, and the header fields.
     pub(super) fn new<'a>(
         (method, target): (&str, &str),
@@ -195,7 +195,7 @@ impl Request {
 
 /// Refuses a method that the path does not take.
 pub(super) fn expect_method(
-    request: &Request,
+    request: &HttpRequest,
     allowed: &[&str],
     allow: &'static str,
 ) -> Result<(), HttpError> {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fs::File;
 
 use bytes::Bytes;
-use gatepost_broker::Reader;
+use gatepost_broker::LocalSubscription;
 use gatepost_message::MessageId;
 
 use super::event_stream::StreamFormat;
@@ -39,7 +39,7 @@ pub(super) enum Body {
     /// Publications as they come.
     Stream {
         /// Where they come from.
-        reader: Box<Reader>,
+        reader: Box<LocalSubscription>,
         /// How they are written.
         format: StreamFormat,
         /// For how long.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::api::{admin, call, ntfy, openapi, topics};
 use super::context::HttpContext;
 use super::error::HttpError;
-use super::request::Request;
+use super::request::HttpRequest;
 use super::response::Response;
 use super::site::{assets, error_page, files};
 use super::{access, forwarded, https_redirect, origin, websocket_handshake};
@@ -22,7 +22,7 @@ const METHODS: [&str; 9] = [
 /// origin, and who asks wherever a body or the path needs a login. The error is the response.
 pub(super) async fn admit(
     context: &Arc<HttpContext>,
-    request: &mut Request,
+    request: &mut HttpRequest,
     has_body: bool,
 ) -> Result<(), Box<Response>> {
     forwarded::apply(&context.settings.trusted_proxies, request);
@@ -40,7 +40,7 @@ pub(super) async fn admit(
 }
 
 /// Answers an admitted request.
-pub(super) async fn respond(context: &Arc<HttpContext>, request: &mut Request) -> Response {
+pub(super) async fn respond(context: &Arc<HttpContext>, request: &mut HttpRequest) -> Response {
     let response = match route(context, request).await {
         Ok(response) => response,
         Err(error) => error_response(context, request, &error).await,
@@ -51,7 +51,7 @@ pub(super) async fn respond(context: &Arc<HttpContext>, request: &mut Request) -
 /// The one place where errors become responses.
 async fn error_response(
     context: &Arc<HttpContext>,
-    request: &Request,
+    request: &HttpRequest,
     error: &HttpError,
 ) -> Response {
     error_page::respond(context, request, error)
@@ -62,7 +62,7 @@ async fn error_response(
 /// Adds the fields that every response has.
 pub(super) fn with_common_fields(
     context: &HttpContext,
-    request: &Request,
+    request: &HttpRequest,
     mut response: Response,
 ) -> Response {
     let settings = &context.settings;
@@ -79,7 +79,7 @@ pub(super) fn with_common_fields(
 /// The checks of [`admit`]; a response where the request is answered already.
 async fn check(
     context: &HttpContext,
-    request: &mut Request,
+    request: &mut HttpRequest,
     has_body: bool,
 ) -> Result<Option<Response>, HttpError> {
     if let Err(wait) = context.rate_limits.admit(request.peer) {
@@ -104,7 +104,10 @@ async fn check(
     Ok(None)
 }
 
-async fn route(context: &Arc<HttpContext>, request: &mut Request) -> Result<Response, HttpError> {
+async fn route(
+    context: &Arc<HttpContext>,
+    request: &mut HttpRequest,
+) -> Result<Response, HttpError> {
     let method = request.method().to_owned();
     let method = method.as_str();
     let path = request.path.clone();

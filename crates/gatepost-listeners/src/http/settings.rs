@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gatepost_settings::{Bind, ByteSize, Network, Period};
+use gatepost_settings::{Bind, ByteSize, PeerNetwork, Period};
 use gatepost_users::AnonymousAccess;
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +21,7 @@ pub struct HttpSettings {
     pub tls: TlsSettings,
     /// Proxies in front that begin each connection with a PROXY header (version 1 or 2): their
     /// addresses, networks, `"unix"`. Whoever is not named here is taken for the client itself.
-    pub proxy_protocol: Vec<Network>,
+    pub proxy_protocol: Vec<PeerNetwork>,
     /// How many connections may be open at once, more are closed at once; 0 does not limit.
     pub connections_max: u32,
     /// How many of them from one address; 0 does not limit.
@@ -52,7 +52,7 @@ pub struct HttpSettings {
     /// `"https://example.org"`; `"*"` allows all.
     pub origins: Vec<String>,
     /// Peers whose `Forwarded` or `X-Forwarded-For` is believed: addresses, networks, `"unix"`.
-    pub trusted_proxies: Vec<Network>,
+    pub trusted_proxies: Vec<PeerNetwork>,
     /// Whether requests that come unencrypted are sent to the same place by https.
     pub https_redirect: bool,
     /// The port that they are sent to.

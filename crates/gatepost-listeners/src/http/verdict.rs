@@ -1,6 +1,6 @@
 //! A verdict as a response: its status, and its JSON form.
 
-use gatepost_gateway::Outcome;
+use gatepost_gateway::SubmissionOutcome;
 use gatepost_message::{Action, MessageId, Verdict};
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ pub(super) const fn status_of(action: Action) -> u16 {
 }
 
 /// The status that stands for the outcome of a submission.
-pub(super) const fn status_of_outcome(outcome: &Outcome) -> u16 {
+pub(super) const fn status_of_outcome(outcome: &SubmissionOutcome) -> u16 {
     if outcome.is_disk_full {
         return 507;
     }

@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use sha1::{Digest, Sha1};
 
 use super::error::HttpError;
-use super::request::{Request, Version};
+use super::request::{HttpRequest, Version};
 use super::response::{Body, Response};
 
 /// RFC 6455 section 1.3.
@@ -15,7 +15,7 @@ const MAGIC: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 pub(super) const SUBPROTOCOLS: [&str; 2] = ["mqtt", "mqttv3.1"];
 
 /// Checks the handshake.
-pub(super) fn upgrade(request: &Request) -> Result<Response, HttpError> {
+pub(super) fn upgrade(request: &HttpRequest) -> Result<Response, HttpError> {
     let accept = accept(request, "/mqtt speaks MQTT over WebSocket")?;
     if subprotocol(request).is_none() {
         return Err(HttpError::Upgrade("the subprotocol is \"mqtt\""));
@@ -26,7 +26,7 @@ pub(super) fn upgrade(request: &Request) -> Result<Response, HttpError> {
 }
 
 /// Checks what every handshake has, and gives the value that proves that it was understood.
-pub(super) fn accept(request: &Request, otherwise: &'static str) -> Result<String, HttpError> {
+pub(super) fn accept(request: &HttpRequest, otherwise: &'static str) -> Result<String, HttpError> {
     // An upgrade in HTTP/1.0 is ignored (RFC 9110 section 7.8), HTTP/2 has none.
     let asked = request.version == Version::Http11
         && request.method() == "GET"
@@ -47,7 +47,7 @@ pub(super) fn accept(request: &Request, otherwise: &'static str) -> Result<Strin
 }
 
 /// The first subprotocol of ours that the client names.
-pub(super) fn subprotocol(request: &Request) -> Option<&'static str> {
+pub(super) fn subprotocol(request: &HttpRequest) -> Option<&'static str> {
     SUBPROTOCOLS
         .into_iter()
         .find(|name| request.has_token("sec-websocket-protocol", name))

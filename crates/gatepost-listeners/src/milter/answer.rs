@@ -3,7 +3,7 @@
 //! A change that the mail server did not offer is left out: its own settings decide what filters
 //! may do, and the verdict holds without the marks.
 
-use gatepost_message::{Action, Edit, Field, Verdict};
+use gatepost_message::{Action, Edit, EditedField, Verdict};
 
 use super::negotiation::{Agreement, action, step};
 use super::packet::{self, CHUNK_BYTES_MAX};
@@ -131,7 +131,7 @@ fn write_change(
     }
 }
 
-fn write_insertion(output: &mut Vec<u8>, agreement: Agreement, field: &Field) {
+fn write_insertion(output: &mut Vec<u8>, agreement: Agreement, field: &EditedField) {
     if agreement.version < 6 {
         // Inserting came with the later versions; before, a field can only be appended.
         return write_addition(output, agreement, field);
@@ -143,7 +143,7 @@ fn write_insertion(output: &mut Vec<u8>, agreement: Agreement, field: &Field) {
     }
 }
 
-fn write_addition(output: &mut Vec<u8>, agreement: Agreement, field: &Field) {
+fn write_addition(output: &mut Vec<u8>, agreement: Agreement, field: &EditedField) {
     if agreement.may(action::ADD_HEADERS) {
         let (name, value) = (field.name().as_bytes(), spaced(agreement, &value(field)));
         packet::write(output, b'h', &[name, &[0], &value, &[0]]);
@@ -163,7 +163,7 @@ fn write_body(output: &mut Vec<u8>, agreement: Agreement, body: &[u8]) {
 }
 
 /// The value as the protocol has it: folded lines end with LF, the last with nothing.
-fn value(field: &Field) -> Vec<u8> {
+fn value(field: &EditedField) -> Vec<u8> {
     let whole = field.write(b"\n");
     let value = whole.get(field.name().len() + 1..).unwrap_or_default();
     value.trim_ascii().to_vec()
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn changes_come_before_the_verdict() {
-        let field = |name: &str, value: &str| Field::new(name, value).expect("a field");
+        let field = |name: &str, value: &str| EditedField::new(name, value).expect("a field");
         let remove = |name: &str, occurrence| Edit::RemoveField {
             name: name.to_owned(),
             occurrence,

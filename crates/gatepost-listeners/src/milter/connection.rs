@@ -12,11 +12,11 @@ use tokio::time::Instant;
 use super::MilterContext;
 use super::answer::{self, Changes};
 use super::packet;
-use super::session::{Next, Session};
-use super::transaction::{Limits, Whole, bare};
+use super::session::{MilterSession, PacketOutcome};
+use super::transaction::{MilterLimits, Whole, bare};
 use super::verdicts;
 use crate::decisive_verdict;
-use crate::mail::{self, Received};
+use crate::mail::{self, ReceivedField};
 use crate::stream::Stream;
 use crate::verdict_headers::{self, DeliveryFacts};
 use crate::wire;
@@ -28,14 +28,14 @@ pub(super) async fn serve(
     shutdown: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let settings = &context.settings;
-    let mut connection = Connection {
+    let mut connection = MilterConnection {
         stream,
         context,
         shutdown,
         input: BytesMut::new(),
         output: Vec::new(),
     };
-    let mut session = Session::new(Limits {
+    let mut session = MilterSession::new(MilterLimits {
         message_bytes_max: settings.message_max.as_usize(),
         recipients_max: settings.recipients_max,
     });
@@ -45,7 +45,7 @@ pub(super) async fn serve(
 /// The client sends the remaining recipients with another message (RFC 5321 section 4.5.3.1.10).
 const TOO_MANY_RECIPIENTS: &str = "too many recipients";
 
-struct Connection<'a> {
+struct MilterConnection<'a> {
     stream: Stream,
     context: &'a MilterContext,
     shutdown: watch::Receiver<bool>,
@@ -55,8 +55,8 @@ struct Connection<'a> {
     output: Vec<u8>,
 }
 
-impl Connection<'_> {
-    async fn converse(&mut self, session: &mut Session) -> io::Result<()> {
+impl MilterConnection<'_> {
+    async fn converse(&mut self, session: &mut MilterSession) -> io::Result<()> {
         let packet_max = self.context.settings.packet_max.as_usize();
         // For a whole packet: one that drips is not waited for any longer.
         let idle_time_max = self.context.settings.idle_time_max.duration();
@@ -68,15 +68,15 @@ impl Connection<'_> {
                 packet::take(&mut self.input, packet_max).map_err(io::Error::other)?
             {
                 match session.take(&packet).map_err(io::Error::other)? {
-                    Next::Silence => {}
-                    Next::Agree(agreement) => agreement.write(&mut self.output),
-                    Next::Continue => answer::write_continue(&mut self.output),
-                    Next::RefuseRecipient => {
+                    PacketOutcome::Silence => {}
+                    PacketOutcome::Agree(agreement) => agreement.write(&mut self.output),
+                    PacketOutcome::Continue => answer::write_continue(&mut self.output),
+                    PacketOutcome::RefuseRecipient => {
                         answer::write_reply(&mut self.output, "452 4.5.3", TOO_MANY_RECIPIENTS);
                     }
-                    Next::Skip => answer::write_skip(&mut self.output),
-                    Next::Judge(whole) => self.judge(*whole).await?,
-                    Next::End => return self.flush().await,
+                    PacketOutcome::Skip => answer::write_skip(&mut self.output),
+                    PacketOutcome::Judge(whole) => self.judge(*whole).await?,
+                    PacketOutcome::End => return self.flush().await,
                 }
                 deadline = Instant::now() + idle_time_max;
             }
@@ -220,7 +220,7 @@ fn received_field(whole: &Whole) -> String {
         name if name.starts_with('[') => "unknown".to_owned(),
         name => mail::word(name),
     };
-    let received = Received {
+    let received = ReceivedField {
         helo: whole.host.helo.as_deref(),
         client: &format!("{name} [{address}]"),
         by: whole.server.as_deref().unwrap_or("localhost"),

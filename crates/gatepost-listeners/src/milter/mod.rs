@@ -32,7 +32,7 @@ use crate::workers::Workers;
 /// The parser alone, for fuzzing: what a mail server's bytes come to, in words.
 #[doc(hidden)]
 pub fn fuzz(input: &[u8]) -> Vec<String> {
-    let mut session = session::Session::new(transaction::Limits {
+    let mut session = session::MilterSession::new(transaction::MilterLimits {
         message_bytes_max: 1 << 16,
         recipients_max: 100,
     });

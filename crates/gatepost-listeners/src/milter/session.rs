@@ -6,13 +6,13 @@
 use super::macros::Macros;
 use super::negotiation::{Agreement, step};
 use super::packet::{self, Malformed, Packet};
-use super::transaction::{Host, Limits, Transaction, Whole};
+use super::transaction::{Host, MilterLimits, Transaction, Whole};
 use crate::in_flight::{InFlight, Lease};
 
 /// One connection of a mail server.
 #[derive(Debug)]
-pub(super) struct Session {
-    limits: Limits,
+pub(super) struct MilterSession {
+    limits: MilterLimits,
     agreement: Option<Agreement>,
     host: Host,
     macros: Macros,
@@ -21,7 +21,7 @@ pub(super) struct Session {
 
 /// What happens after a packet.
 #[derive(Debug)]
-pub(super) enum Next {
+pub(super) enum PacketOutcome {
     /// The mail server expects no answer.
     Silence,
     /// It waits for this agreement.
@@ -38,8 +38,8 @@ pub(super) enum Next {
     End,
 }
 
-impl Session {
-    pub(super) fn new(limits: Limits) -> Self {
+impl MilterSession {
+    pub(super) fn new(limits: MilterLimits) -> Self {
         Self {
             limits,
             agreement: None,
@@ -69,32 +69,32 @@ impl Session {
     }
 
     /// Takes one packet.
-    pub(super) fn take(&mut self, packet: &Packet) -> Result<Next, Malformed> {
+    pub(super) fn take(&mut self, packet: &Packet) -> Result<PacketOutcome, Malformed> {
         let data = &packet.data;
         if packet.command == b'O' {
             let agreement = Agreement::from_offer(data)?;
             self.agreement = Some(agreement);
-            return Ok(Next::Agree(agreement));
+            return Ok(PacketOutcome::Agree(agreement));
         }
         let agreement = self.agreement.ok_or(Malformed::NotNegotiated)?;
         let silent_step = match packet.command {
             b'D' => {
                 self.macros.take(data);
-                return Ok(Next::Silence);
+                return Ok(PacketOutcome::Silence);
             }
             b'A' => {
                 self.transaction = Transaction::default();
-                return Ok(Next::Silence);
+                return Ok(PacketOutcome::Silence);
             }
-            b'Q' => return Ok(Next::End),
+            b'Q' => return Ok(PacketOutcome::End),
             // The next client of the mail server follows on this connection.
             b'K' => {
                 self.forget_client();
-                return Ok(Next::Silence);
+                return Ok(PacketOutcome::Silence);
             }
             b'E' => {
                 self.transaction.body(data, self.limits);
-                return Ok(Next::Judge(Box::new(self.whole(agreement))));
+                return Ok(PacketOutcome::Judge(Box::new(self.whole(agreement))));
             }
             b'C' => {
                 self.connect(data)?;
@@ -111,7 +111,7 @@ impl Session {
             b'R' => {
                 let is_taken = self.transaction.recipient(data, self.limits)?;
                 if !is_taken && !agreement.has(step::SILENT_RECIPIENT) {
-                    return Ok(Next::RefuseRecipient);
+                    return Ok(PacketOutcome::RefuseRecipient);
                 }
                 step::SILENT_RECIPIENT
             }
@@ -125,7 +125,7 @@ impl Session {
                     && !agreement.has(step::SILENT_BODY)
                     && self.transaction.is_too_large
                 {
-                    return Ok(Next::Skip);
+                    return Ok(PacketOutcome::Skip);
                 }
                 step::SILENT_BODY
             }
@@ -135,9 +135,9 @@ impl Session {
             other => return Err(Malformed::Unknown(char::from(other))),
         };
         Ok(if agreement.has(silent_step) {
-            Next::Silence
+            PacketOutcome::Silence
         } else {
-            Next::Continue
+            PacketOutcome::Continue
         })
     }
 
@@ -178,7 +178,7 @@ mod tests {
     use bytes::Bytes;
     use proptest::prelude::*;
 
-    const LIMITS: Limits = Limits {
+    const LIMITS: MilterLimits = MilterLimits {
         message_bytes_max: 100,
         recipients_max: 2,
     };
@@ -190,21 +190,24 @@ mod tests {
         }
     }
 
-    fn session(steps: u32) -> Session {
-        let mut session = Session::new(LIMITS);
+    fn session(steps: u32) -> MilterSession {
+        let mut session = MilterSession::new(LIMITS);
         let offer = [6, 0x1ff, steps].map(u32::to_be_bytes).concat();
         session.take(&packet(b'O', &offer)).expect("negotiated");
         session
     }
 
-    fn feed(session: &mut Session, packets: &[(u8, &[u8])]) -> Option<Box<Whole>> {
+    fn feed(session: &mut MilterSession, packets: &[(u8, &[u8])]) -> Option<Box<Whole>> {
         let mut whole = None;
         for (command, data) in packets {
             match session.take(&packet(*command, data)).expect("well formed") {
-                Next::Judge(message) => whole = Some(message),
+                PacketOutcome::Judge(message) => whole = Some(message),
                 next => assert!(matches!(
                     next,
-                    Next::Silence | Next::Continue | Next::Skip | Next::RefuseRecipient
+                    PacketOutcome::Silence
+                        | PacketOutcome::Continue
+                        | PacketOutcome::Skip
+                        | PacketOutcome::RefuseRecipient
                 )),
             }
         }
@@ -277,8 +280,8 @@ mod tests {
         let mut session = session(0);
         feed(&mut session, &[(b'M', b"<>\0"), (b'R', b"<b@c>\0")]);
         let mut answer = |data| session.take(&packet(b'R', data)).expect("well formed");
-        assert!(matches!(answer(b"<d@c>\0"), Next::Continue));
-        assert!(matches!(answer(b"<e@c>\0"), Next::RefuseRecipient));
+        assert!(matches!(answer(b"<d@c>\0"), PacketOutcome::Continue));
+        assert!(matches!(answer(b"<e@c>\0"), PacketOutcome::RefuseRecipient));
     }
 
     #[test]
@@ -310,7 +313,7 @@ mod tests {
 
     #[test]
     fn nothing_comes_before_the_negotiation() {
-        let refused = Session::new(LIMITS).take(&packet(b'C', b"x\0U"));
+        let refused = MilterSession::new(LIMITS).take(&packet(b'C', b"x\0U"));
         assert_eq!(refused.err(), Some(Malformed::NotNegotiated));
     }
 

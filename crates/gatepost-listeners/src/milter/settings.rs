@@ -1,6 +1,6 @@
 //! The settings of the milter listener.
 
-use gatepost_settings::{Bind, ByteSize, Network, Period};
+use gatepost_settings::{Bind, ByteSize, PeerNetwork, Period};
 use serde::{Deserialize, Serialize};
 
 use crate::tls::TlsSettings;
@@ -19,7 +19,7 @@ pub struct MilterSettings {
     pub tls: TlsSettings,
     /// Proxies in front that begin each connection with a PROXY header (version 1 or 2): their
     /// addresses, networks, `"unix"`. Every other peer is the client itself.
-    pub proxy_protocol: Vec<Network>,
+    pub proxy_protocol: Vec<PeerNetwork>,
     /// Our name in `Authentication-Results`; empty takes the host's own.
     pub hostname: String,
     /// The header fields that state the verdict, in mail that passes.

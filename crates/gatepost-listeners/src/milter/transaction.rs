@@ -10,7 +10,7 @@ use super::packet::{self, Malformed};
 
 /// The limits of one message.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limits {
+pub(super) struct MilterLimits {
     pub(super) message_bytes_max: usize,
     pub(super) recipients_max: usize,
 }
@@ -78,7 +78,11 @@ impl Transaction {
     }
 
     /// Takes a packet with a recipient; false if the message has as many as it may have.
-    pub(super) fn recipient(&mut self, data: &[u8], limits: Limits) -> Result<bool, Malformed> {
+    pub(super) fn recipient(
+        &mut self,
+        data: &[u8],
+        limits: MilterLimits,
+    ) -> Result<bool, Malformed> {
         let recipient = packet::strings(data).next().ok_or(Malformed::Short('R'))?;
         if self.recipients.len() >= limits.recipients_max {
             return Ok(false);
@@ -96,7 +100,7 @@ impl Transaction {
         &mut self,
         data: &[u8],
         agreement: Agreement,
-        limits: Limits,
+        limits: MilterLimits,
     ) -> Result<(), Malformed> {
         let mut strings = packet::strings(data);
         let (Some(name), Some(value)) = (strings.next(), strings.next()) else {
@@ -126,14 +130,14 @@ impl Transaction {
     }
 
     /// Takes a piece of the body.
-    pub(super) fn body(&mut self, chunk: &[u8], limits: Limits) {
+    pub(super) fn body(&mut self, chunk: &[u8], limits: MilterLimits) {
         if self.takes(chunk.len(), limits) {
             self.body.extend_from_slice(chunk);
         }
     }
 
     /// Whether so many more bytes are within the limit, and kept.
-    fn takes(&mut self, bytes: usize, limits: Limits) -> bool {
+    fn takes(&mut self, bytes: usize, limits: MilterLimits) -> bool {
         self.held = self.held.saturating_add(bytes);
         if self.held > limits.message_bytes_max {
             self.is_too_large = true;

@@ -9,6 +9,7 @@ mod state;
 mod stats;
 
 pub use state::{
-    ListenerState, ProcedureStats, STATS_TOPIC, SessionStats, State, Stats, TopicStats, Verdicts,
+    ListenerState, MonitoringSnapshot, ProcedureStats, STATS_TOPIC, SessionStats, Stats,
+    TopicStats, Verdicts,
 };
 pub use stats::{OpenAddress, StatsKeeper};

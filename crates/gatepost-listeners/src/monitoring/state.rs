@@ -9,7 +9,7 @@ pub const STATS_TOPIC: &str = "$SYS/gatepost/stats";
 
 /// Everything the dashboard shows, at one moment.
 #[derive(Serialize, Debug, Clone, Default)]
-pub struct State {
+pub struct MonitoringSnapshot {
     /// The version of Gatepost.
     pub version: String,
     /// Unix time of the start, in milliseconds.

@@ -12,7 +12,8 @@ use gatepost_store::Store;
 use parking_lot::Mutex;
 
 use super::state::{
-    ListenerState, ProcedureStats, STATS_TOPIC, SessionStats, State, Stats, TopicStats, Verdicts,
+    ListenerState, MonitoringSnapshot, ProcedureStats, STATS_TOPIC, SessionStats, Stats,
+    TopicStats, Verdicts,
 };
 
 /// Seconds that the dashboard can look back.
@@ -61,7 +62,7 @@ impl StatsKeeper {
     }
 
     /// The snapshot that the dashboard starts from.
-    pub async fn state(&self) -> State {
+    pub async fn state(&self) -> MonitoringSnapshot {
         let store = self.store.clone();
         store.flush().await;
         let recent = tokio::task::spawn_blocking(move || store.journal_recent(JOURNAL_SHOWN))
@@ -71,7 +72,7 @@ impl StatsKeeper {
             tracing::warn!(target: "store", %error, "the journal cannot be read");
             Vec::new()
         });
-        State {
+        MonitoringSnapshot {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             started_unix_ms: self.started_unix_ms,
             listeners: self.listeners(),

@@ -13,11 +13,11 @@ use gatepost_message::TopicFilter;
 use gatepost_mqtt::Reason;
 use gatepost_users::Identity;
 
-use super::connection::Connection;
+use super::connection::MqttConnection;
 use super::connection_end::ConnectionEnd;
 use super::rights::authorization;
 
-impl Connection {
+impl MqttConnection {
     /// Takes another login, or the first one.
     pub(super) fn set_identity(&mut self, identity: Option<Identity>) {
         let expires = identity.as_ref().and_then(Identity::expires);

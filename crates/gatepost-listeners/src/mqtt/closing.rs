@@ -7,13 +7,13 @@ use gatepost_bans::Offence;
 use gatepost_broker::Close;
 
 use super::connect_properties;
-use super::connection::Connection;
+use super::connection::MqttConnection;
 use super::connection_end::ConnectionEnd;
 use super::encoder::Framing;
 use crate::linger::linger;
 use crate::websocket;
 
-impl Connection {
+impl MqttConnection {
     /// Ends the connection for the reason that was set, or else as lost.
     pub(super) async fn end(mut self: Box<Self>) {
         let end = self.ended_by.take().unwrap_or(ConnectionEnd::Lost);

@@ -87,7 +87,7 @@ pub(super) async fn open(
     };
     match tokio::time::timeout(timeout, first.open(&mut input, received)).await {
         Ok(Some(opened)) => {
-            let connection = Connection::new(stream, framing, opened, context, peer);
+            let connection = MqttConnection::new(stream, framing, opened, context, peer);
             Some(Box::pin(serve(Box::new(connection), input, admitted)))
         }
         Ok(None) => None,
@@ -100,7 +100,7 @@ pub(super) async fn open(
 
 /// Serves a connection until it ends. It is handed over by its address, since what a future takes
 /// by value it may hold several times.
-async fn serve(mut connection: Box<Connection>, mut input: Input, admitted: Admitted) {
+async fn serve(mut connection: Box<MqttConnection>, mut input: Input, admitted: Admitted) {
     tracing::debug!(target: "mqtt", peer = %connection.peer,
         client = connection.attachment.session().client_id(),
         version = %connection.version, "connected");
@@ -108,15 +108,15 @@ async fn serve(mut connection: Box<Connection>, mut input: Input, admitted: Admi
     connection.finish_batch();
     while connection.ended_by.is_none() {
         match poll_fn(|context| connection.poll_event(&mut input, context)).await {
-            Event::Readable => connection.read(&mut input),
-            Event::Late => connection.end_with(ConnectionEnd::Server(
+            MqttWakeup::Readable => connection.read(&mut input),
+            MqttWakeup::Late => connection.end_with(ConnectionEnd::Server(
                 Reason::UNSPECIFIED_ERROR,
                 "the rest of a packet did not arrive in time",
             )),
-            Event::Broken => connection.ended_by = Some(ConnectionEnd::Lost),
-            Event::Ended(why) => connection.ended_by = Some(why.into()),
-            Event::Progress => connection.finish_batch(),
-            Event::Access => connection.look_at_access(),
+            MqttWakeup::Broken => connection.ended_by = Some(ConnectionEnd::Lost),
+            MqttWakeup::Ended(why) => connection.ended_by = Some(why.into()),
+            MqttWakeup::Progress => connection.finish_batch(),
+            MqttWakeup::Access => connection.look_at_access(),
         }
     }
     Box::pin(connection.end()).await;
@@ -127,7 +127,7 @@ async fn serve(mut connection: Box<Connection>, mut input: Input, admitted: Admi
 const TURN_AWAY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What woke the connection's task.
-enum Event {
+enum MqttWakeup {
     Readable,
     /// The rest of a packet does not arrive, or too slowly.
     Late,
@@ -140,7 +140,7 @@ enum Event {
 }
 
 /// After the CONNECT.
-pub(super) struct Connection {
+pub(super) struct MqttConnection {
     pub(super) stream: Arc<Stream>,
     pub(super) framing: Framing,
     pub(super) version: Version,
@@ -168,7 +168,7 @@ pub(super) struct Connection {
     pub(super) close_code: u16,
 }
 
-impl Connection {
+impl MqttConnection {
     fn new(
         stream: Arc<Stream>,
         framing: Framing,
@@ -205,24 +205,24 @@ impl Connection {
         connection
     }
 
-    fn poll_event(&mut self, input: &mut Input, context: &mut Context<'_>) -> Poll<Event> {
+    fn poll_event(&mut self, input: &mut Input, context: &mut Context<'_>) -> Poll<MqttWakeup> {
         let stream = &self.stream;
         let ended = self
             .attachment
             .poll_ended(context, |context| stream.poll_write_ready(context));
         if let Poll::Ready(why) = ended {
-            return Poll::Ready(Event::Ended(why));
+            return Poll::Ready(MqttWakeup::Ended(why));
         }
         if self.poll_access(context).is_ready() {
-            return Poll::Ready(Event::Access);
+            return Poll::Ready(MqttWakeup::Access);
         }
         if self.acknowledgements.poll_commit(context).is_ready() || self.is_repetition_decided() {
-            return Poll::Ready(Event::Progress);
+            return Poll::Ready(MqttWakeup::Progress);
         }
         if let Some(publishing) = &mut self.publishing {
             if let Poll::Ready(outcome) = publishing.poll_verdict(context) {
                 self.judged(outcome);
-                return Poll::Ready(Event::Progress);
+                return Poll::Ready(MqttWakeup::Progress);
             }
             if self.paused && publishing.poll_relief(context).is_ready() {
                 self.paused = false;
@@ -236,11 +236,13 @@ impl Connection {
             std::task::ready!(publishing.poll_gathered(context));
         }
         match self.stream.poll_read_ready(context) {
-            Poll::Ready(Ok(())) => Poll::Ready(Event::Readable),
-            Poll::Ready(Err(_)) => Poll::Ready(Event::Broken),
+            Poll::Ready(Ok(())) => Poll::Ready(MqttWakeup::Readable),
+            Poll::Ready(Err(_)) => Poll::Ready(MqttWakeup::Broken),
             Poll::Pending => {
                 let settings = &self.context.settings;
-                input.poll_late(context, settings).map(|()| Event::Late)
+                input
+                    .poll_late(context, settings)
+                    .map(|()| MqttWakeup::Late)
             }
         }
     }

@@ -3,7 +3,7 @@
 
 use bytes::BytesMut;
 use gatepost_broker::DisconnectCause;
-use gatepost_mqtt::{DecodeError, Outcome, PropertiesBuffer, Property, Reason, Version};
+use gatepost_mqtt::{DecodeError, PropertiesBuffer, Property, Reason, ReasonedPacket, Version};
 
 /// The end of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,7 +85,7 @@ impl ConnectionEnd {
             // A text that is too long for a property stays away.
             let _ = properties.push(&Property::ReasonString(text));
         }
-        let outcome = Outcome::new(reason, properties.as_properties());
+        let outcome = ReasonedPacket::new(reason, properties.as_properties());
         let _ = outcome.encode_disconnect(version, out);
     }
 }

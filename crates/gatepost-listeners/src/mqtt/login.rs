@@ -3,7 +3,7 @@
 
 use bytes::BytesMut;
 use gatepost_mqtt::{
-    Connect, Outcome, Packet, PacketType, PropertiesBuffer, Property, Reason, Version,
+    Connect, Packet, PacketType, PropertiesBuffer, Property, Reason, ReasonedPacket, Version,
 };
 use gatepost_users::{Credentials, Denied, Identity, ListenerAuth, ScramLogin, ScramStep, Secret};
 
@@ -146,10 +146,10 @@ pub(super) fn put_auth(reason: Reason, data: &[u8], out: &mut BytesMut) {
     // Challenges and proofs are short.
     let _ = properties.push(&Property::AuthenticationMethod(ScramLogin::MECHANISM));
     let _ = properties.push(&Property::AuthenticationData(data));
-    let _ = Outcome::new(reason, properties.as_properties()).encode_auth(out);
+    let _ = ReasonedPacket::new(reason, properties.as_properties()).encode_auth(out);
 }
 
-pub(super) fn method<'a>(auth: &Outcome<'a>) -> &'a str {
+pub(super) fn method<'a>(auth: &ReasonedPacket<'a>) -> &'a str {
     let method = auth.properties.find(|property| match property {
         Property::AuthenticationMethod(method) => Some(method),
         _ => None,
@@ -157,7 +157,7 @@ pub(super) fn method<'a>(auth: &Outcome<'a>) -> &'a str {
     method.unwrap_or_default()
 }
 
-pub(super) fn data<'a>(auth: &Outcome<'a>) -> &'a [u8] {
+pub(super) fn data<'a>(auth: &ReasonedPacket<'a>) -> &'a [u8] {
     let data = auth.properties.find(|property| match property {
         Property::AuthenticationData(data) => Some(data),
         _ => None,

@@ -65,16 +65,16 @@ impl Opening<'_> {
             .connect_max
             .as_usize()
             .min(settings.packet_max.as_usize());
-        let mut found = Next::Unfinished;
+        let mut found = FirstPacket::Unfinished;
         input.process_tail(|bytes| found.look_at(bytes, packet_type, packet_max));
         loop {
             match found {
-                Next::Packet(bytes) => return Some(bytes),
-                Next::Other => {
+                FirstPacket::Packet(bytes) => return Some(bytes),
+                FirstPacket::Other => {
                     self.note_fault();
                     return None;
                 }
-                Next::Unfinished => {}
+                FirstPacket::Unfinished => {}
             }
             poll_fn(|context| self.stream.poll_read_ready(context))
                 .await
@@ -142,7 +142,7 @@ impl Opening<'_> {
 }
 
 /// What the bytes so far hold.
-enum Next {
+enum FirstPacket {
     Unfinished,
     /// The packet, whole.
     Packet(Vec<u8>),
@@ -150,7 +150,7 @@ enum Next {
     Other,
 }
 
-impl Next {
+impl FirstPacket {
     /// Looks for a whole packet at the front of `bytes`, and returns how many it used.
     fn look_at(&mut self, bytes: &[u8], packet_type: PacketType, packet_max: usize) -> usize {
         if !matches!(self, Self::Unfinished) {

@@ -2,13 +2,13 @@
 //! of their own.
 
 use gatepost_broker::StrayAcknowledgement;
-use gatepost_mqtt::{Ack, Frame, Outcome, Packet, Reason};
+use gatepost_mqtt::{Ack, Frame, Packet, Reason, ReasonedPacket};
 
 use super::acknowledgements::SessionAcknowledgement;
-use super::connection::Connection;
+use super::connection::MqttConnection;
 use super::connection_end::ConnectionEnd;
 
-impl Connection {
+impl MqttConnection {
     /// Handles every whole packet in `bytes`, and returns how many bytes they have.
     pub(super) fn process(&mut self, bytes: &[u8]) -> usize {
         let packet_max = self.context.settings.packet_max.as_usize();
@@ -112,7 +112,7 @@ impl Connection {
         }
     }
 
-    fn disconnected(&self, outcome: Outcome<'_>) -> ConnectionEnd {
+    fn disconnected(&self, outcome: ReasonedPacket<'_>) -> ConnectionEnd {
         let expiry_seconds = outcome.session_expiry_seconds();
         let revives = self.expiry_seconds == 0 && expiry_seconds.is_some_and(|s| s > 0);
         if revives {

@@ -10,13 +10,13 @@ use gatepost_mqtt::{PacketId, Property, Publish, Reason};
 use gatepost_users::Identity;
 
 use super::acknowledgements::PublishAcknowledgement;
-use super::connection::Connection;
+use super::connection::MqttConnection;
 use super::connection_end::ConnectionEnd;
 use super::encoder::carried;
-use super::publishing::{Judged, Publishing, reason};
+use super::publishing::{JudgedPublication, Publishing, reason};
 use super::settings::OnReject;
 
-impl Connection {
+impl MqttConnection {
     pub(super) fn publish(&mut self, publish: &Publish<'_>) -> Result<(), ConnectionEnd> {
         if !self.publishing().publisher.is_in_time() {
             return Err(ConnectionEnd::Server(
@@ -233,7 +233,7 @@ impl Connection {
     }
 
     /// A verdict came: tell the client, judge the next.
-    pub(super) fn judged(&mut self, judged: Judged) {
+    pub(super) fn judged(&mut self, judged: JudgedPublication) {
         let on_reject = self.context.settings.on_reject;
         let text = explanation(&judged.outcome.verdict);
         if let Some(publishing) = &self.publishing {

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use gatepost_broker::{Publisher, TopicSlot, Verdicts};
-use gatepost_gateway::{Gateway, Outcome};
+use gatepost_gateway::{Gateway, SubmissionOutcome};
 use gatepost_message::{Action, Listener, Message, MessageId, Qos};
 use gatepost_mqtt::{PacketId, Reason};
 use gatepost_store::{StoreError, Ticket};
@@ -26,14 +26,14 @@ enum Scope {
 }
 
 /// A publication whose verdict came.
-pub(super) struct Judged {
-    pub(super) outcome: Outcome,
+pub(super) struct JudgedPublication {
+    pub(super) outcome: SubmissionOutcome,
     message: MessageId,
     pub(super) packet_id: Option<PacketId>,
     exactly_once: bool,
 }
 
-type Judging = Pin<Box<dyn Future<Output = Judged> + Send>>;
+type Judging = Pin<Box<dyn Future<Output = JudgedPublication> + Send>>;
 
 /// What a connection needs once it publishes.
 pub(super) struct Publishing {
@@ -121,7 +121,7 @@ impl Publishing {
 
     /// Waits for the next verdict. Publications of one client are judged one after the other,
     /// so that their order stays.
-    pub(super) fn poll_verdict(&mut self, context: &mut Context<'_>) -> Poll<Judged> {
+    pub(super) fn poll_verdict(&mut self, context: &mut Context<'_>) -> Poll<JudgedPublication> {
         let Some(judging) = &mut self.judging else {
             return Poll::Pending;
         };
@@ -132,7 +132,7 @@ impl Publishing {
 
     /// Tells the session what became of an exactly-once publication: one that was not taken must
     /// not be taken for received when its sender repeats it.
-    pub(super) fn settle(&self, judged: &Judged, on_reject: OnReject) {
+    pub(super) fn settle(&self, judged: &JudgedPublication, on_reject: OnReject) {
         if let Some(packet_id) = judged.packet_id.filter(|_| judged.exactly_once) {
             let ends = on_reject == OnReject::Disconnect
                 && judged.outcome.verdict.action == Action::Reject;
@@ -175,7 +175,7 @@ impl Publishing {
 fn judge(gateway: Gateway, message: Message, packet_id: Option<PacketId>) -> Judging {
     Box::pin(async move {
         let exactly_once = message.qos == Qos::ExactlyOnce;
-        Judged {
+        JudgedPublication {
             message: message.id,
             outcome: gateway.submit(message).await,
             packet_id,
@@ -185,7 +185,7 @@ fn judge(gateway: Gateway, message: Message, packet_id: Option<PacketId>) -> Jud
 }
 
 /// The verdict in MQTT's terms.
-pub(super) fn reason(outcome: &Outcome, on_reject: OnReject) -> Reason {
+pub(super) fn reason(outcome: &SubmissionOutcome, on_reject: OnReject) -> Reason {
     match outcome.verdict.action {
         Action::Accept | Action::Tag if outcome.deliveries == 0 => Reason::NO_MATCHING_SUBSCRIBERS,
         Action::Accept | Action::Tag | Action::Drop | Action::Quarantine => Reason::SUCCESS,

@@ -1,16 +1,16 @@
 //! AUTH after the CONNACK (section 4.12.1): the client logs in again.
 
-use gatepost_mqtt::{Outcome, Reason};
+use gatepost_mqtt::{Reason, ReasonedPacket};
 use gatepost_users::{Denied, Identity, ScramLogin, ScramStep};
 
-use super::connection::Connection;
+use super::connection::MqttConnection;
 use super::connection_end::ConnectionEnd;
 use super::login::{data, disconnect_reason, method, put_auth};
 
-impl Connection {
+impl MqttConnection {
     /// AUTH after the CONNACK. Until the new login succeeds the old one holds; when it fails the
     /// connection ends \[MQTT-4.12.1-2\].
-    pub(super) fn authenticate(&mut self, auth: &Outcome<'_>) -> Result<(), ConnectionEnd> {
+    pub(super) fn authenticate(&mut self, auth: &ReasonedPacket<'_>) -> Result<(), ConnectionEnd> {
         let error = |text| ConnectionEnd::Server(Reason::PROTOCOL_ERROR, text);
         let (peer, client_id) = (self.peer, self.attachment.session().client_id());
         let Some(authentication) = &mut self.authentication else {

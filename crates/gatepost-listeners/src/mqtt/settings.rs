@@ -1,7 +1,7 @@
 //! The `[listeners.mqtt]` table of the config.
 
 use gatepost_broker::SlowSubscriber;
-use gatepost_settings::{Bind, ByteSize, Network, Period};
+use gatepost_settings::{Bind, ByteSize, PeerNetwork, Period};
 use gatepost_users::AnonymousAccess;
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +18,7 @@ pub struct MqttSettings {
     pub tls: TlsSettings,
     /// Proxies in front that begin each connection with a PROXY header (version 1 or 2): their
     /// addresses, networks, `"unix"`. Whoever is not named here is taken for the client itself.
-    pub proxy_protocol: Vec<Network>,
+    pub proxy_protocol: Vec<PeerNetwork>,
     /// Whether clients that do not log in are served.
     pub anonymous: AnonymousAccess,
     /// Connections at once; 0 for any number. `"auto"`: what the process's limit of file

@@ -8,10 +8,10 @@ use gatepost_mqtt::{Packet, PacketId, Properties, Reason, Suback, Subscribe, Uns
 use smallvec::SmallVec;
 
 use super::acknowledgements::{Retained, SessionAcknowledgement};
-use super::connection::Connection;
+use super::connection::MqttConnection;
 use super::connection_end::ConnectionEnd;
 
-impl Connection {
+impl MqttConnection {
     pub(super) fn subscribe(&mut self, subscribe: &Subscribe<'_>) -> Result<(), ConnectionEnd> {
         let identifier = subscribe.identifier().and_then(NonZeroU32::new);
         let mut reasons = SmallVec::new();

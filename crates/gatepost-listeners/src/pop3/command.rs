@@ -2,7 +2,7 @@
 
 /// One command (RFC 1939, RFC 2449, RFC 2595, RFC 5034).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Command {
+pub(super) enum Pop3Command {
     User(String),
     Pass(String),
     Auth {
@@ -30,7 +30,7 @@ pub(super) enum Command {
 pub(super) type Mistake = &'static str;
 
 /// Reads one line, without its line end.
-pub(super) fn parse(line: &[u8]) -> Result<Command, Mistake> {
+pub(super) fn parse(line: &[u8]) -> Result<Pop3Command, Mistake> {
     let line = std::str::from_utf8(line).map_err(|_| "the line is no UTF-8 text")?;
     if line.contains(|character: char| character.is_control()) {
         return Err("no such command");
@@ -39,29 +39,29 @@ pub(super) fn parse(line: &[u8]) -> Result<Command, Mistake> {
     // A password may begin or end with a blank (RFC 1939 section 7, PASS).
     let mut words = rest.split(' ').filter(|word| !word.is_empty());
     let command = match verb.to_ascii_uppercase().as_str() {
-        "PASS" => return Ok(Command::Pass(rest.to_owned())),
-        "USER" => Command::User(words.next().ok_or("write a name: USER anna")?.to_owned()),
-        "AUTH" => Command::Auth {
+        "PASS" => return Ok(Pop3Command::Pass(rest.to_owned())),
+        "USER" => Pop3Command::User(words.next().ok_or("write a name: USER anna")?.to_owned()),
+        "AUTH" => Pop3Command::Auth {
             mechanism: words
                 .next()
                 .ok_or("write a mechanism: AUTH PLAIN")?
                 .to_owned(),
             initial: words.next().map(str::to_owned),
         },
-        "CAPA" => Command::Capabilities,
-        "STLS" => Command::StartTls,
-        "STAT" => Command::Stat,
-        "LIST" => Command::List(words.next().map(number).transpose()?),
-        "UIDL" => Command::Uidl(words.next().map(number).transpose()?),
-        "RETR" => Command::Retr(number(words.next().unwrap_or_default())?),
-        "DELE" => Command::Dele(number(words.next().unwrap_or_default())?),
-        "TOP" => Command::Top {
+        "CAPA" => Pop3Command::Capabilities,
+        "STLS" => Pop3Command::StartTls,
+        "STAT" => Pop3Command::Stat,
+        "LIST" => Pop3Command::List(words.next().map(number).transpose()?),
+        "UIDL" => Pop3Command::Uidl(words.next().map(number).transpose()?),
+        "RETR" => Pop3Command::Retr(number(words.next().unwrap_or_default())?),
+        "DELE" => Pop3Command::Dele(number(words.next().unwrap_or_default())?),
+        "TOP" => Pop3Command::Top {
             number: number(words.next().unwrap_or_default())?,
             lines: number(words.next().unwrap_or_default())?,
         },
-        "RSET" => Command::Reset,
-        "NOOP" => Command::Noop,
-        "QUIT" => Command::Quit,
+        "RSET" => Pop3Command::Reset,
+        "NOOP" => Pop3Command::Noop,
+        "QUIT" => Pop3Command::Quit,
         _ => return Err("no such command"),
     };
     match words.next() {
@@ -86,13 +86,13 @@ mod tests {
     #[test]
     fn commands_are_read() {
         for (line, expected) in [
-            ("user anna", Ok(Command::User("anna".to_owned()))),
-            ("PASS  a b ", Ok(Command::Pass(" a b ".to_owned()))),
-            ("LIST", Ok(Command::List(None))),
-            ("uidl 2", Ok(Command::Uidl(Some(2)))),
+            ("user anna", Ok(Pop3Command::User("anna".to_owned()))),
+            ("PASS  a b ", Ok(Pop3Command::Pass(" a b ".to_owned()))),
+            ("LIST", Ok(Pop3Command::List(None))),
+            ("uidl 2", Ok(Pop3Command::Uidl(Some(2)))),
             (
                 "TOP 1 0",
-                Ok(Command::Top {
+                Ok(Pop3Command::Top {
                     number: 1,
                     lines: 0,
                 }),

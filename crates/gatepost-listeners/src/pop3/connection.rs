@@ -11,7 +11,7 @@ use memchr::memchr;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::command::{self, Command};
+use super::command::{self, Pop3Command};
 use super::maildrop::{self, Maildrop};
 use super::{MaildropLock, Pop3Context};
 use crate::foreign_protocol;
@@ -22,7 +22,7 @@ use crate::wire;
 /// Serves one client until it quits, errs too often or is silent for too long.
 pub(super) async fn serve(arrival: Arrival, context: &Pop3Context) -> io::Result<()> {
     let is_early = foreign_protocol::spoke_before_greeting(&arrival.stream);
-    let mut connection = Connection {
+    let mut connection = Pop3Connection {
         stream: Some(arrival.stream),
         login_deadline: Some(Instant::now() + context.settings.login_time_max.duration()),
         peer: arrival.peer,
@@ -52,7 +52,7 @@ pub(super) async fn serve(arrival: Arrival, context: &Pop3Context) -> io::Result
     outcome
 }
 
-pub(super) struct Connection<'a> {
+pub(super) struct Pop3Connection<'a> {
     /// `None` only while TLS is negotiated.
     pub(super) stream: Option<Stream>,
     /// Until when the client must have logged in, however many commands it sends.
@@ -66,7 +66,7 @@ pub(super) struct Connection<'a> {
 }
 
 /// The state of the session (RFC 1939 section 3).
-enum State {
+enum Pop3State {
     /// AUTHORIZATION, with the name that USER gave.
     Login { user: Option<String> },
     /// TRANSACTION.
@@ -81,9 +81,9 @@ const NO_MESSAGE: &str = "-ERR no such message";
 /// message, and a client that asks for many must read them.
 const OUTPUT_BYTES_MAX: usize = 64 * 1024;
 
-impl Connection<'_> {
+impl Pop3Connection<'_> {
     async fn converse(&mut self) -> io::Result<()> {
-        let mut state = State::Login { user: None };
+        let mut state = Pop3State::Login { user: None };
         while let Some(line) = self.line().await? {
             if foreign_protocol::is_http(&line) {
                 self.note_fault();
@@ -91,7 +91,7 @@ impl Connection<'_> {
                 return Ok(());
             }
             match command::parse(&line) {
-                Ok(Command::Quit) => return self.quit(&state).await,
+                Ok(Pop3Command::Quit) => return self.quit(&state).await,
                 Ok(command) => self.act(command, &mut state).await?,
                 Err(mistake) => self.refuse(&format!("-ERR {mistake}")),
             }
@@ -112,48 +112,50 @@ impl Connection<'_> {
         admission.offended(self.peer, Offence::ProtocolFault);
     }
 
-    async fn act(&mut self, command: Command, state: &mut State) -> io::Result<()> {
+    async fn act(&mut self, command: Pop3Command, state: &mut Pop3State) -> io::Result<()> {
         match state {
-            State::Login { user } => {
+            Pop3State::Login { user } => {
                 let name = user.take();
                 let opened = self.authorize(command, name, user).await?;
                 if let Some((maildrop, lock)) = opened {
                     self.login_deadline = None;
                     let (count, size) = maildrop.sum();
                     self.say(&format!("+OK {count} messages, {size} bytes"));
-                    *state = State::Open {
+                    *state = Pop3State::Open {
                         maildrop,
                         _lock: lock,
                     };
                 }
             }
-            State::Open { maildrop, .. } => self.transact(command, maildrop).await,
+            Pop3State::Open { maildrop, .. } => self.transact(command, maildrop).await,
         }
         Ok(())
     }
 
     /// A command within the maildrop.
-    async fn transact(&mut self, command: Command, maildrop: &mut Maildrop) {
+    async fn transact(&mut self, command: Pop3Command, maildrop: &mut Maildrop) {
         match command {
-            Command::Stat => {
+            Pop3Command::Stat => {
                 let (count, size) = maildrop.sum();
                 self.say(&format!("+OK {count} {size}"));
             }
-            Command::List(number) => self.list(maildrop, number, |entry| entry.size.to_string()),
-            Command::Uidl(number) => self.list(maildrop, number, |entry| entry.id.to_string()),
-            Command::Retr(number) => self.message(maildrop, number, None).await,
-            Command::Top { number, lines } => self.message(maildrop, number, Some(lines)).await,
-            Command::Dele(_) if maildrop.is_read_only() => {
+            Pop3Command::List(number) => {
+                self.list(maildrop, number, |entry| entry.size.to_string());
+            }
+            Pop3Command::Uidl(number) => self.list(maildrop, number, |entry| entry.id.to_string()),
+            Pop3Command::Retr(number) => self.message(maildrop, number, None).await,
+            Pop3Command::Top { number, lines } => self.message(maildrop, number, Some(lines)).await,
+            Pop3Command::Dele(_) if maildrop.is_read_only() => {
                 self.refuse("-ERR [SYS/PERM] the quarantine is only to look at");
             }
-            Command::Dele(number) if maildrop.delete(number) => self.say("+OK"),
-            Command::Dele(_) => self.refuse(NO_MESSAGE),
-            Command::Reset => {
+            Pop3Command::Dele(number) if maildrop.delete(number) => self.say("+OK"),
+            Pop3Command::Dele(_) => self.refuse(NO_MESSAGE),
+            Pop3Command::Reset => {
                 maildrop.reset();
                 self.say("+OK");
             }
-            Command::Noop => self.say("+OK"),
-            Command::Capabilities => self.capabilities(),
+            Pop3Command::Noop => self.say("+OK"),
+            Pop3Command::Capabilities => self.capabilities(),
             _ => self.refuse("-ERR you are logged in"),
         }
     }
@@ -162,7 +164,7 @@ impl Connection<'_> {
         &mut self,
         maildrop: &Maildrop,
         number: Option<usize>,
-        value: impl Fn(&maildrop::Entry) -> String,
+        value: impl Fn(&maildrop::MaildropEntry) -> String,
     ) {
         if let Some(number) = number {
             match maildrop.entry(number) {
@@ -196,8 +198,8 @@ impl Connection<'_> {
     }
 
     /// RFC 1939 section 6: only a client that quits has its marked messages removed.
-    async fn quit(&mut self, state: &State) -> io::Result<()> {
-        if let State::Open { maildrop, .. } = state
+    async fn quit(&mut self, state: &Pop3State) -> io::Result<()> {
+        if let Pop3State::Open { maildrop, .. } = state
             && let Err(error) = maildrop.update().await
         {
             tracing::error!(target: "pop3", %error, "messages could not be removed");

@@ -6,30 +6,32 @@ use std::io;
 use gatepost_users::{Credentials, Denied, Identity, Secret};
 
 use super::MaildropLock;
-use super::command::Command;
-use super::connection::{Connection, blocking};
-use super::maildrop::{self, Kind, Maildrop};
-use crate::sasl::{self, Exchange, Step};
+use super::command::Pop3Command;
+use super::connection::{Pop3Connection, blocking};
+use super::maildrop::{self, Maildrop, MaildropKind};
+use crate::sasl::{self, Exchange, SaslStep};
 
-impl Connection<'_> {
+impl Pop3Connection<'_> {
     /// A command before the login; gives the maildrop of one that succeeded.
     pub(super) async fn authorize(
         &mut self,
-        command: Command,
+        command: Pop3Command,
         named: Option<String>,
         next: &mut Option<String>,
     ) -> io::Result<Option<(Maildrop, MaildropLock)>> {
         match command {
-            Command::Capabilities => self.capabilities(),
-            Command::StartTls => self.start_tls().await?,
-            Command::User(_) | Command::Pass(_) | Command::Auth { .. } if !self.may_login() => {
+            Pop3Command::Capabilities => self.capabilities(),
+            Pop3Command::StartTls => self.start_tls().await?,
+            Pop3Command::User(_) | Pop3Command::Pass(_) | Pop3Command::Auth { .. }
+                if !self.may_login() =>
+            {
                 self.refuse("-ERR [AUTH] not without TLS: say STLS first");
             }
-            Command::User(name) => {
+            Pop3Command::User(name) => {
                 *next = Some(name);
                 self.say("+OK");
             }
-            Command::Pass(password) => match named {
+            Pop3Command::Pass(password) => match named {
                 None => self.refuse("-ERR name yourself first: USER anna"),
                 Some(name) => {
                     let (user, kind) = maildrop::asked_for(&name);
@@ -42,9 +44,9 @@ impl Connection<'_> {
                     return Ok(self.admit(identity, kind).await);
                 }
             },
-            Command::Auth { mechanism, initial } => {
+            Pop3Command::Auth { mechanism, initial } => {
                 return match self.authenticate(&mechanism, initial).await? {
-                    Some(identity) => Ok(self.admit(identity, Kind::Mailbox).await),
+                    Some(identity) => Ok(self.admit(identity, MaildropKind::Mailbox).await),
                     None => Ok(None),
                 };
             }
@@ -128,9 +130,9 @@ impl Connection<'_> {
                 }
             };
             match exchange.respond(&text, auth, self.peer).await {
-                Ok(Step::Done(identity)) => return Ok(Some(Ok(*identity))),
+                Ok(SaslStep::Done(identity)) => return Ok(Some(Ok(*identity))),
                 Err(denied) => return Ok(Some(Err(denied))),
-                Ok(Step::Challenge(challenge, next)) => {
+                Ok(SaslStep::Challenge(challenge, next)) => {
                     exchange = next;
                     response = self.challenge(&challenge).await?;
                     if response.is_none() {
@@ -159,7 +161,7 @@ impl Connection<'_> {
     async fn admit(
         &mut self,
         identity: Result<Identity, Denied>,
-        kind: Kind,
+        kind: MaildropKind,
     ) -> Option<(Maildrop, MaildropLock)> {
         let identity = match identity {
             Ok(identity) => identity,

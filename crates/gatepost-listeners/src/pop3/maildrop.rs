@@ -6,29 +6,29 @@
 
 use bytes::Bytes;
 use gatepost_message::MessageId;
-use gatepost_store::{Change, Store, StoreError};
+use gatepost_store::{Store, StoreChange, StoreError};
 
 /// Behind a user's name: the maildrop of what was quarantined.
 const QUARANTINE: &str = "+quarantine";
 
 /// The maildrop that a login asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Kind {
+pub(super) enum MaildropKind {
     Mailbox,
     Quarantine,
 }
 
 /// A user's name without what it asks for, and that.
-pub(super) fn asked_for(name: &str) -> (&str, Kind) {
+pub(super) fn asked_for(name: &str) -> (&str, MaildropKind) {
     match name.strip_suffix(QUARANTINE) {
-        Some(user) => (user, Kind::Quarantine),
-        None => (name, Kind::Mailbox),
+        Some(user) => (user, MaildropKind::Quarantine),
+        None => (name, MaildropKind::Mailbox),
     }
 }
 
 /// One message.
 #[derive(Debug, Clone)]
-pub(super) struct Entry {
+pub(super) struct MaildropEntry {
     pub(super) id: MessageId,
     pub(super) size: u64,
     pub(super) is_deleted: bool,
@@ -36,35 +36,35 @@ pub(super) struct Entry {
 
 /// The messages of one login.
 pub(super) struct Maildrop {
-    source: Source,
-    entries: Vec<Entry>,
+    source: MaildropSource,
+    entries: Vec<MaildropEntry>,
 }
 
 /// Where the messages' contents are.
 #[derive(Clone)]
-pub(super) struct Source {
+pub(super) struct MaildropSource {
     store: Store,
     user: String,
-    kind: Kind,
+    kind: MaildropKind,
 }
 
 impl Maildrop {
     /// Reads which messages there are; waits for the disk.
-    pub(super) fn open(store: Store, user: &str, kind: Kind) -> Result<Self, StoreError> {
+    pub(super) fn open(store: Store, user: &str, kind: MaildropKind) -> Result<Self, StoreError> {
         let entries = match kind {
-            Kind::Mailbox => store
+            MaildropKind::Mailbox => store
                 .mailbox(user)?
                 .into_iter()
                 .map(|entry| (entry.id, entry.size))
                 .collect(),
-            Kind::Quarantine => quarantined(&store, user)?,
+            MaildropKind::Quarantine => quarantined(&store, user)?,
         };
-        let entry = |(id, size)| Entry {
+        let entry = |(id, size)| MaildropEntry {
             id,
             size,
             is_deleted: false,
         };
-        let source = Source {
+        let source = MaildropSource {
             store,
             user: user.to_owned(),
             kind,
@@ -76,17 +76,17 @@ impl Maildrop {
     }
 
     pub(super) const fn is_read_only(&self) -> bool {
-        matches!(self.source.kind, Kind::Quarantine)
+        matches!(self.source.kind, MaildropKind::Quarantine)
     }
 
     /// The message of this number, from 1, unless it is marked as deleted.
-    pub(super) fn entry(&self, number: usize) -> Option<&Entry> {
+    pub(super) fn entry(&self, number: usize) -> Option<&MaildropEntry> {
         let entry = self.entries.get(number.checked_sub(1)?)?;
         (!entry.is_deleted).then_some(entry)
     }
 
     /// Every message that is not marked as deleted, with its number.
-    pub(super) fn entries(&self) -> impl Iterator<Item = (usize, &Entry)> {
+    pub(super) fn entries(&self) -> impl Iterator<Item = (usize, &MaildropEntry)> {
         let numbered = self.entries.iter().enumerate();
         numbered
             .filter(|(_, entry)| !entry.is_deleted)
@@ -118,26 +118,26 @@ impl Maildrop {
     }
 
     /// What a thread that waits for the disk needs.
-    pub(super) const fn source(&self) -> &Source {
+    pub(super) const fn source(&self) -> &MaildropSource {
         &self.source
     }
 
     /// Takes out what is marked; returns when that is on disk.
     pub(super) async fn update(&self) -> Result<(), StoreError> {
         let marked = self.entries.iter().filter(|entry| entry.is_deleted);
-        let changes: Vec<Change> = marked
-            .map(|entry| Change::take_out(&self.source.user, entry.id))
+        let changes: Vec<StoreChange> = marked
+            .map(|entry| StoreChange::take_out(&self.source.user, entry.id))
             .collect();
         self.source.store.submit(changes)?.committed().await
     }
 }
 
-impl Source {
+impl MaildropSource {
     /// A message's content; waits for the disk. `None` where it is gone meanwhile.
     pub(super) fn content(&self, id: MessageId) -> Result<Option<Bytes>, StoreError> {
         match self.kind {
-            Kind::Mailbox => self.store.mailbox_mail(&self.user, id),
-            Kind::Quarantine => Ok(self.store.quarantined(id)?.map(|entry| entry.body)),
+            MaildropKind::Mailbox => self.store.mailbox_mail(&self.user, id),
+            MaildropKind::Quarantine => Ok(self.store.quarantined(id)?.map(|entry| entry.body)),
         }
     }
 }
@@ -175,7 +175,10 @@ mod tests {
         ] {
             assert_eq!(is_for(recipient, "anna"), expected, "{recipient}");
         }
-        assert_eq!(asked_for("anna+quarantine"), ("anna", Kind::Quarantine));
-        assert_eq!(asked_for("anna"), ("anna", Kind::Mailbox));
+        assert_eq!(
+            asked_for("anna+quarantine"),
+            ("anna", MaildropKind::Quarantine)
+        );
+        assert_eq!(asked_for("anna"), ("anna", MaildropKind::Mailbox));
     }
 }

@@ -25,7 +25,7 @@ use crate::listener_context::{ClientLimits, ListenerContext};
 use crate::service::{self, Arrival};
 use crate::tls::Tls;
 use crate::workers::Workers;
-use maildrop::Kind;
+use maildrop::MaildropKind;
 
 /// The parser alone, for fuzzing: what it makes of a line, in words.
 #[doc(hidden)]
@@ -41,7 +41,7 @@ pub struct Pop3Context {
     tls: Option<Tls>,
     limits: ClientLimits,
     /// The open maildrops: one client has each exclusively (RFC 1939 section 4).
-    open: Arc<Mutex<HashSet<(String, Kind)>>>,
+    open: Arc<Mutex<HashSet<(String, MaildropKind)>>>,
 }
 
 impl Pop3Context {
@@ -61,7 +61,7 @@ impl Pop3Context {
     }
 
     /// Takes a maildrop for one client; `None` while another has it.
-    fn take(&self, user: &str, kind: Kind) -> Option<MaildropLock> {
+    fn take(&self, user: &str, kind: MaildropKind) -> Option<MaildropLock> {
         let name = (user.to_owned(), kind);
         let is_free = self.open.lock().insert(name.clone());
         is_free.then(|| MaildropLock {
@@ -83,8 +83,8 @@ impl ListenerContext for Pop3Context {
 
 /// A maildrop that is one client's until this is dropped.
 struct MaildropLock {
-    open: Arc<Mutex<HashSet<(String, Kind)>>>,
-    name: (String, Kind),
+    open: Arc<Mutex<HashSet<(String, MaildropKind)>>>,
+    name: (String, MaildropKind),
 }
 
 impl Drop for MaildropLock {

@@ -1,6 +1,6 @@
 //! The settings of the POP3 listener.
 
-use gatepost_settings::{Bind, ByteSize, Network, Period};
+use gatepost_settings::{Bind, ByteSize, PeerNetwork, Period};
 use serde::{Deserialize, Serialize};
 
 use crate::tls::TlsSettings;
@@ -16,7 +16,7 @@ pub struct Pop3Settings {
     pub tls: TlsSettings,
     /// Proxies in front that begin each connection with a PROXY header (version 1 or 2): their
     /// addresses, networks, `"unix"`. Every other peer is the client itself.
-    pub proxy_protocol: Vec<Network>,
+    pub proxy_protocol: Vec<PeerNetwork>,
     /// Whether a password may come without TLS from another machine.
     pub plain_login: bool,
     /// How long a command line may be.

@@ -3,12 +3,12 @@
 use super::parameters::{self, MailCommand};
 use super::path::{self, Mailbox};
 use super::replies::{NO_TEXT, NOT_OFFERED};
-use super::reply::Reply;
+use super::reply::SmtpReply;
 use super::xclient::ForwardedClient;
 
 /// One command, its syntax checked; whether it fits the state is the session's matter.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Command {
+pub(super) enum SmtpCommand {
     /// The client names itself.
     Hello {
         verb: Hello,
@@ -52,37 +52,37 @@ pub(super) enum Hello {
     Lhlo,
 }
 
-const NO_COMMAND: Reply = Reply::new(500, "5.5.1", "no such command");
-const NO_QUEUE: Reply = Reply::new(
+const NO_COMMAND: SmtpReply = SmtpReply::new(500, "5.5.1", "no such command");
+const NO_QUEUE: SmtpReply = SmtpReply::new(
     502,
     "5.5.1",
     "nothing is queued here, so nothing can be sent",
 );
-const BAD_AUTH: Reply = Reply::new(501, "5.5.4", "write a mechanism: AUTH PLAIN");
-const BAD_CHUNK: Reply = Reply::new(
+const BAD_AUTH: SmtpReply = SmtpReply::new(501, "5.5.4", "write a mechanism: AUTH PLAIN");
+const BAD_CHUNK: SmtpReply = SmtpReply::new(
     501,
     "5.5.4",
     "write the size of the chunk in bytes: BDAT 1000, or BDAT 1000 LAST",
 );
-const BAD_HELLO: Reply = Reply::new(
+const BAD_HELLO: SmtpReply = SmtpReply::new(
     501,
     "5.5.4",
     "write a host name or an address literal: EHLO example.org",
 );
-const BAD_MAIL: Reply = Reply::new(
+const BAD_MAIL: SmtpReply = SmtpReply::new(
     501,
     "5.1.7",
     "write the sender in angle brackets: MAIL FROM:<anna@example.org>",
 );
-const BAD_RCPT: Reply = Reply::new(
+const BAD_RCPT: SmtpReply = SmtpReply::new(
     501,
     "5.1.3",
     "write the recipient in angle brackets: RCPT TO:<name@localhost>",
 );
-const NO_ARGUMENTS: Reply = Reply::new(501, "5.5.4", "the command takes no arguments");
+const NO_ARGUMENTS: SmtpReply = SmtpReply::new(501, "5.5.4", "the command takes no arguments");
 
 /// Reads one line, without its CR LF.
-pub(super) fn parse(line: &[u8]) -> Result<Command, Reply> {
+pub(super) fn parse(line: &[u8]) -> Result<SmtpCommand, SmtpReply> {
     let line = std::str::from_utf8(line).map_err(|_| NO_TEXT)?;
     let line = line.trim_end_matches([' ', '\t']);
     if line.contains(|character: char| character.is_control() && character != '\t') {
@@ -103,34 +103,34 @@ pub(super) fn parse(line: &[u8]) -> Result<Command, Reply> {
         "LHLO" => hello(Hello::Lhlo, arguments),
         "MAIL" => mail(arguments),
         "RCPT" => rcpt(arguments),
-        "DATA" => bare(Command::Data),
-        "RSET" => bare(Command::Reset),
-        "QUIT" => bare(Command::Quit),
-        "NOOP" => Ok(Command::Noop),
-        "VRFY" => Ok(Command::Verify),
-        "HELP" => Ok(Command::Help),
+        "DATA" => bare(SmtpCommand::Data),
+        "RSET" => bare(SmtpCommand::Reset),
+        "QUIT" => bare(SmtpCommand::Quit),
+        "NOOP" => Ok(SmtpCommand::Noop),
+        "VRFY" => Ok(SmtpCommand::Verify),
+        "HELP" => Ok(SmtpCommand::Help),
         "BDAT" => chunk(arguments),
-        "XFORWARD" => Ok(Command::XForward(Box::new(ForwardedClient::parse(
+        "XFORWARD" => Ok(SmtpCommand::XForward(Box::new(ForwardedClient::parse(
             arguments,
         )?))),
-        "XCLIENT" => Ok(Command::XClient(Box::new(ForwardedClient::parse(
+        "XCLIENT" => Ok(SmtpCommand::XClient(Box::new(ForwardedClient::parse(
             arguments,
         )?))),
         "ETRN" => Err(NO_QUEUE),
-        "STARTTLS" => bare(Command::StartTls),
+        "STARTTLS" => bare(SmtpCommand::StartTls),
         "AUTH" => auth(arguments),
         "EXPN" | "TURN" => Err(NOT_OFFERED),
         _ => Err(NO_COMMAND),
     }
 }
 
-fn hello(verb: Hello, arguments: &str) -> Result<Command, Reply> {
+fn hello(verb: Hello, arguments: &str) -> Result<SmtpCommand, SmtpReply> {
     // Clients name themselves in many ways; what counts is that it is one printable word.
     let name = arguments.split(' ').next().unwrap_or_default();
     if name.is_empty() || name.len() > 255 {
         return Err(BAD_HELLO);
     }
-    Ok(Command::Hello {
+    Ok(SmtpCommand::Hello {
         verb,
         name: name.to_owned(),
     })
@@ -144,16 +144,16 @@ fn after_keyword<'a>(arguments: &'a str, keyword: &str) -> Option<&'a str> {
         .then(|| rest.trim_start())
 }
 
-fn mail(arguments: &str) -> Result<Command, Reply> {
+fn mail(arguments: &str) -> Result<SmtpCommand, SmtpReply> {
     let text = after_keyword(arguments, "FROM:").ok_or(BAD_MAIL)?;
     let (from, rest) = path::parse(text).ok_or(BAD_MAIL)?;
     if !rest.is_empty() && !rest.starts_with(' ') {
         return Err(BAD_MAIL);
     }
-    Ok(Command::Mail(parameters::of_mail(from, rest)?))
+    Ok(SmtpCommand::Mail(parameters::of_mail(from, rest)?))
 }
 
-fn rcpt(arguments: &str) -> Result<Command, Reply> {
+fn rcpt(arguments: &str) -> Result<SmtpCommand, SmtpReply> {
     let text = after_keyword(arguments, "TO:").ok_or(BAD_RCPT)?;
     let (to, rest) = path::parse(text).ok_or(BAD_RCPT)?;
     let to = to.ok_or(BAD_RCPT)?;
@@ -161,14 +161,14 @@ fn rcpt(arguments: &str) -> Result<Command, Reply> {
         return Err(BAD_RCPT);
     }
     let parameters = parameters::of_rcpt(rest)?;
-    Ok(Command::Rcpt { to, parameters })
+    Ok(SmtpCommand::Rcpt { to, parameters })
 }
 
-fn auth(arguments: &str) -> Result<Command, Reply> {
+fn auth(arguments: &str) -> Result<SmtpCommand, SmtpReply> {
     let mut words = arguments.split(' ').filter(|word| !word.is_empty());
     let (mechanism, initial) = (words.next(), words.next());
     match (mechanism, words.next()) {
-        (Some(mechanism), None) => Ok(Command::Auth {
+        (Some(mechanism), None) => Ok(SmtpCommand::Auth {
             mechanism: mechanism.to_owned(),
             initial: initial.map(str::to_owned),
         }),
@@ -177,7 +177,7 @@ fn auth(arguments: &str) -> Result<Command, Reply> {
 }
 
 /// RFC 3030 section 2: the size in decimal, and LAST with the last one.
-fn chunk(arguments: &str) -> Result<Command, Reply> {
+fn chunk(arguments: &str) -> Result<SmtpCommand, SmtpReply> {
     let (size, mark) = arguments.split_once(' ').unwrap_or((arguments, ""));
     let size = parameters::size(size).map_err(|_| BAD_CHUNK)?;
     let last = match mark.trim_start() {
@@ -185,7 +185,7 @@ fn chunk(arguments: &str) -> Result<Command, Reply> {
         mark if mark.eq_ignore_ascii_case("LAST") => true,
         _ => return Err(BAD_CHUNK),
     };
-    Ok(Command::Chunk { size, last })
+    Ok(SmtpCommand::Chunk { size, last })
 }
 
 #[cfg(test)]
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn chunks_have_a_size_and_an_end() {
-        let chunk = |size, last| Ok(Command::Chunk { size, last });
+        let chunk = |size, last| Ok(SmtpCommand::Chunk { size, last });
         assert_eq!(parse(b"BDAT 10"), chunk(10, false));
         assert_eq!(parse(b"bdat 0 last"), chunk(0, true));
         assert_eq!(parse(b"BDAT 99999999999999999999"), chunk(u64::MAX, false));

@@ -16,9 +16,9 @@ use tokio::time::Instant;
 use super::SmtpContext;
 use super::dialect::Dialect;
 use super::replies;
-use super::reply::Reply;
-use super::session::{ConnectionFacts, Session};
-use super::transaction::Next;
+use super::reply::SmtpReply;
+use super::session::{ConnectionFacts, SmtpSession};
+use super::transaction::CommandOutcome;
 use crate::foreign_protocol::{self, spoke_before_greeting};
 use crate::forward::Relay;
 use crate::in_flight::Lease;
@@ -38,7 +38,7 @@ pub(super) async fn serve(
         None => None,
     };
     let anonymous = anonymous.as_ref();
-    let mut connection = Connection {
+    let mut connection = SmtpConnection {
         stream,
         peer,
         awaits_hello_since: Instant::now(),
@@ -62,7 +62,7 @@ pub(super) async fn serve(
         let ended = connection.converse(&mut session).await;
         // What was answered is said, also when the conversation ended with an error.
         connection.flush().await?;
-        if ended? == End::Connection {
+        if ended? == ConversationEnd::Connection {
             return Ok(());
         }
         let Some(tls) = &context.tls else {
@@ -85,7 +85,7 @@ async fn anonymous_identity(auth: &ListenerAuth, peer: Peer) -> io::Result<Ident
 
 /// Why a conversation ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
+enum ConversationEnd {
     Connection,
     /// It goes on in TLS.
     StartTls,
@@ -97,7 +97,7 @@ pub(super) struct Arrival {
     ends: Instant,
 }
 
-pub(super) struct Connection<'a> {
+pub(super) struct SmtpConnection<'a> {
     stream: Stream,
     /// The peer itself, whomever it names as the client of a message.
     peer: Peer,
@@ -118,9 +118,9 @@ pub(super) struct Connection<'a> {
     pub(super) relay: Option<Box<Relay>>,
 }
 
-impl<'a> Connection<'a> {
+impl<'a> SmtpConnection<'a> {
     /// A session in its initial state.
-    fn session(&self, peer: Peer, anonymous: Option<&'a Identity>) -> Session<'a> {
+    fn session(&self, peer: Peer, anonymous: Option<&'a Identity>) -> SmtpSession<'a> {
         let context = self.context;
         let facts = ConnectionFacts {
             peer,
@@ -129,7 +129,7 @@ impl<'a> Connection<'a> {
             has_tls: context.tls.is_some(),
             has_login: context.auth.as_ref().is_some_and(ListenerAuth::any_user),
         };
-        Session::new(
+        SmtpSession::new(
             context.dialect,
             &context.settings,
             &context.recipients,
@@ -139,16 +139,16 @@ impl<'a> Connection<'a> {
         )
     }
 
-    async fn converse(&mut self, session: &mut Session<'_>) -> io::Result<End> {
+    async fn converse(&mut self, session: &mut SmtpSession<'_>) -> io::Result<ConversationEnd> {
         let settings = &self.context.settings;
         while let Some(line) = self.next_command(session).await? {
             let next = match line {
                 Ok(line) if foreign_protocol::is_http(&line) => {
                     self.note(Offence::ProtocolFault);
-                    Next::End(replies::NOT_HTTP)
+                    CommandOutcome::End(replies::NOT_HTTP)
                 }
                 Ok(line) => session.line(&line),
-                Err(reply) => Next::Reply(reply),
+                Err(reply) => CommandOutcome::Reply(reply),
             };
             let had_greeted = session.has_greeted();
             if let Some(end) = self.act(session, next).await? {
@@ -170,14 +170,14 @@ impl<'a> Connection<'a> {
                 break;
             }
         }
-        Ok(End::Connection)
+        Ok(ConversationEnd::Connection)
     }
 
     /// The next command line. A client that has not greeted has so long for all its lines.
     async fn next_command(
         &mut self,
-        session: &Session<'_>,
-    ) -> io::Result<Option<Result<BytesMut, Reply>>> {
+        session: &SmtpSession<'_>,
+    ) -> io::Result<Option<Result<BytesMut, SmtpReply>>> {
         let settings = &self.context.settings;
         let mut deadline = Instant::now() + settings.command_timeout.duration();
         if !session.has_greeted() {
@@ -187,7 +187,7 @@ impl<'a> Connection<'a> {
     }
 
     /// The next line, or what is wrong with it; `None` where the connection ends.
-    pub(super) async fn next_line(&mut self) -> io::Result<Option<Result<BytesMut, Reply>>> {
+    pub(super) async fn next_line(&mut self) -> io::Result<Option<Result<BytesMut, SmtpReply>>> {
         let deadline = Instant::now() + self.context.settings.command_timeout.duration();
         self.line_before(deadline).await
     }
@@ -196,7 +196,7 @@ impl<'a> Connection<'a> {
     async fn line_before(
         &mut self,
         deadline: Instant,
-    ) -> io::Result<Option<Result<BytesMut, Reply>>> {
+    ) -> io::Result<Option<Result<BytesMut, SmtpReply>>> {
         loop {
             if let Some(line) = self.take_line() {
                 return Ok(Some(line));
@@ -208,40 +208,44 @@ impl<'a> Connection<'a> {
     }
 
     /// Does what a command asks for, and says whether the conversation ends with it.
-    async fn act(&mut self, session: &mut Session<'_>, next: Next) -> io::Result<Option<End>> {
+    async fn act(
+        &mut self,
+        session: &mut SmtpSession<'_>,
+        next: CommandOutcome,
+    ) -> io::Result<Option<ConversationEnd>> {
         match next {
-            Next::Reply(reply) => {
+            CommandOutcome::Reply(reply) => {
                 self.note_recipient(session, &reply);
                 self.answer(&reply);
             }
-            Next::End(reply) => {
+            CommandOutcome::End(reply) => {
                 self.answer(&reply);
-                return Ok(Some(End::Connection));
+                return Ok(Some(ConversationEnd::Connection));
             }
-            Next::EndDiscarding(reply, bytes_max) => {
+            CommandOutcome::EndDiscarding(reply, bytes_max) => {
                 self.answer(&reply);
                 self.discard_input(bytes_max).await?;
-                return Ok(Some(End::Connection));
+                return Ok(Some(ConversationEnd::Connection));
             }
-            Next::StartTls(reply) => {
+            CommandOutcome::StartTls(reply) => {
                 self.answer(&reply);
-                return Ok(Some(End::StartTls));
+                return Ok(Some(ConversationEnd::StartTls));
             }
-            Next::Auth { mechanism, initial } => {
+            CommandOutcome::Auth { mechanism, initial } => {
                 if !self.login(session, &mechanism, initial).await? {
-                    return Ok(Some(End::Connection));
+                    return Ok(Some(ConversationEnd::Connection));
                 }
             }
-            Next::Ask(recipient) => {
+            CommandOutcome::Ask(recipient) => {
                 let reply = self.ask(session, *recipient).await;
                 self.note_recipient(session, &reply);
                 self.answer(&reply);
             }
-            Next::Data(reply) => {
+            CommandOutcome::Data(reply) => {
                 self.answer(&reply);
                 self.data(session).await?;
             }
-            Next::Chunk {
+            CommandOutcome::Chunk {
                 size,
                 last,
                 refusal,
@@ -263,7 +267,7 @@ impl<'a> Connection<'a> {
 
     /// Notes a recipient that does not exist. Peers of LMTP are mail servers, which bring the mail
     /// of others, and users make mistakes.
-    fn note_recipient(&self, session: &Session<'_>, reply: &Reply) {
+    fn note_recipient(&self, session: &SmtpSession<'_>, reply: &SmtpReply) {
         let is_stranger = self.context.dialect == Dialect::Smtp && session.user().is_none();
         if is_stranger && reply.refuses_recipient() {
             self.note(Offence::UnknownRecipient);
@@ -271,20 +275,20 @@ impl<'a> Connection<'a> {
     }
 
     /// Replies to a command. A negative reply counts as a protocol error.
-    pub(super) fn answer(&mut self, reply: &Reply) {
+    pub(super) fn answer(&mut self, reply: &SmtpReply) {
         self.errors += usize::from(reply.is_error());
         self.say(reply);
     }
 
     /// Replies without counting: a refused message is no protocol error of the relay that brought
     /// it.
-    pub(super) fn say(&mut self, reply: &Reply) {
+    pub(super) fn say(&mut self, reply: &SmtpReply) {
         reply.write_to(&mut self.output);
     }
 
     /// Takes a line off the input. Only CR LF ends a command: a line that ends with a lone LF is
     /// refused and not executed, and no part of a line that is too long is.
-    fn take_line(&mut self) -> Option<Result<BytesMut, Reply>> {
+    fn take_line(&mut self) -> Option<Result<BytesMut, SmtpReply>> {
         let limit = self.context.settings.command_max.as_usize();
         if self.skips_line {
             let Some(end) = memchr(b'\n', &self.input) else {

@@ -8,7 +8,7 @@
 use memchr::{memchr, memchr2};
 
 use super::replies;
-use super::reply::Reply;
+use super::reply::SmtpReply;
 
 /// Receives one message.
 #[derive(Debug)]
@@ -18,14 +18,14 @@ pub(super) struct DataReceiver {
     line_max: usize,
     /// Where the present line begins in `message`.
     line_start: usize,
-    state: State,
+    state: LineState,
     /// The first violation; the protocol reports it after the end.
-    refusal: Option<Reply>,
+    refusal: Option<SmtpReply>,
 }
 
 /// Where in a line the input stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum LineState {
     LineStart,
     /// A dot at the start of a line: stuffing, or the end.
     Dot,
@@ -36,7 +36,7 @@ enum State {
 
 /// What [`DataReceiver::receive`] found.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Received {
+pub(super) enum DataProgress {
     /// All input was taken; the message goes on.
     More,
     /// The message ended; so many bytes of the input belonged to it.
@@ -50,13 +50,13 @@ impl DataReceiver {
             size_max,
             line_max,
             line_start: 0,
-            state: State::LineStart,
+            state: LineState::LineStart,
             refusal: None,
         }
     }
 
     /// The message, or why it is refused.
-    pub(super) fn finish(self) -> Result<Vec<u8>, Reply> {
+    pub(super) fn finish(self) -> Result<Vec<u8>, SmtpReply> {
         match self.refusal {
             None => Ok(self.message),
             Some(refusal) => Err(refusal),
@@ -64,7 +64,7 @@ impl DataReceiver {
     }
 
     /// Takes the next piece of input.
-    pub(super) fn receive(&mut self, input: &[u8]) -> Received {
+    pub(super) fn receive(&mut self, input: &[u8]) -> DataProgress {
         if self.refusal.is_none() {
             // Line by line it would grow many times.
             self.message.reserve(input.len().min(self.size_max));
@@ -72,49 +72,51 @@ impl DataReceiver {
         let mut at = 0;
         while let Some(&byte) = input.get(at) {
             match (self.state, byte) {
-                (State::LineStart, b'.') => {
-                    self.state = State::Dot;
+                (LineState::LineStart, b'.') => {
+                    self.state = LineState::Dot;
                     at += 1;
                 }
-                (State::Dot, b'\r') => {
-                    self.state = State::DotCr;
+                (LineState::Dot, b'\r') => {
+                    self.state = LineState::DotCr;
                     at += 1;
                 }
-                (State::DotCr, b'\n') => return Received::End { consumed: at + 1 },
-                (State::DotCr, _) => {
+                (LineState::DotCr, b'\n') => return DataProgress::End { consumed: at + 1 },
+                (LineState::DotCr, _) => {
                     // The dot was stuffing, and the CR stood alone.
                     self.push(b"\r");
                     self.refuse(replies::BARE_NEWLINE_IN_DATA);
-                    self.state = State::Middle;
+                    self.state = LineState::Middle;
                 }
-                (State::Cr, b'\n') => {
+                (LineState::Cr, b'\n') => {
                     self.push(b"\r\n");
                     self.line_start = self.message.len();
-                    self.state = State::LineStart;
+                    self.state = LineState::LineStart;
                     at += 1;
                 }
-                (State::Cr, _) => {
+                (LineState::Cr, _) => {
                     self.push(b"\r");
                     self.refuse(replies::BARE_NEWLINE_IN_DATA);
-                    self.state = State::Middle;
+                    self.state = LineState::Middle;
                 }
-                (State::LineStart | State::Dot | State::Middle, _) => at += self.text(&input[at..]),
+                (LineState::LineStart | LineState::Dot | LineState::Middle, _) => {
+                    at += self.text(&input[at..]);
+                }
             }
         }
-        Received::More
+        DataProgress::More
     }
 
     /// Takes text up to the next CR or LF, and that; returns how much. The dot of a stuffed line
     /// was left out before.
     fn text(&mut self, input: &[u8]) -> usize {
-        self.state = State::Middle;
+        self.state = LineState::Middle;
         let Some(end) = memchr2(b'\r', b'\n', input) else {
             self.push(input);
             return input.len();
         };
         self.push(&input[..end]);
         if input[end] == b'\r' {
-            self.state = State::Cr;
+            self.state = LineState::Cr;
         } else {
             self.push(b"\n");
             self.refuse(replies::BARE_NEWLINE_IN_DATA);
@@ -140,7 +142,7 @@ impl DataReceiver {
     }
 
     /// Refuses the message at its end, and discards what has arrived of it.
-    pub(super) fn refuse(&mut self, reply: Reply) {
+    pub(super) fn refuse(&mut self, reply: SmtpReply) {
         if self.refusal.is_none() {
             self.refusal = Some(reply);
             self.message = Vec::new();
@@ -150,7 +152,7 @@ impl DataReceiver {
 }
 
 /// Whether a message that came in chunks is one of lines: RFC 3030 lets only BINARYMIME be none.
-pub(super) fn check_lines(message: &[u8], line_max: usize) -> Result<(), Reply> {
+pub(super) fn check_lines(message: &[u8], line_max: usize) -> Result<(), SmtpReply> {
     let mut line_start = 0;
     let mut at = 0;
     while let Some(found) = memchr2(b'\r', b'\n', message.get(at..).unwrap_or_default()) {
@@ -189,11 +191,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn receive(input: &[u8]) -> (Option<usize>, Result<Vec<u8>, Reply>) {
+    fn receive(input: &[u8]) -> (Option<usize>, Result<Vec<u8>, SmtpReply>) {
         let mut receiver = DataReceiver::new(1_000, 200);
         let consumed = match receiver.receive(input) {
-            Received::More => None,
-            Received::End { consumed } => Some(consumed),
+            DataProgress::More => None,
+            DataProgress::End { consumed } => Some(consumed),
         };
         (consumed, receiver.finish())
     }
@@ -281,7 +283,7 @@ mod tests {
             let mut ended = false;
             for piece in wire.as_bytes().chunks(piece) {
                 prop_assert!(!ended);
-                ended = matches!(receiver.receive(piece), Received::End { .. });
+                ended = matches!(receiver.receive(piece), DataProgress::End { .. });
             }
             prop_assert!(ended);
             prop_assert_eq!(receiver.finish(), Ok(message.into_bytes()));
@@ -297,10 +299,10 @@ mod tests {
             let at = at.min(bytes.len());
             let mut split = DataReceiver::new(1_000, 100);
             let found = match split.receive(&bytes[..at]) {
-                Received::End { consumed } => Received::End { consumed },
-                Received::More => match split.receive(&bytes[at..]) {
-                    Received::More => Received::More,
-                    Received::End { consumed } => Received::End { consumed: at + consumed },
+                DataProgress::End { consumed } => DataProgress::End { consumed },
+                DataProgress::More => match split.receive(&bytes[at..]) {
+                    DataProgress::More => DataProgress::More,
+                    DataProgress::End { consumed } => DataProgress::End { consumed: at + consumed },
                 },
             };
             prop_assert_eq!(found, expected);

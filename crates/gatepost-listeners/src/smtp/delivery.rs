@@ -13,15 +13,15 @@ use bytes::Bytes;
 use gatepost_bans::Offence;
 use gatepost_gateway::{JudgedMail, OtherDestination};
 use gatepost_message::{
-    Action, Edit, Envelope, Field, MessageId, Qos, Score, Topic, Verdict, edit,
+    Action, Edit, EditedField, Envelope, MessageId, Qos, Score, Topic, Verdict, edit,
 };
 
-use super::connection::Connection;
+use super::connection::SmtpConnection;
 use super::dialect::Dialect;
 use super::recipients::Destination;
 use super::replies;
-use super::reply::{self, Reply};
-use super::session::Session;
+use super::reply::{self, SmtpReply};
+use super::session::SmtpSession;
 use super::trace;
 use super::transaction::{Recipient, Transaction};
 use crate::decisive_verdict;
@@ -32,8 +32,8 @@ use crate::verdict_headers::{self, DeliveryFacts};
 /// Has the message judged, once for each scope among its recipients, and answers: once, or in
 /// LMTP for each recipient.
 pub(super) async fn deliver(
-    connection: &mut Connection<'_>,
-    session: &Session<'_>,
+    connection: &mut SmtpConnection<'_>,
+    session: &SmtpSession<'_>,
     transaction: Transaction,
     body: Vec<u8>,
 ) -> io::Result<()> {
@@ -81,8 +81,8 @@ pub(super) async fn deliver(
 /// Journals mail that stays with its client since the next hop did not prove who it is: there is no
 /// message yet, but an operator must see the reason.
 pub(super) fn journal_distrust(
-    connection: &Connection<'_>,
-    session: &Session<'_>,
+    connection: &SmtpConnection<'_>,
+    session: &SmtpSession<'_>,
     recipient: &str,
     error: &HopError,
 ) {
@@ -96,7 +96,7 @@ pub(super) fn journal_distrust(
     gateway.journal(&message, &verdict, Duration::ZERO);
 }
 
-fn answer(connection: &mut Connection<'_>, mut replies: Vec<(usize, Reply)>) {
+fn answer(connection: &mut SmtpConnection<'_>, mut replies: Vec<(usize, SmtpReply)>) {
     match connection.context.dialect {
         Dialect::Smtp => {
             // A refusal of one group takes precedence over another group's success.
@@ -123,10 +123,10 @@ struct Delivery {
 }
 
 /// One part of a message: the recipients of one scope, and its verdict.
-type Part = (JudgedMail, Group);
+type Part = (JudgedMail, RecipientGroup);
 
 impl Delivery {
-    fn new(session: &Session<'_>, transaction: &Transaction) -> Self {
+    fn new(session: &SmtpSession<'_>, transaction: &Transaction) -> Self {
         let sender = transaction.from.as_ref();
         let sender = sender.map(|from| from.address.clone());
         Self {
@@ -143,8 +143,8 @@ impl Delivery {
     /// The message with our Received field in front.
     fn traced(
         &self,
-        connection: &Connection<'_>,
-        session: &Session<'_>,
+        connection: &SmtpConnection<'_>,
+        session: &SmtpSession<'_>,
         transaction: &Transaction,
         body: &[u8],
     ) -> Bytes {
@@ -160,9 +160,9 @@ impl Delivery {
     /// and in SMTP everybody's.
     async fn hand_on(
         &self,
-        connection: &mut Connection<'_>,
+        connection: &mut SmtpConnection<'_>,
         parts: &mut [Part],
-    ) -> Vec<(usize, Reply)> {
+    ) -> Vec<(usize, SmtpReply)> {
         let mut replies = Vec::new();
         for number in 0..parts.len() {
             let Some((mail, group)) = parts.get(number) else {
@@ -212,7 +212,7 @@ impl Delivery {
     }
 
     /// The mail as it is handed on or kept: with the procedures' changes and the verdict headers.
-    fn marked(&self, connection: &Connection<'_>, mail: &JudgedMail) -> Bytes {
+    fn marked(&self, connection: &SmtpConnection<'_>, mail: &JudgedMail) -> Bytes {
         let context = connection.context;
         let facts = DeliveryFacts {
             hostname: &context.hostname,
@@ -231,10 +231,10 @@ impl Delivery {
     /// Publishes, keeps and notes what is ours of a part; the reply for its recipients.
     async fn carry_out(
         &self,
-        connection: &Connection<'_>,
+        connection: &SmtpConnection<'_>,
         mut mail: JudgedMail,
-        group: &Group,
-    ) -> Reply {
+        group: &RecipientGroup,
+    ) -> SmtpReply {
         let gateway = &connection.context.gateway;
         let delivers = mail.verdict().action.delivers();
         let is_ours = !group.topics.is_empty() || !group.mailboxes.is_empty();
@@ -264,7 +264,7 @@ impl Delivery {
     /// RFC 5321 section 4.4: who delivers at last says where bounces would have gone.
     fn with_return_path(&self, mail: Bytes) -> Bytes {
         let sender = self.envelope.sender.as_deref().unwrap_or_default();
-        let field = Field::new("Return-Path", &format!("<{sender}>"));
+        let field = EditedField::new("Return-Path", &format!("<{sender}>"));
         match field {
             Ok(field) => edit::apply(&mail, &[Edit::PrependField(field)]),
             Err(_) => mail,
@@ -275,8 +275,8 @@ impl Delivery {
 /// Sends the next hop a part of the message, in a new transaction if the open one has other
 /// recipients.
 async fn send(
-    connection: &mut Connection<'_>,
-    group: &Group,
+    connection: &mut SmtpConnection<'_>,
+    group: &RecipientGroup,
     message: &[u8],
 ) -> Result<Vec<HopReply>, HopError> {
     let Some(relay) = &mut connection.relay else {
@@ -292,10 +292,10 @@ async fn send(
 
 /// Remembers for the message's story what the next hop said of each recipient.
 fn note_next_hop(
-    connection: &Connection<'_>,
+    connection: &SmtpConnection<'_>,
     message: MessageId,
     forwards: &[String],
-    said: &[Reply],
+    said: &[SmtpReply],
 ) {
     for (turn, recipient) in forwards.iter().enumerate() {
         // One reply is for all; LMTP gave one for each.
@@ -314,7 +314,7 @@ fn note_next_hop(
 }
 
 /// What a refusal by the next hop is in our words, for the journal.
-fn verdict_of(refusal: &Reply) -> Verdict {
+fn verdict_of(refusal: &SmtpReply) -> Verdict {
     let action = if refusal.code < 500 {
         Action::Defer
     } else {
@@ -325,7 +325,7 @@ fn verdict_of(refusal: &Reply) -> Verdict {
 }
 
 /// The recipients that are judged together.
-fn groups(connection: &Connection<'_>, to: Vec<Recipient>) -> Vec<Group> {
+fn groups(connection: &SmtpConnection<'_>, to: Vec<Recipient>) -> Vec<RecipientGroup> {
     let procedures = connection.context.gateway.procedures();
     let listener = connection.context.dialect.listener();
     let groups = decisive_verdict::group_by_scope(to.into_iter().enumerate(), |(_, recipient)| {
@@ -336,12 +336,12 @@ fn groups(connection: &Connection<'_>, to: Vec<Recipient>) -> Vec<Group> {
         let address = std::slice::from_ref(&recipient.mailbox.address);
         procedures.scope_for(listener, topic, address)
     });
-    groups.into_iter().map(Group::of).collect()
+    groups.into_iter().map(RecipientGroup::of).collect()
 }
 
 /// Recipients whose mail has one verdict.
 #[derive(Debug, Default)]
-struct Group {
+struct RecipientGroup {
     /// Which of the accepted recipients they are, and whether the next hop has them.
     places: Vec<(usize, bool)>,
     recipients: Vec<String>,
@@ -352,7 +352,7 @@ struct Group {
     forwards: Vec<String>,
 }
 
-impl Group {
+impl RecipientGroup {
     /// Each recipient comes with its place among the accepted ones.
     fn of(recipients: Vec<(usize, Recipient)>) -> Self {
         let mut group = Self::default();

@@ -4,7 +4,7 @@
 use gatepost_message::Listener;
 
 use super::command::Hello;
-use super::reply::Reply;
+use super::reply::SmtpReply;
 
 /// Which of the two a listener speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,10 +63,10 @@ impl Dialect {
         }
     }
 
-    pub(super) const fn wrong_hello(self) -> Reply {
+    pub(super) const fn wrong_hello(self) -> SmtpReply {
         match self {
-            Self::Smtp => Reply::new(500, "5.5.1", "this is SMTP; say EHLO"),
-            Self::Lmtp => Reply::new(500, "5.5.1", "this is LMTP; say LHLO"),
+            Self::Smtp => SmtpReply::new(500, "5.5.1", "this is SMTP; say EHLO"),
+            Self::Lmtp => SmtpReply::new(500, "5.5.1", "this is LMTP; say LHLO"),
         }
     }
 

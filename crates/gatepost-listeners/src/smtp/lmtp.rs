@@ -1,7 +1,7 @@
 //! `[listeners.lmtp]`
 
 use gatepost_gateway::MailPayload;
-use gatepost_settings::{Bind, ByteSize, Network, Period};
+use gatepost_settings::{Bind, ByteSize, PeerNetwork, Period};
 use serde::{Deserialize, Serialize};
 
 use super::route::Route;
@@ -24,7 +24,7 @@ pub struct LmtpSettings {
     pub tls: TlsSettings,
     /// Proxies in front that begin each connection with a PROXY header (version 1 or 2): their
     /// addresses, networks, `"unix"`. Every other peer is the client itself.
-    pub proxy_protocol: Vec<Network>,
+    pub proxy_protocol: Vec<PeerNetwork>,
     /// The name in the greeting and in Received fields; empty takes the host's own.
     pub hostname: String,
     /// Which recipients go where: to a topic, a mailbox or the next hop; the first that fits
@@ -37,7 +37,7 @@ pub struct LmtpSettings {
     /// How the next hop is spoken to.
     pub forward: ForwardSettings,
     /// Peers that are believed what they say of their own clients (XCLIENT, XFORWARD).
-    pub trusted: Vec<Network>,
+    pub trusted: Vec<PeerNetwork>,
     /// How much a mailbox holds; more is refused with `452`.
     pub mailbox_max: ByteSize,
     /// What subscribers get of a mail: `text`, `raw` or `json`.

@@ -2,17 +2,17 @@
 
 use std::io;
 
-use super::connection::Connection;
+use super::connection::SmtpConnection;
 use super::replies;
-use super::reply::{self, Reply};
-use super::session::Session;
-use crate::sasl::{self, Exchange, Step};
+use super::reply::{self, SmtpReply};
+use super::session::SmtpSession;
+use crate::sasl::{self, Exchange, SaslStep};
 
-impl Connection<'_> {
+impl SmtpConnection<'_> {
     /// Holds the exchange and says how it ended; false where the client has left.
     pub(super) async fn login(
         &mut self,
-        session: &mut Session<'_>,
+        session: &mut SmtpSession<'_>,
         mechanism: &str,
         initial: Option<String>,
     ) -> io::Result<bool> {
@@ -40,11 +40,11 @@ impl Connection<'_> {
                 return Ok(true);
             }
             match exchange.respond(&text, &auth, peer).await {
-                Ok(Step::Challenge(next, waiting)) => {
+                Ok(SaslStep::Challenge(next, waiting)) => {
                     challenge = next;
                     exchange = waiting;
                 }
-                Ok(Step::Done(identity)) => {
+                Ok(SaslStep::Done(identity)) => {
                     session.admit(identity);
                     self.answer(&replies::AUTHENTICATED);
                     return Ok(true);
@@ -59,7 +59,7 @@ impl Connection<'_> {
 
     /// Sends a challenge and waits for the response.
     async fn challenge(&mut self, challenge: &str) -> io::Result<Option<String>> {
-        self.answer(&Reply::with(334, "", challenge.to_owned()));
+        self.answer(&SmtpReply::with(334, "", challenge.to_owned()));
         Ok(match self.next_line().await? {
             Some(Ok(line)) => Some(String::from_utf8_lossy(&line).into_owned()),
             // A line that is none gives up as well.

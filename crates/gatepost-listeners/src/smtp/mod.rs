@@ -56,7 +56,7 @@ use recipients::Recipients;
 /// The parsers alone, for fuzzing: what they make of bytes, in words.
 #[doc(hidden)]
 pub mod parsers {
-    use super::data::{DataReceiver, Received};
+    use super::data::{DataProgress, DataReceiver};
 
     /// One command line, without its line end.
     pub fn command(line: &[u8]) -> Result<String, String> {
@@ -70,10 +70,10 @@ pub mod parsers {
     pub fn data(first: &[u8], second: &[u8]) -> (Option<usize>, Result<Vec<u8>, String>) {
         let mut receiver = DataReceiver::new(1 << 20, 1 << 10);
         let end = match receiver.receive(first) {
-            Received::End { consumed } => Some(consumed),
-            Received::More => match receiver.receive(second) {
-                Received::End { consumed } => Some(first.len() + consumed),
-                Received::More => None,
+            DataProgress::End { consumed } => Some(consumed),
+            DataProgress::More => match receiver.receive(second) {
+                DataProgress::End { consumed } => Some(first.len() + consumed),
+                DataProgress::More => None,
             },
         };
         (end, receiver.finish().map_err(|reply| format!("{reply:?}")))

@@ -3,7 +3,7 @@
 
 use super::path::Mailbox;
 use super::replies::{BAD_PARAMETER, UNKNOWN_PARAMETER};
-use super::reply::Reply;
+use super::reply::SmtpReply;
 use crate::forward::Body;
 
 /// `MAIL FROM`, with its parameters.
@@ -25,7 +25,7 @@ const ENVID_BYTES_MAX: usize = 100;
 const ORCPT_BYTES_MAX: usize = 500;
 
 /// What stands behind the sender.
-pub(super) fn of_mail(from: Option<Mailbox>, text: &str) -> Result<MailCommand, Reply> {
+pub(super) fn of_mail(from: Option<Mailbox>, text: &str) -> Result<MailCommand, SmtpReply> {
     let mut command = MailCommand {
         from,
         ..MailCommand::default()
@@ -57,7 +57,7 @@ pub(super) fn of_mail(from: Option<Mailbox>, text: &str) -> Result<MailCommand, 
 }
 
 /// What stands behind a recipient.
-pub(super) fn of_rcpt(text: &str) -> Result<Vec<String>, Reply> {
+pub(super) fn of_rcpt(text: &str) -> Result<Vec<String>, SmtpReply> {
     let mut dsn = Vec::new();
     for (name, value) in pairs(text) {
         match (name.as_str(), value) {
@@ -75,7 +75,7 @@ pub(super) fn of_rcpt(text: &str) -> Result<Vec<String>, Reply> {
 }
 
 /// RFC 1870 section 4: up to 20 digits. More than 64 bits is as much too large as 64 bits are.
-pub(super) fn size(text: &str) -> Result<u64, Reply> {
+pub(super) fn size(text: &str) -> Result<u64, SmtpReply> {
     let is_number = (1..=20).contains(&text.len()) && text.bytes().all(|it| it.is_ascii_digit());
     if !is_number {
         return Err(BAD_PARAMETER);
@@ -83,7 +83,7 @@ pub(super) fn size(text: &str) -> Result<u64, Reply> {
     Ok(text.parse().unwrap_or(u64::MAX))
 }
 
-fn body_of(text: &str) -> Result<Body, Reply> {
+fn body_of(text: &str) -> Result<Body, SmtpReply> {
     match text.to_ascii_uppercase().as_str() {
         "7BIT" => Ok(Body::SevenBit),
         "8BITMIME" => Ok(Body::EightBit),

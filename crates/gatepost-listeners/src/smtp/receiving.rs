@@ -4,21 +4,21 @@ use std::io;
 
 use bytes::Buf;
 
-use super::connection::Connection;
-use super::data::{self, DataReceiver, Received};
+use super::connection::SmtpConnection;
+use super::data::{self, DataProgress, DataReceiver};
 use super::delivery;
 use super::dialect::Dialect;
 use super::recipients::Destination;
 use super::replies;
-use super::reply::{self, Reply};
-use super::session::Session;
+use super::reply::{self, SmtpReply};
+use super::session::SmtpSession;
 use super::transaction::Recipient;
 use crate::forward::{Body, HopError, Mail, Origin, Relay, RelayStart};
 use crate::in_flight::Lease;
 
-impl Connection<'_> {
+impl SmtpConnection<'_> {
     /// Receives a message after DATA, has it judged, and answers what ends the transaction.
-    pub(super) async fn data(&mut self, session: &mut Session<'_>) -> io::Result<()> {
+    pub(super) async fn data(&mut self, session: &mut SmtpSession<'_>) -> io::Result<()> {
         // The lease is held until the message is delivered.
         let mut lease = self.context.limits.in_flight.lease(session.peer());
         let received = self.receive(&mut lease).await?;
@@ -26,7 +26,7 @@ impl Connection<'_> {
     }
 
     /// Reads a message up to its end. One for which the process has no memory is read and refused.
-    async fn receive(&mut self, lease: &mut Lease) -> io::Result<Result<Vec<u8>, Reply>> {
+    async fn receive(&mut self, lease: &mut Lease) -> io::Result<Result<Vec<u8>, SmtpReply>> {
         let settings = &self.context.settings;
         let mut receiver = DataReceiver::new(
             settings.message_max.as_usize(),
@@ -35,12 +35,12 @@ impl Connection<'_> {
         let mut arrival = self.begin_message();
         loop {
             match receiver.receive(&self.input) {
-                Received::End { consumed } => {
+                DataProgress::End { consumed } => {
                     self.input.advance(consumed);
                     return Ok(receiver.finish());
                 }
-                Received::More if self.input.is_empty() => {}
-                Received::More => {
+                DataProgress::More if self.input.is_empty() => {}
+                DataProgress::More => {
                     self.input.clear();
                     if lease.reserve(receiver.held_bytes()).is_err() {
                         receiver.refuse(replies::NO_ROOM);
@@ -56,10 +56,10 @@ impl Connection<'_> {
     /// is refused is read all the same, since a command follows it.
     pub(super) async fn chunk(
         &mut self,
-        session: &mut Session<'_>,
+        session: &mut SmtpSession<'_>,
         size: u64,
         last: bool,
-        mut refusal: Option<Reply>,
+        mut refusal: Option<SmtpReply>,
     ) -> io::Result<()> {
         let mut arrival = self.begin_message();
         let mut left = size;
@@ -96,7 +96,7 @@ impl Connection<'_> {
         let message = session.chunks();
         if !last {
             let text = format!("{size} octets received");
-            self.answer(&Reply::with(250, "2.0.0", text));
+            self.answer(&SmtpReply::with(250, "2.0.0", text));
             return Ok(());
         }
         let message = message.map(std::mem::take).unwrap_or_default();
@@ -128,8 +128,8 @@ impl Connection<'_> {
 
     async fn end_of_message(
         &mut self,
-        session: &mut Session<'_>,
-        received: Result<Vec<u8>, Reply>,
+        session: &mut SmtpSession<'_>,
+        received: Result<Vec<u8>, SmtpReply>,
     ) -> io::Result<()> {
         let transaction = session.take_transaction();
         let received_max = self.context.settings.received_max;
@@ -152,7 +152,11 @@ impl Connection<'_> {
     }
 
     /// Asks whether a recipient's mail is taken: the next hop, or the recipient's mailbox.
-    pub(super) async fn ask(&mut self, session: &mut Session<'_>, recipient: Recipient) -> Reply {
+    pub(super) async fn ask(
+        &mut self,
+        session: &mut SmtpSession<'_>,
+        recipient: Recipient,
+    ) -> SmtpReply {
         match &recipient.destination {
             Destination::Topic(_) => session.accept(recipient),
             // RFC 5321 section 3.3: a recipient that does not exist is refused at RCPT, or the mail
@@ -199,9 +203,9 @@ impl Connection<'_> {
 
     async fn ask_next_hop(
         &mut self,
-        session: &Session<'_>,
+        session: &SmtpSession<'_>,
         recipient: &Recipient,
-    ) -> Result<Reply, HopError> {
+    ) -> Result<SmtpReply, HopError> {
         let (Destination::Forward(next_hop), Some(transaction)) =
             (&recipient.destination, session.transaction())
         else {

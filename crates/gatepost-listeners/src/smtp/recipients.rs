@@ -6,28 +6,28 @@ use std::sync::Arc;
 use gatepost_message::Topic;
 
 use super::path::{self, Mailbox};
-use super::reply::Reply;
+use super::reply::SmtpReply;
 use super::route::{Route, RouteTo};
 use super::settings::SmtpSettings;
 use crate::forward::NextHop;
 
-const NO_RELAY: Reply = Reply::new(
+const NO_RELAY: SmtpReply = SmtpReply::new(
     550,
     "5.7.1",
     "not a relay: mail to this domain is not taken here",
 );
-const NO_ROUTED_RECIPIENT: Reply = Reply::new(
+const NO_ROUTED_RECIPIENT: SmtpReply = SmtpReply::new(
     550,
     "5.7.1",
     "not a relay: a recipient with a route ('%', '!', '@' before the domain) is not accepted",
 );
-const NO_TOPIC: Reply = Reply::new(
+const NO_TOPIC: SmtpReply = SmtpReply::new(
     550,
     "5.1.3",
     "the recipient makes no topic: no '#', no '$' in front, no empty name",
 );
 
-const NO_MAILBOX: Reply = Reply::new(
+const NO_MAILBOX: SmtpReply = SmtpReply::new(
     550,
     "5.1.3",
     "the recipient names no mailbox: letters, digits, '.', '-' and '_'",
@@ -85,7 +85,7 @@ impl Recipients {
         &self,
         to: &Mailbox,
         client: ClientTrust,
-    ) -> Result<Destination, Reply> {
+    ) -> Result<Destination, SmtpReply> {
         let route = self
             .routes
             .iter()
@@ -148,7 +148,7 @@ fn with_next_hop(route: &Route) -> (Route, Option<Arc<NextHop>>) {
     (route.clone(), next_hop)
 }
 
-fn topic(name: &str) -> Result<Destination, Reply> {
+fn topic(name: &str) -> Result<Destination, SmtpReply> {
     // `$` belongs to the server [MQTT-4.7.2-1].
     if name.starts_with('$') {
         return Err(NO_TOPIC);
@@ -158,7 +158,7 @@ fn topic(name: &str) -> Result<Destination, Reply> {
 }
 
 /// Mailboxes have users' names, and those know no case here: mail to Anna is anna's.
-fn mailbox(template: &str, to: &Mailbox) -> Result<Destination, Reply> {
+fn mailbox(template: &str, to: &Mailbox) -> Result<Destination, SmtpReply> {
     let name = fill(template, to).to_lowercase();
     let is_name = |character: char| character.is_alphanumeric() || ".-_@".contains(character);
     if name.is_empty() || !name.chars().all(is_name) {
@@ -205,7 +205,7 @@ pub(super) fn matches(pattern: &str, text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn topic(settings: &SmtpSettings, address: &str) -> Result<String, Reply> {
+    fn topic(settings: &SmtpSettings, address: &str) -> Result<String, SmtpReply> {
         let (mailbox, _) = path::parse(&format!("<{address}>")).expect("a path");
         let recipients = Recipients::new(settings, "gate.example.org");
         let client = ClientTrust {

@@ -10,7 +10,7 @@ use crate::forward::{HopError, HopReply};
 
 /// One reply. Written as `550 5.7.1 text`; further lines only in the answer to EHLO.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Reply {
+pub(super) struct SmtpReply {
     pub(super) code: u16,
     /// Empty where RFC 2034 section 3 has none: greeting, HELO, EHLO and 354.
     pub(super) enhanced: &'static str,
@@ -20,7 +20,7 @@ pub(super) struct Reply {
 /// Longer texts are cut: a reply line has at most 512 octets (RFC 5321 section 4.5.3.1.5).
 const TEXT_BYTES_MAX: usize = 450;
 
-impl Reply {
+impl SmtpReply {
     pub(super) const fn new(code: u16, enhanced: &'static str, text: &'static str) -> Self {
         Self {
             code,
@@ -88,7 +88,7 @@ fn printable(line: &str) -> Cow<'_, str> {
 }
 
 /// The answer to a whole message.
-pub(super) fn of_verdict(id: impl std::fmt::Display, verdict: &Verdict) -> Reply {
+pub(super) fn of_verdict(id: impl std::fmt::Display, verdict: &Verdict) -> SmtpReply {
     let reason = |otherwise: &str| {
         if verdict.reason.is_empty() {
             otherwise.to_owned()
@@ -97,51 +97,51 @@ pub(super) fn of_verdict(id: impl std::fmt::Display, verdict: &Verdict) -> Reply
         }
     };
     match verdict.action {
-        Action::Accept | Action::Tag => Reply::with(250, "2.0.0", format!("{id} accepted")),
+        Action::Accept | Action::Tag => SmtpReply::with(250, "2.0.0", format!("{id} accepted")),
         // The sender sees success: what happens to it is between us and the recipient.
-        Action::Drop | Action::Quarantine => Reply::with(250, "2.0.0", format!("{id} taken")),
-        Action::Reject => Reply::with(550, "5.7.1", reason("refused")),
-        Action::Defer => Reply::with(451, "4.7.1", reason("not now, try again later")),
+        Action::Drop | Action::Quarantine => SmtpReply::with(250, "2.0.0", format!("{id} taken")),
+        Action::Reject => SmtpReply::with(550, "5.7.1", reason("refused")),
+        Action::Defer => SmtpReply::with(451, "4.7.1", reason("not now, try again later")),
     }
 }
 
 /// The next hop's reply, for our client. If the next hop closes its connection (421), ours
 /// continues.
-pub(super) fn of_hop(reply: &HopReply) -> Reply {
+pub(super) fn of_hop(reply: &HopReply) -> SmtpReply {
     let code = match reply.code {
         // A 3xx fits none of our commands, so it is unknown what the next hop accepted.
         300..=399 | 421 => 451,
         code => code,
     };
-    Reply::with(code, "", reply.text())
+    SmtpReply::with(code, "", reply.text())
 }
 
 /// The reply if the next hop gave none: the client keeps its mail.
-pub(super) fn of_hop_error(error: &HopError) -> Reply {
+pub(super) fn of_hop_error(error: &HopError) -> SmtpReply {
     let (code, enhanced) = match error {
         // RFC 7505 section 4.1.
-        HopError::NoMail(_) => return Reply::with(556, "5.1.10", error.to_string()),
+        HopError::NoMail(_) => return SmtpReply::with(556, "5.1.10", error.to_string()),
         error if error.is_about_trust() => (451, "4.7.5"),
         _ => (451, "4.4.1"),
     };
-    Reply::with(code, enhanced, format!("{error}; try again later"))
+    SmtpReply::with(code, enhanced, format!("{error}; try again later"))
 }
 
 /// Why a login failed (RFC 4954 section 6).
-pub(super) fn of_denied(denied: &Denied) -> Reply {
+pub(super) fn of_denied(denied: &Denied) -> SmtpReply {
     let (code, enhanced) = match denied {
         Denied::Busy | Denied::TooMany { .. } => (454, "4.7.0"),
         Denied::Malformed(_) => (501, "5.5.2"),
         Denied::Anonymous | Denied::Credentials | Denied::Disabled => (535, "5.7.8"),
     };
-    Reply::with(code, enhanced, denied.to_string())
+    SmtpReply::with(code, enhanced, denied.to_string())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn written(reply: &Reply) -> String {
+    fn written(reply: &SmtpReply) -> String {
         let mut output = Vec::new();
         reply.write_to(&mut output);
         String::from_utf8(output).expect("text")
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn several_lines_are_marked_as_such() {
-        let reply = Reply::with(250, "", "host\nSIZE 10\nPIPELINING".to_owned());
+        let reply = SmtpReply::with(250, "", "host\nSIZE 10\nPIPELINING".to_owned());
         assert_eq!(
             written(&reply),
             "250-host\r\n250-SIZE 10\r\n250 PIPELINING\r\n"

@@ -6,7 +6,7 @@ use crate::forward::NextHop;
 
 /// One element of the map.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Written", into = "Written")]
+#[serde(try_from = "RouteFields", into = "RouteFields")]
 pub struct Route {
     /// The recipients, with `*` for any text: `"*@cameras.example.org"`. Case does not count.
     pub recipients: String,
@@ -29,7 +29,7 @@ pub enum RouteTo {
 /// As it stands in the config.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct RouteFields {
     recipients: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     topic: Option<String>,
@@ -44,10 +44,10 @@ struct Written {
 #[error("a route has one of topic, mailbox and forward")]
 struct Ambiguous;
 
-impl TryFrom<Written> for Route {
+impl TryFrom<RouteFields> for Route {
     type Error = Ambiguous;
 
-    fn try_from(written: Written) -> Result<Self, Self::Error> {
+    fn try_from(written: RouteFields) -> Result<Self, Self::Error> {
         let to = match (written.topic, written.mailbox, written.forward) {
             (Some(topic), None, None) => RouteTo::Topic(topic),
             (None, Some(mailbox), None) => RouteTo::Mailbox(mailbox),
@@ -61,7 +61,7 @@ impl TryFrom<Written> for Route {
     }
 }
 
-impl From<Route> for Written {
+impl From<Route> for RouteFields {
     fn from(route: Route) -> Self {
         let mut written = Self {
             recipients: route.recipients,

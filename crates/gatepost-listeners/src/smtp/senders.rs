@@ -9,16 +9,16 @@ use gatepost_users::Identity;
 
 use super::path::{self, Mailbox};
 use super::recipients::{Destination, Recipients, matches};
-use super::reply::Reply;
+use super::reply::SmtpReply;
 use super::settings::{SenderLogin, SmtpSettings};
 
-const NOT_YOUR_ADDRESS: Reply = Reply::new(
+const NOT_YOUR_ADDRESS: SmtpReply = SmtpReply::new(
     553,
     "5.7.1",
     "this sender address is not yours; log in as its user",
 );
 /// RFC 5321 section 4.3.2 has no 553 after DATA.
-const NOT_YOUR_FROM: Reply = Reply::new(
+const NOT_YOUR_FROM: SmtpReply = SmtpReply::new(
     550,
     "5.7.1",
     "the From field must have an address of yours, and no other",
@@ -30,7 +30,7 @@ pub(super) fn check_envelope(
     recipients: &Recipients,
     identity: &Identity,
     from: Option<&Mailbox>,
-) -> Result<(), Reply> {
+) -> Result<(), SmtpReply> {
     let is_free = settings.sender_login == SenderLogin::Any || identity.is_admin();
     let (Some(from), Some(user)) = (from.filter(|_| !is_free), identity.user()) else {
         return Ok(());
@@ -48,7 +48,7 @@ pub(super) fn check_from(
     recipients: &Recipients,
     identity: &Identity,
     message: &[u8],
-) -> Result<(), Reply> {
+) -> Result<(), SmtpReply> {
     if settings.sender_login != SenderLogin::EnvelopeAndFrom || identity.is_admin() {
         return Ok(());
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use gatepost_gateway::MailPayload;
-use gatepost_settings::{Bind, ByteSize, Network, Period};
+use gatepost_settings::{Bind, ByteSize, PeerNetwork, Period};
 use serde::{Deserialize, Serialize};
 
 use super::route::Route;
@@ -36,7 +36,7 @@ pub struct SmtpSettings {
     pub tls: TlsSettings,
     /// Proxies in front that begin each connection with a PROXY header (version 1 or 2): their
     /// addresses, networks, `"unix"`. Every other peer is the client itself.
-    pub proxy_protocol: Vec<Network>,
+    pub proxy_protocol: Vec<PeerNetwork>,
     /// The name in the greeting and in Received fields; empty takes the host's own.
     pub hostname: String,
     /// The domains that mail is accepted for; `"*"` accepts all. The host's own name, `localhost`
@@ -53,7 +53,7 @@ pub struct SmtpSettings {
     pub forward: ForwardSettings,
     /// Peers that are believed what they say of their own clients (XCLIENT, XFORWARD): addresses,
     /// networks, or `"unix"`.
-    pub trusted: Vec<Network>,
+    pub trusted: Vec<PeerNetwork>,
     /// Whether only clients that have logged in may send (submission, RFC 6409).
     pub login_required: bool,
     /// Which addresses a client that has logged in may send as: `any`; `envelope`, its user's own

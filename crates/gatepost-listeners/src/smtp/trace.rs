@@ -2,14 +2,14 @@
 
 use gatepost_message::{MessageId, Peer};
 
-use super::session::Session;
+use super::session::SmtpSession;
 use super::transaction::Transaction;
-use crate::mail::Received;
+use crate::mail::ReceivedField;
 
 /// The field, with its CR LF.
 pub(super) fn received_field(
     hostname: &str,
-    session: &Session<'_>,
+    session: &SmtpSession<'_>,
     transaction: &Transaction,
     id: MessageId,
 ) -> String {
@@ -22,7 +22,7 @@ pub(super) fn received_field(
         [only] => Some(only.mailbox.address.as_str()),
         _ => None,
     };
-    let received = Received {
+    let received = ReceivedField {
         helo: session.helo(),
         client: &client,
         by: hostname,

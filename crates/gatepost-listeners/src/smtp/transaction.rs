@@ -2,12 +2,12 @@
 
 use super::path::Mailbox;
 use super::recipients::Destination;
-use super::reply::Reply;
+use super::reply::SmtpReply;
 use crate::forward::Body;
 
 /// What the client said of itself.
 #[derive(Debug, Clone)]
-pub(super) struct Client {
+pub(super) struct ClientGreeting {
     pub(super) name: String,
     pub(super) extended: bool,
 }
@@ -38,21 +38,21 @@ pub(super) struct Recipient {
 
 /// What happens after a command.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Next {
-    Reply(Reply),
+pub(super) enum CommandOutcome {
+    Reply(SmtpReply),
     /// Someone else must say whether this recipient is taken: the next hop, or the mailbox.
     Ask(Box<Recipient>),
     /// The reply says "go ahead", and the message follows.
-    Data(Reply),
+    Data(SmtpReply),
     /// So many bytes of the message follow at once; `refusal` is the answer to them whatever
     /// they are.
     Chunk {
         size: u64,
         last: bool,
-        refusal: Option<Reply>,
+        refusal: Option<SmtpReply>,
     },
     /// After the reply TLS begins.
-    StartTls(Reply),
+    StartTls(SmtpReply),
     /// An exchange begins.
     Auth {
         mechanism: String,
@@ -60,7 +60,7 @@ pub(super) enum Next {
     },
     /// The connection ends after the reply. The client is still sending and would lose the reply if
     /// the connection were closed, so up to so many bytes are read and discarded first.
-    EndDiscarding(Reply, u64),
+    EndDiscarding(SmtpReply, u64),
     /// The connection ends after the reply.
-    End(Reply),
+    End(SmtpReply),
 }

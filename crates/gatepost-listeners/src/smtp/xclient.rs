@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use super::replies::BAD_PARAMETER;
-use super::reply::Reply;
+use super::reply::SmtpReply;
 
 /// The attributes of the client behind a peer; unknown ones are `None`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -21,7 +21,7 @@ pub(super) const CLIENT_NAMES: &str = "NAME ADDR PORT PROTO HELO LOGIN DESTADDR 
 pub(super) const FORWARD_NAMES: &str = "NAME ADDR PORT PROTO HELO IDENT SOURCE";
 
 impl ForwardedClient {
-    pub(super) fn parse(arguments: &str) -> Result<Self, Reply> {
+    pub(super) fn parse(arguments: &str) -> Result<Self, SmtpReply> {
         let mut client = Self::default();
         if arguments.is_empty() {
             return Err(BAD_PARAMETER);
@@ -54,7 +54,7 @@ impl ForwardedClient {
     }
 }
 
-fn parsed<T: std::str::FromStr>(text: Option<&str>) -> Result<Option<T>, Reply> {
+fn parsed<T: std::str::FromStr>(text: Option<&str>) -> Result<Option<T>, SmtpReply> {
     text.map(str::parse).transpose().map_err(|_| BAD_PARAMETER)
 }
 

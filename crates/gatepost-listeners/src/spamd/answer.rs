@@ -6,19 +6,19 @@ use std::fmt::Write;
 
 use gatepost_rules::Report;
 
-use super::request::{Command, Head};
+use super::request::{SpamdCommand, SpamdHead};
 
 /// BSD's code for a request that cannot be understood.
 const EX_PROTOCOL: u8 = 76;
 
 /// Why there is no answer to a request; the protocol's own codes are those of sysexits.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Failure {
+pub(super) struct SpamdFailure {
     pub(super) code: u8,
     pub(super) text: String,
 }
 
-impl Failure {
+impl SpamdFailure {
     /// EX_PROTOCOL: the request cannot be understood.
     pub(super) fn protocol(reason: &str) -> Self {
         Self {
@@ -90,21 +90,26 @@ pub(super) fn of_tell(result: TellResult) -> Vec<u8> {
 }
 
 /// The answer to a request with a message.
-pub(super) fn of_report(head: &Head, report: &Report, is_spam: bool, message: &[u8]) -> Vec<u8> {
+pub(super) fn of_report(
+    head: &SpamdHead,
+    report: &Report,
+    is_spam: bool,
+    message: &[u8],
+) -> Vec<u8> {
     let body = match head.command {
-        Command::Symbols => report.symbols().into_bytes(),
-        Command::Report => with_crlf(&report.text()),
-        Command::ReportIfSpam if is_spam => with_crlf(&report.text()),
-        Command::Process => report.rewrite(message),
-        Command::Headers => head_of(report.rewrite(message)),
+        SpamdCommand::Symbols => report.symbols().into_bytes(),
+        SpamdCommand::Report => with_crlf(&report.text()),
+        SpamdCommand::ReportIfSpam if is_spam => with_crlf(&report.text()),
+        SpamdCommand::Process => report.rewrite(message),
+        SpamdCommand::Headers => head_of(report.rewrite(message)),
         _ => Vec::new(),
     };
-    let rewrites = matches!(head.command, Command::Process | Command::Headers);
+    let rewrites = matches!(head.command, SpamdCommand::Process | SpamdCommand::Headers);
     if rewrites && !head.since((1, 2)) {
         return [b"SPAMD/1.0 0 EX_OK\r\n", &body[..]].concat();
     }
     let mut answer = String::from("SPAMD/1.1 0 EX_OK\r\n");
-    let has_length = head.command != Command::Check && (head.since((1, 3)) || rewrites);
+    let has_length = head.command != SpamdCommand::Check && (head.since((1, 3)) || rewrites);
     if has_length {
         // Writing to a string cannot fail.
         let _ = write!(answer, "Content-length: {}\r\n", body.len());
@@ -115,16 +120,16 @@ pub(super) fn of_report(head: &Head, report: &Report, is_spam: bool, message: &[
     answer += "\r\n";
     let mut answer = answer.into_bytes();
     answer.extend_from_slice(&body);
-    if head.command == Command::Symbols && !head.since((1, 3)) {
+    if head.command == SpamdCommand::Symbols && !head.since((1, 3)) {
         answer.extend_from_slice(b"\r\n");
     }
     answer
 }
 
-fn spam_field(command: Command, report: &Report, is_spam: bool) -> String {
+fn spam_field(command: SpamdCommand, report: &Report, is_spam: bool) -> String {
     let word = match (command, is_spam) {
-        (Command::ReportIfSpam, true) => "Yes",
-        (Command::ReportIfSpam, false) => "No",
+        (SpamdCommand::ReportIfSpam, true) => "Yes",
+        (SpamdCommand::ReportIfSpam, false) => "No",
         (_, true) => "True",
         (_, false) => "False",
     };
@@ -155,8 +160,8 @@ fn head_of(mut message: Vec<u8>) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn answer(command: Command, version: (u8, u8), is_spam: bool) -> String {
-        let head = Head {
+    fn answer(command: SpamdCommand, version: (u8, u8), is_spam: bool) -> String {
+        let head = SpamdHead {
             command,
             version,
             content_length: None,
@@ -175,33 +180,33 @@ mod tests {
     #[test]
     fn the_layout_is_the_versions() {
         assert_eq!(
-            answer(Command::Check, (1, 5), true),
+            answer(SpamdCommand::Check, (1, 5), true),
             "SPAMD/1.1 0 EX_OK\r\nSpam: True ; 15.0 / 5.0\r\n\r\n"
         );
         assert_eq!(
-            answer(Command::Symbols, (1, 5), false),
+            answer(SpamdCommand::Symbols, (1, 5), false),
             "SPAMD/1.1 0 EX_OK\r\nContent-length: 0\r\nSpam: False ; 15.0 / 5.0\r\n\r\n"
         );
         assert_eq!(
-            answer(Command::Symbols, (1, 2), false),
+            answer(SpamdCommand::Symbols, (1, 2), false),
             "SPAMD/1.1 0 EX_OK\r\nSpam: False ; 15.0 / 5.0\r\n\r\n\r\n"
         );
         assert_eq!(
-            answer(Command::ReportIfSpam, (1, 5), false),
+            answer(SpamdCommand::ReportIfSpam, (1, 5), false),
             "SPAMD/1.1 0 EX_OK\r\nContent-length: 0\r\nSpam: No ; 15.0 / 5.0\r\n\r\n"
         );
         assert!(
-            answer(Command::Process, (1, 2), true)
+            answer(SpamdCommand::Process, (1, 2), true)
                 .starts_with("SPAMD/1.1 0 EX_OK\r\nContent-length: ")
         );
-        assert!(!answer(Command::Process, (1, 2), true).contains("Spam: "));
-        assert!(answer(Command::Process, (1, 1), true).starts_with("SPAMD/1.0 0 EX_OK\r\n"));
-        assert!(answer(Command::Headers, (1, 5), true).ends_with("\r\n\r\n"));
+        assert!(!answer(SpamdCommand::Process, (1, 2), true).contains("Spam: "));
+        assert!(answer(SpamdCommand::Process, (1, 1), true).starts_with("SPAMD/1.0 0 EX_OK\r\n"));
+        assert!(answer(SpamdCommand::Headers, (1, 5), true).ends_with("\r\n\r\n"));
     }
 
     #[test]
     fn a_failure_is_one_line() {
-        let failure = Failure::protocol("what\r\nis this");
+        let failure = SpamdFailure::protocol("what\r\nis this");
         assert_eq!(
             failure.bytes(),
             b"SPAMD/1.0 76 Bad header line: (what  is this)\r\n"

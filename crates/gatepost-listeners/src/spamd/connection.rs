@@ -15,9 +15,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::SpamdContext;
-use super::answer::{self, Failure, TellResult};
+use super::answer::{self, SpamdFailure, TellResult};
 use super::inflate;
-use super::request::{Command, Head};
+use super::request::{SpamdCommand, SpamdHead};
 use crate::acceptor::Accepted;
 use crate::admission::{Admitted, Refusal};
 use crate::in_flight::Lease;
@@ -41,7 +41,7 @@ pub(super) async fn serve(
         Ok(place) => (Some(place), None),
         Err(refusal) => (None, Some(refusal)),
     };
-    let mut connection = Connection {
+    let mut connection = SpamdConnection {
         stream,
         peer: client,
         lease: context.limits.in_flight.lease(client),
@@ -51,14 +51,14 @@ pub(super) async fn serve(
     };
     let reply = match refusal {
         None => connection.request().await?,
-        Some(refusal) => Reply::Now(Failure::temporary(&refusal.to_string()).bytes()),
+        Some(refusal) => SpamdReply::Now(SpamdFailure::temporary(&refusal.to_string()).bytes()),
     };
     match reply {
-        Reply::Now(answer) => {
+        SpamdReply::Now(answer) => {
             connection.write(&answer).await?;
             connection.end().await
         }
-        Reply::Scanned(head, message) => {
+        SpamdReply::Scanned(head, message) => {
             connection.scan(head, message);
             Ok(())
         }
@@ -69,7 +69,7 @@ pub(super) fn note_broken(peer: Peer, error: &io::Error) {
     tracing::debug!(target: "spamd", %peer, "the connection broke off: {error}");
 }
 
-struct Connection {
+struct SpamdConnection {
     stream: LazyStream,
     peer: Peer,
     context: Arc<SpamdContext>,
@@ -82,28 +82,28 @@ struct Connection {
 }
 
 /// What is said to a request.
-enum Reply {
+enum SpamdReply {
     Now(Vec<u8>),
     /// What the rules find in the message.
-    Scanned(Head, Arc<Message>),
+    Scanned(SpamdHead, Arc<Message>),
 }
 
-impl Connection {
+impl SpamdConnection {
     /// Reads the request, and answers it as far as that needs no judge.
-    async fn request(&mut self) -> io::Result<Reply> {
+    async fn request(&mut self) -> io::Result<SpamdReply> {
         let deadline = Instant::now() + self.context.settings.request_time_max.duration();
         match self.reply(deadline).await {
             Ok(reply) => Ok(reply),
-            Err(RequestFailure::Answered(failure)) => Ok(Reply::Now(self.failed(&failure))),
+            Err(RequestFailure::Answered(failure)) => Ok(SpamdReply::Now(self.failed(&failure))),
             Err(RequestFailure::Disconnected(error)) if error.kind() == io::ErrorKind::TimedOut => {
-                let failure = Failure::timeout("the request did not arrive in time");
-                Ok(Reply::Now(failure.bytes()))
+                let failure = SpamdFailure::timeout("the request did not arrive in time");
+                Ok(SpamdReply::Now(failure.bytes()))
             }
             Err(RequestFailure::Disconnected(error)) => Err(error),
         }
     }
 
-    fn failed(&self, failure: &Failure) -> Vec<u8> {
+    fn failed(&self, failure: &SpamdFailure) -> Vec<u8> {
         tracing::info!(target: "spamd", peer = %self.peer, "{}", failure.text);
         if failure.is_protocol_fault() {
             let admission = &self.context.limits.admission;
@@ -112,50 +112,50 @@ impl Connection {
         failure.bytes()
     }
 
-    async fn reply(&mut self, deadline: Instant) -> Result<Reply, RequestFailure> {
+    async fn reply(&mut self, deadline: Instant) -> Result<SpamdReply, RequestFailure> {
         let mut input = BytesMut::new();
         let Some(head) = self.head(&mut input, deadline).await? else {
-            return Ok(Reply::Now(Vec::new())); // connected, and said nothing
+            return Ok(SpamdReply::Now(Vec::new())); // connected, and said nothing
         };
         match head.command {
-            Command::Ping => return Ok(Reply::Now(answer::PONG.to_vec())),
-            Command::Skip => return Ok(Reply::Now(Vec::new())),
+            SpamdCommand::Ping => return Ok(SpamdReply::Now(answer::PONG.to_vec())),
+            SpamdCommand::Skip => return Ok(SpamdReply::Now(Vec::new())),
             _ => {}
         }
         let body = self.body(&head, input, deadline).await?;
         let teaching = match head.command {
-            Command::Tell => Some(self.teaching(&head)?),
+            SpamdCommand::Tell => Some(self.teaching(&head)?),
             _ => None,
         };
         let message = Message::new(self.envelope(&head), None, Format::Mail, body);
         let message = Arc::new(message);
         if let Some(teaching) = teaching {
-            return self.tell(message, teaching).await.map(Reply::Now);
+            return self.tell(message, teaching).await.map(SpamdReply::Now);
         }
         let procedures = self.context.gateway.procedures();
         if procedures.scope_for(Listener::Spamd, None, &[]).is_none() {
-            return Ok(Reply::Scanned(head, message));
+            return Ok(SpamdReply::Scanned(head, message));
         }
         let (report, is_spam, edits) = self.judge(&message).await?;
         let body = edit::apply(&message.body, &edits);
-        Ok(Reply::Now(answer::of_report(
+        Ok(SpamdReply::Now(answer::of_report(
             &head, &report, is_spam, &body,
         )))
     }
 
     /// What TELL asks for; `None` where only others' collections are meant, to which nothing is
     /// reported from here.
-    fn teaching(&self, head: &Head) -> Result<Option<Teaching>, RequestFailure> {
+    fn teaching(&self, head: &SpamdHead) -> Result<Option<Teaching>, RequestFailure> {
         if !self.context.settings.allow_tell {
-            return Err(Failure::unavailable("TELL is not allowed here").into());
+            return Err(SpamdFailure::unavailable("TELL is not allowed here").into());
         }
         if head.set.meets(head.remove) {
             let reason = "Set and Remove name the same place";
-            return Err(Failure::protocol(reason).into());
+            return Err(SpamdFailure::protocol(reason).into());
         }
         match (head.set.local, head.remove.local, head.class) {
             (true, _, Some(class)) => Ok(Some(Teaching::Learn(class))),
-            (true, _, None) => Err(Failure::protocol("Set needs a Message-class").into()),
+            (true, _, None) => Err(SpamdFailure::protocol("Set needs a Message-class").into()),
             (false, true, _) => Ok(Some(Teaching::Forget)),
             (false, false, _) => Ok(None),
         }
@@ -172,10 +172,10 @@ impl Connection {
         };
         let procedures = self.context.gateway.procedures();
         let taught = procedures.teach(message, teaching).await;
-        let taught = taught.map_err(|error| Failure::temporary(&error.to_string()))?;
+        let taught = taught.map_err(|error| SpamdFailure::temporary(&error.to_string()))?;
         let changed = taught.map_err(|error| match error {
-            TeachError::Off => Failure::unavailable(&error.to_string()),
-            TeachError::NotKept(_) => Failure::temporary(&error.to_string()),
+            TeachError::Off => SpamdFailure::unavailable(&error.to_string()),
+            TeachError::NotKept(_) => SpamdFailure::temporary(&error.to_string()),
         })?;
         tracing::info!(target: "spamd", peer = %self.peer, changed, "taught: {teaching:?}");
         Ok(answer::of_tell(match (changed, teaching) {
@@ -185,7 +185,7 @@ impl Connection {
         }))
     }
 
-    fn envelope(&self, head: &Head) -> Envelope {
+    fn envelope(&self, head: &SpamdHead) -> Envelope {
         Envelope {
             user: head.user.clone(),
             ..Envelope::new(Listener::Spamd, self.peer)
@@ -196,14 +196,14 @@ impl Connection {
         &mut self,
         input: &mut BytesMut,
         deadline: Instant,
-    ) -> Result<Option<Head>, RequestFailure> {
+    ) -> Result<Option<SpamdHead>, RequestFailure> {
         let bytes_max = self.context.settings.head_max.as_usize();
         let mut ended = false;
         loop {
-            match Head::take(input, bytes_max, ended) {
+            match SpamdHead::take(input, bytes_max, ended) {
                 Ok(Some(head)) => return Ok(Some(head)),
                 Ok(None) => {}
-                Err(error) => return Err(Failure::protocol(&error.to_string()).into()),
+                Err(error) => return Err(SpamdFailure::protocol(&error.to_string()).into()),
             }
             ended = self.stream.read(input, deadline).await? == 0;
             if ended && input.is_empty() {
@@ -215,14 +215,14 @@ impl Connection {
     /// The message: as many bytes as the head says, or all up to the end of the stream.
     async fn body(
         &mut self,
-        head: &Head,
+        head: &SpamdHead,
         mut input: BytesMut,
         deadline: Instant,
     ) -> Result<Bytes, RequestFailure> {
         let size_max = self.context.settings.message_max;
         let too_large = || {
             let reason = format!("the message is larger than the {size_max} taken here");
-            RequestFailure::from(Failure::protocol(&reason))
+            RequestFailure::from(SpamdFailure::protocol(&reason))
         };
         let expected = head.content_length;
         if expected.is_some_and(|length| length > size_max.bytes()) {
@@ -240,23 +240,23 @@ impl Connection {
             }
             self.lease
                 .reserve(input.len() as u64)
-                .map_err(|error| Failure::temporary(&error.to_string()))?;
+                .map_err(|error| SpamdFailure::temporary(&error.to_string()))?;
         }
         drop_line_end(&mut input, expected);
         let got = input.len() as u64;
         if let Some(length) = expected.filter(|length| *length != got) {
             let reason = format!("Content-length is {length}, and {got} bytes came");
-            return Err(Failure::protocol(&reason).into());
+            return Err(SpamdFailure::protocol(&reason).into());
         }
         if head.compressed {
             return inflate::inflate(&input, size_max.as_usize())
-                .map_err(|error| Failure::protocol(&error.to_string()).into());
+                .map_err(|error| SpamdFailure::protocol(&error.to_string()).into());
         }
         Ok(input.freeze())
     }
 
     /// The judge thread that scans a message writes the answer too, which spares waking a worker.
-    fn scan(self, head: Head, message: Arc<Message>) {
+    fn scan(self, head: SpamdHead, message: Arc<Message>) {
         let started = Instant::now();
         let worker = Handle::current();
         let context = Arc::clone(&self.context);
@@ -271,12 +271,12 @@ impl Connection {
 
     fn scanned(
         &self,
-        head: &Head,
+        head: &SpamdHead,
         message: &Message,
         report: Result<Report, ProcedureCallError>,
         started: Instant,
-    ) -> Result<Vec<u8>, Failure> {
-        let report = report.map_err(|error| Failure::temporary(&error.to_string()))?;
+    ) -> Result<Vec<u8>, SpamdFailure> {
+        let report = report.map_err(|error| SpamdFailure::temporary(&error.to_string()))?;
         let verdict = self.context.gateway.procedures().verdict_of(&report);
         self.note(message, &verdict, started)?;
         let body = edit::apply(&message.body, &verdict.edits);
@@ -299,18 +299,23 @@ impl Connection {
             report
         } else {
             let scanned = procedures.scan(Arc::clone(message)).await;
-            Arc::new(scanned.map_err(|error| Failure::temporary(&error.to_string()))?)
+            Arc::new(scanned.map_err(|error| SpamdFailure::temporary(&error.to_string()))?)
         };
         self.note(message, &verdict, started)?;
         Ok((report, !verdict.action.delivers(), verdict.edits))
     }
 
     /// Notes what became of a message; an error where the client is to come again.
-    fn note(&self, message: &Message, verdict: &Verdict, started: Instant) -> Result<(), Failure> {
+    fn note(
+        &self,
+        message: &Message,
+        verdict: &Verdict,
+        started: Instant,
+    ) -> Result<(), SpamdFailure> {
         let gateway = &self.context.gateway;
         gateway.journal(message, verdict, started.elapsed());
         if verdict.action == Action::Defer {
-            return Err(Failure::temporary(&verdict.reason));
+            return Err(SpamdFailure::temporary(&verdict.reason));
         }
         Ok(())
     }
@@ -389,13 +394,13 @@ fn reserve_ahead(input: &mut BytesMut, announced: Option<u64>) {
 /// Why a request has no regular answer.
 enum RequestFailure {
     /// The client receives the failure.
-    Answered(Failure),
+    Answered(SpamdFailure),
     /// The connection is broken.
     Disconnected(io::Error),
 }
 
-impl From<Failure> for RequestFailure {
-    fn from(failure: Failure) -> Self {
+impl From<SpamdFailure> for RequestFailure {
+    fn from(failure: SpamdFailure) -> Self {
         Self::Answered(failure)
     }
 }

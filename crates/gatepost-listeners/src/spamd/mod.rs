@@ -21,7 +21,7 @@ mod inflate;
 mod request;
 mod settings;
 
-pub use request::{Command, Head, HeadError, Targets, Version};
+pub use request::{HeadError, SpamdCommand, SpamdHead, Targets, Version};
 pub use settings::SpamdSettings;
 
 /// What all connections share.

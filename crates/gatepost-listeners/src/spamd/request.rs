@@ -6,7 +6,7 @@ use gatepost_learning::bayes::Class;
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)] // the names are the protocol's
-pub enum Command {
+pub enum SpamdCommand {
     Check,
     Symbols,
     Report,
@@ -18,7 +18,7 @@ pub enum Command {
     Skip,
 }
 
-impl Command {
+impl SpamdCommand {
     const ALL: [(&'static str, Self); 9] = [
         ("CHECK", Self::Check),
         ("SYMBOLS", Self::Symbols),
@@ -42,9 +42,9 @@ pub type Version = (u8, u8);
 
 /// Everything before the message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Head {
+pub struct SpamdHead {
     /// What is asked for.
-    pub command: Command,
+    pub command: SpamdCommand,
     /// The client's version of the protocol.
     pub version: Version,
     /// Bytes of the message on the wire; without it, the message ends with the stream.
@@ -101,7 +101,7 @@ pub enum HeadError {
     Target(String),
 }
 
-impl Head {
+impl SpamdHead {
     /// Takes a head from the front of `input`, or `None` where its end has not arrived and `ended`
     /// does not say that no more will come.
     pub fn take(
@@ -155,15 +155,15 @@ fn end_of_head(input: &[u8], ended: bool) -> Option<usize> {
 fn stands_alone(line: &[u8]) -> bool {
     let line = String::from_utf8_lossy(line);
     match request(line.trim()) {
-        Ok((Command::Ping | Command::Skip, version)) => version < (1, 5),
-        Ok((Command::Tell, _)) => false,
+        Ok((SpamdCommand::Ping | SpamdCommand::Skip, version)) => version < (1, 5),
+        Ok((SpamdCommand::Tell, _)) => false,
         Ok((_, version)) => version <= (1, 0),
         // Nothing good will follow.
         Err(_) => true,
     }
 }
 
-fn request(line: &str) -> Result<(Command, Version), HeadError> {
+fn request(line: &str) -> Result<(SpamdCommand, Version), HeadError> {
     let malformed = || HeadError::Request(shortened(line));
     // spamd searches the line for the command and ignores what precedes it.
     let mut words = line.split_whitespace().rev();
@@ -174,14 +174,15 @@ fn request(line: &str) -> Result<(Command, Version), HeadError> {
     let (major, minor) = version.split_once('.').unwrap_or((version, "0"));
     let number = |text: &str| text.parse::<u8>().map_err(|_| malformed());
     let version = (number(major)?, number(minor)?);
-    let command = Command::named(command).ok_or_else(|| HeadError::Command(shortened(command)))?;
+    let command =
+        SpamdCommand::named(command).ok_or_else(|| HeadError::Command(shortened(command)))?;
     Ok((command, version))
 }
 
-fn parse(text: &str) -> Result<Head, HeadError> {
+fn parse(text: &str) -> Result<SpamdHead, HeadError> {
     let mut lines = text.lines();
     let (command, version) = request(lines.next().unwrap_or_default().trim())?;
-    let mut head = Head {
+    let mut head = SpamdHead {
         command,
         version,
         content_length: None,
@@ -204,7 +205,7 @@ fn parse(text: &str) -> Result<Head, HeadError> {
 }
 
 /// Unknown fields are passed over, as the protocol says.
-fn field(head: &mut Head, name: &str, value: &str) -> Result<(), HeadError> {
+fn field(head: &mut SpamdHead, name: &str, value: &str) -> Result<(), HeadError> {
     match name.to_ascii_lowercase().as_str() {
         "content-length" => {
             let length = value.parse();
@@ -250,9 +251,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn take(text: &[u8], ended: bool) -> Result<Option<(Head, usize)>, HeadError> {
+    fn take(text: &[u8], ended: bool) -> Result<Option<(SpamdHead, usize)>, HeadError> {
         let mut input = BytesMut::from(text);
-        let head = Head::take(&mut input, 300, ended)?;
+        let head = SpamdHead::take(&mut input, 300, ended)?;
         Ok(head.map(|head| (head, input.len())))
     }
 
@@ -261,8 +262,8 @@ mod tests {
         let text =
             b"SYMBOLS SPAMC/1.5\r\nContent-length: 5\r\nUSER: anna\r\nX-Other: 1\r\n\r\nhello";
         let (head, left) = take(text, false).expect("a head").expect("whole");
-        let expected = Head {
-            command: Command::Symbols,
+        let expected = SpamdHead {
+            command: SpamdCommand::Symbols,
             version: (1, 5),
             content_length: Some(5),
             user: Some("anna".into()),

@@ -1,6 +1,6 @@
 //! `[listeners.spamd]`
 
-use gatepost_settings::{Bind, ByteSize, Network, Period};
+use gatepost_settings::{Bind, ByteSize, PeerNetwork, Period};
 use serde::{Deserialize, Serialize};
 
 use crate::tls::TlsSettings;
@@ -18,7 +18,7 @@ pub struct SpamdSettings {
     pub tls: TlsSettings,
     /// Proxies in front that begin each connection with a PROXY header (version 1 or 2): their
     /// addresses, networks, `"unix"`. Every other peer is the client itself.
-    pub proxy_protocol: Vec<Network>,
+    pub proxy_protocol: Vec<PeerNetwork>,
     /// The largest message, after decompression.
     pub message_max: ByteSize,
     /// The most that a request may have before its empty line.

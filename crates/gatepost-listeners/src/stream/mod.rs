@@ -16,8 +16,8 @@ use std::task::{Context, Poll};
 use rustix::net::{Shutdown, sockopt};
 use tokio::net::{TcpStream, UnixStream};
 
-pub(crate) use tls_session::Socket;
 pub use tls_session::TlsSession;
+pub(crate) use tls_session::TransportSocket;
 
 /// A connected socket, registered with the reactor of the present worker.
 #[derive(Debug)]

@@ -27,12 +27,12 @@ const SEAL_BYTES: usize = 64 * 1024;
 
 /// The socket below.
 #[derive(Debug)]
-pub(crate) enum Socket {
+pub(crate) enum TransportSocket {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
-impl Socket {
+impl TransportSocket {
     fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.try_read(buffer),
@@ -63,7 +63,7 @@ impl Socket {
 }
 
 /// The socket as rustls reads and writes it.
-struct Wire<'a>(&'a Socket);
+struct Wire<'a>(&'a TransportSocket);
 
 impl Read for Wire<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
@@ -88,14 +88,14 @@ impl Write for Wire<'_> {
 /// A connection that speaks TLS.
 #[derive(Debug)]
 pub struct TlsSession {
-    socket: Socket,
+    socket: TransportSocket,
     /// Whether a client's certificate logs it in.
     client_is_user: bool,
-    state: Mutex<State>,
+    state: Mutex<TlsSessionState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct TlsSessionState {
     connection: Connection,
     /// The connection's own task, from its last wait.
     owner: Option<Waker>,
@@ -109,9 +109,9 @@ fn broken(error: rustls::Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
-impl State {
+impl TlsSessionState {
     /// Writes what is sealed; `WouldBlock` if some of it stays.
-    fn drain(&mut self, socket: &Socket) -> io::Result<()> {
+    fn drain(&mut self, socket: &TransportSocket) -> io::Result<()> {
         while self.connection.wants_write() {
             if self.connection.write_tls(&mut Wire(socket))? == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
@@ -122,7 +122,7 @@ impl State {
 
     /// Reads records once and opens them; `Ok(false)` at the socket's end. An alert of ours goes
     /// out before an error is returned.
-    fn fill(&mut self, socket: &Socket) -> io::Result<bool> {
+    fn fill(&mut self, socket: &TransportSocket) -> io::Result<bool> {
         let read = self.connection.read_tls(&mut Wire(socket))?;
         if let Err(error) = self.connection.process_new_packets() {
             let _ = self.drain(socket);
@@ -136,12 +136,16 @@ impl State {
 }
 
 impl TlsSession {
-    pub(crate) fn new(socket: Socket, mut connection: Connection, client_is_user: bool) -> Self {
+    pub(crate) fn new(
+        socket: TransportSocket,
+        mut connection: Connection,
+        client_is_user: bool,
+    ) -> Self {
         connection.set_buffer_limit(Some(SEAL_BYTES));
         Self {
             socket,
             client_is_user,
-            state: Mutex::new(State {
+            state: Mutex::new(TlsSessionState {
                 connection,
                 owner: None,
             }),
@@ -314,8 +318,8 @@ fn seal(connection: &mut Connection, slices: &[IoSlice<'_>], mut skip: usize) ->
 impl AsFd for TlsSession {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.socket {
-            Socket::Tcp(stream) => stream.as_fd(),
-            Socket::Unix(stream) => stream.as_fd(),
+            TransportSocket::Tcp(stream) => stream.as_fd(),
+            TransportSocket::Unix(stream) => stream.as_fd(),
         }
     }
 }

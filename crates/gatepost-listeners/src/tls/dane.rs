@@ -167,12 +167,12 @@ mod tests {
     use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
     /// An authority and a server's certificate by it.
-    struct Chain {
+    struct CertificateChain {
         server: CertificateDer<'static>,
         authority: CertificateDer<'static>,
     }
 
-    fn chain(name: &str) -> Chain {
+    fn chain(name: &str) -> CertificateChain {
         let mut parameters = CertificateParams::default();
         parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().expect("a key");
@@ -182,7 +182,7 @@ mod tests {
         let key = KeyPair::generate().expect("a key");
         let server = CertificateParams::new(vec![name.to_owned()]).expect("a name");
         let server = server.signed_by(&key, &issuer).expect("a certificate");
-        Chain {
+        CertificateChain {
             server: server.der().clone(),
             authority,
         }
@@ -205,7 +205,7 @@ mod tests {
         }
     }
 
-    fn is_accepted(records: Vec<Tlsa>, shown: &Chain, with_authority: bool) -> bool {
+    fn is_accepted(records: Vec<Tlsa>, shown: &CertificateChain, with_authority: bool) -> bool {
         assert!(records.iter().all(is_usable), "{records:?}");
         let name = |name: &'static str| ServerName::try_from(name).expect("a name");
         let dane = DaneCheck {
@@ -227,10 +227,12 @@ mod tests {
         let (own, other) = (chain("mx.example.org"), chain("mx.example.org"));
         for selector in [0, 1] {
             for matching in [0, 1, 2] {
-                let server = |of: &Chain| record(DANE_EE, selector, matching, &of.server);
+                let server =
+                    |of: &CertificateChain| record(DANE_EE, selector, matching, &of.server);
                 assert!(is_accepted(vec![server(&own)], &own, false));
                 assert!(!is_accepted(vec![server(&other)], &own, false));
-                let authority = |of: &Chain| record(DANE_TA, selector, matching, &of.authority);
+                let authority =
+                    |of: &CertificateChain| record(DANE_TA, selector, matching, &of.authority);
                 assert!(is_accepted(vec![authority(&own)], &own, true));
                 assert!(!is_accepted(vec![authority(&other)], &own, true));
                 // One record of several is enough: keys are changed so.

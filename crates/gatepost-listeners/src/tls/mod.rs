@@ -25,19 +25,19 @@ use parking_lot::Mutex;
 use rustls::{ServerConfig, ServerConnection};
 
 pub use error::TlsError;
-pub use outgoing::{Outgoing, SYSTEM_AUTHORITIES, Trust, connect};
+pub use outgoing::{CertificateTrust, Outgoing, SYSTEM_AUTHORITIES, connect};
 pub use server_verifier::any_certificate;
 pub use settings::{CertificateFiles, TlsSettings};
 
-use crate::stream::{Socket, Stream, TlsSession};
+use crate::stream::{Stream, TlsSession, TransportSocket};
 
 /// One listener's side of TLS. Cheap to clone.
 #[derive(Clone)]
 pub struct Tls {
-    inner: Arc<Inner>,
+    inner: Arc<TlsShared>,
 }
 
-struct Inner {
+struct TlsShared {
     settings: TlsSettings,
     /// What ALPN offers, best first; empty offers nothing and takes every client.
     protocols: Vec<Vec<u8>>,
@@ -59,7 +59,7 @@ impl Tls {
         let stamps = stamps(settings);
         let config = certificates::config(settings, &protocols)?;
         Ok(Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(TlsShared {
                 settings: settings.clone(),
                 protocols,
                 config: ArcSwap::from_pointee(config),
@@ -77,8 +77,8 @@ impl Tls {
     /// of it left unread: what came in plain text before the handshake is not the client's word.
     pub async fn accept(&self, stream: Stream) -> io::Result<Stream> {
         let socket = match stream {
-            Stream::Tcp(stream) => Socket::Tcp(stream),
-            Stream::Unix(stream) => Socket::Unix(stream),
+            Stream::Tcp(stream) => TransportSocket::Tcp(stream),
+            Stream::Unix(stream) => TransportSocket::Unix(stream),
             Stream::Tls(_) => return Err(io::ErrorKind::AlreadyExists.into()),
         };
         let config = self.inner.config.load_full();

@@ -14,7 +14,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use super::error::TlsError;
 use super::server_verifier::any_certificate;
 use super::{Stamp, pem, stamp};
-use crate::stream::{Socket, Stream, TlsSession};
+use crate::stream::{Stream, TlsSession, TransportSocket};
 
 /// Where distributions keep the authorities that they believe.
 pub const SYSTEM_AUTHORITIES: [&str; 3] = [
@@ -25,7 +25,7 @@ pub const SYSTEM_AUTHORITIES: [&str; 3] = [
 
 /// Whose certificates are believed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Trust {
+pub enum CertificateTrust {
     /// Everybody's: no one can read along, but who the server is stays open.
     Anybody,
     /// Those for the server's name, signed by an authority of this file; an empty path stands
@@ -36,13 +36,13 @@ pub enum Trust {
 /// Our side of TLS as a client. The file of authorities is read at its first use, and again when
 /// it changes.
 pub struct Outgoing {
-    trust: Trust,
+    trust: CertificateTrust,
     read: Mutex<Option<(Stamp, Arc<ClientConfig>)>>,
 }
 
 impl Outgoing {
     /// Reads nothing yet.
-    pub const fn new(trust: Trust) -> Self {
+    pub const fn new(trust: CertificateTrust) -> Self {
         Self {
             trust,
             read: Mutex::new(None),
@@ -56,8 +56,8 @@ impl Outgoing {
 
     fn config(&self) -> Result<Arc<ClientConfig>, TlsError> {
         let file = match &self.trust {
-            Trust::Anybody => None,
-            Trust::Authorities(file) => Some(authorities_file(file)?),
+            CertificateTrust::Anybody => None,
+            CertificateTrust::Authorities(file) => Some(authorities_file(file)?),
         };
         let present = file.and_then(stamp);
         let mut read = self.read.lock();
@@ -80,8 +80,8 @@ impl Outgoing {
     /// The authorities that are believed; none where everybody is.
     pub fn authorities(&self) -> Result<Vec<CertificateDer<'static>>, TlsError> {
         match &self.trust {
-            Trust::Anybody => Ok(Vec::new()),
-            Trust::Authorities(file) => pem::certificates(authorities_file(file)?),
+            CertificateTrust::Anybody => Ok(Vec::new()),
+            CertificateTrust::Authorities(file) => pem::certificates(authorities_file(file)?),
         }
     }
 }
@@ -94,8 +94,8 @@ pub async fn connect(
     limit: Duration,
 ) -> io::Result<Stream> {
     let socket = match stream {
-        Stream::Tcp(stream) => Socket::Tcp(stream),
-        Stream::Unix(stream) => Socket::Unix(stream),
+        Stream::Tcp(stream) => TransportSocket::Tcp(stream),
+        Stream::Unix(stream) => TransportSocket::Unix(stream),
         Stream::Tls(_) => return Err(io::ErrorKind::AlreadyExists.into()),
     };
     let name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;

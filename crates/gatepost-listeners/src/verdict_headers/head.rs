@@ -4,14 +4,14 @@ use memchr::memchr;
 
 /// One field as it stands in the head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Field<'a> {
+pub(crate) struct FieldSpan<'a> {
     /// Without the colon and blanks before it.
     pub(crate) name: &'a [u8],
     /// What follows the colon, with the line end of its last line.
     pub(crate) value: &'a [u8],
 }
 
-impl Field<'_> {
+impl FieldSpan<'_> {
     /// Names differ by more than case.
     pub(crate) fn is(&self, name: &str) -> bool {
         self.name.eq_ignore_ascii_case(name.as_bytes())
@@ -19,7 +19,7 @@ impl Field<'_> {
 }
 
 /// The fields of a message's head. A line that is no field ends the head as well as an empty one.
-pub(crate) fn fields(message: &[u8]) -> Vec<Field<'_>> {
+pub(crate) fn fields(message: &[u8]) -> Vec<FieldSpan<'_>> {
     let mut fields = Vec::new();
     let mut rest = message;
     while let Some((field, behind)) = first_field(rest) {
@@ -29,7 +29,7 @@ pub(crate) fn fields(message: &[u8]) -> Vec<Field<'_>> {
     fields
 }
 
-fn first_field(head: &[u8]) -> Option<(Field<'_>, &[u8])> {
+fn first_field(head: &[u8]) -> Option<(FieldSpan<'_>, &[u8])> {
     let colon = memchr(b':', head)?;
     let name = head.get(..colon)?.trim_ascii_end();
     // RFC 5322 section 2.2: printable characters other than the colon.
@@ -44,7 +44,7 @@ fn first_field(head: &[u8]) -> Option<(Field<'_>, &[u8])> {
         }
     }
     let value = head.get(colon + 1..end)?;
-    Some((Field { name, value }, head.get(end..)?))
+    Some((FieldSpan { name, value }, head.get(end..)?))
 }
 
 #[cfg(test)]

@@ -8,10 +8,10 @@
 pub(crate) mod head;
 
 use bytes::Bytes;
-use gatepost_message::{Action, Edit, Field, Verdict, edit};
+use gatepost_message::{Action, Edit, EditedField, Verdict, edit};
 use serde::{Deserialize, Serialize};
 
-use head::Field as Present;
+use head::FieldSpan as Present;
 
 /// SpamAssassin's prefix, which every spam filter's verdict uses.
 const SPAM_FIELDS: &str = "X-Spam-";
@@ -89,15 +89,15 @@ fn header_edits(
     }
     if settings.authentication_results {
         let results = authentication_results(verdict, facts);
-        let field = Field::new("Authentication-Results", &results);
+        let field = EditedField::new("Authentication-Results", &results);
         edits.extend(field.ok().map(Edit::PrependField));
     }
     edits
 }
 
 /// `None` where a procedure asks for a field with a malformed name.
-fn field((name, value): &(String, String)) -> Option<Field> {
-    Field::new(name, value).ok()
+fn field((name, value): &(String, String)) -> Option<EditedField> {
+    EditedField::new(name, value).ok()
 }
 
 /// Removes the fields that are `unwanted`, the last first, so that occurrence numbers stay valid.
@@ -175,13 +175,15 @@ fn value(text: &str) -> String {
 
 fn subject(prefix: &str, present: &[Present<'_>]) -> Option<Edit> {
     let Some(old) = present.iter().find(|field| field.is("Subject")) else {
-        return Field::new("Subject", prefix).ok().map(Edit::PrependField);
+        return EditedField::new("Subject", prefix)
+            .ok()
+            .map(Edit::PrependField);
     };
     let old = String::from_utf8_lossy(old.value.trim_ascii());
     if old.starts_with(prefix) {
         return None;
     }
-    let field = Field::new("Subject", &format!("{prefix} {old}")).ok()?;
+    let field = EditedField::new("Subject", &format!("{prefix} {old}")).ok()?;
     Some(Edit::ReplaceField {
         field,
         occurrence: 1,

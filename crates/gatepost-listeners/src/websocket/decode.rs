@@ -84,7 +84,7 @@ pub enum Control {
 }
 
 #[derive(Debug)]
-enum State {
+enum FrameState {
     Header,
     Payload {
         mask: [u8; 4],
@@ -99,7 +99,7 @@ enum State {
 /// error or a close frame it must not be fed any more.
 #[derive(Debug)]
 pub struct Decoder {
-    state: State,
+    state: FrameState,
     header: [u8; HEADER_BYTES_MAX],
     header_length: usize,
     /// The opcode of the unfinished message.
@@ -116,7 +116,7 @@ impl Decoder {
     /// Refuses frames of more than `frame_bytes_max` bytes of payload.
     pub const fn new(frame_bytes_max: u64, accepts: Accepts) -> Self {
         Self {
-            state: State::Header,
+            state: FrameState::Header,
             header: [0; HEADER_BYTES_MAX],
             header_length: 0,
             message: None,
@@ -130,7 +130,7 @@ impl Decoder {
 
     /// Whether a frame has begun and has not ended.
     pub const fn is_within_frame(&self) -> bool {
-        self.header_length > 0 || matches!(self.state, State::Payload { .. })
+        self.header_length > 0 || matches!(self.state, FrameState::Payload { .. })
     }
 
     /// Takes the next bytes of the connection: appends the payload of data frames to `data`,
@@ -143,7 +143,7 @@ impl Decoder {
     ) -> Result<(), FrameError> {
         loop {
             match &mut self.state {
-                State::Header => {
+                FrameState::Header => {
                     let Some((&byte, rest)) = input.split_first() else {
                         return Ok(());
                     };
@@ -152,7 +152,7 @@ impl Decoder {
                     self.header_length += 1;
                     self.read_header()?;
                 }
-                State::Payload {
+                FrameState::Payload {
                     mask,
                     done,
                     left,
@@ -180,7 +180,7 @@ impl Decoder {
                         return Ok(());
                     }
                     let opcode = *opcode;
-                    self.state = State::Header;
+                    self.state = FrameState::Header;
                     self.header_length = 0;
                     if opcode.is_control() {
                         on_control(self.take_control(opcode)?);
@@ -254,7 +254,7 @@ impl Decoder {
         if !opcode.is_control() {
             self.begin_frame(opcode, length)?;
         }
-        self.state = State::Payload {
+        self.state = FrameState::Payload {
             mask,
             done: 0,
             left: length,

@@ -90,7 +90,7 @@ fn publish_from_outside(server: &Server, publication: &Value) {
         wire.receive();
     }
     assert!(wire.is_alive());
-    let goodbye = gatepost_mqtt::Outcome::default();
+    let goodbye = gatepost_mqtt::ReasonedPacket::default();
     wire.send(&Packet::Disconnect(goodbye));
 }
 

@@ -7,7 +7,7 @@ use gatepost_listeners::mqtt::MqttSettings;
 use gatepost_message::{Qos, Topic, TopicFilter};
 use gatepost_mqtt::{Connect, Packet, PacketId, Properties, Reason, SubscriptionOptions, Version};
 use gatepost_settings::ByteSize;
-use gatepost_store::{Change, StoreSettings};
+use gatepost_store::{StoreChange, StoreSettings};
 
 use crate::disk::{self, Disk};
 use crate::server::Server;
@@ -343,7 +343,7 @@ fn bytes_that_wait_for_the_disk() {
     disk.hold();
     // One commit is under way, and one group may always wait.
     let topic = Topic::new("waiting").expect("a topic");
-    let submit = || server.store.submit([Change::Unretain(topic.clone())]);
+    let submit = || server.store.submit([StoreChange::Unretain(topic.clone())]);
     submit().expect("the commit");
     let deadline = Instant::now() + PATIENCE;
     while server.store.waiting_bytes() > 0 {

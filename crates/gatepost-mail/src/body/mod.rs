@@ -4,10 +4,10 @@ mod collapse;
 
 use std::borrow::Cow;
 
-use super::charset::{Trust, decode};
+use super::charset::{CharsetTrust, decode};
 use super::html::{Rendered, render};
 use super::lines::Lines;
-use super::part::Part;
+use super::part::MimePart;
 use collapse::Collapser;
 
 /// The longest line of a body, in bytes.
@@ -40,7 +40,7 @@ impl PartText<'_> {
 }
 
 /// Renders an HTML part, up to so many bytes of it; `None` if it is not HTML, or empty.
-pub(crate) fn render_part(part: &Part, length_max: usize) -> Option<Rendered> {
+pub(crate) fn render_part(part: &MimePart, length_max: usize) -> Option<Rendered> {
     let bytes = part.decoded();
     if part.effective_type() != "text/html" || bytes.is_empty() {
         return None;
@@ -50,7 +50,7 @@ pub(crate) fn render_part(part: &Part, length_max: usize) -> Option<Rendered> {
     let decoded = decode(
         bytes,
         part.charset.as_deref().unwrap_or(b"us-ascii"),
-        Trust::Guess,
+        CharsetTrust::Guess,
     );
     let mut rendered = render(&decoded.text, decoded.characters, bytes.len());
     rendered.is_cut = is_cut;
@@ -59,7 +59,7 @@ pub(crate) fn render_part(part: &Part, length_max: usize) -> Option<Rendered> {
 
 /// The text of a part, rendered if it is HTML; `None` if it is not text.
 pub(crate) fn part_text<'a>(
-    part: &'a Part,
+    part: &'a MimePart,
     rendered: Option<&'a Rendered>,
     visibility: Visibility,
 ) -> Option<PartText<'a>> {
@@ -87,7 +87,7 @@ pub(crate) fn part_text<'a>(
     let decoded = decode(
         part.decoded(),
         part.charset.as_deref().unwrap_or(b"us-ascii"),
-        Trust::Guess,
+        CharsetTrust::Guess,
     );
     Some(PartText {
         text: decoded.text,
@@ -167,7 +167,7 @@ fn short_lines(text: &[u8]) -> Vec<usize> {
 
 /// The chunks of a `rawbody` view: decoded text parts without rendering.
 pub(crate) fn raw_chunks<'a>(
-    parts: impl Iterator<Item = &'a Part>,
+    parts: impl Iterator<Item = &'a MimePart>,
     part_length_max: usize,
 ) -> Lines {
     let mut lines = Lines::default();

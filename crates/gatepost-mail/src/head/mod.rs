@@ -24,13 +24,13 @@ const BROKEN_LINES_MAX: usize = 3;
 
 /// A header field.
 #[derive(Debug)]
-pub struct Field<'a> {
+pub struct HeaderField<'a> {
     name: Cow<'a, [u8]>,
     raw: Cow<'a, [u8]>,
     decoded: OnceCell<Vec<u8>>,
 }
 
-impl<'a> Field<'a> {
+impl<'a> HeaderField<'a> {
     /// A field with this name and raw value.
     pub fn new(name: impl Into<Cow<'a, [u8]>>, raw: impl Into<Cow<'a, [u8]>>) -> Self {
         Self {
@@ -64,9 +64,9 @@ impl<'a> Field<'a> {
 
 /// The head of a message.
 #[derive(Debug)]
-pub struct Head<'a> {
+pub struct MessageHead<'a> {
     /// Its fields, in order.
-    pub fields: Vec<Field<'a>>,
+    pub fields: Vec<HeaderField<'a>>,
     /// The original text, including the blank line that ends it.
     pub(crate) pristine: Cow<'a, [u8]>,
     /// The text after the head.
@@ -83,7 +83,7 @@ pub struct Head<'a> {
     fields_max: usize,
 }
 
-impl<'a> Head<'a> {
+impl<'a> MessageHead<'a> {
     /// Reads the head of `message`.
     pub(crate) fn parse(message: &'a [u8], limits: MailLimits) -> Self {
         let (mbox_separator, text) = split_separator(message);
@@ -180,14 +180,14 @@ impl<'a> Head<'a> {
             }
             Cow::Borrowed(value)
         };
-        self.fields.push(Field::new(name, value));
+        self.fields.push(HeaderField::new(name, value));
     }
 
     /// The fields with this name, from the top.
     pub fn all<'b, 'c>(
         &'b self,
         name: &'c [u8],
-    ) -> impl DoubleEndedIterator<Item = &'b Field<'a>> + use<'a, 'b, 'c> {
+    ) -> impl DoubleEndedIterator<Item = &'b HeaderField<'a>> + use<'a, 'b, 'c> {
         self.fields.iter().filter(move |field| field.is(name))
     }
 
@@ -197,7 +197,7 @@ impl<'a> Head<'a> {
             .iter()
             .rev()
             .find(|field| field.is(name))
-            .map(Field::decoded)
+            .map(HeaderField::decoded)
     }
 
     /// Each field as one line, `Name: decoded value`.
@@ -289,8 +289,8 @@ fn with_crlf(text: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn parse(message: &[u8]) -> Head<'_> {
-        Head::parse(message, MailLimits::default())
+    fn parse(message: &[u8]) -> MessageHead<'_> {
+        MessageHead::parse(message, MailLimits::default())
     }
 
     #[test]
@@ -319,7 +319,10 @@ mod tests {
     fn line_ends_are_normalised() {
         let head = parse(b"A: 1\r\n 2\r\n\r\nbody");
         assert!(head.crlf && !head.separator_missing);
-        assert_eq!(head.fields.first().map(Field::raw), Some(&b" 1\n 2\n"[..]));
+        assert_eq!(
+            head.fields.first().map(HeaderField::raw),
+            Some(&b" 1\n 2\n"[..])
+        );
         assert_eq!(head.body, b"body");
     }
 

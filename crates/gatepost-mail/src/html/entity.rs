@@ -9,7 +9,7 @@ const NAME_LENGTH_MAX: usize = 10;
 
 /// The context of an entity, which decides how leniently it is parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum EntityContext {
     /// In text `&nbspx` is read as `&nbsp;x`.
     Text,
     /// In an attribute, which is usually a URL with parameters, only complete names count.
@@ -17,7 +17,7 @@ pub(super) enum Place {
 }
 
 /// Decodes all entities. The flag is set if one of them is outside Latin-1.
-pub(super) fn decode(text: &str, place: Place) -> (Cow<'_, str>, bool) {
+pub(super) fn decode(text: &str, place: EntityContext) -> (Cow<'_, str>, bool) {
     let Some(first) = memchr::memchr(b'&', text.as_bytes()) else {
         return (Cow::Borrowed(text), false);
     };
@@ -76,7 +76,7 @@ fn combine(high: u32, low: u32) -> Option<char> {
 }
 
 /// The entity at the start of `text` and its length.
-fn entity_at(text: &str, place: Place) -> Option<(Entity, usize)> {
+fn entity_at(text: &str, place: EntityContext) -> Option<(Entity, usize)> {
     let bytes = text.as_bytes();
     let (entity, length) = if bytes.get(1) == Some(&b'#') {
         numeric(bytes)?
@@ -125,7 +125,7 @@ fn lookup(name: &str) -> Option<(char, bool)> {
         .map(|&(_, character, bare)| (character, bare))
 }
 
-fn named(text: &str, place: Place) -> Option<(Entity, usize)> {
+fn named(text: &str, place: EntityContext) -> Option<(Entity, usize)> {
     let bytes = text.as_bytes();
     let length = bytes
         .iter()
@@ -140,7 +140,7 @@ fn named(text: &str, place: Place) -> Option<(Entity, usize)> {
     {
         return Some((Entity::Character(character), length + 1));
     }
-    if place == Place::Attribute {
+    if place == EntityContext::Attribute {
         return None;
     }
     (1..length.min(NAME_LENGTH_MAX + 1))
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     fn text(text: &str) -> String {
-        decode(text, Place::Text).0.into_owned()
+        decode(text, EntityContext::Text).0.into_owned()
     }
 
     #[test]
@@ -171,10 +171,13 @@ mod tests {
         );
         assert_eq!(text("&#xd83d;&#xde00;"), "\u{1f600}");
         assert_eq!(
-            decode("?a=1&copy=2&lt;", Place::Attribute).0,
+            decode("?a=1&copy=2&lt;", EntityContext::Attribute).0,
             "?a=1\u{a9}=2<"
         );
-        assert_eq!(decode("?a=1&copyx=2", Place::Attribute).0, "?a=1&copyx=2");
+        assert_eq!(
+            decode("?a=1&copyx=2", EntityContext::Attribute).0,
+            "?a=1&copyx=2"
+        );
     }
 
     #[test]

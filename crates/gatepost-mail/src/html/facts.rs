@@ -110,7 +110,7 @@ pub(super) const ELEMENTS: [&str; 94] = [
 
 /// A link of a document: its target, and the elements that refer to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Link {
+pub struct HtmlLink {
     /// The reference, resolved against the document's base.
     pub target: Arc<str>,
     /// The elements that contain it: `a`, `img`, …. None if only its text is known.
@@ -123,7 +123,7 @@ pub struct Link {
 #[derive(Clone, Debug, Default)]
 pub struct HtmlFacts {
     /// Its links, in order.
-    pub links: Vec<Link>,
+    pub links: Vec<HtmlLink>,
     /// Its anchors, in order.
     pub anchors: Anchors,
     /// A link exceeded the maximum length.
@@ -193,7 +193,7 @@ impl OpenElements {
 
 impl HtmlFacts {
     /// The texts of the anchors of a link.
-    pub fn anchors_of(&self, link: &Link) -> impl Iterator<Item = &str> {
+    pub fn anchors_of(&self, link: &HtmlLink) -> impl Iterator<Item = &str> {
         let numbers = link.anchors.iter();
         numbers.filter_map(|&number| self.anchors.get(number))
     }

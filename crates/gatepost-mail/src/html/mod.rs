@@ -16,6 +16,6 @@ mod target;
 mod tokens;
 
 pub use anchors::Anchors;
-pub use facts::{HtmlFacts, Link, OpenElements};
+pub use facts::{HtmlFacts, HtmlLink, OpenElements};
 pub use render::Rendered;
 pub(crate) use render::render;

@@ -1,7 +1,7 @@
 //! The appearance of text: a stack of open elements that change colour, size or visibility.
 
 use super::colour::Colour;
-use super::entity::{Place, decode};
+use super::entity::{EntityContext, decode};
 use super::tokens::Attributes;
 
 /// The initial font size of a document.
@@ -194,7 +194,7 @@ impl Styles {
             let Some(value) = attributes.get(name) else {
                 continue;
             };
-            let value = decode(value, Place::Attribute).0;
+            let value = decode(value, EntityContext::Attribute).0;
             match *name {
                 "text" | "color" => style.foreground = Colour::parse(&value),
                 "size" => self.apply_size(style, &value),

@@ -24,7 +24,7 @@ pub(super) struct Stream<R> {
 }
 
 /// One message of a stream.
-pub(super) struct Piece {
+pub(super) struct MboxMessage {
     pub(super) bytes: Vec<u8>,
     pub(super) cut: bool,
     pub(super) source_bytes: u64,
@@ -46,7 +46,7 @@ impl<R: BufRead> Stream<R> {
     }
 
     /// The next message; `None` after the last.
-    pub(super) fn next_piece(&mut self) -> std::io::Result<Option<Piece>> {
+    pub(super) fn next_piece(&mut self) -> std::io::Result<Option<MboxMessage>> {
         if self.ended {
             return Ok(None);
         }
@@ -74,7 +74,7 @@ impl<R: BufRead> Stream<R> {
         if bytes.is_empty() {
             return Ok(None);
         }
-        Ok(Some(Piece {
+        Ok(Some(MboxMessage {
             bytes,
             cut,
             source_bytes,
@@ -109,7 +109,7 @@ mod tests {
         From a@b Sat Nov 21 04:16:25 2026\nSubject: 2\n\nFrom a@b we know\n>From x\n\n\
         From a@b Sat Nov 21 04:16:26 2026\nSubject: 3\n\nthree";
 
-    fn pieces(source: &[u8], division: Division, max: usize) -> Vec<Piece> {
+    fn pieces(source: &[u8], division: Division, max: usize) -> Vec<MboxMessage> {
         let mut stream = Stream::new(source, division, max);
         std::iter::from_fn(|| stream.next_piece().expect("slices cannot fail")).collect()
     }

@@ -1,6 +1,6 @@
 //! Reads messages from single files, mbox files, Maildir and other folders, and standard input.
 //!
-//! [`open`] returns an iterator of [`Found`] messages over any mixture of these, in a fixed order:
+//! [`open`] returns an iterator of [`MailboxMessage`] messages over any mixture of these, in a fixed order:
 //! paths as given, folders sorted by name. `gatepost scan` and `gatepost learn` use it:
 //!
 //! ```no_run
@@ -55,7 +55,7 @@ impl Default for MailboxSettings {
 
 /// One message and where it came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct MailboxMessage {
     /// The file's path; in an mbox, a colon and the message's number from 1 follow.
     pub name: String,
     /// The original message, with its `From ` line if it has one.

@@ -6,7 +6,7 @@ use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use super::mbox::{Division, Stream, detect};
-use super::{Found, MailboxProblem, MailboxSettings, STANDARD_INPUT};
+use super::{MailboxMessage, MailboxProblem, MailboxSettings, STANDARD_INPUT};
 
 /// The number of bytes read at a time.
 const BUFFER_BYTES: usize = 128 * 1024;
@@ -17,19 +17,19 @@ const FOLDER_DEPTH_MAX: usize = 64;
 /// All messages under some paths; see [`open`].
 pub struct Messages {
     /// The paths that are still to be read, the next one first.
-    waiting: VecDeque<Place>,
+    waiting: VecDeque<PendingPath>,
     /// The current source.
-    current: Option<Open>,
+    current: Option<OpenMailbox>,
     message_max: usize,
 }
 
 /// A path, and the number of folders that were opened above it.
-struct Place {
+struct PendingPath {
     path: PathBuf,
     depth: usize,
 }
 
-struct Open {
+struct OpenMailbox {
     path: PathBuf,
     stream: Stream<BufReader<Box<dyn Read + Send>>>,
     count: usize,
@@ -42,7 +42,7 @@ pub fn open(paths: &[PathBuf], settings: &MailboxSettings) -> Messages {
     Messages {
         waiting: paths
             .iter()
-            .map(|path| Place {
+            .map(|path| PendingPath {
                 path: path.clone(),
                 depth: 0,
             })
@@ -56,9 +56,9 @@ pub fn open(paths: &[PathBuf], settings: &MailboxSettings) -> Messages {
 /// of every file once. Standard input and unreadable files count as 0.
 pub fn total_bytes(paths: &[PathBuf]) -> u64 {
     let mut total = 0;
-    let mut waiting: Vec<Place> = paths
+    let mut waiting: Vec<PendingPath> = paths
         .iter()
-        .map(|path| Place {
+        .map(|path| PendingPath {
             path: path.clone(),
             depth: 0,
         })
@@ -78,7 +78,7 @@ pub fn total_bytes(paths: &[PathBuf]) -> u64 {
 impl Messages {
     /// Opens the next path: the entries of a folder come first in the queue, a file becomes the
     /// current source.
-    fn enter(&mut self, place: Place) -> std::io::Result<()> {
+    fn enter(&mut self, place: PendingPath) -> std::io::Result<()> {
         if place.path.as_os_str() == STANDARD_INPUT {
             let source: Box<dyn Read + Send> = Box::new(std::io::stdin());
             let mut source = BufReader::with_capacity(BUFFER_BYTES, source);
@@ -104,8 +104,8 @@ impl Messages {
         path: PathBuf,
         source: BufReader<Box<dyn Read + Send>>,
         division: Division,
-    ) -> Open {
-        Open {
+    ) -> OpenMailbox {
+        OpenMailbox {
             path,
             stream: Stream::new(source, division, self.message_max),
             count: 0,
@@ -114,7 +114,7 @@ impl Messages {
 }
 
 impl Iterator for Messages {
-    type Item = Result<Found, MailboxProblem>;
+    type Item = Result<MailboxMessage, MailboxProblem>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
@@ -138,8 +138,8 @@ impl Iterator for Messages {
     }
 }
 
-impl Open {
-    fn next_found(&mut self) -> std::io::Result<Option<Found>> {
+impl OpenMailbox {
+    fn next_found(&mut self) -> std::io::Result<Option<MailboxMessage>> {
         let Some(piece) = self.stream.next_piece()? else {
             return Ok(None);
         };
@@ -149,7 +149,7 @@ impl Open {
             Division::Single => path.to_string(),
             Division::Mbox => format!("{path}:{}", self.count),
         };
-        Ok(Some(Found {
+        Ok(Some(MailboxMessage {
             name,
             bytes: piece.bytes,
             cut: piece.cut,
@@ -171,7 +171,7 @@ fn detect_ahead(source: &mut BufReader<Box<dyn Read + Send>>) -> std::io::Result
 }
 
 /// The entries of a folder, sorted by name.
-fn folder(place: &Place) -> std::io::Result<Vec<Place>> {
+fn folder(place: &PendingPath) -> std::io::Result<Vec<PendingPath>> {
     if place.depth >= FOLDER_DEPTH_MAX {
         return Err(std::io::Error::other(format!(
             "more than {FOLDER_DEPTH_MAX} folders deep"
@@ -193,7 +193,7 @@ fn folder(place: &Place) -> std::io::Result<Vec<Place>> {
         let kind = entry.file_type()?;
         let followed = !kind.is_symlink() || entry.path().is_file();
         if wanted && followed && (kind.is_dir() || entry.path().is_file()) {
-            entries.push(Place {
+            entries.push(PendingPath {
                 path: entry.path(),
                 depth: place.depth + 1,
             });

@@ -10,10 +10,10 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use super::multipart::{BoundaryKind, PartReader, boundary_kind, is_part_head_line};
-use super::{Oddities, Part, Parts};
+use super::{MimePart, Oddities, Parts};
 use crate::ascii::{is_blank, is_space, lines};
 use crate::content_type::{ContentType, disposition_name};
-use crate::head::{Field, Head};
+use crate::head::{HeaderField, MessageHead};
 use crate::limits::MailLimits;
 use crate::line_ends::normalised_body;
 
@@ -29,7 +29,7 @@ struct Pending {
 
 impl Parts {
     /// Divides a message, within `limits`.
-    pub fn parse(head: &Head<'_>, limits: MailLimits) -> Self {
+    pub fn parse(head: &MessageHead<'_>, limits: MailLimits) -> Self {
         let mut parts = Self {
             limits,
             list: Vec::new(),
@@ -70,7 +70,7 @@ impl Parts {
         }
     }
 
-    fn add(&mut self, parent: Option<usize>, part: Part) -> usize {
+    fn add(&mut self, parent: Option<usize>, part: MimePart) -> usize {
         let index = self.list.len();
         if let Some(parent) = parent.and_then(|parent| self.list.get_mut(parent)) {
             parent.children.push(index);
@@ -82,7 +82,7 @@ impl Parts {
 
     fn add_message(
         &mut self,
-        head: &Head<'_>,
+        head: &MessageHead<'_>,
         body: Bytes,
         levels_left: u32,
         depth: u32,
@@ -92,9 +92,9 @@ impl Parts {
         let fields = head
             .fields
             .iter()
-            .map(|field| Field::new(field.name().to_vec(), field.raw().to_vec()))
+            .map(|field| HeaderField::new(field.name().to_vec(), field.raw().to_vec()))
             .collect();
-        let mut part = Part::new(fields, content_type.media_type, depth);
+        let mut part = MimePart::new(fields, content_type.media_type, depth);
         part.is_message = true;
         let first_line = lines(&body).next().unwrap_or_default();
         let blank_first = part.media_type.starts_with("multipart/")
@@ -158,7 +158,7 @@ impl Parts {
             return;
         }
         let depth = part.depth + 1;
-        let head = Head::parse(&text, self.limits);
+        let head = MessageHead::parse(&text, self.limits);
         let body = normalised_body(head.body, head.crlf);
         let child = self.add_message(&head, body, pending.levels_left - 1, depth, queue);
         if let Some(part) = self.list.get_mut(pending.part) {
@@ -213,7 +213,7 @@ impl Parts {
             };
             let index = self.add(
                 Some(pending.part),
-                Part::new(child.fields, media_type, depth),
+                MimePart::new(child.fields, media_type, depth),
             );
             queue.push_back(Pending {
                 part: index,

@@ -8,7 +8,7 @@ mod dissection;
 mod multipart;
 
 use super::limits::MailLimits;
-use super::part::Part;
+use super::part::MimePart;
 
 /// Irregularities of a message's MIME structure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub struct Oddities {
 #[derive(Debug)]
 pub struct Parts {
     limits: MailLimits,
-    list: Vec<Part>,
+    list: Vec<MimePart>,
     order: Vec<usize>,
     /// Irregularities of the structure.
     pub oddities: Oddities,
@@ -37,24 +37,24 @@ pub struct Parts {
 
 impl Parts {
     /// All parts, containers included, in reading order.
-    pub fn all(&self) -> impl Iterator<Item = &Part> {
+    pub fn all(&self) -> impl Iterator<Item = &MimePart> {
         self.order.iter().filter_map(|&index| self.list.get(index))
     }
 
     /// The texts and files, in reading order.
-    pub fn leaves(&self) -> impl Iterator<Item = &Part> {
+    pub fn leaves(&self) -> impl Iterator<Item = &MimePart> {
         self.all().filter(|part| part.is_leaf)
     }
 
     /// The children of a part.
-    pub fn children<'b>(&'b self, part: &'b Part) -> impl Iterator<Item = &'b Part> {
+    pub fn children<'b>(&'b self, part: &'b MimePart) -> impl Iterator<Item = &'b MimePart> {
         part.children
             .iter()
             .filter_map(|&index| self.list.get(index))
     }
 
     /// A part and all its descendants, in reading order.
-    pub fn below<'b>(&'b self, part: &'b Part) -> impl Iterator<Item = &'b Part> {
+    pub fn below<'b>(&'b self, part: &'b MimePart) -> impl Iterator<Item = &'b MimePart> {
         let mut stack = vec![part];
         std::iter::from_fn(move || {
             let part = stack.pop()?;
@@ -69,7 +69,7 @@ impl Parts {
     }
 
     /// The message itself.
-    pub fn root(&self) -> Option<&Part> {
+    pub fn root(&self) -> Option<&MimePart> {
         self.list.first()
     }
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use super::Oddities;
 use crate::ascii::{is_blank, lines};
 use crate::content_type::ContentType;
-use crate::head::{Field, is_field_line};
+use crate::head::{HeaderField, is_field_line};
 
 /// The longest line of a part within a multipart, in bytes; longer ones are divided.
 const LINE_LENGTH_MAX: usize = 2048;
@@ -37,7 +37,7 @@ pub(super) fn boundary_kind(line: &[u8], boundary: &[u8]) -> Option<BoundaryKind
 
 /// A part of a multipart.
 pub(super) struct CutPart {
-    pub(super) fields: Vec<Field<'static>>,
+    pub(super) fields: Vec<HeaderField<'static>>,
     pub(super) body: Bytes,
 }
 
@@ -47,13 +47,13 @@ impl CutPart {
             .iter()
             .rev()
             .find(|field| field.is(b"content-type"))
-            .map(Field::decoded)
+            .map(HeaderField::decoded)
     }
 }
 
 /// Reads the lines of a multipart one part at a time.
 pub(super) struct PartReader {
-    fields: Vec<Field<'static>>,
+    fields: Vec<HeaderField<'static>>,
     /// The most fields that are read.
     fields_max: usize,
     header: Vec<u8>,
@@ -127,7 +127,7 @@ impl PartReader {
         if self.fields.len() >= self.fields_max {
             return;
         }
-        let field = Field::new(name.to_vec(), value.to_vec());
+        let field = HeaderField::new(name.to_vec(), value.to_vec());
         if boundary.is_some() && field.is(b"content-type") {
             self.nested_boundary |= ContentType::parse(Some(field.decoded()))
                 .boundary

@@ -2,23 +2,23 @@
 
 use std::sync::LazyLock;
 
-use crate::pattern::Pattern;
+use crate::pattern::MailPattern;
 
 struct Patterns {
-    protocol: Pattern,
-    google: Pattern,
-    google_cipher: Pattern,
-    courier: Pattern,
-    sendmail: Pattern,
-    gmx: Pattern,
-    critical_path: Pattern,
-    postfix: Pattern,
-    via_http: Pattern,
+    protocol: MailPattern,
+    google: MailPattern,
+    google_cipher: MailPattern,
+    courier: MailPattern,
+    sendmail: MailPattern,
+    gmx: MailPattern,
+    critical_path: MailPattern,
+    postfix: MailPattern,
+    via_http: MailPattern,
 }
 
 static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| {
     let compile = |pattern: &str, flags: &str| {
-        Pattern::with_flags(pattern, flags)
+        MailPattern::with_flags(pattern, flags)
             .unwrap_or_else(|error| unreachable!("built-in pattern: {error}"))
     };
     let ip = super::shape::IP;
@@ -63,7 +63,7 @@ static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| {
 pub(super) fn authentication(line: &str) -> String {
     let bytes = line.as_bytes();
     let patterns = &*PATTERNS;
-    let group = |pattern: &Pattern, index: usize| {
+    let group = |pattern: &MailPattern, index: usize| {
         pattern
             .group(bytes, index)
             .map(|text| String::from_utf8_lossy(text).into_owned())

@@ -4,9 +4,9 @@ use std::sync::LazyLock;
 
 use super::Relay;
 use super::authentication::authentication;
-use super::shape::{Found, Outcome, find_shape, find_uppercase_shape};
+use super::shape::{ShapeValues, TemplateMeaning, find_shape, find_uppercase_shape};
 use crate::ip;
-use crate::pattern::Pattern;
+use crate::pattern::MailPattern;
 
 /// The meaning of a line.
 #[derive(Debug)]
@@ -24,19 +24,19 @@ pub(super) enum Reading {
 }
 
 struct Patterns {
-    plain_hop: Pattern,
-    date: Pattern,
-    id: Pattern,
-    helo_parameter: Pattern,
-    helo_word: Pattern,
-    by: Pattern,
-    envelope_from: Pattern,
-    guess_helo: Pattern,
+    plain_hop: MailPattern,
+    date: MailPattern,
+    id: MailPattern,
+    helo_parameter: MailPattern,
+    helo_word: MailPattern,
+    by: MailPattern,
+    envelope_from: MailPattern,
+    guess_helo: MailPattern,
 }
 
 static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| {
     let compile = |pattern: &str, flags: &str| {
-        Pattern::with_flags(pattern, flags)
+        MailPattern::with_flags(pattern, flags)
             .unwrap_or_else(|error| unreachable!("built-in pattern: {error}"))
     };
     // Characters permitted in a server's name for itself.
@@ -60,7 +60,7 @@ static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| {
     }
 });
 
-fn group(pattern: &Pattern, text: &str) -> Option<String> {
+fn group(pattern: &MailPattern, text: &str) -> Option<String> {
     pattern
         .group(text.as_bytes(), 1)
         .map(|found| String::from_utf8_lossy(found).into_owned())
@@ -105,19 +105,19 @@ pub(super) fn read_line(line: &str) -> Reading {
     if let Some(at) = line.find(")by ") {
         line.insert(at + 1, ' ');
     }
-    let mut found = Found {
+    let mut found = ShapeValues {
         id: group(&patterns.id, &line).unwrap_or_default(),
         helo: group(&patterns.helo_parameter, &line)
             .or_else(|| group(&patterns.helo_word, &line))
             .unwrap_or_default(),
         by: group(&patterns.by, &line).unwrap_or_default(),
-        ..Found::default()
+        ..ShapeValues::default()
     };
     let auth = authentication(&line);
     let outcome = if let Some(rest) = line.strip_prefix("from ") {
         found.envelope_from = group(&patterns.envelope_from, rest);
         let outcome = find_shape(rest, &mut found);
-        if outcome == Outcome::Unknown && found.helo.is_empty() {
+        if outcome == TemplateMeaning::Unknown && found.helo.is_empty() {
             found.helo = group(&patterns.guess_helo, rest).unwrap_or_default();
         }
         outcome
@@ -125,13 +125,13 @@ pub(super) fn read_line(line: &str) -> Reading {
         find_uppercase_shape(&line, &mut found)
     };
     match outcome {
-        Outcome::Relay => {}
-        Outcome::Skip => return Reading::Skipped,
-        Outcome::Fetched => return Reading::Fetched,
-        Outcome::Scanner => {
+        TemplateMeaning::Relay => {}
+        TemplateMeaning::Skip => return Reading::Skipped,
+        TemplateMeaning::Fetched => return Reading::Fetched,
+        TemplateMeaning::Scanner => {
             return Reading::Scanner(found.envelope_from.as_deref().map(tidy_envelope_from));
         }
-        Outcome::Unknown => {
+        TemplateMeaning::Unknown => {
             if found.ip.is_empty() {
                 found.ip = bracketed_address(&line).unwrap_or_default();
             }
@@ -206,7 +206,7 @@ fn tidy_ip(text: &str) -> String {
     without_odd_characters(mapped.map_or(text, |(_, address)| address))
 }
 
-fn finish(found: Found, auth: String) -> Relay {
+fn finish(found: ShapeValues, auth: String) -> Relay {
     let mut rdns = found.rdns.trim_end_matches('.').to_owned();
     if rdns.eq_ignore_ascii_case("unknown") || rdns.starts_with('[') {
         rdns.clear();

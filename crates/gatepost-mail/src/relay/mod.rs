@@ -105,7 +105,7 @@ pub fn as_text(relays: &[Relay]) -> String {
 }
 
 /// The trusted, internal and submission networks.
-struct Trust<'a> {
+struct TrustedNetworks<'a> {
     trusted: &'a Networks,
     internal: &'a Networks,
     submission: &'a Networks,
@@ -113,7 +113,7 @@ struct Trust<'a> {
     guessed: bool,
 }
 
-impl<'a> Trust<'a> {
+impl<'a> TrustedNetworks<'a> {
     fn of(mail: &'a Mail<'_>) -> Self {
         let settings = mail.view_settings();
         let (mut trusted, mut internal) = (&settings.trusted_networks, &settings.internal_networks);
@@ -145,7 +145,7 @@ struct Walk {
 impl Relays {
     /// Parses the relays of a message.
     pub(crate) fn read(mail: &Mail<'_>) -> Self {
-        let trust = Trust::of(mail);
+        let trust = TrustedNetworks::of(mail);
         let mut walk = Walk {
             relays: Self {
                 last_trusted: -1,
@@ -207,7 +207,7 @@ fn received_lines(mail: &Mail<'_>) -> Vec<String> {
 }
 
 impl Walk {
-    fn step(&mut self, mut relay: Relay, trust: &Trust<'_>) {
+    fn step(&mut self, mut relay: Relay, trust: &TrustedNetworks<'_>) {
         if self.in_trusted && !self.found_submission {
             self.decide(&mut relay, trust);
         }
@@ -229,7 +229,7 @@ impl Walk {
     }
 
     /// Whether the chain of trust extends beyond this relay.
-    fn decide(&mut self, relay: &mut Relay, trust: &Trust<'_>) {
+    fn decide(&mut self, relay: &mut Relay, trust: &TrustedNetworks<'_>) {
         let authenticated = !relay.auth.is_empty() && relay.auth != "0";
         if trust.guessed {
             // Private addresses and authenticated senders are inside the border.

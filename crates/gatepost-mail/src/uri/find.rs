@@ -17,7 +17,7 @@ const HOST_LENGTH_MAX: usize = 252;
 
 /// The kind of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum LinkKind {
     /// The link has a scheme, or begins like a web or file server.
     Scheme,
     /// The link is a mail address.
@@ -84,7 +84,11 @@ fn has(byte: Option<&u8>, class: u8) -> bool {
 }
 
 /// Calls `found` with each link in `line`.
-pub(super) fn find_links(line: &[u8], boundaries: &Boundaries, mut found: impl FnMut(Kind, &[u8])) {
+pub(super) fn find_links(
+    line: &[u8],
+    boundaries: &Boundaries,
+    mut found: impl FnMut(LinkKind, &[u8]),
+) {
     let ends_link = |&byte: &u8| CLASS[usize::from(byte)] & ENDS_LINK != 0;
     let mut from = 0;
     while let Some(rest) = line.get(from..) {
@@ -108,7 +112,7 @@ fn find_in_run(
     start: usize,
     end: usize,
     boundaries: &Boundaries,
-    found: &mut impl FnMut(Kind, &[u8]),
+    found: &mut impl FnMut(LinkKind, &[u8]),
 ) {
     let mut address = NextAddress {
         line,
@@ -124,11 +128,11 @@ fn find_in_run(
             continue;
         }
         let next = scheme_at(line, at, end)
-            .map(|end| (Kind::Scheme, end))
-            .or_else(|| address.starting_at(at).map(|end| (Kind::Mail, end)))
+            .map(|end| (LinkKind::Scheme, end))
+            .or_else(|| address.starting_at(at).map(|end| (LinkKind::Mail, end)))
             .or_else(|| {
                 bare_at(line, at, end, boundaries)
-                    .map(|(host_length, end)| (Kind::Bare { host_length }, end))
+                    .map(|(host_length, end)| (LinkKind::Bare { host_length }, end))
             });
         match next {
             Some((kind, next)) => {

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::canonical::forms;
 use super::escapes::{decode_percent, has_percent_escape};
-use super::find::{Kind, find_links};
+use super::find::{LinkKind, find_links};
 use crate::ascii::{find_ignore_case, starts_with_ignore_case};
 use crate::domain::is_fully_qualified;
 use crate::html::HtmlFacts;
@@ -112,11 +112,17 @@ fn trim_link(link: &[u8]) -> &[u8] {
 }
 
 impl UriList {
-    fn add_from_text(&mut self, kind: Kind, link: &[u8], found: &[u8], settings: &ViewSettings) {
-        if kind == Kind::Mail && !link.contains(&b'@') {
+    fn add_from_text(
+        &mut self,
+        kind: LinkKind,
+        link: &[u8],
+        found: &[u8],
+        settings: &ViewSettings,
+    ) {
+        if kind == LinkKind::Mail && !link.contains(&b'@') {
             return;
         }
-        if let Kind::Bare { host_length } = kind
+        if let LinkKind::Bare { host_length } = kind
             && !is_fully_qualified(found.get(..host_length).unwrap_or_default())
         {
             return;

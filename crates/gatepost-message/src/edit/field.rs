@@ -11,7 +11,7 @@ const ENCODED_WORD_BYTES: usize = 39;
 
 /// A header field.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Field {
+pub struct EditedField {
     name: String,
     value: String,
 }
@@ -21,7 +21,7 @@ pub struct Field {
 #[error("'{0}' is no name of a header field: letters, digits and marks without space and colon")]
 pub struct MalformedField(pub String);
 
-impl Field {
+impl EditedField {
     /// Checks the name (RFC 5322 section 3.6.8). Control characters of the value, line ends among
     /// them, become spaces.
     pub fn new(name: &str, value: &str) -> Result<Self, MalformedField> {
@@ -91,15 +91,15 @@ mod tests {
     use super::*;
 
     fn written(value: &str) -> String {
-        let field = Field::new("X-Test", value).expect("a field");
+        let field = EditedField::new("X-Test", value).expect("a field");
         String::from_utf8(field.write(b"\r\n")).expect("text")
     }
 
     #[test]
     fn names_are_checked_and_values_stay_one_line() {
-        assert!(Field::new("X Test", "").is_err());
-        assert!(Field::new("X:", "").is_err());
-        assert!(Field::new("", "").is_err());
+        assert!(EditedField::new("X Test", "").is_err());
+        assert!(EditedField::new("X:", "").is_err());
+        assert!(EditedField::new("", "").is_err());
         assert_eq!(written("a\r\nBcc: b"), "X-Test: a  Bcc: b\r\n");
     }
 

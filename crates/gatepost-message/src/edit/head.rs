@@ -6,9 +6,9 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use memchr::memchr;
 
-use super::Field;
+use super::EditedField;
 
-pub(super) struct Head<'a> {
+pub(super) struct EditableHead<'a> {
     /// Each with its folded lines and line ends.
     fields: Vec<Cow<'a, [u8]>>,
     /// The empty line behind the head; none in a mail that is all head.
@@ -17,7 +17,7 @@ pub(super) struct Head<'a> {
     line_end: &'static [u8],
 }
 
-impl<'a> Head<'a> {
+impl<'a> EditableHead<'a> {
     pub(super) fn split(mail: &'a [u8]) -> Self {
         let mut fields: Vec<Cow<'a, [u8]>> = Vec::new();
         let mut rest = mail;
@@ -56,18 +56,18 @@ impl<'a> Head<'a> {
         }
     }
 
-    pub(super) fn prepend(&mut self, field: &Field) {
+    pub(super) fn prepend(&mut self, field: &EditedField) {
         self.close_last();
         self.fields
             .insert(0, Cow::Owned(field.write(self.line_end)));
     }
 
-    pub(super) fn append(&mut self, field: &Field) {
+    pub(super) fn append(&mut self, field: &EditedField) {
         self.close_last();
         self.fields.push(Cow::Owned(field.write(self.line_end)));
     }
 
-    pub(super) fn replace(&mut self, field: &Field, occurrence: u32) {
+    pub(super) fn replace(&mut self, field: &EditedField, occurrence: u32) {
         if let Some(place) = self.find(field.name(), occurrence) {
             self.fields[place] = Cow::Owned(field.write(self.line_end));
         }

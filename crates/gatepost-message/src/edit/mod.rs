@@ -16,20 +16,20 @@ use crate::{Format, Message};
 mod field;
 mod head;
 
-pub use field::{Field, MalformedField};
-use head::Head;
+pub use field::{EditedField, MalformedField};
+use head::EditableHead;
 
 /// One change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Edit {
     /// Puts a field before all others, where trace fields stand (RFC 5322 section 3.6.7).
-    PrependField(Field),
+    PrependField(EditedField),
     /// Puts a field after all others.
-    AppendField(Field),
+    AppendField(EditedField),
     /// Gives one field another value, in its place. Without such a field, nothing.
     ReplaceField {
         /// The name, as it is to be written, and the new value.
-        field: Field,
+        field: EditedField,
         /// Which of the fields of that name: 1 is the topmost. Names are compared without regard
         /// to letter case.
         occurrence: u32,
@@ -62,7 +62,7 @@ pub fn apply(mail: &Bytes, edits: &[Edit]) -> Bytes {
     {
         return mail.clone();
     }
-    let mut head = Head::split(mail);
+    let mut head = EditableHead::split(mail);
     for edit in edits {
         match edit {
             Edit::PrependField(field) => head.prepend(field),
@@ -78,13 +78,13 @@ pub fn apply(mail: &Bytes, edits: &[Edit]) -> Bytes {
 
 /// The names of a mail's header fields, in order.
 pub fn field_names(mail: &[u8]) -> Vec<String> {
-    Head::split(mail).names()
+    EditableHead::split(mail).names()
 }
 
 /// Does an edit of a message that is no mail, whose header fields are its user properties. The
 /// edits of the body are left out.
 pub fn apply_to_properties(user: &mut Vec<(String, String)>, edit: &Edit) {
-    let pair = |field: &Field| (field.name().to_owned(), field.value().to_owned());
+    let pair = |field: &EditedField| (field.name().to_owned(), field.value().to_owned());
     match edit {
         Edit::PrependField(field) => user.insert(0, pair(field)),
         Edit::AppendField(field) => user.push(pair(field)),
@@ -162,8 +162,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn field(name: &str, value: &str) -> Field {
-        Field::new(name, value).expect("a field")
+    fn field(name: &str, value: &str) -> EditedField {
+        EditedField::new(name, value).expect("a field")
     }
 
     fn edited(mail: &str, edits: &[Edit]) -> String {
@@ -253,7 +253,7 @@ mod tests {
         #[test]
         fn without_edits_every_byte_stays(mail in proptest::collection::vec(any::<u8>(), 0..200)) {
             let mail = Bytes::from(mail);
-            prop_assert_eq!(Head::split(&mail).join(), mail);
+            prop_assert_eq!(EditableHead::split(&mail).join(), mail);
         }
 
         #[test]
@@ -271,7 +271,7 @@ mod tests {
 
         #[test]
         fn no_value_breaks_out_of_its_field(name in "\\PC{0,6}", value in any::<String>()) {
-            let Ok(field) = Field::new(&name, &value) else { return Ok(()) };
+            let Ok(field) = EditedField::new(&name, &value) else { return Ok(()) };
             let mail = apply(&Bytes::from("\r\nbody"), &[Edit::PrependField(field)]);
             let head = &mail[..mail.len() - "\r\nbody".len()];
             let lines: Vec<&[u8]> = head.split_inclusive(|byte| *byte == b'\n').collect();

@@ -1,7 +1,7 @@
 //! Keeps the senders' averages as records of the database.
 
-use gatepost_learning::reputation::{BookStore, BookStoreError, Entry};
-use gatepost_store::{Change, Store, StoreError};
+use gatepost_learning::reputation::{BookStore, BookStoreError, SenderHistory};
+use gatepost_store::{Store, StoreChange, StoreError};
 
 /// The space of the database's records.
 const SPACE: &str = "senders";
@@ -10,23 +10,23 @@ const SPACE: &str = "senders";
 pub(super) struct StoredBook(pub(super) Store);
 
 impl BookStore for StoredBook {
-    fn load(&self, visit: &mut dyn FnMut(Vec<u8>, Entry)) -> Result<(), BookStoreError> {
+    fn load(&self, visit: &mut dyn FnMut(Vec<u8>, SenderHistory)) -> Result<(), BookStoreError> {
         let read = self.0.each_record(SPACE, b"", |key, value| {
-            if let Some(entry) = Entry::from_bytes(&value) {
+            if let Some(entry) = SenderHistory::from_bytes(&value) {
                 visit(key.to_vec(), entry);
             }
         });
         read.map_err(failed)
     }
 
-    fn write(&self, entries: Vec<(Vec<u8>, Option<Entry>)>) -> Result<(), BookStoreError> {
+    fn write(&self, entries: Vec<(Vec<u8>, Option<SenderHistory>)>) -> Result<(), BookStoreError> {
         let changes = entries.into_iter().map(|(key, entry)| match entry {
-            Some(entry) => Change::PutRecord {
+            Some(entry) => StoreChange::PutRecord {
                 space: SPACE,
                 key: key.into(),
                 value: entry.to_bytes().to_vec().into(),
             },
-            None => Change::DeleteRecord {
+            None => StoreChange::DeleteRecord {
                 space: SPACE,
                 key: key.into(),
             },

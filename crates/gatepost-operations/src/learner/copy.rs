@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use gatepost_learning::Learning;
-use gatepost_learning::bayes::{Bayes, Record, TokenStore, TokenStoreError};
-use gatepost_learning::reputation::{Book, BookStore, BookStoreError, Entry};
+use gatepost_learning::bayes::{Bayes, LearnedRecord, TokenStore, TokenStoreError};
+use gatepost_learning::reputation::{Book, BookStore, BookStoreError, SenderHistory};
 use gatepost_rules::RulesSettings;
 use gatepost_store::Store;
 
@@ -26,11 +26,11 @@ pub fn copy(store: &Store, settings: &RulesSettings) -> Result<Learning, Learnin
 struct Unwritten<S>(S);
 
 impl TokenStore for Unwritten<StoredTokens> {
-    fn load(&self, visit: &mut dyn FnMut(Record)) -> Result<(), TokenStoreError> {
+    fn load(&self, visit: &mut dyn FnMut(LearnedRecord)) -> Result<(), TokenStoreError> {
         self.0.load(visit)
     }
 
-    fn write(&self, _records: Vec<Record>) -> Result<(), TokenStoreError> {
+    fn write(&self, _records: Vec<LearnedRecord>) -> Result<(), TokenStoreError> {
         Ok(())
     }
 
@@ -40,11 +40,11 @@ impl TokenStore for Unwritten<StoredTokens> {
 }
 
 impl BookStore for Unwritten<StoredBook> {
-    fn load(&self, visit: &mut dyn FnMut(Vec<u8>, Entry)) -> Result<(), BookStoreError> {
+    fn load(&self, visit: &mut dyn FnMut(Vec<u8>, SenderHistory)) -> Result<(), BookStoreError> {
         self.0.load(visit)
     }
 
-    fn write(&self, _entries: Vec<(Vec<u8>, Option<Entry>)>) -> Result<(), BookStoreError> {
+    fn write(&self, _entries: Vec<(Vec<u8>, Option<SenderHistory>)>) -> Result<(), BookStoreError> {
         Ok(())
     }
 }

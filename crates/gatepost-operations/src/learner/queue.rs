@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use gatepost_learning::bayes::{BayesSettings, Class, Relearn, Sample};
-use gatepost_store::{Change, StoreError};
+use gatepost_learning::bayes::{BayesSample, BayesSettings, Class, Relearn};
+use gatepost_store::{StoreChange, StoreError};
 
 use super::Learner;
 
@@ -43,7 +43,7 @@ impl LearnRequest {
 }
 
 /// The change that adds a request. Requests are processed in their order.
-pub fn add(request: LearnRequest, sample: &Sample) -> Change {
+pub fn add(request: LearnRequest, sample: &BayesSample) -> StoreChange {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let time = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -55,7 +55,7 @@ pub fn add(request: LearnRequest, sample: &Sample) -> Change {
     key.extend_from_slice(&process.to_be_bytes());
     let mut value = vec![request.letter()];
     value.extend(sample.to_bytes());
-    Change::PutRecord {
+    StoreChange::PutRecord {
         space: SPACE,
         key: key.into(),
         value: value.into(),
@@ -84,7 +84,7 @@ impl Learner {
         let request = value.split_first().and_then(|(letter, sample)| {
             Some((
                 LearnRequest::from_letter(*letter)?,
-                Sample::from_bytes(sample)?,
+                BayesSample::from_bytes(sample)?,
             ))
         });
         match request {
@@ -101,6 +101,6 @@ impl Learner {
     }
 }
 
-fn done(key: Bytes) -> Change {
-    Change::DeleteRecord { space: SPACE, key }
+fn done(key: Bytes) -> StoreChange {
+    StoreChange::DeleteRecord { space: SPACE, key }
 }

@@ -1,8 +1,8 @@
 //! Keeps what Bayes learned as records of the database.
 
 use bytes::Bytes;
-use gatepost_learning::bayes::{Record, Row, TokenStore, TokenStoreError};
-use gatepost_store::{Change, Store, StoreError, Ticket};
+use gatepost_learning::bayes::{LearnedRecord, Row, TokenStore, TokenStoreError};
+use gatepost_store::{Store, StoreChange, StoreError, Ticket};
 use parking_lot::Mutex;
 
 /// The space of the database's records.
@@ -25,16 +25,16 @@ impl StoredTokens {
 }
 
 impl TokenStore for StoredTokens {
-    fn load(&self, visit: &mut dyn FnMut(Record)) -> Result<(), TokenStoreError> {
+    fn load(&self, visit: &mut dyn FnMut(LearnedRecord)) -> Result<(), TokenStoreError> {
         let read = self.store.each_record(SPACE, b"", |key, value| {
-            if let Some(record) = Record::from_row(&key, &value) {
+            if let Some(record) = LearnedRecord::from_row(&key, &value) {
                 visit(record);
             }
         });
         read.map_err(failed)
     }
 
-    fn write(&self, records: Vec<Record>) -> Result<(), TokenStoreError> {
+    fn write(&self, records: Vec<LearnedRecord>) -> Result<(), TokenStoreError> {
         let changes = records.iter().map(|record| change(record.to_row()));
         let ticket = self.store.submit(changes).map_err(failed)?;
         *self.newest.lock() = Some(ticket);
@@ -49,18 +49,18 @@ impl TokenStore for StoredTokens {
     }
 }
 
-fn change(row: Row) -> Change {
+fn change(row: Row) -> StoreChange {
     match row {
-        Row::Put(key, value) => Change::PutRecord {
+        Row::Put(key, value) => StoreChange::PutRecord {
             space: SPACE,
             key: key.into(),
             value: value.into(),
         },
-        Row::Delete(key) => Change::DeleteRecord {
+        Row::Delete(key) => StoreChange::DeleteRecord {
             space: SPACE,
             key: key.into(),
         },
-        Row::DeleteAll => Change::DeleteRecords {
+        Row::DeleteAll => StoreChange::DeleteRecords {
             space: SPACE,
             prefix: Bytes::new(),
         },

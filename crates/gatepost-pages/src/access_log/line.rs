@@ -6,7 +6,7 @@ use crate::clock;
 
 /// A logged request.
 #[derive(Debug, Clone, Copy)]
-pub struct Line<'a> {
+pub struct LoggedRequest<'a> {
     /// The peer's address, without the port.
     pub peer: &'a str,
     /// The authenticated user.
@@ -29,7 +29,7 @@ pub struct Line<'a> {
     pub message: Option<gatepost_message::MessageId>,
 }
 
-pub(super) fn push_combined(log: &mut Vec<u8>, line: &Line<'_>) {
+pub(super) fn push_combined(log: &mut Vec<u8>, line: &LoggedRequest<'_>) {
     log.extend_from_slice(line.peer.as_bytes());
     log.extend_from_slice(b" - ");
     push_quotable(log, line.user.unwrap_or("-").as_bytes());
@@ -127,7 +127,7 @@ fn push_quotable(log: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-pub(super) fn push_json(log: &mut Vec<u8>, line: &Line<'_>) {
+pub(super) fn push_json(log: &mut Vec<u8>, line: &LoggedRequest<'_>) {
     let mut time = Vec::new();
     clock::push_log_date(&mut time);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

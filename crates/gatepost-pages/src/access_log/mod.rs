@@ -18,7 +18,7 @@ mod line;
 mod rotation;
 mod writer;
 
-pub use line::{Line, push_number};
+pub use line::{LoggedRequest, push_number};
 use rotation::Rotation;
 use writer::Writer;
 
@@ -27,7 +27,7 @@ const BUFFER_BYTES_MAX: usize = 4 << 20;
 /// More buffers than threads only cost memory; fewer only cost a short wait.
 const BUFFERS: usize = 16;
 
-struct Shared {
+struct LogBuffers {
     buffers: [Mutex<Vec<u8>>; BUFFERS],
     format: AccessLogFormat,
     /// Whether the writer has been woken since it last swapped the buffers.
@@ -40,14 +40,14 @@ struct Shared {
 
 /// The access log of one server.
 pub struct AccessLog {
-    shared: Arc<Shared>,
+    shared: Arc<LogBuffers>,
     writer: Option<JoinHandle<()>>,
 }
 
 impl AccessLog {
     /// Starts the writer. The file is opened at the first line.
     pub fn start(settings: &AccessLogSettings) -> io::Result<Self> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(LogBuffers {
             buffers: std::array::from_fn(|_| Mutex::default()),
             format: settings.format,
             pending: AtomicBool::new(false),
@@ -73,7 +73,7 @@ impl AccessLog {
     }
 
     /// Appends a line. Never blocks on the disk.
-    pub fn append(&self, line: &Line<'_>) {
+    pub fn append(&self, line: &LoggedRequest<'_>) {
         let Some(writer) = &self.writer else {
             return;
         };

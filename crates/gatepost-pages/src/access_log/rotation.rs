@@ -12,7 +12,7 @@ use crate::settings::AccessLogSettings;
 const LOG_FILE_MODE: u32 = 0o640;
 
 /// The current file.
-pub(super) struct Open {
+pub(super) struct OpenLogFile {
     pub(super) file: File,
     pub(super) size: u64,
     /// The creation time of the file, by whichever process.
@@ -38,7 +38,7 @@ impl Rotation {
     }
 
     /// Whether the file is full, or old and not empty.
-    pub(super) fn is_due(&self, open: &Open) -> bool {
+    pub(super) fn is_due(&self, open: &OpenLogFile) -> bool {
         let is_old = || {
             !self.age_max.is_zero()
                 && open.size > 0
@@ -47,14 +47,14 @@ impl Rotation {
         open.size >= self.size_max || is_old()
     }
 
-    pub(super) fn open(&self) -> io::Result<Open> {
+    pub(super) fn open(&self) -> io::Result<OpenLogFile> {
         let file = OpenOptions::new()
             .create(true)
             .mode(LOG_FILE_MODE)
             .append(true)
             .open(&self.path)?;
         let metadata = file.metadata()?;
-        Ok(Open {
+        Ok(OpenLogFile {
             size: metadata.len(),
             // If the file system records no creation time, the age counts from opening the file.
             began: metadata.created().unwrap_or_else(|_| SystemTime::now()),

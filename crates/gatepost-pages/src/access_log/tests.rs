@@ -6,7 +6,7 @@ use gatepost_settings::{ByteSize, Period};
 use super::line::push_combined;
 use super::*;
 
-const LINE: Line<'_> = Line {
+const LINE: LoggedRequest<'_> = LoggedRequest {
     peer: "127.0.0.1",
     user: None,
     method: "GET",

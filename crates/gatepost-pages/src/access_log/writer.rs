@@ -6,19 +6,19 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-use super::rotation::{Open, Rotation};
-use super::{BUFFERS, Shared};
+use super::rotation::{OpenLogFile, Rotation};
+use super::{BUFFERS, LogBuffers};
 
 /// The time for which a line may wait in memory.
 const DELAY: Duration = Duration::from_millis(100);
 pub(super) struct Writer {
-    shared: Arc<Shared>,
+    shared: Arc<LogBuffers>,
     rotation: Rotation,
-    open: Option<Open>,
+    open: Option<OpenLogFile>,
 }
 
 impl Writer {
-    pub(super) const fn new(shared: Arc<Shared>, rotation: Rotation) -> Self {
+    pub(super) const fn new(shared: Arc<LogBuffers>, rotation: Rotation) -> Self {
         Self {
             shared,
             rotation,
@@ -85,7 +85,7 @@ impl Writer {
                 self.open = Some(self.rotation.open()?);
                 continue;
             }
-            let Open {
+            let OpenLogFile {
                 mut file,
                 size,
                 began,
@@ -101,7 +101,7 @@ impl Writer {
                     }
                     None => {
                         let size = self.rotation.size_max;
-                        self.open = Some(Open { file, size, began });
+                        self.open = Some(OpenLogFile { file, size, began });
                         continue;
                     }
                 },
@@ -109,7 +109,7 @@ impl Writer {
             let (now, later) = lines.split_at(end);
             file.write_all(now)?;
             let size = size + now.len() as u64;
-            self.open = Some(Open { file, size, began });
+            self.open = Some(OpenLogFile { file, size, began });
             lines = later;
         }
         Ok(())

@@ -36,7 +36,7 @@ pub(crate) use present::{Job, Made};
 
 /// The limits of a page.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct PageLimits {
     /// Steps of template code.
     pub steps: u64,
     /// Bytes of output.
@@ -54,7 +54,7 @@ pub struct Engine {
     /// Environments that no rendering currently uses.
     spare: Mutex<Vec<Environment<'static>>>,
     name: String,
-    limits: Limits,
+    limits: PageLimits,
     /// The files that were read for it, with their states at that time.
     files: Files,
     /// The reason why it is no longer rendered.
@@ -76,7 +76,7 @@ impl Engine {
         name: &str,
         source: String,
         values: &Arc<dyn Values>,
-        limits: Limits,
+        limits: PageLimits,
     ) -> Result<Self, TemplateError> {
         let files = Files::default();
         let environment = environment(root, values, limits, &files);
@@ -176,7 +176,7 @@ fn refused(page: &str) -> TemplateError {
 fn environment(
     root: &Arc<Root>,
     values: &Arc<dyn Values>,
-    limits: Limits,
+    limits: PageLimits,
     files: &Files,
 ) -> Environment<'static> {
     prepare();
@@ -223,7 +223,7 @@ fn compile(
     mut environment: Environment<'static>,
     name: &str,
     source: String,
-    limits: Limits,
+    limits: PageLimits,
 ) -> Compiled {
     let (reply, answer) = mpsc::channel();
     let owned_name = name.to_owned();

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Instant;
 
-use gatepost_message::Reply;
+use gatepost_message::PageReply;
 use minijinja::{Error, ErrorKind};
 
 use crate::forms::Forms;
@@ -39,7 +39,7 @@ impl Job {
 #[derive(Debug)]
 pub(crate) struct Made {
     pub(crate) html: Vec<u8>,
-    pub(crate) reply: Reply,
+    pub(crate) reply: PageReply,
     /// Whether a form on it is signed for one browser.
     pub(crate) has_form: bool,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Made {
 /// Results of a template's functions other than their text.
 #[derive(Default)]
 pub(super) struct Noted {
-    pub(super) reply: Reply,
+    pub(super) reply: PageReply,
     pub(super) uses_live: bool,
     pub(super) has_form: bool,
 }

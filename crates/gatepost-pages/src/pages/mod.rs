@@ -8,12 +8,12 @@ use bytes::Bytes;
 
 use crate::encoding::Encoding;
 use crate::engine::{Engine, Job};
-use crate::entry::{Content, Entry};
+use crate::entry::{CachedPath, PathContent};
 use crate::error::RenderError;
 use crate::forms::{Form, FormError, Forms};
 use crate::gzip;
 use crate::memory_file::MemoryFiles;
-use crate::page::{Filled, Page, Pieces, Rendered};
+use crate::page::{CompiledPage, Filled, Pieces, Rendered};
 use crate::request::PageRequest;
 use crate::settings::PagesSettings;
 use crate::site::Site;
@@ -137,14 +137,16 @@ impl Pages {
     /// Renders a page, on a page worker if it contains code.
     pub async fn render(
         &self,
-        entry: Arc<Entry>,
+        entry: Arc<CachedPath>,
         request: PageRequest,
         accept_encoding: Option<&[u8]>,
     ) -> Result<Rendered, RenderError> {
         let wants_gzip = takes_gzip(accept_encoding);
         match &entry.content {
-            Content::Page(Page::Broken(error)) => Err(RenderError::Template(error.clone())),
-            Content::Page(Page::Pieces(pieces)) => {
+            PathContent::Page(CompiledPage::Broken(error)) => {
+                Err(RenderError::Template(error.clone()))
+            }
+            PathContent::Page(CompiledPage::Pieces(pieces)) => {
                 let filled = if pieces.needs().worker {
                     self.fill(&entry, request).await?
                 } else {
@@ -152,7 +154,7 @@ impl Pages {
                 };
                 Ok(render_filled(pieces, filled, wants_gzip))
             }
-            Content::Page(Page::Engine(engine)) => {
+            PathContent::Page(CompiledPage::Engine(engine)) => {
                 let compress_min = self.settings.compress_min.as_usize();
                 let compress_min = self.settings.compress.then_some(compress_min);
                 let (engine, job) = (Arc::clone(engine), self.job(request));
@@ -168,12 +170,12 @@ impl Pages {
     /// Makes the texts of a page's insertion points, on a page worker.
     pub async fn fill(
         &self,
-        entry: &Arc<Entry>,
+        entry: &Arc<CachedPath>,
         request: PageRequest,
     ) -> Result<Filled, RenderError> {
         let (page, job) = (Arc::clone(entry), self.job(request));
         let work = move |_: &Worker| match &page.content {
-            Content::Page(Page::Pieces(pieces)) => pieces.fill(&job.making()),
+            PathContent::Page(CompiledPage::Pieces(pieces)) => pieces.fill(&job.making()),
             _ => Filled::default(),
         };
         self.on_worker(entry, work).await
@@ -181,7 +183,7 @@ impl Pages {
 
     async fn on_worker<T: Send + 'static>(
         &self,
-        entry: &Entry,
+        entry: &CachedPath,
         work: impl FnOnce(&Worker) -> T + Send + 'static,
     ) -> Result<T, RenderError> {
         let time_max = self.settings.time_max.duration() + GRACE;

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use crate::error::RenderError;
-use task::{Asked, Task};
+use task::{Asked, PageTask};
 
 /// The lowest priority of the scheduler, which leaves the processor to all other threads.
 const STRAGGLER_NICENESS: i32 = 19;
@@ -55,10 +55,10 @@ pub(crate) struct Bounds {
 }
 
 /// The workers. Dropping them lets them finish the waiting jobs, and end.
-pub(crate) struct Workers(Arc<Shared>);
+pub(crate) struct Workers(Arc<WorkersShared>);
 
-struct Shared {
-    state: Mutex<State>,
+struct WorkersShared {
+    state: Mutex<PageQueue>,
     /// A job waits for an idle worker.
     arrived: Condvar,
     /// Jobs wait and no worker is idle: the supervisor should look for stragglers.
@@ -67,7 +67,7 @@ struct Shared {
 }
 
 #[derive(Default)]
-struct State {
+struct PageQueue {
     jobs: VecDeque<Job>,
     idle: usize,
     running: Vec<Running>,
@@ -80,14 +80,14 @@ struct State {
 
 struct Job {
     page: Arc<str>,
-    task: Arc<dyn Task>,
+    task: Arc<dyn PageTask>,
 }
 
 /// The worker that runs a task, for the task itself.
 #[derive(Clone)]
 pub(crate) struct Worker {
-    shared: Arc<Shared>,
-    task: Arc<dyn Task>,
+    shared: Arc<WorkersShared>,
+    task: Arc<dyn PageTask>,
     ticket: u64,
 }
 
@@ -101,7 +101,7 @@ impl Worker {
         }
         drop(state);
         if !straggled {
-            Shared::start_worker(&self.shared);
+            WorkersShared::start_worker(&self.shared);
         }
         self.task.fail(error);
     }
@@ -115,7 +115,7 @@ struct Running {
     straggles: bool,
 }
 
-impl State {
+impl PageQueue {
     fn stragglers(&self) -> impl Iterator<Item = &Running> {
         self.running.iter().filter(|running| running.straggles)
     }
@@ -138,14 +138,14 @@ impl State {
 impl Workers {
     /// Starts the workers.
     pub(crate) fn start(bounds: Bounds) -> Self {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(WorkersShared {
             state: Mutex::default(),
             arrived: Condvar::new(),
             pressed: Condvar::new(),
             bounds,
         });
         for _ in 0..bounds.workers.max(1) {
-            Shared::start_worker(&shared);
+            WorkersShared::start_worker(&shared);
         }
         let supervised = Arc::clone(&shared);
         let started = thread::Builder::new()
@@ -211,7 +211,7 @@ impl Drop for Workers {
     }
 }
 
-impl Shared {
+impl WorkersShared {
     fn start_worker(shared: &Arc<Self>) {
         let working = Arc::clone(shared);
         let started = thread::Builder::new()
@@ -301,7 +301,7 @@ impl Shared {
     }
 
     /// The number of stragglers found.
-    fn mark_stragglers(&self, state: &mut State) -> usize {
+    fn mark_stragglers(&self, state: &mut PageQueue) -> usize {
         let now = Instant::now();
         let mut room = self
             .bounds

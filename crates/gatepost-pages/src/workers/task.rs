@@ -12,7 +12,7 @@ use crate::error::RenderError;
 use crate::returning::Returns;
 
 /// The work, and its page.
-pub(super) trait Task: Send + Sync {
+pub(super) trait PageTask: Send + Sync {
     fn run(&self, worker: &Worker);
 
     /// Answers without a result.
@@ -51,7 +51,7 @@ impl<T: Send + 'static, F> Asked<T, F> {
     }
 }
 
-impl<T: Send + 'static, F: FnOnce(&Worker) -> T + Send> Task for Asked<T, F> {
+impl<T: Send + 'static, F: FnOnce(&Worker) -> T + Send> PageTask for Asked<T, F> {
     fn run(&self, worker: &Worker) {
         let work = self.work.lock().take();
         // The waiter may no longer exist when a worker is free.

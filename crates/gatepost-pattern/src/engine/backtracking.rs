@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use super::pcre::{CompileMode, PcreCode, PcreError};
 use super::subroutines::Subroutines;
 use crate::byte_set::ByteSet;
-use crate::syntax::{Assertion, Greed, Group, Node};
+use crate::syntax::{Assertion, Greed, GroupReference, Node};
 
 /// Only a line feed ends a line.
 const LINE_ENDS: &str = "(*LF)";
@@ -138,22 +138,22 @@ impl Printer<'_> {
             Node::BackReference { group, folded } => {
                 self.out.push_str(if *folded { "(?i:" } else { "(?:" });
                 let _ = match group {
-                    Group::Number(number) => write!(self.out, "\\g{{{number}}}"),
-                    Group::Name(name) => write!(self.out, "\\k{{{name}}}"),
+                    GroupReference::Number(number) => write!(self.out, "\\g{{{number}}}"),
+                    GroupReference::Name(name) => write!(self.out, "\\k{{{name}}}"),
                 };
                 self.out.push(')');
             }
             Node::Opaque(source) => self.out.push_str(source),
             Node::Recurse(group) => {
                 let _ = match group {
-                    Group::Number(number) => write!(self.out, "(?{number})"),
-                    Group::Name(name) => write!(self.out, "(?&{name})"),
+                    GroupReference::Number(number) => write!(self.out, "(?{number})"),
+                    GroupReference::Name(name) => write!(self.out, "(?&{name})"),
                 };
             }
             Node::Conditional { group, yes, no } => {
                 let _ = match group {
-                    Group::Number(number) => write!(self.out, "(?({number})"),
-                    Group::Name(name) => write!(self.out, "(?(<{name}>)"),
+                    GroupReference::Number(number) => write!(self.out, "(?({number})"),
+                    GroupReference::Name(name) => write!(self.out, "(?(<{name}>)"),
                 };
                 self.part(yes);
                 self.out.push('|');

@@ -2,7 +2,7 @@
 
 use super::cursor::Parser;
 use super::error::SyntaxError;
-use super::node::{Assertion, Group, Node};
+use super::node::{Assertion, GroupReference, Node};
 use crate::byte_set::ByteSet;
 
 /// The meaning of an escape.
@@ -133,7 +133,7 @@ impl Parser<'_> {
         }
         self.position += digits.len();
         Ok(Node::BackReference {
-            group: Group::Number(number),
+            group: GroupReference::Number(number),
             folded: self.modifiers.fold_case,
         })
     }
@@ -150,12 +150,14 @@ impl Parser<'_> {
             _ => return Err(self.error("bad reference to a group")),
         };
         let group = match text.parse::<u32>() {
-            Ok(number) if number > 0 && number <= self.groups_total => Group::Number(number),
+            Ok(number) if number > 0 && number <= self.groups_total => {
+                GroupReference::Number(number)
+            }
             Ok(_) => return Err(self.error("reference to a group that is not there")),
             Err(_) if text.starts_with('-') => {
                 return Err(self.error("relative references are not supported"));
             }
-            Err(_) => Group::Name(text),
+            Err(_) => GroupReference::Name(text),
         };
         Ok(Node::BackReference { group, folded })
     }

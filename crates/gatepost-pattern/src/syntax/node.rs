@@ -36,12 +36,12 @@ pub(crate) enum Node {
     /// An atomic group, which is not backtracked into.
     Atomic(Box<Node>),
     /// The text that an earlier group matched; `folded` ignores case.
-    BackReference { group: Group, folded: bool },
+    BackReference { group: GroupReference, folded: bool },
     /// A call of a group's pattern.
-    Recurse(Group),
+    Recurse(GroupReference),
     /// One of two nodes, by whether a group participated in the match.
     Conditional {
-        group: Group,
+        group: GroupReference,
         yes: Box<Node>,
         no: Box<Node>,
     },
@@ -53,7 +53,7 @@ pub(crate) enum Node {
 
 /// A reference to a group.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Group {
+pub(crate) enum GroupReference {
     /// By number; 0 is the whole pattern.
     Number(u32),
     /// By name.

@@ -8,7 +8,7 @@
 use super::cursor::{Modifiers, Parser};
 use super::error::SyntaxError;
 use super::escapes;
-use super::node::{Assertion, Greed, Group, Node};
+use super::node::{Assertion, Greed, GroupReference, Node};
 use crate::byte_set::ByteSet;
 
 /// Groups within groups beyond which a pattern is refused: the parser recurses.
@@ -251,20 +251,22 @@ impl Parser<'_> {
             }
         }
         if self.take(b"P=") {
-            let group = Group::Name(self.group_name(b')')?);
+            let group = GroupReference::Name(self.group_name(b')')?);
             let folded = self.modifiers.fold_case;
             return Ok(Some(Node::BackReference { group, folded }));
         }
         if self.take(b"P>") || self.take(b"&") {
-            return Ok(Some(Node::Recurse(Group::Name(self.group_name(b')')?))));
+            return Ok(Some(Node::Recurse(GroupReference::Name(
+                self.group_name(b')')?,
+            ))));
         }
         if self.take(b"R)") {
-            return Ok(Some(Node::Recurse(Group::Number(0))));
+            return Ok(Some(Node::Recurse(GroupReference::Number(0))));
         }
         if self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
             let number = self.until(b')')?;
             let number = number.parse().map_err(|_| self.error("bad recursion"))?;
-            return Ok(Some(Node::Recurse(Group::Number(number))));
+            return Ok(Some(Node::Recurse(GroupReference::Number(number))));
         }
         if self.take(b"(") {
             return self.conditional().map(Some);
@@ -276,10 +278,10 @@ impl Parser<'_> {
         let group = if self.take(b"<") {
             let name = self.group_name(b'>')?;
             self.close()?;
-            Group::Name(name)
+            GroupReference::Name(name)
         } else {
             let number = self.until(b')')?;
-            Group::Number(
+            GroupReference::Number(
                 number
                     .parse()
                     .map_err(|_| self.error("only groups are supported as conditions"))?,

@@ -77,7 +77,7 @@ impl Autoreply {
             .settings
             .subject
             .replace("{subject}", mail.subject().trim());
-        let subject = gatepost_message::Field::new("Subject", &subject);
+        let subject = gatepost_message::EditedField::new("Subject", &subject);
         let subject = subject
             .map(|field| field.write(b"\r\n"))
             .unwrap_or_default();

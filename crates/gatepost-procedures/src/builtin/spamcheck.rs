@@ -8,7 +8,7 @@ use gatepost_rules::{PendingScan, Report, RuleSet, ScanContext, ScanProgress};
 use serde::{Deserialize, Serialize};
 
 use crate::procedure::{
-    Judgement, Needs, PendingJudgement, Procedure, ProcedureAnswer, ProcedureCall, Wake,
+    Needs, PendingJudgement, Procedure, ProcedureAnswer, ProcedureCall, ProcedureResult, Wake,
 };
 
 /// The most rules that a reason names; the hits and the journal have all of them.
@@ -96,10 +96,10 @@ impl Procedure for Spamcheck {
         Needs::Whole
     }
 
-    fn start(&self, call: &ProcedureCall<'_>) -> Judgement {
+    fn start(&self, call: &ProcedureCall<'_>) -> ProcedureResult {
         if call.message.format != Format::Mail {
             // The rules are about mail; of a sensor's payload they have nothing to say.
-            return Judgement::Done(Ok(Verdict::accept().into()));
+            return ProcedureResult::Done(Ok(Verdict::accept().into()));
         }
         let progress = start_scan(&self.rules, call.message);
         judgement(progress, &self.settings, call.message)
@@ -119,7 +119,7 @@ impl PendingJudgement for PendingSpamcheck {
         Box::new(move |wake| progress.then(wake))
     }
 
-    fn resume(self: Box<Self>) -> Judgement {
+    fn resume(self: Box<Self>) -> ProcedureResult {
         judgement(self.scan.resume(), &self.settings, &self.message)
     }
 }
@@ -128,11 +128,11 @@ fn judgement(
     progress: ScanProgress,
     settings: &SpamcheckSettings,
     message: &Arc<Message>,
-) -> Judgement {
+) -> ProcedureResult {
     let report = match progress {
         ScanProgress::Done(report) => report,
         ScanProgress::Waiting(scan) => {
-            return Judgement::Pending(Box::new(PendingSpamcheck {
+            return ProcedureResult::Pending(Box::new(PendingSpamcheck {
                 scan,
                 settings: settings.clone(),
                 message: Arc::clone(message),
@@ -144,7 +144,7 @@ fn judgement(
         tags: report.header_fields(),
         ..verdict(settings, &report)
     };
-    Judgement::Done(Ok(ProcedureAnswer {
+    ProcedureResult::Done(Ok(ProcedureAnswer {
         verdict,
         report: Some(Arc::new(report)),
         ..ProcedureAnswer::default()

@@ -14,7 +14,7 @@ use tokio::net::{TcpStream, UnixStream};
 
 use crate::host::{Connections, PendingAnswer, Resources};
 use crate::procedure::{
-    Judgement, Needs, PendingJudgement, Procedure, ProcedureCall, ProcedureFailure, Wake,
+    Needs, PendingJudgement, Procedure, ProcedureCall, ProcedureFailure, ProcedureResult, Wake,
 };
 
 /// clamd reads the message in pieces of this size.
@@ -81,7 +81,7 @@ impl Procedure for Viruscheck {
         Needs::Whole
     }
 
-    fn start(&self, call: &ProcedureCall<'_>) -> Judgement {
+    fn start(&self, call: &ProcedureCall<'_>) -> ProcedureResult {
         let settings = &self.settings;
         let body = &call.message.body;
         if body.len() as u64 > settings.size_max.bytes() {
@@ -89,7 +89,7 @@ impl Procedure for Viruscheck {
                 "larger than the {} that are checked for viruses",
                 settings.size_max
             );
-            return Judgement::Done(Ok(Verdict::new(settings.on_oversize, reason).into()));
+            return ProcedureResult::Done(Ok(Verdict::new(settings.on_oversize, reason).into()));
         }
         let time_max = settings.timeout.duration();
         let time_max = call.time_max.map_or(time_max, |left| left.min(time_max));
@@ -99,7 +99,7 @@ impl Procedure for Viruscheck {
             body.clone(),
         );
         let network = &self.resources.network;
-        Judgement::Pending(Box::new(PendingCheck {
+        ProcedureResult::Pending(Box::new(PendingCheck {
             answer: network.start(Instant::now() + time_max, asked),
             settings: Arc::clone(settings),
         }))
@@ -121,10 +121,10 @@ impl PendingJudgement for PendingCheck {
         self.answer.notifier()
     }
 
-    fn resume(self: Box<Self>) -> Judgement {
+    fn resume(self: Box<Self>) -> ProcedureResult {
         let settings = &self.settings;
         let timed_out = || Err(io::ErrorKind::TimedOut.into());
-        Judgement::Done(match self.answer.take().unwrap_or_else(timed_out) {
+        ProcedureResult::Done(match self.answer.take().unwrap_or_else(timed_out) {
             Ok(None) => Ok(Verdict::accept().into()),
             Ok(Some(name)) => {
                 let mut verdict = Verdict::new(settings.action, format!("virus found: {name}"));

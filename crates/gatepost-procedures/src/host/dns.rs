@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use gatepost_dns::{
-    Answer, DnsError, Kind, PendingQuestion, Question, Record, Resolver, SYSTEM_CONFIGURATION,
-    system_servers,
+    DnsError, PendingQuestion, Question, QuestionOutcome, RecordData, RecordType, Resolver,
+    SYSTEM_CONFIGURATION, system_servers,
 };
 use gatepost_settings::Period;
 use serde::{Deserialize, Serialize};
@@ -62,7 +62,7 @@ impl Dns {
     pub(crate) fn ask(
         &self,
         name: &str,
-        kind: Kind,
+        kind: RecordType,
         deadline: Instant,
     ) -> Result<NamesAnswer, String> {
         let question = Question::new(name, kind);
@@ -105,21 +105,21 @@ impl PendingNames {
     }
 }
 
-fn texts(answer: Answer) -> Vec<String> {
+fn texts(answer: QuestionOutcome) -> Vec<String> {
     match answer {
-        Answer::Records(records) => records.iter().map(text).collect(),
-        Answer::NoSuchName | Answer::Failed(_) => Vec::new(),
+        QuestionOutcome::Records(records) => records.iter().map(text).collect(),
+        QuestionOutcome::NoSuchName | QuestionOutcome::Failed(_) => Vec::new(),
     }
 }
 
-fn text(record: &Record) -> String {
+fn text(record: &RecordData) -> String {
     match record {
-        Record::A(address) => address.to_string(),
-        Record::Aaaa(address) => address.to_string(),
-        Record::Name(name) => name.clone(),
-        Record::Exchanger { preference, name } => format!("{preference} {name}"),
-        Record::Text(text) => String::from_utf8_lossy(text).into_owned(),
-        Record::Tlsa(record) => record.to_string(),
+        RecordData::A(address) => address.to_string(),
+        RecordData::Aaaa(address) => address.to_string(),
+        RecordData::Name(name) => name.clone(),
+        RecordData::Exchanger { preference, name } => format!("{preference} {name}"),
+        RecordData::Text(text) => String::from_utf8_lossy(text).into_owned(),
+        RecordData::Tlsa(record) => record.to_string(),
     }
 }
 

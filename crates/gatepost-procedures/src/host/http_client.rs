@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::http_error::OutgoingHttpError;
 use super::http_server::{HttpServer, Origin};
-use super::network::{Network, PendingAnswer};
+use super::network::{HostNetwork, PendingAnswer};
 use crate::procedure::Wake;
 
 const USER_AGENT: &str = concat!("gatepost/", env!("CARGO_PKG_VERSION"));
@@ -93,7 +93,7 @@ impl Http {
     /// Begins a request; it ends at `deadline` at the latest.
     pub(crate) fn start(
         &self,
-        network: &Network,
+        network: &HostNetwork,
         request: OutgoingRequest,
         deadline: Instant,
     ) -> Result<PendingResponse, OutgoingHttpError> {

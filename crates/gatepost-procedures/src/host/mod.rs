@@ -26,7 +26,7 @@ pub(crate) use http_client::{
 pub use mailer::MailerSettings;
 pub(crate) use mailer::{Letter, Mailer};
 pub(crate) use memory::SharedMemory;
-pub(crate) use network::{Connections, Network, PendingAnswer};
+pub(crate) use network::{Connections, HostNetwork, PendingAnswer};
 pub(crate) use repetitions::RepetitionLimits;
 
 /// Where publications of procedures go: the broker, or a trial's notes.
@@ -81,7 +81,7 @@ pub(crate) struct Resources {
     pub(crate) dns: Dns,
     pub(crate) http: Http,
     pub(crate) mailer: Mailer,
-    pub(crate) network: Network,
+    pub(crate) network: HostNetwork,
 }
 
 impl Resources {
@@ -96,7 +96,7 @@ impl Resources {
             dns: Dns::new(dns, &host.memory),
             http: Http::new(http),
             mailer: Mailer::new(mail),
-            network: Network::default(),
+            network: HostNetwork::default(),
         }
     }
 }

@@ -27,7 +27,7 @@ const NAME_THREADS_MAX: usize = 4;
 
 /// Carries out requests. Its thread starts with the first of them and ends with this.
 #[derive(Default)]
-pub(crate) struct Network(OnceLock<Option<NetworkThread>>);
+pub(crate) struct HostNetwork(OnceLock<Option<NetworkThread>>);
 
 struct NetworkThread {
     runtime: Handle,
@@ -35,14 +35,14 @@ struct NetworkThread {
     _alive: oneshot::Sender<()>,
 }
 
-impl Network {
+impl HostNetwork {
     /// Begins a request. Without an outcome by `deadline` there is none.
     pub(crate) fn start<T: Send + 'static>(
         &self,
         deadline: Instant,
         request: impl Future<Output = T> + Send + 'static,
     ) -> PendingAnswer<T> {
-        let answer = Arc::new(Mutex::new(Answer::Awaited(None)));
+        let answer = Arc::new(Mutex::new(PendingOutcome::Awaited(None)));
         let sender = OutcomeSender(Arc::clone(&answer));
         let task = self.thread().map(|thread| {
             let task = thread.runtime.spawn(async move {
@@ -90,20 +90,20 @@ impl NetworkThread {
 }
 
 /// An outcome, or the wait for it.
-enum Answer<T> {
+enum PendingOutcome<T> {
     Awaited(Option<Wake>),
     Ended(Option<T>),
 }
 
 /// Reports the outcome, and that there is none if it is dropped before.
-struct OutcomeSender<T>(Arc<Mutex<Answer<T>>>);
+struct OutcomeSender<T>(Arc<Mutex<PendingOutcome<T>>>);
 
 impl<T> OutcomeSender<T> {
     fn send(&self, outcome: Option<T>) {
         let mut answer = self.0.lock();
-        if let Answer::Awaited(wake) = &mut *answer {
+        if let PendingOutcome::Awaited(wake) = &mut *answer {
             let wake = wake.take();
-            *answer = Answer::Ended(outcome);
+            *answer = PendingOutcome::Ended(outcome);
             drop(answer);
             if let Some(wake) = wake {
                 wake();
@@ -120,7 +120,7 @@ impl<T> Drop for OutcomeSender<T> {
 
 /// A request on its way. Dropping it ends the request.
 pub(crate) struct PendingAnswer<T> {
-    answer: Arc<Mutex<Answer<T>>>,
+    answer: Arc<Mutex<PendingOutcome<T>>>,
     task: Option<AbortHandle>,
 }
 
@@ -131,8 +131,8 @@ impl<T: Send + 'static> PendingAnswer<T> {
         Box::new(move |wake| {
             let mut answer = answer.lock();
             match &mut *answer {
-                Answer::Awaited(waiting) => *waiting = Some(wake),
-                Answer::Ended(_) => {
+                PendingOutcome::Awaited(waiting) => *waiting = Some(wake),
+                PendingOutcome::Ended(_) => {
                     drop(answer);
                     wake();
                 }
@@ -143,8 +143,8 @@ impl<T: Send + 'static> PendingAnswer<T> {
     /// The outcome; `None` if there was none in time.
     pub(crate) fn take(&self) -> Option<T> {
         match &mut *self.answer.lock() {
-            Answer::Awaited(_) => None,
-            Answer::Ended(outcome) => outcome.take(),
+            PendingOutcome::Awaited(_) => None,
+            PendingOutcome::Ended(outcome) => outcome.take(),
         }
     }
 }
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn requests_end_with_an_outcome_at_their_deadline_and_with_the_thread() {
-        let network = Network::default();
+        let network = HostNetwork::default();
         let later = Instant::now() + PATIENCE;
         assert_eq!(wait(&network.start(later, async { 7 })), Some(7));
         let silent = network.start(Instant::now(), std::future::pending::<()>());
@@ -210,7 +210,7 @@ mod tests {
                 let _ = self.0.send(());
             }
         }
-        let network = Network::default();
+        let network = HostNetwork::default();
         let (ended, end) = mpsc::channel();
         let ends = Ends(ended);
         let open = network.start(Instant::now() + PATIENCE, async move {

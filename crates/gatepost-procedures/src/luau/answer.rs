@@ -1,6 +1,6 @@
 //! Reads what a procedure returned.
 
-use gatepost_message::{Action, Cookie, MalformedReply, Reply, Score, Verdict};
+use gatepost_message::{Action, Cookie, MalformedReply, PageReply, Score, Verdict};
 use mlua::{MultiValue, Table, Value};
 
 use crate::procedure::ProcedureAnswer;
@@ -65,8 +65,8 @@ fn from_table(table: &Table) -> mlua::Result<ProcedureAnswer> {
 }
 
 /// `{status, redirect, headers, cookies}`: for the visitor of the page that called.
-fn reply(table: &Table) -> mlua::Result<Option<Box<Reply>>> {
-    let mut reply = Reply::default();
+fn reply(table: &Table) -> mlua::Result<Option<Box<PageReply>>> {
+    let mut reply = PageReply::default();
     if let Some(status) = table.get::<Option<i64>>("status")? {
         reply.set_status(status).map_err(malformed)?;
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use gatepost_dns::{Kind, reverse_name};
+use gatepost_dns::{RecordType, reverse_name};
 use gatepost_message::{Properties, Publication, Qos, Topic};
 use gatepost_store::Value as Kept;
 use mlua::{Error, IntoLua, Lua, MultiValue, Table, Value};
@@ -177,16 +177,16 @@ impl Library {
     fn dns(self: &Arc<Self>, lua: &Lua, waiting: &WaitingFunctions) -> mlua::Result<Table> {
         let table = lua.create_table()?;
         for (name, kind) in [
-            ("a", Kind::A),
-            ("aaaa", Kind::Aaaa),
-            ("mx", Kind::Mx),
-            ("ptr", Kind::Ptr),
-            ("txt", Kind::Txt),
+            ("a", RecordType::A),
+            ("aaaa", RecordType::Aaaa),
+            ("mx", RecordType::Mx),
+            ("ptr", RecordType::Ptr),
+            ("txt", RecordType::Txt),
         ] {
             let library = Arc::clone(self);
             let ask = move |lua: &Lua, asked: String| {
                 let asked = match asked.parse() {
-                    Ok(address) if kind == Kind::Ptr => reverse_name(address),
+                    Ok(address) if kind == RecordType::Ptr => reverse_name(address),
                     _ => asked,
                 };
                 let dns = &library.resources.dns;

@@ -32,8 +32,8 @@ use parking_lot::Mutex;
 
 use crate::host::Resources;
 use crate::procedure::{
-    Judgement, Needs, PendingJudgement, Procedure, ProcedureAnswer, ProcedureCall,
-    ProcedureFailure, Wake,
+    Needs, PendingJudgement, Procedure, ProcedureAnswer, ProcedureCall, ProcedureFailure,
+    ProcedureResult, Wake,
 };
 use crate::{ConfigurationProblem, LuauSettings, ProceduresConfiguration};
 
@@ -131,13 +131,13 @@ impl Procedure for LuauProcedure {
         Needs::Whole
     }
 
-    fn start(&self, call: &ProcedureCall<'_>) -> Judgement {
+    fn start(&self, call: &ProcedureCall<'_>) -> ProcedureResult {
         let code = &self.0;
         let idle = code.idle.lock().pop();
         let machine = idle.map_or_else(|| LuauMachine::new(&code.program, &code.settings), Ok);
         let mut machine = match machine {
             Ok(machine) => machine,
-            Err(failure) => return Judgement::Done(Err(failure)),
+            Err(failure) => return ProcedureResult::Done(Err(failure)),
         };
         let answer = machine.call(call, &code.settings);
         judgement(code, machine, answer)
@@ -165,7 +165,7 @@ impl PendingJudgement for PendingCall {
         self.machine.memory_bytes()
     }
 
-    fn resume(mut self: Box<Self>) -> Judgement {
+    fn resume(mut self: Box<Self>) -> ProcedureResult {
         let answer = self.machine.resume();
         judgement(&self.code, self.machine, answer)
     }
@@ -175,8 +175,8 @@ fn judgement(
     code: &Arc<Code>,
     machine: LuauMachine,
     answer: Result<Option<ProcedureAnswer>, ProcedureFailure>,
-) -> Judgement {
-    Judgement::Done(match answer {
+) -> ProcedureResult {
+    ProcedureResult::Done(match answer {
         Ok(Some(answer)) => {
             let mut idle = code.idle.lock();
             if !machine.is_worn(&code.settings) && idle.len() < IDLE_MACHINES_MAX {
@@ -186,7 +186,7 @@ fn judgement(
         }
         Ok(None) => {
             let code = Arc::clone(code);
-            return Judgement::Pending(Box::new(PendingCall { code, machine }));
+            return ProcedureResult::Pending(Box::new(PendingCall { code, machine }));
         }
         Err(failure) => Err(failure),
     })

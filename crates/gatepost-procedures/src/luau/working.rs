@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use gatepost_mail::{HeaderSelector, Leaf, Mail};
-use gatepost_message::{Edit, Field, Format, Message, Verdict, edit};
+use gatepost_message::{Edit, EditedField, Format, Message, Verdict, edit};
 use mlua::Error;
 use parking_lot::{Mutex, MutexGuard};
 
@@ -213,6 +213,6 @@ fn size_of(edit: &Edit) -> usize {
 }
 
 /// A field whose name Luau code gave.
-pub(super) fn field(name: &str, value: &str) -> mlua::Result<Field> {
-    Field::new(name, value).map_err(|error| Error::runtime(error.to_string()))
+pub(super) fn field(name: &str, value: &str) -> mlua::Result<EditedField> {
+    EditedField::new(name, value).map_err(|error| Error::runtime(error.to_string()))
 }

@@ -18,7 +18,7 @@ use super::ProceduresCore;
 use crate::builtin::{start_scan, warn_of_limits};
 use crate::chain::{ChainProgress, ChainRun, RunPlace};
 use crate::procedure::{ProcedureAnswer, Wake};
-use crate::{Arguments, ProceduresSettings};
+use crate::{ProcedureArguments, ProceduresSettings};
 
 /// Counts the runs that wait for the network without a judge, and their memory.
 pub(super) struct WaitingRuns {
@@ -45,12 +45,12 @@ impl WaitingRuns {
 }
 
 /// A run that waits, counted as long as this lives.
-struct Waiting {
+struct WaitingRun {
     core: Arc<ProceduresCore>,
     memory_bytes: usize,
 }
 
-impl Waiting {
+impl WaitingRun {
     /// `None` if as many wait as may, or they hold as much memory as they may.
     fn count(core: &Arc<ProceduresCore>, memory_bytes: usize) -> Option<Self> {
         let counted = Self {
@@ -65,7 +65,7 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WaitingRun {
     fn drop(&mut self) {
         let runs = &self.core.waiting;
         runs.count.fetch_sub(1, Ordering::Relaxed);
@@ -75,7 +75,11 @@ impl Drop for Waiting {
 }
 
 /// Queues a job when the external response has arrived.
-fn go_on_later(waiting: Waiting, notifier: impl FnOnce(Wake), job: impl FnOnce() + Send + 'static) {
+fn go_on_later(
+    waiting: WaitingRun,
+    notifier: impl FnOnce(Wake),
+    job: impl FnOnce() + Send + 'static,
+) {
     notifier(Box::new(move || {
         let core = Arc::clone(&waiting.core);
         drop(waiting);
@@ -85,7 +89,7 @@ fn go_on_later(waiting: Waiting, notifier: impl FnOnce(Wake), job: impl FnOnce()
 
 /// A run that waits, with the place in which it is counted. The thread that takes it out goes on
 /// with it, or ends it.
-type Parked = Arc<Mutex<Option<(Waiting, ChainJob)>>>;
+type Parked = Arc<Mutex<Option<(WaitingRun, ChainJob)>>>;
 
 /// The caller of a run: when it is dropped, a run that waits ends.
 pub(super) struct Caller(Parked);
@@ -127,7 +131,7 @@ pub(super) struct ChainJob {
     pub(super) core: Arc<ProceduresCore>,
     pub(super) run: ChainRun,
     pub(super) message: Arc<Message>,
-    pub(super) arguments: Arguments,
+    pub(super) arguments: ProcedureArguments,
     reply: oneshot::Sender<ProcedureAnswer>,
     parked: Parked,
 }
@@ -138,7 +142,7 @@ impl ChainJob {
         core: &Arc<ProceduresCore>,
         run: ChainRun,
         message: &Arc<Message>,
-        arguments: Arguments,
+        arguments: ProcedureArguments,
     ) -> (Self, oneshot::Receiver<ProcedureAnswer>, Caller) {
         let (reply, answer) = oneshot::channel();
         let parked = Parked::default();
@@ -161,7 +165,7 @@ impl ChainJob {
         }
         let progress = self.advance(RunPlace::Judge);
         if progress == ChainProgress::Waiting {
-            let waiting = Waiting::count(&self.core, self.run.waiting_memory_bytes());
+            let waiting = WaitingRun::count(&self.core, self.run.waiting_memory_bytes());
             if let (Some(waiting), Some(notifier)) = (waiting, self.run.notifier()) {
                 return self.park(waiting, notifier);
             }
@@ -172,7 +176,7 @@ impl ChainJob {
     }
 
     /// Waits without a thread.
-    fn park(self, waiting: Waiting, notifier: impl FnOnce(Wake)) {
+    fn park(self, waiting: WaitingRun, notifier: impl FnOnce(Wake)) {
         let parked = Arc::clone(&self.parked);
         let unpark = Unpark(Arc::clone(&parked));
         *parked.lock() = Some((waiting, self));
@@ -214,7 +218,7 @@ impl<F: FnOnce(Report) + Send + 'static> ScanJob<F> {
                 ScanProgress::Waiting(scan) => scan,
             };
             let answers = scan.progress();
-            if let Some(waiting) = Waiting::count(&self.core, 0) {
+            if let Some(waiting) = WaitingRun::count(&self.core, 0) {
                 let job = move || self.go_on(scan.resume());
                 return go_on_later(waiting, move |wake| answers.then(wake), job);
             }

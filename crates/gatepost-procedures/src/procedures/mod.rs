@@ -24,7 +24,9 @@ use crate::procedure::{Needs, ProcedureAnswer};
 use crate::scope::ScopeId;
 use crate::set::{ProcedureListing, ProcedureSet, usable};
 use crate::status::{ProcedureStatistics, Status};
-use crate::{Arguments, ConfigurationProblem, ProceduresConfiguration, ProceduresSettings};
+use crate::{
+    ConfigurationProblem, ProcedureArguments, ProceduresConfiguration, ProceduresSettings,
+};
 use folder_watch::FolderWatch;
 use judging::{ChainJob, ScanJob, WaitingRuns};
 
@@ -187,7 +189,7 @@ impl Procedures {
             return Verdict::accept().into();
         };
         let run = scope.chain.clone().start();
-        let answer = self.run(run, message, Arguments::none()).await;
+        let answer = self.run(run, message, ProcedureArguments::none()).await;
         if let Some(originals) = &self.0.host.originals {
             originals.keep(message);
         }
@@ -199,7 +201,7 @@ impl Procedures {
         &self,
         path: &str,
         message: Arc<Message>,
-        arguments: Arguments,
+        arguments: ProcedureArguments,
     ) -> Result<ProcedureAnswer, ProcedureCallError> {
         let chain = self.0.set.load().chain(path);
         let run = chain.ok_or(ProcedureCallError::NoSuchProcedure)?.start();
@@ -212,7 +214,7 @@ impl Procedures {
         &self,
         path: &str,
         message: &Arc<Message>,
-        arguments: &Arguments,
+        arguments: &ProcedureArguments,
         deadline: Instant,
     ) -> Result<ProcedureAnswer, ProcedureCallError> {
         let chain = self.0.set.load().chain(path);
@@ -230,7 +232,7 @@ impl Procedures {
         &self,
         path: &str,
         message: Arc<Message>,
-        arguments: Arguments,
+        arguments: ProcedureArguments,
     ) -> Result<Result<ProcedureAnswer, Unready>, ProcedureCallError> {
         let chain = self.0.set.load().chain(path);
         let mut run = chain.ok_or(ProcedureCallError::NoSuchProcedure)?.start();
@@ -346,7 +348,7 @@ impl Procedures {
         &self,
         mut run: ChainRun,
         message: &Arc<Message>,
-        arguments: Arguments,
+        arguments: ProcedureArguments,
     ) -> ProcedureAnswer {
         let progress = run.advance(message, &arguments, &self.0.statistics, RunPlace::Anywhere);
         if progress == ChainProgress::Ended {
@@ -388,5 +390,5 @@ impl<F: FnOnce(Result<Report, ProcedureCallError>)> Drop for Unanswered<F> {
 pub struct Unready {
     run: ChainRun,
     message: Arc<Message>,
-    arguments: Arguments,
+    arguments: ProcedureArguments,
 }

@@ -43,11 +43,11 @@ impl ProcedureCounters {
     pub(crate) fn measure(&self, cheap: bool) -> Measurement<'_> {
         let request = self.requests.fetch_add(1, Relaxed);
         let clock = if !cheap {
-            Clock::Thread(thread_cpu_time())
+            CostClock::Thread(thread_cpu_time())
         } else if request.is_multiple_of(CHEAP_CALLS_PER_SAMPLE) {
-            Clock::Sample(Instant::now())
+            CostClock::Sample(Instant::now())
         } else {
-            Clock::Off
+            CostClock::Off
         };
         Measurement {
             counters: self,
@@ -59,7 +59,7 @@ impl ProcedureCounters {
     pub(crate) fn measure_again(&self) -> Measurement<'_> {
         Measurement {
             counters: self,
-            clock: Clock::Thread(thread_cpu_time()),
+            clock: CostClock::Thread(thread_cpu_time()),
         }
     }
 
@@ -82,7 +82,7 @@ impl ProcedureCounters {
     }
 }
 
-enum Clock {
+enum CostClock {
     Off,
     Sample(Instant),
     Thread(Duration),
@@ -90,15 +90,15 @@ enum Clock {
 
 pub(crate) struct Measurement<'a> {
     counters: &'a ProcedureCounters,
-    clock: Clock,
+    clock: CostClock,
 }
 
 impl Measurement<'_> {
     pub(crate) fn finish(self) {
         let ns = match self.clock {
-            Clock::Off => return,
-            Clock::Sample(start) => start.elapsed().as_nanos() as u64 * CHEAP_CALLS_PER_SAMPLE,
-            Clock::Thread(start) => thread_cpu_time().saturating_sub(start).as_nanos() as u64,
+            CostClock::Off => return,
+            CostClock::Sample(start) => start.elapsed().as_nanos() as u64 * CHEAP_CALLS_PER_SAMPLE,
+            CostClock::Thread(start) => thread_cpu_time().saturating_sub(start).as_nanos() as u64,
         };
         self.counters.cpu_ns.fetch_add(ns, Relaxed);
     }

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use gatepost_message::Action;
-use gatepost_procedures::Arguments;
+use gatepost_procedures::ProcedureArguments;
 
 use super::{World, call};
 
@@ -29,7 +29,7 @@ async fn luau_code_sees_the_message_and_its_arguments() {
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .into();
     let procedures = world.start();
-    let arguments = Arguments::from_iter([("user", "anna")]);
+    let arguments = ProcedureArguments::from_iter([("user", "anna")]);
     let answer = call(&procedures, "/who", arguments).await;
     assert_eq!(answer.text, "for anna and all", "{:?}", answer.verdict);
 }
@@ -65,7 +65,7 @@ async fn each_kind_of_answer_is_read() {
         ),
     ] {
         let procedures = World::new().with("one", source).start();
-        let answer = call(&procedures, "/one", Arguments::none()).await;
+        let answer = call(&procedures, "/one", ProcedureArguments::none()).await;
         assert_eq!(answer.verdict.action, action, "{source}");
         assert_eq!(answer.verdict.reason, reason, "{source}");
         assert_eq!(answer.text, text, "{source}");
@@ -122,7 +122,7 @@ async fn hostile_code_is_stopped() {
         let procedures = world.start();
         for _ in 0..2 {
             let started = Instant::now();
-            let answer = call(&procedures, "/attack", Arguments::none()).await;
+            let answer = call(&procedures, "/attack", ProcedureArguments::none()).await;
             assert_eq!(answer.verdict.action, Action::Quarantine, "{name}");
             assert_eq!(answer.verdict.procedure, "/attack", "{name}");
             assert!(started.elapsed() < Duration::from_secs(20), "{name}");
@@ -134,7 +134,7 @@ async fn hostile_code_is_stopped() {
             Some((2, 2)),
             "{name}"
         );
-        let after = call(&procedures, "/status", Arguments::none()).await;
+        let after = call(&procedures, "/status", ProcedureArguments::none()).await;
         assert!(after.text.contains("/attack"), "{}", after.text);
     }
 }
@@ -151,7 +151,7 @@ async fn code_reaches_nothing_outside() {
             return "accept"
         end"#;
     let procedures = World::new().with("probe", source).start();
-    let answer = call(&procedures, "/probe", Arguments::none()).await;
+    let answer = call(&procedures, "/probe", ProcedureArguments::none()).await;
     assert_eq!(
         answer.verdict.action,
         Action::Accept,
@@ -172,9 +172,9 @@ async fn a_kept_message_is_closed_after_the_call() {
     let mut world = World::new().with("keep", source);
     world.configuration.procedures.judges = 1;
     let procedures = world.start();
-    let first = call(&procedures, "/keep", Arguments::none()).await;
+    let first = call(&procedures, "/keep", ProcedureArguments::none()).await;
     assert_eq!(first.verdict.action, Action::Accept);
-    let second = call(&procedures, "/keep", Arguments::none()).await;
+    let second = call(&procedures, "/keep", ProcedureArguments::none()).await;
     assert_eq!(
         (second.verdict.action, second.verdict.reason.as_str()),
         (Action::Drop, "false")
@@ -190,7 +190,7 @@ async fn a_full_queue_defers() {
     let procedures = world.start();
     let calls = (0..8).map(|_| {
         let procedures = procedures.clone();
-        tokio::spawn(async move { call(&procedures, "/slow", Arguments::none()).await })
+        tokio::spawn(async move { call(&procedures, "/slow", ProcedureArguments::none()).await })
     });
     let calls: Vec<_> = calls.collect();
     let mut busy = 0;

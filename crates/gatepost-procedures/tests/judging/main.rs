@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use gatepost_message::{Envelope, Format, Listener, Message, Peer, Topic, Verdict};
 use gatepost_procedures::{
-    Arguments, ConfigurationProblem, ProcedureAnswer, Procedures, ProceduresConfiguration,
+    ConfigurationProblem, ProcedureAnswer, ProcedureArguments, Procedures, ProceduresConfiguration,
     ScopeSettings,
 };
 use gatepost_rules::RuleSet;
@@ -88,7 +88,11 @@ async fn judge(procedures: &Procedures, message: Message) -> Verdict {
     procedures.judge(&Arc::new(message)).await
 }
 
-async fn call(procedures: &Procedures, path: &str, arguments: Arguments) -> ProcedureAnswer {
+async fn call(
+    procedures: &Procedures,
+    path: &str,
+    arguments: ProcedureArguments,
+) -> ProcedureAnswer {
     let message = Arc::new(mail(
         "Subject: hello\r\nX-Kind: test\r\n\r\nthe needle is here\r\n",
     ));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gatepost_message::Action;
-use gatepost_procedures::Arguments;
+use gatepost_procedures::ProcedureArguments;
 use gatepost_rules::RuleSet;
 use gatepost_settings::ByteSize;
 
@@ -56,7 +56,7 @@ async fn files_are_taken_up_changed_and_kept_when_broken() {
     let world = World::new().with("greet", r#"return function() return "one" end"#);
     let procedures = world.start();
     let text = async |expected: &str| {
-        let answer = call(&procedures, "/greet", Arguments::none()).await;
+        let answer = call(&procedures, "/greet", ProcedureArguments::none()).await;
         answer.text == expected
     };
     assert!(text("one").await);
@@ -94,7 +94,11 @@ async fn a_reload_swaps_everything_or_nothing() {
     assert_eq!(judge(&procedures, mail("x")).await.action, Action::Accept);
     // Later calls of /status show it too, until something else is in force.
     procedures.refused(mistakes.iter().map(ToString::to_string));
-    let status = async || call(&procedures, "/status", Arguments::none()).await.text;
+    let status = async || {
+        call(&procedures, "/status", ProcedureArguments::none())
+            .await
+            .text
+    };
     let text = status().await;
     assert!(
         text.contains("\nthe reload of ") && text.contains("/nothing"),

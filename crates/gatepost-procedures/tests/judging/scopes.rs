@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gatepost_message::{Action, Listener, Topic, TopicFilter, Verdict};
-use gatepost_procedures::{Arguments, Needs, ProcedureCallError};
+use gatepost_procedures::{Needs, ProcedureArguments, ProcedureCallError};
 
 use super::{World, call, judge, mail, scope};
 
@@ -93,11 +93,11 @@ async fn a_scope_is_called_like_a_procedure() {
     assert_eq!(procedures.needs("/mail"), Some(Needs::Size));
     assert_eq!(procedures.needs("/spamcheck"), Some(Needs::Whole));
     assert_eq!(procedures.needs("/nothing"), None);
-    let answer = call(&procedures, "/mail", Arguments::none()).await;
+    let answer = call(&procedures, "/mail", ProcedureArguments::none()).await;
     assert_eq!(answer.verdict.action, Action::Accept);
     let message = Arc::new(mail("x"));
     let missing = procedures
-        .call("/nothing", message, Arguments::none())
+        .call("/nothing", message, ProcedureArguments::none())
         .await;
     assert_eq!(missing.err(), Some(ProcedureCallError::NoSuchProcedure));
 }

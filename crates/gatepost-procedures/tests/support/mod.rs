@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use gatepost_message::{Envelope, Format, Listener, Message, Peer, Publication, Topic, Verdict};
 use gatepost_procedures::{
-    Arguments, ConfigurationProblem, ProcedureAnswer, ProcedureHost, Procedures,
+    ConfigurationProblem, ProcedureAnswer, ProcedureArguments, ProcedureHost, Procedures,
     ProceduresConfiguration, PublicationSink, ScopeSettings,
 };
 use gatepost_rules::RuleSet;
@@ -120,7 +120,7 @@ pub async fn judge(procedures: &Procedures, message: Message) -> Verdict {
 pub async fn call(procedures: &Procedures, path: &str, message: Message) -> ProcedureAnswer {
     let message = Arc::new(message);
     procedures
-        .call(path, message, Arguments::none())
+        .call(path, message, ProcedureArguments::none())
         .await
         .expect(path)
 }

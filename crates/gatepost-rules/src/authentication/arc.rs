@@ -1,14 +1,14 @@
 //! ARC: the chain of intermediaries and their authentication results (RFC 8617).
 
 use super::dkim::{Canonical, Fetched, RawMail, Signature, Tags, fetch, without_value};
-use super::{Known, Wait};
+use super::{DnsResponses, Wait};
 
 /// The most sets of one message, RFC 8617 section 4.2.1.
 const SETS_MAX: usize = 50;
 
 /// The result for a message's chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Chain {
+pub(crate) enum ArcResult {
     None,
     Pass,
     Fail,
@@ -22,12 +22,16 @@ struct Set {
 }
 
 /// Validates the chain, section 5.2.
-pub(crate) fn verify(mail: &RawMail<'_>, known: &Known<'_, '_>, now: u64) -> Result<Chain, Wait> {
+pub(crate) fn verify(
+    mail: &RawMail<'_>,
+    known: &DnsResponses<'_, '_>,
+    now: u64,
+) -> Result<ArcResult, Wait> {
     let Some(sets) = sets(mail) else {
-        return Ok(Chain::Fail);
+        return Ok(ArcResult::Fail);
     };
     let Some(newest) = sets.last() else {
-        return Ok(Chain::None);
+        return Ok(ArcResult::None);
     };
     let mut wait = false;
     let mut is_good = true;
@@ -46,8 +50,8 @@ pub(crate) fn verify(mail: &RawMail<'_>, known: &Known<'_, '_>, now: u64) -> Res
     }
     Ok(match (wait, is_good) {
         (true, _) => return Err(Wait),
-        (false, true) => Chain::Pass,
-        (false, false) => Chain::Fail,
+        (false, true) => ArcResult::Pass,
+        (false, false) => ArcResult::Fail,
     })
 }
 
@@ -95,7 +99,7 @@ fn numbered(mail: &RawMail<'_>, name: &[u8]) -> Option<Vec<usize>> {
 
 fn message_signature(
     mail: &RawMail<'_>,
-    known: &Known<'_, '_>,
+    known: &DnsResponses<'_, '_>,
     index: usize,
     now: u64,
 ) -> Result<bool, Wait> {
@@ -116,7 +120,7 @@ fn message_signature(
 }
 
 /// Whether the last of these sets is sealed, with the required result for those before it.
-fn seal(mail: &RawMail<'_>, known: &Known<'_, '_>, sets: &[Set]) -> Result<bool, Wait> {
+fn seal(mail: &RawMail<'_>, known: &DnsResponses<'_, '_>, sets: &[Set]) -> Result<bool, Wait> {
     let field = sets.last().and_then(|set| mail.field(set.seal));
     let Some((field, tags)) = field.and_then(|field| Some((field, Tags::parse(field.value())?)))
     else {
@@ -162,19 +166,22 @@ mod tests {
     fn chains_of_another_program() {
         let zone = Zone::read(include_str!("../../tests/data/authentication/keys.txt"));
         let answer = |question: &Question| Some(zone.answer(question));
-        let known = Known::new(&answer, true);
+        let known = DnsResponses::new(&answer, true);
         let message =
             include_str!("../../tests/data/authentication/forwarded.eml").replace('\n', "\r\n");
         let chain = |message: &str| {
             verify(&RawMail::read(message.as_bytes()), &known, 1_000_000_000).unwrap()
         };
-        assert_eq!(chain(&message), Chain::Pass);
-        assert_eq!(chain(&message.replace("Hello", "Hallo")), Chain::Fail);
-        assert_eq!(chain(&message.replace("spf=pass", "spf=fail")), Chain::Fail);
+        assert_eq!(chain(&message), ArcResult::Pass);
+        assert_eq!(chain(&message.replace("Hello", "Hallo")), ArcResult::Fail);
+        assert_eq!(
+            chain(&message.replace("spf=pass", "spf=fail")),
+            ArcResult::Fail
+        );
         assert_eq!(
             chain(&message.replace("ARC-Seal: i=1", "X-Seal: i=1")),
-            Chain::Fail
+            ArcResult::Fail
         );
-        assert_eq!(chain("From: a@b.example\r\n\r\nx\r\n"), Chain::None);
+        assert_eq!(chain("From: a@b.example\r\n\r\nx\r\n"), ArcResult::None);
     }
 }

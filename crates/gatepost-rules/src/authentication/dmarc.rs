@@ -2,10 +2,10 @@
 //!
 //! The `pct` tag is read as 100: a random choice would not be reproducible.
 
-use gatepost_dns::Kind;
+use gatepost_dns::RecordType;
 
 use super::dkim::Tags;
-use super::{Known, Looked, Wait, texts};
+use super::{DnsResponses, Looked, Wait, texts};
 
 /// A domain's policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,7 +81,7 @@ pub(crate) fn verify(
     author: &str,
     proven: &Proven<'_>,
     registered: &dyn Fn(&str) -> String,
-    known: &Known<'_, '_>,
+    known: &DnsResponses<'_, '_>,
 ) -> Result<DmarcResult, Wait> {
     let organization = registered(author);
     let own = published(author, known);
@@ -122,20 +122,22 @@ struct Failed;
 
 fn published(
     domain: &str,
-    known: &Known<'_, '_>,
+    known: &DnsResponses<'_, '_>,
 ) -> Result<Result<Option<Published>, Failed>, Wait> {
-    Ok(match known.look(&format!("_dmarc.{domain}"), Kind::Txt)? {
-        Looked::Failed => Err(Failed),
-        Looked::Nothing { .. } => Ok(None),
-        Looked::Records(records) => {
-            let mut found = texts(records).filter_map(Published::parse);
-            // Section 6.6.3: several records count as none.
-            match (found.next(), found.next()) {
-                (Some(record), None) => Ok(Some(record)),
-                _ => Ok(None),
+    Ok(
+        match known.look(&format!("_dmarc.{domain}"), RecordType::Txt)? {
+            Looked::Failed => Err(Failed),
+            Looked::Nothing { .. } => Ok(None),
+            Looked::Records(records) => {
+                let mut found = texts(records).filter_map(Published::parse);
+                // Section 6.6.3: several records count as none.
+                match (found.next(), found.next()) {
+                    (Some(record), None) => Ok(Some(record)),
+                    _ => Ok(None),
+                }
             }
-        }
-    })
+        },
+    )
 }
 
 #[cfg(test)]
@@ -157,7 +159,7 @@ mod tests {
             _dmarc.other.example TXT v=spf1 -all",
         );
         let answer = |question: &Question| Some(zone.answer(question));
-        let known = Known::new(&answer, true);
+        let known = DnsResponses::new(&answer, true);
         let registered = |host: &str| {
             let labels: Vec<&str> = host.rsplitn(3, '.').collect();
             labels

@@ -1,6 +1,6 @@
 //! Sender authentication: SPF (RFC 7208), DKIM (RFC 6376), ARC (RFC 8617) and DMARC (RFC 7489).
 //!
-//! This module sends no queries. A check evaluates the DNS responses that are [`Known`] so far; if
+//! This module sends no queries. A check evaluates the DNS responses that are [`DnsResponses`] so far; if
 //! one is missing, the check records the question, returns [`Wait`], and runs again when more
 //! responses have arrived. So the queries of all checks are sent together with those of all other
 //! rules, over the same socket and under the same deadline, and a test needs only a table of
@@ -14,7 +14,7 @@ pub(crate) mod spf;
 
 use std::cell::RefCell;
 
-use gatepost_dns::{Answer, Kind, Question, Record};
+use gatepost_dns::{Question, QuestionOutcome, RecordData, RecordType};
 
 /// A check cannot continue before a query is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(crate) struct Wait;
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Looked<'a> {
     /// Records of the requested kind, at least one.
-    Records(&'a [Record]),
+    Records(&'a [RecordData]),
     /// There are no records of this kind, and possibly no such name.
     Nothing {
         /// Whether the name exists.
@@ -35,16 +35,19 @@ pub(crate) enum Looked<'a> {
 }
 
 /// The responses so far, and the open questions.
-pub(crate) struct Known<'k, 'a> {
-    answer: &'k dyn Fn(&Question) -> Option<&'a Answer>,
+pub(crate) struct DnsResponses<'k, 'a> {
+    answer: &'k dyn Fn(&Question) -> Option<&'a QuestionOutcome>,
     wanted: RefCell<Vec<Question>>,
     /// The deadline has passed: no further responses arrive.
     is_final: bool,
 }
 
-impl<'k, 'a> Known<'k, 'a> {
+impl<'k, 'a> DnsResponses<'k, 'a> {
     /// Uses a table of responses.
-    pub(crate) fn new(answer: &'k dyn Fn(&Question) -> Option<&'a Answer>, is_final: bool) -> Self {
+    pub(crate) fn new(
+        answer: &'k dyn Fn(&Question) -> Option<&'a QuestionOutcome>,
+        is_final: bool,
+    ) -> Self {
         Self {
             answer,
             wanted: RefCell::default(),
@@ -53,18 +56,18 @@ impl<'k, 'a> Known<'k, 'a> {
     }
 
     /// The records of a kind for a name.
-    pub(crate) fn look(&self, name: &str, kind: Kind) -> Result<Looked<'a>, Wait> {
+    pub(crate) fn look(&self, name: &str, kind: RecordType) -> Result<Looked<'a>, Wait> {
         let question = Question::new(name, kind);
         if !question.can_be_asked() {
             return Ok(Looked::Nothing { exists: false });
         }
         match (self.answer)(&question) {
-            Some(Answer::Records(records)) if records.is_empty() => {
+            Some(QuestionOutcome::Records(records)) if records.is_empty() => {
                 Ok(Looked::Nothing { exists: true })
             }
-            Some(Answer::Records(records)) => Ok(Looked::Records(records)),
-            Some(Answer::NoSuchName) => Ok(Looked::Nothing { exists: false }),
-            Some(Answer::Failed(_)) => Ok(Looked::Failed),
+            Some(QuestionOutcome::Records(records)) => Ok(Looked::Records(records)),
+            Some(QuestionOutcome::NoSuchName) => Ok(Looked::Nothing { exists: false }),
+            Some(QuestionOutcome::Failed(_)) => Ok(Looked::Failed),
             None if self.is_final => Ok(Looked::Failed),
             None => {
                 self.wanted.borrow_mut().push(question);
@@ -85,18 +88,18 @@ impl<'k, 'a> Known<'k, 'a> {
 pub fn check_any(data: &[u8]) {
     let end = memchr::memchr(0, data).unwrap_or(data.len());
     let (message, record) = data.split_at(end);
-    let texts = Answer::Records(vec![Record::Text(
+    let texts = QuestionOutcome::Records(vec![RecordData::Text(
         record.get(1..).unwrap_or_default().to_vec(),
     )]);
-    let others = Answer::Records(vec![
-        Record::A([192, 0, 2, 7].into()),
-        Record::Name("a.example".to_owned()),
+    let others = QuestionOutcome::Records(vec![
+        RecordData::A([192, 0, 2, 7].into()),
+        RecordData::Name("a.example".to_owned()),
     ]);
     let answer = |question: &Question| match question.kind {
-        Kind::Txt => Some(&texts),
+        RecordType::Txt => Some(&texts),
         _ => Some(&others),
     };
-    let known = Known::new(&answer, true);
+    let known = DnsResponses::new(&answer, true);
     let message = dkim::with_line_ends(message);
     let mail = dkim::RawMail::read(&message);
     let _ = dkim::verify(&mail, &known, 0);
@@ -113,9 +116,9 @@ pub fn check_any(data: &[u8]) {
 }
 
 /// The texts among records.
-pub(crate) fn texts(records: &[Record]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn texts(records: &[RecordData]) -> impl Iterator<Item = &[u8]> {
     records.iter().filter_map(|record| match record {
-        Record::Text(text) => Some(text.as_slice()),
+        RecordData::Text(text) => Some(text.as_slice()),
         _ => None,
     })
 }
@@ -129,7 +132,7 @@ pub(crate) mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use gatepost_dns::Failure;
+    use gatepost_dns::ServerFailure;
 
     proptest! {
         #[test]
@@ -143,72 +146,77 @@ pub(crate) mod tests {
 
     /// Responses from lines `NAME KIND VALUE`; a name without lines does not exist, and the value
     /// `SERVFAIL` is a failed query.
-    pub(crate) struct Zone(HashMap<Question, Answer>);
+    pub(crate) struct Zone(HashMap<Question, QuestionOutcome>);
 
     impl Zone {
         pub(crate) fn read(lines: &str) -> Self {
-            let mut table: HashMap<Question, Answer> = HashMap::new();
+            let mut table: HashMap<Question, QuestionOutcome> = HashMap::new();
             let mut names = Vec::new();
             for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
                 let (name, rest) = line.split_once(' ').expect("a name");
                 let (kind, value) = rest.split_once(' ').expect("a kind");
-                let kind = Kind::named(kind).expect("a known kind");
+                let kind = RecordType::named(kind).expect("a known kind");
                 let record = match kind {
-                    Kind::A => Record::A(value.parse().unwrap_or([0, 0, 0, 0].into())),
-                    Kind::Aaaa => Record::Aaaa(value.parse().expect("an address")),
-                    Kind::Txt => Record::Text(value.as_bytes().to_vec()),
-                    Kind::Mx => Record::Exchanger {
+                    RecordType::A => RecordData::A(value.parse().unwrap_or([0, 0, 0, 0].into())),
+                    RecordType::Aaaa => RecordData::Aaaa(value.parse().expect("an address")),
+                    RecordType::Txt => RecordData::Text(value.as_bytes().to_vec()),
+                    RecordType::Mx => RecordData::Exchanger {
                         preference: 10,
                         name: value.to_owned(),
                     },
-                    Kind::Ns | Kind::Ptr => Record::Name(value.to_owned()),
-                    Kind::Tlsa => panic!("no message is proved by it"),
+                    RecordType::Ns | RecordType::Ptr => RecordData::Name(value.to_owned()),
+                    RecordType::Tlsa => panic!("no message is proved by it"),
                 };
                 names.push(name.to_owned());
                 let answer = table
                     .entry(Question::new(name, kind))
-                    .or_insert_with(|| Answer::Records(Vec::new()));
+                    .or_insert_with(|| QuestionOutcome::Records(Vec::new()));
                 match answer {
-                    _ if value == "SERVFAIL" => *answer = Answer::Failed(Failure::Server(2)),
-                    Answer::Records(records) => records.push(record),
+                    _ if value == "SERVFAIL" => {
+                        *answer = QuestionOutcome::Failed(ServerFailure::Server(2));
+                    }
+                    QuestionOutcome::Records(records) => records.push(record),
                     _ => {}
                 }
             }
             for name in names {
                 for kind in [
-                    Kind::A,
-                    Kind::Aaaa,
-                    Kind::Txt,
-                    Kind::Mx,
-                    Kind::Ns,
-                    Kind::Ptr,
+                    RecordType::A,
+                    RecordType::Aaaa,
+                    RecordType::Txt,
+                    RecordType::Mx,
+                    RecordType::Ns,
+                    RecordType::Ptr,
                 ] {
                     table
                         .entry(Question::new(&name, kind))
-                        .or_insert_with(|| Answer::Records(Vec::new()));
+                        .or_insert_with(|| QuestionOutcome::Records(Vec::new()));
                 }
             }
             Self(table)
         }
 
-        pub(crate) fn answer(&self, question: &Question) -> &Answer {
-            self.0.get(question).unwrap_or(&Answer::NoSuchName)
+        pub(crate) fn answer(&self, question: &Question) -> &QuestionOutcome {
+            self.0.get(question).unwrap_or(&QuestionOutcome::NoSuchName)
         }
     }
 
     #[test]
     fn what_is_not_answered_is_asked_until_the_time_is_over() {
         let nothing = |_: &Question| None;
-        let known = Known::new(&nothing, false);
-        assert_eq!(known.look("a.example", Kind::A).unwrap_err(), Wait);
+        let known = DnsResponses::new(&nothing, false);
+        assert_eq!(known.look("a.example", RecordType::A).unwrap_err(), Wait);
         assert!(matches!(
-            known.look("a..example", Kind::A),
+            known.look("a..example", RecordType::A),
             Ok(Looked::Nothing { exists: false })
         ));
-        assert_eq!(known.into_wanted(), [Question::new("a.example", Kind::A)]);
-        let known = Known::new(&nothing, true);
+        assert_eq!(
+            known.into_wanted(),
+            [Question::new("a.example", RecordType::A)]
+        );
+        let known = DnsResponses::new(&nothing, true);
         assert!(matches!(
-            known.look("a.example", Kind::A),
+            known.look("a.example", RecordType::A),
             Ok(Looked::Failed)
         ));
     }

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use gatepost_mail::{Directive, Pattern};
+use gatepost_mail::{Directive, MailPattern};
 
 use crate::eval::glob;
 
@@ -15,7 +15,7 @@ const KEY_BITS_MIN: usize = 1024;
 pub(crate) struct WelcomeSigner {
     /// The author as written in the file; it identifies the entry for removal.
     text: String,
-    pub(crate) author: Pattern,
+    pub(crate) author: MailPattern,
     /// The signing domain; the author's own domain if empty.
     pub(crate) signer: String,
 }
@@ -49,7 +49,7 @@ pub(crate) struct SenderSettings {
     /// The pattern of addresses.
     pub(crate) hashed_addresses: Option<AddressPattern>,
     /// Addresses that are never queried, since they belong to a role rather than a person.
-    pub(crate) addresses_not_hashed: Option<Pattern>,
+    pub(crate) addresses_not_hashed: Option<MailPattern>,
     /// Aliases of mail domains.
     pub(crate) mail_domains: HashMap<String, String>,
     /// The mail domains that are queried, by the name of the choice.
@@ -121,7 +121,7 @@ impl SenderSettings {
                 Ok(pattern) => self.hashed_addresses = Some(pattern),
                 Err(reason) => return Directive::Invalid(reason),
             },
-            "hashbl_email_welcomelist" => match Pattern::with_flags(value, "") {
+            "hashbl_email_welcomelist" => match MailPattern::with_flags(value, "") {
                 Ok(pattern) => self.addresses_not_hashed = Some(pattern),
                 Err(reason) => return Directive::Invalid(reason),
             },
@@ -182,7 +182,7 @@ impl SenderSettings {
 /// The pattern of addresses in `hashbl_email_regex`.
 #[derive(Clone, Debug)]
 pub(crate) struct AddressPattern {
-    pub(crate) pattern: Pattern,
+    pub(crate) pattern: MailPattern,
     /// The pattern contained `_TLDS_`: the address must end in an existing top-level domain.
     pub(crate) ends_in_domain: bool,
 }
@@ -193,7 +193,7 @@ impl AddressPattern {
         // The longest candidate; the boundaries decide whether it is valid.
         let body = text.replace(DOMAIN, r"(?:[A-Za-z0-9-]+(?![A-Za-z0-9-]|\.[A-Za-z0-9]))");
         Ok(Self {
-            pattern: Pattern::with_flags(&body, "")?,
+            pattern: MailPattern::with_flags(&body, "")?,
             ends_in_domain: text.contains(DOMAIN),
         })
     }

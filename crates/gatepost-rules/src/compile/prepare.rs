@@ -16,8 +16,8 @@ use crate::scan::{FieldRule, RuleId};
 /// A test that can run.
 pub(super) enum Prepared {
     Exists(HeaderSelector),
-    Field(HeaderSelector, Field),
-    MimeField(HeaderSelector, Field),
+    Field(HeaderSelector, FieldComparison),
+    MimeField(HeaderSelector, FieldComparison),
     Lines(View, Pattern),
     /// A DNS query.
     Network(NetworkTest),
@@ -48,13 +48,13 @@ enum Read {
 }
 
 /// A comparison with a field, before its rule has an id.
-pub(super) struct Field {
+pub(super) struct FieldComparison {
     pattern: Pattern,
     negated: bool,
     if_unset: Option<Vec<u8>>,
 }
 
-impl Field {
+impl FieldComparison {
     pub(super) fn pattern(&self) -> &Pattern {
         &self.pattern
     }
@@ -205,8 +205,8 @@ fn eval_problem(problem: EvalProblem) -> NotRunning {
     }
 }
 
-fn field(test: &FieldTest, pattern: Pattern) -> Field {
-    Field {
+fn field(test: &FieldTest, pattern: Pattern) -> FieldComparison {
+    FieldComparison {
         pattern,
         negated: test.negated,
         if_unset: test.if_unset.clone(),

@@ -74,10 +74,10 @@ impl AccessMap {
         for key in keys(mail) {
             let with_tag = [b"From:", &key[..]].concat();
             for key in [with_tag, key] {
-                match table.get(&key).map(|action| Action::of(action)) {
-                    Some(Action::Accept) => return false,
-                    Some(Action::Refuse) => is_refused = true,
-                    Some(Action::Other) | None => {}
+                match table.get(&key).map(|action| AccessAction::of(action)) {
+                    Some(AccessAction::Accept) => return false,
+                    Some(AccessAction::Refuse) => is_refused = true,
+                    Some(AccessAction::Other) | None => {}
                 }
             }
         }
@@ -86,13 +86,13 @@ impl AccessMap {
 }
 
 /// The action on the right side of an entry.
-enum Action {
+enum AccessAction {
     Accept,
     Refuse,
     Other,
 }
 
-impl Action {
+impl AccessAction {
     fn of(text: &[u8]) -> Self {
         let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
         let end = text

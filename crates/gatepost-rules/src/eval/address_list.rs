@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use gatepost_mail::Pattern;
+use gatepost_mail::MailPattern;
 
 /// A list of addresses, some with wildcards.
 #[derive(Clone, Debug, Default)]
@@ -115,13 +115,13 @@ fn fits(glob: &[u8], text: &[u8]) -> bool {
 }
 
 /// A pattern for a glob: `*` is any text, `?` any character.
-pub(crate) fn glob(text: &str) -> Result<Pattern, String> {
-    Pattern::with_flags(&format!("^{}$", glob_body(text)), "i")
+pub(crate) fn glob(text: &str) -> Result<MailPattern, String> {
+    MailPattern::with_flags(&format!("^{}$", glob_body(text)), "i")
 }
 
 /// The same for a glob that may match anywhere in a text.
-pub(super) fn glob_within(text: &str) -> Result<Pattern, String> {
-    Pattern::with_flags(&glob_body(text), "i")
+pub(super) fn glob_within(text: &str) -> Result<MailPattern, String> {
+    MailPattern::with_flags(&glob_body(text), "i")
 }
 
 fn glob_body(text: &str) -> String {

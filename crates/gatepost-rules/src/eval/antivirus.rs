@@ -1,7 +1,7 @@
 //! AntiVirus: attachments that are executable on Windows, or whose name and type contradict each
 //! other.
 
-use gatepost_mail::{ContentType, Part, lines};
+use gatepost_mail::{ContentType, MimePart, lines};
 
 use super::ScannedMail;
 use super::{Entry, pattern, plain};
@@ -16,7 +16,7 @@ pub(super) const FUNCTIONS: &[Entry] = &[
 ];
 
 struct Attachment<'m> {
-    part: &'m Part,
+    part: &'m MimePart,
     media_type: String,
     /// In lower case; empty if there is none.
     name: Vec<u8>,
@@ -79,7 +79,7 @@ fn is_suspect(attachment: &Attachment<'_>) -> bool {
             break;
         }
     }
-    let is = |pattern: &gatepost_mail::Pattern| pattern.is_match(media_type.as_bytes());
+    let is = |pattern: &gatepost_mail::MailPattern| pattern.is_match(media_type.as_bytes());
     match ending {
         "txt" | "htm" | "html" | "phtm" | "phtml" | "xhtm" | "xhtml" | "xml" => !is(&TEXT_TYPE),
         "jpg" | "jpeg" | "tif" | "tiff" | "gif" | "png" => {

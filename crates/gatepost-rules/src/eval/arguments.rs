@@ -1,9 +1,9 @@
 //! The arguments of a call, as text, numbers, limits and patterns.
 
-use gatepost_mail::Pattern;
+use gatepost_mail::MailPattern;
 
 /// The arguments of a call.
-pub(super) struct Arguments<'a>(&'a [String]);
+pub(super) struct EvalArguments<'a>(&'a [String]);
 
 /// A lower and an upper bound; either may be missing.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +29,7 @@ impl Range {
     }
 }
 
-impl<'a> Arguments<'a> {
+impl<'a> EvalArguments<'a> {
     pub(super) fn new(all: &'a [String]) -> Self {
         Self(all)
     }
@@ -70,17 +70,17 @@ impl<'a> Arguments<'a> {
     }
 
     /// An optional pattern.
-    pub(super) fn optional_pattern(&self, index: usize) -> Result<Option<Pattern>, String> {
-        self.optional(index).map(Pattern::compile).transpose()
+    pub(super) fn optional_pattern(&self, index: usize) -> Result<Option<MailPattern>, String> {
+        self.optional(index).map(MailPattern::compile).transpose()
     }
 
     /// A required pattern without delimiters.
-    pub(super) fn bare_pattern(&self, index: usize) -> Result<Pattern, String> {
-        Pattern::with_flags(self.text(index)?, "")
+    pub(super) fn bare_pattern(&self, index: usize) -> Result<MailPattern, String> {
+        MailPattern::with_flags(self.text(index)?, "")
     }
 
     /// A required pattern.
-    pub(super) fn pattern(&self, index: usize) -> Result<Pattern, String> {
-        Pattern::compile(self.text(index)?)
+    pub(super) fn pattern(&self, index: usize) -> Result<MailPattern, String> {
+        MailPattern::compile(self.text(index)?)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use gatepost_mail::Part;
+use gatepost_mail::MimePart;
 
 use super::ScannedMail;
 use super::{Entry, bound, pattern};
@@ -156,7 +156,7 @@ fn is_calendar_of_exchange(mail: &ScannedMail<'_>) -> bool {
     let Some(root) = parts.root() else {
         return false;
     };
-    let children: Vec<&Part> = parts.children(root).collect();
+    let children: Vec<&MimePart> = parts.children(root).collect();
     root.media_type == "multipart/alternative"
         && matches!(children[..], [html, calendar] if html.is_leaf && calendar.is_leaf
             && html.media_type == "text/html" && calendar.media_type == "text/calendar")

@@ -101,7 +101,7 @@ fn received_times(mail: &ScannedMail<'_>) -> (Vec<i64>, Option<i64>) {
     let fields: Vec<&[u8]> = mail
         .head()
         .all(b"received")
-        .map(gatepost_mail::Field::decoded)
+        .map(gatepost_mail::HeaderField::decoded)
         .collect();
     let mut hops: Vec<&[u8]> = fields
         .into_iter()

@@ -70,7 +70,7 @@ pub(super) const FUNCTIONS: &[Entry] = &[
             let different: HashSet<&[u8]> = mail
                 .head()
                 .all(&name)
-                .map(gatepost_mail::Field::decoded)
+                .map(gatepost_mail::HeaderField::decoded)
                 .collect();
             (low..=high).contains(&(different.len() as f64))
         })

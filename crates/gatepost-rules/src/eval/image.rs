@@ -70,25 +70,25 @@ pub(super) const FUNCTIONS: &[Entry] = &[
 
 /// A format of images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ImageFormat {
     Gif,
     Png,
     Jpeg,
 }
 
-fn kind(name: &str) -> Result<Option<Kind>, String> {
+fn kind(name: &str) -> Result<Option<ImageFormat>, String> {
     match name {
         "all" => Ok(None),
-        "gif" => Ok(Some(Kind::Gif)),
-        "png" => Ok(Some(Kind::Png)),
-        "jpeg" | "jpg" => Ok(Some(Kind::Jpeg)),
+        "gif" => Ok(Some(ImageFormat::Gif)),
+        "png" => Ok(Some(ImageFormat::Png)),
+        "jpeg" | "jpg" => Ok(Some(ImageFormat::Jpeg)),
         other => Err(format!("{other} is no known image format")),
     }
 }
 
 #[derive(Clone, Debug)]
 struct Image {
-    kind: Kind,
+    kind: ImageFormat,
     /// Pixels; 0 if the size cannot be read.
     height: u32,
     width: u32,
@@ -100,18 +100,18 @@ struct Image {
 pub(super) struct Images(Vec<Image>);
 
 impl Images {
-    fn of(&self, kind: Option<Kind>) -> impl Iterator<Item = &Image> {
+    fn of(&self, kind: Option<ImageFormat>) -> impl Iterator<Item = &Image> {
         self.0
             .iter()
             .filter(move |image| kind.is_none_or(|kind| kind == image.kind))
     }
 
-    fn measured(&self, kind: Option<Kind>) -> impl Iterator<Item = &Image> {
+    fn measured(&self, kind: Option<ImageFormat>) -> impl Iterator<Item = &Image> {
         self.of(kind)
             .filter(|image| image.height > 0 && image.width > 0)
     }
 
-    fn pixels(&self, kind: Option<Kind>) -> u64 {
+    fn pixels(&self, kind: Option<ImageFormat>) -> u64 {
         self.of(kind)
             .map(|image| u64::from(image.height) * u64::from(image.width))
             .sum()
@@ -126,9 +126,9 @@ fn find(mail: &ScannedMail<'_>) -> Vec<Image> {
     let leaves = mail.parts().leaves();
     let attached = leaves.filter_map(|part| {
         let kind = match part.media_type.as_str() {
-            "image/gif" => Kind::Gif,
-            "image/png" => Kind::Png,
-            "image/jpeg" | "image/jpg" => Kind::Jpeg,
+            "image/gif" => ImageFormat::Gif,
+            "image/png" => ImageFormat::Png,
+            "image/jpeg" | "image/jpg" => ImageFormat::Jpeg,
             _ => return None,
         };
         let encoding = part.field(b"content-transfer-encoding").unwrap_or_default();
@@ -137,9 +137,9 @@ fn find(mail: &ScannedMail<'_>) -> Vec<Image> {
         }
         let data = part.decoded();
         let (height, width) = match kind {
-            Kind::Gif => gif_size(data),
-            Kind::Png => png_size(data),
-            Kind::Jpeg => jpeg_size(data),
+            ImageFormat::Gif => gif_size(data),
+            ImageFormat::Png => png_size(data),
+            ImageFormat::Jpeg => jpeg_size(data),
         }
         .unwrap_or((0, 0));
         Some(Image {

@@ -45,14 +45,14 @@ use std::sync::LazyLock;
 
 use gatepost_mail::Mail;
 
-use arguments::Arguments;
+use arguments::EvalArguments;
 
 /// A function with its arguments bound.
 type Test = Box<dyn Fn(&ScannedMail<'_>) -> u32 + Send + Sync>;
 /// What binding arguments gives: a test, or what is wrong with them.
 type Built = Result<Test, String>;
 /// A function by its name, and how its arguments are bound.
-type Entry = (&'static str, fn(&Arguments<'_>) -> Built);
+type Entry = (&'static str, fn(&EvalArguments<'_>) -> Built);
 
 /// A call of an eval function, ready to run on any message.
 pub struct Evaluation {
@@ -153,7 +153,7 @@ pub fn prepare(name: &str, arguments: &[String]) -> Result<Evaluation, EvalProbl
             None => EvalProblem::Unknown { name },
         });
     };
-    match build(&Arguments::new(arguments)) {
+    match build(&EvalArguments::new(arguments)) {
         Ok(function) => Ok(Evaluation { function }),
         Err(reason) => Err(EvalProblem::Arguments {
             name: name.to_owned(),
@@ -244,9 +244,9 @@ macro_rules! pattern {
         pattern!($name, $pattern, "");
     };
     ($name:ident, $pattern:expr, $flags:expr) => {
-        static $name: std::sync::LazyLock<gatepost_mail::Pattern> =
+        static $name: std::sync::LazyLock<gatepost_mail::MailPattern> =
             std::sync::LazyLock::new(|| {
-                gatepost_mail::Pattern::with_flags(&$pattern, $flags)
+                gatepost_mail::MailPattern::with_flags(&$pattern, $flags)
                     .unwrap_or_else(|error| unreachable!("built-in pattern: {error}"))
             });
     };

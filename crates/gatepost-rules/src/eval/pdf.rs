@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use gatepost_mail::Part;
+use gatepost_mail::MimePart;
 use md5::{Digest, Md5};
 
 use super::ScannedMail;
@@ -156,7 +156,7 @@ pattern!(CREATED, r"/CreationDate\s{0,2}\(D:(\d+)");
 pattern!(MODIFIED, r"/ModDate\s{0,2}\(D:(\d+)");
 
 impl Files {
-    fn read(&mut self, part: &Part) {
+    fn read(&mut self, part: &MimePart) {
         let data = part.decoded();
         let data = data.strip_prefix(b"\xef\xbb\xbf").unwrap_or(data);
         let beginning = data

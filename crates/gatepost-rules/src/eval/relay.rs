@@ -33,8 +33,9 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     }),
     ("check_for_from_domain_in_received_headers", |arguments| {
         let (domain, desired) = (arguments.text(0)?.to_owned(), arguments.text(1)? == "true");
-        let named = gatepost_mail::Pattern::with_flags(&format!(r"\b{}\b", quote(&domain)), "i")?;
-        let relayed = gatepost_mail::Pattern::with_flags(
+        let named =
+            gatepost_mail::MailPattern::with_flags(&format!(r"\b{}\b", quote(&domain)), "i")?;
+        let relayed = gatepost_mail::MailPattern::with_flags(
             &format!(r" rdns=\S*\b{domain} [^\]]*by=\S*\b{domain} "),
             "",
         )?;

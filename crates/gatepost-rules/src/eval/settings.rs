@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
-use gatepost_mail::{Directive, Pattern};
+use gatepost_mail::{Directive, MailPattern};
 
 use super::address_list::{AddressList, glob, glob_within};
 use super::office::OfficeSettings;
@@ -41,9 +41,9 @@ pub(crate) struct EvalSettings {
     /// The site's own relays, which appear in bounces of its own mail.
     pub(crate) bounce_relays: AddressList,
     /// Subjects that are always welcome.
-    pub(crate) welcomelist_subject: Vec<Pattern>,
+    pub(crate) welcomelist_subject: Vec<MailPattern>,
     /// Subjects that are never welcome.
-    pub(crate) blocklist_subject: Vec<Pattern>,
+    pub(crate) blocklist_subject: Vec<MailPattern>,
     /// Link shorteners.
     pub(crate) url_shorteners: HashSet<String>,
     /// Fields whose presence excuses a display name that is another address.
@@ -62,7 +62,7 @@ pub(crate) struct EvalSettings {
 pub(crate) struct SenderFromHost {
     /// The address as written in the file, in lower case; it identifies the entry for removal.
     address: String,
-    pub(crate) pattern: Pattern,
+    pub(crate) pattern: MailPattern,
     /// A domain, or an address or network in brackets.
     pub(crate) host: String,
 }
@@ -71,7 +71,7 @@ pub(crate) struct SenderFromHost {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FreemailGlobs {
     patterns: Vec<String>,
-    compiled: OnceLock<Option<Pattern>>,
+    compiled: OnceLock<Option<MailPattern>>,
 }
 
 impl FreemailGlobs {
@@ -81,7 +81,7 @@ impl FreemailGlobs {
             .replace('?', ".")
             .replace('*', "[^.]*");
         // An invalid pattern must not invalidate the others.
-        if Pattern::with_flags(&pattern, "").is_ok() {
+        if MailPattern::with_flags(&pattern, "").is_ok() {
             self.patterns.push(pattern);
             self.compiled = OnceLock::new();
         }
@@ -89,7 +89,8 @@ impl FreemailGlobs {
 
     /// Whether an address belongs to one of the domains.
     pub(crate) fn contain(&self, address: &[u8]) -> bool {
-        let all = || Pattern::with_flags(&format!("@(?:{})$", self.patterns.join("|")), "").ok();
+        let all =
+            || MailPattern::with_flags(&format!("@(?:{})$", self.patterns.join("|")), "").ok();
         !self.patterns.is_empty()
             && self
                 .compiled
@@ -338,7 +339,7 @@ fn set(target: &mut usize, number: Result<usize, std::num::ParseIntError>) -> Di
     }
 }
 
-fn push_subject(list: &mut Vec<Pattern>, value: &str) -> Directive {
+fn push_subject(list: &mut Vec<MailPattern>, value: &str) -> Directive {
     match glob_within(value.trim()) {
         Ok(pattern) => {
             list.push(pattern);

@@ -1,12 +1,12 @@
 //! URIDetail: rules about the elements and the text of a link.
 
-use gatepost_mail::{Pattern, Uri};
+use gatepost_mail::{MailPattern, Uri};
 
 use super::{EvalProblem, Evaluation};
 
 /// The part of a link that a condition examines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Target {
+enum UriComponent {
     Raw,
     Type,
     Cleaned,
@@ -16,21 +16,21 @@ enum Target {
 }
 
 struct Condition {
-    target: Target,
+    target: UriComponent,
     negated: bool,
-    pattern: Pattern,
+    pattern: MailPattern,
 }
 
 impl Condition {
     fn holds(&self, uri: &Uri) -> bool {
         let fits = |text: &[u8]| self.pattern.is_match(text) != self.negated;
         match self.target {
-            Target::Raw => fits(&uri.raw),
-            Target::Type => uri.types.iter().any(|kind| fits(kind.as_bytes())),
-            Target::Cleaned => uri.cleaned.iter().any(|form| fits(form)),
-            Target::Text => uri.anchor_text.iter().any(|text| fits(text.as_bytes())),
-            Target::Domain => uri.domains.iter().any(|domain| fits(domain.as_bytes())),
-            Target::Host => uri.hosts.iter().any(|(host, _)| fits(host.as_bytes())),
+            UriComponent::Raw => fits(&uri.raw),
+            UriComponent::Type => uri.types.iter().any(|kind| fits(kind.as_bytes())),
+            UriComponent::Cleaned => uri.cleaned.iter().any(|form| fits(form)),
+            UriComponent::Text => uri.anchor_text.iter().any(|text| fits(text.as_bytes())),
+            UriComponent::Domain => uri.domains.iter().any(|domain| fits(domain.as_bytes())),
+            UriComponent::Host => uri.hosts.iter().any(|(host, _)| fits(host.as_bytes())),
         }
     }
 }
@@ -63,12 +63,12 @@ fn parse(text: &str) -> Result<Vec<Condition>, String> {
             .unwrap_or(rest.len());
         let (name, after) = rest.split_at(word);
         let target = match name {
-            "raw" => Target::Raw,
-            "type" => Target::Type,
-            "cleaned" => Target::Cleaned,
-            "text" => Target::Text,
-            "domain" => Target::Domain,
-            "host" => Target::Host,
+            "raw" => UriComponent::Raw,
+            "type" => UriComponent::Type,
+            "cleaned" => UriComponent::Cleaned,
+            "text" => UriComponent::Text,
+            "domain" => UriComponent::Domain,
+            "host" => UriComponent::Host,
             other => return Err(format!("{other} is no part of a link")),
         };
         let after = after.trim_start();
@@ -81,7 +81,7 @@ fn parse(text: &str) -> Result<Vec<Condition>, String> {
         let length = pattern_length(pattern)
             .ok_or_else(|| format!("the pattern after {name} does not end"))?;
         let (pattern, after) = pattern.split_at(length);
-        let pattern = Pattern::compile(pattern)?;
+        let pattern = MailPattern::compile(pattern)?;
         // Of two conditions for one part the later one counts.
         conditions.retain(|known| known.target != target);
         conditions.push(Condition {

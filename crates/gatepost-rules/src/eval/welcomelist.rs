@@ -1,6 +1,6 @@
 //! WLBLEval and WelcomeListSubject: listed addresses, hosts and subjects.
 
-use gatepost_mail::{Pattern, Relay, parse_ip};
+use gatepost_mail::{MailPattern, Relay, parse_ip};
 
 use super::ScannedMail;
 use super::settings::SenderFromHost;
@@ -107,7 +107,7 @@ pub(super) const SUBJECT_FUNCTIONS: &[Entry] = &[
     }),
 ];
 
-fn subject_fits(mail: &ScannedMail<'_>, patterns: &[Pattern]) -> bool {
+fn subject_fits(mail: &ScannedMail<'_>, patterns: &[MailPattern]) -> bool {
     let subject = mail.head().last(b"subject").unwrap_or_default();
     patterns.iter().any(|pattern| pattern.is_match(subject))
 }

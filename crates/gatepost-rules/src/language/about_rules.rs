@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use super::definition::{Example, Flags};
-use super::line::{Line, LineProblem, Loaded};
+use super::line::{LineProblem, Loaded, RuleLine};
 use super::replace_tags::ReplaceTags;
 use super::rules::{Outcome, rule};
 use crate::shortcircuit::Shortcircuit;
 
-pub(super) fn score(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn score(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
     let value = line.after_first_word_text()?;
     let mut relative = false;
     let mut scores = Vec::new();
@@ -50,14 +50,14 @@ pub(super) fn score(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) fn describe(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn describe(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
     let text = line.after_first_word_text()?;
     rule(loaded, line)?.description = Some(text.into());
     Ok(())
 }
 
 /// `test NAME ok|fail TEXT`.
-pub(super) fn example(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn example(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
     let value = line.after_first_word()?;
     let end = value
         .iter()
@@ -83,13 +83,13 @@ pub(super) fn example(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) fn flags(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn flags(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
     let flags = Flags::parse(&line.after_first_word_text()?);
     rule(loaded, line)?.flags = flags;
     Ok(())
 }
 
-pub(super) fn priority(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn priority(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
     let value = line.after_first_word_text()?;
     let priority = value.trim().parse().map_err(|_| {
         LineProblem::invalid(format!("{value:?} is no priority"), "write a whole number")
@@ -99,7 +99,7 @@ pub(super) fn priority(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
 }
 
 /// `shortcircuit NAME on|spam|ham|off`.
-pub(super) fn shortcircuit(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn shortcircuit(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
     needs_shortcircuit(loaded)?;
     let word = line.after_first_word_text()?;
     let kind = match word.trim() {
@@ -144,7 +144,7 @@ fn needs_shortcircuit(loaded: &Loaded<'_>) -> Outcome {
 }
 
 /// `shortcircuit_spam_score` and the similar directives.
-pub(super) fn shortcircuit_score(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn shortcircuit_score(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
     needs_shortcircuit(loaded)?;
     let value = line.value_text()?;
     let score: f64 = value
@@ -162,13 +162,13 @@ pub(super) fn shortcircuit_score(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Ou
     Ok(())
 }
 
-pub(super) fn subject_prefix(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn subject_prefix(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
     let text = line.after_first_word_text()?;
     rule(loaded, line)?.subject_prefix = Some(text.into());
     Ok(())
 }
 
-pub(super) fn replace_rules(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn replace_rules(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
     for name in line.value_text()?.split_whitespace() {
         loaded.definitions.rule(name).replaces_tags = true;
     }
@@ -177,7 +177,7 @@ pub(super) fn replace_rules(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome
 
 fn replacement(
     loaded: &mut Loaded<'_>,
-    line: &Line<'_>,
+    line: &RuleLine<'_>,
     table: fn(&mut ReplaceTags) -> &mut HashMap<Vec<u8>, Vec<u8>>,
 ) -> Outcome {
     let text = line.after_first_word()?.to_vec();
@@ -186,28 +186,28 @@ fn replacement(
     Ok(())
 }
 
-pub(super) fn replace_tag(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn replace_tag(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
     replacement(loaded, line, |tags| &mut tags.tags)
 }
 
-pub(super) fn replace_pre(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn replace_pre(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
     replacement(loaded, line, |tags| &mut tags.before)
 }
 
-pub(super) fn replace_inter(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn replace_inter(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
     replacement(loaded, line, |tags| &mut tags.between)
 }
 
-pub(super) fn replace_post(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn replace_post(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
     replacement(loaded, line, |tags| &mut tags.after)
 }
 
-pub(super) fn replace_start(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn replace_start(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
     loaded.definitions.replace_tags.start = line.value_text()?.into_bytes();
     Ok(())
 }
 
-pub(super) fn replace_end(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn replace_end(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
     loaded.definitions.replace_tags.end = line.value_text()?.into_bytes();
     Ok(())
 }

@@ -10,7 +10,7 @@ use crate::shortcircuit::Shortcircuit;
 
 /// The position of a line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Source {
+pub(crate) struct SourceLine {
     pub(crate) file: Arc<PathBuf>,
     pub(crate) line: u32,
 }
@@ -149,7 +149,7 @@ impl Flags {
 /// An example of a rule's author: `test NAME ok|fail TEXT`.
 #[derive(Debug, Clone)]
 pub(crate) struct Example {
-    pub(crate) source: Source,
+    pub(crate) source: SourceLine,
     pub(crate) rule: Arc<str>,
     pub(crate) should_hit: bool,
     pub(crate) text: Vec<u8>,
@@ -161,7 +161,7 @@ pub(crate) struct Definition {
     pub(crate) name: Arc<str>,
     /// `None` for a name that has only a score, description or flags.
     pub(crate) test: Option<Test>,
-    pub(crate) source: Source,
+    pub(crate) source: SourceLine,
     /// The scores in the four score sets: plain, network, Bayes, both.
     pub(crate) scores: Option<[f64; 4]>,
     pub(crate) description: Option<Arc<str>>,
@@ -180,7 +180,7 @@ impl Definition {
         Self {
             name,
             test: None,
-            source: Source::default(),
+            source: SourceLine::default(),
             scores: None,
             description: None,
             flags: Flags::default(),

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use super::line::{Line, LineProblem, Loaded};
+use super::line::{LineProblem, Loaded, RuleLine};
 
 /// The handler of a directive.
-pub(super) type Handler = fn(&mut Loaded<'_>, &Line<'_>) -> Result<(), LineProblem>;
+pub(super) type Handler = fn(&mut Loaded<'_>, &RuleLine<'_>) -> Result<(), LineProblem>;
 
 use super::about_rules as about;
 use super::options as option;

@@ -1,7 +1,7 @@
 //! One line of a rule file, and the definitions that the handler of its directive changes.
 
 use super::Definitions;
-use super::definition::Source;
+use super::definition::SourceLine;
 use super::plugins::Plugins;
 use crate::Severity;
 
@@ -45,14 +45,14 @@ impl LineProblem {
 }
 
 /// A line without its comment, split after the first word.
-pub(super) struct Line<'l> {
-    pub(super) source: Source,
+pub(super) struct RuleLine<'l> {
+    pub(super) source: SourceLine,
     /// In lower case, with underscores.
     pub(super) directive: &'l str,
     pub(super) value: &'l [u8],
 }
 
-impl Line<'_> {
+impl RuleLine<'_> {
     /// The first word of the value; empty if there is none, or if it is not UTF-8.
     pub(super) fn first_word(&self) -> &str {
         let end = self.value.iter().position(u8::is_ascii_whitespace);

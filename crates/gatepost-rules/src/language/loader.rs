@@ -7,9 +7,9 @@ use std::sync::Arc;
 use gatepost_mail::Directive;
 
 use super::condition::{self, Conditions};
-use super::definition::Source;
+use super::definition::SourceLine;
 use super::directives;
-use super::line::{Line, LineProblem, Loaded};
+use super::line::{LineProblem, Loaded, RuleLine};
 use super::plugins::{LANGUAGE_VERSION_TEXT, Plugins};
 use super::{Definitions, Language};
 use crate::{Problem, Severity};
@@ -58,7 +58,7 @@ impl<'d> Loader<'d> {
         self.loaded.definitions.statistics.bytes += text.len();
         let mut conditions = Conditions::default();
         for (index, line) in text.split(|&byte| byte == b'\n').enumerate() {
-            let source = Source {
+            let source = SourceLine {
                 file: Arc::clone(&file),
                 line: index as u32 + 1,
             };
@@ -66,12 +66,12 @@ impl<'d> Loader<'d> {
         }
         if let Some(line) = conditions.unclosed() {
             let problem = LineProblem::invalid("the if is never closed", "add endif");
-            self.report(&Source { file, line }, problem, None);
+            self.report(&SourceLine { file, line }, problem, None);
         }
         self.files.pop();
     }
 
-    fn report(&mut self, source: &Source, problem: LineProblem, rule: Option<Arc<str>>) {
+    fn report(&mut self, source: &SourceLine, problem: LineProblem, rule: Option<Arc<str>>) {
         self.loaded.definitions.problems.push(Problem {
             severity: problem.severity,
             file: Arc::clone(&source.file),
@@ -83,7 +83,7 @@ impl<'d> Loader<'d> {
         });
     }
 
-    fn line(&mut self, source: &Source, raw: &[u8], conditions: &mut Conditions) {
+    fn line(&mut self, source: &SourceLine, raw: &[u8], conditions: &mut Conditions) {
         if let Some(version) = rules_version(raw) {
             self.loaded.definitions.options.rules_versions.push(version);
         }
@@ -107,7 +107,7 @@ impl<'d> Loader<'d> {
         let end = line.iter().position(u8::is_ascii_whitespace);
         let (word, value) = line.split_at(end.unwrap_or(line.len()));
         let directive = String::from_utf8_lossy(word).to_ascii_lowercase();
-        let line = Line {
+        let line = RuleLine {
             source: source.clone(),
             directive: &directive.replace('-', "_"),
             value: value.trim_ascii(),
@@ -128,7 +128,7 @@ impl<'d> Loader<'d> {
     /// `None` if the line is not a condition.
     fn condition(
         &mut self,
-        line: &Line<'_>,
+        line: &RuleLine<'_>,
         conditions: &mut Conditions,
     ) -> Option<Result<(), LineProblem>> {
         let without_if = |_| LineProblem::invalid("there is no if before it", "remove it");
@@ -151,7 +151,11 @@ impl<'d> Loader<'d> {
         }
     }
 
-    fn apply(&mut self, line: &Line<'_>, conditions: &mut Conditions) -> Result<(), LineProblem> {
+    fn apply(
+        &mut self,
+        line: &RuleLine<'_>,
+        conditions: &mut Conditions,
+    ) -> Result<(), LineProblem> {
         if self.is_user && directives::is_administrators(line.directive) {
             return Err(LineProblem::invalid(
                 format!("a user's preferences cannot hold {}", line.directive),
@@ -203,7 +207,7 @@ impl<'d> Loader<'d> {
         })
     }
 
-    fn include(&mut self, line: &Line<'_>) -> Result<(), LineProblem> {
+    fn include(&mut self, line: &RuleLine<'_>) -> Result<(), LineProblem> {
         let name = line.value_text()?;
         if self.files.len() >= INCLUDE_DEPTH_MAX {
             return Err(LineProblem::invalid(
@@ -224,7 +228,7 @@ impl<'d> Loader<'d> {
     }
 }
 
-fn require_version(line: &Line<'_>, conditions: &mut Conditions) -> Result<(), LineProblem> {
+fn require_version(line: &RuleLine<'_>, conditions: &mut Conditions) -> Result<(), LineProblem> {
     let version = line.value_text()?;
     // Packages write their version with or without trailing zeros.
     if matches!(

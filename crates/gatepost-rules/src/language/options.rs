@@ -3,7 +3,7 @@
 // All functions have the signature of the directive table, also those that cannot fail.
 #![allow(clippy::unnecessary_wraps)]
 
-use super::line::{Line, LineProblem, Loaded};
+use super::line::{LineProblem, Loaded, RuleLine};
 use crate::shortcircuit::ShortcircuitScores;
 
 /// The threshold of folders without one.
@@ -84,7 +84,7 @@ impl Default for Options {
 
 type Outcome = Result<(), LineProblem>;
 
-pub(super) fn required_score(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn required_score(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
     let value = line.value_text()?;
     let score = value.parse().ok().filter(|score: &f64| score.is_finite());
     loaded.definitions.options.required_score = score
@@ -93,7 +93,7 @@ pub(super) fn required_score(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcom
 }
 
 /// The text of a line of a template: quotes preserve its blanks.
-fn template_line(line: &Line<'_>) -> String {
+fn template_line(line: &RuleLine<'_>) -> String {
     let text = String::from_utf8_lossy(line.value).into_owned();
     let quoted = text
         .strip_prefix('"')
@@ -101,27 +101,27 @@ fn template_line(line: &Line<'_>) -> String {
     format!("{}\n", quoted.unwrap_or(&text))
 }
 
-pub(super) fn report(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn report(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
     loaded.definitions.options.report += &template_line(line);
     Ok(())
 }
 
-pub(super) fn clear_report(loaded: &mut Loaded<'_>, _: &Line<'_>) -> Outcome {
+pub(super) fn clear_report(loaded: &mut Loaded<'_>, _: &RuleLine<'_>) -> Outcome {
     loaded.definitions.options.report.clear();
     Ok(())
 }
 
-pub(super) fn unsafe_report(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn unsafe_report(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
     loaded.definitions.options.unsafe_report += &template_line(line);
     Ok(())
 }
 
-pub(super) fn clear_unsafe_report(loaded: &mut Loaded<'_>, _: &Line<'_>) -> Outcome {
+pub(super) fn clear_unsafe_report(loaded: &mut Loaded<'_>, _: &RuleLine<'_>) -> Outcome {
     loaded.definitions.options.unsafe_report.clear();
     Ok(())
 }
 
-pub(super) fn report_contact(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn report_contact(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
     let contact = line.value_text()?;
     // Debian's files contain this placeholder where the administrator did not replace it.
     if contact != "@@CONTACT_ADDRESS@@" {
@@ -130,12 +130,12 @@ pub(super) fn report_contact(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcom
     Ok(())
 }
 
-pub(super) fn report_hostname(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn report_hostname(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
     loaded.definitions.options.report_hostname = line.value_text()?;
     Ok(())
 }
 
-pub(super) fn report_safe(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn report_safe(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
     let options = &mut loaded.definitions.options;
     options.report_safe = match line.value {
         b"0" => 0,
@@ -151,7 +151,7 @@ pub(super) fn report_safe(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) fn report_wrap_width(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn report_wrap_width(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
     let value = line.value_text()?;
     loaded.definitions.options.wrap_width = value
         .parse()
@@ -159,17 +159,17 @@ pub(super) fn report_wrap_width(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Out
     Ok(())
 }
 
-pub(super) fn fold_headers(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn fold_headers(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
     loaded.definitions.options.fold_fields = line.flag()?;
     Ok(())
 }
 
-pub(super) fn ignore_always_matching(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn ignore_always_matching(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
     loaded.definitions.ignores_always_matching = line.flag()?;
     Ok(())
 }
 
-pub(super) fn version_tag(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn version_tag(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
     let tag = line.value_text()?;
     loaded.definitions.options.version_tag = format!("-{}", tag.to_ascii_lowercase());
     Ok(())
@@ -192,7 +192,7 @@ fn field_lists<'l>(
     }
 }
 
-pub(super) fn add_header(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn add_header(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
     let value = line.after_first_word_text()?;
     let (name, text) = value.split_once(char::is_whitespace).ok_or_else(|| {
         LineProblem::invalid(
@@ -238,7 +238,7 @@ fn unescape(text: &str) -> String {
     plain
 }
 
-pub(super) fn remove_header(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn remove_header(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
     let name = line.after_first_word_text()?;
     for fields in field_lists(loaded, line.first_word())? {
         fields.retain(|(known, _)| {
@@ -248,7 +248,7 @@ pub(super) fn remove_header(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome
     Ok(())
 }
 
-pub(super) fn clear_headers(loaded: &mut Loaded<'_>, _: &Line<'_>) -> Outcome {
+pub(super) fn clear_headers(loaded: &mut Loaded<'_>, _: &RuleLine<'_>) -> Outcome {
     let options = &mut loaded.definitions.options;
     for fields in [&mut options.ham_fields, &mut options.spam_fields] {
         fields.retain(|(name, _)| name.eq_ignore_ascii_case("Checker-Version"));
@@ -256,7 +256,7 @@ pub(super) fn clear_headers(loaded: &mut Loaded<'_>, _: &Line<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) fn rewrite_header(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn rewrite_header(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
     let field = line.first_word();
     let name = ["Subject", "From", "To"]
         .into_iter()
@@ -280,7 +280,7 @@ pub(super) fn rewrite_header(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcom
     Ok(())
 }
 
-pub(super) fn load_plugin(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn load_plugin(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
     let module = line.first_word();
     if module.is_empty() {
         return Err(LineProblem::missing());
@@ -300,13 +300,13 @@ pub(super) fn load_plugin(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
     })
 }
 
-pub(super) fn try_plugin(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn try_plugin(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
     // An unknown plugin is not a problem: `tryplugin` permits it.
     let _ = loaded.plugins.load(line.first_word());
     Ok(())
 }
 
-pub(super) fn enable_compatibility(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn enable_compatibility(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
     let flag = line.value_text()?;
     loaded.plugins.enable_compatibility(&flag);
     Ok(())

@@ -33,7 +33,7 @@ impl Default for ReplaceTags {
 }
 
 /// A part of a pattern: text, or a name in angle brackets.
-enum Piece {
+enum PatternPart {
     Text(Vec<u8>),
     Tag(Vec<u8>),
 }
@@ -67,11 +67,11 @@ impl ReplaceTags {
         let mut previous_is_tag = !has_modifiers;
         for piece in pieces {
             match piece {
-                Piece::Text(text) => {
+                PatternPart::Text(text) => {
                     expanded.extend_from_slice(&text);
                     previous_is_tag = false;
                 }
-                Piece::Tag(tag) => {
+                PatternPart::Tag(tag) => {
                     if previous_is_tag {
                         expanded.extend_from_slice(between.unwrap_or_default());
                     }
@@ -112,7 +112,7 @@ impl ReplaceTags {
 }
 
 /// Splits at `<…>` without angle brackets inside.
-fn split(pattern: &[u8]) -> Vec<Piece> {
+fn split(pattern: &[u8]) -> Vec<PatternPart> {
     let mut pieces = Vec::new();
     let mut text = Vec::new();
     let mut rest = pattern;
@@ -123,10 +123,10 @@ fn split(pattern: &[u8]) -> Vec<Piece> {
             .filter(|&length| length > 0 && after.get(length) == Some(&b'>'));
         if let Some(length) = tag_length {
             if !text.is_empty() {
-                pieces.push(Piece::Text(std::mem::take(&mut text)));
+                pieces.push(PatternPart::Text(std::mem::take(&mut text)));
             }
             let (tag, after_tag) = rest.split_at(length + 2);
-            pieces.push(Piece::Tag(tag.to_vec()));
+            pieces.push(PatternPart::Tag(tag.to_vec()));
             rest = after_tag;
         } else {
             text.push(byte);
@@ -134,7 +134,7 @@ fn split(pattern: &[u8]) -> Vec<Piece> {
         }
     }
     if !text.is_empty() {
-        pieces.push(Piece::Text(text));
+        pieces.push(PatternPart::Text(text));
     }
     pieces
 }
@@ -142,7 +142,7 @@ fn split(pattern: &[u8]) -> Vec<Piece> {
 fn has_tag(text: &[u8]) -> bool {
     split(text)
         .iter()
-        .any(|piece| matches!(piece, Piece::Tag(_)))
+        .any(|piece| matches!(piece, PatternPart::Tag(_)))
 }
 
 #[cfg(test)]

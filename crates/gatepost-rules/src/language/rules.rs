@@ -1,7 +1,7 @@
 //! The directives that define rules.
 
 use super::definition::{Definition, FieldTest, Test, View};
-use super::line::{Line, LineProblem, Loaded};
+use super::line::{LineProblem, Loaded, RuleLine};
 use crate::network::{LinkFlags, LinkList, LinkQuery, NetworkCall};
 
 /// The longest name of a rule.
@@ -9,7 +9,7 @@ const NAME_LENGTH_MAX: usize = 128;
 
 pub(super) type Outcome = Result<(), LineProblem>;
 
-fn define(loaded: &mut Loaded<'_>, line: &Line<'_>, test: Test) -> Outcome {
+fn define(loaded: &mut Loaded<'_>, line: &RuleLine<'_>, test: Test) -> Outcome {
     let definition = rule(loaded, line)?;
     definition.test = Some(test);
     let source = line.source.clone();
@@ -20,7 +20,7 @@ fn define(loaded: &mut Loaded<'_>, line: &Line<'_>, test: Test) -> Outcome {
 /// The rule that a line names first.
 pub(super) fn rule<'l>(
     loaded: &'l mut Loaded<'_>,
-    line: &Line<'_>,
+    line: &RuleLine<'_>,
 ) -> Result<&'l mut Definition, LineProblem> {
     let name = line.first_word();
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
@@ -37,7 +37,7 @@ pub(super) fn rule<'l>(
     Ok(loaded.definitions.rule(name))
 }
 
-pub(super) fn header(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn header(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
     let value = line.after_first_word()?;
     if let Some(call) = strip_eval(value) {
         return eval(loaded, line, View::Header, call);
@@ -56,7 +56,7 @@ pub(super) fn header(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
     define(loaded, line, test)
 }
 
-pub(super) fn mime_header(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn mime_header(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
     let test = field_test(line.after_first_word()?)?;
     let modifier = test.selector.split_once(':').map(|(_, modifier)| modifier);
     if let Some(modifier) = modifier.filter(|&modifier| modifier != "raw") {
@@ -136,7 +136,7 @@ fn check_selector(selector: &str) -> Outcome {
     }
 }
 
-fn pattern_or_eval(loaded: &mut Loaded<'_>, line: &Line<'_>, view: View) -> Outcome {
+fn pattern_or_eval(loaded: &mut Loaded<'_>, line: &RuleLine<'_>, view: View) -> Outcome {
     let value = line.after_first_word()?;
     if let Some(call) = value.strip_prefix(b"eval:") {
         return eval(loaded, line, view, call);
@@ -145,35 +145,35 @@ fn pattern_or_eval(loaded: &mut Loaded<'_>, line: &Line<'_>, view: View) -> Outc
     define(loaded, line, Test::Pattern { view, pattern })
 }
 
-pub(super) fn body(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn body(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
     pattern_or_eval(loaded, line, View::Body)
 }
 
-pub(super) fn raw_body(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn raw_body(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
     pattern_or_eval(loaded, line, View::RawBody)
 }
 
-pub(super) fn full(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn full(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
     pattern_or_eval(loaded, line, View::Full)
 }
 
-pub(super) fn uri(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn uri(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
     let pattern = line.after_first_word()?.to_vec();
     let view = View::Uri;
     define(loaded, line, Test::Pattern { view, pattern })
 }
 
-pub(super) fn uri_detail(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn uri_detail(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
     let conditions = String::from_utf8_lossy(line.after_first_word()?).into_owned();
     define(loaded, line, Test::UriDetail { conditions })
 }
 
-pub(super) fn meta(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn meta(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
     let expression = String::from_utf8_lossy(line.after_first_word()?).into_owned();
     define(loaded, line, Test::Meta { expression })
 }
 
-pub(super) fn network(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn network(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
     let value = line.after_first_word_text()?;
     let mut words = value.splitn(3, char::is_whitespace).map(str::trim);
     let arguments: Vec<String> = words.by_ref().map(str::to_owned).collect();
@@ -189,7 +189,7 @@ pub(super) fn network(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
 }
 
 /// `uridnsbl NAME zone TYPE [subtest]` and similar directives.
-pub(super) fn link_list(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn link_list(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
     let value = line.after_first_word_text()?;
     let words: Vec<&str> = value.split_whitespace().collect();
     let [zone, kind, ref subtest @ ..] = words[..] else {
@@ -210,7 +210,7 @@ pub(super) fn link_list(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
     Ok(())
 }
 
-fn eval(loaded: &mut Loaded<'_>, line: &Line<'_>, view: View, call: &[u8]) -> Outcome {
+fn eval(loaded: &mut Loaded<'_>, line: &RuleLine<'_>, view: View, call: &[u8]) -> Outcome {
     let call = String::from_utf8_lossy(call);
     let malformed = || {
         LineProblem::invalid(

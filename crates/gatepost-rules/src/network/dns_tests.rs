@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use gatepost_dns::{Answer, Kind, Question, Record};
+use gatepost_dns::{Question, QuestionOutcome, RecordData, RecordType};
 use gatepost_pattern::Pattern;
 
 use super::hashes::HashTest;
@@ -10,7 +10,7 @@ use super::origin;
 use super::senders::SenderTest;
 use super::settings::NetworkSettings;
 use super::views::{LinkKey, Views};
-use crate::tags::{Piece, pieces};
+use crate::tags::{TagTemplatePart, pieces};
 
 /// Addresses of relays that one list is asked about, as SpamAssassin's `num_check_received`.
 const RELAYS_MAX: usize = 9;
@@ -69,15 +69,15 @@ impl Subtest {
         })
     }
 
-    fn fits(&self, record: &Record) -> bool {
+    fn fits(&self, record: &RecordData) -> bool {
         let (text, address) = match record {
-            Record::A(address) => (address.to_string().into_bytes(), Some(u32::from(*address))),
-            Record::Text(text) => (text.clone(), None),
-            Record::Aaaa(address) => (address.to_string().into_bytes(), None),
-            Record::Name(name) | Record::Exchanger { name, .. } => {
+            RecordData::A(address) => (address.to_string().into_bytes(), Some(u32::from(*address))),
+            RecordData::Text(text) => (text.clone(), None),
+            RecordData::Aaaa(address) => (address.to_string().into_bytes(), None),
+            RecordData::Name(name) | RecordData::Exchanger { name, .. } => {
                 (name.clone().into_bytes(), None)
             }
-            Record::Tlsa(record) => (record.to_string().into_bytes(), None),
+            RecordData::Tlsa(record) => (record.to_string().into_bytes(), None),
         };
         match self {
             Self::Exactly(wanted) => text == wanted.as_bytes(),
@@ -108,7 +108,7 @@ pub(crate) enum NetworkTest {
     Relays {
         set: String,
         zone: String,
-        kind: Kind,
+        kind: RecordType,
         subtest: Option<Subtest>,
         /// Trusted relays are asked about too: the rule speaks for the message.
         is_nice: bool,
@@ -127,7 +127,7 @@ pub(crate) enum NetworkTest {
     /// Whether a list holds a link.
     Links {
         zone: String,
-        kind: Kind,
+        kind: RecordType,
         subtest: Option<Subtest>,
         keys: Vec<LinkKey>,
         ips_only: bool,
@@ -136,7 +136,7 @@ pub(crate) enum NetworkTest {
     /// A question of the rule's own making.
     Ask {
         template: String,
-        kind: Kind,
+        kind: RecordType,
         filter: Option<Subtest>,
     },
     /// Who really sent it.
@@ -156,17 +156,20 @@ fn is_match(pattern: &Pattern, text: &str) -> bool {
 }
 
 /// Whether an address may come from a list: others are somebody's search page.
-fn is_listing(record: &Record) -> bool {
+fn is_listing(record: &RecordData) -> bool {
     match record {
-        Record::A(address) => address.octets()[0] == 127,
-        Record::Text(_) => true,
-        Record::Aaaa(_) | Record::Name(_) | Record::Exchanger { .. } | Record::Tlsa(_) => false,
+        RecordData::A(address) => address.octets()[0] == 127,
+        RecordData::Text(_) => true,
+        RecordData::Aaaa(_)
+        | RecordData::Name(_)
+        | RecordData::Exchanger { .. }
+        | RecordData::Tlsa(_) => false,
     }
 }
 
 /// Whether an answer is a listing that the subtest wants.
-fn lists(answer: Option<&Answer>, subtest: Option<&Subtest>) -> bool {
-    let Some(Answer::Records(records)) = answer else {
+fn lists(answer: Option<&QuestionOutcome>, subtest: Option<&Subtest>) -> bool {
+    let Some(QuestionOutcome::Records(records)) = answer else {
         return false;
     };
     records
@@ -192,7 +195,7 @@ impl NetworkTest {
     pub(super) fn questions<'a>(
         &self,
         views: &Views<'_, '_>,
-        answer: &dyn Fn(&Question) -> Option<&'a Answer>,
+        answer: &dyn Fn(&Question) -> Option<&'a QuestionOutcome>,
     ) -> Vec<Question> {
         match self {
             Self::Relays {
@@ -211,12 +214,13 @@ impl NetworkTest {
                 zone, of_envelope, ..
             } => {
                 let hosts = views.sender_hosts(*of_envelope);
-                let listed = |host: &String| Question::new(&format!("{host}.{zone}"), Kind::A);
+                let listed =
+                    |host: &String| Question::new(&format!("{host}.{zone}"), RecordType::A);
                 hosts.iter().map(listed).collect()
             }
             Self::NoSender => {
                 let host = views.sender_hosts(true).into_iter().next();
-                let both = [Kind::A, Kind::Mx];
+                let both = [RecordType::A, RecordType::Mx];
                 host.iter()
                     .flat_map(|host| both.map(|kind| Question::new(host, kind)))
                     .collect()
@@ -270,8 +274,8 @@ impl NetworkTest {
             Self::Ask { template, .. } => {
                 let pieces = pieces(template);
                 let names = pieces.filter_map(|piece| match piece {
-                    Piece::Tag(tag) => Some(tag.name),
-                    Piece::Text(_) => None,
+                    TagTemplatePart::Tag(tag) => Some(tag.name),
+                    TagTemplatePart::Text(_) => None,
                 });
                 names.collect()
             }
@@ -310,7 +314,7 @@ impl NetworkTest {
         &self,
         views: &Views<'_, '_>,
         others: &[NetworkRule],
-        answer: &dyn Fn(&Question) -> Option<&'a Answer>,
+        answer: &dyn Fn(&Question) -> Option<&'a QuestionOutcome>,
     ) -> bool {
         match self {
             Self::RelaysAgain { set, subtest } => {
@@ -327,22 +331,22 @@ impl NetworkTest {
                 let is_missing = |question: &Question| {
                     matches!(
                         answer(question),
-                        Some(Answer::NoSuchName | Answer::Failed(_))
+                        Some(QuestionOutcome::NoSuchName | QuestionOutcome::Failed(_))
                     )
                 };
                 !questions.is_empty() && questions.iter().all(is_missing)
             }
             Self::Ask { filter, .. } => self.questions(views, answer).iter().any(|question| {
-                let Some(Answer::Records(records)) = answer(question) else {
+                let Some(QuestionOutcome::Records(records)) = answer(question) else {
                     return false;
                 };
                 let fits =
-                    |record: &Record| filter.as_ref().is_none_or(|filter| filter.fits(record));
+                    |record: &RecordData| filter.as_ref().is_none_or(|filter| filter.fits(record));
                 records.iter().any(fits)
             }),
             Self::Sender(test) => test.hits(&views.senders, answer),
             Self::Hashes(test) => self.questions(views, answer).iter().any(|question| {
-                let Some(Answer::Records(records)) = answer(question) else {
+                let Some(QuestionOutcome::Records(records)) = answer(question) else {
                     return false;
                 };
                 records.iter().any(|record| test.fits(record))
@@ -381,7 +385,7 @@ mod tests {
 
     #[test]
     fn subtests_of_both_kinds() {
-        let listed = |text: &str| Record::A(text.parse().unwrap());
+        let listed = |text: &str| RecordData::A(text.parse().unwrap());
         for (subtest, record, expected) in [
             (Subtest::of_relays("127.0.0.2"), listed("127.0.0.2"), true),
             (Subtest::of_relays("127.0.0.2"), listed("127.0.0.20"), false),
@@ -394,7 +398,7 @@ mod tests {
             ),
             (
                 Subtest::of_relays("(?i:spamcop)"),
-                Record::Text(b"SpamCop says".to_vec()),
+                RecordData::Text(b"SpamCop says".to_vec()),
                 true,
             ),
             (Subtest::of_links("127.0.1.2"), listed("127.0.1.2"), true),
@@ -411,7 +415,7 @@ mod tests {
         }
         assert!(Subtest::of_links("moon").is_err());
         assert!(!lists(
-            Some(&Answer::Records(vec![listed("192.0.2.1")])),
+            Some(&QuestionOutcome::Records(vec![listed("192.0.2.1")])),
             None
         ));
     }

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use gatepost_dns::{Answer, Kind, Question, Record};
+use gatepost_dns::{Question, QuestionOutcome, RecordData, RecordType};
 
 /// Its text, if a list answered: a line for each question, `<dns:NAME?type=TXT> [ANSWER, ANSWER]`,
 /// without the type for addresses. Sorted by question; SpamAssassin's order is by chance.
 pub(super) fn rbl_tag<'a>(
     questions: impl Iterator<Item = Question>,
-    answer: &dyn Fn(&Question) -> Option<&'a Answer>,
+    answer: &dyn Fn(&Question) -> Option<&'a QuestionOutcome>,
 ) -> Option<String> {
     let mut lines = BTreeMap::new();
     for question in questions {
-        let Some(Answer::Records(records)) = answer(&question) else {
+        let Some(QuestionOutcome::Records(records)) = answer(&question) else {
             continue;
         };
         let mut texts: Vec<String> = Vec::new();
@@ -22,7 +22,7 @@ pub(super) fn rbl_tag<'a>(
             }
         }
         if !texts.is_empty() {
-            let kind = if question.kind == Kind::Txt {
+            let kind = if question.kind == RecordType::Txt {
                 "?type=TXT"
             } else {
                 ""
@@ -37,10 +37,10 @@ pub(super) fn rbl_tag<'a>(
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
-fn text_of(record: &Record) -> Option<String> {
+fn text_of(record: &RecordData) -> Option<String> {
     match record {
-        Record::A(address) => Some(address.to_string()),
-        Record::Text(text) => Some(String::from_utf8_lossy(text).into_owned()),
+        RecordData::A(address) => Some(address.to_string()),
+        RecordData::Text(text) => Some(String::from_utf8_lossy(text).into_owned()),
         _ => None,
     }
 }

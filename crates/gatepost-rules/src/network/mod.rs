@@ -20,8 +20,8 @@ mod views;
 use std::time::{Duration, Instant};
 
 use gatepost_dns::{
-    Kind, Lookup, Progress, Purpose, Resolver, SYSTEM_CONFIGURATION, SilenceLimits, SilentList,
-    parse_server, system_servers,
+    Lookup, LookupProgress, Purpose, RecordType, Resolver, SYSTEM_CONFIGURATION, SilenceLimits,
+    SilentList, parse_server, system_servers,
 };
 use gatepost_message::Authentication;
 use gatepost_pattern::Captured;
@@ -37,12 +37,12 @@ use views::{LinkKey, ViewFindings, Views};
 
 /// The DNS client, and the deadline for all queries about one message.
 #[derive(Debug, Clone)]
-pub(crate) struct Network {
+pub(crate) struct NetworkQueries {
     resolver: Resolver,
     time: Duration,
 }
 
-impl Network {
+impl NetworkQueries {
     /// Uses the given server, or the system's first; the error says that there is none.
     pub(crate) fn new(
         server: Option<&str>,
@@ -145,7 +145,7 @@ impl Asked<'_> {
     }
 
     /// Registers a callback for the time when [`Asked::advance`] can make progress.
-    pub(crate) fn progress(&self) -> Progress {
+    pub(crate) fn progress(&self) -> LookupProgress {
         self.lookup.progress()
     }
 
@@ -208,7 +208,7 @@ pub(crate) fn prepare(
 ) -> Option<Result<NetworkTest, String>> {
     let arguments: Vec<&str> = call.arguments.iter().map(String::as_str).collect();
     let zone = |text: &str| text.trim_end_matches('.').to_ascii_lowercase();
-    let relays = |kind: Kind| {
+    let relays = |kind: RecordType| {
         let (set, list) = match arguments[..] {
             [set, list] | [set, list, _] => (set.to_owned(), zone(list)),
             _ => return Err("it takes a set, a zone, and perhaps a subtest".to_owned()),
@@ -226,8 +226,8 @@ pub(crate) fn prepare(
         })
     };
     Some(match call.function.as_str() {
-        "check_rbl" => relays(Kind::A),
-        "check_rbl_txt" => relays(Kind::Txt),
+        "check_rbl" => relays(RecordType::A),
+        "check_rbl_txt" => relays(RecordType::Txt),
         "check_rbl_sub" => match arguments[..] {
             [set, subtest] => Subtest::of_relays(subtest).map(|subtest| NetworkTest::RelaysAgain {
                 set: set.to_owned(),
@@ -278,7 +278,8 @@ pub(crate) fn prepare(
 }
 
 fn of_links(list: &LinkList) -> Result<NetworkTest, String> {
-    let kind = Kind::named(&list.kind).filter(|kind| matches!(kind, Kind::A | Kind::Txt));
+    let kind = RecordType::named(&list.kind)
+        .filter(|kind| matches!(kind, RecordType::A | RecordType::Txt));
     let kind = kind.ok_or_else(|| format!("a list has A or TXT records, not {:?}", list.kind))?;
     let flags = list.flags;
     let keys = match list.query {
@@ -307,7 +308,8 @@ fn askdns(arguments: &[&str]) -> Result<NetworkTest, String> {
         .split_first()
         .ok_or("the name to ask for is missing")?;
     let kind = rest.first().copied().unwrap_or("A");
-    let kind = Kind::named(kind).ok_or_else(|| format!("{kind} records cannot be asked for"))?;
+    let kind =
+        RecordType::named(kind).ok_or_else(|| format!("{kind} records cannot be asked for"))?;
     let filter = match rest.get(1) {
         None => None,
         Some(text) if text.starts_with(['/', 'm']) => {

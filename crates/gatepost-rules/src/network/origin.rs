@@ -3,7 +3,7 @@
 //! Zones respond with a text, as `"64496 | 192.0.2.0/24 | …"` or `"64496" "192.0.2.0" "24"`. It
 //! becomes tags of templates and the field `X-ASN` of header rules.
 
-use gatepost_dns::{Answer, Kind, Question, Record};
+use gatepost_dns::{Question, QuestionOutcome, RecordData, RecordType};
 use gatepost_mail::{Mail, ip, parse_ip};
 
 use crate::authentication::settings::{NetworkZone, SenderSettings};
@@ -32,7 +32,7 @@ fn questions<'m>(
     let question = |zone: &NetworkZone| {
         Question::new(
             &format!("{}.{}", ip::reversed(address), zone.zone),
-            Kind::Txt,
+            RecordType::Txt,
         )
     };
     zones.iter().map(|zone| (zone, question(zone))).collect()
@@ -50,7 +50,7 @@ pub(super) fn wanted(mail: &Mail<'_>, settings: &SenderSettings) -> Vec<Question
 pub(super) fn tags<'a>(
     mail: &Mail<'_>,
     settings: &SenderSettings,
-    answer: &dyn Fn(&Question) -> Option<&'a Answer>,
+    answer: &dyn Fn(&Question) -> Option<&'a QuestionOutcome>,
 ) -> Vec<(String, String)> {
     let prefix = &settings.network_prefix;
     let mut tags: Vec<(String, Vec<String>)> = Vec::new();
@@ -78,7 +78,7 @@ pub(super) fn tags<'a>(
 pub(super) fn field<'a>(
     mail: &Mail<'_>,
     settings: &SenderSettings,
-    answer: &dyn Fn(&Question) -> Option<&'a Answer>,
+    answer: &dyn Fn(&Question) -> Option<&'a QuestionOutcome>,
 ) -> Option<String> {
     let mut all: Vec<String> = Vec::new();
     for (_, question) in questions(mail, settings) {
@@ -95,12 +95,12 @@ pub(super) fn field<'a>(
 }
 
 /// The numbers and routes of each record.
-fn read(answer: Option<&Answer>) -> Vec<(Vec<String>, Vec<String>)> {
-    let Some(Answer::Records(records)) = answer else {
+fn read(answer: Option<&QuestionOutcome>) -> Vec<(Vec<String>, Vec<String>)> {
+    let Some(QuestionOutcome::Records(records)) = answer else {
         return Vec::new();
     };
     let texts = records.iter().filter_map(|record| match record {
-        Record::Text(text) => Some(String::from_utf8_lossy(text).into_owned()),
+        RecordData::Text(text) => Some(String::from_utf8_lossy(text).into_owned()),
         _ => None,
     });
     texts.map(|text| read_text(&text)).collect()

@@ -2,12 +2,12 @@
 //!
 //! Only methods that rules use are included: a method without rules is not evaluated.
 
-use gatepost_dns::{Answer, Question};
+use gatepost_dns::{Question, QuestionOutcome};
 use gatepost_message::Authentication;
 
 use super::senders::{SenderTest, Senders};
-use crate::authentication::Known;
-use crate::authentication::dkim::Outcome;
+use crate::authentication::DnsResponses;
+use crate::authentication::dkim::DkimResult;
 use crate::authentication::dmarc::DmarcResult;
 use crate::authentication::spf::SpfResult;
 
@@ -15,9 +15,9 @@ use crate::authentication::spf::SpfResult;
 pub(super) fn results<'a>(
     senders: &Senders<'_, '_>,
     tests: &[&SenderTest],
-    answer: &dyn Fn(&Question) -> Option<&'a Answer>,
+    answer: &dyn Fn(&Question) -> Option<&'a QuestionOutcome>,
 ) -> Vec<Authentication> {
-    let known = Known::new(answer, true);
+    let known = DnsResponses::new(answer, true);
     let asked = |wanted: fn(&SenderTest) -> bool| tests.iter().any(|test| wanted(test));
     let mut results = Vec::new();
     if asked(|test| matches!(test, SenderTest::Spf { .. })) {
@@ -34,7 +34,7 @@ pub(super) fn results<'a>(
 
 /// RFC 8601 section 2.7.2. A bounce has no sender, so its identity is the HELO name (RFC 7208
 /// section 2.4).
-fn spf(senders: &Senders<'_, '_>, known: &Known<'_, '_>) -> Option<Authentication> {
+fn spf(senders: &Senders<'_, '_>, known: &DnsResponses<'_, '_>) -> Option<Authentication> {
     let sender = senders
         .envelope_sender()
         .filter(|sender| !sender.is_empty());
@@ -60,7 +60,7 @@ fn spf(senders: &Senders<'_, '_>, known: &Known<'_, '_>) -> Option<Authenticatio
 }
 
 /// RFC 8601 section 2.7.1: a result for each signature.
-fn dkim(senders: &Senders<'_, '_>, known: &Known<'_, '_>) -> Vec<Authentication> {
+fn dkim(senders: &Senders<'_, '_>, known: &DnsResponses<'_, '_>) -> Vec<Authentication> {
     let signatures = senders.signatures(known).unwrap_or_default();
     if signatures.is_empty() {
         return vec![Authentication {
@@ -72,9 +72,9 @@ fn dkim(senders: &Senders<'_, '_>, known: &Known<'_, '_>) -> Vec<Authentication>
     let result = |signed: &crate::authentication::dkim::Signed| Authentication {
         method: "dkim",
         result: match signed.outcome {
-            Outcome::Pass => "pass",
-            Outcome::Fail => "fail",
-            Outcome::TemporaryFailure => "temperror",
+            DkimResult::Pass => "pass",
+            DkimResult::Fail => "fail",
+            DkimResult::TemporaryFailure => "temperror",
         },
         properties: vec![
             ("header.d", signed.domain.clone()),
@@ -85,7 +85,7 @@ fn dkim(senders: &Senders<'_, '_>, known: &Known<'_, '_>) -> Vec<Authentication>
 }
 
 /// RFC 7489 section 11.2.
-fn dmarc(senders: &Senders<'_, '_>, known: &Known<'_, '_>) -> Option<Authentication> {
+fn dmarc(senders: &Senders<'_, '_>, known: &DnsResponses<'_, '_>) -> Option<Authentication> {
     let result = senders.dmarc(known).ok()??;
     Some(Authentication {
         method: "dmarc",

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use gatepost_dns::{Answer, Kind, Question, Record};
+use gatepost_dns::{Question, QuestionOutcome, RecordData, RecordType};
 use gatepost_mail::{Uri, ip};
 use gatepost_pattern::Captured;
 
@@ -10,7 +10,7 @@ use super::origin;
 use super::senders::{SenderFindings, Senders};
 use super::settings::NetworkSettings;
 use crate::eval::ScannedMail;
-use crate::tags::{Piece, pieces};
+use crate::tags::{TagTemplatePart, pieces};
 
 /// The most names that one template expands to.
 const NAMES_MAX: usize = 20;
@@ -258,17 +258,17 @@ impl<'m, 'a> Views<'m, 'a> {
     pub(super) fn link_steps<'r>(
         &self,
         key: LinkKey,
-        answer: &dyn Fn(&Question) -> Option<&'r Answer>,
+        answer: &dyn Fn(&Question) -> Option<&'r QuestionOutcome>,
     ) -> Vec<Question> {
         let names = self
             .hosts
             .iter()
             .filter(|(host, _)| ip::parse(host.as_bytes()).is_none());
-        let servers = |(_, domain): &(String, String)| Question::new(domain, Kind::Ns);
+        let servers = |(_, domain): &(String, String)| Question::new(domain, RecordType::Ns);
         match key {
             LinkKey::Domain | LinkKey::Host => Vec::new(),
             LinkKey::Address => names
-                .map(|(host, _)| Question::new(host, Kind::A))
+                .map(|(host, _)| Question::new(host, RecordType::A))
                 .collect(),
             LinkKey::ServerDomain | LinkKey::ServerName => names.map(servers).collect(),
             LinkKey::ServerAddress => {
@@ -277,7 +277,7 @@ impl<'m, 'a> Views<'m, 'a> {
                     .iter()
                     .flat_map(|question| records(answer(question)))
                     .filter_map(|record| match record {
-                        Record::Name(server) => Some(Question::new(server, Kind::A)),
+                        RecordData::Name(server) => Some(Question::new(server, RecordType::A)),
                         _ => None,
                     })
                     .collect();
@@ -293,7 +293,7 @@ impl<'m, 'a> Views<'m, 'a> {
         key: LinkKey,
         ips_only: bool,
         domains_only: bool,
-        answer: &dyn Fn(&Question) -> Option<&'r Answer>,
+        answer: &dyn Fn(&Question) -> Option<&'r QuestionOutcome>,
     ) -> Vec<String> {
         let mut keys: Vec<String> = if key.has_steps() {
             let steps = self.link_steps(key, answer);
@@ -322,15 +322,15 @@ impl<'m, 'a> Views<'m, 'a> {
     }
 
     /// The name in a list that follows from an intermediate record.
-    fn key_of(&self, key: LinkKey, record: &Record) -> Option<String> {
+    fn key_of(&self, key: LinkKey, record: &RecordData) -> Option<String> {
         let address = match record {
-            Record::Name(server) if key == LinkKey::ServerName => return Some(server.clone()),
-            Record::Name(server) if key == LinkKey::ServerDomain => {
+            RecordData::Name(server) if key == LinkKey::ServerName => return Some(server.clone()),
+            RecordData::Name(server) if key == LinkKey::ServerDomain => {
                 let boundaries = &self.mail.view_settings().boundaries;
                 return Some(boundaries.registered(server));
             }
-            Record::A(address) => IpAddr::V4(*address),
-            Record::Aaaa(address) => IpAddr::V6(*address),
+            RecordData::A(address) => IpAddr::V4(*address),
+            RecordData::Aaaa(address) => IpAddr::V6(*address),
             _ => return None,
         };
         (!ip::is_private(address)).then(|| ip::reversed(address))
@@ -341,18 +341,18 @@ impl<'m, 'a> Views<'m, 'a> {
     pub(super) fn fill<'r>(
         &self,
         template: &str,
-        answer: &dyn Fn(&Question) -> Option<&'r Answer>,
+        answer: &dyn Fn(&Question) -> Option<&'r QuestionOutcome>,
     ) -> Vec<String> {
         let mut names = vec![String::new()];
         for piece in pieces(template) {
             let tag = match piece {
-                Piece::Text(text) => {
+                TagTemplatePart::Text(text) => {
                     for name in &mut names {
                         name.push_str(text);
                     }
                     continue;
                 }
-                Piece::Tag(tag) => tag.name,
+                TagTemplatePart::Tag(tag) => tag.name,
             };
             let values = match tag {
                 "DKIMDOMAIN" => self.senders.signer_domains(answer).unwrap_or_default(),
@@ -427,9 +427,9 @@ fn domain_of(address: &[u8]) -> Option<String> {
     Some(domain.trim_matches(['>', '.', ' ']).to_owned())
 }
 
-fn records(answer: Option<&Answer>) -> impl Iterator<Item = &Record> {
+fn records(answer: Option<&QuestionOutcome>) -> impl Iterator<Item = &RecordData> {
     let records = match answer {
-        Some(Answer::Records(records)) => records.as_slice(),
+        Some(QuestionOutcome::Records(records)) => records.as_slice(),
         _ => &[],
     };
     records.iter().take(SERVERS_MAX)

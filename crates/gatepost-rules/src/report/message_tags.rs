@@ -5,7 +5,7 @@
 use gatepost_mail::Mail;
 
 use crate::language::options::Options;
-use crate::tags::{Piece, Tag, message, pieces};
+use crate::tags::{Tag, TagTemplatePart, message, pieces};
 
 /// The names of the tags of all templates.
 pub(crate) fn names(options: &Options) -> impl Iterator<Item = &str> {
@@ -19,8 +19,8 @@ fn tags(options: &Options) -> impl Iterator<Item = Tag<'_>> {
     let templates = [&options.report, &options.unsafe_report].into_iter();
     let pieces = templates.chain(fields).flat_map(|text| pieces(text));
     pieces.filter_map(|piece| match piece {
-        Piece::Tag(tag) => Some(tag),
-        Piece::Text(_) => None,
+        TagTemplatePart::Tag(tag) => Some(tag),
+        TagTemplatePart::Text(_) => None,
     })
 }
 
@@ -43,7 +43,7 @@ pub(super) fn wants_sub_rules(options: &Options) -> bool {
 /// The values of these tags, by their text.
 pub(crate) fn values(wanted: &[String], mail: &Mail<'_>) -> Vec<(String, String)> {
     let value = |text: &String| match pieces(text).next() {
-        Some(Piece::Tag(tag)) => {
+        Some(TagTemplatePart::Tag(tag)) => {
             let value = message::value(tag.name, tag.argument, mail);
             // SpamAssassin does not know these tags of a message without a domain.
             (!value.is_empty() || !tag.name.ends_with("DOMAIN")).then_some(value)

@@ -12,7 +12,7 @@ mod wrap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gatepost_learning::bayes::{Autolearn, Judgement};
+use gatepost_learning::bayes::{Autolearn, BayesResult};
 use gatepost_mail::Lines;
 use gatepost_message::Authentication;
 
@@ -79,7 +79,7 @@ pub struct Report {
     /// What counted when it was decided whether to learn.
     pub(crate) autolearn_points: f64,
     /// What Bayes said, if it judged.
-    pub(crate) bayes: Option<Judgement>,
+    pub(crate) bayes: Option<BayesResult>,
     /// What rules say beside their descriptions.
     pub(crate) notes: Vec<(Arc<str>, String)>,
     /// The sub-rules that hit, and how often, by name; only where a template lists them.

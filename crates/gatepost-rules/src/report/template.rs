@@ -11,7 +11,7 @@ use super::Report;
 use super::table;
 use super::wrap::{Fold, Lines};
 use crate::language::plugins::LANGUAGE_VERSION_TEXT;
-use crate::tags::{Piece, Tag, message, pieces};
+use crate::tags::{Tag, TagTemplatePart, message, pieces};
 
 /// The most stars of the level.
 const STARS_MAX: usize = 50;
@@ -60,8 +60,10 @@ pub(super) fn fill(template: &str, report: &Report) -> String {
     let mut filled = String::with_capacity(template.len() * 2);
     for piece in pieces(template) {
         match piece {
-            Piece::Text(text) => filled.push_str(text),
-            Piece::Tag(tag) => filled.push_str(&value(&tag, report).unwrap_or(tag.text.into())),
+            TagTemplatePart::Text(text) => filled.push_str(text),
+            TagTemplatePart::Tag(tag) => {
+                filled.push_str(&value(&tag, report).unwrap_or(tag.text.into()));
+            }
         }
     }
     filled

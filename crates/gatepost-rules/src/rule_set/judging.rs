@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use gatepost_learning::Lesson;
-use gatepost_learning::bayes::{Autolearn, Judgement};
+use gatepost_learning::bayes::{Autolearn, BayesResult};
 use gatepost_mail::Mail;
 use gatepost_pattern::Captured;
 
 use super::RuleSet;
 use super::ending;
 use super::near_miss::{NearMiss, near_misses};
-use super::tally::Tally;
+use super::tally::ScoreTotal;
 use crate::compile::{self, Abilities, Compiled, RuleFacts};
 use crate::configuration::Configuration;
 use crate::eval::ScannedMail;
@@ -224,7 +224,7 @@ impl RuleSet {
         let scores = &self.options.shortcircuit;
         let ending = ending::ending(state.hits.iter().filter_map(facts), scores);
         let own_score = |facts: &RuleFacts| user?.score(&facts.name, set);
-        let mut tally = Tally::of(compiled, &mut state, ending.as_ref(), own_score);
+        let mut tally = ScoreTotal::of(compiled, &mut state, ending.as_ref(), own_score);
         for name in given_up.rules() {
             if let Some(rule) = self.definitions.find(name) {
                 let own = user.and_then(|user| user.score(name, set));
@@ -275,7 +275,7 @@ impl RuleSet {
 fn notes(
     compiled: &Compiled,
     state: &ScanState,
-    bayes: Option<Judgement>,
+    bayes: Option<BayesResult>,
 ) -> Vec<(Arc<str>, String)> {
     let Some(judgement) = bayes else {
         return Vec::new();

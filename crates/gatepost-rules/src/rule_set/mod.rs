@@ -23,7 +23,7 @@ use crate::compile::{self, Abilities, Compiled};
 use crate::configuration::Configuration;
 use crate::language::options::Options;
 use crate::language::{self, Definitions, Language};
-use crate::network::Network;
+use crate::network::NetworkQueries;
 use crate::report;
 use crate::statistics::Statistics;
 use crate::users::Users;
@@ -48,7 +48,7 @@ pub struct RuleSet {
     options: Arc<Options>,
     learning: Option<Learning>,
     users: Option<Users>,
-    network: Option<Network>,
+    network: Option<NetworkQueries>,
     required: f64,
     size_max: usize,
     time_max: Duration,
@@ -196,7 +196,7 @@ impl RuleSet {
 
     /// The DNS lists that do not respond, and currently get no queries.
     pub fn silent_lists(&self) -> Vec<SilentList> {
-        let lists = self.network.as_ref().map(Network::silent_lists);
+        let lists = self.network.as_ref().map(NetworkQueries::silent_lists);
         lists.unwrap_or_default()
     }
 
@@ -272,7 +272,7 @@ fn embedded_definitions(preferences: Option<&Path>, language: &Language) -> Defi
 }
 
 /// The sender of DNS queries, if DNS is enabled and available.
-fn network_of(settings: &RulesSettings, definitions: &mut Definitions) -> Option<Network> {
+fn network_of(settings: &RulesSettings, definitions: &mut Definitions) -> Option<NetworkQueries> {
     if !settings.network {
         return None;
     }
@@ -281,7 +281,7 @@ fn network_of(settings: &RulesSettings, definitions: &mut Definitions) -> Option
         unanswered_max: settings.list_unanswered_max,
         pause: settings.list_pause.duration(),
     };
-    let made = Network::new(settings.dns_server.as_deref(), time, silence);
+    let made = NetworkQueries::new(settings.dns_server.as_deref(), time, silence);
     let problem = |reason| Problem {
         severity: Severity::Error,
         file: Arc::default(),

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use gatepost_dns::Progress;
+use gatepost_dns::LookupProgress;
 
 use super::RuleSet;
 use super::judging::Scan;
@@ -104,7 +104,7 @@ impl PendingScan {
     }
 
     /// Registers a callback for the time when [`PendingScan::resume`] can make progress.
-    pub fn progress(&self) -> Progress {
+    pub fn progress(&self) -> LookupProgress {
         let progress = self.0.with_dependent(|_, slot| {
             let asked = slot.0.as_ref()?.asked.as_ref()?;
             Some(asked.progress())

@@ -19,14 +19,14 @@ use crate::shortcircuit::Ending;
 
 /// The sum of the rules that hit.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct ScoreTotal {
     pub(super) score: f64,
     pub(super) hits: Vec<Hit>,
     pub(super) subject_prefix: String,
     points: Averaged,
 }
 
-impl Tally {
+impl ScoreTotal {
     /// Adds the rules that hit before the scan ended, in their order, and the score of the ending.
     /// A user's `own_score` replaces the folders' score.
     pub(super) fn of(

@@ -7,4 +7,4 @@
 pub(crate) mod message;
 mod syntax;
 
-pub(crate) use syntax::{Piece, Tag, pieces};
+pub(crate) use syntax::{Tag, TagTemplatePart, pieces};

@@ -11,18 +11,18 @@ pub(crate) struct Tag<'t> {
 
 /// A piece of a template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Piece<'t> {
+pub(crate) enum TagTemplatePart<'t> {
     Text(&'t str),
     Tag(Tag<'t>),
 }
 
 /// A template in pieces, in order.
-pub(crate) fn pieces(template: &str) -> impl Iterator<Item = Piece<'_>> {
+pub(crate) fn pieces(template: &str) -> impl Iterator<Item = TagTemplatePart<'_>> {
     let mut rest = template;
     let mut found = None;
     std::iter::from_fn(move || {
         if let Some(tag) = found.take() {
-            return Some(Piece::Tag(tag));
+            return Some(TagTemplatePart::Tag(tag));
         }
         if rest.is_empty() {
             return None;
@@ -30,15 +30,15 @@ pub(crate) fn pieces(template: &str) -> impl Iterator<Item = Piece<'_>> {
         let mut starts = memchr::memchr_iter(b'_', rest.as_bytes());
         let next = starts.find_map(|start| Some((start, tag(rest.get(start..)?)?)));
         let Some((start, tag)) = next else {
-            return Some(Piece::Text(std::mem::take(&mut rest)));
+            return Some(TagTemplatePart::Text(std::mem::take(&mut rest)));
         };
         let before = rest.get(..start).unwrap_or_default();
         rest = rest.get(start + tag.text.len()..).unwrap_or_default();
         if before.is_empty() {
-            return Some(Piece::Tag(tag));
+            return Some(TagTemplatePart::Tag(tag));
         }
         found = Some(tag);
-        Some(Piece::Text(before))
+        Some(TagTemplatePart::Text(before))
     })
 }
 
@@ -94,8 +94,8 @@ mod tests {
     fn tags_are_told_from_text() {
         let names = |template| -> Vec<String> {
             let show = |piece| match piece {
-                Piece::Text(text) => format!("{text:?}"),
-                Piece::Tag(tag) => format!("{}{:?}", tag.name, tag.argument),
+                TagTemplatePart::Text(text) => format!("{text:?}"),
+                TagTemplatePart::Tag(tag) => format!("{}{:?}", tag.name, tag.argument),
             };
             pieces(template).map(show).collect()
         };

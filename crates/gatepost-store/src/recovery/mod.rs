@@ -18,7 +18,7 @@ use rusqlite::Connection;
 use crate::folder::{DataFolder, file_error, remove};
 use crate::{StoreError, lock, schema};
 use image::Image;
-use salvage::{Failure, salvage};
+use salvage::{SalvageFailure, salvage};
 
 /// What a recovery did; the default if there was none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -100,8 +100,8 @@ fn write_new(folder: &DataFolder, target: &Path) -> Result<Recovery, StoreError>
     new.pragma_update(None, "foreign_keys", false)?;
     schema::create(&mut new)?;
     let recovery = salvage(&image, &new).map_err(|failure| match failure {
-        Failure::Read(cause) => file_error(&database, cause),
-        Failure::Write(error) => error,
+        SalvageFailure::Read(cause) => file_error(&database, cause),
+        SalvageFailure::Write(error) => error,
     })?;
     schema::raise_highest_id(&new)?;
     new.close().map_err(|(_, error)| error)?;

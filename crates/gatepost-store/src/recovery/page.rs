@@ -46,7 +46,7 @@ pub(super) struct RawRow {
 }
 
 /// One page, decoded.
-pub(super) struct Page {
+pub(super) struct DatabasePage {
     pub(super) kind: PageKind,
     /// Pages below this one.
     pub(super) children: Vec<u32>,
@@ -55,7 +55,7 @@ pub(super) struct Page {
     pub(super) damaged: u64,
 }
 
-impl Page {
+impl DatabasePage {
     /// `None` if the page is none of a b-tree.
     pub(super) fn read(image: &Image, number: u32) -> io::Result<Option<Self>> {
         let bytes = image.page(number)?;

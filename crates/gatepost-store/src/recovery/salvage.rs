@@ -13,7 +13,7 @@ use rusqlite::types::Value;
 
 use super::Recovery;
 use super::image::{Image, u32_at};
-use super::page::{Page, PageKind, RawRow};
+use super::page::{DatabasePage, PageKind, RawRow};
 use crate::StoreError;
 use crate::table::{self, Table, checksum_of};
 
@@ -40,7 +40,7 @@ pub(super) struct Salvage<'a> {
 }
 
 /// Copies every row that can be read into `new`.
-pub(super) fn salvage(image: &Image, new: &Connection) -> Result<Recovery, Failure> {
+pub(super) fn salvage(image: &Image, new: &Connection) -> Result<Recovery, SalvageFailure> {
     let layouts = table::ALL
         .iter()
         .map(|table| Layout::of(table, new))
@@ -63,25 +63,25 @@ pub(super) fn salvage(image: &Image, new: &Connection) -> Result<Recovery, Failu
 }
 
 /// Why a recovery ended: neither is damage.
-pub(super) enum Failure {
+pub(super) enum SalvageFailure {
     Read(io::Error),
     Write(StoreError),
 }
 
-impl From<io::Error> for Failure {
+impl From<io::Error> for SalvageFailure {
     fn from(error: io::Error) -> Self {
         Self::Read(error)
     }
 }
 
-impl From<rusqlite::Error> for Failure {
+impl From<rusqlite::Error> for SalvageFailure {
     fn from(error: rusqlite::Error) -> Self {
         Self::Write(error.into())
     }
 }
 
 impl Salvage<'_> {
-    fn walk_trees(&mut self) -> Result<(), Failure> {
+    fn walk_trees(&mut self) -> Result<(), SalvageFailure> {
         let mut roots = Vec::new();
         self.walk(1, None, &mut |row| {
             if let [
@@ -111,7 +111,7 @@ impl Salvage<'_> {
         root: u32,
         owner: Option<usize>,
         visit: &mut dyn FnMut(&RawRow),
-    ) -> Result<(), Failure> {
+    ) -> Result<(), SalvageFailure> {
         let mut waiting = vec![root];
         while let Some(number) = waiting.pop() {
             if self.owners.contains_key(&number) {
@@ -122,7 +122,7 @@ impl Salvage<'_> {
                 continue;
             }
             self.owners.insert(number, owner);
-            let Some(page) = Page::read(self.image, number)? else {
+            let Some(page) = DatabasePage::read(self.image, number)? else {
                 self.lose_page(owner);
                 continue;
             };
@@ -147,12 +147,12 @@ impl Salvage<'_> {
         }
     }
 
-    fn copy_page(&mut self, number: u32) -> Result<(), Failure> {
+    fn copy_page(&mut self, number: u32) -> Result<(), SalvageFailure> {
         let owner = self.owners.get(&number).copied();
         if owner == Some(None) || self.free.contains(&number) {
             return Ok(());
         }
-        let Some(page) = Page::read(self.image, number)? else {
+        let Some(page) = DatabasePage::read(self.image, number)? else {
             return Ok(());
         };
         if let Some(Some(owner)) = owner {
@@ -176,7 +176,7 @@ impl Salvage<'_> {
         Ok(())
     }
 
-    fn copy_row(&mut self, owner: usize, row: RawRow) -> Result<(), Failure> {
+    fn copy_row(&mut self, owner: usize, row: RawRow) -> Result<(), SalvageFailure> {
         let layout = &self.layouts[owner];
         let Some(values) = layout.values(&row).filter(|values| layout.is_whole(values)) else {
             self.recovery.rows_damaged += 1;

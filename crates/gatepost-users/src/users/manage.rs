@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use gatepost_store::Change;
+use gatepost_store::StoreChange;
 use serde::Serialize;
 
 use crate::identity::unix_seconds;
@@ -114,10 +114,10 @@ impl Users {
         let snapshot = self.shared.live.load_full();
         let tokens = snapshot.tokens.iter();
         let tokens = tokens.filter(|(_, token)| *token.user == *name);
-        let mut changes: Vec<Change> = tokens
+        let mut changes: Vec<StoreChange> = tokens
             .map(|(hash, _)| record::delete(record::TOKEN, hash.to_vec()))
             .collect();
-        changes.push(Change::DeleteRecords {
+        changes.push(StoreChange::DeleteRecords {
             space: record::GRANT,
             prefix: format!("{name}\0").into(),
         });
@@ -295,7 +295,10 @@ impl Users {
             .map_err(|_| UsersError::Hashing)?
     }
 
-    async fn commit(&self, changes: impl IntoIterator<Item = Change>) -> Result<(), UsersError> {
+    async fn commit(
+        &self,
+        changes: impl IntoIterator<Item = StoreChange>,
+    ) -> Result<(), UsersError> {
         let changes = changes.into_iter().chain([record::new_revision()]);
         let ticket = self.shared.store.submit(changes)?;
         ticket.committed().await?;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use gatepost_bans::Bans;
 use gatepost_message::{Listener, Peer};
-use gatepost_store::{Change, Store};
+use gatepost_store::{Store, StoreChange};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 
@@ -378,7 +378,7 @@ fn pepper(store: &Store) -> Result<[u8; 32], UsersError> {
     }
     let pepper = random::bytes::<32>();
     // The commit is not awaited: if it is lost, the next start generates another key.
-    store.submit([Change::PutRecord {
+    store.submit([StoreChange::PutRecord {
         space: record::ACCESS,
         key: record::PEPPER.into(),
         value: pepper.to_vec().into(),

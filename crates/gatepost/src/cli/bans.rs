@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use gatepost_settings::{Network, Period};
+use gatepost_settings::{PeerNetwork, Period};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -39,7 +39,7 @@ enum BansAction {
     /// Ban an address or a network
     Add {
         /// The address, or the network with its prefix
-        network: Network,
+        network: PeerNetwork,
         /// For how long, such as 1d; without it, until the ban is lifted
         #[arg(long, value_name = "TIME")]
         time: Option<Period>,
@@ -52,7 +52,7 @@ enum BansAction {
     /// Lift a ban
     Remove {
         /// The address or network
-        network: Network,
+        network: PeerNetwork,
         #[command(flatten)]
         server: AdminOptions,
     },

@@ -7,13 +7,13 @@ use std::process::ExitCode;
 
 use clap::Args;
 use gatepost_learning::Learning;
-use gatepost_learning::bayes::{BackupError, Class, Learned, Relearn, Sample};
+use gatepost_learning::bayes::{BackupError, BayesSample, Class, Learned, Relearn};
 use gatepost_mail::Mail;
 use gatepost_mail::mailbox::{self, MailboxSettings};
 use gatepost_operations::learner::queue::{self, LearnRequest};
 use gatepost_operations::learner::{self, Learner, LearningError, wait};
 use gatepost_rules::RuleSet;
-use gatepost_store::{Change, Store, StoreError};
+use gatepost_store::{Store, StoreChange, StoreError};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::config::{Config, ConfigSource, print_mistakes};
@@ -174,8 +174,8 @@ fn learn_paths(
     }
     let (rules, _) = RuleSet::load(&config.rules.paths, &config.rules);
     let progress = progress(&arguments.paths, arguments.quiet);
-    let mut tally = Tally::default();
-    let mut waiting: Vec<Change> = Vec::new();
+    let mut tally = LearnCounts::default();
+    let mut waiting: Vec<StoreChange> = Vec::new();
     for found in mailbox::open(&arguments.paths, &MailboxSettings::default()) {
         let found = match found {
             Ok(found) => found,
@@ -186,7 +186,7 @@ fn learn_paths(
             }
         };
         let mail = Mail::parse_with(&found.bytes, &rules.configuration().views);
-        let sample = Sample::of(&mail, &rules.learning_settings().bayes);
+        let sample = BayesSample::of(&mail, &rules.learning_settings().bayes);
         match learner {
             Some(learner) => tally.learn(learner, request, &sample, &rules),
             None => waiting.push(queue::add(request, &sample)),
@@ -213,7 +213,7 @@ fn learn_paths(
 fn keep(
     store: &Store,
     learner: Option<&Learner>,
-    waiting: &mut Vec<Change>,
+    waiting: &mut Vec<StoreChange>,
 ) -> Result<(), LearnError> {
     if let Some(learner) = learner {
         let kept = learner.keep().and_then(|()| learner.settle());
@@ -225,7 +225,7 @@ fn keep(
 
 /// What became of the messages.
 #[derive(Debug, Default)]
-struct Tally {
+struct LearnCounts {
     messages: usize,
     learned: usize,
     changed: usize,
@@ -235,12 +235,12 @@ struct Tally {
     unread: usize,
 }
 
-impl Tally {
+impl LearnCounts {
     fn learn(
         &mut self,
         learner: &Learner,
         request: LearnRequest,
-        sample: &Sample,
+        sample: &BayesSample,
         rules: &RuleSet,
     ) {
         let settings = &rules.learning_settings().bayes;

@@ -11,10 +11,10 @@ use time::format_description::well_known::Rfc3339;
 
 /// A format, understood once.
 #[derive(Debug)]
-pub(super) struct MessageFormat(Vec<Part>);
+pub(super) struct MessageFormat(Vec<FormatPart>);
 
 #[derive(Debug, PartialEq, Eq)]
-enum Part {
+enum FormatPart {
     Text(String),
     /// The letter behind the percent sign.
     Field(char),
@@ -32,8 +32,8 @@ impl MessageFormat {
                 '%' => match characters.next() {
                     Some('%') => plain.push('%'),
                     Some(field) if FIELDS.contains(field) => {
-                        parts.push(Part::Text(std::mem::take(&mut plain)));
-                        parts.push(Part::Field(field));
+                        parts.push(FormatPart::Text(std::mem::take(&mut plain)));
+                        parts.push(FormatPart::Field(field));
                     }
                     Some(other) => return Err(format!("-F: there is no field %{other}")),
                     None => return Err("-F: a field is missing behind %".to_owned()),
@@ -51,8 +51,8 @@ impl MessageFormat {
                 character => plain.push(character),
             }
         }
-        parts.push(Part::Text(plain));
-        parts.retain(|part| *part != Part::Text(String::new()));
+        parts.push(FormatPart::Text(plain));
+        parts.retain(|part| *part != FormatPart::Text(String::new()));
         Ok(Self(parts))
     }
 
@@ -62,9 +62,9 @@ impl MessageFormat {
         let mut out = Vec::new();
         for part in &self.0 {
             match part {
-                Part::Text(text) => out.extend_from_slice(text.as_bytes()),
-                Part::Field('p') => out.extend_from_slice(publish.payload),
-                Part::Field(field) => out.extend(rendered(*field, publish, now).into_bytes()),
+                FormatPart::Text(text) => out.extend_from_slice(text.as_bytes()),
+                FormatPart::Field('p') => out.extend_from_slice(publish.payload),
+                FormatPart::Field(field) => out.extend(rendered(*field, publish, now).into_bytes()),
             }
         }
         out

@@ -85,12 +85,12 @@ struct PayloadArguments {
 }
 
 /// Where payloads come from.
-enum Source {
+enum PayloadSource {
     Same(Vec<u8>, u32),
     Lines(io::Lines<io::StdinLock<'static>>),
 }
 
-impl Source {
+impl PayloadSource {
     fn open(arguments: &PublishArguments) -> Result<Self, ClientError> {
         let payload = &arguments.payload;
         let unreadable = |name: String| move |error| ClientError::Usage(format!("{name}: {error}"));
@@ -132,21 +132,21 @@ impl Source {
 }
 
 /// How far a publication is.
-enum Step {
+enum PublishProgress {
     /// PUBACK or PUBREC is awaited.
     Sent(Vec<u8>),
     /// PUBCOMP is awaited.
     Released,
 }
 
-struct Publisher<'a> {
+struct CommandPublisher<'a> {
     arguments: &'a PublishArguments,
     topic: String,
     carried: CommandLineProperties,
     link: Option<BrokerConnection>,
     was_connected: bool,
     backoff: Backoff,
-    open: BTreeMap<u16, Step>,
+    open: BTreeMap<u16, PublishProgress>,
     last_id: u16,
     refused: usize,
 }
@@ -167,8 +167,8 @@ fn publish_all(arguments: &PublishArguments) -> Result<usize, ClientError> {
     let by_url = arguments.client.address()?.topic;
     let topic = arguments.topic.clone().or(by_url);
     let topic = topic.ok_or_else(|| ClientError::Usage("say where to: -t TOPIC".to_owned()))?;
-    let mut source = Source::open(arguments)?;
-    let mut publisher = Publisher {
+    let mut source = PayloadSource::open(arguments)?;
+    let mut publisher = CommandPublisher {
         arguments,
         topic,
         carried: CommandLineProperties::parse(&arguments.client)?,
@@ -195,7 +195,7 @@ fn publish_all(arguments: &PublishArguments) -> Result<usize, ClientError> {
     Ok(publisher.refused)
 }
 
-impl Publisher<'_> {
+impl CommandPublisher<'_> {
     fn publish(&mut self, payload: Vec<u8>) -> Result<(), ClientError> {
         let qos = self.arguments.client.qos();
         if qos == Qos::AtMostOnce {
@@ -206,7 +206,7 @@ impl Publisher<'_> {
             publisher.await_fewer_than(WINDOW.min(window.into()))
         })?;
         let id = self.free_id();
-        self.open.insert(id, Step::Sent(payload.clone()));
+        self.open.insert(id, PublishProgress::Sent(payload.clone()));
         let sent = self.send(PacketId::new(id), &payload, false);
         match sent {
             // It is among the open ones: sent again with them.
@@ -277,8 +277,8 @@ impl Publisher<'_> {
             .open
             .iter()
             .map(|(id, step)| match step {
-                Step::Sent(payload) => (*id, Some(payload.clone())),
-                Step::Released => (*id, None),
+                PublishProgress::Sent(payload) => (*id, Some(payload.clone())),
+                PublishProgress::Released => (*id, None),
             })
             .collect();
         // In the order in which they were sent, where identifiers have come round too.
@@ -355,7 +355,7 @@ impl Publisher<'_> {
             return Ok(());
         }
         if matches!(packet, Packet::Pubrec(_)) {
-            self.open.insert(id.get(), Step::Released);
+            self.open.insert(id.get(), PublishProgress::Released);
             return self.link()?.send(&Packet::Pubrel(Ack::success(id)));
         }
         self.open.remove(&id.get());

@@ -94,15 +94,15 @@ pub(super) struct SubscribeArguments {
 }
 
 /// How it ended.
-enum End {
+enum SubscriptionEnd {
     Done,
     TimedOut,
 }
 
 pub(super) fn run(arguments: &SubscribeArguments) -> ExitCode {
     match Subscriber::new(arguments).and_then(Subscriber::run) {
-        Ok(End::Done) => ExitCode::SUCCESS,
-        Ok(End::TimedOut) => ExitCode::from(EXIT_TIMEOUT),
+        Ok(SubscriptionEnd::Done) => ExitCode::SUCCESS,
+        Ok(SubscriptionEnd::TimedOut) => ExitCode::from(EXIT_TIMEOUT),
         Err(error) => {
             eprintln!("gatepost: {error}");
             ExitCode::from(error.exit_code())
@@ -163,7 +163,7 @@ impl<'a> Subscriber<'a> {
         })
     }
 
-    fn run(mut self) -> Result<End, ClientError> {
+    fn run(mut self) -> Result<SubscriptionEnd, ClientError> {
         let options = &self.arguments.client;
         let mut backoff = Backoff::new();
         loop {
@@ -181,14 +181,14 @@ impl<'a> Subscriber<'a> {
                 .until
                 .is_some_and(|until| Instant::now() + pause >= until)
             {
-                return Ok(End::TimedOut);
+                return Ok(SubscriptionEnd::TimedOut);
             }
             std::thread::sleep(pause);
         }
     }
 
     /// One connection, to its end.
-    fn serve(&mut self, backoff: &mut Backoff) -> Result<End, ClientError> {
+    fn serve(&mut self, backoff: &mut Backoff) -> Result<SubscriptionEnd, ClientError> {
         let keeps = self.arguments.disable_clean_session;
         let session = SessionOptions {
             clean_start: !keeps,
@@ -231,15 +231,15 @@ impl<'a> Subscriber<'a> {
         }))
     }
 
-    fn listen(&mut self, link: &mut BrokerConnection) -> Result<End, ClientError> {
+    fn listen(&mut self, link: &mut BrokerConnection) -> Result<SubscriptionEnd, ClientError> {
         loop {
             if self.left == Some(0) {
-                return Ok(End::Done);
+                return Ok(SubscriptionEnd::Done);
             }
             let until = self.until.unwrap_or_else(|| Instant::now() + LONG);
             let Some(bytes) = link.receive(until)? else {
                 match self.until {
-                    Some(_) => return Ok(End::TimedOut),
+                    Some(_) => return Ok(SubscriptionEnd::TimedOut),
                     None => continue,
                 }
             };
@@ -252,7 +252,7 @@ impl<'a> Subscriber<'a> {
                 Packet::Suback(suback) => {
                     self.granted(suback.reasons.as_slice())?;
                     if self.arguments.exit_after_subscribing {
-                        return Ok(End::Done);
+                        return Ok(SubscriptionEnd::Done);
                     }
                     None
                 }

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use gatepost_message::Qos;
 use gatepost_mqtt::{
-    Connack, Connect, Frame, Outcome, Packet, PropertiesBuffer, Property, Reason, Version, Will,
+    Connack, Connect, Frame, Packet, PropertiesBuffer, Property, Reason, ReasonedPacket, Version,
+    Will,
 };
 
 use super::transport::Transport;
@@ -200,7 +201,7 @@ impl BrokerConnection {
     /// Says goodbye. The session goes on as it was agreed.
     pub(crate) fn close(mut self) {
         // Whoever is gone needs no goodbye.
-        let _ = self.send(&Packet::Disconnect(Outcome::default()));
+        let _ = self.send(&Packet::Disconnect(ReasonedPacket::default()));
     }
 
     /// Says goodbye, and that the session is of no more use.
@@ -209,12 +210,12 @@ impl BrokerConnection {
         if self.version.has_properties() {
             let _ = properties.push(&Property::SessionExpiryInterval(0));
         }
-        let outcome = Outcome::new(Reason::SUCCESS, properties.as_properties());
+        let outcome = ReasonedPacket::new(Reason::SUCCESS, properties.as_properties());
         let _ = self.send(&Packet::Disconnect(outcome));
     }
 }
 
-fn ended(outcome: &Outcome<'_>) -> ClientError {
+fn ended(outcome: &ReasonedPacket<'_>) -> ClientError {
     ClientError::Refused {
         did: "ended the connection",
         reason: outcome.reason,

@@ -21,7 +21,7 @@ use gatepost_procedures::{
 };
 use gatepost_rules::RulesSettings;
 use gatepost_settings::layers::Layers;
-use gatepost_settings::{Bind, Network};
+use gatepost_settings::{Bind, PeerNetwork};
 use gatepost_store::StoreSettings;
 use gatepost_users::AccessSettings;
 use serde::{Deserialize, Serialize};
@@ -135,7 +135,7 @@ pub(crate) struct ListenerBinding<'a> {
     /// Its own addresses; those of `tls.bind` come besides.
     pub(crate) bind: &'a [Bind],
     pub(crate) tls: &'a TlsSettings,
-    pub(crate) proxy_protocol: &'a [Network],
+    pub(crate) proxy_protocol: &'a [PeerNetwork],
     /// Whether connections begin in plain text and change to TLS when the client asks
     /// (STARTTLS); then `tls.cert` does not encrypt the listener's own addresses.
     pub(crate) upgrades: bool,

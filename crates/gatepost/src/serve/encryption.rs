@@ -1,6 +1,6 @@
 //! The certificates of all listeners: read at the start, and again when their files change.
 
-use gatepost_listeners::entry::Entry;
+use gatepost_listeners::entry::ListenerEntry;
 use gatepost_listeners::tls::{Tls, TlsError};
 use gatepost_message::Listener;
 
@@ -66,9 +66,9 @@ impl Encryption {
     }
 
     /// How connections begin at an address of this place.
-    pub(crate) fn entry(&self, place: &ListenerBinding<'_>, speaks_tls: bool) -> Entry {
+    pub(crate) fn entry(&self, place: &ListenerBinding<'_>, speaks_tls: bool) -> ListenerEntry {
         let tls = self.of(place.listener).filter(|_| speaks_tls);
-        Entry::new(tls.cloned(), place.proxy_protocol)
+        ListenerEntry::new(tls.cloned(), place.proxy_protocol)
     }
 
     /// Follows the files from now on; to be called on a runtime.

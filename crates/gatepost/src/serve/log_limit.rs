@@ -26,11 +26,11 @@ const RECORDS: [&str; 4] = ["audit", "bans", "gateway", "log"];
 #[derive(Clone)]
 pub(super) struct LogLimit {
     repeats_max: u32,
-    places: Arc<Mutex<HashMap<Identifier, Place>>>,
+    places: Arc<Mutex<HashMap<Identifier, LogSite>>>,
 }
 
 /// A place in the code that logs.
-struct Place {
+struct LogSite {
     metadata: &'static Metadata<'static>,
     began: Instant,
     written: u32,
@@ -60,7 +60,7 @@ impl LogLimit {
             return true;
         }
         let mut places = self.places.lock();
-        let place = places.entry(metadata.callsite()).or_insert(Place {
+        let place = places.entry(metadata.callsite()).or_insert(LogSite {
             metadata,
             began: now,
             written: 0,
@@ -137,9 +137,9 @@ mod tests {
 
     /// What a test logs.
     #[derive(Clone, Default)]
-    struct Written(Arc<Mutex<Vec<u8>>>);
+    struct WrittenLines(Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Written {
+    impl Write for WrittenLines {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.lock().extend_from_slice(bytes);
             Ok(bytes.len())
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn a_line_that_repeats_is_left_out_and_counted_and_records_are_not() {
         let limit = LogLimit::new(3);
-        let written = Written::default();
+        let written = WrittenLines::default();
         let writer = written.clone();
         let subscriber = tracing_subscriber::fmt()
             .with_ansi(false)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use gatepost_message::{MessageId, Publication, Topic};
-use gatepost_store::{Change, Clock, Store, StoreSettings};
+use gatepost_store::{Clock, Store, StoreChange, StoreSettings};
 
 use super::curl;
 use super::support::{Gateway, run, text_of};
@@ -33,7 +33,7 @@ fn fill(folder: &std::path::Path) {
     let (store, _) = opened.expect("a store");
     let topic = Topic::new("a").expect("a topic");
     let changes = (1..=ROWS).map(|second| {
-        Change::History(Arc::new(Publication {
+        StoreChange::History(Arc::new(Publication {
             id: MessageId::floor_at(then - Duration::from_secs(second)),
             ..Publication::new(topic.clone(), "x")
         }))

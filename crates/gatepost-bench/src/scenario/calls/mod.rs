@@ -17,11 +17,11 @@ use super::{FloorOf, Scenario};
 use crate::clock;
 use crate::error::BenchError;
 use crate::load::{Dialer, Loop};
-use crate::outcome::{Headline, Outcome};
-use crate::progress::Progress;
+use crate::outcome::{Headline, RunOutcome};
+use crate::progress::RunProgress;
 use crate::sweep::{Parameter, Sweepable, Swept};
-use crate::target::Target;
-use session::{Session, Shared};
+use crate::target::RunningTarget;
+use session::{CallTotals, CallerConnection};
 
 /// Settings of CALLS.
 #[derive(Debug, Clone, clap::Args, Serialize, Deserialize)]
@@ -98,19 +98,23 @@ impl Scenario for Calls {
         Vec::new()
     }
 
-    fn run(&self, target: &Target, progress: &Progress) -> Result<Outcome, BenchError> {
+    fn run(
+        &self,
+        target: &RunningTarget,
+        progress: &RunProgress,
+    ) -> Result<RunOutcome, BenchError> {
         let url = target.url("calls", &["call"], "call://HOST:PORT")?;
         let mut dialer = Dialer::new(url.address()?);
-        let mut sessions: Loop<Session> = Loop::new()?;
+        let mut sessions: Loop<CallerConnection> = Loop::new()?;
         let (warm_up, seconds) = (self.arguments.warm_up, self.arguments.seconds);
         let mut window = Window::open(target, progress, warm_up, seconds)?;
-        let mut shared = Shared::new(&self.arguments, window.begin);
+        let mut shared = CallTotals::new(&self.arguments, window.begin);
         let rate = self.arguments.rate.get();
         let connections = self.arguments.connections.get();
         let mut made = 0_u64;
         while let Some(now) = window.turn(&mut shared.tally)? {
             while sessions.open() < connections {
-                sessions.add(dialer.dial()?, Session::default())?;
+                sessions.add(dialer.dial()?, CallerConnection::default())?;
             }
             let wake = window.next_phase(now);
             if rate > 0.0 {
@@ -135,10 +139,10 @@ impl Scenario for Calls {
 
 /// Sends the calls that became due since the last turn: one write for each connection.
 fn send_due(
-    sessions: &mut Loop<Session>,
+    sessions: &mut Loop<CallerConnection>,
     due: Range<u64>,
     connections: usize,
-    shared: &mut Shared,
+    shared: &mut CallTotals,
 ) {
     let count = usize::try_from(due.end - due.start).unwrap_or(connections);
     for index in 0..connections.min(count) {
@@ -185,7 +189,7 @@ mod tests {
         address
     }
 
-    fn run(rate: f64) -> Outcome {
+    fn run(rate: f64) -> RunOutcome {
         let arguments = CallsArguments {
             connections: Swept::one(2),
             in_flight: Swept::one(3),
@@ -196,9 +200,11 @@ mod tests {
             warm_up: 0.0,
         };
         let url = format!("call://{}", server(5));
-        let target = Target::given(url.parse().expect("a URL"));
+        let target = RunningTarget::given(url.parse().expect("a URL"));
         let calls = Calls::new(arguments).expect("settings");
-        calls.run(&target, &Progress::hidden()).expect("an outcome")
+        calls
+            .run(&target, &RunProgress::hidden())
+            .expect("an outcome")
     }
 
     #[test]

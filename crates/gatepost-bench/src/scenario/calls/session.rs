@@ -6,8 +6,8 @@ use memchr::memmem;
 
 use super::CallsArguments;
 use crate::clock::{self, Nanoseconds};
-use crate::load::{Closed, Conversation, Received};
-use crate::scenario::tally::{Names, Tally};
+use crate::load::{Closed, Conversation, ReceiveOutcome};
+use crate::scenario::tally::{MeasurementCounts, Names};
 
 /// Longest answer.
 const ANSWER_MAX_BYTES: usize = 64 * 1024;
@@ -18,15 +18,15 @@ const NAMES: Names = Names {
 };
 
 /// What all connections write to.
-pub(super) struct Shared {
+pub(super) struct CallTotals {
     request: Vec<u8>,
     /// Calls that a new connection begins with; nothing where calls are due at fixed times.
     at_once: usize,
     end_of_answer: memmem::Finder<'static>,
-    pub(super) tally: Tally,
+    pub(super) tally: MeasurementCounts,
 }
 
-impl Shared {
+impl CallTotals {
     pub(super) fn new(arguments: &CallsArguments, measure_from: Nanoseconds) -> Self {
         let CallsArguments {
             procedure, size, ..
@@ -40,7 +40,7 @@ impl Shared {
                 arguments.in_flight.get()
             },
             end_of_answer: memmem::Finder::new(b"\n\n"),
-            tally: Tally::new(NAMES, measure_from),
+            tally: MeasurementCounts::new(NAMES, measure_from),
         }
     }
 
@@ -56,14 +56,14 @@ impl Shared {
 
 /// A connection.
 #[derive(Default)]
-pub(super) struct Session {
+pub(super) struct CallerConnection {
     /// When each call that is under way was made, or due.
     begun: VecDeque<Nanoseconds>,
     /// So many of the last of them are not sent yet.
     unsent: usize,
 }
 
-impl Session {
+impl CallerConnection {
     /// A call is due at this time.
     pub(super) fn call_at(&mut self, due: Nanoseconds) {
         self.begun.push_back(due);
@@ -71,13 +71,13 @@ impl Session {
     }
 
     /// The requests of the calls that are due.
-    pub(super) fn take_due(&mut self, shared: &Shared) -> Vec<u8> {
+    pub(super) fn take_due(&mut self, shared: &CallTotals) -> Vec<u8> {
         shared.request.repeat(std::mem::take(&mut self.unsent))
     }
 }
 
-impl Conversation<Shared> for Session {
-    fn connected(&mut self, shared: &mut Shared, outgoing: &mut Vec<u8>) {
+impl Conversation<CallTotals> for CallerConnection {
+    fn connected(&mut self, shared: &mut CallTotals, outgoing: &mut Vec<u8>) {
         let now = clock::now();
         for _ in 0..shared.at_once {
             self.begun.push_back(now);
@@ -89,15 +89,15 @@ impl Conversation<Shared> for Session {
         &mut self,
         bytes: &[u8],
         now: Nanoseconds,
-        shared: &mut Shared,
+        shared: &mut CallTotals,
         outgoing: &mut Vec<u8>,
-    ) -> Received {
+    ) -> ReceiveOutcome {
         let mut taken = 0;
         while let Some(end) = shared.end_of_answer.find(&bytes[taken..]) {
             let answer = &bytes[taken..taken + end];
             taken += end + 2;
             let Some(begun) = self.begun.pop_front() else {
-                return Received::Broken;
+                return ReceiveOutcome::Broken;
             };
             shared.count(answer, begun, now);
             if shared.at_once > 0 {
@@ -106,12 +106,12 @@ impl Conversation<Shared> for Session {
             }
         }
         if bytes.len() - taken > ANSWER_MAX_BYTES {
-            return Received::Broken;
+            return ReceiveOutcome::Broken;
         }
-        Received::Taken(taken)
+        ReceiveOutcome::Taken(taken)
     }
 
-    fn closed(&mut self, reason: Closed, shared: &mut Shared) {
+    fn closed(&mut self, reason: Closed, shared: &mut CallTotals) {
         shared.tally.count_broken();
         shared
             .tally

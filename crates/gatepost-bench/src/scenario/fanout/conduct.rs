@@ -4,7 +4,7 @@
 use std::thread;
 use std::time::Duration;
 
-use super::measured::{Measured, Received};
+use super::measured::{MeasuredRun, ReceiveTotals};
 use super::publish::{Published, Publishers};
 use super::receive::{Receivers, Stage};
 use super::settings::{FanoutArguments, Plan};
@@ -12,8 +12,8 @@ use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
 use crate::process::{Costs, Sampler};
-use crate::progress::Progress;
-use crate::target::Target;
+use crate::progress::RunProgress;
+use crate::target::RunningTarget;
 
 /// How long all subscribers may take to be ready.
 pub(crate) const READY_SECONDS: u64 = 120;
@@ -24,9 +24,9 @@ const LEAD: Nanoseconds = clock::SECOND / 5;
 pub(super) fn run(
     arguments: &FanoutArguments,
     plan: &Plan,
-    target: &Target,
-    progress: &Progress,
-) -> Result<Measured, BenchError> {
+    target: &RunningTarget,
+    progress: &RunProgress,
+) -> Result<MeasuredRun, BenchError> {
     let stage = Stage::default();
     let workers = arguments.workers.get();
     thread::scope(|scope| {
@@ -38,7 +38,7 @@ pub(super) fn run(
             .collect();
         let conducted = conduct(arguments, target, plan, &stage, progress);
         stage.stop();
-        let mut received = Received::default();
+        let mut received = ReceiveTotals::default();
         for worker in receiving {
             match worker.join() {
                 Ok(Ok(of_worker)) => received.merge(of_worker),
@@ -49,7 +49,7 @@ pub(super) fn run(
             }
         }
         let conducted = conducted?;
-        Ok(Measured {
+        Ok(MeasuredRun {
             tally: received.tally(&conducted.published.sent),
             received,
             unacknowledged: conducted.published.unacknowledged(),
@@ -74,10 +74,10 @@ struct Conducted<'plan> {
 
 fn conduct<'plan>(
     arguments: &FanoutArguments,
-    target: &Target,
+    target: &RunningTarget,
     plan: &'plan Plan,
     stage: &Stage,
-    progress: &Progress,
+    progress: &RunProgress,
 ) -> Result<Conducted<'plan>, BenchError> {
     wait_until_ready(plan.subscribers, target, stage, progress)?;
     let publishers = Publishers::connect(plan)?;
@@ -120,9 +120,9 @@ fn conduct<'plan>(
 
 fn wait_until_ready(
     wanted: usize,
-    target: &Target,
+    target: &RunningTarget,
     stage: &Stage,
-    progress: &Progress,
+    progress: &RunProgress,
 ) -> Result<(), BenchError> {
     let deadline = clock::now() + READY_SECONDS * clock::SECOND;
     loop {

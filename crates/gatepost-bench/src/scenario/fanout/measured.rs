@@ -3,9 +3,9 @@
 use super::settings::Plan;
 use crate::clock::{self, Nanoseconds};
 use crate::latency::Latencies;
-use crate::outcome::{Outcome, PARTS_PER_SECOND};
+use crate::outcome::{PARTS_PER_SECOND, RunOutcome};
 use crate::process::Costs;
-use crate::pubsub::{Tally, Tracker};
+use crate::pubsub::{Tracker, TrackerCounts};
 use crate::statistics::steadiness;
 
 /// Delays of the schedule at p99 from which latencies are doubtful.
@@ -13,7 +13,7 @@ const LATE_US: f64 = 1_000.0;
 
 /// What receiving threads saw.
 #[derive(Default)]
-pub(crate) struct Received {
+pub(crate) struct ReceiveTotals {
     pub(crate) latencies: Latencies,
     /// Deliveries that came in the measured time, whenever they were due: the throughput.
     pub(crate) in_time: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Received {
     pub(crate) disconnected: Vec<String>,
 }
 
-impl Received {
+impl ReceiveTotals {
     /// A delivery with the times when it was due and when it arrived, since the measurement began.
     pub(super) fn count(&mut self, due: Nanoseconds, come: Nanoseconds) {
         self.early += u64::from(come < due);
@@ -69,8 +69,8 @@ impl Received {
     }
 
     /// Against how many messages each publisher sent.
-    pub(crate) fn tally(&self, sent: &[u32]) -> Tally {
-        let mut tally = Tally::default();
+    pub(crate) fn tally(&self, sent: &[u32]) -> TrackerCounts {
+        let mut tally = TrackerCounts::default();
         for (publisher, tracker) in &self.trackers {
             let sent = sent.get(usize::from(*publisher)).copied().unwrap_or(0);
             tally.add(tracker.tally(sent));
@@ -80,9 +80,9 @@ impl Received {
 }
 
 /// A run as a whole.
-pub(crate) struct Measured {
-    pub(crate) received: Received,
-    pub(crate) tally: Tally,
+pub(crate) struct MeasuredRun {
+    pub(crate) received: ReceiveTotals,
+    pub(crate) tally: TrackerCounts,
     /// How late messages were sent.
     pub(crate) slip: Latencies,
     pub(crate) unacknowledged: u64,
@@ -95,12 +95,12 @@ pub(crate) struct Measured {
     pub(crate) latency_withheld: Option<String>,
 }
 
-impl Measured {
+impl MeasuredRun {
     /// The figures.
-    pub(crate) fn outcome(self, plan: &Plan) -> Outcome {
-        let mut outcome = Outcome {
+    pub(crate) fn outcome(self, plan: &Plan) -> RunOutcome {
+        let mut outcome = RunOutcome {
             interrupted: self.interrupted,
-            ..Outcome::default()
+            ..RunOutcome::default()
         };
         let (received, tally) = (&self.received, &self.tally);
         let rate = received.in_time as f64 / self.seconds;
@@ -126,7 +126,7 @@ impl Measured {
         outcome
     }
 
-    fn warn(&self, outcome: &mut Outcome) {
+    fn warn(&self, outcome: &mut RunOutcome) {
         let received = &self.received;
         let slip = self.slip.summary();
         if slip.p99_us > LATE_US {
@@ -157,7 +157,7 @@ impl Measured {
     }
 }
 
-fn original_lines(plan: &Plan, by_second: &[u64], rate: f64, tally: &Tally) -> Vec<String> {
+fn original_lines(plan: &Plan, by_second: &[u64], rate: f64, tally: &TrackerCounts) -> Vec<String> {
     let seconds: Vec<String> = by_second.iter().map(u64::to_string).collect();
     let dropped = if tally.lost == 0 {
         "none".to_owned()

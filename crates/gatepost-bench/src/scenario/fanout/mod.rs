@@ -14,11 +14,11 @@ mod settings;
 
 use super::{FloorOf, Scenario};
 use crate::error::BenchError;
-use crate::outcome::{Headline, Outcome};
-use crate::progress::Progress;
-use crate::target::Target;
+use crate::outcome::{Headline, RunOutcome};
+use crate::progress::RunProgress;
+use crate::target::RunningTarget;
 pub(crate) use conduct::READY_SECONDS;
-pub(crate) use measured::{Measured, Received};
+pub(crate) use measured::{MeasuredRun, ReceiveTotals};
 pub use own_cost::receive_cost_ns;
 pub(crate) use publish::Publishers;
 pub(crate) use receive::{Receivers, Stage};
@@ -27,15 +27,15 @@ pub(crate) use settings::Plan;
 
 /// Executes a plan once: on this host ([`execute_here`]) or on agents.
 pub(crate) type Execute =
-    fn(&FanoutArguments, &Plan, &Target, &Progress) -> Result<Outcome, BenchError>;
+    fn(&FanoutArguments, &Plan, &RunningTarget, &RunProgress) -> Result<RunOutcome, BenchError>;
 
 /// Executes a plan on this host.
 fn execute_here(
     arguments: &FanoutArguments,
     plan: &Plan,
-    target: &Target,
-    progress: &Progress,
-) -> Result<Outcome, BenchError> {
+    target: &RunningTarget,
+    progress: &RunProgress,
+) -> Result<RunOutcome, BenchError> {
     let measured = conduct::run(arguments, plan, target, progress)?;
     Ok(measured.outcome(plan))
 }
@@ -65,9 +65,9 @@ impl Fanout {
     fn run_at(
         &self,
         rate: f64,
-        target: &Target,
-        progress: &Progress,
-    ) -> Result<Outcome, BenchError> {
+        target: &RunningTarget,
+        progress: &RunProgress,
+    ) -> Result<RunOutcome, BenchError> {
         let plan = self.arguments.plan(target, rate)?;
         (self.execute)(&self.arguments, &plan, target, progress)
     }
@@ -114,7 +114,11 @@ impl Scenario for Fanout {
         )]
     }
 
-    fn run(&self, target: &Target, progress: &Progress) -> Result<Outcome, BenchError> {
+    fn run(
+        &self,
+        target: &RunningTarget,
+        progress: &RunProgress,
+    ) -> Result<RunOutcome, BenchError> {
         if self.arguments.max {
             search::highest_rate(self, target, progress)
         } else {

@@ -10,8 +10,8 @@ use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
 use crate::latency::Latencies;
-use crate::load::{Closed, Conversation, Dialer, Loop, Received};
-use crate::pubsub::{Event, Reader, Stamp};
+use crate::load::{Closed, Conversation, Dialer, Loop, ReceiveOutcome};
+use crate::pubsub::{PacketEvent, PacketReader, Stamp};
 
 /// How long the publishers may take to be ready.
 const READY_SECONDS: u64 = 30;
@@ -26,8 +26,8 @@ const WATCHED_PART: f64 = 0.125;
 /// Publishers that are logged in.
 pub(crate) struct Publishers<'plan> {
     plan: &'plan Plan,
-    connections: Loop<Publisher>,
-    shared: Shared<'plan>,
+    connections: Loop<LoadPublisher>,
+    shared: PublisherTotals<'plan>,
     /// The connection of each publisher at this host.
     indices: Vec<usize>,
 }
@@ -41,50 +41,52 @@ pub(crate) struct Published<'plan> {
     pub(crate) slip: Latencies,
 }
 
-struct Shared<'plan> {
+struct PublisherTotals<'plan> {
     plan: &'plan Plan,
     ready: usize,
     acknowledged: u64,
     failure: Option<String>,
 }
 
-struct Publisher {
+struct LoadPublisher {
     number: u16,
     ready: bool,
-    reader: Reader,
+    reader: PacketReader,
 }
 
-impl Publisher {
+impl LoadPublisher {
     fn client_id(&self, plan: &Plan) -> String {
         format!("bench-{:x}-p{}", plan.run, self.number)
     }
 
-    fn is_ready(&mut self, shared: &mut Shared<'_>) {
+    fn is_ready(&mut self, shared: &mut PublisherTotals<'_>) {
         self.ready = true;
         shared.ready += 1;
     }
 
     fn handle(
         &mut self,
-        event: Event<'_>,
-        shared: &mut Shared<'_>,
+        event: PacketEvent<'_>,
+        shared: &mut PublisherTotals<'_>,
         outgoing: &mut Vec<u8>,
     ) -> Result<(), String> {
         let broker = &shared.plan.publish_at;
         match event {
-            Event::Greeting => broker.login(&self.client_id(shared.plan), outgoing),
-            Event::Ready | Event::Subscribed { .. } if !self.ready => self.is_ready(shared),
-            Event::Acknowledged => shared.acknowledged += 1,
-            Event::Ping => broker.pong(outgoing),
-            Event::Refused(reason) => return Err(reason),
+            PacketEvent::Greeting => broker.login(&self.client_id(shared.plan), outgoing),
+            PacketEvent::Ready | PacketEvent::Subscribed { .. } if !self.ready => {
+                self.is_ready(shared);
+            }
+            PacketEvent::Acknowledged => shared.acknowledged += 1,
+            PacketEvent::Ping => broker.pong(outgoing),
+            PacketEvent::Refused(reason) => return Err(reason),
             _ => {}
         }
         Ok(())
     }
 }
 
-impl Conversation<Shared<'_>> for Publisher {
-    fn connected(&mut self, shared: &mut Shared<'_>, outgoing: &mut Vec<u8>) {
+impl Conversation<PublisherTotals<'_>> for LoadPublisher {
+    fn connected(&mut self, shared: &mut PublisherTotals<'_>, outgoing: &mut Vec<u8>) {
         let plan = shared.plan;
         plan.publish_at
             .open(&self.client_id(plan), &plan.topic(self.number), outgoing);
@@ -97,22 +99,22 @@ impl Conversation<Shared<'_>> for Publisher {
         &mut self,
         bytes: &[u8],
         _now: Nanoseconds,
-        shared: &mut Shared<'_>,
+        shared: &mut PublisherTotals<'_>,
         outgoing: &mut Vec<u8>,
-    ) -> Received {
+    ) -> ReceiveOutcome {
         let mut reader = std::mem::take(&mut self.reader);
         let read = reader.read(bytes, |event| self.handle(event, shared, outgoing));
         self.reader = reader;
         match read {
-            Ok(taken) => Received::Taken(taken),
+            Ok(taken) => ReceiveOutcome::Taken(taken),
             Err(reason) => {
                 shared.failure.get_or_insert(reason);
-                Received::Broken
+                ReceiveOutcome::Broken
             }
         }
     }
 
-    fn closed(&mut self, reason: Closed, shared: &mut Shared<'_>) {
+    fn closed(&mut self, reason: Closed, shared: &mut PublisherTotals<'_>) {
         let number = self.number;
         shared
             .failure
@@ -127,14 +129,14 @@ impl<'plan> Publishers<'plan> {
         let mut dialer = Dialer::new(plan.publish_at.address);
         let mut indices = Vec::new();
         for number in plan.publisher_share.clone() {
-            let publisher = Publisher {
+            let publisher = LoadPublisher {
                 number,
                 ready: false,
                 reader: plan.publish_at.reader(),
             };
             indices.push(connections.add(dialer.dial()?, publisher)?);
         }
-        let shared = Shared {
+        let shared = PublisherTotals {
             plan,
             ready: 0,
             acknowledged: 0,

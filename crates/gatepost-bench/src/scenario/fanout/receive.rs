@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering}
 
 use gatepost_mqtt::PacketId;
 
-use super::measured::Received;
+use super::measured::ReceiveTotals;
 use super::settings::Plan;
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
 use crate::load::{self, Closed, Conversation, Dialer, Loop};
-use crate::pubsub::{Event, Reader, Stamp, Tracker};
+use crate::pubsub::{PacketEvent, PacketReader, Stamp, Tracker};
 
 /// Subscribers that are being connected at the same time, per thread.
 const CONNECTING_MAX: usize = 100;
@@ -81,7 +81,7 @@ pub(crate) struct Receivers<'plan> {
     /// Since the last report to the stage.
     untold: u64,
     untold_missing: i64,
-    result: Received,
+    result: ReceiveTotals,
 }
 
 impl<'plan> Receivers<'plan> {
@@ -91,7 +91,7 @@ impl<'plan> Receivers<'plan> {
         stage: &'plan Stage,
         worker: usize,
         workers: usize,
-    ) -> Result<Received, BenchError> {
+    ) -> Result<ReceiveTotals, BenchError> {
         let result = Self::receive(plan, stage, worker, workers);
         if let Err(error) = &result {
             stage.fail(error.to_string());
@@ -104,7 +104,7 @@ impl<'plan> Receivers<'plan> {
         stage: &'plan Stage,
         worker: usize,
         workers: usize,
-    ) -> Result<Received, BenchError> {
+    ) -> Result<ReceiveTotals, BenchError> {
         let mut connections: Loop<Subscriber> = Loop::new()?;
         let mut dialer = Dialer::new(plan.subscribe_at.address);
         let mut shared = Self {
@@ -115,7 +115,7 @@ impl<'plan> Receivers<'plan> {
             to: 0,
             untold: 0,
             untold_missing: 0,
-            result: Received::default(),
+            result: ReceiveTotals::default(),
         };
         let mut waiting = plan.subscriber_share.clone().skip(worker).step_by(workers);
         let mut more = true;
@@ -148,7 +148,7 @@ impl<'plan> Receivers<'plan> {
 
     /// Before it was ready that ends the run; later it is a figure.
     fn lost_subscriber(&mut self, subscriber: &Subscriber, reason: String) {
-        if subscriber.phase == Phase::Receiving {
+        if subscriber.phase == SubscriberPhase::Receiving {
             self.result.disconnected.push(reason);
         } else {
             self.stage
@@ -170,7 +170,7 @@ impl<'plan> Receivers<'plan> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum SubscriberPhase {
     LoggingIn,
     Subscribing,
     Receiving,
@@ -179,8 +179,8 @@ enum Phase {
 struct Subscriber {
     number: usize,
     publisher: u16,
-    phase: Phase,
-    reader: Reader,
+    phase: SubscriberPhase,
+    reader: PacketReader,
     tracker: Tracker,
 }
 
@@ -189,7 +189,7 @@ impl Subscriber {
         Self {
             number,
             publisher: plan.publisher_of(number),
-            phase: Phase::LoggingIn,
+            phase: SubscriberPhase::LoggingIn,
             reader: plan.subscribe_at.reader(),
             tracker: Tracker::default(),
         }
@@ -200,21 +200,21 @@ impl Subscriber {
     }
 
     fn is_ready(&mut self, shared: &mut Receivers<'_>) {
-        self.phase = Phase::Receiving;
+        self.phase = SubscriberPhase::Receiving;
         shared.connecting -= 1;
         shared.stage.ready.fetch_add(1, Ordering::Relaxed);
     }
 
     fn handle(
         &mut self,
-        event: Event<'_>,
+        event: PacketEvent<'_>,
         now: Nanoseconds,
         shared: &mut Receivers<'_>,
         outgoing: &mut Vec<u8>,
     ) -> Result<(), String> {
         let (plan, broker) = (shared.plan, &shared.plan.subscribe_at);
         match (event, self.phase) {
-            (Event::Publication { payload, packet_id }, _) => {
+            (PacketEvent::Publication { payload, packet_id }, _) => {
                 if let Some(packet_id) = packet_id {
                     broker.acknowledge(packet_id, outgoing);
                 }
@@ -226,17 +226,24 @@ impl Subscriber {
                     None => shared.result.foreign += 1,
                 }
             }
-            (Event::Greeting, Phase::LoggingIn) => broker.login(&self.client_id(plan), outgoing),
-            (Event::Ready | Event::Subscribed { granted: true }, Phase::LoggingIn) => {
+            (PacketEvent::Greeting, SubscriberPhase::LoggingIn) => {
+                broker.login(&self.client_id(plan), outgoing);
+            }
+            (
+                PacketEvent::Ready | PacketEvent::Subscribed { granted: true },
+                SubscriberPhase::LoggingIn,
+            ) => {
                 let topic = plan.topic(self.publisher);
                 broker.subscribe(&topic, PacketId::MIN, plan.qos, outgoing);
-                self.phase = Phase::Subscribing;
+                self.phase = SubscriberPhase::Subscribing;
             }
-            (Event::Subscribed { granted: true }, Phase::Subscribing)
-            | (Event::Streaming, Phase::LoggingIn) => self.is_ready(shared),
-            (Event::Subscribed { granted: false }, _) => return Err("subscription refused".into()),
-            (Event::Refused(reason), _) => return Err(format!("login refused: {reason}")),
-            (Event::Ping, _) => broker.pong(outgoing),
+            (PacketEvent::Subscribed { granted: true }, SubscriberPhase::Subscribing)
+            | (PacketEvent::Streaming, SubscriberPhase::LoggingIn) => self.is_ready(shared),
+            (PacketEvent::Subscribed { granted: false }, _) => {
+                return Err("subscription refused".into());
+            }
+            (PacketEvent::Refused(reason), _) => return Err(format!("login refused: {reason}")),
+            (PacketEvent::Ping, _) => broker.pong(outgoing),
             _ => {}
         }
         Ok(())
@@ -257,16 +264,16 @@ impl Conversation<Receivers<'_>> for Subscriber {
         now: Nanoseconds,
         shared: &mut Receivers<'_>,
         outgoing: &mut Vec<u8>,
-    ) -> load::Received {
+    ) -> load::ReceiveOutcome {
         // Taken out while events of it are handled, since they borrow from it.
         let mut reader = std::mem::take(&mut self.reader);
         let read = reader.read(bytes, |event| self.handle(event, now, shared, outgoing));
         self.reader = reader;
         match read {
-            Ok(taken) => load::Received::Taken(taken),
+            Ok(taken) => load::ReceiveOutcome::Taken(taken),
             Err(reason) => {
                 shared.lost_subscriber(self, reason);
-                load::Received::Broken
+                load::ReceiveOutcome::Broken
             }
         }
     }

@@ -8,9 +8,9 @@ use super::Fanout;
 use super::settings::FanoutArguments;
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
-use crate::outcome::Outcome;
-use crate::progress::Progress;
-use crate::target::Target;
+use crate::outcome::RunOutcome;
+use crate::progress::RunProgress;
+use crate::target::RunningTarget;
 
 /// The search ends when the rate is known to this share.
 const PRECISION: f64 = 0.05;
@@ -24,10 +24,10 @@ const TRIES: usize = 2;
 /// Searches, and gives the outcome of the highest rate that held.
 pub(super) fn highest_rate(
     fanout: &Fanout,
-    target: &Target,
-    progress: &Progress,
-) -> Result<Outcome, BenchError> {
-    let mut best: Option<(f64, Outcome)> = None;
+    target: &RunningTarget,
+    progress: &RunProgress,
+) -> Result<RunOutcome, BenchError> {
+    let mut best: Option<(f64, RunOutcome)> = None;
     let mut too_high = None;
     let mut rate = fanout.arguments.rate();
     let mut tried = Vec::new();
@@ -63,10 +63,10 @@ pub(super) fn highest_rate(
 fn try_rate(
     fanout: &Fanout,
     rate: f64,
-    target: &Target,
-    progress: &Progress,
+    target: &RunningTarget,
+    progress: &RunProgress,
     tried: &mut Vec<String>,
-) -> Result<Option<Outcome>, BenchError> {
+) -> Result<Option<RunOutcome>, BenchError> {
     for _ in 0..TRIES {
         let outcome = fanout.run_at(rate, target, progress)?;
         let objection = objection(&outcome, &fanout.arguments);
@@ -98,7 +98,7 @@ fn condition(arguments: &FanoutArguments) -> String {
 }
 
 /// Why a rate did not hold.
-fn objection(outcome: &Outcome, arguments: &FanoutArguments) -> Option<String> {
+fn objection(outcome: &RunOutcome, arguments: &FanoutArguments) -> Option<String> {
     let value = |name| outcome.value(name).unwrap_or(0.0);
     let lost = value("lost");
     if lost > 0.0 {
@@ -133,13 +133,13 @@ mod tests {
     use clap::Parser;
 
     #[derive(Parser)]
-    struct CommandLine {
+    struct SearchCommandLine {
         #[command(flatten)]
         fanout: FanoutArguments,
     }
 
-    fn outcome(deliveries: f64, lost: f64, latency_ms: u64, memory_mb: u64) -> Outcome {
-        let mut outcome = Outcome::default();
+    fn outcome(deliveries: f64, lost: f64, latency_ms: u64, memory_mb: u64) -> RunOutcome {
+        let mut outcome = RunOutcome::default();
         outcome.higher("deliveries per second", deliveries, "/s");
         outcome.neutral("offered", 1_000.0, "/s");
         outcome.lower("lost", lost, "");
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn a_rate_holds_within_all_its_bounds_only() {
         let words = ["fanout", "--max", "--max-memory", "150MB"];
-        let arguments = CommandLine::parse_from(words).fanout;
+        let arguments = SearchCommandLine::parse_from(words).fanout;
         let objection_to = |outcome| objection(&outcome, &arguments);
         assert_eq!(objection_to(outcome(995.0, 0.0, 99, 150)), None);
         let objections = [
@@ -168,7 +168,7 @@ mod tests {
         for (outcome, expected) in objections {
             assert_eq!(objection_to(outcome).as_deref(), Some(expected));
         }
-        let anything = CommandLine::parse_from(["fanout", "--max"]).fanout;
+        let anything = SearchCommandLine::parse_from(["fanout", "--max"]).fanout;
         assert_eq!(objection(&outcome(995.0, 0.0, 99, 9_999), &anything), None);
     }
 }

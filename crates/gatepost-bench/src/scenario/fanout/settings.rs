@@ -10,7 +10,7 @@ use crate::clock;
 use crate::error::BenchError;
 use crate::pubsub::{Broker, STAMP_BYTES};
 use crate::sweep::{Parameter, Sweepable, Swept};
-use crate::target::{Endpoint, Target, Url};
+use crate::target::{Endpoint, RunningTarget, Url};
 
 const TAKES: &str = "mqtt://, mqtt5://, ws:// or ws5:// (MQTT in WebSocket), nats:// or sse://";
 const SCHEMES: [&str; 6] = ["mqtt", "mqtt5", "ws", "ws5", "nats", "sse"];
@@ -123,7 +123,7 @@ impl FanoutArguments {
     }
 
     /// Everything at this host, as most often.
-    pub(super) fn plan(&self, target: &Target, rate: f64) -> Result<Plan, BenchError> {
+    pub(super) fn plan(&self, target: &RunningTarget, rate: f64) -> Result<Plan, BenchError> {
         let (url, publish_url) = self.urls(target)?;
         let unusable = || BenchError::Target {
             scenario: "fanout",
@@ -146,13 +146,13 @@ impl FanoutArguments {
     }
 
     /// Where subscribers go, and where publishers do.
-    pub(crate) fn urls(&self, target: &Target) -> Result<(Url, Url), BenchError> {
+    pub(crate) fn urls(&self, target: &RunningTarget) -> Result<(Url, Url), BenchError> {
         let url = target.url("fanout", &SCHEMES, TAKES)?;
         Ok((url.clone(), self.publish_url(target, url)?))
     }
 
     /// As given; for a stream of events, POST requests go to the same path without its query.
-    fn publish_url(&self, target: &Target, url: &Url) -> Result<Url, BenchError> {
+    fn publish_url(&self, target: &RunningTarget, url: &Url) -> Result<Url, BenchError> {
         let told = match &self.publish {
             Some(text) => Some(text.parse::<Endpoint>()?),
             None => target.publish.clone(),
@@ -221,7 +221,7 @@ mod tests {
     use clap::Parser;
 
     #[derive(Parser)]
-    struct CommandLine {
+    struct FanoutCommandLine {
         #[command(flatten)]
         fanout: FanoutArguments,
     }
@@ -229,8 +229,8 @@ mod tests {
     #[test]
     fn shares_add_up_to_all_subscribers() {
         let words = ["fanout", "--publishers", "5", "--subscribers", "23"];
-        let arguments = CommandLine::parse_from(words).fanout;
-        let target = Target::given("mqtt://127.0.0.1:1".parse().expect("a URL"));
+        let arguments = FanoutCommandLine::parse_from(words).fanout;
+        let target = RunningTarget::given("mqtt://127.0.0.1:1".parse().expect("a URL"));
         let plan = arguments.plan(&target, 1.0).expect("a plan");
         for publisher in 0..5 {
             let of_publisher = (0..23)
@@ -244,9 +244,9 @@ mod tests {
 
     #[test]
     fn a_stream_s_publishers_post_beside_it() {
-        let arguments = CommandLine::parse_from(["fanout"]).fanout;
+        let arguments = FanoutCommandLine::parse_from(["fanout"]).fanout;
         let endpoint = "sse://127.0.0.1:8080/topics/{topic}?data=payload";
-        let target = Target::given(endpoint.parse().expect("a URL"));
+        let target = RunningTarget::given(endpoint.parse().expect("a URL"));
         let url = target.url("fanout", &SCHEMES, TAKES).expect("a URL");
         let publish = arguments.publish_url(&target, url).expect("a URL");
         assert_eq!(publish.to_string(), "http://127.0.0.1:8080/topics/{topic}");

@@ -23,13 +23,13 @@ use crate::clock;
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
 use crate::latency::Latencies;
-use crate::outcome::{Headline, Outcome};
+use crate::outcome::{Headline, RunOutcome};
 use crate::process::Sampler;
-use crate::progress::Progress;
+use crate::progress::RunProgress;
 use crate::sweep::{Parameter, Sweepable, Swept};
-use crate::target::{Endpoint, Target};
+use crate::target::{Endpoint, RunningTarget};
 use messages::Messages;
-use server::Server;
+use server::ScanServer;
 
 /// Settings of SCAN.
 #[derive(Debug, Clone, clap::Args, Serialize)]
@@ -110,8 +110,12 @@ impl Scenario for Scan {
         vec![("children", self.arguments.concurrency.get().to_string())]
     }
 
-    fn run(&self, target: &Target, progress: &Progress) -> Result<Outcome, BenchError> {
-        let mut outcome = Outcome::default();
+    fn run(
+        &self,
+        target: &RunningTarget,
+        progress: &RunProgress,
+    ) -> Result<RunOutcome, BenchError> {
+        let mut outcome = RunOutcome::default();
         let mut latencies = Latencies::default();
         let mut spam = None;
         let (columns, costs) = match &target.endpoint {
@@ -125,7 +129,7 @@ impl Scenario for Scan {
                     &["spamd", "http"],
                     "spamd://HOST, http://HOST/checkv2 or a command",
                 )?;
-                let server = Server::new(url)?;
+                let server = ScanServer::new(url)?;
                 let mut columns = server.warm_up(target)?;
                 // The small message of the third column is none of those that are counted.
                 let sampler = Sampler::start(target.watched.clone());
@@ -172,14 +176,14 @@ struct Scanned {
 impl Scan {
     fn scan_all(
         &self,
-        server: &Server,
-        target: &Target,
-        progress: &Progress,
+        server: &ScanServer,
+        target: &RunningTarget,
+        progress: &RunProgress,
     ) -> Result<Scanned, BenchError> {
         let begun = clock::now();
         let next = AtomicUsize::new(0);
         let all = Mutex::new(Scanned::default());
-        let scan_some = |progress: Option<&Progress>| -> Result<(), BenchError> {
+        let scan_some = |progress: Option<&RunProgress>| -> Result<(), BenchError> {
             let mut own = Scanned::default();
             while let Some(message) = self
                 .messages
@@ -226,7 +230,11 @@ impl Scan {
             .map_err(|_| BenchError::server(target, "a worker failed"))
     }
 
-    fn run_command(&self, target: &Target, words: &[String]) -> Result<[f64; 4], BenchError> {
+    fn run_command(
+        &self,
+        target: &RunningTarget,
+        words: &[String],
+    ) -> Result<[f64; 4], BenchError> {
         let (program, arguments) = words.split_first().ok_or(BenchError::NoTarget)?;
         let begin = clock::now();
         let output = Command::new(program)
@@ -274,10 +282,10 @@ mod tests {
         .expect("messages")
     }
 
-    fn target(endpoint: &str) -> Target {
-        Target {
+    fn target(endpoint: &str) -> RunningTarget {
+        RunningTarget {
             start_seconds: Some(0.5),
-            ..Target::given(endpoint.parse().expect("an endpoint"))
+            ..RunningTarget::given(endpoint.parse().expect("an endpoint"))
         }
     }
 
@@ -315,7 +323,7 @@ mod tests {
             .iter()
             .filter(|message| message.len() % 2 == 0)
             .count();
-        let outcome = scan.run(&target(&fake_spamd("0 EX_OK")), &Progress::hidden());
+        let outcome = scan.run(&target(&fake_spamd("0 EX_OK")), &RunProgress::hidden());
         let outcome = outcome.expect("an outcome");
         assert_eq!(outcome.value("found to be spam"), Some(even as f64));
         assert_eq!(outcome.latencies[0].summary.count, 30);
@@ -328,7 +336,10 @@ mod tests {
 
     #[test]
     fn an_error_of_the_server_ends_the_run() {
-        let result = scan(3).run(&target(&fake_spamd("75 EX_TEMPFAIL")), &Progress::hidden());
+        let result = scan(3).run(
+            &target(&fake_spamd("75 EX_TEMPFAIL")),
+            &RunProgress::hidden(),
+        );
         assert!(
             result
                 .expect_err("an error")
@@ -339,10 +350,14 @@ mod tests {
 
     #[test]
     fn a_command_s_own_columns_are_believed() {
-        let outcome = scan(4).run(&target("sh -c 'echo 1,2,3,8'"), &Progress::hidden());
+        let outcome = scan(4).run(&target("sh -c 'echo 1,2,3,8'"), &RunProgress::hidden());
         let outcome = outcome.expect("an outcome");
         assert_eq!(outcome.value("messages per second"), Some(0.5));
         assert_eq!(outcome.original, ["1.000000,2.000000,3.000000,8.000000"]);
-        assert!(scan(1).run(&target("false"), &Progress::hidden()).is_err());
+        assert!(
+            scan(1)
+                .run(&target("false"), &RunProgress::hidden())
+                .is_err()
+        );
     }
 }

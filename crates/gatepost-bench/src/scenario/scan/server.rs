@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::clock;
 use crate::error::BenchError;
 use crate::scenario::mail;
-use crate::target::{Target, Url};
+use crate::target::{RunningTarget, Url};
 
 /// No scan takes longer, even in Perl on a large message.
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(5);
@@ -20,12 +20,12 @@ const REST_CPU_SECONDS: f64 = 0.005;
 const REST_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// A scanning server; a connection per message, as its clients do it.
-pub(super) struct Server {
+pub(super) struct ScanServer {
     url: Url,
     address: std::net::SocketAddr,
 }
 
-impl Server {
+impl ScanServer {
     pub(super) fn new(url: &Url) -> Result<Self, BenchError> {
         Ok(Self {
             url: url.clone(),
@@ -34,7 +34,7 @@ impl Server {
     }
 
     /// The first three columns.
-    pub(super) fn warm_up(&self, target: &Target) -> Result<[f64; 4], BenchError> {
+    pub(super) fn warm_up(&self, target: &RunningTarget) -> Result<[f64; 4], BenchError> {
         let begin = clock::now();
         self.ping(target)?;
         let answered = clock::now();
@@ -51,7 +51,7 @@ impl Server {
         ])
     }
 
-    fn ping(&self, target: &Target) -> Result<(), BenchError> {
+    fn ping(&self, target: &RunningTarget) -> Result<(), BenchError> {
         if self.url.scheme == "spamd" {
             let answer = self.ask(target, &[b"PING SPAMC/1.5\r\n\r\n"])?;
             if !answer.contains("PONG") {
@@ -65,7 +65,7 @@ impl Server {
     }
 
     /// Scans one message; whether it is spam.
-    pub(super) fn scan(&self, target: &Target, message: &[u8]) -> Result<bool, BenchError> {
+    pub(super) fn scan(&self, target: &RunningTarget, message: &[u8]) -> Result<bool, BenchError> {
         let length = message.len();
         if self.url.scheme == "spamd" {
             let head = format!("CHECK SPAMC/1.5\r\nContent-length: {length}\r\n\r\n");
@@ -88,7 +88,7 @@ impl Server {
         )
     }
 
-    fn ask(&self, target: &Target, parts: &[&[u8]]) -> Result<String, BenchError> {
+    fn ask(&self, target: &RunningTarget, parts: &[&[u8]]) -> Result<String, BenchError> {
         let exchange = || -> std::io::Result<Vec<u8>> {
             let mut stream = TcpStream::connect(self.address)?;
             stream.set_nodelay(true)?;
@@ -111,7 +111,7 @@ impl Server {
 /// Waits until what the server does of its own after a start is done, such as compiling patterns in
 /// the background: it would be counted with the messages. Returns for how long the server has been
 /// at rest then; `None` where it cannot be watched.
-fn await_rest(target: &Target) -> Option<Duration> {
+fn await_rest(target: &RunningTarget) -> Option<Duration> {
     let begin = Instant::now();
     let mut before = target.usage()?.cpu_seconds();
     while begin.elapsed() < REST_WAIT_MAX {

@@ -13,11 +13,11 @@ use super::{FloorOf, Scenario};
 use crate::clock;
 use crate::error::BenchError;
 use crate::load::{Dialer, Loop};
-use crate::outcome::{Headline, Outcome};
-use crate::progress::Progress;
+use crate::outcome::{Headline, RunOutcome};
+use crate::progress::RunProgress;
 use crate::sweep::{Parameter, Sweepable, Swept};
-use crate::target::Target;
-use session::{Session, Shared};
+use crate::target::RunningTarget;
+use session::{SmtpLoadSession, SmtpTotals};
 
 /// Settings of SMTP.
 #[derive(Debug, Clone, clap::Args, Serialize, Deserialize)]
@@ -91,16 +91,20 @@ impl Scenario for Smtp {
         )]
     }
 
-    fn run(&self, target: &Target, progress: &Progress) -> Result<Outcome, BenchError> {
+    fn run(
+        &self,
+        target: &RunningTarget,
+        progress: &RunProgress,
+    ) -> Result<RunOutcome, BenchError> {
         let url = target.url("smtp", &["smtp"], "smtp://HOST:PORT")?;
         let mut dialer = Dialer::new(url.address()?);
-        let mut sessions: Loop<Session> = Loop::new()?;
+        let mut sessions: Loop<SmtpLoadSession> = Loop::new()?;
         let (warm_up, seconds) = (self.arguments.warm_up, self.arguments.seconds);
         let mut window = Window::open(target, progress, warm_up, seconds)?;
-        let mut shared = Shared::new(&self.arguments, window.begin);
+        let mut shared = SmtpTotals::new(&self.arguments, window.begin);
         while let Some(now) = window.turn(&mut shared.tally)? {
             while sessions.open() < self.arguments.sessions.get() {
-                sessions.add(dialer.dial()?, Session::default())?;
+                sessions.add(dialer.dial()?, SmtpLoadSession::default())?;
             }
             let wake = window.next_phase(now).min(now + clock::SECOND / 10);
             sessions.turn(wake, &mut shared)?;
@@ -172,9 +176,11 @@ mod tests {
                 warm_up: 0.0,
             };
             let url = format!("smtp://{}", server(5, pipelining));
-            let target = Target::given(url.parse().expect("a URL"));
+            let target = RunningTarget::given(url.parse().expect("a URL"));
             let smtp = Smtp::new(arguments).expect("settings");
-            let outcome = smtp.run(&target, &Progress::hidden()).expect("an outcome");
+            let outcome = smtp
+                .run(&target, &RunProgress::hidden())
+                .expect("an outcome");
             let accepted = outcome.latencies[0].summary.count;
             let refused = outcome.value("refused").expect("a count") as u64;
             assert!(accepted >= 4, "{outcome:?}");

@@ -4,9 +4,9 @@ use memchr::memchr;
 
 use super::SmtpArguments;
 use crate::clock::Nanoseconds;
-use crate::load::{Closed, Conversation, Received};
+use crate::load::{Closed, Conversation, ReceiveOutcome};
 use crate::scenario::mail;
-use crate::scenario::tally::{Names, Tally};
+use crate::scenario::tally::{MeasurementCounts, Names};
 
 /// Longest line of a reply.
 const LINE_MAX_BYTES: usize = 4096;
@@ -17,14 +17,14 @@ const NAMES: Names = Names {
 };
 
 /// What all sessions write to.
-pub(super) struct Shared {
+pub(super) struct SmtpTotals {
     envelope: String,
     body: Vec<u8>,
     per_connection: u64,
-    pub(super) tally: Tally,
+    pub(super) tally: MeasurementCounts,
 }
 
-impl Shared {
+impl SmtpTotals {
     pub(super) fn new(arguments: &SmtpArguments, measure_from: Nanoseconds) -> Self {
         let mut body = mail::message(1, arguments.size.get());
         // Lines of the generated text never begin with a dot, so nothing needs stuffing.
@@ -36,7 +36,7 @@ impl Shared {
             ),
             body,
             per_connection: arguments.per_connection,
-            tally: Tally::new(NAMES, measure_from),
+            tally: MeasurementCounts::new(NAMES, measure_from),
         }
     }
 }
@@ -56,7 +56,7 @@ enum Awaiting {
 
 /// A session in progress.
 #[derive(Default)]
-pub(super) struct Session {
+pub(super) struct SmtpLoadSession {
     awaiting: Awaiting,
     pipelining: bool,
     /// Of this message, so far.
@@ -65,9 +65,9 @@ pub(super) struct Session {
     begun: Nanoseconds,
 }
 
-impl Session {
+impl SmtpLoadSession {
     /// Begins a message, or ends the session after the last.
-    fn next_message(&mut self, now: Nanoseconds, shared: &Shared, outgoing: &mut Vec<u8>) {
+    fn next_message(&mut self, now: Nanoseconds, shared: &SmtpTotals, outgoing: &mut Vec<u8>) {
         if self.messages >= shared.per_connection {
             outgoing.extend_from_slice(b"QUIT\r\n");
             self.awaiting = Awaiting::Goodbye;
@@ -80,7 +80,7 @@ impl Session {
     }
 
     /// Sends the n-th line of the envelope, or with pipelining all of it at the first.
-    fn send_command(&self, number: usize, shared: &Shared, outgoing: &mut Vec<u8>) {
+    fn send_command(&self, number: usize, shared: &SmtpTotals, outgoing: &mut Vec<u8>) {
         if self.pipelining {
             if number == 0 {
                 outgoing.extend_from_slice(shared.envelope.as_bytes());
@@ -95,7 +95,7 @@ impl Session {
         &mut self,
         line: &[u8],
         now: Nanoseconds,
-        shared: &mut Shared,
+        shared: &mut SmtpTotals,
         outgoing: &mut Vec<u8>,
     ) -> bool {
         let positive = matches!(line.first(), Some(b'2' | b'3'));
@@ -138,16 +138,16 @@ impl Session {
     }
 }
 
-impl Conversation<Shared> for Session {
-    fn connected(&mut self, _shared: &mut Shared, _outgoing: &mut Vec<u8>) {}
+impl Conversation<SmtpTotals> for SmtpLoadSession {
+    fn connected(&mut self, _shared: &mut SmtpTotals, _outgoing: &mut Vec<u8>) {}
 
     fn received(
         &mut self,
         bytes: &[u8],
         now: Nanoseconds,
-        shared: &mut Shared,
+        shared: &mut SmtpTotals,
         outgoing: &mut Vec<u8>,
-    ) -> Received {
+    ) -> ReceiveOutcome {
         let mut taken = 0;
         while let Some(end) = memchr(b'\n', &bytes[taken..]) {
             let line = bytes[taken..taken + end].trim_ascii_end();
@@ -159,16 +159,16 @@ impl Conversation<Shared> for Session {
                 continue;
             }
             if !self.reply(line, now, shared, outgoing) {
-                return Received::Finished;
+                return ReceiveOutcome::Finished;
             }
         }
         if bytes.len() - taken > LINE_MAX_BYTES {
-            return Received::Broken;
+            return ReceiveOutcome::Broken;
         }
-        Received::Taken(taken)
+        ReceiveOutcome::Taken(taken)
     }
 
-    fn closed(&mut self, reason: Closed, shared: &mut Shared) {
+    fn closed(&mut self, reason: Closed, shared: &mut SmtpTotals) {
         if self.awaiting != Awaiting::Goodbye {
             shared.tally.count_broken();
             shared

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use crate::error::BenchError;
-use crate::target::Target;
+use crate::target::RunningTarget;
 
 /// An answer that takes longer is no answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -13,7 +13,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Fetches a page once: the figures of an error page, or of a page whose insertion point was sent
 /// as it is written, would be worth nothing.
 pub(super) fn check_page(
-    target: &Target,
+    target: &RunningTarget,
     address: SocketAddr,
     request: &[u8],
 ) -> Result<(), BenchError> {

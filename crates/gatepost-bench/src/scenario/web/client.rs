@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use crate::clock::{self, Nanoseconds};
 use crate::latency::Latencies;
-use crate::load::{Closed, Conversation, Part, Received, ResponseReader};
+use crate::load::{Closed, Conversation, ReceiveOutcome, ResponsePart, ResponseReader};
 use crate::timeline::Timeline;
 
 /// What all clients write to.
-pub(super) struct Shared {
+pub(super) struct WebTotals {
     request: Arc<[u8]>,
     keep_alive: bool,
     /// Requests that end earlier do not count.
@@ -27,7 +27,7 @@ pub(super) struct Shared {
     pub(super) in_requests: Nanoseconds,
 }
 
-impl Shared {
+impl WebTotals {
     pub(super) fn new(
         request: Vec<u8>,
         keep_alive: bool,
@@ -52,14 +52,14 @@ impl Shared {
 }
 
 /// One client's request in progress.
-pub(super) struct Client {
+pub(super) struct WebClient {
     number: usize,
     begun: Nanoseconds,
     reader: ResponseReader,
     whole: bool,
 }
 
-impl Client {
+impl WebClient {
     pub(super) fn new(number: usize, begun: Nanoseconds) -> Self {
         Self {
             number,
@@ -70,11 +70,11 @@ impl Client {
     }
 
     /// How long it has been in its request since the measurement began.
-    pub(super) fn in_request(&self, now: Nanoseconds, shared: &Shared) -> Nanoseconds {
+    pub(super) fn in_request(&self, now: Nanoseconds, shared: &WebTotals) -> Nanoseconds {
         now.saturating_sub(self.begun.max(shared.measure_from))
     }
 
-    fn count(&self, now: Nanoseconds, shared: &mut Shared) {
+    fn count(&self, now: Nanoseconds, shared: &mut WebTotals) {
         shared.pages += u64::from(self.whole);
         if now < shared.measure_from {
             return;
@@ -91,8 +91,8 @@ impl Client {
     }
 }
 
-impl Conversation<Shared> for Client {
-    fn connected(&mut self, shared: &mut Shared, outgoing: &mut Vec<u8>) {
+impl Conversation<WebTotals> for WebClient {
+    fn connected(&mut self, shared: &mut WebTotals, outgoing: &mut Vec<u8>) {
         let now = clock::now();
         if now >= shared.measure_from {
             shared.connect.record(now - self.begun);
@@ -104,28 +104,28 @@ impl Conversation<Shared> for Client {
         &mut self,
         bytes: &[u8],
         now: Nanoseconds,
-        shared: &mut Shared,
+        shared: &mut WebTotals,
         outgoing: &mut Vec<u8>,
-    ) -> Received {
+    ) -> ReceiveOutcome {
         match self.reader.read(bytes) {
-            Part::More(taken) => Received::Taken(taken),
-            Part::Malformed => Received::Broken,
-            Part::Whole(taken) => {
+            ResponsePart::More(taken) => ReceiveOutcome::Taken(taken),
+            ResponsePart::Malformed => ReceiveOutcome::Broken,
+            ResponsePart::Whole(taken) => {
                 self.whole = true;
                 if !shared.keep_alive {
-                    return Received::Finished;
+                    return ReceiveOutcome::Finished;
                 }
                 self.count(now, shared);
                 self.whole = false;
                 self.reader.reset();
                 self.begun = now;
                 outgoing.extend_from_slice(&shared.request);
-                Received::Taken(taken)
+                ReceiveOutcome::Taken(taken)
             }
         }
     }
 
-    fn closed(&mut self, reason: Closed, shared: &mut Shared) {
+    fn closed(&mut self, reason: Closed, shared: &mut WebTotals) {
         self.whole |= reason == Closed::ByServer && self.reader.ends_with_connection();
         // A kept connection that the server ends between two responses is no failed request.
         let between = shared.keep_alive && reason == Closed::ByServer && self.reader.bytes == 0;

@@ -3,17 +3,17 @@
 use std::net::SocketAddr;
 
 use super::WebArguments;
-use super::client::{Client, Shared};
+use super::client::{WebClient, WebTotals};
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
 use crate::load::{Dialer, Loop};
-use crate::outcome::Outcome;
+use crate::outcome::RunOutcome;
 
 /// One size, measured.
-pub(super) struct Measured {
+pub(super) struct MeasuredSize {
     pub(super) seconds: f64,
-    pub(super) shared: Shared,
+    pub(super) shared: WebTotals,
 }
 
 /// Fetches pages; `tell` is called with the progress and the rate.
@@ -22,12 +22,12 @@ pub(super) fn measure(
     address: SocketAddr,
     request: Vec<u8>,
     mut tell: impl FnMut(f64, f64),
-) -> Result<Measured, BenchError> {
-    let mut clients: Loop<Client> = Loop::new()?;
+) -> Result<MeasuredSize, BenchError> {
+    let mut clients: Loop<WebClient> = Loop::new()?;
     let mut dialer = Dialer::new(address);
     let begin = clock::now() + clock::from_seconds(arguments.warm_up);
     let end = begin + clock::from_seconds(arguments.seconds);
-    let mut shared = Shared::new(
+    let mut shared = WebTotals::new(
         request,
         arguments.keep_alive,
         arguments.clients.get(),
@@ -50,7 +50,7 @@ pub(super) fn measure(
                 shared.idle.push(number);
                 break;
             };
-            clients.add(socket, Client::new(number, begun))?;
+            clients.add(socket, WebClient::new(number, begun))?;
         }
         clients.turn(end.min(now + clock::SECOND / 10), &mut shared)?;
     }
@@ -60,7 +60,7 @@ pub(super) fn measure(
         .conversations()
         .map(|client| client.in_request(finish, &shared));
     shared.in_requests += cut_off.sum::<u64>();
-    Ok(Measured {
+    Ok(MeasuredSize {
         seconds: clock::seconds(finish.saturating_sub(begin).max(1)),
         shared,
     })
@@ -86,14 +86,14 @@ pub(super) fn heading() -> String {
     )
 }
 
-impl Measured {
+impl MeasuredSize {
     /// WebStone's figures, their names after `prefix`.
     pub(super) fn report(
         &self,
         size: usize,
         prefix: &str,
         server_cpu: Option<f64>,
-        outcome: &mut Outcome,
+        outcome: &mut RunOutcome,
     ) {
         let Self { seconds, shared } = self;
         let per_second = shared.hits as f64 / seconds;

@@ -17,12 +17,12 @@ use serde::{Deserialize, Serialize};
 use super::{FloorOf, Scenario, page};
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
-use crate::outcome::{Headline, Outcome};
+use crate::outcome::{Headline, RunOutcome};
 use crate::peer::Definition;
 use crate::process::Sampler;
-use crate::progress::Progress;
+use crate::progress::RunProgress;
 use crate::sweep::{Listed, Parameter, Sweepable, Swept};
-use crate::target::Target;
+use crate::target::RunningTarget;
 
 const SIZES: &str = "317,1337,2357,5417,10517,20717,51317,102317,204317";
 /// Size of the response, hits per second, as published in 1998.
@@ -135,10 +135,14 @@ impl Scenario for Web {
         Ok(())
     }
 
-    fn run(&self, target: &Target, progress: &Progress) -> Result<Outcome, BenchError> {
+    fn run(
+        &self,
+        target: &RunningTarget,
+        progress: &RunProgress,
+    ) -> Result<RunOutcome, BenchError> {
         let url = target.url("web", &["http"], "http://HOST:PORT/PATH")?;
         let address = url.address()?;
-        let mut outcome = Outcome::default();
+        let mut outcome = RunOutcome::default();
         let sampler = Sampler::start(target.watched.clone());
         outcome.original.push(measure::heading());
         let mut pages = 0;
@@ -204,8 +208,8 @@ fn request(host: &str, path: &str, keep_alive: bool) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::client::Shared;
-    use super::measure::Measured;
+    use super::client::WebTotals;
+    use super::measure::MeasuredSize;
     use super::*;
     use crate::clock;
     use std::io::{Read, Write};
@@ -250,7 +254,7 @@ mod tests {
         }
     }
 
-    fn measure(address: SocketAddr, keep_alive: bool) -> Measured {
+    fn measure(address: SocketAddr, keep_alive: bool) -> MeasuredSize {
         let arguments = arguments(if keep_alive { 1 } else { 3 }, keep_alive);
         let request = request("localhost", "/", keep_alive);
         measure::measure(&arguments, address, request, |_, _| {}).expect("measured")
@@ -260,7 +264,7 @@ mod tests {
     fn pages_are_counted_and_so_are_errors() {
         for keep_alive in [false, true] {
             let measured = measure(server(10), keep_alive);
-            let Shared {
+            let WebTotals {
                 hits,
                 errors,
                 bytes,
@@ -285,9 +289,9 @@ mod tests {
     #[test]
     fn an_error_page_is_found_before_the_measurement() {
         let address = server(1);
-        let target = Target::given(format!("http://{address}/page").parse().expect("a URL"));
+        let target = RunningTarget::given(format!("http://{address}/page").parse().expect("a URL"));
         let web = Web::new(arguments(1, false)).expect("settings");
-        let error = web.run(&target, &Progress::hidden()).expect_err("500");
+        let error = web.run(&target, &RunProgress::hidden()).expect_err("500");
         assert!(error.to_string().contains("500 Oh"), "{error}");
     }
 }

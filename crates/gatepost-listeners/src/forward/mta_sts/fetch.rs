@@ -28,7 +28,7 @@ pub(super) enum FetchError {
 }
 
 /// Where and how a policy is fetched.
-pub(super) struct Request {
+pub(super) struct PolicyRequest {
     /// `mta-sts.DOMAIN`.
     pub(super) host: String,
     pub(super) addresses: Vec<SocketAddr>,
@@ -37,7 +37,7 @@ pub(super) struct Request {
     pub(super) timeout: Duration,
 }
 
-impl Request {
+impl PolicyRequest {
     /// The policy's text.
     pub(super) async fn send(self) -> Result<String, FetchError> {
         let answer = tokio::task::spawn_blocking(move || self.send_now()).await;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use gatepost_store::{Change, Store};
+use gatepost_store::{Store, StoreChange};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
@@ -33,7 +33,7 @@ const FETCHES_MAX: usize = 4;
 /// The policies that are known.
 pub(super) struct Policies {
     store: Option<Store>,
-    known: Mutex<HashMap<String, Known>>,
+    known: Mutex<HashMap<String, KnownPolicy>>,
     /// When a domain's policy could last not be fetched, and the id that was announced.
     failed: Mutex<HashMap<String, (Instant, String)>>,
     fetches: Semaphore,
@@ -51,7 +51,7 @@ impl Default for Policies {
 }
 
 #[derive(Debug, Clone)]
-struct Known {
+struct KnownPolicy {
     id: String,
     fetched: SystemTime,
     policy: Arc<Policy>,
@@ -59,15 +59,15 @@ struct Known {
 
 /// A policy in the database.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct StoredPolicy {
     id: String,
     /// Unix seconds.
     fetched: u64,
     text: String,
 }
 
-impl Known {
-    fn new(kept: &Kept) -> Option<Self> {
+impl KnownPolicy {
+    fn new(kept: &StoredPolicy) -> Option<Self> {
         Some(Self {
             id: kept.id.clone(),
             fetched: UNIX_EPOCH.checked_add(Duration::from_secs(kept.fetched))?,
@@ -102,12 +102,12 @@ impl Policies {
             Ok(records) => {
                 for (domain, record) in records {
                     let kept = serde_json::from_slice(&record).ok();
-                    let policy = kept.as_ref().and_then(Known::new);
+                    let policy = kept.as_ref().and_then(KnownPolicy::new);
                     match (String::from_utf8(domain.to_vec()), policy) {
                         (Ok(domain), Some(policy)) if policy.is_valid(now) => {
                             known.insert(domain, policy);
                         }
-                        _ => policies.change(Change::DeleteRecord {
+                        _ => policies.change(StoreChange::DeleteRecord {
                             space: SPACE,
                             key: domain,
                         }),
@@ -122,7 +122,7 @@ impl Policies {
         policies
     }
 
-    fn valid(&self, domain: &str, now: SystemTime) -> Option<Known> {
+    fn valid(&self, domain: &str, now: SystemTime) -> Option<KnownPolicy> {
         let known = self.known.lock();
         let policy = known.get(domain)?;
         policy.is_valid(now).then(|| policy.clone())
@@ -137,16 +137,16 @@ impl Policies {
     /// Remembers a policy; `None` for a text that is none.
     fn keep(&self, domain: &str, id: &str, text: String, now: SystemTime) -> Option<Arc<Policy>> {
         let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let kept = Kept {
+        let kept = StoredPolicy {
             id: id.to_owned(),
             fetched: since.as_secs(),
             text,
         };
-        let known = Known::new(&kept)?;
+        let known = KnownPolicy::new(&kept)?;
         let policy = Arc::clone(&known.policy);
         self.known.lock().insert(domain.to_owned(), known);
         if let Ok(value) = serde_json::to_vec(&kept) {
-            self.change(Change::PutRecord {
+            self.change(StoreChange::PutRecord {
                 space: SPACE,
                 key: Bytes::copy_from_slice(domain.as_bytes()),
                 value: value.into(),
@@ -155,7 +155,7 @@ impl Policies {
         Some(policy)
     }
 
-    fn change(&self, change: Change) {
+    fn change(&self, change: StoreChange) {
         let Some(store) = &self.store else { return };
         if let Err(error) = store.submit_deferred([change]) {
             tracing::warn!(target: "smtp", %error, "an MTA-STS policy is not kept");
@@ -171,7 +171,7 @@ impl Forward {
         let texts = self.dns.texts(&format!("_mta-sts.{domain}"), until).await;
         let announced = policy::announced_id(&texts);
         let known = policies.valid(domain, now);
-        let is_current = |known: &Known| known.is_current(announced.as_deref(), now);
+        let is_current = |known: &KnownPolicy| known.is_current(announced.as_deref(), now);
         if let Some(known) = known.as_ref().filter(|known| is_current(known)) {
             return Some(Arc::clone(&known.policy));
         }
@@ -216,7 +216,7 @@ impl Forward {
             let authorities = self.authorities.authorities();
             authorities.map_err(|error| error.to_string())?
         };
-        let request = fetch::Request {
+        let request = fetch::PolicyRequest {
             addresses: addresses.map_err(|error| error.to_string())?,
             host,
             authorities,
@@ -244,7 +244,7 @@ mod tests {
         assert!(kept.is_some());
         let none = policies.keep("none.example", "1", "nothing".to_owned(), now);
         assert_eq!(none, None);
-        let done = store.submit([Change::DeleteRecord {
+        let done = store.submit([StoreChange::DeleteRecord {
             space: "none",
             key: Bytes::new(),
         }]);

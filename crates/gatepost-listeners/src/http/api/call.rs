@@ -4,19 +4,19 @@
 use std::sync::Arc;
 
 use gatepost_message::{Action, Format, Message, Verdict};
-use gatepost_procedures::{Arguments, ProcedureCallError};
+use gatepost_procedures::{ProcedureArguments, ProcedureCallError};
 
 use crate::http::access;
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
-use crate::http::request::{Request, expect_method};
+use crate::http::request::{HttpRequest, expect_method};
 use crate::http::response::Response;
 use crate::http::verdict::{add_retry_after, status_of, verdict_json};
 
 /// Has a procedure judge the request's body.
 pub(in crate::http) async fn respond(
     context: &Arc<HttpContext>,
-    request: &Request,
+    request: &HttpRequest,
     procedure: &str,
 ) -> Result<Response, HttpError> {
     expect_method(request, &["POST", "PUT"], "POST, PUT")?;
@@ -29,7 +29,7 @@ pub(in crate::http) async fn respond(
     );
     let id = message.id;
     let path = format!("/{procedure}");
-    let arguments: Arguments = request.query_values().into_iter().collect();
+    let arguments: ProcedureArguments = request.query_values().into_iter().collect();
     let procedures = context.services.gateway.procedures();
     let verdict = match procedures.call(&path, Arc::new(message), arguments).await {
         Ok(answer) => answer.verdict,
@@ -44,7 +44,7 @@ pub(in crate::http) async fn respond(
 
 /// A body is mail where its type says so, and also where it has no type: a mail filter's pipe
 /// names none, and header fields are what most procedures look at.
-fn format_of(request: &Request) -> Format {
+fn format_of(request: &HttpRequest) -> Format {
     match request.field("content-type") {
         Some(kind)
             if !kind.starts_with("message/rfc822")

@@ -1,13 +1,13 @@
 //! `/openapi.json`: the API described for programs.
 
 use crate::http::error::HttpError;
-use crate::http::request::{Request, expect_method};
+use crate::http::request::{HttpRequest, expect_method};
 use crate::http::response::Response;
 
 /// OpenAPI 3.1.
 const DESCRIPTION: &str = include_str!("../assets/openapi.json");
 
-pub(in crate::http) fn respond(request: &Request) -> Result<Response, HttpError> {
+pub(in crate::http) fn respond(request: &HttpRequest) -> Result<Response, HttpError> {
     expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
     Ok(Response::new(200, "application/json", DESCRIPTION).with("Cache-Control", "no-cache"))
 }

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
 use gatepost_broker::{ReaderOptions, Since};
-use gatepost_gateway::Outcome;
+use gatepost_gateway::SubmissionOutcome;
 use gatepost_message::{Format, Message, MessageId, Properties, Qos, Topic, TopicFilter};
 use gatepost_settings::Period;
 use serde_json::Value;
@@ -16,7 +16,7 @@ use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
 use crate::http::event_stream::{Shape, StreamFormat, to_json};
 use crate::http::parameters::{count_of, flag, parameter, since_of};
-use crate::http::request::{Request, expect_method};
+use crate::http::request::{HttpRequest, expect_method};
 use crate::http::response::{Body, Response};
 use crate::http::verdict::{add_retry_after, status_of_outcome, verdict_json};
 
@@ -30,7 +30,7 @@ const FILTERS_MAX: usize = 100;
 /// Answers a request to `/topics/NAME`, or to `/topics?filter=…&filter=…`.
 pub(in crate::http) async fn respond(
     context: &Arc<HttpContext>,
-    request: &Request,
+    request: &HttpRequest,
     name: Option<&str>,
 ) -> Result<Response, HttpError> {
     match name {
@@ -56,7 +56,7 @@ pub(in crate::http) async fn respond(
 
 fn read(
     context: &Arc<HttpContext>,
-    request: &Request,
+    request: &HttpRequest,
     name: Option<&str>,
 ) -> Result<Response, HttpError> {
     let mut names: Vec<String> = name.map(str::to_owned).into_iter().collect();
@@ -108,7 +108,7 @@ fn read(
 /// A response that goes on.
 pub(super) fn stream(
     context: &HttpContext,
-    request: &Request,
+    request: &HttpRequest,
     filters: &[TopicFilter],
     since: Since,
     shape: Shape,
@@ -142,7 +142,7 @@ pub(super) fn stream(
 /// What is remembered, newest last, as one JSON array.
 fn recent(
     context: &HttpContext,
-    request: &Request,
+    request: &HttpRequest,
     filters: &[TopicFilter],
 ) -> Result<Response, HttpError> {
     let count = count_of(request, COUNT_DEFAULT, COUNT_MAX)?;
@@ -154,7 +154,7 @@ fn recent(
 /// The message that a request publishes. What MQTT has properties for may be given as header
 /// fields or in the query: `Content-Type`; `Expiry` / `expiry=` (`60s`); `Retain` / `retain=`;
 /// `Response-Topic`; `Correlation-Data` (base64); `Property: name=value` / `property=`, repeated.
-pub(super) fn message_of(request: &Request, topic: Topic) -> Result<Message, HttpError> {
+pub(super) fn message_of(request: &HttpRequest, topic: Topic) -> Result<Message, HttpError> {
     let envelope = request.envelope();
     let body: Bytes = request.body.clone();
     let properties = properties_of(request)?;
@@ -166,7 +166,7 @@ pub(super) fn message_of(request: &Request, topic: Topic) -> Result<Message, Htt
     Ok(message)
 }
 
-fn properties_of(request: &Request) -> Result<Properties, HttpError> {
+fn properties_of(request: &HttpRequest) -> Result<Properties, HttpError> {
     // curl's default type, which no publisher means.
     let is_meant = |kind: &&str| !kind.starts_with("application/x-www-form-urlencoded");
     let content_type = request
@@ -205,7 +205,7 @@ fn properties_of(request: &Request) -> Result<Properties, HttpError> {
     })
 }
 
-fn user_properties(request: &Request) -> Result<Vec<(String, String)>, HttpError> {
+fn user_properties(request: &HttpRequest) -> Result<Vec<(String, String)>, HttpError> {
     let in_fields = request
         .field_bytes("property")
         .map(|value| String::from_utf8_lossy(value).into_owned());
@@ -227,7 +227,7 @@ fn user_properties(request: &Request) -> Result<Vec<(String, String)>, HttpError
 }
 
 /// The answer to a publisher, sent when everything promised is durable.
-fn answer(context: &HttpContext, id: MessageId, outcome: &Outcome) -> Response {
+fn answer(context: &HttpContext, id: MessageId, outcome: &SubmissionOutcome) -> Response {
     let action = outcome.verdict.action;
     let mut body = verdict_json(id, &outcome.verdict);
     body["subscribers"] = outcome.deliveries.into();

@@ -12,7 +12,7 @@ const SIZE_DIGITS_MAX: u8 = 15;
 
 /// What is expected next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ChunkState {
     Size { digits: u8 },
     Extension(Extension),
     SizeNewline,
@@ -72,7 +72,7 @@ impl Extension {
 /// A decoder for one body.
 #[derive(Debug)]
 pub(in crate::http) struct ChunkedDecoder {
-    state: State,
+    state: ChunkState,
     size: u64,
     ignored: usize,
     body_bytes_max: u64,
@@ -82,7 +82,7 @@ impl ChunkedDecoder {
     /// A decoder that refuses bodies longer than `body_bytes_max`.
     pub(in crate::http) const fn new(body_bytes_max: u64) -> Self {
         Self {
-            state: State::Size { digits: 0 },
+            state: ChunkState::Size { digits: 0 },
             size: 0,
             ignored: 0,
             body_bytes_max,
@@ -91,7 +91,7 @@ impl ChunkedDecoder {
 
     /// Whether the body has ended.
     pub(in crate::http) fn is_done(&self) -> bool {
-        self.state == State::Done
+        self.state == ChunkState::Done
     }
 
     /// Decodes as much of `input` as belongs to the body, appends the data to `body`, and
@@ -102,17 +102,17 @@ impl ChunkedDecoder {
         body: &mut Vec<u8>,
     ) -> Result<usize, HttpError> {
         let mut used = 0;
-        while self.state != State::Done {
+        while self.state != ChunkState::Done {
             let Some(rest) = input.get(used..).filter(|rest| !rest.is_empty()) else {
                 break;
             };
-            if let State::Data { left } = self.state {
+            if let ChunkState::Data { left } = self.state {
                 let taken = (rest.len() as u64).min(left);
                 body.extend_from_slice(rest.get(..taken as usize).unwrap_or_default());
                 used += taken as usize;
                 self.state = match left - taken {
-                    0 => State::DataReturn,
-                    left => State::Data { left },
+                    0 => ChunkState::DataReturn,
+                    left => ChunkState::Data { left },
                 };
             } else {
                 let byte = rest.first().copied().unwrap_or_default();
@@ -125,52 +125,58 @@ impl ChunkedDecoder {
 
     fn step(&mut self, byte: u8, body_bytes: u64) -> Result<(), HttpError> {
         self.state = match (self.state, byte) {
-            (State::Size { digits }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
+            (ChunkState::Size { digits }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
                 self.add_digit(byte, digits)?
             }
-            (State::Size { digits: 1.. }, b'\r') => State::SizeNewline,
-            (State::Extension(extension), b'\r') if extension.may_end() => State::SizeNewline,
-            (State::Size { digits: 1.. }, b';') => State::Extension(Extension::NameStart),
-            (State::Size { .. }, _) => return Err(HttpError::Chunk("a chunk size is malformed")),
-            (State::Extension(extension), byte) => {
+            (ChunkState::Size { digits: 1.. }, b'\r') => ChunkState::SizeNewline,
+            (ChunkState::Extension(extension), b'\r') if extension.may_end() => {
+                ChunkState::SizeNewline
+            }
+            (ChunkState::Size { digits: 1.. }, b';') => ChunkState::Extension(Extension::NameStart),
+            (ChunkState::Size { .. }, _) => {
+                return Err(HttpError::Chunk("a chunk size is malformed"));
+            }
+            (ChunkState::Extension(extension), byte) => {
                 let after = extension.after(byte);
                 let after = after.ok_or(HttpError::Chunk("a chunk extension is malformed"))?;
-                self.ignore(byte, State::Extension(after))?
+                self.ignore(byte, ChunkState::Extension(after))?
             }
-            (State::SizeNewline, b'\n') => self.begin_chunk(body_bytes)?,
-            (State::DataReturn, b'\r') => State::DataNewline,
-            (State::DataNewline, b'\n') => State::Size { digits: 0 },
-            (State::TrailerStart, b'\r') => State::LastNewline,
-            (State::Trailer, b'\r') => State::TrailerNewline,
-            (State::TrailerStart | State::Trailer, byte) => self.ignore(byte, State::Trailer)?,
-            (State::TrailerNewline, b'\n') => State::TrailerStart,
-            (State::LastNewline, b'\n') => State::Done,
+            (ChunkState::SizeNewline, b'\n') => self.begin_chunk(body_bytes)?,
+            (ChunkState::DataReturn, b'\r') => ChunkState::DataNewline,
+            (ChunkState::DataNewline, b'\n') => ChunkState::Size { digits: 0 },
+            (ChunkState::TrailerStart, b'\r') => ChunkState::LastNewline,
+            (ChunkState::Trailer, b'\r') => ChunkState::TrailerNewline,
+            (ChunkState::TrailerStart | ChunkState::Trailer, byte) => {
+                self.ignore(byte, ChunkState::Trailer)?
+            }
+            (ChunkState::TrailerNewline, b'\n') => ChunkState::TrailerStart,
+            (ChunkState::LastNewline, b'\n') => ChunkState::Done,
             _ => return Err(HttpError::Chunk("a line does not end in CR LF")),
         };
         Ok(())
     }
 
-    fn add_digit(&mut self, byte: u8, digits: u8) -> Result<State, HttpError> {
+    fn add_digit(&mut self, byte: u8, digits: u8) -> Result<ChunkState, HttpError> {
         if digits >= SIZE_DIGITS_MAX {
             return Err(HttpError::Chunk("a chunk size is too long"));
         }
         let digit = char::from(byte).to_digit(16).unwrap_or_default();
         self.size = self.size << 4 | u64::from(digit);
-        Ok(State::Size { digits: digits + 1 })
+        Ok(ChunkState::Size { digits: digits + 1 })
     }
 
-    fn begin_chunk(&mut self, body_bytes: u64) -> Result<State, HttpError> {
+    fn begin_chunk(&mut self, body_bytes: u64) -> Result<ChunkState, HttpError> {
         let size = std::mem::take(&mut self.size);
         if body_bytes.saturating_add(size) > self.body_bytes_max {
             return Err(HttpError::BodyTooLarge(self.body_bytes_max));
         }
         Ok(match size {
-            0 => State::TrailerStart,
-            left => State::Data { left },
+            0 => ChunkState::TrailerStart,
+            left => ChunkState::Data { left },
         })
     }
 
-    fn ignore(&mut self, byte: u8, state: State) -> Result<State, HttpError> {
+    fn ignore(&mut self, byte: u8, state: ChunkState) -> Result<ChunkState, HttpError> {
         self.ignored += 1;
         if byte == b'\n' || byte == 0 {
             return Err(HttpError::Chunk("a line does not end in CR LF"));

@@ -31,7 +31,7 @@ use super::worker_page::WorkerPage;
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
 use crate::http::log;
-use crate::http::request::Request;
+use crate::http::request::HttpRequest;
 use crate::minimum_rate::MinimumRate;
 use crate::stream::Stream;
 
@@ -39,7 +39,7 @@ use crate::stream::Stream;
 const BATCH_BYTES: usize = 256 << 10;
 
 /// One connection.
-pub(super) struct Connection {
+pub(super) struct Http1Connection {
     pub(super) stream: Stream,
     pub(super) context: Arc<HttpContext>,
     pub(super) peer: Peer,
@@ -68,7 +68,7 @@ pub(super) struct Connection {
 }
 
 /// What ends a wait for a request.
-pub(super) enum Next {
+pub(super) enum RequestWaitEnd {
     /// A request that cannot be answered at once.
     Request(Box<Pending>),
     /// A page that a page worker has a part in.
@@ -81,7 +81,7 @@ pub(super) enum Next {
 
 /// A request whose body is still to be read.
 pub(super) struct Pending {
-    pub(super) request: Request,
+    pub(super) request: HttpRequest,
     pub(super) framing: Framing,
     pub(super) keep_alive: bool,
     pub(super) expects_continue: bool,
@@ -93,11 +93,11 @@ enum Batch {
     Idle,
     /// Something was answered; there may be more.
     Answered,
-    Next(Next),
+    Next(RequestWaitEnd),
     Close,
 }
 
-impl Connection {
+impl Http1Connection {
     pub(super) fn new(stream: Stream, peer: Peer, context: Arc<HttpContext>) -> Self {
         let now = Instant::now();
         let idle = context.settings.idle_timeout.duration();
@@ -133,26 +133,26 @@ impl Connection {
     }
 
     /// Answers whatever can be answered at once, until there is more to do or the end.
-    pub(super) async fn next(&mut self) -> Next {
+    pub(super) async fn next(&mut self) -> RequestWaitEnd {
         self.since = Instant::now();
         self.head_began = None;
         poll_fn(|task| self.poll_next(task)).await
     }
 
-    fn poll_next(&mut self, task: &mut Context<'_>) -> Poll<Next> {
+    fn poll_next(&mut self, task: &mut Context<'_>) -> Poll<RequestWaitEnd> {
         loop {
             match self.poll_flush(task) {
                 Poll::Ready(Ok(())) => self.end_sending(),
-                Poll::Ready(Err(_)) => return Poll::Ready(Next::Close),
+                Poll::Ready(Err(_)) => return Poll::Ready(RequestWaitEnd::Close),
                 Poll::Pending => return self.poll_timer(task),
             }
             if self.closing {
-                return Poll::Ready(Next::Close);
+                return Poll::Ready(RequestWaitEnd::Close);
             }
             let batch = with_buffers(|buffers| self.batch(task, buffers));
             match batch {
                 Batch::Idle if self.context.drain.is_draining() && self.tail.is_empty() => {
-                    return Poll::Ready(Next::Close);
+                    return Poll::Ready(RequestWaitEnd::Close);
                 }
                 Batch::Idle => return self.poll_timer(task),
                 Batch::Answered => self.since = Instant::now(),
@@ -185,7 +185,7 @@ impl Connection {
             match preface(input.get(..filled).unwrap_or_default()) {
                 Preface::Whole => {
                     self.keep_tail(input.get(..filled).unwrap_or_default());
-                    return Batch::Next(Next::Http2);
+                    return Batch::Next(RequestWaitEnd::Http2);
                 }
                 Preface::Begun => {
                     self.start_head_timer();
@@ -219,7 +219,11 @@ impl Connection {
 
     /// Answers the whole requests at the start of `input`; returns how much of it was used and
     /// the request that must wait. An error ends the connection.
-    fn answer(&mut self, input: &[u8], output: &mut Output) -> (usize, Result<Option<Next>, ()>) {
+    fn answer(
+        &mut self,
+        input: &[u8],
+        output: &mut Output,
+    ) -> (usize, Result<Option<RequestWaitEnd>, ()>) {
         let mut used = 0;
         let head_max = self.context.settings.head_max.as_usize().min(READ_BYTES);
         while used < input.len() {
@@ -248,7 +252,7 @@ impl Connection {
                 }
                 if let Some(page) = WorkerPage::of(self.peer, &head, entry) {
                     self.tail_unparsed = true;
-                    return (used, Ok(Some(Next::WorkerPage(Box::new(page)))));
+                    return (used, Ok(Some(RequestWaitEnd::WorkerPage(Box::new(page)))));
                 }
             }
             let request = match head.to_request(self.peer) {
@@ -265,7 +269,7 @@ impl Connection {
                 keep_alive: head.keep_alive,
                 expects_continue: head.expects_continue,
             };
-            return (used, Ok(Some(Next::Request(Box::new(pending)))));
+            return (used, Ok(Some(RequestWaitEnd::Request(Box::new(pending)))));
         }
         (used, Ok(None))
     }
@@ -302,7 +306,7 @@ impl Connection {
 
     /// Whether the present wait has lasted too long. The timer is not moved at every request;
     /// when it fires early it is set to the time that is right by then.
-    fn poll_timer(&mut self, task: &mut Context<'_>) -> Poll<Next> {
+    fn poll_timer(&mut self, task: &mut Context<'_>) -> Poll<RequestWaitEnd> {
         loop {
             ready!(self.timer.as_mut().poll(task));
             let settings = &self.context.settings;
@@ -323,7 +327,7 @@ impl Connection {
                 self.queue_refusal(&error);
                 let _ = self.poll_flush(task);
             }
-            return Poll::Ready(Next::Close);
+            return Poll::Ready(RequestWaitEnd::Close);
         }
     }
 

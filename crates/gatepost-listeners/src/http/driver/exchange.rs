@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tokio::io::AsyncWriteExt;
 
 use super::buffers::timeout;
-use super::connection::{Connection, Next, Pending};
+use super::connection::{Http1Connection, Pending, RequestWaitEnd};
 use super::encode::{self, Length};
 use super::file_chunks::FileChunks;
 use super::head::Framing;
@@ -16,7 +16,7 @@ use super::live_stream::LiveStream;
 use crate::http::access;
 use crate::http::context::Upgraded;
 use crate::http::log;
-use crate::http::request::{Request, Version};
+use crate::http::request::{HttpRequest, Version};
 use crate::http::response::{Body, Response};
 use crate::http::router;
 use crate::http::websocket_handshake::subprotocol;
@@ -30,7 +30,7 @@ pub(super) enum After {
     Continue,
     Close,
     /// The bytes are another protocol's from here on, as this request asked.
-    HandOver(Box<Request>),
+    HandOver(Box<HttpRequest>),
     /// The rest of the connection is events.
     Live(Box<LiveStream>),
 }
@@ -45,7 +45,7 @@ impl After {
     }
 }
 
-impl Connection {
+impl Http1Connection {
     /// Serves the connection to its end.
     pub(super) async fn run(mut self) {
         let context = Arc::clone(&self.context);
@@ -56,10 +56,10 @@ impl Connection {
         }
         loop {
             let after = match self.next().await {
-                Next::Request(pending) => Box::pin(self.exchange(*pending)).await,
-                Next::WorkerPage(page) => Box::pin(self.serve_worker_page(*page)).await,
-                Next::Http2 => return http2::serve(self).await,
-                Next::Close => break,
+                RequestWaitEnd::Request(pending) => Box::pin(self.exchange(*pending)).await,
+                RequestWaitEnd::WorkerPage(page) => Box::pin(self.serve_worker_page(*page)).await,
+                RequestWaitEnd::Http2 => return http2::serve(self).await,
+                RequestWaitEnd::Close => break,
             };
             match after {
                 Ok(After::Continue) => self.resume(),
@@ -121,7 +121,7 @@ impl Connection {
     /// Logs a response and writes it.
     pub(super) async fn answer_with(
         &mut self,
-        request: &Request,
+        request: &HttpRequest,
         response: Response,
         keep_alive: bool,
     ) -> io::Result<After> {
@@ -224,7 +224,7 @@ impl Connection {
     /// Answers the handshake; from here on the bytes are MQTT's.
     pub(super) async fn become_websocket(
         &mut self,
-        request: &Request,
+        request: &HttpRequest,
         accept: &str,
     ) -> io::Result<()> {
         let subprotocol = subprotocol(request).unwrap_or("mqtt");
@@ -237,7 +237,7 @@ impl Connection {
     }
 
     /// Gives the connection, with what was read behind the handshake, to the handler of WebSockets.
-    async fn hand_over(self, request: &Request) {
+    async fn hand_over(self, request: &HttpRequest) {
         if let Some(handler) = self.context.websocket.clone() {
             handler(Upgraded {
                 stream: self.stream,

@@ -9,12 +9,12 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::connection::Connection;
+use super::connection::Http1Connection;
 use super::sending::{Chunk, send_unsent};
 use super::socket::Polled;
 use crate::http::rate_limits::PACED_BYTES;
 
-impl Connection {
+impl Http1Connection {
     pub(super) fn poll_flush(&mut self, task: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.unsent.is_empty() {
             let mut outlet = Polled::new(&mut self.stream, task);

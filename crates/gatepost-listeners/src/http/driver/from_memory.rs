@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use gatepost_pages::access_log::Line;
-use gatepost_pages::{Content, Entry, Needs, Page, StaticFile, push_static, takes_gzip};
+use gatepost_pages::access_log::LoggedRequest;
+use gatepost_pages::{
+    CachedPath, CompiledPage, Needs, PathContent, StaticFile, push_static, takes_gzip,
+};
 use smallvec::SmallVec;
 
 use super::encode::{Length, push_head};
-use super::head::{Framing, Head};
+use super::head::{Framing, RequestHead};
 use super::output::{Mark, Output};
 use crate::http::context::HttpContext;
 use crate::http::request::Version;
@@ -15,7 +17,10 @@ use crate::http::site::representation::{coding_fields, file_fields, page_fields}
 
 /// The cached entry that a GET or HEAD request names, where neither the settings nor the head ask
 /// for more than the path. Cached pages and worker pages share this condition.
-pub(super) fn cached_entry(context: &HttpContext, head: &Head<'_, '_>) -> Option<Arc<Entry>> {
+pub(super) fn cached_entry(
+    context: &HttpContext,
+    head: &RequestHead<'_, '_>,
+) -> Option<Arc<CachedPath>> {
     let is_simple = context.answers_from_memory
         && (head.method == "GET" || head.method == "HEAD")
         && head.framing == Framing::Length(0)
@@ -34,21 +39,23 @@ pub(super) fn cached_entry(context: &HttpContext, head: &Head<'_, '_>) -> Option
 pub(super) fn answer(
     context: &HttpContext,
     peer: &str,
-    head: &Head<'_, '_>,
-    entry: &Entry,
+    head: &RequestHead<'_, '_>,
+    entry: &CachedPath,
     output: &mut Output,
 ) -> bool {
     let mark = output.mark();
     let body_bytes = match &entry.content {
-        Content::Page(page) => push_page(context, head, page, output, mark),
-        Content::File(file) if !head.conditional => push_file(context, head, file, output, mark),
+        PathContent::Page(page) => push_page(context, head, page, output, mark),
+        PathContent::File(file) if !head.conditional => {
+            push_file(context, head, file, output, mark)
+        }
         _ => None,
     };
     let Some(body_bytes) = body_bytes else {
         return false;
     };
     context.requests.count(200);
-    context.access_log.append(&Line {
+    context.access_log.append(&LoggedRequest {
         peer,
         user: None,
         method: head.method,
@@ -65,12 +72,12 @@ pub(super) fn answer(
 
 fn push_page(
     context: &HttpContext,
-    head: &Head<'_, '_>,
-    page: &Page,
+    head: &RequestHead<'_, '_>,
+    page: &CompiledPage,
     output: &mut Output,
     mark: Mark,
 ) -> Option<u64> {
-    let Page::Pieces(pieces) = page else {
+    let CompiledPage::Pieces(pieces) = page else {
         return None;
     };
     if pieces.needs() != Needs::default() {
@@ -90,7 +97,7 @@ fn push_page(
 
 fn push_file(
     context: &HttpContext,
-    head: &Head<'_, '_>,
+    head: &RequestHead<'_, '_>,
     file: &StaticFile,
     output: &mut Output,
     mark: Mark,
@@ -107,7 +114,7 @@ fn push_file(
 /// Puts the head before the body; returns the body's length.
 fn finish<'a>(
     context: &'a HttpContext,
-    head: &Head<'_, '_>,
+    head: &RequestHead<'_, '_>,
     output: &mut Output,
     mark: Mark,
     fields: impl Iterator<Item = (&'a str, &'a str)>,

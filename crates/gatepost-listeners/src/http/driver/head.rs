@@ -11,7 +11,7 @@ use httparse::{Header, Status};
 
 use crate::http::error::HttpError;
 use crate::http::host::is_host;
-use crate::http::request::{Request, Version};
+use crate::http::request::{HttpRequest, Version};
 
 /// More fields than this are refused.
 pub(super) const FIELDS_MAX: usize = 64;
@@ -37,7 +37,7 @@ pub(in crate::http) enum Framing {
 
 /// A parsed head, borrowed from the read buffer.
 #[derive(Debug)]
-pub(in crate::http) struct Head<'h, 'b> {
+pub(in crate::http) struct RequestHead<'h, 'b> {
     /// The method, as sent.
     pub method: &'b str,
     /// The target, as sent.
@@ -70,17 +70,17 @@ pub(in crate::http) struct Head<'h, 'b> {
     pub user_agent: Option<&'b [u8]>,
 }
 
-impl Head<'_, '_> {
+impl RequestHead<'_, '_> {
     /// Copies what must outlive the read buffer.
-    pub(in crate::http) fn to_request(&self, peer: Peer) -> Result<Request, HttpError> {
+    pub(in crate::http) fn to_request(&self, peer: Peer) -> Result<HttpRequest, HttpError> {
         let fields = self.fields.iter().map(|field| (field.name, field.value));
         let line = (self.method, self.target);
-        Request::new(line, (self.path, self.query), fields, self.into(), peer)
+        HttpRequest::new(line, (self.path, self.query), fields, self.into(), peer)
     }
 }
 
-impl From<&Head<'_, '_>> for Version {
-    fn from(head: &Head<'_, '_>) -> Self {
+impl From<&RequestHead<'_, '_>> for Version {
+    fn from(head: &RequestHead<'_, '_>) -> Self {
         if head.minor_version == 0 {
             Self::Http10
         } else {
@@ -95,7 +95,7 @@ pub(in crate::http) fn parse<'h, 'b: 'h>(
     buffer: &'b [u8],
     storage: &'h mut FieldStorage<'b>,
     head_bytes_max: usize,
-) -> Result<Option<(Head<'h, 'b>, usize)>, HttpError> {
+) -> Result<Option<(RequestHead<'h, 'b>, usize)>, HttpError> {
     let mut request = httparse::Request::new(&mut []);
     let length = match request.parse_with_uninit_headers(buffer, storage) {
         Ok(Status::Complete(length)) if length <= head_bytes_max => length,
@@ -123,7 +123,7 @@ pub(in crate::http) fn parse<'h, 'b: 'h>(
     let meaning = Meaning::of(fields, minor_version)?;
     let (path, query) = split_target(target)?;
     Ok(Some((
-        Head {
+        RequestHead {
             method,
             target,
             path,

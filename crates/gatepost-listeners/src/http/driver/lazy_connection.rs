@@ -10,7 +10,7 @@ use std::sync::Arc;
 use gatepost_message::Peer;
 
 use super::buffers::{READ_BYTES, WorkerBuffers, with_buffers};
-use super::connection::{Connection, push_peer};
+use super::connection::{Http1Connection, push_peer};
 use super::from_memory;
 use super::head;
 use super::sending::Unsent;
@@ -44,7 +44,7 @@ impl LazyConnection {
             .admission
             .behind(admitted, peer, client)
             .map_err(io::Error::other)?;
-        Connection::new(stream, client, context)
+        Http1Connection::new(stream, client, context)
             .continuing(self.received, self.unsent)
             .run()
             .await;

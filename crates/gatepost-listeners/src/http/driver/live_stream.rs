@@ -21,13 +21,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
-use gatepost_broker::{Event, EventSink, Reader};
+use gatepost_broker::{EventSink, LocalSubscription, StreamEvent};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::buffers::{timeout, with_buffers};
-use super::connection::Connection;
+use super::connection::Http1Connection;
 use super::paced_stream::{EVENTS_PER_WRITE, SENT_MEANWHILE_BYTES_MAX};
 use crate::http::context::HttpContext;
 use crate::http::event_stream::{Shape, StreamFormat, encode_shared, framed};
@@ -37,13 +37,13 @@ use crate::websocket::{Closed, Opcode, ReadingClient, whole_frame};
 
 /// What a connection is to write from here on.
 pub(super) struct LiveStream {
-    pub(super) reader: Box<Reader>,
+    pub(super) reader: Box<LocalSubscription>,
     pub(super) format: StreamFormat,
     pub(super) rights: Box<StreamRights>,
     pub(super) chunked: bool,
 }
 
-impl Connection {
+impl Http1Connection {
     /// Writes events until the client goes, or the broker ends or a drain begins and all is
     /// written. The head has been queued.
     pub(super) async fn serve_live(mut self, live: LiveStream) -> io::Result<()> {
@@ -74,12 +74,12 @@ impl Connection {
             tail,
             ..
         } = self;
-        let socket = Arc::new(Socket {
+        let socket = Arc::new(LiveSocket {
             stream,
             format,
             rights,
             chunked,
-            state: Mutex::new(State {
+            state: Mutex::new(LiveStreamState {
                 unsent: VecDeque::new(),
                 wrote_at: Instant::now(),
                 error: None,
@@ -109,15 +109,15 @@ impl Connection {
 }
 
 /// The socket, as the publishing threads and the reader's task share it.
-struct Socket {
+struct LiveSocket {
     stream: Stream,
     format: StreamFormat,
     rights: Box<StreamRights>,
     chunked: bool,
-    state: Mutex<State>,
+    state: Mutex<LiveStreamState>,
 }
 
-struct State {
+struct LiveStreamState {
     /// What the socket refused.
     unsent: VecDeque<Bytes>,
     /// When it last took something.
@@ -128,8 +128,8 @@ struct State {
     ended: bool,
 }
 
-impl EventSink for Socket {
-    fn take(&self, next: &mut dyn FnMut() -> Option<Event>) -> bool {
+impl EventSink for LiveSocket {
+    fn take(&self, next: &mut dyn FnMut() -> Option<StreamEvent>) -> bool {
         // The task checks them, and ends the stream where they are gone.
         if self.rights.are_stale() {
             return false;
@@ -154,15 +154,15 @@ impl EventSink for Socket {
     }
 }
 
-impl State {
+impl LiveStreamState {
     fn has_room(&self) -> bool {
         self.unsent.is_empty() && self.error.is_none() && !self.ended
     }
 }
 
-impl Socket {
+impl LiveSocket {
     /// Writes what nothing waits before, and keeps what the socket refuses.
-    fn write_batch(&self, state: &mut State, batch: SmallVec<[Bytes; 4]>) {
+    fn write_batch(&self, state: &mut LiveStreamState, batch: SmallVec<[Bytes; 4]>) {
         let written = match batch.as_slice() {
             [] => return,
             [bytes] if bytes.is_empty() => return,
@@ -239,7 +239,7 @@ impl Socket {
     }
 }
 
-impl State {
+impl LiveStreamState {
     fn advance(&mut self, mut written: usize) {
         while let Some(front) = self.unsent.front_mut() {
             if written < front.len() {
@@ -254,8 +254,8 @@ impl State {
 
 /// The connection's own task.
 struct StreamTask<'a> {
-    socket: &'a Socket,
-    reader: Box<Reader>,
+    socket: &'a LiveSocket,
+    reader: Box<LocalSubscription>,
     context: &'a HttpContext,
     sent: ClientBytes,
     timer: Pin<&'a mut Sleep>,
@@ -279,7 +279,7 @@ impl ClientBytes {
     }
 
     /// Takes the next bytes; the error ends the stream.
-    fn take(&mut self, bytes: &[u8], socket: &Socket) -> Result<(), Ended> {
+    fn take(&mut self, bytes: &[u8], socket: &LiveSocket) -> Result<(), Ended> {
         match self {
             Self::Frames(client) => client
                 .take(bytes, |reply| socket.push(reply.into()))

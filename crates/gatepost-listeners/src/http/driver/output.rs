@@ -12,7 +12,7 @@ use std::task::Context;
 use bytes::Bytes;
 use gatepost_pages::{MemoryFile, Sink};
 
-use super::sending::{Chunk, Outlet, Part, Unsent, send_some};
+use super::sending::{Chunk, Outlet, SendBuffer, Unsent, send_some};
 use super::socket::Polled;
 use crate::stream::Stream;
 
@@ -79,9 +79,9 @@ impl Output {
         self.segments.insert(place, Segment::Text { start, end });
     }
 
-    fn part<'a>(&'a self, segment: &'a Segment) -> Part<'a> {
+    fn part<'a>(&'a self, segment: &'a Segment) -> SendBuffer<'a> {
         match segment {
-            Segment::Text { start, end } => Part {
+            Segment::Text { start, end } => SendBuffer {
                 bytes: self.text.get(*start..*end).unwrap_or_default(),
                 file: None,
             },

@@ -7,10 +7,10 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use gatepost_broker::{Event, Reader};
+use gatepost_broker::{LocalSubscription, StreamEvent};
 use tokio::time::{Instant, sleep_until};
 
-use super::connection::Connection;
+use super::connection::Http1Connection;
 use crate::http::event_stream::{Shape, StreamFormat, encode_shared, framed};
 use crate::http::stream_rights::StreamRights;
 use crate::websocket::{Closed, Opcode, ReadingClient, whole_frame};
@@ -25,16 +25,16 @@ const NORMAL_CLOSURE: [u8; 2] = 1000_u16.to_be_bytes();
 
 /// What ended a wait.
 enum Happened {
-    Event(Option<Event>),
+    Event(Option<StreamEvent>),
     Silence,
     Sent(io::Result<usize>),
 }
 
-impl Connection {
+impl Http1Connection {
     /// Writes events until the broker ends or a drain begins (true), or the client goes (false).
     pub(super) async fn write_stream(
         &mut self,
-        mut reader: Box<Reader>,
+        mut reader: Box<LocalSubscription>,
         format: StreamFormat,
         rights: &StreamRights,
         chunked: bool,

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use tokio::time::{Instant, timeout_at};
 
 use super::chunked::ChunkedDecoder;
-use super::connection::{Connection, Pending};
+use super::connection::{Http1Connection, Pending};
 use super::head::Framing;
 use crate::http::error::HttpError;
 use crate::in_flight::Lease;
@@ -25,7 +25,7 @@ pub(super) struct ReceivedBody {
     pub(super) _lease: Lease,
 }
 
-impl Connection {
+impl Http1Connection {
     /// Reads the body. The outer error is the connection's, the inner one the client's.
     pub(super) async fn read_body(
         &mut self,

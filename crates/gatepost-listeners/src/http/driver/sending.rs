@@ -25,13 +25,13 @@ pub(super) trait Outlet {
 
 /// A piece of what is to be sent.
 #[derive(Clone, Copy)]
-pub(super) struct Part<'a> {
+pub(super) struct SendBuffer<'a> {
     pub(super) bytes: &'a [u8],
     /// Where the bytes also lie.
     pub(super) file: Option<(&'a MemoryFile, u64)>,
 }
 
-impl Part<'_> {
+impl SendBuffer<'_> {
     /// What follows the first `count` bytes.
     fn after(self, count: usize) -> Self {
         Self {
@@ -44,7 +44,7 @@ impl Part<'_> {
 /// Sends what one system call can of `parts`, of which the first `skipped` bytes have been sent
 /// already; returns how many bytes the outlet took, which is 0 only where there were none.
 pub(super) fn send_some<'a>(
-    parts: impl Iterator<Item = Part<'a>>,
+    parts: impl Iterator<Item = SendBuffer<'a>>,
     mut skipped: usize,
     outlet: &mut impl Outlet,
 ) -> io::Result<usize> {
@@ -91,9 +91,9 @@ impl From<Bytes> for Chunk {
 }
 
 impl Chunk {
-    pub(super) fn part(&self) -> Part<'_> {
+    pub(super) fn part(&self) -> SendBuffer<'_> {
         let file = self.file.as_ref();
-        Part {
+        SendBuffer {
             bytes: &self.bytes,
             file: file.map(|(file, start)| (&**file, *start)),
         }
@@ -129,7 +129,7 @@ pub(super) fn send_unsent(unsent: &mut Unsent, outlet: &mut impl Outlet) -> io::
 mod tests {
     use super::*;
     use crate::http::driver::output::Output;
-    use gatepost_pages::{Content, Page, Pages, PagesSettings, Sink, Values};
+    use gatepost_pages::{CompiledPage, Pages, PagesSettings, PathContent, Sink, Values};
 
     struct NoValues;
 
@@ -218,7 +218,7 @@ mod tests {
         };
         let pages = Pages::new(settings, Arc::new(NoValues));
         let entry = pages.site(None).load("/page").expect("a page");
-        let Content::Page(Page::Pieces(page)) = &entry.content else {
+        let PathContent::Page(CompiledPage::Pieces(page)) = &entry.content else {
             panic!("it is made of pieces");
         };
         for (files, room) in (1..3_200)

@@ -13,19 +13,19 @@ use std::task::Poll;
 use gatepost_pages::{Filled, PageRequest, Pieces, takes_gzip};
 
 use super::buffers::with_buffers;
-use super::connection::Connection;
+use super::connection::Http1Connection;
 use super::exchange::After;
 use super::from_memory;
 use super::output::Output;
 use super::worker_page::{WorkerPage, pieces};
 use crate::http::log;
-use crate::http::request::Request;
+use crate::http::request::HttpRequest;
 use crate::http::response::Response;
 use crate::http::router;
 use crate::http::site::representation::page_fields;
 use crate::http::site::{error_page, pages};
 
-impl Connection {
+impl Http1Connection {
     /// Has the page made, and writes what the socket takes of it.
     pub(super) async fn serve_worker_page(&mut self, page: WorkerPage) -> io::Result<After> {
         let context = Arc::clone(&self.context);
@@ -73,7 +73,7 @@ impl Connection {
 
     fn push_page(
         &self,
-        request: &Request,
+        request: &HttpRequest,
         page: &Pieces,
         filled: &Filled,
         keep_alive: bool,
@@ -92,7 +92,7 @@ impl Connection {
 }
 
 /// The response where a procedure set more than a text.
-fn response_of(request: &Request, page: &Pieces, filled: Filled) -> Response {
+fn response_of(request: &HttpRequest, page: &Pieces, filled: Filled) -> Response {
     let accept = request.field("accept-encoding").map(str::as_bytes);
     pages::response_of(request, gatepost_pages::rendered(page, filled, accept), 200)
 }

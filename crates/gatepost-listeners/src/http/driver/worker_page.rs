@@ -4,21 +4,25 @@
 use std::sync::Arc;
 
 use gatepost_message::Peer;
-use gatepost_pages::{Content, Entry, Needs, Page, Pieces};
+use gatepost_pages::{CachedPath, CompiledPage, Needs, PathContent, Pieces};
 
-use super::head::Head;
-use crate::http::request::Request;
+use super::head::RequestHead;
+use crate::http::request::HttpRequest;
 
 /// A request for such a page.
 pub(super) struct WorkerPage {
-    pub(super) request: Request,
-    pub(super) entry: Arc<Entry>,
+    pub(super) request: HttpRequest,
+    pub(super) entry: Arc<CachedPath>,
     pub(super) keep_alive: bool,
 }
 
 impl WorkerPage {
     /// The page of `entry`, if it is one of these and `head` is a plain GET for it.
-    pub(super) fn of(peer: Peer, head: &Head<'_, '_>, entry: Arc<Entry>) -> Option<Self> {
+    pub(super) fn of(
+        peer: Peer,
+        head: &RequestHead<'_, '_>,
+        entry: Arc<CachedPath>,
+    ) -> Option<Self> {
         if head.method != "GET" || has_credentials(head) {
             return None;
         }
@@ -39,14 +43,14 @@ impl WorkerPage {
 }
 
 /// Whether the request has credentials, which must be checked first.
-fn has_credentials(head: &Head<'_, '_>) -> bool {
+fn has_credentials(head: &RequestHead<'_, '_>) -> bool {
     let names = |field: &httparse::Header<'_>| field.name.eq_ignore_ascii_case("authorization");
     head.fields.iter().any(names) || head.query.contains("auth=")
 }
 
-pub(super) fn pieces(entry: &Entry) -> Option<&Pieces> {
+pub(super) fn pieces(entry: &CachedPath) -> Option<&Pieces> {
     match &entry.content {
-        Content::Page(Page::Pieces(pieces)) => Some(pieces),
+        PathContent::Page(CompiledPage::Pieces(pieces)) => Some(pieces),
         _ => None,
     }
 }

@@ -4,7 +4,7 @@ use gatepost_message::Publication;
 
 /// What a publication must be to be wanted; an empty field excludes nothing.
 #[derive(Debug, Default, PartialEq)]
-pub(in crate::http) struct Filter {
+pub(in crate::http) struct EventFilter {
     pub id: Option<String>,
     pub message: Option<String>,
     pub title: Option<String>,
@@ -14,7 +14,7 @@ pub(in crate::http) struct Filter {
     pub tags: Vec<String>,
 }
 
-impl Filter {
+impl EventFilter {
     /// Whether the reader wants it.
     pub(in crate::http) fn wants(&self, publication: &Publication) -> bool {
         let property = |name: &str| {

@@ -15,13 +15,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use gatepost_broker::{Event, Remembered};
+use gatepost_broker::{Remembered, StreamEvent};
 use gatepost_message::MessageId;
 use serde_json::json;
 
 use crate::websocket::{Opcode, whole_frame};
 pub(super) use actions::check_actions;
-pub(super) use filter::Filter;
+pub(super) use filter::EventFilter;
 use ntfy_json::ntfy_event;
 pub(super) use ntfy_json::to_ntfy;
 pub(super) use publication_json::to_json;
@@ -55,14 +55,14 @@ pub(super) struct StreamFormat {
     /// What ntfy's clients want to hear first: the topics as they named them.
     pub topics: String,
     /// Which publications the reader wants, if not all.
-    pub filter: Option<Arc<Filter>>,
+    pub filter: Option<Arc<EventFilter>>,
 }
 
 impl StreamFormat {
     /// Whether the reader is to see this.
-    pub(super) fn wants(&self, event: &Event) -> bool {
+    pub(super) fn wants(&self, event: &StreamEvent) -> bool {
         match (&self.filter, event) {
-            (Some(filter), Event::Publication(publication)) => filter.wants(publication),
+            (Some(filter), StreamEvent::Publication(publication)) => filter.wants(publication),
             _ => true,
         }
     }
@@ -119,10 +119,10 @@ impl Shape {
     }
 
     /// The text of an event; empty where the shape has no word for it.
-    pub(super) fn encode(self, event: &Event) -> Vec<u8> {
+    pub(super) fn encode(self, event: &StreamEvent) -> Vec<u8> {
         let publication = match event {
-            Event::Gap { missed } => return self.encode_gap(*missed),
-            Event::Publication(publication) => publication,
+            StreamEvent::Gap { missed } => return self.encode_gap(*missed),
+            StreamEvent::Publication(publication) => publication,
         };
         // What a reader resumes after.
         let id = publication.position;
@@ -245,8 +245,8 @@ thread_local! {
 }
 
 /// The bytes of an event, shared between the readers on this thread.
-pub(super) fn encode_shared(event: &Event, shape: Shape, chunked: bool) -> Bytes {
-    let Event::Publication(publication) = event else {
+pub(super) fn encode_shared(event: &StreamEvent, shape: Shape, chunked: bool) -> Bytes {
+    let StreamEvent::Publication(publication) = event else {
         return framed(shape.encode(event), chunked);
     };
     // Not the message id: one message may be published to several topics.
@@ -271,10 +271,10 @@ mod tests {
     use super::*;
     use gatepost_message::{Publication, Topic};
 
-    fn event(payload: &'static [u8]) -> Event {
+    fn event(payload: &'static [u8]) -> StreamEvent {
         let topic = Topic::new("alarms/fire").expect("a topic");
         let publication = Arc::new(Publication::new(topic, payload));
-        Event::Publication(Remembered {
+        StreamEvent::Publication(Remembered {
             position: publication.id,
             publication,
         })
@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn readers_that_are_events_behind_share_the_bytes_too() {
-        let events: Vec<Event> = (0..ENCODED_EVENTS).map(|_| event(b"x")).collect();
+        let events: Vec<StreamEvent> = (0..ENCODED_EVENTS).map(|_| event(b"x")).collect();
         let encode = || -> Vec<Bytes> {
             let encoded = events
                 .iter()

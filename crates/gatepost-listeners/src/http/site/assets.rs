@@ -5,7 +5,7 @@ use gatepost_pages::mime_type;
 
 use super::representation::HTML;
 use crate::http::error::HttpError;
-use crate::http::request::{Request, expect_method};
+use crate::http::request::{HttpRequest, expect_method};
 use crate::http::response::Response;
 
 /// The files under `/gatepost/`.
@@ -29,7 +29,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
      connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
 /// A file under `/gatepost/`.
-pub(in crate::http) fn respond(request: &Request, name: &str) -> Result<Response, HttpError> {
+pub(in crate::http) fn respond(request: &HttpRequest, name: &str) -> Result<Response, HttpError> {
     expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
     let (_, content) = ASSETS
         .iter()
@@ -39,7 +39,7 @@ pub(in crate::http) fn respond(request: &Request, name: &str) -> Result<Response
 }
 
 /// The welcome page.
-pub(in crate::http) fn dashboard(request: &Request) -> Result<Response, HttpError> {
+pub(in crate::http) fn dashboard(request: &HttpRequest) -> Result<Response, HttpError> {
     // Publishing to the root as ntfy's clients do is another handler's.
     let allow = if request.path == "/" {
         "GET, HEAD, POST, PUT"

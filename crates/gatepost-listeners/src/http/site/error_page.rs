@@ -3,21 +3,21 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use gatepost_pages::{Content, PageError, Rendered, Sink};
+use gatepost_pages::{PageError, PathContent, Rendered, Sink};
 
 use super::lookup::load;
 use super::pages::{page_request, render};
 use super::representation::HTML;
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
-use crate::http::request::Request;
+use crate::http::request::HttpRequest;
 use crate::http::response::{Body, Response};
 
 /// The user's own page for an error (`404.html`), or ours, where the client is a browser; `None`
 /// where JSON serves it better.
 pub(in crate::http) async fn respond(
     context: &Arc<HttpContext>,
-    request: &Request,
+    request: &HttpRequest,
     error: &HttpError,
 ) -> Option<Response> {
     if !request.accepts("text/html") {
@@ -37,12 +37,12 @@ pub(in crate::http) async fn respond(
 
 async fn own_error_page(
     context: &Arc<HttpContext>,
-    request: &Request,
+    request: &HttpRequest,
     error: &HttpError,
 ) -> Option<Response> {
     let row = error.row();
     let entry = load(context, request, &format!("/{}.html", row.status)).await?;
-    if !matches!(entry.content, Content::Page(_)) {
+    if !matches!(entry.content, PathContent::Page(_)) {
         return None;
     }
     let mut page_request = page_request(request);

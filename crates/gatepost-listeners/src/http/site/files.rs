@@ -3,21 +3,21 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use gatepost_pages::{Conditions, Content, Encoding, Entry, Selection, StaticFile};
+use gatepost_pages::{CachedPath, Conditions, Encoding, PathContent, Selection, StaticFile};
 
 use super::lookup::{load, own_path};
 use super::representation::{HTML, coding_fields, file_fields};
 use super::{forms, pages};
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
-use crate::http::request::Request;
+use crate::http::request::HttpRequest;
 use crate::http::response::{Body, Response};
 
 /// Answers with what lies at the request's path; `None` where nothing does. A form goes to the
 /// page that it was sent to; other POST requests do not.
 pub(in crate::http) async fn respond(
     context: &Arc<HttpContext>,
-    request: &mut Request,
+    request: &mut HttpRequest,
 ) -> Result<Option<Response>, HttpError> {
     let is_form = request.method() == "POST";
     if is_form && !forms::is_form(request) {
@@ -28,17 +28,20 @@ pub(in crate::http) async fn respond(
         return Ok(None);
     };
     Ok(match &entry.content {
-        Content::Page(_) if is_form => Some(forms::respond(context, request, entry).await?),
+        PathContent::Page(_) if is_form => Some(forms::respond(context, request, entry).await?),
         _ if is_form => None,
-        Content::Page(_) => Some(pages::respond(context, request, entry).await?),
-        Content::File(file) => Some(file_response(request, file, &entry).await?),
-        Content::Listing(html) => Some(listing(html)),
-        Content::Folder => Some(with_slash(request)),
+        PathContent::Page(_) => Some(pages::respond(context, request, entry).await?),
+        PathContent::File(file) => Some(file_response(request, file, &entry).await?),
+        PathContent::Listing(html) => Some(listing(html)),
+        PathContent::Folder => Some(with_slash(request)),
     })
 }
 
 /// Why a request has no answer: nothing lies at its path, or what does takes other methods.
-pub(in crate::http) async fn refusal(context: &Arc<HttpContext>, request: &Request) -> HttpError {
+pub(in crate::http) async fn refusal(
+    context: &Arc<HttpContext>,
+    request: &HttpRequest,
+) -> HttpError {
     let path = request.path.clone();
     let allow = match load(context, request, &path)
         .await
@@ -54,8 +57,8 @@ pub(in crate::http) async fn refusal(context: &Arc<HttpContext>, request: &Reque
     HttpError::Method { path, allow }
 }
 
-fn is_page(entry: &Entry) -> bool {
-    matches!(entry.content, Content::Page(_))
+fn is_page(entry: &CachedPath) -> bool {
+    matches!(entry.content, PathContent::Page(_))
 }
 
 fn listing(html: &Bytes) -> Response {
@@ -67,16 +70,16 @@ fn listing(html: &Bytes) -> Response {
 }
 
 /// To a folder's own address.
-fn with_slash(request: &Request) -> Response {
+fn with_slash(request: &HttpRequest) -> Response {
     let query = if request.query.is_empty() { "" } else { "?" };
     let location = format!("{}/{query}{}", own_path(request), request.query);
     Response::empty(301).with("Location", location)
 }
 
 async fn file_response(
-    request: &Request,
+    request: &HttpRequest,
     original: &StaticFile,
-    entry: &Arc<Entry>,
+    entry: &Arc<CachedPath>,
 ) -> Result<Response, HttpError> {
     let accept = request.field("accept-encoding").map(str::as_bytes);
     let (encoding, file) = original.choose(accept);
@@ -117,8 +120,8 @@ async fn file_response(
 }
 
 async fn body(
-    request: &Request,
-    entry: &Arc<Entry>,
+    request: &HttpRequest,
+    entry: &Arc<CachedPath>,
     encoding: Option<Encoding>,
     range: std::ops::Range<u64>,
 ) -> Result<Body, HttpError> {
@@ -140,8 +143,8 @@ async fn body(
     })
 }
 
-fn variant(entry: &Entry, encoding: Option<Encoding>) -> Option<&StaticFile> {
-    let Content::File(file) = &entry.content else {
+fn variant(entry: &CachedPath, encoding: Option<Encoding>) -> Option<&StaticFile> {
+    let PathContent::File(file) = &entry.content else {
         return None;
     };
     match encoding {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use gatepost_message::{Format, Message, Properties, Qos, Topic};
 use gatepost_pages::forms::FormAction;
-use gatepost_pages::{CallError, Entry, FormResult, PageRequest, Rendered};
+use gatepost_pages::{CachedPath, CallError, FormResult, PageRequest, Rendered};
 
 use super::lookup::own_path;
 use super::multipart;
@@ -14,7 +14,7 @@ use crate::http::access;
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
 use crate::http::origin;
-use crate::http::request::{Request, parse_form};
+use crate::http::request::{HttpRequest, parse_form};
 use crate::http::response::Response;
 use crate::http::verdict::status_of;
 
@@ -24,12 +24,12 @@ const MULTIPART: &str = "multipart/form-data";
 const FORMS: &str = "application/x-www-form-urlencoded or multipart/form-data";
 
 /// Whether a browser's form may have made the body.
-pub(super) fn is_form(request: &Request) -> bool {
+pub(super) fn is_form(request: &HttpRequest) -> bool {
     let kind = media_type(request);
     kind.eq_ignore_ascii_case(URLENCODED) || kind.eq_ignore_ascii_case(MULTIPART)
 }
 
-fn media_type(request: &Request) -> &str {
+fn media_type(request: &HttpRequest) -> &str {
     let field = request.field("content-type").unwrap_or_default();
     field.split(';').next().unwrap_or_default().trim()
 }
@@ -37,8 +37,8 @@ fn media_type(request: &Request) -> &str {
 /// Does what a form asks for, and answers with a redirect or with the page.
 pub(super) async fn respond(
     context: &Arc<HttpContext>,
-    request: &mut Request,
-    entry: Arc<Entry>,
+    request: &mut HttpRequest,
+    entry: Arc<CachedPath>,
 ) -> Result<Response, HttpError> {
     origin::expect_own(request)?;
     access::identify(context, request).await?;
@@ -59,7 +59,7 @@ pub(super) async fn respond(
     }
 }
 
-fn fields(request: &Request) -> Result<Vec<(String, String)>, HttpError> {
+fn fields(request: &HttpRequest) -> Result<Vec<(String, String)>, HttpError> {
     if media_type(request).eq_ignore_ascii_case(URLENCODED) {
         return Ok(parse_form(&String::from_utf8_lossy(&request.body)));
     }
@@ -70,8 +70,8 @@ fn fields(request: &Request) -> Result<Vec<(String, String)>, HttpError> {
 /// Publishes the field `payload`, or all fields as JSON.
 async fn publish(
     context: &Arc<HttpContext>,
-    request: &Request,
-    entry: Arc<Entry>,
+    request: &HttpRequest,
+    entry: Arc<CachedPath>,
     mut page_request: PageRequest,
     (topic, then): (&str, Option<String>),
 ) -> Result<Response, HttpError> {
@@ -109,8 +109,8 @@ async fn publish(
 /// Has a procedure do what the form is for.
 async fn call(
     context: &Arc<HttpContext>,
-    request: &Request,
-    entry: Arc<Entry>,
+    request: &HttpRequest,
+    entry: Arc<CachedPath>,
     mut page_request: PageRequest,
     (path, then): (&str, Option<String>),
 ) -> Result<Response, HttpError> {
@@ -168,7 +168,7 @@ fn see_other(place: String) -> Response {
 }
 
 /// The address of the page itself.
-fn with_query(request: &Request) -> String {
+fn with_query(request: &HttpRequest) -> String {
     let slash = if request.path.len() > 1 && request.path.ends_with('/') {
         "/"
     } else {

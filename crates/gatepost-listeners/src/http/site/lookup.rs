@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use gatepost_pages::Entry;
+use gatepost_pages::CachedPath;
 
 use crate::http::context::HttpContext;
-use crate::http::request::Request;
+use crate::http::request::HttpRequest;
 
 /// The content of a path of the request's site.
 pub(super) async fn load(
     context: &Arc<HttpContext>,
-    request: &Request,
+    request: &HttpRequest,
     path: &str,
-) -> Option<Arc<Entry>> {
+) -> Option<Arc<CachedPath>> {
     let host = request.field("host").map(str::as_bytes);
     if let Some(entry) = context.pages.site(host).fresh(path) {
         return Some(entry);
@@ -26,7 +26,7 @@ pub(super) async fn load(
 }
 
 /// The path as sent, with its escapes. One that begins with two slashes would name another host.
-pub(super) fn own_path(request: &Request) -> String {
+pub(super) fn own_path(request: &HttpRequest) -> String {
     let path = request.target().split('?').next().unwrap_or_default();
     format!("/{}", path.trim_matches('/'))
 }

@@ -3,20 +3,22 @@
 use std::sync::Arc;
 
 use gatepost_message::{Cookie, Peer};
-use gatepost_pages::{Content, Entry, Page, PageRequest, Pairs, Rendered, Session};
+use gatepost_pages::{
+    BrowserSession, CachedPath, CompiledPage, PageRequest, Pairs, PathContent, Rendered,
+};
 
 use super::representation::HTML;
 use crate::http::access;
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
-use crate::http::request::Request;
+use crate::http::request::HttpRequest;
 use crate::http::response::{Body, Response};
 
 /// Answers with a page.
 pub(super) async fn respond(
     context: &Arc<HttpContext>,
-    request: &mut Request,
-    entry: Arc<Entry>,
+    request: &mut HttpRequest,
+    entry: Arc<CachedPath>,
 ) -> Result<Response, HttpError> {
     let page_request = if needs_request(&entry) {
         access::identify_if_given(context, request).await?;
@@ -30,8 +32,8 @@ pub(super) async fn respond(
 /// Renders a page and makes a response of it.
 pub(super) async fn render(
     context: &HttpContext,
-    request: &Request,
-    entry: Arc<Entry>,
+    request: &HttpRequest,
+    entry: Arc<CachedPath>,
     page_request: PageRequest,
     status: u16,
 ) -> Result<Response, HttpError> {
@@ -41,9 +43,9 @@ pub(super) async fn render(
 }
 
 /// Whether a page reads the request: one that calls a procedure does.
-fn needs_request(entry: &Entry) -> bool {
+fn needs_request(entry: &CachedPath) -> bool {
     match &entry.content {
-        Content::Page(Page::Pieces(pieces)) => {
+        PathContent::Page(CompiledPage::Pieces(pieces)) => {
             let needs = pieces.needs();
             needs.request || needs.worker
         }
@@ -52,7 +54,7 @@ fn needs_request(entry: &Entry) -> bool {
 }
 
 /// What a page gets of the request.
-pub(super) fn page_request(request: &Request) -> PageRequest {
+pub(super) fn page_request(request: &HttpRequest) -> PageRequest {
     let cookies = cookies(request);
     PageRequest {
         method: request.method().to_owned(),
@@ -69,14 +71,14 @@ pub(super) fn page_request(request: &Request) -> PageRequest {
         },
         peer: Some(request.peer),
         secure: request.secure,
-        session: Session::of(cookies.get(Session::COOKIE)),
+        session: BrowserSession::of(cookies.get(BrowserSession::COOKIE)),
         cookies,
         ..PageRequest::default()
     }
 }
 
 /// The cookies of a request (RFC 6265 section 5.4); HTTP/2 may split them over several fields.
-fn cookies(request: &Request) -> Pairs {
+fn cookies(request: &HttpRequest) -> Pairs {
     let fields = request.field_bytes("cookie");
     let mut pairs = Pairs::new();
     for field in fields.filter_map(|field| std::str::from_utf8(field).ok()) {
@@ -89,7 +91,11 @@ fn cookies(request: &Request) -> Pairs {
 }
 
 /// A rendered page as a response, with what its procedures set.
-pub(in crate::http) fn response_of(request: &Request, rendered: Rendered, status: u16) -> Response {
+pub(in crate::http) fn response_of(
+    request: &HttpRequest,
+    rendered: Rendered,
+    status: u16,
+) -> Response {
     let reply = &rendered.reply;
     let status = reply.status(status);
     let mut response = Response::empty(status);
@@ -102,7 +108,7 @@ pub(in crate::http) fn response_of(request: &Request, rendered: Rendered, status
     if let Some(session) = &rendered.session {
         // Lax, its default: with Strict, a visitor who follows a link to the page would be given a
         // new one, and forms in other tabs would be refused.
-        let cookie = Cookie::new(Session::COOKIE, Some(session.clone()));
+        let cookie = Cookie::new(BrowserSession::COOKIE, Some(session.clone()));
         response.field("Set-Cookie", cookie.field(request.secure));
     }
     // A form is signed for one browser; what is made for one visitor is not another's.

@@ -4,17 +4,17 @@ use super::super::parameters::MailCommand;
 use super::super::path::Mailbox;
 use super::super::recipients::{ClientTrust, Destination};
 use super::super::replies;
-use super::super::reply::Reply;
+use super::super::reply::SmtpReply;
 use super::super::senders;
-use super::super::transaction::{Next, Recipient, Transaction};
-use super::Session;
+use super::super::transaction::{CommandOutcome, Recipient, Transaction};
+use super::SmtpSession;
 
 /// A refused chunk of up to so many times `message_max` is read to its end. A larger one is refused
 /// at once, and the connection ends after so much of it.
 const CHUNK_READ_MAX: u64 = 4;
 
-impl Session<'_> {
-    pub(super) fn mail(&mut self, command: MailCommand) -> Reply {
+impl SmtpSession<'_> {
+    pub(super) fn mail(&mut self, command: MailCommand) -> SmtpReply {
         if self.client.is_none() {
             return replies::HELLO_FIRST;
         }
@@ -56,15 +56,15 @@ impl Session<'_> {
         replies::OK
     }
 
-    pub(super) fn rcpt(&mut self, to: Mailbox, dsn: Vec<String>) -> Next {
+    pub(super) fn rcpt(&mut self, to: Mailbox, dsn: Vec<String>) -> CommandOutcome {
         let Some(transaction) = &self.transaction else {
-            return Next::Reply(replies::MAIL_FIRST);
+            return CommandOutcome::Reply(replies::MAIL_FIRST);
         };
         if transaction.to.len() >= self.settings.recipients_max {
-            return Next::Reply(replies::TOO_MANY_RECIPIENTS);
+            return CommandOutcome::Reply(replies::TOO_MANY_RECIPIENTS);
         }
         if !to.address.is_ascii() && !transaction.utf8 {
-            return Next::Reply(replies::NEEDS_UTF8);
+            return CommandOutcome::Reply(replies::NEEDS_UTF8);
         }
         let client = ClientTrust {
             has_logged_in: self.identity.is_some(),
@@ -73,14 +73,14 @@ impl Session<'_> {
         };
         let destination = match self.recipients.destination(&to, client) {
             Ok(destination) => destination,
-            Err(reply) => return Next::Reply(reply),
+            Err(reply) => return CommandOutcome::Reply(reply),
         };
         // Mail without a login is subject to the rules of `anonymous`, like any other publication.
         let identity = self.identity.as_deref().or(self.anonymous);
         if let (Destination::Topic(topic), Some(identity)) = (&destination, identity)
             && !identity.may_publish(topic.as_str(), false).is_allowed()
         {
-            return Next::Reply(replies::MAY_NOT_PUBLISH);
+            return CommandOutcome::Reply(replies::MAY_NOT_PUBLISH);
         }
         let recipient = Recipient {
             mailbox: to,
@@ -88,13 +88,15 @@ impl Session<'_> {
             dsn,
         };
         match recipient.destination {
-            Destination::Topic(_) => Next::Reply(self.accept(recipient)),
-            Destination::Mailbox(_) | Destination::Forward(_) => Next::Ask(Box::new(recipient)),
+            Destination::Topic(_) => CommandOutcome::Reply(self.accept(recipient)),
+            Destination::Mailbox(_) | Destination::Forward(_) => {
+                CommandOutcome::Ask(Box::new(recipient))
+            }
         }
     }
 
     /// Whether the client may send this message, by its From field.
-    pub(in super::super) fn check_from(&self, message: &[u8]) -> Result<(), Reply> {
+    pub(in super::super) fn check_from(&self, message: &[u8]) -> Result<(), SmtpReply> {
         match &self.identity {
             Some(identity) => {
                 senders::check_from(self.settings, self.recipients, identity, message)
@@ -104,7 +106,7 @@ impl Session<'_> {
     }
 
     /// Takes a recipient that was asked about.
-    pub(in super::super) fn accept(&mut self, recipient: Recipient) -> Reply {
+    pub(in super::super) fn accept(&mut self, recipient: Recipient) -> SmtpReply {
         if let Some(transaction) = &mut self.transaction {
             transaction.to.push(recipient);
         }
@@ -129,14 +131,14 @@ impl Session<'_> {
 
     /// The octets of a chunk follow the command, so a refused chunk is read as well: a client that
     /// is still sending would lose the reply if the connection were closed.
-    pub(super) fn chunk(&mut self, size: u64, last: bool) -> Next {
+    pub(super) fn chunk(&mut self, size: u64, last: bool) -> CommandOutcome {
         let read_max = self
             .settings
             .message_max
             .bytes()
             .saturating_mul(CHUNK_READ_MAX);
         if size > read_max {
-            return Next::EndDiscarding(replies::MESSAGE_TOO_LARGE, read_max);
+            return CommandOutcome::EndDiscarding(replies::MESSAGE_TOO_LARGE, read_max);
         }
         let refusal = match &self.transaction {
             None => Some(replies::MAIL_FIRST),
@@ -151,7 +153,7 @@ impl Session<'_> {
             // RFC 3030 section 2: after a failed chunk the transaction is over.
             self.transaction = None;
         }
-        Next::Chunk {
+        CommandOutcome::Chunk {
             size,
             last,
             refusal,

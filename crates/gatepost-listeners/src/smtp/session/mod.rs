@@ -7,13 +7,13 @@ use std::net::{IpAddr, SocketAddr};
 use gatepost_message::{Listener, Peer};
 use gatepost_users::Identity;
 
-use super::command::{self, Command, Hello};
+use super::command::{self, Hello, SmtpCommand};
 use super::dialect::{Dialect, Transmission};
 use super::recipients::Recipients;
 use super::replies;
-use super::reply::Reply;
+use super::reply::SmtpReply;
 use super::settings::SmtpSettings;
-use super::transaction::{Client, Next, Transaction};
+use super::transaction::{ClientGreeting, CommandOutcome, Transaction};
 use super::xclient::{self, ForwardedClient};
 use crate::forward::Body;
 use crate::sasl;
@@ -33,7 +33,7 @@ pub(super) struct ConnectionFacts {
 }
 
 /// One client's conversation.
-pub(super) struct Session<'a> {
+pub(super) struct SmtpSession<'a> {
     dialect: Dialect,
     settings: &'a SmtpSettings,
     recipients: &'a Recipients,
@@ -46,11 +46,11 @@ pub(super) struct Session<'a> {
     /// Whether the peer may name another client by XCLIENT and XFORWARD.
     is_trusted: bool,
     forwarded: ForwardedClient,
-    client: Option<Client>,
+    client: Option<ClientGreeting>,
     transaction: Option<Transaction>,
 }
 
-impl<'a> Session<'a> {
+impl<'a> SmtpSession<'a> {
     pub(super) fn new(
         dialect: Dialect,
         settings: &'a SmtpSettings,
@@ -77,8 +77,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    pub(super) fn greeting(&self) -> Reply {
-        Reply::with(
+    pub(super) fn greeting(&self) -> SmtpReply {
+        SmtpReply::with(
             220,
             "",
             format!("{} {} Gatepost", self.hostname, self.dialect.banner()),
@@ -86,51 +86,53 @@ impl<'a> Session<'a> {
     }
 
     /// One command line, without its CR LF.
-    pub(super) fn line(&mut self, line: &[u8]) -> Next {
+    pub(super) fn line(&mut self, line: &[u8]) -> CommandOutcome {
         match command::parse(line) {
-            Err(reply) => Next::Reply(reply),
-            Ok(Command::Quit) => Next::End(replies::GOOD_BYE),
-            Ok(Command::Data) => match &self.transaction {
-                None => Next::Reply(replies::MAIL_FIRST),
-                Some(transaction) if transaction.to.is_empty() => Next::Reply(replies::RCPT_FIRST),
+            Err(reply) => CommandOutcome::Reply(reply),
+            Ok(SmtpCommand::Quit) => CommandOutcome::End(replies::GOOD_BYE),
+            Ok(SmtpCommand::Data) => match &self.transaction {
+                None => CommandOutcome::Reply(replies::MAIL_FIRST),
+                Some(transaction) if transaction.to.is_empty() => {
+                    CommandOutcome::Reply(replies::RCPT_FIRST)
+                }
                 Some(transaction) if transaction.chunks.is_some() => {
-                    Next::Reply(replies::CHUNKS_BEGUN)
+                    CommandOutcome::Reply(replies::CHUNKS_BEGUN)
                 }
                 // RFC 3030 section 3: lines and dots mean nothing in such a message.
                 Some(transaction) if transaction.body == Body::Binary => {
-                    Next::Reply(replies::BINARY_NEEDS_CHUNKS)
+                    CommandOutcome::Reply(replies::BINARY_NEEDS_CHUNKS)
                 }
-                Some(_) => Next::Data(replies::GO_AHEAD),
+                Some(_) => CommandOutcome::Data(replies::GO_AHEAD),
             },
-            Ok(Command::Rcpt { to, parameters }) => self.rcpt(to, parameters),
-            Ok(Command::Chunk { size, last }) => self.chunk(size, last),
-            Ok(Command::StartTls) => self.start_tls(),
-            Ok(Command::Auth { mechanism, initial }) => self.auth(mechanism, initial),
-            Ok(command) => Next::Reply(self.reply_to(command)),
+            Ok(SmtpCommand::Rcpt { to, parameters }) => self.rcpt(to, parameters),
+            Ok(SmtpCommand::Chunk { size, last }) => self.chunk(size, last),
+            Ok(SmtpCommand::StartTls) => self.start_tls(),
+            Ok(SmtpCommand::Auth { mechanism, initial }) => self.auth(mechanism, initial),
+            Ok(command) => CommandOutcome::Reply(self.reply_to(command)),
         }
     }
 
     /// RFC 3207 section 4.
-    fn start_tls(&self) -> Next {
-        Next::Reply(match self.connection {
+    fn start_tls(&self) -> CommandOutcome {
+        CommandOutcome::Reply(match self.connection {
             ConnectionFacts {
                 is_encrypted: true, ..
             } => replies::IS_ENCRYPTED,
             ConnectionFacts { has_tls: false, .. } => replies::NOT_OFFERED,
             _ if self.transaction.is_some() => replies::WITHIN_TRANSACTION,
-            _ => return Next::StartTls(replies::BEGIN_TLS),
+            _ => return CommandOutcome::StartTls(replies::BEGIN_TLS),
         })
     }
 
     /// RFC 4954 section 4.
-    fn auth(&self, mechanism: String, initial: Option<String>) -> Next {
-        Next::Reply(match &self.client {
+    fn auth(&self, mechanism: String, initial: Option<String>) -> CommandOutcome {
+        CommandOutcome::Reply(match &self.client {
             _ if !self.connection.has_login => replies::NOT_OFFERED,
             None => replies::HELLO_FIRST,
             Some(_) if self.identity.is_some() => replies::LOGGED_IN,
             Some(_) if self.transaction.is_some() => replies::WITHIN_TRANSACTION,
             Some(_) if !self.may_login() => replies::NOT_IN_PLAIN,
-            Some(_) => return Next::Auth { mechanism, initial },
+            Some(_) => return CommandOutcome::Auth { mechanism, initial },
         })
     }
 
@@ -151,30 +153,30 @@ impl<'a> Session<'a> {
         self.identity = Some(identity);
     }
 
-    fn reply_to(&mut self, command: Command) -> Reply {
+    fn reply_to(&mut self, command: SmtpCommand) -> SmtpReply {
         match command {
-            Command::Hello { verb, name } => self.hello(verb, name),
-            Command::Mail(command) => self.mail(command),
-            Command::Reset => {
+            SmtpCommand::Hello { verb, name } => self.hello(verb, name),
+            SmtpCommand::Mail(command) => self.mail(command),
+            SmtpCommand::Reset => {
                 self.transaction = None;
                 replies::OK
             }
-            Command::Verify => replies::CANNOT_VERIFY,
-            Command::Help => Reply::new(214, "2.0.0", self.dialect.help()),
-            Command::XForward(client) => self.xforward(*client),
-            Command::XClient(client) => self.xclient(*client),
+            SmtpCommand::Verify => replies::CANNOT_VERIFY,
+            SmtpCommand::Help => SmtpReply::new(214, "2.0.0", self.dialect.help()),
+            SmtpCommand::XForward(client) => self.xforward(*client),
+            SmtpCommand::XClient(client) => self.xclient(*client),
             // These have been answered.
-            Command::Noop
-            | Command::Data
-            | Command::Quit
-            | Command::Rcpt { .. }
-            | Command::StartTls
-            | Command::Auth { .. }
-            | Command::Chunk { .. } => replies::OK,
+            SmtpCommand::Noop
+            | SmtpCommand::Data
+            | SmtpCommand::Quit
+            | SmtpCommand::Rcpt { .. }
+            | SmtpCommand::StartTls
+            | SmtpCommand::Auth { .. }
+            | SmtpCommand::Chunk { .. } => replies::OK,
         }
     }
 
-    fn hello(&mut self, verb: Hello, name: String) -> Reply {
+    fn hello(&mut self, verb: Hello, name: String) -> SmtpReply {
         if !self.dialect.speaks(verb) {
             return self.dialect.wrong_hello();
         }
@@ -186,8 +188,8 @@ impl<'a> Session<'a> {
         } else {
             format!("{} greets {name}", self.hostname)
         };
-        self.client = Some(Client { name, extended });
-        Reply::with(250, "", text)
+        self.client = Some(ClientGreeting { name, extended });
+        SmtpReply::with(250, "", text)
     }
 
     fn extensions(&self, name: &str) -> String {
@@ -220,7 +222,7 @@ impl<'a> Session<'a> {
         text + "\nHELP"
     }
 
-    fn xforward(&mut self, client: ForwardedClient) -> Reply {
+    fn xforward(&mut self, client: ForwardedClient) -> SmtpReply {
         if !self.is_trusted {
             return replies::NOT_TRUSTED;
         }
@@ -232,7 +234,7 @@ impl<'a> Session<'a> {
     }
 
     /// The session starts again as another client's, which must greet again.
-    fn xclient(&mut self, client: ForwardedClient) -> Reply {
+    fn xclient(&mut self, client: ForwardedClient) -> SmtpReply {
         if !self.is_trusted {
             return replies::NOT_TRUSTED;
         }

@@ -1,7 +1,7 @@
 //! Connections, sessions, wills and logins.
 
 use gatepost_message::Qos;
-use gatepost_mqtt::{Connect, Outcome, Packet, Properties, Property, Reason, Version, Will};
+use gatepost_mqtt::{Connect, Packet, Properties, Property, Reason, ReasonedPacket, Version, Will};
 
 use super::{connect_as, expect_disconnect, expect_publish, lasting, payload, properties, v5};
 use crate::server::Server;
@@ -58,7 +58,7 @@ fn mqtt_3_1_2_6_a_session_that_lasts_is_found_again() {
     let (mut wire, present) = lasting(&server, "lasting", true);
     assert!(!present);
     wire.subscribe("kept/#", Qos::AtLeastOnce);
-    wire.send(&Packet::Disconnect(Outcome::default()));
+    wire.send(&Packet::Disconnect(ReasonedPacket::default()));
     assert!(wire.is_closed());
     let mut publisher = v5(&server, "publisher");
     publisher.publish("kept/1", b"while away", Qos::AtLeastOnce, false);
@@ -106,7 +106,7 @@ fn mqtt_3_1_2_8_the_will_is_published_when_the_client_is_lost() {
         connect_as(&server, connect, |_| ()).0
     };
     let mut polite = with_will("polite");
-    polite.send(&Packet::Disconnect(Outcome::default()));
+    polite.send(&Packet::Disconnect(ReasonedPacket::default()));
     assert!(polite.is_closed());
     assert!(
         watcher.is_alive(),
@@ -116,7 +116,10 @@ fn mqtt_3_1_2_8_the_will_is_published_when_the_client_is_lost() {
     assert_eq!(payload(&mut watcher), "gone");
     let mut asking = with_will("asking");
     let reason = Reason::DISCONNECT_WITH_WILL;
-    asking.send(&Packet::Disconnect(Outcome::new(reason, Properties::EMPTY)));
+    asking.send(&Packet::Disconnect(ReasonedPacket::new(
+        reason,
+        Properties::EMPTY,
+    )));
     assert_eq!(payload(&mut watcher), "gone");
 }
 

@@ -1,7 +1,7 @@
 //! Logins by SCRAM, in MQTT's enhanced authentication, and new logins of an open connection.
 
 use gatepost_mqtt::{
-    Connect, Outcome, Packet, Properties, PropertiesBuffer, Property, Reason, Version,
+    Connect, Packet, Properties, PropertiesBuffer, Property, Reason, ReasonedPacket, Version,
 };
 
 use super::{expect_disconnect, logged_in, server};
@@ -24,7 +24,7 @@ fn scram_properties<'a>(method: &'a str, data: &'a [u8]) -> PropertiesBuffer {
 
 fn send_auth(wire: &mut Wire, reason: Reason, method: &str, text: &str) {
     let properties = scram_properties(method, text.as_bytes());
-    wire.send(&Packet::Auth(Outcome::new(
+    wire.send(&Packet::Auth(ReasonedPacket::new(
         reason,
         properties.as_properties(),
     )));

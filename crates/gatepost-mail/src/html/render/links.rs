@@ -5,8 +5,8 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::Renderer;
-use crate::html::entity::{Place, decode};
-use crate::html::facts::Link;
+use crate::html::entity::{EntityContext, decode};
+use crate::html::facts::HtmlLink;
 use crate::html::target::resolve;
 use crate::html::tokens::Attributes;
 
@@ -16,13 +16,13 @@ const LINK_LENGTH_MAX: usize = 8192;
 const LINKS_MAX: usize = 20_000;
 
 impl Renderer {
-    pub(super) fn link(&mut self, target: String) -> Option<&mut Link> {
+    pub(super) fn link(&mut self, target: String) -> Option<&mut HtmlLink> {
         let index = match self.link_index.get(target.as_str()) {
             Some(&index) => index,
             None if self.facts.links.len() < LINKS_MAX => {
                 let index = self.facts.links.len();
                 let target = Arc::<str>::from(target);
-                self.facts.links.push(Link {
+                self.facts.links.push(HtmlLink {
                     target: Arc::clone(&target),
                     elements: SmallVec::new(),
                     anchors: SmallVec::new(),
@@ -85,7 +85,7 @@ impl Renderer {
         name: &str,
     ) {
         if let Some(value) = attributes.get(name) {
-            let value = decode(value, Place::Attribute).0;
+            let value = decode(value, EntityContext::Attribute).0;
             self.push_link(element, &value);
         }
     }
@@ -97,14 +97,16 @@ impl Renderer {
             }
             Some(tag @ ("a" | "area" | "link")) => {
                 if let Some(value) = sloppy_attribute(attributes, "href") {
-                    let value = decode(value, Place::Attribute).0.replace('\u{feff}', "");
+                    let value = decode(value, EntityContext::Attribute)
+                        .0
+                        .replace('\u{feff}', "");
                     self.push_link(tag, &value);
                 }
                 self.push_attribute(tag, attributes, "data-saferedirecturl");
             }
             Some(tag @ ("img" | "frame" | "iframe" | "embed" | "script" | "bgsound")) => {
                 if let Some(value) = sloppy_attribute(attributes, "src") {
-                    let value = decode(value, Place::Attribute).0;
+                    let value = decode(value, EntityContext::Attribute).0;
                     self.push_link(tag, &value);
                 }
             }
@@ -123,7 +125,7 @@ impl Renderer {
         else {
             return;
         };
-        let value = decode(value, Place::Attribute).0;
+        let value = decode(value, EntityContext::Attribute).0;
         let link = self.trimmed_link(&value).to_owned();
         self.push_link("base", &link);
         let lower = link.to_ascii_lowercase();
@@ -149,7 +151,7 @@ impl Renderer {
         if !kind.to_ascii_lowercase().contains("refresh") {
             return;
         }
-        let content = decode(content, Place::Attribute).0;
+        let content = decode(content, EntityContext::Attribute).0;
         let lower = content.to_ascii_lowercase();
         let mut found = None;
         for (at, _) in lower.match_indices("url") {

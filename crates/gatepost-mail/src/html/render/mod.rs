@@ -10,11 +10,11 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::entity::{Place, decode};
+use super::entity::{EntityContext, decode};
 use super::facts::{ELEMENTS, HtmlFacts};
 use super::style::{Styles, Unseen};
 use super::tokens::{Attributes, Handler, tokenise};
-use pieces::{Piece, Pieces};
+use pieces::{Pieces, TextRun};
 use prepare::prepare;
 use words::{collapse, is_blank};
 
@@ -52,7 +52,7 @@ impl Rendered {
 
     /// Whether any text cannot be seen.
     pub(crate) fn has_unseen(&self) -> bool {
-        self.pieces.iter().any(Piece::is_unseen)
+        self.pieces.iter().any(TextRun::is_unseen)
     }
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn render(source: &str, characters: bool, length: usize) -> Rendered 
 }
 
 #[derive(Default)]
-struct Counts {
+struct RenderCounts {
     tags: u64,
     tags_seen: u64,
     elements: u64,
@@ -82,7 +82,7 @@ struct Renderer {
     facts: HtmlFacts,
     link_index: HashMap<Arc<str>, usize>,
     base: Option<String>,
-    counts: Counts,
+    counts: RenderCounts,
     image_area: u64,
     /// Which lengths of word ends and word starts met at a tag, one bit for each pair.
     cut_words: u64,
@@ -105,7 +105,7 @@ impl Renderer {
             facts,
             link_index: HashMap::new(),
             base: None,
-            counts: Counts::default(),
+            counts: RenderCounts::default(),
             image_area: 0,
             cut_words: 0,
             open_anchor: false,
@@ -161,12 +161,12 @@ impl Renderer {
             self.pieces.end_last_at(self.text.len());
         }
         self.text.push_str(space);
-        self.pieces.push(Piece::white_space(self.text.len()));
+        self.pieces.push(TextRun::white_space(self.text.len()));
     }
 
     /// Writes text with its white space collapsed.
     fn write(&mut self, text: &str, unseen: bool) {
-        let after_space = self.pieces.last().is_some_and(Piece::is_white_space);
+        let after_space = self.pieces.last().is_some_and(TextRun::is_white_space);
         let start = self.text.len();
         collapse(text, &mut self.text);
         if after_space
@@ -178,7 +178,7 @@ impl Renderer {
         {
             self.text.remove(start);
         }
-        self.pieces.push(Piece::text(self.text.len(), unseen));
+        self.pieces.push(TextRun::text(self.text.len(), unseen));
     }
 
     fn finish(mut self, source: &str, length: usize) -> Rendered {
@@ -270,7 +270,7 @@ impl Handler for Renderer {
         let (text, beyond_latin1) = if literal {
             (Cow::Borrowed(text), false)
         } else {
-            decode(text, Place::Text)
+            decode(text, EntityContext::Text)
         };
         if self.open_script {
             self.facts.scripts.push(text.into_owned());

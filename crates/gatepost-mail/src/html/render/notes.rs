@@ -2,7 +2,7 @@
 
 use super::Renderer;
 use super::links::sloppy_attribute;
-use crate::html::entity::{Place, decode};
+use crate::html::entity::{EntityContext, decode};
 use crate::html::tokens::Attributes;
 
 /// The assumed width and height of an image without a size.
@@ -13,9 +13,9 @@ impl Renderer {
     pub(super) fn facts_of(&mut self, tag: &str, attributes: &Attributes<'_>) {
         match tag {
             "font"
-                if attributes
-                    .get("face")
-                    .is_some_and(|face| !is_plain_face(&decode(face, Place::Attribute).0)) =>
+                if attributes.get("face").is_some_and(|face| {
+                    !is_plain_face(&decode(face, EntityContext::Attribute).0)
+                }) =>
             {
                 self.set("font_face_bad");
             }
@@ -35,7 +35,9 @@ impl Renderer {
             "object" | "embed" => self.set("embeds"),
             "a" => {
                 let link = sloppy_attribute(attributes, "href").unwrap_or_default();
-                let link = decode(link, Place::Attribute).0.replace('\u{feff}', "");
+                let link = decode(link, EntityContext::Attribute)
+                    .0
+                    .replace('\u{feff}', "");
                 let link = self.trimmed_link(&link).to_owned();
                 let anchor = self.facts.anchors.open();
                 if let Some(link) = self.link(link) {
@@ -87,7 +89,7 @@ impl Renderer {
         if !kind.to_ascii_lowercase().contains("content-type") {
             return;
         }
-        let content = decode(content, Place::Attribute).0;
+        let content = decode(content, EntityContext::Attribute).0;
         let lower = content.to_ascii_lowercase();
         let Some(at) = lower.find("charset") else {
             return;

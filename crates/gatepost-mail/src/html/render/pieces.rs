@@ -4,7 +4,7 @@
 
 /// A piece of the text: where it ends, and its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Piece(usize);
+pub(super) struct TextRun(usize);
 
 const UNSEEN: usize = 0b01;
 const WHITE_SPACE: usize = 0b10;
@@ -12,7 +12,7 @@ const KINDS: usize = UNSEEN | WHITE_SPACE;
 /// Bits that hold the kind.
 const KIND_BITS: u32 = 2;
 
-impl Piece {
+impl TextRun {
     /// White space that an element stands for.
     pub(super) const fn white_space(end: usize) -> Self {
         Self(end << KIND_BITS | WHITE_SPACE)
@@ -42,14 +42,14 @@ impl Piece {
 
 /// The pieces of a text, in order.
 #[derive(Debug, Default)]
-pub(super) struct Pieces(Vec<Piece>);
+pub(super) struct Pieces(Vec<TextRun>);
 
 impl Pieces {
-    pub(super) fn iter(&self) -> impl Iterator<Item = Piece> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = TextRun> {
         self.0.iter().copied()
     }
 
-    pub(super) fn last(&self) -> Option<Piece> {
+    pub(super) fn last(&self) -> Option<TextRun> {
         self.0.last().copied()
     }
 
@@ -63,7 +63,7 @@ impl Pieces {
 
     /// Adds a piece. White space is joined to white space before it: nothing asks for its first
     /// part alone.
-    pub(super) fn push(&mut self, piece: Piece) {
+    pub(super) fn push(&mut self, piece: TextRun) {
         match self.0.last_mut() {
             Some(last) if last.is_white_space() && last.is_kind_of(piece) => *last = piece,
             _ => self.0.push(piece),
@@ -73,7 +73,7 @@ impl Pieces {
     /// Shortens the last piece, which is text that can be seen.
     pub(super) fn end_last_at(&mut self, end: usize) {
         if let Some(last) = self.0.last_mut() {
-            *last = Piece::text(end, false);
+            *last = TextRun::text(end, false);
         }
     }
 }

@@ -1,30 +1,30 @@
 //! Constructs that start with `<`: tags with their attributes, comments, declarations, marked
 //! sections.
 
-use super::{Attributes, Found, Handler, LITERAL_ELEMENTS, Reader, Section, is_space};
+use super::{Attributes, Handler, LITERAL_ELEMENTS, MarkupParse, Section, Tokenizer, is_space};
 
 /// The most nested marked sections.
 const SECTIONS_MAX: usize = 1000;
 
-impl<'a> Reader<'a> {
+impl<'a> Tokenizer<'a> {
     /// Parses the construct that starts with the `<` at `tag`.
-    pub(super) fn markup(&mut self, tag: usize, handler: &mut impl Handler) -> Found {
+    pub(super) fn markup(&mut self, tag: usize, handler: &mut impl Handler) -> MarkupParse {
         match self.byte(tag + 1) {
             Some(byte) if byte.is_ascii_alphabetic() => self.start_tag(tag, handler),
             Some(b'/') => self.end_tag(tag, handler),
             Some(b'!') => self.declaration(tag, handler),
             Some(b'?') => match self.find(b'>', tag + 2) {
-                Some(end) => Found::Piece(end + 1),
-                None => Found::Unfinished,
+                Some(end) => MarkupParse::Piece(end + 1),
+                None => MarkupParse::Unfinished,
             },
-            _ => Found::Text,
+            _ => MarkupParse::Text,
         }
     }
 
-    fn start_tag(&mut self, tag: usize, handler: &mut impl Handler) -> Found {
+    fn start_tag(&mut self, tag: usize, handler: &mut impl Handler) -> MarkupParse {
         let mut attributes = Attributes::default();
         let Some((name_end, end)) = self.read_start_tag(tag, &mut attributes) else {
-            return Found::Unfinished;
+            return MarkupParse::Unfinished;
         };
         let name = self.slice(tag + 1, name_end);
         if self.section != Section::Ignore {
@@ -34,7 +34,7 @@ impl<'a> Reader<'a> {
         self.literal = LITERAL_ELEMENTS
             .into_iter()
             .find(|(element, _)| element.eq_ignore_ascii_case(name));
-        Found::Piece(end)
+        MarkupParse::Piece(end)
     }
 
     /// The end of the name and the end of the tag; `None` if the tag does not end.
@@ -83,7 +83,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn end_tag(&mut self, tag: usize, handler: &mut impl Handler) -> Found {
+    fn end_tag(&mut self, tag: usize, handler: &mut impl Handler) -> MarkupParse {
         let name_start = tag + 2;
         let mut name_end = name_start;
         while self
@@ -93,7 +93,7 @@ impl<'a> Reader<'a> {
             name_end += 1;
         }
         let Some(end) = self.skip_quoted(name_end) else {
-            return Found::Unfinished;
+            return MarkupParse::Unfinished;
         };
         if name_end == name_start {
             self.report_comment(tag, end + 1, handler);
@@ -101,7 +101,7 @@ impl<'a> Reader<'a> {
             self.report_pending_end(handler);
             with_lower_case(self.slice(name_start, name_end), |name| handler.end(name));
         }
-        Found::Piece(end + 1)
+        MarkupParse::Piece(end + 1)
     }
 
     /// The next `>` outside quotes, where quotes open only after a blank or an equals sign.
@@ -120,41 +120,41 @@ impl<'a> Reader<'a> {
         None
     }
 
-    fn declaration(&mut self, tag: usize, handler: &mut impl Handler) -> Found {
+    fn declaration(&mut self, tag: usize, handler: &mut impl Handler) -> MarkupParse {
         let start = tag + 2;
         match self.byte(start) {
             Some(b'-') if self.byte(start + 1) == Some(b'-') => return self.comment(tag, handler),
             Some(b'[') => match self.marked_section(tag) {
-                Found::Text => {}
+                MarkupParse::Text => {}
                 found => return found,
             },
             Some(b'>') => {
                 self.report_comment(tag, start + 1, handler);
-                return Found::Piece(start + 1);
+                return MarkupParse::Piece(start + 1);
             }
             Some(byte) if byte.is_ascii_alphabetic() => match self.named_declaration(start) {
-                Found::Piece(end) => {
+                MarkupParse::Piece(end) => {
                     if self.section != Section::Ignore {
                         self.report_pending_end(handler);
                         handler.declaration(self.slice(tag, end));
                     }
-                    return Found::Piece(end);
+                    return MarkupParse::Piece(end);
                 }
-                Found::Unfinished => return Found::Unfinished,
-                Found::Text => {}
+                MarkupParse::Unfinished => return MarkupParse::Unfinished,
+                MarkupParse::Text => {}
             },
             _ => {}
         }
         match self.find(b'>', start) {
             Some(end) => {
                 self.report_comment(tag, end + 1, handler);
-                Found::Piece(end + 1)
+                MarkupParse::Piece(end + 1)
             }
-            None => Found::Unfinished,
+            None => MarkupParse::Unfinished,
         }
     }
 
-    fn comment(&mut self, tag: usize, handler: &mut impl Handler) -> Found {
+    fn comment(&mut self, tag: usize, handler: &mut impl Handler) -> MarkupParse {
         let start = tag + 4;
         let end = if self.short_comments {
             self.find(b'>', start)
@@ -182,14 +182,14 @@ impl<'a> Reader<'a> {
         match end {
             Some(end) => {
                 self.report_comment(tag, end + 1, handler);
-                Found::Piece(end + 1)
+                MarkupParse::Piece(end + 1)
             }
-            None => Found::Unfinished,
+            None => MarkupParse::Unfinished,
         }
     }
 
     /// `<!DOCTYPE …>` and `<!ENTITY …>`; anything else is a comment.
-    fn named_declaration(&self, start: usize) -> Found {
+    fn named_declaration(&self, start: usize) -> MarkupParse {
         let is_name =
             |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-' | b':');
         let mut at = start;
@@ -197,17 +197,17 @@ impl<'a> Reader<'a> {
             at += 1;
         }
         if at >= self.text.len() {
-            return Found::Unfinished;
+            return MarkupParse::Unfinished;
         }
         let name = self.slice(start, at);
         if !name.eq_ignore_ascii_case("doctype") && !name.eq_ignore_ascii_case("entity") {
-            return Found::Text;
+            return MarkupParse::Text;
         }
         loop {
             at = self.skip_space(at);
             let next = match self.byte(at) {
-                None => return Found::Unfinished,
-                Some(b'>') => return Found::Piece(at + 1),
+                None => return MarkupParse::Unfinished,
+                Some(b'>') => return MarkupParse::Piece(at + 1),
                 Some(quote @ (b'"' | b'\'')) => self.find(quote, at + 1).map(|end| end + 1),
                 Some(b'-') => match self.byte(at + 1) {
                     None => None,
@@ -215,7 +215,7 @@ impl<'a> Reader<'a> {
                         let rest = self.text.as_bytes().get(at + 2..).unwrap_or_default();
                         memchr::memmem::find(rest, b"--").map(|length| at + length + 4)
                     }
-                    Some(_) => return Found::Text,
+                    Some(_) => return MarkupParse::Text,
                 },
                 Some(_) => {
                     let rest = self.text.as_bytes().get(at + 1..).unwrap_or_default();
@@ -226,13 +226,13 @@ impl<'a> Reader<'a> {
             };
             match next {
                 Some(next) => at = next,
-                None => return Found::Unfinished,
+                None => return MarkupParse::Unfinished,
             }
         }
     }
 
     /// `<![NAME[`.
-    fn marked_section(&mut self, tag: usize) -> Found {
+    fn marked_section(&mut self, tag: usize) -> MarkupParse {
         let is_first = |byte: u8| byte.is_ascii_alphabetic() || matches!(byte, b'_' | b':');
         let is_name =
             |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-' | b':');
@@ -253,17 +253,17 @@ impl<'a> Reader<'a> {
             section = section.max(Some(named));
             at = self.skip_space(at);
             if at >= self.text.len() {
-                return Found::Unfinished;
+                return MarkupParse::Unfinished;
             }
         }
         if self.byte(at) != Some(b'[') {
-            return Found::Text;
+            return MarkupParse::Text;
         }
         if self.sections.len() < SECTIONS_MAX {
             self.sections.push(section.unwrap_or(Section::Include));
             self.section = self.sections.iter().copied().max().unwrap_or(Section::None);
         }
-        Found::Piece(at + 1)
+        MarkupParse::Piece(at + 1)
     }
 }
 

@@ -76,7 +76,7 @@ enum Section {
 
 /// Divides `text` and passes the tokens to `handler`.
 pub(super) fn tokenise(text: &str, handler: &mut impl Handler) {
-    let mut reader = Reader::new(text);
+    let mut reader = Tokenizer::new(text);
     let mut rest = reader.run(0, handler);
     // A script or style without an end tag would hide the rest of the document, so it is closed at
     // the end of the document, and its text ends there.
@@ -90,19 +90,19 @@ pub(super) fn tokenise(text: &str, handler: &mut impl Handler) {
             closed.push_str("</");
             closed.push_str(tag);
             closed.push('>');
-            let mut again = Reader {
+            let mut again = Tokenizer {
                 text: &closed,
                 unclosed: Vec::new(),
                 ..reader
             };
             rest = again.run(rest, handler);
-            reader = Reader { text, ..again };
+            reader = Tokenizer { text, ..again };
         }
     }
     let mut reader = if closed.is_empty() {
         reader
     } else {
-        Reader {
+        Tokenizer {
             text: &closed,
             ..reader
         }
@@ -110,7 +110,7 @@ pub(super) fn tokenise(text: &str, handler: &mut impl Handler) {
     reader.finish(rest, handler);
 }
 
-struct Reader<'a> {
+struct Tokenizer<'a> {
     text: &'a str,
     literal: Option<(&'static str, bool)>,
     sections: Vec<Section>,
@@ -123,7 +123,7 @@ struct Reader<'a> {
 }
 
 /// The result of parsing a construct that starts with `<`.
-enum Found {
+enum MarkupParse {
     /// A token that ends at this position.
     Piece(usize),
     /// The construct does not end in this document.
@@ -136,7 +136,7 @@ const fn is_space(byte: u8) -> bool {
     crate::ascii::is_space(byte)
 }
 
-impl<'a> Reader<'a> {
+impl<'a> Tokenizer<'a> {
     fn new(text: &'a str) -> Self {
         Self {
             text,
@@ -261,9 +261,9 @@ impl<'a> Reader<'a> {
                 return start;
             }
             match self.markup(tag, handler) {
-                Found::Piece(after) => (start, at) = (after, after),
-                Found::Unfinished => return start,
-                Found::Text => (last_text, at) = (Some(tag), tag + 1),
+                MarkupParse::Piece(after) => (start, at) = (after, after),
+                MarkupParse::Unfinished => return start,
+                MarkupParse::Text => (last_text, at) = (Some(tag), tag + 1),
             }
         }
     }

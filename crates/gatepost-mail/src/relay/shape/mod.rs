@@ -10,7 +10,7 @@ mod wordings;
 
 use std::sync::LazyLock;
 
-use crate::pattern::Pattern;
+use crate::pattern::MailPattern;
 use wordings::Extra::{
     Fetched, LookedUp, LookedUpUnknown, LookedUpUnlessError, LookedUpUnlessUnknown,
     LookedUpWithIdent, NoId, Scanner, Skip, XMail,
@@ -23,7 +23,7 @@ use wordings::{
 
 /// The values found in a line so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct ShapeValues {
     pub(super) ip: String,
     pub(super) rdns: String,
     pub(super) helo: String,
@@ -37,7 +37,7 @@ pub(super) struct Found {
 
 /// The meaning of a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum TemplateMeaning {
     /// A hop.
     Relay,
     /// A line without relevant content.
@@ -52,7 +52,7 @@ pub(super) enum Outcome {
 
 struct Shape {
     needs: &'static str,
-    pattern: Pattern,
+    pattern: MailPattern,
     fields: [Option<usize>; 8],
     extra: Extra,
 }
@@ -60,8 +60,8 @@ struct Shape {
 /// Names of groups, in the order of [`Shape::fields`].
 const FIELDS: [&str; 8] = ["ip", "rdns", "helo", "by", "ident", "id", "both", "options"];
 
-fn compile_pattern(template: &str) -> Pattern {
-    Pattern::with_flags(template, "")
+fn compile_pattern(template: &str) -> MailPattern {
+    MailPattern::with_flags(template, "")
         .unwrap_or_else(|error| unreachable!("built-in pattern: {error}"))
 }
 
@@ -89,7 +89,7 @@ impl Shape {
     }
 
     /// Sets `found` if the template matches.
-    fn read(&self, line: &str, found: &mut Found) -> Option<Outcome> {
+    fn read(&self, line: &str, found: &mut ShapeValues) -> Option<TemplateMeaning> {
         if !line.contains(self.needs) {
             return None;
         }
@@ -107,9 +107,9 @@ impl Shape {
             return None;
         }
         match self.extra {
-            Skip => return Some(Outcome::Skip),
-            Fetched => return Some(Outcome::Fetched),
-            Scanner => return Some(Outcome::Scanner),
+            Skip => return Some(TemplateMeaning::Skip),
+            Fetched => return Some(TemplateMeaning::Fetched),
+            Scanner => return Some(TemplateMeaning::Scanner),
             _ => {}
         }
         let targets = [
@@ -133,10 +133,10 @@ impl Shape {
             read_options(&options, found);
         }
         self.finish(line, found);
-        Some(Outcome::Relay)
+        Some(TemplateMeaning::Relay)
     }
 
-    fn finish(&self, line: &str, found: &mut Found) {
+    fn finish(&self, line: &str, found: &mut ShapeValues) {
         match self.extra {
             LookedUp => found.looked_up = true,
             LookedUpUnknown => {
@@ -182,7 +182,7 @@ impl Shape {
 }
 
 /// Exim's `helo=… ident=…`.
-fn read_options(options: &str, found: &mut Found) {
+fn read_options(options: &str, found: &mut ShapeValues) {
     let value = |name: &str| {
         let rest = options.get(options.find(name)? + name.len()..)?;
         Some(
@@ -203,16 +203,16 @@ fn read_options(options: &str, found: &mut Found) {
 
 struct Shapes {
     web_mail: Vec<Shape>,
-    servers: Vec<(Pattern, Vec<Shape>)>,
+    servers: Vec<(MailPattern, Vec<Shape>)>,
     before_qmail: Vec<Shape>,
-    qmail_guard: Pattern,
+    qmail_guard: MailPattern,
     qmail: Vec<Shape>,
     others: Vec<Shape>,
     uppercase: Vec<Shape>,
-    exim_name: Pattern,
-    exim_helo: Pattern,
-    exim_address: Pattern,
-    exim_by: Pattern,
+    exim_name: MailPattern,
+    exim_helo: MailPattern,
+    exim_address: MailPattern,
+    exim_by: MailPattern,
 }
 
 static SHAPES: LazyLock<Shapes> = LazyLock::new(|| {
@@ -239,22 +239,26 @@ static SHAPES: LazyLock<Shapes> = LazyLock::new(|| {
     }
 });
 
-fn first_of(shapes: &[Shape], line: &str, found: &mut Found) -> Option<Outcome> {
+fn first_of(shapes: &[Shape], line: &str, found: &mut ShapeValues) -> Option<TemplateMeaning> {
     shapes.iter().find_map(|shape| shape.read(line, found))
 }
 
 /// Finds the template of a line after `from `.
-pub(super) fn find_shape(line: &str, found: &mut Found) -> Outcome {
+pub(super) fn find_shape(line: &str, found: &mut ShapeValues) -> TemplateMeaning {
     let shapes = &*SHAPES;
     first_of(&shapes.web_mail, line, found)
         .or_else(|| of_named_server(shapes, line, found))
         .or_else(|| first_of(&shapes.before_qmail, line, found))
         .or_else(|| of_qmail(shapes, line, found))
         .or_else(|| first_of(&shapes.others, line, found))
-        .unwrap_or(Outcome::Unknown)
+        .unwrap_or(TemplateMeaning::Unknown)
 }
 
-fn of_named_server(shapes: &Shapes, line: &str, found: &mut Found) -> Option<Outcome> {
+fn of_named_server(
+    shapes: &Shapes,
+    line: &str,
+    found: &mut ShapeValues,
+) -> Option<TemplateMeaning> {
     let (index, (_, rows)) = shapes
         .servers
         .iter()
@@ -268,8 +272,8 @@ fn of_named_server(shapes: &Shapes, line: &str, found: &mut Found) -> Option<Out
 }
 
 /// The format of Exim's lines is configurable: all known parts are used.
-fn of_odd_exim(shapes: &Shapes, line: &str, found: &mut Found) -> Option<Outcome> {
-    let group = |pattern: &Pattern| {
+fn of_odd_exim(shapes: &Shapes, line: &str, found: &mut ShapeValues) -> Option<TemplateMeaning> {
+    let group = |pattern: &MailPattern| {
         pattern
             .group(line.as_bytes(), 1)
             .map(|text| String::from_utf8_lossy(text).into_owned())
@@ -285,10 +289,10 @@ fn of_odd_exim(shapes: &Shapes, line: &str, found: &mut Found) -> Option<Outcome
         }
     }
     found.by = group(&shapes.exim_by)?;
-    (!found.ip.is_empty()).then_some(Outcome::Relay)
+    (!found.ip.is_empty()).then_some(TemplateMeaning::Relay)
 }
 
-fn of_qmail(shapes: &Shapes, line: &str, found: &mut Found) -> Option<Outcome> {
+fn of_qmail(shapes: &Shapes, line: &str, found: &mut ShapeValues) -> Option<TemplateMeaning> {
     if !shapes.qmail_guard.is_match(line.as_bytes()) {
         return None;
     }
@@ -298,13 +302,14 @@ fn of_qmail(shapes: &Shapes, line: &str, found: &mut Found) -> Option<Outcome> {
     } else {
         found.looked_up = true;
     }
-    Some(Outcome::Relay)
+    Some(TemplateMeaning::Relay)
 }
 
 /// Finds the template of a line that begins with `FROM` or `(from`.
-pub(super) fn find_uppercase_shape(line: &str, found: &mut Found) -> Outcome {
-    let outcome = first_of(&SHAPES.uppercase, line, found).unwrap_or(Outcome::Unknown);
-    if outcome == Outcome::Relay && found.rdns == "unverified" && line.starts_with("FROM ") {
+pub(super) fn find_uppercase_shape(line: &str, found: &mut ShapeValues) -> TemplateMeaning {
+    let outcome = first_of(&SHAPES.uppercase, line, found).unwrap_or(TemplateMeaning::Unknown);
+    if outcome == TemplateMeaning::Relay && found.rdns == "unverified" && line.starts_with("FROM ")
+    {
         found.rdns.clear();
     }
     outcome

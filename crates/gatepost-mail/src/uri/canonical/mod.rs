@@ -10,14 +10,18 @@ mod web_link;
 
 use crate::ascii::{starts_with_ignore_case, trim};
 use crate::domain::Boundaries;
-use crate::pattern::Pattern;
+use crate::pattern::MailPattern;
 use web_link::{WebLink, web_form};
 
 /// The most forms of one link, which bounds redirectors within redirectors.
 const FORMS_MAX: usize = 64;
 
 /// All forms of `link`, the original first.
-pub(super) fn forms(link: &[u8], redirectors: &[Pattern], boundaries: &Boundaries) -> Vec<Vec<u8>> {
+pub(super) fn forms(
+    link: &[u8],
+    redirectors: &[MailPattern],
+    boundaries: &Boundaries,
+) -> Vec<Vec<u8>> {
     let mut forms = Forms {
         queue: vec![clean(link)],
         all: Vec::new(),
@@ -54,7 +58,7 @@ struct Forms<'a> {
     queue: Vec<Vec<u8>>,
     /// Their other forms.
     all: Vec<Vec<u8>>,
-    redirectors: &'a [Pattern],
+    redirectors: &'a [MailPattern],
     boundaries: &'a Boundaries,
 }
 

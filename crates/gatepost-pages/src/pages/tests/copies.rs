@@ -83,7 +83,7 @@ async fn a_hit_copies_no_static_byte() {
     ] {
         let folder = folder_with(&source);
         let entry = folder.load("/page");
-        let Content::Page(Page::Pieces(page)) = &entry.content else {
+        let PathContent::Page(CompiledPage::Pieces(page)) = &entry.content else {
             panic!("a page was expected");
         };
         let mut hits = Vec::new();

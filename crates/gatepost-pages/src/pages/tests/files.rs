@@ -22,15 +22,15 @@ fn hosts_and_mounts_have_folders_of_their_own() {
     let text = |host: &str, path: &str| {
         let entry = pages.site(Some(host.as_bytes())).load(path)?;
         Some(match &entry.content {
-            Content::File(file) => {
+            PathContent::File(file) => {
                 String::from_utf8_lossy(file.content.as_ref().expect("cached")).into_owned()
             }
-            Content::Folder => "folder".to_owned(),
-            Content::Listing(html) => {
+            PathContent::Folder => "folder".to_owned(),
+            PathContent::Listing(html) => {
                 assert!(html.windows(5).any(|part| part == b"a.txt"));
                 "listing".to_owned()
             }
-            Content::Page(_) => "page".to_owned(),
+            PathContent::Page(_) => "page".to_owned(),
         })
     };
     for (host, path, expected) in [
@@ -56,7 +56,7 @@ fn compressed_files_beside_the_original_are_found_and_followed() {
     folder.write("a.css", &css);
     let chosen = |accept: &str| {
         let entry = folder.load("/a.css");
-        let Content::File(file) = &entry.content else {
+        let PathContent::File(file) = &entry.content else {
             panic!("a file was expected");
         };
         let (encoding, file) = file.choose(Some(accept.as_bytes()));

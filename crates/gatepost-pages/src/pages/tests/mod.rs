@@ -6,11 +6,11 @@ mod growth;
 
 use std::io::Read as _;
 
-use gatepost_message::{Publication, Reply, Topic, TopicFilter};
+use gatepost_message::{PageReply, Publication, Topic, TopicFilter};
 use gatepost_settings::{ByteSize, Period};
 
 use super::*;
-use crate::request::{Pairs, Session};
+use crate::request::{BrowserSession, Pairs};
 use crate::settings::Recheck;
 use crate::template;
 use crate::values::{CallError, Called, PageCall};
@@ -43,7 +43,7 @@ impl Values for Fixed {
                 reply: None,
             }),
             "/missing" => {
-                let mut reply = Reply::default();
+                let mut reply = PageReply::default();
                 reply.set_status(404).expect("a status");
                 reply
                     .add_header("X-From".to_owned(), "procedure".to_owned())
@@ -98,7 +98,7 @@ impl Folder {
         std::fs::write(self.folder.path().join(name), text).expect("a file");
     }
 
-    fn load(&self, path: &str) -> Arc<Entry> {
+    fn load(&self, path: &str) -> Arc<CachedPath> {
         self.pages.site(None).load(path).expect("a page")
     }
 
@@ -151,7 +151,7 @@ async fn both_forms_of_a_page_are_equal() {
         let fast = folder_with(source);
         assert!(matches!(
             fast.load("/page").content,
-            Content::Page(Page::Pieces(_))
+            PathContent::Page(CompiledPage::Pieces(_))
         ));
         let engine = folder_with(&format!("{source}{{% if false %}}{{% endif %}}"));
         assert_eq!(
@@ -298,7 +298,7 @@ async fn a_form_comes_back_to_its_page() {
             .and_then(|rest| rest.split('"').next());
         let field = field.expect("a field").to_owned();
         let mut sent = PageRequest {
-            session: Session::of(Some(&session)),
+            session: BrowserSession::of(Some(&session)),
             form: Pairs::from([(crate::forms::FIELD.to_owned(), field)]),
             ..request()
         };

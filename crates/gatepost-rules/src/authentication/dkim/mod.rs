@@ -1,7 +1,7 @@
 //! DKIM: signatures of a message by domains (RFC 6376).
 //!
 //! A signature covers some fields and the body in canonical form. This module computes the signed
-//! text; keys come from the responses in [`Known`], so all keys are queried at once.
+//! text; keys come from the responses in [`DnsResponses`], so all keys are queried at once.
 
 mod canonical;
 mod fields;
@@ -9,9 +9,9 @@ mod key;
 mod signature;
 mod tags;
 
-use gatepost_dns::Kind;
+use gatepost_dns::RecordType;
 
-use super::{Known, Looked, Wait, texts};
+use super::{DnsResponses, Looked, Wait, texts};
 pub(crate) use canonical::Canonical;
 pub(crate) use fields::{RawMail, with_line_ends};
 pub(crate) use key::Key;
@@ -30,7 +30,7 @@ pub(crate) struct Signed {
     /// `d=`.
     pub(crate) domain: String,
     pub(crate) selector: String,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: DkimResult,
     /// The size of an RSA key.
     pub(crate) key_bits: Option<usize>,
     /// The domain is testing DKIM (`t=y`).
@@ -39,7 +39,7 @@ pub(crate) struct Signed {
 
 /// The result of a signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum DkimResult {
     Pass,
     Fail,
     /// The key is temporarily unavailable.
@@ -49,7 +49,7 @@ pub(crate) enum Outcome {
 /// All signatures of a message, in their order.
 pub(crate) fn verify(
     mail: &RawMail<'_>,
-    known: &Known<'_, '_>,
+    known: &DnsResponses<'_, '_>,
     now: u64,
 ) -> Result<Vec<Signed>, Wait> {
     let mut all = Vec::new();
@@ -70,14 +70,14 @@ pub(crate) fn verify(
             identity,
             domain,
             selector: text("s"),
-            outcome: Outcome::Fail,
+            outcome: DkimResult::Fail,
             key_bits: None,
             is_test: false,
         };
         if let Some(signature) = signature {
             match fetch(&signature, known) {
                 Err(Wait) => wait = true,
-                Ok(Fetched::Later) => signed.outcome = Outcome::TemporaryFailure,
+                Ok(Fetched::Later) => signed.outcome = DkimResult::TemporaryFailure,
                 Ok(Fetched::None) => {}
                 Ok(Fetched::Key(key)) => {
                     signed.key_bits = key.bits();
@@ -90,7 +90,7 @@ pub(crate) fn verify(
                             &signature.value,
                         );
                     if is_good {
-                        signed.outcome = Outcome::Pass;
+                        signed.outcome = DkimResult::Pass;
                     }
                 }
             }
@@ -107,9 +107,9 @@ pub(crate) enum Fetched {
     Later,
 }
 
-pub(crate) fn fetch(signature: &Signature, known: &Known<'_, '_>) -> Result<Fetched, Wait> {
+pub(crate) fn fetch(signature: &Signature, known: &DnsResponses<'_, '_>) -> Result<Fetched, Wait> {
     let name = format!("{}._domainkey.{}", signature.selector, signature.domain);
-    Ok(match known.look(&name, Kind::Txt)? {
+    Ok(match known.look(&name, RecordType::Txt)? {
         Looked::Records(records) => texts(records)
             .find_map(Key::parse)
             .map_or(Fetched::None, Fetched::Key),
@@ -129,7 +129,7 @@ mod tests {
     fn signatures_of_another_program() {
         let zone = Zone::read(include_str!("../../../tests/data/authentication/keys.txt"));
         let answer = |question: &Question| Some(zone.answer(question));
-        let known = Known::new(&answer, true);
+        let known = DnsResponses::new(&answer, true);
         let message =
             include_str!("../../../tests/data/authentication/signed.eml").replace('\n', "\r\n");
         let outcomes = |message: &str| {
@@ -142,7 +142,7 @@ mod tests {
         let all = outcomes(&message);
         assert!(all.len() >= 4, "{all:?}");
         for (selector, outcome) in &all {
-            assert_eq!(*outcome, Outcome::Pass, "{selector}");
+            assert_eq!(*outcome, DkimResult::Pass, "{selector}");
         }
         for (what, changed) in [
             ("the body", message.replace("Hello", "Hallo")),
@@ -150,7 +150,7 @@ mod tests {
         ] {
             let all = outcomes(&changed);
             assert!(
-                all.iter().all(|(_, outcome)| *outcome == Outcome::Fail),
+                all.iter().all(|(_, outcome)| *outcome == DkimResult::Fail),
                 "{what}: {all:?}"
             );
         }
@@ -162,7 +162,7 @@ mod tests {
         let all = outcomes(&blanks);
         assert!(
             all.iter()
-                .any(|(selector, outcome)| selector == "simple" && *outcome == Outcome::Fail),
+                .any(|(selector, outcome)| selector == "simple" && *outcome == DkimResult::Fail),
             "{all:?}"
         );
     }

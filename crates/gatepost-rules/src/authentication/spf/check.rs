@@ -2,13 +2,13 @@
 
 use std::net::IpAddr;
 
-use gatepost_dns::{Kind, Record};
+use gatepost_dns::{RecordData, RecordType};
 use gatepost_mail::ip;
 
 use super::SpfResult;
 use super::macros;
-use super::record::{Mechanism, Place, Record as Policy, is_record};
-use crate::authentication::{Known, Looked, Wait, texts};
+use super::record::{DomainSpec, Mechanism, SpfRecord as Policy, is_record};
+use crate::authentication::{DnsResponses, Looked, Wait, texts};
 
 /// The most terms that cause queries, over all records: SpamAssassin's limit; RFC 7208 section
 /// 4.6.4 has 10.
@@ -43,14 +43,17 @@ impl From<Wait> for Stop {
 
 /// A check in progress.
 struct Evaluation<'e, 'a> {
-    known: &'e Known<'e, 'a>,
+    known: &'e DnsResponses<'e, 'a>,
     sender: Sender<'e>,
     words: u32,
     empty: u32,
 }
 
 /// The policy of the sender's domain for the sender's address.
-pub(crate) fn check_host(known: &Known<'_, '_>, sender: Sender<'_>) -> Result<SpfResult, Wait> {
+pub(crate) fn check_host(
+    known: &DnsResponses<'_, '_>,
+    sender: Sender<'_>,
+) -> Result<SpfResult, Wait> {
     let mut evaluation = Evaluation {
         known,
         sender,
@@ -68,7 +71,7 @@ impl<'a> Evaluation<'_, 'a> {
         if !is_domain(domain) {
             return Ok(SpfResult::None);
         }
-        let records = match self.known.look(domain, Kind::Txt)? {
+        let records = match self.known.look(domain, RecordType::Txt)? {
             Looked::Records(records) => records,
             Looked::Nothing { .. } => return Ok(SpfResult::None),
             Looked::Failed => return Err(Stop::With(SpfResult::TempError)),
@@ -127,7 +130,7 @@ impl<'a> Evaluation<'_, 'a> {
             }
             Mechanism::Exists(name) => {
                 let target = self.expand(name, domain)?;
-                Ok(!self.records(&target, Kind::A)?.is_empty())
+                Ok(!self.records(&target, RecordType::A)?.is_empty())
             }
             Mechanism::Addresses(place) => {
                 let target = self.target(place.name.as_deref(), domain)?;
@@ -135,7 +138,7 @@ impl<'a> Evaluation<'_, 'a> {
             }
             Mechanism::Exchangers(place) => {
                 let target = self.target(place.name.as_deref(), domain)?;
-                let exchangers = self.records(&target, Kind::Mx)?;
+                let exchangers = self.records(&target, RecordType::Mx)?;
                 if exchangers.len() > NAMES_MAX {
                     return Err(Stop::With(SpfResult::PermError));
                 }
@@ -170,7 +173,7 @@ impl<'a> Evaluation<'_, 'a> {
     }
 
     /// The records of a name; an empty response counts towards the limit.
-    fn records(&mut self, name: &str, kind: Kind) -> Result<&'a [Record], Stop> {
+    fn records(&mut self, name: &str, kind: RecordType) -> Result<&'a [RecordData], Stop> {
         match self.known.look(name, kind)? {
             Looked::Records(records) => Ok(records),
             Looked::Failed => Err(Stop::With(SpfResult::TempError)),
@@ -184,7 +187,7 @@ impl<'a> Evaluation<'_, 'a> {
         }
     }
 
-    fn has_address(&mut self, name: &str, place: &Place) -> Result<bool, Stop> {
+    fn has_address(&mut self, name: &str, place: &DomainSpec) -> Result<bool, Stop> {
         let address = self.sender.address;
         let kind = kind_of(address);
         let (bits_v4, bits_v6) = (place.bits_v4, place.bits_v6);
@@ -201,7 +204,7 @@ impl<'a> Evaluation<'_, 'a> {
             "ip6.arpa"
         };
         let pointer = format!("{}.{zone}", ip::reversed(address));
-        let Looked::Records(records) = self.known.look(&pointer, Kind::Ptr)? else {
+        let Looked::Records(records) = self.known.look(&pointer, RecordType::Ptr)? else {
             return Ok(Vec::new());
         };
         let mut proven = Vec::new();
@@ -273,25 +276,25 @@ impl<'a> Evaluation<'_, 'a> {
     }
 }
 
-fn kind_of(address: IpAddr) -> Kind {
+fn kind_of(address: IpAddr) -> RecordType {
     if address.is_ipv4() {
-        Kind::A
+        RecordType::A
     } else {
-        Kind::Aaaa
+        RecordType::Aaaa
     }
 }
 
-fn address_of(record: &Record) -> Option<IpAddr> {
+fn address_of(record: &RecordData) -> Option<IpAddr> {
     match record {
-        Record::A(address) => Some((*address).into()),
-        Record::Aaaa(address) => Some((*address).into()),
+        RecordData::A(address) => Some((*address).into()),
+        RecordData::Aaaa(address) => Some((*address).into()),
         _ => None,
     }
 }
 
-fn names(records: &[Record]) -> impl Iterator<Item = &str> {
+fn names(records: &[RecordData]) -> impl Iterator<Item = &str> {
     records.iter().filter_map(|record| match record {
-        Record::Name(name) | Record::Exchanger { name, .. } => Some(name.as_str()),
+        RecordData::Name(name) | RecordData::Exchanger { name, .. } => Some(name.as_str()),
         _ => None,
     })
 }
@@ -346,7 +349,7 @@ mod tests {
                 domain,
                 helo,
             };
-            let known = Known::new(&answer, true);
+            let known = DnsResponses::new(&answer, true);
             let result = check_host(&known, sender).expect("all is answered");
             assert_eq!(Some(result), SpfResult::named(expected), "{case}");
             count += 1;

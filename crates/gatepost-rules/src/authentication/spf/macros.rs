@@ -6,7 +6,7 @@ use crate::authentication::Wait;
 const NAME_BYTES_MAX: usize = 253;
 
 /// A part of a text with macros.
-enum Piece<'t> {
+enum MacroPart<'t> {
     Text(&'t str),
     Macro {
         letter: char,
@@ -18,15 +18,15 @@ enum Piece<'t> {
 }
 
 /// The parts of a text; `None` if a macro is malformed.
-fn pieces(text: &str) -> Option<Vec<Piece<'_>>> {
+fn pieces(text: &str) -> Option<Vec<MacroPart<'_>>> {
     let mut pieces = Vec::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('%') {
-        pieces.push(Piece::Text(before));
+        pieces.push(MacroPart::Text(before));
         let (piece, after) = match after.as_bytes().first()? {
-            b'%' => (Piece::Text("%"), after.get(1..)?),
-            b'_' => (Piece::Text(" "), after.get(1..)?),
-            b'-' => (Piece::Text("%20"), after.get(1..)?),
+            b'%' => (MacroPart::Text("%"), after.get(1..)?),
+            b'_' => (MacroPart::Text(" "), after.get(1..)?),
+            b'-' => (MacroPart::Text("%20"), after.get(1..)?),
             b'{' => {
                 let (inner, after) = after.get(1..)?.split_once('}')?;
                 (read_macro(inner)?, after)
@@ -36,17 +36,17 @@ fn pieces(text: &str) -> Option<Vec<Piece<'_>>> {
         pieces.push(piece);
         rest = after;
     }
-    pieces.push(Piece::Text(rest));
-    let is_text = |piece: &Piece<'_>| match piece {
-        Piece::Text(text) => text
+    pieces.push(MacroPart::Text(rest));
+    let is_text = |piece: &MacroPart<'_>| match piece {
+        MacroPart::Text(text) => text
             .bytes()
             .all(|byte| byte.is_ascii_graphic() || byte == b' '),
-        Piece::Macro { .. } => true,
+        MacroPart::Macro { .. } => true,
     };
     pieces.iter().all(is_text).then_some(pieces)
 }
 
-fn read_macro(inner: &str) -> Option<Piece<'_>> {
+fn read_macro(inner: &str) -> Option<MacroPart<'_>> {
     let letter = inner.chars().next()?;
     // c, r and t are valid only in explanations.
     if !"slodiphv".contains(letter.to_ascii_lowercase()) {
@@ -63,7 +63,7 @@ fn read_macro(inner: &str) -> Option<Piece<'_>> {
     let after_r = rest.strip_prefix(['r', 'R']);
     let delimiters = after_r.unwrap_or(rest);
     let all_known = delimiters.chars().all(|letter| ".-+,/_=".contains(letter));
-    all_known.then_some(Piece::Macro {
+    all_known.then_some(MacroPart::Macro {
         letter,
         keep,
         reverse: after_r.is_some(),
@@ -88,8 +88,8 @@ pub(super) fn expand(
     let mut name = String::new();
     for piece in pieces(text).unwrap_or_default() {
         match piece {
-            Piece::Text(text) => name.push_str(text),
-            Piece::Macro {
+            MacroPart::Text(text) => name.push_str(text),
+            MacroPart::Macro {
                 letter,
                 keep,
                 reverse,

@@ -6,7 +6,7 @@ use super::SpfResult;
 
 /// A name, which may contain macros, and the prefix lengths of addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct DomainSpec {
     /// The name as written; `None` for the domain itself.
     pub(super) name: Option<String>,
     pub(super) bits_v4: u8,
@@ -18,8 +18,8 @@ pub(super) struct Place {
 pub(super) enum Mechanism {
     All,
     Include(String),
-    Addresses(Place),
-    Exchangers(Place),
+    Addresses(DomainSpec),
+    Exchangers(DomainSpec),
     Pointer(Option<String>),
     V4(Ipv4Addr, u8),
     V6(Ipv6Addr, u8),
@@ -28,7 +28,7 @@ pub(super) enum Mechanism {
 
 /// The directives of a record, and its redirect.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Record {
+pub(super) struct SpfRecord {
     pub(super) directives: Vec<(SpfResult, Mechanism)>,
     pub(super) redirect: Option<String>,
 }
@@ -41,7 +41,7 @@ pub(super) fn is_record(text: &[u8]) -> bool {
         && matches!(text.get(version.len()), None | Some(b' '))
 }
 
-impl Record {
+impl SpfRecord {
     /// Parses a record; `None` is a permanent error.
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text)
@@ -129,7 +129,7 @@ fn number_of_bits(text: &str, max: u8) -> Option<u8> {
 
 /// `[:name][/bits][//bits]`. The name may contain any visible character, colons and slashes too
 /// (RFC 7208 section 7.1), so the lengths are parsed from the end.
-fn place(rest: &str) -> Option<Place> {
+fn place(rest: &str) -> Option<DomainSpec> {
     let (rest, v6) = split_bits(rest, "//");
     let (name, v4) = split_bits(rest, "/");
     let bits_v4 = v4.map_or(Some(32), |bits| number_of_bits(bits, 32))?;
@@ -138,7 +138,7 @@ fn place(rest: &str) -> Option<Place> {
         None if name.is_empty() => None,
         None => return None,
     };
-    Some(Place {
+    Some(DomainSpec {
         name,
         bits_v4,
         bits_v6: v6.map_or(Some(128), |bits| number_of_bits(bits, 128))?,
@@ -180,14 +180,14 @@ mod tests {
 
     #[test]
     fn words_are_read() {
-        let record = Record::parse(
+        let record = SpfRecord::parse(
             b"v=spf1 +mx a:%{d}/24//64 -ip4:192.0.2.0/24 ~include:x.example exp=why.example op=auth redirect=y.example",
         )
         .unwrap();
         assert_eq!(record.directives.len(), 4);
         assert_eq!(
             record.directives[1].1,
-            Mechanism::Addresses(Place {
+            Mechanism::Addresses(DomainSpec {
                 name: Some("%{d}".to_owned()),
                 bits_v4: 24,
                 bits_v6: 64,
@@ -198,8 +198,9 @@ mod tests {
 
     #[test]
     fn a_name_may_hold_colons_and_slashes() {
-        let record = Record::parse(b"v=spf1 a:x:y/z.example mx:x:y/z.example/24//64 -all").unwrap();
-        let place = |bits_v4, bits_v6| Place {
+        let record =
+            SpfRecord::parse(b"v=spf1 a:x:y/z.example mx:x:y/z.example/24//64 -all").unwrap();
+        let place = |bits_v4, bits_v6| DomainSpec {
             name: Some("x:y/z.example".to_owned()),
             bits_v4,
             bits_v6,
@@ -230,7 +231,7 @@ mod tests {
             "-",
         ] {
             assert_eq!(
-                Record::parse(format!("v=spf1 {bad}").as_bytes()),
+                SpfRecord::parse(format!("v=spf1 {bad}").as_bytes()),
                 None,
                 "{bad}"
             );

@@ -1,6 +1,6 @@
 //! Counts over the heads and lines of all parts.
 
-use gatepost_mail::{ContentType, Part, lines};
+use gatepost_mail::{ContentType, MimePart, lines};
 
 use super::super::{locale, pattern};
 use crate::eval::ScannedMail;
@@ -60,7 +60,7 @@ pub(super) struct PartHead {
 }
 
 impl PartHead {
-    pub(super) fn of(part: &Part) -> Self {
+    pub(super) fn of(part: &MimePart) -> Self {
         let content_type = ContentType::parse(part.field(b"content-type"));
         let lower = |name: &[u8]| {
             String::from_utf8_lossy(part.field(name).unwrap_or_default()).to_lowercase()
@@ -160,7 +160,7 @@ impl MimeFindings {
         }
     }
 
-    fn note_lines(&mut self, part: &Part, head: &PartHead, sums: &mut Sums) {
+    fn note_lines(&mut self, part: &MimePart, head: &PartHead, sums: &mut Sums) {
         let raw = part.raw();
         let shown = !head.disposition.contains("attachment");
         let counted = self.alternative

@@ -30,11 +30,11 @@ pub(super) struct CompoundFile<'d> {
     table: Vec<u32>,
     mini_table: Vec<u32>,
     mini_stream: Vec<u8>,
-    entries: Vec<Entry>,
+    entries: Vec<CompoundEntry>,
 }
 
 /// A storage or a stream.
-pub(super) struct Entry {
+pub(super) struct CompoundEntry {
     pub(super) name: String,
     kind: u8,
     left: u32,
@@ -89,7 +89,9 @@ impl<'d> CompoundFile<'d> {
         };
         file.table = file.allocation_table()?;
         let directory = file.chain(number32(data, 48)?, data.len());
-        let read = directory.chunks_exact(ENTRY_BYTES).map_while(Entry::read);
+        let read = directory
+            .chunks_exact(ENTRY_BYTES)
+            .map_while(CompoundEntry::read);
         file.entries = read.take(ENTRIES_MAX).collect();
         file.mini_table = numbers(&file.chain(number32(data, 60)?, data.len())).collect();
         let root = file.entries.first().filter(|root| root.kind == ROOT)?;
@@ -175,7 +177,7 @@ impl<'d> CompoundFile<'d> {
     /// The content of a stream, subtracted from `left`; `None` if it is larger than that. Streams
     /// of a valid file do not overlap, so all of them are no longer than the file; the streams of
     /// an attacker's file may be the same bytes ten thousand times.
-    pub(super) fn content(&self, stream: &Entry, left: &mut usize) -> Option<Vec<u8>> {
+    pub(super) fn content(&self, stream: &CompoundEntry, left: &mut usize) -> Option<Vec<u8>> {
         let length = usize::try_from(stream.length).unwrap_or(usize::MAX);
         let most = length.min(left.saturating_add(1));
         let mut content = if stream.length < self.mini_below {
@@ -189,7 +191,7 @@ impl<'d> CompoundFile<'d> {
     }
 
     /// The streams of each storage.
-    pub(super) fn storages(&self) -> impl Iterator<Item = Vec<&Entry>> {
+    pub(super) fn storages(&self) -> impl Iterator<Item = Vec<&CompoundEntry>> {
         let mut reached = vec![false; self.entries.len()];
         let storages = self
             .entries
@@ -217,7 +219,7 @@ impl<'d> CompoundFile<'d> {
     }
 }
 
-impl Entry {
+impl CompoundEntry {
     fn read(data: &[u8]) -> Option<Self> {
         let name_bytes = usize::from(number16(data, 64)?).min(64);
         Some(Self {
@@ -241,7 +243,7 @@ mod tests {
     fn streams_are_no_more_than_was_left_for_them() {
         let data = include_bytes!("../../../tests/data/office/hidden.doc");
         let file = CompoundFile::read(data).expect("a compound file");
-        let streams: Vec<&Entry> = file.storages().flatten().collect();
+        let streams: Vec<&CompoundEntry> = file.storages().flatten().collect();
         let mut left = data.len();
         let contents = streams.iter().map(|stream| file.content(stream, &mut left));
         let contents: Option<Vec<_>> = contents.collect();

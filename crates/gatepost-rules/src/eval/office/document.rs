@@ -1,7 +1,7 @@
 //! A single office file: macros, objects, external links, passwords.
 
 use super::super::pattern;
-use super::{Reader, TARGETS_MAX, open, vba};
+use super::{OfficeScanner, TARGETS_MAX, open, vba};
 
 /// The first bytes of a compound file, Office's format before 2007.
 const COMPOUND: &[u8] = b"\xd0\xcf\x11\xe0";
@@ -90,7 +90,7 @@ fn has_macro(content: &[u8]) -> bool {
     marks.iter().any(|mark| contains(content, mark))
 }
 
-impl Reader<'_> {
+impl OfficeScanner<'_> {
     /// A text table that makes a spreadsheet start a program.
     pub(super) fn table(&mut self, content: &[u8]) {
         self.found.starts_program |= STARTS_PROGRAM.is_match(content);

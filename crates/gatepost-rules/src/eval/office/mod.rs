@@ -10,7 +10,7 @@ mod settings;
 mod vba;
 mod zip;
 
-use gatepost_mail::Part;
+use gatepost_mail::MimePart;
 
 use super::{Entry, pattern, plain};
 use crate::eval::ScannedMail;
@@ -85,7 +85,7 @@ pub(crate) fn document_links<'m>(mail: &'m ScannedMail<'_>) -> &'m [Vec<u8>] {
 
 fn find(mail: &ScannedMail<'_>) -> Office {
     let settings = &mail.settings().office;
-    let mut reader = Reader {
+    let mut reader = OfficeScanner {
         settings,
         found: Office::default(),
         budget: UNPACKED_BYTES_MAX,
@@ -117,7 +117,7 @@ pattern!(FILE_NAME, r#"filename\s*=\s*["']?([^"';]*)"#, "is");
 
 /// The name of an attached file, as SpamAssassin reads it: only for content with a transfer
 /// encoding.
-fn attached_name(part: &Part, settings: &OfficeSettings) -> Option<Vec<u8>> {
+fn attached_name(part: &MimePart, settings: &OfficeSettings) -> Option<Vec<u8>> {
     let encoding = part
         .field(b"content-transfer-encoding")
         .unwrap_or_default()
@@ -139,7 +139,7 @@ fn attached_name(part: &Part, settings: &OfficeSettings) -> Option<Vec<u8>> {
 }
 
 /// Examines files, and records the results.
-struct Reader<'s> {
+struct OfficeScanner<'s> {
     settings: &'s OfficeSettings,
     found: Office,
     budget: usize,
@@ -147,7 +147,7 @@ struct Reader<'s> {
 
 pattern!(CSV_NAME, r"\.csv$", "i");
 
-impl Reader<'_> {
+impl OfficeScanner<'_> {
     /// Examines a file; false if its name says that there is nothing to search.
     fn file(&mut self, name: &[u8], content: &[u8]) -> bool {
         self.file_within(name, content, 0)
@@ -252,7 +252,7 @@ mod tests {
             looks_at_all: true,
             ..OfficeSettings::default()
         };
-        let mut reader = Reader {
+        let mut reader = OfficeScanner {
             settings: &settings,
             found: Office::default(),
             budget: UNPACKED_BYTES_MAX,

@@ -1,6 +1,6 @@
 //! The directives for office files, which begin with `olemacro_`.
 
-use gatepost_mail::{Directive, Pattern};
+use gatepost_mail::{Directive, MailPattern};
 
 /// The files that are examined, and the limits.
 #[derive(Clone, Debug)]
@@ -13,16 +13,16 @@ pub(crate) struct OfficeSettings {
     pub(super) looks_at_all: bool,
     pub(super) prefers_disposition: bool,
     pub(super) file_bytes_max: usize,
-    pub(super) documents: Pattern,
-    pub(super) macro_documents: Pattern,
-    pub(super) skipped: Pattern,
-    pub(super) skipped_types: Pattern,
-    pub(super) archives: Pattern,
-    pub(super) download: Pattern,
+    pub(super) documents: MailPattern,
+    pub(super) macro_documents: MailPattern,
+    pub(super) skipped: MailPattern,
+    pub(super) skipped_types: MailPattern,
+    pub(super) archives: MailPattern,
+    pub(super) download: MailPattern,
 }
 
-fn built_in(pattern: &str) -> Pattern {
-    Pattern::with_flags(pattern, "")
+fn built_in(pattern: &str) -> MailPattern {
+    MailPattern::with_flags(pattern, "")
         .unwrap_or_else(|error| unreachable!("built-in pattern: {error}"))
 }
 
@@ -77,7 +77,7 @@ impl OfficeSettings {
                     "download_marker" => &mut self.download,
                     _ => return None,
                 };
-                return Some(match Pattern::with_flags(value, "") {
+                return Some(match MailPattern::with_flags(value, "") {
                     Ok(compiled) => {
                         *pattern = compiled;
                         Directive::Taken

@@ -19,11 +19,11 @@ const COMMENT_BYTES_MAX: usize = 65_535;
 /// An archive whose directory could be read.
 pub(super) struct Archive<'d> {
     data: &'d [u8],
-    pub(super) members: Vec<Member>,
+    pub(super) members: Vec<ZipEntry>,
 }
 
 /// An entry of the directory.
-pub(super) struct Member {
+pub(super) struct ZipEntry {
     pub(super) name: Vec<u8>,
     pub(super) is_encrypted: bool,
     method: u16,
@@ -55,7 +55,7 @@ impl<'d> Archive<'d> {
         let mut members = Vec::new();
         let mut at = start;
         for _ in 0..count.min(MEMBERS_MAX) {
-            let Some((member, next)) = Member::read(data, at, moved) else {
+            let Some((member, next)) = ZipEntry::read(data, at, moved) else {
                 break;
             };
             members.push(member);
@@ -67,7 +67,7 @@ impl<'d> Archive<'d> {
     /// A member's content; the larger of its compressed and decompressed size is subtracted from
     /// the budget. `None` if the member is encrypted, broken, compressed with another method or
     /// exceeds the budget.
-    pub(super) fn content(&self, member: &Member, budget: &mut usize) -> Option<Cow<'d, [u8]>> {
+    pub(super) fn content(&self, member: &ZipEntry, budget: &mut usize) -> Option<Cow<'d, [u8]>> {
         if member.is_encrypted {
             return None;
         }
@@ -98,7 +98,7 @@ impl<'d> Archive<'d> {
     }
 }
 
-impl Member {
+impl ZipEntry {
     /// The entry at `at`, and the offset of the next one.
     fn read(data: &[u8], at: usize, moved: usize) -> Option<(Self, usize)> {
         if !data.get(at..)?.starts_with(b"PK\x01\x02") {

@@ -4,8 +4,8 @@
 mod addresses;
 mod written;
 
-use gatepost_dns::{Kind, Question, Record};
-use gatepost_mail::{Pattern, ip, is_fully_qualified};
+use gatepost_dns::{Question, RecordData, RecordType};
+use gatepost_mail::{MailPattern, ip, is_fully_qualified};
 use md5::{Digest, Md5};
 use ring::digest;
 
@@ -17,7 +17,7 @@ const QUESTIONS_MAX: usize = 10;
 
 /// The text that is hashed.
 #[derive(Debug, Clone)]
-pub(crate) enum Source {
+pub(crate) enum HashSource {
     /// Mail addresses in these parts, of these mail domains.
     Addresses {
         places: String,
@@ -25,7 +25,7 @@ pub(crate) enum Source {
     },
     Links,
     /// The first group of a pattern in the text.
-    Text(Pattern),
+    Text(MailPattern),
     /// The values of a template's tag.
     Tag(String),
     Attachments,
@@ -34,18 +34,18 @@ pub(crate) enum Source {
 /// A rule that queries hashes.
 #[derive(Debug, Clone)]
 pub(crate) struct HashTest {
-    source: Source,
+    source: HashSource,
     zone: String,
-    kind: Kind,
+    kind: RecordType,
     options: Vec<(String, String)>,
-    subtest: Option<Pattern>,
+    subtest: Option<MailPattern>,
 }
 
 impl HashTest {
     /// The tag whose values it queries.
     pub(super) fn tag(&self) -> Option<&str> {
         match &self.source {
-            Source::Tag(tag) => Some(tag),
+            HashSource::Tag(tag) => Some(tag),
             _ => None,
         }
     }
@@ -58,22 +58,22 @@ impl HashTest {
                 .copied()
                 .filter(|text| !text.is_empty())
         };
-        let pattern = |index: usize| argument(index).map(Pattern::compile).transpose();
+        let pattern = |index: usize| argument(index).map(MailPattern::compile).transpose();
         let (source, subtest, usual) = match name {
             "check_hashbl_emails" => {
                 let places = argument(2).unwrap_or("ALLFROM/Reply-To/body").to_owned();
                 let choice = argument(4).map(str::to_ascii_lowercase);
                 (
-                    Ok(Source::Addresses { places, choice }),
+                    Ok(HashSource::Addresses { places, choice }),
                     pattern(3),
                     "sha1/notag/noquote/max=10",
                 )
             }
-            "check_hashbl_uris" => (Ok(Source::Links), pattern(2), "sha1/max=10"),
+            "check_hashbl_uris" => (Ok(HashSource::Links), pattern(2), "sha1/max=10"),
             "check_hashbl_bodyre" => {
                 let text = argument(2).ok_or("the pattern is missing".to_owned());
                 (
-                    text.and_then(Pattern::compile).map(Source::Text),
+                    text.and_then(MailPattern::compile).map(HashSource::Text),
                     pattern(3),
                     "sha1/max=10",
                 )
@@ -81,20 +81,20 @@ impl HashTest {
             "check_hashbl_tag" => {
                 let tag = argument(2).ok_or("the tag is missing".to_owned());
                 (
-                    tag.map(|tag| Source::Tag(tag.trim_matches('_').to_ascii_uppercase())),
+                    tag.map(|tag| HashSource::Tag(tag.trim_matches('_').to_ascii_uppercase())),
                     pattern(3),
                     "sha1/max=10",
                 )
             }
-            "check_hashbl_attachments" => (Ok(Source::Attachments), pattern(2), "sha1/max=10"),
+            "check_hashbl_attachments" => (Ok(HashSource::Attachments), pattern(2), "sha1/max=10"),
             _ => return None,
         };
         let Some(zone) = argument(0) else {
             return Some(Err("the list is missing".to_owned()));
         };
         let (zone, kind) = match zone.rsplit_once('/') {
-            Some((zone, kind)) => (zone, Kind::named(kind)),
-            None => (zone, Some(Kind::A)),
+            Some((zone, kind)) => (zone, RecordType::named(kind)),
+            None => (zone, Some(RecordType::A)),
         };
         let options = argument(1).unwrap_or(usual).to_ascii_lowercase();
         let options = options.split('/').map(|option| {
@@ -139,7 +139,7 @@ impl HashTest {
             |text: &[u8]| ignored.contains(&String::from_utf8_lossy(text).to_ascii_lowercase());
         let mut questions: Vec<Question> = Vec::new();
         for value in self.values(views) {
-            let of_file = matches!(self.source, Source::Attachments);
+            let of_file = matches!(self.source, HashSource::Attachments);
             let hash = self.hash(&value);
             if !of_file && is_ignored(&value) || is_ignored(hash.as_bytes()) {
                 continue;
@@ -152,10 +152,10 @@ impl HashTest {
         questions
     }
 
-    pub(super) fn fits(&self, record: &Record) -> bool {
+    pub(super) fn fits(&self, record: &RecordData) -> bool {
         let text = match record {
-            Record::A(address) => address.to_string().into_bytes(),
-            Record::Text(text) => text.clone(),
+            RecordData::A(address) => address.to_string().into_bytes(),
+            RecordData::Text(text) => text.clone(),
             _ => return false,
         };
         match &self.subtest {
@@ -228,10 +228,10 @@ impl HashTest {
     fn values(&self, views: &Views<'_, '_>) -> Vec<Vec<u8>> {
         let mail = views.mail();
         match &self.source {
-            Source::Addresses { places, choice } => {
+            HashSource::Addresses { places, choice } => {
                 self.addresses(views, places, choice.as_deref())
             }
-            Source::Links => {
+            HashSource::Links => {
                 let skipped = &views.settings().skipped_link_domains;
                 let links = mail.uri_list().details.iter().filter(|link| {
                     let is_mail = link
@@ -248,7 +248,7 @@ impl HashTest {
                     .map(|link| self.in_case(link))
                     .collect()
             }
-            Source::Text(pattern) => {
+            HashSource::Text(pattern) => {
                 let mut found = Vec::new();
                 for line in mail.body().iter() {
                     for (start, end) in pattern.spans(line) {
@@ -265,14 +265,14 @@ impl HashTest {
                 }
                 found
             }
-            Source::Tag(tag) => {
+            HashSource::Tag(tag) => {
                 let values = views.tag_values(tag);
                 let values = values
                     .iter()
                     .filter_map(|value| self.tag_value(views, value));
                 values.map(String::into_bytes).collect()
             }
-            Source::Attachments => {
+            HashSource::Attachments => {
                 let ignored = &views.settings().senders.hashes_ignored;
                 let parts = mail.parts().leaves().filter(|part| {
                     let name = String::from_utf8_lossy(part.name.as_deref().unwrap_or_default())

@@ -1,12 +1,12 @@
 //! Tests of rules about senders, and their functions.
 
-use gatepost_dns::{Answer, Question};
+use gatepost_dns::{Question, QuestionOutcome};
 
 use super::Senders;
-use crate::authentication::arc::Chain;
+use crate::authentication::arc::ArcResult;
 use crate::authentication::dmarc::{DmarcResult, Policy};
 use crate::authentication::spf::SpfResult;
-use crate::authentication::{Known, Wait};
+use crate::authentication::{DnsResponses, Wait};
 
 /// A test of a rule about a sender.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,9 +113,9 @@ impl SenderTest {
     pub(in crate::network) fn questions<'a>(
         &self,
         senders: &Senders<'_, '_>,
-        answer: &dyn Fn(&Question) -> Option<&'a Answer>,
+        answer: &dyn Fn(&Question) -> Option<&'a QuestionOutcome>,
     ) -> Vec<Question> {
-        let known = Known::new(answer, false);
+        let known = DnsResponses::new(answer, false);
         let _ = self.holds(senders, &known);
         known.into_wanted()
     }
@@ -124,13 +124,13 @@ impl SenderTest {
     pub(in crate::network) fn hits<'a>(
         &self,
         senders: &Senders<'_, '_>,
-        answer: &dyn Fn(&Question) -> Option<&'a Answer>,
+        answer: &dyn Fn(&Question) -> Option<&'a QuestionOutcome>,
     ) -> bool {
-        let known = Known::new(answer, true);
+        let known = DnsResponses::new(answer, true);
         self.holds(senders, &known).unwrap_or(false)
     }
 
-    fn holds(&self, senders: &Senders<'_, '_>, known: &Known<'_, '_>) -> Result<bool, Wait> {
+    fn holds(&self, senders: &Senders<'_, '_>, known: &DnsResponses<'_, '_>) -> Result<bool, Wait> {
         Ok(match self {
             Self::Spf { helo, result } => senders.spf(*helo, known)? == Some(*result),
             Self::SpfSkipped => senders.envelope_sender().is_none(),
@@ -158,8 +158,8 @@ impl SenderTest {
                 .any(|signed| signed.is_test),
             Self::Practice { letters, domains } => senders.practises(letters, domains, known)?,
             Self::WelcomeByDkim { by_default } => senders.is_welcome_by_dkim(*by_default, known)?,
-            Self::ChainPresent => senders.chain(known)? != Chain::None,
-            Self::ChainValid => senders.chain(known)? == Chain::Pass,
+            Self::ChainPresent => senders.chain(known)? != ArcResult::None,
+            Self::ChainValid => senders.chain(known)? == ArcResult::Pass,
             Self::Dmarc(result) => senders.dmarc(known)? == Some(*result),
             Self::Never => false,
         })

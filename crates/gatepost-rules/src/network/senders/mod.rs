@@ -8,15 +8,15 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use gatepost_dns::{Answer, Kind, Question};
+use gatepost_dns::{Question, QuestionOutcome, RecordType};
 use gatepost_mail::{Relay, parse_ip};
 
-use crate::authentication::arc::{self, Chain};
-use crate::authentication::dkim::{self, Outcome, RawMail, Signed, with_line_ends};
+use crate::authentication::arc::{self, ArcResult};
+use crate::authentication::dkim::{self, DkimResult, RawMail, Signed, with_line_ends};
 use crate::authentication::dmarc::{self, DmarcResult, Proven};
 use crate::authentication::settings::SenderSettings;
 use crate::authentication::spf::{self, Sender, SpfResult};
-use crate::authentication::{Known, Looked, Wait, texts};
+use crate::authentication::{DnsResponses, Looked, Wait, texts};
 use crate::eval::ScannedMail;
 pub(crate) use asking::SenderTest;
 use noted::{noted_in, unfold};
@@ -26,7 +26,7 @@ pub(super) struct SenderFindings {
     /// The message with CRLF at the end of every line; `None` if it has them already.
     text: OnceCell<Option<Vec<u8>>>,
     signatures: OnceCell<Vec<Signed>>,
-    chain: OnceCell<Chain>,
+    chain: OnceCell<ArcResult>,
     /// The time in seconds since 1970, against which the expiry of signatures is checked.
     now: u64,
 }
@@ -109,7 +109,11 @@ impl<'m, 'a> Senders<'m, 'a> {
     }
 
     /// The SPF result for the envelope sender, or for the HELO name.
-    pub(super) fn spf(&self, helo: bool, known: &Known<'_, '_>) -> Result<Option<SpfResult>, Wait> {
+    pub(super) fn spf(
+        &self,
+        helo: bool,
+        known: &DnsResponses<'_, '_>,
+    ) -> Result<Option<SpfResult>, Wait> {
         if let Some(noted) = self.noted_spf(helo) {
             return Ok(Some(noted));
         }
@@ -166,7 +170,11 @@ impl<'m, 'a> Senders<'m, 'a> {
         }
     }
 
-    fn is_welcome_by_spf(&self, by_default: bool, known: &Known<'_, '_>) -> Result<bool, Wait> {
+    fn is_welcome_by_spf(
+        &self,
+        by_default: bool,
+        known: &DnsResponses<'_, '_>,
+    ) -> Result<bool, Wait> {
         let Some(sender) = self.envelope_sender().filter(|sender| !sender.is_empty()) else {
             return Ok(false);
         };
@@ -186,7 +194,7 @@ impl<'m, 'a> Senders<'m, 'a> {
         list.is_some_and(|list| list.contains(address.as_bytes()))
     }
 
-    pub(super) fn signatures(&self, known: &Known<'_, '_>) -> Result<&[Signed], Wait> {
+    pub(super) fn signatures(&self, known: &DnsResponses<'_, '_>) -> Result<&[Signed], Wait> {
         if let Some(signatures) = self.found.signatures.get() {
             return Ok(signatures);
         }
@@ -197,9 +205,9 @@ impl<'m, 'a> Senders<'m, 'a> {
     /// The domains of valid signatures, once all keys are known; `None` before.
     pub(super) fn signer_domains<'x>(
         &self,
-        answer: &dyn Fn(&Question) -> Option<&'x Answer>,
+        answer: &dyn Fn(&Question) -> Option<&'x QuestionOutcome>,
     ) -> Option<Vec<String>> {
-        let known = Known::new(answer, false);
+        let known = DnsResponses::new(answer, false);
         let signatures = self.signatures(&known).ok()?;
         let valid = signatures.iter().filter(|signed| self.is_valid(signed));
         Some(valid.map(|signed| signed.domain.clone()).collect())
@@ -207,7 +215,7 @@ impl<'m, 'a> Senders<'m, 'a> {
 
     #[allow(clippy::unused_self)]
     fn is_valid(&self, signed: &Signed) -> bool {
-        signed.outcome == Outcome::Pass
+        signed.outcome == DkimResult::Pass
     }
 
     /// Valid, and with a key that is long enough.
@@ -219,7 +227,7 @@ impl<'m, 'a> Senders<'m, 'a> {
     fn signed_by(
         &self,
         domains: &[String],
-        known: &Known<'_, '_>,
+        known: &DnsResponses<'_, '_>,
         counts: impl Fn(&Signed) -> bool,
     ) -> Result<bool, Wait> {
         let signatures = self.signatures(known)?;
@@ -232,7 +240,11 @@ impl<'m, 'a> Senders<'m, 'a> {
         }))
     }
 
-    fn is_welcome_by_dkim(&self, by_default: bool, known: &Known<'_, '_>) -> Result<bool, Wait> {
+    fn is_welcome_by_dkim(
+        &self,
+        by_default: bool,
+        known: &DnsResponses<'_, '_>,
+    ) -> Result<bool, Wait> {
         let settings = self.settings;
         let (signers, list) = if by_default {
             (&settings.default_signers, "def_welcomelist_auth")
@@ -277,7 +289,7 @@ impl<'m, 'a> Senders<'m, 'a> {
         &self,
         letters: &str,
         domains: &[String],
-        known: &Known<'_, '_>,
+        known: &DnsResponses<'_, '_>,
     ) -> Result<bool, Wait> {
         let mut found = false;
         let authors = self.author_domains();
@@ -291,7 +303,7 @@ impl<'m, 'a> Senders<'m, 'a> {
             let is_open = signatures
                 .iter()
                 .filter(own)
-                .any(|signed| signed.outcome == Outcome::TemporaryFailure);
+                .any(|signed| signed.outcome == DkimResult::TemporaryFailure);
             if !is_proven && !is_open {
                 found |= letters.contains(self.practice(author, known)?);
             }
@@ -300,7 +312,7 @@ impl<'m, 'a> Senders<'m, 'a> {
         Ok(found && (domains.is_empty() || authors.iter().any(is_meant)))
     }
 
-    fn practice(&self, domain: &str, known: &Known<'_, '_>) -> Result<char, Wait> {
+    fn practice(&self, domain: &str, known: &DnsResponses<'_, '_>) -> Result<char, Wait> {
         let overrides = &self.settings.practices;
         if let Some(practice) = overrides.get(domain) {
             return Ok(*practice);
@@ -312,8 +324,8 @@ impl<'m, 'a> Senders<'m, 'a> {
             }
             rest = parent;
         }
-        let published = known.look(&format!("_adsp._domainkey.{domain}"), Kind::Txt);
-        let exists = known.look(domain, Kind::Mx);
+        let published = known.look(&format!("_adsp._domainkey.{domain}"), RecordType::Txt);
+        let exists = known.look(domain, RecordType::Mx);
         if let Looked::Records(records) = published? {
             let practice = texts(records).find_map(|text| dkim::Tags::parse(text)?.text("dkim"));
             match practice.as_deref() {
@@ -329,7 +341,7 @@ impl<'m, 'a> Senders<'m, 'a> {
         })
     }
 
-    fn chain(&self, known: &Known<'_, '_>) -> Result<Chain, Wait> {
+    fn chain(&self, known: &DnsResponses<'_, '_>) -> Result<ArcResult, Wait> {
         if let Some(chain) = self.found.chain.get() {
             return Ok(*chain);
         }
@@ -337,7 +349,7 @@ impl<'m, 'a> Senders<'m, 'a> {
         Ok(*self.found.chain.get_or_init(|| chain))
     }
 
-    pub(super) fn dmarc(&self, known: &Known<'_, '_>) -> Result<Option<DmarcResult>, Wait> {
+    pub(super) fn dmarc(&self, known: &DnsResponses<'_, '_>) -> Result<Option<DmarcResult>, Wait> {
         let Some(relay) = self.relay() else {
             return Ok(None);
         };

@@ -14,14 +14,14 @@ const INDENT: &str = "    ";
 
 /// What problems are about, the worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+enum ProblemKind {
     Mistake,
     FailedExample,
     CannotRun,
     WithoutEffect,
 }
 
-impl Kind {
+impl ProblemKind {
     const ALL: [Self; 4] = [
         Self::Mistake,
         Self::FailedExample,
@@ -65,7 +65,7 @@ type Causes<'a> = BTreeMap<&'a str, Vec<&'a Problem>>;
 
 /// The overview of a rule folder, ready to be printed.
 pub(super) struct Overview<'a> {
-    kinds: BTreeMap<Kind, Causes<'a>>,
+    kinds: BTreeMap<ProblemKind, Causes<'a>>,
     statistics: Statistics,
     every_line: bool,
 }
@@ -77,11 +77,13 @@ impl<'a> Overview<'a> {
         statistics: Statistics,
         every_line: bool,
     ) -> Self {
-        let mut kinds = BTreeMap::<Kind, Causes<'a>>::new();
-        let of_problems = problems.iter().map(|problem| (Kind::of(problem), problem));
+        let mut kinds = BTreeMap::<ProblemKind, Causes<'a>>::new();
+        let of_problems = problems
+            .iter()
+            .map(|problem| (ProblemKind::of(problem), problem));
         let of_examples = examples
             .iter()
-            .map(|problem| (Kind::of_example(problem), problem));
+            .map(|problem| (ProblemKind::of_example(problem), problem));
         for (kind, problem) in of_problems.chain(of_examples) {
             let causes = kinds.entry(kind).or_default();
             causes.entry(problem.cause).or_default().push(problem);
@@ -94,7 +96,7 @@ impl<'a> Overview<'a> {
     }
 
     /// The causes of a kind, those with most problems first.
-    fn causes(&self, kind: Kind) -> Vec<(&'a str, &[&'a Problem])> {
+    fn causes(&self, kind: ProblemKind) -> Vec<(&'a str, &[&'a Problem])> {
         let causes = self.kinds.get(&kind).into_iter().flatten();
         let mut causes: Vec<_> = causes
             .map(|(&cause, problems)| (cause, problems.as_slice()))
@@ -119,7 +121,7 @@ impl<'a> Overview<'a> {
                 "{unneeded:>6}  rules not needed: of score 0, and no rule that runs asks for them"
             )?;
         }
-        for kind in Kind::ALL {
+        for kind in ProblemKind::ALL {
             let causes = self.causes(kind);
             let total: usize = causes.iter().map(|(_, problems)| problems.len()).sum();
             if total == 0 {
@@ -133,9 +135,9 @@ impl<'a> Overview<'a> {
         Ok(())
     }
 
-    fn details(&self, kind: Kind, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn details(&self, kind: ProblemKind, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let causes = self.causes(kind);
-        if causes.is_empty() || kind == Kind::WithoutEffect && !self.every_line {
+        if causes.is_empty() || kind == ProblemKind::WithoutEffect && !self.every_line {
             return Ok(());
         }
         writeln!(out, "\n{}", kind.title())?;
@@ -156,7 +158,7 @@ impl<'a> Overview<'a> {
 impl fmt::Display for Overview<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.summary(out)?;
-        for kind in Kind::ALL {
+        for kind in ProblemKind::ALL {
             self.details(kind, out)?;
         }
         if !self.every_line && !self.kinds.is_empty() {

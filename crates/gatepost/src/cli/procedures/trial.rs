@@ -11,7 +11,9 @@ use clap::Args;
 use gatepost_message::{
     Edit, Envelope, Format, Listener, Message, MessageId, Peer, Publication, Topic, edit,
 };
-use gatepost_procedures::{Arguments, ProcedureAnswer, ProcedureHost, Procedures, PublicationSink};
+use gatepost_procedures::{
+    ProcedureAnswer, ProcedureArguments, ProcedureHost, Procedures, PublicationSink,
+};
 use gatepost_rules::RuleSet;
 use gatepost_store::{Store, Values};
 
@@ -198,8 +200,8 @@ fn kept(id: MessageId, store: &Store) -> Result<Option<Message>, String> {
     Ok(story.map(|story| message_of(&story, format, body)))
 }
 
-fn pairs(words: &[String]) -> Result<Arguments, String> {
-    let mut arguments = Arguments::none();
+fn pairs(words: &[String]) -> Result<ProcedureArguments, String> {
+    let mut arguments = ProcedureArguments::none();
     for pair in words.chunks(2) {
         let [name, value] = pair else {
             return Err(format!(

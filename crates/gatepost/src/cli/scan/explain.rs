@@ -2,12 +2,12 @@
 
 use std::io::{self, Write};
 
-use super::work::Judged;
+use super::work::ScannedMessage;
 
 /// Bytes of a matched text that are shown.
 const MATCHED_SHOWN_MAX: usize = 60;
 
-pub(super) fn print(out: &mut impl Write, judged: &Judged) -> io::Result<()> {
+pub(super) fn print(out: &mut impl Write, judged: &ScannedMessage) -> io::Result<()> {
     let Ok(report) = &judged.outcome else {
         return Ok(());
     };

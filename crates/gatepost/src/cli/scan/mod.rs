@@ -23,7 +23,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::config::{Config, ConfigSource, print_mistakes};
 use crate::exit::EXIT_UNAVAILABLE;
 use learned::Learned;
-use work::Task;
+use work::ScanTask;
 
 /// At least one message was spam.
 const EXIT_SPAM: u8 = 5;
@@ -116,7 +116,7 @@ fn scan(arguments: &ScanArguments, rules: &RuleSet) -> ExitCode {
     let progress = progress_bar(&paths);
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let messages = mailbox::open(&paths, &MailboxSettings::default());
-    let task = Task {
+    let task = ScanTask {
         explain: arguments.why,
         rewrite: arguments.format.is_message(),
         unmark: arguments.unmark,
@@ -230,7 +230,7 @@ impl Default for Summary {
 }
 
 impl Summary {
-    fn add(&mut self, judged: &work::Judged) {
+    fn add(&mut self, judged: &work::ScannedMessage) {
         match &judged.outcome {
             Ok(report) => {
                 self.messages += 1;

@@ -6,11 +6,11 @@ use gatepost_rules::Report;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::ScanFormat;
-use super::work::Judged;
+use super::work::ScannedMessage;
 
 /// A line of JSON. Its field names are a stable interface.
 #[derive(serde::Serialize)]
-struct Line<'r> {
+struct ScanRecord<'r> {
     path: &'r str,
     score: f64,
     required: f64,
@@ -47,13 +47,13 @@ impl Serialize for Hits<'_> {
 pub(super) fn print(
     out: &mut impl Write,
     format: ScanFormat,
-    judged: &Judged,
+    judged: &ScannedMessage,
     report: &Report,
 ) -> io::Result<()> {
     let name = &judged.name;
     match format {
         ScanFormat::Jsonl => {
-            let line = Line {
+            let line = ScanRecord {
                 path: name,
                 score: report.score,
                 required: report.required,

@@ -5,14 +5,14 @@ use std::io;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Mutex, PoisonError};
 
-use gatepost_mail::mailbox::{Found, MailboxProblem};
+use gatepost_mail::mailbox::{MailboxMessage, MailboxProblem};
 use gatepost_rules::{NearMiss, Report, RuleSet, ScanContext};
 
 /// Messages that wait for a judge, and results that wait to be printed, per thread.
 const WAITING_PER_THREAD: usize = 16;
 
 /// One message and what was found.
-pub(super) struct Judged {
+pub(super) struct ScannedMessage {
     pub(super) name: String,
     pub(super) outcome: Result<Report, MailboxProblem>,
     /// Rules that nearly hit, where explanations were asked for.
@@ -24,7 +24,7 @@ pub(super) struct Judged {
 
 /// What is wanted of each message.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Task {
+pub(super) struct ScanTask {
     /// The texts that matched, and the rules that nearly did.
     pub(super) explain: bool,
     /// The message with the marks of its report.
@@ -33,7 +33,7 @@ pub(super) struct Task {
     pub(super) unmark: bool,
 }
 
-type Item = Result<Found, MailboxProblem>;
+type Item = Result<MailboxMessage, MailboxProblem>;
 
 /// Judges all messages on `jobs` threads and hands results to `print` in order. Ends early, with
 /// its error, if `print` fails.
@@ -41,8 +41,8 @@ pub(super) fn run(
     rules: &RuleSet,
     messages: impl Iterator<Item = Item> + Send,
     jobs: usize,
-    task: Task,
-    mut print: impl FnMut(Judged) -> io::Result<()>,
+    task: ScanTask,
+    mut print: impl FnMut(ScannedMessage) -> io::Result<()>,
 ) -> io::Result<()> {
     if jobs == 1 {
         return messages
@@ -82,8 +82,8 @@ pub(super) fn run(
 fn judge_all(
     rules: &RuleSet,
     messages: &Mutex<Receiver<(usize, Item)>>,
-    results: &SyncSender<(usize, Judged)>,
-    task: Task,
+    results: &SyncSender<(usize, ScannedMessage)>,
+    task: ScanTask,
 ) {
     loop {
         // Only the receiving is under the lock.
@@ -98,9 +98,9 @@ fn judge_all(
     }
 }
 
-fn judge(rules: &RuleSet, item: Item, task: Task) -> Judged {
+fn judge(rules: &RuleSet, item: Item, task: ScanTask) -> ScannedMessage {
     match item {
-        Ok(message) if task.unmark => Judged {
+        Ok(message) if task.unmark => ScannedMessage {
             message: rules.unmark(&message.bytes).into_owned(),
             outcome: Ok(Report::default()),
             near_misses: Vec::new(),
@@ -118,7 +118,7 @@ fn judge(rules: &RuleSet, item: Item, task: Task) -> Judged {
                 (rules.scan(&message.bytes, &context), Vec::new())
             };
             let rewritten = task.rewrite.then(|| report.rewrite(&message.bytes));
-            Judged {
+            ScannedMessage {
                 name: message.name,
                 outcome: Ok(report),
                 near_misses,
@@ -126,7 +126,7 @@ fn judge(rules: &RuleSet, item: Item, task: Task) -> Judged {
                 source_bytes: message.source_bytes,
             }
         }
-        Err(problem) => Judged {
+        Err(problem) => ScannedMessage {
             name: problem.path.display().to_string(),
             outcome: Err(problem),
             near_misses: Vec::new(),
@@ -137,8 +137,8 @@ fn judge(rules: &RuleSet, item: Item, task: Task) -> Judged {
 }
 
 fn in_order(
-    results: &Receiver<(usize, Judged)>,
-    print: &mut impl FnMut(Judged) -> io::Result<()>,
+    results: &Receiver<(usize, ScannedMessage)>,
+    print: &mut impl FnMut(ScannedMessage) -> io::Result<()>,
 ) -> io::Result<()> {
     // Bounded by the channels: a slow message holds up at most what they hold.
     let mut early = BTreeMap::new();

@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 
 use super::count_of;
 use crate::http::error::HttpError;
-use crate::http::request::{Request, expect_method};
+use crate::http::request::{HttpRequest, expect_method};
 use crate::http::response::Response;
 
 /// Longer details say nothing more about a change.
 const DETAILS_BYTES_MAX: usize = 4_096;
 
 /// Records a request that was carried out and may have changed something.
-pub(super) async fn record(operations: &Operations, request: &Request) {
+pub(super) async fn record(operations: &Operations, request: &HttpRequest) {
     if matches!(request.method(), "GET" | "HEAD" | "OPTIONS") {
         return;
     }
@@ -31,7 +31,7 @@ pub(super) async fn record(operations: &Operations, request: &Request) {
 /// `/admin/changes`
 pub(super) async fn respond(
     operations: &Operations,
-    request: &Request,
+    request: &HttpRequest,
 ) -> Result<Response, HttpError> {
     expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
     let changes = operations.changes(count_of(request)?).await?;
@@ -39,7 +39,7 @@ pub(super) async fn respond(
 }
 
 /// The members of the body and of the query, but no password.
-fn details(request: &Request) -> Value {
+fn details(request: &HttpRequest) -> Value {
     let mut details = match serde_json::from_slice(&request.body) {
         Ok(Value::Object(members)) if request.body.len() <= DETAILS_BYTES_MAX => members,
         _ => serde_json::Map::new(),

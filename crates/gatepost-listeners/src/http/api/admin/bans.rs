@@ -1,14 +1,14 @@
 //! `/admin/bans`: which addresses are refused, and why.
 
 use gatepost_bans::{BanError, Bans};
-use gatepost_settings::{Network, Period};
+use gatepost_settings::{PeerNetwork, Period};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::body;
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
-use crate::http::request::{Request, expect_method};
+use crate::http::request::{HttpRequest, expect_method};
 use crate::http::response::Response;
 
 /// Longer reasons say nothing more.
@@ -18,7 +18,7 @@ const REASON_CHARACTERS_MAX: usize = 200;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NewBan {
-    network: Network,
+    network: PeerNetwork,
     /// Without it, the ban holds until it is lifted.
     #[serde(default)]
     time: Option<Period>,
@@ -29,7 +29,7 @@ struct NewBan {
 /// `/admin/bans`, `/admin/bans/NETWORK`
 pub(super) async fn respond(
     context: &HttpContext,
-    request: &Request,
+    request: &HttpRequest,
     network: &str,
 ) -> Result<Response, HttpError> {
     let not_found = || HttpError::NotFound(request.path.clone());
@@ -48,7 +48,7 @@ pub(super) async fn respond(
     Ok(Response::empty(204))
 }
 
-async fn add(bans: &Bans, request: &Request) -> Result<Response, HttpError> {
+async fn add(bans: &Bans, request: &HttpRequest) -> Result<Response, HttpError> {
     let new: NewBan = body(request)?;
     if new.reason.chars().count() > REASON_CHARACTERS_MAX {
         return Err(HttpError::Parameter {

@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
-use crate::http::request::{Request, expect_method};
+use crate::http::request::{HttpRequest, expect_method};
 use crate::http::response::Response;
 
 /// `GET` shows what is held back, `POST` accepts the clock and returns what was.
-pub(super) fn respond(context: &HttpContext, request: &Request) -> Result<Response, HttpError> {
+pub(super) fn respond(context: &HttpContext, request: &HttpRequest) -> Result<Response, HttpError> {
     expect_method(request, &["GET", "HEAD", "POST"], "GET, HEAD, POST")?;
     let store = &context.services.store;
     let held = if request.method() == "POST" {

@@ -15,7 +15,7 @@ use crate::http::access;
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
 use crate::http::parameters;
-use crate::http::request::{Request, expect_method};
+use crate::http::request::{HttpRequest, expect_method};
 use crate::http::response::Response;
 
 const COUNT_DEFAULT: usize = 100;
@@ -24,7 +24,7 @@ const COUNT_MAX: usize = 1_000;
 /// `/admin/…`
 pub(in crate::http) async fn respond(
     context: &Arc<HttpContext>,
-    request: &Request,
+    request: &HttpRequest,
 ) -> Result<Response, HttpError> {
     access::expect_admin(context, request)?;
     let response = dispatch(context, request).await?;
@@ -34,7 +34,10 @@ pub(in crate::http) async fn respond(
     Ok(response)
 }
 
-async fn dispatch(context: &Arc<HttpContext>, request: &Request) -> Result<Response, HttpError> {
+async fn dispatch(
+    context: &Arc<HttpContext>,
+    request: &HttpRequest,
+) -> Result<Response, HttpError> {
     let operations = context.services.operations.as_ref();
     if let Some(operations) = operations {
         let path = request.path.as_str();
@@ -89,7 +92,7 @@ fn below<'a>(path: &'a str, folder: &str) -> Option<&'a str> {
 }
 
 /// A request's body, which must be a JSON object of this form.
-fn body<T: serde::de::DeserializeOwned>(request: &Request) -> Result<T, HttpError> {
+fn body<T: serde::de::DeserializeOwned>(request: &HttpRequest) -> Result<T, HttpError> {
     let kind = request.field("content-type").unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
     // A form of another origin cannot have this type without asking first.
@@ -100,14 +103,14 @@ fn body<T: serde::de::DeserializeOwned>(request: &Request) -> Result<T, HttpErro
 }
 
 /// How many are asked for by `count=`.
-fn count_of(request: &Request) -> Result<usize, HttpError> {
+fn count_of(request: &HttpRequest) -> Result<usize, HttpError> {
     parameters::count_of(request, COUNT_DEFAULT, COUNT_MAX)
 }
 
 /// `/healthz`: the process answers. `/readyz`: it is not about to end, and can store messages.
 pub(in crate::http) fn health(
     context: &HttpContext,
-    request: &Request,
+    request: &HttpRequest,
 ) -> Result<Response, HttpError> {
     expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
     if request.path == "/readyz" && context.drain.is_draining() {
@@ -127,7 +130,7 @@ pub(in crate::http) fn health(
 /// `/metrics`, in Prometheus' text format.
 pub(in crate::http) fn metrics(
     context: &HttpContext,
-    request: &Request,
+    request: &HttpRequest,
 ) -> Result<Response, HttpError> {
     expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
     access::expect_admin(context, request)?;
@@ -143,7 +146,7 @@ pub(in crate::http) fn metrics(
 /// `/status`: the procedures' counters.
 pub(in crate::http) fn procedures(
     context: &HttpContext,
-    request: &Request,
+    request: &HttpRequest,
 ) -> Result<Response, HttpError> {
     expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
     let status = context.services.gateway.procedures().status();

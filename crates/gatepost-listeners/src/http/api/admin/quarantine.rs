@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 use super::count_of;
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
-use crate::http::request::{Request, expect_method};
+use crate::http::request::{HttpRequest, expect_method};
 use crate::http::response::Response;
 use crate::http::verdict::{add_retry_after, status_of};
 
 /// `/admin/messages`, `/admin/messages/ID`
 pub(super) async fn messages(
     operations: &Operations,
-    request: &Request,
+    request: &HttpRequest,
     id: Option<&str>,
 ) -> Result<Response, HttpError> {
     expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
@@ -49,7 +49,7 @@ pub(super) async fn messages(
 pub(super) async fn respond(
     context: &HttpContext,
     operations: &Operations,
-    request: &Request,
+    request: &HttpRequest,
     rest: &str,
 ) -> Result<Response, HttpError> {
     if rest.is_empty() {
@@ -111,7 +111,7 @@ pub(super) async fn respond(
 
 async fn one(
     operations: &Operations,
-    request: &Request,
+    request: &HttpRequest,
     id: MessageId,
 ) -> Result<Response, HttpError> {
     expect_method(request, &["GET", "HEAD", "DELETE"], "GET, HEAD, DELETE")?;
@@ -128,7 +128,7 @@ async fn one(
 
 async fn source(
     operations: &Operations,
-    request: &Request,
+    request: &HttpRequest,
     id: MessageId,
 ) -> Result<Response, HttpError> {
     expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
@@ -145,7 +145,7 @@ async fn source(
     )
 }
 
-fn message_id(request: &Request, text: &str) -> Result<MessageId, HttpError> {
+fn message_id(request: &HttpRequest, text: &str) -> Result<MessageId, HttpError> {
     // What is no id names nothing.
     text.parse()
         .map_err(|_| HttpError::NotFound(request.path.clone()))

@@ -6,11 +6,11 @@ use gatepost_operations::Operations;
 use super::count_of;
 use crate::http::error::HttpError;
 use crate::http::parameters::flag;
-use crate::http::request::{Request, expect_method};
+use crate::http::request::{HttpRequest, expect_method};
 use crate::http::response::Response;
 
 /// `/admin/rules`
-pub(super) fn rules(operations: &Operations, request: &Request) -> Result<Response, HttpError> {
+pub(super) fn rules(operations: &Operations, request: &HttpRequest) -> Result<Response, HttpError> {
     expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
     let count = count_of(request)?;
     Ok(Response::json(200, &operations.rules(count)))
@@ -19,7 +19,7 @@ pub(super) fn rules(operations: &Operations, request: &Request) -> Result<Respon
 /// `/admin/rules/slowest`
 pub(super) async fn slowest(
     operations: &Operations,
-    request: &Request,
+    request: &HttpRequest,
 ) -> Result<Response, HttpError> {
     expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
     let count = count_of(request)?;
@@ -29,7 +29,7 @@ pub(super) async fn slowest(
 /// `/admin/reload`, or with `check=1` only what it would change.
 pub(super) async fn reload(
     operations: &Operations,
-    request: &Request,
+    request: &HttpRequest,
 ) -> Result<Response, HttpError> {
     expect_method(request, &["POST"], "POST")?;
     let only_checks = flag("check", request.query_value("check"))?;

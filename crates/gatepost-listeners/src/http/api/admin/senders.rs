@@ -4,7 +4,7 @@ use gatepost_operations::Operations;
 use serde_json::json;
 
 use crate::http::error::HttpError;
-use crate::http::request::{Request, expect_method};
+use crate::http::request::{HttpRequest, expect_method};
 use crate::http::response::Response;
 
 /// The longest address of a mailbox (RFC 5321 section 4.5.3.1.3, without the angle brackets).
@@ -13,7 +13,7 @@ const ADDRESS_CHARACTERS_MAX: usize = 254;
 /// `/admin/senders`, `/admin/senders/ADDRESS`
 pub(super) async fn respond(
     operations: &Operations,
-    request: &Request,
+    request: &HttpRequest,
     address: &str,
 ) -> Result<Response, HttpError> {
     if address.is_empty() {

@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 use super::count_of;
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
-use crate::http::request::{Request, expect_method};
+use crate::http::request::{HttpRequest, expect_method};
 use crate::http::response::Response;
 
 /// `/admin/sessions`, `/admin/sessions/CLIENT_ID`
 pub(super) async fn respond(
     context: &HttpContext,
-    request: &Request,
+    request: &HttpRequest,
     client_id: &str,
 ) -> Result<Response, HttpError> {
     let broker = &context.services.broker;

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::body;
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
-use crate::http::request::{Request, expect_method};
+use crate::http::request::{HttpRequest, expect_method};
 use crate::http::response::Response;
 
 #[derive(Deserialize)]
@@ -52,12 +52,12 @@ struct NewToken {
     /// A period such as `90d`.
     expires: Option<Period>,
     /// What it is narrowed to.
-    allow: Option<Vec<Part>>,
+    allow: Option<Vec<AccessEntry>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Part {
+struct AccessEntry {
     access: AccessSet,
     filter: String,
 }
@@ -65,7 +65,7 @@ struct Part {
 /// `/admin/users…`; `rest` is what follows the slash.
 pub(super) async fn respond(
     context: &HttpContext,
-    request: &Request,
+    request: &HttpRequest,
     rest: &str,
 ) -> Result<Response, HttpError> {
     let users = users(context, request)?;
@@ -82,7 +82,7 @@ pub(super) async fn respond(
 /// `/admin/tokens/ID`
 pub(super) async fn revoke(
     context: &HttpContext,
-    request: &Request,
+    request: &HttpRequest,
     id: &str,
 ) -> Result<Response, HttpError> {
     expect_method(request, &["DELETE"], "DELETE")?;
@@ -90,13 +90,13 @@ pub(super) async fn revoke(
     Ok(Response::empty(204))
 }
 
-fn users<'a>(context: &'a HttpContext, request: &Request) -> Result<&'a Users, HttpError> {
+fn users<'a>(context: &'a HttpContext, request: &HttpRequest) -> Result<&'a Users, HttpError> {
     let auth = context.auth.as_ref();
     auth.map(gatepost_users::ListenerAuth::users)
         .ok_or_else(|| HttpError::NotFound(request.path.clone()))
 }
 
-async fn all(users: &Users, request: &Request) -> Result<Response, HttpError> {
+async fn all(users: &Users, request: &HttpRequest) -> Result<Response, HttpError> {
     expect_method(request, &["GET", "HEAD", "POST"], "GET, HEAD, POST")?;
     if request.method() != "POST" {
         return Ok(Response::json(
@@ -122,7 +122,7 @@ async fn all(users: &Users, request: &Request) -> Result<Response, HttpError> {
     Ok(response)
 }
 
-async fn one(users: &Users, request: &Request, name: &str) -> Result<Response, HttpError> {
+async fn one(users: &Users, request: &HttpRequest, name: &str) -> Result<Response, HttpError> {
     expect_method(
         request,
         &["GET", "HEAD", "PATCH", "DELETE"],
@@ -158,7 +158,7 @@ async fn one(users: &Users, request: &Request, name: &str) -> Result<Response, H
     }
 }
 
-async fn rules(users: &Users, request: &Request, subject: &str) -> Result<Response, HttpError> {
+async fn rules(users: &Users, request: &HttpRequest, subject: &str) -> Result<Response, HttpError> {
     expect_method(
         request,
         &["GET", "HEAD", "POST", "DELETE"],
@@ -199,7 +199,7 @@ async fn rules(users: &Users, request: &Request, subject: &str) -> Result<Respon
     ))
 }
 
-async fn token(users: &Users, request: &Request, name: &str) -> Result<Response, HttpError> {
+async fn token(users: &Users, request: &HttpRequest, name: &str) -> Result<Response, HttpError> {
     expect_method(request, &["POST"], "POST")?;
     let new: NewToken = body(request)?;
     let mut parts = new.allow.iter().flatten();

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::http::error::HttpError;
 use crate::http::event_stream::check_actions;
 use crate::http::parameters::{first_parameter, is_yes};
-use crate::http::request::{Request, json_object};
+use crate::http::request::{HttpRequest, json_object};
 
 /// The user properties, each with the header fields and query parameters that set it.
 const PROPERTIES: [(&str, &[&str]); 10] = [
@@ -70,7 +70,7 @@ struct Object {
 }
 
 impl Fields {
-    pub(super) fn of_request(request: &Request) -> Result<Self, HttpError> {
+    pub(super) fn of_request(request: &HttpRequest) -> Result<Self, HttpError> {
         let value = |names: &[&str]| first_parameter(request, names);
         for (name, aliases) in REFUSED {
             if value(aliases).is_some() {

@@ -2,12 +2,12 @@
 
 use super::fields::priority;
 use crate::http::error::HttpError;
-use crate::http::event_stream::Filter;
+use crate::http::event_stream::EventFilter;
 use crate::http::parameters::first_parameter;
-use crate::http::request::Request;
+use crate::http::request::HttpRequest;
 
 /// The filter of a request, if it has one.
-pub(super) fn filter_of(request: &Request) -> Result<Option<Filter>, HttpError> {
+pub(super) fn filter_of(request: &HttpRequest) -> Result<Option<EventFilter>, HttpError> {
     let value = |names: &[&str]| first_parameter(request, names);
     let list = |text: Option<String>| -> Vec<String> {
         let text = text.unwrap_or_default();
@@ -17,7 +17,7 @@ pub(super) fn filter_of(request: &Request) -> Result<Option<Filter>, HttpError> 
             .filter(|part| !part.is_empty());
         parts.map(str::to_owned).collect()
     };
-    let mut filter = Filter {
+    let mut filter = EventFilter {
         id: value(&["x-id", "id"]),
         message: value(&["x-message", "message", "m"]),
         title: value(&["x-title", "title", "t"]),
@@ -27,5 +27,5 @@ pub(super) fn filter_of(request: &Request) -> Result<Option<Filter>, HttpError> 
     for text in &mut filter.priorities {
         *text = priority(text)?.to_owned();
     }
-    Ok((filter != Filter::default()).then_some(filter))
+    Ok((filter != EventFilter::default()).then_some(filter))
 }

@@ -22,7 +22,7 @@ use crate::http::error::HttpError;
 use crate::http::event_stream::{Shape, to_ntfy};
 use crate::http::origin;
 use crate::http::parameters::{flag, parameter, since_of};
-use crate::http::request::{Request, Version};
+use crate::http::request::{HttpRequest, Version};
 use crate::http::response::{Body, Response};
 use crate::http::verdict::{status_of_outcome, verdict_json};
 use crate::http::websocket_handshake;
@@ -34,7 +34,7 @@ const TOPIC_CHARACTERS_MAX: usize = 64;
 /// Answers, if the request has one of ntfy's shapes.
 pub(in crate::http) async fn respond(
     context: &Arc<HttpContext>,
-    request: &Request,
+    request: &HttpRequest,
 ) -> Option<Result<Response, HttpError>> {
     let path = request.path.strip_prefix('/')?;
     if request.path == "/v1/health" && matches!(request.method(), "GET" | "HEAD") {
@@ -68,7 +68,7 @@ fn is_topic(name: &str) -> bool {
 /// `POST /alarms` with the message as the body.
 async fn publish(
     context: &Arc<HttpContext>,
-    request: &Request,
+    request: &HttpRequest,
     topic: &str,
 ) -> Result<Response, HttpError> {
     let fields = Fields::of_request(request)?;
@@ -78,7 +78,7 @@ async fn publish(
 /// `POST /` with topic, message and all else in a JSON object.
 pub(in crate::http) async fn publish_json(
     context: &Arc<HttpContext>,
-    request: &Request,
+    request: &HttpRequest,
 ) -> Result<Response, HttpError> {
     let (topic, fields) = Fields::of_json(&request.body)?;
     // What the object leaves open, header fields may say.
@@ -94,7 +94,7 @@ pub(in crate::http) async fn publish_json(
 /// makes a visitor's browser follow one is refused.
 async fn publish_by_link(
     context: &Arc<HttpContext>,
-    request: &Request,
+    request: &HttpRequest,
     topic: &str,
 ) -> Result<Response, HttpError> {
     origin::expect_own_link(context, request)?;
@@ -106,7 +106,7 @@ async fn publish_by_link(
 
 async fn send(
     context: &Arc<HttpContext>,
-    request: &Request,
+    request: &HttpRequest,
     topic: &str,
     fields: Fields,
 ) -> Result<Response, HttpError> {
@@ -145,14 +145,18 @@ fn filters(names: &str) -> Result<Vec<TopicFilter>, HttpError> {
 }
 
 /// `GET /alarms/auth`: whether the login may read the topic.
-fn may_read(context: &HttpContext, request: &Request, names: &str) -> Result<Response, HttpError> {
+fn may_read(
+    context: &HttpContext,
+    request: &HttpRequest,
+    names: &str,
+) -> Result<Response, HttpError> {
     access::expect_subscribe(context, request, &filters(names)?)?;
     Ok(Response::json(200, &json!({ "success": true })))
 }
 
 fn subscribe(
     context: &HttpContext,
-    request: &Request,
+    request: &HttpRequest,
     names: &str,
     shape: Shape,
 ) -> Result<Response, HttpError> {

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::Bytes;
-use gatepost_broker::{Event, Reader};
+use gatepost_broker::{LocalSubscription, StreamEvent};
 use h2::SendStream;
 use h2::server::SendResponse;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::{Client, broken, head_of};
+use super::{Http2Client, broken, head_of};
 use crate::http::driver::encode::{self, Length};
 use crate::http::driver::file_chunks::FileChunks;
 use crate::http::event_stream::{StreamFormat, encode_shared};
@@ -22,7 +22,7 @@ use crate::minimum_rate::MinimumRate;
 
 /// Writes a response, or only its head.
 pub(super) async fn write(
-    client: &Client,
+    client: &Http2Client,
     mut response: Response,
     is_head: bool,
     respond: &mut SendResponse<Bytes>,
@@ -78,7 +78,7 @@ pub(super) async fn write(
 }
 
 struct Output<'a> {
-    client: &'a Client,
+    client: &'a Http2Client,
     stream: SendStream<Bytes>,
     /// How slowly the reader may take the response.
     rate: MinimumRate,
@@ -132,7 +132,7 @@ impl Output<'_> {
     /// Sends events until the broker ends, the client goes or a drain begins.
     async fn send_stream(
         &mut self,
-        mut reader: Box<Reader>,
+        mut reader: Box<LocalSubscription>,
         format: &StreamFormat,
         rights: &StreamRights,
     ) -> io::Result<()> {
@@ -144,7 +144,7 @@ impl Output<'_> {
         let _woken_to_drain = context.drain.register(&waker);
         let keepalive = context.settings.keepalive.duration();
         loop {
-            let event: Option<Event> = if format.ends {
+            let event: Option<StreamEvent> = if format.ends {
                 reader.try_next()
             } else {
                 tokio::select! {

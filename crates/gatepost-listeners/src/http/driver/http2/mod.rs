@@ -17,14 +17,14 @@ use h2::{Reason, RecvStream};
 use tokio::time::{Instant, timeout_at};
 
 use super::buffers::timeout;
-use super::connection::Connection;
+use super::connection::Http1Connection;
 use super::encode::{self, Length};
 use super::request_body::{BODY_TIMEOUT, IN_FLIGHT};
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
 use crate::http::host::is_host;
 use crate::http::log;
-use crate::http::request::{Request, Version};
+use crate::http::request::{HttpRequest, Version};
 use crate::http::response::{Body, Response};
 use crate::http::router;
 use crate::in_flight::Lease;
@@ -49,8 +49,8 @@ const FAREWELL_TIME_MAX: Duration = Duration::from_secs(1);
 const SEND_BUFFER_BYTES: usize = 256 << 10;
 
 /// Speaks HTTP/2 on a connection until it ends; its preface may be in `tail`.
-pub(super) async fn serve(connection: Connection) {
-    let Connection {
+pub(super) async fn serve(connection: Http1Connection) {
+    let Http1Connection {
         stream,
         context,
         peer,
@@ -60,7 +60,7 @@ pub(super) async fn serve(connection: Connection) {
     } = connection;
     let secure = stream.tls().is_some();
     let certified = stream.tls().and_then(TlsSession::user);
-    let client = Arc::new(Client {
+    let client = Arc::new(Http2Client {
         context,
         peer,
         peer_text,
@@ -82,7 +82,7 @@ pub(super) async fn serve(connection: Connection) {
 }
 
 /// What all streams of a connection share.
-struct Client {
+struct Http2Client {
     context: Arc<HttpContext>,
     peer: gatepost_message::Peer,
     peer_text: String,
@@ -93,7 +93,7 @@ struct Client {
     streams: AtomicUsize,
 }
 
-impl Client {
+impl Http2Client {
     /// Notes that the client has violated the protocol.
     fn offended(&self) {
         let admission = &self.context.limits.admission;
@@ -102,7 +102,7 @@ impl Client {
 }
 
 async fn run(
-    client: &Arc<Client>,
+    client: &Arc<Http2Client>,
     stream: GuardedStream,
     violation: &Violation,
 ) -> Result<(), h2::Error> {
@@ -162,10 +162,10 @@ async fn run(
 }
 
 /// A stream that is being answered.
-struct Answering(Arc<Client>);
+struct Answering(Arc<Http2Client>);
 
 impl Answering {
-    fn begin(client: &Arc<Client>) -> Self {
+    fn begin(client: &Arc<Http2Client>) -> Self {
         client.streams.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(client))
     }
@@ -231,7 +231,10 @@ async fn answer(
     }
 }
 
-fn request_of(client: &Client, parts: &http::request::Parts) -> Result<Request, HttpError> {
+fn request_of(
+    client: &Http2Client,
+    parts: &http::request::Parts,
+) -> Result<HttpRequest, HttpError> {
     let uri = &parts.uri;
     let target = uri.path_and_query().map_or("/", |target| target.as_str());
     let path = if uri.path().is_empty() {
@@ -262,7 +265,7 @@ fn request_of(client: &Client, parts: &http::request::Parts) -> Result<Request, 
         .iter()
         .map(|(name, value)| (name.as_str(), value.as_bytes()))
         .filter(|(name, _)| host.is_none() || *name != "host");
-    let mut request = Request::new(
+    let mut request = HttpRequest::new(
         (parts.method.as_str(), target),
         (path, uri.query().unwrap_or_default()),
         host.into_iter().chain(fields),
@@ -276,7 +279,7 @@ fn request_of(client: &Client, parts: &http::request::Parts) -> Result<Request, 
 
 /// Reads the body. The outer error is the stream's, the inner one the client's.
 async fn read_body(
-    client: &Client,
+    client: &Http2Client,
     mut body: RecvStream,
     lease: &mut Lease,
 ) -> Result<Result<Bytes, HttpError>, h2::Error> {
