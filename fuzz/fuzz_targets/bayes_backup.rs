@@ -23,10 +23,10 @@ fuzz_target!(|text: &[u8]| {
         first.export(&mut backup).expect("writing to memory works");
         let second = bayes();
         second.import(backup.as_slice()).expect("our own backup is read");
-        let told = |bayes: &Bayes| {
+        let exported = |bayes: &Bayes| {
             let statistics = bayes.statistics();
             (statistics.totals, statistics.tokens, statistics.messages)
         };
-        assert_eq!(told(&second), told(&first));
+        assert_eq!(exported(&second), exported(&first));
     }
 });

@@ -1,4 +1,4 @@
-//! Any message gives tokens, is learned and forgotten, and leaves nothing behind.
+//! Any message gives tokens, is learned and forgotten, and leaves no trace.
 #![no_main]
 
 use gatepost_learning::bayes::{Bayes, BayesSettings, Class, Relearn, BayesSample};

@@ -1,4 +1,4 @@
-//! Requests of the call protocol, one behind the other.
+//! Requests of the call protocol, one after the other.
 #![no_main]
 
 use bytes::BytesMut;

@@ -1,5 +1,5 @@
 //! What peers show to be let in: an `Authorization` value, a token, a JWT whose signature is right
-//! and whose claims are anything, and the messages of a SCRAM exchange. Nobody gets in by any of it
+//! and whose claims are anything, and the messages of a SCRAM exchange. No client is admitted by any of it
 //! but by a token's own words.
 #![no_main]
 

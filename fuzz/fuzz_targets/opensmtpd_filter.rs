@@ -1,4 +1,4 @@
-//! What OpenSMTPD tells a filter, line by line; its messages find no server to judge them.
+//! The lines that OpenSMTPD sends to a filter; its messages find no server to judge them.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

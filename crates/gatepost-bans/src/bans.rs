@@ -279,7 +279,7 @@ impl Bans {
         Ok(summary)
     }
 
-    /// A network that may be banned, without the bits behind its prefix.
+    /// A network that may be banned, without the bits after its prefix.
     fn bannable(&self, network: PeerNetwork) -> Result<PeerNetwork, BanError> {
         let PeerNetwork::Addresses { address, bits } = network else {
             return Err(BanError::NoAddress);

@@ -1,4 +1,4 @@
-//! What a run tells while it goes on: one line on a terminal, or, of an agent's part of a run,
+//! The progress of a run: one line on a terminal, or, of an agent's part of a run,
 //! words to the conductor.
 
 use std::cell::Cell;
@@ -17,7 +17,7 @@ const ENOUGH_TO_TELL: f64 = 0.02;
 
 /// The others that run the same scenario at the same time, on other hosts.
 pub trait Meeting {
-    /// Tells them how far this part is, 0 to 1, and what is measured at the moment.
+    /// Reports how far this part is, 0 to 1, and what is measured at the moment.
     fn tell(&self, done: f64, message: String);
 
     /// Waits until all hosts have reached this point.

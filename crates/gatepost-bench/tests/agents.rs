@@ -190,7 +190,7 @@ fn an_agent_that_is_not_there_is_named() {
     let hosts = Hosts::loopback(1);
     let _one = Agent::start(&hosts, 0, "one", control);
     let folder = tempfile::tempdir().expect("a folder");
-    let shares = ["one=subscribers:4", "nobody=subscribers:6"];
+    let shares = ["one=subscribers:4", "absent=subscribers:6"];
     let json = folder.path().join("run.json");
     let target = mqtt(&hosts, control);
     let child = conductor(&hosts, FANOUT, &target, control, &shares, &json);
@@ -198,7 +198,7 @@ fn an_agent_that_is_not_there_is_named() {
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success());
     assert!(
-        error.contains("these agents do not answer: nobody"),
+        error.contains("these agents do not answer: absent"),
         "{error}"
     );
 }

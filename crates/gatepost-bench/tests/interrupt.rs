@@ -11,7 +11,7 @@ use gatepost_bench::report::Report;
 fn server(answers: usize) -> (String, std::sync::mpsc::Receiver<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/", listener.local_addr().expect("an address"));
-    let (tell, told) = std::sync::mpsc::channel();
+    let (tell, heard) = std::sync::mpsc::channel();
     thread::spawn(move || {
         for (count, mut stream) in listener.incoming().flatten().enumerate() {
             let mut request = BufReader::new(stream.try_clone().expect("a handle")).lines();
@@ -25,7 +25,7 @@ fn server(answers: usize) -> (String, std::sync::mpsc::Receiver<()>) {
             }
         }
     });
-    (url, told)
+    (url, heard)
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The peers' definitions against the peers themselves, as far as they are installed: each starts,
 //! offers what it says, and ends. Those that take long to start (spamd, rspamd, EMQX) are left to
-//! whoever measures them; Gatepost's own is tested with the gateway (`pub_sub` there).
+//! their users; Gatepost's own is tested with the gateway (`pub_sub` there).
 
 use std::process::Command;
 
@@ -124,7 +124,7 @@ fn every_installed_peer_does_what_its_definition_says() {
             value.is_some_and(|value| value > 0.0),
             "{peer} {words:?}: {figure} {value:?}"
         );
-        assert!(target.version.is_some(), "{peer} tells no version");
+        assert!(target.version.is_some(), "{peer} reports no version");
         ran += 1;
     }
     // A C compiler and mosquitto are there wherever the tests run.

@@ -50,7 +50,7 @@ pub struct Connected {
     pub promises: SmallVec<[Result<Ticket, StoreError>; 2]>,
 }
 
-/// Tells a session what became of exactly-once publications that were judged. It may outlive the
+/// Reports the results of judged exactly-once publications to a session. It may outlive the
 /// connection that they came by.
 #[derive(Clone)]
 pub struct Verdicts {

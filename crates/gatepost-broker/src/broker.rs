@@ -168,13 +168,13 @@ impl Broker {
     pub fn note_elsewhere(
         &self,
         message: MessageId,
-        whom: &str,
+        receiver: &str,
         kind: &'static str,
         outcome: StepOutcome,
         said: Option<&str>,
     ) {
         if let Some(trace) = self.0.traces.begin(message) {
-            trace.elsewhere(whom, kind, outcome, said);
+            trace.elsewhere(receiver, kind, outcome, said);
         }
     }
 

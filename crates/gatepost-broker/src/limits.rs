@@ -75,7 +75,7 @@ const TELL_EVERY_SECONDS: u32 = 10;
 struct Reached {
     count: AtomicU64,
     /// The second after the last log line; 0 before the first.
-    told: AtomicU32,
+    warned: AtomicU32,
 }
 
 /// How often each limit was reached.
@@ -107,11 +107,11 @@ impl LimitCounters {
     pub(crate) fn reached(&self, limit: Limit, client: &str, now_seconds: u32) {
         let reached = &self.reached[limit as usize];
         reached.count.fetch_add(1, Ordering::Relaxed);
-        let told = reached.told.load(Ordering::Relaxed);
-        if told == 0 || now_seconds >= told.saturating_add(TELL_EVERY_SECONDS) {
-            reached.told.store(now_seconds.max(1), Ordering::Relaxed);
+        let warned = reached.warned.load(Ordering::Relaxed);
+        if warned == 0 || now_seconds >= warned.saturating_add(TELL_EVERY_SECONDS) {
+            reached.warned.store(now_seconds.max(1), Ordering::Relaxed);
             tracing::warn!(target: "broker", limit = limit.name(), client,
-                "a limit is reached (told at most every {TELL_EVERY_SECONDS} seconds)");
+                "a limit is reached (warned at most every {TELL_EVERY_SECONDS} seconds)");
         }
     }
 

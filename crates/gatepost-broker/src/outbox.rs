@@ -48,7 +48,7 @@ struct Segment {
     droppable: bool,
 }
 
-/// Whether a write left something behind.
+/// Whether a write was complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WriteProgress {
     /// Everything is with the kernel.

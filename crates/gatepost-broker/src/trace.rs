@@ -150,13 +150,13 @@ impl Trace {
     /// Notes what happened elsewhere.
     pub(crate) fn elsewhere(
         self: &Arc<Self>,
-        whom: &str,
+        receiver: &str,
         kind: &'static str,
         outcome: StepOutcome,
         said: Option<&str>,
     ) {
         self.note(|| TraceStep {
-            client: whom.into(),
+            client: receiver.into(),
             kind: kind.into(),
             published: None,
             outcome,

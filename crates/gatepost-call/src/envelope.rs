@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use crate::wire::RequestBytes;
 
-/// Told by a mail server; a plain file has none.
+/// Reported by a mail server; a plain file has none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Envelope {
     /// The reverse path without brackets; empty is the null path.

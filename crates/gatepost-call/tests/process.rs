@@ -159,7 +159,7 @@ fn xmail_gets_its_codes_its_rej_file_and_its_rewritten_message() {
 #[test]
 fn no_verdict_is_never_an_accept_unless_chosen() {
     let closed = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let nobody = closed.local_addr().expect("an address").to_string();
+    let unused_address = closed.local_addr().expect("an address").to_string();
     drop(closed);
     let folder = tempfile::tempdir().expect("a folder");
     let file = spool_file(folder.path());
@@ -182,7 +182,12 @@ fn no_verdict_is_never_an_accept_unless_chosen() {
         ),
         (vec!["--exit", "xmail-smtp", "--on-failure", "defer"], 75),
     ] {
-        let words = [&["--server", &nobody], &options[..], &["/sizecheck", &file]].concat();
+        let words = [
+            &["--server", &unused_address],
+            &options[..],
+            &["/sizecheck", &file],
+        ]
+        .concat();
         let output = program(&words);
         assert_eq!(output.status.code(), Some(code), "{words:?}: {output:?}");
         assert!(!output.stderr.is_empty(), "{words:?} says why");

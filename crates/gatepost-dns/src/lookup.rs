@@ -108,7 +108,7 @@ impl Resolver {
         self.check(question)?;
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let done = move |_, resolved| {
-            // Fails where nobody waits any more.
+            // Fails where the receiver is gone.
             let _ = sender.send(resolved);
         };
         self.put(question.clone(), None, deadline, done);
@@ -226,7 +226,7 @@ impl Lookup {
         arrivals.open == 0 && arrivals.ended.is_empty()
     }
 
-    /// Tells when there is something to take.
+    /// Notifies when there is something to take.
     pub fn progress(&self) -> LookupProgress {
         LookupProgress(Arc::clone(&self.inbox))
     }

@@ -133,7 +133,7 @@ async fn receive(socket: Arc<UdpSocket>, waiting: Arc<Mutex<Waiting>>) {
             .is_some_and(|(question, _)| *question == reply.question)
             && let Some((_, sender)) = waiting.remove(&reply.id)
         {
-            // Fails where nobody waits any more.
+            // Fails where the receiver is gone.
             let _ = sender.send(reply);
         }
     }

@@ -22,7 +22,7 @@ pub fn system_servers() -> Vec<SocketAddr> {
 }
 
 /// Whether answers that the system's servers call authentic (AD) can be believed: all of them are
-/// on this machine, so nobody on the network can write the answer.
+/// on this machine, so no host of the network can forge the answer.
 pub fn are_local(servers: &[SocketAddr]) -> bool {
     let is_local = |server: &SocketAddr| {
         let address = server.ip().to_canonical();

@@ -178,7 +178,7 @@ pub struct Resolved {
 /// A message that answers a question.
 #[derive(Debug, PartialEq, Eq)]
 pub struct DnsResponse {
-    /// Chosen by whoever asked.
+    /// Chosen by the client that asked.
     pub id: u16,
     /// The question that it repeats.
     pub question: Question,
@@ -276,7 +276,7 @@ fn texts(mut data: &[u8]) -> Vec<u8> {
     text
 }
 
-/// The name at an offset, in lower case, and the offset behind it.
+/// The name at an offset, in lower case, and the offset after it.
 fn name(message: &[u8], start: usize) -> Option<(String, usize)> {
     let mut name = String::new();
     let mut at = start;

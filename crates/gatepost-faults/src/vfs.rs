@@ -82,7 +82,7 @@ unsafe fn system_vfs(vfs: *mut ffi::sqlite3_vfs) -> *mut ffi::sqlite3_vfs {
     unsafe { (*vfs).pAppData.cast() }
 }
 
-/// The system's file behind ours.
+/// The system's file that ours wraps.
 unsafe fn system_file(file: *mut ffi::sqlite3_file) -> *mut ffi::sqlite3_file {
     unsafe { file.cast::<FaultFile>().add(1).cast() }
 }

@@ -4,7 +4,7 @@
 //! answers afterwards. The order is fixed: the verdict first, then the publication or the
 //! quarantine, then the journal, then the wait. A successful answer therefore means that the
 //! quarantine and whatever the broker keeps are on disk. If the disk fails, the sender is asked to
-//! try again; the message may be delivered twice but is never lost. Nobody waits for the journal:
+//! try again; the message may be delivered twice but is never lost. The journal is not waited for:
 //! it is written with the next commit.
 
 use std::sync::Arc;
@@ -216,7 +216,7 @@ impl Gateway {
             if entry.action == Action::Quarantine {
                 tickets.push(self.quarantine(message, entry));
             } else if let Err(error) = self.write_journal(entry) {
-                // An entry is no promise to the sender, and nobody waits for its commit. A store
+                // An entry is no promise to the sender, and its commit is not waited for. A store
                 // that accepts no more changes is a reason to defer, though.
                 tickets.push(Err(error));
             }

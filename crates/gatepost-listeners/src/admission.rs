@@ -151,7 +151,7 @@ impl Admission {
     }
 
     /// Counts a proxy's connection for the client that it came for.
-    pub fn behind(
+    pub fn admit_proxied(
         &self,
         admitted: Result<Admitted, Refusal>,
         proxy: Peer,

@@ -1,4 +1,4 @@
-//! One budget in bytes for what peers have sent and nobody has finished handling: unfinished
+//! One budget in bytes for what peers have sent and the server has not finished handling: unfinished
 //! bodies, mails and packets, over all listeners.
 //!
 //! Each address gets a fair share: it may hold as much as is still free for the others. So one

@@ -13,7 +13,7 @@ pub(crate) fn own_name(set: &str, host: &str) -> String {
     if set.is_empty() { host } else { set }.to_owned()
 }
 
-/// The mail as those of its recipients have it whom one scope judges; it has no topic yet.
+/// The mail for those of its recipients that one scope judges; it has no topic yet.
 pub(crate) fn message(envelope: &Envelope, recipients: Vec<String>, mail: Bytes) -> Message {
     let envelope = Envelope {
         recipients,
@@ -38,7 +38,7 @@ pub(crate) struct ReceivedField<'a> {
     pub(crate) id: MessageId,
     /// The mail server's own name for it.
     pub(crate) queue_id: Option<&'a str>,
-    /// For whom it is; with more recipients the field would show hidden ones to all (section 7.2).
+    /// The recipient; with more of them the field would show hidden ones to all (section 7.2).
     pub(crate) recipient: Option<&'a str>,
 }
 

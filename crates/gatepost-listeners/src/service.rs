@@ -53,7 +53,7 @@ pub(crate) async fn accept<S, F>(
         Some(async move {
             match accepted.open(peer).await {
                 Ok((stream, client)) => {
-                    let admitted = admission.behind(admitted, peer, client);
+                    let admitted = admission.admit_proxied(admitted, peer, client);
                     serve(Arrival {
                         stream,
                         peer: client,

@@ -60,7 +60,7 @@ pub struct Workers {
 struct WorkerPool {
     handles: Vec<Handle>,
     loads: Vec<Arc<WorkerLoad>>,
-    /// With whom a worker compares itself next.
+    /// The worker that is compared next.
     next: AtomicUsize,
     stop: watch::Sender<bool>,
 }

@@ -222,7 +222,7 @@ fn the_cases_hold_in_any_split() {
     let cases = case::load(&folder);
     assert!(cases.len() > 50, "{} cases", cases.len());
     for bytewise in [false, true] {
-        // A server for each round: the cases expect topics that nobody has published to.
+        // A server for each round: the cases expect topics without publications.
         let server = Server::start(|_| {});
         for case in &cases {
             run(&server, case, bytewise);

@@ -131,7 +131,7 @@ async fn smtplib_changes_to_tls_and_logs_in() {
     assert_eq!(world.notes.take().len(), 1);
 }
 
-/// What is put behind STARTTLS in the same packet is not heard inside TLS.
+/// Bytes after STARTTLS in the same packet do not count inside TLS.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn plain_text_behind_starttls_is_forgotten() {
     let (world, folder) = (World::new(), tempfile::tempdir().expect("a folder"));

@@ -118,7 +118,11 @@ async fn it_asks_in_every_way() {
     assert_eq!(said.code, Some(0), "process: {}", said.text);
     assert!(said.text.contains("X-Spam-Flag: YES"), "{}", said.text);
     let said = spamc(address, &["-E"], &spam).await;
-    assert_eq!(said.code, Some(1), "processed, and the exit code tells");
+    assert_eq!(
+        said.code,
+        Some(1),
+        "processed, and the exit code reports it"
+    );
     assert!(said.text.contains("X-Spam-Flag: YES"), "{}", said.text);
     // --headers: only the head comes back, and spamc joins the body.
     for options in [&[][..], &["--headers"]] {
@@ -148,7 +152,7 @@ async fn it_teaches() {
         (["-L", "ham"], learned),
         (["-L", "forget"], learned),
         (["-L", "forget"], known),
-        // -C teaches here as well, and has nobody else to report to: spamc says that it failed.
+        // -C teaches here as well, and has no other receiver of reports: spamc says that it failed.
         (["-C", "report"], "Unable to report/revoke"),
         (["-L", "spam"], known),
         (["-C", "revoke"], "Unable to report/revoke"),

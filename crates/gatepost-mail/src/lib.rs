@@ -21,7 +21,7 @@
 //! Invariants:
 //! - No input is refused: every view exists, whatever the bytes, and nothing here panics.
 //! - The size of every view is bounded by the size of the message times a small constant; the
-//!   limits behind this bound are documented where they are applied.
+//!   limits below this bound are documented where they are applied.
 //! - Views are byte strings: UTF-8 where a known character set was declared, otherwise the original
 //!   bytes, exactly as SpamAssassin passes them to its patterns.
 //! - No view depends on a rule or on what a rule found.

@@ -1,4 +1,4 @@
-//! Who sent a message, to whom, and through which listener.
+//! The sender and the recipients of a message, and its listener.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};

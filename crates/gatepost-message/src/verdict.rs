@@ -122,7 +122,7 @@ pub struct Verdict {
     pub procedure: String,
     /// Name and value of marks to add: header fields of mail, user properties of a publication.
     pub tags: Vec<(String, String)>,
-    /// What was found of who sent a mail, for `Authentication-Results`; empty where nobody asked.
+    /// The results of sender authentication, for `Authentication-Results`; empty where none was done.
     pub authentication: Vec<Authentication>,
     /// What is to be changed of the message, in order; holds with every verdict that delivers.
     /// [`edit::apply`](crate::edit::apply) does it.
@@ -136,7 +136,7 @@ pub struct Authentication {
     pub method: &'static str,
     /// `pass`, `fail`, `none`, `temperror`, …, as the method's own document has them.
     pub result: &'static str,
-    /// Of whom: type and property, such as `smtp.mailfrom`, with the value.
+    /// The identity: type and property, such as `smtp.mailfrom`, with the value.
     pub properties: Vec<(&'static str, String)>,
 }
 

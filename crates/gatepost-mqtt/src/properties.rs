@@ -20,7 +20,7 @@ impl<'a> Properties<'a> {
     /// None at all.
     pub const EMPTY: Properties<'static> = Properties { raw: &[] };
 
-    /// Reads the length and the list behind it, for a packet of the set `packets`.
+    /// Reads the length and the list after it, for a packet of the set `packets`.
     pub(crate) fn read(
         reader: &mut ByteReader<'a>,
         packets: u16,

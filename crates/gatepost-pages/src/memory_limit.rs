@@ -28,7 +28,7 @@
 //! code. Our functions, writers and loaders, which lock, log and send, run unwatched. The engine's
 //! locks are in environments and values, and each environment and each new value belongs to one
 //! evaluation; the data that evaluations share (filters, compiled instructions, constants) has no
-//! locks. The engine's global data behind a lock is initialised before the first evaluation
+//! locks. The engine's global data that a lock guards is initialised before the first evaluation
 //! (`engine::prepare`). A panicking thread is not suspended: its hook locks and logs. The
 //! underlying allocator is called only after the count, so none of its locks is held either.
 //!

@@ -8,7 +8,7 @@
 //! - Everything compiled from the config stands in one immutable set that is swapped whole: a
 //!   message is judged by one set from its first procedure to its last, whatever is reloaded.
 //! - Procedures that only look at numbers run where they are called. All others run on judge
-//!   threads behind a bounded queue, never on an I/O runtime; a full queue gives `defer`.
+//!   threads with a bounded queue, never on an I/O runtime; a full queue gives `defer`.
 //! - A procedure cannot take a judge down: its time and memory are bounded, a panic or an error
 //!   becomes the verdict that the settings name, a log line and a count.
 

@@ -126,7 +126,7 @@ pub(crate) trait PendingJudgement: Send {
     fn resume(self: Box<Self>) -> ProcedureResult;
 }
 
-/// A named judge. Shared by all threads, so its state is behind atomics or of the thread.
+/// A named judge. Shared by all threads, so its state is atomic or per thread.
 pub(crate) trait Procedure: Send + Sync {
     /// How much of the message it looks at.
     fn needs(&self) -> Needs;

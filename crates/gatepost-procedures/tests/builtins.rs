@@ -42,7 +42,7 @@ fn mistaken_members_are_named() {
         );
         problems[0].to_string()
     };
-    for (member, told) in [
+    for (member, results) in [
         (
             "/sizecheck -max much",
             "scope.0.run: '/sizecheck -max much': -max much: ",
@@ -59,7 +59,7 @@ fn mistaken_members_are_named() {
         ("/nothing -a b", "there is no procedure /nothing"),
     ] {
         let problem = problems(member);
-        assert!(problem.contains(told), "{problem}");
+        assert!(problem.contains(results), "{problem}");
     }
 }
 
@@ -387,27 +387,27 @@ fn a_judge_does_what_follows_a_scan_and_a_full_queue_is_told_at_once() {
     world.configuration.procedures.queue_max = 1;
     let procedures = world.start();
     let message = || Arc::new(mail("Subject: hello\r\n\r\nhello\r\n"));
-    let (told, heard) = channel();
+    let (results, received) = channel();
     let (end, ended) = channel::<()>();
-    let begun = told.clone();
+    let begun = results.clone();
     procedures.scan_then(message(), move |report| {
         let thread = thread::current().name().map(str::to_owned);
         begun.send((thread, report.is_ok())).expect("awaited");
         let _ = ended.recv();
     });
-    let first = heard.recv_timeout(PATIENCE).expect("a judge has time");
+    let first = received.recv_timeout(PATIENCE).expect("a judge has time");
     assert_eq!(first, (Some("judge-0".to_owned()), true));
     // One is scanned still, one waits.
-    let waiting = told.clone();
+    let waiting = results.clone();
     procedures.scan_then(message(), move |report| {
         waiting.send((None, report.is_ok())).expect("awaited");
     });
     procedures.scan_then(message(), move |report| {
         let is_busy = report.err() == Some(ProcedureCallError::Busy);
-        told.send((None, !is_busy)).expect("awaited");
+        results.send((None, !is_busy)).expect("awaited");
     });
-    assert_eq!(heard.try_recv().ok(), Some((None, false)));
+    assert_eq!(received.try_recv().ok(), Some((None, false)));
     end.send(()).expect("it waits");
-    let second = heard.recv_timeout(PATIENCE).expect("the judge has time");
+    let second = received.recv_timeout(PATIENCE).expect("the judge has time");
     assert_eq!(second, (None, true));
 }

@@ -80,7 +80,7 @@ async fn attachments_are_held_to_the_policy() {
     let world = World::new().with("attachments", ATTACHMENTS);
     let world = world.run(&["/attachments -allow \"iso, img\""]);
     let procedures = world.start();
-    for (name, content, expected, told) in [
+    for (name, content, expected, reported) in [
         ("bill.pdf", &b"%PDF-1.7"[..], Action::Accept, ""),
         ("disk.iso", b"CD001", Action::Accept, ""),
         ("bill.pdf.EXE", b"anything", Action::Reject, "is a program"),
@@ -101,7 +101,7 @@ async fn attachments_are_held_to_the_policy() {
     ] {
         let (action, reason) = with_file(&procedures, name, content).await;
         assert_eq!(action, expected, "{name}: {reason}");
-        assert!(reason.contains(told), "{name}: {reason}");
+        assert!(reason.contains(reported), "{name}: {reason}");
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! `tests/data/reports/expected.txt` holds what SpamAssassin wrote of the messages beside it. Where
 //! it is installed it is asked again and must write the same; `GATEPOST_ORACLE=renew` has the file
-//! written anew.
+//! written again.
 
 use std::fmt::Write as _;
 use std::io::Write as _;

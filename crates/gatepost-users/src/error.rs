@@ -36,7 +36,7 @@ pub enum UsersError {
         /// Why not.
         cause: TopicError,
     },
-    /// A password nobody should have.
+    /// A password that is known to be weak.
     #[error(
         "a password has 1 to {} bytes and no control characters",
         crate::PASSWORD_BYTES_MAX

@@ -103,7 +103,7 @@ impl Identity {
         self.inner.expires
     }
 
-    /// The generation of users and rules behind the answers. With another number, an access that
+    /// The generation of users and rules that the answers are based on. With another number, an access that
     /// was allowed before may be denied. One atomic load.
     pub fn generation(&self) -> u64 {
         self.inner.live.generation()

@@ -97,7 +97,7 @@ pub(crate) struct CompiledRules {
     cache: OnceLock<DecisionCache>,
 }
 
-/// For whom rules are compiled.
+/// The user for which rules are compiled.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RuleSubject<'a> {
     pub(crate) user: Option<&'a str>,

@@ -63,7 +63,7 @@ impl ScramKeys {
         }
     }
 
-    /// Keys that nobody's password fits, always the same for one name, so that an unknown user
+    /// Keys that no password matches, always the same for one name, so that an unknown user
     /// is answered as a known one (RFC 5802 section 9).
     pub(crate) fn decoy(pepper: &[u8], user: &str, iterations: u32) -> Self {
         let salt = hmac_sha256(pepper, &[b"scram salt\0", user.as_bytes()]);

@@ -1,6 +1,6 @@
 //! Bearer tokens of ours: `gp_` and 256 random bits.
 //!
-//! Only the hash is kept. A fast hash does: nobody guesses 256 bits. Looking a hash up takes a
+//! Only the hash is kept. A fast hash suffices: 256 random bits cannot be guessed. Looking a hash up takes a
 //! time that depends on stored hashes, which reveals nothing about a token.
 
 use base64::Engine;

@@ -1,6 +1,6 @@
 //! Gatepost: a message gateway in one binary.
 //!
-//! This crate only joins the rooms: the command line, the config, and the wiring of listeners to
+//! This crate only joins the parts: the command line, the config, and the wiring of listeners to
 //! procedures to broker.
 
 mod cli;

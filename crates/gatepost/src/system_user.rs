@@ -8,7 +8,7 @@ use std::io;
 
 use rustix::process::{Gid, Uid};
 
-/// Whom the server can become.
+/// The user that the server can become.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SystemUser {
     pub(crate) uid: Uid,

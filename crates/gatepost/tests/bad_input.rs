@@ -149,7 +149,7 @@ fn a_wrong_config_is_told_with_file_line_and_mend() {
     assert!(text.contains("gatepost.toml:4: "), "{text}");
     assert!(
         text.contains("/sizecheck"),
-        "the mend names what exists: {text}"
+        "the fix names what exists: {text}"
     );
 }
 
@@ -159,7 +159,7 @@ fn an_address_in_use_is_told() {
     let folder = tempfile::tempdir().expect("a folder");
     let address = gateway.address("mqtt").to_string();
     // The others get ports of their own: their usual ones may be in use by another server, of which
-    // would then be told instead.
+    // would then be reported instead.
     let mut settings = vec![format!("listeners.mqtt.bind=[\"{address}\"]")];
     let others = ["smtp", "lmtp", "milter", "pop3", "spamd", "call", "http"];
     settings.extend(others.map(|name| format!("listeners.{name}.bind=[\"127.0.0.1:0\"]")));

@@ -77,7 +77,7 @@ fn mail_is_judged_and_pushed_to_every_kind_of_subscriber() {
         ],
     );
     mqtt3.await_line("SUBACK");
-    // HTTP subscribers are told as soon as they are subscribed.
+    // HTTP subscribers get an event as soon as they are subscribed.
     events.await_line("");
     let cases = cases();
     for case in &cases {
@@ -112,7 +112,7 @@ fn mail_is_judged_and_pushed_to_every_kind_of_subscriber() {
         }
     }
     mqtt5.await_line("verdict");
-    // What was refused reached nobody: everything before the last good message has arrived by now.
+    // What was refused reached no subscriber: everything before the last good message has arrived by now.
     for subscriber in [&mut mqtt3, &mut events, &mut lines] {
         for case in cases.iter().filter(|case| !case.accepted) {
             let mark = mark(case.index);

@@ -1,4 +1,4 @@
-//! The milter behind a real Postfix: verdicts, marks, versions, mail of either origin.
+//! The milter of a real Postfix: verdicts, header fields, versions, mail of either origin.
 
 mod support;
 
@@ -64,7 +64,7 @@ fn milters(gateway: &Gateway, more: &str) -> String {
 fn send(postfix: &Postfix, verdict: &str, body: &str) -> String {
     let verdict = format!("X-Verdict: {verdict}");
     let server = postfix.address().to_string();
-    let told = [
+    let options = [
         "--helo",
         "client.example",
         "--header",
@@ -82,7 +82,7 @@ fn send(postfix: &Postfix, verdict: &str, body: &str) -> String {
         &server,
         "otto@example.org",
         "anna@boxes.example",
-        &told,
+        &options,
     ))
 }
 

@@ -9,7 +9,7 @@ fn everywhere(scenario: &str, settings: &str, prepare: impl Fn(&Gateway)) {
         let gateway = Gateway::start(&format!("rules.paths = []\n{settings}"));
         prepare(&gateway);
         let port = gateway.port("mqtt");
-        // One server for both: what the first leaves behind is the second's beginning.
+        // One server for both: the second starts with the state that the first leaves.
         for api in ["paho-1", "paho-2"] {
             paho(api, &[scenario, "--version", version, "--port", &port]);
         }
@@ -58,8 +58,8 @@ fn users_are_asked_for_and_held_to_their_rules() {
         await_some("the rule is in force", || {
             let user = ["-u", "anna", "-P", "secret", "-V", "5", "-q", "1", "-d"];
             let message = ["-p", &port, "-t", "elsewhere", "-m", "x"];
-            let told = text_of(&run("mosquitto_pub", &[&user[..], &message].concat(), b""));
-            told.contains("RC:135").then_some(())
+            let output = text_of(&run("mosquitto_pub", &[&user[..], &message].concat(), b""));
+            output.contains("RC:135").then_some(())
         });
     });
 }

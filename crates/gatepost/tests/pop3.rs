@@ -49,8 +49,8 @@ fn send(gateway: &Gateway, to: &str, subject: &str) {
     let server = gateway.address("smtp").to_string();
     let subject = format!("Subject: {subject}");
     let body = ".hidden dot\n.\nlast line";
-    let told = ["--header", &subject, "--body", body];
-    let output = swaks(&server, "otto@example.org", to, &told);
+    let options = ["--header", &subject, "--body", body];
+    let output = swaks(&server, "otto@example.org", to, &options);
     assert!(output.status.success(), "{}", text_of(&output));
 }
 

@@ -142,7 +142,7 @@ fn a_scope_that_names_spamd_decides_what_spamc_is_told() {
     for action in ["reject", "quarantine", "drop"] {
         assert_eq!(ask(action).1, Some(1), "{action}");
     }
-    // What cannot be judged now is told as such: EX_TEMPFAIL, which spamc's -x hands on.
+    // A message that cannot be judged now gets EX_TEMPFAIL, which spamc's -x hands on.
     let mail = b"Subject: hello\n\ndefer\n";
     let port = gateway.port("spamd");
     let output = run("spamc", &["-d", "127.0.0.1", "-p", &port, "-x", "-c"], mail);

@@ -27,7 +27,7 @@ const NEIGHBOURS: usize = 20;
 const NEIGHBOUR_PAYLOAD_BYTES: usize = 100_000;
 /// What resident memory may vary by, whatever the allocator does.
 const SLACK_BYTES: u64 = 24 * 1024 * 1024;
-/// Nobody may make others wait, so slow readers lose.
+/// No client may make others wait, so slow readers lose.
 const SETTINGS: &str = "rules.paths = []\nbroker.slow_subscriber = \"drop-oldest\"\n\
                         listeners.mqtt.connect_timeout = \"2s\"\n";
 
@@ -85,7 +85,7 @@ impl Drop for SetWhenDropped<'_> {
     }
 }
 
-/// Publishes numbers and receives each, in order, until told otherwise.
+/// Publishes numbers and receives each, in order, until it is stopped.
 fn steady_pair(address: SocketAddr, is_over: &AtomicBool, received: &AtomicU64) {
     let (mut subscriber, _) =
         Connection::open(address, Version::Mqtt311, "steady subscriber").expect("open");

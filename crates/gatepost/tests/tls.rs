@@ -91,7 +91,7 @@ fn mqtt_and_http_speak_tls_and_certificates_are_renewed_under_live_connections()
         ],
     );
 
-    // Another authority takes over; whoever is connected stays.
+    // Another authority takes over; existing connections stay.
     let second = Authority::new(folder.path(), "second");
     second.sign("server", "localhost", &SERVER_NAMES);
     gateway.signal("HUP");
@@ -121,15 +121,15 @@ fn our_own_clients_speak_tls() {
         "pub", "-L", &url, "--cafile", &first_ca, "-m", "x", "-r", "-q", "2",
     ][..]]
     .concat();
-    let told = run(env!("CARGO_BIN_EXE_gatepost"), &ours, b"");
-    assert!(told.status.success(), "{}", text_of(&told));
+    let output = run(env!("CARGO_BIN_EXE_gatepost"), &ours, b"");
+    assert!(output.status.success(), "{}", text_of(&output));
     let ours = ["sub", "-L", &url, "--cafile", &first_ca, "-C", "1", "-v"];
-    let told = run(env!("CARGO_BIN_EXE_gatepost"), &ours, b"");
-    assert_eq!(text_of(&told), "kept x\n");
+    let output = run(env!("CARGO_BIN_EXE_gatepost"), &ours, b"");
+    assert_eq!(text_of(&output), "kept x\n");
     let unknown = ["sub", "-L", &url, "--tls", "-C", "1"];
-    let told = run(env!("CARGO_BIN_EXE_gatepost"), &unknown, b"");
+    let output = run(env!("CARGO_BIN_EXE_gatepost"), &unknown, b"");
     assert_eq!(
-        told.status.code(),
+        output.status.code(),
         Some(69),
         "the system does not know the authority"
     );
@@ -146,17 +146,17 @@ fn users_log_in_by_tls() {
         &["grant", "anna", "publish,subscribe", "home/%u/#"],
     ] {
         let arguments = [&["user"], arguments, &["--set", &data]].concat();
-        let told = run(env!("CARGO_BIN_EXE_gatepost"), &arguments, b"secret\n");
-        assert!(told.status.success(), "{}", text_of(&told));
+        let output = run(env!("CARGO_BIN_EXE_gatepost"), &arguments, b"secret\n");
+        assert!(output.status.success(), "{}", text_of(&output));
     }
     let anna = ["-u", "anna", "-P", "secret", "-q", "1", "--cafile", &ca];
     await_some("the rule is in force", || {
-        let told = publish(
+        let output = publish(
             &gateway,
             "x",
             &[&anna[..], &["-V", "5", "-d", "-t", "other"]].concat(),
         );
-        text_of(&told).contains("RC:135").then_some(())
+        text_of(&output).contains("RC:135").then_some(())
     });
     for version in ["4", "5"] {
         let options = [
@@ -273,7 +273,7 @@ fn unusable_certificates_are_told_before_anything_is_served() {
     }
 }
 
-/// Begins with a PROXY header, connects by MQTT 3.1.1, and tells whether that worked.
+/// Begins with a PROXY header, connects by MQTT 3.1.1, and returns whether that worked.
 fn connects_behind(gateway: &Gateway, header: &[u8]) -> bool {
     const CONNECT: &[u8] = b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x3c\x00\x01p";
     let mut stream = TcpStream::connect(gateway.address("mqtt")).expect("a connection");
@@ -359,9 +359,9 @@ fn mail_comes_encrypted_by_starttls_and_at_once() {
         };
         let to = format!("secret+{number}@localhost");
         let body = format!("number {number}");
-        let mut told = vec!["--protocol", protocol, manner, "--body", &body];
-        told.extend(["--tls-verify", "--tls-ca-path", &ca]);
-        let output = swaks(&server, "otto@example.org", &to, &told);
+        let mut options = vec!["--protocol", protocol, manner, "--body", &body];
+        options.extend(["--tls-verify", "--tls-ca-path", &ca]);
+        let output = swaks(&server, "otto@example.org", &to, &options);
         let transcript = text_of(&output);
         assert!(output.status.success(), "{listener}: {transcript}");
         assert!(

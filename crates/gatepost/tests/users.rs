@@ -38,7 +38,7 @@ fn users_made_beside_a_running_server_are_asked_for_at_once() {
     );
 
     done(&gateway, &["add", "anna"], "secret\n");
-    // Seen within a second; then nobody gets in without a login.
+    // Seen within a second; then every client needs a login.
     await_some("the door closes", || {
         (!publish(&gateway, &["-t", "a"]).status.success()).then_some(())
     });
@@ -59,8 +59,8 @@ fn users_made_beside_a_running_server_are_asked_for_at_once() {
     let port = gateway.port("mqtt");
     let denied = await_some("the rule is in force", || {
         let arguments = [&anna[..], &["-V", "5", "-t", "a", "-d"]].concat();
-        let told = text_of(&publish(&gateway, &arguments));
-        told.contains("RC:135").then_some(told)
+        let output = text_of(&publish(&gateway, &arguments));
+        output.contains("RC:135").then_some(output)
     });
     assert!(denied.contains("PUBACK"), "{denied}");
     let mut subscriber = Client::start(
@@ -121,7 +121,7 @@ fn dashboard(gateway: &Gateway, fields: &str) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// Whom a trusted proxy reports is where the proxy says: so a client of another machine is had on
+/// A client's address is the one that a trusted proxy reports: this gives a client of another machine on
 /// loopback.
 #[test]
 fn the_dashboard_is_for_this_machine_until_somebody_can_log_in() {
@@ -229,12 +229,12 @@ fn a_dashboard_on_every_address_is_for_who_logs_in() {
     }
     assert!(dashboard(&gateway, "Host: localhost").contains("gatepost user add"));
     done(&gateway, &["add", "root", "--admin"], "secret\n");
-    await_some("the administrator is known, and nobody else", || {
-        let nobody = dashboard(&gateway, "Host: localhost");
+    await_some("the administrator is known, and no other user", || {
+        let anonymous = dashboard(&gateway, "Host: localhost");
         // root:secret
         let login = "Host: localhost\r\nAuthorization: Basic cm9vdDpzZWNyZXQ=";
         let admitted = dashboard(&gateway, login).starts_with("HTTP/1.1 200");
-        (admitted && nobody.starts_with("HTTP/1.1 401")).then_some(())
+        (admitted && anonymous.starts_with("HTTP/1.1 401")).then_some(())
     });
 }
 

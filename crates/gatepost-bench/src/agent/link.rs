@@ -192,7 +192,7 @@ impl AgentLink {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 Ok(false)
             }
-            // A signal: whoever waits looks whether to go on.
+            // A signal: the waiting thread checks whether to continue.
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(false),
             Err(error) => Err(self.failed(error.to_string())),
         }

@@ -298,7 +298,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // A file left behind in the temporary folder harms nobody.
+        // A file that stays in the temporary folder does no harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -114,7 +114,7 @@ fn open(kind: u32, event: u64, thread: i32) -> Option<OwnedFd> {
     const ANY_PROCESSOR: libc::c_int = -1;
     const NO_GROUP: libc::c_int = -1;
     // SAFETY: the struct lives over the call, its size field says how much of it there is, and the
-    // kernel only reads it. The result is an error or a new descriptor that nobody else owns.
+    // kernel only reads it. The result is an error or a new descriptor that has no other owner.
     unsafe {
         let descriptor = libc::syscall(
             libc::SYS_perf_event_open,

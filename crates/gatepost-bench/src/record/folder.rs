@@ -35,7 +35,7 @@ pub fn record(arguments: &RecordArguments) -> Result<(), BenchError> {
 /// Adds one, with the commit that is checked out unless it has one; gives where it is.
 pub fn keep(folder: &Path, mut report: Report) -> Result<PathBuf, BenchError> {
     report.commit = report.commit.or_else(checked_out);
-    // The figures stay exact; the histograms behind them would fill a repository.
+    // The figures stay exact; the complete histograms would fill a repository.
     let runs = report
         .targets
         .iter_mut()

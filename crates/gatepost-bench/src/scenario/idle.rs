@@ -289,7 +289,7 @@ impl Idle {
                 progress,
             )?;
             seconds.push(clock::seconds(clock::now() - begin));
-            // Whoever was let in by mistake is thrown out now.
+            // Connections that were accepted by mistake are closed now.
             clients.turn(clock::now() + clock::SECOND / 5, shared)?;
         }
         Ok(seconds)

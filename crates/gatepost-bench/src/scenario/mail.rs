@@ -195,7 +195,7 @@ impl MessageFolder {
 
 impl Drop for MessageFolder {
     fn drop(&mut self) {
-        // A file left behind in the temporary folder harms nobody.
+        // A file that stays in the temporary folder does no harm.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }

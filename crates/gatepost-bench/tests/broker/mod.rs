@@ -117,7 +117,7 @@ pub(crate) fn start_counting(host: &str, faults: Faults) -> (SocketAddr, Arc<Ato
     let listener = TcpListener::bind((host, 0)).expect("a port");
     let address = listener.local_addr().expect("an address");
     let topics = Arc::new(Mutex::new(Topics::default()));
-    let published = Arc::clone(&topics.lock().expect("nobody else has it yet").published);
+    let published = Arc::clone(&topics.lock().expect("no other thread has it yet").published);
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let topics = Arc::clone(&topics);

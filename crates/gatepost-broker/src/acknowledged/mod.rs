@@ -67,7 +67,7 @@ impl Acknowledged {
     }
 
     /// The sequence of the next delivery: the next whose identifier is not in flight, so that one
-    /// message that is never acknowledged does not stop those behind it.
+    /// message that is never acknowledged does not stop those after it.
     pub(crate) fn next_sequence(&mut self) -> u64 {
         loop {
             self.last_sequence += 1;
@@ -138,7 +138,7 @@ impl Acknowledged {
         dropped.is_some()
     }
 
-    /// Gives up the waiting delivery of this topic, where only the newest of each is wanted; tells
+    /// Gives up the waiting delivery of this topic, where only the newest of each is wanted; returns
     /// whether there was one. Every delivery of such a session passes here before it is pushed.
     pub(crate) fn supersede(&mut self, topic: &Topic) -> bool {
         let next = self.last_sequence + 1;
@@ -147,7 +147,7 @@ impl Acknowledged {
             let oldest = self.waiting.front().map_or(next, |front| front.sequence);
             newest.retain(|_, sequence| *sequence >= oldest);
         }
-        // Should this sequence be skipped, the delivery is the first behind it.
+        // Should this sequence be skipped, the delivery is the first after it.
         let Some(sequence) = newest.insert(topic.clone(), next) else {
             return false;
         };
@@ -208,8 +208,8 @@ impl Acknowledged {
             phase,
         };
         // Nearly always the last.
-        let behind = self.in_flight.iter().rev();
-        let later = behind
+        let newest_first = self.in_flight.iter().rev();
+        let later = newest_first
             .take_while(|other| other.delivery.sequence > sequence)
             .count();
         self.in_flight.insert(self.in_flight.len() - later, flight);

@@ -223,7 +223,7 @@ impl Index {
     }
 
     /// Makes `member` one of the group `name` that shares `filter`, in place of its earlier self;
-    /// tells whether it was there.
+    /// returns whether it was there.
     pub(crate) fn join(&self, filter: &TopicFilter, name: &str, member: GroupMember) -> bool {
         let existed = self.change(filter, |list| {
             let group = list

@@ -10,7 +10,7 @@ use crate::limits::Limit;
 use crate::recent::{TopicKey, TopicRecord};
 use crate::route::Route;
 
-/// Topics that one publisher remembers; beyond that it starts anew.
+/// Topics that one publisher remembers; beyond that it starts again.
 const TOPICS_MAX: usize = 1024;
 /// A topic that a publisher remembers; valid until [`Publisher::topics_epoch`] changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

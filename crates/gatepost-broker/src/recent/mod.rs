@@ -40,7 +40,7 @@ pub enum Since {
     /// Only what comes from now on.
     #[default]
     Now,
-    /// First what was published after the one with this position or message id, behind a gap if
+    /// First what was published after the one with this position or message id, after a gap if
     /// something of it may be forgotten.
     After(MessageId),
     /// First what is remembered of the messages that arrived at this time or later.
@@ -215,7 +215,7 @@ impl Recent {
         self.order.lock()
     }
 
-    /// `wanted`, or a place behind all others.
+    /// `wanted`, or the place after all others.
     fn next_position(&self, wanted: MessageId) -> MessageId {
         let next = |last: u64| {
             if wanted.number() > last {

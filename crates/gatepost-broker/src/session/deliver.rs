@@ -238,7 +238,7 @@ impl Session {
         self.pressure(state, broker)
     }
 
-    /// Queues a QoS 0 delivery behind a full outbox in place of its topic's last one, if that is
+    /// Queues a QoS 0 delivery after a full outbox in place of its topic's last one, if that is
     /// the policy; returns whether it is queued.
     fn put_newest(
         &self,
@@ -264,7 +264,7 @@ impl Session {
         true
     }
 
-    /// Moves what waits behind the outbox into it, as far as it goes; returns whether anything was.
+    /// Moves waiting deliveries into the outbox, as many as fit; returns whether any was moved.
     pub(super) fn refill(&self, state: &mut SessionState, broker: BrokerView<'_>) -> bool {
         let mut has_moved = false;
         while !state.blocked

@@ -115,7 +115,7 @@ pub(crate) struct SessionState {
     pub(crate) outbox: Outbox,
     /// What is done when it takes less than it is sent.
     pub(crate) policy: SlowSubscriber,
-    /// What waits behind the outbox, where only the newest is wanted.
+    /// Deliveries that wait for the outbox, where only the newest of each topic is wanted.
     pub(crate) newest: Option<Box<Newest>>,
     pub(crate) acknowledged: Option<Box<Acknowledged>>,
     pub(crate) will: Option<Box<Will>>,
@@ -295,9 +295,9 @@ impl Session {
         state.link = None;
         state.owner = None;
         let was_clean = state.outbox.is_empty();
-        let behind = state.newest.take().map_or(0, |newest| newest.len() as u64);
+        let waiting = state.newest.take().map_or(0, |newest| newest.len() as u64);
         let waiting = state.outbox.messages() as u64;
-        let lost = state.outbox.clear() + behind;
+        let lost = state.outbox.clear() + waiting;
         let cause = match state.ended {
             Some(DisconnectCause::TooSlow) => DropCause::Stalled,
             _ => DropCause::ConnectionLost,

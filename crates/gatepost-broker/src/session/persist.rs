@@ -350,7 +350,7 @@ impl SessionState {
         self.persistent_mut()?.submit(store)
     }
 
-    /// Submits what a retained message brought, behind the session's own changes.
+    /// Submits the changes of a retained message, after the session's own changes.
     pub(crate) fn submit_with(&mut self, batch: &mut ChangeBatch, store: &Store) {
         let Some(persistent) = self.persistent_mut() else {
             batch.was_submitted(None); // it has no rows

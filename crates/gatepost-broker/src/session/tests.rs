@@ -40,7 +40,7 @@ impl Sink for BoundedSocket {
     }
 }
 
-/// Frames are payloads: behind `!` where they may be repeated; a release is `~`.
+/// Frames are payloads: after `!` where they may be repeated; a release is `~`.
 struct Letters;
 
 impl Encoder for Letters {

@@ -355,7 +355,7 @@ impl SessionTable {
     }
 
     /// Ends a session that the caller has taken out of the table: its subscriptions, its queue,
-    /// its connection. What it leaves behind is to be settled when no lock is held.
+    /// its connection. Its leftovers are to be settled when no lock is held.
     pub(crate) fn end_session(&self, session: &Arc<Session>) -> DeferredEffects {
         self.end_session_for(session, DisconnectCause::TakenOver)
     }

@@ -1,7 +1,7 @@
 //! The lines that OpenSMTPD sends to a filter: fields separated by bars (smtpd-filters(7)).
 //!
-//! `report|VERSION|TIME|smtp-in|EVENT|SESSION|…` tells, `filter|VERSION|TIME|smtp-in|PHASE|SESSION|
-//! TOKEN|…` asks. Versions before 0.6 have the result of a report behind what it is about; both
+//! `report|VERSION|TIME|smtp-in|EVENT|SESSION|…` reports, `filter|VERSION|TIME|smtp-in|PHASE|SESSION|
+//! TOKEN|…` asks. Versions before 0.6 have the result of a report after its subject; both
 //! orders are read.
 
 use std::net::SocketAddr;
@@ -67,7 +67,7 @@ impl<'line> FilterEvent<'line> {
     }
 }
 
-/// Up to the first bar, and behind it.
+/// The text before the first bar, and after it.
 fn split(fields: &[u8]) -> (&[u8], &[u8]) {
     match fields.iter().position(|&byte| byte == b'|') {
         Some(at) => (
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn told(reports: &[&str]) -> Envelope {
+    fn envelope_of(reports: &[&str]) -> Envelope {
         let mut envelope = Envelope::default();
         for report in reports {
             match FilterEvent::parse(report.as_bytes()) {
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn the_envelope_is_gathered_in_both_orders() {
-        let new = told(&[
+        let new = envelope_of(&[
             "report|0.6|1.2|smtp-in|link-connect|s1|host.example|pass|192.0.2.9:33174|192.0.2.1:25",
             "report|0.6|1.2|smtp-in|link-identify|s1|EHLO|client.example",
             "report|0.6|1.2|smtp-in|link-auth|s1|pass|anna",
@@ -147,7 +147,7 @@ mod tests {
             "report|0.6|1.2|smtp-in|tx-rcpt|s1|m1|permfail|no@mx.example",
             "report|0.6|1.2|smtp-in|tx-rcpt|s1|m1|ok|b@mx.example",
         ]);
-        let old = told(&[
+        let old = envelope_of(&[
             "report|0.5|1.2|smtp-in|link-connect|s1|host.example|pass|192.0.2.9:33174|192.0.2.1:25",
             "report|0.5|1.2|smtp-in|link-identify|s1|client.example",
             "report|0.5|1.2|smtp-in|link-auth|s1|anna|pass",
@@ -163,7 +163,7 @@ mod tests {
         };
         assert_eq!(new, expected);
         assert_eq!(old, expected);
-        let next = told(&[
+        let next = envelope_of(&[
             "report|0.6|1.2|smtp-in|link-connect|s1|local|pass|unix:/run/smtpd.sock|unix:/run/smtpd.sock",
             "report|0.6|1.2|smtp-in|link-auth|s1|fail|anna",
             "report|0.6|1.2|smtp-in|tx-mail|s1|m1|ok|a@client.example",

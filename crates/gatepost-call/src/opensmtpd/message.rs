@@ -76,7 +76,7 @@ impl JudgedMessage {
         }
     }
 
-    /// The message's lines as smtpd takes them back, each behind `head`, up to the final dot.
+    /// The message's lines as smtpd takes them back, each after `head`, up to the final dot.
     pub(super) fn lines(&self, head: &[u8]) -> Vec<u8> {
         let mut output = Vec::with_capacity(self.message.len() * 2);
         let mut line = |text: &[u8]| {
@@ -165,7 +165,7 @@ mod tests {
         let text = String::from_utf8(tagged.lines(b"h|")).expect("text");
         let expected = "h|X-Tag: 1\nh|Subject: x\nh|\nh|..hidden\nh|...\nh|\nh|.\n";
         assert_eq!(text, expected);
-        let aside = JudgedMessage::answered(&answer(AnswerAction::Quarantine), Vec::new());
-        assert_eq!(aside.lines(b""), b"X-Spam: yes\n.\n");
+        let quarantined = JudgedMessage::answered(&answer(AnswerAction::Quarantine), Vec::new());
+        assert_eq!(quarantined.lines(b""), b"X-Spam: yes\n.\n");
     }
 }

@@ -16,7 +16,7 @@ pub struct Sender {
     pub relays: Vec<(String, bool, String)>,
     /// The number of trusted relays.
     pub trusted: usize,
-    /// To whom the message goes, in lower case, where it comes from inside.
+    /// The recipients in lower case, of a message from inside.
     pub recipients: Vec<String>,
     /// An id made of the message's content.
     pub message_id: Vec<u8>,

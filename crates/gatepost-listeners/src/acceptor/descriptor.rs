@@ -39,7 +39,7 @@ pub(super) fn is_deferred(socket: BorrowedFd<'_>) -> bool {
     let mut seconds: libc::c_int = 0;
     let mut length = VALUE_BYTES;
     // SAFETY: the descriptor is open for as long as it is borrowed; the kernel writes at most
-    // `length` bytes, which is the size of the live local that it is told.
+    // `length` bytes, which is the size of the live local passed with it.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),

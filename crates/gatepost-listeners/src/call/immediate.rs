@@ -121,7 +121,10 @@ impl Continuation {
                 return;
             }
         };
-        let admitted = context.limits.admission.behind(admitted, peer, client);
+        let admitted = context
+            .limits
+            .admission
+            .admit_proxied(admitted, peer, client);
         let mut connection = CallConnection::new(stream, client, context, shutdown);
         connection.input = progress.input;
         connection.output = progress.output;

@@ -155,14 +155,14 @@ fn parse(head: &[u8]) -> Result<CallRequest, RequestError> {
 }
 
 fn field(request: &mut CallRequest, name: &str, value: &str) -> Result<(), RequestError> {
-    let told = &mut request.envelope;
+    let envelope = &mut request.envelope;
     match name {
         "size" => request.size = value.parse().map_err(|_| RequestError::Size)?,
-        "sender" => told.sender = Some(value.to_owned()),
-        "recipient" => told.recipients.push(value.to_owned()),
-        "user" => told.user = Some(value.to_owned()),
-        "client" => told.client = Some(value.to_owned()),
-        "address" => told.address = Some(value.parse().map_err(|_| RequestError::Address)?),
+        "sender" => envelope.sender = Some(value.to_owned()),
+        "recipient" => envelope.recipients.push(value.to_owned()),
+        "user" => envelope.user = Some(value.to_owned()),
+        "client" => envelope.client = Some(value.to_owned()),
+        "address" => envelope.address = Some(value.parse().map_err(|_| RequestError::Address)?),
         "want" if value == "message" => request.wants_message = true,
         "want" if value == "close" => request.closes = true,
         _ => match name.strip_prefix("arg-") {

@@ -149,7 +149,7 @@ impl Hop {
             let refusal = format!("{} {}", answer.code, answer.text());
             return Err(failed(io::Error::other(refusal)));
         }
-        // Plain text behind the reply may have been inserted by an attacker.
+        // Plain text after the reply may have been inserted by an attacker.
         if !self.input.is_empty() {
             return Err(failed(io::ErrorKind::InvalidData.into()));
         }

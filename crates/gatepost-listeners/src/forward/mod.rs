@@ -43,7 +43,7 @@ pub fn fuzz_policy(text: &str) -> String {
 /// How all connections of a listener speak to the next hop.
 pub(crate) struct Forward {
     pub(crate) settings: ForwardSettings,
-    /// Encrypts, and asks nobody who the server is.
+    /// Encrypts, without checking the server's identity.
     anybody: Outgoing,
     /// Believes authorities only.
     authorities: Outgoing,

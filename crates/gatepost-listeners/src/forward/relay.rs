@@ -301,7 +301,7 @@ fn xtext(text: &str) -> String {
     String::from_utf8(encoded).unwrap_or_default()
 }
 
-/// The message as DATA has it: dots at the start of lines doubled, and the end behind.
+/// The message as DATA has it: dots at the start of lines doubled, and the end appended.
 fn stuffed(message: &[u8]) -> Vec<u8> {
     let mut output = Vec::with_capacity(message.len() + message.len() / 64 + 8);
     let mut from = 0;

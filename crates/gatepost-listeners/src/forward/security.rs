@@ -19,11 +19,11 @@ use crate::tls::dane;
 pub(super) enum Security {
     /// In plain text.
     Plain,
-    /// Encrypted where that works, whoever the host is.
+    /// Encrypted where that works; the host's identity is not checked.
     Opportunistic,
     /// The same, and a host that does not prove its name is logged (MTA-STS, mode `testing`).
     Tested,
-    /// Encrypted, whoever the host is: it has TLSA records, and none of them is usable (RFC 7672
+    /// Encrypted, the host's identity unchecked: it has TLSA records, and none of them is usable (RFC 7672
     /// section 2.2).
     Encrypted,
     /// Encrypted, with a certificate that one of these names.

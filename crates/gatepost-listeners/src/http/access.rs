@@ -47,7 +47,7 @@ pub(super) async fn identify(
         remote.authenticate(credentials, request.peer, None).await
     };
     let identity = identity.map_err(|denied| match denied {
-        // To ask for a login that nobody has would help nobody.
+        // Asking for a login is useless where no user exists.
         Denied::Anonymous if !auth.any_user() => HttpError::NoUserYet,
         denied => HttpError::Denied(denied),
     });

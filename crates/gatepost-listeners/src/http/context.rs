@@ -69,7 +69,7 @@ pub struct Upgraded {
     pub peer: Peer,
     /// Whether the handshake certainly came from a program on this machine.
     pub is_local: bool,
-    /// What the client sent behind the handshake.
+    /// The bytes that the client sent after the handshake.
     pub received: Vec<u8>,
 }
 

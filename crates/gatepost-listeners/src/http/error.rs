@@ -152,7 +152,7 @@ impl HttpError {
         }
     }
 
-    /// The response that tells it: JSON with `code`, `error` and `detail`.
+    /// The response that reports it: JSON with `code`, `error` and `detail`.
     pub(super) fn response(&self) -> Response {
         let row = self.row();
         let body = serde_json::json!({

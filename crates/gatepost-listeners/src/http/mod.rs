@@ -5,7 +5,7 @@
 //! - `router.rs` finds the handler of a request: `api/` (topics, calls, administration, ntfy's
 //!   shapes) or `site/` (pages, files, forms, the dashboard).
 //! - What both use stands beside them: who asks (`access.rs`, `origin.rs`, `forwarded.rs`), how
-//!   errors are told (`error.rs`), how publications are written (`event_stream/`).
+//!   errors are written (`error.rs`), how publications are written (`event_stream/`).
 //!
 //! Imports go one way: driver, router, handlers, shared modules. A handler knows no version of
 //! HTTP, so that another version is another driver and nothing else.
@@ -100,6 +100,6 @@ pub async fn serve(
     service::on_every_worker("http", acceptor, &workers, shutdown.clone(), take).await;
     context.drain.begin();
     let _ = tokio::time::timeout(context.settings.drain_timeout.duration(), all_gone.recv()).await;
-    // The server ends when nobody holds one any more.
+    // The server ends when the last one is dropped.
     drop(shutdown);
 }

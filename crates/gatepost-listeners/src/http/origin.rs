@@ -106,7 +106,7 @@ pub(super) fn preflight(context: &HttpContext, request: &HttpRequest) -> Option<
 }
 
 /// Lets a page of an allowed origin read the answer. An origin that is allowed by name may send
-/// what the visitor is logged in with; `"*"` gives nobody that.
+/// what the visitor is logged in with; `"*"` gives no origin that.
 pub(super) fn mark(context: &HttpContext, request: &HttpRequest, response: &mut Response) {
     if context.settings.origins.is_empty() {
         return;

@@ -53,7 +53,7 @@ pub(super) struct HttpRequest {
     pub body: Bytes,
     /// The client; behind a trusted proxy, the one that the proxy names.
     pub peer: Peer,
-    /// The user whom the connection's certificate names.
+    /// The user that the connection's certificate names.
     pub certified: Option<String>,
     /// Who asks; `None` where no login is needed.
     pub identity: Option<Identity>,

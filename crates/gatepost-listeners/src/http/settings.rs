@@ -20,7 +20,7 @@ pub struct HttpSettings {
     /// Encryption: `tls.cert` and `tls.key` are all that it needs.
     pub tls: TlsSettings,
     /// Proxies in front that begin each connection with a PROXY header (version 1 or 2): their
-    /// addresses, networks, `"unix"`. Whoever is not named here is taken for the client itself.
+    /// addresses, networks, `"unix"`. Any other peer counts as the client itself.
     pub proxy_protocol: Vec<PeerNetwork>,
     /// How many connections may be open at once, more are closed at once; 0 does not limit.
     pub connections_max: u32,
@@ -67,7 +67,7 @@ pub struct HttpSettings {
     pub bandwidth: ByteSize,
     /// Bytes of answers in a second to one address; 0 for no limit.
     pub bandwidth_per_address: ByteSize,
-    /// The time after which a deferred sender is told to try again.
+    /// The time after which a deferred sender should try again.
     pub retry_after: Period,
 }
 

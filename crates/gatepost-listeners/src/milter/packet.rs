@@ -65,7 +65,7 @@ pub(super) fn write(output: &mut Vec<u8>, command: u8, parts: &[&[u8]]) {
     }
 }
 
-/// The strings of a packet, each ended by a NUL; bytes behind the last NUL are none.
+/// The strings of a packet, each ended by a NUL; bytes after the last NUL are ignored.
 pub(super) fn strings(data: &[u8]) -> impl Iterator<Item = &[u8]> {
     data.split_inclusive(|&byte| byte == 0)
         .filter_map(|string| string.strip_suffix(&[0]))

@@ -233,11 +233,11 @@ mod tests {
             ],
         );
         let whole = whole.expect("a message");
-        let told = &whole.transaction;
-        assert_eq!(told.head, b"Subject: one\r\n\ttwo\r\n");
-        assert_eq!(told.body, b"body\r\n");
-        assert_eq!(told.sender.as_deref(), Some("a@example.org"));
-        assert_eq!(told.recipients, ["<b@example.org>"]);
+        let transaction = &whole.transaction;
+        assert_eq!(transaction.head, b"Subject: one\r\n\ttwo\r\n");
+        assert_eq!(transaction.body, b"body\r\n");
+        assert_eq!(transaction.sender.as_deref(), Some("a@example.org"));
+        assert_eq!(transaction.recipients, ["<b@example.org>"]);
         assert_eq!(whole.host.peer().to_string(), "192.0.2.9:4097");
         assert_eq!(whole.host.helo.as_deref(), Some("helo.example"));
         assert_eq!(whole.user.as_deref(), Some("anna"));

@@ -111,7 +111,7 @@ impl Transaction {
         }
         let head = &mut self.head;
         head.extend_from_slice(name);
-        // With the agreement the blank behind the colon belongs to the value.
+        // With the agreement the blank after the colon belongs to the value.
         let colon: &[u8] = if agreement.has(step::LEADING_SPACE) {
             b":"
         } else {

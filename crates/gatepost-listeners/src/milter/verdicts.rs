@@ -1,7 +1,7 @@
 //! One answer for a message whose recipients several scopes judged.
 //!
 //! A refusal applies to all recipients, since the mail server sends one reply
-//! ([`crate::decisive_verdict`]). If the message is delivered to some, the recipients for whom it
+//! ([`crate::decisive_verdict`]). If the message is delivered to some, the recipients for which it
 //! was dropped or quarantined are removed from it. Their copy is in Gatepost's quarantine, since
 //! the mail server holds whole messages only.
 

@@ -2,7 +2,7 @@
 //!
 //! An acknowledgement is a promise: it waits for the commit of what it promises, or for a verdict.
 //! Acknowledgements leave in the order of what they answer, so one that waits holds back those
-//! behind it; answers that promise nothing do not pass through here.
+//! after it; answers that promise nothing do not pass through here.
 
 use std::collections::VecDeque;
 use std::future::Future;

@@ -31,7 +31,7 @@ pub(super) struct OpenedSession {
     pub(super) version: Version,
     pub(super) attachment: Attachment,
     pub(super) identity: Option<Identity>,
-    /// How to log in anew, where CONNECT named a method for it.
+    /// How to log in again, where CONNECT named a method for it.
     pub(super) authentication: Option<Box<Authentication>>,
     /// Whether the session has state of an earlier connection.
     pub(super) session_present: bool,

@@ -161,7 +161,7 @@ impl Input {
         result
     }
 
-    /// Takes bytes that were read elsewhere, such as behind an HTTP request.
+    /// Takes bytes that were read elsewhere, such as after an HTTP request.
     pub(super) fn take_frames(
         &mut self,
         bytes: &[u8],
@@ -179,7 +179,7 @@ impl Input {
         self.note(bytes.len(), used > 0);
     }
 
-    /// Handles what was read behind the packet that was waited for.
+    /// Handles the bytes that were read after the awaited packet.
     pub(super) fn process_tail(&mut self, process: impl FnOnce(&[u8]) -> usize) {
         if !self.tail.is_empty() {
             self.use_tail(process);

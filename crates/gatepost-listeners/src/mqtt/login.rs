@@ -124,7 +124,7 @@ async fn converse(
     }
 }
 
-/// A connection's means to log in anew (section 4.12.1).
+/// A connection's means to log in again (section 4.12.1).
 pub(super) struct Authentication {
     pub(super) auth: ListenerAuth,
     /// While the client proves itself.

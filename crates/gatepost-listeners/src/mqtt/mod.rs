@@ -176,7 +176,10 @@ async fn open(
 ) -> Option<Serving> {
     match accepted.open(peer).await {
         Ok((stream, client)) => {
-            let admitted = context.limits.admission.behind(admitted, peer, client);
+            let admitted = context
+                .limits
+                .admission
+                .admit_proxied(admitted, peer, client);
             connection::open(stream, client, None, admitted, context).await
         }
         Err(error) => {
@@ -191,7 +194,7 @@ async fn open(
 pub struct WebSocketStart<'a> {
     /// Whether the handshake certainly came from a program on this machine.
     pub is_local: bool,
-    /// What the client sent behind the handshake already.
+    /// The bytes that the client sent after the handshake already.
     pub received: &'a [u8],
 }
 

@@ -130,7 +130,7 @@ impl Publishing {
         Poll::Ready(judged)
     }
 
-    /// Tells the session what became of an exactly-once publication: one that was not taken must
+    /// Reports the result of an exactly-once publication to the session: one that was not taken must
     /// not be taken for received when its sender repeats it.
     pub(super) fn settle(&self, judged: &JudgedPublication, on_reject: OnReject) {
         if let Some(packet_id) = judged.packet_id.filter(|_| judged.exactly_once) {

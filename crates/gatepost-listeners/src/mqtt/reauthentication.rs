@@ -51,7 +51,7 @@ impl MqttConnection {
         if before != identity.user() {
             return Err(ConnectionEnd::Server(
                 Reason::NOT_AUTHORIZED,
-                "a session is one user's: connect anew to log in as another",
+                "a session is one user's: connect again to log in as another",
             ));
         }
         self.set_identity(Some(identity));

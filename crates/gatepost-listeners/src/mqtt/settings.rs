@@ -17,7 +17,7 @@ pub struct MqttSettings {
     /// Encryption: `tls.cert` and `tls.key` are all that it needs.
     pub tls: TlsSettings,
     /// Proxies in front that begin each connection with a PROXY header (version 1 or 2): their
-    /// addresses, networks, `"unix"`. Whoever is not named here is taken for the client itself.
+    /// addresses, networks, `"unix"`. Any other peer counts as the client itself.
     pub proxy_protocol: Vec<PeerNetwork>,
     /// Whether clients that do not log in are served.
     pub anonymous: AnonymousAccess,
@@ -43,7 +43,7 @@ pub struct MqttSettings {
     /// The highest topic alias that a client may use.
     pub topic_alias_max: u16,
     /// The longest keep alive, in seconds; MQTT 5 clients that ask for a longer one, or for
-    /// none, are told this one. 0 for any.
+    /// none, get this one. 0 for any.
     pub keep_alive_max_seconds: u16,
     /// The longest client id, in bytes.
     pub client_id_bytes_max: usize,
@@ -51,13 +51,13 @@ pub struct MqttSettings {
     /// say holds where nothing is said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slow_subscriber: Option<SlowSubscriber>,
-    /// What a publisher whose message a procedure rejects is told: `"not-authorized"` (0x87),
+    /// The reason code for a publisher whose message a procedure rejects: `"not-authorized"` (0x87),
     /// `"payload-format-invalid"` (0x99), or `"disconnect"`. Before MQTT 5, and at QoS 0, only the
-    /// last can be told.
+    /// last can report it.
     pub on_reject: OnReject,
 }
 
-/// How a verdict of `reject` is told.
+/// The reply to a verdict of `reject`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnReject {

@@ -280,7 +280,7 @@ pub(super) async fn blocking<T: Send + 'static>(
     task.unwrap_or(Err(StoreError::Closed))
 }
 
-/// With dots at the start of lines doubled, CR LF behind each line, and the end. `lines` are
+/// With dots at the start of lines doubled, CR LF after each line, and the end. `lines` are
 /// those of the body.
 fn write_message(output: &mut Vec<u8>, message: &[u8], lines: Option<usize>) {
     let mut left = None;

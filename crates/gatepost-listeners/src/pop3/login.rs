@@ -91,7 +91,7 @@ impl Pop3Connection<'_> {
         self.say(&text);
     }
 
-    /// RFC 2595 section 4. What came in plain text behind the command is forgotten: anyone on the
+    /// RFC 2595 section 4. Plain text after the command is discarded: anyone on the
     /// way could have put it there.
     async fn start_tls(&mut self) -> io::Result<()> {
         let Some(tls) = self.context.tls.clone().filter(|_| self.may_start_tls()) else {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use gatepost_message::MessageId;
 use gatepost_store::{Store, StoreChange, StoreError};
 
-/// Behind a user's name: the maildrop of what was quarantined.
+/// After a user's name: the maildrop of quarantined mail.
 const QUARANTINE: &str = "+quarantine";
 
 /// The maildrop that a login asks for.

@@ -136,7 +136,7 @@ fn hello(verb: Hello, arguments: &str) -> Result<SmtpCommand, SmtpReply> {
     })
 }
 
-/// Strips `FROM:` or `TO:`; a space behind the colon is common and harmless.
+/// Strips `FROM:` or `TO:`; a space after the colon is common and harmless.
 fn after_keyword<'a>(arguments: &'a str, keyword: &str) -> Option<&'a str> {
     let (start, rest) = arguments.split_at_checked(keyword.len())?;
     start

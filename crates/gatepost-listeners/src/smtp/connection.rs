@@ -69,7 +69,7 @@ pub(super) async fn serve(
             return Ok(());
         };
         // RFC 3207 section 4.2: the session starts again without knowledge of the client. Plain
-        // text that arrived behind the command is discarded: an attacker could have inserted it.
+        // text that arrived after the command is discarded: an attacker could have inserted it.
         connection.input.clear();
         connection.stream = tls.accept(connection.stream).await?;
         connection.awaits_hello_since = Instant::now();

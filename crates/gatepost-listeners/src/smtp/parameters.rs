@@ -24,7 +24,7 @@ pub(super) struct MailCommand {
 const ENVID_BYTES_MAX: usize = 100;
 const ORCPT_BYTES_MAX: usize = 500;
 
-/// What stands behind the sender.
+/// The parameters after the sender.
 pub(super) fn of_mail(from: Option<Mailbox>, text: &str) -> Result<MailCommand, SmtpReply> {
     let mut command = MailCommand {
         from,
@@ -56,7 +56,7 @@ pub(super) fn of_mail(from: Option<Mailbox>, text: &str) -> Result<MailCommand, 
     Ok(command)
 }
 
-/// What stands behind a recipient.
+/// The parameters after a recipient.
 pub(super) fn of_rcpt(text: &str) -> Result<Vec<String>, SmtpReply> {
     let mut dsn = Vec::new();
     for (name, value) in pairs(text) {

@@ -83,7 +83,7 @@ fn is_local(local: &str) -> bool {
             .all(|atom| !atom.is_empty() && atom.chars().all(is_atext))
 }
 
-/// The rest of a quoted string behind its first quote, up to and with its last.
+/// The rest of a quoted string after its first quote, up to and with its last.
 fn is_quoted_rest(text: &str) -> bool {
     let mut characters = text.chars();
     while let Some(character) = characters.next() {

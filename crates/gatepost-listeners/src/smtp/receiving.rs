@@ -160,7 +160,7 @@ impl SmtpConnection<'_> {
         match &recipient.destination {
             Destination::Topic(_) => session.accept(recipient),
             // RFC 5321 section 3.3: a recipient that does not exist is refused at RCPT, or the mail
-            // would be stored for nobody.
+            // would be stored without an owner.
             Destination::Mailbox(user) if !self.has_mailbox(user) => replies::NO_SUCH_USER,
             Destination::Mailbox(user) => {
                 let room = self.context.settings.mailbox_max.bytes();

@@ -64,7 +64,7 @@ pub(super) const RCPT_FIRST: SmtpReply = SmtpReply::new(
     "name a recipient first: RCPT TO:<name@localhost>",
 );
 pub(super) const NESTED_MAIL: SmtpReply =
-    SmtpReply::new(503, "5.5.1", "a sender is named already; RSET starts anew");
+    SmtpReply::new(503, "5.5.1", "a sender is named already; RSET starts again");
 pub(super) const WITHIN_TRANSACTION: SmtpReply =
     SmtpReply::new(503, "5.5.1", "not within a transaction");
 pub(super) const CHUNKS_BEGUN: SmtpReply =

@@ -2,7 +2,7 @@
 //!
 //! A user's own addresses are those whose mail it would get, by its name or by a mailbox route, and
 //! those that the settings add. Administrators may send as anybody. The null reverse path is
-//! nobody's address: reports need it.
+//! not an address: reports need it.
 
 use gatepost_mail::Mail;
 use gatepost_users::Identity;

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use super::replies::BAD_PARAMETER;
 use super::reply::SmtpReply;
 
-/// The attributes of the client behind a peer; unknown ones are `None`.
+/// The attributes of the client that a peer forwards for; unknown ones are `None`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct ForwardedClient {
     pub(super) address: Option<IpAddr>,
@@ -69,13 +69,13 @@ fn without_family(address: &str) -> &str {
 fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
-    while let Some((&byte, behind)) = rest.split_first() {
-        rest = behind;
+    while let Some((&byte, remainder)) = rest.split_first() {
+        rest = remainder;
         if byte == b'+' {
-            let (digits, behind) = rest.split_at_checked(2)?;
+            let (digits, remainder) = rest.split_at_checked(2)?;
             let digits = std::str::from_utf8(digits).ok()?;
             bytes.push(u8::from_str_radix(digits, 16).ok()?);
-            rest = behind;
+            rest = remainder;
         } else {
             bytes.push(byte);
         }

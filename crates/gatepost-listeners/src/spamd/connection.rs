@@ -37,7 +37,11 @@ pub(super) async fn serve(
 ) -> io::Result<()> {
     let mut stream = LazyStream::new(accepted, peer);
     let client = stream.open().await?;
-    let (place, refusal) = match context.limits.admission.behind(admitted, peer, client) {
+    let (place, refusal) = match context
+        .limits
+        .admission
+        .admit_proxied(admitted, peer, client)
+    {
         Ok(place) => (Some(place), None),
         Err(refusal) => (None, Some(refusal)),
     };

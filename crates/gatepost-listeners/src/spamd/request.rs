@@ -49,7 +49,7 @@ pub struct SpamdHead {
     pub version: Version,
     /// Bytes of the message on the wire; without it, the message ends with the stream.
     pub content_length: Option<u64>,
-    /// For whom the message is judged.
+    /// The user for which the message is judged.
     pub user: Option<String>,
     /// Whether the message is compressed by zlib.
     pub compressed: bool,

@@ -59,11 +59,11 @@ fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
         if count == 0 || count > 4 {
             return None;
         }
-        let (digits, behind) = rest.split_at_checked(count)?;
+        let (digits, remainder) = rest.split_at_checked(count)?;
         length = digits
             .iter()
             .fold(0, |length, &digit| length << 8 | usize::from(digit));
-        rest = behind;
+        rest = remainder;
     }
     let (content, rest) = rest.split_at_checked(length)?;
     Some((tag, content, rest))

@@ -1,4 +1,4 @@
-//! A connection's two directions behind one shared reference.
+//! A connection's two directions in one shared reference.
 //!
 //! Why not `AsyncRead`/`AsyncWrite`: fan-out writes to a subscriber's socket from the
 //! publisher's task, so writing must work through `&self`, must never wait, and must take many

@@ -1,7 +1,7 @@
-//! One encrypted connection behind one shared reference.
+//! One encrypted connection in one shared reference.
 //!
 //! The listeners' [`Stream`](super::Stream) is written to from other tasks, without
-//! waiting, so TLS is too: the state of rustls stands behind a lock that is held for the length
+//! waiting, so TLS is too: the state of rustls is guarded by a lock that is held for the length
 //! of one read or write, never across an await. The plain sockets pay nothing for this.
 //!
 //! Invariants:
@@ -9,7 +9,7 @@
 //!   goes first, always.
 //! - A write accepts more only when everything sealed before has left. If the socket fills up
 //!   with the last record of a write, the connection's own task is woken and writes the rest
-//!   whenever it waits for reading or for writing, so nothing stays behind.
+//!   whenever it waits for reading or for writing, so no data stays unsent.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};

@@ -1,4 +1,4 @@
-//! What is wrong with certificates and keys: the file, the line, and the mend.
+//! Errors of certificates and keys: the file, the line, and a suggested fix.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ pub enum TlsError {
         file: PathBuf,
         /// Where in it, from 1.
         line: usize,
-        /// What is wrong, with the mend.
+        /// What is wrong, with a suggested fix.
         reason: String,
     },
     /// A setting is missing.

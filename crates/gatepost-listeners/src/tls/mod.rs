@@ -115,7 +115,7 @@ impl Tls {
             let tls = self.clone();
             let looked = tokio::task::spawn_blocking(move || tls.reload_if_changed()).await;
             match looked {
-                Ok(Ok(true)) => tracing::info!(target: "tls", "certificates were read anew"),
+                Ok(Ok(true)) => tracing::info!(target: "tls", "certificates were read again"),
                 Ok(Ok(false)) | Err(_) => {}
                 Ok(Err(error)) => {
                     tracing::error!(target: "tls", %error, "the certificates stay as they were");

@@ -54,7 +54,7 @@ pub(super) fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsErro
             "RSA PRIVATE KEY" => return Ok(PrivateKeyDer::Pkcs1(section.der.into())),
             "EC PRIVATE KEY" => return Ok(PrivateKeyDer::Sec1(section.der.into())),
             "ENCRYPTED PRIVATE KEY" => {
-                let reason = "the key is encrypted, and nobody is there to type its password; \
+                let reason = "the key is encrypted, and a server cannot ask for its password; \
                               mend: openssl pkey -in ENCRYPTED -out KEY";
                 return Err(TlsError::file(file, section.line, reason));
             }

@@ -22,9 +22,9 @@ impl FieldSpan<'_> {
 pub(crate) fn fields(message: &[u8]) -> Vec<FieldSpan<'_>> {
     let mut fields = Vec::new();
     let mut rest = message;
-    while let Some((field, behind)) = first_field(rest) {
+    while let Some((field, remainder)) = first_field(rest) {
         fields.push(field);
-        rest = behind;
+        rest = remainder;
     }
     fields
 }

@@ -40,7 +40,7 @@ impl ReadingClient {
     ) -> Result<(), Closed> {
         let mut closed = None;
         let fed = self.decoder.feed(input, &mut self.ignored, |control| {
-            // Nothing counts behind a close frame (section 5.5.1).
+            // Nothing counts after a close frame (section 5.5.1).
             if closed.is_some() {
                 return;
             }

@@ -49,8 +49,8 @@ fn plain_requests_are_sent_to_https_but_probes_are_answered() {
     let location = answer.field("location");
     assert_eq!(location, Some("https://h.example:8443/a.txt?b=1"));
     assert_eq!(ask(&server, "GET /healthz HTTP/1.1").status, 200);
-    let behind = "GET /a.txt HTTP/1.1\r\nForwarded: for=192.0.2.1;proto=https";
-    assert_eq!(ask(&server, behind).text(), "0123456789");
+    let proxied = "GET /a.txt HTTP/1.1\r\nForwarded: for=192.0.2.1;proto=https";
+    assert_eq!(ask(&server, proxied).text(), "0123456789");
 }
 
 #[test]

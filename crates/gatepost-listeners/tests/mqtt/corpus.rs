@@ -34,7 +34,7 @@ const DEVIATIONS: &[(&str, &str)] = &[
     ),
     (
         "PUBLISH-1004",
-        "who publishes under $SYS is told that this is not allowed (0x87)",
+        "publishing under $SYS is refused as not authorized (0x87)",
     ),
     (
         "SUBSCRIBE-1475",
@@ -96,7 +96,7 @@ fn publish_from_outside(server: &Server, publication: &Value) {
 
 /// Equal, but for what the standard leaves open: a CONNACK's properties; which of two codes names
 /// a broken packet; and acknowledgements that say more than success, where the sequences' own
-/// broker says only that (0x10: nobody subscribes; 0x92: the identifier is not known).
+/// broker says only that (0x10: no subscriber; 0x92: the identifier is not known).
 fn is_as_expected(got: &[u8], expected: &[u8]) -> bool {
     let is_broken = |code: Option<&u8>| matches!(code, Some(0x81 | 0x82));
     if got.first() != expected.first() {

@@ -288,7 +288,7 @@ fn mqtt_4_6_0_6_the_order_of_publications_survives_a_failure() {
     faulty.disk.hold();
     publish(&mut publisher, 1, "one", Qos::AtLeastOnce, false, false);
     faulty.await_messages(1);
-    // The writer has the first alone, and the second comes behind it.
+    // The writer has the first alone, and the second comes after it.
     await_that("it is with the writer", || {
         faulty.server.store.waiting_bytes() == 0
     });

@@ -368,7 +368,7 @@ fn bytes_that_wait_for_the_disk() {
 #[test]
 fn memory() {
     let server = with(|settings| settings.memory_max = ByteSize(1));
-    // The housekeeper looks once a second; whoever came before it is in.
+    // The housekeeper looks once a second; earlier clients are connected.
     let early = knock(&server, "early");
     let deadline = Instant::now() + PATIENCE;
     while knock(&server, "late").1 != Reason::QUOTA_EXCEEDED {

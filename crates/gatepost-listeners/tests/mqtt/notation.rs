@@ -112,7 +112,7 @@ fn hex(first: char, characters: &mut Peekable<Chars<'_>>) -> Result<Vec<u8>, Str
         .collect()
 }
 
-/// `*N` right behind bytes.
+/// `*N` right after bytes.
 fn repeated(item: Item, characters: &mut Peekable<Chars<'_>>) -> Result<Item, String> {
     let Item::Bytes(bytes) = item else {
         return Ok(item);
@@ -122,7 +122,7 @@ fn repeated(item: Item, characters: &mut Peekable<Chars<'_>>) -> Result<Item, St
     }
     let count: usize = word(characters)
         .parse()
-        .map_err(|_| "a number is missing behind *".to_owned())?;
+        .map_err(|_| "a number is missing after *".to_owned())?;
     Ok(Item::Bytes(bytes.repeat(count)))
 }
 
@@ -162,7 +162,7 @@ fn put_variable(out: &mut Vec<u8>, mut number: usize) {
     }
 }
 
-/// The number and what stands behind it; `None` too where it is longer than need be.
+/// The number and the bytes after it; `None` too where it is longer than need be.
 fn take_variable(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let mut number = 0;
     for (at, byte) in bytes.iter().take(4).enumerate() {

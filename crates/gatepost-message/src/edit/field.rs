@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 /// RFC 5322 section 2.1.1: a line should have no more characters.
 const LINE_CHARACTERS: usize = 78;
 /// RFC 2047 section 2: an encoded word has at most 75 characters, and its line at most 76. Twelve
-/// are its frame, base64 makes four of three bytes, and the first stands behind the name.
+/// are its frame, base64 makes four of three bytes, and the first follows the name.
 const ENCODED_WORD_BYTES: usize = 39;
 
 /// A header field.
@@ -59,14 +59,14 @@ impl EditedField {
         while !rest.is_empty() {
             // A word ends between characters, not within one (RFC 2047 section 5).
             let end = rest.floor_char_boundary(ENCODED_WORD_BYTES);
-            let (word, behind) = rest.split_at(end);
+            let (word, remainder) = rest.split_at(end);
             words.push(format!("=?utf-8?B?{}?=", BASE64.encode(word)));
-            rest = behind;
+            rest = remainder;
         }
         words.join(" ")
     }
 
-    /// The whole field: folded at spaces where it is long, with a line end behind each line.
+    /// The whole field: folded at spaces where it is long, with a line end after each line.
     pub fn write(&self, line_end: &[u8]) -> Vec<u8> {
         let mut output = format!("{}:", self.name).into_bytes();
         let mut column = output.len();

@@ -11,7 +11,7 @@ use super::EditedField;
 pub(super) struct EditableHead<'a> {
     /// Each with its folded lines and line ends.
     fields: Vec<Cow<'a, [u8]>>,
-    /// The empty line behind the head; none in a mail that is all head.
+    /// The empty line after the head; empty in a mail that is all head.
     separator: Cow<'a, [u8]>,
     body: Cow<'a, [u8]>,
     line_end: &'static [u8],
@@ -26,10 +26,10 @@ impl<'a> EditableHead<'a> {
         let mut separator = &mail[..0];
         while !rest.is_empty() {
             let end = memchr(b'\n', rest).map_or(rest.len(), |at| at + 1);
-            let (line, behind) = rest.split_at(end);
+            let (line, remainder) = rest.split_at(end);
             if line == b"\r\n" || line == b"\n" {
                 separator = line;
-                rest = behind;
+                rest = remainder;
                 break;
             }
             let is_folded = matches!(line.first(), Some(b' ' | b'\t'));
@@ -41,7 +41,7 @@ impl<'a> EditableHead<'a> {
                 field_start = rest;
             }
             field_length += line.len();
-            rest = behind;
+            rest = remainder;
         }
         if field_length > 0 {
             fields.push(Cow::Borrowed(&field_start[..field_length]));

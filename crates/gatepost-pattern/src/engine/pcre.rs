@@ -271,7 +271,7 @@ impl Scratch {
             let pairs = sys::pcre2_get_ovector_pointer_8(found.as_ptr());
             std::slice::from_raw_parts(pairs.cast::<[usize; 2]>(), count.min(room))
         };
-        // With `\K` in a look ahead the start may lie behind the end.
+        // With `\K` in a look ahead the start may lie after the end.
         let pair = |&[from, to]: &[usize; 2]| (to != UNSET).then_some((from.min(to), to));
         Ok(std::array::from_fn(|group| pairs.get(group).and_then(pair)))
     }

@@ -210,7 +210,7 @@ fn correspondents<'a>(message: &'a Message, mail: &Mail<'_>) -> Option<(&'a str,
     (!own.eq_ignore_ascii_case(to)).then_some((to, own.as_str()))
 }
 
-/// Names behind which no person sits.
+/// Names that are no person's.
 fn is_program(address: &str) -> bool {
     let local = address
         .split('@')

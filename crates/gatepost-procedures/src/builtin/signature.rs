@@ -259,14 +259,14 @@ fn parts(entity: &[u8], from: usize, boundary: &str) -> Vec<(usize, usize)> {
 fn below(body: &[u8], text: &str) -> Vec<u8> {
     let lower = body.to_ascii_lowercase();
     let cut = memmem::rfind(&lower, b"</body>").filter(|_| !text.starts_with("-- "));
-    let (before, behind) = body.split_at(cut.unwrap_or(body.len()));
+    let (before, after) = body.split_at(cut.unwrap_or(body.len()));
     let mut whole = before.to_vec();
     if !whole.ends_with(b"\n") {
         whole.extend_from_slice(b"\r\n");
     }
     whole.extend_from_slice(text.as_bytes());
     whole.extend_from_slice(b"\r\n");
-    whole.extend_from_slice(behind);
+    whole.extend_from_slice(after);
     whole
 }
 

@@ -100,7 +100,7 @@ impl ProcedureFolder {
                 continue;
             };
             if stem.starts_with('.') {
-                continue; // what editors leave behind
+                continue; // temporary files of editors
             }
             let path = format!("{prefix}/{stem}");
             if metadata.is_dir() && depth < DEPTH_MAX {

@@ -13,7 +13,7 @@ use super::host_memory::HostMemory;
 /// More changes of one message are a runaway loop.
 const EDITS_MAX: usize = 1000;
 
-/// The state behind the message, its headers and its parts. Empty after the call, so that code
+/// The state of the message, its headers and its parts. Empty after the call, so that code
 /// which kept one of them finds it closed, and the message is freed in time.
 #[derive(Clone)]
 pub(super) struct SharedMessage(Arc<Mutex<Option<MessageInWork>>>);

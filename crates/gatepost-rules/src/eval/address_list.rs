@@ -97,14 +97,14 @@ fn fits(glob: &[u8], text: &[u8]) -> bool {
             (Some(b'?'), Some(_)) if !is_feed => {}
             (Some(wanted), Some(byte)) if wanted == byte && *wanted != b'?' => {}
             _ => {
-                let Some((behind, taken)) = retry.as_mut() else {
+                let Some((next_glob, taken)) = retry.as_mut() else {
                     return false;
                 };
                 if text.get(*taken).is_none_or(|byte| *byte == b'\n') {
                     return false;
                 }
                 *taken += 1;
-                (glob_at, at) = (*behind, *taken);
+                (glob_at, at) = (*next_glob, *taken);
                 continue;
             }
         }

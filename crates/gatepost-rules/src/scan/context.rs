@@ -3,7 +3,7 @@
 /// What a caller knows of a message besides its bytes; all of it optional.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ScanContext<'a> {
-    /// The user for whom the message is judged, as in spamd's `User` header.
+    /// The user for which the message is judged, as in spamd's `User` header.
     pub user: Option<&'a str>,
     /// The envelope sender, if the caller knows it; empty for a bounce. Otherwise it is taken from
     /// the header, as SpamAssassin does.

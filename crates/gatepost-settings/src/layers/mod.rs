@@ -24,7 +24,7 @@ pub const VARIABLE_PREFIX: &str = "GATEPOST_";
 /// Where the value of a key comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SettingOrigin {
-    /// Nobody wrote it down.
+    /// The built-in default.
     Default,
     /// A line of a file.
     File {

@@ -223,7 +223,7 @@ impl Store {
         self.each_of(table, &sql, params, read, visit)
     }
 
-    /// The same, of a query that selects more behind [`Table::selected`].
+    /// The same, of a query that selects more columns after [`Table::selected`].
     fn each_of<T>(
         &self,
         table: &Table,

@@ -1,7 +1,7 @@
 //! JSON Web Tokens of configured issuers (RFC 7519, RFC 8725).
 //!
 //! Each issuer has one key and one algorithm, and a token is tried only with those whose
-//! algorithm it names: a public key is never taken for an HMAC secret, and `none` is nobody's.
+//! algorithm it names: a public key is never taken for an HMAC secret, and `none` is not accepted.
 
 mod provider;
 
@@ -167,7 +167,7 @@ fn vouch(claims: TokenClaims, leeway_seconds: u64) -> Option<Vouched> {
         let Some(filters) = filters else { continue };
         let rules: &mut Vec<Rule> = scope.get_or_insert_default();
         for filter in filters {
-            // What is vouched for is exact: the issuer knows whom it names, so there are no
+            // The claims are exact: the issuer knows the user that it names, so there are no
             // places for names here.
             TopicFilter::new(&filter)
                 .ok()

@@ -16,7 +16,7 @@ static PROVIDER: CryptoProvider = CryptoProvider {
     key_utils: KeyUtils::new_unimplemented(),
 };
 
-/// Tells the crate; the first call of the process counts.
+/// Installs it for the crate; the first call of the process counts.
 pub(super) fn install() {
     // An error means that a provider was installed before, which is this one.
     let _ = PROVIDER.install_default();

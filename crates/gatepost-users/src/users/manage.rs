@@ -286,7 +286,7 @@ impl Users {
         }
     }
 
-    /// A record with this password, hashed on a thread where that holds nobody up.
+    /// A record with this password, hashed on a thread of the blocking pool.
     async fn with_password(&self, name: &str, password: Secret) -> Result<UserRecord, UsersError> {
         password::check(&password, name, self.shared.settings.password_length_min)?;
         let settings = self.shared.settings.clone();

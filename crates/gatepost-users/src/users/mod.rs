@@ -100,7 +100,7 @@ impl Users {
     }
 
     /// Authenticates a peer, or says why it is refused. Password checks run on their own threads
-    /// behind a bounded queue. Cancel-safe.
+    /// with a bounded queue. Cancel-safe.
     ///
     /// While no user exists, credentials are ignored where anonymous access is granted: many
     /// clients always send some.

@@ -275,7 +275,7 @@ impl LearnCounts {
         match request {
             LearnRequest::Forget => format!("{} of {examined} messages forgotten", self.forgotten),
             LearnRequest::Learn(_) => format!(
-                "{} of {examined} messages learned, {} of them anew; {} had been learned before",
+                "{} of {examined} messages learned, {} of them again; {} had been learned before",
                 self.learned + self.changed,
                 self.changed,
                 self.before

@@ -16,7 +16,7 @@ pub(super) struct MessageFormat(Vec<FormatPart>);
 #[derive(Debug, PartialEq, Eq)]
 enum FormatPart {
     Text(String),
-    /// The letter behind the percent sign.
+    /// The letter after the percent sign.
     Field(char),
 }
 
@@ -36,7 +36,7 @@ impl MessageFormat {
                         parts.push(FormatPart::Field(field));
                     }
                     Some(other) => return Err(format!("-F: there is no field %{other}")),
-                    None => return Err("-F: a field is missing behind %".to_owned()),
+                    None => return Err("-F: a field is missing after %".to_owned()),
                 },
                 '\\' => plain.push(match characters.next() {
                     Some('n') => '\n',

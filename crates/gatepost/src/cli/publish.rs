@@ -319,7 +319,7 @@ impl CommandPublisher<'_> {
         }))
     }
 
-    /// Hears acknowledgements until few enough are missing.
+    /// Receives acknowledgements until few enough are missing.
     fn await_fewer_than(&mut self, count: usize) -> Result<(), ClientError> {
         while self.open.len() >= count {
             let until = Instant::now() + ANSWER_TIMEOUT;
@@ -331,7 +331,7 @@ impl CommandPublisher<'_> {
         Ok(())
     }
 
-    /// Hears what comes until then.
+    /// Receives packets until then.
     fn attend(&mut self, until: Instant) -> Result<(), ClientError> {
         while let Some(packet) = self.link()?.receive(until)? {
             self.hear(&packet)?;

@@ -200,7 +200,7 @@ impl BrokerConnection {
 
     /// Says goodbye. The session goes on as it was agreed.
     pub(crate) fn close(mut self) {
-        // Whoever is gone needs no goodbye.
+        // A peer that is gone needs no DISCONNECT.
         let _ = self.send(&Packet::Disconnect(ReasonedPacket::default()));
     }
 

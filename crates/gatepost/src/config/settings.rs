@@ -150,7 +150,7 @@ pub(crate) enum RemoteAccess {
     Login,
     /// Everybody: `open_to_world` says so.
     Open,
-    /// Nobody: such addresses are refused at the start.
+    /// No client: such addresses are refused at the start.
     Refused,
 }
 
@@ -173,9 +173,9 @@ impl ListenerBinding<'_> {
         own.chain(self.tls.bind.iter().map(|bind| (bind, true)))
     }
 
-    /// Whether nobody but programs of this machine can be at the other end.
+    /// Whether only programs of this machine can be at the other end.
     pub(crate) fn is_local(&self) -> bool {
-        // Behind a proxy on this machine is the world.
+        // A proxy on this machine may forward for any client.
         self.proxy_protocol.is_empty() && self.addresses().all(|(bind, _)| bind.is_local())
     }
 }

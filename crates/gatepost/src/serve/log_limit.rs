@@ -82,8 +82,8 @@ impl LogLimit {
     /// The places whose lines were left out since the last call, and how many.
     fn take_left_out(&self) -> Vec<(&'static Metadata<'static>, u64)> {
         let mut places = self.places.lock();
-        let behind = places.values_mut().filter(|place| place.left_out > 0);
-        behind
+        let suppressed = places.values_mut().filter(|place| place.left_out > 0);
+        suppressed
             .map(|place| (place.metadata, std::mem::take(&mut place.left_out)))
             .collect()
     }

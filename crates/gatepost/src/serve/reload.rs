@@ -102,8 +102,8 @@ impl Reloader<'_> {
         let (config, layers) = match self.source.load() {
             Ok(loaded) => loaded,
             Err(mistakes) => {
-                let told = mistakes.iter().map(ToString::to_string);
-                return ReloadReport::impossible(told.collect());
+                let texts = mistakes.iter().map(ToString::to_string);
+                return ReloadReport::impossible(texts.collect());
             }
         };
         let (rules, problems) = load_rules(&config.rules, self.learner);

@@ -21,7 +21,7 @@ const ROUNDS: u64 = 20;
 /// A round ends after so many acknowledgements, or when it has lasted so long.
 const ACKNOWLEDGED: u64 = 100;
 const ROUND_TIME: Duration = Duration::from_secs(2);
-/// Lines of a log in a round: a failing disk is told once a second, and not for each message.
+/// Lines of a log in a round: a failing disk is logged once a second, and not for each message.
 const LOG_LINES_MAX: usize = 40;
 
 /// When the fault comes: after so many operations that go well, at most.

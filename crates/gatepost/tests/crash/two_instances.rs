@@ -38,7 +38,7 @@ impl Phases {
         self.folder.path()
     }
 
-    /// The next operation on the database waits, after as many as the start was told to skip.
+    /// The next operation on the database waits, after as many as the start was configured to skip.
     fn hold(&self) {
         std::fs::write(self.path().join("hold"), "").expect("a file");
     }

@@ -48,12 +48,12 @@ fn smtp(next_hop: &Postfix) -> String {
 }
 
 fn send(server: &str, to: &str, more: &[&str]) -> String {
-    let told = ["--helo", "client.example", "--header", "Subject: hello"];
+    let options = ["--helo", "client.example", "--header", "Subject: hello"];
     text_of(&swaks(
         server,
         "otto@example.org",
         to,
-        &[&told, more].concat(),
+        &[&options, more].concat(),
     ))
 }
 
@@ -182,8 +182,8 @@ fn the_story_of_a_refused_mail_says_so_in_the_next_hops_words() {
 #[test]
 fn a_next_hop_that_is_away_leaves_the_mail_with_its_sender() {
     let folder = tempfile::tempdir().expect("a folder");
-    let nobody = format!("smtp://127.0.0.1:{}", free_port());
-    let gateway = gateway(folder.path(), &nobody, "");
+    let unused_address = format!("smtp://127.0.0.1:{}", free_port());
+    let gateway = gateway(folder.path(), &unused_address, "");
     let transcript = send(
         &gateway.address("smtp").to_string(),
         "anna@boxes.example",
@@ -198,27 +198,27 @@ fn a_next_hop_that_is_away_leaves_the_mail_with_its_sender() {
 #[test]
 fn postfix_asks_before_its_queue_and_names_its_client() {
     let folder = tempfile::tempdir().expect("a folder");
-    let behind = Postfix::start("smtpd_authorized_xforward_hosts = 127.0.0.0/8");
+    let next_hop = Postfix::start("smtpd_authorized_xforward_hosts = 127.0.0.0/8");
     let trusted = "listeners.smtp.trusted = [\"127.0.0.1\"]";
-    let gateway = gateway(folder.path(), &smtp(&behind), trusted);
+    let gateway = gateway(folder.path(), &smtp(&next_hop), trusted);
     let proxy = format!("smtpd_proxy_filter = 127.0.0.1:{}", gateway.port("smtp"));
     let in_front = Postfix::start(&format!(
         "{proxy}\nsmtpd_authorized_xclient_hosts = 127.0.0.0/8"
     ));
     let server = in_front.address().to_string();
-    // The client of Postfix is told to be another, as a relay in front of it would.
+    // XCLIENT declares the client of Postfix to be another, as a relay in front of it would.
     let client = ["--xclient", "ADDR=192.0.2.77 HELO=far.example"];
     let transcript = send(&server, "anna@boxes.example", &client);
     assert!(
         transcript.contains("250 2.0.0 Ok: queued as"),
         "{transcript}"
     );
-    let mail = behind.await_mail("anna", 1);
+    let mail = next_hop.await_mail("anna", 1);
     assert!(mail[0].contains("[192.0.2.77]"), "{mail:?}");
     assert!(
-        behind.log().contains("client=unknown[192.0.2.77]"),
+        next_hop.log().contains("client=unknown[192.0.2.77]"),
         "{}",
-        behind.log()
+        next_hop.log()
     );
     let refused = send(
         &server,

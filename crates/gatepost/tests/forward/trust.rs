@@ -140,7 +140,7 @@ fn tlsa_records_decide_where_dnssec_proves_them() {
             .any(|message| reason(message).is_some_and(is_it))
             .then_some(())
     });
-    // What nobody proves, anybody may have written.
+    // An unproven name may be forged.
     set(&[wrong], false);
     assert_taken(&gateway, "anna");
     assert_taken(&gateway, "bert");

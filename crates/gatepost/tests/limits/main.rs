@@ -104,7 +104,7 @@ fn mqtt_limits() {
         &connect_packet(&[], "short", 600),
         b"\x13\0\x1e",
     );
-    // CONNACK tells each limit (section 3.2.2.3): receive maximum 0x21, maximum packet size 0x27,
+    // CONNACK reports each limit (section 3.2.2.3): receive maximum 0x21, maximum packet size 0x27,
     // topic alias maximum 0x22, server keep alive 0x13.
     for property in [
         &b"\x21\0\x03"[..],
@@ -165,7 +165,7 @@ fn a_limit_and_a_drop_are_told_everywhere() {
     assert!(holds(&answer, b"\x90"), "a SUBACK: {answer:02x?}");
     post(&gateway, "a", &"x".repeat(100));
 
-    let told = [
+    let expected = [
         (
             "gatepost_limit_reached_total{limit=\"subscriptions\"} 1",
             "limits/subscriptions",
@@ -175,7 +175,7 @@ fn a_limit_and_a_drop_are_told_everywhere() {
             "publish/messages/dropped/too_large",
         ),
     ];
-    for (metric, topic) in told {
+    for (metric, topic) in expected {
         await_some(metric, || {
             let metrics = text_of(&run("curl", &["-sf", &gateway.url("/metrics")], b""));
             metrics.lines().any(|line| line == metric).then_some(())

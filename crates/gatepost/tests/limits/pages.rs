@@ -33,7 +33,7 @@ fn a_procedure_that_wants_too_much_memory_leaves_its_page_whole() {
 }
 
 /// Its socket takes what it has room for, some of an event included; then the oldest that wait are
-/// dropped, and it is told how many.
+/// dropped, and it learns how many.
 #[test]
 fn a_slow_reader_of_events_misses_nothing_untold() {
     const EVENTS: u64 = 3_000;
@@ -99,7 +99,7 @@ fn with_manual_recheck_a_page_changes_by_signal_only() {
     assert!(shows("first"));
     write("second {{ now() }}, which is longer");
     for _ in 0..3 {
-        assert!(shows("first"), "nobody asked for the second");
+        assert!(shows("first"), "the second was not requested");
     }
     gateway.signal("HUP");
     await_some("the second is read", || shows("second").then_some(()));

@@ -138,7 +138,7 @@ fn users_tokens_and_rules_are_changed_by_the_api() {
     assert_eq!(
         status("/admin/users", &[]),
         "200",
-        "nobody is asked any more"
+        "no login is asked for any more"
     );
 }
 
@@ -154,6 +154,6 @@ fn a_name_of_the_worlds_dns_leads_no_web_page_in() {
         )
     };
     assert_eq!(host("localhost"), "200");
-    // No login is asked for, since nobody could have one yet.
+    // No login is asked for, since no user exists yet.
     assert_eq!(host("rebound.example"), "403");
 }

@@ -1,4 +1,4 @@
-//! What an operator does by the HTTP API, and what is told: with swaks, curl, mosquitto_sub,
+//! What an operator does by the HTTP API, and the replies: with swaks, curl, mosquitto_sub,
 //! apprise and promtool.
 
 #[path = "../support/mod.rs"]

@@ -20,22 +20,22 @@ fn a_client_of_ntfys_publishes_and_its_shapes_are_answered() {
         .output()
         .expect("python3 runs");
     assert!(output.status.success(), "{}", text_of(&output));
-    let told = curl(&gateway, "/alarms/json?poll=1", &[]);
+    let reply = curl(&gateway, "/alarms/json?poll=1", &[]);
     for part in [
         r#""title":"Hall""#,
         r#""message":"Smoke""#,
         r#""priority":4"#,
         r#""tags":["fire"]"#,
     ] {
-        assert!(told.contains(part), "{part}: {told}");
+        assert!(reply.contains(part), "{part}: {reply}");
     }
     let filtered = curl(&gateway, "/alarms/json?poll=1&priority=max", &[]);
     assert!(!filtered.contains("Smoke"), "{filtered}");
     let object = r#"{"topic":"alarms","message":"m","actions":[{"action":"view","label":"Open","url":"http://x"}]}"#;
-    let told = json(&gateway, "/", &["-d", object]);
-    assert_eq!(told["actions"][0]["label"], "Open", "{told}");
-    let told = json(&gateway, "/alarms/publish?message=Link&title=T", &[]);
-    assert_eq!(told["message"], "Link", "{told}");
+    let reply = json(&gateway, "/", &["-d", object]);
+    assert_eq!(reply["actions"][0]["label"], "Open", "{reply}");
+    let reply = json(&gateway, "/alarms/publish?message=Link&title=T", &[]);
+    assert_eq!(reply["message"], "Link", "{reply}");
     assert_eq!(json(&gateway, "/alarms/auth", &[])["success"], true);
     let later = curl(
         &gateway,

@@ -1,4 +1,4 @@
-//! Mail that is kept aside: looked at, learned, released, deleted, and its sender allowed.
+//! Quarantined mail: looked at, learned, released, deleted, and its sender allowed.
 
 use super::support::{Client, Gateway, await_some, swaks, text_of};
 use super::{STATUS, curl, json};
@@ -9,8 +9,8 @@ const QUARANTINE: &str = "procedure.\"/spamcheck\".action = \"quarantine\"\n";
 fn send(gateway: &Gateway, subject: &str) {
     let server = gateway.address("smtp").to_string();
     let subject = format!("Subject: {subject}");
-    let told = ["--header", &subject, "--body", GTUBE];
-    let output = swaks(&server, "a@example.org", "alarms+fire@localhost", &told);
+    let options = ["--header", &subject, "--body", GTUBE];
+    let output = swaks(&server, "a@example.org", "alarms+fire@localhost", &options);
     assert!(output.status.success(), "{}", text_of(&output));
 }
 

@@ -118,7 +118,7 @@ fn listeners_go_on_during_a_reload_and_the_next_reload_waits() {
         assert!(ended.is_none(), "it waits: {ended:?}");
     }
 
-    let scope = "[[scope]]\npath = \"/aside\"\nrun = [\"/noop\"]\n";
+    let scope = "[[scope]]\npath = \"/separate\"\nrun = [\"/noop\"]\n";
     pipe.write_all((text + scope).as_bytes()).expect("written");
     drop(pipe);
     let report = report_of(first);
@@ -129,7 +129,7 @@ fn listeners_go_on_during_a_reload_and_the_next_reload_waits() {
     assert_eq!(report["applied"], false, "{report}");
     assert_eq!(
         report["scopes"]["removed"],
-        serde_json::json!(["/aside"]),
+        serde_json::json!(["/separate"]),
         "{report}"
     );
 }

@@ -63,9 +63,9 @@ fn gatepost(folder: &Path, arguments: &[&str]) -> (String, Option<i32>) {
 
 fn send(gateway: &Gateway, body: &str) -> String {
     let server = gateway.address("smtp").to_string();
-    let told = ["--header", "Subject: hello", "--body", body];
+    let options = ["--header", "Subject: hello", "--body", body];
     let (from, to) = ("anna@example.org", "alarms+fire@localhost");
-    text_of(&swaks(&server, from, to, &told))
+    text_of(&swaks(&server, from, to, &options))
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn a_replay_shows_whose_verdict_would_change() {
         .replace("\"/sizecheck\"", "\"/sizecheck -max 20B\"")
         .replace("\"smtp\", ", "");
     std::fs::write(folder.path().join("new.toml"), config).expect("written");
-    // Originals are written behind; the server runs on.
+    // Originals are written with a delay; the server keeps running.
     let shown = await_some("all are kept", || {
         let arguments = ["check", "--config", "new.toml", "--replay", "100"];
         let (shown, code) = gatepost(folder.path(), &arguments);
@@ -267,8 +267,8 @@ fn a_replay_knows_what_was_learned_and_changes_nothing_of_it() {
     write("spam.eml", &format!("Subject: win\n\n{body}\n"));
     write("ham.eml", "Subject: tea\n\nshall we meet on thursday\n");
     for (class, file) in [("--spam", "spam.eml"), ("--ham", "ham.eml")] {
-        let (told, code) = gatepost(folder.path(), &["learn", class, file]);
-        assert_eq!(code, Some(0), "{told}");
+        let (output, code) = gatepost(folder.path(), &["learn", class, file]);
+        assert_eq!(code, Some(0), "{output}");
     }
     let shown = replayed("replayed 1 kept messages: 1 would get another verdict");
     assert!(shown.contains(" smtp accept -> reject "), "{shown}");

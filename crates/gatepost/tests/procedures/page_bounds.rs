@@ -132,7 +132,7 @@ fn pages_that_grow_without_end_hold_up_neither_pages_nor_mail() {
             "listed",
             growing("range(100000)", "{% set ns.x = (ns.x ~ '0' * 1000000) %}"),
         ),
-        // Nobody is asked in these: their threads are set aside.
+        // These ask for nothing: their threads are reserved.
         (
             "called",
             "{% macro m(x) %}{{ m(x ~ x) }}{% endmacro %}{{ m('0123456789' * 1000) }}".to_owned(),

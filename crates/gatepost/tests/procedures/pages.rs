@@ -33,7 +33,7 @@ pub(super) fn expect(answer: &str, parts: &[&str]) {
     }
 }
 
-/// Says what it was told, and decides the rest by the first argument.
+/// Prints its request, and decides the rest by the first argument.
 const DESK: &str = r#"
 return function(message, arguments)
     local text = `{arguments.name}|{arguments.agent}|{arguments.seen}|{message.user}|{message.address}`

@@ -82,9 +82,9 @@ action = "tag"
         std::fs::write(&file, body).expect("written");
         let client = format!("ADDR={address} NAME=mail.author.example HELO=mail.author.example");
         let data = format!("@{}", file.display());
-        let told = ["--xclient", &client, "--data", &data];
+        let options = ["--xclient", &client, "--data", &data];
         let server = gateway.address("smtp").to_string();
-        let output = swaks(&server, from, "anna@people.example", &told);
+        let output = swaks(&server, from, "anna@people.example", &options);
         assert!(output.status.success(), "{}", text_of(&output));
     };
     send("anna@author.example", "192.0.2.7", signed.to_owned());
@@ -130,7 +130,7 @@ action = "tag"
         "{bad}"
     );
 
-    // A bounce is of whom its server greeted as.
+    // A bounce belongs to the name of its server's greeting.
     send(
         "<>",
         "192.0.2.7",

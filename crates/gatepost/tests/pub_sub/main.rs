@@ -73,12 +73,12 @@ impl Drop for Mosquitto {
 /// Waits until the subscriber gets what is published.
 fn await_subscriber(port: &str, client: &mut Client) {
     await_some("the subscriber subscribes", || {
-        let told = run(
+        let output = run(
             "mosquitto_pub",
             &["-p", port, "-t", "ready", "-m", "ready"],
             b"",
         );
-        assert!(told.status.success(), "{}", text_of(&told));
+        assert!(output.status.success(), "{}", text_of(&output));
         client
             .seen()
             .iter()
@@ -97,12 +97,16 @@ fn talk_with(port: &str) {
             let mut theirs = Client::start("mosquitto_sub", &theirs);
             await_subscriber(port, &mut ours);
             await_subscriber(port, &mut theirs);
-            let told = publish(
+            let output = publish(
                 port,
                 &[&common[..], &["-t", "talk/ours", "-m", qos]].concat(),
                 "",
             );
-            assert!(told.status.success(), "{version} {qos}: {}", text_of(&told));
+            assert!(
+                output.status.success(),
+                "{version} {qos}: {}",
+                text_of(&output)
+            );
             let their = ["-p", port, "-q", qos, "-t", "talk/theirs", "-m", qos];
             assert!(run("mosquitto_pub", &their, b"").status.success());
             for line in [format!("talk/ours {qos}"), format!("talk/theirs {qos}")] {
@@ -146,8 +150,12 @@ fn payloads_come_from_where_they_are_said_to() {
         ),
         (&["-t", "from/n", "-n"], "", "from/n=;0;0"),
     ] {
-        let told = publish(&port, arguments, input);
-        assert!(told.status.success(), "{arguments:?}: {}", text_of(&told));
+        let output = publish(&port, arguments, input);
+        assert!(
+            output.status.success(),
+            "{arguments:?}: {}",
+            text_of(&output)
+        );
         client.await_line(expected.lines().last().expect("a line"));
     }
     client.await_line("from/l=one;3;0");
@@ -175,9 +183,9 @@ fn kept_messages_properties_and_counts_work_as_with_mosquitto() {
         "colour",
         "red",
     ];
-    let told = publish(&port, &arguments, "");
-    // Nobody subscribes: that is a success.
-    assert!(told.status.success(), "{}", text_of(&told));
+    let output = publish(&port, &arguments, "");
+    // Without a subscriber: that is a success.
+    assert!(output.status.success(), "{}", text_of(&output));
     let get = |arguments: &[&str]| {
         let all = [
             &["sub", "-p", &port, "-t", "state/+", "-C", "1", "-W", "60"],
@@ -314,7 +322,7 @@ fn what_was_not_acknowledged_is_sent_again_over_the_next_connection() {
             }
         };
         acknowledge(&mut stream, &sent[0].1);
-        // Sent behind the acknowledgement, so that the client has read it when the end comes.
+        // Sent after the acknowledgement, so that the client has read it when the end comes.
         stream.shutdown(std::net::Shutdown::Write).expect("open");
         while packet(&mut stream).is_some() {}
         drop(stream);
@@ -344,11 +352,11 @@ fn refusals_and_mistakes_are_told_with_their_codes() {
     assert_eq!(refused.status.code(), Some(1));
     assert!(text_of(&refused).contains("0x87"), "{}", text_of(&refused));
     let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let nobody = free.local_addr().expect("bound").port().to_string();
+    let unused_port = free.local_addr().expect("bound").port().to_string();
     drop(free);
     for (arguments, code, part) in [
         (
-            &["pub", "-p", &nobody, "-t", "a", "-m", "x"][..],
+            &["pub", "-p", &unused_port, "-t", "a", "-m", "x"][..],
             69,
             "refused",
         ),

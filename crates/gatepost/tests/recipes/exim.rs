@@ -43,7 +43,7 @@ fn exim_with(folder: &Path, config: &str, subject: &str, body: &str) -> String {
     text_of(&child.wait_with_output().expect("it ends"))
 }
 
-/// The config of an Exim of its own in this folder, with a recipe behind what makes it private.
+/// The config of an Exim of its own in this folder, with a recipe after the lines that make it private.
 fn exim_config(folder: &Path, recipe: &str) -> String {
     for name in ["spool", "log"] {
         std::fs::create_dir(folder.join(name)).expect("a folder");

@@ -84,7 +84,7 @@ fn write_rules(folder: &Path) {
 fn send(server: &str, to: &str, subject: &str, more: &[&str]) -> String {
     let body = format!("it is {subject}");
     let subject = format!("Subject: {subject}");
-    let told = [
+    let options = [
         "--helo",
         "client.example",
         "--header",
@@ -92,7 +92,7 @@ fn send(server: &str, to: &str, subject: &str, more: &[&str]) -> String {
         "--body",
         &body,
     ];
-    let more = [&told, more].concat();
+    let more = [&options, more].concat();
     text_of(&support::swaks(server, "a@client.example", to, &more))
 }
 

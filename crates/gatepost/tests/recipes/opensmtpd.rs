@@ -101,7 +101,7 @@ fn opensmtpd_asks_by_a_filter() {
     let home = tempfile::tempdir().expect("a folder");
     let gateway = gateway(home.path());
     let folder = tempfile::tempdir().expect("a folder");
-    // Where its user, who is nobody else, may run it.
+    // Where its own user may run it.
     let client = folder.path().join("gatepost-call");
     fs::copy(call_client(), &client).expect("copied");
     let port = free_port();

@@ -29,10 +29,10 @@ fn postfix_asks_by_milter() {
 fn postfix_asks_by_a_proxy() {
     let home = tempfile::tempdir().expect("a folder");
     write_rules(home.path());
-    let behind = free_port();
-    let gateway = Gateway::start_in(home.path(), &proxy_settings(behind));
+    let after_proxy = free_port();
+    let gateway = Gateway::start_in(home.path(), &proxy_settings(after_proxy));
     let services = block("Postfix, by a proxy before its queue", "")
-        .replace("127.0.0.1:10026", &format!("127.0.0.1:{behind}"))
+        .replace("127.0.0.1:10026", &format!("127.0.0.1:{after_proxy}"))
         .replace("127.0.0.1:10025", &gateway.address("smtp").to_string());
     assert_judged(&Postfix::start_with("", &services));
 }

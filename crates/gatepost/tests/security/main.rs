@@ -260,8 +260,8 @@ fn a_server_started_as_root_becomes_its_user() {
     std::fs::set_permissions(folder.path(), open).expect("opened");
     let gateway = Gateway::start_in(folder.path(), "user = \"nobody\"\nrules.paths = []\n");
     let users = std::fs::read_to_string("/etc/passwd").expect("the users");
-    let nobody = users.lines().find(|line| line.starts_with("nobody:"));
-    let ids: Vec<&str> = nobody.expect("a user").split(':').collect();
+    let entry = users.lines().find(|line| line.starts_with("nobody:"));
+    let ids: Vec<&str> = entry.expect("a user").split(':').collect();
     let (uid, gid) = (ids[2], ids[3]);
     for (name, id) in [("Uid:", uid), ("Gid:", gid)] {
         let ids = gateway.process_status(name);

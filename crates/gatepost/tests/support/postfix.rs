@@ -193,7 +193,7 @@ pub(crate) fn as_root(program: &str) -> Command {
     command
 }
 
-/// A port that nobody listens on at this moment.
+/// A port without a listener at this moment.
 pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.local_addr().expect("an address").port()

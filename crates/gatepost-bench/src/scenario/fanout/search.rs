@@ -1,7 +1,7 @@
 //! `--max`: the highest rate at which nothing is lost, deliveries keep up, and latency and memory
 //! stay within bounds, by doubling and halving.
 //!
-//! Without the bounds the search would reward whoever queues longest: a server that gathers a
+//! Without the bounds the search would reward the longest queue: a server that gathers a
 //! second of messages before each write has the highest rate of all.
 
 use super::Fanout;

@@ -153,11 +153,11 @@ impl FanoutArguments {
 
     /// As given; for a stream of events, POST requests go to the same path without its query.
     fn publish_url(&self, target: &RunningTarget, url: &Url) -> Result<Url, BenchError> {
-        let told = match &self.publish {
+        let topics = match &self.publish {
             Some(text) => Some(text.parse::<Endpoint>()?),
             None => target.publish.clone(),
         };
-        match told {
+        match topics {
             Some(Endpoint::Url(url)) => Ok(url),
             Some(Endpoint::Command(words)) => Err(BenchError::Url(words.join(" "))),
             None if url.scheme == "sse" => Ok(Url {

@@ -196,7 +196,7 @@ impl Web {
     }
 }
 
-/// As short as it may be: in HTTP/1.1 a connection is kept unless told otherwise.
+/// As short as it may be: HTTP/1.1 keeps a connection unless a header field says otherwise.
 fn request(host: &str, path: &str, keep_alive: bool) -> Vec<u8> {
     let connection = if keep_alive {
         ""

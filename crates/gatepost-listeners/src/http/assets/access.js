@@ -12,16 +12,16 @@ let fresh;
 const pathOf = (name) => "/admin/users/" + encodeURIComponent(name);
 const labelled = (words, input) => element("label", {}, element("span", {}, words), input);
 
-/** Changes something of a user, and shows everything anew. */
+/** Changes something of a user, and shows everything again. */
 async function change(method, path, body, words) {
   const { name } = document.activeElement.closest("#users details")?.dataset ?? {};
-  const told = await ask(SAID, method, path, body, words);
-  if (!told) return told;
+  const reply = await ask(SAID, method, path, body, words);
+  if (!reply) return reply;
   await loadUsers();
-  // What had the keyboard is made anew: it goes on with the same user, where there still is one.
+  // The focused element is created again: the focus stays with the same user, if it still exists.
   const row = [...$("users").children].find((row) => row.dataset.name === name);
   if (name) (row?.querySelector("summary") ?? $("content")).focus();
-  return told;
+  return reply;
 }
 
 function ruleForm(name) {

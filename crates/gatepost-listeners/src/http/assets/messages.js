@@ -24,7 +24,7 @@ export function messageRow(entry) {
       element("span", { class: "what" }, element("b", {}, what), element("span", {}, below)),
       element("span", { class: "from" }, known(entry.sender, entry.user, entry.client, entry.peer, "") + ""),
       element("span", { class: "score" }, score)));
-  // The story is made when somebody wants to read it, and asked for anew each time: subscribers
+  // The story is built when it is opened, and requested again each time: subscribers
   // may have acknowledged meanwhile.
   row.addEventListener("toggle", () => {
     if (!row.open) return;
@@ -58,7 +58,7 @@ async function showSteps(id, place) {
   if (!answer?.ok) return;
   const { steps, steps_more: more, deliveries } = await answer.json();
   if (!steps) {
-    if (deliveries) place.replaceChildren(element("p", { class: "quiet" }, "To whom it went is no longer remembered."));
+    if (deliveries) place.replaceChildren(element("p", { class: "quiet" }, "Its deliveries are no longer recorded."));
     return;
   }
   if (!steps.length) return;

@@ -85,11 +85,11 @@ export async function ask(id, method, path, body, done) {
     say(id, "The server does not answer.", true);
     return null;
   }
-  const told = answer.status === 204 ? {} : await answer.json().catch(() => ({}));
-  if (answer.ok || (answer.status === 422 && told.problems)) {
-    if (done) say(id, done(told));
-    return told;
+  const body = answer.status === 204 ? {} : await answer.json().catch(() => ({}));
+  if (answer.ok || (answer.status === 422 && body.problems)) {
+    if (done) say(id, done(body));
+    return body;
   }
-  say(id, told.detail ?? told.reason ?? `The server answered ${answer.status}.`, true);
+  say(id, body.detail ?? body.reason ?? `The server answered ${answer.status}.`, true);
   return null;
 }

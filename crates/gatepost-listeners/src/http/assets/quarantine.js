@@ -1,31 +1,31 @@
-// What is kept aside, and the senders whose mail passes.
+// The messages in quarantine, and the senders whose mail passes.
 
 import { $, ask, button, cell, element, fill, mono, number, plural } from "./page.js";
 import { messageRow } from "./messages.js";
 
 const SAID = "quarantine-said";
-/** How long to gather what comes in, before the list is asked for anew. */
+/** How long events are gathered before the list is requested again. */
 const GATHER_MS = 500;
-const LEARNED = { new: "Learned", changed: "Learned anew", before: "Known before", off: "Bayes is switched off" };
+const LEARNED = { new: "Learned", changed: "Learned again", before: "Known before", off: "Bayes is switched off" };
 
 function actions(entry) {
   const path = "/admin/quarantine/" + entry.id;
   const shown = element("pre", { class: "source", tabindex: "0", hidden: "", "aria-label": "What the message says" });
-  // As text, whatever it holds: a message that is kept aside is hostile until proven otherwise.
+  // As text, whatever it holds: a quarantined message is hostile until proven otherwise.
   const show = (field) => async () => {
     const message = await ask(SAID, "GET", path);
     if (!message) return;
     shown.textContent = message[field] || "(nothing)";
     shown.hidden = false;
   };
-  const learn = (lesson) => () => ask(SAID, "POST", `${path}/learn?as=${lesson}`, undefined, (told) => `${LEARNED[told.learned]}: ${lesson}.`);
+  const learn = (lesson) => () => ask(SAID, "POST", `${path}/learn?as=${lesson}`, undefined, (result) => `${LEARNED[result.learned]}: ${lesson}.`);
   return element("div", { class: "wide" },
     element("div", { class: "actions" },
       button("Show text", show("text")),
       button("Show source", show("source")),
       element("a", { class: "button", href: path + "/source", download: entry.id + ".eml" }, "Save source"),
-      button("Release", async () => (await ask(SAID, "POST", path + "/release", undefined, (told) => `Released to ${plural(told.subscribers, "subscriber")}.`)) && goOn(entry), { class: "main" }),
-      entry.sender ? button("Allow sender", async () => (await ask(SAID, "POST", path + "/allow-sender", undefined, (told) => `Mail from ${told.sender} passes from now on.`)) && loadSenders()) : null,
+      button("Release", async () => (await ask(SAID, "POST", path + "/release", undefined, (result) => `Released to ${plural(result.subscribers, "subscriber")}.`)) && goOn(entry), { class: "main" }),
+      entry.sender ? button("Allow sender", async () => (await ask(SAID, "POST", path + "/allow-sender", undefined, (result) => `Mail from ${result.sender} passes from now on.`)) && loadSenders()) : null,
       button("Learn as spam", learn("spam")),
       button("Learn as ham", learn("ham")),
       button("Delete", async () => (await ask(SAID, "DELETE", path, undefined, () => "Deleted.")) && goOn(entry), { class: "danger" })),
@@ -51,7 +51,7 @@ function arrange(list, rows) {
 
 let isDue = false;
 
-/** Something was kept aside; in a flood the list is asked for once in a while. */
+/** A message went into quarantine; during a flood the list is fetched only now and then. */
 export function quarantineGrew() {
   if (isDue) return;
   isDue = true;

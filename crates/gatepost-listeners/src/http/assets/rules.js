@@ -39,9 +39,9 @@ export async function loadRules() {
 }
 
 async function measure() {
-  const told = await ask(SAID, "GET", "/admin/rules/slowest?count=20", undefined, (told) =>
-    told.mails ? `Measured on the ${plural(told.mails, "mail")} kept last.` : "No mail has been kept to measure on yet.");
-  if (told) fill("slowest-rules", told.rules.map((rule) => [cell(mono(rule.name)), cell(rule.microseconds.toFixed(1) + " µs", "number")]));
+  const result = await ask(SAID, "GET", "/admin/rules/slowest?count=20", undefined, (result) =>
+    result.mails ? `Measured on the ${plural(result.mails, "mail")} kept last.` : "No mail has been kept to measure on yet.");
+  if (result) fill("slowest-rules", result.rules.map((rule) => [cell(mono(rule.name)), cell(rule.microseconds.toFixed(1) + " µs", "number")]));
 }
 
 function differences(report) {
@@ -59,10 +59,10 @@ function differences(report) {
 }
 
 async function reload(onlyChecks) {
-  const report = await ask(SAID, "POST", "/admin/reload" + (onlyChecks ? "?check=1" : ""), undefined, (told) => {
-    if (!told.possible) return "There is a mistake in the config; what runs stays.";
-    const changes = differences(told).length;
-    if (told.applied) return changes ? "Reloaded. This changed:" : "Reloaded. Nothing was different.";
+  const report = await ask(SAID, "POST", "/admin/reload" + (onlyChecks ? "?check=1" : ""), undefined, (result) => {
+    if (!result.possible) return "There is a mistake in the config; what runs stays.";
+    const changes = differences(result).length;
+    if (result.applied) return changes ? "Reloaded. This changed:" : "Reloaded. Nothing was different.";
     return changes ? "A reload would change this:" : "A reload would change nothing.";
   });
   if (!report) return;

@@ -29,18 +29,18 @@ enum ChunkState {
 /// Where in a chunk's extensions (RFC 9112 section 7.1.1) the decoder is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Extension {
-    /// Behind a semicolon.
+    /// After a semicolon.
     NameStart,
     Name,
-    /// Behind blanks that follow a name.
+    /// After blanks that follow a name.
     NameEnd,
-    /// Behind an equals sign.
+    /// After an equals sign.
     ValueStart,
     Value,
     Quoted,
-    /// Behind a backslash in quotes.
+    /// After a backslash in quotes.
     Escaped,
-    /// Behind the closing quote.
+    /// After the closing quote.
     QuotedEnd,
 }
 

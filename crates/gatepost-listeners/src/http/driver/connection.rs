@@ -337,7 +337,7 @@ impl Http1Connection {
         self.queue(encode::response_bytes(&response, false, false));
     }
 
-    /// Reads some bytes behind `tail`; 0 at the end of the stream.
+    /// Reads some bytes after `tail`; 0 at the end of the stream.
     pub(super) async fn read_more(&mut self) -> io::Result<usize> {
         poll_fn(|task| {
             with_buffers(|buffers| {

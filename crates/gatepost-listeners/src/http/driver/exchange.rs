@@ -236,7 +236,7 @@ impl Http1Connection {
         self.flush().await
     }
 
-    /// Gives the connection, with what was read behind the handshake, to the handler of WebSockets.
+    /// Gives the connection, with what was read after the handshake, to the handler of WebSockets.
     async fn hand_over(self, request: &HttpRequest) {
         if let Some(handler) = self.context.websocket.clone() {
             handler(Upgraded {

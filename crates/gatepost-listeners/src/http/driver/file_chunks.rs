@@ -28,7 +28,7 @@ impl FileChunks {
     }
 
     /// The next piece, read by a thread that may block; `None` at the end. A file that became
-    /// shorter meanwhile is an error: its length was told already.
+    /// shorter meanwhile is an error: its length has been sent already.
     pub(super) async fn next(&mut self) -> io::Result<Option<Bytes>> {
         if self.position >= self.end {
             return Ok(None);

@@ -1,7 +1,7 @@
 //! The head of an HTTP/1 request: parsed in place, and its meaning for the wire.
 //!
 //! Everything that decides where a request ends is decided here, once, and strictly: whatever two
-//! parsers might read differently is refused (RFC 9112 section 6.3, section 11.2), so that nobody
+//! parsers might read differently is refused (RFC 9112 section 6.3, section 11.2), so that no one
 //! can smuggle a request past a proxy in front of us.
 
 use std::mem::MaybeUninit;
@@ -222,7 +222,7 @@ impl<'b> Meaning<'b> {
 
     fn add(&mut self, field: &Header<'b>) -> Result<(), HttpError> {
         let is = |name: &str| field.name.eq_ignore_ascii_case(name);
-        // The length tells most fields apart before their text is compared.
+        // The length distinguishes most fields before their text is compared.
         match field.name.len() {
             4 if is("host") => {
                 // RFC 9112 section 3.2.

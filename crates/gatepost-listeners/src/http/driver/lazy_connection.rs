@@ -42,7 +42,7 @@ impl LazyConnection {
         let _place = context
             .limits
             .admission
-            .behind(admitted, peer, client)
+            .admit_proxied(admitted, peer, client)
             .map_err(io::Error::other)?;
         Http1Connection::new(stream, client, context)
             .continuing(self.received, self.unsent)
@@ -109,7 +109,7 @@ fn read_and_answer(
     let mut storage = head::field_storage();
     let head_max = context.settings.head_max.as_usize().min(READ_BYTES);
     let head = match head::parse(received, &mut storage, head_max) {
-        // Bytes behind it would make the kernel reset the connection when it is closed, which can
+        // Bytes after it would make the kernel reset the connection when it is closed, which can
         // cost the client the answer: that connection lingers.
         Ok(Some((head, length))) if length == received.len() && !head.keep_alive => head,
         _ => return FirstBytes::Received(received.to_vec()),

@@ -1,7 +1,7 @@
 //! Reading the body of an HTTP/1 request.
 //!
 //! Bounds: the size of the body, the budget of what is in flight, and the time, by a pause and by
-//! a minimum rate. The request has been admitted before (`router::admit`), so nobody without a
+//! a minimum rate. The request has been admitted before (`router::admit`), so no client without a
 //! login makes the gateway hold a body where a login is needed.
 
 use std::io;
@@ -66,7 +66,7 @@ impl Http1Connection {
         let mut lease = self.context.limits.in_flight.lease(pending.request.peer);
         let read = match pending.framing {
             Framing::Length(0) => return Ok(true),
-            // The client sends it only if it is told to go on.
+            // The client sends it only after `100 Continue`.
             _ if is_unsent => return Ok(false),
             Framing::Length(length) if length > DISCARDED_BYTES_MAX => return Ok(false),
             Framing::Length(length) => self.read_length(length as usize, &mut lease).await?,

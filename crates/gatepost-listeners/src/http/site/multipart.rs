@@ -12,9 +12,9 @@ pub(super) fn fields(content_type: &str, body: &[u8]) -> Option<Vec<(String, Str
         rest = rest.strip_prefix(b"\r\n")?;
         let next = format!("\r\n{boundary}");
         let end = memchr::memmem::find(rest, next.as_bytes())?;
-        let (part, behind) = rest.split_at_checked(end)?;
+        let (part, remainder) = rest.split_at_checked(end)?;
         fields.extend(field(part));
-        rest = behind.get(next.len()..)?;
+        rest = remainder.get(next.len()..)?;
     }
 }
 

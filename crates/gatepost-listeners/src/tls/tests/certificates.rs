@@ -55,7 +55,7 @@ async fn client_certificates_are_optional_or_required() {
             ..authority.settings("localhost")
         };
         let port = echo_server(Tls::open(&settings, &[]).expect("certificates"));
-        let (anna, nobody) = (authority.client_with("anna"), authority.client());
+        let (anna, anonymous) = (authority.client_with("anna"), authority.client());
         let forged = forged.clone();
         blocking(move || {
             let ask_as = |config: &Arc<ClientConfig>| {
@@ -63,7 +63,7 @@ async fn client_certificates_are_optional_or_required() {
                 connect(port, config, "localhost").and_then(|mut client| ask(&mut client, "x"))
             };
             assert_eq!(ask_as(&anna).expect("let in"), "anna: x");
-            assert_eq!(ask_as(&nobody).is_ok(), !required);
+            assert_eq!(ask_as(&anonymous).is_ok(), !required);
             assert!(ask_as(&forged).is_err(), "another authority's certificate");
         })
         .await;

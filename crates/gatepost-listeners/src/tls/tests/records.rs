@@ -70,7 +70,7 @@ async fn a_slow_reader_gets_everything_in_order_though_others_write() {
             }
         }
     }
-    // What the last write left behind is the owner's to send: until then nobody else writes.
+    // What the last write left unsent is the owner's to send: until then no other thread writes.
     let drained = poll_fn(|context| match &*stream {
         Stream::Tls(session) => session.poll_drain(context),
         _ => unreachable!("this speaks TLS"),
@@ -114,7 +114,7 @@ async fn the_last_record_is_sent_by_the_waiting_owner() {
     while let Ok(count) = stream.try_write(&[io::IoSlice::new(&[7; 10_000])]) {
         total += count;
     }
-    // Nobody writes any more; only the owner's wait can bring the rest out.
+    // No thread writes any more; only the owner's wait can bring the rest out.
     resume.send(total).expect("the reader waits");
     assert_eq!(
         blocking(move || reader.join().expect("everything came")).await,

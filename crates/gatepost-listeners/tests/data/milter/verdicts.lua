@@ -46,7 +46,7 @@ assert(mt.getreply(conn) == SMFIR_CONTINUE)
 assert(mt.eom_check(conn, MT_QUARANTINE, "asked to quarantine"))
 mt.disconnect(conn)
 
--- Larger than is taken, told at the end.
+-- Larger than the limit, reported at the end.
 conn = send("accept", string.rep("x", 70) .. "\r\n")
 assert(mt.getreply(conn) == SMFIR_CONTINUE)
 mt.disconnect(conn, false)

@@ -52,7 +52,7 @@ fn wishing(server: &Server, client_id: &str, list: &[Property<'_>]) -> Wire {
     wire
 }
 
-/// Connects to a session that lasts; tells whether it was there.
+/// Connects to a session that lasts; returns whether it was there.
 fn lasting(server: &Server, client_id: &str, clean_start: bool) -> (Wire, bool) {
     let list = properties(&[Property::SessionExpiryInterval(100)]);
     let connect = Connect {

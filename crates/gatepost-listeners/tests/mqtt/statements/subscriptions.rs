@@ -30,7 +30,7 @@ fn mqtt_3_3_1_8_new_subscriptions_get_retained_messages_marked() {
 }
 
 #[test]
-fn mqtt_3_3_4_3_all_matching_subscription_identifiers_are_told() {
+fn mqtt_3_3_4_3_all_matching_subscription_identifiers_are_sent() {
     let server = Server::start();
     let mut subscriber = v5(&server, "subscriber");
     for (filter, identifier) in [("a/#", 7), ("a/b", 300), ("+/b", 7)] {
@@ -39,7 +39,7 @@ fn mqtt_3_3_4_3_all_matching_subscription_identifiers_are_told() {
     }
     let mut publisher = v5(&server, "publisher");
     publisher.publish("a/b", b"x", Qos::AtMostOnce, false);
-    let mut told: Vec<_> = expect_publish(&mut subscriber, |publish| {
+    let mut identifiers: Vec<_> = expect_publish(&mut subscriber, |publish| {
         publish
             .properties
             .iter()
@@ -49,8 +49,8 @@ fn mqtt_3_3_4_3_all_matching_subscription_identifiers_are_told() {
             })
             .collect()
     });
-    told.sort_unstable();
-    assert_eq!(told, [7, 7, 300]);
+    identifiers.sort_unstable();
+    assert_eq!(identifiers, [7, 7, 300]);
     assert!(subscriber.is_alive(), "one delivery for all [MQTT-3.3.4-2]");
 }
 

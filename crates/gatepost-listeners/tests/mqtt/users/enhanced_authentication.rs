@@ -111,7 +111,7 @@ fn nothing_but_auth_comes_before_the_connack() {
 }
 
 #[test]
-fn a_client_logs_in_anew_while_it_goes_on() {
+fn a_client_logs_in_again_without_a_pause() {
     let server = server();
     let mut wire = logged_in_by_scram(&server);
     let mut scram = ScramClient::new("anna", "secret");

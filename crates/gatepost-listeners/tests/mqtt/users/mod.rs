@@ -25,7 +25,7 @@ fn with_password<'a>(client_id: &'a str, user: &'a str, password: &'a str) -> Co
     }
 }
 
-/// Connects, and tells what the CONNACK says.
+/// Connects, and returns what the CONNACK says.
 fn attempt(server: &Server, connect: Connect<'_>) -> (Wire, Reason) {
     let mut wire = Wire::open(server.address, connect.version);
     wire.send(&Packet::Connect(connect));
@@ -236,8 +236,8 @@ fn a_rule_taken_away_ends_the_subscription() {
     grant(&server, Effect::Deny, "anna", "subscribe", "news/secret");
     // Her task was woken; it has looked when it answers.
     assert!(anna.is_alive());
-    let told = puback(&mut otto, "news/two", false);
-    assert_eq!(told, Reason::NO_MATCHING_SUBSCRIBERS);
+    let reason = puback(&mut otto, "news/two", false);
+    assert_eq!(reason, Reason::NO_MATCHING_SUBSCRIBERS);
     assert!(anna.is_alive(), "nothing but the answer comes");
 }
 
@@ -254,7 +254,7 @@ fn connections_end_with_what_they_logged_in_with() {
     assert_eq!(reason, Reason::NOT_AUTHORIZED);
 }
 
-/// Connects to a session that lasts; tells whether it was there.
+/// Connects to a session that lasts; returns whether it was there.
 fn lasting(server: &Server, user: &str, clean_start: bool) -> (Wire, Reason, bool) {
     let mut properties = PropertiesBuffer::new();
     properties

@@ -57,7 +57,7 @@ pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
         let examples = rules.self_tests();
         let every_line = arguments.verbose;
         let overview = rules::Overview::of(&problems, &examples, statistics, every_line);
-        // Whoever closes the pipe has seen enough.
+        // A reader that closes the pipe has seen enough.
         if writeln!(std::io::stdout(), "{overview}").is_err() {
             return ExitCode::SUCCESS;
         }

@@ -3,7 +3,7 @@
 //!
 //! Nothing is delivered, published or learned: what was learned until now (Bayes, averages of
 //! senders) and the values that procedures keep are copies. Rate limits and folded alarms begin
-//! anew, and the output says so.
+//! again, and the output says so.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ fn replay(
         kept.len(),
         kept.len() - changed
     );
-    println!("(with a copy of what was learned; rate limits and folding begin anew)");
+    println!("(with a copy of what was learned; rate limits and folding start empty)");
     Ok(ExitCode::SUCCESS)
 }
 

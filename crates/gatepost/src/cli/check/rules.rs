@@ -270,7 +270,7 @@ mod tests {
         assert!(text.contains(named), "{text}");
         assert!(text.contains("    site.cf:1: error: there is no directive bdy"));
         assert!(!text.contains("lock_method") && !text.contains("site.cf:3"));
-        let mistakes = text.find("\nMistakes\n").expect("mistakes are told");
+        let mistakes = text.find("\nMistakes\n").expect("mistakes are listed");
         assert!(mistakes < text.find(named).expect("is there"), "{text}");
     }
 

@@ -143,7 +143,7 @@ fn scan(arguments: &ScanArguments, rules: &RuleSet) -> ExitCode {
     });
     progress.finish_and_clear();
     if done.and_then(|()| out.flush()).is_err() {
-        // Whoever read our output has closed it, which is no mistake of ours.
+        // The reader of our output has closed it, which is not an error.
         return ExitCode::from(EXIT_NO_INPUT);
     }
     let is_table = arguments.format == ScanFormat::Table && !arguments.why && !arguments.unmark;

@@ -56,7 +56,7 @@ pub(super) fn run(
     std::thread::scope(|scope| {
         scope.spawn(move || {
             for numbered in messages.enumerate() {
-                // Fails when nobody judges any more, because printing failed.
+                // Fails when all workers have ended, because printing failed.
                 if send_message.send(numbered).is_err() {
                     return;
                 }

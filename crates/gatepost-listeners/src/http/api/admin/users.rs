@@ -111,7 +111,7 @@ async fn all(users: &Users, request: &HttpRequest) -> Result<Response, HttpError
     let new: NewUser = body(request)?;
     if !new.admin && !has_admin_beside(users, None) {
         return Err(HttpError::Conflict(
-            "the first user must be an administrator: otherwise nobody could change anything here"
+            "the first user must be an administrator: otherwise no user could change anything here"
                 .to_owned(),
         ));
     }

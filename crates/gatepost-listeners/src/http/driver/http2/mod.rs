@@ -87,7 +87,7 @@ struct Http2Client {
     peer: gatepost_message::Peer,
     peer_text: String,
     secure: bool,
-    /// Whom the connection's certificate names.
+    /// The user that the connection's certificate names.
     certified: Option<String>,
     /// Streams that are being answered.
     streams: AtomicUsize,
