@@ -8,7 +8,7 @@ use gatepost_settings::layers::Layers;
 use libfuzzer_sys::fuzz_target;
 use toml::Table;
 
-/// Settings of every shape that a room has.
+/// Settings of every shape that a section has.
 #[derive(serde::Deserialize, serde::Serialize, Default, Debug, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 struct Settings {

@@ -55,7 +55,7 @@ impl VerdictAnswer {
         }
     }
 
-    /// The reason, or what to say where none was given.
+    /// The reason, or the default text where none was given.
     pub(crate) fn reason_or<'text>(&'text self, otherwise: &'text str) -> &'text str {
         if self.reason.is_empty() {
             otherwise

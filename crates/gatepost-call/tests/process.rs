@@ -404,7 +404,7 @@ fn sessions_of_smtpd_do_not_mix() {
 }
 
 #[test]
-fn without_a_server_smtpd_is_told_what_was_chosen() {
+fn without_a_server_smtpd_gets_the_configured_decision() {
     for (choice, expected) in [
         (
             "defer",

@@ -152,7 +152,7 @@ pub enum QuestionOutcome {
     Failed(ServerFailure),
 }
 
-/// Why a server that answered did not say what there is.
+/// Why a server's response holds no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ServerFailure {
     /// It failed, with this response code (RFC 1035 section 4.1.1).

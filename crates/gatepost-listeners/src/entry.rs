@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_trusted_proxy_names_its_client_and_nobody_else_does() {
+    async fn only_a_trusted_proxy_names_its_client() {
         const SENT: &[u8] = b"PROXY TCP4 192.0.2.9 127.0.0.1 7 25\r\nEHLO x\r\n";
         let (client, rest) = opened(&["127.0.0.0/8"], SENT).await.expect("opened");
         assert_eq!(

@@ -41,7 +41,7 @@ async fn users(world: &World) -> Users {
     users
 }
 
-fn door(users: &Users, listener: Listener) -> ListenerAuth {
+fn listener_auth(users: &Users, listener: Listener) -> ListenerAuth {
     ListenerAuth::new(users.clone(), listener, AnonymousAccess::No, true)
 }
 
@@ -49,7 +49,7 @@ async fn smtp(world: &World, folder: &Path, settings: &str) -> SocketAddr {
     let settings: SmtpSettings = toml::from_str(settings).expect("settings");
     let users = users(world).await;
     let context = SmtpContext::new(settings, "gate.example", world.gateway.clone())
-        .with_auth(door(&users, Listener::Smtp))
+        .with_auth(listener_auth(&users, Listener::Smtp))
         .with_tls(Some(tls(folder)));
     world.serve_smtp(context)
 }
@@ -191,7 +191,7 @@ async fn poplib_and_mpop_change_to_tls() {
     let context = Pop3Context::new(
         Pop3Settings::default(),
         world.store.clone(),
-        door(&users, Listener::Pop3),
+        listener_auth(&users, Listener::Pop3),
         Some(tls(folder.path())),
     );
     let port = world.serve_pop3(context).port();
@@ -238,7 +238,7 @@ async fn users_send_as_themselves_only_where_that_is_wanted() {
     let added = users.add("root", Secret::from("secret"), true).await;
     added.expect("an administrator");
     let context = SmtpContext::new(settings, "gate.example", world.gateway.clone())
-        .with_auth(door(&users, Listener::Smtp))
+        .with_auth(listener_auth(&users, Listener::Smtp))
         .with_tls(Some(tls(folder.path())));
     let address = world.serve_smtp(context);
     let refused_envelope = "553 5.7.1 this sender address is not yours";

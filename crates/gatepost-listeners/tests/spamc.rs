@@ -66,7 +66,7 @@ async fn spamc(address: SocketAddr, options: &[&str], input: &str) -> Said {
     spamc_at(&["-x", "-d", "127.0.0.1", "-p", &port], options, input).await
 }
 
-/// Rules with something to learn into and a user with wishes.
+/// Rules with something to learn into and a user with preferences.
 fn rules(users: Option<PathBuf>) -> RuleSet {
     let settings = RulesSettings {
         user_preferences: users,
@@ -161,7 +161,7 @@ async fn it_teaches() {
         let said = spamc(address, &options, HAM).await;
         assert!(said.text.contains(text), "{options:?}: {}", said.text);
     }
-    // A message with this filter's own marks is the message that was marked.
+    // A message with this filter's own header fields is the message that was scanned.
     let marked = spamc(address, &[], HAM).await.text;
     assert!(marked.contains("X-Spam-Status"), "{marked}");
     let said = spamc(address, &["-L", "forget"], &marked).await;
@@ -211,7 +211,7 @@ async fn users_have_their_own_threshold_scores_and_fields() {
         said.text
     );
     let said = spamc(address, &["-c", "-u", "bert"], &spam).await;
-    assert_eq!(said.code, Some(1), "bert has no wishes: {}", said.text);
+    assert_eq!(said.code, Some(1), "bert has no preferences: {}", said.text);
 
     let mut more = std::fs::OpenOptions::new()
         .append(true)

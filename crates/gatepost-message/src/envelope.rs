@@ -101,7 +101,7 @@ impl fmt::Display for Peer {
 /// What is known of a message besides its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Envelope {
-    /// The door.
+    /// The listener that received it.
     pub listener: Listener,
     /// The other end of the connection.
     pub peer: Peer,

@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn cookies_are_closed_unless_told_otherwise() {
+    fn cookies_are_strict_by_default() {
         let cookie = Cookie::new("a", Some("b".to_owned()));
         assert_eq!(
             cookie.field(true),

@@ -13,7 +13,7 @@ pub enum Action {
     /// Delivered as it is.
     #[default]
     Accept,
-    /// Delivered with marks that say what was found.
+    /// Delivered with tags that name the findings.
     Tag,
     /// Kept in the quarantine for a person to release or delete; the sender sees success.
     Quarantine,
@@ -120,7 +120,7 @@ pub struct Verdict {
     pub reason: String,
     /// The path of the procedure that decided; empty where none did.
     pub procedure: String,
-    /// Name and value of marks to add: header fields of mail, user properties of a publication.
+    /// Name and value of the tags to add: header fields of mail, user properties of a publication.
     pub tags: Vec<(String, String)>,
     /// The results of sender authentication, for `Authentication-Results`; empty where none was done.
     pub authentication: Vec<Authentication>,

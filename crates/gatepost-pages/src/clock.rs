@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_time_format_is_told() {
+    fn an_unknown_time_format_is_reported() {
         assert_eq!(format_now("%Y").map(|year| year.len()), Ok(4));
         assert!(format_now("%Q").is_err());
     }

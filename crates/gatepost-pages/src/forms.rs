@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_form_is_told_as_such() {
+    fn an_old_form_is_reported_as_such() {
         let forms = Forms {
             key: [1; 32],
             valid: Duration::ZERO,

@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_grows_without_end_is_set_aside_and_tells_it() {
+    fn unbounded_output_is_stopped_and_reported() {
         let (stopped_sender, stopped_receiver) = mpsc::channel();
         let grows = thread::Builder::new().spawn(move || {
             let stopped = move || stopped_sender.send(()).expect("the test waits");

@@ -381,7 +381,7 @@ async fn the_status_is_mailed_on_its_schedule() {
 }
 
 #[test]
-fn a_judge_does_what_follows_a_scan_and_a_full_queue_is_told_at_once() {
+fn a_judge_does_what_follows_a_scan_and_a_full_queue_is_reported_at_once() {
     let mut world = World::new();
     world.configuration.procedures.judges = 1;
     world.configuration.procedures.queue_max = 1;

@@ -10,7 +10,7 @@ use gatepost_procedures::{ProcedureArguments, ProcedureHost, Procedures};
 use gatepost_rules::{RuleSet, RulesSettings};
 use gatepost_settings::Period;
 
-use support::{PATIENCE, World, answer_when_told, mail, until_waiting};
+use support::{PATIENCE, World, answer_when_notified, mail, until_waiting};
 
 const RULES: &str = "header LISTED eval:check_rbl('list-lastexternal', 'list.example.')\n\
     score LISTED 10\n\
@@ -78,7 +78,7 @@ async fn a_thousand_mails_that_wait_for_a_silent_list_hold_no_judge() {
 async fn a_mail_goes_on_when_the_answer_has_come() {
     let server = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let procedures = start(&server, |_| {});
-    let tell = answer_when_told(server);
+    let tell = answer_when_notified(server);
     let judge = |number| {
         let procedures = procedures.clone();
         tokio::spawn(async move { procedures.judge(&Arc::new(asking(number))).await })
@@ -106,7 +106,7 @@ async fn beyond_its_bound_a_judge_waits_along() {
     let procedures = start(&server, |world| {
         world.configuration.procedures.waiting_max = 1;
     });
-    let tell = answer_when_told(server);
+    let tell = answer_when_notified(server);
     let judge = |number| {
         let procedures = procedures.clone();
         tokio::spawn(async move { procedures.judge(&Arc::new(asking(number))).await })
@@ -124,7 +124,9 @@ async fn beyond_its_bound_a_judge_waits_along() {
 async fn a_caller_on_its_own_thread_waits_there() {
     let server = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let procedures = start(&server, |_| {});
-    answer_when_told(server).send(()).expect("the server runs");
+    answer_when_notified(server)
+        .send(())
+        .expect("the server runs");
     let message = Arc::new(asking(1));
     let called = tokio::task::spawn_blocking(move || {
         let deadline = std::time::Instant::now() + PATIENCE;

@@ -11,7 +11,7 @@ use gatepost_procedures::{ProcedureAnswer, ProcedureArguments, Procedures};
 use gatepost_settings::{Bind, ByteSize, Period};
 use tokio::task::JoinHandle;
 
-use support::{PATIENCE, World, answer_when_told, call, mail, until_waiting};
+use support::{PATIENCE, World, answer_when_notified, call, mail, until_waiting};
 
 const ASKS_NAMES: &str = r#"return function(message)
     local found, why = dns.a(message.subject)
@@ -102,13 +102,13 @@ async fn a_thousand_calls_that_wait_hold_no_judge_and_end_with_their_callers() {
 }
 
 /// A name server that answers on a signal, and procedures that ask it.
-fn told_names(world: &mut World) -> std::sync::mpsc::Sender<()> {
+fn known_names(world: &mut World) -> std::sync::mpsc::Sender<()> {
     let server = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let settings = &mut world.configuration.procedures;
     settings.dns.servers = vec![server.local_addr().expect("an address")];
     settings.dns.timeout = Period::seconds(50);
     settings.luau.wait_max = Period::seconds(50);
-    answer_when_told(server)
+    answer_when_notified(server)
 }
 
 #[tokio::test]
@@ -167,7 +167,7 @@ async fn calls_go_on_where_they_waited() {
         let code = format!("return function(message) local name = \"{path}.example\" {code} end");
         world = world.with(&path, &code);
     }
-    let tell = told_names(&mut world);
+    let tell = known_names(&mut world);
     world.configuration.procedures.judges = places.len();
     let procedures = world.start();
     let calls = places.map(|(place, _)| {
@@ -197,7 +197,7 @@ async fn only_the_run_of_a_call_counts_as_its_time() {
             return found[1]
         end"#,
     );
-    let tell = told_names(&mut world);
+    let tell = known_names(&mut world);
     world.configuration.procedures.luau.time_max = Period(time_max);
     let procedures = world.start();
     let waits = spawn_call(&procedures, "/waits", mail(""));
@@ -235,7 +235,7 @@ async fn steps_and_memory_are_those_of_the_whole_call() {
                 return text .. string.rep("y", 10000000)
             end"#,
         );
-    let tell = told_names(&mut world);
+    let tell = known_names(&mut world);
     tell.send(()).expect("the server runs");
     world.configuration.procedures.luau.steps_max = 1000;
     let procedures = world.start();
@@ -248,7 +248,7 @@ async fn steps_and_memory_are_those_of_the_whole_call() {
 #[tokio::test]
 async fn beyond_the_memory_of_waiting_calls_a_judge_waits_along() {
     let mut world = World::new().with("names", ASKS_NAMES);
-    let tell = told_names(&mut world);
+    let tell = known_names(&mut world);
     world.configuration.procedures.waiting_memory_max = ByteSize(1);
     let procedures = world.start();
     let calls: Vec<_> = (0..4)
@@ -316,7 +316,7 @@ async fn measure_the_delay_of_others_while_a_thousand_wait() {
     const CALLS: usize = 1000;
     let silent = Silent::new();
     let mut world = silent.world();
-    let tell = told_names(&mut world);
+    let tell = known_names(&mut world);
     let procedures = world.start();
     let show = |what: &str, (median, high): (f64, f64)| {
         println!("{what:<40} median {median:.3} ms, p99 {high:.3} ms");

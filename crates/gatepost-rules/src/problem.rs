@@ -42,7 +42,7 @@ pub struct Problem {
     /// A sentence that describes the problem.
     pub reason: String,
     /// A sentence with advice; empty if there is nothing to do.
-    pub mend: String,
+    pub fix: String,
 }
 
 impl fmt::Display for Problem {
@@ -58,8 +58,8 @@ impl fmt::Display for Problem {
             write!(formatter, "{rule}: ")?;
         }
         formatter.write_str(&self.reason)?;
-        if !self.mend.is_empty() {
-            write!(formatter, " ({})", self.mend)?;
+        if !self.fix.is_empty() {
+            write!(formatter, " ({})", self.fix)?;
         }
         Ok(())
     }

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn the_world_is_told_from_the_machine() {
+    fn loopback_is_distinguished_from_other_addresses() {
         assert!(
             "localhost:80"
                 .parse::<Bind>()

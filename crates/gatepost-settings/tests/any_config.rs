@@ -7,7 +7,7 @@ use gatepost_settings::layers::Layers;
 use gatepost_settings::{Bind, ByteSize, Period};
 use proptest::prelude::*;
 
-/// Settings of every shape that a room has.
+/// Settings of every shape that a section has.
 #[derive(serde::Deserialize, serde::Serialize, Default, Debug)]
 #[serde(default, deny_unknown_fields)]
 struct Settings {

@@ -42,7 +42,7 @@ fn cases() -> Vec<Case> {
 }
 
 #[test]
-fn each_malformed_input_gets_its_answer_and_disturbs_nobody() {
+fn each_malformed_input_gets_its_answer_and_disturbs_no_client() {
     let mut gateway = Gateway::start("");
     let mut witness = Client::start(
         "mosquitto_sub",
@@ -90,7 +90,7 @@ fn memchr_find(haystack: &[u8], needle: &[u8]) -> bool {
 }
 
 #[test]
-fn noise_on_every_listener_disturbs_nobody() {
+fn noise_on_every_listener_disturbs_no_client() {
     // A fixed sequence (xorshift), so that a failure can be repeated.
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut noise = |length: usize| -> Vec<u8> {
@@ -118,7 +118,7 @@ fn noise_on_every_listener_disturbs_nobody() {
 }
 
 #[test]
-fn a_wrong_config_is_told_with_file_line_and_mend() {
+fn a_wrong_config_is_reported_with_file_line_and_fix() {
     let folder = tempfile::tempdir().expect("a folder");
     let config = folder.path().join("gatepost.toml");
     fs::write(
@@ -154,7 +154,7 @@ fn a_wrong_config_is_told_with_file_line_and_mend() {
 }
 
 #[test]
-fn an_address_in_use_is_told() {
+fn an_address_in_use_is_reported() {
     let gateway = Gateway::start("");
     let folder = tempfile::tempdir().expect("a folder");
     let address = gateway.address("mqtt").to_string();

@@ -125,7 +125,7 @@ fn mosquitto_pub_is_answered_with_the_verdict() {
 }
 
 #[test]
-fn a_scope_that_names_spamd_decides_what_spamc_is_told() {
+fn a_scope_that_names_spamd_decides_the_answer_to_spamc() {
     let (gateway, _folder) = start();
     let ask = |body: &str| {
         let mail = format!("Subject: hello\n\n{body}\n");

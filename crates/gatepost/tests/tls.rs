@@ -247,7 +247,7 @@ fn a_certificate_logs_its_user_in() {
 }
 
 #[test]
-fn unusable_certificates_are_told_before_anything_is_served() {
+fn unusable_certificates_are_reported_before_anything_is_served() {
     let folder = tempfile::tempdir().expect("a folder");
     let config = folder.path().join("gatepost.toml");
     let data = folder.path().join("gatepost-data");

@@ -1,4 +1,4 @@
-//! `gatepost user` beside a running server, and mosquitto's clients at its door.
+//! `gatepost user` beside a running server, and mosquitto's clients that log in to it.
 
 mod support;
 
@@ -39,7 +39,7 @@ fn users_made_beside_a_running_server_are_asked_for_at_once() {
 
     done(&gateway, &["add", "anna"], "secret\n");
     // Seen within a second; then every client needs a login.
-    await_some("the door closes", || {
+    await_some("anonymous clients are refused", || {
         (!publish(&gateway, &["-t", "a"]).status.success()).then_some(())
     });
     let refused = publish(&gateway, &["-t", "a", "-u", "anna", "-P", "wrong"]);
@@ -169,7 +169,7 @@ fn the_dashboard_is_for_this_machine_until_somebody_can_log_in() {
 }
 
 #[test]
-fn mistakes_are_told_with_their_mend() {
+fn mistakes_are_reported_with_a_fix() {
     let gateway = Gateway::start("rules.paths = []\n");
     for (arguments, input, code, part) in [
         (

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_and_a_refusal_are_told() {
+    fn the_end_and_a_refusal_are_reported() {
         let mut stream = EventStream::default();
         let step = stream
             .next(b"HTTP/1.1 403 Forbidden\r\n\r\n")

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn each_fault_is_told_from_the_others() {
+    fn each_fault_is_distinguished() {
         let counts = |received, lost, duplicates, reordered| TrackerCounts {
             received,
             lost,

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_upgrade_is_told() {
+    fn a_refused_upgrade_is_reported() {
         let mut frames = Frames::new(Version::Mqtt311);
         let step = frames.next(b"HTTP/1.1 404 Not Found\r\n\r\n");
         let Ok(ReaderStep::Event(PacketEvent::Refused(reason), 26)) = step else {

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_in_markers_are_told() {
+    fn mistakes_in_markers_are_reported() {
         for (text, part) in [
             ("<!-- bench: web -->\n<!-- bench end -->", "no result"),
             ("<!-- bench: fanout -->\n", "no end"),

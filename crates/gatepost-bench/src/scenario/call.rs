@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_that_differ_are_told() {
+    fn differing_codes_are_reported() {
         let outcome = run("sh -c 'exit $(($$ % 2))'", 40);
         assert!(
             outcome.warnings.iter().any(|line| line.contains("differ")),

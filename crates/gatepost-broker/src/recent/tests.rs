@@ -24,7 +24,7 @@ fn the_last_ones_are_remembered_over_all_topics() {
 }
 
 #[test]
-fn a_gap_is_told_when_something_was_forgotten() {
+fn a_gap_is_reported_when_something_was_forgotten() {
     let recent = Recent::new(2, 1 << 20, 10);
     let ids: Vec<_> = (0..4).map(|_| publish(&recent, "a", "payload")).collect();
     let (found, has_gap) = recent.since(&[filter("a")], Since::After(ids[2]));
@@ -65,7 +65,7 @@ fn a_message_that_was_overtaken_comes_after_what_overtook_it() {
 }
 
 #[test]
-fn a_gap_is_told_where_topics_were_evicted_or_the_server_restarted() {
+fn a_gap_is_reported_where_topics_were_evicted_or_the_server_restarted() {
     let before_start = MessageId::next();
     let recent = Recent::new(10, 1 << 20, 50);
     let first = publish(&recent, "topic/0", "x");

@@ -293,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directives_are_taken_and_mistakes_told() {
+    fn directives_are_accepted_and_mistakes_reported() {
         let mut settings = BayesSettings::default();
         assert_eq!(settings.directive("use_bayes", "0"), Directive::Taken);
         assert!(!settings.enabled);

@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn old_and_new_names_are_taken_and_mistakes_told() {
+    fn old_and_new_names_are_accepted_and_mistakes_reported() {
         let mut settings = ReputationSettings::default();
         let mut take = |name, value| settings.directive(name, value);
         assert_eq!(take("use_auto_whitelist", "0"), Directive::Taken);

@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_shared_port_is_spread_and_still_nobody_elses() {
+    async fn a_shared_port_is_spread_and_still_exclusive() {
         let acceptor = Acceptor::bind(&loopback()).expect("a free port");
         acceptor.defer_until_first_bytes();
         let bind = acceptor.local().clone();

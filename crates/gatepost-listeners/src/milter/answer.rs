@@ -1,7 +1,7 @@
 //! The answer to a whole message: what to change, then the verdict in the protocol's words.
 //!
 //! A change that the mail server did not offer is left out: its own settings decide what filters
-//! may do, and the verdict holds without the marks.
+//! may do, and the verdict holds without the header fields.
 
 use gatepost_message::{Action, Edit, EditedField, Verdict};
 

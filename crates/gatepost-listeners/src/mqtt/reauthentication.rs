@@ -36,7 +36,7 @@ impl MqttConnection {
                 (Reason::CONTINUE_AUTHENTICATION, data)
             }
             ScramStep::Done { last, identity } => {
-                self.log_in_anew(identity)?;
+                self.log_in_again(identity)?;
                 (Reason::SUCCESS, last)
             }
         };
@@ -46,7 +46,7 @@ impl MqttConnection {
     }
 
     /// The session stays its user's.
-    fn log_in_anew(&mut self, identity: Identity) -> Result<(), ConnectionEnd> {
+    fn log_in_again(&mut self, identity: Identity) -> Result<(), ConnectionEnd> {
         let before = self.identity.as_ref().and_then(Identity::user);
         if before != identity.user() {
             return Err(ConnectionEnd::Server(

@@ -110,7 +110,7 @@ impl Maildrop {
         exists
     }
 
-    /// Takes all marks away.
+    /// Clears all deletion marks.
     pub(super) fn reset(&mut self) {
         for entry in &mut self.entries {
             entry.is_deleted = false;

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_told_after_the_end() {
+    fn limits_are_reported_after_the_end() {
         let large = [b"x".repeat(100), b"\r\n".to_vec()].concat().repeat(11);
         assert_eq!(
             receive(&[&large[..], b".\r\n"].concat()).1,
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_of_lines_are_told_from_others() {
+    fn chunks_of_lines_are_distinguished_from_others() {
         assert_eq!(check_lines(b"a\r\nb", 10), Ok(()));
         assert_eq!(check_lines(b"", 10), Ok(()));
         for odd in ["a\nb", "a\rb", "\r", "a\r\r\n"] {

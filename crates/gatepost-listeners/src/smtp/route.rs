@@ -39,7 +39,7 @@ struct RouteFields {
     forward: Option<NextHop>,
 }
 
-/// The route does not say where to, or says it twice.
+/// The route names no destination, or several.
 #[derive(Debug, thiserror::Error)]
 #[error("a route has one of topic, mailbox and forward")]
 struct Ambiguous;

@@ -24,7 +24,7 @@ pub(super) fn config(
     let builder = match &settings.client_ca {
         None if settings.client_required || settings.client_is_user => {
             return Err(TlsError::Setting(
-                "tls.client_required and tls.client_is_user need authorities; mend: set tls.client_ca",
+                "tls.client_required and tls.client_is_user need authorities; fix: set tls.client_ca",
             ));
         }
         None => builder.with_no_client_auth(),
@@ -99,7 +99,7 @@ fn certified_key(cert: &Path, key: &Path) -> Result<CertifiedKey, TlsError> {
     let chain = pem::certificates(cert)?;
     let private = pem::private_key(key)?;
     let signing = ring::sign::any_supported_type(&private).map_err(|_| {
-        let reason = "the key is of no kind that is supported; mend: use ECDSA P-256, Ed25519, or \
+        let reason = "the key is of no kind that is supported; fix: use ECDSA P-256, Ed25519, or \
                       RSA with 2048 bits or more";
         TlsError::file(key, 0, reason)
     })?;
@@ -113,7 +113,7 @@ fn certified_key(cert: &Path, key: &Path) -> Result<CertifiedKey, TlsError> {
             0,
             format!(
                 "this key is not that of the first certificate in {}; \
-                 mend: give the pair that was made together, the server's certificate first",
+                 fix: give the pair that was made together, the server's certificate first",
                 cert.display()
             ),
         )),

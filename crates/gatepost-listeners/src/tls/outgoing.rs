@@ -115,7 +115,7 @@ fn authorities_file(file: &Path) -> Result<&Path, TlsError> {
     }
     let mut systems = SYSTEM_AUTHORITIES.iter().map(Path::new);
     systems.find(|file| file.exists()).ok_or(TlsError::Setting(
-        "the system's authorities are not found; mend: name a file of authorities",
+        "the system's authorities are not found; fix: name a file of authorities",
     ))
 }
 

@@ -35,12 +35,12 @@ pub(super) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, 
         (true, true) => Err(TlsError::file(
             file,
             0,
-            "this is a private key, not a certificate; mend: see whether cert and key are swapped",
+            "this is a private key, not a certificate; fix: see whether cert and key are swapped",
         )),
         (true, false) => Err(TlsError::file(
             file,
             0,
-            "there is no certificate in it; mend: give a file with -----BEGIN CERTIFICATE-----",
+            "there is no certificate in it; fix: give a file with -----BEGIN CERTIFICATE-----",
         )),
     }
 }
@@ -55,16 +55,16 @@ pub(super) fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsErro
             "EC PRIVATE KEY" => return Ok(PrivateKeyDer::Sec1(section.der.into())),
             "ENCRYPTED PRIVATE KEY" => {
                 let reason = "the key is encrypted, and a server cannot ask for its password; \
-                              mend: openssl pkey -in ENCRYPTED -out KEY";
+                              fix: openssl pkey -in ENCRYPTED -out KEY";
                 return Err(TlsError::file(file, section.line, reason));
             }
             label => holds_certificate |= label == "CERTIFICATE",
         }
     }
     let reason = if holds_certificate {
-        "this is a certificate, not a key; mend: see whether cert and key are swapped"
+        "this is a certificate, not a key; fix: see whether cert and key are swapped"
     } else {
-        "there is no private key in it; mend: give a file with -----BEGIN PRIVATE KEY-----"
+        "there is no private key in it; fix: give a file with -----BEGIN PRIVATE KEY-----"
     };
     Err(TlsError::file(file, 0, reason))
 }
@@ -73,7 +73,7 @@ fn read(file: &Path) -> Result<Vec<Section>, TlsError> {
     let whole = |reason: String| TlsError::file(file, 0, reason);
     if file.as_os_str().is_empty() {
         return Err(TlsError::Setting(
-            "tls.cert and tls.key go together; mend: set both",
+            "tls.cert and tls.key go together; fix: set both",
         ));
     }
     let metadata = std::fs::metadata(file).map_err(|error| whole(error.to_string()))?;
@@ -82,7 +82,7 @@ fn read(file: &Path) -> Result<Vec<Section>, TlsError> {
     }
     let bytes = std::fs::read(file).map_err(|error| whole(error.to_string()))?;
     let text = std::str::from_utf8(&bytes).map_err(|_| {
-        whole("this is no PEM file; mend: openssl x509 -inform DER -in FILE".to_owned())
+        whole("this is no PEM file; fix: openssl x509 -inform DER -in FILE".to_owned())
     })?;
     parse(text).map_err(|(line, reason)| TlsError::file(file, line, reason))
 }
@@ -98,7 +98,7 @@ fn parse(text: &str) -> Result<Vec<Section>, (usize, String)> {
             (Some(_), _, Some((label, begun, _))) => {
                 let reason = format!(
                     "'{label}' began in line {begun} and has not ended; \
-                     mend: the file is cut short or pasted wrongly"
+                     fix: the file is cut short or pasted wrongly"
                 );
                 return Err((number, reason));
             }
@@ -114,7 +114,7 @@ fn parse(text: &str) -> Result<Vec<Section>, (usize, String)> {
                 // Old OpenSSL keys carry fields ("Proc-Type: 4,ENCRYPTED").
                 if line.contains(':') {
                     let reason = "the key is encrypted in OpenSSL's old way; \
-                                  mend: openssl pkey -in ENCRYPTED -out KEY";
+                                  fix: openssl pkey -in ENCRYPTED -out KEY";
                     return Err((number, reason.to_owned()));
                 }
                 if let Some(wrong) = line.chars().find(|&character| !is_base64(character)) {
@@ -129,7 +129,7 @@ fn parse(text: &str) -> Result<Vec<Section>, (usize, String)> {
     match open {
         None => Ok(sections),
         Some((label, begun, _)) => {
-            let reason = format!("'{label}' does not end; mend: the file is cut short");
+            let reason = format!("'{label}' does not end; fix: the file is cut short");
             Err((begun, reason))
         }
     }

@@ -147,8 +147,8 @@ fn authentication_results(verdict: &Verdict, facts: DeliveryFacts<'_>) -> String
         for word in ["; ", one.method, "=", one.result] {
             text += word;
         }
-        for (name, of_whom) in &one.properties {
-            for word in [" ", name, "=", &value(of_whom)] {
+        for (name, identity) in &one.properties {
+            for word in [" ", name, "=", &value(identity)] {
                 text += word;
             }
         }

@@ -11,7 +11,7 @@ fn ask(server: &Server, head: &str) -> Answer {
 }
 
 #[test]
-fn who_asks_too_often_is_told_when_to_come_back() {
+fn too_frequent_requests_get_retry_after() {
     let server = Server::start(|settings| settings.requests_per_second_per_address = 1);
     let mut client = server.connect();
     let statuses: Vec<_> = (0..20)

@@ -277,7 +277,7 @@ fn verdicts_keep_the_order_of_a_clients_publications_and_other_topics_are_not_ju
 }
 
 #[test]
-fn mosquitto_pub_is_told_of_a_refusal() {
+fn mosquitto_pub_gets_a_refusal() {
     let world = World::new(OnReject::NotAuthorized);
     let port = world.server.address.port().to_string();
     let publish = |payload: &str| {

@@ -44,7 +44,7 @@ fn a_session_is_stored_before_its_client_is_greeted() {
 }
 
 #[test]
-fn mqtt_3_1_2_4_a_session_is_forgotten_before_its_client_is_told_so() {
+fn mqtt_3_1_2_4_a_session_is_removed_before_the_connack() {
     let server = Server::start();
     for _ in 0..50 {
         let (mut wire, _) = lasting(&server, "again", false);
@@ -77,7 +77,7 @@ fn a_greeting_goes_before_what_waited() {
 }
 
 #[test]
-fn the_load_is_told_as_averages() {
+fn the_load_is_published_as_averages() {
     let settings = BrokerSettings {
         sys_interval: Period::seconds(1),
         ..BrokerSettings::default()

@@ -87,9 +87,9 @@ impl Server {
         let runtime = Runtime::new().expect("a runtime");
         let workers = Workers::start(&WorkersSettings::default()).expect("workers");
         let (shutdown, down) = watch::channel(false);
-        let door = ListenerAuth::new(users.clone(), Listener::Mqtt, settings.anonymous, true);
+        let auth = ListenerAuth::new(users.clone(), Listener::Mqtt, settings.anonymous, true);
         let context = MqttContext::new(settings, broker.clone(), gateway);
-        let context = Arc::new(context.with_doors(door.clone(), door));
+        let context = Arc::new(context.with_auths(auth.clone(), auth));
         let bind: Bind = "127.0.0.1:0".parse().expect("an address");
         let acceptor = runtime.block_on(async { Acceptor::bind(&bind).expect("a free port") });
         let Bind::Tcp(address) = *acceptor.local() else {

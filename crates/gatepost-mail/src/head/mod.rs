@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_and_body_are_told_apart() {
+    fn fields_and_body_are_distinguished() {
         let head = parse(b"From x@y Mon\nSubject: a\n b\nTo : c\n\nbody\n");
         assert_eq!(head.mbox_separator, Some(&b"From x@y Mon\n"[..]));
         assert_eq!(head.last(b"subject"), Some(&b"a b"[..]));

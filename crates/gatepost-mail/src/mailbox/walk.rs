@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_told_and_the_rest_goes_on() {
+    fn unreadable_files_are_reported_and_the_others_examined() {
         let folder = tempfile::tempdir().expect("makes a folder");
         write(&folder.path().join("m"), "Subject: m\n\n");
         let paths = [folder.path().join("missing"), folder.path().join("m")];

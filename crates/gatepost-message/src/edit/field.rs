@@ -18,7 +18,9 @@ pub struct EditedField {
 
 /// Why a text is no name of a field.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no name of a header field: letters, digits and marks without space and colon")]
+#[error(
+    "'{0}' is no name of a header field: letters, digits and punctuation without space and colon"
+)]
 pub struct MalformedField(pub String);
 
 impl EditedField {

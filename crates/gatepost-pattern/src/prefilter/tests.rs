@@ -136,7 +136,7 @@ fn literals_are_reported_in_the_order_of_their_ends() {
 
 /// A full table is replaced by an empty one; all threads end with the one they hold.
 #[test]
-fn a_full_table_is_started_anew() {
+fn a_full_table_is_started_again() {
     let patterns: Vec<String> = (0..400u32)
         .map(|number| {
             format!(

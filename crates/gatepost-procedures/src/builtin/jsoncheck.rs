@@ -116,7 +116,7 @@ mod tests {
         "properties": {"celsius": {"type": "number", "minimum": -90, "maximum": 60}}}"#;
 
     #[test]
-    fn payloads_are_held_to_the_schema_and_told_where_they_break_it() {
+    fn payloads_are_validated_and_violations_reported_with_their_place() {
         assert_eq!(check(SCHEMA, r#"{"celsius": 21.5}"#), None);
         let problem = check(SCHEMA, r#"{"celsius": "hot"}"#).expect("refused");
         assert!(

@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_told_apart() {
+    fn answers_are_distinguished() {
         assert_eq!(read("stream: OK").ok(), Some(None));
         let found = read("stream: Win.Test.EICAR_HDB-1 FOUND").ok();
         assert_eq!(found, Some(Some("Win.Test.EICAR_HDB-1".to_owned())));

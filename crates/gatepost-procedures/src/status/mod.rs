@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_day_is_told_apart_from_the_whole() {
+    fn the_last_day_is_counted_separately() {
         let statistics = ProcedureStatistics::new();
         let start = statistics.started;
         let counters = statistics.of("/noop");

@@ -149,7 +149,7 @@ pub async fn until_waiting(procedures: &Procedures, count: usize) {
 
 /// A server of names that answers 127.0.0.2 to every question, on a signal; before, questions
 /// wait.
-pub fn answer_when_told(server: UdpSocket) -> mpsc::Sender<()> {
+pub fn answer_when_notified(server: UdpSocket) -> mpsc::Sender<()> {
     let (tell, signal) = mpsc::channel();
     thread::spawn(move || {
         if signal.recv().is_err() {

@@ -78,7 +78,7 @@ fn meta_problem(definitions: &Definitions, definition: usize, reason: String) ->
         rule: Some(Arc::clone(&rule.name)),
         cause: "bad meta",
         reason,
-        mend: "mend the expression".to_owned(),
+        fix: "correct the expression".to_owned(),
     }
 }
 

@@ -85,7 +85,7 @@ pub(crate) struct NotRunning {
     pub(crate) severity: Severity,
     pub(crate) cause: &'static str,
     pub(crate) reason: String,
-    pub(crate) mend: &'static str,
+    pub(crate) fix: &'static str,
     /// SpamAssassin would run the rule, so metas use 0 for it at once rather than at the end.
     pub(crate) is_ours_to_miss: bool,
 }
@@ -144,7 +144,7 @@ fn problem(rule: &Definition, not_running: NotRunning) -> Problem {
         rule: Some(Arc::clone(&rule.name)),
         cause: not_running.cause,
         reason: not_running.reason,
-        mend: not_running.mend.to_owned(),
+        fix: not_running.fix.to_owned(),
     }
 }
 

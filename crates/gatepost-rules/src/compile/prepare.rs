@@ -163,7 +163,7 @@ fn network_is_off() -> NotRunning {
         severity: Severity::Note,
         cause: "network tests are off",
         reason: "it asks the network".to_owned(),
-        mend: "rules.network = true has it run",
+        fix: "rules.network = true enables it",
         is_ours_to_miss: false,
     }
 }
@@ -173,7 +173,7 @@ fn needs_bayes() -> NotRunning {
         severity: Severity::Note,
         cause: "Bayes",
         reason: "it needs Bayes, which runs when it has learned enough".to_owned(),
-        mend: "gatepost learn teaches it",
+        fix: "train it with gatepost learn",
         is_ours_to_miss: false,
     }
 }
@@ -187,20 +187,22 @@ fn bad_interval() -> NotRunning {
 
 fn eval_problem(problem: EvalProblem) -> NotRunning {
     let reason = problem.to_string();
-    let (severity, cause, mend) = match problem {
+    let (severity, cause, fix) = match problem {
         EvalProblem::Unknown { .. } => (
             Severity::Warning,
             "unknown eval function",
-            "mend the name, or live without the rule",
+            "correct the name, or remove the rule",
         ),
         EvalProblem::Off { .. } => (Severity::Note, "plugin not here", ""),
-        EvalProblem::Arguments { .. } => (Severity::Error, "bad arguments", "mend the arguments"),
+        EvalProblem::Arguments { .. } => {
+            (Severity::Error, "bad arguments", "correct the arguments")
+        }
     };
     NotRunning {
         severity,
         cause,
         reason,
-        mend,
+        fix,
         is_ours_to_miss: true,
     }
 }
@@ -218,7 +220,7 @@ fn bad_pattern(reason: impl Into<String>) -> NotRunning {
         severity: Severity::Error,
         cause: "bad pattern",
         reason: reason.into(),
-        mend: "mend the pattern",
+        fix: "correct the pattern",
         is_ours_to_miss: false,
     }
 }

@@ -17,16 +17,16 @@ pub(super) struct LineProblem {
     pub(super) severity: Severity,
     pub(super) cause: &'static str,
     pub(super) reason: String,
-    pub(super) mend: String,
+    pub(super) fix: String,
 }
 
 impl LineProblem {
-    pub(super) fn invalid(reason: impl Into<String>, mend: impl Into<String>) -> Self {
+    pub(super) fn invalid(reason: impl Into<String>, fix: impl Into<String>) -> Self {
         Self {
             severity: Severity::Error,
             cause: "malformed line",
             reason: reason.into(),
-            mend: mend.into(),
+            fix: fix.into(),
         }
     }
 
@@ -39,7 +39,7 @@ impl LineProblem {
             severity: Severity::Note,
             cause,
             reason: reason.into(),
-            mend: String::new(),
+            fix: String::new(),
         }
     }
 }

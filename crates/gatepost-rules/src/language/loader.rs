@@ -79,7 +79,7 @@ impl<'d> Loader<'d> {
             rule,
             cause: problem.cause,
             reason: problem.reason,
-            mend: problem.mend,
+            fix: problem.fix,
         });
     }
 
@@ -202,7 +202,7 @@ impl<'d> Loader<'d> {
                 } else {
                     format!("there is no directive {}", line.directive)
                 },
-                mend: "look for a mistyped word".to_owned(),
+                fix: "look for a mistyped word".to_owned(),
             },
         })
     }
@@ -221,7 +221,7 @@ impl<'d> Loader<'d> {
             severity: Severity::Error,
             cause: "unreadable file",
             reason: format!("{} cannot be read: {error}", path.display()),
-            mend: "mend the path or its permissions".to_owned(),
+            fix: "correct the path or its permissions".to_owned(),
         })?;
         self.read(&path, &text);
         Ok(())
@@ -244,7 +244,7 @@ fn require_version(line: &RuleLine<'_>, conditions: &mut Conditions) -> Result<(
         reason: format!(
             "the file is for version {version}; this engine speaks {LANGUAGE_VERSION_TEXT}"
         ),
-        mend: "the rest of the file is skipped".to_owned(),
+        fix: "the rest of the file is skipped".to_owned(),
     })
 }
 

@@ -206,6 +206,6 @@ pub(crate) fn unreadable(path: &Path, error: &std::io::Error) -> Problem {
         rule: None,
         cause: "unreadable file",
         reason: format!("it cannot be read: {error}"),
-        mend: "mend the path or its permissions".to_owned(),
+        fix: "correct the path or its permissions".to_owned(),
     }
 }

@@ -296,7 +296,7 @@ pub(super) fn load_plugin(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outco
         severity: crate::Severity::Warning,
         cause: "plugin not here",
         reason: format!("the plugin {module} is not part of this engine"),
-        mend: "its rules do not run".to_owned(),
+        fix: "its rules do not run".to_owned(),
     })
 }
 

@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn only_words_that_need_it_are_encoded() {
-        for (value, coded) in [
+        for (value, encoded) in [
             ("plain", "plain"),
             ("a w\u{f6}rld b", "a =?UTF-8?Q?w=C3=B6rld?= b"),
             ("a\n\tw\u{f6}rds. x", "a\n\t=?UTF-8?Q?w=C3=B6rds.?= x"),
@@ -81,7 +81,7 @@ mod tests {
             ),
             ("\u{e4}\u{e4}\u{e4}", "=?UTF-8?B?w6TDpMOk?="),
         ] {
-            assert_eq!(encode(value), coded);
+            assert_eq!(encode(value), encoded);
         }
     }
 }

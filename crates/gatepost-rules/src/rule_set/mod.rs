@@ -223,14 +223,14 @@ impl RuleSet {
 
 /// Warns of settings about senders and relays that contradict each other.
 fn warn_of_trust(definitions: &mut Definitions) {
-    let warning = |cause, reason, mend: String| Problem {
+    let warning = |cause, reason, fix: String| Problem {
         severity: Severity::Warning,
         file: Arc::default(),
         line: 0,
         rule: None,
         cause,
         reason,
-        mend,
+        fix,
     };
     for (set, network, whole) in definitions.configuration.views.untrusted_networks() {
         definitions.problems.push(warning(
@@ -289,7 +289,7 @@ fn network_of(settings: &RulesSettings, definitions: &mut Definitions) -> Option
         rule: None,
         cause: "no DNS server",
         reason,
-        mend: "network tests stay off".to_owned(),
+        fix: "network tests stay off".to_owned(),
     };
     made.map_err(|reason| definitions.problems.push(problem(reason)))
         .ok()

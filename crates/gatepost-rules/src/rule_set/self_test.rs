@@ -30,7 +30,7 @@ impl RuleSet {
                 rule: Some(Arc::clone(&example.rule)),
                 cause,
                 reason,
-                mend: String::new(),
+                fix: String::new(),
             })
         };
         let test = self
@@ -87,7 +87,7 @@ mod tests {
     use crate::RulesSettings;
 
     #[test]
-    fn examples_that_fail_are_told() {
+    fn failing_examples_are_reported() {
         let rules = "header A Subject =~ /^win/\n\
             test A ok win a price\n\
             test A fail you win\n\

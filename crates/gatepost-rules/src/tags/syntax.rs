@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tags_are_told_from_text() {
+    fn tags_are_distinguished_from_text() {
         let names = |template| -> Vec<String> {
             let show = |piece| match piece {
                 TagTemplatePart::Text(text) => format!("{text:?}"),

@@ -122,7 +122,7 @@ fn rule_files_and_settings_score_what_was_given_up() {
 
 /// 24 MB that were 24 million texts, with the text that every filter knows for spam after them.
 #[test]
-fn rows_of_brackets_are_bounded_and_told() {
+fn rows_of_brackets_are_bounded_and_reported() {
     const SIZE: usize = 24_000_000;
     let message = html(&format!("{}\nGTUBE-STANDARD\n", "<".repeat(SIZE)));
     let start = computed();

@@ -191,7 +191,7 @@ fn a_list_that_does_not_answer_is_left_out_for_a_while() {
 }
 
 #[test]
-fn a_server_that_cannot_be_is_told() {
+fn an_impossible_server_is_reported() {
     let settings = RulesSettings {
         network: true,
         dns_server: Some("moon".to_owned()),

@@ -53,11 +53,11 @@ fn describe(
     }
     let message = error.inner().message();
     let reason = match unknown_key(message) {
-        Some((name, mend)) => {
+        Some((name, fix)) => {
             if steps.last() != Some(&name) {
                 steps.push(name);
             }
-            mend
+            fix
         }
         None => message.to_owned(),
     };

@@ -48,10 +48,10 @@ pub(super) fn unknown_key(message: &str) -> Option<(String, String)> {
         .map(|known| (strsim::damerau_levenshtein(name, known), known))
         .min()
         .filter(|&(distance, known)| distance <= known.len().max(3) / 2);
-    let mend = match nearest {
+    let fix = match nearest {
         Some((_, known)) => format!("unknown key; did you mean '{known}'?"),
         None if known.is_empty() => "unknown key; there are none here".to_owned(),
         None => format!("unknown key; there are {}", known.join(", ")),
     };
-    Some((name.to_owned(), mend))
+    Some((name.to_owned(), fix))
 }

@@ -109,13 +109,13 @@ impl Issuer {
                 let secret = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
                 if secret.len() < SECRET_BYTES_MIN {
                     return Err(wrong(format!(
-                        "the secret has {} bytes; mend: use at least {SECRET_BYTES_MIN} random ones",
+                        "the secret has {} bytes; fix: use at least {SECRET_BYTES_MIN} random ones",
                         secret.len()
                     )));
                 }
                 if secret.starts_with(b"-----BEGIN") {
                     return Err(wrong(
-                        "this is a key in PEM; mend: algorithm = \"ES256\" or \"RS256\"".to_owned(),
+                        "this is a key in PEM; fix: algorithm = \"ES256\" or \"RS256\"".to_owned(),
                     ));
                 }
                 (Algorithm::HS256, DecodingKey::from_secret(secret))

@@ -148,7 +148,7 @@ fn every_defect_is_refused() {
 }
 
 #[test]
-fn nobody_signs_with_nothing_or_with_a_public_key() {
+fn unsigned_tokens_and_public_keys_as_secrets_are_refused() {
     let (pair, pem) = ec_key();
     let file = KeyFile::new(pem.as_bytes());
     let issuers = Issuers::load(&[file.settings(JwtAlgorithm::Es256)]).expect("a key");

@@ -87,9 +87,9 @@ impl LearnArguments {
 /// Why learning ended early.
 #[derive(Debug, thiserror::Error)]
 enum LearnError {
-    #[error("say what the messages are: --spam, --ham or --forget")]
+    #[error("missing class: use --spam, --ham or --forget")]
     NoAction,
-    #[error("say where the messages are: files, mbox files, folders, or - for standard input")]
+    #[error("missing messages: give files, mbox files, folders, or - for standard input")]
     NoPath,
     #[error("the gateway is serving from this data folder: stop it to {0}")]
     Serving(&'static str),

@@ -166,7 +166,8 @@ pub(super) fn run(arguments: &PublishArguments) -> ExitCode {
 fn publish_all(arguments: &PublishArguments) -> Result<usize, ClientError> {
     let by_url = arguments.client.address()?.topic;
     let topic = arguments.topic.clone().or(by_url);
-    let topic = topic.ok_or_else(|| ClientError::Usage("say where to: -t TOPIC".to_owned()))?;
+    let topic =
+        topic.ok_or_else(|| ClientError::Usage("missing topic: use -t TOPIC".to_owned()))?;
     let mut source = PayloadSource::open(arguments)?;
     let mut publisher = CommandPublisher {
         arguments,

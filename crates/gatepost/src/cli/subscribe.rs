@@ -128,7 +128,9 @@ impl<'a> Subscriber<'a> {
         let mut filters = arguments.topics.clone();
         filters.extend(arguments.client.address()?.topic);
         if filters.is_empty() {
-            return Err(ClientError::Usage("say what to: -t FILTER".to_owned()));
+            return Err(ClientError::Usage(
+                "missing topic filter: use -t FILTER".to_owned(),
+            ));
         }
         let parsed = |text: &String| {
             TopicFilter::new(text).map_err(|error| {

@@ -148,8 +148,8 @@ fn authorities(options: &CertificateOptions) -> Result<RootCertStore, ClientErro
     let file = match &options.cafile {
         Some(file) => file.as_path(),
         None => systems.find(|file| file.exists()).ok_or_else(|| {
-            let mend = "name them by --cafile";
-            ClientError::Usage(format!("the system's authorities are not found; {mend}"))
+            let fix = "name them by --cafile";
+            ClientError::Usage(format!("the system's authorities are not found; {fix}"))
         })?,
     };
     let mut roots = RootCertStore::empty();

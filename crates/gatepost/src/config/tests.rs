@@ -61,7 +61,7 @@ fn each_layer_overrides_the_one_before_and_is_named() {
 }
 
 #[test]
-fn every_mistake_is_told_with_its_place_and_mend() {
+fn every_mistake_is_reported_with_its_place_and_a_fix() {
     let text = "dta = \"x\"\n[log]\nformat = \"xml\"\nlevl = \"info\"\n[store]\nwaiting_max = 7\n";
     let mistakes = load_text(text, &[("GATEPOST_NO__SUCH", "1")], &[]).expect_err("mistakes");
     let expect = |part: &str| {
@@ -95,7 +95,7 @@ fn a_missing_file_is_named() {
 }
 
 #[test]
-fn a_bad_log_level_is_told() {
+fn a_bad_log_level_is_reported() {
     let mistakes = load_text("log.level = \"smtp=loudly\"\n", &[], &[]).expect_err("a mistake");
     assert!(
         mistakes[0].starts_with("FILE:1: log.level: "),

@@ -58,7 +58,7 @@ fn send(server: &str, to: &str, more: &[&str]) -> String {
 }
 
 #[test]
-fn the_client_hears_what_the_next_hop_says() {
+fn the_client_gets_the_reply_of_the_next_hop() {
     let folder = tempfile::tempdir().expect("a folder");
     let next_hop = Postfix::start("");
     let gateway = gateway(folder.path(), &smtp(&next_hop), "");

@@ -54,7 +54,7 @@ fn spamc(gateway: &Gateway) -> (Option<i32>, String) {
 }
 
 #[test]
-fn what_was_given_up_is_told_and_scored() {
+fn abandoned_scans_are_reported_and_scored() {
     let folder = tempfile::tempdir().expect("a folder");
     let gateway = start(folder.path(), "");
     let sent = send(&gateway, folder.path());

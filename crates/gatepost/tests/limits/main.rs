@@ -151,7 +151,7 @@ fn mqtt_limits() {
 /// A bound that is reached shows in the answer, the log, the metrics and under `$SYS`; a drop in
 /// the last two, under its cause.
 #[test]
-fn a_limit_and_a_drop_are_told_everywhere() {
+fn a_limit_and_a_drop_are_reported_everywhere() {
     let gateway =
         start("broker.subscriptions_per_session_max = 1\nbroker.sys_interval = \"100ms\"\n");
     let mut stream = connect(gateway.address("mqtt"));
@@ -184,11 +184,15 @@ fn a_limit_and_a_drop_are_told_everywhere() {
         Client::subscribe(&gateway, &topic, "%t %p").await_line(&format!("{topic} 1"));
     }
     let log = gateway.log();
-    let is_told = |line: &str| {
+    let is_warning = |line: &str| {
         let parts = ["a limit is reached", "subscriptions", "narrow"];
         parts.iter().all(|part| line.contains(part))
     };
-    assert_eq!(log.lines().filter(|line| is_told(line)).count(), 1, "{log}");
+    assert_eq!(
+        log.lines().filter(|line| is_warning(line)).count(),
+        1,
+        "{log}"
+    );
 }
 
 #[test]

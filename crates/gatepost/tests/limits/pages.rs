@@ -35,7 +35,7 @@ fn a_procedure_that_wants_too_much_memory_leaves_its_page_whole() {
 /// Its socket takes what it has room for, some of an event included; then the oldest that wait are
 /// dropped, and it learns how many.
 #[test]
-fn a_slow_reader_of_events_misses_nothing_untold() {
+fn a_slow_reader_of_events_learns_of_each_gap() {
     const EVENTS: u64 = 3_000;
     let mut gateway = start("broker.stream_messages_max = 100\n");
     let mut reader = connect(gateway.address("http"));
@@ -67,7 +67,11 @@ fn a_slow_reader_of_events_misses_nothing_untold() {
             continue;
         }
         let (number, rest) = data.split_once(' ').expect("a number");
-        assert_eq!(number.parse(), Ok(seen + 1), "none doubled, none untold");
+        assert_eq!(
+            number.parse(),
+            Ok(seen + 1),
+            "none doubled, none unreported"
+        );
         assert_eq!(rest.len(), filling.len(), "whole");
         seen += 1;
         came += 1;

@@ -4,7 +4,7 @@ use super::json;
 use super::support::{Client, Gateway, await_some};
 
 #[test]
-fn what_nobody_judged_fills_no_journal_and_its_way_is_told_all_the_same() {
+fn unjudged_messages_fill_no_journal_but_have_a_trace() {
     let gateway = Gateway::start("");
     let port = gateway.port("mqtt");
     let arguments = ["-p", &port, "-i", "display", "-t", "hall/#", "-d"];

@@ -37,7 +37,7 @@ fn files_and_pages_come_in_the_coding_that_the_client_likes() {
     let (gateway, folder) = start_with_files();
     let css = css();
     let get = |path: &str, arguments: &[&str]| curl(&gateway, path, arguments);
-    let coded = "Accept-Encoding: br;q=0.5, gzip;q=0.9";
+    let accept_encoding = "Accept-Encoding: br;q=0.5, gzip;q=0.9";
     let brotli = get("/a.css", &["-H", "Accept-Encoding: gzip, br"]);
     expect(
         &brotli,
@@ -49,7 +49,7 @@ fn files_and_pages_come_in_the_coding_that_the_client_likes() {
         ],
     );
     expect(
-        &get("/a.css", &["-H", coded]),
+        &get("/a.css", &["-H", accept_encoding]),
         &["\r\nContent-Encoding: gzip\r\n"],
     );
     let plain = get("/a.css", &[]);
@@ -75,9 +75,9 @@ fn files_and_pages_come_in_the_coding_that_the_client_likes() {
 fn files_come_in_part_by_condition_and_from_the_folder_of_the_host() {
     let (gateway, folder) = start_with_files();
     let get = |path: &str, arguments: &[&str]| curl(&gateway, path, arguments);
-    let coded = "Accept-Encoding: br;q=0.5, gzip;q=0.9";
+    let accept_encoding = "Accept-Encoding: br;q=0.5, gzip;q=0.9";
     let plain = get("/a.css", &[]);
-    let small = get("/small.txt", &["-H", coded]);
+    let small = get("/small.txt", &["-H", accept_encoding]);
     assert!(
         !small.contains("Vary") && !small.contains("Content-Encoding"),
         "{small}"
@@ -115,12 +115,17 @@ fn files_come_in_part_by_condition_and_from_the_folder_of_the_host() {
     expect(&head, &["HTTP/1.1 200 ", "\r\nContent-Length: 10\r\n"]);
     assert!(head.ends_with("\r\n\r\n"), "{head}");
     // A tag is of one coding only.
-    let gzip_tag = field(&get("/a.css", &["-H", coded]), "ETag");
+    let gzip_tag = field(&get("/a.css", &["-H", accept_encoding]), "ETag");
     assert_ne!(gzip_tag, field(&plain, "ETag"));
     expect(
         &get(
             "/a.css",
-            &["-H", coded, "-H", &format!("If-None-Match: {gzip_tag}")],
+            &[
+                "-H",
+                accept_encoding,
+                "-H",
+                &format!("If-None-Match: {gzip_tag}"),
+            ],
         ),
         &["HTTP/1.1 304 "],
     );

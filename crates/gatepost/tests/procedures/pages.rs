@@ -48,7 +48,7 @@ return function(message, arguments)
 end"#;
 
 #[test]
-fn a_procedure_decides_the_answer_and_is_told_of_the_request() {
+fn a_procedure_decides_the_answer_and_sees_the_request() {
     let call = "call('/desk', name=request.query.name, agent=request.headers['user-agent'], seen=request.cookies.seen)";
     let (gateway, folder) = start(
         &[

@@ -345,7 +345,7 @@ fn what_was_not_acknowledged_is_sent_again_over_the_next_connection() {
 }
 
 #[test]
-fn refusals_and_mistakes_are_told_with_their_codes() {
+fn refusals_and_mistakes_have_their_codes() {
     let gateway = gateway();
     let port = gateway.port("mqtt");
     let refused = publish(&port, &["-t", "$SYS/x", "-m", "x", "-q", "1"], "");

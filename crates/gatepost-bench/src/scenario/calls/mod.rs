@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_counted_and_failures_told() {
+    fn answers_are_counted_and_failures_reported() {
         for rate in [0.0, 200.0] {
             let outcome = run(rate);
             let answered = outcome.latencies[0].summary.count;

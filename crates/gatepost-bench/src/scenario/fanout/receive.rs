@@ -79,8 +79,8 @@ pub(crate) struct Receivers<'plan> {
     from: Nanoseconds,
     to: Nanoseconds,
     /// Since the last report to the stage.
-    untold: u64,
-    untold_missing: i64,
+    unreported: u64,
+    unreported_missing: i64,
     result: ReceiveTotals,
 }
 
@@ -113,8 +113,8 @@ impl<'plan> Receivers<'plan> {
             connecting: 0,
             from: 0,
             to: 0,
-            untold: 0,
-            untold_missing: 0,
+            unreported: 0,
+            unreported_missing: 0,
             result: ReceiveTotals::default(),
         };
         let mut waiting = plan.subscriber_share.clone().skip(worker).step_by(workers);
@@ -133,9 +133,9 @@ impl<'plan> Receivers<'plan> {
                 shared.to = stage.measure_to.load(Ordering::Relaxed);
             }
             connections.turn(clock::now() + LOOK, &mut shared)?;
-            let untold = std::mem::take(&mut shared.untold);
-            stage.received.fetch_add(untold, Ordering::Relaxed);
-            let missing = std::mem::take(&mut shared.untold_missing);
+            let unreported = std::mem::take(&mut shared.unreported);
+            stage.received.fetch_add(unreported, Ordering::Relaxed);
+            let missing = std::mem::take(&mut shared.unreported_missing);
             stage.missing.fetch_add(missing, Ordering::Relaxed);
         }
         let mut result = shared.result;
@@ -157,7 +157,7 @@ impl<'plan> Receivers<'plan> {
     }
 
     fn count(&mut self, stamp: Stamp, now: Nanoseconds) {
-        self.untold += 1;
+        self.unreported += 1;
         self.result.in_time += u64::from((self.from..self.to).contains(&now));
         let due = stamp
             .due
@@ -220,7 +220,7 @@ impl Subscriber {
                 }
                 match Stamp::read(payload).filter(|stamp| stamp.publisher == self.publisher) {
                     Some(stamp) => {
-                        shared.untold_missing += self.tracker.see(stamp.sequence);
+                        shared.unreported_missing += self.tracker.see(stamp.sequence);
                         shared.count(stamp, now);
                     }
                     None => shared.result.foreign += 1,

@@ -33,7 +33,7 @@ export async function loadRules() {
     figure(rule.messages), cell((rule.score / rule.messages).toFixed(1), "number")]));
   fill("cannot-run", rules.problems.map((problem) => [
     cell(element("span", {}, mono(problem.rule ?? "(line)"), element("br"), element("span", { class: "quiet mono" }, `${problem.file}:${problem.line}`))),
-    cell(element("span", {}, problem.reason, problem.mend ? element("span", { class: "quiet" }, " " + problem.mend) : null))]));
+    cell(element("span", {}, problem.reason, problem.fix ? element("span", { class: "quiet" }, " " + problem.fix) : null))]));
   const more = rules.problems_total - rules.problems.length;
   $("cannot-run-more").textContent = more > 0 ? `and ${number(more)} more: gatepost check --rules names all` : "";
 }

@@ -32,6 +32,6 @@ pub(in crate::http) fn coding_fields(
     encoding: Option<Encoding>,
 ) -> impl Iterator<Item = (&'static str, &'static str)> + use<> {
     let varies = (!original.variants.is_empty()).then_some(("Vary", "Accept-Encoding"));
-    let coded = encoding.map(|encoding| ("Content-Encoding", encoding.name()));
-    varies.into_iter().chain(coded)
+    let encoded = encoding.map(|encoding| ("Content-Encoding", encoding.name()));
+    varies.into_iter().chain(encoded)
 }

@@ -93,7 +93,7 @@ async fn files_are_followed_and_open_connections_stay() {
         .expect_err("a broken file")
         .to_string();
     assert!(
-        error.ends_with("localhost.pem:1: 'CERTIFICATE' does not end; mend: the file is cut short"),
+        error.ends_with("localhost.pem:1: 'CERTIFICATE' does not end; fix: the file is cut short"),
         "{error}"
     );
     let client_config = config.clone();
@@ -124,7 +124,7 @@ async fn files_are_followed_and_open_connections_stay() {
 }
 
 #[test]
-fn what_cannot_be_used_is_named_with_its_mend() {
+fn unusable_files_are_reported_with_a_fix() {
     let authority = Authority::new();
     authority.sign("a");
     authority.sign("b");

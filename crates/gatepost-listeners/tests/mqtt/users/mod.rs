@@ -80,7 +80,7 @@ fn expect_disconnect(wire: &mut Wire, reason: Reason) {
 }
 
 #[test]
-fn whoever_does_not_know_the_password_is_refused() {
+fn clients_without_the_password_are_refused() {
     for version in [Version::Mqtt31, Version::Mqtt311, Version::Mqtt5] {
         let server = server(); // one for each, since too many failures are another answer
         let of = |user: Option<&'static str>, password: Option<&'static [u8]>| Connect {

@@ -82,12 +82,12 @@ fn is_encrypted(content: &[u8]) -> bool {
 }
 
 fn has_macro(content: &[u8]) -> bool {
-    let marks: &[&[u8]] = if is_compound(content) {
+    let signatures: &[&[u8]] = if is_compound(content) {
         &COMPOUND_MACRO
     } else {
         &OTHER_MACRO
     };
-    marks.iter().any(|mark| contains(content, mark))
+    signatures.iter().any(|mark| contains(content, mark))
 }
 
 impl OfficeScanner<'_> {

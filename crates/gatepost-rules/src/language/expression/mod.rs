@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_expressions_are_told() {
+    fn broken_expressions_are_reported() {
         for text in [
             "", "YES &&", "(YES", "YES)", "YES YES", "&& YES", "1.2.3", "A", "YES ? 1",
         ] {

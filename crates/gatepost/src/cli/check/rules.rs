@@ -55,7 +55,7 @@ impl ProblemKind {
     }
 
     /// Whether each line is shown without being asked for.
-    const fn is_told_in_full(self) -> bool {
+    const fn is_reported_in_full(self) -> bool {
         matches!(self, Self::Mistake | Self::FailedExample)
     }
 }
@@ -142,7 +142,7 @@ impl<'a> Overview<'a> {
         }
         writeln!(out, "\n{}", kind.title())?;
         for (cause, problems) in causes {
-            if self.every_line || kind.is_told_in_full() {
+            if self.every_line || kind.is_reported_in_full() {
                 writeln!(out, "  {cause} ({})", problems.len())?;
                 for problem in problems {
                     writeln!(out, "{INDENT}{problem}")?;
@@ -176,19 +176,19 @@ fn names_by_reason(
 ) -> fmt::Result {
     let mut reasons = BTreeMap::<(&str, &str), Vec<&str>>::new();
     for problem in problems {
-        let names = reasons.entry((&problem.reason, &problem.mend)).or_default();
+        let names = reasons.entry((&problem.reason, &problem.fix)).or_default();
         names.extend(problem.rule.as_deref());
     }
     let mut reasons: Vec<_> = reasons.into_iter().collect();
     reasons.sort_by_key(|(_, names)| std::cmp::Reverse(names.len()));
-    for ((reason, mend), mut names) in reasons {
+    for ((reason, fix), mut names) in reasons {
         names.sort_unstable();
         names.dedup();
-        let mend = match mend {
+        let fix = match fix {
             "" => String::new(),
-            mend => format!(" ({mend})"),
+            fix => format!(" ({fix})"),
         };
-        writeln!(out, "  {cause}: {reason}{mend}")?;
+        writeln!(out, "  {cause}: {reason}{fix}")?;
         out.write_str(&wrapped(&names))?;
     }
     Ok(())
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_is_shown_to_whom_asks() {
+    fn every_line_is_shown_on_request() {
         let text = overview(true);
         for line in [1, 2, 3, 4, 5, 6, 8, 12] {
             assert!(

@@ -57,7 +57,7 @@ pub(super) struct ScanArguments {
     /// Score with what was learned in the data folder, and learn as the server does
     #[arg(long)]
     learned: bool,
-    /// Instead of scanning, print each message without the marks of a spam filter
+    /// Instead of scanning, print each message without the header fields of a spam filter
     #[arg(long, conflicts_with_all = ["why", "learned", "format"])]
     unmark: bool,
     #[command(flatten)]

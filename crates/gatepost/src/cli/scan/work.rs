@@ -17,7 +17,7 @@ pub(super) struct ScannedMessage {
     pub(super) outcome: Result<Report, MailboxProblem>,
     /// Rules that nearly hit, where explanations were asked for.
     pub(super) near_misses: Vec<NearMiss>,
-    /// The message with a filter's marks, or without them, where either was asked for.
+    /// The message with a filter's header fields, or without them, where either was asked for.
     pub(super) message: Vec<u8>,
     pub(super) source_bytes: u64,
 }
@@ -27,9 +27,9 @@ pub(super) struct ScannedMessage {
 pub(super) struct ScanTask {
     /// The texts that matched, and the rules that nearly did.
     pub(super) explain: bool,
-    /// The message with the marks of its report.
+    /// The message with the header fields of its report.
     pub(super) rewrite: bool,
-    /// The message without any filter's marks, and no scan.
+    /// The message without any filter's header fields, and no scan.
     pub(super) unmark: bool,
 }
 
