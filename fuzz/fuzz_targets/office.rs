@@ -26,7 +26,8 @@ fuzz_target!(|data: &[u8]| {
     let media_type = ["application/msword", "application/pdf", "image/gif"][usize::from(kind) % 3];
     let escaped: String = content.iter().map(|byte| format!("={byte:02X}")).collect();
     let message = format!(
-        "Content-Type: {media_type}; name={name}\nContent-Transfer-Encoding: quoted-printable\n\n{escaped}\n"
+        "Content-Type: {media_type}; name={name}\nContent-Transfer-Encoding: quoted-printable\n\n\
+         {escaped}\n"
     );
     let report = RULES.scan(message.as_bytes(), &ScanContext::default());
     assert!(report.score.is_finite());

@@ -205,7 +205,9 @@ pub struct SeriesArguments {
     #[arg(long, value_name = "N", help_heading = "Targets and runs")]
     pub runs: Option<usize>,
     /// Steps of a swept setting, such as --subscribers 10..19000
-    #[arg(long, value_name = "N", default_value_t = DEFAULT_STEPS, help_heading = "Targets and runs")]
+    #[arg(
+        long, value_name = "N", default_value_t = DEFAULT_STEPS, help_heading = "Targets and runs",
+    )]
     pub steps: usize,
     /// Processors of the servers that the bench starts, and of the bench: "0:1", "0,1:2-3"
     #[arg(long, value_name = "SERVER:BENCH", help_heading = "Targets and runs")]

@@ -95,7 +95,8 @@ async fn measure(folder: &std::path::Path, window: usize, time: Duration) {
     let count = acknowledged.load(Ordering::Relaxed);
     let each = |sum: f64| sum / count.max(1) as f64;
     println!(
-        "{window:>3} at a time: {:>7.0} acknowledged/s, {:.1} µs of CPU each, {:.0} commits/s, {:.0} bytes written each",
+        "{window:>3} at a time: {:>7.0} acknowledged/s, {:.1} µs of CPU each, {:.0} commits/s, \
+         {:.0} bytes written each",
         count as f64 / seconds,
         each(common::cpu_time().saturating_sub(cpu).as_secs_f64() * 1e6),
         (store.commits() - commits) as f64 / seconds,

@@ -157,7 +157,8 @@ fn session_json(session: &SessionStats) -> String {
         let _ = write!(causes, "{comma}\"{}\":{count}", cause.name());
     }
     format!(
-        "{{\"client\":{},\"connected\":{},\"queued\":{},\"queued_bytes\":{},\"dropped\":{{{causes}}}}}",
+        "{{\"client\":{},\"connected\":{},\"queued\":{},\"queued_bytes\":{},\
+         \"dropped\":{{{causes}}}}}",
         json_text(&session.client),
         session.connected,
         session.queued,

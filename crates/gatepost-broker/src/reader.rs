@@ -143,7 +143,10 @@ impl Drop for LocalSubscription {
     fn drop(&mut self) {
         for filter in &self.filters {
             self.shared.index.remove(filter, &|subscription| {
-                matches!(subscription, Subscription::Reader(queue) if Arc::ptr_eq(queue, &self.queue))
+                matches!(
+                    subscription,
+                    Subscription::Reader(queue) if Arc::ptr_eq(queue, &self.queue),
+                )
             });
         }
     }

@@ -106,9 +106,9 @@ impl SessionsOnDisk {
         let all: u64 = waiting.iter().map(|session| session.memory_bytes).sum();
         tracing::error!(target: "broker", sessions = waiting.len(),
             largest = largest.session.client_id(),
-            "the queues of some sessions do not fit into the memory and stay on disk: they need {}, \
-             the largest {}, and broker.memory_max allows {} in all. Their clients, and publications \
-             for them, are refused until there is room",
+            "the queues of some sessions do not fit into the memory and stay on disk: they need \
+             {}, the largest {}, and broker.memory_max allows {} in all. Their clients, and \
+             publications for them, are refused until there is room",
             megabytes(all), megabytes(largest.memory_bytes), megabytes(memory_max as u64));
     }
 }

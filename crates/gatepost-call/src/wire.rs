@@ -192,7 +192,8 @@ mod tests {
     use proptest::prelude::*;
 
     const TEXT: &[u8] =
-        b"NEED body\nDONE reject\nscore: 9.1/5.0\nreason: too big\ntag: X-Big: yes\r\ntext: one\nnew: 1\n\n";
+        b"NEED body\nDONE reject\nscore: 9.1/5.0\nreason: too big\ntag: X-Big: yes\r\ntext: one\n\
+          new: 1\n\n";
 
     #[test]
     fn any_split_of_the_answer_reads_the_same() {

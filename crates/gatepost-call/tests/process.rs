@@ -145,7 +145,8 @@ fn xmail_gets_its_codes_its_rej_file_and_its_rewritten_message() {
             _ => "",
         };
         let expected = format!(
-            "CALL/1 /mail\nsize: 21\nwant: close\nsender: anna@example.org\nclient: client\naddress: 10.0.0.1\nrecipient: bert@example.org\n{want}\n"
+            "CALL/1 /mail\nsize: 21\nwant: close\nsender: anna@example.org\nclient: client\n\
+             address: 10.0.0.1\nrecipient: bert@example.org\n{want}\n"
         );
         assert_eq!(request, expected);
         let rej = std::fs::read_to_string(format!("{file}.rej")).ok();

@@ -2,8 +2,8 @@
 //!
 //! This is the middle of the flow. Listeners turn bytes into a message and submit it to the
 //! [`Gateway`]; the gateway asks the procedures for a verdict, hands publications to the broker and
-//! changes to the store, and returns an [`SubmissionOutcome`] that the listener turns into its protocol's
-//! answer. The gateway knows no protocol.
+//! changes to the store, and returns an [`SubmissionOutcome`] that the listener turns into its
+//! protocol's answer. The gateway knows no protocol.
 
 mod allowed_senders;
 mod broker_sink;

@@ -2,10 +2,10 @@
 //!
 //! SMTP answers a message once: the reply to the end of the data is for all recipients (RFC 5321
 //! section 4.2.5). A success must not hide that mail to some recipient was refused. A refusal must
-//! not leave the mail delivered to others: the sender would believe that no recipient received it, or
-//! send it to them again. So a message is accepted for all recipients or for none, and a scope that
-//! rejects or defers decides for all. Verdicts that count as success to the sender hold for the
-//! recipients of their scope only. LMTP answers for each recipient and needs none of this.
+//! not leave the mail delivered to others: the sender would believe that no recipient received it,
+//! or send it to them again. So a message is accepted for all recipients or for none, and a scope
+//! that rejects or defers decides for all. Verdicts that count as success to the sender hold for
+//! the recipients of their scope only. LMTP answers for each recipient and needs none of this.
 
 use gatepost_gateway::JudgedMail;
 use gatepost_message::{Action, Verdict};

@@ -1,5 +1,5 @@
-//! One budget in bytes for what peers have sent and the server has not finished handling: unfinished
-//! bodies, mails and packets, over all listeners.
+//! One budget in bytes for what peers have sent and the server has not finished handling:
+//! unfinished bodies, mails and packets, over all listeners.
 //!
 //! Each address gets a fair share: it may hold as much as is still free for the others. So one
 //! address alone can use half of the budget, two a third each, and a newcomer always finds room.

@@ -63,7 +63,12 @@ pub(crate) async fn accept<S, F>(
                     .await;
                 }
                 Err(error) => {
-                    tracing::debug!(target: "listeners", listener = name, %peer, "not opened: {error}");
+                    tracing::debug!(
+                        target: "listeners",
+                        listener = name,
+                        %peer,
+                        "not opened: {error}",
+                    );
                 }
             }
         })
@@ -98,7 +103,11 @@ pub(crate) async fn on_every_worker<T, F>(
                         accept_here(name, &socket, worker, &everybody, shutdown, &*take).await;
                     }
                     Err(error) => {
-                        tracing::error!(target: "listeners", listener = name, "cannot accept: {error}");
+                        tracing::error!(
+                            target: "listeners",
+                            listener = name,
+                            "cannot accept: {error}",
+                        );
                     }
                 }
             })
@@ -142,7 +151,12 @@ async fn accept_here<F>(
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
                 if let Some(left_out) = failures.permit() {
-                    tracing::warn!(target: "listeners", listener = name, left_out, "accept failed: {error}");
+                    tracing::warn!(
+                        target: "listeners",
+                        listener = name,
+                        left_out,
+                        "accept failed: {error}",
+                    );
                 }
                 tokio::time::sleep(PAUSE_AFTER_ERROR).await;
             }

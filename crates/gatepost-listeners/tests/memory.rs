@@ -142,9 +142,9 @@ fn connections_subscriptions_and_deliveries_stay_within_their_budgets() {
     let subscription = held().saturating_sub(before) / subscriptions;
 
     let figures = format!(
-        "bytes of an idle connection {idle}, with its first subscription {first} more, of a further \
-         subscription {subscription}; calls of the allocator for a publication to {CONNECTIONS} \
-         subscribers {calls}"
+        "bytes of an idle connection {idle}, with its first subscription {first} more, of a \
+         further subscription {subscription}; calls of the allocator for a publication to \
+         {CONNECTIONS} subscribers {calls}"
     );
     println!("{figures}");
     assert!(idle <= 3_000, "{figures}");

@@ -361,13 +361,15 @@ async fn the_letters_of_the_protocol() {
         ),
         (
             format!(
-                "TELL SPAMC/1.5\r\nContent-length: {length}\r\nMessage-class: ham\r\nSet: local\r\n\r\n{HAM}"
+                "TELL SPAMC/1.5\r\nContent-length: {length}\r\nMessage-class: ham\r\n\
+                 Set: local\r\n\r\n{HAM}"
             ),
             "SPAMD/1.1 0 EX_OK\r\nDidSet: local\r\n\r\n\r\n",
         ),
         (
             format!(
-                "TELL SPAMC/1.5\r\nContent-length: {length}\r\nMessage-class: ham\r\nSet: local, remote\r\n\r\n{HAM}"
+                "TELL SPAMC/1.5\r\nContent-length: {length}\r\nMessage-class: ham\r\n\
+                 Set: local, remote\r\n\r\n{HAM}"
             ),
             "SPAMD/1.1 0 EX_OK\r\n\r\n\r\n",
         ),
@@ -377,13 +379,15 @@ async fn the_letters_of_the_protocol() {
         ),
         (
             format!(
-                "TELL SPAMC/1.5\r\nContent-length: {length}\r\nMessage-class: spam\r\nSet: local\r\nRemove: local\r\n\r\n{HAM}"
+                "TELL SPAMC/1.5\r\nContent-length: {length}\r\nMessage-class: spam\r\n\
+                 Set: local\r\nRemove: local\r\n\r\n{HAM}"
             ),
             "SPAMD/1.0 76 Bad header line: ",
         ),
         (
             format!(
-                "REPORT_IFSPAM SPAMC/1.5\r\nuser: \u{e9}\r\nX-Unknown: 1\r\ncontent-LENGTH: {length}\r\n\r\n{HAM}"
+                "REPORT_IFSPAM SPAMC/1.5\r\nuser: \u{e9}\r\nX-Unknown: 1\r\n\
+                 content-LENGTH: {length}\r\n\r\n{HAM}"
             ),
             "SPAMD/1.1 0 EX_OK\r\nContent-length: 0\r\nSpam: No ; ",
         ),

@@ -1,8 +1,8 @@
 //! What a procedure says to a web page beside its text: status, redirect, header fields, cookies.
 //!
-//! Invariant: whatever is in a [`PageReply`] can be sent as it stands. Names are tokens, values have
-//! no control characters, and nothing in it belongs to the connection, so no procedure can end a
-//! head early or contradict a body's length.
+//! Invariant: whatever is in a [`PageReply`] can be sent as it stands. Names are tokens, values
+//! have no control characters, and nothing in it belongs to the connection, so no procedure can end
+//! a head early or contradict a body's length.
 
 /// Fields that say where a body ends or what becomes of the connection (RFC 9110 section 7.6.1,
 /// RFC 9112 section 6), and those that are written for every answer.

@@ -122,7 +122,8 @@ pub struct Verdict {
     pub procedure: String,
     /// Name and value of the tags to add: header fields of mail, user properties of a publication.
     pub tags: Vec<(String, String)>,
-    /// The results of sender authentication, for `Authentication-Results`; empty where none was done.
+    /// The results of sender authentication, for `Authentication-Results`; empty where none was
+    /// done.
     pub authentication: Vec<Authentication>,
     /// What is to be changed of the message, in order; holds with every verdict that delivers.
     /// [`edit::apply`](crate::edit::apply) does it.

@@ -49,7 +49,7 @@ fn problem(problem: &Problem) -> Value {
         "severity": problem.severity.name(),
         "cause": problem.cause,
         "reason": problem.reason,
-        "mend": problem.mend,
+        "fix": problem.fix,
     })
 }
 

@@ -6,7 +6,8 @@ use crate::resolve::Stamp;
 
 const STYLE: &str = "<style>:root{color-scheme:light dark}body{font:1rem/1.6 system-ui,sans-serif;\
 max-width:50rem;margin:2rem auto;padding:0 1rem}table{width:100%;border-collapse:collapse}\
-td{padding:.1rem .5rem}td+td{text-align:right;opacity:.7;font-variant-numeric:tabular-nums}</style>";
+td{padding:.1rem \
+.5rem}td+td{text-align:right;opacity:.7;font-variant-numeric:tabular-nums}</style>";
 
 /// The folder at `path`, which ends in a slash.
 pub(crate) fn html(path: &str, names: &[(String, Stamp)]) -> Vec<u8> {

@@ -6,15 +6,15 @@
 //! limits:
 //!
 //! 1. Above the *limit*, the next check in our own code (an expression that is printed, an
-//!    iteration of a `range`, a function) fails the page with an ordinary error, and all its memory is
-//!    freed.
+//!    iteration of a `range`, a function) fails the page with an ordinary error, and all its memory
+//!    is freed.
 //! 2. An evaluation that exceeds [`STOP_FACTOR`] times the limit between two checks is stopped in
-//!    the allocation itself. The allocation must not return (there is no memory to return), must not
-//!    unwind (undefined for an allocator) and must not end the process. So it never returns: the
-//!    thread is *suspended* permanently with its memory, and the request is answered from here with an
-//!    error. This version of the page is not rendered again. Once there are [`SET_ASIDE_MAX`] such
-//!    threads, templates are refused, while everything else continues; only evaluations in progress
-//!    can then add to them.
+//!    the allocation itself. The allocation must not return (there is no memory to return), must
+//!    not unwind (undefined for an allocator) and must not end the process. So it never returns:
+//!    the thread is *suspended* permanently with its memory, and the request is answered from here
+//!    with an error. This version of the page is not rendered again. Once there are
+//!    [`SET_ASIDE_MAX`] such threads, templates are refused, while everything else continues; only
+//!    evaluations in progress can then add to them.
 //!
 //! Fuel and a bound on values cannot replace this. The engine's fuel counts instructions, and ten of
 //! them double a text: `{% set page.a = page.a ~ page.a %}`, in a loop of 26 rounds over a namespace

@@ -298,7 +298,8 @@ mod tests {
         assert_eq!(
             pieces("{{ call(\"/greeting\", name=\"x\", n=3) }}"),
             Some(vec![
-                "Call { path: \"/greeting\", arguments: [(\"name\", Constant(\"x\")), (\"n\", Constant(\"3\"))] }"
+                "Call { path: \"/greeting\", arguments: [(\"name\", Constant(\"x\")), (\"n\", \
+                 Constant(\"3\"))] }"
                     .into()
             ])
         );

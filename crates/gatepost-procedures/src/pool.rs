@@ -79,7 +79,10 @@ impl JudgePool {
                 .name(format!("judge-{number}"))
                 .spawn(move || queue.work(number));
             if let Err(error) = started {
-                tracing::error!(target: "procedures", "judge thread {number} did not start: {error}");
+                tracing::error!(
+                    target: "procedures",
+                    "judge thread {number} did not start: {error}",
+                );
             }
         }
         Self(queue)

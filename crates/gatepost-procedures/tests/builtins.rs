@@ -313,7 +313,8 @@ async fn people_are_answered_once_and_programs_never() {
     world.configuration.procedures.mail.server = server.to_string();
     world.configuration.table.autoreply.text = "I am away.\n.\nBack on Monday.".to_owned();
     let procedures = world.start();
-    let head = "To: anna@example.org\r\nMessage-ID: <1@example.net>\r\nSubject: =?utf-8?Q?Gr=C3=BC=C3=9Fe?=\r\n";
+    let head = "To: anna@example.org\r\nMessage-ID: <1@example.net>\r\n\
+        Subject: =?utf-8?Q?Gr=C3=BC=C3=9Fe?=\r\n";
     let automatic = format!("{head}Auto-Submitted: auto-generated\r\n\r\nhi\r\n");
     let plain = format!("{head}\r\nhi\r\n");
     for text in [&automatic, &plain, &plain] {

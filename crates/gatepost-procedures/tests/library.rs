@@ -53,7 +53,8 @@ async fn header_fields_are_read_and_changed() {
     let head = text.split("\r\n\r\n").next().expect("a head");
     assert_eq!(
         head,
-        "X-First: 1\r\nSubject: [odd] hello\r\nX-One: c\r\nX-Last: =?utf-8?B?R3LDvMOfZSAgQmNjOiBhbGw=?="
+        "X-First: 1\r\nSubject: [odd] hello\r\nX-One: c\r\n\
+         X-Last: =?utf-8?B?R3LDvMOfZSAgQmNjOiBhbGw=?="
     );
     assert!(text.ends_with("--m--\r\n"), "the body stays");
 }
@@ -285,7 +286,8 @@ async fn only_the_servers_of_the_settings_are_asked() {
             let count = stream.read(&mut buffer).expect("a request");
             request.extend_from_slice(&buffer[..count]);
         }
-        let answer = b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\nX-Seen: yes\r\nConnection: close\r\n\r\nok";
+        let answer = b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\nX-Seen: yes\r\n\
+            Connection: close\r\n\r\nok";
         stream.write_all(answer).expect("answered");
         String::from_utf8_lossy(&request).into_owned()
     });

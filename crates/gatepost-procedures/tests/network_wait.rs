@@ -20,7 +20,8 @@ const RULES: &str = "header LISTED eval:check_rbl('list-lastexternal', 'list.exa
 /// Rules that ask the list, since the mail came over a relay.
 fn asking(number: usize) -> gatepost_message::Message {
     mail(&format!(
-        "Received: from a.example (a.example [198.51.{}.{}]) by mx.example.org (Postfix) with ESMTP\r\n\
+        "Received: from a.example (a.example [198.51.{}.{}]) by mx.example.org (Postfix) with \
+         ESMTP\r\n\
          \tid 1; Sat, 21 Nov 2026 04:00:00 +0000 (UTC)\r\n\
          Subject: listed?\r\n\r\ntext\r\n",
         number / 250,

@@ -54,7 +54,8 @@ fn nesting_max() {
 fn multipart(before: usize) -> String {
     let filler = "--b\nContent-Type: text/plain\n\nx\n".repeat(before);
     format!(
-        "Content-Type: multipart/mixed; boundary=b\n\n{filler}--b\nContent-Type: text/plain\n\ninnermost\n--b--\n"
+        "Content-Type: multipart/mixed; boundary=b\n\n{filler}--b\nContent-Type: text/plain\n\n\
+         innermost\n--b--\n"
     )
 }
 

@@ -49,7 +49,8 @@ impl fmt::Display for Period {
 /// The text is not a duration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{0}' is not a duration; write a number and a unit, such as \"500ms\", \"30s\", \"5m\", \"12h\" or \"7d\""
+    "'{0}' is not a duration; write a number and a unit, such as \"500ms\", \"30s\", \"5m\", \
+     \"12h\" or \"7d\""
 )]
 pub struct MalformedPeriod(String);
 

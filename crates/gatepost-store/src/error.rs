@@ -59,7 +59,8 @@ pub enum StoreError {
     /// A newer version of Gatepost wrote the file.
     #[error(
         "the database {file} has schema {found}, and this version knows {known}: a newer gatepost \
-         wrote it. Run that version, or restore a backup from before the update; nothing was changed"
+         wrote it. Run that version, or restore a backup from before the update; nothing was \
+         changed"
     )]
     LaterSchema {
         /// The database.
@@ -77,8 +78,8 @@ pub enum StoreError {
     },
     /// A row does not fit its checksum.
     #[error(
-        "a row of the table {table} is damaged: it does not fit its checksum. Restore a backup, or set \
-         store.on_damage = \"recover\" to continue without such rows"
+        "a row of the table {table} is damaged: it does not fit its checksum. Restore a backup, or \
+         set store.on_damage = \"recover\" to continue without such rows"
     )]
     DamagedRow {
         /// The table.

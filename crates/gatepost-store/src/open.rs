@@ -50,7 +50,11 @@ pub(crate) fn open_server(path: &Path, settings: &StoreSettings) -> Result<Opene
     let mut database_lock = lock::share_database(&folder)?;
     let writing = match confirm_damage(&folder, open_checked) {
         Err(StoreError::Damaged { reason, .. }) if settings.on_damage == OnDamage::Recover => {
-            tracing::warn!(target: "store", reason, "the database is damaged and is being recovered");
+            tracing::warn!(
+                target: "store",
+                reason,
+                "the database is damaged and is being recovered",
+            );
             drop(database_lock);
             let exclusive = lock::own_database(&folder)?;
             recovery =

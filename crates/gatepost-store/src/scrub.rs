@@ -52,7 +52,12 @@ impl Scrub {
                 step.damaged
             }
             Err(error) => {
-                tracing::error!(target: "store", table = table.name, %error, "the scrub cannot read a table");
+                tracing::error!(
+                    target: "store",
+                    table = table.name,
+                    %error,
+                    "the scrub cannot read a table",
+                );
                 self.next_table();
                 0
             }
@@ -95,7 +100,11 @@ fn read(
     while let Some(row) = rows.next()? {
         if !table.is_whole(row)? {
             damaged += 1;
-            tracing::error!(target: "store", table = table.name, "a stored row does not fit its checksum: the disk altered it");
+            tracing::error!(
+                target: "store",
+                table = table.name,
+                "a stored row does not fit its checksum: the disk altered it",
+            );
         }
         key.clear();
         for column in first_key..first_key + table.key.len() {

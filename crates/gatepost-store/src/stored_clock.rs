@@ -90,7 +90,10 @@ impl StoredClock {
         let (highest, accepted_ms) = row.unwrap_or_default();
         let highest = MessageId::from_number(u64::try_from(highest).unwrap_or_default());
         if !MessageId::continue_after(highest) {
-            tracing::warn!(target: "store", "the highest message id that was stored is no id; ignored");
+            tracing::warn!(
+                target: "store",
+                "the highest message id that was stored is no id; ignored",
+            );
         }
         let accepted = accepted_ms
             .and_then(|ms| u64::try_from(ms).ok())

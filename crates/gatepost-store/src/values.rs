@@ -1,9 +1,9 @@
 //! Values that procedures keep, such as a greylist's entries, counters and last states.
 //!
-//! All live in memory and are written with a delay into the records of the database, so that a judge
-//! reads and counts without waiting for the disk. A change is submitted as soon as it is made, and
-//! commits keep the order of submission: a caller that later submits a change of its own and waits
-//! for it knows that this change is on disk too.
+//! All live in memory and are written with a delay into the records of the database, so that a
+//! judge reads and counts without waiting for the disk. A change is submitted as soon as it is
+//! made, and commits keep the order of submission: a caller that later submits a change of its own
+//! and waits for it knows that this change is on disk too.
 //!
 //! Invariants: an expired value is never returned; the number of values, the length of each and the
 //! bytes of all are bounded; memory and database agree in order, since both change under one lock.

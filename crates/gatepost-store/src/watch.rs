@@ -110,7 +110,8 @@ impl Health {
         match (was_full, is_full) {
             (false, true) => tracing::error!(
                 target: "store",
-                "{available} of disk space are left, less than the {reserve} of store.reserve: new messages are refused"
+                "{available} of disk space are left, less than the {reserve} of store.reserve: new \
+                 messages are refused"
             ),
             (true, false) => tracing::info!(target: "store", "there is disk space again"),
             _ => {}

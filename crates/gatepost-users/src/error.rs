@@ -44,7 +44,8 @@ pub enum UsersError {
     Password,
     /// A password that is easily guessed.
     #[error(
-        "the password is too weak: write at least {length_min} characters (access.password_length_min), and not the user's name"
+        "the password is too weak: write at least {length_min} characters \
+         (access.password_length_min), and not the user's name"
     )]
     WeakPassword {
         /// The fewest characters.

@@ -103,8 +103,8 @@ impl Identity {
         self.inner.expires
     }
 
-    /// The generation of users and rules that the answers are based on. With another number, an access that
-    /// was allowed before may be denied. One atomic load.
+    /// The generation of users and rules that the answers are based on. With another number, an
+    /// access that was allowed before may be denied. One atomic load.
     pub fn generation(&self) -> u64 {
         self.inner.live.generation()
     }

@@ -8,8 +8,8 @@
 //!
 //! Invariants:
 //! - A secret is never kept in clear, never logged and never shown by `Debug`.
-//! - An unauthenticated client learns nothing that distinguishes a wrong name from a wrong password, neither
-//!   in words nor in time.
+//! - An unauthenticated client learns nothing that distinguishes a wrong name from a wrong
+//!   password, neither in words nor in time.
 //! - Slow hashing never runs on a thread that serves connections, and its queue is bounded.
 //! - [`Identity::may`] takes no lock and allocates nothing.
 

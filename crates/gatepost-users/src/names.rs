@@ -15,7 +15,10 @@ pub enum MalformedName {
     Length,
     /// A character that would be a wildcard or a separator in a topic filter (`/ + # %`), in HTTP
     /// Basic authentication (`:`), or in a log line (controls, white space at an end).
-    #[error("a user's name holds no '{}'; fix: use letters, digits, '.', '-', '_' and '@'", .0.escape_default())]
+    #[error(
+        "a user's name holds no '{}'; fix: use letters, digits, '.', '-', '_' and '@'",
+        .0.escape_default(),
+    )]
     Character(char),
     /// `anonymous` and `everyone` name groups.
     #[error("'{0}' stands for a group of peers; choose another name")]

@@ -77,7 +77,11 @@ impl PasswordChecker {
             let thread = std::thread::Builder::new().name("passwords".to_owned());
             if let Err(error) = thread.spawn(move || shared.work()) {
                 // Without any thread, each login by password is answered `Busy`.
-                tracing::error!(target: "users", %error, "a thread for password checks cannot start");
+                tracing::error!(
+                    target: "users",
+                    %error,
+                    "a thread for password checks cannot start",
+                );
             }
         }
         Self { shared }

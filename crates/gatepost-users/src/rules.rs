@@ -357,14 +357,18 @@ mod tests {
         /// More rules than go without the cache: asked twice, the answer is that of the rules.
         #[test]
         fn the_cache_changes_no_answer(
-            texts in proptest::collection::vec("(allow|deny) (publish|subscribe|all) (a|b|\\+)(/(a|b|c|\\+)){0,2}", 9..30),
+            texts in proptest::collection::vec("(allow|deny) (publish|subscribe|all) \
+                (a|b|\\+)(/(a|b|c|\\+)){0,2}", 9..30),
             topics in proptest::collection::vec("(a|b|c)(/(a|b|c)){0,2}", 1..40),
         ) {
             let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
             let rules = compiled(&texts, &[], DefaultPolicy::Deny);
             for topic in topics.iter().chain(&topics) {
                 for access in Access::ALL {
-                    prop_assert_eq!(rules.may(access, topic).is_allowed(), rules.decide(access, topic));
+                    prop_assert_eq!(
+                        rules.may(access, topic).is_allowed(),
+                        rules.decide(access, topic),
+                    );
                 }
             }
         }
@@ -372,8 +376,10 @@ mod tests {
         /// An allowed subscription never brings a topic that is not allowed.
         #[test]
         fn subscriptions_are_sound(
-            own in proptest::collection::vec("(allow|deny) subscribe (a|b|\\+)(/(a|b|\\+)){0,2}(/#)?", 0..4),
-            everyone in proptest::collection::vec("(allow|deny) subscribe (a|b|\\+)(/(a|b|\\+)){0,2}(/#)?", 0..4),
+            own in proptest::collection::vec("(allow|deny) subscribe \
+                (a|b|\\+)(/(a|b|\\+)){0,2}(/#)?", 0..4),
+            everyone in proptest::collection::vec("(allow|deny) subscribe \
+                (a|b|\\+)(/(a|b|\\+)){0,2}(/#)?", 0..4),
             filter in "(a|b|\\+)(/(a|b|\\+)){0,2}(/#)?",
             topic in "(a|b)(/(a|b)){0,3}",
         ) {

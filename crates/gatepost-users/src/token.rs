@@ -1,7 +1,7 @@
 //! Bearer tokens of ours: `gp_` and 256 random bits.
 //!
-//! Only the hash is kept. A fast hash suffices: 256 random bits cannot be guessed. Looking a hash up takes a
-//! time that depends on stored hashes, which reveals nothing about a token.
+//! Only the hash is kept. A fast hash suffices: 256 random bits cannot be guessed. Looking a hash
+//! up takes a time that depends on stored hashes, which reveals nothing about a token.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -91,8 +91,8 @@ impl Findings {
             }
             if anonymous(config, listener) == Some(AnonymousAccess::Yes) {
                 self.warn(format!(
-                    "listeners.{listener}.anonymous = \"yes\": strangers are served on {bind}, as far as \
-                     the rules of 'anonymous' and 'everyone' permit"
+                    "listeners.{listener}.anonymous = \"yes\": strangers are served on {bind}, as \
+                     far as the rules of 'anonymous' and 'everyone' permit"
                 ));
             }
             if binding.remote_access == RemoteAccess::Login
@@ -100,7 +100,8 @@ impl Findings {
                 && !(binding.upgrades && binding.tls.is_set())
             {
                 self.warn(format!(
-                    "listeners.{listener}: passwords reach {bind} unencrypted; set tls.cert and tls.key"
+                    "listeners.{listener}: passwords reach {bind} unencrypted; set tls.cert and \
+                     tls.key"
                 ));
             }
         }
@@ -162,8 +163,9 @@ impl Findings {
         }
         for key in key_access::unreadable_keys(config) {
             self.warn(format!(
-                "{} cannot be read by the user that the server runs as, so a renewed key is not taken \
-                 without a restart: give it and its folders to a group of this user (docs/tls.md)",
+                "{} cannot be read by the user that the server runs as, so a renewed key is not \
+                 taken without a restart: give it and its folders to a group of this user \
+                 (docs/tls.md)",
                 key.display()
             ));
         }

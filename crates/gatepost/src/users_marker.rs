@@ -20,8 +20,8 @@ const TEXT: &[u8] =
 pub(crate) enum UsersMarkerError {
     #[error(
         "this gateway had users, and its database has none; it does not start, since without users \
-         it would admit everybody. Restore a backup of the database, add users again (gatepost user \
-         add NAME), or remove {0} to serve without users"
+         it would admit everybody. Restore a backup of the database, add users again (gatepost \
+         user add NAME), or remove {0} to serve without users"
     )]
     UsersLost(PathBuf),
     #[error("{path}: {cause}")]

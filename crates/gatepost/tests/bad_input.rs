@@ -123,7 +123,9 @@ fn a_wrong_config_is_reported_with_file_line_and_fix() {
     let config = folder.path().join("gatepost.toml");
     fs::write(
         &config,
-        "data = \"d\"\nlisteners.mqtt.bnd = [\"127.0.0.1:1\"]\nlisteners.smtp.bind = [\"everywhere\"]\n\n[[scope]]\npath = \"/mail\"\nlisteners = [\"smtp\"]\nrun = [\"/sizechek\"]\n",
+        "data = \"d\"\nlisteners.mqtt.bnd = [\"127.0.0.1:1\"]\n\
+         listeners.smtp.bind = [\"everywhere\"]\n\n[[scope]]\npath = \"/mail\"\n\
+         listeners = [\"smtp\"]\nrun = [\"/sizechek\"]\n",
     )
     .expect("a config");
     let gatepost = env!("CARGO_BIN_EXE_gatepost");

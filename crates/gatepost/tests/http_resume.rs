@@ -65,7 +65,8 @@ impl Form {
             (_, Some(last)) => (format!("since={last}"), String::new()),
         };
         format!(
-            "GET {path}{poll}{query} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nAccept: {accept}\r\n{field}\r\n"
+            "GET {path}{poll}{query} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\
+             Accept: {accept}\r\n{field}\r\n"
         )
     }
 }
@@ -167,7 +168,8 @@ fn publish(address: SocketAddr, publisher: usize) {
 fn post(address: SocketAddr, topic: &str, payload: &str) {
     let mut stream = TcpStream::connect(address).expect("a connection");
     let request = format!(
-        "POST /topics/{topic} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{payload}",
+        "POST /topics/{topic} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\
+         Content-Length: {}\r\n\r\n{payload}",
         payload.len()
     );
     stream.write_all(request.as_bytes()).expect("sent");

@@ -112,7 +112,8 @@ fn mail_is_judged_and_pushed_to_every_kind_of_subscriber() {
         }
     }
     mqtt5.await_line("verdict");
-    // What was refused reached no subscriber: everything before the last good message has arrived by now.
+    // What was refused reached no subscriber: everything before the last good message has arrived
+    // by now.
     for subscriber in [&mut mqtt3, &mut events, &mut lines] {
         for case in cases.iter().filter(|case| !case.accepted) {
             let mark = mark(case.index);
@@ -192,8 +193,10 @@ fn the_thin_client_exits_as_documented() {
     std::fs::write(&small, vec![b'a'; 9_999]).expect("a file");
     std::fs::write(&large, vec![b'a'; 10_001]).expect("a file");
     let spooled = gateway.folder.join("spooled");
-    let head = "client.example.org;[192.0.2.1]:4711;localhost;[127.0.0.1]:25;Sat, 21 Nov 2026 00:00:00 +0000;XMail\r\n\
-        localhost\r\nS1\r\nMAIL FROM:<anna@example.org>\r\nRCPT TO:<bert@localhost> {ra=bert@localhost}\r\n<<MAIL-DATA>>\r\n";
+    let head = "client.example.org;[192.0.2.1]:4711;localhost;[127.0.0.1]:25;Sat, 21 Nov 2026 \
+        00:00:00 +0000;XMail\r\n\
+        localhost\r\nS1\r\nMAIL FROM:<anna@example.org>\r\n\
+        RCPT TO:<bert@localhost> {ra=bert@localhost}\r\n<<MAIL-DATA>>\r\n";
     std::fs::write(&spooled, [head.as_bytes(), &[b'a'; 10_001]].concat()).expect("a file");
     let server = gateway.address("call").to_string();
     for (file, exit, expected) in [

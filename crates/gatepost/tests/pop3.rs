@@ -65,8 +65,8 @@ fn poplib(gateway: &Gateway, script: &str) -> String {
          server = poplib.POP3('127.0.0.1', {port})\n        \
          server.user(name)\n        \
          try:\n            server.pass_(password)\n            return server\n        \
-         except poplib.error_proto as error:\n            last = error\n            time.sleep(0.1)\n    \
-         raise last\n{script}"
+         except poplib.error_proto as error:\n            last = error\n            \
+         time.sleep(0.1)\n    raise last\n{script}"
     );
     let output = run("python3", &["-c", &whole], b"");
     assert!(output.status.success(), "{}", text_of(&output));

@@ -24,7 +24,8 @@ fn start() -> (Gateway, tempfile::TempDir) {
     Authority::new(folder.path(), "first").sign("server", "localhost", &SERVER_NAMES);
     let (cert, key) = (path("server.pem"), path("server.key"));
     let settings = format!(
-        "rules.paths = []\nlisteners.mqtt.tls = {{ bind = [\"127.0.0.1:0\"], cert = '{cert}', key = '{key}' }}\n\
+        "rules.paths = []\nlisteners.mqtt.tls = {{ bind = [\"127.0.0.1:0\"], cert = '{cert}', key \
+         = '{key}' }}\n\
          listeners.http.tls = {{ bind = [\"127.0.0.1:0\"], cert = '{cert}', key = '{key}' }}\n"
     );
     (Gateway::start(&settings), folder)
@@ -182,8 +183,10 @@ fn a_certificate_logs_its_user_in() {
     authority.sign("nobody", "nobody", &[]);
     let ca = path("ca.pem");
     let gateway = Gateway::start(&format!(
-        "rules.paths = []\n[listeners.mqtt.tls]\nbind = [\"127.0.0.1:0\"]\ncert = '{cert}'\nkey = '{key}'\n\
-         client_ca = '{ca}'\nclient_is_user = true\n[listeners.http.tls]\nbind = [\"127.0.0.1:0\"]\n\
+        "rules.paths = []\n[listeners.mqtt.tls]\nbind = [\"127.0.0.1:0\"]\ncert = '{cert}'\n\
+         key = '{key}'\n\
+         client_ca = '{ca}'\nclient_is_user = true\n[listeners.http.tls]\n\
+         bind = [\"127.0.0.1:0\"]\n\
          cert = '{cert}'\nkey = '{key}'\nclient_ca = '{ca}'\nclient_is_user = true\n",
         cert = path("server.pem"),
         key = path("server.key"),
@@ -410,7 +413,8 @@ fn spamc_asks_through_tls() {
     )
     .expect("written");
     let settings = format!(
-        "rules.paths = ['{}']\nlisteners.spamd.tls = {{ bind = [\"127.0.0.1:0\"], cert = '{}', key = '{}' }}\n",
+        "rules.paths = ['{}']\nlisteners.spamd.tls = {{ bind = [\"127.0.0.1:0\"], cert = '{}', key \
+         = '{}' }}\n",
         path("rules.cf"),
         path("server.pem"),
         path("server.key")

@@ -121,8 +121,8 @@ fn dashboard(gateway: &Gateway, fields: &str) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// A client's address is the one that a trusted proxy reports: this gives a client of another machine on
-/// loopback.
+/// A client's address is the one that a trusted proxy reports: this gives a client of another
+/// machine on loopback.
 #[test]
 fn the_dashboard_is_for_this_machine_until_somebody_can_log_in() {
     let gateway =

@@ -94,10 +94,12 @@ fn filter(line: &str, gateway: &Gateway, spool: &Path, is_offline: bool) -> Filt
 /// The two heads that XMail writes above a message.
 fn head(is_offline: bool) -> &'static str {
     if is_offline {
-        "[192.0.2.9]:4012;[192.0.2.1]:25;Sat, 21 Nov 2026 08:00:00 +0000\r\nexample.org\r\nS1A2B\r\n\
+        "[192.0.2.9]:4012;[192.0.2.1]:25;Sat, 21 Nov 2026 08:00:00 +0000\r\nexample.org\r\n\
+         S1A2B\r\n\
          MAIL FROM:<otto@example.org>\r\nRCPT TO:<anna@example.org>\r\n<<MAIL-DATA>>\r\n"
     } else {
-        "client.example;[192.0.2.9]:4012;mx.example;[192.0.2.1]:25;Sat, 21 Nov 2026 08:00:00 +0000;XMail\r\n\
+        "client.example;[192.0.2.9]:4012;mx.example;[192.0.2.1]:25;Sat, 21 Nov 2026 08:00:00 \
+         +0000;XMail\r\n\
          MAIL FROM:<otto@example.org>\r\nRCPT TO:<anna@example.org> {ra=anna@example.org}\r\n\
          RCPT TO:<bert@example.org> {ra=bert@example.org}\r\n<<MAIL-DATA>>\r\n"
     }

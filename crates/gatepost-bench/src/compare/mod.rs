@@ -119,7 +119,8 @@ fn write_all(
     if comparisons > 1 {
         writeln!(
             text,
-            "{comparisons} comparisons: each probability was multiplied by {comparisons} (Bonferroni)."
+            "{comparisons} comparisons: each probability was multiplied by {comparisons} \
+             (Bonferroni)."
         )?;
     }
     Ok(())
@@ -200,7 +201,8 @@ fn write_words(
             let needed = values_needed(one, other, SHARE_OF_INTEREST, confidence.share());
             writeln!(
                 text,
-                "No difference shown between {} and {}; {needed} runs of each would be needed to see 5 %.",
+                "No difference shown between {} and {}; {needed} runs of each would be needed to \
+                 see 5 %.",
                 first.name, second.name
             )?;
         }

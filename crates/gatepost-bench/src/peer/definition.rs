@@ -179,8 +179,8 @@ impl Definition {
         };
         if fs::read(&path).is_ok_and(|program| needs_loader(&program)) {
             eprintln!(
-                "warning: {} is linked dynamically, so each start of it takes longer than that of the \
-                 static build (make call)",
+                "warning: {} is linked dynamically, so each start of it takes longer than that of \
+                 the static build (make call)",
                 path.display()
             );
         }

@@ -186,7 +186,11 @@ mod tests {
     proptest! {
         #[test]
         fn events_come_whole_however_chunks_and_reads_cut_them(
-            count in 1_u32..6, chunk in 1_usize..200, part in 1_usize..300, chunked: bool, carriage: bool,
+            count in 1_u32..6,
+            chunk in 1_usize..200,
+            part in 1_usize..300,
+            chunked: bool,
+            carriage: bool,
         ) {
             let mut body = b": hello\n\n".to_vec();
             let line = if carriage { "\r\n" } else { "\n" };

@@ -1,8 +1,8 @@
 //! Brokers as a load generator sees them: log in, subscribe, publish, receive.
 //!
 //! A [`Broker`] is one way to reach one server: its address, its protocol, and the path where the
-//! protocol has one. What is sent needs no memory; what is received is read by a [`PacketReader`], one
-//! for each connection, because WebSocket frames and HTTP chunks cut messages where they like.
+//! protocol has one. What is sent needs no memory; what is received is read by a [`PacketReader`],
+//! one for each connection, because WebSocket frames and HTTP chunks cut messages where they like.
 
 mod broker;
 mod events;

@@ -252,7 +252,9 @@ mod tests {
     proptest! {
         #[test]
         fn packets_come_whole_however_frames_and_reads_cut_them(
-            sizes in proptest::collection::vec(0_usize..300, 1..8), frame in 1_usize..400, part in 1_usize..500,
+            sizes in proptest::collection::vec(0_usize..300, 1..8),
+            frame in 1_usize..400,
+            part in 1_usize..500,
         ) {
             let mut packets = Vec::new();
             let payloads: Vec<Vec<u8>> = sizes.iter().map(|&size| vec![b'x'; size]).collect();

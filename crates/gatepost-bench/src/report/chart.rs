@@ -217,7 +217,8 @@ impl Chart {
         let y = Projection::new(&self.y, points().map(|point| point.1), HEIGHT - BOTTOM, TOP);
         let mut svg = format!(
             "<figure><svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}\">\n\
-             <text class=\"title\" x=\"10\" y=\"17\">{title} <tspan class=\"unit\">{unit}</tspan></text>\n",
+             <text class=\"title\" x=\"10\" y=\"17\">{title} <tspan \
+             class=\"unit\">{unit}</tspan></text>\n",
             title = escaped(&self.title),
             unit = escaped(&self.y.label)
         );
@@ -251,7 +252,8 @@ impl Chart {
             let _ = writeln!(
                 svg,
                 "<line class=\"axis\" x1=\"{at:.1}\" y1=\"{floor}\" x2=\"{at:.1}\" y2=\"{:.1}\"/>\
-                 <text class=\"tick\" x=\"{at:.1}\" y=\"{below}\" text-anchor=\"middle\">{text}</text>",
+                 <text class=\"tick\" x=\"{at:.1}\" y=\"{below}\" \
+                 text-anchor=\"middle\">{text}</text>",
                 floor + 4.0
             );
         }
@@ -327,7 +329,8 @@ fn draw_line(line: &ChartLine, x: &Projection, y: &Projection, svg: &mut String)
         for (x, y, point) in &places {
             let _ = writeln!(
                 svg,
-                "<line class=\"bar c{colour}\" x1=\"{:.1}\" y1=\"{y:.1}\" x2=\"{:.1}\" y2=\"{y:.1}\"/>\
+                "<line class=\"bar c{colour}\" x1=\"{:.1}\" y1=\"{y:.1}\" x2=\"{:.1}\" \
+                 y2=\"{y:.1}\"/>\
                  <text class=\"value\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
                 x - 22.0,
                 x + 22.0,

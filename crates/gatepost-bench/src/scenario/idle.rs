@@ -71,7 +71,8 @@ impl Idle {
         }
         if connections as u64 + OTHER_DESCRIPTORS > limit {
             return Err(BenchError::Settings(format!(
-                "{connections} connections need more than the {limit} open files that are allowed here"
+                "{connections} connections need more than the {limit} open files that are allowed \
+                 here"
             )));
         }
         Ok(Self { arguments })

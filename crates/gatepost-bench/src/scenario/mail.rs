@@ -123,7 +123,8 @@ pub(super) fn message(number: usize, size: usize) -> Vec<u8> {
         text,
         "Received: from relay{number}.example.net (relay{number}.example.net [192.0.2.{}])\r\n\
          \tby mx.example.org with ESMTP id {:08x}\r\n\tfor <anna@example.org>; \
-         Sat, 9 Sep 2006 10:{:02}:{:02} +0100\r\nFrom: Sender {number} <sender{number}@example.net>\r\n\
+         Sat, 9 Sep 2006 10:{:02}:{:02} +0100\r\n\
+         From: Sender {number} <sender{number}@example.net>\r\n\
          To: <anna@example.org>\r\nSubject: message {number} of the scan corpus\r\n\
          Date: Sat, 9 Sep 2006 10:00:00 +0100\r\nMessage-ID: <{number}.scan@example.net>\r\n\
          MIME-Version: 1.0\r\nContent-Type: text/plain; charset=us-ascii\r\n\r\n",

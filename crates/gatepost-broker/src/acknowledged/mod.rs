@@ -138,8 +138,9 @@ impl Acknowledged {
         dropped.is_some()
     }
 
-    /// Gives up the waiting delivery of this topic, where only the newest of each is wanted; returns
-    /// whether there was one. Every delivery of such a session passes here before it is pushed.
+    /// Gives up the waiting delivery of this topic, where only the newest of each is wanted;
+    /// returns whether there was one. Every delivery of such a session passes here before it is
+    /// pushed.
     pub(crate) fn supersede(&mut self, topic: &Topic) -> bool {
         let next = self.last_sequence + 1;
         let newest = &mut self.newest;

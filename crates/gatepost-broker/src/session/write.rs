@@ -68,7 +68,8 @@ impl Session {
         state.waiting.drain(..).for_each(Waker::wake);
     }
 
-    /// After a part was written or acknowledged: publishers continue when half of the queue is free.
+    /// After a part was written or acknowledged: publishers continue when half of the queue is
+    /// free.
     pub(super) fn note_progress(&self, state: &mut SessionState, broker: BrokerView<'_>) {
         if state.congested_since.is_some() && !is_congested(state, broker) {
             self.relieve(state);

@@ -260,7 +260,8 @@ impl Model {
                 receivers.filter(|receiver| is_there(receiver) && !has_received(receiver));
             if let Some((client, _)) = lost.next() {
                 return Err(format!(
-                    "{number} of topic {} was acknowledged, and client {client} has not received it",
+                    "{number} of topic {} was acknowledged, and client {client} has not received \
+                     it",
                     sent.topic
                 ));
             }

@@ -1,8 +1,8 @@
 //! The lines that OpenSMTPD sends to a filter: fields separated by bars (smtpd-filters(7)).
 //!
-//! `report|VERSION|TIME|smtp-in|EVENT|SESSION|…` reports, `filter|VERSION|TIME|smtp-in|PHASE|SESSION|
-//! TOKEN|…` asks. Versions before 0.6 have the result of a report after its subject; both
-//! orders are read.
+//! `report|VERSION|TIME|smtp-in|EVENT|SESSION|…` reports,
+//! `filter|VERSION|TIME|smtp-in|PHASE|SESSION| TOKEN|…` asks. Versions before 0.6 have the result
+//! of a report after its subject; both orders are read.
 
 use std::net::SocketAddr;
 
@@ -164,7 +164,8 @@ mod tests {
         assert_eq!(new, expected);
         assert_eq!(old, expected);
         let next = envelope_of(&[
-            "report|0.6|1.2|smtp-in|link-connect|s1|local|pass|unix:/run/smtpd.sock|unix:/run/smtpd.sock",
+            "report|0.6|1.2|smtp-in|link-connect|s1|local|pass|unix:/run/smtpd.sock|\
+             unix:/run/smtpd.sock",
             "report|0.6|1.2|smtp-in|link-auth|s1|fail|anna",
             "report|0.6|1.2|smtp-in|tx-mail|s1|m1|ok|a@client.example",
             "report|0.6|1.2|smtp-in|tx-reset|s1|m1",

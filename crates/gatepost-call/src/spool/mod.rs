@@ -189,11 +189,13 @@ mod tests {
     use super::*;
     use std::net::IpAddr;
 
-    pub(super) const OFFLINE: &str = "[10.0.0.1]:4012;[10.0.0.2]:25;Sat, 21 Sep 2002 10:00:00 +0200\r\n\
+    pub(super) const OFFLINE: &str = "[10.0.0.1]:4012;[10.0.0.2]:25;Sat, 21 Sep 2002 10:00:00 \
+        +0200\r\n\
         example.org\r\nS1A2\r\nMAIL FROM:<anna@example.org>\r\nRCPT TO:<bert@example.org>\r\n\
         <<MAIL-DATA>>\r\nSubject: hi\r\n\r\nbody\r\n";
     const SMTP_TIME: &str = "client;[10.0.0.1]:4012;server;[10.0.0.2]:25;time;logo\r\n\
-        MAIL FROM:<>\r\nRCPT TO:<b@example.org> {ra=bert@example.org}\r\nrcpt to:<c@example.org>\r\n\
+        MAIL FROM:<>\r\nRCPT TO:<b@example.org> {ra=bert@example.org}\r\n\
+        rcpt to:<c@example.org>\r\n\
         <<MAIL-DATA>>\r\nSubject: hi\r\n\r\nbody\r\n";
     pub(super) const BODY: &[u8] = b"Subject: hi\r\n\r\nbody\r\n";
 

@@ -193,7 +193,8 @@ mod tests {
     #[test]
     fn the_topmost_received_field_counts_but_for_local_ones() {
         check(
-            "Received: from localhost (localhost [127.0.0.1]) by b; Thu, 22 Aug 2002 12:00:00 +0000\n\
+            "Received: from localhost (localhost [127.0.0.1]) by b; Thu, 22 Aug 2002 12:00:00 \
+             +0000\n\
              Received: from m [127.0.0.1] by localhost with IMAP (fetchmail-5.9.0); \
              Thu, 22 Aug 2002 11:00:00 +0000\n\
              Received: from x by y; Thu, 22 Aug 2002 10:00:00 +0000\n\n",

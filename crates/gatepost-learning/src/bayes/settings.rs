@@ -8,7 +8,8 @@ use regex_automata::util::syntax;
 
 /// The words of SpamAssassin's English stop list: they occur in every message and only cost space.
 /// They apply until a rule file contains lists of its own (`bayes_stopword_en`).
-const ENGLISH_STOP_WORDS: &str = "able|already|all|and|any|are|because|both|can|come|each|mail|even|\
+const ENGLISH_STOP_WORDS: &str = "able|already|all|and|any|are|because|both|can|come|each|mail|\
+    even|\
     few|first|for|from|give|have|has|http|information|into|it's|just|know|like|long|look|made|\
     mailing|mailto|make|many|more|most|much|need|not|now|number|off|only|one|out|own|people|place|\
     right|same|see|such|that|this|through|the|time|using|web|where|why|without|with|world|work|\

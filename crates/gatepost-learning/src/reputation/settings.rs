@@ -39,7 +39,8 @@ pub struct TxrepSettings {
     pub learn_penalty: f64,
     /// `txrep_learn_bonus`: the points that learning as ham subtracts.
     pub learn_bonus: f64,
-    /// `txrep_welcomelist_out`: what is subtracted from the average of senders that somebody inside writes to.
+    /// `txrep_welcomelist_out`: what is subtracted from the average of senders that somebody inside
+    /// writes to.
     pub welcomelist_out: f64,
     /// `txrep_track_messages`: a message that comes again counts once.
     pub track_messages: bool,

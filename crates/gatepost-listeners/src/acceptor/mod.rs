@@ -146,7 +146,11 @@ impl Acceptor {
         }
         for socket in std::iter::once(&self.socket).chain(&self.siblings) {
             if let Err(error) = descriptor::defer(socket.as_fd(), FIRST_BYTES_WAIT) {
-                tracing::debug!(target: "listeners", %error, "connections come without their first bytes");
+                tracing::debug!(
+                    target: "listeners",
+                    %error,
+                    "connections come without their first bytes",
+                );
             }
         }
     }

@@ -117,7 +117,12 @@ impl Continuation {
         let (stream, client) = match stream.into_stream().await {
             Ok(opened) => opened,
             Err(error) => {
-                tracing::debug!(target: "listeners", listener = "call", %peer, "not opened: {error}");
+                tracing::debug!(
+                    target: "listeners",
+                    listener = "call",
+                    %peer,
+                    "not opened: {error}",
+                );
                 return;
             }
         };

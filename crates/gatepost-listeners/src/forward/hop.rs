@@ -97,7 +97,12 @@ impl Hop {
             match opening.open(candidate).await {
                 Ok(hop) => return Ok(hop),
                 Err(error) => {
-                    tracing::debug!(target: "smtp", host = candidate.name, "{}", error.with_cause());
+                    tracing::debug!(
+                        target: "smtp",
+                        host = candidate.name,
+                        "{}",
+                        error.with_cause(),
+                    );
                     // That a host could not be trusted says more than that another is away.
                     if !failure.as_ref().is_some_and(HopError::is_about_trust) {
                         failure = Some(error);
@@ -287,8 +292,8 @@ impl Opening<'_> {
             // Removing the offer is the simplest attack on it (RFC 7672 section 1.3.1).
             let name = &candidate.name;
             if *security == Security::Tested {
-                tracing::warn!(target: "smtp", "{name} does not offer STARTTLS; mail goes on in plain text, \
-                     since the policy of its domain is in testing");
+                tracing::warn!(target: "smtp", "{name} does not offer STARTTLS; mail goes on in \
+                     plain text, since the policy of its domain is in testing");
             }
             return if security.weaker().is_some() {
                 Ok(hop)

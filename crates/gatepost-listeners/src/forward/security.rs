@@ -23,8 +23,8 @@ pub(super) enum Security {
     Opportunistic,
     /// The same, and a host that does not prove its name is logged (MTA-STS, mode `testing`).
     Tested,
-    /// Encrypted, the host's identity unchecked: it has TLSA records, and none of them is usable (RFC 7672
-    /// section 2.2).
+    /// Encrypted, the host's identity unchecked: it has TLSA records, and none of them is usable
+    /// (RFC 7672 section 2.2).
     Encrypted,
     /// Encrypted, with a certificate that one of these names.
     Dane(Vec<Tlsa>),

@@ -44,8 +44,9 @@ pub(super) enum HttpError {
     #[error("this address is banned for a while; an administrator can lift the ban")]
     Banned,
     #[error(
-        "until the first user exists, this is served only to clients on this machine that address it by a \
-         local name; `gatepost user add NAME --admin` on it adds the first user, who can log in from anywhere"
+        "until the first user exists, this is served only to clients on this machine that address \
+         it by a local name; `gatepost user add NAME --admin` on it adds the first user, who can \
+         log in from anywhere"
     )]
     NoUserYet,
     #[error("the message has no topic to be released to")]

@@ -142,7 +142,12 @@ impl MilterConnection<'_> {
             let recipients = group.iter().map(|path| bare(path).to_owned()).collect();
             let message = mail::message(&envelope, recipients, mail.clone());
             if let Some(queue_id) = &whole.queue_id {
-                tracing::debug!(target: "milter", message = %message.id, queue_id, "judged for the mail server");
+                tracing::debug!(
+                    target: "milter",
+                    message = %message.id,
+                    queue_id,
+                    "judged for the mail server",
+                );
             }
             judged.push((self.judged(message).await?, group));
         }

@@ -70,11 +70,11 @@ pub struct MqttContext {
     limits: ClientLimits,
     /// Connections beyond the limits that get an answer.
     turned_away: Admission,
-    doors: Option<Doors>,
+    auths: Option<PlainAndWebSocketAuth>,
 }
 
 /// WebSocket connections come in by another listener, which others may be able to reach.
-struct Doors {
+struct PlainAndWebSocketAuth {
     plain: ListenerAuth,
     websocket: ListenerAuth,
     /// For WebSocket clients that do not count as local.
@@ -96,14 +96,14 @@ impl MqttContext {
             gateway,
             limits,
             turned_away,
-            doors: None,
+            auths: None,
         }
     }
 
-    /// Lets clients in by these doors only, those of WebSocket by their own.
+    /// Admits clients by this authentication only, those of WebSocket by their own.
     #[must_use]
-    pub fn with_doors(mut self, plain: ListenerAuth, websocket: ListenerAuth) -> Self {
-        self.doors = Some(Doors {
+    pub fn with_auths(mut self, plain: ListenerAuth, websocket: ListenerAuth) -> Self {
+        self.auths = Some(PlainAndWebSocketAuth {
             websocket_remote: websocket.for_remote_peers(),
             plain,
             websocket,
@@ -112,10 +112,10 @@ impl MqttContext {
     }
 
     fn auth(&self, websocket: Option<&WebSocketStart<'_>>) -> Option<&ListenerAuth> {
-        self.doors.as_ref().map(|doors| match websocket {
-            None => &doors.plain,
-            Some(start) if start.is_local => &doors.websocket,
-            Some(_) => &doors.websocket_remote,
+        self.auths.as_ref().map(|auths| match websocket {
+            None => &auths.plain,
+            Some(start) if start.is_local => &auths.websocket,
+            Some(_) => &auths.websocket_remote,
         })
     }
 }

@@ -130,8 +130,8 @@ impl Publishing {
         Poll::Ready(judged)
     }
 
-    /// Reports the result of an exactly-once publication to the session: one that was not taken must
-    /// not be taken for received when its sender repeats it.
+    /// Reports the result of an exactly-once publication to the session: one that was not taken
+    /// must not be taken for received when its sender repeats it.
     pub(super) fn settle(&self, judged: &JudgedPublication, on_reject: OnReject) {
         if let Some(packet_id) = judged.packet_id.filter(|_| judged.exactly_once) {
             let ends = on_reject == OnReject::Disconnect

@@ -51,9 +51,9 @@ pub struct MqttSettings {
     /// say holds where nothing is said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slow_subscriber: Option<SlowSubscriber>,
-    /// The reason code for a publisher whose message a procedure rejects: `"not-authorized"` (0x87),
-    /// `"payload-format-invalid"` (0x99), or `"disconnect"`. Before MQTT 5, and at QoS 0, only the
-    /// last can report it.
+    /// The reason code for a publisher whose message a procedure rejects: `"not-authorized"`
+    /// (0x87), `"payload-format-invalid"` (0x99), or `"disconnect"`. Before MQTT 5, and at QoS 0,
+    /// only the last can report it.
     pub on_reject: OnReject,
 }
 

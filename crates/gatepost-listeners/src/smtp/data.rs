@@ -261,7 +261,8 @@ mod tests {
 
     #[test]
     fn received_fields_of_the_head_are_counted() {
-        let message = b"Received: a\r\nReceived: b\r\n c\r\nSubject: x\r\nreceived: d\r\n\r\nReceived: no\r\n";
+        let message = b"Received: a\r\nReceived: b\r\n c\r\nSubject: x\r\nreceived: d\r\n\r\n\
+            Received: no\r\n";
         assert_eq!(received_fields(message), 3);
         assert_eq!(received_fields(b""), 0);
     }

@@ -177,7 +177,11 @@ impl Delivery {
                 Err(error) => {
                     connection.relay = None;
                     let cause = error.with_cause();
-                    tracing::warn!(target: "smtp", message = %mail.message().id, "not handed on: {cause}");
+                    tracing::warn!(
+                        target: "smtp",
+                        message = %mail.message().id,
+                        "not handed on: {cause}",
+                    );
                     vec![reply::of_hop_error(&error)]
                 }
             };

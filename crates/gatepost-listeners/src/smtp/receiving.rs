@@ -181,7 +181,11 @@ impl SmtpConnection<'_> {
                 Ok(reply) => reply,
                 Err(error) => {
                     let cause = error.with_cause();
-                    tracing::warn!(target: "smtp", %next_hop, "not asked about a recipient: {cause}");
+                    tracing::warn!(
+                        target: "smtp",
+                        %next_hop,
+                        "not asked about a recipient: {cause}",
+                    );
                     if error.is_about_trust() {
                         let recipient = &recipient.mailbox.address;
                         delivery::journal_distrust(self, session, recipient, &error);

@@ -24,7 +24,8 @@ pub(super) fn config(
     let builder = match &settings.client_ca {
         None if settings.client_required || settings.client_is_user => {
             return Err(TlsError::Setting(
-                "tls.client_required and tls.client_is_user need authorities; fix: set tls.client_ca",
+                "tls.client_required and tls.client_is_user need authorities; fix: set \
+                 tls.client_ca",
             ));
         }
         None => builder.with_no_client_auth(),

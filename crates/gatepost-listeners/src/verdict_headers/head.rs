@@ -52,7 +52,8 @@ mod tests {
     use super::*;
 
     const MAIL: &[u8] =
-        b"Received: a\r\n\tb\r\nSubject: x\r\nX-Spam-Flag: NO\r\nx-spam-flag : no\r\n\r\nbody: y\r\n";
+        b"Received: a\r\n\tb\r\nSubject: x\r\nX-Spam-Flag: NO\r\nx-spam-flag : no\r\n\r\n\
+          body: y\r\n";
 
     #[test]
     fn a_head_ends_at_the_empty_line_or_at_no_field() {

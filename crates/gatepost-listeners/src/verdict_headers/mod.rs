@@ -233,13 +233,14 @@ mod tests {
     fn forged_fields_are_replaced() {
         let mail = "X-Spam-Status: No\r\nX-Spam-Prev-Subject: a\r\n\
             Authentication-Results: GATE.example; dkim=pass\r\n\
-            Authentication-Results: other.example; dkim=pass\r\nx-tag: z\r\nSubject: y\r\n\r\nz\r\n";
+            Authentication-Results: other.example; dkim=pass\r\nx-tag: z\r\nSubject: y\r\n\r\n\
+            z\r\n";
         let settings = VerdictHeaderSettings {
             subject: "[SPAM]".to_owned(),
             ..VerdictHeaderSettings::default()
         };
-        let expected = "Authentication-Results: gate.example; auth=pass smtp.auth=\"anna b\"; spf=pass\r\n \
-            smtp.mailfrom=anna@example.org; dkim=none\r\nX-Spam-Flag: YES\r\n\
+        let expected = "Authentication-Results: gate.example; auth=pass smtp.auth=\"anna b\"; \
+            spf=pass\r\n smtp.mailfrom=anna@example.org; dkim=none\r\nX-Spam-Flag: YES\r\n\
             X-Tag: a  Bcc: b   c\r\nX-Spam-Prev-Subject: a\r\n\
             Authentication-Results: other.example; dkim=pass\r\nSubject: [SPAM] y\r\n\r\nz\r\n";
         assert_eq!(marked(&settings, mail, &tagged()), expected);

@@ -26,7 +26,8 @@ const DEVIATIONS: &[(&str, &str)] = &[
     ),
     (
         "OTHER-0670",
-        "at QoS 2 a publication is delivered at its PUBLISH (section 4.3.3, method B), not at its PUBREL",
+        "at QoS 2 a publication is delivered at its PUBLISH (section 4.3.3, method B), not at its \
+         PUBREL",
     ),
     (
         "PUBLISH-0991",

@@ -1,7 +1,8 @@
 //! Reads messages from single files, mbox files, Maildir and other folders, and standard input.
 //!
-//! [`open`] returns an iterator of [`MailboxMessage`] messages over any mixture of these, in a fixed order:
-//! paths as given, folders sorted by name. `gatepost scan` and `gatepost learn` use it:
+//! [`open`] returns an iterator of [`MailboxMessage`] messages over any mixture of these, in a
+//! fixed order: paths as given, folders sorted by name. `gatepost scan` and `gatepost learn` use
+//! it:
 //!
 //! ```no_run
 //! use gatepost_mail::mailbox::{self, MailboxSettings};

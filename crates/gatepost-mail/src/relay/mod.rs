@@ -69,7 +69,8 @@ impl Relay {
         let (internal, submission) = (u8::from(self.internal), u8::from(self.submission));
         let _ = write!(
             out,
-            "[ ip={ip} rdns={rdns} helo={helo} by={by} ident={ident} envfrom={envelope_from} intl={internal} id={id} auth={auth} msa={submission} ]"
+            "[ ip={ip} rdns={rdns} helo={helo} by={by} ident={ident} envfrom={envelope_from} \
+             intl={internal} id={id} auth={auth} msa={submission} ]"
         );
     }
 }

@@ -181,7 +181,8 @@ mod tests {
         ];
         assert_eq!(
             edited(MAIL, &edits),
-            "X-First: 1\r\nX-A: one\r\nSubject: hello\r\n there\r\nx-a: two\r\nX-Last: 9\r\n\r\nbody\r\n"
+            "X-First: 1\r\nX-A: one\r\nSubject: hello\r\n there\r\nx-a: two\r\nX-Last: 9\r\n\r\n\
+             body\r\n"
         );
     }
 

@@ -63,7 +63,10 @@ impl Writer {
             self.shared.dropped.fetch_add(lost, Ordering::Relaxed);
             if self.shared.failures.fetch_add(1, Ordering::Relaxed) == 0 {
                 let path = self.rotation.path.display();
-                tracing::error!(target: "pages", "access log {path}: {error}; lines are lost until it can be written again");
+                tracing::error!(
+                    target: "pages",
+                    "access log {path}: {error}; lines are lost until it can be written again",
+                );
             }
         }
         batch.clear();

@@ -254,7 +254,8 @@ fn compile(
     match answer.recv_timeout(limits.time) {
         Ok(compiled) => compiled,
         Err(RecvTimeoutError::Timeout) => Compiled::Lost(fault(
-            "its constants take longer than time_max; it is not compiled again until the file changes",
+            "its constants take longer than time_max; it is not compiled again until the file \
+             changes",
         )),
         Err(RecvTimeoutError::Disconnected) => Compiled::Faulty(fault("it cannot be compiled")),
     }

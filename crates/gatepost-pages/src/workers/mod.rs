@@ -270,7 +270,10 @@ impl WorkersShared {
             }
             let worn = shared.bounds.requests_max > 0 && served >= shared.bounds.requests_max;
             if failed {
-                tracing::error!(target: "pages", "a page worker panicked; a new one takes its place");
+                tracing::error!(
+                    target: "pages",
+                    "a page worker panicked; a new one takes its place",
+                );
             }
             if failed || worn {
                 state.replaced += 1;
@@ -318,7 +321,11 @@ impl WorkersShared {
             found += 1;
             // Fails only for a thread that has ended, which this one has not.
             let _ = rustix::process::setpriority_process(running.thread, STRAGGLER_NICENESS);
-            tracing::debug!(target: "pages", page = &*running.page, "the page takes longer than patience");
+            tracing::debug!(
+                target: "pages",
+                page = &*running.page,
+                "the page takes longer than patience",
+            );
         }
         state.replaced += found as u64;
         found

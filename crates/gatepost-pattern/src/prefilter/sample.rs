@@ -29,13 +29,13 @@ does work well after that. On Tue, Aug 20, 2002 at 10:15:32AM -0400, John Smith 
 think it's right, but there are some good things to be said about how these people use their own \
 email. We must make sure that all information is available over the internet to anyone who asks. \
 Copyright (c) 2002 All rights reserved. Best regards, <html><head><title>Message</title></head> \
-<body bgcolor=\"#FFFFFF\"><table width=\"100%\" border=\"0\" cellpadding=\"0\" cellspacing=\"0\"><tr> \
-<td align=\"center\"><font face=\"Arial, Helvetica, sans-serif\" size=\"2\" color=\"#000000\"><b>&nbsp;</b> \
-</font></td></tr></table><a href=\"http://www.example.com/index.html\"><img src=\"images/logo.gif\" \
-alt=\"\"></a><br><p>-----------------------------------------------------------------------</p> \
-[ ip=192.0.2.25 rdns=out.example.com helo=out.example.com by=example.org ident= envfrom= intl=0 \
-id=4F1A22C0D3 auth= msa=0 ] \
-";
+<body bgcolor=\"#FFFFFF\"><table width=\"100%\" border=\"0\" cellpadding=\"0\" \
+cellspacing=\"0\"><tr> <td align=\"center\"><font face=\"Arial, Helvetica, sans-serif\" size=\"2\" \
+color=\"#000000\"><b>&nbsp;</b> </font></td></tr></table><a \
+href=\"http://www.example.com/index.html\"><img src=\"images/logo.gif\" \
+alt=\"\"></a><br><p>-----------------------------------------------------------------------</p> [ \
+ip=192.0.2.25 rdns=out.example.com helo=out.example.com by=example.org ident= envfrom= intl=0 \
+id=4F1A22C0D3 auth= msa=0 ] ";
 /// Words of a bit set with a bit for each offset of the sample, and one for its end.
 const WORDS: usize = 33;
 

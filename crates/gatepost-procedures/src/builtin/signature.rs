@@ -326,7 +326,8 @@ mod tests {
             Content-Type: multipart/alternative; boundary=a\r\n\r\n\
             --a\r\nContent-Type: text/plain\r\n\r\nhello\r\n\
             --a\r\nContent-Type: text/html\r\n\r\n<body>hello</body>\r\n--a--\r\n\
-            --m\r\nContent-Type: text/plain\r\nContent-Disposition: attachment\r\n\r\nfile\r\n--m--\r\n";
+            --m\r\nContent-Type: text/plain\r\nContent-Disposition: attachment\r\n\r\nfile\r\n\
+            --m--\r\n";
         let once = signed("Anna <x>", mail).expect("signed");
         assert!(
             once.contains("hello\r\n-- \r\nAnna <x>\r\n\r\n--a\r\n"),

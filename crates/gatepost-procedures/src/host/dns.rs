@@ -126,7 +126,8 @@ fn text(record: &RecordData) -> String {
 fn reason(error: DnsError) -> String {
     match error {
         DnsError::NoServer => format!(
-            "there is no DNS server: procedures.dns.servers is empty, and {SYSTEM_CONFIGURATION} names none"
+            "there is no DNS server: procedures.dns.servers is empty, and {SYSTEM_CONFIGURATION} \
+             names none"
         ),
         other => other.to_string(),
     }

@@ -80,13 +80,20 @@ impl Mailer {
     /// Queues a letter; without a server, or with a full queue, says so in the log.
     pub(crate) fn send(&self, letter: Letter) {
         let Some(queue) = &self.queue else {
-            tracing::warn!(target: "procedures", "a mail is not sent: procedures.mail.server is not set");
+            tracing::warn!(
+                target: "procedures",
+                "a mail is not sent: procedures.mail.server is not set",
+            );
             return;
         };
         match queue.try_send(letter) {
             Ok(()) => {}
             Err(TrySendError::Full(letter) | TrySendError::Disconnected(letter)) => {
-                tracing::warn!(target: "procedures", to = ?letter.recipients, "a mail is not sent: too many wait");
+                tracing::warn!(
+                    target: "procedures",
+                    to = ?letter.recipients,
+                    "a mail is not sent: too many wait",
+                );
             }
         }
     }
@@ -99,7 +106,11 @@ fn send_all(settings: &MailerSettings, letters: &Receiver<Letter>) {
                 tracing::info!(target: "procedures", to = ?letter.recipients, "a mail was sent");
             }
             Err(error) => {
-                tracing::warn!(target: "procedures", to = ?letter.recipients, "a mail is not sent: {error}");
+                tracing::warn!(
+                    target: "procedures",
+                    to = ?letter.recipients,
+                    "a mail is not sent: {error}",
+                );
             }
         }
     }

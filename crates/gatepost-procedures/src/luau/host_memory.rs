@@ -41,8 +41,8 @@ impl HostMemory {
         let held = self.bytes_held.load(Relaxed).saturating_add(bytes);
         if held > self.bytes_max {
             return Err(Error::runtime(format!(
-                "the procedure used more memory than it may: what it publishes and changes has more \
-                 than {} bytes",
+                "the procedure used more memory than it may: what it publishes and changes has \
+                 more than {} bytes",
                 self.bytes_max
             )));
         }

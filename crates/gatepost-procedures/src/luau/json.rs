@@ -74,7 +74,8 @@ impl Encoder<'_> {
     fn table(&mut self, table: &Table, depth: usize) -> mlua::Result<()> {
         if depth >= DEPTH_MAX {
             return Err(Error::runtime(format!(
-                "JSON has at most {DEPTH_MAX} tables within each other; does a table contain itself?"
+                "JSON has at most {DEPTH_MAX} tables within each other; does a table contain \
+                 itself?"
             )));
         }
         self.deadline.check()?;

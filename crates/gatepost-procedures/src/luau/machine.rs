@@ -121,7 +121,8 @@ impl LuauMachine {
             Value::Function(function) => function,
             other => {
                 return Err(mlua::Error::runtime(format!(
-                    "the file returns {}, not a function; end it with 'return function(message, arguments) ... end'",
+                    "the file returns {}, not a function; end it with 'return function(message, \
+                     arguments) ... end'",
                     other.type_name()
                 )));
             }

@@ -1,9 +1,9 @@
 //! Sender authentication: SPF (RFC 7208), DKIM (RFC 6376), ARC (RFC 8617) and DMARC (RFC 7489).
 //!
-//! This module sends no queries. A check evaluates the DNS responses that are [`DnsResponses`] so far; if
-//! one is missing, the check records the question, returns [`Wait`], and runs again when more
-//! responses have arrived. So the queries of all checks are sent together with those of all other
-//! rules, over the same socket and under the same deadline, and a test needs only a table of
+//! This module sends no queries. A check evaluates the DNS responses that are [`DnsResponses`] so
+//! far; if one is missing, the check records the question, returns [`Wait`], and runs again when
+//! more responses have arrived. So the queries of all checks are sent together with those of all
+//! other rules, over the same socket and under the same deadline, and a test needs only a table of
 //! responses.
 
 pub(crate) mod arc;
@@ -137,8 +137,11 @@ pub(crate) mod tests {
     proptest! {
         #[test]
         fn no_message_and_no_record_breaks_a_check(
-            message in "(DKIM-Signature|ARC-Seal|ARC-Message-Signature|From|x): [vabdhisxltc=;:/1 a-z@.\r\n]{0,80}",
-            record in "(v=spf1|v=DKIM1;|v=DMARC1;)( [-+~?]?(a|mx|ip4|include|exists|redirect)[:=/%{}a-z0-9.]{0,12}|[a-z]=[a-zA-Z0-9+/]{0,9};){0,6}",
+            message in "(DKIM-Signature|ARC-Seal|ARC-Message-Signature|From|x): [vabdhisxltc=;:/1 \
+                a-z@.\r\n]{0,80}",
+            record in "(v=spf1|v=DKIM1;|v=DMARC1;)( \
+                [-+~?]?(a|mx|ip4|include|exists|redirect)[:=/%{}a-z0-9.]{0,12}|\
+                [a-z]=[a-zA-Z0-9+/]{0,9};){0,6}",
         ) {
             check_any(format!("{message}\n\nx\0{record}").as_bytes());
         }

@@ -170,7 +170,8 @@ impl SenderSettings {
             "custom_high" => '3',
             _ => {
                 return invalid(
-                    "there are nxdomain, unknown, all, discardable, custom_low, custom_med and custom_high",
+                    "there are nxdomain, unknown, all, discardable, custom_low, custom_med and \
+                     custom_high",
                 );
             }
         };

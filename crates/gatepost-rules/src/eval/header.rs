@@ -300,7 +300,10 @@ fn ratware_name_id(mail: &ScannedMail<'_>) -> bool {
 fn ratware_envelope_from(mail: &ScannedMail<'_>) -> bool {
     let to = mail.header_text("To:addr").unwrap_or_default();
     let from = mail.header_text("EnvelopeFrom:addr").unwrap_or_default();
-    let is_rewritten = matches!(from.get(..5), Some([b's' | b'S', b'r' | b'R', b's' | b'S', digit, b'=' | b'+' | b'-']) if digit.is_ascii_digit());
+    let is_rewritten = matches!(
+        from.get(..5),
+        Some([b's' | b'S', b'r' | b'R', b's' | b'S', digit, b'=' | b'+' | b'-']) if digit.is_ascii_digit(),
+    );
     let Some(sign) = memchr::memchr(b'@', &to).filter(|&sign| sign > 0) else {
         return false;
     };

@@ -1,9 +1,9 @@
 //! The functions that rules call by name: `header X eval:check_for_missing_to_header()`.
 //!
-//! [`prepare`] turns a name and its arguments into an [`Evaluation`] once, when rules are loaded: it
-//! parses numbers, compiles patterns and reports errors. Running the evaluation on a message then
-//! only computes. Functions are grouped as in SpamAssassin, one plugin per module. Results that
-//! several functions of a plugin need are computed once per message and kept in its
+//! [`prepare`] turns a name and its arguments into an [`Evaluation`] once, when rules are loaded:
+//! it parses numbers, compiles patterns and reports errors. Running the evaluation on a message
+//! then only computes. Functions are grouped as in SpamAssassin, one plugin per module. Results
+//! that several functions of a plugin need are computed once per message and kept in its
 //! [`ScannedMail`].
 
 mod access;
@@ -178,8 +178,8 @@ static DEFAULT_SETTINGS: LazyLock<EvalSettings> = LazyLock::new(EvalSettings::de
 
 /// One message under evaluation: its views, the settings of eval functions, and their results.
 ///
-/// [`Mail`] itself knows nothing of rules. Links in attached documents belong to the message, so they
-/// are added to the mail before any view of its links is made.
+/// [`Mail`] itself knows nothing of rules. Links in attached documents belong to the message, so
+/// they are added to the mail before any view of its links is made.
 pub struct ScannedMail<'a> {
     mail: Mail<'a>,
     settings: &'a EvalSettings,

@@ -135,7 +135,8 @@ mod tests {
 
     #[test]
     fn one_link_must_meet_all_conditions() {
-        let message = b"Content-Type: text/html\n\n<a href=\"http://a.b/\">click here</a><img src=http://c.d/>";
+        let message = b"Content-Type: text/html\n\n\
+            <a href=\"http://a.b/\">click here</a><img src=http://c.d/>";
         let mail = ScannedMail::parse(message);
         for (conditions, hits) in [
             ("type =~ /^a$/ text =~ /CLICK/i", 1),

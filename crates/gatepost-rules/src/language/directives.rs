@@ -86,7 +86,8 @@ pub(super) struct NoEffect {
 
 const NETWORK: NoEffect = NoEffect {
     cause: "network tests are set up in the config",
-    reason: "it sets up tests that ask the network; rules.network, dns_server and network_time_max do",
+    reason: "it sets up tests that ask the network; rules.network, dns_server and network_time_max \
+        do",
 };
 const BAYES: NoEffect = NoEffect {
     cause: "kept in Gatepost's own database",

@@ -56,7 +56,8 @@ impl Default for Options {
             fields.push(("Level", "_STARS(*)_"));
             fields.push((
                 "Status",
-                "_YESNO_, score=_SCORE_ required=_REQD_ tests=_TESTS_ autolearn=_AUTOLEARN_ version=_VERSION_",
+                "_YESNO_, score=_SCORE_ required=_REQD_ tests=_TESTS_ autolearn=_AUTOLEARN_ \
+                 version=_VERSION_",
             ));
             let owned = |(name, text): (&str, &str)| (name.to_owned(), text.to_owned());
             fields.into_iter().map(owned).collect()

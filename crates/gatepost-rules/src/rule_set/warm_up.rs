@@ -79,7 +79,8 @@ fn ordinary_messages() -> [String; 2] {
         "<html><head><title>News</title><style>p {{ color: #222 }}</style></head><body>\
          <table width=\"600\"><tr><td><p style=\"font-size: 12px\">{page}</p>\r\n\
          <a href=\"https://news.example.com/offer?id=1234\">Click here</a> <img \
-         src=\"https://img.example.com/logo.png\" width=1 height=1></td></tr></table></body></html>\r\n"
+         src=\"https://img.example.com/logo.png\" width=1 \
+         height=1></td></tr></table></body></html>\r\n"
     );
     let newsletter = format!(
         "{NEWSLETTER}--=_page_1\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n{paragraphs}\r\n\

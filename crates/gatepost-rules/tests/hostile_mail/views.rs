@@ -226,7 +226,8 @@ fn encodings_are_bounded() {
         for piece in ["A", "=", "=4", "AAAA\n", "=\n", "=3D", "\u{e9}", "  \n"] {
             let body = piece.repeat(SIZE / piece.len());
             let head = format!(
-                "Content-Type: text/plain; charset=utf-16\nContent-Transfer-Encoding: {encoding}\n\n"
+                "Content-Type: text/plain; charset=utf-16\n\
+                 Content-Transfer-Encoding: {encoding}\n\n"
             );
             read_all(&format!("{encoding} {piece:?}"), (head + &body).as_bytes());
         }

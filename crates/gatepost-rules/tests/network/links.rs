@@ -42,8 +42,8 @@ fn zone() -> Zone {
 
 fn message(from: &str, text: &str) -> String {
     format!(
-        "Received: from mail.sender.example (mail.sender.example [192.0.2.7]) by mx.example.com (Postfix) with \
-         ESMTP id AB for <x@example.com>; Sat, 21 Nov 2026 04:00:00 +0000 (UTC)\n\
+        "Received: from mail.sender.example (mail.sender.example [192.0.2.7]) by mx.example.com \
+         (Postfix) with ESMTP id AB for <x@example.com>; Sat, 21 Nov 2026 04:00:00 +0000 (UTC)\n\
          From: {from}\nReply-To: anna.b+tag@mail.reply.example\nX-Skipped: x@skipped.example\n\
          Subject: links\n\n{text}\n"
     )

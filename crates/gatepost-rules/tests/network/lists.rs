@@ -11,8 +11,10 @@ use super::server::{Server, Zone};
 const RULES: &str = include_str!("../data/network/lists.cf");
 
 const MESSAGE: &str = "Return-Path: <bounce@sender.example>\n\
-Received: from mail.sender.example (mail.sender.example [192.0.2.7]) by mx.example.com (Postfix) with ESMTP id AB for <x@example.com>; Sat, 21 Nov 2026 04:00:00 +0000 (UTC)\n\
-Received: from home (home [198.51.100.9]) by mail.sender.example with ESMTP id 2; Sat, 21 Nov 2026 03:59:00 +0000\n\
+Received: from mail.sender.example (mail.sender.example [192.0.2.7]) by mx.example.com (Postfix) \
+with ESMTP id AB for <x@example.com>; Sat, 21 Nov 2026 04:00:00 +0000 (UTC)\n\
+Received: from home (home [198.51.100.9]) by mail.sender.example with ESMTP id 2; Sat, 21 Nov 2026 \
+03:59:00 +0000\n\
 From: anna@author.example\n\
 Subject: links\n\
 \n\

@@ -77,7 +77,8 @@ fn sender_zone() -> Zone {
 }
 
 /// Addresses that are asked about, are not, and name who is quoted.
-const ADDRESSES: &str = "From: support@author.example\nSubject: x\n\nwrite to anna@asked.example or spared@asked.example\n\n\
+const ADDRESSES: &str = "From: support@author.example\nSubject: x\n\n\
+    write to anna@asked.example or spared@asked.example\n\n\
              <cara@asked.example> wrote http://x.example/?to=cara@asked.example\n";
 
 const SIGNED: &str = include_str!("../data/authentication/signed.eml");
@@ -90,8 +91,9 @@ fn sent_messages() -> Vec<(&'static str, String)> {
     let plain = format!("From: {plain}");
     let through = |address: &str, sender: &str, helo: &str, message: &str| {
         format!(
-            "Return-Path: <{sender}>\nReceived: from {helo} ({helo} [{address}]) by mx.example.com (Postfix) \
-             with ESMTP id AB for <x@example.com>; Sat, 21 Nov 2026 04:00:00 +0000 (UTC)\n{message}"
+            "Return-Path: <{sender}>\nReceived: from {helo} ({helo} [{address}]) by mx.example.com \
+             (Postfix) with ESMTP id AB for <x@example.com>; Sat, 21 Nov 2026 04:00:00 +0000 \
+             (UTC)\n{message}"
         )
     };
     let ours = "anna@author.example";

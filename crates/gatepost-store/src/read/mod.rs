@@ -4,8 +4,8 @@
 //! use these at the start and for an operator's page, never for each message.
 //!
 //! Every row is held against its checksum. A damaged one ends a query with
-//! [`StoreError::DamagedRow`], unless `store.on_damage = "recover"`: then lists are continued without
-//! it, and it is logged and counted.
+//! [`StoreError::DamagedRow`], unless `store.on_damage = "recover"`: then lists are continued
+//! without it, and it is logged and counted.
 
 mod session;
 
@@ -102,7 +102,8 @@ impl Store {
         // The inner queries read the index alone, so that payloads are read once.
         let newest = "WHERE rowid IN (
                 SELECT rowid FROM (
-                    SELECT rowid, row_number() OVER (PARTITION BY topic ORDER BY max(rowid, id) DESC) AS age
+                    SELECT rowid, row_number() OVER (PARTITION BY topic ORDER BY max(rowid, id) \
+                    DESC) AS age
                     FROM (SELECT rowid, id, topic FROM history ORDER BY id DESC LIMIT ?2)
                 ) WHERE age <= ?1
              ) ORDER BY max(rowid, id)";
@@ -260,6 +261,10 @@ impl Store {
             .health
             .damaged_rows
             .fetch_add(1, Ordering::Relaxed);
-        tracing::error!(target: "store", table = table.name, "a row does not fit its checksum: the disk altered it");
+        tracing::error!(
+            target: "store",
+            table = table.name,
+            "a row does not fit its checksum: the disk altered it",
+        );
     }
 }

@@ -178,7 +178,11 @@ impl Users {
             let users = self.clone();
             let looked = tokio::task::spawn_blocking(move || users.load_if_changed()).await;
             if let Ok(Err(error)) = looked {
-                tracing::warn!(target: "users", %error, "users cannot be read; the last known stay");
+                tracing::warn!(
+                    target: "users",
+                    %error,
+                    "users cannot be read; the last known stay",
+                );
             }
         }
     }

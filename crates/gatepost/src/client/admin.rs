@@ -174,7 +174,8 @@ impl AdminClient<'_> {
             kind = format!("Content-Type: application/json\r\nContent-Length: {length}\r\n");
         }
         format!(
-            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{login}{kind}\r\n{body}"
+            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{login}{kind}\r\n\
+             {body}"
         )
     }
 }

@@ -22,7 +22,10 @@ pub(crate) struct ClientOptions {
     #[arg(short = 'L', long, value_name = "URL", conflicts_with_all = ["host", "port"])]
     url: Option<String>,
     /// The level: 0 at most once, 1 at least once, 2 exactly once
-    #[arg(short, long, value_name = "0|1|2", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=2))]
+    #[arg(
+        short, long, value_name = "0|1|2", default_value_t = 0,
+        value_parser = clap::value_parser!(u8).range(0..=2),
+    )]
     qos: u8,
     /// The client id; without one the broker chooses
     #[arg(short, long, value_name = "ID")]
@@ -42,7 +45,10 @@ pub(crate) struct ClientOptions {
     #[arg(long)]
     tls: bool,
     /// The version of the protocol: 5, 311 or 31 (also as mqttv5, mqttv311, mqttv31)
-    #[arg(id = "protocol_version", short = 'V', long = "protocol-version", value_name = "VERSION", default_value = "5", value_parser = version)]
+    #[arg(
+        id = "protocol_version", short = 'V', long = "protocol-version", value_name = "VERSION",
+        default_value = "5", value_parser = version,
+    )]
     pub(crate) version: Version,
     /// The longest silence, in seconds
     #[arg(short, long, value_name = "SECONDS", default_value_t = 60)]
@@ -56,7 +62,10 @@ pub(crate) struct ClientOptions {
     )]
     pub(super) session_expiry_interval: Option<i64>,
     /// A property (repeatable): -D publish content-type text/plain, -D publish user-property k v
-    #[arg(short = 'D', long, value_names = ["PACKET", "NAME", "VALUE"], num_args = 3..=4, action = clap::ArgAction::Append)]
+    #[arg(
+        short = 'D', long, value_names = ["PACKET", "NAME", "VALUE"], num_args = 3..=4,
+        action = clap::ArgAction::Append,
+    )]
     pub(super) property: Vec<String>,
     /// The topic of the will
     #[arg(long, value_name = "TOPIC")]
@@ -65,7 +74,10 @@ pub(crate) struct ClientOptions {
     #[arg(long, value_name = "TEXT", requires = "will_topic")]
     pub(super) will_payload: Option<String>,
     /// The will's level
-    #[arg(long, value_name = "0|1|2", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=2))]
+    #[arg(
+        long, value_name = "0|1|2", default_value_t = 0,
+        value_parser = clap::value_parser!(u8).range(0..=2),
+    )]
     pub(super) will_qos: u8,
     /// The will is kept for later subscribers
     #[arg(long, requires = "will_topic")]

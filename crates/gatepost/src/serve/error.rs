@@ -32,8 +32,8 @@ pub(super) enum StartError {
         cause: io::Error,
     },
     #[error(
-        "listeners.{listener}.bind: {bind} cannot be listened on: {cause}; another gatepost serves the data \
-         folder {folder} already"
+        "listeners.{listener}.bind: {bind} cannot be listened on: {cause}; another gatepost serves \
+         the data folder {folder} already"
     )]
     ServedAlready {
         listener: Listener,

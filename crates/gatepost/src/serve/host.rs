@@ -14,7 +14,8 @@ struct ToBroker(Broker);
 
 impl PublicationSink for ToBroker {
     fn publish(&self, publication: Publication) {
-        // The commit is not waited for; it is in the queue before that of the message's own journal.
+        // The commit is not waited for; it is in the queue before that of the message's own
+        // journal.
         let _ = self.0.publish_now(publication);
     }
 }

@@ -130,7 +130,7 @@ impl Listening {
         let pop3 = Protocol::new(&Arc::new(pop3), pop3::serve);
         let mqtt = MqttContext::new(settings.mqtt.clone(), broker, Some(gateway))
             .with_shared_limits(limits);
-        let mqtt = Arc::new(mqtt.with_doors(auths.mqtt(), auths.mqtt_over_websocket()));
+        let mqtt = Arc::new(mqtt.with_auths(auths.mqtt(), auths.mqtt_over_websocket()));
         let context = open_http(config, services, limits, websocket_to(&mqtt), auths.http())?;
         let mqtt = Protocol::new(&mqtt, mqtt::serve);
         let http = Protocol::new(&context, http::serve);

@@ -9,8 +9,8 @@ pub(super) fn open(folder: &Path, settings: &StoreSettings) -> Result<Store, Sto
     if let Some(damaged) = recovery.damaged_file {
         tracing::warn!(
             target: "store",
-            "the database was damaged; {} keeps it. {} rows were recovered; {} rows and {} pages of rows \
-             were lost{}",
+            "the database was damaged; {} keeps it. {} rows were recovered; {} rows and {} pages \
+             of rows were lost{}",
             damaged.display(),
             recovery.rows_recovered,
             recovery.rows_damaged,

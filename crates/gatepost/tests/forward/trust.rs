@@ -54,7 +54,8 @@ listeners.smtp.forward.idle_connections_max = 0
     );
     let route = |(user, next_hop): &(&str, &str)| {
         format!(
-            "[[listeners.smtp.routes]]\nrecipients = \"{user}@boxes.example\"\nforward = \"{next_hop}\"\n"
+            "[[listeners.smtp.routes]]\nrecipients = \"{user}@boxes.example\"\n\
+             forward = \"{next_hop}\"\n"
         )
     };
     text.extend(routes.iter().map(route));
@@ -284,7 +285,8 @@ fn an_mta_sts_policy_is_enforced_and_not_forgotten() {
     let gateway = domains.gateway();
     let no_name =
         "451 4.7.5 TLS with mx.wrong.example fails, which the domain's policy (MTA-STS) requires";
-    let no_offer = "451 4.7.5 mx.plain.example does not offer STARTTLS, which the domain's policy (MTA-STS) requires";
+    let no_offer = "451 4.7.5 mx.plain.example does not offer STARTTLS, which the domain's policy \
+        (MTA-STS) requires";
     assert_taken(&gateway, "anna");
     assert_deferred(&gateway, "bert", no_name);
     assert_deferred(&gateway, "carla", no_offer);
@@ -295,7 +297,8 @@ fn an_mta_sts_policy_is_enforced_and_not_forgotten() {
     assert_deferred(
         &gateway,
         "anna",
-        "451 4.7.5 the MTA-STS policy of good.example does not have mx.evil.example among its hosts",
+        "451 4.7.5 the MTA-STS policy of good.example does not have mx.evil.example among its \
+         hosts",
     );
 
     // An attacker keeps back the announcement and the policy; we were even restarted.

@@ -94,7 +94,8 @@ fn connect_packet(properties: &[u8], client: &str, keep_alive_seconds: u16) -> V
 #[test]
 fn mqtt_limits() {
     let gateway = start(
-        "listeners.mqtt.packet_max = \"100B\"\nlisteners.mqtt.client_id_bytes_max = 8\nlisteners.mqtt.receive_max = 3\n\
+        "listeners.mqtt.packet_max = \"100B\"\nlisteners.mqtt.client_id_bytes_max = 8\n\
+         listeners.mqtt.receive_max = 3\n\
          listeners.mqtt.topic_alias_max = 2\nlisteners.mqtt.keep_alive_max_seconds = 30\n",
     );
     let address = gateway.address("mqtt");

@@ -94,7 +94,8 @@ fn json_is_as_deep_as_its_limit_and_no_deeper() {
             ("schema.json", "{\"type\": [\"array\", \"object\"]}"),
         ],
         "[[scope]]\npath = '/luau'\ntopics = ['luau']\nrun = ['/decode']\n\
-         [[scope]]\npath = '/schema'\ntopics = ['schema']\nrun = ['/jsoncheck -schema schema.json']\n",
+         [[scope]]\npath = '/schema'\ntopics = ['schema']\n\
+         run = ['/jsoncheck -schema schema.json']\n",
     );
     let arrays = ["[".repeat(DEPTH), "]".repeat(DEPTH)].concat();
     let objects = ["{\"a\":".repeat(DEPTH), "1".to_owned(), "}".repeat(DEPTH)].concat();

@@ -251,7 +251,8 @@ fn a_replay_knows_what_was_learned_and_changes_nothing_of_it() {
     );
     let gateway = Gateway::start_in(
         folder.path(),
-        "rules.paths = ['rules']\n[[scope]]\npath = '/mail'\nlisteners = ['smtp']\nrun = ['/spamcheck']\n",
+        "rules.paths = ['rules']\n[[scope]]\npath = '/mail'\nlisteners = ['smtp']\n\
+         run = ['/spamcheck']\n",
     );
     let body = "lottery winners collect jackpot money";
     assert!(send(&gateway, body).contains("250 2.0.0"));

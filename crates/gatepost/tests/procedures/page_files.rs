@@ -28,7 +28,8 @@ fn start_with_files() -> (Gateway, tempfile::TempDir) {
             ("other/a.css", "other"),
             ("manual/one/a.txt", "manual"),
         ],
-        "[pages]\nlistings = true\n[pages.hosts]\n\"www.example.org\" = \"other\"\n[pages.mounts]\n\"/manual\" = \"manual\"\n",
+        "[pages]\nlistings = true\n[pages.hosts]\n\"www.example.org\" = \"other\"\n[pages.mounts]\n\
+         \"/manual\" = \"manual\"\n",
     )
 }
 

@@ -5,8 +5,10 @@ use super::pages::{curl, expect, start};
 use super::support::{Client, Gateway};
 
 const BOOK: &str = "<form method=post>{{ form_publish('visitors/book', then='/thanks') }}</form>";
-const ASK: &str = "<form method=post>{{ form_call('/answer') }}</form>[{{ request.result.verdict }}|{{ request.result.text }}|{{ request.result.reason }}|{{ request.form.question }}]";
-const SHOW: &str = "<form method=post>{{ form_token() }}</form>{{ call('/answer', question=request.form.question) }}";
+const ASK: &str = "<form method=post>{{ form_call('/answer') }}</form>[{{ request.result.verdict \
+    }}|{{ request.result.text }}|{{ request.result.reason }}|{{ request.form.question }}]";
+const SHOW: &str = "<form method=post>{{ form_token() }}</form>{{ call('/answer', \
+    question=request.form.question) }}";
 const ANSWER: &str = r#"
 return function(message, arguments)
     if arguments.question == "no" then return "reject", "not that" end

@@ -49,7 +49,8 @@ end"#;
 
 #[test]
 fn a_procedure_decides_the_answer_and_sees_the_request() {
-    let call = "call('/desk', name=request.query.name, agent=request.headers['user-agent'], seen=request.cookies.seen)";
+    let call = "call('/desk', name=request.query.name, agent=request.headers['user-agent'], \
+        seen=request.cookies.seen)";
     let (gateway, folder) = start(
         &[
             ("procedures/desk.luau", DESK),
@@ -57,7 +58,8 @@ fn a_procedure_decides_the_answer_and_sees_the_request() {
             (
                 "pages/engine.html",
                 &format!(
-                    "{{% extends '_frame.html' %}}{{% block main %}}<p>{{{{ {call} }}}}</p>{{% endblock %}}"
+                    "{{% extends '_frame.html' %}}{{% block main %}}<p>{{{{ {call} }}}}</p>{{% \
+                     endblock %}}"
                 ),
             ),
             ("pages/_frame.html", "{% block main %}{% endblock %}"),

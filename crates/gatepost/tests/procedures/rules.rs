@@ -97,7 +97,10 @@ action = "tag"
         panic!("one field, ours: {good}");
     };
     assert!(
-        results.starts_with("Authentication-Results: gate.example; spf=pass smtp.mailfrom=anna@author.example; dkim=pass header.d=author.example header.s=simple; "),
+        results.starts_with(
+            "Authentication-Results: gate.example; spf=pass \
+            smtp.mailfrom=anna@author.example; dkim=pass header.d=author.example header.s=simple; "
+        ),
         "{results}"
     );
     assert!(
@@ -113,7 +116,10 @@ action = "tag"
     );
     let bad = mail(&gateway, 2);
     assert!(
-        bad.contains("Authentication-Results: gate.example; spf=fail smtp.mailfrom=anna@author.example; dkim=fail header.d=author.example"),
+        bad.contains(
+            "Authentication-Results: gate.example; spf=fail \
+            smtp.mailfrom=anna@author.example; dkim=fail header.d=author.example"
+        ),
         "{bad}"
     );
     assert!(
@@ -138,7 +144,10 @@ action = "tag"
     );
     let bounce = mail(&gateway, 3);
     assert!(
-        bounce.contains("Authentication-Results: gate.example; spf=none smtp.helo=mail.author.example; dkim=none; dmarc=none header.from=nowhere.example\n"),
+        bounce.contains(
+            "Authentication-Results: gate.example; spf=none \
+            smtp.helo=mail.author.example; dkim=none; dmarc=none header.from=nowhere.example\n"
+        ),
         "{bounce}"
     );
 }

@@ -79,7 +79,8 @@ fn clamd_finds_viruses() {
     let clean = ask(&format!("{head}\r\nnothing\r\n"));
     assert_eq!(clean.0, Some(0), "{}", clean.1);
     let attached = format!(
-        "{head}MIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\nlook\r\n\
+        "{head}MIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\n\
+         look\r\n\
          --b\r\nContent-Type: application/octet-stream; name=x.bin\r\n\
          Content-Transfer-Encoding: base64\r\n\r\n{ATTACHED}\r\n--b--\r\n"
     );

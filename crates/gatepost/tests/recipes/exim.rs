@@ -43,7 +43,8 @@ fn exim_with(folder: &Path, config: &str, subject: &str, body: &str) -> String {
     text_of(&child.wait_with_output().expect("it ends"))
 }
 
-/// The config of an Exim of its own in this folder, with a recipe after the lines that make it private.
+/// The config of an Exim of its own in this folder, with a recipe after the lines that make it
+/// private.
 fn exim_config(folder: &Path, recipe: &str) -> String {
     for name in ["spool", "log"] {
         std::fs::create_dir(folder.join(name)).expect("a folder");
@@ -55,7 +56,8 @@ fn exim_config(folder: &Path, recipe: &str) -> String {
     };
     let (user, group, place) = (name("-un"), name("-gn"), folder.display());
     format!(
-        "exim_user = {user}\nexim_group = {group}\nkeep_environment =\nprimary_hostname = mx.example\n\
+        "exim_user = {user}\nexim_group = {group}\nkeep_environment =\n\
+         primary_hostname = mx.example\n\
          spool_directory = {place}/spool\nlog_file_path = {place}/log/%slog\nqueue_only = true\n\
          acl_smtp_rcpt = accept\n{recipe}"
     )

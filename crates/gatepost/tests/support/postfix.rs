@@ -130,7 +130,8 @@ impl Postfix {
     /// Sends so many numbered messages for anna to this Postfix over one connection.
     pub(crate) fn send_numbered(&self, count: usize) {
         let script = format!(
-            "import smtplib\nserver = smtplib.SMTP('127.0.0.1', {})\nfor number in range({count}):\n    \
+            "import smtplib\nserver = smtplib.SMTP('127.0.0.1', {})\n\
+             for number in range({count}):\n    \
              server.sendmail('otto@example.org', ['anna@boxes.example'], \
              f'Subject: numbered {{number}}.\\r\\n\\r\\n' + 'text\\r\\n' * 500)\n",
             self.port

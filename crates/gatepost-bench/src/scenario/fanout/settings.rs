@@ -19,7 +19,10 @@ const SCHEMES: [&str; 6] = ["mqtt", "mqtt5", "ws", "ws5", "nats", "sse"];
 #[derive(Debug, Clone, clap::Args, Serialize)]
 pub struct FanoutArguments {
     /// The original's setting: 1 is 10 messages/s of 1,000 bytes, 2 is 35 messages/s of 100 bytes
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
+    #[arg(
+        long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u8).range(1..=2),
+    )]
     pub(super) setting: u8,
     /// Publishers, each with a topic of its own
     #[arg(long, value_name = "N", default_value = "5")]

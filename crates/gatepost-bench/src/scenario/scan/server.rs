@@ -75,7 +75,8 @@ impl ScanServer {
         }
         let Url { host, path, .. } = &self.url;
         let head = format!(
-            "POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+            "POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {length}\r\n\
+             Connection: close\r\n\r\n"
         );
         let answer = self.ask(target, &[head.as_bytes(), message])?;
         if !answer.starts_with("HTTP/1.1 200") {

@@ -198,7 +198,11 @@ impl Forward {
                 tracing::warn!(target: "smtp", domain, "what its MTA-STS host has is no policy");
             }
             Err(cause) => {
-                tracing::warn!(target: "smtp", domain, "its MTA-STS policy is not fetched: {cause}");
+                tracing::warn!(
+                    target: "smtp",
+                    domain,
+                    "its MTA-STS policy is not fetched: {cause}",
+                );
             }
         }
         let failure = (Instant::now(), id);

@@ -94,7 +94,8 @@ pub(super) fn announced_id(texts: &[Vec<u8>]) -> Option<String> {
 mod tests {
     use super::*;
 
-    const POLICY: &str = "version: STSv1\r\nmode: enforce\r\nmx: mail.example.com\r\nmx: *.example.net\r\nmax_age: 604800\r\n";
+    const POLICY: &str = "version: STSv1\r\nmode: enforce\r\nmx: mail.example.com\r\n\
+        mx: *.example.net\r\nmax_age: 604800\r\n";
 
     #[test]
     fn a_policy_is_read_and_its_hosts_are_compared() {

@@ -2,16 +2,16 @@
 //!
 //! Events are encoded and written by the thread that publishes, with one system call for each
 //! reader and batch: the bytes are made once and shared by all readers of that kind, and no
-//! reader's task is woken for them. The task writes only what the socket refused, watches the client
-//! and keeps the connection from falling silent.
+//! reader's task is woken for them. The task writes only what the socket refused, watches the
+//! client and keeps the connection from falling silent.
 //!
 //! When the broker ends or a drain begins, the task has what waits in the broker's queue taken too,
 //! and then ends the stream in form. How long that may take is bounded by the drain.
 //!
 //! Invariants: bytes reach the socket only under `state`'s lock, in the order of the events, and
 //! none after the end; while something waits in `unsent` nothing more is taken, so what waits for
-//! a slow reader is bounded by the broker, which reports to it what it missed; after a change of users
-//! or rules nothing is taken before the task has checked that the reader may still read it.
+//! a slow reader is bounded by the broker, which reports to it what it missed; after a change of
+//! users or rules nothing is taken before the task has checked that the reader may still read it.
 
 use std::collections::VecDeque;
 use std::future::Future;

@@ -81,7 +81,8 @@ mod tests {
 
     #[test]
     fn actions_are_read_in_both_forms() {
-        let short = "view, Open door, https://door.example, clear=true; http, 'Close', https://x, method=PUT, headers.a=1";
+        let short = "view, Open door, https://door.example, clear=true; http, 'Close', https://x, \
+            method=PUT, headers.a=1";
         let actions = parse(short).expect("actions");
         assert_eq!(actions[0]["url"], "https://door.example");
         assert_eq!(actions[0]["clear"], true);

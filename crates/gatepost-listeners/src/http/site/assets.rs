@@ -25,8 +25,8 @@ const ASSETS: [(&str, &[u8]); 12] = [
 ];
 
 /// Everything from ourselves, nothing inline: what a message holds can never run.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
-     connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' \
+     data:; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
 /// A file under `/gatepost/`.
 pub(in crate::http) fn respond(request: &HttpRequest, name: &str) -> Result<Response, HttpError> {

@@ -68,7 +68,8 @@ mod tests {
     #[test]
     fn fields_are_read_and_files_left_away() {
         let body = b"--b c\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\none\r\n--b\r\n\
-            --b c\r\nContent-Type: text/plain\r\ncontent-disposition: form-data; name=\"f\"; filename=\"x\"\r\n\r\nfile\r\n\
+            --b c\r\nContent-Type: text/plain\r\n\
+            content-disposition: form-data; name=\"f\"; filename=\"x\"\r\n\r\nfile\r\n\
             --b c\r\nContent-Disposition: form-data; name=\"%22\"\r\n\r\n\r\n--b c--\r\n";
         let expected = [("a", "one\r\n--b"), ("\"", "")].map(|(a, b)| (a.to_owned(), b.to_owned()));
         assert_eq!(fields(TYPE, body).as_deref(), Some(&expected[..]));

@@ -32,6 +32,6 @@ pub(in crate::http) fn coding_fields(
     encoding: Option<Encoding>,
 ) -> impl Iterator<Item = (&'static str, &'static str)> + use<> {
     let varies = (!original.variants.is_empty()).then_some(("Vary", "Accept-Encoding"));
-    let encoded = encoding.map(|encoding| ("Content-Encoding", encoding.name()));
-    varies.into_iter().chain(encoded)
+    let enencoded = encoding.map(|encoding| ("Content-Encoding", encoding.name()));
+    varies.into_iter().chain(enencoded)
 }

@@ -183,7 +183,7 @@ fn mqtt_4_12_0_1_enhanced_authentication_is_refused_properly() {
 }
 
 #[test]
-fn mqtt_4_13_1_1_a_malformed_packet_disturbs_nobody_else() {
+fn mqtt_4_13_1_1_a_malformed_packet_disturbs_no_other_client() {
     let server = Server::start();
     let mut bystander = v5(&server, "bystander");
     bystander.subscribe("a", Qos::AtMostOnce);

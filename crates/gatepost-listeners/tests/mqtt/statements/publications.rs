@@ -151,7 +151,7 @@ fn mqtt_3_1_2_26_aliases_are_used_up_to_the_clients_maximum() {
 }
 
 #[test]
-fn mqtt_3_4_2_1_publishers_are_told_when_nobody_subscribes() {
+fn mqtt_3_4_2_1_acknowledgements_report_that_there_is_no_subscriber() {
     let server = Server::start();
     let mut wire = v5(&server, "publisher");
     wire.publish("nobody", b"x", Qos::AtLeastOnce, false);

@@ -40,7 +40,8 @@ async fn grown(source: &str) -> Result<String, RenderError> {
 
 #[tokio::test]
 async fn a_page_whose_values_grow_is_stopped() {
-    let macros = "{% macro m(x) %}{% for n in range(1) %}{{ m(x ~ x) }}{% endfor %}{% endmacro %}{{ m('abcdefghij') }}";
+    let macros = "{% macro m(x) %}{% for n in range(1) %}{{ m(x ~ x) }}{% endfor %}{% endmacro \
+        %}{{ m('abcdefghij') }}";
     for source in [
         &growing("range(60)", "{% set ns.x = ns.x ~ ns.x %}"),
         &growing("range(60)", "{% set ns.x = ns.x + ns.x %}"),

@@ -144,7 +144,8 @@ async fn both_forms_of_a_page_are_equal() {
         "{{call('/greeting', name=\"A&B\")}}",
         "{{ now(\"%Y\") }}",
         "<body>{{ call(\"/greeting\", name=7) }}</body>",
-        "{{ request.user }} {{ request.query.name }} {{ request.query.none }}{{ request.cookies.a }}",
+        "{{ request.user }} {{ request.query.name }} {{ request.query.none }}{{ request.cookies.a \
+         }}",
         "{{ call('/greeting', a=request.query.name) }}{{ call('/greeting', a=request.form.none) }}",
         "{{ call('/greeting', a=request.headers['user-agent']) }}{{ request.address }}",
     ] {
@@ -193,7 +194,8 @@ async fn live_values_carry_what_the_script_needs() {
 #[tokio::test]
 async fn the_engine_renders_history_and_includes() {
     let folder = folder_with(
-        "{% extends '_layout.html' %}{% block main %}{% for m in history('#', 3) %}{{ m }}={{ m.topic }};{% endfor %}{% endblock %}",
+        "{% extends '_layout.html' %}{% block main %}{% for m in history('#', 3) %}{{ m }}={{ \
+         m.topic }};{% endfor %}{% endblock %}",
     );
     folder.write("_layout.html", "[{% block main %}{% endblock %}]");
     assert_eq!(

@@ -181,7 +181,8 @@ mod tests {
     #[test]
     fn words_are_read() {
         let record = SpfRecord::parse(
-            b"v=spf1 +mx a:%{d}/24//64 -ip4:192.0.2.0/24 ~include:x.example exp=why.example op=auth redirect=y.example",
+            b"v=spf1 +mx a:%{d}/24//64 -ip4:192.0.2.0/24 ~include:x.example exp=why.example \
+              op=auth redirect=y.example",
         )
         .unwrap();
         assert_eq!(record.directives.len(), 4);

@@ -52,7 +52,8 @@ mod tests {
     fn what_our_servers_noted() {
         for (field, helo, expected) in [
             (
-                "received-spf: pass (mx: domain of a@b.example) identity=mailfrom; client-ip=192.0.2.1",
+                "received-spf: pass (mx: domain of a@b.example) identity=mailfrom; \
+                 client-ip=192.0.2.1",
                 false,
                 Some(SpfResult::Pass),
             ),

@@ -1,4 +1,5 @@
-//! One message's result as a table line, a line of JSON, the report, or the message with its header fields.
+//! One message's result as a table line, a line of JSON, the report, or the message with its header
+//! fields.
 
 use std::io::{self, Write};
 
