@@ -17,7 +17,14 @@ fuzz_target!(|data: &[u8]| {
     let message = [&b"Received: from "[..], data, b"\n\n"].concat();
     let mail = Mail::parse_with(&message, &CONFIGURATION.views);
     let _ = (mail.body(), mail.visible_body(), mail.invisible_body(), mail.rawbody(), mail.uris());
-    for selector in ["ALL", "ALL:raw", "From:addr", "To:name", "X-Spam-Relays-Untrusted", "EnvelopeFrom"] {
+    for selector in [
+        "ALL",
+        "ALL:raw",
+        "From:addr",
+        "To:name",
+        "X-Spam-Relays-Untrusted",
+        "EnvelopeFrom",
+    ] {
         let _ = mail.header(&HeaderSelector::parse(selector));
     }
     let _ = (mail.subject(), mail.readable_text());

@@ -53,7 +53,9 @@ fn media_type(text: &[u8]) -> (String, bool) {
         return ("text/plain".to_owned(), empty);
     }
     let kept = text.into_iter().filter(|byte| {
-        !matches!(byte, 0..=0x20 | 0x7f..=0xff | b'"' | b'(' | b')' | b',' | b':'..=b'?' | b'@' | b'['..=b']')
+        let is_control = matches!(byte, 0..=0x20 | 0x7f..=0xff);
+        let is_special = matches!(byte, b'"' | b'(' | b')' | b',' | b':'..=b'@' | b'['..=b']');
+        !is_control && !is_special
     });
     (kept.map(char::from).collect(), false)
 }

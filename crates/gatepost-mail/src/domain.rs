@@ -170,15 +170,22 @@ pub fn is_fully_qualified(host: &[u8]) -> bool {
     }
     let count = host.split(|&byte| byte == b'.').count();
     count > 1
-        && host.split(|&byte| byte == b'.').enumerate().all(|(index, label)| {
-            let edge = |byte: Option<&u8>| byte.is_some_and(|&byte| byte.is_ascii_alphanumeric() || byte == b'_');
-            label.len() <= LABEL_LENGTH_MAX
+        && host
+            .split(|&byte| byte == b'.')
+            .enumerate()
+            .all(|(index, label)| {
+                let edge = |byte: Option<&u8>| {
+                    byte.is_some_and(|&byte| byte.is_ascii_alphanumeric() || byte == b'_')
+                };
+                label.len() <= LABEL_LENGTH_MAX
                 && edge(label.first())
                 && edge(label.last())
-                && label.iter().all(|&byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+                && label
+                    .iter()
+                    .all(|&byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
                 // Underscores stand in service names, never in the two labels that are registered.
                 && (index + 2 < count || !label.contains(&b'_'))
-        })
+            })
 }
 
 #[cfg(test)]

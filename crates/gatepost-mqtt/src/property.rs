@@ -48,7 +48,10 @@ macro_rules! properties {
                 match self { $(Self::$name(_) => PropertyId::$name,)* }
             }
 
-            fn read_value(id: PropertyId, reader: &mut ByteReader<'a>) -> Result<Self, DecodeError> {
+            fn read_value(
+                id: PropertyId,
+                reader: &mut ByteReader<'a>,
+            ) -> Result<Self, DecodeError> {
                 Ok(match id {
                     $(PropertyId::$name => Self::$name(properties!(@read $kind reader)),)*
                 })
@@ -128,7 +131,9 @@ properties! {
         absent, it is 2.";
     RetainAvailable = 0x25, boolean, packets([P::Connack]), "Whether retained messages are \
         supported.";
-    UserProperty = 0x26, pair, REASONED | packets([P::Connect, P::Publish, P::Subscribe, P::Unsubscribe]) | WILL, "A name and a value of the application's own.";
+    UserProperty = 0x26, pair,
+        REASONED | packets([P::Connect, P::Publish, P::Subscribe, P::Unsubscribe]) | WILL,
+        "A name and a value of the application's own.";
     MaximumPacketSize = 0x27, four, packets([P::Connect, P::Connack]), "The largest packet that is \
         accepted, in bytes.";
     WildcardSubscriptionAvailable = 0x28, boolean, packets([P::Connack]), "Whether wildcards are \

@@ -80,7 +80,10 @@ proptest! {
             retain,
             topic: &topic,
             packet_id: (qos != Qos::AtMostOnce).then_some(id),
-            properties: if version == Version::Mqtt5 { properties.as_properties() } else { Properties::EMPTY },
+            properties: match version {
+                Version::Mqtt5 => properties.as_properties(),
+                _ => Properties::EMPTY,
+            },
             payload: &payload,
         };
         let mut out = BytesMut::new();
@@ -104,7 +107,8 @@ proptest! {
             Property::ReceiveMaximum(9),
             Property::RequestProblemInformation(false),
         ]);
-        let will_properties = buffer(&user, &[Property::WillDelayInterval(3), Property::ContentType("a/b")]);
+        let properties = [Property::WillDelayInterval(3), Property::ContentType("a/b")];
+        let will_properties = buffer(&user, &properties);
         let has_properties = version == Version::Mqtt5;
         let connect = Connect {
             version,
@@ -114,10 +118,16 @@ proptest! {
             client_id: &client_id,
             will: will.as_ref().map(|(topic, qos, retain)| Will {
                 topic, payload: b"gone", qos: *qos, retain: *retain,
-                properties: if has_properties { will_properties.as_properties() } else { Properties::EMPTY },
+                properties: match has_properties {
+                    true => will_properties.as_properties(),
+                    false => Properties::EMPTY,
+                },
             }),
             user_name: login.as_ref().map(|(name, _)| name.as_str()),
-            password: login.as_ref().and_then(|(_, password)| password.as_deref()).map(str::as_bytes),
+            password: login
+                .as_ref()
+                .and_then(|(_, password)| password.as_deref())
+                .map(str::as_bytes),
         };
         check(version, &Packet::Connect(connect))?;
     }
@@ -147,33 +157,55 @@ proptest! {
     }
 
     #[test]
-    fn answers_return(packet_id in any_packet_id(), user in any_user_properties(), session_present: bool) {
+    fn answers_return(
+        packet_id in any_packet_id(),
+        user in any_user_properties(),
+        session_present: bool,
+    ) {
         let list = buffer(&user, &[Property::ReasonString("why")]);
-        for (version, properties) in [(Version::Mqtt5, list.as_properties()), (Version::Mqtt311, Properties::EMPTY)] {
+        let versions = [
+            (Version::Mqtt5, list.as_properties()),
+            (Version::Mqtt311, Properties::EMPTY),
+        ];
+        for (version, properties) in versions {
             let v5 = version == Version::Mqtt5;
-            let ack = |code: Reason| Ack { packet_id, properties, reason: if v5 { code } else { Reason::SUCCESS } };
+            let ack = |code: Reason| Ack {
+                packet_id,
+                properties,
+                reason: if v5 { code } else { Reason::SUCCESS },
+            };
             check(version, &Packet::Puback(ack(Reason::QUOTA_EXCEEDED)))?;
             check(version, &Packet::Pubrec(ack(Reason::NO_MATCHING_SUBSCRIBERS)))?;
             check(version, &Packet::Pubrel(ack(Reason::PACKET_IDENTIFIER_NOT_FOUND)))?;
             check(version, &Packet::Pubcomp(ack(Reason::SUCCESS)))?;
-            check(version, &Packet::Connack(Connack { session_present, reason: Reason::NOT_AUTHORIZED, properties }))?;
+            let reason = Reason::NOT_AUTHORIZED;
+            let connack = Connack { session_present, reason, properties };
+            check(version, &Packet::Connack(connack))?;
             let reason = if v5 { Reason::SESSION_TAKEN_OVER } else { Reason::SUCCESS };
             check(version, &Packet::Disconnect(ReasonedPacket { reason, properties }))?;
             check(version, &Packet::Pingreq)?;
             check(version, &Packet::Pingresp)?;
         }
         let reason = Reason::CONTINUE_AUTHENTICATION;
-        check(Version::Mqtt5, &Packet::Auth(ReasonedPacket { reason, properties: list.as_properties() }))?;
+        let packet = ReasonedPacket { reason, properties: list.as_properties() };
+        check(Version::Mqtt5, &Packet::Auth(packet))?;
     }
 
     #[test]
-    fn any_bytes_are_read_or_refused(version in any_version(), bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn any_bytes_are_read_or_refused(
+        version in any_version(),
+        bytes in prop::collection::vec(any::<u8>(), 0..200),
+    ) {
         if let Ok(Some((packet, length))) = decode_next(version, &bytes, SIZE_MAX) {
             prop_assert!(length <= bytes.len());
             let mut out = BytesMut::new();
-            let version = if let Packet::Connect(connect) = &packet { connect.version } else { version };
+            let version = match &packet {
+                Packet::Connect(connect) => connect.version,
+                _ => version,
+            };
             packet.encode(version, &mut out).expect("what was read can be written");
-            let (again, _) = decode_next(version, &out, SIZE_MAX).expect("and read").expect("whole");
+            let decoded = decode_next(version, &out, SIZE_MAX).expect("and read");
+            let (again, _) = decoded.expect("whole");
             prop_assert_eq!(format!("{again:?}"), format!("{packet:?}"));
         }
     }

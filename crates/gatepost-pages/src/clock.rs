@@ -27,10 +27,18 @@ struct Cached {
     text: String,
 }
 
+impl Cached {
+    /// No second has been formatted yet.
+    const NONE: Self = Self {
+        second: u64::MAX,
+        text: String::new(),
+    };
+}
+
 thread_local! {
-    static HTTP: RefCell<Cached> = const { RefCell::new(Cached { second: u64::MAX, text: String::new() }) };
-    static LOG: RefCell<Cached> = const { RefCell::new(Cached { second: u64::MAX, text: String::new() }) };
-    static PAGE: RefCell<Cached> = const { RefCell::new(Cached { second: u64::MAX, text: String::new() }) };
+    static HTTP: RefCell<Cached> = const { RefCell::new(Cached::NONE) };
+    static LOG: RefCell<Cached> = const { RefCell::new(Cached::NONE) };
+    static PAGE: RefCell<Cached> = const { RefCell::new(Cached::NONE) };
 }
 
 /// The time of the kernel's last tick, at most some milliseconds old; reading it needs no hardware

@@ -140,7 +140,8 @@ mod tests {
             more in "[aB1 \n]{0,140}",
         ) {
             let body: String = pieces.iter().map(|&piece| PIECES[piece]).collect();
-            let line = [&[letters][..], body.as_bytes(), b"\n", text.as_bytes(), more.as_bytes()].concat();
+            let parts = [&[letters][..], body.as_bytes(), b"\n", text.as_bytes(), more.as_bytes()];
+            let line = parts.concat();
             check_any_pattern(&line);
         }
     }

@@ -17,8 +17,16 @@ use support::{PATIENCE, World, judge, mail, payload, until};
 #[tokio::test]
 async fn members_of_a_scope_take_arguments() {
     let world = World::new()
-        .with("who", r#"return function(m, arguments) return "tag", arguments.user .. " " .. arguments.list end"#)
-        .run(&["/sizecheck -max 10B", "/who -user anna -list \"all of them\""]);
+        .with(
+            "who",
+            r#"return function(m, arguments)
+                return "tag", arguments.user .. " " .. arguments.list
+            end"#,
+        )
+        .run(&[
+            "/sizecheck -max 10B",
+            "/who -user anna -list \"all of them\"",
+        ]);
     let procedures = world.start();
     assert_eq!(
         judge(&procedures, payload("a", "0123456789")).await.reason,

@@ -128,7 +128,9 @@ async fn the_next_of_a_chain_sees_what_was_changed() {
 
 #[tokio::test]
 async fn a_payload_for_subscribers_leaves_the_mail_alone() {
-    let code = r#"return function(m) m:set_payload(json.encode({subject = m.subject}), "application/json") end"#;
+    let code = r#"return function(m)
+        m:set_payload(json.encode({subject = m.subject}), "application/json")
+    end"#;
     let procedures = World::new().with("a", code).run(&["/a"]).start();
     let message = mail("Subject: old\r\n\r\nbody");
     let verdict = judge(&procedures, message.clone()).await;
@@ -150,7 +152,8 @@ async fn values_are_kept_counted_and_apart() {
                 store.add("n", 2, 60)
                 shared.set("from one", true)
                 store.set("text", "a\0b")
-                assert(store.get("text") == "a\0b" and store.remove("text") and store.get("text") == nil)
+                assert(store.get("text") == "a\0b")
+                assert(store.remove("text") and store.get("text") == nil)
                 assert(not pcall(store.set, "table", {}))
                 assert(not pcall(store.set, "soon", 1, -1))
                 store.set("now", 1, 0)
@@ -161,7 +164,9 @@ async fn values_are_kept_counted_and_apart() {
         )
         .with(
             "two",
-            r#"return function() return tostring(store.get("n")) .. tostring(shared.get("from one")) end"#,
+            r#"return function()
+                return tostring(store.get("n")) .. tostring(shared.get("from one"))
+            end"#,
         );
     let procedures = world.start();
     for expected in ["nil", "2", "4"] {
@@ -294,7 +299,8 @@ async fn only_the_servers_of_the_settings_are_asked() {
     let mut world = World::new().with(
         "hook",
         r#"return function(message)
-            local answer, why = http.post(message.subject .. "/hook?a=1", "the body", {["X-Mine"] = "1"})
+            local url, headers = message.subject .. "/hook?a=1", {["X-Mine"] = "1"}
+            local answer, why = http.post(url, "the body", headers)
             if not answer then return "nothing: " .. why end
             return answer.status .. answer.body .. answer.headers["x-seen"]
         end"#,
@@ -343,7 +349,8 @@ async fn what_is_kept_of_a_message_is_closed_after_the_call() {
         "keep",
         r#"local headers
         return function(message)
-            if headers then return tostring(select(2, pcall(function() return headers:get("a") end))) end
+            local function read() return headers:get("a") end
+            if headers then return tostring(select(2, pcall(read))) end
             headers = message.headers
             return "first"
         end"#,

@@ -167,7 +167,10 @@ proptest! {
 
     #[test]
     fn any_received_field_is_read(
-        fields in proptest::collection::vec(proptest::collection::vec(0..RECEIVED_PIECES.len(), 0..12), 0..5),
+        fields in proptest::collection::vec(
+            proptest::collection::vec(0..RECEIVED_PIECES.len(), 0..12),
+            0..5,
+        ),
     ) {
         let field = |pieces: &Vec<usize>| -> String {
             let words = pieces.iter().map(|&piece| RECEIVED_PIECES[piece]);

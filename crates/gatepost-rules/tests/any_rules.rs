@@ -68,7 +68,8 @@ proptest! {
             .flat_map(|line| line.iter().map(|&piece| PIECES[piece]).chain(["\n"]))
             .collect();
         let text = format!("{broken}\nbody WORKS /word/\nscore WORKS 0.5\n");
-        let (rules, problems) = RuleSet::from_text("any.cf", text.as_bytes(), &RulesSettings::default());
+        let settings = RulesSettings::default();
+        let (rules, problems) = RuleSet::from_text("any.cf", text.as_bytes(), &settings);
         for problem in &problems {
             prop_assert!(problem.line as usize <= text.lines().count(), "{problem}");
             prop_assert!(!problem.reason.is_empty(), "{problem}");

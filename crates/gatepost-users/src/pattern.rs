@@ -181,7 +181,9 @@ mod tests {
     proptest! {
         #[test]
         fn comparisons_agree_with_matching(one in filter(), other in filter(), topic in topic()) {
-            let matches = |filter: &str| TopicFilter::new(filter).is_ok_and(|filter| filter.matches(&topic));
+            let matches = |filter: &str| {
+                TopicFilter::new(filter).is_ok_and(|filter| filter.matches(&topic))
+            };
             if covers(&one, &other) && matches(&other) {
                 prop_assert!(matches(&one), "{} covers {} but not {}", one, other, topic);
             }

@@ -8,7 +8,8 @@ use support::{Client, Gateway, await_some, post, run, text_of};
 const JUDGE: &str = r#"
 return function(message)
     local asked = string.match(message.text, "%a+")
-    return {action = asked, reason = "asked to " .. asked, tags = {found = "yes"}, score = 3, required = 2}
+    local reason, tags = "asked to " .. asked, {found = "yes"}
+    return {action = asked, reason = reason, tags = tags, score = 3, required = 2}
 end"#;
 
 const SETTINGS: &str = r#"

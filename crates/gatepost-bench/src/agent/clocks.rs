@@ -73,12 +73,20 @@ mod tests {
         #[test]
         fn the_true_offset_lies_within_the_error(
             true_offset in -1_000_000_000_i64..1_000_000_000,
-            travels in proptest::collection::vec((0_u64..10_000_000, 0_u64..1_000_000, 0_u64..10_000_000), 1..20),
+            travels in proptest::collection::vec(
+                (0_u64..10_000_000, 0_u64..1_000_000, 0_u64..10_000_000),
+                1..20,
+            ),
         ) {
             let exchanges: Vec<Exchange> = travels.iter().map(|&(there, held, back)| {
                 let asked = 5_000_000_000_u64;
                 let received = (asked + there).wrapping_add_signed(true_offset);
-                Exchange { asked, received, sent: received + held, answered: asked + there + held + back }
+                Exchange {
+                    asked,
+                    received,
+                    sent: received + held,
+                    answered: asked + there + held + back,
+                }
             }).collect();
             let found = Offset::of(&exchanges).expect("an offset");
             prop_assert!(found.offset_ns.abs_diff(true_offset) <= found.error_ns);

@@ -195,7 +195,8 @@ mod tests {
             let mut body = b": hello\n\n".to_vec();
             let line = if carriage { "\r\n" } else { "\n" };
             for sequence in 0..count {
-                body.extend_from_slice(format!("id: {sequence}{line}data: {{\"message\":\"").as_bytes());
+                let head = format!("id: {sequence}{line}data: {{\"message\":\"");
+                body.extend_from_slice(head.as_bytes());
                 body.extend_from_slice(&stamped(sequence));
                 body.extend_from_slice(format!("\"}}{line}{line}").as_bytes());
             }

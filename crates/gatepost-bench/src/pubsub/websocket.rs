@@ -261,7 +261,8 @@ mod tests {
             for payload in &payloads {
                 mqtt::publish(Version::Mqtt311, "a/b", payload, None, &mut packets);
             }
-            let mut text = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n".to_vec();
+            let head = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n";
+            let mut text = head.to_vec();
             for cut in packets.chunks(frame) {
                 from_server(cut, &mut text);
                 text.extend_from_slice(&[FINAL | PING, 0]);

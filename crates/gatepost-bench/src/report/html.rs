@@ -380,7 +380,8 @@ fn latency_table(report: &Report, columns: &[Column<'_>], page: &mut String) {
     if names.is_empty() {
         return;
     }
-    page.push_str("<div class=\"wide\"><table><thead><tr><th>latency, µs (all runs)</th><th></th>");
+    page.push_str("<div class=\"wide\"><table><thead><tr>");
+    page.push_str("<th>latency, µs (all runs)</th><th></th>");
     for name in ["p50", "p90", "p99", "p99.9", "p99.99", "p99.999", "max"] {
         let _ = write!(page, "<th>{name}</th>");
     }

@@ -298,7 +298,10 @@ fn is_ignored(lower: &[u8]) -> bool {
         || IGNORED_EITHER_WAY.binary_search(&bare).is_ok()
         || longer_than("x-spamcop-")
         || longer_than("x-bugzilla-")
-        || matches!(name.as_bytes(), [b'x', b'-', b'v', b'm', b'-', b'v', digit, b'-', b'd', b'a', b't', b'a'] if digit.is_ascii_digit())
+        || name
+            .strip_prefix("x-vm-v")
+            .and_then(|rest| rest.strip_suffix("-data"))
+            .is_some_and(|digit| digit.len() == 1 && digit.as_bytes()[0].is_ascii_digit())
         || name
             .strip_prefix("x-dcc-")
             .and_then(|rest| rest.strip_suffix("-metrics"))

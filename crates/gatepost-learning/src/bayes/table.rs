@@ -244,7 +244,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_holds_what_a_map_holds(changes in proptest::collection::vec((0u64..300, 0u32..3), 0..900)) {
+        fn it_holds_what_a_map_holds(
+            changes in proptest::collection::vec((0u64..300, 0u32..3), 0..900),
+        ) {
             let mut table = Table::with_room_for(0);
             let mut map = HashMap::new();
             for (token, spam) in changes {

@@ -7,7 +7,7 @@
 //! | `reason` | why, in one line |
 //! | `tag` | a header field to add, `Name: value`; may repeat |
 //! | `text` | one line of the text that the procedure returns with its verdict; may repeat |
-//! | `message` | bytes of the changed message, which follows the answer's empty line; only for a caller that wants it |
+//! | `message` | bytes of the changed message, which follows the answer's empty line; on request |
 
 use std::io::Write;
 

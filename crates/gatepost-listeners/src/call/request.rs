@@ -8,7 +8,7 @@
 //! | `user` | the authenticated user who sent the message |
 //! | `client` | the name that the sending host gave for itself |
 //! | `address` | the IP address of the sending host |
-//! | `want` | `message`: where procedures change the message, the answer shall hold it; `close`: no further call, so the server closes the connection behind the answer; may repeat |
+//! | `want` | `message`: return a changed message; `close`: close after the answer; may repeat |
 //! | `arg-NAME` | an argument for the procedure; may repeat |
 
 use std::net::IpAddr;

@@ -320,12 +320,16 @@ mod tests {
     proptest! {
         #[test]
         fn any_packets_are_taken_or_refused(
-            packets in proptest::collection::vec((any::<u8>(), proptest::collection::vec(any::<u8>(), 0..40)), 0..20),
+            packets in proptest::collection::vec(
+                (any::<u8>(), proptest::collection::vec(any::<u8>(), 0..40)),
+                0..20,
+            ),
         ) {
             let mut session = session(0);
             for (command, data) in packets {
                 let _ = session.take(&packet(command, &data)).is_ok();
-                prop_assert!(session.transaction.head.len() + session.transaction.body.len() <= 200);
+                let transaction = &session.transaction;
+                prop_assert!(transaction.head.len() + transaction.body.len() <= 200);
             }
         }
     }

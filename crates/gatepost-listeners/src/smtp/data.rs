@@ -277,7 +277,10 @@ mod tests {
             let message: String = lines.iter().flat_map(|line| [line.as_str(), "\r\n"]).collect();
             let stuffed: String = lines
                 .iter()
-                .map(|line| if line.starts_with('.') { format!(".{line}\r\n") } else { format!("{line}\r\n") })
+                .map(|line| {
+                    let dot = if line.starts_with('.') { "." } else { "" };
+                    format!("{dot}{line}\r\n")
+                })
                 .collect();
             let wire = format!("{stuffed}.\r\n");
             let mut receiver = DataReceiver::new(10_000, 1_000);
@@ -292,7 +295,10 @@ mod tests {
 
         #[test]
         fn any_bytes_in_any_split_mean_the_same(
-            bytes in proptest::collection::vec(prop_oneof![Just(b'\r'), Just(b'\n'), Just(b'.'), Just(b'a')], 0..60),
+            bytes in proptest::collection::vec(
+                prop_oneof![Just(b'\r'), Just(b'\n'), Just(b'.'), Just(b'a')],
+                0..60,
+            ),
             at in 0_usize..60,
         ) {
             let mut whole = DataReceiver::new(1_000, 100);

@@ -412,7 +412,8 @@ mod tests {
             payloads in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 1..5),
             mask: [u8; 4], cut: prop::sample::Index,
         ) {
-            let bytes: Vec<u8> = payloads.iter().flat_map(|payload| frame(0x82, payload, mask)).collect();
+            let frames = payloads.iter().flat_map(|payload| frame(0x82, payload, mask));
+            let bytes: Vec<u8> = frames.collect();
             let cut = cut.index(bytes.len());
             let (data, _) = decode(&[&bytes[..cut], &bytes[cut..]]).expect("valid");
             prop_assert_eq!(data, payloads.concat());

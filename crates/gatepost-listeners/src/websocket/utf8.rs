@@ -59,7 +59,10 @@ mod tests {
     proptest! {
         #[test]
         fn any_split_is_judged_as_the_whole(
-            bytes in prop::collection::vec(prop_oneof![any::<u8>(), 0xe0..0xf5_u8, 0x80..0xc0_u8], 0..12),
+            bytes in prop::collection::vec(
+                prop_oneof![any::<u8>(), 0xe0..0xf5_u8, 0x80..0xc0_u8],
+                0..12,
+            ),
             text in ".{0,4}",
             cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..4),
         ) {

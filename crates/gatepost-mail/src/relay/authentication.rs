@@ -29,7 +29,10 @@ static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| {
             "i",
         ),
         google: compile(
-            r" by mx\.google\.com with ESMTPS id [a-z0-9]{1,4}sm[0-9]{2,9}[a-z]{3}\.[0-9]{1,3}\.[0-9]{4}(?:\.[0-6][0-9]){5}",
+            concat!(
+                r" by mx\.google\.com with ESMTPS id ",
+                r"[a-z0-9]{1,4}sm[0-9]{2,9}[a-z]{3}\.[0-9]{1,3}\.[0-9]{4}(?:\.[0-6][0-9]){5}",
+            ),
             "",
         ),
         google_cipher: compile(r"\(version=([^ ]+) cipher=([^)]+)\)", ""),
@@ -42,9 +45,11 @@ static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| {
             "",
         ),
         gmx: compile(
-            &format!(
-                r"from \S* \((?:HELO|EHLO) \S*\) \[(?i:{ip})\] by (mail\.gmx\.(?:net|com)) \([^)]+\) with (ESMTP|SMTP)"
-            ),
+            &[
+                format!(r"from \S* \((?:HELO|EHLO) \S*\) \[(?i:{ip})\]"),
+                r" by (mail\.gmx\.(?:net|com)) \([^)]+\) with (ESMTP|SMTP)".to_owned(),
+            ]
+            .concat(),
             "",
         ),
         critical_path: compile(

@@ -45,7 +45,10 @@ static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| {
     Patterns {
         plain_hop: compile(r"^from (\S+) by [^\s;]+ ?;", "i"),
         date: compile(
-            r"[\s;]+(?:(?:Mon|Tue|Thu|Wed|Fri|Sat|Sun), )?\d+ (?:Jan|Jun|Jul|Feb|Mar|May|Apr|Aug|Sep|Oct|Nov|Dec) \d+ \d+:\d+(?::\d+)? \S+$",
+            concat!(
+                r"[\s;]+(?:(?:Mon|Tue|Thu|Wed|Fri|Sat|Sun), )?\d+ (?:Jan|Jun|Jul|Feb|Mar|May|Apr",
+                r"|Aug|Sep|Oct|Nov|Dec) \d+ \d+:\d+(?::\d+)? \S+$",
+            ),
             "",
         ),
         id: compile(r" id <?([^\s<>;]{3,})", ""),

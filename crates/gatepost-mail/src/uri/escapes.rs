@@ -33,8 +33,10 @@ pub(super) fn decode_percent(link: &[u8]) -> Vec<u8> {
 
 /// Whether the link contains percent-encoded characters.
 pub(super) fn has_percent_escape(link: &[u8]) -> bool {
-    memchr::memchr_iter(b'%', link)
-        .any(|at| matches!(link.get(at + 1..at + 3), Some([high, low]) if high.is_ascii_hexdigit() && low.is_ascii_hexdigit()))
+    memchr::memchr_iter(b'%', link).any(|at| {
+        let digits = link.get(at + 1..at + 3);
+        digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    })
 }
 
 /// Decodes numeric entities for printable characters, and those for the dots of other scripts.

@@ -65,7 +65,7 @@ const CLASS: [u8; 256] = {
         if blank
             || matches!(
                 byte,
-                b'!' | b'"' | b'#' | b'$' | b'&'..=b',' | b'/' | b':'..=b'@' | b'['..=b'^' | b'`' | b'{'..=b'~'
+                b'!'..=b'$' | b'&'..=b',' | b'/' | b':'..=b'@' | b'['..=b'^' | b'`' | b'{'..=b'~'
             )
         {
             class |= STARTS_BARE;

@@ -42,7 +42,9 @@ async fn the_first_scope_whose_conditions_hold_judges() {
 
 #[tokio::test]
 async fn a_chain_gathers_tags_and_ends_at_the_first_refusal() {
-    let tag = r#"return function(m) return {action = "tag", reason = "odd", tags = {["X-Odd"] = "1"}} end"#;
+    let tag = r#"return function(m)
+        return {action = "tag", reason = "odd", tags = {["X-Odd"] = "1"}}
+    end"#;
     let world = World::new()
         .with("tag", tag)
         .with(

@@ -35,7 +35,11 @@ fn attachments<'m>(mail: &'m ScannedMail<'_>) -> impl Iterator<Item = Attachment
 
 pattern!(
     PROGRAM_NAME,
-    r"\.(?:ade|adp|asx|bas|bat|chm|cmd|com|cpl|crt|dll|exe|hlp|hta|inf|ins|isp|js|jse|lnk|mda|mdb|mde|mdt|mdw|mdz|msc|msi|msp|mst|nws|ops|pcd|pif|prf|reg|scf|scr\??|sct|shb|shs|shm|swf|url|vb|vbe|vbs|vbx|vxd|wsc|wsf|wsh)$"
+    concat!(
+        r"\.(?:ade|adp|asx|bas|bat|chm|cmd|com|cpl|crt|dll|exe|hlp|hta|inf|ins|isp|js|jse|lnk|mda",
+        r"|mdb|mde|mdt|mdw|mdz|msc|msi|msp|mst|nws|ops|pcd|pif|prf|reg|scf|scr\??|sct|shb|shs|shm",
+        r"|swf|url|vb|vbe|vbs|vbx|vxd|wsc|wsf|wsh)$",
+    )
 );
 // The header of a Windows program, in base64 and uuencoded.
 pattern!(PROGRAM_IN_BASE64, r"^TV[opqr].A..[AB].[AQgw][A-H].A");

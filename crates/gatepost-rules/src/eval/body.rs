@@ -198,7 +198,12 @@ fn vertical_percent(line: &[u8]) -> Option<i64> {
 pattern!(STOCK_LINE, r"^\s*([^:\s][^:\n]{2,29})\s*:\s*\S", "m");
 pattern!(
     STOCK_WORD,
-    r"(^trad(?:e|ing)date|company(?:name)?|s\w?(?:t\w?o\w?c\w?k|y\w?m(?:\w?b\w?o\w?l)?)|t(?:arget|icker)|(?:opening|current)p(?:rice)?|p(?:rojected|osition)|expectations|weeks?high|marketperformance|(?:year|week|month|day|price)(?:target|estimates?)|sector|r(?:ecommendation|ating))$"
+    concat!(
+        r"(^trad(?:e|ing)date|company(?:name)?|s\w?(?:t\w?o\w?c\w?k|y\w?m(?:\w?b\w?o\w?l)?)|t",
+        r"(?:arget|icker)|(?:opening|current)p(?:rice)?|p(?:rojected|osition)|expectations",
+        r"|weeks?high|marketperformance|(?:year|week|month|day|price)(?:target|estimates?)|sector",
+        r"|r(?:ecommendation|ating))$",
+    )
 );
 
 /// The number of different words of stock reports in the text.

@@ -57,15 +57,25 @@ pattern!(
 );
 pattern!(
     HOTMAIL_WITH_IP,
-    format!(
-        r"from (?:\S*\.)?hotmail.com \(\S+\.hotmail(?:\.msn)?\.com[ )]|from \S*\.hotmail.com \(\[{ADDRESS}\][ ):]|from \S+ by \S+\.hotmail(?:\.msn)?\.com with HTTP;|from \[66\.218.\S+\] by \S+\.yahoo\.com"
-    )
+    [
+        r"from (?:\S*\.)?hotmail.com \(\S+\.hotmail(?:\.msn)?\.com[ )]".to_owned(),
+        format!(r"from \S*\.hotmail.com \(\[{ADDRESS}\][ ):]"),
+        r"from \S+ by \S+\.hotmail(?:\.msn)?\.com with HTTP;".to_owned(),
+        r"from \[66\.218.\S+\] by \S+\.yahoo\.com".to_owned(),
+    ]
+    .join("|")
 );
 pattern!(
     OUTLOOK_WITH_ORGANISATION,
-    format!(
-        r"from \S*\.outbound\.protection\.outlook\.com \(\S+\.outbound\.protection\.outlook\.com[ )]|from \S*\.(?:eur|nam)prd\d+\.prod\.outlook\.com \({ADDRESS}\)"
-    )
+    [
+        concat!(
+            r"from \S*\.outbound\.protection\.outlook\.com ",
+            r"\(\S+\.outbound\.protection\.outlook\.com[ )]",
+        )
+        .to_owned(),
+        format!(r"from \S*\.(?:eur|nam)prd\d+\.prod\.outlook\.com \({ADDRESS}\)"),
+    ]
+    .join("|")
 );
 pattern!(HOTMAIL_CLAIM, r"(?:from |HELO |helo=)\S*hotmail\.com\b");
 pattern!(MICROSOFT_ORGANISATION, r"hotmail\.com|msonline-outlook");
@@ -139,9 +149,15 @@ pattern!(YAHOO_TRUSTED, r" rdns=\S+\.yahoo\.com ");
 pattern!(YAHOO_FIRST_UNTRUSTED, r"^[^\]]+ rdns=\S+\.yahoo\.com ");
 pattern!(
     YAHOO_HOP,
-    format!(
-        r"by web\S+\.mail\S*\.yahoo\.com via HTTP|by sonic\S+\.consmr\.mail\S*\.yahoo\.com with HTTP|by smtp\S+\.yahoo\.com with SMTP|from \[{ADDRESS}\] by \S+\.(?:groups|scd|dcn)\.yahoo\.com with NNFMP|by \w+\.\w+\.yahoo\.com \(\d+\.\d+\.\d+/\d+\.\d+\.\d+\)(?: with ESMTP)? id \w+"
-    )
+    [
+        r"by web\S+\.mail\S*\.yahoo\.com via HTTP".to_owned(),
+        r"by sonic\S+\.consmr\.mail\S*\.yahoo\.com with HTTP".to_owned(),
+        r"by smtp\S+\.yahoo\.com with SMTP".to_owned(),
+        format!(r"from \[{ADDRESS}\] by \S+\.(?:groups|scd|dcn)\.yahoo\.com with NNFMP"),
+        r"by \w+\.\w+\.yahoo\.com \(\d+\.\d+\.\d+/\d+\.\d+\.\d+\)(?: with ESMTP)? id \w+"
+            .to_owned(),
+    ]
+    .join("|")
 );
 pattern!(YAHOO_BULK, r"\bmailer\d+\.bulk\.scd\.yahoo\.com\b");
 

@@ -53,12 +53,20 @@ pub(super) const FUNCTIONS: &[Entry] = &[
 
 pattern!(
     NO_PERSON,
-    r"^(?:abuse|support|sales|info|helpdesk|contact|kontakt|(?:post|host|domain)master|undisclosed.*|request-[a-f0-9]{16}|bounced?-|[a-f0-9]{8}(?:\.[a-f0-9]{8}|-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{12})|.+=.+=.+)@",
+    concat!(
+        r"^(?:abuse|support|sales|info|helpdesk|contact|kontakt|(?:post|host|domain)master",
+        r"|undisclosed.*|request-[a-f0-9]{16}|bounced?-|[a-f0-9]{8}(?:\.[a-f0-9]{8}",
+        r"|-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{12})|.+=.+=.+)@",
+    ),
     "i"
 );
 pattern!(
     BULK_SENDER,
-    r"(?:^(?:post|host|domain)master|^double-bounce|^(?:sentto|owner|return|(?:gr)?bounced?)-.+|-(?:request|bounces?|admin|owner)|\b(?:do[._-t]?)?no[._-t]?repl(?:y|ies)|.+=.+)@",
+    concat!(
+        r"(?:^(?:post|host|domain)master|^double-bounce|^(?:sentto|owner|return|",
+        r"(?:gr)?bounced?)-.+|-(?:request|bounces?|admin|owner)|\b(?:do[._-t]?)?no[._-t]?repl(?:y",
+        r"|ies)|.+=.+)@",
+    ),
     "i"
 );
 
@@ -89,7 +97,11 @@ const LINK_ADDRESSES_MAX: usize = 20;
 // The characters of a local part, RFC 5322 section 3.2.3.
 pattern!(
     ADDRESS,
-    r"(?=.{0,64}@)(?<![a-z0-9!#$%&'*+/=?^_`{|}~-])([a-z0-9!#$%&'*+/=?^_`{|}~-]+(?:\.[a-z0-9!#$%&'*+/=?^_`{|}~-]+)*@(?:[a-z0-9](?:[a-z0-9-]{0,59}[a-z0-9])?\.){1,4}[a-z0-9-]+(?![a-z0-9-]|\.[a-z0-9]))",
+    concat!(
+        r"(?=.{0,64}@)(?<![a-z0-9!#$%&'*+/=?^_`{|}~-])([a-z0-9!#$%&'*+/=?^_`{|}~-]+",
+        r"(?:\.[a-z0-9!#$%&'*+/=?^_`{|}~-]+)*@(?:[a-z0-9]",
+        r"(?:[a-z0-9-]{0,59}[a-z0-9])?\.){1,4}[a-z0-9-]+(?![a-z0-9-]|\.[a-z0-9]))",
+    ),
     "i"
 );
 pattern!(

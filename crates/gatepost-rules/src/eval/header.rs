@@ -154,7 +154,10 @@ pattern!(
 );
 pattern!(
     CAPS_CHARSET,
-    r"=\?[-_a-z0-9]*(?:koi|jp|jis|euc|gb|big5|isoir|cp1251|windows-1251|georgianps|pt154|tis)[-_a-z0-9]*\?",
+    concat!(
+        r"=\?[-_a-z0-9]*(?:koi|jp|jis|euc|gb|big5|isoir|cp1251|windows-1251|georgianps|pt154",
+        r"|tis)[-_a-z0-9]*\?",
+    ),
     "i"
 );
 
@@ -268,7 +271,10 @@ fn message_id_not_usable(mail: &ScannedMail<'_>) -> bool {
 pattern!(TEMPLATE, r"%[A-Z][A-Z_-]");
 pattern!(
     TEMPLATE_ALLOWED,
-    r"^(?:X-VMS-To|X-UIDL|X-Face|To|Cc|From|Subject|References|In-Reply-To|(?:X-|Resent-|X-Original-)?Message-Id):",
+    concat!(
+        r"^(?:X-VMS-To|X-UIDL|X-Face|To|Cc|From|Subject|References|In-Reply-To|(?:X-|Resent-",
+        r"|X-Original-)?Message-Id):",
+    ),
     "i"
 );
 
@@ -302,7 +308,8 @@ fn ratware_envelope_from(mail: &ScannedMail<'_>) -> bool {
     let from = mail.header_text("EnvelopeFrom:addr").unwrap_or_default();
     let is_rewritten = matches!(
         from.get(..5),
-        Some([b's' | b'S', b'r' | b'R', b's' | b'S', digit, b'=' | b'+' | b'-']) if digit.is_ascii_digit(),
+        Some([b's' | b'S', b'r' | b'R', b's' | b'S', digit, b'=' | b'+' | b'-'])
+            if digit.is_ascii_digit(),
     );
     let Some(sign) = memchr::memchr(b'@', &to).filter(|&sign| sign > 0) else {
         return false;
@@ -355,7 +362,10 @@ fn from_domains_differ(mail: &ScannedMail<'_>) -> bool {
 
 pattern!(
     GW05,
-    r"\nfrom\s(\S+)\sby\s(\S+)\swith\sESMTP;\s+\S\S\S,\s+\d+\s+\S\S\S\s+\d{4}\s+\d\d:\d\d:\d\d\s+[-+]*\d{4}\n$",
+    concat!(
+        r"\nfrom\s(\S+)\sby\s(\S+)\swith\sESMTP;\s+\S\S\S,\s+\d+\s+\S\S\S\s+\d{4}\s+\d\d:\d\d:\d\",
+        r"d\s+[-+]*\d{4}\n$",
+    ),
     "s"
 );
 

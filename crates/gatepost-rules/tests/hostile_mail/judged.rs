@@ -152,7 +152,8 @@ fn parts_are_judged_within_bounds() {
             html(&numbered(JUDGED_SIZE / 120, |all, number| {
                 let _ = writeln!(
                     all,
-                    "<a href=\"http://h{number}.example{number}.com/{}?q={number}\">http://o{number}.com/</a>",
+                    "<a href=\"http://h{number}.example{number}.com/{}?q={number}\">\
+                     http://o{number}.com/</a>",
                     "p".repeat(60)
                 );
             })),

@@ -79,7 +79,10 @@ impl ScramLogin {
             let failure_limits = &self.users.shared.failure_limits;
             failure_limits.failed(self.origin.source(), Some(&fold(&proof.user)));
             tracing::info!(
-                target: "users", listener = %self.origin.listener, peer = %self.origin.peer, %denied,
+                target: "users",
+                listener = %self.origin.listener,
+                peer = %self.origin.peer,
+                %denied,
                 "login refused"
             );
         })?;

@@ -31,7 +31,8 @@ fn a_client_of_ntfys_publishes_and_its_shapes_are_answered() {
     }
     let filtered = curl(&gateway, "/alarms/json?poll=1&priority=max", &[]);
     assert!(!filtered.contains("Smoke"), "{filtered}");
-    let object = r#"{"topic":"alarms","message":"m","actions":[{"action":"view","label":"Open","url":"http://x"}]}"#;
+    let object = r#"{"topic":"alarms","message":"m",
+        "actions":[{"action":"view","label":"Open","url":"http://x"}]}"#;
     let reply = json(&gateway, "/", &["-d", object]);
     assert_eq!(reply["actions"][0]["label"], "Open", "{reply}");
     let reply = json(&gateway, "/alarms/publish?message=Link&title=T", &[]);

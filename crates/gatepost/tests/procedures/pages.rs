@@ -36,15 +36,18 @@ pub(super) fn expect(answer: &str, parts: &[&str]) {
 /// Prints its request, and decides the rest by the first argument.
 const DESK: &str = r#"
 return function(message, arguments)
-    local text = `{arguments.name}|{arguments.agent}|{arguments.seen}|{message.user}|{message.address}`
+    local seen = `{arguments.name}|{arguments.agent}|{arguments.seen}`
+    local text = `{seen}|{message.user}|{message.address}`
     if arguments.name == "away" then
         return { redirect = "/other?a=1" }
     elseif arguments.name == "gone" then
-        return { text = text, status = 410, headers = { ["X-Desk"] = { "one", "two" }, ["Content-Type"] = "text/plain" } }
+        local headers = { ["X-Desk"] = { "one", "two" }, ["Content-Type"] = "text/plain" }
+        return { text = text, status = 410, headers = headers }
     elseif arguments.name == "split" then
         return { text = text, headers = { ["X-Desk"] = "a\r\nSet-Cookie: stolen=1" } }
     end
-    return { text = text, cookies = { seen = "yes", theme = { value = "dark", max_age = 60, http_only = false, same_site = "strict" }, old = false } }
+    local theme = { value = "dark", max_age = 60, http_only = false, same_site = "strict" }
+    return { text = text, cookies = { seen = "yes", theme = theme, old = false } }
 end"#;
 
 #[test]

@@ -85,7 +85,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_taken(kind in ".{0,40}", body in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn any_bytes_are_taken(
+            kind in ".{0,40}",
+            body in proptest::collection::vec(any::<u8>(), 0..200),
+        ) {
             let _ = fields(&kind, &body);
             let _ = fields(TYPE, &[b"--b c\r\n", body.as_slice(), b"\r\n--b c--"].concat());
         }

@@ -1,10 +1,17 @@
 //! The templates, by server.
 
 /// An address: IPv4, or any text in the form of IPv6 (its value is checked later).
-pub(in crate::relay) const IP: &str = r"(?:\b(?<!:)(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(?:\.(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)){3}\b|(?:IPv6:|(?<![a-fA-F0-9:]))[a-fA-F0-9]{0,4}:[a-fA-F0-9:]*:[a-fA-F0-9:]*(?:\d{1,3}(?:\.\d{1,3}){3})?(?![a-fA-F0-9:]))";
+pub(in crate::relay) const IP: &str = concat!(
+    r"(?:\b(?<!:)(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(?:\.(?:25[0-5]|2[0-4]\d|1\d\d",
+    r"|[1-9]?\d)){3}\b|(?:IPv6:|(?<![a-fA-F0-9:]))[a-fA-F0-9]{0,4}:[a-fA-F0-9:]*:[a-fA-F0-9:]*",
+    r"(?:\d{1,3}(?:\.\d{1,3}){3})?(?![a-fA-F0-9:]))",
+);
 
 /// Names of the local machine.
-pub(super) const LOCALHOST: &str = r"(?i:localhost(?:\.localdomain)?|\b(?<!:)127\.0\.0\.1\b|(?:IPv6:|(?<![a-f0-9:]))(?:::ffff:127\.0\.0\.1|::1|(?:0{1,4}:){7}0{0,3}1)(?![a-f0-9:]))";
+pub(super) const LOCALHOST: &str = concat!(
+    r"(?i:localhost(?:\.localdomain)?|\b(?<!:)127\.0\.0\.1\b|(?:IPv6:|(?<![a-f0-9:]))",
+    r"(?:::ffff:127\.0\.0\.1|::1|(?:0{1,4}:){7}0{0,3}1)(?![a-f0-9:]))",
+);
 
 /// An additional action when a template matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,16 +199,25 @@ pub(super) const LIKE_QMAIL: [Row; 2] = [
     ),
 ];
 /// qmail, general form.
-pub(super) const QMAIL_GUARD: &str = r"^\S+( \((?:HELO|EHLO) \S*\))? \((\S+@)?\[?{any_ip}\]?\)( \(envelope-sender <\S+>\))? by \S+( \(.+\))* with (.* )?(SMTP|QMQP)(?! id )";
+pub(super) const QMAIL_GUARD: &str = concat!(
+    r"^\S+( \((?:HELO|EHLO) \S*\))? \((\S+@)?\[?{any_ip}\]?\)( \(envelope-sender <\S+>\))? by \S+",
+    r"( \(.+\))* with (.* )?(SMTP|QMQP)(?! id )",
+);
 pub(super) const QMAIL: [Row; 4] = [
     (
         "",
-        r"^{rdns} \((?:HELO|EHLO) (?<helo>[^ ()]*)\) \({ident?}@\[?{ip}\]?\)(?: \(envelope-sender <\S+>\))? by {by}",
+        concat!(
+            r"^{rdns} \((?:HELO|EHLO) (?<helo>[^ ()]*)\) \({ident?}@\[?{ip}\]?\)",
+            r"(?: \(envelope-sender <\S+>\))? by {by}",
+        ),
         PLAIN,
     ),
     (
         "",
-        r"^{rdns} \((?:HELO|EHLO) (?<helo>[^ ()]*)\) \(\[?{ip}\]?\)(?: \(envelope-sender <\S+>\))? by {by}",
+        concat!(
+            r"^{rdns} \((?:HELO|EHLO) (?<helo>[^ ()]*)\) \(\[?{ip}\]?\)",
+            r"(?: \(envelope-sender <\S+>\))? by {by}",
+        ),
         PLAIN,
     ),
     (
@@ -385,7 +401,10 @@ pub(super) const OTHERS: [Row; 61] = [
 pub(super) const UPPERCASE: [Row; 4] = [
     (
         "",
-        r"^FROM {helo} \({rdns} \[{ip}\]\) BY {by} (?:\([^)]+\) WITH SMTP )?ID <?(?<id>\S+?)>?(?: FOR <[^>]+>)?$",
+        concat!(
+            r"^FROM {helo} \({rdns} \[{ip}\]\) BY {by} (?:\([^)]+\) WITH SMTP )?ID <?",
+            r"(?<id>\S+?)>?(?: FOR <[^>]+>)?$",
+        ),
         LookedUp,
     ),
     (

@@ -79,7 +79,10 @@ impl PartHead {
 
 pattern!(
     ASCII_CHARSET,
-    r"us-ascii|ansi_x3\.4-1968|iso-ir-6|ansi_x3\.4-1986|iso_646\.irv:1991|ascii|iso646-us|us|ibm367|cp367|csascii"
+    concat!(
+        r"us-ascii|ansi_x3\.4-1968|iso-ir-6|ansi_x3\.4-1986|iso_646\.irv:1991|ascii|iso646-us|us",
+        r"|ibm367|cp367|csascii",
+    )
 );
 pattern!(ODD_ISO_CHARSET, r"iso-\S+-\S+\b", "i");
 pattern!(KNOWN_ISO_CHARSET, r"iso-(?:8859-\d{1,2}|2022-(?:jp|kr))\b");

@@ -120,7 +120,10 @@ fn faraway_charset(mail: &ScannedMail<'_>) -> bool {
 
 pattern!(
     CAPS_CHARSET,
-    r"^[-_a-z0-9]*(?:koi|jp|jis|euc|gb|big5|isoir|cp1251|windows-1251|georgianps|pt154|tis)[-_a-z0-9]*$",
+    concat!(
+        r"^[-_a-z0-9]*(?:koi|jp|jis|euc|gb|big5|isoir|cp1251|windows-1251|georgianps|pt154",
+        r"|tis)[-_a-z0-9]*$",
+    ),
     "i"
 );
 pattern!(BASE64_LINES, r"^(?:[A-Za-z0-9+/=]{60,76} ){2}");

@@ -37,12 +37,18 @@ pattern!(
 );
 pattern!(
     DOWNLOADS,
-    r"\x00https?://[-a-z0-9+&@#/%?=~_|!:,.;]{5,1000}[-a-z0-9+&@#/%=~_|]{5,1000}\.(?:exe|cmd|bat)[\x06|\x00]",
+    concat!(
+        r"\x00https?://[-a-z0-9+&@#/%?=~_|!:,.;]{5,1000}[-a-z0-9+&@#/%=~_|]{5,1000}\.(?:exe|cmd",
+        r"|bat)[\x06|\x00]",
+    ),
     "i"
 );
 pattern!(
     MACRO_TYPE,
-    r#"ContentType=["']application/vnd\.ms-office\.vbaProject["']|macroEnabled|application/vnd\.ms-excel\.(?:intl)?macrosheet"#,
+    concat!(
+        r#"ContentType=["']application/vnd\.ms-office\.vbaProject["']|macroEnabled"#,
+        r#"|application/vnd\.ms-excel\.(?:intl)?macrosheet"#,
+    ),
     "i"
 );
 pattern!(RTF_MEMBER, r"^word/.{1,50}\.rtf\b");

@@ -169,7 +169,8 @@ mod tests {
         // MS-OVBA sections 3.2.1 to 3.2.3: no, some, and only repetitions.
         let plain = b"\x01\x19\xb0\x00abcdefgh\x00ijklmnop\x00qrstuv.";
         assert_eq!(unpack(plain, &mut 100), b"abcdefghijklmnopqrstuv.");
-        let some = b"\x01\x2f\xb0\x00#aaabcde\x82f\x00paghij\x018\x08akl\x000mnop\x06q\x02p\x04\x10rstuv\x10wxyz\x00<";
+        let some = b"\x01\x2f\xb0\x00#aaabcde\x82f\x00paghij\x018\x08akl\x000mnop\
+            \x06q\x02p\x04\x10rstuv\x10wxyz\x00<";
         let expected = b"#aaabcdefaaaaghijaaaaaklaaamnopqaaaaaaaaaaaarstuvwxyzaaa";
         assert_eq!(unpack(some, &mut 100), expected);
         let all = b"\x01\x03\xb0\x02a\x45\x00";

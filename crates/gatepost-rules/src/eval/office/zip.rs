@@ -122,8 +122,10 @@ mod tests {
     use super::*;
 
     /// One stored member, `a` with `hello`, after three bytes that are not part of the archive.
-    const STORED: &[u8] = b"MZxPK\x03\x04\x0a\0\0\0\0\0\0\0\0\0\x86\xa6\x10\x36\x05\0\0\0\x05\0\0\0\x01\0\0\0ahello\
-        PK\x01\x02\x1e\x03\x0a\0\0\0\0\0\0\0\0\0\x86\xa6\x10\x36\x05\0\0\0\x05\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0a\
+    const STORED: &[u8] = b"MZx\
+        PK\x03\x04\x0a\0\0\0\0\0\0\0\0\0\x86\xa6\x10\x36\x05\0\0\0\x05\0\0\0\x01\0\0\0ahello\
+        PK\x01\x02\x1e\x03\x0a\0\0\0\0\0\0\0\0\0\x86\xa6\x10\x36\x05\0\0\0\x05\0\0\0\x01\0\0\0\
+        \0\0\0\0\0\0\0\0\0\0\0\0\0\0a\
         PK\x05\x06\0\0\0\0\x01\0\x01\0\x2f\0\0\0\x24\0\0\0\0\0";
 
     #[test]

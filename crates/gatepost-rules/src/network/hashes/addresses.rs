@@ -9,7 +9,11 @@ use crate::eval::{addresses_in, without_links, without_quoted};
 // Role addresses, unless hashbl_email_welcomelist lists others.
 crate::eval::pattern!(
     NO_PERSON,
-    r"^(?:abuse|support|sales|info|helpdesk|contact|kontakt|(?:post|host|domain)master|undisclosed.*|request-[a-f0-9]{16}|bounced?-|[a-f0-9]{8}(?:\.[a-f0-9]{8}|-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{12})|.+=.+=.+)@",
+    concat!(
+        r"^(?:abuse|support|sales|info|helpdesk|contact|kontakt|(?:post|host|domain)master",
+        r"|undisclosed.*|request-[a-f0-9]{16}|bounced?-|[a-f0-9]{8}(?:\.[a-f0-9]{8}",
+        r"|-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{12})|.+=.+=.+)@",
+    ),
     "i"
 );
 

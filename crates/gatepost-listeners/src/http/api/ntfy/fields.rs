@@ -198,7 +198,8 @@ mod tests {
     #[test]
     fn an_object_says_everything_at_once() {
         let body = br#"{"topic":"alarms","message":"Smoke","title":"Hall","tags":["fire","hall"],
-            "priority":5,"markdown":true,"actions":[{"action":"view","label":"See","url":"https://x"}]}"#;
+            "priority":5,"markdown":true,
+            "actions":[{"action":"view","label":"See","url":"https://x"}]}"#;
         let (topic, fields) = Fields::of_json(body).expect("an object");
         assert_eq!(topic, "alarms");
         assert_eq!(fields.text.as_deref(), Some("Smoke"));
