@@ -1,4 +1,4 @@
-//! What counts against an address.
+//! Offences that count against an address.
 
 use crate::OffencePoints;
 

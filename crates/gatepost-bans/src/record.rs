@@ -1,4 +1,4 @@
-//! How bans lie in the store: space `ban`, the network as key, and a value in JSON.
+//! Storage of bans: space `ban`, the network as key, and a value in JSON.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What can go wrong before there is anything to measure.
+//! Errors that prevent a measurement.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! How a run is divided among hosts: the flags for agents' shares, and the resulting assignments.
+//! Division of a run among hosts: the flags for agents' shares, and the resulting assignments.
 
 use std::ops::Range;
 use std::str::FromStr;

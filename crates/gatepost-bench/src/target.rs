@@ -1,4 +1,4 @@
-//! What is measured: a server by its URL, or a command.
+//! The target of a measurement: a server by its URL, or a command.
 
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};

@@ -1,4 +1,4 @@
-//! What was counted in each part of a second, from the beginning of a measurement.
+//! Counts for each part of a second, from the beginning of a measurement.
 
 use crate::clock::{self, Nanoseconds};
 use crate::outcome::PARTS_PER_SECOND;

@@ -1,4 +1,4 @@
-//! What a client asks for when it connects, and how its connection may end.
+//! A client's request to connect, and the ways in which its connection may end.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What the broker counts. Hot paths add once for each batch, not for each message.
+//! Counters of the broker. Hot paths add once for each batch, not for each message.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! How the broker gets the bytes of a delivery without knowing a protocol.
+//! Encoding of deliveries by the listeners: the broker itself knows no protocol.
 //!
 //! A listener hands over one [`Encoder`] for each wire format it speaks (MQTT 3.1.1, MQTT 5,
 //! each again in WebSocket frames). The broker asks it once for each publication and lets all

@@ -1,4 +1,4 @@
-//! What a subscriber asks for: a filter, alone or shared, and how to be served.
+//! A subscriber's request: a filter, alone or shared, and how to be served.
 
 use std::num::NonZeroU32;
 

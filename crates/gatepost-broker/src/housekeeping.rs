@@ -1,4 +1,4 @@
-//! What is done once a second: silent and stalled connections are ended, wills and sessions whose
+//! Tasks of each second: silent and stalled connections are ended, wills and sessions whose
 //! time has come, rates, and the figures under `$SYS`.
 //!
 //! One walk over all sessions instead of a timer for each: a connection that lives costs one

@@ -1,4 +1,4 @@
-//! How much memory this process has, and how much it may have.
+//! Memory of this process, and its limit.
 //!
 //! In a container, `/proc/meminfo` describes the whole machine. What counts is the limit of the
 //! control group (cgroup v2 `memory.max`, v1 `memory.limit_in_bytes`) and of every group above it:

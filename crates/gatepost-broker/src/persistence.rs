@@ -1,4 +1,4 @@
-//! What a session that outlives its connection writes to the store, and when what it sends may
+//! Changes that a persistent session writes to the store, and when what it sends may
 //! leave.
 //!
 //! Every change of such a session is a row; changes are collected ([`PersistentSession::changes`])

@@ -1,4 +1,4 @@
-//! Where the publications of one topic go: the match, sorted by how each receiver is served.
+//! Receivers of the publications of one topic: the match, sorted by how each receiver is served.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! What publishing and subscribing share: the subscriptions, what topics keep, the counters and
-//! the limits. It knows neither publishers nor the table of sessions; those hold it.
+//! State that publishing and subscribing share: the subscriptions, what topics keep, the counters
+//! and the limits. It knows neither publishers nor the table of sessions; those hold it.
 
 use std::sync::{Arc, Weak};
 

@@ -1,4 +1,4 @@
-//! How much memory a publication takes: everything that its sender chose, not the payload alone.
+//! Memory that a publication takes: everything that its sender chose, not the payload alone.
 //! Counted by payload only, a message of one byte could carry megabytes of properties.
 
 use gatepost_message::{Properties, Publication};

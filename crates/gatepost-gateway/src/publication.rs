@@ -1,4 +1,4 @@
-//! What subscribers get of a judged message: the payload, and facts about the message as user
+//! The publication of a judged message: the payload, and facts about the message as user
 //! properties.
 
 use gatepost_message::{Action, Message, Publication, Topic, Verdict};

@@ -1,4 +1,4 @@
-//! Where publications go: the broker in the server, a recorder in tests.
+//! The receiver of publications: the broker in the server, a recorder in tests.
 
 use gatepost_broker::PublishRefusal;
 use gatepost_message::{MessageId, Publication};

@@ -1,4 +1,4 @@
-//! What was learned from earlier mails: Bayes ([`bayes`]) and the reputation of senders
+//! Knowledge from earlier mails: Bayes ([`bayes`]) and the reputation of senders
 //! ([`reputation`]), compatible with SpamAssassin.
 //!
 //! [`Learning`] holds both. A caller that knows what a mail is teaches it:

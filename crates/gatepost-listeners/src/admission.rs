@@ -1,4 +1,4 @@
-//! How many connections a listener accepts, in total and from one client network, and how fast one
+//! Limits on the connections of a listener, in total and from one client network, and how fast one
 //! network may open them.
 //!
 //! A client network is an IPv4 address (or its neighbours too, by `bans.ipv4_bits`), or the /64 of

@@ -1,4 +1,4 @@
-//! What the contexts of all listeners have in common: the limits on their clients.
+//! The part that the contexts of all listeners share: the limits on their clients.
 
 use gatepost_bans::Bans;
 

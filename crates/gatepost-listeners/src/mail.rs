@@ -1,4 +1,4 @@
-//! What SMTP, LMTP and milter have in common: the listener's own name, the message that is judged,
+//! Parts that SMTP, LMTP and milter share: the listener's own name, the message that is judged,
 //! and the Received field from which rules learn the client.
 
 use std::fmt;

@@ -1,4 +1,4 @@
-//! How slowly a peer may send something that it has begun, or take what is sent to it.
+//! The minimum rate at which a peer must send what it has begun, and take what is sent to it.
 //!
 //! A pause alone is no bound: a peer that moves one byte within each pause holds a connection for
 //! as long as it likes. So what is begun also has an absolute deadline, which moves only as fast

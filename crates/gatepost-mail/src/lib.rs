@@ -1,4 +1,4 @@
-//! What is in a mail, as SpamAssassin's rules see it, and mailboxes to read mails from.
+//! Views of a mail as SpamAssassin's rules see it, and mailboxes to read mails from.
 //!
 //! A rule never looks at the bytes of a message but at *views* of them: decoded header fields,
 //! rendered text, decoded bodies, links, relays. [`Mail`] makes each view on first use and keeps

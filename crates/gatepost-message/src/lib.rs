@@ -1,5 +1,5 @@
-//! What passes through Gatepost: a listener turns bytes into a [`Message`], procedures turn a
-//! message into a [`Verdict`], the broker delivers a [`Publication`], and the listener turns the
+//! The types that pass through Gatepost: a listener turns bytes into a [`Message`], procedures turn
+//! a message into a [`Verdict`], the broker delivers a [`Publication`], and the listener turns the
 //! verdict into its protocol's answer.
 //!
 //! This crate knows no protocol, no rule and no socket, so every other crate may use it and it

@@ -1,4 +1,5 @@
-//! What the broker delivers: a payload under a topic, with the properties that travel along.
+//! A publication, as the broker delivers it: a payload under a topic, with the properties that
+//! travel along.
 
 use std::time::{Duration, SystemTime};
 

@@ -1,4 +1,4 @@
-//! What a procedure says to a web page beside its text: status, redirect, header fields, cookies.
+//! A procedure's reply to a web page besides its text: status, redirect, header fields, cookies.
 //!
 //! Invariant: whatever is in a [`PageReply`] can be sent as it stands. Names are tokens, values
 //! have no control characters, and nothing in it belongs to the connection, so no procedure can end

@@ -1,4 +1,4 @@
-//! What procedures say of a message.
+//! Verdicts of procedures on a message.
 
 use std::borrow::Cow;
 use std::fmt;

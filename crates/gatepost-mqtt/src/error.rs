@@ -1,4 +1,4 @@
-//! What can be wrong with a packet.
+//! Errors of packets.
 
 use crate::Reason;
 

@@ -1,4 +1,4 @@
-//! What an operator does with a running gateway, and what is recorded of that.
+//! Operations on a running gateway, and the record of them.
 //!
 //! [`Operations`] searches the journal, releases and deletes quarantined messages, teaches the
 //! filter, shows the rules and asks for a reload. The HTTP listener calls it for `/admin`; the

@@ -1,4 +1,4 @@
-//! What operations are asked with, and what they return.
+//! Arguments and results of operations.
 
 use gatepost_message::{Action, Peer};
 use serde_json::Value;

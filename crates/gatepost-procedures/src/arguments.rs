@@ -1,4 +1,4 @@
-//! What a caller hands to a procedure beside the message: `-user anna` on the command line of
+//! Arguments of a procedure besides the message: `-user anna` on the command line of
 //! the thin client, `arg-user: anna` in the call protocol, `?user=anna` over HTTP,
 //! `call("/greeting", user="anna")` in a page.
 

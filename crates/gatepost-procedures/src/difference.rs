@@ -1,4 +1,4 @@
-//! What a reload changes: procedures and scopes that come, go, or are not as they were.
+//! The changes of a reload: added, removed and changed procedures and scopes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;

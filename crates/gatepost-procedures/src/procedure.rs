@@ -1,4 +1,4 @@
-//! What every procedure offers, built in or the user's own.
+//! The interface of every procedure, built in or the user's own.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Where a listener listens: `"127.0.0.1:1883"`, `"[::1]:1883"` or `"unix:/run/gatepost.sock"`.
+//! Addresses to listen on: `"127.0.0.1:1883"`, `"[::1]:1883"` or `"unix:/run/gatepost.sock"`.
 
 use std::fmt;
 use std::net::SocketAddr;

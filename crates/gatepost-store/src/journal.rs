@@ -1,4 +1,4 @@
-//! What the journal and the quarantine keep of a judged message.
+//! Journal entries and quarantined messages.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! How much of the disk stays free.
+//! The part of the disk that stays free.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! How much the database keeps.
+//! Limits on what the database keeps.
 
 use gatepost_settings::{ByteSize, Period};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! What can go wrong when users are changed.
+//! Errors of changes to users.
 
 use gatepost_message::TopicError;
 use gatepost_store::StoreError;

@@ -1,4 +1,4 @@
-//! Who may do what: users, their credentials, and rules by topic filter.
+//! Access control: users, their credentials, and rules by topic filter.
 //!
 //! A listener hands [`Credentials`] and their [`LoginOrigin`] to [`Users::authenticate`] and gets
 //! an [`Identity`] or a [`Denied`]; from then on it asks [`Identity::may`] before each publish and

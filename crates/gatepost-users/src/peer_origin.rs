@@ -1,4 +1,4 @@
-//! Where a login comes from, for the limits of failed logins.
+//! The origin of a login, for the limits of failed logins.
 
 use gatepost_message::Peer;
 

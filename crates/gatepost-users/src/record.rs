@@ -1,4 +1,4 @@
-//! How users, tokens and rules lie in the store: JSON values, readable with any SQLite tool.
+//! Storage of users, tokens and rules: JSON values, readable with any SQLite tool.
 //!
 //! | space | key | value |
 //! | --- | --- | --- |

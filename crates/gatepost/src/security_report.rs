@@ -1,4 +1,4 @@
-//! What a config exposes: who can reach what, who may do what there, which limits are off, and
+//! The exposure of a config: who can reach what, who may do what there, which limits are off, and
 //! which files others can read. `gatepost check --security` prints it, and a start logs its
 //! warnings.
 //!

@@ -1,4 +1,4 @@
-//! Where it was measured, and whether the machine was quiet.
+//! The machine of a measurement, and its load from other processes.
 
 use std::fs;
 use std::path::{Path, PathBuf};

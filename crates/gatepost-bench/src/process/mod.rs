@@ -1,4 +1,4 @@
-//! What processes cost: CPU, memory, network, context switches and system calls, of servers and of
+//! Costs of processes: CPU, memory, network, context switches and system calls, of servers and of
 //! this generator.
 
 mod calls;

@@ -1,4 +1,4 @@
-//! What is sent to a broker.
+//! Packets that are sent to a broker.
 
 use std::io::Write as _;
 use std::net::SocketAddr;

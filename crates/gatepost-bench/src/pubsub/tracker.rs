@@ -1,4 +1,4 @@
-//! What a subscriber got of a publisher's numbers: lost, doubled, out of order.
+//! Tracking of a publisher's sequence numbers at a subscriber: lost, doubled, out of order.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! What is kept and shown of a series of runs.
+//! The report of a series of runs.
 
 mod chart;
 mod csv;

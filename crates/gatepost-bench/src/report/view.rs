@@ -1,4 +1,4 @@
-//! What all forms of a report show: figures with their spreads, growth curves, notes.
+//! Contents that all forms of a report share: figures with their spreads, growth curves, notes.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! Where a series of results changed, by Welch's test and the rank test.
+//! Detection of changes in a series of results, by Welch's test and the rank test.
 
 use super::{SortedSample, mann_whitney, welch};
 

@@ -1,4 +1,4 @@
-//! How a figure grows with a setting: y = a · x^b, fitted by least squares to the logarithms.
+//! Growth of a figure with a setting: y = a · x^b, fitted by least squares to the logarithms.
 
 use super::distribution::student_quantile;
 

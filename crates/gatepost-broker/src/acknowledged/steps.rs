@@ -1,4 +1,4 @@
-//! What the client acknowledges, step by step (MQTT 5 section 4.3).
+//! Acknowledgements of the client, step by step (MQTT 5 section 4.3).
 
 use std::collections::VecDeque;
 use std::num::NonZeroU16;

@@ -1,4 +1,4 @@
-//! How a publication gets into a session, or why it does not.
+//! Delivery of a publication to a session, and the reasons against it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! What of a session survives the server (see `persistence.rs`).
+//! The stored part of a session (see `persistence.rs`).
 
 use std::num::NonZeroU16;
 use std::sync::Arc;

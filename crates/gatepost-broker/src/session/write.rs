@@ -1,4 +1,4 @@
-//! How bytes leave a session, and which task waits when the socket is full.
+//! Writing of a session's outbox, and the task that waits when the socket is full.
 //!
 //! A publisher's task appends to the outbox and writes to the socket itself. When the socket
 //! refuses, the outbox is *blocked* and the connection's own task is woken, which waits for

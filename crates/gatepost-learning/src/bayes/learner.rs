@@ -1,4 +1,4 @@
-//! What learning needs besides the table of tokens.
+//! State of learning besides the table of tokens.
 
 use super::message_key::MessageKey;
 use super::record::{Class, ExpiryRecord, LearnedRecord};

@@ -1,4 +1,4 @@
-//! What listening sockets need and safe interfaces do not give: `TCP_DEFER_ACCEPT`, by which the
+//! Socket options without a safe interface: `TCP_DEFER_ACCEPT`, by which the
 //! kernel gives a connection when its first bytes are there, and waiting on a socket that the
 //! runtime does not accept from itself.
 

@@ -1,4 +1,4 @@
-//! What forwarding asks the domain name system, and whether its answers prove anything.
+//! DNS lookups of forwarding, and whether DNSSEC proves the responses.
 //!
 //! An answer is authentic if the resolver says so and is believed: it was named in the settings, or
 //! it is on this machine. What any other resolver says about DNSSEC, anybody on the way may have

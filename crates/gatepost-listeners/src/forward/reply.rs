@@ -1,4 +1,4 @@
-//! What a next hop answers: lines with one code, the last without a hyphen.
+//! Replies of a next hop: lines with one code, the last without a hyphen.
 
 use bytes::BytesMut;
 use memchr::memchr;

@@ -1,4 +1,4 @@
-//! What a host must prove before it gets mail.
+//! Proofs that a host must give before it gets mail.
 //!
 //! TLSA records come first: a policy of MTA-STS cannot overrule what DNSSEC proves (RFC 8461
 //! section 2). `forward.tls = "off"` and `"required"` are decisions of the operator, and ask

@@ -1,4 +1,4 @@
-//! Who asks, and what they may do.
+//! Authentication and authorization of requests.
 //!
 //! [`gatepost_users`] decides; a listener without a `ListenerAuth` asks for no login. Pages and
 //! static files need no login; a page's procedures guard what they give it.

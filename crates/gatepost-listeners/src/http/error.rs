@@ -1,4 +1,4 @@
-//! What can be wrong with a request: one table of statuses, codes and texts, and the one place
+//! Errors of requests: one table of statuses, codes and texts, and the one place
 //! where an error becomes a response.
 //!
 //! Codes are stable: the status times one hundred plus a number. Clients may rely on them.

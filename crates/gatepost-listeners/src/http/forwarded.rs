@@ -1,4 +1,4 @@
-//! What a trusted proxy says of the client behind it: `Forwarded` (RFC 7239), or the older
+//! The client that a trusted proxy reports: `Forwarded` (RFC 7239), or the older
 //! `X-Forwarded-For` and `X-Forwarded-Proto`.
 //!
 //! Each proxy appends, so the list is read from its end for as long as those who wrote are

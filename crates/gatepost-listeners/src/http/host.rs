@@ -1,4 +1,4 @@
-//! What a `Host` field (or `:authority`) may hold, and whether it names this machine.
+//! Syntax of a `Host` field (or `:authority`), and whether it names this machine.
 
 use std::net::{IpAddr, Ipv6Addr};
 

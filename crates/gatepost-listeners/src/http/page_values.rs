@@ -1,4 +1,4 @@
-//! Where the values of pages come from: the broker's memory, and the procedures.
+//! Sources of the values of pages: the broker's memory, and the procedures.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! What a request says beside its body: header fields and values of the query that mean the same,
-//! and the forms in which they are written.
+//! Parameters of a request besides its body: header fields and values of the query that mean the
+//! same, and the forms in which they are written.
 
 use std::time::{Duration, SystemTime};
 

@@ -1,4 +1,4 @@
-//! How many requests and how many bytes an address, and all of them together, may have in a
+//! Limits on the requests and the bytes that an address, and all of them together, may have in a
 //! second.
 //!
 //! Each limit is a generic cell rate: of an address nothing is kept but the moment at which it

@@ -1,4 +1,4 @@
-//! What a reader may read, for as long as its stream lasts.
+//! Read permissions of a stream's reader, rechecked for as long as the stream lasts.
 //!
 //! A stream outlives the request that began it, so its rights are checked again whenever users or
 //! rules have changed. An unchanged generation costs one load.

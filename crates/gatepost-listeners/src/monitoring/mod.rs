@@ -1,4 +1,4 @@
-//! What the gateway says of itself: the figures of each second, the snapshot that the dashboard
+//! Figures of the gateway itself: the figures of each second, the snapshot that the dashboard
 //! starts from, and `/metrics`.
 //!
 //! Everything here reads counters that others keep; nothing here is on the path of a message.

@@ -1,4 +1,4 @@
-//! What a connection may do, and what happens when that changes under it.
+//! Access rights of a connection, and the effects of a change while it lasts.
 //!
 //! Each publication and each subscription is asked about when it comes. A change of users or
 //! rules wakes every connection: one whose login is no longer good ends, the others lose the

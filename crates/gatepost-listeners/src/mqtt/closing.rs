@@ -1,4 +1,4 @@
-//! How a connection ends: the will, the last packet, and the wait until it is received.
+//! The end of a connection: the will, the last packet, and the wait until it is received.
 
 use std::io::IoSlice;
 

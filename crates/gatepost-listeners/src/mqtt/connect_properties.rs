@@ -1,4 +1,4 @@
-//! What CONNECT asks for in its properties (section 3.1.2.11), and how it is refused.
+//! Properties of CONNECT (section 3.1.2.11), and the reasons to refuse it.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What each packet of a connected client does; those that take more than a few lines have files
+//! Handling of each packet of a connected client; those that take more than a few lines have files
 //! of their own.
 
 use gatepost_broker::StrayAcknowledgement;

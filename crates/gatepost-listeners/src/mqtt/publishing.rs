@@ -1,4 +1,4 @@
-//! What a connection needs once it publishes: its topics, and the publications that are judged.
+//! State of a connection that publishes: its topics, and the publications that are judged.
 
 use std::collections::VecDeque;
 use std::future::Future;

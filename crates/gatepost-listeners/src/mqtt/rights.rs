@@ -1,4 +1,4 @@
-//! What a login may do, as the broker asks about it.
+//! Access rights of a login, in the form that the broker asks for.
 
 use std::pin::Pin;
 use std::sync::Arc;

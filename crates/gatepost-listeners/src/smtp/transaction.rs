@@ -1,4 +1,4 @@
-//! What is known of a message before its text, and what happens after a command.
+//! State of a mail transaction before its text, and the effects of commands.
 
 use super::path::Mailbox;
 use super::recipients::Destination;

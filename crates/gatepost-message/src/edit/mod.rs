@@ -1,4 +1,4 @@
-//! What procedures change of a message.
+//! Edits of a message by procedures.
 //!
 //! A procedure does not touch the bytes that arrived: it says what is to be changed, as a list of
 //! [`Edit`]s in a [`Verdict`](crate::Verdict). Who passes the message on (to subscribers, to the

@@ -1,4 +1,4 @@
-//! What was learned, for a trial: read from the database, and changed in memory alone.
+//! A copy of the learned data for a trial: read from the database, changed in memory only.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What the serving gateway does for its learning every few seconds.
+//! Periodic learning tasks of the serving gateway.
 
 use std::io;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Joins what the rules learn to the database.
 //!
-//! What was learned is in the memory of one process, the *learner* of a data folder: the gateway
+//! The learned data is in the memory of one process, the *learner* of a data folder: the gateway
 //! while it serves, else the command. Who is the learner holds a lock on the folder
 //! ([`Learner::open`]); another process submits its requests through a [`queue`] in the
 //! database, which the learner empties every few seconds.

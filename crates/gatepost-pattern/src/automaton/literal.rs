@@ -1,4 +1,4 @@
-//! What a search reports of literals.
+//! The result of a literal search.
 
 /// The distance from the start of a match to the end of a required literal in it, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

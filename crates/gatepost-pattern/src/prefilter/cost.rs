@@ -1,4 +1,4 @@
-//! What the parts of a pattern cost in a literal: how often they occur in mail, and how much they
+//! Costs of the parts of a pattern in a literal: how often they occur in mail, and how much they
 //! add to the automaton.
 
 use crate::byte_set::probability;

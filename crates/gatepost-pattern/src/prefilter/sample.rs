@@ -1,4 +1,4 @@
-//! How often words occur: a sample of ordinary mail.
+//! Frequencies of words: a sample of ordinary mail.
 //!
 //! By the frequency of its bytes `your` is as rare as `zeal`. So a literal is also matched against
 //! a sample of the most common words, and counts as often as it occurs there. The offsets at which

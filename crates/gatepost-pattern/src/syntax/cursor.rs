@@ -1,4 +1,4 @@
-//! What the parser of patterns reads from: a cursor with the modifiers at its position.
+//! The input of the pattern parser: a cursor with the modifiers at its position.
 //!
 //! The grammar is in `parser`, escapes and classes in `escapes`; both advance this cursor.
 

@@ -1,4 +1,4 @@
-//! Where a text is no pattern of Perl's.
+//! Syntax errors of patterns.
 
 /// Why a pattern was refused, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,4 +1,4 @@
-//! What built-in procedures keep in memory: it outlives a reload and ends with the process.
+//! In-memory state of built-in procedures: it outlives a reload and ends with the process.
 
 use gatepost_dns::Cache;
 

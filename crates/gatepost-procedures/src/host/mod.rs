@@ -1,4 +1,4 @@
-//! What procedures may reach beside the message: values that last, the broker, the domain name
+//! Services that procedures may use: persistent values, the broker, the domain name
 //! system, other servers, outgoing mail. Nothing here knows a protocol of the listeners.
 
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! What procedures ask of other servers over a connection: on one thread for all of them, so that a
-//! procedure that waits holds no judge.
+//! Requests of procedures to other servers over a connection: on one thread for all of them, so
+//! that a procedure that waits holds no judge.
 //!
 //! A request is a future with a deadline. Its outcome waits in a [`PendingAnswer`], which calls
 //! back when there is one, and ends the request when it is dropped.

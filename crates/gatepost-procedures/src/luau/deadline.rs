@@ -1,4 +1,4 @@
-//! How long the running call may run, how long it may wait for others, and how much it may do.
+//! Limits of the running call: CPU time, waiting time and instructions.
 //!
 //! Both times are counted apart: while a call waits, no time of its run passes, so that a call
 //! which is resumed late on a busy server does not fail for that.

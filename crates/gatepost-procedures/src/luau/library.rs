@@ -1,4 +1,4 @@
-//! What Luau code may call beside the language's own: `log`, `store`, `shared`, `publish`, `dns`,
+//! Library of Luau code besides the language's own: `log`, `store`, `shared`, `publish`, `dns`,
 //! `http`, `json`. What waits for others is in `waiting.rs`, and ends at the call's deadline.
 
 use std::sync::Arc;

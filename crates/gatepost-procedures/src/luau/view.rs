@@ -1,4 +1,4 @@
-//! What Luau code sees of a message: views, which copy only what is asked for.
+//! A message as Luau code sees it: views, which copy only what is asked for.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What changes a running set: a reload, a file dropped in, changed or removed, and what time does.
+//! Changes of a running set: a reload, files added, changed or removed, and periodic tasks.
 //!
 //! A set is built beside the present one and swapped in whole; with an error the present one stays.
 

@@ -1,4 +1,4 @@
-//! What each procedure did since the start and in the last day: requests, errors, CPU time,
+//! Statistics of each procedure since the start and of the last day: requests, errors, CPU time,
 //! verdicts.
 //!
 //! The counters of a path outlive reloads, so that a report covers the whole run of the process.

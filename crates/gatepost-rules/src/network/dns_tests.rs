@@ -1,4 +1,4 @@
-//! What network rules ask, and what they make of the answers.
+//! Queries of network rules, and the use of the responses.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! What the templates of a folder ask of a message.
+//! Message data that the templates of a folder need.
 //!
 //! Values are looked up only where a template holds their tags, which the options know.
 

@@ -1,4 +1,4 @@
-//! What template tags stand for: `_SCORE_`, `_YESNO(a,b)_`, `_SUMMARY_` and so on.
+//! Values of template tags: `_SCORE_`, `_YESNO(a,b)_`, `_SUMMARY_` and so on.
 //!
 //! A tag of SpamAssassin's is never printed literally: one without a value here, such as that of a
 //! plugin that does not run, is empty, as it is there. Words that look like tags and are none stay

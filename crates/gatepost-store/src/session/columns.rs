@@ -1,4 +1,4 @@
-//! How times, durations and lists stand in a column; each pair is one another's inverse.
+//! Columns for times, durations and lists; each pair of functions is one another's inverse.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,7 +1,8 @@
 //! `gatepost pub`: publish by MQTT to any broker.
 //!
-//! What is sent at QoS 1 or 2 is done when the broker has acknowledged it; until then it is kept,
-//! and sent again when a lost connection is back. The exit code is 0 only if everything was taken.
+//! A publication at QoS 1 or 2 is complete when the broker has acknowledged it; until then it is
+//! kept, and sent again when a lost connection is back. The exit code is 0 only if everything was
+//! taken.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read};

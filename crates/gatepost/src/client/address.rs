@@ -1,4 +1,5 @@
-//! Where a broker is: `-h` and `-p`, or a URL `mqtt[s]://[user[:password]@]host[:port]/topic`.
+//! The address of a broker: `-h` and `-p`, or a URL
+//! `mqtt[s]://[user[:password]@]host[:port]/topic`.
 
 use super::ClientError;
 

@@ -1,4 +1,4 @@
-//! What can go wrong between us and a broker.
+//! Errors of a client of a broker.
 
 use std::io;
 

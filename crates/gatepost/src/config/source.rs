@@ -1,4 +1,4 @@
-//! Where the settings come from: the arguments that every command with a config has.
+//! Sources of the settings: the arguments that every command with a config has.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

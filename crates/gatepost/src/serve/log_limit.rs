@@ -1,4 +1,4 @@
-//! How often a line of the log may repeat. Many lines are caused by what a peer does, and no peer
+//! The rate limit of repeating log lines. Many lines are caused by what a peer does, and no peer
 //! may fill the disk with them or bury other lines.
 //!
 //! The limit is in one place for all crates: it counts the lines of each place in the code that

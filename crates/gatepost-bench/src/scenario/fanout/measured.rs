@@ -1,4 +1,4 @@
-//! What a run of FANOUT saw, on one host or several, and the figures of it.
+//! Observations of a FANOUT run, on one host or several, and its figures.
 
 use super::settings::Plan;
 use crate::clock::{self, Nanoseconds};

@@ -1,5 +1,5 @@
-//! What receiving costs the generator itself: a server that does nothing but send, as fast and in
-//! as large pieces as it can, and the CPU time of the receiving thread.
+//! The generator's own cost of receiving, measured with a server that does nothing but send, as
+//! fast and in as large pieces as it can, and the CPU time of the receiving thread.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

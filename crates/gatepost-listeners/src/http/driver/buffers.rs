@@ -1,4 +1,4 @@
-//! What a worker lends to the connection that it polls: a connection that waits owns no buffer.
+//! Buffers that a worker lends to the connection that it polls: a waiting connection owns none.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};

@@ -1,4 +1,4 @@
-//! What a connection writes when it must wait: bytes that the socket did not take at once, and
+//! Writes that must wait: bytes that the socket did not take at once, and
 //! until when the client must take them.
 
 use std::future::{Future, poll_fn};

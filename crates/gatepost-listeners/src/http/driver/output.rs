@@ -1,4 +1,4 @@
-//! What a worker is about to write: small texts in one buffer, large bytes by reference.
+//! The output that a worker is about to write: small texts in one buffer, large bytes by reference.
 //!
 //! The answers of a whole read buffer are gathered here and leave in one `writev`, or, where a long
 //! part lies in a file, as few calls as that takes. The texts of a response may be appended in any

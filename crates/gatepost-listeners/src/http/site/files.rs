@@ -1,4 +1,4 @@
-//! What lies at a path of the site: files, and the way to pages and forms.
+//! Lookup of a path of the site: files, pages and forms.
 
 use std::sync::Arc;
 

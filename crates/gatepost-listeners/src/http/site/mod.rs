@@ -1,4 +1,4 @@
-//! What lies at the paths of a site: the user's pages, files and forms, and the dashboard.
+//! Contents of a site: the user's pages, files and forms, and the dashboard.
 
 pub(super) mod assets;
 pub(super) mod error_page;

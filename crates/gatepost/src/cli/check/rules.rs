@@ -1,4 +1,4 @@
-//! What `gatepost check --rules` prints of the rule folders: first how much of it there is, in a
+//! The output of `gatepost check --rules`: first how much of it there is, in a
 //! table by cause; then the mistakes, with their lines; then what cannot run here, by name. What is
 //! accounted for and needs nothing done, such as a setting of SpamAssassin's own programs, is only
 //! counted, unless every line is asked for.

@@ -1,4 +1,5 @@
-//! What operators and their tools read: health, metrics, the state that the dashboard shows.
+//! Read-only endpoints for operators and their tools: health, metrics, the state that the dashboard
+//! shows.
 
 use std::sync::Arc;
 

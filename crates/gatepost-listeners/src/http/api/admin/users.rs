@@ -1,6 +1,6 @@
 //! `/admin/users` and `/admin/tokens`: who may log in, with what, and what they may do.
 //!
-//! What is changed here is what `gatepost user` changes: it is on disk when it is answered and in
+//! Changes equal those of `gatepost user`: a change is on disk when it is answered and in
 //! force for open connections too. Secrets go in and never come out, but for a token, once.
 
 use gatepost_settings::Period;

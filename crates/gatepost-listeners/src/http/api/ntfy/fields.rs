@@ -1,5 +1,5 @@
-//! What an ntfy publisher gives beside the text: by header fields, by the query, or in one JSON
-//! object.
+//! Attributes of an ntfy publication besides the text: by header fields, by the query, or in one
+//! JSON object.
 
 use serde::Deserialize;
 use serde_json::Value;
