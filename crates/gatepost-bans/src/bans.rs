@@ -81,7 +81,7 @@ pub enum BanError {
     /// A Unix socket's peers have no address.
     #[error("write an address or a network, such as 192.0.2.1 or 192.0.2.0/24")]
     NoAddress,
-    /// So much at once is no address or network of an attacker.
+    /// So much at once is not an address or network of an attacker.
     #[error("{0} is too large: at most a /8 of IPv4, or a /16 of IPv6, can be banned")]
     TooLarge(PeerNetwork),
     /// As many as the settings allow, all of operators.

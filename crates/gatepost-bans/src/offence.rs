@@ -2,7 +2,7 @@
 
 use crate::OffencePoints;
 
-/// What a peer did wrong.
+/// An offence of a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offence {
     /// A login with a wrong user, password or token.

@@ -40,7 +40,7 @@ impl Now {
         }
     }
 
-    /// What ends so long from now; `None` where no clock reaches so far.
+    /// The end of a ban of this duration; `None` beyond the range of the clock.
     pub(crate) fn end_in(self, time: Duration) -> Option<BanEnd> {
         Some(BanEnd {
             instant: self.instant.checked_add(time)?,
@@ -48,7 +48,7 @@ impl Now {
         })
     }
 
-    /// What ends at this Unix time, or has ended then.
+    /// The end of a ban at this Unix time, which may have passed.
     fn end_at(self, unix: u64) -> Option<BanEnd> {
         let left = Duration::from_secs(unix.saturating_sub(self.unix));
         let passed = Duration::from_secs(self.unix.saturating_sub(unix));

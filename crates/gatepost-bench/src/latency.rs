@@ -136,7 +136,7 @@ impl<'de> Deserialize<'de> for Buckets {
         let pairs: Option<Vec<_>> = text.split_ascii_whitespace().map(pair).collect();
         pairs
             .map(Self)
-            .ok_or_else(|| D::Error::custom("a histogram's pair is no SPAN*COUNT"))
+            .ok_or_else(|| D::Error::custom("a histogram's pair is not a SPAN*COUNT"))
     }
 }
 

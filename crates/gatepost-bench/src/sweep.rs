@@ -111,7 +111,7 @@ impl<T: Number> FromStr for Swept<T> {
         let parse = |text: &str| {
             let digits = text.trim().replace('_', "");
             digits.parse().map_err(|_| {
-                format!("'{text}' is no number; write 10, a list 10,100 or a range 10..1000")
+                format!("'{text}' is not a number; write 10, a list 10,100 or a range 10..1000")
             })
         };
         if let Some((from, to)) = text.split_once("..") {

@@ -161,7 +161,7 @@ fn split_words(text: &str) -> Option<Vec<String>> {
 pub struct RunningTarget {
     /// A peer's name, or the endpoint as given.
     pub name: String,
-    /// Where it is.
+    /// Its address.
     pub endpoint: Endpoint,
     /// Where publishers go, if not to the same place.
     pub publish: Option<Endpoint>,

@@ -352,7 +352,7 @@ impl Attachment {
         self.shared().receipts.insert(message, receipt);
     }
 
-    /// What settles publications that are being judged, for as long as that takes.
+    /// The handle that completes publications that are being judged.
     pub fn verdicts(&self) -> Verdicts {
         Verdicts {
             sessions: self.sessions.clone(),

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-/// What a client may do now. The answers follow changes of users and rules.
+/// Current permissions of a client. They follow changes of users and rules.
 pub trait Authorization: Send + Sync {
     /// Whether a publication under this topic may be sent to the client.
     fn may_receive(&self, topic: &str) -> bool;

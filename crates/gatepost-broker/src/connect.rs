@@ -8,7 +8,7 @@ use crate::encoder::{Format, Sink};
 use crate::session::Will;
 use crate::settings::SlowSubscriber;
 
-/// What a client asks for when it connects.
+/// A client's request to connect.
 pub struct ConnectOptions {
     /// Its name; `None` for one that the broker makes.
     pub client_id: Option<String>,

@@ -13,7 +13,7 @@ use gatepost_message::{Publication, Qos};
 /// A format is a static object, so that sessions name it without counting references.
 pub type Format = &'static dyn Encoder;
 
-/// What differs between deliveries of one publication.
+/// The parts that differ between deliveries of one publication.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct FrameOptions<'a> {
     /// The level of this delivery.

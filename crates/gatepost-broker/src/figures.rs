@@ -22,7 +22,7 @@ const SLOWEST_SHOWN: usize = 20;
 /// Figures of other parts of the server, by their names below `$SYS/broker/`.
 type MoreFigures = Box<dyn Fn() -> Vec<(String, u64)> + Send + Sync>;
 
-/// What must be remembered from one publication of the figures to the next.
+/// State between two publications of the figures.
 pub(crate) struct Figures {
     loads: Mutex<Loads>,
     more: OnceLock<MoreFigures>,

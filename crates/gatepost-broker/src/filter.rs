@@ -78,11 +78,11 @@ pub struct RequestedFilter {
 pub struct SharedFilter {
     /// Its name.
     pub name: String,
-    /// What the group subscribes to.
+    /// The topic filter of the group.
     pub filter: TopicFilter,
 }
 
-/// Why a text is no filter.
+/// Why a text is not a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
     /// The filter itself.
@@ -105,7 +105,7 @@ impl RequestedFilter {
         Ok(Self { text: whole, share })
     }
 
-    /// What is matched against topics.
+    /// The filter that topics are matched against.
     pub fn matched(&self) -> &TopicFilter {
         self.share
             .as_ref()

@@ -66,7 +66,7 @@ fn limit_of(line: &str, groups: &Path) -> Option<usize> {
         .take_while(|folder| folder.starts_with(&root));
     above
         .filter_map(|folder| fs::read_to_string(folder.join(file)).ok())
-        // `max` is no number: the group has no limit of its own.
+        // `max` is not a number: the group has no limit of its own.
         .filter_map(|text| text.trim().parse().ok())
         .min()
 }

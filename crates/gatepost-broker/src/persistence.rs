@@ -149,7 +149,7 @@ struct PendingCommit {
 pub(crate) struct PersistentSession {
     /// Names its rows.
     pub(crate) number: u64,
-    /// What is not yet submitted.
+    /// Changes that are not yet submitted.
     pub(crate) changes: Vec<StoreChange>,
     /// Oldest first. Each may only be stored after the one before it, so that where one fails the
     /// later ones have failed too.

@@ -17,7 +17,7 @@ use crate::shared::BrokerShared;
 use crate::stream_queue::{EventSink, StreamEvent, StreamQueue};
 use crate::subscription::Subscription;
 
-/// What a reader asks for.
+/// A reader's request.
 #[derive(Debug, Clone, Default)]
 pub struct ReaderOptions {
     /// From where it starts.

@@ -24,7 +24,7 @@ use crate::acknowledged::Delivery;
 use crate::persistence::StoredMessage;
 use crate::session::Session;
 
-/// What a message and a delivery take in memory besides the topic and the payload.
+/// Memory of a message and a delivery besides the topic and the payload.
 const MESSAGE_BYTES: u64 = 400;
 const DELIVERY_BYTES: u64 = 150;
 
@@ -37,7 +37,7 @@ pub(crate) const fn memory_bytes(size: &QueueSize) -> u64 {
 pub(crate) struct SessionOnDisk {
     pub(crate) session: Arc<Session>,
     pub(crate) row: SessionRow,
-    /// What its queue will take.
+    /// The memory that its queue will take.
     pub(crate) memory_bytes: u64,
 }
 

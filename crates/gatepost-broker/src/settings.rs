@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use gatepost_settings::{ByteSize, Period};
 use serde::{Deserialize, Serialize};
 
-/// What happens when a subscriber takes less than it is sent.
+/// The policy for a subscriber that is slower than its publications.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SlowSubscriber {
     /// Publishers wait for it, for as long as `patience` says; then it is disconnected.
     #[default]
     SlowPublisher,
-    /// What waits longest makes room.
+    /// The oldest waiting delivery is dropped.
     DropOldest,
-    /// What comes is not taken.
+    /// The new publication is refused.
     DropNewest,
     /// Of what waits, each topic keeps only its newest.
     NewestOnly,
@@ -26,7 +26,7 @@ pub enum SlowSubscriber {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BrokerSettings {
-    /// What happens when a subscriber takes less than it is sent.
+    /// The policy for a subscriber that is slower than its publications.
     pub slow_subscriber: SlowSubscriber,
     /// The same for the sessions of certain users; goes before what a listener says.
     pub slow_subscriber_of_user: BTreeMap<String, SlowSubscriber>,

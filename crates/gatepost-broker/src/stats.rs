@@ -46,7 +46,7 @@ pub struct SessionStats {
     pub dropped: u64,
     /// Of these, how many for which cause; only causes that there were.
     pub dropped_by: Vec<(DropCause, u64)>,
-    /// What is done when it takes less than it is sent.
+    /// The policy for a subscriber that is slower than its publications.
     pub policy: SlowSubscriber,
 }
 

@@ -17,7 +17,7 @@ use crate::counters::{Counters, DropCause};
 use crate::recent::Remembered;
 use crate::trace::{OpenSteps, StepOutcome, Trace};
 
-/// What a reader gets.
+/// An item of a reader's stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StreamEvent {
     /// A publication.

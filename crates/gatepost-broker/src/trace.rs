@@ -27,7 +27,7 @@ const STEPS_MAX: usize = 200;
 /// Deliveries of one subscriber whose end is still awaited.
 const PENDING_MAX: usize = 64;
 
-/// What became of a publication at one subscriber, as far as is known.
+/// The known outcome of a publication at one subscriber.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepOutcome {
     /// Handed to its connection; at QoS 0 nothing comes back.
@@ -77,7 +77,7 @@ pub struct TraceStep {
     pub kind: Cow<'static, str>,
     /// The topic that it was published under, and at which level; `None` for mailbox and next hop.
     pub published: Option<(Topic, Qos)>,
-    /// What became of it.
+    /// Its outcome.
     pub outcome: StepOutcome,
     /// The reply of the next hop.
     pub said: Option<Arc<str>>,

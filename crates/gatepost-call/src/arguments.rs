@@ -13,7 +13,7 @@ use crate::exit_code::{ExitMode, OnFailure, XmailOptions};
 const DEFAULT_PORT: u16 = 7887;
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// What the command line asks for.
+/// The task that the command line asks for.
 #[derive(Debug)]
 pub(crate) enum CallTask {
     Help,
@@ -39,7 +39,7 @@ pub(crate) struct CallOptions {
     pub(crate) pairs: Vec<(String, Vec<u8>)>,
 }
 
-/// What is wrong with the command line.
+/// An error of the command line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Mistake(String);
 
@@ -136,7 +136,7 @@ impl CallOptions {
                 .bytes()
                 .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
             {
-                return mistake(format!("-{key} is no key; letters, digits, _ and - are"));
+                return mistake(format!("-{key} is not a key; letters, digits, _ and - are"));
             }
             let Some(value) = words.next() else {
                 return mistake(format!("-{key} has no value"));
@@ -185,7 +185,7 @@ fn option_and_value<'word>(
 fn number(value: &str) -> Result<u16, Mistake> {
     value
         .parse()
-        .or_else(|_| mistake(format!("{value} is no port")))
+        .or_else(|_| mistake(format!("{value} is not a port")))
 }
 
 fn exit_mode(value: &str) -> Result<ExitMode, Mistake> {
@@ -223,7 +223,7 @@ fn period(value: &str) -> Result<Duration, Mistake> {
         .and_then(|count| count.checked_mul(factor))
     {
         Some(ms @ 1..=86_400_000) => Ok(Duration::from_millis(ms)),
-        _ => mistake(format!("{value} is no time; write 500ms, 30s or 2m")),
+        _ => mistake(format!("{value} is not a time; write 500ms, 30s or 2m")),
     }
 }
 

@@ -30,7 +30,9 @@ impl FromStr for ServerAddress {
             Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
                 Ok(Self::Tcp(text.to_owned()))
             }
-            _ => Err(format!("{text} is no server; write HOST:PORT or unix:PATH")),
+            _ => Err(format!(
+                "{text} is not a server; write HOST:PORT or unix:PATH"
+            )),
         }
     }
 }

@@ -13,7 +13,7 @@ pub(crate) struct Envelope {
     pub(crate) client: Option<Vec<u8>>,
     /// The sending host's address.
     pub(crate) address: Option<IpAddr>,
-    /// Who logged in to send it.
+    /// The user that logged in to send it.
     pub(crate) user: Option<Vec<u8>>,
     pub(crate) recipients: Vec<Vec<u8>>,
 }

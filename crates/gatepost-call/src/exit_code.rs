@@ -15,7 +15,7 @@ const STOP: u8 = 16;
 /// XMail off-line: the file was rewritten, read it again.
 const REWRITTEN: u8 = 7;
 
-/// Who reads the exit code.
+/// The program that reads the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ExitMode {
     /// A script.
@@ -44,7 +44,7 @@ impl ExitMode {
     }
 }
 
-/// What to say when there is no verdict.
+/// The result when there is no verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnFailure {
     Accept,

@@ -17,7 +17,7 @@ pub(crate) enum CallFailure {
     Answer(String),
     /// The server could not make the call, for the reason it gives.
     Refused(String),
-    /// The message file cannot be read, or is no spool file.
+    /// The message file cannot be read, or is not a spool file.
     File(PathBuf, io::Error),
     /// The verdict is known, but the files that XMail needs with it could not be written.
     Write(PathBuf, io::Error),

@@ -7,7 +7,7 @@
 /// Longest line of an answer; a longer one is no answer.
 const LINE_MAX_BYTES: usize = 8 * 1024;
 
-/// What the server says of the message.
+/// The server's action for the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AnswerAction {
     Accept,
@@ -74,7 +74,7 @@ pub(crate) enum NoAnswer {
     Failed(String),
 }
 
-/// What a line of the answer leads to.
+/// The effect of a line of the answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum AnswerLine {
     /// More is to come.

@@ -21,7 +21,7 @@ const QUESTIONS_MAX: usize = 400;
 /// The resolver's thread may be this late on a busy machine.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What a question is put for.
+/// The purpose of a question.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Purpose<'a> {
     /// The zone of the list that is asked, so that a list that never answers is noticed.
@@ -42,7 +42,7 @@ pub struct Lookup {
 /// Calls back. Must not wait: it is called on the thread of all answers.
 pub type Wake = Box<dyn FnOnce() + Send>;
 
-/// What the resolver's thread has to say.
+/// A report of the resolver's thread.
 #[derive(Default)]
 struct Inbox(Mutex<Arrivals>);
 
@@ -127,7 +127,7 @@ impl Resolver {
     }
 }
 
-/// What became of a single question.
+/// The outcome of a single question.
 fn outcome(resolved: Option<Resolved>) -> Result<Resolved, DnsError> {
     match resolved {
         None => Err(DnsError::Timeout),

@@ -17,7 +17,7 @@ pub(crate) const ANSWER_BYTES_MAX: u16 = 1232;
 /// Records of an answer that are read.
 const RECORDS_MAX: u16 = 200;
 
-/// What is asked of a name.
+/// The type of record that a question asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RecordType {
     /// An IPv4 address.
@@ -119,7 +119,7 @@ impl Question {
     }
 }
 
-/// What a record says.
+/// The data of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecordData {
     /// An IPv4 address.
@@ -141,7 +141,7 @@ pub enum RecordData {
     Tlsa(Tlsa),
 }
 
-/// What became of a question.
+/// The outcome of a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum QuestionOutcome {
     /// The records of the kind that was asked for; there may be none.

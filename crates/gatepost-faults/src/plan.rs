@@ -51,7 +51,7 @@ impl FileKind {
     }
 }
 
-/// What happens instead of the operation.
+/// The fault that replaces the operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
     /// EIO: nothing is done.

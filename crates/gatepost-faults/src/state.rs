@@ -12,7 +12,7 @@ use crate::power::Unsynced;
 pub(crate) static DISKS: LazyLock<Mutex<HashMap<PathBuf, Arc<SharedDisk>>>> =
     LazyLock::new(Mutex::default);
 
-/// What the disk's handle and its open files share.
+/// State that the disk's handle and its open files share.
 #[derive(Debug, Default)]
 pub(crate) struct SharedDisk {
     pub(crate) state: Mutex<DiskState>,
@@ -33,7 +33,7 @@ pub(crate) fn of(path: &Path) -> Option<Arc<SharedDisk>> {
         .find_map(|folder| disks.get(folder).cloned())
 }
 
-/// What the disk does with an operation.
+/// The disk's decision on an operation.
 pub(crate) enum FaultDecision {
     Do,
     Fail(Effect),

@@ -25,7 +25,7 @@ struct FaultFile {
     context: *mut Context,
 }
 
-/// What a file of ours knows.
+/// State of an open file.
 struct Context {
     path: PathBuf,
     disk: Option<Arc<SharedDisk>>,

@@ -12,7 +12,7 @@ const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 const LINE_BYTES_MAX: usize = 107;
 /// Signature, command, family and length of version 2.
 const HEADER_BYTES: usize = 16;
-/// The most that version 2 may add: addresses and fields. More is no proxy's way.
+/// The most that version 2 may add: addresses and fields. More is not a proxy's way.
 const REST_BYTES_MAX: usize = 4 * 1024;
 
 /// A whole header.

@@ -59,7 +59,7 @@ impl Exchange {
             "=" => Vec::new(),
             text => BASE64
                 .decode(text)
-                .map_err(|_| Denied::Malformed("a response that is no base64"))?,
+                .map_err(|_| Denied::Malformed("a response that is not base64"))?,
         };
         match self {
             Self::Plain => {
@@ -96,7 +96,7 @@ fn done(identity: Identity) -> SaslStep {
 }
 
 fn text(response: Vec<u8>) -> Result<String, Denied> {
-    String::from_utf8(response).map_err(|_| Denied::Malformed("a response that is no UTF-8"))
+    String::from_utf8(response).map_err(|_| Denied::Malformed("a response that is not UTF-8"))
 }
 
 /// `[authorize as] NUL user NUL password`

@@ -96,7 +96,7 @@ fn settle(stream: &mut TcpStream) {
 fn connections_subscriptions_and_deliveries_stay_within_their_budgets() {
     let server = Server::start();
     let mut streams = Vec::with_capacity(2 * CONNECTIONS + 2);
-    // What is made once is no connection's.
+    // What is made once is not a connection's.
     streams.push(open(&server, 0));
 
     let before = held();

@@ -134,7 +134,7 @@ fn set_length(length_max: &mut usize, value: &str) -> Directive {
     match value.trim().parse() {
         Ok(0) => *length_max = usize::MAX,
         Ok(length) => *length_max = length,
-        Err(_) => return Directive::Invalid(format!("{value} is no number")),
+        Err(_) => return Directive::Invalid(format!("{value} is not a number")),
     }
     Directive::Taken
 }

@@ -98,7 +98,7 @@ impl fmt::Display for Peer {
     }
 }
 
-/// What is known of a message besides its content.
+/// Metadata of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Envelope {
     /// The listener that received it.

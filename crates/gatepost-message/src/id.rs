@@ -116,9 +116,9 @@ impl fmt::Debug for MessageId {
     }
 }
 
-/// The text is no message id: 13 characters of Crockford's base 32.
+/// The text is not a message id: 13 characters of Crockford's base 32.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no message id (13 letters and digits, without i, l, o, u)")]
+#[error("'{0}' is not a message id (13 letters and digits, without i, l, o, u)")]
 pub struct MalformedMessageId(String);
 
 impl FromStr for MessageId {

@@ -76,7 +76,7 @@ impl Properties {
 pub struct Publication {
     /// The message's id; also its time of arrival.
     pub id: MessageId,
-    /// Where it goes.
+    /// Its topic.
     pub topic: Topic,
     /// The bytes themselves.
     pub payload: Bytes,

@@ -22,7 +22,7 @@ const OF_THE_CONNECTION: [&str; 13] = [
     "x-content-type-options",
 ];
 
-/// What becomes of the answer to a page's visitor.
+/// The reply to a page's visitor.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PageReply {
     status: Option<u16>,
@@ -31,14 +31,14 @@ pub struct PageReply {
     cookies: Vec<Cookie>,
 }
 
-/// What cannot be sent.
+/// An error of a reply: it cannot be sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MalformedReply {
     /// Not a status that ends an exchange.
     #[error("status {0}: a page's status is 200 to 599")]
     Status(i64),
     /// Not a name.
-    #[error("{0:?} is no name of a header field or cookie")]
+    #[error("{0:?} is not a name of a header field or cookie")]
     Name(String),
     /// A field that the server itself writes.
     #[error("the header field {0} is the server's to set")]

@@ -12,7 +12,7 @@ pub const TOPIC_BYTES_MAX: usize = 65_535;
 /// Deeper topics are refused: matching walks one level at a time, so depth is work.
 pub const TOPIC_LEVELS_MAX: usize = 128;
 
-/// Why a text is no topic or no filter.
+/// Why a text is not a topic or a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TopicError {
     /// \[MQTT-4.7.3-1\]

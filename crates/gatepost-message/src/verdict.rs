@@ -107,10 +107,10 @@ pub struct RuleHit {
     pub score: f64,
 }
 
-/// What a procedure, or a whole scope, says of a message.
+/// The verdict of a procedure, or of a whole scope.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Verdict {
-    /// What becomes of the message.
+    /// The action for the message.
     pub action: Action,
     /// The rule engine's sum, where it ran.
     pub score: Option<Score>,
@@ -130,7 +130,7 @@ pub struct Verdict {
     pub edits: Vec<Edit>,
 }
 
-/// What one method of authentication gave (RFC 8601 section 2.2).
+/// The result of one method of authentication (RFC 8601 section 2.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authentication {
     /// `spf`, `dkim`, `dmarc`, ….

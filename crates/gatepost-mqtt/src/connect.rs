@@ -204,7 +204,10 @@ impl<'a> Will<'a> {
         };
         let topic = reader.name()?;
         Topic::check(topic).map_err(|_| {
-            DecodeError::new(Reason::TOPIC_NAME_INVALID, "the Will's topic is no topic")
+            DecodeError::new(
+                Reason::TOPIC_NAME_INVALID,
+                "the Will's topic is not a topic",
+            )
         })?;
         Ok(Self {
             topic,

@@ -15,7 +15,7 @@ use time::format_description::well_known::Rfc3339;
 
 /// A longer log is renamed to `audit.log.1`, over the one before.
 const FILE_BYTES_MAX: u64 = 16 << 20;
-/// What a reader of the last changes reads at most.
+/// The most that a reader of the last changes reads.
 const TAIL_BYTES_MAX: u64 = 1 << 20;
 
 /// The log of one data folder. Cheap to clone.
@@ -90,7 +90,7 @@ impl AuditLog {
         file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES_MAX)))?;
         let mut tail = Vec::new();
         file.take(TAIL_BYTES_MAX).read_to_end(&mut tail)?;
-        // The first line may be cut, and is no JSON then.
+        // The first line may be cut, and is not JSON then.
         let lines = tail.rsplit(|&byte| byte == b'\n');
         let entries = lines.filter_map(|line| serde_json::from_slice(line).ok());
         Ok(entries.take(count).collect())

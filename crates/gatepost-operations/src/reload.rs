@@ -8,7 +8,7 @@ use tokio::sync::{mpsc, oneshot};
 /// Requests that may wait while a reload runs; further requesters wait to submit theirs.
 const REQUESTS_MAX: usize = 4;
 
-/// What a reload changes, or would.
+/// The changes of a reload, made or only checked.
 #[derive(Debug, Serialize)]
 pub struct ReloadReport {
     /// Whether the configuration has no mistakes.

@@ -28,7 +28,7 @@ pub(crate) fn story(
     Some(story)
 }
 
-/// What happened at one subscriber.
+/// The events at one subscriber.
 fn step(step: &TraceStep) -> Value {
     let cause = match step.outcome {
         StepOutcome::Dropped(cause) => Some(cause.name()),

@@ -134,7 +134,7 @@ fn parts(body: &[u8]) -> Vec<TemplatePart> {
     let mut rest = body;
     while let Some((&byte, after)) = rest.split_first() {
         if byte == b'\\' {
-            // An escaped `\%{NAME}` is no reference.
+            // An escaped `\%{NAME}` is not a reference.
             text.extend(rest.iter().take(2));
             rest = rest.get(2..).unwrap_or_default();
         } else if byte == b'%'

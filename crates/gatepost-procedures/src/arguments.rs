@@ -14,7 +14,7 @@ pub struct ScopeMember {
     pub arguments: ProcedureArguments,
 }
 
-/// Why a text is no member of a scope.
+/// Why a text is not a member of a scope.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MalformedMember {
     /// Nothing stands there.

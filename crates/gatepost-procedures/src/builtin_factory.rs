@@ -15,7 +15,7 @@ use crate::host::Resources;
 use crate::procedure::Procedure;
 use crate::{ProcedureArguments, ProcedureTable};
 
-/// What built-in procedures are made of.
+/// Resources that built-in procedures are made from.
 pub(crate) struct BuiltinFactory<'a> {
     pub(crate) table: &'a ProcedureTable,
     pub(crate) rules: &'a Arc<RuleSet>,

@@ -50,7 +50,7 @@ impl Changed {
     }
 }
 
-/// What another configuration changes.
+/// The changes of another configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Difference {
     /// Procedures by path: their files and their settings.

@@ -12,7 +12,7 @@ use time::macros::format_description;
 /// Mistakes of one refusal that are kept.
 const PROBLEMS_KEPT: usize = 10;
 
-/// What runs, and what was refused since it does.
+/// The running set, and the changes refused since it was loaded.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct InForce {
     /// When the running config and rules were read.
@@ -34,7 +34,7 @@ pub struct RefusedChange {
     pub problems: Vec<String>,
 }
 
-/// What can be refused.
+/// The kind of a refused change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RefusedKind {

@@ -21,7 +21,7 @@ pub enum Needs {
 /// What a procedure says, and what it answers to a caller who wants a text (a page's `call()`).
 #[derive(Debug, Clone, Default)]
 pub struct ProcedureAnswer {
-    /// What becomes of the message.
+    /// The verdict on the message.
     pub verdict: Verdict,
     /// The text; empty for a procedure that only judges.
     pub text: String,
@@ -33,7 +33,7 @@ pub struct ProcedureAnswer {
     pub report: Option<Arc<Report>>,
 }
 
-/// What Luau code took beside time.
+/// Resources that Luau code used besides time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cost {
     /// Loops and calls.
@@ -74,7 +74,7 @@ pub(crate) struct ProcedureCall<'a> {
     pub(crate) arguments: &'a ProcedureArguments,
     /// The verdict so far of the chain in which this call stands.
     pub(crate) so_far: &'a Verdict,
-    /// What all procedures did since the start.
+    /// Statistics of all procedures since the start.
     pub(crate) statistics: &'a ProcedureStatistics,
     /// The caller waits no longer than that, whatever the procedure's own limit is.
     pub(crate) time_max: Option<Duration>,
@@ -147,7 +147,7 @@ pub(crate) trait Procedure: Send + Sync {
         ProcedureResult::Done(self.judge(call))
     }
 
-    /// What a failure means for the message.
+    /// The action for the message after a failure.
     fn on_failure(&self) -> gatepost_message::Action {
         gatepost_message::Action::Defer
     }

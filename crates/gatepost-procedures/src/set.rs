@@ -81,8 +81,10 @@ impl ProcedureSet {
         } = &configuration.procedures;
         let resources = Arc::new(Resources::new(host, dns, http, mail));
         for url in malformed_hosts(&configuration.procedures.http) {
-            let text =
-                format!("'{url}' is no scheme, host and port, as in \"https://hooks.example.org\"");
+            let text = format!(
+                "'{url}' is not a scheme, host and port, as in \
+                    \"https://hooks.example.org\""
+            );
             problems.push(ConfigurationProblem::error("procedures.http.hosts", text));
         }
         let builder = SetBuilder {
@@ -139,7 +141,7 @@ impl ProcedureSet {
     }
 }
 
-/// What a set is built with.
+/// The parts that a set is built from.
 struct SetBuilder<'a> {
     configuration: &'a ProceduresConfiguration,
     parts: BuiltinFactory<'a>,
@@ -201,8 +203,10 @@ impl SetBuilder<'_> {
             let path = &settings.path;
             let place = |key: &str| format!("scope.{number}.{key}");
             if !path.starts_with('/') {
-                let text =
-                    format!("'{path}' is no path; a scope's path begins with '/', as in \"/mail\"");
+                let text = format!(
+                    "'{path}' is not a path; a scope's path begins with '/', as in \
+                        \"/mail\""
+                );
                 problems.push(ConfigurationProblem::error(place("path"), text));
             }
             if procedures.contains_key(path) || !seen.insert(path) {

@@ -51,8 +51,9 @@ pub(crate) mod filters {
     ) -> Result<Vec<TopicFilter>, D::Error> {
         let texts = Vec::<String>::deserialize(from)?;
         let checked = texts.iter().map(|text| {
-            TopicFilter::new(text)
-                .map_err(|error| D::Error::custom(format!("'{text}' is no topic filter: {error}")))
+            TopicFilter::new(text).map_err(|error| {
+                D::Error::custom(format!("'{text}' is not a topic filter: {error}"))
+            })
         });
         checked.collect()
     }

@@ -33,11 +33,11 @@ impl fmt::Display for Bind {
     }
 }
 
-/// The text is no address to listen on.
+/// The text is not an address to listen on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{0}' is no address to listen on; write an IP address and a port, such as \"127.0.0.1:1883\" \
-     or \"[::]:1883\", or \"unix:/path\""
+    "'{0}' is not an address to listen on; write an IP address and a port, such as \
+     \"127.0.0.1:1883\" or \"[::]:1883\", or \"unix:/path\""
 )]
 pub struct MalformedBind(String);
 

@@ -56,9 +56,9 @@ impl fmt::Display for ByteSize {
     }
 }
 
-/// The text is no size.
+/// The text is not a size.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no size; write a number and a unit, such as \"25MB\" or \"64KiB\"")]
+#[error("'{0}' is not a size; write a number and a unit, such as \"25MB\" or \"64KiB\"")]
 pub struct MalformedByteSize(String);
 
 impl FromStr for ByteSize {

@@ -86,7 +86,7 @@ impl Limited {
     }
 }
 
-/// What is kept, in bytes.
+/// Kept data, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct KeptBytes {
     pub(crate) history: u64,

@@ -43,7 +43,7 @@ pub struct QuarantineEntry {
     pub journal: JournalEntry,
     /// The bytes as they arrived.
     pub body: Bytes,
-    /// The properties of a message that is no mail.
+    /// The properties of a message that is not mail.
     pub properties: Option<Box<Properties>>,
     /// The retain flag of its publication.
     pub retain: bool,

@@ -36,7 +36,7 @@ pub(crate) struct QueuedChanges {
     pub(crate) after: Option<Ticket>,
 }
 
-/// What is committed together.
+/// Changes that are committed together.
 #[derive(Default)]
 pub(crate) struct Batch {
     pub(crate) changes: Vec<StoreChange>,
@@ -55,7 +55,7 @@ impl Batch {
     }
 }
 
-/// What waits for the writer.
+/// Changes that wait for the writer.
 #[derive(Default)]
 struct WriterQueue {
     batch: Batch,

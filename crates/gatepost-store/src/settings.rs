@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::reserve::Reserve;
 
-/// What a start does with a damaged database.
+/// The action of a start on a damaged database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnDamage {
@@ -20,7 +20,7 @@ pub enum OnDamage {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StoreSettings {
-    /// What a start does with a damaged database.
+    /// The action of a start on a damaged database.
     pub on_damage: OnDamage,
     /// New messages are refused while the file system has less space left: a share of it, which
     /// never asks for more than 1 GiB, or a size. `0B` refuses nothing before the disk is full.
@@ -43,7 +43,7 @@ pub struct StoreSettings {
     pub journal_entries_max: u64,
     /// Entries of the journal older than this go.
     pub journal_age_max: Period,
-    /// Whether the journal also has what no procedure judged and is no mail: each web request that
+    /// Whether the journal also has what no procedure judged and is not mail: each web request that
     /// publishes, each reading of a sensor.
     pub journal_unjudged: bool,
     /// Messages in quarantine; the oldest go first.

@@ -92,7 +92,7 @@ impl StoredClock {
         if !MessageId::continue_after(highest) {
             tracing::warn!(
                 target: "store",
-                "the highest message id that was stored is no id; ignored",
+                "the highest message id that was stored is not an id; ignored",
             );
         }
         let accepted = accepted_ms

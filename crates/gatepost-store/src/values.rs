@@ -24,7 +24,7 @@ const SPACE: &str = "value";
 pub const VALUE_KEY_BYTES_MAX: usize = 1024;
 /// The longest value.
 pub const VALUE_BYTES_MAX: usize = 64 * 1024;
-/// What a value takes in memory besides the bytes of its key and its own.
+/// Memory of a value besides the bytes of its key and its own.
 const ENTRY_BYTES: u64 = 64;
 /// Expired values are removed once in this many changes.
 const CHANGES_PER_SWEEP: u32 = 1024;
@@ -53,7 +53,7 @@ pub enum ValueError {
     #[error("a key has at most {VALUE_KEY_BYTES_MAX} bytes, a value {VALUE_BYTES_MAX}")]
     TooLong,
     /// Only numbers are counted with.
-    #[error("the value is no number")]
+    #[error("the value is not a number")]
     NoNumber,
     /// The database does not take it.
     #[error(transparent)]

@@ -18,7 +18,7 @@ use crate::StoreError;
 use crate::reserve::Reserve;
 use crate::stored_clock::HeldExpiry;
 
-/// What is known of the disk. The default is that of a database in memory: all is well.
+/// The known state of the disk. The default is that of a database in memory: all is well.
 #[derive(Debug, Default)]
 pub(crate) struct Health {
     file: Option<DatabaseFile>,

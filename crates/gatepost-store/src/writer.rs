@@ -24,7 +24,7 @@ pub(crate) struct Writer {
     failures: Failures,
 }
 
-/// What the writer of a server does besides committing.
+/// Tasks of a server's writer besides committing.
 pub(crate) struct ServerDuties {
     pub(crate) clock: StoredClock,
     pub(crate) trimmer: Trimmer,

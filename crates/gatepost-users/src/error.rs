@@ -29,7 +29,7 @@ pub enum UsersError {
     #[error("there is no token '{0}'")]
     NoToken(String),
     /// The filter is none.
-    #[error("'{filter}' is no topic filter: {cause}")]
+    #[error("'{filter}' is not a topic filter: {cause}")]
     Filter {
         /// As given.
         filter: String,

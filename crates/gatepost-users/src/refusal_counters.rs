@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::AccessDecision;
 
-/// What rules have denied since the start.
+/// Counts of denials by rules since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refusals {
     /// Publications, retained ones and wills among them.

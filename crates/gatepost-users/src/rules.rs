@@ -90,7 +90,7 @@ impl SubjectRules {
 pub(crate) struct CompiledRules {
     own: SubjectRules,
     everyone: SubjectRules,
-    /// What holds where no rule does.
+    /// The default where no rule applies.
     default: bool,
     /// Whether that covers `$…` too.
     internal: bool,

@@ -32,7 +32,7 @@ pub(crate) fn hmac_sha256(key: &[u8], parts: &[&[u8]]) -> [u8; KEY_BYTES] {
     mac.finalize().into_bytes().into()
 }
 
-/// What the server keeps of a password (RFC 5802 section 3).
+/// The stored keys of a password (RFC 5802 section 3).
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ScramKeys {
     #[serde(with = "base64_text")]
@@ -86,7 +86,7 @@ pub(crate) enum ScramExchange {
     Over,
 }
 
-/// What must be remembered between the two messages.
+/// State between the two messages.
 pub(crate) struct ScramProof {
     pub(crate) user: String,
     keys: ScramKeys,
@@ -113,7 +113,7 @@ fn text(message: &[u8]) -> Result<&str, Denied> {
     if message.len() > MESSAGE_BYTES_MAX {
         return malformed("a message of SCRAM that is too long");
     }
-    std::str::from_utf8(message).or_else(|_| malformed("a message of SCRAM that is no UTF-8"))
+    std::str::from_utf8(message).or_else(|_| malformed("a message of SCRAM that is not UTF-8"))
 }
 
 impl<'a> ClientFirst<'a> {
@@ -209,7 +209,7 @@ impl ScramProof {
             return malformed("another nonce than given");
         }
         let Ok(proof) = BASE64.decode(proof) else {
-            return malformed("a proof that is no base64");
+            return malformed("a proof that is not base64");
         };
         let transcript = format!("{},{without_proof}", self.transcript);
         let signature = hmac_sha256(&self.keys.stored_key, &[transcript.as_bytes()]);

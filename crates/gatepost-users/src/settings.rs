@@ -54,7 +54,7 @@ impl Default for AccessSettings {
     }
 }
 
-/// What holds where no rule does. Topics that begin with `$` are never covered by it: they are
+/// The default where no rule applies. Topics that begin with `$` are never covered by it: they are
 /// for administrators and the users that a rule names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -136,7 +136,7 @@ fn a_wrong_config_is_reported_with_file_line_and_fix() {
     for part in [
         "gatepost.toml:2: listeners.mqtt.bnd: unknown key; did you mean 'bind'?",
         "gatepost.toml:3: listeners.smtp.bind",
-        "'everywhere' is no address to listen on",
+        "'everywhere' is not an address to listen on",
     ] {
         assert!(text.contains(part), "{part} in {text}");
     }

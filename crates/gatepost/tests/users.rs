@@ -195,7 +195,7 @@ fn mistakes_are_reported_with_a_fix() {
             &["grant", "everyone", "all", "a/#/b"],
             "",
             65,
-            "'a/#/b' is no topic filter",
+            "'a/#/b' is not a topic filter",
         ),
         (
             &["grant", "everyone", "read", "a"],

@@ -61,7 +61,8 @@ fn set(path: &Path, name: String, values: Vec<f64>) -> Result<Set, BenchError> {
             format!("{name} has fewer than {VALUES_MIN} values"),
         ));
     }
-    let sample = SortedSample::new(values).ok_or_else(|| bad_data(path, "a value is no number"))?;
+    let sample =
+        SortedSample::new(values).ok_or_else(|| bad_data(path, "a value is not a number"))?;
     Ok(Set { name, sample })
 }
 
@@ -141,10 +142,12 @@ fn column_values(
         let Some(field) = columns.nth(column.max(1) - 1) else {
             continue;
         };
-        let value = field
-            .trim()
-            .parse()
-            .map_err(|_| bad_data(path, format!("line {}: '{field}' is no number", number + 1)))?;
+        let value = field.trim().parse().map_err(|_| {
+            bad_data(
+                path,
+                format!("line {}: '{field}' is not a number", number + 1),
+            )
+        })?;
         values.push(value);
     }
     Ok(values)

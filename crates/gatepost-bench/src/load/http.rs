@@ -36,14 +36,14 @@ pub struct ResponseReader {
     pub bytes: u64,
 }
 
-/// What a part of a response meant.
+/// The meaning of a part of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResponsePart {
     /// Consumed bytes; the response is not complete.
     More(usize),
     /// The response is complete; consumed bytes that belong to it.
     Whole(usize),
-    /// This is no HTTP.
+    /// This is not HTTP.
     Malformed,
 }
 

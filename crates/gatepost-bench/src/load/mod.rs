@@ -52,7 +52,7 @@ pub trait Conversation<Shared> {
     fn closed(&mut self, reason: Closed, shared: &mut Shared);
 }
 
-/// What a conversation made of bytes.
+/// The result of handling received bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReceiveOutcome {
     /// So many bytes were taken.

@@ -113,7 +113,7 @@ impl MachineLoad {
         }
     }
 
-    /// What was counted since.
+    /// The difference since an earlier sample.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self {

@@ -38,7 +38,7 @@ impl Traffic {
         all
     }
 
-    /// What was counted since.
+    /// The difference since an earlier sample.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Self {
         Self {

@@ -77,7 +77,7 @@ impl CpuTimes {
         self.user + self.system + self.child_user + self.child_system
     }
 
-    /// What was used since.
+    /// The usage since an earlier sample.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {

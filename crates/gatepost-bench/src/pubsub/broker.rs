@@ -14,7 +14,7 @@ use crate::target::Url;
 #[derive(Debug, Clone)]
 pub struct Broker {
     dialect: Dialect,
-    /// Where it is.
+    /// Its address.
     pub address: SocketAddr,
     /// Name and port, for `Host:`.
     authority: String,

@@ -39,7 +39,7 @@ pub enum Dialect {
     Post,
 }
 
-/// What came from the broker.
+/// A packet or event of the broker.
 #[derive(Debug, PartialEq, Eq)]
 pub enum PacketEvent<'a> {
     /// It greets, and must be answered with [`Broker::login`].
@@ -70,7 +70,7 @@ pub enum PacketEvent<'a> {
     Other,
 }
 
-/// What a reader made of bytes.
+/// The result of reading bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ReaderStep<'a> {
     /// An event, and how many bytes were taken for it.

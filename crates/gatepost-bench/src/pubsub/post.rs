@@ -12,7 +12,7 @@ pub(super) fn next<'a>(
     }
     match reader.read(bytes) {
         ResponsePart::More(taken) => Ok(ReaderStep::More(taken)),
-        ResponsePart::Malformed => Err("an answer that is no HTTP".into()),
+        ResponsePart::Malformed => Err("an answer that is not HTTP".into()),
         ResponsePart::Whole(taken) => {
             let status = reader.status;
             reader.reset();

@@ -78,7 +78,7 @@ fn renewed(text: &str, reports: &[Report]) -> Result<String, String> {
     Ok(whole)
 }
 
-/// What a marker asks for.
+/// The table that a marker asks for.
 #[derive(Debug, Default, PartialEq)]
 struct Marker {
     scenario: String,

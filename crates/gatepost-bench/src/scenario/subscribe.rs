@@ -137,7 +137,7 @@ impl Scenario for SubscribeBurst {
     }
 }
 
-/// What all users share.
+/// State that all users share.
 struct Burst {
     broker: Broker,
     run: Nanoseconds,

@@ -22,7 +22,7 @@ pub struct LevelChange {
 /// is sought, and as soon as it is proven the search goes on from there. So a change that was
 /// taken back later is still two changes. Each place tried is a chance to err, so its probability
 /// is multiplied by their number (Bonferroni). Both tests must agree: Welch's for the size, Mann
-/// and Whitney's so that one outlier is no change.
+/// and Whitney's so that one outlier is not a change.
 pub fn changes(series: &[Vec<f64>], confidence: f64) -> Vec<LevelChange> {
     let places = series.len() * series.len().saturating_sub(1) / 2;
     let mut found: Vec<LevelChange> = Vec::new();

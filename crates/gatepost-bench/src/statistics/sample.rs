@@ -7,7 +7,7 @@ pub struct SortedSample {
 }
 
 impl SortedSample {
-    /// `None` where there is no value, or one that is no number.
+    /// `None` where there is no value, or one that is not a number.
     pub fn new(mut values: Vec<f64>) -> Option<Self> {
         if values.is_empty() || values.iter().any(|value| !value.is_finite()) {
             return None;

@@ -12,7 +12,7 @@ use gatepost_store::Ticket;
 
 use crate::persistence::{BatchCommit, CommitStatus};
 
-/// What is known of a publication of this packet identifier.
+/// The known state of a publication with this packet identifier.
 #[derive(Debug, Clone)]
 pub enum Receipt {
     /// Nothing: it is a new one.
@@ -43,7 +43,7 @@ impl ReceivedIds {
         self.0.len()
     }
 
-    /// What is known of this identifier. One whose commit failed is forgotten.
+    /// The known state of this identifier. One whose commit failed is removed.
     pub(crate) fn receipt(&mut self, packet_id: NonZeroU16) -> Receipt {
         let status = match self.0.get(&packet_id) {
             None => return Receipt::Unknown,

@@ -38,7 +38,7 @@ use topics::KnownTopic;
 
 pub use topics::{EnterError, TopicSlot};
 
-/// What became of a publication.
+/// The outcome of a publication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PublishOutcome {
     /// How many subscribers it goes to.

@@ -16,7 +16,7 @@ use super::Publisher;
 
 /// The delay as a multiple of the duration of a flush, the flush included.
 const GATHER_FACTOR: u32 = 6;
-/// What a timer cannot tell apart from nothing.
+/// The resolution of timers: a shorter wait is none.
 const GATHER_MIN: Duration = Duration::from_millis(1);
 /// Sends that carry so much are large enough.
 const ENOUGH_BYTES: u64 = 16 * 1024;

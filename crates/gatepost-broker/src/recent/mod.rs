@@ -7,8 +7,8 @@
 //! Every publication gets a [position](Remembered::position) when it is published. It is the
 //! message id where that is newer than all positions before, as it is unless messages overtook each
 //! other while they were judged, or one was published under several topics. Otherwise it is a
-//! number that is no id. Readers see positions in rising order, so the last one that a reader saw
-//! says what it has missed. Positions are stored with the history, and are the same after a
+//! number that is not an id. Readers see positions in rising order, so the last one that a reader
+//! saw says what it has missed. Positions are stored with the history, and are the same after a
 //! restart.
 //!
 //! Invariants:
@@ -72,7 +72,7 @@ impl Borrow<str> for TopicKey {
 pub struct Remembered {
     /// Unique, and higher than that of everything published before.
     pub position: MessageId,
-    /// What was published.
+    /// The publication.
     pub publication: Arc<Publication>,
 }
 

@@ -23,7 +23,7 @@ use crate::weight::content_bytes;
 pub(crate) use on_disk::BeyondMemory;
 use on_disk::RetainedOnDisk;
 
-/// What changed.
+/// The outcome of retaining a publication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RetainOutcome {
     /// The topic retains the new message.
@@ -40,10 +40,10 @@ type Version = Option<Arc<Publication>>;
 /// Versions with the commits that decide over them, oldest first.
 type PendingVersions = Vec<(Version, Arc<BatchCommit>)>;
 
-/// What one topic retains.
+/// The retained message of one topic.
 #[derive(Default)]
 struct RetainedTopic {
-    /// What the disk has, as far as is known.
+    /// The stored version, as far as is known.
     stored: Version,
     /// Later changes whose commit was not known, oldest first. Boxed: nearly always absent.
     #[allow(clippy::box_collection)] // entries are many, and this is 8 bytes instead of 24

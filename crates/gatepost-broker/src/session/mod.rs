@@ -71,7 +71,7 @@ pub(crate) enum DeliveryMode {
     Away,
 }
 
-/// What happened to a delivery, as far as the publisher must know.
+/// The outcome of a delivery, as far as the publisher needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DeliveryOutcome {
     /// Nothing to do.
@@ -113,7 +113,7 @@ pub(crate) struct SessionState {
     pub(crate) authorization: Option<Arc<dyn Authorization>>,
     pub(crate) link: Option<LiveLink>,
     pub(crate) outbox: Outbox,
-    /// What is done when it takes less than it is sent.
+    /// The policy for a subscriber that is slower than its publications.
     pub(crate) policy: SlowSubscriber,
     /// Deliveries that wait for the outbox, where only the newest of each topic is wanted.
     pub(crate) newest: Option<Box<Newest>>,
@@ -169,7 +169,7 @@ pub struct Session {
     pub(crate) delivered: AtomicU64,
 }
 
-/// What deliveries need of the broker.
+/// The broker's parts that deliveries need.
 #[derive(Clone, Copy)]
 pub(crate) struct BrokerView<'a> {
     pub(crate) settings: &'a BrokerSettings,

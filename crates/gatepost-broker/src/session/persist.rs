@@ -16,7 +16,7 @@ use crate::authorization::Authorization;
 use crate::filter::SubscribeOptions;
 use crate::persistence::{ChangeBatch, PersistentSession, StoredMessage};
 
-/// What must be done when a session or its connection ended, once no lock is held: a will to
+/// Work that remains when a session or its connection ended, once no lock is held: a will to
 /// publish, and changes that go with it.
 #[derive(Clone)]
 pub(crate) struct DeferredEffects {

@@ -41,7 +41,7 @@ pub enum BackupError {
     Totals,
 }
 
-/// What was imported.
+/// Counts of an import.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ImportSummary {
     /// Messages learned.

@@ -215,7 +215,7 @@ impl StopWords {
         {
             match language_code(language) {
                 Some(language) => self.languages.push(language),
-                None => return Directive::Invalid(format!("{language} is no language code")),
+                None => return Directive::Invalid(format!("{language} is not a language code")),
             }
         }
         if self.languages.is_empty() {
@@ -281,7 +281,7 @@ fn number<T: std::str::FromStr>(value: &str, target: &mut T) -> Directive {
             *target = number;
             Directive::Taken
         }
-        Err(_) => Directive::Invalid(format!("{value} is no number that fits here")),
+        Err(_) => Directive::Invalid(format!("{value} is not a number that fits here")),
     }
 }
 

@@ -152,7 +152,7 @@ fn number(value: &str, min: f64, max: f64, target: &mut f64) -> Directive {
             *target = number;
             Directive::Taken
         }
-        _ => Directive::Invalid(format!("{value} is no number from {min} to {max}")),
+        _ => Directive::Invalid(format!("{value} is not a number from {min} to {max}")),
     }
 }
 
@@ -162,7 +162,7 @@ fn bits(value: &str, max: u8, target: &mut u8) -> Directive {
             *target = number;
             Directive::Taken
         }
-        _ => Directive::Invalid(format!("{value} is no number of bits from 0 to {max}")),
+        _ => Directive::Invalid(format!("{value} is not a number of bits from 0 to {max}")),
     }
 }
 

@@ -12,7 +12,7 @@ use super::answer;
 use super::request::SenderFacts;
 use super::{CallContext, CallRequest};
 
-/// What a call needs before it can be answered.
+/// The work that a call needs before it can be answered.
 pub(super) enum CallNeeds {
     /// Nothing but its request.
     Nothing,

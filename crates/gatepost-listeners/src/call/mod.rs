@@ -41,7 +41,7 @@ mod settings;
 pub use request::{CallRequest, RequestError, RequestReader};
 pub use settings::CallSettings;
 
-/// What all connections share.
+/// State that all connections share.
 pub struct CallContext {
     settings: CallSettings,
     gateway: Gateway,

@@ -56,7 +56,7 @@ pub enum RequestError {
     NotText,
     #[error("a request begins with CALL/1 and the path of a procedure, as in CALL/1 /sizecheck")]
     Start,
-    #[error("'{0}' is no field; write name: value, and an empty line at the end")]
+    #[error("'{0}' is not a field; write name: value, and an empty line at the end")]
     NoField(String),
     #[error("there is no field named '{0}'")]
     UnknownField(String),

@@ -19,7 +19,7 @@ pub(super) struct Candidate {
     pub(super) port: u16,
 }
 
-/// What to connect to.
+/// A target to connect to.
 pub(super) enum ConnectTarget {
     /// Host and port, for the system to resolve.
     Named(String),

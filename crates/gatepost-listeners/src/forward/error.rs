@@ -42,7 +42,7 @@ pub(crate) enum HopError {
     NoMail(String),
 }
 
-/// What demands that mail is encrypted.
+/// The policy that demands encryption.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Requirement {
     /// Nothing: plain text follows.

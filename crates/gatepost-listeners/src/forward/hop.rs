@@ -224,7 +224,7 @@ impl Hop {
     }
 }
 
-/// What is the same for all hosts of a next hop.
+/// Data that all hosts of a next hop share.
 struct Opening<'a> {
     next_hop: &'a NextHop,
     forward: &'a Forward,

@@ -32,9 +32,9 @@ impl HopReply {
     }
 }
 
-/// What came is no reply.
+/// The line is not a reply.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("what the next hop says is no SMTP reply")]
+#[error("what the next hop says is not an SMTP reply")]
 pub(crate) struct Garbled;
 
 /// Takes a whole reply off the front of `input`; `None` where more must come.

@@ -33,7 +33,7 @@ pub(super) enum Security {
 }
 
 impl Security {
-    /// What demands that mail is encrypted.
+    /// The policy that demands encryption.
     pub(super) const fn requirement(&self) -> Requirement {
         match self {
             Self::Plain | Self::Opportunistic | Self::Tested => Requirement::Nothing,

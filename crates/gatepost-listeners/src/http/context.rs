@@ -40,7 +40,7 @@ pub struct HttpServices {
     pub operations: Option<Operations>,
 }
 
-/// What all connections share.
+/// State that all connections share.
 pub struct HttpContext {
     pub(super) settings: HttpSettings,
     pub(super) services: HttpServices,

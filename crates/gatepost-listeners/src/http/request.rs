@@ -55,7 +55,7 @@ pub(super) struct HttpRequest {
     pub peer: Peer,
     /// The user that the connection's certificate names.
     pub certified: Option<String>,
-    /// Who asks; `None` where no login is needed.
+    /// The authenticated user; `None` where no login is needed.
     pub identity: Option<Identity>,
 }
 

@@ -50,7 +50,7 @@ pub fn fuzz(input: &[u8]) -> Vec<String> {
     seen
 }
 
-/// What all connections share.
+/// State that all connections share.
 pub struct MilterContext {
     settings: MilterSettings,
     hostname: String,

@@ -71,7 +71,7 @@ pub(super) fn strings(data: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter_map(|string| string.strip_suffix(&[0]))
 }
 
-/// Peers say names in any bytes; what is no UTF-8 is shown as such.
+/// Peers say names in any bytes; what is not UTF-8 is shown as such.
 pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

@@ -69,7 +69,7 @@ impl Default for MilterSettings {
     }
 }
 
-/// Who keeps a quarantined message.
+/// The place where a quarantined message is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Keeper {

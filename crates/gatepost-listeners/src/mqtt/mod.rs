@@ -62,7 +62,7 @@ const TURNED_AWAY_MAX: u32 = 64;
 /// How long connections may take to end at a shutdown.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What all connections share.
+/// State that all connections share.
 pub struct MqttContext {
     settings: MqttSettings,
     broker: Broker,

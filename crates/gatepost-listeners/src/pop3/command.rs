@@ -31,7 +31,7 @@ pub(super) type Mistake = &'static str;
 
 /// Reads one line, without its line end.
 pub(super) fn parse(line: &[u8]) -> Result<Pop3Command, Mistake> {
-    let line = std::str::from_utf8(line).map_err(|_| "the line is no UTF-8 text")?;
+    let line = std::str::from_utf8(line).map_err(|_| "the line is not UTF-8 text")?;
     if line.contains(|character: char| character.is_control()) {
         return Err("no such command");
     }

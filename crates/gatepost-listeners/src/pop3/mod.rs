@@ -33,7 +33,7 @@ pub fn fuzz_command(line: &[u8]) -> String {
     format!("{:?}", command::parse(line))
 }
 
-/// What all connections share.
+/// State that all connections share.
 pub struct Pop3Context {
     settings: Pop3Settings,
     store: Store,

@@ -280,8 +280,8 @@ impl<'a> SmtpConnection<'a> {
         self.say(reply);
     }
 
-    /// Replies without counting: a refused message is no protocol error of the relay that brought
-    /// it.
+    /// Replies without counting: a refused message is not a protocol error of the relay that
+    /// brought it.
     pub(super) fn say(&mut self, reply: &SmtpReply) {
         reply.write_to(&mut self.output);
     }

@@ -23,7 +23,7 @@ pub(super) struct DataReceiver {
     refusal: Option<SmtpReply>,
 }
 
-/// Where in a line the input stands.
+/// The position of the input within a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LineState {
     LineStart,

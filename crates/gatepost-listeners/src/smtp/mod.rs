@@ -80,7 +80,7 @@ pub mod parsers {
     }
 }
 
-/// What all connections share.
+/// State that all connections share.
 pub struct SmtpContext {
     dialect: Dialect,
     settings: SmtpSettings,

@@ -33,7 +33,7 @@ const NO_MAILBOX: SmtpReply = SmtpReply::new(
     "the recipient names no mailbox: letters, digits, '.', '-' and '_'",
 );
 
-/// Where one recipient's mail goes.
+/// The destination of one recipient's mail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Destination {
     Topic(Topic),
@@ -76,7 +76,7 @@ impl Recipients {
         }
     }
 
-    /// Where this recipient's mail goes, or why it is refused.
+    /// The destination of this recipient's mail, or the reason of a refusal.
     ///
     /// A client that has logged in may send to every domain that a route hands on. Other clients
     /// may not name a route inside an address that is handed on: a next hop that trusts this host

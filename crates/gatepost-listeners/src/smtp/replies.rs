@@ -43,7 +43,7 @@ pub(super) const ONE_NEXT_HOP: SmtpReply = SmtpReply::new(
     "4.5.3",
     "recipients of another next hop; send to them apart",
 );
-pub(super) const NO_TEXT: SmtpReply = SmtpReply::new(500, "5.5.2", "the line is no UTF-8 text");
+pub(super) const NO_TEXT: SmtpReply = SmtpReply::new(500, "5.5.2", "the line is not UTF-8 text");
 pub(super) const LINE_TOO_LONG: SmtpReply = SmtpReply::new(500, "5.5.2", "the line is too long");
 pub(super) const BARE_NEWLINE: SmtpReply =
     SmtpReply::new(500, "5.5.2", "a bare CR or LF; only CR LF ends a line");

@@ -10,12 +10,12 @@ use crate::forward::NextHop;
 pub struct Route {
     /// The recipients, with `*` for any text: `"*@cameras.example.org"`. Case does not count.
     pub recipients: String,
-    /// Where their mail goes.
+    /// The destination of their mail.
     pub to: RouteTo,
 }
 
-/// Where mail goes. In templates `{user}`, `{detail}`, `{local}` and `{domain}` stand for parts of
-/// the recipient: of `alarms+hall/3@host`, the user is `alarms` and the detail `hall/3`.
+/// The destination of mail. In templates `{user}`, `{detail}`, `{local}` and `{domain}` stand for
+/// parts of the recipient: of `alarms+hall/3@host`, the user is `alarms` and the detail `hall/3`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RouteTo {
     /// `topic`: to the subscribers of the topic of this template.

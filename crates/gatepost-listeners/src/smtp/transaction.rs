@@ -36,7 +36,7 @@ pub(super) struct Recipient {
     pub(super) dsn: Vec<String>,
 }
 
-/// What happens after a command.
+/// The outcome of a command.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum CommandOutcome {
     Reply(SmtpReply),

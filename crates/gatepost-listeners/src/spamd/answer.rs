@@ -71,7 +71,7 @@ impl SpamdFailure {
 
 pub(super) const PONG: &[u8] = b"SPAMD/1.5 0 PONG\r\n";
 
-/// What TELL changed.
+/// The changes made by TELL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TellResult {
     Learned,

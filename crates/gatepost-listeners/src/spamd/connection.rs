@@ -85,7 +85,7 @@ struct SpamdConnection {
     _shutdown: watch::Receiver<bool>,
 }
 
-/// What is said to a request.
+/// The reply to a request.
 enum SpamdReply {
     Now(Vec<u8>),
     /// What the rules find in the message.

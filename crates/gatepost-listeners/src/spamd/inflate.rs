@@ -8,7 +8,7 @@ use flate2::read::ZlibDecoder;
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum InflateError {
-    #[error("the message is no zlib stream")]
+    #[error("the message is not a zlib stream")]
     Malformed,
     #[error("the message unpacks to more than the {0} bytes taken here")]
     TooLarge(usize),

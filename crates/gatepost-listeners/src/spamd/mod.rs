@@ -24,7 +24,7 @@ mod settings;
 pub use request::{HeadError, SpamdCommand, SpamdHead, Targets, Version};
 pub use settings::SpamdSettings;
 
-/// What all connections share.
+/// State that all connections share.
 pub struct SpamdContext {
     settings: SpamdSettings,
     gateway: Gateway,

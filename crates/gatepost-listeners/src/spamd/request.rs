@@ -3,7 +3,7 @@
 use bytes::{Buf, BytesMut};
 use gatepost_learning::bayes::Class;
 
-/// What is asked for.
+/// The command of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)] // the names are the protocol's
 pub enum SpamdCommand {
@@ -43,7 +43,7 @@ pub type Version = (u8, u8);
 /// Everything before the message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpamdHead {
-    /// What is asked for.
+    /// The command of a request.
     pub command: SpamdCommand,
     /// The client's version of the protocol.
     pub version: Version,
@@ -87,9 +87,9 @@ pub enum HeadError {
     Request(String),
     #[error("there is no command '{0}'")]
     Command(String),
-    #[error("the line '{0}' is no NAME: VALUE")]
+    #[error("the line '{0}' is not a NAME: VALUE")]
     Line(String),
-    #[error("Content-length is no number of bytes: '{0}'")]
+    #[error("Content-length is not a number of bytes: '{0}'")]
     ContentLength(String),
     #[error("the compression '{0}' is not known; there is zlib")]
     Compression(String),

@@ -23,7 +23,7 @@ pub const SYSTEM_AUTHORITIES: [&str; 3] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// Whose certificates are believed.
+/// The authorities whose certificates are trusted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CertificateTrust {
     /// Everybody's: no one can read along, but who the server is stays open.

@@ -82,7 +82,7 @@ fn read(file: &Path) -> Result<Vec<Section>, TlsError> {
     }
     let bytes = std::fs::read(file).map_err(|error| whole(error.to_string()))?;
     let text = std::str::from_utf8(&bytes).map_err(|_| {
-        whole("this is no PEM file; fix: openssl x509 -inform DER -in FILE".to_owned())
+        whole("this is not a PEM file; fix: openssl x509 -inform DER -in FILE".to_owned())
     })?;
     parse(text).map_err(|(line, reason)| TlsError::file(file, line, reason))
 }

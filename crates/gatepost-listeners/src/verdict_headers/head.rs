@@ -18,7 +18,8 @@ impl FieldSpan<'_> {
     }
 }
 
-/// The fields of a message's head. A line that is no field ends the head as well as an empty one.
+/// The fields of a message's head. A line that is not a field ends the head as well as an empty
+/// one.
 pub(crate) fn fields(message: &[u8]) -> Vec<FieldSpan<'_>> {
     let mut fields = Vec::new();
     let mut rest = message;

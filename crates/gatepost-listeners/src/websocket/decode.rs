@@ -60,7 +60,7 @@ impl FrameError {
     }
 }
 
-/// What a client may send.
+/// A message of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accepts {
     /// Binary messages of any length, as a stream of bytes.

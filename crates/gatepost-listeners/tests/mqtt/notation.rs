@@ -72,7 +72,7 @@ fn items(characters: &mut Peekable<Chars<'_>>, end: Option<char>) -> Result<Vec<
                 Item::Counted(false, vec![Item::Bytes(text)])
             }
             digit if digit.is_ascii_hexdigit() => Item::Bytes(hex(digit, characters)?),
-            other => return Err(format!("'{other}' is no part of the notation")),
+            other => return Err(format!("'{other}' is not part of the notation")),
         };
         list.push(repeated(item, characters)?);
     }

@@ -16,10 +16,10 @@ pub struct EditedField {
     value: String,
 }
 
-/// Why a text is no name of a field.
+/// Why a text is not a name of a field.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{0}' is no name of a header field: letters, digits and punctuation without space and colon"
+    "'{0}' is not a name of a header field: letters, digits and punctuation without space and colon"
 )]
 pub struct MalformedField(pub String);
 

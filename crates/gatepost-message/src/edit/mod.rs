@@ -41,7 +41,7 @@ pub enum Edit {
         /// Which of the fields of that name: 1 is the topmost.
         occurrence: u32,
     },
-    /// Replaces what follows the head; of what is no mail, everything.
+    /// Replaces what follows the head; of what is not mail, everything.
     ReplaceBody(Bytes),
     /// What subscribers get in place of the listener's own form of the message. Changes nothing
     /// for a mailbox, a next hop or a mail server that asked.
@@ -81,7 +81,7 @@ pub fn field_names(mail: &[u8]) -> Vec<String> {
     EditableHead::split(mail).names()
 }
 
-/// Does an edit of a message that is no mail, whose header fields are its user properties. The
+/// Does an edit of a message that is not mail, whose header fields are its user properties. The
 /// edits of the body are left out.
 pub fn apply_to_properties(user: &mut Vec<(String, String)>, edit: &Edit) {
     let pair = |field: &EditedField| (field.name().to_owned(), field.value().to_owned());

@@ -47,7 +47,7 @@ pub enum LearningError {
 
 /// The learner of a data folder.
 pub struct Learner {
-    /// What was learned until now.
+    /// The data learned so far.
     pub learning: Learning,
     store: Store,
     _lock: Lock,

@@ -14,7 +14,7 @@ const SPACE: &str = "learn-queue";
 /// How often the learner looks.
 pub const PERIOD: Duration = Duration::from_secs(2);
 
-/// What to do with a message.
+/// The operation on a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LearnRequest {
     /// Learn it so.

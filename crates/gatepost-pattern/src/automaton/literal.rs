@@ -9,7 +9,7 @@ pub struct Window {
     pub max: u32,
 }
 
-/// What is known of a required literal when it occurs.
+/// Data of an occurrence of a required literal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LiteralInfo {
     /// The index of the pattern that requires the literal.

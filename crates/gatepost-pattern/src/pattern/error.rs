@@ -5,7 +5,7 @@ use crate::syntax::SyntaxError;
 /// Why a pattern is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
-    /// It is no pattern of Perl's.
+    /// It is not a pattern of Perl's.
     #[error(transparent)]
     Syntax(#[from] SyntaxError),
     /// PCRE2 does not compile it; its message.

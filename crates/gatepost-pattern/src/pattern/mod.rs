@@ -35,7 +35,7 @@ const STEPS_MAX: u32 = 500_000;
 const OFFSET_TEST_COST: usize = 24;
 const OFFSET_MATCH_COST: usize = 180;
 const BYTE_SEARCH_COST: usize = 10;
-/// What may be spent on offsets before the costs are compared.
+/// The budget for offsets before the costs are compared.
 const OFFSETS_COST_MIN: usize = 1500;
 /// An offset that is matched alone counts as this many searched bytes.
 const OFFSET_BYTES: usize = 4 * 1024;

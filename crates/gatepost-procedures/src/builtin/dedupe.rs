@@ -37,7 +37,7 @@ pub struct DedupeSettings {
     pub numbers: bool,
     /// How long after the first the others are folded.
     pub window: Period,
-    /// What becomes of those that are folded.
+    /// The action for messages that are folded.
     #[serde(with = "crate::text_values")]
     pub action: Action,
     /// Whether the last of them is published at the end of the window, with the user property

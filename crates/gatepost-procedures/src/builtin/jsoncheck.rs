@@ -15,7 +15,7 @@ pub struct JsoncheckSettings {
     /// The file of the schema; without one a payload needs only be JSON. References to other
     /// files and to the web are not followed.
     pub schema: Option<PathBuf>,
-    /// What becomes of a payload that does not fit.
+    /// The action for a payload that does not fit the schema.
     #[serde(with = "crate::text_values")]
     pub action: Action,
 }
@@ -58,7 +58,7 @@ impl Jsoncheck {
     fn complaint(&self, payload: &[u8]) -> Option<String> {
         let value: serde_json::Value = match serde_json::from_slice(payload) {
             Ok(value) => value,
-            Err(error) => return Some(format!("the payload is no JSON: {error}")),
+            Err(error) => return Some(format!("the payload is not JSON: {error}")),
         };
         let (name, validator) = self.schema.as_ref()?;
         let error = validator.validate(&value).err()?;

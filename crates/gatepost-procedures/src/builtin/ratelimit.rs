@@ -45,7 +45,7 @@ pub struct RatelimitSettings {
     pub per: Period,
     /// How many may come at once after a pause; 0 takes `messages`.
     pub burst: u32,
-    /// What becomes of one too many.
+    /// The action for a message beyond the rate.
     #[serde(with = "crate::text_values")]
     pub action: Action,
     /// How many are counted apart; all others are counted together.

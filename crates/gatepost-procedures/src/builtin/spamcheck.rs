@@ -30,11 +30,11 @@ pub struct SpamcheckSettings {
     pub drop: Option<f64>,
     /// The score from which it is rejected.
     pub reject: Option<f64>,
-    /// What becomes of a message that limits kept from being judged whole.
+    /// The action for a message of which limits prevented a complete judgement.
     pub given_up: GivenUpAction,
 }
 
-/// What becomes of a message that limits kept from being judged whole.
+/// The action for a message of which limits prevented a complete judgement.
 #[derive(Deserialize, Serialize, Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[serde(rename_all = "lowercase")]
 pub enum GivenUpAction {

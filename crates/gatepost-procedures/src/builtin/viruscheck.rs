@@ -33,10 +33,10 @@ pub struct ViruscheckSettings {
     /// Connections to clamd at one time; further messages wait for one of them. clamd has a limit
     /// of its own (`MaxThreads`).
     pub connections_max: usize,
-    /// What becomes of a message in which something was found.
+    /// The action for an infected message.
     #[serde(with = "crate::text_values")]
     pub action: Action,
-    /// What becomes of a message that could not be checked: clamd is away, slow or fails.
+    /// The action for a message that could not be checked: clamd is unreachable, slow or fails.
     #[serde(with = "crate::text_values")]
     pub on_error: Action,
     /// Larger messages are not sent to clamd, which has a limit of its own (`StreamMaxLength`).

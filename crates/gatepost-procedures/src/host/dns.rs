@@ -77,7 +77,7 @@ impl Dns {
     }
 }
 
-/// What is known of a question.
+/// The state of a question.
 pub(crate) enum NamesAnswer {
     Known(Vec<String>),
     Pending(PendingNames),

@@ -61,7 +61,7 @@ pub(crate) struct OutgoingRequest {
     pub(crate) body: Vec<u8>,
 }
 
-/// What came back.
+/// The response.
 pub(crate) struct OutgoingResponse {
     pub(crate) status: u16,
     pub(crate) fields: Vec<(String, String)>,
@@ -123,7 +123,7 @@ impl PendingResponse {
         self.0.notifier()
     }
 
-    /// What came back.
+    /// The response.
     pub(crate) fn end(self) -> Result<OutgoingResponse, OutgoingHttpError> {
         self.0.take().unwrap_or(Err(OutgoingHttpError::Timeout))
     }

@@ -3,9 +3,9 @@
 /// Why nothing came back.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OutgoingHttpError {
-    #[error("{0} is no server that procedures.http.hosts allows")]
+    #[error("{0} is not a server that procedures.http.hosts allows")]
     NotAllowed(String),
-    #[error("'{0}' is no address of the web")]
+    #[error("'{0}' is not an address of the web")]
     Malformed(String),
     #[error("a request has its own field {0}; give no other")]
     OwnField(String),

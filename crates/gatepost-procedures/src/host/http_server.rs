@@ -40,7 +40,7 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    /// `None` for what is no address of the web.
+    /// `None` for what is not an address of the web.
     pub(super) fn of(url: &str) -> Option<Self> {
         let uri: Uri = url.parse().ok()?;
         let is_tls = match uri.scheme_str()?.to_ascii_lowercase().as_str() {

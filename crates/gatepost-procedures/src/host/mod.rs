@@ -35,7 +35,7 @@ pub trait PublicationSink: Send + Sync {
     fn publish(&self, publication: Publication);
 }
 
-/// What a server lends to its procedures.
+/// Services of the server for its procedures.
 #[derive(Clone)]
 pub struct ProcedureHost {
     pub(crate) values: Values,

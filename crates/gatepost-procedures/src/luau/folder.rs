@@ -8,7 +8,7 @@ use std::time::SystemTime;
 const EXTENSION: &str = "luau";
 /// Deeper folders are not looked into, so that a link to a parent ends.
 const DEPTH_MAX: usize = 8;
-/// A larger file is no procedure that a person wrote.
+/// A larger file is not a procedure that a person wrote.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// What the folder holds, without the contents. Two that are equal hold the same procedures.

@@ -142,7 +142,7 @@ impl Encoder<'_> {
     }
 }
 
-/// The value, or nil and why the text is no JSON. Other errors, such as a lack of memory, are
+/// The value, or nil and why the text is not JSON. Other errors, such as a lack of memory, are
 /// raised.
 fn decode(lua: &Lua, text: &[u8], deadline: &Deadline) -> mlua::Result<(Value, Option<String>)> {
     let context = Context {

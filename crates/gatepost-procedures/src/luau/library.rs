@@ -24,7 +24,7 @@ const PUBLICATIONS_MAX: usize = 100;
 /// The space of `shared`. No path of a procedure, so no procedure's own space is this one.
 const SHARED_SPACE: &str = "shared";
 
-/// What the functions of one machine work with.
+/// State of the functions of one machine.
 pub(super) struct Library {
     pub(super) resources: Arc<Resources>,
     pub(super) deadline: Arc<Deadline>,

@@ -57,7 +57,7 @@ const IDLE_MACHINES_MAX: usize = 32;
 /// A procedure from a file.
 struct LuauProcedure(Arc<Code>);
 
-/// What the calls of a procedure share.
+/// State that the calls of a procedure share.
 struct Code {
     program: LuauProgram,
     settings: LuauSettings,

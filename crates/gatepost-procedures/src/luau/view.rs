@@ -151,7 +151,7 @@ fn content_fields<F: UserDataFields<MessageView>>(fields: &mut F) {
         let body = view.0.with(|working| Ok(working.now().body.clone()))?;
         lua.create_string(&body)
     });
-    // What follows a mail's head is replaced; of what is no mail, everything.
+    // What follows a mail's head is replaced; of what is not mail, everything.
     fields.add_field_method_set("body", |_, view, body: mlua::String| {
         let body = Bytes::copy_from_slice(&body.as_bytes());
         view.0.with(|working| working.push(Edit::ReplaceBody(body)))
@@ -181,7 +181,7 @@ fn joined(values: &[String]) -> Option<String> {
     (!values.is_empty()).then(|| values.join("\n"))
 }
 
-/// `message.headers`: a mail's header fields, or the user properties of what is no mail.
+/// `message.headers`: a mail's header fields, or the user properties of what is not mail.
 struct HeadersView(SharedMessage);
 
 impl UserData for HeadersView {

@@ -328,7 +328,7 @@ impl Procedures {
         verdict(&self.0.set.load().configuration.table.spamcheck, report)
     }
 
-    /// What all procedures did since the start.
+    /// Statistics of all procedures since the start.
     pub fn status(&self) -> Status {
         let silent = self.rules().silent_lists().into_iter();
         Status {

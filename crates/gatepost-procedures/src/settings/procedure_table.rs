@@ -70,7 +70,7 @@ impl<'de> Deserialize<'de> for ProcedureTable {
                         }
                         _ if !path.starts_with('/') => {
                             return Err(A::Error::custom(format!(
-                                "'{path}' is no path of a procedure; write \"/{path}\""
+                                "'{path}' is not a path of a procedure; write \"/{path}\""
                             )));
                         }
                         _ => {

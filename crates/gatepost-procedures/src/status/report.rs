@@ -13,7 +13,7 @@ use crate::in_force::InForce;
 pub struct Status {
     /// Since the start of the process.
     pub uptime_seconds: u64,
-    /// What runs, and what was refused since it does.
+    /// The running set, and the changes refused since it was loaded.
     pub in_force: InForce,
     /// Messages that wait for answers of the network, without a judge.
     pub waiting_for_network: usize,
@@ -27,7 +27,7 @@ pub struct Status {
     pub last_day: Vec<ProcedureStatus>,
 }
 
-/// What one procedure did.
+/// Statistics of one procedure.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ProcedureStatus {
     /// Its path.

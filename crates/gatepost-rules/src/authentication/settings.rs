@@ -99,7 +99,7 @@ impl SenderSettings {
             "adsp_override" => return self.practice(value),
             "dkim_minimum_key_bits" => match value.parse() {
                 Ok(bits) => self.key_bits_min = bits,
-                Err(_) => return invalid("it is no number of bits"),
+                Err(_) => return invalid("it is not a number of bits"),
             },
             "ignore_received_spf_header" => self.ignores_received_spf = is_yes(value),
             "use_newest_received_spf_header" => self.newest_received_spf = is_yes(value),

@@ -94,7 +94,7 @@ fn name(
         ("local_tests_only", None) => Ok(vec![Operation::Number((1 - (set & 1)) as f64)]),
         ("rules_matching", Some(pattern)) => matching(pattern, own, definitions),
         (name, None) => Ok(vec![Operation::Name(definitions.index_of(name))]),
-        (name, Some(_)) => Err(format!("{name} is no function")),
+        (name, Some(_)) => Err(format!("{name} is not a function")),
     }
 }
 

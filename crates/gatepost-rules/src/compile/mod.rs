@@ -53,7 +53,7 @@ pub(crate) struct RuleFacts {
     pub(crate) is_multiple: bool,
 }
 
-/// What the environment permits.
+/// Permissions of the environment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Abilities {
     pub(crate) network: bool,

@@ -41,7 +41,7 @@ impl AccessMap {
     fn check(&self) -> Result<(), String> {
         match fs::read(&self.path) {
             Ok(data) if berkeley_hash::read(&data).is_none() => Err(format!(
-                "{} is no Berkeley DB hash file, as makemap hash makes them",
+                "{} is not a Berkeley DB hash file, as makemap hash makes them",
                 self.path.display()
             )),
             _ => Ok(()),

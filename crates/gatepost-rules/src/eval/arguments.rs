@@ -50,7 +50,7 @@ impl<'a> EvalArguments<'a> {
         let text = self.text(index)?;
         text.trim()
             .parse()
-            .map_err(|_| format!("argument {} is no number: {text}", index + 1))
+            .map_err(|_| format!("argument {} is not a number: {text}", index + 1))
     }
 
     /// An optional number, which can be `undef` or `inf`.

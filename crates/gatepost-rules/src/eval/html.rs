@@ -166,7 +166,7 @@ impl Comparison {
             let value = text.strip_prefix(sign)?.trim().parse().ok()?;
             Some(Self { operator, value })
         });
-        parsed.ok_or_else(|| format!("{text} is no comparison"))
+        parsed.ok_or_else(|| format!("{text} is not a comparison"))
     }
 
     fn holds(self, value: f64) -> bool {

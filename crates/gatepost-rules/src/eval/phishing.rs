@@ -39,7 +39,7 @@ impl Feeds {
             "phishing_uri_noparam" => self.without_parameters = matches!(value.trim(), "1" | "yes"),
             "phishing_phishstats_minscore" => match value.trim().parse() {
                 Ok(score) => self.score_min = score,
-                Err(_) => return Some(Directive::Invalid("it is no number".to_owned())),
+                Err(_) => return Some(Directive::Invalid("it is not a number".to_owned())),
             },
             "phishing_openphish_feed" => {
                 return Some(self.read(value, |line| Some((line, f64::INFINITY))));

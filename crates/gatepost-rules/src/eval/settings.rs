@@ -187,7 +187,7 @@ impl EvalSettings {
             }
             "fns_extrachars" => match value.trim().parse() {
                 Ok(number) => self.from_name_extra_characters = number,
-                Err(_) => return Directive::Invalid(format!("{value} is no number")),
+                Err(_) => return Directive::Invalid(format!("{value} is not a number")),
             },
             "fns_check" => match value.trim().parse() {
                 Ok(number @ 0..=2) => self.from_name_check = number,

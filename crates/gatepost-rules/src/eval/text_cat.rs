@@ -82,7 +82,7 @@ impl Languages {
                     self.acceptable = score;
                     return Some(Directive::Taken);
                 }
-                Err(_) => return Some(Directive::Invalid("it is no number".to_owned())),
+                Err(_) => return Some(Directive::Invalid("it is not a number".to_owned())),
             },
             "textcat_max_languages" => &mut self.answers_max,
             "textcat_max_ngrams" => &mut self.runs_max,
@@ -94,7 +94,7 @@ impl Languages {
                 *target = number;
                 Directive::Taken
             }
-            Err(_) => Directive::Invalid("it is no number".to_owned()),
+            Err(_) => Directive::Invalid("it is not a number".to_owned()),
         })
     }
 

@@ -69,7 +69,7 @@ fn parse(text: &str) -> Result<Vec<Condition>, String> {
             "text" => UriComponent::Text,
             "domain" => UriComponent::Domain,
             "host" => UriComponent::Host,
-            other => return Err(format!("{other} is no part of a link")),
+            other => return Err(format!("{other} is not part of a link")),
         };
         let after = after.trim_start();
         let negated = after.starts_with("!~");

@@ -23,7 +23,7 @@ pub(super) fn score(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
             .ok()
             .filter(|score: &f64| score.is_finite());
         scores.push(score.ok_or_else(|| {
-            LineProblem::invalid(format!("{word:?} is no number"), "write a number")
+            LineProblem::invalid(format!("{word:?} is not a number"), "write a number")
         })?);
     }
     let scores: [f64; 4] = match scores[..] {
@@ -92,7 +92,10 @@ pub(super) fn flags(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
 pub(super) fn priority(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
     let value = line.after_first_word_text()?;
     let priority = value.trim().parse().map_err(|_| {
-        LineProblem::invalid(format!("{value:?} is no priority"), "write a whole number")
+        LineProblem::invalid(
+            format!("{value:?} is not a priority"),
+            "write a whole number",
+        )
     })?;
     rule(loaded, line)?.priority = priority;
     Ok(())
@@ -151,7 +154,9 @@ pub(super) fn shortcircuit_score(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -
         .parse()
         .ok()
         .filter(|score: &f64| score.is_finite())
-        .ok_or_else(|| LineProblem::invalid(format!("{value:?} is no number"), "write a number"))?;
+        .ok_or_else(|| {
+            LineProblem::invalid(format!("{value:?} is not a number"), "write a number")
+        })?;
     let scores = &mut loaded.definitions.options.shortcircuit;
     match line.directive {
         "shortcircuit_spam_score" => scores.spam = score,

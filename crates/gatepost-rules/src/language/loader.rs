@@ -267,7 +267,7 @@ fn in_other_language(line: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((language, rest.trim_ascii_start()))
 }
 
-/// The line up to its comment; `\#` is no comment but a `#`.
+/// The line up to its comment; `\#` is not a comment but a `#`.
 fn without_comment(line: &[u8]) -> Cow<'_, [u8]> {
     if memchr::memchr(b'#', line).is_none() {
         return Cow::Borrowed(line);

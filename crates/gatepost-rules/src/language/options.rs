@@ -88,8 +88,9 @@ type Outcome = Result<(), LineProblem>;
 pub(super) fn required_score(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
     let value = line.value_text()?;
     let score = value.parse().ok().filter(|score: &f64| score.is_finite());
-    loaded.definitions.options.required_score = score
-        .ok_or_else(|| LineProblem::invalid(format!("{value:?} is no number"), "write a number"))?;
+    loaded.definitions.options.required_score = score.ok_or_else(|| {
+        LineProblem::invalid(format!("{value:?} is not a number"), "write a number")
+    })?;
     Ok(())
 }
 
@@ -156,7 +157,7 @@ pub(super) fn report_wrap_width(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) ->
     let value = line.value_text()?;
     loaded.definitions.options.wrap_width = value
         .parse()
-        .map_err(|_| LineProblem::invalid(format!("{value:?} is no width"), "write a number"))?;
+        .map_err(|_| LineProblem::invalid(format!("{value:?} is not a width"), "write a number"))?;
     Ok(())
 }
 

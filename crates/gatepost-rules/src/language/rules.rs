@@ -78,7 +78,7 @@ fn strip_eval(value: &[u8]) -> Option<&[u8]> {
 fn field_test(value: &[u8]) -> Result<FieldTest, LineProblem> {
     let malformed = || {
         LineProblem::invalid(
-            "it is no comparison of a header field",
+            "it is not a comparison of a header field",
             "write: Field =~ /pattern/, Field !~ /pattern/ or exists:Field",
         )
     };

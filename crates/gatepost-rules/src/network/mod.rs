@@ -51,7 +51,10 @@ impl NetworkQueries {
     ) -> Result<Self, String> {
         let server = match server {
             Some(text) => parse_server(text).ok_or_else(|| {
-                format!("{text:?} is no address of a DNS server; write 192.0.2.1 or 192.0.2.1:53")
+                format!(
+                    "{text:?} is not an address of a DNS server; write 192.0.2.1 or \
+                    192.0.2.1:53"
+                )
             })?,
             None => system_servers().into_iter().next().ok_or_else(|| {
                 format!("{SYSTEM_CONFIGURATION} names no server; set rules.dns_server")

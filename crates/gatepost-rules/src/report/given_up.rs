@@ -16,7 +16,7 @@ const REST: (&str, &str) = (
     "Rules ran into their limits, or part of the message was not read",
 );
 
-/// What a limit ended early in a scan.
+/// The part of a scan that a limit ended early.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct GivenUp {
     /// The time limit of the message was reached.

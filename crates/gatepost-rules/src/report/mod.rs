@@ -67,7 +67,7 @@ pub struct Report {
     pub hits: Vec<Hit>,
     /// Rules that reached a limit, so it is unknown whether they match.
     pub limited: Vec<Arc<str>>,
-    /// What limits ended early; each kind is among the hits too.
+    /// Parts that limits ended early; each kind is among the hits too.
     pub given_up: GivenUp,
     /// The results of SPF, DKIM and DMARC, if rules used them.
     pub authentication: Vec<Authentication>,
@@ -78,7 +78,7 @@ pub struct Report {
     pub(crate) autolearn_force: Option<String>,
     /// What counted when it was decided whether to learn.
     pub(crate) autolearn_points: f64,
-    /// What Bayes said, if it judged.
+    /// The result of Bayes, if it judged.
     pub(crate) bayes: Option<BayesResult>,
     /// What rules say beside their descriptions.
     pub(crate) notes: Vec<(Arc<str>, String)>,

@@ -76,7 +76,7 @@ pub(super) fn message(report: &Report, message: &[u8]) -> Vec<u8> {
     out
 }
 
-/// An mbox file's "From " line, which is no field.
+/// An mbox file's "From " line, which is not a field.
 pub(super) fn mbox_separator(message: &[u8]) -> (&[u8], &[u8]) {
     let end = if message.starts_with(b"From ") {
         memchr::memchr(b'\n', message).map_or(0, |end| end + 1)

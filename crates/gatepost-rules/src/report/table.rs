@@ -7,7 +7,7 @@ use super::{Hit, Report};
 
 /// Where descriptions begin in the table of a text.
 const DESCRIPTION_INDENT: &str = "                            ";
-/// What continues a line in the table of a header field.
+/// The continuation of a line in the table of a header field.
 const FIELD_INDENT: &str = "*      ";
 /// The longest note that stands below a description; a longer one is aligned to the right.
 const NOTE_LENGTH_MAX: usize = 47;

@@ -1,6 +1,6 @@
 //! The context of a scan.
 
-/// What a caller knows of a message besides its bytes; all of it optional.
+/// A caller's knowledge of a message besides its bytes; all of it optional.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ScanContext<'a> {
     /// The user for which the message is judged, as in spamd's `User` header.

@@ -62,7 +62,7 @@ pub(crate) struct Program {
     pub(crate) other_evals: Vec<EvalRule>,
     /// Rules whose patterns contain captured texts.
     pub(crate) captures: CaptureRules,
-    /// What is asked of the network.
+    /// Queries to the network.
     pub(crate) network: Vec<NetworkRule>,
     pub(crate) metas: MetaRules,
     /// Rules on the probability that Bayes gives.

@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Mistake {
     /// File and line, variable or flag.
     pub place: String,
-    /// The dotted key; empty where the text is no TOML at all.
+    /// The dotted key; empty where the text is not TOML at all.
     pub key: String,
     /// The cause and the remedy.
     pub reason: String,

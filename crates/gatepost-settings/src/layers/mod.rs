@@ -85,7 +85,7 @@ impl Layers {
     /// Lays a file over what there is.
     ///
     /// # Errors
-    /// The file cannot be read, or is no TOML.
+    /// The file cannot be read, or is not TOML.
     pub fn add_file(&mut self, path: &Path) -> Result<(), Mistake> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| Mistake::new(path.display(), "", error.to_string()))?;
@@ -95,7 +95,7 @@ impl Layers {
     /// Lays the text of a file over what there is.
     ///
     /// # Errors
-    /// The text is no TOML; the place names the line.
+    /// The text is not TOML; the place names the line.
     pub fn add_text(&mut self, path: &Path, text: &str) -> Result<(), Mistake> {
         let table = DeTable::parse(text).map_err(|error| {
             let line = line_of(text, error.span().map_or(0, |span| span.start));

@@ -95,7 +95,7 @@ impl Store {
     }
 }
 
-/// What waits for a session, or for all.
+/// Deliveries that wait for a session, or for all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueSize {
     /// Deliveries that are not over.

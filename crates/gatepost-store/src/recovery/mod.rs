@@ -20,7 +20,7 @@ use crate::{StoreError, lock, schema};
 use image::Image;
 use salvage::{SalvageFailure, salvage};
 
-/// What a recovery did; the default if there was none.
+/// The result of a recovery; the default if there was none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// The copy of the damaged file; `None` if the file was whole or new.

@@ -21,7 +21,7 @@ const FILTERS_MAX: usize = 256;
 /// RFC 7518 section 3.2: an HS256 key has at least the hash's size.
 const SECRET_BYTES_MIN: usize = 32;
 
-/// What a token says.
+/// The claims of a token.
 #[derive(Debug)]
 pub(crate) struct Vouched {
     pub(crate) user: String,

@@ -135,7 +135,7 @@ impl<'a> Subscriber<'a> {
         }
         let parsed = |text: &String| {
             TopicFilter::new(text).map_err(|error| {
-                ClientError::Usage(format!("'{text}' is no topic filter: {error}"))
+                ClientError::Usage(format!("'{text}' is not a topic filter: {error}"))
             })
         };
         for filter in &filters {

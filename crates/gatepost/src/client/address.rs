@@ -29,7 +29,7 @@ impl BrokerAddress {
         let malformed = |what: &str| {
             let shape = "mqtt[s]://[user[:password]@]host[:port]/topic";
             ClientError::Usage(format!(
-                "'{url}' is no MQTT URL: {what}; it looks like {shape}"
+                "'{url}' is not an MQTT URL: {what}; it looks like {shape}"
             ))
         };
         let (tls, rest) = match url.split_once("://") {

@@ -111,7 +111,7 @@ pub(super) fn enter(config: &Config, source: &ConfigSource) -> Result<(), StartE
 fn confine_files(config: &Config, source: &ConfigSource) -> Result<(), String> {
     let failed = |error: landlock::RulesetError| error.to_string();
     let all = AccessFs::from_all(FILE_ACCESSES);
-    // To execute is no part of reading here.
+    // To execute is not part of reading here.
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let mut ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)

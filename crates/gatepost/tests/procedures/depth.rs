@@ -123,7 +123,7 @@ fn json_is_as_deep_as_its_limit_and_no_deeper() {
             let answer = post(&gateway, topic, &deep);
             assert!(answer.contains("HTTP/1.1 422 "), "{topic}: {answer}");
         }
-        // Shown on a page, it is no JSON.
+        // Shown on a page, it is not JSON.
         let answer = post(&gateway, "deep", &deep);
         assert!(answer.contains("HTTP/1.1 200 "), "{answer}");
         expect(&curl(&gateway, "/shown", &[]), &["HTTP/1.1 200"]);

@@ -17,7 +17,7 @@ const NAMES: Names = Names {
     refused: "failed",
 };
 
-/// What all connections write to.
+/// Totals of all connections.
 pub(super) struct CallTotals {
     request: Vec<u8>,
     /// Calls that a new connection begins with; nothing where calls are due at fixed times.

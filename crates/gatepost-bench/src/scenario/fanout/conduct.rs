@@ -63,7 +63,7 @@ pub(super) fn run(
     })
 }
 
-/// What the conductor saw of a run.
+/// The conductor's observations of a run.
 struct Conducted<'plan> {
     published: Published<'plan>,
     seconds: f64,

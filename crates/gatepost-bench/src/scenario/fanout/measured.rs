@@ -11,7 +11,7 @@ use crate::statistics::steadiness;
 /// Delays of the schedule at p99 from which latencies are doubtful.
 const LATE_US: f64 = 1_000.0;
 
-/// What receiving threads saw.
+/// Totals of the receiving threads.
 #[derive(Default)]
 pub(crate) struct ReceiveTotals {
     pub(crate) latencies: Latencies,

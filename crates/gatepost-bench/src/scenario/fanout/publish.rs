@@ -32,7 +32,7 @@ pub(crate) struct Publishers<'plan> {
     indices: Vec<usize>,
 }
 
-/// What was published.
+/// The publication.
 pub(crate) struct Published<'plan> {
     publishers: Publishers<'plan>,
     /// Messages sent by each publisher.

@@ -166,7 +166,7 @@ impl Scenario for Scan {
     }
 }
 
-/// What came of scanning all messages at a server.
+/// The result of scanning all messages at a server.
 #[derive(Default)]
 struct Scanned {
     latencies: Latencies,

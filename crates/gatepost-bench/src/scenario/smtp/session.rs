@@ -16,7 +16,7 @@ const NAMES: Names = Names {
     refused: "refused",
 };
 
-/// What all sessions write to.
+/// Totals of all sessions.
 pub(super) struct SmtpTotals {
     envelope: String,
     body: Vec<u8>,

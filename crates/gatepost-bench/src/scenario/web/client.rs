@@ -7,7 +7,7 @@ use crate::latency::Latencies;
 use crate::load::{Closed, Conversation, ReceiveOutcome, ResponsePart, ResponseReader};
 use crate::timeline::Timeline;
 
-/// What all clients write to.
+/// Totals of all clients.
 pub(super) struct WebTotals {
     request: Arc<[u8]>,
     keep_alive: bool,

@@ -195,7 +195,7 @@ impl Forward {
                 if let Some(policy) = policies.keep(domain, &id, text, now) {
                     return Some(policy);
                 }
-                tracing::warn!(target: "smtp", domain, "what its MTA-STS host has is no policy");
+                tracing::warn!(target: "smtp", domain, "what its MTA-STS host has is not a policy");
             }
             Err(cause) => {
                 tracing::warn!(

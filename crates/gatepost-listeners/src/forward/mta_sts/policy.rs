@@ -9,7 +9,7 @@ const MAX_AGE_SECONDS_MAX: u64 = 31_557_600;
 /// Patterns of one policy.
 const HOSTS_MAX: usize = 200;
 
-/// What a domain demands of the hosts that take its mail.
+/// A domain's requirements for the hosts that take its mail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) struct Policy {
     pub(in super::super) mode: Mode,
@@ -28,7 +28,7 @@ pub(in super::super) enum Mode {
 }
 
 impl Policy {
-    /// `None` for what is no policy of version 1.
+    /// `None` for what is not a policy of version 1.
     pub(in super::super) fn parse(text: &str) -> Option<Self> {
         let (mut version, mut mode, mut max_age) = (None, None, None);
         let mut hosts = Vec::new();

@@ -139,7 +139,7 @@ pub(super) fn stream(
     response
 }
 
-/// What is remembered, newest last, as one JSON array.
+/// Recent publications, newest last, as one JSON array.
 fn recent(
     context: &HttpContext,
     request: &HttpRequest,

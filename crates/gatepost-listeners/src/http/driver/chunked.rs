@@ -10,7 +10,7 @@ const IGNORED_BYTES_MAX: usize = 8 << 10;
 /// Enough for any size that a body may have.
 const SIZE_DIGITS_MAX: u8 = 15;
 
-/// What is expected next.
+/// The part that is expected next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ChunkState {
     Size { digits: u8 },

@@ -67,7 +67,7 @@ pub(super) struct Http1Connection {
     head_began: Option<Instant>,
 }
 
-/// What ends a wait for a request.
+/// The end of a wait for a request.
 pub(super) enum RequestWaitEnd {
     /// A request that cannot be answered at once.
     Request(Box<Pending>),
@@ -87,7 +87,7 @@ pub(super) struct Pending {
     pub(super) expects_continue: bool,
 }
 
-/// What a batch came to.
+/// The result of a batch.
 enum Batch {
     /// The socket has nothing to read.
     Idle,

@@ -25,7 +25,7 @@ use crate::stream::TlsSession;
 /// How much of what a refused client still sends is read away, so that it gets to read why.
 const LINGER_BYTES_MAX: usize = 1 << 20;
 
-/// What becomes of the connection after an exchange.
+/// The fate of the connection after an exchange.
 pub(super) enum After {
     Continue,
     Close,

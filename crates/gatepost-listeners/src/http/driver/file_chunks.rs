@@ -10,7 +10,7 @@ use bytes::Bytes;
 /// How much of a file is in memory at once.
 const CHUNK_BYTES: u64 = 256 << 10;
 
-/// What is still to be read of a file.
+/// The rest of a file that is still to be read.
 pub(super) struct FileChunks {
     file: Arc<File>,
     position: u64,

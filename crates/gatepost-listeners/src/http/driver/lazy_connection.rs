@@ -52,7 +52,7 @@ impl LazyConnection {
     }
 }
 
-/// What became of the first bytes.
+/// The result of handling the first bytes.
 enum FirstBytes {
     /// The only request is answered, or the client is gone.
     Done,

@@ -35,7 +35,7 @@ use crate::http::stream_rights::StreamRights;
 use crate::stream::Stream;
 use crate::websocket::{Closed, Opcode, ReadingClient, whole_frame};
 
-/// What a connection is to write from here on.
+/// Output that a connection writes from here on.
 pub(super) struct LiveStream {
     pub(super) reader: Box<LocalSubscription>,
     pub(super) format: StreamFormat,
@@ -118,7 +118,7 @@ struct LiveSocket {
 }
 
 struct LiveStreamState {
-    /// What the socket refused.
+    /// Bytes that the socket refused.
     unsent: VecDeque<Bytes>,
     /// When it last took something.
     wrote_at: Instant,
@@ -261,7 +261,7 @@ struct StreamTask<'a> {
     timer: Pin<&'a mut Sleep>,
 }
 
-/// What the client sends while it only reads.
+/// Input of a client that only reads.
 enum ClientBytes {
     /// Of a WebSocket.
     Frames(Box<ReadingClient>),

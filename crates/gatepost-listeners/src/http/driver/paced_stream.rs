@@ -17,7 +17,7 @@ use crate::websocket::{Closed, Opcode, ReadingClient, whole_frame};
 
 /// Events that may share one write.
 pub(super) const EVENTS_PER_WRITE: usize = 64;
-/// What a client may send while it only reads.
+/// The input permitted to a client that only reads.
 pub(super) const SENT_MEANWHILE_BYTES_MAX: usize = 64 << 10;
 
 /// RFC 6455 section 7.4.1.

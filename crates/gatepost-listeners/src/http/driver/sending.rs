@@ -107,7 +107,7 @@ impl Chunk {
     }
 }
 
-/// What a socket did not take yet, in order.
+/// Bytes that the socket has not accepted yet, in order.
 pub(super) type Unsent = VecDeque<Chunk>;
 
 /// Sends what one system call can of what waits; returns how many bytes that were.

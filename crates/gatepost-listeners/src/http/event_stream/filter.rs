@@ -2,7 +2,7 @@
 
 use gatepost_message::Publication;
 
-/// What a publication must be to be wanted; an empty field excludes nothing.
+/// Conditions on publications; an empty field excludes nothing.
 #[derive(Debug, Default, PartialEq)]
 pub(in crate::http) struct EventFilter {
     pub id: Option<String>,

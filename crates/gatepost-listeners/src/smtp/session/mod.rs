@@ -262,7 +262,7 @@ impl<'a> SmtpSession<'a> {
         self.forwarded.helo.as_deref().or(own)
     }
 
-    /// Who has logged in.
+    /// The authenticated user.
     pub(super) fn user(&self) -> Option<&str> {
         let own = self.identity.as_ref().and_then(|identity| identity.user());
         own.or(self.forwarded.user.as_deref())

@@ -91,7 +91,7 @@ impl OfficeSettings {
                 *number = parsed;
                 Directive::Taken
             }
-            Err(_) => Directive::Invalid(format!("{value:?} is no number")),
+            Err(_) => Directive::Invalid(format!("{value:?} is not a number")),
         })
     }
 }

@@ -158,7 +158,7 @@ enum TokenAction {
 struct PasswordArguments {
     /// Read the password from the first line of this file; - is standard input
     ///
-    /// Without it, it is asked for; where standard input is no terminal, it is read from there.
+    /// Without it, it is asked for; where standard input is not a terminal, it is read from there.
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
 }

@@ -36,7 +36,7 @@ const REFUSED: [(&str, &[&str]); 3] = [
 /// What ntfy's server makes of a message without text.
 const EMPTY: &str = "triggered";
 
-/// What is published.
+/// The published fields.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Fields {
     /// The text, where the request's body is not it.
