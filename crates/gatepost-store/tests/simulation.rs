@@ -1,11 +1,10 @@
 //! A simulation of the store on a disk that fails, under a seed.
 //!
-//! Each schedule opens a store, submits random groups of changes, one after the other, and injects
-//! a random fault: an I/O error, a full disk, a short write, a failing sync, a crash of the
-//! process, a power cut that keeps a random part of what was not synced. A model knows what was
-//! acknowledged. After every crash the store is opened again and compared with the model: all that
-//! was acknowledged is there, once and in order; of a group that was not acknowledged there is all
-//! or nothing; and nothing else is there.
+//! Each schedule opens a store, submits random groups of changes and injects a random fault: an
+//! I/O error, a full disk, a short write, a failing sync, a crash of the process, a power cut that
+//! keeps a random part of the unsynced data. A model records what was acknowledged. After every
+//! crash the store is opened again and compared with the model: all acknowledged changes are there,
+//! once and in order; of any other group all changes or none; and nothing else.
 //!
 //! `GATEPOST_TEST_SIMULATION_SEED` repeats a failed schedule, `GATEPOST_TEST_SIMULATION_ROUNDS`
 //! runs more of them. The last test proves that the comparison notices what it is for.
@@ -27,6 +26,8 @@ const ROUNDS: u64 = 60;
 const RUNS: u64 = 3;
 const GROUPS_MAX: u64 = 12;
 const CHANGES_MAX: u64 = 6;
+
+type Group = Vec<StoreChange>;
 
 /// Time stands still.
 struct StoppedClock;
@@ -279,7 +280,7 @@ impl Simulation<'_> {
         self.next
     }
 
-    fn group(&mut self) -> Vec<StoreChange> {
+    fn group(&mut self) -> Group {
         (0..=self.random.below(CHANGES_MAX))
             .map(|_| self.change())
             .collect()
@@ -350,12 +351,7 @@ impl Simulation<'_> {
     }
 
     /// Submits a group and waits for it; whether the store goes on.
-    fn submit(
-        &mut self,
-        store: &Store,
-        writer: &mut ManualWriter,
-        group: Vec<StoreChange>,
-    ) -> bool {
+    fn submit(&mut self, store: &Store, writer: &mut ManualWriter, group: Group) -> bool {
         let mut after = self.acknowledged.clone();
         for change in &group {
             after.apply(change);
