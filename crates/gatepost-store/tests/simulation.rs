@@ -2,12 +2,11 @@
 //!
 //! Each schedule opens a store, submits random groups of changes and injects a random fault: an
 //! I/O error, a full disk, a short write, a failing sync, a crash of the process, a power cut that
-//! keeps a random part of the unsynced data. A model records what was acknowledged. After every
-//! crash the store is opened again and compared with the model: all acknowledged changes are there,
-//! once and in order; of any other group all changes or none; and nothing else.
+//! keeps a random part of the unsynced data. After every crash the store is opened again and
+//! compared with a model of what was acknowledged: all acknowledged changes are there, once and in
+//! order; of any other group all or none; nothing else.
 //!
-//! `GATEPOST_TEST_SIMULATION_SEED` repeats a failed schedule, `GATEPOST_TEST_SIMULATION_ROUNDS`
-//! runs more of them. The last test proves that the comparison notices what it is for.
+//! `GATEPOST_TEST_SIMULATION_SEED` repeats a schedule, `GATEPOST_TEST_SIMULATION_ROUNDS` runs more.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
