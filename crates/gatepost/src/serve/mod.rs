@@ -205,7 +205,7 @@ async fn serve(
     }
     notifier.stopping();
     tracing::info!("ending: listeners close, what was accepted is finished");
-    // First nobody new, then good-bye to those connected, then the last commit.
+    // First the listeners close, then the connections, then the store after its last commit.
     listening.close();
     let _ = down.send(true);
     let _ = housekeeping.await;
@@ -235,7 +235,7 @@ fn carry_out(
         notifier.ready();
     }
     if let Some(request) = request {
-        // Fails where nobody waits any more.
+        // Fails where the receiver is gone.
         let _ = request.reply.send(report);
     }
 }
