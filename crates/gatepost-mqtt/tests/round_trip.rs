@@ -107,9 +107,14 @@ proptest! {
             Property::ReceiveMaximum(9),
             Property::RequestProblemInformation(false),
         ]);
-        let properties = [Property::WillDelayInterval(3), Property::ContentType("a/b")];
-        let will_properties = buffer(&user, &properties);
+        let list = [Property::WillDelayInterval(3), Property::ContentType("a/b")];
+        let list = buffer(&user, &list);
         let has_properties = version == Version::Mqtt5;
+        let will_properties = if has_properties {
+            list.as_properties()
+        } else {
+            Properties::EMPTY
+        };
         let connect = Connect {
             version,
             clean_start,
@@ -118,10 +123,7 @@ proptest! {
             client_id: &client_id,
             will: will.as_ref().map(|(topic, qos, retain)| Will {
                 topic, payload: b"gone", qos: *qos, retain: *retain,
-                properties: match has_properties {
-                    true => will_properties.as_properties(),
-                    false => Properties::EMPTY,
-                },
+                properties: will_properties,
             }),
             user_name: login.as_ref().map(|(name, _)| name.as_str()),
             password: login

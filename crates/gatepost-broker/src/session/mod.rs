@@ -295,9 +295,9 @@ impl Session {
         state.link = None;
         state.owner = None;
         let was_clean = state.outbox.is_empty();
-        let waiting = state.newest.take().map_or(0, |newest| newest.len() as u64);
+        let newest = state.newest.take().map_or(0, |newest| newest.len() as u64);
         let waiting = state.outbox.messages() as u64;
-        let lost = state.outbox.clear() + waiting;
+        let lost = state.outbox.clear() + newest;
         let cause = match state.ended {
             Some(DisconnectCause::TooSlow) => DropCause::Stalled,
             _ => DropCause::ConnectionLost,

@@ -1,4 +1,4 @@
-//! Tells the service manager how far the server is: the protocol of sd_notify(3), without a
+//! Reports the state of the server to the service manager: the protocol of sd_notify(3), without a
 //! library. Each message is one datagram to the socket that `NOTIFY_SOCKET` names; without it
 //! nothing is sent.
 //!
