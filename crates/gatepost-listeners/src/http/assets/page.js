@@ -85,11 +85,11 @@ export async function ask(id, method, path, body, done) {
     say(id, "The server does not answer.", true);
     return null;
   }
-  const body = answer.status === 204 ? {} : await answer.json().catch(() => ({}));
-  if (answer.ok || (answer.status === 422 && body.problems)) {
-    if (done) say(id, done(body));
-    return body;
+  const reply = answer.status === 204 ? {} : await answer.json().catch(() => ({}));
+  if (answer.ok || (answer.status === 422 && reply.problems)) {
+    if (done) say(id, done(reply));
+    return reply;
   }
-  say(id, body.detail ?? body.reason ?? `The server answered ${answer.status}.`, true);
+  say(id, reply.detail ?? reply.reason ?? `The server answered ${answer.status}.`, true);
   return null;
 }

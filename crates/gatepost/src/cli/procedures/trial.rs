@@ -79,18 +79,18 @@ pub(super) fn run(arguments: &TestArguments) -> ExitCode {
         Ok(loaded) => loaded,
         Err(mistakes) => return print_mistakes(&mistakes),
     };
-    let message = |text: String| {
+    let config_error = |text: String| {
         eprintln!("gatepost: {text}");
         ExitCode::from(EXIT_CONFIG)
     };
     let store = store_of(&config);
     let message = match message(arguments, store.as_ref()) {
         Ok(message) => Arc::new(message),
-        Err(text) => return message(text),
+        Err(text) => return config_error(text),
     };
     let pairs = match pairs(&arguments.pairs) {
         Ok(pairs) => pairs,
-        Err(text) => return message(text),
+        Err(text) => return config_error(text),
     };
     let notes = Arc::new(Notes::default());
     let (procedures, path) = match procedures(arguments, &config, &layers, store.as_ref(), &notes) {
@@ -108,7 +108,7 @@ pub(super) fn run(arguments: &TestArguments) -> ExitCode {
             show(&message, &answer, took, &notes);
             ExitCode::SUCCESS
         }
-        Err(error) => message(format!(
+        Err(error) => config_error(format!(
             "{path}: {error}; gatepost procedures list names all"
         )),
     }
@@ -186,17 +186,17 @@ fn message(arguments: &TestArguments, store: Option<&Store>) -> Result<Message, 
 
 /// A message that is kept as it arrived, or in quarantine.
 fn kept(id: MessageId, store: &Store) -> Result<Option<Message>, String> {
-    let message = |error: gatepost_store::StoreError| error.to_string();
-    let originals = store.originals(usize::MAX).map_err(message)?;
+    let describe = |error: gatepost_store::StoreError| error.to_string();
+    let originals = store.originals(usize::MAX).map_err(describe)?;
     let original = originals.into_iter().find(|(one, ..)| *one == id);
     let (format, body) = match original {
         Some((_, format, body)) => (format, body),
-        None => match store.quarantined(id).map_err(message)? {
+        None => match store.quarantined(id).map_err(describe)? {
             Some(entry) => (format_of(&entry.journal), entry.body),
             None => return Ok(None),
         },
     };
-    let story = store.journal_entry(id).map_err(message)?;
+    let story = store.journal_entry(id).map_err(describe)?;
     Ok(story.map(|story| message_of(&story, format, body)))
 }
 
