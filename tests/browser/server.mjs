@@ -25,7 +25,7 @@ export class Server {
   async run() {
     const lines = PROTOCOLS.map((name) => `listeners.${name}.bind = ["${this.binds[name]}"]`);
     lines.push(`data = "${this.folder}/data"`, `pages.path = "${this.folder}/pages"`, `access_log.path = "${this.folder}/access.log"`);
-    // What goes to kept/… is kept aside.
+    // Mail to kept/… goes into quarantine.
     await mkdir(join(this.folder, "procedures"), { recursive: true });
     await writeFile(join(this.folder, "procedures/keep.luau"), `return function() return "quarantine", "kept for a look" end\n`);
     lines.push(`procedures.path = "${this.folder}/procedures"`);
