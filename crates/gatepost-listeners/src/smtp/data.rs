@@ -278,8 +278,11 @@ mod tests {
             let stuffed: String = lines
                 .iter()
                 .map(|line| {
-                    let dot = if line.starts_with('.') { "." } else { "" };
-                    format!("{dot}{line}\r\n")
+                    if line.starts_with('.') {
+                        format!(".{line}\r\n")
+                    } else {
+                        format!("{line}\r\n")
+                    }
                 })
                 .collect();
             let wire = format!("{stuffed}.\r\n");

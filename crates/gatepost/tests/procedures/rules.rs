@@ -96,13 +96,9 @@ action = "tag"
     let [results] = ours[..] else {
         panic!("one field, ours: {good}");
     };
-    assert!(
-        results.starts_with(
-            "Authentication-Results: gate.example; spf=pass \
-            smtp.mailfrom=anna@author.example; dkim=pass header.d=author.example header.s=simple; "
-        ),
-        "{results}"
-    );
+    let proven = "Authentication-Results: gate.example; spf=pass \
+        smtp.mailfrom=anna@author.example; dkim=pass header.d=author.example header.s=simple; ";
+    assert!(results.starts_with(proven), "{results}");
     assert!(
         results.ends_with("; dmarc=pass header.from=author.example"),
         "{results}"
@@ -115,13 +111,9 @@ action = "tag"
         format!("{forged}{}", signed.replace("Hello", "Hallo")),
     );
     let bad = mail(&gateway, 2);
-    assert!(
-        bad.contains(
-            "Authentication-Results: gate.example; spf=fail \
-            smtp.mailfrom=anna@author.example; dkim=fail header.d=author.example"
-        ),
-        "{bad}"
-    );
+    let disproven = "Authentication-Results: gate.example; spf=fail \
+        smtp.mailfrom=anna@author.example; dkim=fail header.d=author.example";
+    assert!(bad.contains(disproven), "{bad}");
     assert!(
         bad.contains("; dmarc=fail header.from=author.example\n"),
         "{bad}"
@@ -143,13 +135,9 @@ action = "tag"
         "From: x@nowhere.example\nSubject: bounce\n\nx\n".to_owned(),
     );
     let bounce = mail(&gateway, 3);
-    assert!(
-        bounce.contains(
-            "Authentication-Results: gate.example; spf=none \
-            smtp.helo=mail.author.example; dkim=none; dmarc=none header.from=nowhere.example\n"
-        ),
-        "{bounce}"
-    );
+    let unproven = "Authentication-Results: gate.example; spf=none \
+        smtp.helo=mail.author.example; dkim=none; dmarc=none header.from=nowhere.example\n";
+    assert!(bounce.contains(unproven), "{bounce}");
 }
 
 /// What spamc prints of the rules that hit.
