@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use crate::Edit;
 
-/// What becomes of a message. Ordered by severity: the chain of a scope ends at the first action
+/// The action for a message. Ordered by severity: the chain of a scope ends at the first action
 /// that is neither accept nor tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Action {

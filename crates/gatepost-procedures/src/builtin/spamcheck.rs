@@ -19,7 +19,7 @@ const RULES_IN_REASON: usize = 12;
 #[derive(Deserialize, Serialize, Clone, Debug, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct SpamcheckSettings {
-    /// What becomes of spam: of a message whose score reaches the rules' own `required_score`.
+    /// The action for spam: for a message whose score reaches the rules' own `required_score`.
     #[serde(with = "crate::text_values")]
     pub action: Action,
     /// The score from which a message is tagged.

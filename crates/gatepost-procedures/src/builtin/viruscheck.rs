@@ -41,7 +41,7 @@ pub struct ViruscheckSettings {
     pub on_error: Action,
     /// Larger messages are not sent to clamd, which has a limit of its own (`StreamMaxLength`).
     pub size_max: ByteSize,
-    /// What becomes of those.
+    /// The action for larger messages.
     #[serde(with = "crate::text_values")]
     pub on_oversize: Action,
 }

@@ -111,7 +111,7 @@ pub struct LuauSettings {
     pub memory_max: ByteSize,
     /// The calls after which a virtual machine is replaced by a new one; 0 for any number.
     pub calls_max: u64,
-    /// What becomes of the message when the procedure fails or overruns.
+    /// The action for the message when the procedure fails or overruns.
     #[serde(with = "crate::text_values")]
     pub on_error: Action,
     /// Arguments that every call gets unless the caller gives others of the same name.
