@@ -120,8 +120,8 @@ impl Findings {
         }
         if !config.rules.network {
             self.note(
-                "rules.network = false: no rule confirms senders, so anybody can write the address of \
-                 an allowed sender"
+                "rules.network = false: no rule confirms senders, so anybody can write the address \
+                 of an allowed sender"
                     .to_owned(),
             );
         }
