@@ -1,7 +1,5 @@
 //! Literals are found wherever patterns match, by each of the ways to search.
 
-use proptest::prelude::*;
-
 use super::required::required_literals;
 use crate::automaton::{LazyDfa, LiteralInfo, LiteralVisitor, NfaBuilder};
 use crate::pattern::Pattern;
@@ -134,77 +132,6 @@ fn literals_are_reported_in_the_order_of_their_ends() {
         .collect();
     assert_eq!(all, [(2, 4), (0, 9), (1, 9)]);
     assert!(found(&dfa, b"yxx v").is_empty());
-}
-
-/// What a batch search finds, in the form of [`found`]; `None` where it falls back.
-fn found_batch(dfa: &LazyDfa, texts: &[&[u8]]) -> Option<Vec<Vec<(LiteralInfo, usize)>>> {
-    let ends = dfa.search_batch(texts, &mut || true).unwrap()?;
-    let mut all = vec![Vec::new(); texts.len()];
-    for end in &ends {
-        all[end.text as usize].push((end.literal, end.end as usize));
-    }
-    assert!(ends.is_sorted_by_key(|end| (end.text, end.end)));
-    Some(all)
-}
-
-proptest! {
-    /// Chunks, their boundaries and the order of the lanes do not show.
-    #[test]
-    fn a_batch_finds_what_single_searches_find(
-        texts in prop::collection::vec("[ab x1]{0,400}", 1..6),
-        times in 1..8_usize,
-    ) {
-        let dfa = dfa_of(&[
-            "/aab/", "/b[ab]{6}x/", "/x1+x/", "/^a ?b1/", "/1 {3,40}b/", "/ab1|ba1|xx1/",
-            "/x[ab]*1/",
-        ]);
-        let texts: Vec<String> = texts.iter().map(|text| text.repeat(times)).collect();
-        let texts: Vec<&[u8]> = texts.iter().map(String::as_bytes).collect();
-        let expected: Vec<_> = texts.iter().map(|text| found(&dfa, text)).collect();
-        // The table may have to grow for the first states of chunks.
-        let together = (0..8).find_map(|_| found_batch(&dfa, &texts));
-        let count: usize = expected.iter().map(Vec::len).sum();
-        prop_assert_eq!(together.is_some(), count <= 4096);
-        if let Some(together) = together {
-            prop_assert_eq!(together, expected);
-        }
-    }
-}
-
-#[test]
-fn a_batch_finds_anchored_literals() {
-    let dfa = dfa_of(&["/^aab/", "/^ab|^b/"]);
-    let texts: [&[u8]; 4] = [b"aab aab", b"", b"xaab", b"ba"];
-    let expected: Vec<_> = texts.iter().map(|text| found(&dfa, text)).collect();
-    assert_eq!(
-        expected.iter().map(Vec::len).collect::<Vec<_>>(),
-        [1, 0, 0, 1]
-    );
-    assert_eq!(found_batch(&dfa, &texts), Some(expected));
-}
-
-#[test]
-fn a_batch_falls_back_to_single_searches() {
-    // The table grows on the way.
-    let dfa = dfa_of(&["/b[ab]{12}x/", "/aab/"]);
-    let mut random = 1u64;
-    let text = std::iter::repeat_with(|| {
-        random = random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        b"ab"[(random >> 63) as usize]
-    });
-    let text: Vec<u8> = text.take(2_000).collect();
-    assert_eq!(found_batch(&dfa, &[&text]), None);
-    // There are too many matches.
-    let dfa = dfa_of(&["/aab/"]);
-    let many = b"aab".repeat(5_000);
-    assert_eq!(found(&dfa, &many).len(), 5_000);
-    assert_eq!(found_batch(&dfa, &[&many]), None);
-    assert_eq!(
-        found_batch(&dfa, &[&many[..9_000]]).map(|all| all[0].len()),
-        Some(3_000)
-    );
 }
 
 /// A full table is replaced by an empty one; all threads end with the one they hold.
