@@ -1,4 +1,4 @@
-//! What `/admin/rules` shows: how many rules run, which match most, which take longest, which
+//! The report of `/admin/rules`: how many rules run, which match most, which take longest, which
 //! cannot run, and which DNS lists do not answer.
 
 use gatepost_gateway::{Gateway, RuleHits};

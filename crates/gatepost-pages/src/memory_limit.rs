@@ -16,12 +16,12 @@
 //!    [`SET_ASIDE_MAX`] such threads, templates are refused, while everything else continues; only
 //!    evaluations in progress can then add to them.
 //!
-//! Fuel and a bound on values cannot replace this. The engine's fuel counts instructions, and ten of
-//! them double a text: `{% set page.a = page.a ~ page.a %}`, in a loop of 26 rounds over a namespace
-//! whose text has 10 bytes, makes a text of 671 MB with 272 units of fuel (`minijinja` 2.24; 1.6 GB
-//! at the peak). Any fuel that an ordinary page needs is enough for that. A bound on values could
-//! only be checked where our own code sees them, in functions and filters; `~`, `*` and captured
-//! blocks are evaluated within the engine.
+//! Fuel and a bound on values cannot replace this. The engine's fuel counts instructions, and ten
+//! of them double a text: `{% set page.a = page.a ~ page.a %}`, in a loop of 26 rounds over a
+//! namespace whose text has 10 bytes, makes a text of 671 MB with 272 units of fuel (`minijinja`
+//! 2.24; 1.6 GB at the peak). Any fuel that an ordinary page needs is enough for that. A bound on
+//! values could only be checked where our own code sees them, in functions and filters; `~`, `*`
+//! and captured blocks are evaluated within the engine.
 //!
 //! Why a thread can be suspended in the allocator: it must not hold a lock for which another thread
 //! waits. Only code within [`watched`] and not within [`unwatched`] is counted: the engine's own

@@ -235,7 +235,7 @@ fn read(rule: &Definition, text: &[u8], definitions: &Definitions) -> Result<Rea
     if definitions.ignores_always_matching && is_always_matching(body) {
         return Err(NotRunning {
             cause: "always matching",
-            mend: "mend the pattern, or write: ignore_always_matching_regexps 0",
+            fix: "fix the pattern, or write: ignore_always_matching_regexps 0",
             ..bad_pattern("its pattern is empty or has an empty alternative, so it always matches")
         });
     }

@@ -250,7 +250,8 @@ fn rules_are_exchanged_while_mail_is_judged_and_kept_when_the_new_ones_are_broke
 fn a_list_that_does_not_answer_is_named() {
     let server = Server::start(Zone::new());
     let folder = tempfile::tempdir().expect("a folder");
-    let rules = "util_rb_tld example\nurirhssub LISTED list.example. A 127.0.0.2\nbody LISTED eval:check_uridnsbl('LISTED')\n";
+    let rules = "util_rb_tld example\nurirhssub LISTED list.example. A 127.0.0.2\n\
+        body LISTED eval:check_uridnsbl('LISTED')\n";
     std::fs::write(folder.path().join("list.cf"), rules).expect("written");
     let settings = format!(
         "rules.paths = ['{}']\nrules.network = true\nrules.dns_server = '{}'\n\
