@@ -23,7 +23,7 @@ const RETAINED_TICKS: u32 = 60;
 /// Steps in which retained messages are loaded from the disk, in one tick.
 const LOAD_STEPS: usize = 16;
 
-/// What the housekeeper works on.
+/// The housekeeper's parts of the broker.
 #[derive(Clone, Copy)]
 pub(crate) struct Housekeeper<'a> {
     pub(crate) shared: &'a BrokerShared,

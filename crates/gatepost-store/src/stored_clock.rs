@@ -191,15 +191,15 @@ fn warn(drift: Drift, held: Option<HeldExpiry>) {
         (Drift::None, _) => {}
         (Drift::Ahead(by), Some(HeldExpiry { rows, .. })) => tracing::warn!(
             target: "store", rows,
-            "the clock is {} ahead of the last run: the server was off, or the clock is wrong. If it \
-             is right, {rows} rows of history, quarantine and journal are too old; they stay until \
-             the clock is set right or accepted (`gatepost clock accept`)",
+            "the clock is {} ahead of the last run: the server was off, or the clock is wrong. If \
+             it is right, {rows} rows of history, quarantine and journal are too old; they stay \
+             until the clock is set right or accepted (`gatepost clock accept`)",
             seconds(by)
         ),
         (Drift::Ahead(by), None) => tracing::warn!(
             target: "store",
-            "the clock is {} ahead of the last run: the server was off, or the clock is wrong. Ages \
-             follow slowly; to believe the clock now: `gatepost clock accept`",
+            "the clock is {} ahead of the last run: the server was off, or the clock is wrong. \
+             Ages follow slowly; to believe the clock now: `gatepost clock accept`",
             seconds(by)
         ),
         (Drift::Behind(by), _) => tracing::warn!(

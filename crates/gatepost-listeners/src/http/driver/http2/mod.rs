@@ -81,7 +81,7 @@ pub(super) async fn serve(connection: Http1Connection) {
     }
 }
 
-/// What all streams of a connection share.
+/// State that all streams of a connection share.
 struct Http2Client {
     context: Arc<HttpContext>,
     peer: gatepost_message::Peer,
