@@ -368,8 +368,7 @@ impl Recent {
             Since::Now => Vec::new(),
             Since::Everything => all().collect(),
             Since::Latest => {
-                let latest =
-                    |record: &Arc<TopicRecord>| record.ring.lock().publications.back().cloned();
+                let latest = |one: &Arc<TopicRecord>| one.ring.lock().publications.back().cloned();
                 records.iter().filter_map(latest).collect()
             }
             Since::From(time) => {
