@@ -5,7 +5,7 @@
 //! such a topic needs nothing of them, since what a topic retained before is either replaced by its
 //! commit or still on disk. The housekeeper loads more as soon as there is room.
 //!
-//! Invariant: of a topic behind the last loaded one that has no entry in memory, or only one whose
+//! Invariant: of a topic after the last loaded one that has no entry in memory, or only one whose
 //! commits have failed, the disk has the message.
 
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ const ENTRY_BYTES: usize = 500;
 /// Messages on disk of up to so many bytes are read for a subscription, however short memory is.
 const READ_BYTES_MIN: u64 = 1 << 20;
 
-/// The messages on disk, of topics behind the last one that was loaded.
+/// The messages on disk, of topics after the last one that was loaded.
 #[derive(Default)]
 pub(super) struct RetainedOnDisk(Mutex<Option<Unloaded>>);
 

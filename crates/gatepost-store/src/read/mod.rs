@@ -34,7 +34,7 @@ impl Store {
         self.each(&table::RETAINED, "", [], read, visit)
     }
 
-    /// The retained messages of at most `count` topics behind `topic`, sorted by topic.
+    /// The retained messages of at most `count` topics after `topic`, sorted by topic.
     pub fn retained_after(
         &self,
         topic: &str,
@@ -54,7 +54,7 @@ impl Store {
         Ok(publications)
     }
 
-    /// Visits the retained messages of topics behind `topic` that begin with `prefix`, sorted by
+    /// Visits the retained messages of topics after `topic` that begin with `prefix`, sorted by
     /// topic.
     pub fn each_retained_below(
         &self,
@@ -74,7 +74,7 @@ impl Store {
         )
     }
 
-    /// How many topics behind `topic` retain a message.
+    /// How many topics after `topic` retain a message.
     pub fn retained_count_after(&self, topic: &str) -> Result<u64, StoreError> {
         let connection = self.reader();
         let mut statement =
