@@ -15,7 +15,7 @@ pub(crate) struct BrokerClock {
     started: Instant,
     /// The source's time since its own beginning, at `started`.
     elapsed_at_start: Duration,
-    /// Moves only at [`Clock::advance`], once a second.
+    /// Moves only at [`BrokerClock::advance`], once a second.
     now_seconds: AtomicU32,
 }
 

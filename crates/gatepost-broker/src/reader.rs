@@ -1,7 +1,7 @@
 //! Subscribers within this process: server-sent events, JSON lines, live pages.
 //!
 //! They get the publications themselves, not bytes. A reader that falls behind loses the oldest
-//! publications; an [`Event::Gap`] in their place says how many.
+//! publications; an [`StreamEvent::Gap`] in their place says how many.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -87,7 +87,7 @@ impl LocalSubscription {
         poll_fn(|context| self.poll_next(context)).await
     }
 
-    /// As [`Reader::next`], as a poll function.
+    /// As [`LocalSubscription::next`], as a poll function.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<StreamEvent>> {
         self.poll_ready(Some(context.waker()))
     }
@@ -111,8 +111,8 @@ impl LocalSubscription {
 }
 
 impl LocalSubscription {
-    /// Hands what comes from now on to `sink`. The caller has written what [`Reader::try_next`]
-    /// gave before, until that was nothing.
+    /// Hands what comes from now on to `sink`. The caller has written what
+    /// [`LocalSubscription::try_next`] gave before, until that was nothing.
     pub fn attach(&mut self, sink: Arc<dyn EventSink>) {
         let mut state = self.queue.state.lock();
         state.sink = Some(sink);

@@ -276,7 +276,7 @@ impl Session {
     }
 
     /// Writes the first frame of a connection, then what was in flight on the last one. None of it
-    /// leaves before [`State::begin`].
+    /// leaves before [`SessionState::begin`].
     pub(crate) fn greet(
         &self,
         state: &mut SessionState,

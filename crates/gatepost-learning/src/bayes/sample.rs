@@ -132,7 +132,7 @@ impl BayesSample {
         bytes
     }
 
-    /// The sample that [`Sample::to_bytes`] wrote; `None` if the bytes are malformed.
+    /// The sample that [`BayesSample::to_bytes`] wrote; `None` if the bytes are malformed.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (time, rest) = bytes.split_first_chunk::<4>()?;
         let (generated_id, rest) = split_id(rest)?;

@@ -50,7 +50,7 @@ impl SenderHistory {
         bytes
     }
 
-    /// The entry that [`Entry::to_bytes`] wrote; `None` if the bytes are malformed.
+    /// The entry that [`SenderHistory::to_bytes`] wrote; `None` if the bytes are malformed.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (count, rest) = bytes.split_first_chunk::<4>()?;
         let (time, rest) = rest.split_first_chunk::<4>()?;

@@ -1,7 +1,7 @@
 //! Network rules: lists of relays and of links, the sender's domain, `askdns`.
 //!
 //! Off by default. All queries of a message's rules are sent at once, before the local rules run
-//! ([`Network::ask`]), or after them if they may end the scan before the network's turn. The
+//! ([`NetworkQueries::ask`]), or after them if they may end the scan before the network's turn. The
 //! responses are evaluated after the local rules, up to one deadline for all ([`Asked::judge`]).
 //! Rules that need several steps, such as the addresses of a link's name servers or SPF, send their
 //! next queries when the earlier ones are answered ([`Asked::advance`]), under the same deadline. A

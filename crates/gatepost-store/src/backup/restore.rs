@@ -1,7 +1,7 @@
 //! The way back: a verified copy of a backup takes the database's place.
 //!
 //! The copy is written beside the database, synced and verified, and takes its name by the last
-//! steps of a [recovery](crate::recovery), which the next start completes if the process is killed
+//! steps of a recovery, which the next start completes if the process is killed
 //! on the way. Until then the database that was there is in force.
 
 use std::fs::{self, File};

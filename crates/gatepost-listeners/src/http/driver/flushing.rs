@@ -61,7 +61,7 @@ impl Http1Connection {
         }
     }
 
-    /// Queues bytes; [`Connection::flush`] writes them.
+    /// Queues bytes; [`Http1Connection::flush`] writes them.
     pub(super) fn queue(&mut self, bytes: impl IntoIterator<Item = Bytes>) {
         let bytes = bytes.into_iter().filter(|bytes| !bytes.is_empty());
         self.unsent.extend(bytes.map(Chunk::from));
