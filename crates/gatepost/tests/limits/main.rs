@@ -8,6 +8,7 @@ mod support;
 mod bans;
 mod connections;
 mod drips;
+mod http2_uploads;
 mod in_flight;
 mod judging;
 mod memory_at_start;
