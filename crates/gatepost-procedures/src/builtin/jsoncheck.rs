@@ -127,7 +127,7 @@ mod tests {
         assert!(problem.contains("at the top: \"celsius\""), "{problem}");
         let problem = check(SCHEMA, "{\"celsius\": ").expect("refused");
         assert!(
-            problem.contains("no JSON: EOF") && problem.contains("line 1"),
+            problem.contains("not JSON: EOF") && problem.contains("line 1"),
             "{problem}"
         );
     }
