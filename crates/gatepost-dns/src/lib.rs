@@ -12,7 +12,7 @@
 //! use std::thread;
 //! use std::time::{Duration, Instant};
 //!
-//! use gatepost_dns::{Answer, Kind, Purpose, Question, Resolver};
+//! use gatepost_dns::{Purpose, Question, QuestionOutcome, RecordType, Resolver};
 //!
 //! // A server that knows no name: it returns each query as a response with the code NXDOMAIN.
 //! let server = UdpSocket::bind("127.0.0.1:0")?;
@@ -27,13 +27,13 @@
 //!
 //! let resolver = Resolver::new(vec![address], Duration::from_secs(10));
 //! let mut lookup = resolver.lookup(Instant::now() + Duration::from_secs(60));
-//! let question = Question::new("2.0.0.192.list.example.org", Kind::A);
+//! let question = Question::new("2.0.0.192.list.example.org", RecordType::A);
 //! lookup.ask(&question, Purpose::default());
 //! while !lookup.is_complete() {
 //!     lookup.wait();
 //!     lookup.take_arrived();
 //! }
-//! assert_eq!(lookup.answer(&question), Some(&Answer::NoSuchName));
+//! assert_eq!(lookup.answer(&question), Some(&QuestionOutcome::NoSuchName));
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
