@@ -362,7 +362,11 @@ fn refusals_and_mistakes_have_their_codes() {
         ),
         (&["pub", "-p", &port, "-m", "x"], 64, "-t TOPIC"),
         (&["pub", "-L", "http://x/y", "-m", "x"], 64, "mqtt://"),
-        (&["sub", "-p", &port, "-t", "a/#/b"], 64, "not a topic filter"),
+        (
+            &["sub", "-p", &port, "-t", "a/#/b"],
+            64,
+            "not a topic filter",
+        ),
         (
             &["sub", "-p", &port, "-t", "a", "-F", "%y"],
             64,
