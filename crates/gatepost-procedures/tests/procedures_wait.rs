@@ -179,7 +179,6 @@ async fn calls_go_on_where_they_waited() {
         tokio::spawn(async move { call(&procedures, &path, mail("")).await })
     });
     // Those in a callback hold their judge.
-    // Those in a callback hold their judge.
     until_waiting(&procedures, places.len() - 2).await;
     tell.send(()).expect("the server runs");
     for (call, (place, _)) in calls.into_iter().zip(places) {

@@ -106,12 +106,13 @@ fn end(parked: &Parked) {
     drop(run);
 }
 
-/// Goes on with a parked run when the answer has arrived, or ends it when none will come.
-struct Unpark(Parked);
+/// Goes on with a parked run when the answer has arrived, or ends it when none will come. It stands
+/// for one wait only: the run that it went on with may be parked again before this is dropped.
+struct Unpark(Option<Parked>);
 
 impl Unpark {
-    fn go_on(&self) {
-        let run = self.0.lock().take();
+    fn go_on(mut self) {
+        let run = self.0.take().and_then(|parked| parked.lock().take());
         if let Some((waiting, job)) = run {
             let core = Arc::clone(&waiting.core);
             drop(waiting);
@@ -122,7 +123,9 @@ impl Unpark {
 
 impl Drop for Unpark {
     fn drop(&mut self) {
-        end(&self.0);
+        if let Some(parked) = &self.0 {
+            end(parked);
+        }
     }
 }
 
@@ -178,7 +181,7 @@ impl ChainJob {
     /// Waits without a thread.
     fn park(self, waiting: WaitingRun, notifier: impl FnOnce(Wake)) {
         let parked = Arc::clone(&self.parked);
-        let unpark = Unpark(Arc::clone(&parked));
+        let unpark = Unpark(Some(Arc::clone(&parked)));
         *parked.lock() = Some((waiting, self));
         notifier(Box::new(move || unpark.go_on()));
         // The caller may have given up before there was anything to end.

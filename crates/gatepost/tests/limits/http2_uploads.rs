@@ -166,7 +166,8 @@ fn bodies_on_sixty_streams_leave_memory_bounded() {
     let before_kb = gateway.peak_kb();
     assert_eq!(upload(&gateway), STREAMS, "each is answered");
     // A body that grows is copied once in a while: at most twice the budget.
-    let grown_kb = gateway.peak_kb() - before_kb;
+    // The kernel counts in batches, so that the peak may seem to fall a little.
+    let grown_kb = gateway.peak_kb().saturating_sub(before_kb);
     assert!(grown_kb < 2 * BUDGET_KB, "{grown_kb} kB more");
     // From the first user on, nothing of them is kept.
     let gateway = start("");
@@ -178,6 +179,6 @@ fn bodies_on_sixty_streams_leave_memory_bounded() {
     });
     let before_kb = gateway.peak_kb();
     assert_eq!(upload(&gateway), STREAMS, "each is answered");
-    let grown_kb = gateway.peak_kb() - before_kb;
+    let grown_kb = gateway.peak_kb().saturating_sub(before_kb);
     assert!(grown_kb < BUDGET_KB / 4, "{grown_kb} kB more");
 }
