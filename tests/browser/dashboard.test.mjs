@@ -101,13 +101,14 @@ test("a quarantined message is looked at, learned and released from the dashboar
   await page.locator("#quarantine-said", { hasText: "Learned: ham." }).waitFor();
   await kept.getByRole("button", { name: "Allow sender" }).click();
   await page.locator("#quarantine-said", { hasText: "Mail from sender@example.org passes from now on." }).waitFor();
-  const allowed = await server.mail("From a friend", GTUBE, "kept+offer@localhost");
+  // Nothing confirms who sent it, so it passes in spite of its score, not of an own quarantine.
+  const allowed = await server.mail("From a friend", GTUBE, "alarms+fire@localhost");
   assert.equal(allowed.status, 0, allowed.transcript);
   await page.getByRole("link", { name: "Overview" }).click();
   await row(page, "From a friend").locator(".badge.accept").waitFor();
   await page.getByRole("link", { name: "Quarantine" }).click();
   await page.locator("#senders").getByRole("button", { name: "Remove sender@example.org" }).click();
-  await page.locator("#senders", { hasText: "Nobody yet" }).waitFor();
+  await page.locator("#senders", { hasText: "None yet" }).waitFor();
   const reader = await fetch(`${server.origin}/topics/kept/offer`, { headers: { accept: "application/x-ndjson" } });
   await kept.getByRole("button", { name: "Release" }).click();
   await page.locator("#quarantine-said", { hasText: "Released to 1 subscriber." }).waitFor();
