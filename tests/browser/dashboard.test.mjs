@@ -187,7 +187,11 @@ test("addresses are banned and sessions ended by an administrator", async () => 
   await page.screenshot({ path: join(scratch, "bans.png"), animations: "disabled", fullPage: true });
   await ban.getByRole("button").click();
   await ban.waitFor({ state: "detached" });
-  await session.getByRole("button").click();
+  await session.getByRole("button", { name: "Inspect squatter/1" }).click();
+  const detail = page.locator("#session-detail");
+  await detail.getByRole("heading", { name: "squatter/1" }).waitFor();
+  await detail.locator("dd", { hasText: "mqtt 5" }).waitFor();
+  await detail.getByRole("button", { name: "End session" }).click();
   assert.equal(await ended, 0x98);
   await session.waitFor({ state: "detached" });
   assert.deepEqual(faults, []);

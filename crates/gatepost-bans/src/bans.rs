@@ -15,6 +15,7 @@ use crate::offence::{self, OffenceCounts};
 use crate::record::{self, Now};
 use crate::scores::Scores;
 use crate::table::{Ban, BanTable};
+use crate::user_bans::{USER_PREFIX, UserBans};
 use crate::{BansSettings, Offence};
 
 /// An IPv6 host has as many addresses of its /64 as it likes.
@@ -31,6 +32,7 @@ struct SharedBans {
     /// The bans in the table, in force or not: 0 says that no address needs to be looked up.
     count: AtomicUsize,
     state: Mutex<BansAndScores>,
+    users: UserBans,
     store: Option<Store>,
     refused: AtomicU64,
     imposed: AtomicU64,
@@ -45,7 +47,7 @@ struct BansAndScores {
 /// One ban in force, for lists.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BanSummary {
-    /// The address or network.
+    /// The address or network, or [`USER_PREFIX`] and a user's name.
     pub network: String,
     /// When it began, in Unix seconds.
     pub since: u64,
@@ -90,6 +92,9 @@ pub enum BanError {
     /// The network is not banned.
     #[error("{0} is not banned")]
     NotBanned(PeerNetwork),
+    /// The user is not banned.
+    #[error("the user {0} is not banned")]
+    UserNotBanned(String),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -98,14 +103,16 @@ pub enum BanError {
 impl Bans {
     /// Bans that end with the process.
     pub fn new(settings: &BansSettings) -> Self {
-        Self::with(settings, None)
+        Self::with(settings, UserBans::default(), None)
     }
 
     /// Bans that are kept in the store; those of an earlier run go on.
     pub fn open(settings: &BansSettings, store: Store) -> Result<Self, StoreError> {
         let time_max = settings.time_max.duration();
-        let kept = record::load(&store, Now::read(), time_max)?;
-        let bans = Self::with(settings, Some(store));
+        let now = Now::read();
+        let kept = record::load(&store, now, time_max)?;
+        let users = UserBans::open(store.clone(), now)?;
+        let bans = Self::with(settings, users, Some(store));
         {
             let mut state = bans.0.state.lock();
             for (network, ban) in kept.into_iter().take(settings.networks_max) {
@@ -116,13 +123,14 @@ impl Bans {
         Ok(bans)
     }
 
-    fn with(settings: &BansSettings, store: Option<Store>) -> Self {
+    fn with(settings: &BansSettings, users: UserBans, store: Option<Store>) -> Self {
         Self(Arc::new(SharedBans {
             count: AtomicUsize::new(0),
             state: Mutex::new(BansAndScores {
                 bans: BanTable::default(),
                 scores: Scores::new(settings),
             }),
+            users,
             store,
             refused: AtomicU64::new(0),
             imposed: AtomicU64::new(0),
@@ -134,6 +142,11 @@ impl Bans {
     /// The settings in force.
     pub fn settings(&self) -> &BansSettings {
         &self.0.settings
+    }
+
+    /// The bans of users.
+    pub fn users(&self) -> &UserBans {
+        &self.0.users
     }
 
     /// Whether this peer is never refused: a program on this machine, unless the settings say
@@ -334,6 +347,7 @@ impl Bans {
             .map(|(network, ban)| summary(network, ban))
             .collect();
         drop(state);
+        all.extend(self.0.users.list());
         all.sort_by(|a, b| b.since.cmp(&a.since).then(a.network.cmp(&b.network)));
         all
     }
@@ -355,6 +369,7 @@ impl Bans {
 
     /// Forgets scores that have recovered, and bans that ended long ago: to be called now and then.
     pub fn sweep(&self) {
+        self.0.users.sweep();
         let now = Instant::now();
         let remember_for = self.0.settings.time_max.duration();
         let mut state = self.0.state.lock();
@@ -396,15 +411,25 @@ impl Default for Bans {
     }
 }
 
-fn summary(network: PeerNetwork, ban: &Ban) -> BanSummary {
-    BanSummary {
-        network: network.to_string(),
-        since: ban.since,
-        ends: ban.ends.map(|end| end.unix),
-        times: ban.times,
-        reason: ban.reason.to_string(),
-        by_operator: ban.by_operator,
+impl BanSummary {
+    fn new(banned: String, ban: &Ban) -> Self {
+        Self {
+            network: banned,
+            since: ban.since,
+            ends: ban.ends.map(|end| end.unix),
+            times: ban.times,
+            reason: ban.reason.to_string(),
+            by_operator: ban.by_operator,
+        }
     }
+
+    pub(crate) fn of_user(name: &str, ban: &Ban) -> Self {
+        Self::new(format!("{USER_PREFIX}{name}"), ban)
+    }
+}
+
+fn summary(network: PeerNetwork, ban: &Ban) -> BanSummary {
+    BanSummary::new(network.to_string(), ban)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! Listeners and users report the [`Offence`]s of a peer: failed logins, unknown recipients,
 //! violations of a protocol, spam. The offences of a client network add up over all protocols; a
 //! network with too many of them within a time is banned for a while, longer each time. An operator
-//! can ban and pardon networks too. Bans are kept in the store.
+//! can ban and pardon networks too, and users ([`UserBans`]). Bans are kept in the store.
 //!
 //! ```
 //! use gatepost_bans::{Bans, BansSettings, Offence};
@@ -37,7 +37,9 @@ mod record;
 mod scores;
 mod settings;
 mod table;
+mod user_bans;
 
 pub use bans::{BanError, BanSummary, BanTotals, Bans};
 pub use offence::Offence;
 pub use settings::{BansSettings, OffencePoints};
+pub use user_bans::{USER_PREFIX, UserBans};

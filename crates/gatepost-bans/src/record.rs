@@ -1,4 +1,5 @@
-//! Storage of bans: space `ban`, the network as key, and a value in JSON.
+//! Storage of bans: spaces `ban` and `user_ban`, the network or the user's name as key, and a value
+//! in JSON.
 
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::table::{Ban, BanEnd};
 
 const SPACE: &str = "ban";
+const USER_SPACE: &str = "user_ban";
 
 #[derive(Debug, Serialize, Deserialize)]
 struct BanRecord {
@@ -21,6 +23,18 @@ struct BanRecord {
     reason: String,
     #[serde(default)]
     by_operator: bool,
+}
+
+impl BanRecord {
+    fn into_ban(self, ends: Option<BanEnd>) -> Ban {
+        Ban {
+            ends,
+            since: self.since,
+            times: self.times,
+            reason: self.reason.into(),
+            by_operator: self.by_operator,
+        }
+    }
 }
 
 /// The moment of now on both clocks.
@@ -60,6 +74,15 @@ impl Now {
 }
 
 pub(crate) fn put(network: PeerNetwork, ban: &Ban) -> StoreChange {
+    put_in(SPACE, network.to_string(), ban)
+}
+
+/// The same of a user.
+pub(crate) fn put_user(name: &str, ban: &Ban) -> StoreChange {
+    put_in(USER_SPACE, name.to_owned(), ban)
+}
+
+fn put_in(space: &'static str, key: String, ban: &Ban) -> StoreChange {
     let record = BanRecord {
         since: ban.since,
         ends: ban.ends.map(|end| end.unix),
@@ -68,8 +91,8 @@ pub(crate) fn put(network: PeerNetwork, ban: &Ban) -> StoreChange {
         by_operator: ban.by_operator,
     };
     StoreChange::PutRecord {
-        space: SPACE,
-        key: network.to_string().into(),
+        space,
+        key: key.into(),
         // Texts and numbers always serialise.
         value: serde_json::to_vec(&record).unwrap_or_default().into(),
     }
@@ -80,6 +103,26 @@ pub(crate) fn delete(network: PeerNetwork) -> StoreChange {
         space: SPACE,
         key: network.to_string().into(),
     }
+}
+
+/// The same of a user.
+pub(crate) fn delete_user(name: &str) -> StoreChange {
+    StoreChange::DeleteRecord {
+        space: USER_SPACE,
+        key: name.to_owned().into(),
+    }
+}
+
+/// The bans of users of an earlier run.
+pub(crate) fn load_users(store: &Store, now: Now) -> Result<Vec<(Box<str>, Ban)>, StoreError> {
+    let records = store.records(USER_SPACE, b"")?;
+    let read = |(key, value): (bytes::Bytes, bytes::Bytes)| {
+        let name: Box<str> = std::str::from_utf8(&key).ok()?.into();
+        let record: BanRecord = serde_json::from_slice(&value).ok()?;
+        let ends = record.ends.and_then(|unix| now.end_at(unix));
+        Some((name, record.into_ban(ends)))
+    };
+    Ok(records.into_iter().filter_map(read).collect())
 }
 
 /// The bans of an earlier run. A record that this version cannot read is passed over. `time_max`
@@ -101,14 +144,7 @@ pub(crate) fn load(
         {
             ends = Some(latest);
         }
-        let ban = Ban {
-            ends,
-            since: record.since,
-            times: record.times,
-            reason: record.reason.into(),
-            by_operator: record.by_operator,
-        };
-        Some((network, ban))
+        Some((network, record.into_ban(ends)))
     };
     Ok(records.into_iter().filter_map(read).collect())
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use gatepost_message::{MessageId, Publication, TopicFilter};
+use gatepost_message::{MessageId, Peer, Publication, TopicFilter};
 use gatepost_store::{Clock, Store, StoreError, SystemClock, Ticket};
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -13,6 +13,7 @@ use crate::authorization::OwnerRights;
 use crate::connect::{ConnectError, ConnectOptions, Welcome};
 use crate::figures::Figures;
 use crate::housekeeping::Housekeeper;
+use crate::inspection::{self, SessionInspection};
 use crate::limits::Limit;
 use crate::memory::{MemoryGauge, ProcessMemory};
 use crate::publisher::{PublishOutcome, Publisher};
@@ -22,7 +23,7 @@ use crate::session::DisconnectCause;
 use crate::session_table::SessionTable;
 use crate::settings::BrokerSettings;
 use crate::shared::BrokerShared;
-use crate::stats::{self, BrokerStats, SessionStats};
+use crate::stats::{self, BrokerStats};
 use crate::trace::{StepOutcome, TraceStep, Traces};
 
 /// Idle publishers that are kept for the next single publication.
@@ -274,10 +275,54 @@ impl Broker {
         Ok(ended)
     }
 
-    /// At most so many sessions whose client id or user contains `search`, sorted by client id.
-    /// Walks over all of them: for an operator, not for a hot path.
-    pub fn sessions(&self, search: &str, count: usize) -> Vec<SessionStats> {
-        stats::sessions(&self.0.sessions, search, count)
+    /// Ends the connections of this client id's sessions, of one user where one is named as above;
+    /// the sessions go on as if the client had lost its connection. Returns how many there were.
+    pub fn end_connections(&self, client_id: &str, user: Option<&str>) -> usize {
+        let mut found = self.0.sessions.all_of(client_id, user);
+        found.retain(|session| session.is_connected());
+        for session in &found {
+            session.end(DisconnectCause::Administrative);
+        }
+        found.len()
+    }
+
+    /// The same of all sessions that `is_one` picks by user and peer.
+    pub fn end_connections_of(&self, is_one: impl Fn(Option<&str>, Peer) -> bool) -> usize {
+        let mut ended = 0;
+        for session in self.0.sessions.all() {
+            let mut state = session.lock();
+            let Some(peer) = state.link.as_ref().map(|link| link.peer) else {
+                continue;
+            };
+            if is_one(state.user.as_deref(), peer) {
+                session.end_locked(&mut state, DisconnectCause::Administrative);
+                ended += 1;
+            }
+        }
+        ended
+    }
+
+    /// The sessions of this client id, of one user where one is named as above, each with at most
+    /// so many of its subscriptions.
+    pub fn inspect(
+        &self,
+        client_id: &str,
+        user: Option<&str>,
+        subscriptions_max: usize,
+    ) -> Vec<SessionInspection> {
+        inspection::of_client(&self.0.sessions, client_id, user, subscriptions_max)
+    }
+
+    /// At most `count` sessions whose client id, user or address contains `search`, after the first
+    /// `skip`, sorted by client id and without their subscriptions; and how many there are. Walks
+    /// over all of them: for an operator, not for a hot path.
+    pub fn sessions(
+        &self,
+        search: &str,
+        skip: usize,
+        count: usize,
+    ) -> (Vec<SessionInspection>, usize) {
+        stats::sessions(&self.0.sessions, search, skip, count)
     }
 
     /// The figures, with at most `topics` topics and `sessions` sessions. Walks over all of

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use gatepost_message::Peer;
+
 use crate::authorization::Authorization;
 use crate::encoder::{Format, Sink};
 use crate::session::Will;
@@ -16,6 +18,8 @@ pub struct ConnectOptions {
     pub user: Option<Arc<str>>,
     /// What it may do; `None` where no login is needed.
     pub authorization: Option<Arc<dyn Authorization>>,
+    /// The other end of its connection.
+    pub peer: Peer,
     /// What it is, for the list of sessions: `mqtt`, `websocket`.
     pub kind: &'static str,
     /// Whether earlier state is forgotten.

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
 use crate::counters::DropCause;
+use crate::inspection::{self, SessionInspection};
 use crate::limits::Limit;
 use crate::session::Session;
 use crate::session_table::SessionTable;
@@ -156,7 +157,7 @@ fn busiest_topics(shared: &BrokerShared, count: usize) -> Vec<TopicStats> {
     topics
 }
 
-fn of_session(session: &Session) -> SessionStats {
+pub(crate) fn of_session(session: &Session) -> SessionStats {
     let subscriptions = session.filters.lock().len();
     let mut dropped_by = session.dropped.by_cause();
     dropped_by.retain(|&(_, count)| count > 0);
@@ -176,16 +177,29 @@ fn of_session(session: &Session) -> SessionStats {
     }
 }
 
-/// At most `count` sessions whose client id or user contains `search`, sorted by client id.
-pub(crate) fn sessions(table: &SessionTable, search: &str, count: usize) -> Vec<SessionStats> {
+/// At most `count` sessions whose client id, user or address contains `search`, after the first
+/// `skip`, sorted by client id, without their subscriptions; and how many there are.
+pub(crate) fn sessions(
+    table: &SessionTable,
+    search: &str,
+    skip: usize,
+    count: usize,
+) -> (Vec<SessionInspection>, usize) {
     let mut found = table.all();
     found.retain(|session| {
-        let user = session.lock().user.clone();
-        session.client_id().contains(search) || user.is_some_and(|user| user.contains(search))
+        let state = session.lock();
+        let user = state.user.clone();
+        let peer = state.link.as_ref().map(|link| link.peer);
+        drop(state);
+        session.client_id().contains(search)
+            || user.is_some_and(|user| user.contains(search))
+            || peer.is_some_and(|peer| peer.to_string().contains(search))
     });
+    let total = found.len();
     found.sort_unstable_by(|a, b| a.client_id().cmp(b.client_id()));
-    found.truncate(count);
-    found.iter().map(|session| of_session(session)).collect()
+    let shown = found.iter().skip(skip).take(count);
+    let shown = shown.map(|session| inspection::of_session(table, session, 0));
+    (shown.collect(), total)
 }
 
 /// The sessions and readers with the longest queues, longest first.

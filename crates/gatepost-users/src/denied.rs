@@ -15,6 +15,12 @@ pub enum Denied {
     /// Valid credentials of a disabled user.
     #[error("the user is switched off")]
     Disabled,
+    /// Valid credentials of a user that an operator has banned.
+    #[error("the user is banned")]
+    Banned {
+        /// After this time it may log in again.
+        retry_after: Duration,
+    },
     /// Too many failures from this address or for this user.
     #[error("too many failed logins; try again in {} s", .retry_after.as_secs().max(1))]
     TooMany {

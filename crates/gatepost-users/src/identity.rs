@@ -65,7 +65,8 @@ impl Identity {
         let client = origin.client.as_deref();
         let permissions = {
             let snapshot = live.load();
-            Permissions::new(&snapshot, user.as_deref(), client, &basis)
+            let banned = is_banned(&live, user.as_deref());
+            Permissions::new(&snapshot, user.as_deref(), client, &basis, banned)
         };
         Self {
             inner: Arc::new(IdentityState {
@@ -167,7 +168,8 @@ impl IdentityState {
     fn renew(&self) {
         let snapshot = self.live.load();
         let (user, client) = (self.user.as_deref(), self.client.as_deref());
-        let permissions = Permissions::new(&snapshot, user, client, &self.basis);
+        let banned = is_banned(&self.live, user);
+        let permissions = Permissions::new(&snapshot, user, client, &self.basis, banned);
         self.permissions.store(Arc::new(permissions));
     }
 }
@@ -178,6 +180,7 @@ impl Permissions {
         user: Option<&str>,
         client: Option<&str>,
         basis: &LoginBasis,
+        is_banned: bool,
     ) -> Self {
         let generation = snapshot.generation;
         let known = user.and_then(|name| snapshot.user(name));
@@ -237,7 +240,7 @@ impl Permissions {
                 }),
             },
         };
-        granted.unwrap_or_else(|| Self {
+        granted.filter(|_| !is_banned).unwrap_or_else(|| Self {
             generation,
             revoked: true,
             admin: false,
@@ -245,6 +248,12 @@ impl Permissions {
             scope: None,
         })
     }
+}
+
+/// Whether an operator shuts the user out now. A ban that ends later does not give the rights back
+/// to this login, whose connection is over.
+fn is_banned(live: &LiveSnapshot, user: Option<&str>) -> bool {
+    user.is_some_and(|user| live.bans.users().remaining(user).is_some())
 }
 
 pub(crate) fn unix_seconds() -> u64 {

@@ -7,19 +7,31 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
+use gatepost_bans::Bans;
 
 use crate::refusal_counters::RefusalCounters;
 use crate::snapshot::Snapshot;
 
-#[derive(Default)]
 pub(crate) struct LiveSnapshot {
     snapshot: ArcSwap<Snapshot>,
     /// The generation of `snapshot`. It stands apart from it so that a check costs one load.
     generation: AtomicU64,
     pub(crate) refusals: RefusalCounters,
+    /// Who is shut out for a while, whatever the snapshot says.
+    pub(crate) bans: Bans,
 }
 
 impl LiveSnapshot {
+    /// Nobody and no rule yet.
+    pub(crate) fn new(bans: Bans) -> Self {
+        Self {
+            snapshot: ArcSwap::default(),
+            generation: AtomicU64::new(0),
+            refusals: RefusalCounters::default(),
+            bans,
+        }
+    }
+
     /// The snapshot, for a short look.
     pub(crate) fn load(&self) -> Guard<Arc<Snapshot>> {
         self.snapshot.load()

@@ -44,6 +44,7 @@ impl Encoder for Bare {
 /// A client that takes everything; its session outlives it for so long.
 pub(crate) fn connect(broker: &Broker, client_id: &str, expiry: Duration) -> Attachment {
     let options = ConnectOptions {
+        peer: gatepost_message::Peer::Local,
         client_id: Some(client_id.to_owned()),
         user: None,
         authorization: None,

@@ -306,6 +306,35 @@ impl Index {
         }
     }
 
+    /// The subscription of `session` to `text`, which may be a shared one, with its options.
+    pub(crate) fn subscription_of(
+        &self,
+        session: &Arc<Session>,
+        text: &TopicFilter,
+    ) -> Option<GroupMember> {
+        let requested = RequestedFilter::new(text.as_str()).ok()?;
+        let filter = requested.share.as_ref().map_or(text, |share| &share.filter);
+        let of_session = |list: &Subscriptions| {
+            list.as_slice().iter().find_map(|one| match (one, &requested.share) {
+                (Subscription::Session(member), None) => {
+                    member.is(session).then(|| member.clone())
+                }
+                (Subscription::Group(group), Some(share)) if *group.name == *share.name => {
+                    let members = group.members.read();
+                    members.iter().find(|member| member.is(session)).cloned()
+                }
+                _ => None,
+            })
+        };
+        if filter.has_wildcard() {
+            let root = self.wildcards.read();
+            return of_session(root.list(filter.as_str().split('/'))?);
+        }
+        let hash = self.hash(filter.as_str());
+        let table = self.shard(hash).table.read();
+        of_session(&Shard::find(&table, hash, filter.as_str())?.subscriptions)
+    }
+
     /// Visits every subscription that matches `topic`.
     pub(crate) fn visit(&self, topic: &str, hash: TopicHash, visit: &mut dyn FnMut(&Subscription)) {
         let table = self.shard(hash.hash).table.read();

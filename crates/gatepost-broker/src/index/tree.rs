@@ -34,6 +34,19 @@ impl Node {
         }
     }
 
+    /// The list of the filter whose levels these are, where there is one.
+    pub(super) fn list<'t>(
+        &self,
+        mut levels: impl Iterator<Item = &'t str>,
+    ) -> Option<&Subscriptions> {
+        match levels.next() {
+            None => Some(&self.here),
+            Some("#") => Some(&self.below),
+            Some("+") => self.plus.as_ref()?.list(levels),
+            Some(name) => self.children.get(name)?.list(levels),
+        }
+    }
+
     /// Removes the nodes of these levels that nothing needs any more.
     pub(super) fn prune<'t>(&mut self, mut levels: impl Iterator<Item = &'t str>) {
         match levels.next() {

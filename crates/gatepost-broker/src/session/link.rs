@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::SystemTime;
 
-use gatepost_message::Topic;
+use gatepost_message::{Peer, Topic};
 
 use crate::encoder::{Alias, Format, Sink};
 
@@ -15,6 +16,9 @@ pub(crate) struct LiveLink {
     pub(crate) frame_bytes_max: usize,
     pub(crate) in_flight_max: usize,
     pub(crate) aliases: Option<Box<Aliases>>,
+    /// The other end of the connection.
+    pub(crate) peer: Peer,
+    pub(crate) since: SystemTime,
 }
 
 /// Topic aliases that this connection knows (section 3.3.2.3.4).

@@ -393,6 +393,11 @@ impl SessionState {
         self.dirty = true;
     }
 
+    /// Since when publishers wait for it.
+    pub(crate) const fn congested_since(&self) -> Option<Instant> {
+        self.congested_since
+    }
+
     pub(crate) const fn is_blocked(&self) -> bool {
         self.blocked
     }

@@ -274,6 +274,8 @@ impl SessionTable {
                 .map_or(usize::MAX, |bytes| bytes as usize),
             in_flight_max: usize::from(in_flight_max),
             aliases: (options.alias_max > 0).then(|| Box::new(Aliases::new(options.alias_max))),
+            peer: options.peer,
+            since: self.shared.clock.time_of_day(),
         };
         state.will = options.will.map(Box::new);
         if options.user.is_some() {
@@ -385,6 +387,17 @@ impl SessionTable {
             self.shared.index.remove_session(session, &text);
         }
         effects
+    }
+
+    /// The sessions of this client id: those of this user, where one is given.
+    pub(crate) fn all_of(&self, client_id: &str, user: Option<&str>) -> Vec<Arc<Session>> {
+        let sessions = self.by_key.lock();
+        let is_it = |key: &SessionKey| {
+            let of_user = user.is_none_or(|user| user == key.user.as_deref().unwrap_or_default());
+            of_user && &*key.client_id == client_id
+        };
+        let found = sessions.iter().filter(|(key, _)| is_it(key));
+        found.map(|(_, session)| session.clone()).collect()
     }
 
     /// Ends the sessions of this client id, connected or not, as an operator asks: those of this

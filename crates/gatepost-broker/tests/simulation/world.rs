@@ -113,6 +113,7 @@ impl World {
         });
         let pipe = wire::pipe();
         let options = ConnectOptions {
+            peer: gatepost_message::Peer::Local,
             client_id: Some(format!("client-{index}")),
             user: None,
             authorization: None,

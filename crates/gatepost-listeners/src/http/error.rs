@@ -115,6 +115,7 @@ impl HttpError {
             Self::Denied(Denied::Malformed(_)) => (400, 7, "malformed login"),
             Self::Denied(Denied::Anonymous | Denied::Credentials) => (401, 1, "a login is needed"),
             Self::Denied(Denied::Disabled) => (403, 2, "the user is switched off"),
+            Self::Denied(Denied::Banned { .. }) => (403, 7, "the user is banned"),
             Self::Denied(Denied::TooMany { .. }) => (429, 2, "too many failed logins"),
             Self::Denied(Denied::Busy) => (503, 2, "too many logins at once"),
             Self::Forbidden(_) => (403, 3, "not allowed"),

@@ -58,6 +58,17 @@ pub(super) fn count_of(
         })
 }
 
+/// `skip=`, 0 where it is missing.
+pub(super) fn skip_of(request: &HttpRequest) -> Result<usize, HttpError> {
+    let Some(text) = request.query_value("skip") else {
+        return Ok(0);
+    };
+    text.parse().map_err(|_| HttpError::Parameter {
+        name: "skip",
+        detail: "write a number".to_owned(),
+    })
+}
+
 /// Where a subscription starts: `Last-Event-ID` (a reconnect) outranks `since=`.
 pub(super) fn since_of(request: &HttpRequest, default: Since) -> Result<Since, HttpError> {
     let resumed = request

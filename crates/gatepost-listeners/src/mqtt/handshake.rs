@@ -140,6 +140,7 @@ fn connect_session(
         user,
         authorization: identity.map(authorization),
         slow_subscriber: settings.slow_subscriber,
+        peer: opening.peer,
         kind: match framing {
             Framing::Plain => "mqtt",
             Framing::WebSocket => "websocket",

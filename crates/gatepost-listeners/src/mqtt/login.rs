@@ -28,6 +28,7 @@ const fn connack_reason(denied: &Denied) -> Reason {
         Denied::Credentials | Denied::Malformed(_) => Reason::BAD_USER_NAME_OR_PASSWORD,
         Denied::TooMany { .. } => Reason::CONNECTION_RATE_EXCEEDED,
         Denied::Busy => Reason::SERVER_BUSY,
+        Denied::Banned { .. } => Reason::BANNED,
     }
 }
 

@@ -78,12 +78,13 @@ impl Users {
         bans: Bans,
     ) -> Result<Self, UsersError> {
         let issuers = Issuers::load(&settings.jwt)?;
+        let live = Arc::new(LiveSnapshot::new(bans.clone()));
         let failure_limits = Arc::new(FailureLimits::new(settings, bans));
         let decoy = Secret::new(token::generate().expose());
         let users = Self {
             shared: Arc::new(UsersCore {
                 pepper: pepper(&store)?,
-                live: Arc::default(),
+                live,
                 loaded: Mutex::default(),
                 changed: watch::Sender::new(0),
                 issuers: ArcSwap::from_pointee(issuers),
@@ -118,6 +119,7 @@ impl Users {
             Credentials::Bearer(token) => self.by_token(&token, None, origin),
             Credentials::Certificate { user } => self.by_certificate(&user, origin),
         };
+        let outcome = outcome.and_then(|identity| self.unless_banned(identity));
         if let Err(denied) = &outcome {
             // The name is left out: people type passwords into the wrong field.
             tracing::info!(
@@ -126,6 +128,24 @@ impl Users {
             );
         }
         outcome
+    }
+
+    /// Refuses a user whom an operator has banned, in whatever way it logged in.
+    fn unless_banned(&self, identity: Identity) -> Result<Identity, Denied> {
+        let bans = self.shared.live.bans.users();
+        match identity.user().and_then(|name| bans.remaining(name)) {
+            Some(retry_after) => Err(Denied::Banned { retry_after }),
+            None => Ok(identity),
+        }
+    }
+
+    /// A user was banned, or a ban was lifted: open connections are to ask again for their rights,
+    /// as after a change of users.
+    pub async fn bans_changed(&self) -> Result<(), UsersError> {
+        let users = self.clone();
+        let loading = tokio::task::spawn_blocking(move || users.load_snapshot());
+        // It fails to be joined only where the server ends.
+        loading.await.unwrap_or(Ok(()))
     }
 
     /// Whether a login is possible at all: there is a user, or a trusted issuer of tokens. From

@@ -88,6 +88,7 @@ impl ScramLogin {
         })?;
         let user = self.users.user(&proof.user).ok_or(Denied::Credentials)?;
         let identity = self.users.admit(&user, &self.origin)?;
+        let identity = self.users.unless_banned(identity)?;
         Ok(ScramStep::Done { last, identity })
     }
 }

@@ -1,16 +1,17 @@
-//! `gatepost bans`: which addresses a running server refuses.
+//! `gatepost bans`: which addresses and users a running server refuses.
 
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use gatepost_settings::{PeerNetwork, Period};
+use gatepost_bans::USER_PREFIX;
+use gatepost_settings::{MalformedNetwork, PeerNetwork, Period};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use crate::client::{AdminClient, AdminError, AdminOptions, segment};
 
-/// List, add and lift bans of addresses at a running server
+/// List, add and lift bans of addresses and users at a running server
 ///
 /// Addresses with too many failed logins, unknown recipients, protocol faults and spam are banned
 /// for a while, by the settings under `bans`. This asks the server by its administration API.
@@ -20,6 +21,7 @@ Examples:
   gatepost bans list                                    which addresses are banned, and why
   gatepost bans add 192.0.2.0/24 --time 7d --reason abuse
   gatepost bans remove 192.0.2.1
+  gatepost bans add user:anna --time 1d                 whatever address it logs in from
   gatepost bans list -u root --pw-file FILE             as soon as there is a user")]
 pub(super) struct BansArguments {
     #[command(subcommand)]
@@ -36,10 +38,11 @@ enum BansAction {
         #[command(flatten)]
         server: AdminOptions,
     },
-    /// Ban an address or a network
+    /// Ban an address, a network or a user
     Add {
-        /// The address, or the network with its prefix
-        network: PeerNetwork,
+        /// The address, the network with its prefix, or user:NAME
+        #[arg(value_parser = banned)]
+        network: String,
         /// For how long, such as 1d; without it, until the ban is lifted
         #[arg(long, value_name = "TIME")]
         time: Option<Period>,
@@ -51,11 +54,20 @@ enum BansAction {
     },
     /// Lift a ban
     Remove {
-        /// The address or network
-        network: PeerNetwork,
+        /// The address or network, or user:NAME
+        #[arg(value_parser = banned)]
+        network: String,
         #[command(flatten)]
         server: AdminOptions,
     },
+}
+
+/// An address, a network or a user.
+fn banned(text: &str) -> Result<String, MalformedNetwork> {
+    if text.strip_prefix(USER_PREFIX).is_some_and(|name| !name.is_empty()) {
+        return Ok(text.to_owned());
+    }
+    text.parse().map(|network: PeerNetwork| network.to_string())
 }
 
 pub(super) fn run(arguments: &BansArguments) -> ExitCode {
@@ -80,7 +92,7 @@ fn act(action: &BansAction) -> Result<(), AdminError> {
             println!("{}", line(&ban));
         }
         BansAction::Remove { network, server } => {
-            let path = format!("/admin/bans/{}", segment(&network.to_string()));
+            let path = format!("/admin/bans/{}", segment(network));
             server.client()?.ask("DELETE", &path, None)?;
         }
     }
@@ -102,7 +114,7 @@ fn print(bans: &Value, json: bool) {
 }
 
 /// `192.0.2.1  until 2026-01-01T00:00:00Z  (2 in a row)  failed logins: 20`
-fn line(ban: &Value) -> String {
+pub(super) fn line(ban: &Value) -> String {
     let text = |name: &str| ban[name].as_str().unwrap_or_default();
     let moment = |seconds: i64| {
         let moment = OffsetDateTime::from_unix_timestamp(seconds).ok();

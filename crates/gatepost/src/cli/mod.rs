@@ -10,6 +10,7 @@ mod config;
 mod healthcheck;
 mod learn;
 mod message_format;
+mod plain;
 mod procedures;
 mod publish;
 mod scan;

@@ -60,6 +60,22 @@ impl Client {
         panic!("no line with '{part}' came; there were {:#?}", self.seen);
     }
 
+    /// Stops the program where it is: it reads nothing and answers nothing.
+    pub(crate) fn pause(&self) {
+        self.signal("-STOP");
+    }
+
+    /// Lets it go on.
+    pub(crate) fn resume(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, signal: &str) {
+        let id = self.child.id().to_string();
+        let sent = command("kill").args([signal, &id]).status();
+        assert!(sent.is_ok_and(|status| status.success()), "kill {signal}");
+    }
+
     /// All lines until the client ends by itself.
     pub(crate) fn into_lines(mut self) -> Vec<String> {
         let deadline = Instant::now() + PATIENCE;

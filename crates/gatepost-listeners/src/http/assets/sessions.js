@@ -1,35 +1,108 @@
-// The MQTT sessions, and how an administrator ends one.
+// The MQTT clients: found, looked at, disconnected, ended and banned by an administrator.
 
-import { $, ask, button, cell, element, figure, fill } from "./page.js";
+import { $, ask, button, bytes, cell, element, figure, fill, mono, number, plural, table, when } from "./page.js";
 
 const SAID = "session-said";
 const COUNT = 100;
+const CAUSES = {
+  client: "its client is away", memory: "its queue is on disk until there is memory", socket: "its socket takes no more",
+  acknowledgements: "it must acknowledge first", "packet identifier": "an identifier is still in use", commit: "the disk",
+};
+
+let skipped = 0;
+
+function pathOf(session) {
+  return `/admin/sessions/${encodeURIComponent(session.client)}?${new URLSearchParams({ user: session.user ?? "" })}`;
+}
+
+const change = async (session, question, method, body, done) => {
+  if (!confirm(question)) return;
+  await ask(SAID, method, pathOf(session), body, done);
+  await loadSessions();
+};
+
+function act(session) {
+  const { client, user } = session;
+  const ban = (what, whom) => () => change(session, `Ban ${whom} for a day? Its connections end.`, "POST", { action: "ban", what, time: "1d", reason: "by an operator" },
+    (answer) => `${answer.bans[0].network} is banned for a day; ${plural(answer.kicked, "connection")} ended. Bans are listed above.`);
+  return element("div", { class: "actions" },
+    session.connected ? button("Disconnect", () => change(session, `Disconnect ${client}? Its session stays.`, "POST", { action: "kick" }, (answer) => `${plural(answer.kicked, "connection")} of ${client} ended.`)) : null,
+    session.address && session.address !== "local" ? button("Ban address", ban("address", `the address of ${client}`), { class: "danger" }) : null,
+    user ? button("Ban user", ban("user", `the user ${user}`), { class: "danger" }) : null,
+    button("End session", () => change(session, `End the session of ${client}, with all that waits for it?`, "DELETE", undefined, () => `The session of ${client} is over.`), { class: "danger" }));
+}
+
+function facts(session) {
+  const { connection, queue } = session;
+  const list = [
+    ["Connected", connection ? `since ${when(connection.since * 1000)} from ${connection.address}` : "no"], ["Protocol", connection?.protocol],
+    ["Heard", connection && `${connection.silent_seconds} s ago` + (connection.silence_max_seconds ? `; gone after ${connection.silence_max_seconds} s` : "")],
+    ["Session", (session.stored ? "on disk, " : "in memory, ") + (session.expires_in_seconds != null ? `ends in ${number(session.expires_in_seconds)} s` : session.expiry_seconds ? `outlives its connection by ${number(session.expiry_seconds)} s` : "ends with its connection")],
+    ["Waiting", `${plural(queue.waiting, "message")}, ${bytes(queue.waiting_bytes)}`],
+    ["Sent, not acknowledged", connection ? `${number(queue.in_flight)} of at most ${number(connection.in_flight_max)}` : number(queue.in_flight)],
+    ["For its socket", `${plural(queue.outbox, "message")}, ${bytes(queue.outbox_bytes)}`],
+    ["Waits for", session.waits_for.map((cause) => CAUSES[cause] ?? cause).join("; ") || "nothing"],
+    ["Publishers wait", session.slows_publishers_seconds == null ? null : `for ${number(session.slows_publishers_seconds)} s`],
+    ["Delivered", number(session.delivered)],
+    ["Dropped", number(session.dropped) + Object.entries(session.dropped_by).map(([cause, count]) => `, ${cause.replaceAll("_", " ")} ${number(count)}`).join("")],
+    ["Will", session.will],
+  ].filter(([, value]) => value != null);
+  return element("dl", {}, ...list.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, String(value))]));
+}
+
+/** Everything about one session, below the list. */
+async function inspect(session) {
+  const answer = await ask(SAID, "GET", pathOf(session), undefined, () => "");
+  if (!answer) return;
+  const place = $("session-detail");
+  const [whole] = answer.sessions;
+  const filters = whole.filters.map((filter) => [cell(mono(filter.filter)), figure(filter.qos)]);
+  const hide = button("Close", async () => place.replaceChildren());
+  place.replaceChildren(
+    element("div", { class: "head" }, element("h3", { tabindex: "-1" }, whole.client), hide),
+    element("div", { class: "story" }, facts(whole),
+      filters.length ? table(`Subscriptions of ${whole.client}`, [["Subscribes to"], ["QoS", "number"]], filters) : element("p", { class: "quiet" }, "It subscribes to nothing."),
+      element("div", { class: "wide" }, act(whole))));
+  place.querySelector("h3").focus();
+  place.scrollIntoView({ block: "nearest" });
+}
 
 function sessionRow(session) {
-  const query = new URLSearchParams({ user: session.user ?? "" });
-  const end = async () => {
-    if (!confirm(`End the session of ${session.client}, with all that waits for it?`)) return;
-    await ask(SAID, "DELETE", `/admin/sessions/${encodeURIComponent(session.client)}?${query}`, undefined, () => `The session of ${session.client} is over.`);
-    await loadSessions();
-  };
   return [
     cell(element("span", { class: session.connected ? "dot open" : "dot" },
       element("span", { class: "unseen" }, session.connected ? "connected: " : "away: "), session.client, element("span", { class: "quiet" }, " " + session.kind))),
-    cell(session.user ?? "no login"), figure(session.subscriptions), figure(session.queued),
-    cell(button("End", end, { class: "danger", "aria-label": `End the session of ${session.client}` }), "number")];
+    cell(session.user ?? "no login"), cell(session.address ? mono(session.address) : "away"), figure(session.subscriptions), figure(session.queued),
+    cell(session.waits_for.map((cause) => CAUSES[cause] ?? cause).join("; ")),
+    cell(button("Inspect", () => inspect(session), { "aria-label": `Inspect ${session.client}` }), "number")];
+}
+
+function showPages(shown, total) {
+  const last = skipped + shown;
+  $("sessions-total").textContent = total ? `${number(skipped + 1)} to ${number(last)} of ${number(total)}` : "none";
+  $("sessions-before").disabled = skipped === 0;
+  $("sessions-after").disabled = last >= total;
 }
 
 export async function loadSessions() {
-  const query = new URLSearchParams({ search: $("session-search").value.trim(), count: COUNT });
+  const query = new URLSearchParams({ search: $("session-search").value.trim(), count: COUNT, skip: skipped });
   const answer = await fetch("/admin/sessions?" + query);
   if (!answer.ok) return;
-  const { sessions } = await answer.json();
+  const { sessions, total } = await answer.json();
   fill("all-sessions", sessions.map(sessionRow));
+  showPages(sessions.length, total);
+}
+
+function turn(by) {
+  skipped = Math.max(0, skipped + by);
+  loadSessions().catch(() => {});
 }
 
 export function startSessions() {
   $("find-session").addEventListener("submit", (event) => {
     event.preventDefault();
+    skipped = 0;
     loadSessions().catch(() => {});
   });
+  $("sessions-before").addEventListener("click", () => turn(-COUNT));
+  $("sessions-after").addEventListener("click", () => turn(COUNT));
 }

@@ -299,10 +299,10 @@ fn an_administrator_ends_the_session_of_one_user() {
     let server = server();
     let (mut anna, ..) = lasting(&server, "anna", true);
     let (mut otto, ..) = lasting(&server, "otto", true);
-    let listed = server.broker.sessions("anna", 10);
+    let listed = server.broker.sessions("anna", 0, 10).0;
     assert_eq!(listed.len(), 1);
-    assert_eq!(listed[0].user.as_deref(), Some("anna"));
-    assert_eq!(server.broker.sessions("shared", 10).len(), 2);
+    assert_eq!(listed[0].stats.user.as_deref(), Some("anna"));
+    assert_eq!(server.broker.sessions("shared", 0, 10).1, 2);
     assert_eq!(server.end_sessions("shared-name", Some("anna")), 1);
     anna.expect(|packet| match packet {
         Packet::Disconnect(outcome) => {

@@ -1,9 +1,11 @@
-//! `/admin/bans`: which addresses are refused, and why.
+//! `/admin/bans`: which addresses and users are refused, and why.
 
-use gatepost_bans::{BanError, Bans};
+use std::time::Duration;
+
+use gatepost_bans::{BanError, Bans, USER_PREFIX};
 use gatepost_settings::{PeerNetwork, Period};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::body;
 use crate::http::context::HttpContext;
@@ -18,7 +20,8 @@ const REASON_CHARACTERS_MAX: usize = 200;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NewBan {
-    network: PeerNetwork,
+    /// An address or network, or `user:NAME`.
+    network: String,
     /// Without it, the ban holds until it is lifted.
     #[serde(default)]
     time: Option<Period>,
@@ -32,33 +35,105 @@ pub(super) async fn respond(
     request: &HttpRequest,
     network: &str,
 ) -> Result<Response, HttpError> {
-    let not_found = || HttpError::NotFound(request.path.clone());
-    let bans = context.limits.admission.bans().ok_or_else(not_found)?;
+    let bans = of_context(context)?;
     if network.is_empty() {
         expect_method(request, &["GET", "HEAD", "POST"], "GET, HEAD, POST")?;
         if request.method() == "POST" {
-            return add(bans, request).await;
+            return add(context, request).await;
         }
         return Ok(Response::json(200, &json!({ "bans": bans.list() })));
     }
     expect_method(request, &["DELETE"], "DELETE")?;
+    if let Some(name) = network.strip_prefix(USER_PREFIX) {
+        bans.users().remove(name).await?;
+        rights_changed(context).await?;
+        return Ok(Response::empty(204));
+    }
     // What is no network is not banned.
-    let network = network.parse().map_err(|_| not_found())?;
+    let network = network.parse();
+    let network = network.map_err(|_| HttpError::NotFound(request.path.clone()))?;
     bans.remove(network).await?;
     Ok(Response::empty(204))
 }
 
-async fn add(bans: &Bans, request: &HttpRequest) -> Result<Response, HttpError> {
+/// The bans in force.
+pub(super) fn of_context(context: &HttpContext) -> Result<&Bans, HttpError> {
+    let bans = context.limits.admission.bans();
+    bans.ok_or_else(|| HttpError::NotFound("bans on this server".to_owned()))
+}
+
+/// Bans a network.
+pub(super) async fn ban_network(
+    context: &HttpContext,
+    network: PeerNetwork,
+    time: Option<Duration>,
+    reason: &str,
+) -> Result<Value, HttpError> {
+    check_reason(reason)?;
+    let added = of_context(context)?.add(network, time, reason).await?;
+    Ok(json!(added))
+}
+
+/// Bans a user, and ends its MQTT connections, which are counted; those of other protocols end by
+/// the change of rights.
+pub(super) async fn ban_user(
+    context: &HttpContext,
+    name: &str,
+    time: Option<Duration>,
+    reason: &str,
+) -> Result<(Value, usize), HttpError> {
+    check_reason(reason)?;
+    gatepost_users::check_user_name(name).map_err(|error| HttpError::Parameter {
+        name: "network",
+        detail: error.to_string(),
+    })?;
+    let folded = name.to_lowercase();
+    let users = context.auth.as_ref().map(gatepost_users::ListenerAuth::users);
+    let all = users.map(gatepost_users::Users::list).unwrap_or_default();
+    let is_it = |user: &gatepost_users::UserSummary| user.name.to_lowercase() == folded;
+    if all.iter().any(|user| is_it(user) && user.admin) {
+        let text = format!("{name} is an administrator, who cannot be banned");
+        return Err(HttpError::Conflict(text));
+    }
+    let added = of_context(context)?.users().add(name, time, reason).await?;
+    let broker = &context.services.broker;
+    let is_banned = |user: Option<&str>| user.is_some_and(|user| user.to_lowercase() == folded);
+    let ended = broker.end_connections_of(|user, _| is_banned(user));
+    rights_changed(context).await?;
+    Ok((json!(added), ended))
+}
+
+/// Has open connections ask again for their rights.
+async fn rights_changed(context: &HttpContext) -> Result<(), HttpError> {
+    let users = context.auth.as_ref().map(gatepost_users::ListenerAuth::users);
+    if let Some(users) = users {
+        let changed = users.bans_changed().await;
+        changed.map_err(|error| HttpError::Unavailable(error.to_string()))?;
+    }
+    Ok(())
+}
+
+async fn add(context: &HttpContext, request: &HttpRequest) -> Result<Response, HttpError> {
     let new: NewBan = body(request)?;
-    if new.reason.chars().count() > REASON_CHARACTERS_MAX {
+    let time = new.time.map(Period::duration);
+    let added = if let Some(name) = new.network.strip_prefix(USER_PREFIX) {
+        ban_user(context, name, time, &new.reason).await?.0
+    } else {
+        let network = new.network.parse();
+        let network = network.map_err(|_| BanError::NoAddress)?;
+        ban_network(context, network, time, &new.reason).await?
+    };
+    Ok(Response::json(201, &added))
+}
+
+fn check_reason(reason: &str) -> Result<(), HttpError> {
+    if reason.chars().count() > REASON_CHARACTERS_MAX {
         return Err(HttpError::Parameter {
             name: "reason",
             detail: format!("write at most {REASON_CHARACTERS_MAX} characters"),
         });
     }
-    let time = new.time.map(Period::duration);
-    let added = bans.add(new.network, time, &new.reason).await?;
-    Ok(Response::json(201, &added))
+    Ok(())
 }
 
 impl From<BanError> for HttpError {
@@ -70,6 +145,7 @@ impl From<BanError> for HttpError {
                 detail: error.to_string(),
             },
             BanError::NotBanned(network) => Self::NotFound(format!("a ban of {network}")),
+            BanError::UserNotBanned(name) => Self::NotFound(format!("a ban of the user {name}")),
             BanError::Store(error) => Self::Unavailable(error.to_string()),
         }
     }

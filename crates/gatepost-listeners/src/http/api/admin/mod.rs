@@ -108,6 +108,11 @@ fn count_of(request: &HttpRequest) -> Result<usize, HttpError> {
     parameters::count_of(request, COUNT_DEFAULT, COUNT_MAX)
 }
 
+/// How many are passed over, by `skip=`, so that a list can be paged through.
+fn skip_of(request: &HttpRequest) -> Result<usize, HttpError> {
+    parameters::skip_of(request)
+}
+
 /// `/healthz`: the process answers. `/readyz`: it is not about to end, and can store messages.
 pub(in crate::http) fn health(
     context: &HttpContext,

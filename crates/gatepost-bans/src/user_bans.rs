@@ -1,0 +1,167 @@
+//! Bans of users: an operator shuts one out for a while, from wherever it logs in.
+//!
+//! Unlike those of addresses no offence leads to them, so that nobody can have somebody else's
+//! login banned by guessing at it.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use gatepost_store::{Store, StoreChange, StoreError};
+use parking_lot::Mutex;
+
+use crate::bans::{BanError, BanSummary};
+use crate::record::{self, Now};
+use crate::table::Ban;
+
+/// What a banned user is called in lists, before its name.
+pub const USER_PREFIX: &str = "user:";
+/// Bans of users at once. There are as many as an operator types.
+const USERS_MAX: usize = 10_000;
+
+/// The bans of users, by their names in lower case.
+#[derive(Default)]
+pub struct UserBans {
+    /// 0 says that no name needs to be looked up.
+    count: AtomicUsize,
+    bans: Mutex<HashMap<Box<str>, Ban>>,
+    store: Option<Store>,
+}
+
+impl UserBans {
+    /// Those of an earlier run, kept in the store.
+    pub(crate) fn open(store: Store, now: Now) -> Result<Self, StoreError> {
+        let kept = record::load_users(&store, now)?;
+        let users = Self {
+            count: AtomicUsize::new(0),
+            bans: Mutex::new(kept.into_iter().take(USERS_MAX).collect()),
+            store: Some(store),
+        };
+        users.publish_count();
+        Ok(users)
+    }
+
+    /// How long this user's ban lasts; `None` where it is not banned.
+    pub fn remaining(&self, name: &str) -> Option<Duration> {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let now = Instant::now();
+        let bans = self.bans.lock();
+        let ban = bans.get(&*name.to_lowercase())?;
+        ban.is_in_force(now).then(|| ban.remaining(now))
+    }
+
+    /// Bans a user for so long, or until the ban is lifted. Returns when this is durable.
+    pub async fn add(
+        &self,
+        name: &str,
+        time: Option<Duration>,
+        reason: &str,
+    ) -> Result<BanSummary, BanError> {
+        let name = name.to_lowercase().into_boxed_str();
+        let now = Now::read();
+        let ban = Ban {
+            ends: time.and_then(|time| now.end_in(time)),
+            since: now.unix,
+            times: 1,
+            reason: reason.into(),
+            by_operator: true,
+        };
+        let summary = BanSummary::of_user(&name, &ban);
+        let change = record::put_user(&name, &ban);
+        {
+            let mut bans = self.bans.lock();
+            if bans.len() >= USERS_MAX && !bans.contains_key(&name) {
+                return Err(BanError::Full);
+            }
+            bans.insert(name, ban);
+        }
+        self.publish_count();
+        self.settle(change).await?;
+        Ok(summary)
+    }
+
+    /// Lifts a user's ban. Returns when this is durable.
+    pub async fn remove(&self, name: &str) -> Result<(), BanError> {
+        let name = name.to_lowercase();
+        let removed = self.bans.lock().remove(&*name);
+        let was_banned = removed.is_some_and(|ban| ban.is_in_force(Instant::now()));
+        self.publish_count();
+        self.settle(record::delete_user(&name)).await?;
+        if was_banned {
+            Ok(())
+        } else {
+            Err(BanError::UserNotBanned(name))
+        }
+    }
+
+    pub(crate) fn list(&self) -> Vec<BanSummary> {
+        let now = Instant::now();
+        let bans = self.bans.lock();
+        let in_force = bans.iter().filter(|(_, ban)| ban.is_in_force(now));
+        in_force
+            .map(|(name, ban)| BanSummary::of_user(name, ban))
+            .collect()
+    }
+
+    /// Forgets bans that are over.
+    pub(crate) fn sweep(&self) {
+        let now = Instant::now();
+        let mut over = Vec::new();
+        self.bans.lock().retain(|name, ban| {
+            let stays = ban.is_in_force(now);
+            if !stays {
+                over.push(record::delete_user(name));
+            }
+            stays
+        });
+        self.publish_count();
+        if let Some(store) = self.store.as_ref().filter(|_| !over.is_empty()) {
+            // Those that stay in the store are forgotten after the next start.
+            let _ = store.submit(over);
+        }
+    }
+
+    fn publish_count(&self) {
+        self.count.store(self.bans.lock().len(), Ordering::Relaxed);
+    }
+
+    async fn settle(&self, change: StoreChange) -> Result<(), BanError> {
+        if let Some(store) = &self.store {
+            store.submit([change])?.committed().await?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_user_is_banned_in_any_case_until_it_ends_or_is_lifted() {
+        let users = UserBans::default();
+        assert_eq!(users.remaining("anna"), None);
+        let day = Duration::from_hours(24);
+        let banned = users.add("Anna", Some(day), "abuse").await.expect("banned");
+        assert_eq!(banned.network, "user:anna");
+        assert!(users.remaining("ANNA").is_some_and(|left| left <= day));
+        assert_eq!(users.list(), [banned]);
+        users.remove("anna").await.expect("lifted");
+        assert_eq!(users.remaining("anna"), None);
+        assert!(matches!(
+            users.remove("anna").await,
+            Err(BanError::UserNotBanned(_))
+        ));
+        users
+            .add("otto", Some(Duration::ZERO), "")
+            .await
+            .expect("banned for a moment");
+        assert_eq!(users.remaining("otto"), None);
+        users.sweep();
+        assert!(users.bans.lock().is_empty());
+        users.add("eva", None, "").await.expect("banned for good");
+        assert_eq!(users.remaining("eva"), Some(Duration::MAX));
+    }
+}

@@ -1,0 +1,257 @@
+//! One session in full, for an operator: its connection, its subscriptions, its queue, and what
+//! that waits for.
+//!
+//! Everything is read under the session's lock at one moment, apart from the subscriptions, which
+//! are read before it: no lock is ever held together with another.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use gatepost_message::{Peer, TopicFilter};
+
+use crate::filter::{RetainHandling, SubscribeOptions};
+use crate::session::{Session, SessionState};
+use crate::session_table::SessionTable;
+use crate::stats::{self, SessionStats};
+
+/// What keeps publications in a session from its client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WaitCause {
+    /// The client is not connected.
+    Client,
+    /// Its queue is on disk until there is memory for it (`broker.memory_max`).
+    Memory,
+    /// The socket takes no more: the client does not read, or the network is slow.
+    Socket,
+    /// As many publications as the client permits (Receive Maximum) or `broker.inflight_max` are
+    /// unacknowledged.
+    Acknowledgements,
+    /// The next delivery's packet identifier is still in use.
+    PacketIdentifier,
+    /// The next delivery is sent when it is on disk.
+    Commit,
+}
+
+impl WaitCause {
+    /// The name in the administration API.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Memory => "memory",
+            Self::Socket => "socket",
+            Self::Acknowledgements => "acknowledgements",
+            Self::PacketIdentifier => "packet identifier",
+            Self::Commit => "commit",
+        }
+    }
+}
+
+/// A live connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConnectionStats {
+    /// The other end.
+    pub peer: Peer,
+    /// The wire format, which names the version of the protocol.
+    pub protocol: &'static str,
+    /// When it got the session.
+    pub since: SystemTime,
+    /// Since when nothing was heard of the client.
+    pub silent_for: Duration,
+    /// The silence after which it counts as gone; `None` for none.
+    pub silence_max: Option<Duration>,
+    /// The most unacknowledged publications at once.
+    pub in_flight_max: usize,
+    /// The largest packet that the client takes; `None` for any.
+    pub frame_bytes_max: Option<usize>,
+}
+
+/// How full a session is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct QueueStats {
+    /// QoS 1 and 2 publications that wait for their turn.
+    pub waiting: usize,
+    /// Their bytes: topics, payloads, properties.
+    pub waiting_bytes: usize,
+    /// Publications that were sent and are not acknowledged.
+    pub in_flight: usize,
+    /// QoS 2 publications of the client that it has not released.
+    pub unreleased: usize,
+    /// Publications whose bytes wait for the socket.
+    pub outbox: usize,
+    /// These bytes.
+    pub outbox_bytes: usize,
+}
+
+/// One session at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionInspection {
+    /// What the list of sessions has of it.
+    pub stats: SessionStats,
+    /// `None` while the client is away.
+    pub connection: Option<ConnectionStats>,
+    /// How long it outlives its connection.
+    pub expiry: Duration,
+    /// When it ends, where its client is away and has not for ever.
+    pub expires_in: Option<Duration>,
+    /// Whether it survives the server.
+    pub is_stored: bool,
+    /// Its queue.
+    pub queue: QueueStats,
+    /// What keeps its publications from the client; empty where nothing waits.
+    pub waits_for: Vec<WaitCause>,
+    /// How long publishers have waited for it.
+    pub slows_publishers_for: Option<Duration>,
+    /// The topic of its will.
+    pub will: Option<String>,
+    /// At most so many of its subscriptions as were asked for, sorted by filter.
+    pub subscriptions: Vec<(TopicFilter, SubscribeOptions)>,
+}
+
+/// The sessions of this client id, those of one user where one is named (the empty name stands for
+/// clients without a login), with at most so many subscriptions each.
+pub(crate) fn of_client(
+    table: &SessionTable,
+    client_id: &str,
+    user: Option<&str>,
+    subscriptions_max: usize,
+) -> Vec<SessionInspection> {
+    let found = table.all_of(client_id, user);
+    let inspected = found.iter();
+    inspected
+        .map(|session| of_session(table, session, subscriptions_max))
+        .collect()
+}
+
+/// One session, with at most so many subscriptions.
+pub(crate) fn of_session(
+    table: &SessionTable,
+    session: &Arc<Session>,
+    subscriptions_max: usize,
+) -> SessionInspection {
+    let shared = table.shared();
+    let subscriptions = subscriptions(table, session, subscriptions_max);
+    let now = shared.clock.now();
+    let stats = stats::of_session(session);
+    let state = session.lock();
+    let queue = queue(&state);
+    SessionInspection {
+        stats,
+        connection: connection(session, &state, shared.clock.now_seconds()),
+        expiry: state.expiry,
+        expires_in: state.expires.map(|at| at.saturating_duration_since(now)),
+        is_stored: state.is_persistent(),
+        waits_for: waits_for(session, &state, queue),
+        queue,
+        slows_publishers_for: state.congested_for(now),
+        will: state
+            .will
+            .as_ref()
+            .map(|will| will.publication.topic.to_string()),
+        subscriptions,
+    }
+}
+
+fn subscriptions(
+    table: &SessionTable,
+    session: &Arc<Session>,
+    count: usize,
+) -> Vec<(TopicFilter, SubscribeOptions)> {
+    if count == 0 {
+        return Vec::new();
+    }
+    let filters: Vec<TopicFilter> = session.filters.lock().iter().take(count).cloned().collect();
+    let with_options = |filter: TopicFilter| {
+        let member = table.shared().index.subscription_of(session, &filter)?;
+        let options = SubscribeOptions {
+            qos: member.qos,
+            no_local: member.no_local,
+            retain_as_published: member.retain_as_published,
+            // It says what SUBSCRIBE is answered with, and nothing afterwards.
+            retain_handling: RetainHandling::Send,
+            identifier: member.identifier,
+        };
+        Some((filter, options))
+    };
+    filters.into_iter().filter_map(with_options).collect()
+}
+
+fn connection(session: &Session, state: &SessionState, now_seconds: u32) -> Option<ConnectionStats> {
+    let link = state.link.as_ref()?;
+    let heard = session.heard_at_seconds();
+    Some(ConnectionStats {
+        peer: link.peer,
+        protocol: link.format.name(),
+        since: link.since,
+        silent_for: Duration::from_secs(now_seconds.saturating_sub(heard).into()),
+        silence_max: session.silence_max(),
+        in_flight_max: link.in_flight_max,
+        frame_bytes_max: (link.frame_bytes_max < usize::MAX).then_some(link.frame_bytes_max),
+    })
+}
+
+fn queue(state: &SessionState) -> QueueStats {
+    let acknowledged = state.acknowledged.as_deref();
+    let newest = state.newest.as_ref().map_or(0, |newest| newest.len());
+    QueueStats {
+        waiting: acknowledged.map_or(0, |queue| queue.waiting.len()),
+        waiting_bytes: acknowledged.map_or(0, |queue| queue.waiting_bytes()),
+        in_flight: acknowledged.map_or(0, |queue| queue.in_flight.len()),
+        unreleased: acknowledged.map_or(0, |queue| queue.received.len()),
+        outbox: state.outbox.messages() + newest,
+        outbox_bytes: state.outbox.bytes(),
+    }
+}
+
+fn waits_for(session: &Session, state: &SessionState, queue: QueueStats) -> Vec<WaitCause> {
+    let mut causes = Vec::new();
+    if session.is_on_disk() {
+        causes.push(WaitCause::Memory);
+    }
+    let Some(link) = &state.link else {
+        if queue.waiting + queue.in_flight > 0 {
+            causes.push(WaitCause::Client);
+        }
+        return causes;
+    };
+    if state.is_blocked() && queue.outbox_bytes > 0 {
+        causes.push(WaitCause::Socket);
+    }
+    if queue.waiting == 0 {
+        return causes;
+    }
+    if queue.in_flight >= link.in_flight_max {
+        causes.push(WaitCause::Acknowledgements);
+    } else if let Some(acknowledged) = &state.acknowledged {
+        if acknowledged.must_wait_for_identifier() {
+            causes.push(WaitCause::PacketIdentifier);
+        }
+        if acknowledged.awaited_commit.is_some() {
+            causes.push(WaitCause::Commit);
+        }
+    }
+    causes
+}
+
+impl Session {
+    /// When the client was last heard, in seconds since the broker's start.
+    fn heard_at_seconds(&self) -> u32 {
+        self.heard_seconds
+            .load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// One and a half times the keep alive.
+    fn silence_max(&self) -> Option<Duration> {
+        let seconds = self
+            .silence_max_seconds
+            .load(std::sync::atomic::Ordering::Relaxed);
+        (seconds > 0).then(|| Duration::from_secs(seconds.into()))
+    }
+}
+
+impl SessionState {
+    /// How long publishers have waited for it.
+    fn congested_for(&self, now: Instant) -> Option<Duration> {
+        self.congested_since()
+            .map(|since| now.saturating_duration_since(since))
+    }
+}

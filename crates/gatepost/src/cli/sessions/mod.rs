@@ -1,0 +1,190 @@
+//! `gatepost sessions`: the MQTT sessions of a running server.
+
+mod output;
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use gatepost_settings::Period;
+use serde_json::{Value, json};
+
+use crate::client::{AdminError, AdminOptions, segment};
+
+/// Find, inspect, disconnect, end and ban the MQTT sessions of a running server
+///
+/// This asks the server by its administration API.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gatepost sessions list                       client ids, users, addresses, what waits and for what
+  gatepost sessions list --search 192.0.2.
+  gatepost sessions show sensor-1              subscriptions, queue, unacknowledged messages, expiry
+  gatepost sessions kick sensor-1 --user anna  ends the connection; the session stays
+  gatepost sessions forget sensor-1            ends the session, with all that waits for it
+  gatepost sessions ban sensor-1 --what user --time 1d --reason abuse")]
+pub(super) struct SessionsArguments {
+    #[command(subcommand)]
+    action: SessionsAction,
+}
+
+#[derive(Debug, Subcommand)]
+enum SessionsAction {
+    /// List sessions, connected or not
+    List {
+        /// Only those whose client id, user or address contains this
+        #[arg(long, value_name = "TEXT", default_value = "")]
+        search: String,
+        /// How many
+        #[arg(long, value_name = "COUNT", default_value_t = 1_000)]
+        count: u16,
+        /// Pass over so many, to page through more
+        #[arg(long, value_name = "COUNT", default_value_t = 0)]
+        skip: usize,
+        /// As JSON, one array
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        server: AdminOptions,
+    },
+    /// Show a session: connection, subscriptions, queue, and what it waits for
+    Show {
+        #[command(flatten)]
+        which: SessionName,
+        /// As JSON, one array
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        server: AdminOptions,
+    },
+    /// End the connection; the session stays, and its client may connect again
+    ///
+    /// An MQTT 5 client is sent DISCONNECT with 0x98 (administrative action). Its will is
+    /// published.
+    Kick {
+        #[command(flatten)]
+        which: SessionName,
+        #[command(flatten)]
+        server: AdminOptions,
+    },
+    /// End a session, with its connection, its subscriptions and what waits for it
+    ///
+    /// An MQTT 5 client is sent DISCONNECT with 0x98 (administrative action). Its will is
+    /// published.
+    #[command(visible_alias = "end")]
+    Forget {
+        #[command(flatten)]
+        which: SessionName,
+        #[command(flatten)]
+        server: AdminOptions,
+    },
+    /// End the connections of a client's address or user, and refuse the next ones
+    ///
+    /// `gatepost bans list` shows the ban, `gatepost bans remove` lifts it. Administrators, this
+    /// machine and the networks of bans.allowed are never banned.
+    Ban {
+        #[command(flatten)]
+        which: SessionName,
+        /// What is banned: address (in all protocols) or user (wherever it logs in from)
+        #[arg(long, value_name = "WHAT", value_parser = ["address", "user"])]
+        what: String,
+        /// For how long, such as 1d; without it, until the ban is lifted
+        #[arg(long, value_name = "TIME")]
+        time: Option<Period>,
+        /// Why
+        #[arg(long, value_name = "TEXT", default_value = "by an operator")]
+        reason: String,
+        #[command(flatten)]
+        server: AdminOptions,
+    },
+}
+
+/// Which sessions are meant.
+#[derive(Debug, Args)]
+struct SessionName {
+    /// The client id
+    client_id: String,
+    /// Only this user's; empty for clients without a login
+    #[arg(long = "user", value_name = "NAME")]
+    of_user: Option<String>,
+}
+
+impl SessionName {
+    fn path(&self) -> String {
+        let query = self
+            .of_user
+            .as_ref()
+            .map(|user| format!("?user={}", segment(user)));
+        let query = query.unwrap_or_default();
+        format!("/admin/sessions/{}{query}", segment(&self.client_id))
+    }
+}
+
+pub(super) fn run(arguments: &SessionsArguments) -> ExitCode {
+    super::finish(act(&arguments.action))
+}
+
+fn act(action: &SessionsAction) -> Result<(), AdminError> {
+    match action {
+        SessionsAction::List {
+            search,
+            count,
+            skip,
+            json,
+            server,
+        } => {
+            let search = segment(search);
+            let path = format!("/admin/sessions?count={count}&skip={skip}&search={search}");
+            let answer = server.client()?.ask("GET", &path, None)?;
+            if *json {
+                println!("{:#}", answer["sessions"]);
+            } else {
+                output::print_list(&answer, *skip);
+            }
+        }
+        SessionsAction::Show {
+            which,
+            json,
+            server,
+        } => {
+            let answer = server.client()?.ask("GET", &which.path(), None)?;
+            if *json {
+                println!("{:#}", answer["sessions"]);
+            } else {
+                output::print_whole(&answer["sessions"]);
+            }
+        }
+        SessionsAction::Kick { which, server } => {
+            let body = json!({ "action": "kick" });
+            let answer = server
+                .client()?
+                .ask("POST", &which.path(), Some(&body))?;
+            println!("{} disconnected", answer["kicked"]);
+        }
+        SessionsAction::Forget { which, server } => {
+            let answer = server.client()?.ask("DELETE", &which.path(), None)?;
+            println!("{} ended", answer["ended"]);
+        }
+        SessionsAction::Ban {
+            which,
+            what,
+            time,
+            reason,
+            server,
+        } => {
+            let body = json!({ "action": "ban", "what": what, "time": time, "reason": reason });
+            let answer = server
+                .client()?
+                .ask("POST", &which.path(), Some(&body))?;
+            print_bans(&answer);
+        }
+    }
+    Ok(())
+}
+
+fn print_bans(answer: &Value) {
+    let bans = answer["bans"].as_array();
+    for ban in bans.map(Vec::as_slice).unwrap_or_default() {
+        println!("{}", super::bans::line(ban));
+    }
+    println!("{} disconnected", answer["kicked"]);
+}
