@@ -175,7 +175,11 @@ fn subscriptions(
     filters.into_iter().filter_map(with_options).collect()
 }
 
-fn connection(session: &Session, state: &SessionState, now_seconds: u32) -> Option<ConnectionStats> {
+fn connection(
+    session: &Session,
+    state: &SessionState,
+    now_seconds: u32,
+) -> Option<ConnectionStats> {
     let link = state.link.as_ref()?;
     let heard = session.heard_at_seconds();
     Some(ConnectionStats {

@@ -22,3 +22,4 @@ pub use gateway::{Gateway, SubmissionOutcome};
 pub use judged_mail::JudgedMail;
 pub use mail_payload::MailPayload;
 pub use publication_sink::{Handover, OtherDestination, PublicationSink};
+pub use release::ReleaseTargets;

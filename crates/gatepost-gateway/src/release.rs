@@ -2,16 +2,29 @@
 
 use std::sync::Arc;
 
-use gatepost_message::{Action, Format, Listener, Message, MessageId, Qos, Verdict};
+use bytes::Bytes;
+use gatepost_message::{Action, Format, Listener, Message, MessageId, Qos, Topic, Verdict};
 use gatepost_store::{QuarantineEntry, StoreChange};
 
 use crate::gateway::{Gateway, SubmissionOutcome, all_committed};
 use crate::mail_payload::{self, MailPayload, RenderedPayload};
 use crate::publication::publication;
+use crate::publication_sink::OtherDestination;
+
+/// Where a released message goes, apart from next hops.
+#[derive(Debug, Clone, Default)]
+pub struct ReleaseTargets {
+    /// The topics that it is published under.
+    pub topics: Vec<Topic>,
+    /// The users whose mailboxes get it.
+    pub mailboxes: Vec<String>,
+    /// The form for mailboxes.
+    pub mail: Bytes,
+}
 
 impl Gateway {
-    /// Publishes a quarantined message under its topics, as if it had been accepted, and removes it
-    /// from quarantine. `payload` is the form for mail.
+    /// Publishes a quarantined message under topics and puts it into mailboxes, as if it had been
+    /// accepted, and removes it from quarantine. `payload` is the form for mail.
     ///
     /// The publication has an id of its own, so that subscribers that resume after the last id they
     /// saw get it; the user property `message` holds the id of the message.
@@ -19,6 +32,7 @@ impl Gateway {
         &self,
         quarantined: QuarantineEntry,
         payload: MailPayload,
+        targets: ReleaseTargets,
     ) -> SubmissionOutcome {
         let QuarantineEntry {
             journal: mut entry,
@@ -63,7 +77,7 @@ impl Gateway {
         let id = MessageId::next();
         let mut tickets = Vec::new();
         entry.deliveries = 0;
-        for topic in entry.all_topics().to_vec() {
+        for topic in targets.topics {
             let mut publication = publication(&message, topic, &rendered, &verdict);
             publication.id = id;
             let name = ("message".to_owned(), message.id.to_string());
@@ -80,14 +94,19 @@ impl Gateway {
         entry.action = verdict.action;
         entry.reason.clone_from(&verdict.reason);
         self.announce(&entry);
-        let changes = [
-            StoreChange::Unquarantine(message.id),
-            StoreChange::ReplaceJournal(Box::new(entry)),
-        ];
+        let mailboxes = targets.mailboxes.iter();
+        let mut changes: Vec<StoreChange> = mailboxes
+            .map(|user| StoreChange::deliver(user, message.id, targets.mail.clone()))
+            .collect();
+        changes.push(StoreChange::Unquarantine(message.id));
+        changes.push(StoreChange::ReplaceJournal(Box::new(entry)));
         tickets.push(self.store().submit(changes));
         if let Err(error) = all_committed(tickets).await {
             tracing::error!(target: "gateway", message = %message.id, "not stored: {error}");
             return not_released("the release could not be stored");
+        }
+        for user in &targets.mailboxes {
+            self.trace_delivery(message.id, OtherDestination::Mailbox(user));
         }
         SubmissionOutcome {
             verdict,

@@ -8,9 +8,9 @@ pub enum OperationError {
     /// There is no such message.
     #[error("there is no such message")]
     NotFound,
-    /// The message has no topic, so it cannot be released.
-    #[error("the message has no topic")]
-    NoTopic,
+    /// There is nowhere to release the message to.
+    #[error("{0}")]
+    Nowhere(String),
     /// The message has no sender (a bounce), so no sender can be allowed.
     #[error("the message has no sender")]
     NoSender,

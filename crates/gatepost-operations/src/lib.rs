@@ -12,7 +12,10 @@
 mod audit_log;
 mod error;
 pub mod learner;
+mod mail_routes;
 mod operations;
+mod quarantine;
+mod release;
 pub mod reload;
 mod request;
 mod rules_report;
@@ -21,5 +24,9 @@ mod story;
 
 pub use audit_log::{AuditEntry, AuditLog};
 pub use error::OperationError;
+pub use mail_routes::{Forwarding, MailDestination, MailRoutes, OutgoingMail};
 pub use operations::Operations;
-pub use request::{AdminChange, Lesson, Quarantined, Search};
+pub use release::{ReleaseRequest, Released};
+pub use request::{
+    AdminChange, Lesson, Order, QuarantinePage, QuarantineSearch, Quarantined, Search,
+};

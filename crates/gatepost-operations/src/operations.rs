@@ -8,7 +8,7 @@ use gatepost_broker::Broker;
 use gatepost_gateway::{Gateway, MailPayload, journal};
 use gatepost_learning::bayes::{BayesSample, Class, Learned, Relearn};
 use gatepost_mail::Mail;
-use gatepost_message::{Format, MessageId, Verdict};
+use gatepost_message::{Format, MessageId};
 use gatepost_rules::Problem;
 use gatepost_store::{JournalEntry, QuarantineEntry, Store, StoreChange};
 use gatepost_users::ANONYMOUS;
@@ -19,6 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::audit_log::{AuditEntry, AuditLog};
 use crate::error::OperationError;
 use crate::learner::{Learner, LearnerThread};
+use crate::mail_routes::MailRoutes;
 use crate::reload::{ReloadReport, ReloadRequest};
 use crate::request::{AdminChange, Lesson, Quarantined, Search};
 use crate::search::JournalFilter;
@@ -52,6 +53,8 @@ pub struct Operations {
     pub reloads: mpsc::Sender<ReloadRequest>,
     /// Records changes.
     pub audit_log: AuditLog,
+    /// Where released mail goes besides topics, where there is a mail listener.
+    pub mail_routes: Option<Arc<dyn MailRoutes>>,
 }
 
 impl Operations {
@@ -106,12 +109,6 @@ impl Operations {
         .await
     }
 
-    /// The journal entries of the messages in quarantine, newest first.
-    pub async fn quarantine(&self, count: usize) -> Result<Vec<Value>, OperationError> {
-        self.blocking(move |operations| Ok(as_json(operations.store.quarantine(count)?)))
-            .await
-    }
-
     /// A message in quarantine.
     pub async fn quarantined(&self, id: MessageId) -> Result<Quarantined, OperationError> {
         self.blocking(move |operations| {
@@ -123,19 +120,6 @@ impl Operations {
             })
         })
         .await
-    }
-
-    /// Publishes a message as if it had been accepted, and takes it out of quarantine; returns the
-    /// number of subscribers that it was delivered to.
-    pub async fn release(&self, id: MessageId) -> Result<(Verdict, u64), OperationError> {
-        let entry = self
-            .blocking(move |operations| operations.entry(id))
-            .await?;
-        if entry.journal.topic.is_none() {
-            return Err(OperationError::NoTopic);
-        }
-        let outcome = self.gateway.release(entry, self.payload).await;
-        Ok((outcome.verdict, outcome.deliveries))
     }
 
     /// Deletes a message from quarantine.
@@ -219,7 +203,7 @@ impl Operations {
     }
 
     /// Runs work that blocks on the database, on a thread for such work.
-    async fn blocking<T: Send + 'static>(
+    pub(crate) async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Self) -> Result<T, OperationError> + Send + 'static,
     ) -> Result<T, OperationError> {
@@ -231,7 +215,7 @@ impl Operations {
             .unwrap_or_else(|error| Err(OperationError::Failed(error.to_string())))
     }
 
-    fn entry(&self, id: MessageId) -> Result<QuarantineEntry, OperationError> {
+    pub(crate) fn entry(&self, id: MessageId) -> Result<QuarantineEntry, OperationError> {
         self.store.quarantined(id)?.ok_or(OperationError::NotFound)
     }
 
@@ -258,7 +242,7 @@ impl Operations {
     }
 }
 
-fn as_json(entries: impl IntoIterator<Item = JournalEntry>) -> Vec<Value> {
+pub(crate) fn as_json(entries: impl IntoIterator<Item = JournalEntry>) -> Vec<Value> {
     entries
         .into_iter()
         .map(|entry| journal::to_json(&entry))

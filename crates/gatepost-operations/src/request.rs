@@ -14,6 +14,46 @@ pub struct Search {
     pub count: usize,
 }
 
+/// In which order quarantined messages are listed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Order {
+    /// Those that arrived last first.
+    #[default]
+    Newest,
+    /// Those that arrived first first.
+    Oldest,
+    /// The highest score first.
+    Score,
+    /// The largest first.
+    Size,
+    /// By sender.
+    Sender,
+}
+
+/// A part of the quarantine.
+#[derive(Debug, Clone, Default)]
+pub struct QuarantineSearch {
+    /// As of [`Search::text`].
+    pub text: String,
+    /// How they are sorted.
+    pub order: Order,
+    /// How many are passed over.
+    pub skip: usize,
+    /// How many are returned at most.
+    pub count: usize,
+}
+
+/// What was found of the quarantine.
+#[derive(Debug, Clone)]
+pub struct QuarantinePage {
+    /// The entries in the journal.
+    pub messages: Vec<Value>,
+    /// How many match.
+    pub found: usize,
+    /// How many there are.
+    pub total: usize,
+}
+
 /// A message in quarantine.
 #[derive(Debug, Clone)]
 pub struct Quarantined {

@@ -9,10 +9,27 @@ use crate::{JournalEntry, QuarantineEntry, Store, StoreError, rows, table};
 impl Store {
     /// The journal entries of quarantined messages, newest first, without their bodies.
     pub fn quarantine(&self, count: usize) -> Result<Vec<JournalEntry>, StoreError> {
+        self.quarantine_page(0, count)
+    }
+
+    /// The same of those after the first `skip`.
+    pub fn quarantine_page(
+        &self,
+        skip: usize,
+        count: usize,
+    ) -> Result<Vec<JournalEntry>, StoreError> {
+        let bound = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         self.journal_where(
-            "WHERE id IN (SELECT id FROM quarantine) ORDER BY id DESC LIMIT ?",
-            params![count as i64],
+            "WHERE id IN (SELECT id FROM quarantine) ORDER BY id DESC LIMIT ? OFFSET ?",
+            params![bound(count), bound(skip)],
         )
+    }
+
+    /// How many messages are in quarantine.
+    pub fn quarantine_count(&self) -> Result<usize, StoreError> {
+        let connection = self.reader();
+        let mut statement = connection.prepare_cached("SELECT count(*) FROM quarantine")?;
+        Ok(statement.query_row([], |row| row.get::<_, i64>(0))? as usize)
     }
 
     /// One message in quarantine, whole.

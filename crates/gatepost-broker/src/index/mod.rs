@@ -315,16 +315,18 @@ impl Index {
         let requested = RequestedFilter::new(text.as_str()).ok()?;
         let filter = requested.share.as_ref().map_or(text, |share| &share.filter);
         let of_session = |list: &Subscriptions| {
-            list.as_slice().iter().find_map(|one| match (one, &requested.share) {
-                (Subscription::Session(member), None) => {
-                    member.is(session).then(|| member.clone())
-                }
-                (Subscription::Group(group), Some(share)) if *group.name == *share.name => {
-                    let members = group.members.read();
-                    members.iter().find(|member| member.is(session)).cloned()
-                }
-                _ => None,
-            })
+            list.as_slice()
+                .iter()
+                .find_map(|one| match (one, &requested.share) {
+                    (Subscription::Session(member), None) => {
+                        member.is(session).then(|| member.clone())
+                    }
+                    (Subscription::Group(group), Some(share)) if *group.name == *share.name => {
+                        let members = group.members.read();
+                        members.iter().find(|member| member.is(session)).cloned()
+                    }
+                    _ => None,
+                })
         };
         if filter.has_wildcard() {
             let root = self.wildcards.read();

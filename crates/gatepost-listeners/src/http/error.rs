@@ -49,8 +49,8 @@ pub(super) enum HttpError {
          log in from anywhere"
     )]
     NoUserYet,
-    #[error("the message has no topic to be released to")]
-    NoTopic,
+    #[error("{0}")]
+    NoTopic(String),
     #[error("{0}")]
     Conflict(String),
     #[error("{0}")]
@@ -122,7 +122,7 @@ impl HttpError {
             Self::Form(_) => (403, 4, "form refused"),
             Self::NoUserYet => (403, 5, "there is no user yet"),
             Self::Banned => (403, 6, "address banned"),
-            Self::NoTopic => (409, 1, "there is nowhere to release it to"),
+            Self::NoTopic(_) => (409, 1, "there is nowhere to release it to"),
             Self::Conflict(_) => (409, 2, "not as things are"),
             Self::Body(_) => (400, 8, "malformed body"),
             Self::Unavailable(_) => (503, 3, "not available"),

@@ -20,6 +20,7 @@ mod parameters;
 mod path;
 mod receiving;
 mod recipients;
+mod release;
 mod replies;
 mod reply;
 mod route;
@@ -39,6 +40,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 pub use lmtp::LmtpSettings;
+pub use release::ReleaseRoutes;
 pub use route::{Route, RouteTo};
 pub use settings::{SenderLogin, SmtpSettings};
 

@@ -132,10 +132,9 @@ pub(super) fn of_denied(denied: &Denied) -> SmtpReply {
     let (code, enhanced) = match denied {
         Denied::Busy | Denied::TooMany { .. } => (454, "4.7.0"),
         Denied::Malformed(_) => (501, "5.5.2"),
-        Denied::Anonymous
-        | Denied::Credentials
-        | Denied::Disabled
-        | Denied::Banned { .. } => (535, "5.7.8"),
+        Denied::Anonymous | Denied::Credentials | Denied::Disabled | Denied::Banned { .. } => {
+            (535, "5.7.8")
+        }
     };
     SmtpReply::with(code, enhanced, denied.to_string())
 }

@@ -64,7 +64,10 @@ enum BansAction {
 
 /// An address, a network or a user.
 fn banned(text: &str) -> Result<String, MalformedNetwork> {
-    if text.strip_prefix(USER_PREFIX).is_some_and(|name| !name.is_empty()) {
+    if text
+        .strip_prefix(USER_PREFIX)
+        .is_some_and(|name| !name.is_empty())
+    {
         return Ok(text.to_owned());
     }
     text.parse().map(|network: PeerNetwork| network.to_string())

@@ -13,6 +13,7 @@ mod message_format;
 mod plain;
 mod procedures;
 mod publish;
+mod quarantine;
 mod scan;
 mod serve;
 mod sessions;
@@ -52,6 +53,7 @@ enum Command {
     Bans(bans::BansArguments),
     Clock(clock::ClockArguments),
     Sessions(sessions::SessionsArguments),
+    Quarantine(quarantine::QuarantineArguments),
     Backup(backup::BackupArguments),
     Restore(backup::RestoreArguments),
     Pub(publish::PublishArguments),
@@ -77,6 +79,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Bans(arguments) => bans::run(&arguments),
         Command::Clock(arguments) => clock::run(&arguments),
         Command::Sessions(arguments) => sessions::run(&arguments),
+        Command::Quarantine(arguments) => quarantine::run(&arguments),
         Command::Backup(arguments) => backup::run(&arguments),
         Command::Restore(arguments) => backup::run_restore(&arguments),
         Command::Bench(command) => bench::run(command),

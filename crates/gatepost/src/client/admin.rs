@@ -132,9 +132,17 @@ impl AdminClient<'_> {
         if is_success(status) {
             return Ok(json);
         }
-        let detail = json["detail"].as_str().map(str::to_owned);
-        let detail = detail.unwrap_or_else(|| format!("the server answered {status}"));
-        Err(AdminError::Refused { status, detail })
+        Err(refusal(status, body))
+    }
+
+    /// The bytes of a success, whatever they are.
+    pub(crate) fn fetch(&self, path: &str) -> Result<Vec<u8>, AdminError> {
+        let answer = self.send("GET", path, None)?;
+        let (status, body) = split(&answer).ok_or(AdminError::Malformed)?;
+        if is_success(status) {
+            return Ok(body.to_vec());
+        }
+        Err(refusal(status, body))
     }
 
     /// Whether the server is ready for messages; its answer has no JSON where it is.
@@ -178,6 +186,14 @@ impl AdminClient<'_> {
              {body}"
         )
     }
+}
+
+/// Why the server refused, in its words.
+fn refusal(status: u16, body: &[u8]) -> AdminError {
+    let json: Value = serde_json::from_slice(body).unwrap_or_default();
+    let detail = json["detail"].as_str().or(json["reason"].as_str());
+    let detail = detail.map_or_else(|| format!("the server answered {status}"), str::to_owned);
+    AdminError::Refused { status, detail }
 }
 
 const fn is_success(status: u16) -> bool {

@@ -14,7 +14,7 @@ use gatepost_listeners::milter::{self, MilterContext};
 use gatepost_listeners::monitoring::OpenAddress;
 use gatepost_listeners::mqtt::{self, MqttContext, WebSocketStart};
 use gatepost_listeners::pop3::{self, Pop3Context};
-use gatepost_listeners::smtp::{self, SmtpContext};
+use gatepost_listeners::smtp::{self, ReleaseRoutes, SmtpContext};
 use gatepost_listeners::spamd::{self, SpamdContext};
 use gatepost_listeners::workers::Workers;
 use gatepost_message::Listener;
@@ -87,7 +87,7 @@ impl Listening {
         config: &Config,
         encryption: Encryption,
         bound: Vec<BoundListener>,
-        services: HttpServices,
+        mut services: HttpServices,
         users: &Users,
         limits: &SharedLimits,
         workers: &Workers,
@@ -103,13 +103,23 @@ impl Listening {
             .with_anonymous(auths.mail(Listener::Smtp))
             .with_store(&services.store)
             .with_tls(encryption.of(Listener::Smtp).cloned());
-        let smtp = Protocol::new(&Arc::new(smtp), smtp::serve);
+        let smtp = Arc::new(smtp);
         let lmtp = SmtpContext::lmtp(settings.lmtp.clone(), &hostname(), gateway.clone())
             .with_shared_limits(limits)
             .with_anonymous(auths.mail(Listener::Lmtp))
             .with_store(&services.store)
             .with_tls(encryption.of(Listener::Lmtp).cloned());
-        let lmtp = Protocol::new(&Arc::new(lmtp), smtp::serve);
+        let lmtp = Arc::new(lmtp);
+        if let Some(operations) = &mut services.operations {
+            operations.mail_routes = Some(Arc::new(ReleaseRoutes {
+                smtp: smtp.clone(),
+                lmtp: lmtp.clone(),
+            }));
+        }
+        let (smtp, lmtp) = (
+            Protocol::new(&smtp, smtp::serve),
+            Protocol::new(&lmtp, smtp::serve),
+        );
         let milter = MilterContext::new(settings.milter.clone(), &hostname(), gateway.clone())
             .with_shared_limits(limits);
         let milter = Protocol::new(&Arc::new(milter), milter::serve);

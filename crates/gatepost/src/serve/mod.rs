@@ -158,6 +158,7 @@ async fn serve(
         problems: unusable.clone(),
         reloads,
         audit_log: AuditLog::of(&config.data),
+        mail_routes: None,
     };
     let services = HttpServices {
         gateway: gateway.clone(),

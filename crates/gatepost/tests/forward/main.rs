@@ -1,6 +1,7 @@
 //! Forwarding between real mail servers: Postfix on both sides, swaks and Python as clients.
 
 mod connections;
+mod release;
 #[path = "../support/mod.rs"]
 mod support;
 mod trust;

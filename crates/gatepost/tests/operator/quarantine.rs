@@ -1,6 +1,6 @@
 //! Quarantined mail: looked at, learned, released, deleted, and its sender allowed.
 
-use super::support::{Client, Gateway, await_some, swaks, text_of};
+use super::support::{Client, Gateway, await_some, run, swaks, text_of};
 use super::{STATUS, curl, json};
 
 const GTUBE: &str = "XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X";
@@ -203,4 +203,113 @@ fn an_allowed_sender_passes_no_procedure_of_the_operators_own() {
     assert!(said.contains("250 2.0.0"), "{said}");
     let said = send("a blocked word");
     assert!(said.contains("550 5.7.1 blocked here"), "{said}");
+}
+
+fn quarantine(gateway: &Gateway, arguments: &[&str]) -> (bool, String) {
+    let url = gateway.url("");
+    let arguments = [&["quarantine"], arguments, &["--url", &url]].concat();
+    let output = run(env!("CARGO_BIN_EXE_gatepost"), &arguments, b"");
+    (output.status.success(), text_of(&output))
+}
+
+#[test]
+fn the_quarantine_is_searched_sorted_and_paged_through_and_counted() {
+    let gateway = Gateway::start(QUARANTINE);
+    for number in 1..=5 {
+        send(&gateway, &format!("Offer {number}"));
+    }
+    send(&gateway, "Other");
+    let page = json(
+        &gateway,
+        "/admin/quarantine?search=OFFER&count=2&skip=1",
+        &[],
+    );
+    assert_eq!(
+        (&page["found"], &page["total"]),
+        (&5.into(), &6.into()),
+        "{page}"
+    );
+    let subjects = |page: &serde_json::Value| -> Vec<String> {
+        let messages = page["messages"].as_array().expect("a list").iter();
+        let subject = |message: &serde_json::Value| message["subject"].as_str().map(str::to_owned);
+        messages.filter_map(subject).collect()
+    };
+    assert_eq!(subjects(&page), ["Offer 4", "Offer 3"]);
+    let oldest = json(&gateway, "/admin/quarantine?sort=oldest&count=1", &[]);
+    assert_eq!(subjects(&oldest), ["Offer 1"]);
+    let wrong = curl(&gateway, "/admin/quarantine?sort=colour", &STATUS);
+    assert_eq!(wrong, "400");
+
+    let (_, listed) = quarantine(&gateway, &["list", "--search", "offer", "--count", "2"]);
+    assert!(
+        listed.contains("Offer 5") && listed.contains("--skip 2"),
+        "{listed}"
+    );
+    assert!(listed.contains("5 match, 6 in quarantine"), "{listed}");
+    let (done, said) = quarantine(&gateway, &["delete", "--matching", "offer"]);
+    assert!(!done && said.contains("--yes"), "nobody agreed: {said}");
+    let (done, said) = quarantine(&gateway, &["delete", "--matching", "offer", "--yes"]);
+    assert!(done && said.contains("5 of 5 done"), "{said}");
+    assert_eq!(kept(&gateway).len(), 1);
+
+    let id = kept(&gateway)[0]["id"].as_str().expect("an id").to_owned();
+    let (_, shown) = quarantine(&gateway, &["show", &id]);
+    for part in [
+        "from       a@example.org",
+        "topics     alarms/fire",
+        "GTUBE",
+    ] {
+        assert!(shown.contains(part), "{part:?} is missing in\n{shown}");
+    }
+    let (_, source) = quarantine(&gateway, &["show", &id, "--source"]);
+    assert!(source.contains("Subject: Other\r\n"), "{source}");
+    let (_, learned) = quarantine(&gateway, &["learn", &id, "--as", "ham"]);
+    assert!(learned.contains("learned as ham: new"), "{learned}");
+    let (done, said) = quarantine(&gateway, &["release", &id, "0000000000000"]);
+    assert!(
+        !done && said.contains("released to topic alarms/fire"),
+        "{said}"
+    );
+    assert!(said.contains("1 of 2 done"), "{said}");
+}
+
+#[test]
+fn a_mail_for_a_mailbox_is_released_into_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let settings = format!(
+        r#"{QUARANTINE}
+listeners.smtp.domains = ["people.example"]
+[[listeners.smtp.routes]]
+recipients = "*@people.example"
+mailbox = "{{user}}"
+"#
+    );
+    let data = format!("data={}", folder.path().join("gatepost-data").display());
+    for user in [&["anna"][..], &["root", "--admin"]] {
+        let arguments = [&["user", "add"], user, &["--set", &data]].concat();
+        let output = run(env!("CARGO_BIN_EXE_gatepost"), &arguments, b"secret\n");
+        assert!(output.status.success(), "{}", text_of(&output));
+    }
+    let gateway = Gateway::start_in(folder.path(), &settings);
+    let server = gateway.address("smtp").to_string();
+    let sent = swaks(
+        &server,
+        "a@example.org",
+        "anna@people.example",
+        &["--body", GTUBE],
+    );
+    assert!(sent.status.success(), "{}", text_of(&sent));
+    let root = ["-u", "root", "-P", "secret"];
+    let (_, listed) = quarantine(&gateway, &[&["list", "--json"], &root[..]].concat());
+    let listed: serde_json::Value = serde_json::from_str(&listed).expect("JSON");
+    let id = listed["messages"][0]["id"].as_str().expect("an id");
+    let (done, said) = quarantine(&gateway, &[&["release", id], &root[..]].concat());
+    assert!(done && said.contains("released to mailbox anna"), "{said}");
+    let mailbox = format!("pop3://127.0.0.1:{}/1", gateway.port("pop3"));
+    let mail = run("curl", &["-s", "-u", "anna:secret", &mailbox], b"");
+    let mail = text_of(&mail);
+    assert!(mail.starts_with("Return-Path: <a@example.org>"), "{mail}");
+    assert!(mail.contains("GTUBE"), "{mail}");
+    let (done, said) = quarantine(&gateway, &[&["release", id], &root[..]].concat());
+    assert!(!done && said.contains("no such"), "released once: {said}");
 }

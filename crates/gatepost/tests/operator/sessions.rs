@@ -29,7 +29,11 @@ fn with_users(folder: &std::path::Path) -> Gateway {
         (&["add", "root", "--admin"], "correct horse battery\n"),
     ] {
         let arguments = [&["user"], arguments, &["--set", &data]].concat();
-        let output = run(env!("CARGO_BIN_EXE_gatepost"), &arguments, password.as_bytes());
+        let output = run(
+            env!("CARGO_BIN_EXE_gatepost"),
+            &arguments,
+            password.as_bytes(),
+        );
         assert!(output.status.success(), "{}", text_of(&output));
     }
     await_some("the users are known", || {
@@ -44,7 +48,9 @@ fn with_users(folder: &std::path::Path) -> Gateway {
 /// mosquitto_sub with a session that outlives its connection.
 fn lasting(gateway: &Gateway, client: &str, more: &[&str]) -> Client {
     let port = gateway.port("mqtt");
-    let own = ["-p", &port, "-V", "5", "-i", client, "-c", "-x", "604800", "-d"];
+    let own = [
+        "-p", &port, "-V", "5", "-i", client, "-c", "-x", "604800", "-d",
+    ];
     let mut client = Client::start("mosquitto_sub", &[&own, more].concat());
     client.await_line("SUBACK");
     client
@@ -81,7 +87,16 @@ fn a_session_that_an_administrator_ends_is_over() {
 #[test]
 fn a_session_shows_its_subscriptions_its_queue_and_what_it_waits_for() {
     let gateway = Gateway::start("rules.paths = []\n");
-    let filters = ["-q", "1", "-t", "news/#", "-t", "$share/group/work/+", "-t", "plain"];
+    let filters = [
+        "-q",
+        "1",
+        "-t",
+        "news/#",
+        "-t",
+        "$share/group/work/+",
+        "-t",
+        "plain",
+    ];
     let client = lasting(&gateway, "reader", &filters);
     let shown = gatepost(&gateway, &["show", "reader", "--json"]);
     let shown: serde_json::Value = serde_json::from_str(&shown).expect("JSON");
@@ -91,7 +106,9 @@ fn a_session_shows_its_subscriptions_its_queue_and_what_it_waits_for() {
     assert_eq!(session["expiry_seconds"], 604_800);
     assert_eq!(session["stored"], true);
     assert_eq!(session["waits_for"], serde_json::json!([]));
-    let address = session["connection"]["address"].as_str().unwrap_or_default();
+    let address = session["connection"]["address"]
+        .as_str()
+        .unwrap_or_default();
     assert!(address.starts_with("127.0.0.1:"), "{address}");
     let filters = session["filters"].as_array().expect("a list");
     let filters: Vec<(&str, u64)> = filters
@@ -101,7 +118,10 @@ fn a_session_shows_its_subscriptions_its_queue_and_what_it_waits_for() {
             (name, filter["qos"].as_u64().unwrap_or(9))
         })
         .collect();
-    assert_eq!(filters, [("$share/group/work/+", 1), ("news/#", 1), ("plain", 1)]);
+    assert_eq!(
+        filters,
+        [("$share/group/work/+", 1), ("news/#", 1), ("plain", 1)]
+    );
 
     drop(client);
     await_some("the client is away", || {
@@ -143,7 +163,8 @@ fn a_client_that_acknowledges_nothing_is_named_as_the_cause() {
     client.resume();
     await_some("everything is acknowledged", || {
         let text = gatepost(&gateway, &["show", "stuck"]);
-        text.contains("0 messages, 0 bytes wait; 0 sent").then_some(())
+        text.contains("0 messages, 0 bytes wait; 0 sent")
+            .then_some(())
     });
 }
 
@@ -159,7 +180,10 @@ fn a_kicked_client_keeps_its_session() {
         let listed = gatepost(&gateway, &["list"]);
         (listed.contains("guest") && listed.contains("away")).then_some(())
     });
-    assert_eq!(gatepost(&gateway, &["kick", "guest"]).trim(), "0 disconnected");
+    assert_eq!(
+        gatepost(&gateway, &["kick", "guest"]).trim(),
+        "0 disconnected"
+    );
 }
 
 #[test]
@@ -170,25 +194,47 @@ fn a_banned_user_is_refused_and_its_connections_end() {
     let anna = ["-u", "anna", "-P", "anna has a password"];
     let mut client = lasting(&gateway, "phone", &[&anna[..], &["-t", "news"]].concat());
     let listen = ["--no-buffer", "-sN", "-u", "anna:anna has a password"];
-    let stream = Client::start("curl", &[&listen[..], &[&gateway.url("/topics/news?events=1")]].concat());
-    let ban = ["ban", "phone", "--what", "user", "--time", "1d", "--reason", "abuse"];
+    let stream = Client::start(
+        "curl",
+        &[&listen[..], &[&gateway.url("/topics/news?events=1")]].concat(),
+    );
+    let ban = [
+        "ban", "phone", "--what", "user", "--time", "1d", "--reason", "abuse",
+    ];
     let banned = gatepost(&gateway, &[&ban[..], &ROOT].concat());
-    assert!(banned.contains("user:anna") && banned.contains("1 disconnected"), "{banned}");
+    assert!(
+        banned.contains("user:anna") && banned.contains("1 disconnected"),
+        "{banned}"
+    );
     client.await_line("DISCONNECT (152)");
     drop((client, stream));
     let again = ["-p", &port, "-V", "5", "-t", "news", "-m", "x"];
     let again = run("mosquitto_pub", &[&again[..], &anna].concat(), b"");
     assert!(!again.status.success(), "{}", text_of(&again));
-    assert!(text_of(&again).contains("Banned") || text_of(&again).contains("138"), "{}", text_of(&again));
+    assert!(
+        text_of(&again).contains("Banned") || text_of(&again).contains("138"),
+        "{}",
+        text_of(&again)
+    );
 
     let bans = refused(&gateway, &[&["bans", "list"], &ROOT[..]].concat());
-    assert!(bans.1.contains("user:anna") && bans.1.contains("abuse"), "{}", bans.1);
-    let lifted = refused(&gateway, &[&["bans", "remove", "user:anna"], &ROOT[..]].concat());
+    assert!(
+        bans.1.contains("user:anna") && bans.1.contains("abuse"),
+        "{}",
+        bans.1
+    );
+    let lifted = refused(
+        &gateway,
+        &[&["bans", "remove", "user:anna"], &ROOT[..]].concat(),
+    );
     assert_eq!(lifted.0, Some(0), "{}", lifted.1);
     let again = ["-p", &port, "-V", "5", "-t", "news", "-m", "x"];
     let again = run("mosquitto_pub", &[&again[..], &anna].concat(), b"");
     assert!(again.status.success(), "{}", text_of(&again));
-    let root = refused(&gateway, &[&["bans", "add", "user:Root"], &ROOT[..]].concat());
+    let root = refused(
+        &gateway,
+        &[&["bans", "add", "user:Root"], &ROOT[..]].concat(),
+    );
     assert!(root.1.contains("an administrator"), "{}", root.1);
 }
 
@@ -199,8 +245,14 @@ fn a_banned_address_is_refused() {
     let port = gateway.port("mqtt");
     let elsewhere = ["-A", "127.0.0.2"];
     let mut client = lasting(&gateway, "far", &[&elsewhere[..], &["-t", "news"]].concat());
-    let banned = gatepost(&gateway, &["ban", "far", "--what", "address", "--time", "1h"]);
-    assert!(banned.contains("127.0.0.2") && banned.contains("1 disconnected"), "{banned}");
+    let banned = gatepost(
+        &gateway,
+        &["ban", "far", "--what", "address", "--time", "1h"],
+    );
+    assert!(
+        banned.contains("127.0.0.2") && banned.contains("1 disconnected"),
+        "{banned}"
+    );
     client.await_line("DISCONNECT (152)");
     drop(client);
     let publish = ["-p", &port, "-t", "news", "-m", "x"];

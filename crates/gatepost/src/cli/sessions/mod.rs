@@ -155,9 +155,7 @@ fn act(action: &SessionsAction) -> Result<(), AdminError> {
         }
         SessionsAction::Kick { which, server } => {
             let body = json!({ "action": "kick" });
-            let answer = server
-                .client()?
-                .ask("POST", &which.path(), Some(&body))?;
+            let answer = server.client()?.ask("POST", &which.path(), Some(&body))?;
             println!("{} disconnected", answer["kicked"]);
         }
         SessionsAction::Forget { which, server } => {
@@ -172,9 +170,7 @@ fn act(action: &SessionsAction) -> Result<(), AdminError> {
             server,
         } => {
             let body = json!({ "action": "ban", "what": what, "time": time, "reason": reason });
-            let answer = server
-                .client()?
-                .ask("POST", &which.path(), Some(&body))?;
+            let answer = server.client()?.ask("POST", &which.path(), Some(&body))?;
             print_bans(&answer);
         }
     }

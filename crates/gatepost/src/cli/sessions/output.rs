@@ -78,7 +78,10 @@ fn print_one(session: &Value) {
     );
     row("socket", &outbox);
     if number(&queue["unreleased"]) > 0 {
-        let text = format!("{} QoS 2 messages not released", number(&queue["unreleased"]));
+        let text = format!(
+            "{} QoS 2 messages not released",
+            number(&queue["unreleased"])
+        );
         row("from it", &text);
     }
     let causes = strings(&session["waits_for"]).map(|cause| explain(cause, session));
@@ -169,7 +172,10 @@ fn print_filters(session: &Value) {
         if let Some(identifier) = filter["identifier"].as_u64() {
             options.push_str(&format!(", identifier {identifier}"));
         }
-        row("subscribes", &format!("{}  ({options})", text(&filter["filter"])));
+        row(
+            "subscribes",
+            &format!("{}  ({options})", text(&filter["filter"])),
+        );
     }
     let all = number(&session["subscriptions"]) as usize;
     if all > filters.len() {

@@ -88,7 +88,10 @@ pub(super) async fn ban_user(
         detail: error.to_string(),
     })?;
     let folded = name.to_lowercase();
-    let users = context.auth.as_ref().map(gatepost_users::ListenerAuth::users);
+    let users = context
+        .auth
+        .as_ref()
+        .map(gatepost_users::ListenerAuth::users);
     let all = users.map(gatepost_users::Users::list).unwrap_or_default();
     let is_it = |user: &gatepost_users::UserSummary| user.name.to_lowercase() == folded;
     if all.iter().any(|user| is_it(user) && user.admin) {
@@ -105,7 +108,10 @@ pub(super) async fn ban_user(
 
 /// Has open connections ask again for their rights.
 async fn rights_changed(context: &HttpContext) -> Result<(), HttpError> {
-    let users = context.auth.as_ref().map(gatepost_users::ListenerAuth::users);
+    let users = context
+        .auth
+        .as_ref()
+        .map(gatepost_users::ListenerAuth::users);
     if let Some(users) = users {
         let changed = users.bans_changed().await;
         changed.map_err(|error| HttpError::Unavailable(error.to_string()))?;

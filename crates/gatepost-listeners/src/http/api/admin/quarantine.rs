@@ -5,10 +5,13 @@
 //! no browser interprets, and what is shown of it is text, never markup.
 
 use gatepost_message::MessageId;
-use gatepost_operations::{Lesson, OperationError, Operations, Search};
+use gatepost_operations::{
+    Lesson, OperationError, Operations, Order, QuarantineSearch, ReleaseRequest, Search,
+};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::count_of;
+use super::{body, count_of, skip_of};
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
 use crate::http::request::{HttpRequest, expect_method};
@@ -54,31 +57,14 @@ pub(super) async fn respond(
 ) -> Result<Response, HttpError> {
     if rest.is_empty() {
         expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
-        let messages = operations.quarantine(count_of(request)?).await?;
-        return Ok(Response::json(200, &json!({ "messages": messages })));
+        return list(operations, request).await;
     }
     let (id, what) = rest.split_once('/').unwrap_or((rest, ""));
     let id = message_id(request, id)?;
     match what {
         "" => one(operations, request, id).await,
         "source" => source(operations, request, id).await,
-        "release" => {
-            expect_method(request, &["POST"], "POST")?;
-            let (verdict, subscribers) = operations.release(id).await?;
-            let mut answer = json!({
-                "id": id.to_string(),
-                "verdict": verdict.action.name(),
-                "subscribers": subscribers,
-            });
-            let action = verdict.action;
-            let status = status_of(action);
-            if status != 200 {
-                answer["reason"] = Value::from(verdict.reason);
-            }
-            let mut response = Response::json(status, &answer);
-            add_retry_after(context, action, &mut response);
-            Ok(response)
-        }
+        "release" => release(context, operations, request, id).await,
         "learn" => {
             expect_method(request, &["POST"], "POST")?;
             let lesson = match request.query_value("as").as_deref() {
@@ -107,6 +93,77 @@ pub(super) async fn respond(
         }
         _ => Err(HttpError::NotFound(request.path.clone())),
     }
+}
+
+async fn list(operations: &Operations, request: &HttpRequest) -> Result<Response, HttpError> {
+    let order = match request.query_value("sort").as_deref() {
+        None | Some("" | "newest") => Order::Newest,
+        Some("oldest") => Order::Oldest,
+        Some("score") => Order::Score,
+        Some("size") => Order::Size,
+        Some("sender") => Order::Sender,
+        Some(_) => {
+            return Err(HttpError::Parameter {
+                name: "sort",
+                detail: "write newest, oldest, score, size or sender".to_owned(),
+            });
+        }
+    };
+    let search = QuarantineSearch {
+        text: request.query_value("search").unwrap_or_default(),
+        order,
+        skip: skip_of(request)?,
+        count: count_of(request)?,
+    };
+    let page = operations.quarantine(search).await?;
+    let answer = json!({
+        "messages": page.messages,
+        "found": page.found,
+        "total": page.total,
+    });
+    Ok(Response::json(200, &answer))
+}
+
+/// The body of a release, which may be missing.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct ReleaseBody {
+    /// Instead of those of the message.
+    recipients: Option<Vec<String>>,
+    as_attachment: bool,
+}
+
+async fn release(
+    context: &HttpContext,
+    operations: &Operations,
+    request: &HttpRequest,
+    id: MessageId,
+) -> Result<Response, HttpError> {
+    expect_method(request, &["POST"], "POST")?;
+    let how: ReleaseBody = if request.body.is_empty() {
+        ReleaseBody::default()
+    } else {
+        body(request)?
+    };
+    let how = ReleaseRequest {
+        recipients: how.recipients,
+        as_attachment: how.as_attachment,
+    };
+    let released = operations.release(id, how).await?;
+    let action = released.verdict.action;
+    let mut answer = json!({
+        "id": id.to_string(),
+        "verdict": action.name(),
+        "subscribers": released.subscribers,
+        "destinations": released.destinations,
+    });
+    let status = status_of(action);
+    if status != 200 {
+        answer["reason"] = Value::from(released.verdict.reason);
+    }
+    let mut response = Response::json(status, &answer);
+    add_retry_after(context, action, &mut response);
+    Ok(response)
 }
 
 async fn one(
@@ -155,7 +212,7 @@ impl From<OperationError> for HttpError {
     fn from(error: OperationError) -> Self {
         match error {
             OperationError::NotFound => Self::NotFound("this id".to_owned()),
-            OperationError::NoTopic => Self::NoTopic,
+            OperationError::Nowhere(reason) => Self::NoTopic(reason),
             OperationError::NoSender => Self::Conflict(error.to_string()),
             OperationError::Failed(detail) => Self::Unavailable(detail),
         }

@@ -1,0 +1,47 @@
+//! Where mail goes besides topics. The listener that took a mail knows; a release from quarantine
+//! asks it again.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use bytes::Bytes;
+use gatepost_message::{Envelope, MessageId, Topic};
+
+/// Where the mail of one recipient goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MailDestination {
+    /// It is published.
+    Topic(Topic),
+    /// The mailbox of this user.
+    Mailbox(String),
+    /// The next hop, by its name.
+    NextHop(String),
+}
+
+/// A mail for the next hops of its recipients.
+#[derive(Debug, Clone)]
+pub struct OutgoingMail {
+    /// The id of the message, for its story.
+    pub id: MessageId,
+    /// The sender, and the listener that took the mail.
+    pub envelope: Envelope,
+    /// Recipients whose destination is a next hop.
+    pub recipients: Vec<String>,
+    /// The whole mail.
+    pub mail: Bytes,
+}
+
+/// The work of a forward; the error says which recipients it was for and what was answered.
+pub type Forwarding<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
+
+/// The recipient maps of the mail listeners.
+pub trait MailRoutes: Send + Sync {
+    /// Where mail for this recipient goes now, or why nowhere.
+    fn destination(&self, envelope: &Envelope, recipient: &str) -> Result<MailDestination, String>;
+
+    /// Hands a mail to the next hops of its recipients.
+    fn forward(&self, mail: OutgoingMail) -> Forwarding<'_>;
+
+    /// The name of this host, for mail that it writes itself.
+    fn hostname(&self) -> &str;
+}

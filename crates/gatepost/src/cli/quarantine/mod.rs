@@ -1,0 +1,229 @@
+//! `gatepost quarantine`: the messages in quarantine of a running server.
+
+mod output;
+mod selection;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use crate::client::{AdminClient, AdminError, AdminOptions, segment};
+use selection::{Selection, page_path};
+
+/// List, show, release, learn and delete messages in quarantine at a running server
+///
+/// This asks the server by its administration API.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gatepost quarantine list --search invoice --sort score
+  gatepost quarantine show 01j9zq6m3c7d2            what the message says, and why it was kept
+  gatepost quarantine release 01j9zq6m3c7d2         to its topics, mailboxes and next hop
+  gatepost quarantine release 01j9zq6m3c7d2 --to anna@example.org --attached
+  gatepost quarantine learn --as ham 01j9zq6m3c7d2
+  gatepost quarantine delete --matching casino      asks first; --yes does not")]
+pub(super) struct QuarantineArguments {
+    #[command(subcommand)]
+    action: QuarantineAction,
+}
+
+#[derive(Debug, Subcommand)]
+enum QuarantineAction {
+    /// List messages, newest first
+    List {
+        /// Only those with this in subject, sender, recipient, topic, rule, reason or peer
+        #[arg(long, value_name = "TEXT", default_value = "")]
+        search: String,
+        /// The order
+        #[arg(long, value_name = "ORDER", default_value = "newest",
+              value_parser = ["newest", "oldest", "score", "size", "sender"])]
+        sort: String,
+        /// How many
+        #[arg(long, value_name = "COUNT", default_value_t = 50,
+              value_parser = clap::value_parser!(u16).range(1..=1_000))]
+        count: u16,
+        /// Pass over so many, to page through more
+        #[arg(long, value_name = "COUNT", default_value_t = 0)]
+        skip: usize,
+        /// As JSON: messages, found, total
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        server: AdminOptions,
+    },
+    /// Show one message: who sent it, why it was kept, and its text
+    Show {
+        /// The message's id
+        id: String,
+        /// Its bytes as they arrived instead
+        #[arg(long, conflicts_with = "json")]
+        source: bool,
+        /// As JSON, with text and source
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        server: AdminOptions,
+    },
+    /// Let messages go on to where they were for: topics, mailboxes, next hops
+    Release {
+        #[command(flatten)]
+        which: Selection,
+        /// To this address instead of the message's own recipients; may be given several times
+        #[arg(long, value_name = "ADDRESS")]
+        to: Vec<String>,
+        /// Mailboxes and next hops get the message as an attachment
+        #[arg(long)]
+        attached: bool,
+        #[command(flatten)]
+        server: AdminOptions,
+    },
+    /// Teach the filter that messages are spam or ham
+    Learn {
+        /// What they are
+        #[arg(long = "as", value_name = "CLASS", value_parser = ["spam", "ham"])]
+        class: String,
+        #[command(flatten)]
+        which: Selection,
+        #[command(flatten)]
+        server: AdminOptions,
+    },
+    /// Delete messages
+    Delete {
+        #[command(flatten)]
+        which: Selection,
+        #[command(flatten)]
+        server: AdminOptions,
+    },
+}
+
+pub(super) fn run(arguments: &QuarantineArguments) -> ExitCode {
+    super::finish(act(&arguments.action))
+}
+
+fn act(action: &QuarantineAction) -> Result<(), AdminError> {
+    match action {
+        QuarantineAction::List {
+            search,
+            sort,
+            count,
+            skip,
+            json,
+            server,
+        } => {
+            let path = page_path(search, sort, *skip, usize::from(*count));
+            let answer = server.client()?.ask("GET", &path, None)?;
+            if *json {
+                println!("{answer:#}");
+            } else {
+                output::print_list(&answer, *skip);
+            }
+            Ok(())
+        }
+        QuarantineAction::Show {
+            id,
+            source,
+            json,
+            server,
+        } => {
+            let client = server.client()?;
+            if *source {
+                let bytes = client.fetch(&path_of(id, "/source"))?;
+                // A closed pipe wants no more.
+                let _ = std::io::stdout().write_all(&bytes);
+                return Ok(());
+            }
+            let answer = client.ask("GET", &path_of(id, ""), None)?;
+            if *json {
+                println!("{answer:#}");
+            } else {
+                output::print_whole(&answer);
+            }
+            Ok(())
+        }
+        QuarantineAction::Release {
+            which,
+            to,
+            attached,
+            server,
+        } => {
+            let recipients = (!to.is_empty()).then_some(to);
+            let body = json!({ "recipients": recipients, "as_attachment": attached });
+            let client = server.client()?;
+            for_each(which, &client, "release", |id| {
+                let answer = client.ask("POST", &path_of(id, "/release"), Some(&body))?;
+                Ok(released(&answer))
+            })
+        }
+        QuarantineAction::Learn {
+            class,
+            which,
+            server,
+        } => {
+            let client = server.client()?;
+            let what = format!("/learn?as={class}");
+            for_each(which, &client, &format!("learn as {class}"), |id| {
+                let answer = client.ask("POST", &path_of(id, &what), None)?;
+                Ok(format!("learned as {class}: {}", learned(&answer)))
+            })
+        }
+        QuarantineAction::Delete { which, server } => {
+            let client = server.client()?;
+            for_each(which, &client, "delete", |id| {
+                client.ask("DELETE", &path_of(id, ""), None)?;
+                Ok("deleted".to_owned())
+            })
+        }
+    }
+}
+
+fn path_of(id: &str, what: &str) -> String {
+    format!("/admin/quarantine/{}{what}", segment(id))
+}
+
+/// Does something with each of the chosen messages. One that fails is reported, and does not stop
+/// the others; the last failure decides the exit code.
+fn for_each(
+    which: &Selection,
+    client: &AdminClient<'_>,
+    verb: &str,
+    act: impl Fn(&str) -> Result<String, AdminError>,
+) -> Result<(), AdminError> {
+    let ids = which.ids(client, verb)?;
+    let mut failures = 0;
+    let mut last = Ok(());
+    for id in &ids {
+        match act(id) {
+            Ok(done) => println!("{id}  {done}"),
+            Err(error) => {
+                failures += 1;
+                eprintln!("{id}  {error}");
+                last = Err(error);
+            }
+        }
+    }
+    if ids.len() > 1 {
+        eprintln!("{} of {} done", ids.len() - failures, ids.len());
+    }
+    last
+}
+
+fn released(answer: &Value) -> String {
+    let destinations = answer["destinations"].as_array();
+    let destinations: Vec<&str> = destinations
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    format!("released to {}", destinations.join(", "))
+}
+
+fn learned(answer: &Value) -> &str {
+    match answer["learned"].as_str().unwrap_or_default() {
+        "changed" => "it was known as the other",
+        "before" => "it was known",
+        "off" => "Bayes is switched off",
+        _ => "new",
+    }
+}

@@ -1,0 +1,85 @@
+//! Which messages of the quarantine a command is about: some by id, or all that a search finds.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+
+use clap::Args;
+use serde_json::Value;
+
+use crate::client::{AdminClient, AdminError, ClientError, segment};
+
+/// The API's largest page.
+const PAGE: usize = 1_000;
+
+/// Some messages by id, or all that a search finds.
+#[derive(Debug, Args)]
+#[group(skip)]
+pub(super) struct Selection {
+    /// The messages' ids
+    #[arg(required_unless_present = "matching", value_name = "ID")]
+    ids: Vec<String>,
+    /// All with this in subject, sender, recipient, topic, rule, reason or peer; asks first
+    #[arg(long, value_name = "TEXT", conflicts_with = "ids")]
+    matching: Option<String>,
+    /// Do not ask
+    #[arg(long, requires = "matching")]
+    yes: bool,
+}
+
+impl Selection {
+    /// The ids, once the operator has agreed to those of a search.
+    pub(super) fn ids(
+        &self,
+        client: &AdminClient<'_>,
+        verb: &str,
+    ) -> Result<Vec<String>, AdminError> {
+        let Some(text) = &self.matching else {
+            return Ok(self.ids.clone());
+        };
+        let ids = matching(client, text)?;
+        if ids.is_empty() {
+            eprintln!("no message matches");
+        } else if !self.yes && !agrees(&format!("{verb} {} messages? [y/N] ", ids.len()))? {
+            return Err(ClientError::Usage("nothing was done".to_owned()).into());
+        }
+        Ok(ids)
+    }
+}
+
+/// The path of one page.
+pub(super) fn page_path(search: &str, sort: &str, skip: usize, count: usize) -> String {
+    let search = segment(search);
+    format!("/admin/quarantine?search={search}&sort={sort}&skip={skip}&count={count}")
+}
+
+fn matching(client: &AdminClient<'_>, text: &str) -> Result<Vec<String>, AdminError> {
+    let mut ids = Vec::new();
+    loop {
+        // Oldest first, so that what arrives meanwhile does not move the pages.
+        let path = page_path(text, "oldest", ids.len(), PAGE);
+        let answer = client.ask("GET", &path, None)?;
+        let page = answer["messages"].as_array();
+        let page = page.map(Vec::as_slice).unwrap_or_default();
+        ids.extend(page.iter().filter_map(id_of));
+        if page.len() < PAGE {
+            return Ok(ids);
+        }
+    }
+}
+
+fn id_of(message: &Value) -> Option<String> {
+    message["id"].as_str().map(str::to_owned)
+}
+
+/// Asks at the terminal. Without one nobody can agree.
+fn agrees(question: &str) -> Result<bool, ClientError> {
+    if !io::stdin().is_terminal() {
+        let text = "this is asked at a terminal only; --yes agrees beforehand";
+        return Err(ClientError::Usage(text.to_owned()));
+    }
+    eprint!("{question}");
+    let _ = io::stderr().flush();
+    let mut answer = String::new();
+    let read = io::stdin().lock().read_line(&mut answer);
+    read.map_err(ClientError::Lost)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
