@@ -14,7 +14,8 @@ fn gatepost(gateway: &Gateway, arguments: &[&str]) -> String {
 }
 
 fn refused(gateway: &Gateway, arguments: &[&str]) -> (Option<i32>, String) {
-    let arguments = [arguments, &["--url", &gateway.url("")]].concat();
+    let url = gateway.url("");
+    let arguments = [arguments, &["--url", &url]].concat();
     let output = run(env!("CARGO_BIN_EXE_gatepost"), &arguments, b"");
     (output.status.code(), text_of(&output))
 }
@@ -136,7 +137,7 @@ fn a_session_shows_its_subscriptions_its_queue_and_what_it_waits_for() {
     }
     let text = gatepost(&gateway, &["show", "reader"]);
     for line in [
-        "2 messages, 22 bytes wait",
+        "2 messages, 23 bytes wait",
         "the client: it is not connected",
         "on disk; ends in",
         "news/#  (QoS 1)",

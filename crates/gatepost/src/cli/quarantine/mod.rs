@@ -12,6 +12,9 @@ use serde_json::{Value, json};
 use crate::client::{AdminClient, AdminError, AdminOptions, segment};
 use selection::{Selection, page_path};
 
+/// HTTP's status where some of several could not be done.
+const CONFLICT: u16 = 409;
+
 /// List, show, release, learn and delete messages in quarantine at a running server
 ///
 /// This asks the server by its administration API.
@@ -183,7 +186,7 @@ fn path_of(id: &str, what: &str) -> String {
 }
 
 /// Does something with each of the chosen messages. One that fails is reported, and does not stop
-/// the others; the last failure decides the exit code.
+/// the others; any failure decides the exit code.
 fn for_each(
     which: &Selection,
     client: &AdminClient<'_>,
@@ -192,21 +195,30 @@ fn for_each(
 ) -> Result<(), AdminError> {
     let ids = which.ids(client, verb)?;
     let mut failures = 0;
-    let mut last = Ok(());
     for id in &ids {
         match act(id) {
             Ok(done) => println!("{id}  {done}"),
-            Err(error) => {
+            Err(error) if ids.len() == 1 => return Err(error),
+            Err(error @ AdminError::Refused { .. }) => {
                 failures += 1;
                 eprintln!("{id}  {error}");
-                last = Err(error);
             }
+            // The server is gone: the others would fail as well.
+            Err(error) => return Err(error),
         }
     }
-    if ids.len() > 1 {
-        eprintln!("{} of {} done", ids.len() - failures, ids.len());
+    let done = format!("{} of {} done", ids.len() - failures, ids.len());
+    if failures > 0 {
+        let status = CONFLICT;
+        return Err(AdminError::Refused {
+            status,
+            detail: done,
+        });
     }
-    last
+    if ids.len() > 1 {
+        eprintln!("{done}");
+    }
+    Ok(())
 }
 
 fn released(answer: &Value) -> String {
