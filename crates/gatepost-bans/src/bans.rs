@@ -9,13 +9,14 @@ use gatepost_message::Peer;
 use gatepost_settings::PeerNetwork;
 use gatepost_store::{Store, StoreChange, StoreError, Ticket};
 use parking_lot::Mutex;
-use serde::Serialize;
 
+use crate::error::BanError;
 use crate::offence::{self, OffenceCounts};
 use crate::record::{self, Now};
 use crate::scores::Scores;
+use crate::summary::BanSummary;
 use crate::table::{Ban, BanTable};
-use crate::user_bans::{USER_PREFIX, UserBans};
+use crate::user_bans::UserBans;
 use crate::{BansSettings, Offence};
 
 /// An IPv6 host has as many addresses of its /64 as it likes.
@@ -44,23 +45,6 @@ struct BansAndScores {
     scores: Scores,
 }
 
-/// One ban in force, for lists.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct BanSummary {
-    /// The address or network, or [`USER_PREFIX`] and a user's name.
-    pub network: String,
-    /// When it began, in Unix seconds.
-    pub since: u64,
-    /// When it ends, in Unix seconds; `None` when it is lifted.
-    pub ends: Option<u64>,
-    /// How many bans of this network in a row this is.
-    pub times: u32,
-    /// The offences, or the operator's words.
-    pub reason: String,
-    /// Whether an operator imposed it.
-    pub by_operator: bool,
-}
-
 /// The sums since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BanTotals {
@@ -72,32 +56,6 @@ pub struct BanTotals {
     pub refused: u64,
     /// Offences by kind, in the order of [`Offence::ALL`].
     pub offences: [u64; Offence::ALL.len()],
-}
-
-/// Why a ban was not changed.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum BanError {
-    /// The network is exempt by the settings.
-    #[error("{0} holds addresses that are never banned: this machine's, or those of bans.allowed")]
-    Exempt(PeerNetwork),
-    /// A Unix socket's peers have no address.
-    #[error("write an address or a network, such as 192.0.2.1 or 192.0.2.0/24")]
-    NoAddress,
-    /// So much at once is not an address or network of an attacker.
-    #[error("{0} is too large: at most a /8 of IPv4, or a /16 of IPv6, can be banned")]
-    TooLarge(PeerNetwork),
-    /// As many as the settings allow, all of operators.
-    #[error("there are as many bans.networks_max allows")]
-    Full,
-    /// The network is not banned.
-    #[error("{0} is not banned")]
-    NotBanned(PeerNetwork),
-    /// The user is not banned.
-    #[error("the user {0} is not banned")]
-    UserNotBanned(String),
-    /// The store failed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
 }
 
 impl Bans {
@@ -408,23 +366,6 @@ impl Default for Bans {
     /// With the default settings, until the process ends.
     fn default() -> Self {
         Self::new(&BansSettings::default())
-    }
-}
-
-impl BanSummary {
-    fn new(banned: String, ban: &Ban) -> Self {
-        Self {
-            network: banned,
-            since: ban.since,
-            ends: ban.ends.map(|end| end.unix),
-            times: ban.times,
-            reason: ban.reason.to_string(),
-            by_operator: ban.by_operator,
-        }
-    }
-
-    pub(crate) fn of_user(name: &str, ban: &Ban) -> Self {
-        Self::new(format!("{USER_PREFIX}{name}"), ban)
     }
 }
 

@@ -32,14 +32,18 @@
 //! - While nothing is banned, [`Bans::refuses`] costs one load of an atomic.
 
 mod bans;
+mod error;
 mod offence;
 mod record;
 mod scores;
 mod settings;
+mod summary;
 mod table;
 mod user_bans;
 
-pub use bans::{BanError, BanSummary, BanTotals, Bans};
+pub use bans::{BanTotals, Bans};
+pub use error::BanError;
 pub use offence::Offence;
 pub use settings::{BansSettings, OffencePoints};
-pub use user_bans::{USER_PREFIX, UserBans};
+pub use summary::{BanSummary, USER_PREFIX};
+pub use user_bans::UserBans;

@@ -1,7 +1,7 @@
 //! Bans of users: an operator shuts one out for a while, from wherever it logs in.
 //!
-//! Unlike those of addresses no offence leads to them, so that nobody can have somebody else's
-//! login banned by guessing at it.
+//! Unlike those of addresses no offence leads to them, so that a stranger who guesses at a login
+//! cannot have its user banned.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,12 +10,11 @@ use std::time::{Duration, Instant};
 use gatepost_store::{Store, StoreChange, StoreError};
 use parking_lot::Mutex;
 
-use crate::bans::{BanError, BanSummary};
+use crate::error::BanError;
 use crate::record::{self, Now};
+use crate::summary::BanSummary;
 use crate::table::Ban;
 
-/// What a banned user is called in lists, before its name.
-pub const USER_PREFIX: &str = "user:";
 /// Bans of users at once. There are as many as an operator types.
 const USERS_MAX: usize = 10_000;
 

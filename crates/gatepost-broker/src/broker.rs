@@ -322,7 +322,7 @@ impl Broker {
         skip: usize,
         count: usize,
     ) -> (Vec<SessionInspection>, usize) {
-        stats::sessions(&self.0.sessions, search, skip, count)
+        inspection::search(&self.0.sessions, search, skip, count)
     }
 
     /// The figures, with at most `topics` topics and `sessions` sessions. Walks over all of

@@ -5,10 +5,12 @@
 //! are read before it: no lock is ever held together with another.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime};
 
 use gatepost_message::{Peer, TopicFilter};
 
+use crate::acknowledged::Acknowledged;
 use crate::filter::{RetainHandling, SubscribeOptions};
 use crate::session::{Session, SessionState};
 use crate::session_table::SessionTable;
@@ -122,8 +124,33 @@ pub(crate) fn of_client(
         .collect()
 }
 
+/// At most `count` sessions whose client id, user or address contains `search`, after the first
+/// `skip`, sorted by client id, without their subscriptions; and how many there are.
+pub(crate) fn search(
+    table: &SessionTable,
+    search: &str,
+    skip: usize,
+    count: usize,
+) -> (Vec<SessionInspection>, usize) {
+    let mut found = table.all();
+    found.retain(|session| {
+        let state = session.lock();
+        let user = state.user.clone();
+        let peer = state.link.as_ref().map(|link| link.peer);
+        drop(state);
+        session.client_id().contains(search)
+            || user.is_some_and(|user| user.contains(search))
+            || peer.is_some_and(|peer| peer.to_string().contains(search))
+    });
+    let total = found.len();
+    found.sort_unstable_by(|a, b| a.client_id().cmp(b.client_id()));
+    let shown = found.iter().skip(skip).take(count);
+    let shown = shown.map(|session| of_session(table, session, 0));
+    (shown.collect(), total)
+}
+
 /// One session, with at most so many subscriptions.
-pub(crate) fn of_session(
+fn of_session(
     table: &SessionTable,
     session: &Arc<Session>,
     subscriptions_max: usize,
@@ -142,7 +169,9 @@ pub(crate) fn of_session(
         is_stored: state.is_persistent(),
         waits_for: waits_for(session, &state, queue),
         queue,
-        slows_publishers_for: state.congested_for(now),
+        slows_publishers_for: state
+            .congested_since()
+            .map(|since| now.saturating_duration_since(since)),
         will: state
             .will
             .as_ref()
@@ -181,13 +210,15 @@ fn connection(
     now_seconds: u32,
 ) -> Option<ConnectionStats> {
     let link = state.link.as_ref()?;
-    let heard = session.heard_at_seconds();
+    let heard = session.heard_seconds.load(Ordering::Relaxed);
+    // One and a half times the keep alive.
+    let silence_max = session.silence_max_seconds.load(Ordering::Relaxed);
     Some(ConnectionStats {
         peer: link.peer,
         protocol: link.format.name(),
         since: link.since,
         silent_for: Duration::from_secs(now_seconds.saturating_sub(heard).into()),
-        silence_max: session.silence_max(),
+        silence_max: (silence_max > 0).then(|| Duration::from_secs(silence_max.into())),
         in_flight_max: link.in_flight_max,
         frame_bytes_max: (link.frame_bytes_max < usize::MAX).then_some(link.frame_bytes_max),
     })
@@ -198,7 +229,7 @@ fn queue(state: &SessionState) -> QueueStats {
     let newest = state.newest.as_ref().map_or(0, |newest| newest.len());
     QueueStats {
         waiting: acknowledged.map_or(0, |queue| queue.waiting.len()),
-        waiting_bytes: acknowledged.map_or(0, |queue| queue.waiting_bytes()),
+        waiting_bytes: acknowledged.map_or(0, Acknowledged::waiting_bytes),
         in_flight: acknowledged.map_or(0, |queue| queue.in_flight.len()),
         unreleased: acknowledged.map_or(0, |queue| queue.received.len()),
         outbox: state.outbox.messages() + newest,
@@ -234,28 +265,4 @@ fn waits_for(session: &Session, state: &SessionState, queue: QueueStats) -> Vec<
         }
     }
     causes
-}
-
-impl Session {
-    /// When the client was last heard, in seconds since the broker's start.
-    fn heard_at_seconds(&self) -> u32 {
-        self.heard_seconds
-            .load(std::sync::atomic::Ordering::Relaxed)
-    }
-
-    /// One and a half times the keep alive.
-    fn silence_max(&self) -> Option<Duration> {
-        let seconds = self
-            .silence_max_seconds
-            .load(std::sync::atomic::Ordering::Relaxed);
-        (seconds > 0).then(|| Duration::from_secs(seconds.into()))
-    }
-}
-
-impl SessionState {
-    /// How long publishers have waited for it.
-    fn congested_for(&self, now: Instant) -> Option<Duration> {
-        self.congested_since()
-            .map(|since| now.saturating_duration_since(since))
-    }
 }

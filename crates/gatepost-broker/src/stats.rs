@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
 use crate::counters::DropCause;
-use crate::inspection::{self, SessionInspection};
 use crate::limits::Limit;
 use crate::session::Session;
 use crate::session_table::SessionTable;
@@ -175,31 +174,6 @@ pub(crate) fn of_session(session: &Session) -> SessionStats {
         dropped_by,
         policy: state.policy,
     }
-}
-
-/// At most `count` sessions whose client id, user or address contains `search`, after the first
-/// `skip`, sorted by client id, without their subscriptions; and how many there are.
-pub(crate) fn sessions(
-    table: &SessionTable,
-    search: &str,
-    skip: usize,
-    count: usize,
-) -> (Vec<SessionInspection>, usize) {
-    let mut found = table.all();
-    found.retain(|session| {
-        let state = session.lock();
-        let user = state.user.clone();
-        let peer = state.link.as_ref().map(|link| link.peer);
-        drop(state);
-        session.client_id().contains(search)
-            || user.is_some_and(|user| user.contains(search))
-            || peer.is_some_and(|peer| peer.to_string().contains(search))
-    });
-    let total = found.len();
-    found.sort_unstable_by(|a, b| a.client_id().cmp(b.client_id()));
-    let shown = found.iter().skip(skip).take(count);
-    let shown = shown.map(|session| inspection::of_session(table, session, 0));
-    (shown.collect(), total)
 }
 
 /// The sessions and readers with the longest queues, longest first.

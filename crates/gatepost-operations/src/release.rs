@@ -18,7 +18,7 @@ use crate::operations::Operations;
 /// How a message is to be released.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReleaseRequest {
-    /// Whom it goes to instead of its own recipients.
+    /// The recipients instead of its own.
     pub recipients: Option<Vec<String>>,
     /// Whether mailboxes and next hops get it as an attachment.
     pub as_attachment: bool,

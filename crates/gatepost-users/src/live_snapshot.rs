@@ -22,7 +22,7 @@ pub(crate) struct LiveSnapshot {
 }
 
 impl LiveSnapshot {
-    /// Nobody and no rule yet.
+    /// Without users and rules.
     pub(crate) fn new(bans: Bans) -> Self {
         Self {
             snapshot: ArcSwap::default(),

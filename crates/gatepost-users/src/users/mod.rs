@@ -130,7 +130,7 @@ impl Users {
         outcome
     }
 
-    /// Refuses a user whom an operator has banned, in whatever way it logged in.
+    /// Refuses a user that an operator has banned, in whatever way it logged in.
     fn unless_banned(&self, identity: Identity) -> Result<Identity, Denied> {
         let bans = self.shared.live.bans.users();
         match identity.user().and_then(|name| bans.remaining(name)) {

@@ -43,7 +43,7 @@ fn a_release_goes_to_the_next_hop_and_what_that_refuses_stays() {
 
     // Other recipients: the first is unknown there, the second gets it as an attachment.
     let id = quarantined(&gateway, "anna@boxes.example");
-    let (done, said) = release(&gateway, &[&id, "--to", "nobody@boxes.example"]);
+    let (done, said) = release(&gateway, &[&id, "--to", "unknown@boxes.example"]);
     assert!(!done && said.contains("550 5.1.1"), "{said}");
     assert!(said.contains("stays in quarantine"), "{said}");
     let (done, said) = release(&gateway, &[&id, "--to", "bert@elsewhere.example"]);

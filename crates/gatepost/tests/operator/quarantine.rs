@@ -247,7 +247,7 @@ fn the_quarantine_is_searched_sorted_and_paged_through_and_counted() {
     );
     assert!(listed.contains("5 match, 6 in quarantine"), "{listed}");
     let (done, said) = quarantine(&gateway, &["delete", "--matching", "offer"]);
-    assert!(!done && said.contains("--yes"), "nobody agreed: {said}");
+    assert!(!done && said.contains("--yes"), "without consent: {said}");
     let (done, said) = quarantine(&gateway, &["delete", "--matching", "offer", "--yes"]);
     assert!(done && said.contains("5 of 5 done"), "{said}");
     assert_eq!(kept(&gateway).len(), 1);

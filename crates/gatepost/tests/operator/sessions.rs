@@ -261,6 +261,6 @@ fn a_banned_address_is_refused() {
     assert!(!again.status.success(), "{}", text_of(&again));
     let other = run("mosquitto_pub", &publish, b"");
     assert!(other.status.success(), "{}", text_of(&other));
-    let nobody = refused(&gateway, &["sessions", "ban", "far", "--what", "user"]);
-    assert!(nobody.1.contains("did not log in"), "{}", nobody.1);
+    let unnamed = refused(&gateway, &["sessions", "ban", "far", "--what", "user"]);
+    assert!(unnamed.1.contains("did not log in"), "{}", unnamed.1);
 }

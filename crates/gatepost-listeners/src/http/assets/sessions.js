@@ -23,7 +23,7 @@ const change = async (session, question, method, body, done) => {
 
 function act(session) {
   const { client, user } = session;
-  const ban = (what, whom) => () => change(session, `Ban ${whom} for a day? Its connections end.`, "POST", { action: "ban", what, time: "1d", reason: "by an operator" },
+  const ban = (what, named) => () => change(session, `Ban ${named} for a day? Its connections end.`, "POST", { action: "ban", what, time: "1d", reason: "by an operator" },
     (answer) => `${answer.bans[0].network} is banned for a day; ${plural(answer.kicked, "connection")} ended. Bans are listed above.`);
   return element("div", { class: "actions" },
     session.connected ? button("Disconnect", () => change(session, `Disconnect ${client}? Its session stays.`, "POST", { action: "kick" }, (answer) => `${plural(answer.kicked, "connection")} of ${client} ended.`)) : null,

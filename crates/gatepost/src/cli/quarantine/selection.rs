@@ -70,7 +70,7 @@ fn id_of(message: &Value) -> Option<String> {
     message["id"].as_str().map(str::to_owned)
 }
 
-/// Asks at the terminal. Without one nobody can agree.
+/// Asks at the terminal. Without one there is no consent.
 fn agrees(question: &str) -> Result<bool, ClientError> {
     if !io::stdin().is_terminal() {
         let text = "this is asked at a terminal only; --yes agrees beforehand";
