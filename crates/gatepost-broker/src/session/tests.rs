@@ -106,6 +106,8 @@ impl World {
     fn connect(&self, in_flight_max: usize) {
         let mut state = self.session.lock();
         let link = LiveLink {
+            peer: gatepost_message::Peer::Local,
+            since: std::time::SystemTime::UNIX_EPOCH,
             sink: self.socket.clone(),
             format: &Letters,
             frame_bytes_max: usize::MAX,

@@ -124,23 +124,20 @@ impl ReleaseRoutes {
             &origin,
             start,
         );
-        let mut relay = match begun
-            .await
-            .map_err(|error| error.with_cause().to_string())?
-        {
+        let mut relay = match begun.await.map_err(|error| error.with_cause())? {
             RelayStart::Open(relay) => relay,
             RelayStart::Refused(reply) => return Err(in_words(reply.code, &reply.text())),
         };
         for recipient in recipients {
             let reply = relay.recipient(recipient, &[]).await;
-            let reply = reply.map_err(|error| error.with_cause().to_string())?;
+            let reply = reply.map_err(|error| error.with_cause())?;
             if !reply.is_positive() {
                 relay.end().await;
                 return Err(in_words(reply.code, &reply.text()));
             }
         }
         let replies = relay.deliver(&mail.mail, recipients.len()).await;
-        let replies = replies.map_err(|error| error.with_cause().to_string())?;
+        let replies = replies.map_err(|error| error.with_cause())?;
         relay.end().await;
         let said = |reply: &crate::forward::HopReply| in_words(reply.code, &reply.text());
         match replies.iter().find(|reply| !reply.is_positive()) {

@@ -1,5 +1,7 @@
 //! Sessions as text for people.
 
+use std::fmt::Write as _;
+
 use serde_json::Value;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -170,7 +172,8 @@ fn print_filters(session: &Value) {
             }
         }
         if let Some(identifier) = filter["identifier"].as_u64() {
-            options.push_str(&format!(", identifier {identifier}"));
+            // Writing to a string cannot fail.
+            let _ = write!(options, ", identifier {identifier}");
         }
         row(
             "subscribes",

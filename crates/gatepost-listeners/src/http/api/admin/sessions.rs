@@ -246,12 +246,12 @@ fn whole(session: &SessionInspection) -> Value {
     answer["will"] = json!(session.will);
     let filters = session.subscriptions.iter();
     answer["filters"] = filters
-        .map(|(filter, options)| subscription(filter, options))
+        .map(|(filter, options)| subscription(filter, *options))
         .collect();
     answer
 }
 
-fn subscription(filter: &TopicFilter, options: &SubscribeOptions) -> Value {
+fn subscription(filter: &TopicFilter, options: SubscribeOptions) -> Value {
     json!({
         "filter": filter.as_str(),
         "qos": options.qos as u8,
