@@ -9,7 +9,8 @@ use gatepost_gateway::{Gateway, MailPayload, journal};
 use gatepost_learning::bayes::{BayesSample, Class, Learned, Relearn};
 use gatepost_mail::Mail;
 use gatepost_message::{Format, MessageId};
-use gatepost_rules::Problem;
+use gatepost_procedures::RULES_WAIT_MAX;
+use gatepost_rules::{Problem, RuleSet};
 use gatepost_store::{JournalEntry, QuarantineEntry, Store, StoreChange};
 use gatepost_users::ANONYMOUS;
 use parking_lot::RwLock;
@@ -18,7 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::audit_log::{AuditEntry, AuditLog};
 use crate::error::OperationError;
-use crate::learner::{Learner, LearnerThread};
+use crate::learner::{Learner, LearningError};
 use crate::mail_routes::MailRoutes;
 use crate::reload::{ReloadReport, ReloadRequest};
 use crate::request::{AdminChange, Lesson, Quarantined, Search};
@@ -41,8 +42,6 @@ pub struct Operations {
     pub store: Store,
     /// Learns from quarantined mail.
     pub learner: Arc<Learner>,
-    /// Has the settings of learning that are in force.
-    pub learner_thread: Arc<LearnerThread>,
     /// The form in which released mail is published.
     pub payload: MailPayload,
     /// Remembers which subscribers received a message.
@@ -185,7 +184,7 @@ impl Operations {
                 .filter(is_mail)
                 .map(|(_, _, mail)| mail)
                 .collect();
-            let rules = operations.gateway.procedures().rules();
+            let rules = operations.rules_in_force()?;
             let times = rules.slowest(&mails, count, SURVEY_TIME_MAX);
             Ok(rules_report::slowest(&times, mails.len()))
         })
@@ -215,24 +214,33 @@ impl Operations {
             .unwrap_or_else(|error| Err(OperationError::Failed(error.to_string())))
     }
 
+    /// The rules; loads them if nothing has needed them before. Blocks.
+    fn rules_in_force(&self) -> Result<Arc<RuleSet>, OperationError> {
+        let rules = self.gateway.procedures().rules().wait(RULES_WAIT_MAX);
+        rules.ok_or_else(|| OperationError::Failed("the rules are not loaded".to_owned()))
+    }
+
     pub(crate) fn entry(&self, id: MessageId) -> Result<QuarantineEntry, OperationError> {
         self.store.quarantined(id)?.ok_or(OperationError::NotFound)
     }
 
     fn teach(&self, id: MessageId, lesson: Lesson) -> Result<&'static str, OperationError> {
         let entry = self.entry(id)?;
-        let settings = self.learner_thread.settings().bayes;
-        let sample = BayesSample::of(&Mail::parse(&entry.body), &settings);
+        let rules = self.rules_in_force()?;
+        let settings = &rules.learning_settings().bayes;
+        let sample = BayesSample::of(&Mail::parse(&entry.body), settings);
         let class = match lesson {
             Lesson::Spam => Class::Spam,
             Lesson::Ham => Class::Ham,
         };
-        let bayes = &self.learner.learning.bayes;
-        let learned = bayes.learn(&sample, class, Relearn::Change, &settings);
-        self.learner
-            .keep()
-            .and_then(|()| self.learner.settle())
-            .map_err(|error| OperationError::Failed(error.to_string()))?;
+        let learn = || {
+            let bayes = &self.learner.learning()?.bayes;
+            let learned = bayes.learn(&sample, class, Relearn::Change, settings);
+            self.learner.keep()?;
+            self.learner.settle()?;
+            Ok::<_, LearningError>(learned)
+        };
+        let learned = learn().map_err(|error| OperationError::Failed(error.to_string()))?;
         Ok(match learned {
             Learned::New => "new",
             Learned::Changed => "changed",

@@ -8,8 +8,10 @@ use serde_json::{Value, json};
 /// At most `count` of the rules that match most, and of those that cannot run.
 pub(crate) fn overview(gateway: &Gateway, problems: &[Problem], count: usize) -> Value {
     let rules = gateway.procedures().rules();
-    let statistics = rules.statistics();
-    let silent = rules.silent_lists().into_iter();
+    let loaded = rules.loaded();
+    let statistics = loaded.map(|rules| rules.statistics()).unwrap_or_default();
+    let silent = loaded.map(|rules| rules.silent_lists());
+    let silent = silent.into_iter().flatten();
     let silent = silent.map(|one| json!({ "list": one.list, "skipped": one.skipped }));
     let most = gateway.counters().most_hit(count);
     // A note about a rule says that the rule is switched off, so it does not run either.
@@ -17,6 +19,7 @@ pub(crate) fn overview(gateway: &Gateway, problems: &[Problem], count: usize) ->
         |problem: &&Problem| problem.rule.is_some() || problem.severity != Severity::Note;
     let not_running = problems.iter().filter(concerns_rule);
     json!({
+        "state": rules.state().name(),
         "running": statistics.rules,
         "in_force": gateway.procedures().in_force(),
         "silent_lists": silent.collect::<Vec<_>>(),

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use gatepost_rules::RuleSet;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -11,6 +10,7 @@ use crate::builtin::{
     autoreply, dedupe, jsoncheck, names, noop, ratelimit, signature, sizecheck, spamcheck, status,
     viruscheck,
 };
+use crate::deferred_rules::DeferredRules;
 use crate::host::Resources;
 use crate::procedure::Procedure;
 use crate::{ProcedureArguments, ProcedureTable};
@@ -18,7 +18,7 @@ use crate::{ProcedureArguments, ProcedureTable};
 /// Resources that built-in procedures are made from.
 pub(crate) struct BuiltinFactory<'a> {
     pub(crate) table: &'a ProcedureTable,
-    pub(crate) rules: &'a Arc<RuleSet>,
+    pub(crate) rules: &'a DeferredRules,
     pub(crate) resources: &'a Arc<Resources>,
 }
 
@@ -56,7 +56,7 @@ impl BuiltinFactory<'_> {
             names::SIZECHECK => Arc::new(sizecheck::Sizecheck(with(&table.sizecheck, arguments)?)),
             names::SPAMCHECK => Arc::new(spamcheck::Spamcheck {
                 settings: with(&table.spamcheck, arguments)?,
-                rules: Arc::clone(self.rules),
+                rules: self.rules.clone(),
             }),
             names::STATUS => without(arguments, Arc::new(status::StatusReport))?,
             names::VIRUSCHECK => {

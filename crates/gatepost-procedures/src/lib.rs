@@ -16,6 +16,7 @@ mod arguments;
 mod builtin;
 mod builtin_factory;
 mod chain;
+mod deferred_rules;
 mod difference;
 mod host;
 mod in_force;
@@ -35,6 +36,7 @@ pub use builtin::{
     AutoreplySettings, By, DedupeSettings, JsoncheckSettings, RatelimitSettings, Same,
     SignatureSettings, SizecheckSettings, SpamcheckSettings, StatusSettings, ViruscheckSettings,
 };
+pub use deferred_rules::{DeferredRules, RULES_WAIT_MAX, RulesState};
 pub use difference::{Changed, Difference};
 pub use host::{
     DnsSettings, MailerSettings, ProcedureHost, ProcedureHttpSettings, PublicationSink,

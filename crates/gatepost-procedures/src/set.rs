@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gatepost_message::Listener;
-use gatepost_rules::RuleSet;
 
 use crate::builtin::names;
 use crate::builtin_factory::BuiltinFactory;
 use crate::chain::{ChainMember, ProcedureChain};
+use crate::deferred_rules::DeferredRules;
 use crate::host::{ProcedureHost, Resources, malformed_hosts};
 use crate::luau::{self, ProcedureFolder};
 use crate::procedure::Procedure;
@@ -24,7 +24,7 @@ use crate::{
 
 pub(crate) struct ProcedureSet {
     pub(crate) configuration: Arc<ProceduresConfiguration>,
-    pub(crate) rules: Arc<RuleSet>,
+    pub(crate) rules: DeferredRules,
     /// The files that the Luau procedures came from.
     pub(crate) folder: ProcedureFolder,
     pub(crate) resources: Arc<Resources>,
@@ -70,7 +70,7 @@ impl ProcedureSet {
     /// error, and the caller decides whether to start or to keep the set it has.
     pub(crate) fn build(
         configuration: Arc<ProceduresConfiguration>,
-        rules: Arc<RuleSet>,
+        rules: DeferredRules,
         folder: ProcedureFolder,
         statistics: &ProcedureStatistics,
         host: &ProcedureHost,
@@ -101,7 +101,7 @@ impl ProcedureSet {
         let scopes = builder.scopes(&procedures, &mut problems);
         let chain_of_one = |(path, step)| (path, ProcedureChain(Arc::new([step])));
         let set = Self {
-            rules: Arc::clone(&rules),
+            rules: rules.clone(),
             folder,
             procedures: procedures.into_iter().map(chain_of_one).collect(),
             scopes,

@@ -88,7 +88,7 @@ async fn rates_are_limited_by_what_is_set_and_outlive_a_reload() {
     procedures
         .reload(
             world.configuration.clone(),
-            gatepost_rules::RuleSet::embedded().into(),
+            Arc::new(gatepost_rules::RuleSet::embedded()),
         )
         .expect("reloaded");
     let verdict = judge(&procedures, payload("a", "x")).await;

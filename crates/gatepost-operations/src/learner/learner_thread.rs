@@ -5,66 +5,42 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 
-use gatepost_learning::LearningSettings;
+use gatepost_learning::bayes::BayesSettings;
+use gatepost_procedures::{Procedures, RULES_WAIT_MAX};
 use parking_lot::Mutex;
 
-use super::{Learner, queue};
+use super::{Learner, LearningError, queue};
 
 /// A thread that processes the requests of other processes and writes what was learned to the
-/// database.
+/// database. The settings of learning are those of the rules in force, which it loads only for
+/// requests.
 pub struct LearnerThread {
-    settings: Arc<Mutex<LearningSettings>>,
     /// Dropped to end the thread.
     running: Mutex<Option<(Sender<()>, JoinHandle<()>)>>,
 }
 
 impl LearnerThread {
     /// Starts the thread.
-    pub fn start(learner: Arc<Learner>, settings: LearningSettings) -> io::Result<Self> {
-        let settings = Arc::new(Mutex::new(settings));
+    pub fn start(learner: Arc<Learner>, procedures: Procedures) -> io::Result<Self> {
         let (sender, ended) = mpsc::channel::<()>();
-        let threads_settings = settings.clone();
         let thread = std::thread::Builder::new()
             .name("learner".to_owned())
             .spawn(move || {
                 while ended.recv_timeout(queue::PERIOD) == Err(RecvTimeoutError::Timeout) {
-                    let settings = threads_settings.lock().bayes.clone();
-                    match learner.process_requests(&settings) {
-                        Ok(0) => {}
-                        Ok(count) => {
-                            tracing::info!(
-                                target: "rules",
-                                "{count} requests to learn or forget processed"
-                            );
-                        }
-                        Err(error) => tracing::warn!(target: "rules", "{error}"),
-                    }
+                    let settings = || bayes_settings(&procedures);
+                    report(learner.process_requests(settings), |count| {
+                        format!("{count} requests to learn or forget processed")
+                    });
                     keep(&learner);
-                    // Looks only at the clock and a count, but for once in half a day.
-                    match learner.learning.bayes.expire(&settings) {
-                        Ok(0) => {}
-                        Ok(count) => {
-                            tracing::info!(target: "rules", "{count} old tokens forgotten");
-                        }
-                        Err(error) => tracing::warn!(target: "rules", "{error}"),
-                    }
+                    report(expire(&learner, &procedures), |count| {
+                        format!("{count} old tokens forgotten")
+                    });
                 }
                 keep(&learner);
             })?;
         Ok(Self {
-            settings,
             running: Mutex::new(Some((sender, thread))),
         })
-    }
-
-    /// The settings of reloaded rules.
-    pub fn set_settings(&self, settings: LearningSettings) {
-        *self.settings.lock() = settings;
-    }
-
-    /// The settings that hold now.
-    pub fn settings(&self) -> LearningSettings {
-        self.settings.lock().clone()
     }
 
     /// Hands over what is left and ends.
@@ -74,6 +50,32 @@ impl LearnerThread {
             // A panic of the thread has been logged; there is nothing left to hand over.
             let _ = thread.join();
         }
+    }
+}
+
+/// The settings of the rules in force, which are loaded if necessary.
+fn bayes_settings(procedures: &Procedures) -> Option<BayesSettings> {
+    let rules = procedures.rules().wait(RULES_WAIT_MAX)?;
+    Some(rules.learning_settings().bayes.clone())
+}
+
+/// Forgets old tokens. Looks only at the clock and a count, but for once in half a day; without
+/// rules, there is no mail that could add any.
+fn expire(learner: &Learner, procedures: &Procedures) -> Result<usize, LearningError> {
+    match procedures.rules().loaded() {
+        Some(rules) => {
+            let bayes = &learner.learning()?.bayes;
+            Ok(bayes.expire(&rules.learning_settings().bayes)?)
+        }
+        None => Ok(0),
+    }
+}
+
+fn report(outcome: Result<usize, LearningError>, text: impl FnOnce(usize) -> String) {
+    match outcome {
+        Ok(0) => {}
+        Ok(count) => tracing::info!(target: "rules", "{}", text(count)),
+        Err(error) => tracing::warn!(target: "rules", "{error}"),
     }
 }
 

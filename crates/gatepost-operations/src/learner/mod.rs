@@ -13,13 +13,14 @@ pub mod queue;
 mod token_store;
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use gatepost_learning::Learning;
-use gatepost_learning::bayes::{Bayes, TokenStoreError};
+use gatepost_learning::bayes::{Bayes, BayesLimits, TokenStoreError};
 use gatepost_learning::reputation::{Book, BookStoreError};
 use gatepost_rules::RulesSettings;
 use gatepost_store::{Store, StoreError};
+use parking_lot::Mutex;
 
 use book_store::StoredBook;
 pub use copy::copy;
@@ -45,12 +46,20 @@ pub enum LearningError {
     Store(#[from] StoreError),
 }
 
-/// The learner of a data folder.
+/// The learner of a data folder. The data learned so far is read when it is first needed: it may
+/// be large, and a server that judges no mail never needs it.
 pub struct Learner {
-    /// The data learned so far.
-    pub learning: Learning,
+    learning: OnceLock<Learning>,
+    /// Held while the data is read.
+    reading: Mutex<LearningLimits>,
     store: Store,
     _lock: Lock,
+}
+
+/// The limits on the memory of learned data.
+struct LearningLimits {
+    bayes: BayesLimits,
+    senders_max: usize,
 }
 
 impl Learner {
@@ -63,27 +72,46 @@ impl Learner {
         let Some(lock) = Lock::take(folder)? else {
             return Ok(None);
         };
-        let tokens = Arc::new(StoredTokens::new(store.clone()));
-        let senders = Arc::new(StoredBook(store.clone()));
-        let learning = Learning {
-            bayes: Arc::new(Bayes::open(tokens, settings.bayes_limits())?),
-            book: Arc::new(Book::open(senders, settings.senders_max)?),
-        };
         Ok(Some(Self {
-            learning,
+            learning: OnceLock::new(),
+            reading: Mutex::new(LearningLimits {
+                bayes: settings.bayes_limits(),
+                senders_max: settings.senders_max,
+            }),
             store: store.clone(),
             _lock: lock,
         }))
     }
 
+    /// The data learned so far. The first call reads it from the database.
+    pub fn learning(&self) -> Result<&Learning, LearningError> {
+        let limits = self.reading.lock();
+        if let Some(learning) = self.learning.get() {
+            return Ok(learning);
+        }
+        let tokens = Arc::new(StoredTokens::new(self.store.clone()));
+        let senders = Arc::new(StoredBook(self.store.clone()));
+        let learning = Learning {
+            bayes: Arc::new(Bayes::open(tokens, limits.bayes)?),
+            book: Arc::new(Book::open(senders, limits.senders_max)?),
+        };
+        Ok(self.learning.get_or_init(|| learning))
+    }
+
     /// Hands to the database what was learned since the last time.
     pub fn keep(&self) -> Result<(), LearningError> {
-        self.learning.bayes.keep()?;
-        Ok(self.learning.book.keep()?)
+        let Some(learning) = self.learning.get() else {
+            return Ok(());
+        };
+        learning.bayes.keep()?;
+        Ok(learning.book.keep()?)
     }
 
     /// Waits until all that was handed over is on disk. Must not be called on an I/O runtime.
     pub fn settle(&self) -> Result<(), LearningError> {
-        Ok(self.learning.bayes.settle()?)
+        match self.learning.get() {
+            Some(learning) => Ok(learning.bayes.settle()?),
+            None => Ok(()),
+        }
     }
 }

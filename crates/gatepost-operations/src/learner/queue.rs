@@ -4,10 +4,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use gatepost_learning::Learning;
 use gatepost_learning::bayes::{BayesSample, BayesSettings, Class, Relearn};
-use gatepost_store::{StoreChange, StoreError};
+use gatepost_store::StoreChange;
 
-use super::Learner;
+use super::{Learner, LearningError};
 
 const SPACE: &str = "learn-queue";
 
@@ -63,12 +64,23 @@ pub fn add(request: LearnRequest, sample: &BayesSample) -> StoreChange {
 }
 
 impl Learner {
-    /// Processes all queued requests and returns their number.
-    pub fn process_requests(&self, settings: &BayesSettings) -> Result<usize, StoreError> {
+    /// Processes all queued requests and returns their number. `settings` is called only if there
+    /// are any; without settings, they stay in the queue.
+    pub fn process_requests(
+        &self,
+        settings: impl FnOnce() -> Option<BayesSettings>,
+    ) -> Result<usize, LearningError> {
         let requests = self.store.records(SPACE, b"")?;
         let count = requests.len();
+        if count == 0 {
+            return Ok(0);
+        }
+        let Some(settings) = settings() else {
+            return Ok(0);
+        };
+        let learning = self.learning()?;
         for (_, value) in &requests {
-            self.process_one(value, settings);
+            process_one(learning, value, &settings);
         }
         if let Err(error) = self.keep() {
             // The requests stay in the queue; what is learned already is not learned twice.
@@ -79,25 +91,24 @@ impl Learner {
             .submit(requests.into_iter().map(|(key, _)| done(key)))?;
         Ok(count)
     }
+}
 
-    fn process_one(&self, value: &[u8], settings: &BayesSettings) {
-        let request = value.split_first().and_then(|(letter, sample)| {
-            Some((
-                LearnRequest::from_letter(*letter)?,
-                BayesSample::from_bytes(sample)?,
-            ))
-        });
-        match request {
-            Some((LearnRequest::Learn(class), sample)) => {
-                self.learning
-                    .bayes
-                    .learn(&sample, class, Relearn::Change, settings);
-            }
-            Some((LearnRequest::Forget, sample)) => {
-                self.learning.bayes.forget(&sample, settings);
-            }
-            None => tracing::warn!(target: "rules", "a request to learn cannot be read"),
+fn process_one(learning: &Learning, value: &[u8], settings: &BayesSettings) {
+    let request = value.split_first().and_then(|(letter, sample)| {
+        Some((
+            LearnRequest::from_letter(*letter)?,
+            BayesSample::from_bytes(sample)?,
+        ))
+    });
+    let bayes = &learning.bayes;
+    match request {
+        Some((LearnRequest::Learn(class), sample)) => {
+            bayes.learn(&sample, class, Relearn::Change, settings);
         }
+        Some((LearnRequest::Forget, sample)) => {
+            bayes.forget(&sample, settings);
+        }
+        None => tracing::warn!(target: "rules", "a request to learn cannot be read"),
     }
 }
 

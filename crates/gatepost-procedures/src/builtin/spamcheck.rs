@@ -7,8 +7,10 @@ use gatepost_message::{Action, Format, Message, RuleHit, Score, Verdict};
 use gatepost_rules::{PendingScan, Report, RuleSet, ScanContext, ScanProgress};
 use serde::{Deserialize, Serialize};
 
+use crate::deferred_rules::DeferredRules;
 use crate::procedure::{
-    Needs, PendingJudgement, Procedure, ProcedureAnswer, ProcedureCall, ProcedureResult, Wake,
+    Needs, PendingJudgement, Procedure, ProcedureAnswer, ProcedureCall, ProcedureFailure,
+    ProcedureResult, Wake,
 };
 
 /// The most rules that a reason names; the hits and the journal have all of them.
@@ -88,7 +90,7 @@ impl SpamcheckSettings {
 
 pub(crate) struct Spamcheck {
     pub(crate) settings: SpamcheckSettings,
-    pub(crate) rules: Arc<RuleSet>,
+    pub(crate) rules: DeferredRules,
 }
 
 impl Procedure for Spamcheck {
@@ -101,8 +103,43 @@ impl Procedure for Spamcheck {
             // The rules are about mail; of a sensor's payload they have nothing to say.
             return ProcedureResult::Done(Ok(Verdict::accept().into()));
         }
-        let progress = start_scan(&self.rules, call.message);
-        judgement(progress, &self.settings, call.message)
+        match self.rules.loaded() {
+            Some(rules) => {
+                let progress = start_scan(rules, call.message);
+                judgement(progress, &self.settings, call.message)
+            }
+            None => ProcedureResult::Pending(Box::new(AwaitedSpamcheck {
+                rules: self.rules.clone(),
+                settings: self.settings.clone(),
+                message: Arc::clone(call.message),
+            })),
+        }
+    }
+}
+
+/// A scan that waits for rules that are being loaded.
+struct AwaitedSpamcheck {
+    rules: DeferredRules,
+    settings: SpamcheckSettings,
+    message: Arc<Message>,
+}
+
+impl PendingJudgement for AwaitedSpamcheck {
+    fn notifier(&self) -> Box<dyn FnOnce(Wake) + Send> {
+        let rules = self.rules.clone();
+        Box::new(move |wake| rules.then(wake))
+    }
+
+    fn resume(self: Box<Self>) -> ProcedureResult {
+        let Some(rules) = self.rules.loaded() else {
+            let reason = "the rules are not loaded";
+            return ProcedureResult::Done(Err(ProcedureFailure(reason.to_owned())));
+        };
+        judgement(
+            start_scan(rules, &self.message),
+            &self.settings,
+            &self.message,
+        )
     }
 }
 

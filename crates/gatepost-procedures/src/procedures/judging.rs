@@ -10,13 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gatepost_message::Message;
-use gatepost_rules::{Report, RuleSet, ScanProgress};
+use gatepost_rules::{Report, ScanProgress};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::ProceduresCore;
 use crate::builtin::{start_scan, warn_of_limits};
 use crate::chain::{ChainProgress, ChainRun, RunPlace};
+use crate::deferred_rules::{DeferredRules, RULES_WAIT_MAX};
 use crate::procedure::{ProcedureAnswer, Wake};
 use crate::{ProcedureArguments, ProceduresSettings};
 
@@ -205,9 +206,25 @@ pub(super) struct ScanJob<F> {
 }
 
 impl<F: FnOnce(Report) + Send + 'static> ScanJob<F> {
-    pub(super) fn start(self, rules: &Arc<RuleSet>) {
-        let progress = start_scan(rules, &self.message);
-        self.go_on(progress);
+    /// Starts when the rules are there. If they do not come, `then` is dropped.
+    pub(super) fn start(self, rules: DeferredRules) {
+        if rules.loaded().is_some() {
+            return self.start_with(&rules);
+        }
+        let Some(waiting) = WaitingRun::count(&self.core, 0) else {
+            rules.wait(RULES_WAIT_MAX);
+            return self.start_with(&rules);
+        };
+        let loading = rules.clone();
+        let job = move || self.start_with(&rules);
+        go_on_later(waiting, move |wake| loading.then(wake), job);
+    }
+
+    fn start_with(self, rules: &DeferredRules) {
+        if let Some(rules) = rules.loaded() {
+            let progress = start_scan(rules, &self.message);
+            self.go_on(progress);
+        }
     }
 
     fn go_on(self, mut progress: ScanProgress) {

@@ -12,11 +12,12 @@ use std::time::Instant;
 use arc_swap::ArcSwap;
 use gatepost_learning::{TeachError, Teaching};
 use gatepost_message::{Listener, Message, Verdict};
-use gatepost_rules::{Report, RuleSet};
+use gatepost_rules::Report;
 use tokio::sync::oneshot;
 
 use crate::builtin::verdict;
 use crate::chain::{ChainProgress, ChainRun, RunPlace};
+use crate::deferred_rules::{DeferredRules, RULES_WAIT_MAX};
 use crate::host::ProcedureHost;
 use crate::luau::ProcedureFolder;
 use crate::pool::JudgePool;
@@ -81,11 +82,12 @@ pub enum ProcedureCallError {
 }
 
 impl Procedures {
-    /// Compiles the configuration and starts the judge threads. The problems of a start that
+    /// Compiles the configuration and starts the judge threads; the rules are loaded when they are
+    /// first needed. The problems of a start that
     /// succeeds are warnings.
     pub fn start(
         configuration: ProceduresConfiguration,
-        rules: Arc<RuleSet>,
+        rules: impl Into<DeferredRules>,
     ) -> Result<(Self, Vec<ConfigurationProblem>), Vec<ConfigurationProblem>> {
         Self::start_in(configuration, rules, ProcedureHost::apart())
     }
@@ -93,14 +95,19 @@ impl Procedures {
     /// As [`Procedures::start`], with what a server lends to its procedures.
     pub fn start_in(
         configuration: ProceduresConfiguration,
-        rules: Arc<RuleSet>,
+        rules: impl Into<DeferredRules>,
         host: ProcedureHost,
     ) -> Result<(Self, Vec<ConfigurationProblem>), Vec<ConfigurationProblem>> {
         let statistics = ProcedureStatistics::new();
         let folder = ProcedureFolder::read(&configuration.procedures.path);
         let settings = configuration.procedures.clone();
-        let (set, problems) =
-            ProcedureSet::build(Arc::new(configuration), rules, folder, &statistics, &host);
+        let (set, problems) = ProcedureSet::build(
+            Arc::new(configuration),
+            rules.into(),
+            folder,
+            &statistics,
+            &host,
+        );
         if !usable(&problems) {
             return Err(problems);
         }
@@ -114,7 +121,7 @@ impl Procedures {
     /// the folder are left out, and nothing is looked after.
     pub fn start_file(
         mut configuration: ProceduresConfiguration,
-        rules: Arc<RuleSet>,
+        rules: impl Into<DeferredRules>,
         host: ProcedureHost,
         file: &Path,
     ) -> Result<(Self, String), Vec<ConfigurationProblem>> {
@@ -129,7 +136,8 @@ impl Procedures {
         let statistics = ProcedureStatistics::new();
         let settings = configuration.procedures.clone();
         let configuration = Arc::new(configuration);
-        let (set, problems) = ProcedureSet::build(configuration, rules, folder, &statistics, &host);
+        let (set, problems) =
+            ProcedureSet::build(configuration, rules.into(), folder, &statistics, &host);
         if !usable(&problems) {
             return Err(problems);
         }
@@ -145,16 +153,23 @@ impl Procedures {
     /// Everything that is wrong with a configuration, without starting anything.
     pub fn check(
         configuration: ProceduresConfiguration,
-        rules: Arc<RuleSet>,
+        rules: impl Into<DeferredRules>,
     ) -> Vec<ConfigurationProblem> {
         let folder = ProcedureFolder::read(&configuration.procedures.path);
         let (statistics, host) = (ProcedureStatistics::new(), ProcedureHost::apart());
-        ProcedureSet::build(Arc::new(configuration), rules, folder, &statistics, &host).1
+        ProcedureSet::build(
+            Arc::new(configuration),
+            rules.into(),
+            folder,
+            &statistics,
+            &host,
+        )
+        .1
     }
 
     /// The rules that `/spamcheck` runs.
-    pub fn rules(&self) -> Arc<RuleSet> {
-        Arc::clone(&self.0.set.load().rules)
+    pub fn rules(&self) -> DeferredRules {
+        self.0.set.load().rules.clone()
     }
 
     /// The scope that judges messages of this listener, topic and recipients, if there is one.
@@ -261,7 +276,7 @@ impl Procedures {
     /// Runs the rules alone, for a report of all that they found.
     pub async fn scan(&self, message: Arc<Message>) -> Result<Report, ProcedureCallError> {
         let (reply, answer) = oneshot::channel();
-        let rules = Arc::clone(&self.0.set.load().rules);
+        let rules = self.rules();
         let core = Arc::clone(&self.0);
         let job = Box::new(move || {
             if reply.is_closed() {
@@ -274,7 +289,7 @@ impl Procedures {
                 message,
                 then,
             };
-            job.start(&rules);
+            job.start(rules);
         });
         self.0
             .pool
@@ -291,14 +306,14 @@ impl Procedures {
         message: Arc<Message>,
         then: impl FnOnce(Result<Report, ProcedureCallError>) + Send + 'static,
     ) {
-        let rules = Arc::clone(&self.0.set.load().rules);
+        let rules = self.rules();
         let then = Unanswered(Some(then));
         let job = ScanJob {
             core: Arc::clone(&self.0),
             message,
             then: move |report| then.answer(Ok(report)),
         };
-        let job = Box::new(move || job.start(&rules));
+        let job = Box::new(move || job.start(rules));
         // A refused job is dropped, and dropping `then` reports the error.
         let _ = self.0.pool.submit(job);
     }
@@ -310,10 +325,13 @@ impl Procedures {
         teaching: Teaching,
     ) -> Result<Result<bool, TeachError>, ProcedureCallError> {
         let (reply, answer) = oneshot::channel();
-        let rules = Arc::clone(&self.0.set.load().rules);
+        let rules = self.rules();
         let job = Box::new(move || {
-            // Done even if the caller no longer waits: the change was requested.
-            let _ = reply.send(rules.teach(&message.body, teaching));
+            // Done even if the caller no longer waits: the change was requested. Without rules,
+            // the dropped reply says that it was not done.
+            if let Some(rules) = rules.wait(RULES_WAIT_MAX) {
+                let _ = reply.send(rules.teach(&message.body, teaching));
+            }
         });
         self.0
             .pool
@@ -330,7 +348,9 @@ impl Procedures {
 
     /// Statistics of all procedures since the start.
     pub fn status(&self) -> Status {
-        let silent = self.rules().silent_lists().into_iter();
+        let rules = self.rules();
+        let silent = rules.loaded().map(|rules| rules.silent_lists());
+        let silent = silent.into_iter().flatten();
         Status {
             waiting_for_network: self.0.waiting.count(),
             silent_lists: silent.map(|list| (list.list, list.skipped)).collect(),

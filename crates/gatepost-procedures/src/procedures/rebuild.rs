@@ -6,10 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use gatepost_rules::RuleSet;
-
 use super::{Procedures, ProceduresCore};
 use crate::builtin::mail_report;
+use crate::deferred_rules::DeferredRules;
 use crate::difference::Difference;
 use crate::in_force::{InForce, RefusedKind};
 use crate::luau::ProcedureFolder;
@@ -23,7 +22,7 @@ impl Procedures {
     pub fn reload(
         &self,
         configuration: ProceduresConfiguration,
-        rules: Arc<RuleSet>,
+        rules: impl Into<DeferredRules>,
     ) -> Result<Vec<ConfigurationProblem>, Vec<ConfigurationProblem>> {
         self.reload_or_check(configuration, rules, true)
             .map(|(_, problems)| problems)
@@ -34,14 +33,14 @@ impl Procedures {
     pub fn reload_or_check(
         &self,
         configuration: ProceduresConfiguration,
-        rules: Arc<RuleSet>,
+        rules: impl Into<DeferredRules>,
         install: bool,
     ) -> Result<(Difference, Vec<ConfigurationProblem>), Vec<ConfigurationProblem>> {
         let _one_at_a_time = self.0.rebuilding.lock();
         let folder = ProcedureFolder::read(&configuration.procedures.path);
         let (set, problems) = ProcedureSet::build(
             Arc::new(configuration),
-            rules,
+            rules.into(),
             folder,
             &self.0.statistics,
             &self.0.host,
@@ -71,7 +70,7 @@ impl Procedures {
 
 impl ProceduresCore {
     /// Periodic work: publishes the summaries of `/dedupe`, advances the counts of the last day,
-    /// mails the status. Returns the time until the next call is due.
+    /// mails the status, ends waits for rules. Returns the time until the next call is due.
     pub(crate) fn tick(&self, now: Instant) -> Duration {
         let set = self.set.load();
         for summary in self.host.memory.repetitions.end(now) {
@@ -80,6 +79,7 @@ impl ProceduresCore {
             }
         }
         self.statistics.remember(now);
+        set.rules.wake_overdue(now);
         let settings = &set.configuration.table.status;
         if !settings.mail_to.is_empty()
             && self.statistics.mail_is_due(settings.every.duration(), now)

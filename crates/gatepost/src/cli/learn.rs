@@ -138,7 +138,7 @@ fn learn(arguments: &LearnArguments, config: &Config) -> Result<usize, LearnErro
     let learner_for = |what| learner.as_ref().ok_or(LearnError::Serving(what));
     // What only reads need not wait until the gateway ends.
     let known = || match &learner {
-        Some(learner) => Ok(learner.learning.clone()),
+        Some(learner) => learner.learning().cloned(),
         None => learner::copy(&store, &config.rules),
     };
     let done = if let Some(path) = &arguments.export {
@@ -173,6 +173,7 @@ fn learn_paths(
         return Err(LearnError::NoPath);
     }
     let (rules, _) = RuleSet::load(&config.rules.paths, &config.rules);
+    let learning = learner.map(Learner::learning).transpose()?;
     let progress = progress(&arguments.paths, arguments.quiet);
     let mut tally = LearnCounts::default();
     let mut waiting: Vec<StoreChange> = Vec::new();
@@ -187,8 +188,8 @@ fn learn_paths(
         };
         let mail = Mail::parse_with(&found.bytes, &rules.configuration().views);
         let sample = BayesSample::of(&mail, &rules.learning_settings().bayes);
-        match learner {
-            Some(learner) => tally.learn(learner, request, &sample, &rules),
+        match learning {
+            Some(learning) => tally.learn(learning, request, &sample, &rules),
             None => waiting.push(queue::add(request, &sample)),
         }
         tally.messages += 1;
@@ -202,8 +203,8 @@ fn learn_paths(
     progress.finish_and_clear();
     if !arguments.quiet {
         println!("{}", tally.summary(request, learner.is_some()));
-        if let Some(learner) = learner {
-            println!("{}", status(&learner.learning));
+        if let Some(learning) = learning {
+            println!("{}", status(learning));
         }
     }
     Ok(tally.unread)
@@ -238,19 +239,16 @@ struct LearnCounts {
 impl LearnCounts {
     fn learn(
         &mut self,
-        learner: &Learner,
+        learning: &Learning,
         request: LearnRequest,
         sample: &BayesSample,
         rules: &RuleSet,
     ) {
         let settings = &rules.learning_settings().bayes;
+        let bayes = &learning.bayes;
         match request {
             LearnRequest::Learn(class) => {
-                match learner
-                    .learning
-                    .bayes
-                    .learn(sample, class, Relearn::Change, settings)
-                {
+                match bayes.learn(sample, class, Relearn::Change, settings) {
                     Learned::New => self.learned += 1,
                     Learned::Changed => self.changed += 1,
                     Learned::Before => self.before += 1,
@@ -258,7 +256,7 @@ impl LearnCounts {
                 }
             }
             LearnRequest::Forget => {
-                self.forgotten += usize::from(learner.learning.bayes.forget(sample, settings));
+                self.forgotten += usize::from(bayes.forget(sample, settings));
             }
         }
     }
@@ -319,14 +317,12 @@ fn export(learning: &Learning, path: &Path) -> Result<(), LearnError> {
 }
 
 fn import(learner: &Learner, path: &Path, quiet: bool) -> Result<(), LearnError> {
+    let bayes = &learner.learning()?.bayes;
     let read = || {
         if is_standard(path) {
-            learner.learning.bayes.import(std::io::stdin().lock())
+            bayes.import(std::io::stdin().lock())
         } else {
-            learner
-                .learning
-                .bayes
-                .import(BufReader::new(File::open(path)?))
+            bayes.import(BufReader::new(File::open(path)?))
         }
     };
     let summary = read().map_err(|cause| backup_error(path, cause))?;
@@ -345,7 +341,7 @@ fn change_sender(
     (name, points): (&str, Option<f64>),
     quiet: bool,
 ) -> Result<(), LearnError> {
-    let book = &learner.learning.book;
+    let book = &learner.learning()?.book;
     let changed = match points {
         Some(points) => {
             book.set_sender(name, points);

@@ -13,6 +13,7 @@ mod notify;
 mod passed_sockets;
 mod privileges;
 mod reload;
+mod rules;
 mod sandbox;
 mod signals;
 mod store;
@@ -37,7 +38,6 @@ use gatepost_operations::reload::{ReloadRequest, requests};
 use gatepost_operations::{AuditLog, Operations};
 use gatepost_procedures::Procedures;
 use gatepost_users::Users;
-use parking_lot::RwLock;
 use tokio::sync::watch;
 
 use crate::config::{Config, ConfigSource, Layers};
@@ -51,6 +51,7 @@ use log_limit::LogLimit;
 use notify::Notifier;
 use passed_sockets::PassedSockets;
 use reload::Reloader;
+use rules::RuleProblems;
 use signals::{OperatorSignal, Signals};
 
 /// How often bans and scores that are over are forgotten.
@@ -124,11 +125,11 @@ async fn serve(
     let learner =
         Learner::open(&config.data, &store, &config.rules)?.ok_or(StartError::Learning)?;
     let learner = Arc::new(learner);
-    let (rules, unusable) = reload::load_rules(&config.rules, &learner);
-    let unusable = Arc::new(RwLock::new(unusable));
-    let learner_thread = LearnerThread::start(learner.clone(), rules.learning_settings().clone())
-        .map_err(StartError::Threads)?;
-    let learner_thread = Arc::new(learner_thread);
+    let unusable = RuleProblems::default();
+    let rules = rules::deferred(&config.rules, &learner, &unusable);
+    if rules::are_needed(&config) {
+        rules.load();
+    }
     let bans = Bans::open(&config.bans(), store.clone())?;
     let users = Users::open_with_bans(store.clone(), &config.access, bans.clone())?;
     users_marker::check(&config.data, &users)?;
@@ -141,6 +142,8 @@ async fn serve(
     for mistake in crate::config::located(layers, &problems) {
         tracing::warn!(target: "procedures", "{mistake}");
     }
+    let learner_thread =
+        LearnerThread::start(learner.clone(), procedures.clone()).map_err(StartError::Threads)?;
     let gateway = Gateway::new(procedures.clone(), Arc::new(broker.clone()), store.clone());
     gateway.set_journal_unjudged(config.store.journal_unjudged);
     let stats = StatsKeeper::new(gateway.clone(), broker.clone(), store.clone());
@@ -152,7 +155,6 @@ async fn serve(
         gateway: gateway.clone(),
         store: store.clone(),
         learner: learner.clone(),
-        learner_thread: learner_thread.clone(),
         payload: config.listeners.smtp.payload,
         broker: broker.clone(),
         problems: unusable.clone(),
@@ -182,16 +184,12 @@ async fn serve(
     let housekeeping = tokio::spawn(broker.clone().run(is_down));
     announce(&listening);
     notifier.ready();
-    notifier.keep_informed(broker.clone(), workers.clone());
-    if config.rules.warm_up {
-        reload::warm_up(procedures.rules());
-    }
+    notifier.keep_informed(broker.clone(), procedures.clone(), workers.clone());
     let reloader = Reloader {
         source,
         procedures: &procedures,
         gateway: &gateway,
         learner: &learner,
-        learner_thread: &learner_thread,
         problems: &unusable,
     };
     loop {

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use gatepost_broker::Broker;
 use gatepost_listeners::workers::Workers;
+use gatepost_procedures::{Procedures, RulesState};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::time::MissedTickBehavior;
 
@@ -51,7 +52,7 @@ impl Notifier {
         }
     }
 
-    /// All listeners are open.
+    /// All listeners are open. Rules may still be loading: mail that needs them waits for them.
     pub(super) fn ready(&self) {
         self.send("READY=1");
     }
@@ -75,17 +76,17 @@ impl Notifier {
     }
 
     /// Sends status and signs of life from now on; to be called on a runtime.
-    pub(super) fn keep_informed(&self, broker: Broker, workers: Workers) {
+    pub(super) fn keep_informed(&self, broker: Broker, procedures: Procedures, workers: Workers) {
         if self.socket.is_none() {
             return;
         }
-        tokio::spawn(self.clone().report(broker));
+        tokio::spawn(self.clone().report(broker, procedures));
         if let Some(period) = self.watchdog {
             tokio::spawn(self.clone().feed(period, workers));
         }
     }
 
-    async fn report(self, broker: Broker) {
+    async fn report(self, broker: Broker, procedures: Procedures) {
         let mut ticks = interval(STATUS_INTERVAL);
         let mut before = (Instant::now(), broker.stats(0, 0).messages_in);
         loop {
@@ -94,7 +95,11 @@ impl Notifier {
             let seconds = before.0.elapsed().as_secs_f64();
             let messages = stats.messages_in.saturating_sub(before.1);
             before = (Instant::now(), stats.messages_in);
-            self.send(&status(stats.sessions_connected, messages, seconds));
+            let mut text = status(stats.sessions_connected, messages, seconds);
+            if procedures.rules().state() == RulesState::Loading {
+                text.push_str(", the rules are being loaded");
+            }
+            self.send(&text);
         }
     }
 

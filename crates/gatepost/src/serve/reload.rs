@@ -10,58 +10,17 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
 
 use gatepost_gateway::Gateway;
-use gatepost_operations::learner::{Learner, LearnerThread};
+use gatepost_operations::learner::Learner;
 use gatepost_operations::reload::ReloadReport;
-use gatepost_procedures::{Changed, Procedures};
-use gatepost_rules::{Problem, RuleSet, RulesSettings, Severity};
+use gatepost_procedures::{Changed, DeferredRules, Procedures, RULES_WAIT_MAX, RulesState};
+use gatepost_rules::{Problem, Severity};
 use gatepost_users::Users;
-use parking_lot::RwLock;
 
 use super::huge_pages;
+use super::rules::{self, ERRORS_LOGGED, RuleProblems};
 use crate::config::{Config, ConfigSource};
-
-/// Errors of the rule folders that are logged; a folder made for another version has thousands.
-const ERRORS_LOGGED: usize = 10;
-
-/// Loads the rule folders. Unusable rules are logged as warnings, a few lines at most.
-pub(super) fn load_rules(
-    settings: &RulesSettings,
-    learner: &Learner,
-) -> (Arc<RuleSet>, Arc<[Problem]>) {
-    let started = Instant::now();
-    let load = || RuleSet::load(&settings.paths, settings);
-    let (rules, problems) = huge_pages::used_while(load);
-    let is_error = |problem: &&Problem| problem.severity == Severity::Error;
-    for problem in problems.iter().filter(is_error).take(ERRORS_LOGGED) {
-        tracing::warn!(target: "rules", "{problem}");
-    }
-    tracing::info!(
-        target: "rules",
-        "{} rules loaded in {} ms; `gatepost check --rules` lists those that cannot run",
-        rules.statistics().rules,
-        started.elapsed().as_millis()
-    );
-    let rules = Arc::new(rules.with_learning(learner.learning.clone()));
-    (rules, problems.into())
-}
-
-/// Makes ready what the first messages would wait for, beside the listeners.
-pub(super) fn warm_up(rules: Arc<RuleSet>) {
-    let warm_up = move || {
-        let started = Instant::now();
-        huge_pages::used_while(|| rules.warm_up());
-        let took = started.elapsed().as_millis();
-        tracing::info!(target: "rules", "warmed up in {took} ms");
-    };
-    // Without it the first messages take longer, and that is all.
-    let started = std::thread::Builder::new().name("warm-up".into());
-    if let Err(error) = started.spawn(warm_up) {
-        tracing::warn!(target: "rules", %error, "rules are not warmed up");
-    }
-}
 
 /// Reads users, rules and the keys of token issuers again.
 pub(super) fn reload_users(users: &Users) {
@@ -75,10 +34,8 @@ pub(super) struct Reloader<'a> {
     pub(super) source: &'a ConfigSource,
     pub(super) procedures: &'a Procedures,
     pub(super) gateway: &'a Gateway,
-    pub(super) learner: &'a Learner,
-    pub(super) learner_thread: &'a LearnerThread,
-    /// What cannot be used of the rule folders that run.
-    pub(super) problems: &'a RwLock<Arc<[Problem]>>,
+    pub(super) learner: &'a Arc<Learner>,
+    pub(super) problems: &'a RuleProblems,
 }
 
 impl Reloader<'_> {
@@ -106,24 +63,20 @@ impl Reloader<'_> {
                 return ReloadReport::impossible(texts.collect());
             }
         };
-        let (rules, problems) = load_rules(&config.rules, self.learner);
-        let mistakes = new_mistakes(&self.problems.read(), &problems);
-        if !mistakes.is_empty() {
-            return ReloadReport::impossible(mistakes);
-        }
-        if config.rules.warm_up && !only_checks {
-            // Before they are swapped: until then messages meet the old ones, which are warm.
-            huge_pages::used_while(|| rules.warm_up());
-        }
         let before = self.procedures.rules();
+        let reloaded = match self.reload_rules(&config, &before, only_checks) {
+            Ok(reloaded) => reloaded,
+            Err(mistakes) => return ReloadReport::impossible(mistakes),
+        };
         let placed = |problems: &[gatepost_procedures::ConfigurationProblem]| -> Vec<String> {
             let mistakes = crate::config::located(&layers, problems);
             mistakes.iter().map(ToString::to_string).collect()
         };
-        let reloaded =
+        let rules = reloaded.rules;
+        let replaced =
             self.procedures
-                .reload_or_check(config.procedures(), Arc::clone(&rules), !only_checks);
-        let (difference, warnings) = match reloaded {
+                .reload_or_check(config.procedures(), rules.clone(), !only_checks);
+        let (difference, warnings) = match replaced {
             Ok((difference, warnings)) => (difference, placed(&warnings)),
             Err(problems) => return ReloadReport::impossible(placed(&problems)),
         };
@@ -131,26 +84,64 @@ impl Reloader<'_> {
             for warning in &warnings {
                 tracing::warn!(target: "procedures", "{warning}");
             }
-            self.put_in_force(&config, &rules, problems);
+            self.gateway
+                .set_journal_unjudged(config.store.journal_unjudged);
+            if let Some(problems) = reloaded.problems {
+                *self.problems.write() = problems;
+            }
         }
         ReloadReport {
             possible: true,
             applied: !only_checks,
             rules: Changed::between(&by_name(&before), &by_name(&rules)),
-            rules_running: rules.statistics().rules,
+            rules_running: rules.loaded().map_or(0, |rules| rules.statistics().rules),
             difference,
             problems: warnings,
         }
     }
 
-    /// Applies the settings that belong to the procedures just swapped.
-    fn put_in_force(&self, config: &Config, rules: &RuleSet, problems: Arc<[Problem]>) {
-        self.learner_thread
-            .set_settings(rules.learning_settings().clone());
-        self.gateway
-            .set_journal_unjudged(config.store.journal_unjudged);
-        *self.problems.write() = problems;
+    /// The rules of a new config. They are loaded where they are needed now, or were before;
+    /// otherwise nothing of their folders is read.
+    fn reload_rules(
+        &self,
+        config: &Config,
+        before: &DeferredRules,
+        only_checks: bool,
+    ) -> Result<ReloadedRules, Vec<String>> {
+        let are_unneeded = before.state() == RulesState::Unneeded;
+        if are_unneeded && !rules::are_needed(config) {
+            return Ok(ReloadedRules {
+                rules: rules::deferred(&config.rules, self.learner, self.problems),
+                problems: None,
+            });
+        }
+        // Loading for the first time may not have ended, and its mistakes count as known.
+        let running = (!are_unneeded)
+            .then(|| before.wait(RULES_WAIT_MAX))
+            .flatten();
+        let loaded = rules::load(&config.rules, self.learner);
+        let (rules, problems) = loaded.map_err(|error| vec![error.to_string()])?;
+        if running.is_some() {
+            let mistakes = new_mistakes(&self.problems.read(), &problems);
+            if !mistakes.is_empty() {
+                return Err(mistakes);
+            }
+        }
+        if config.rules.warm_up && !only_checks {
+            // Before they are swapped: until then messages meet the old ones, which are warm.
+            huge_pages::used_while(|| rules.warm_up());
+        }
+        Ok(ReloadedRules {
+            rules: rules.into(),
+            problems: Some(problems),
+        })
     }
+}
+
+/// The rules of a new config, and what cannot be used of their folders where these were read.
+struct ReloadedRules {
+    rules: DeferredRules,
+    problems: Option<Arc<[Problem]>>,
 }
 
 /// Mistakes of the rule folders that the running ones do not have. With old ones a folder is in use
@@ -170,8 +161,10 @@ fn new_mistakes(running: &[Problem], new: &[Problem]) -> Vec<String> {
     mistakes.map(ToString::to_string).collect()
 }
 
-fn by_name(rules: &RuleSet) -> BTreeMap<String, (f64, u64)> {
-    let rules = rules.summaries().into_iter();
+/// The loaded rules by name, each with its score and a hash of its definition.
+fn by_name(rules: &DeferredRules) -> BTreeMap<String, (f64, u64)> {
+    let rules = rules.loaded().map(|rules| rules.summaries());
+    let rules = rules.into_iter().flatten();
     rules
         .map(|rule| (rule.name.to_string(), (rule.score, rule.definition)))
         .collect()

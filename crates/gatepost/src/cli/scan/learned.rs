@@ -32,8 +32,8 @@ impl Learned {
         }
     }
 
-    pub(super) fn learning(&self) -> Learning {
-        self.learner.learning.clone()
+    pub(super) fn learning(&self) -> Result<Learning, LearnedError> {
+        Ok(self.learner.learning()?.clone())
     }
 
     /// Waits until what was learned is on disk.

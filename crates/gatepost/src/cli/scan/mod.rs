@@ -98,7 +98,7 @@ pub(super) fn run(arguments: &ScanArguments) -> ExitCode {
         return scan(arguments, &rules);
     }
     let done = Learned::open(&config).and_then(|learned| {
-        let code = scan(arguments, &rules.with_learning(learned.learning()));
+        let code = scan(arguments, &rules.with_learning(learned.learning()?));
         learned.close().map(|()| code)
     });
     done.unwrap_or_else(|error| {

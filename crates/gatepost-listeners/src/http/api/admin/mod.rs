@@ -12,6 +12,8 @@ mod senders;
 mod sessions;
 mod users;
 
+use gatepost_procedures::RulesState;
+
 use crate::http::access;
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
@@ -113,7 +115,8 @@ fn skip_of(request: &HttpRequest) -> Result<usize, HttpError> {
     parameters::skip_of(request)
 }
 
-/// `/healthz`: the process answers. `/readyz`: it is not about to end, and can store messages.
+/// `/healthz`: the process answers. `/readyz`: it is not about to end, and can store messages; it
+/// says so too if rules are still being loaded, for which mail waits.
 pub(in crate::http) fn health(
     context: &HttpContext,
     request: &HttpRequest,
@@ -130,7 +133,13 @@ pub(in crate::http) fn health(
             "no message can be stored; the log says why",
         ));
     }
-    Ok(Response::new(200, "text/plain; charset=utf-8", "ok\n").with("Cache-Control", "no-store"))
+    let rules = context.services.gateway.procedures().rules().state();
+    let text = if request.path == "/readyz" && rules == RulesState::Loading {
+        "ok\nloading: rules\n"
+    } else {
+        "ok\n"
+    };
+    Ok(Response::new(200, "text/plain; charset=utf-8", text).with("Cache-Control", "no-store"))
 }
 
 /// `/metrics`, in Prometheus' text format.
