@@ -31,7 +31,8 @@ pub struct BrokerSettings {
     /// The same for the sessions of certain users; goes before what a listener says.
     pub slow_subscriber_of_user: BTreeMap<String, SlowSubscriber>,
     /// Bytes that may wait for one subscriber's socket. Under `slow-publisher` those who cannot be
-    /// slowed may fill four times as much before their publications are dropped.
+    /// slowed may fill four times as much before their publications are dropped. A client that
+    /// leaves so many bytes of answers waiting is not read until it takes some.
     pub outbox_max: ByteSize,
     /// Publications that may wait for one subscriber's socket.
     pub outbox_messages_max: usize,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use gatepost_broker::{Broker, BrokerSettings, MemoryGauge};
 use gatepost_message::{Publication, Qos, Topic, TopicFilter};
 use gatepost_settings::ByteSize;
-use gatepost_store::{ManualWriter, MemoryDatabase, StoreError, StoreSettings, SystemClock};
+use gatepost_store::{ManualWriter, SimulatedDatabase, StoreError, StoreSettings, SystemClock};
 
 /// Topics that retain a message; more than twice what one step loads.
 const TOPICS: usize = 600;
@@ -26,7 +26,7 @@ impl MemoryGauge for Resident {
 }
 
 struct World {
-    database: MemoryDatabase,
+    database: SimulatedDatabase,
     resident: Arc<Resident>,
     broker: Broker,
     writer: ManualWriter,
@@ -34,7 +34,7 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let database = MemoryDatabase::new().expect("a database");
+        let database = SimulatedDatabase::in_memory().expect("a database");
         let resident = Arc::new(Resident::default());
         let (broker, writer) = start(&database, &resident);
         let mut world = Self {
@@ -88,7 +88,7 @@ impl World {
     }
 }
 
-fn start(database: &MemoryDatabase, resident: &Arc<Resident>) -> (Broker, ManualWriter) {
+fn start(database: &SimulatedDatabase, resident: &Arc<Resident>) -> (Broker, ManualWriter) {
     let clock = Arc::new(SystemClock::default());
     let opened = database.open(&StoreSettings::default(), clock.clone());
     let (store, writer) = opened.expect("a store");

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::memory_file::{DiskImage, MemoryFiles};
 use crate::plan::{Fault, Operation};
 use crate::state::{DISKS, SharedDisk};
 use crate::vfs;
@@ -17,14 +19,45 @@ pub struct Disk {
 impl Disk {
     /// Puts the layer below this folder, for databases that are opened from now on.
     pub fn at(folder: &Path) -> Self {
+        let canonical = folder.canonicalize();
+        let folder = canonical.unwrap_or_else(|_| folder.to_path_buf());
+        Self::new(folder, None)
+    }
+
+    /// A disk whose files are in memory, below a folder that no file system has. Each database has
+    /// one connection.
+    pub fn in_memory() -> Self {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let folder = PathBuf::from(format!("/disk in memory {number}"));
+        Self::new(folder, Some(MemoryFiles::default()))
+    }
+
+    fn new(folder: PathBuf, files: Option<MemoryFiles>) -> Self {
         vfs::register();
-        let folder = folder
-            .canonicalize()
-            .unwrap_or_else(|_| folder.to_path_buf());
         let shared = Arc::new(SharedDisk::default());
-        shared.state.lock().has_power = true;
+        let mut state = shared.state.lock();
+        state.has_power = true;
+        state.files = files;
+        drop(state);
         DISKS.lock().insert(folder.clone(), shared.clone());
         Self { folder, shared }
+    }
+
+    /// The folder whose files are on this disk.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// What the files of a disk in memory hold; `None` for another disk.
+    pub fn image(&self) -> Option<DiskImage> {
+        self.shared.files(|files| files.image())
+    }
+
+    /// Makes the files of a disk in memory what they were in the image, and removes all others.
+    /// No transaction may be open.
+    pub fn load(&self, image: &DiskImage) {
+        self.shared.files(|files| files.load(image));
     }
 
     /// Adds a fault. The first that is due decides.
@@ -44,18 +77,22 @@ impl Disk {
     }
 
     /// Cuts the power: from now on every operation fails and does nothing. Close all databases of
-    /// the folder, then call [`Disk::restore_power`].
+    /// the folder, then call [`Disk::restore_power`]. The connections of a disk in memory may stay
+    /// open without a transaction: their next one finds what a new process would find.
     pub fn cut_power(&self) {
         self.shared.state.lock().has_power = false;
     }
 
     /// Leaves the files as a power cut may leave them: what was synced is there, and of every other
     /// write `choose` says for each sector of 512 bytes whether it arrived. No database of the
-    /// folder may be open.
+    /// folder may be open; on a disk in memory, no transaction.
     pub fn restore_power(&self, choose: &mut dyn FnMut() -> bool) -> std::io::Result<()> {
         let mut state = self.shared.state.lock();
         state.faults.clear();
         state.has_power = true;
+        if let Some(files) = &mut state.files {
+            files.settle(choose);
+        }
         std::mem::take(&mut state.unsynced).settle(choose)
     }
 }

@@ -1,7 +1,10 @@
 //! Which operations fail, and how.
 
+use std::ffi::c_int;
 use std::path::Path;
 use std::time::Duration;
+
+use rusqlite::ffi;
 
 /// An operation on a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -70,6 +73,17 @@ pub enum Effect {
     PowerCut,
     /// The operation is done after this time.
     Slow(Duration),
+}
+
+impl Effect {
+    /// SQLite's code of the fault.
+    pub(crate) const fn code(self, otherwise: c_int) -> c_int {
+        match self {
+            Self::Full => ffi::SQLITE_FULL,
+            Self::NoDescriptor => ffi::SQLITE_CANTOPEN,
+            _ => otherwise,
+        }
+    }
 }
 
 /// A fault of the disk.

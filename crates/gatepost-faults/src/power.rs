@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// A disk writes a sector whole or not at all.
-const SECTOR_BYTES: u64 = 512;
+const SECTOR_BYTES: usize = 512;
 
 /// The changes of each file since its last sync, in their order.
 #[derive(Debug, Default)]
@@ -103,17 +104,23 @@ impl UnsyncedWrite {
                 Ok(())
             };
         };
-        let mut start = self.offset;
-        let end = self.offset + written.len() as u64;
-        while start < end {
-            let next = (start / SECTOR_BYTES + 1) * SECTOR_BYTES;
-            let next = next.min(end);
+        for part in sectors(self.offset as usize, written.len()) {
             if choose() {
-                let part = (start - self.offset) as usize..(next - self.offset) as usize;
+                let start = self.offset + part.start as u64;
                 file.write_all_at(&written[part], start)?;
             }
-            start = next;
         }
         Ok(())
     }
+}
+
+/// The parts of a write that share a sector each: ranges of its bytes.
+pub(crate) fn sectors(offset: usize, length: usize) -> impl Iterator<Item = Range<usize>> {
+    let mut start = 0;
+    std::iter::from_fn(move || {
+        let next = ((offset + start) / SECTOR_BYTES + 1) * SECTOR_BYTES - offset;
+        let part = start..next.min(length);
+        start = part.end;
+        (!part.is_empty()).then_some(part)
+    })
 }

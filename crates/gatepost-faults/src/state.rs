@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock};
 
 use parking_lot::Mutex;
 
+use crate::memory_file::MemoryFiles;
 use crate::plan::{Effect, Fault, FileKind, Operation};
 use crate::power::Unsynced;
 
@@ -24,6 +25,8 @@ pub(crate) struct DiskState {
     pub(crate) counts: HashMap<Operation, u64>,
     pub(crate) has_power: bool,
     pub(crate) unsynced: Unsynced,
+    /// Of a disk in memory.
+    pub(crate) files: Option<MemoryFiles>,
 }
 
 /// The disk that this file is on, if it is one of ours.
@@ -41,8 +44,7 @@ pub(crate) enum FaultDecision {
 
 impl SharedDisk {
     /// Counts the operation and says what becomes of it.
-    pub(crate) fn decide(&self, operation: Operation, path: &Path) -> FaultDecision {
-        let file = FileKind::of(path);
+    pub(crate) fn decide(&self, operation: Operation, file: FileKind) -> FaultDecision {
         let mut state = self.state.lock();
         *state.counts.entry(operation).or_default() += 1;
         if !state.has_power {
@@ -64,6 +66,15 @@ impl SharedDisk {
             }
             Some(effect) => FaultDecision::Fail(effect),
         }
+    }
+
+    pub(crate) fn is_in_memory(&self) -> bool {
+        self.state.lock().files.is_some()
+    }
+
+    /// The files, if this disk is one in memory.
+    pub(crate) fn files<T>(&self, action: impl FnOnce(&mut MemoryFiles) -> T) -> Option<T> {
+        self.state.lock().files.as_mut().map(action)
     }
 
     pub(crate) fn unsynced(&self, change: impl FnOnce(&mut Unsynced)) {

@@ -16,7 +16,8 @@ use std::sync::{Arc, Once};
 
 use rusqlite::ffi;
 
-use crate::plan::{Effect, Operation};
+use crate::memory_vfs;
+use crate::plan::{Effect, FileKind, Operation};
 use crate::state::{self, FaultDecision, SharedDisk};
 
 #[repr(C)]
@@ -63,7 +64,7 @@ pub(crate) fn register() {
             let system = ffi::sqlite3_vfs_find(ptr::null());
             assert!(!system.is_null(), "SQLite has a default VFS");
             let mut vfs = ptr::read(system);
-            vfs.szOsFile += size_of::<FaultFile>() as c_int;
+            vfs.szOsFile += size_of::<FaultFile>().max(memory_vfs::FILE_BYTES) as c_int;
             vfs.zName = c"faults".as_ptr();
             vfs.pNext = ptr::null_mut();
             vfs.pAppData = system.cast();
@@ -111,19 +112,10 @@ macro_rules! pass {
     }};
 }
 
-/// The error code of a fault.
-fn code(effect: Effect, otherwise: c_int) -> c_int {
-    match effect {
-        Effect::Full => ffi::SQLITE_FULL,
-        Effect::NoDescriptor => ffi::SQLITE_CANTOPEN,
-        _ => otherwise,
-    }
-}
-
 fn decide(context: &Context, operation: Operation) -> FaultDecision {
     let disk = context.disk.as_ref();
     disk.map_or(FaultDecision::Do, |disk| {
-        disk.decide(operation, &context.path)
+        disk.decide(operation, FileKind::of(&context.path))
     })
 }
 
@@ -142,7 +134,10 @@ unsafe extern "C" fn open(
             path,
         };
         if let FaultDecision::Fail(effect) = decide(&context, Operation::Open) {
-            return code(effect, ffi::SQLITE_CANTOPEN);
+            return effect.code(ffi::SQLITE_CANTOPEN);
+        }
+        if let Some(disk) = context.disk.as_ref().filter(|disk| disk.is_in_memory()) {
+            return memory_vfs::open(disk, &context.path, file, flags, out_flags);
         }
         let system = system_vfs(vfs);
         let Some(open) = (*system).xOpen else {
@@ -165,8 +160,12 @@ unsafe extern "C" fn delete(
     unsafe {
         let path = path(name);
         if let Some(disk) = state::of(&path) {
-            if let FaultDecision::Fail(effect) = disk.decide(Operation::Delete, &path) {
-                return code(effect, ffi::SQLITE_IOERR_DELETE);
+            if let FaultDecision::Fail(effect) = disk.decide(Operation::Delete, FileKind::of(&path))
+            {
+                return effect.code(ffi::SQLITE_IOERR_DELETE);
+            }
+            if disk.is_in_memory() {
+                return memory_vfs::delete(&disk, &path);
             }
             disk.unsynced(|unsynced| unsynced.sync(&path));
         }
@@ -184,6 +183,11 @@ unsafe extern "C" fn access(
     result: *mut c_int,
 ) -> c_int {
     unsafe {
+        let path = path(name);
+        if let Some(disk) = state::of(&path).filter(|disk| disk.is_in_memory()) {
+            *result = memory_vfs::is_there(&disk, &path).into();
+            return ffi::SQLITE_OK;
+        }
         let system = system_vfs(vfs);
         (*system).xAccess.map_or(ffi::SQLITE_IOERR, |access| {
             access(system, name, flags, result)
@@ -198,6 +202,12 @@ unsafe extern "C" fn full_pathname(
     result: *mut c_char,
 ) -> c_int {
     unsafe {
+        let given = CStr::from_ptr(name).to_bytes_with_nul();
+        let is_in_memory = state::of(&path(name)).is_some_and(|disk| disk.is_in_memory());
+        if is_in_memory && given.len() <= length as usize {
+            ptr::copy_nonoverlapping(name, result, given.len());
+            return ffi::SQLITE_OK;
+        }
         let system = system_vfs(vfs);
         (*system)
             .xFullPathname
@@ -222,7 +232,7 @@ unsafe extern "C" fn read(
     unsafe {
         match decide(context(file), Operation::Read) {
             FaultDecision::Do => pass!(file, xRead, buffer, count, offset),
-            FaultDecision::Fail(effect) => code(effect, ffi::SQLITE_IOERR_READ),
+            FaultDecision::Fail(effect) => effect.code(ffi::SQLITE_IOERR_READ),
         }
     }
 }
@@ -240,7 +250,7 @@ unsafe extern "C" fn write(
                 (count.min(part as c_int), ffi::SQLITE_IOERR_WRITE)
             }
             FaultDecision::Fail(Effect::Torn(part)) => (count.min(part as c_int), ffi::SQLITE_OK),
-            FaultDecision::Fail(effect) => return code(effect, ffi::SQLITE_IOERR_WRITE),
+            FaultDecision::Fail(effect) => return effect.code(ffi::SQLITE_IOERR_WRITE),
         };
         remember_write(file, bytes, arriving, offset);
         match pass!(file, xWrite, bytes, arriving, offset) {
@@ -298,7 +308,7 @@ unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, length: ffi::sqlite3
     unsafe {
         let context = context(file);
         if let FaultDecision::Fail(effect) = decide(context, Operation::Truncate) {
-            return code(effect, ffi::SQLITE_IOERR_TRUNCATE);
+            return effect.code(ffi::SQLITE_IOERR_TRUNCATE);
         }
         if let Some(disk) = &context.disk {
             let (before, tail) = content(file, length, c_int::MAX);
@@ -315,7 +325,7 @@ unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
         let context = context(file);
         match decide(context, Operation::Sync) {
             FaultDecision::Fail(Effect::Lie) => return ffi::SQLITE_OK,
-            FaultDecision::Fail(effect) => return code(effect, ffi::SQLITE_IOERR_FSYNC),
+            FaultDecision::Fail(effect) => return effect.code(ffi::SQLITE_IOERR_FSYNC),
             FaultDecision::Do => {}
         }
         if let Some(disk) = &context.disk {

@@ -8,9 +8,14 @@
 //! A command in another process can remove rows while the server runs. SQLite says when another
 //! connection has changed the file; the sums are then counted again, in the pass over old rows.
 
+use std::time::{Duration, Instant};
+
 use rusqlite::{Connection, params};
 
 use crate::StoreSettings;
+
+/// How often the log says that messages leave the quarantine early.
+const WARN_EVERY: Duration = Duration::from_mins(1);
 
 /// A table whose rows are limited.
 pub(crate) struct Limited {
@@ -94,6 +99,13 @@ pub(crate) struct KeptBytes {
 }
 
 impl KeptBytes {
+    const fn limits(settings: &StoreSettings) -> Self {
+        Self {
+            history: settings.history_bytes_max.bytes(),
+            quarantine: settings.quarantine_bytes_max.bytes(),
+        }
+    }
+
     fn count(connection: &Connection) -> rusqlite::Result<Self> {
         Ok(Self {
             history: HISTORY.count(connection)?,
@@ -108,8 +120,11 @@ pub(crate) struct Bounds {
     limits: KeptBytes,
     /// SQLite's number of the state that the sums were counted in.
     data_version: i64,
-    /// Messages that left the quarantine early, since the last line in the log.
-    released_early: u64,
+    /// Messages that the present transaction takes out of the quarantine early.
+    leaving_early: u64,
+    /// Messages that left it early, since the last line in the log.
+    left_early: u64,
+    warned: Option<Instant>,
 }
 
 impl Bounds {
@@ -119,12 +134,11 @@ impl Bounds {
     ) -> rusqlite::Result<Self> {
         Ok(Self {
             kept: KeptBytes::count(connection)?,
-            limits: KeptBytes {
-                history: settings.history_bytes_max.bytes(),
-                quarantine: settings.quarantine_bytes_max.bytes(),
-            },
+            limits: KeptBytes::limits(settings),
             data_version: data_version(connection)?,
-            released_early: 0,
+            leaving_early: 0,
+            left_early: 0,
+            warned: None,
         })
     }
 
@@ -138,6 +152,7 @@ impl Bounds {
         transaction: &Connection,
         kept: &mut KeptBytes,
     ) -> rusqlite::Result<()> {
+        self.leaving_early = 0;
         let over = kept.history.saturating_sub(self.limits.history);
         if over > 0 {
             let (removed, _) = HISTORY.delete_oldest(transaction, over)?;
@@ -147,30 +162,46 @@ impl Bounds {
         if over > 0 {
             let (removed, messages) = QUARANTINE.delete_oldest(transaction, over)?;
             kept.quarantine = kept.quarantine.saturating_sub(removed);
-            self.released_early += messages;
+            self.leaving_early = messages;
         }
         Ok(())
     }
 
     /// Takes over the sums of a transaction that has been committed.
-    pub(crate) const fn committed(&mut self, kept: KeptBytes) {
+    pub(crate) fn committed(&mut self, kept: KeptBytes) {
         self.kept = kept;
+        self.left_early += std::mem::take(&mut self.leaving_early);
+        if self.left_early > 0 {
+            self.warn();
+        }
     }
 
-    /// Counts again if another process has changed the file; says what was removed early.
-    pub(crate) fn review(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+    /// Says at once that messages left early, and then once a minute how many did since.
+    fn warn(&mut self) {
+        let is_recent = |warned: Instant| warned.elapsed() < WARN_EVERY;
+        if self.warned.is_some_and(is_recent) {
+            return;
+        }
+        tracing::warn!(
+            target: "store", messages = self.left_early,
+            "the quarantine is full: its oldest messages were removed before their age \
+             (store.quarantine_bytes_max)"
+        );
+        self.left_early = 0;
+        self.warned = Some(Instant::now());
+    }
+
+    /// Counts again if another process has changed the file; a reload may have changed the limits.
+    pub(crate) fn review(
+        &mut self,
+        connection: &Connection,
+        settings: &StoreSettings,
+    ) -> rusqlite::Result<()> {
+        self.limits = KeptBytes::limits(settings);
         let version = data_version(connection)?;
         if version != self.data_version {
             self.kept = KeptBytes::count(connection)?;
             self.data_version = version;
-        }
-        if self.released_early > 0 {
-            tracing::warn!(
-                target: "store", messages = self.released_early,
-                "the quarantine is full: its oldest messages were removed before their age \
-                 (store.quarantine_bytes_max)"
-            );
-            self.released_early = 0;
         }
         Ok(())
     }

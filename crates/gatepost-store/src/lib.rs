@@ -53,7 +53,7 @@ pub use error::StoreError;
 pub use group::Ticket;
 pub use journal::{JournalEntry, QuarantineEntry};
 pub use mailbox::MailboxEntry;
-pub use manual::{ManualWriter, MemoryDatabase};
+pub use manual::{ManualWriter, SimulatedDatabase};
 pub use originals::{Originals, OriginalsLimits};
 pub use read::QueueSize;
 pub use recovery::Recovery;

@@ -1,7 +1,7 @@
 //! A store without threads, for simulations: a commit happens when the simulation says so, and
 //! nothing happens in between. So one seed always leads to the same commits.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -67,30 +67,61 @@ impl Store {
     }
 }
 
-/// A database in memory that outlives its stores, as a file outlives a server that crashes: what
-/// was committed is there when the next store is opened.
-pub struct MemoryDatabase(Arc<Mutex<Connection>>);
+/// A database with one connection, which outlives its stores as a file outlives a server that
+/// crashes: what was committed is there when the next store is opened.
+pub struct SimulatedDatabase(Arc<Mutex<Connection>>);
 
-impl MemoryDatabase {
-    /// An empty database.
-    pub fn new() -> Result<Self, StoreError> {
-        let mut connection = Connection::open_in_memory()?;
+impl SimulatedDatabase {
+    /// An empty database in memory, where a commit is all or nothing.
+    pub fn in_memory() -> Result<Self, StoreError> {
+        Self::prepare(Connection::open_in_memory()?)
+    }
+
+    /// The database in this file, as SQLite's layer below has it, which is created if it is
+    /// missing, with pages of this size. The log is written back to the database whenever it has
+    /// this many pages.
+    ///
+    /// The connection may stay open while that layer simulates a crash, if the next transaction
+    /// then finds what a new process would find.
+    pub fn at(file: &Path, page_bytes: u32, log_pages: u32) -> Result<Self, StoreError> {
+        let connection = Connection::open(file)?;
+        connection.pragma_update(None, "page_size", page_bytes)?;
+        let database = Self::prepare(connection)?;
+        let connection = database.0.lock();
+        connection.pragma_update(None, "wal_autocheckpoint", log_pages)?;
+        drop(connection);
+        Ok(database)
+    }
+
+    fn prepare(mut connection: Connection) -> Result<Self, StoreError> {
         schema::prepare(&mut connection)?;
         Ok(Self(Arc::new(Mutex::new(connection))))
     }
 
-    /// Opens it for a server. A store that was opened before must not be used any more.
+    /// Looks at every page, as the start of a server does.
+    pub fn check(&self) -> Result<(), StoreError> {
+        let connection = self.0.lock();
+        let mut check = connection.prepare_cached("PRAGMA quick_check(1)")?;
+        let reason: String = check.query_row([], |row| row.get(0))?;
+        if reason == "ok" {
+            return Ok(());
+        }
+        let file = PathBuf::new();
+        Err(StoreError::Damaged { file, reason })
+    }
+
+    /// Opens the database for a server. A store that was opened before must not be used any more.
     pub fn open(
         &self,
         settings: &StoreSettings,
         clock: Arc<dyn Clock>,
     ) -> Result<(Store, ManualWriter), StoreError> {
-        let parts = Parts::of_server_in_memory(self.0.clone(), settings, clock)?;
+        let parts = Parts::of_simulated_server(self.0.clone(), settings, clock)?;
         let (store, committer) = Store::assemble(parts, settings);
         Ok((store, ManualWriter::new(committer)))
     }
 
-    /// Makes it was when it was new.
+    /// Makes it what it was when it was new.
     pub fn clear(&self) -> Result<(), StoreError> {
         let mut connection = self.0.lock();
         let transaction = connection.transaction()?;

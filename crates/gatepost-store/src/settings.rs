@@ -1,6 +1,9 @@
 //! Limits on what the database keeps.
 
+use std::sync::Arc;
+
 use gatepost_settings::{ByteSize, Period};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::reserve::Reserve;
@@ -16,6 +19,9 @@ pub enum OnDamage {
     Recover,
 }
 
+/// The settings of a store that runs, which a reload may change.
+pub(crate) type SharedSettings = Arc<Mutex<StoreSettings>>;
+
 /// `[store]` of the config.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -28,6 +34,12 @@ pub struct StoreSettings {
     /// How far the clock may be ahead of the last run, or jump, and be believed at once. Beyond it,
     /// rows grow old more slowly until the time has passed.
     pub clock_jump_max: Period,
+    /// Rows of the history, the quarantine or the journal that a clock which is suddenly ahead may
+    /// make too old at once. More of them, if they are also more than `clock_expiry_percent` of the
+    /// table, stay until an administrator accepts the clock.
+    pub clock_expiry_rows: u64,
+    /// The same as a share of the table's rows.
+    pub clock_expiry_percent: u8,
     /// Changes waiting for the disk may take this much memory; beyond it new ones are refused
     /// with the protocol's "try again later".
     pub waiting_max: ByteSize,
@@ -60,6 +72,9 @@ impl Default for StoreSettings {
             on_damage: OnDamage::Refuse,
             reserve: Reserve::Percent(5),
             clock_jump_max: Period::seconds(86_400),
+            clock_expiry_rows: 100,
+            // Within a day of absence, which is believed, a seventh of a history of a week is over.
+            clock_expiry_percent: 25,
             waiting_max: ByteSize::mebibytes(256),
             history_messages_max: 100_000,
             history_bytes_max: ByteSize::mebibytes(1024),

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
@@ -19,6 +19,7 @@ use crate::open;
 use crate::queue::Queue;
 use crate::recovery::Recovery;
 use crate::scrub::Scrub;
+use crate::settings::SharedSettings;
 use crate::stored_clock::{HeldExpiry, SharedAgeTime, StoredClock};
 use crate::trim::Trimmer;
 use crate::watch::{Health, Watch};
@@ -39,8 +40,10 @@ pub(crate) struct StoreCore {
     reader: Arc<Mutex<Connection>>,
     writer: Mutex<Option<JoinHandle<()>>>,
     waiting_bytes_max: usize,
-    keeps_history: bool,
+    keeps_history: AtomicBool,
     pub(crate) on_damage: OnDamage,
+    /// Of a server, as the last reload has them.
+    settings: Option<SharedSettings>,
     /// `None` for a database that ages nothing.
     age_time: Option<SharedAgeTime>,
     pub(crate) health: Arc<Health>,
@@ -57,13 +60,14 @@ pub(crate) struct Parts {
     reading: Arc<Mutex<Connection>>,
     locks: Vec<Lock>,
     age_time: Option<SharedAgeTime>,
+    settings: Option<SharedSettings>,
     server: Option<ServerDuties>,
     health: Arc<Health>,
 }
 
 impl Parts {
-    /// Of a server whose database is in memory.
-    pub(crate) fn of_server_in_memory(
+    /// Of a server whose database is simulated.
+    pub(crate) fn of_simulated_server(
         connection: Arc<Mutex<Connection>>,
         settings: &StoreSettings,
         clock: Arc<dyn Clock>,
@@ -71,9 +75,10 @@ impl Parts {
         let jump_max = settings.clock_jump_max.duration();
         let health = Arc::<Health>::default();
         let opened = connection.lock();
+        let shared = SharedSettings::new(Mutex::new(settings.clone()));
         let mut server = ServerDuties {
             clock: StoredClock::open(&opened, clock, jump_max)?,
-            trimmer: Trimmer::new(settings.clone()),
+            trimmer: Trimmer::new(shared.clone()),
             bounds: Bounds::open(&opened, settings)?,
         };
         server.time_for_ages(&opened, &health)?;
@@ -83,6 +88,7 @@ impl Parts {
             reading: connection,
             locks: Vec::new(),
             age_time: Some(server.clock.age_time()),
+            settings: Some(shared),
             server: Some(server),
             health,
         })
@@ -123,9 +129,10 @@ impl Store {
         let scrub = Scrub::new(opened.open_another()?);
         let health = Arc::new(opened.health(settings));
         let named = |error: rusqlite::Error| open::with_file_name(&opened.folder, error.into());
+        let shared = SharedSettings::new(Mutex::new(settings.clone()));
         let mut server = ServerDuties {
             clock: StoredClock::open(&opened.writing, clock, jump_max).map_err(named)?,
-            trimmer: Trimmer::new(settings.clone()),
+            trimmer: Trimmer::new(shared.clone()),
             bounds: Bounds::open(&opened.writing, settings).map_err(named)?,
         };
         let looked = server.time_for_ages(&opened.writing, &health);
@@ -136,6 +143,7 @@ impl Store {
             reading: Arc::new(Mutex::new(opened.reading)),
             locks: opened.locks,
             age_time: Some(server.clock.age_time()),
+            settings: Some(shared),
             server: Some(server),
             health,
         };
@@ -157,6 +165,7 @@ impl Store {
             reading: Arc::new(Mutex::new(opened.reading)),
             locks: opened.locks,
             age_time: None,
+            settings: None,
             server: None,
         };
         Ok(Self::start(parts, settings))
@@ -172,6 +181,7 @@ impl Store {
             reading: connection,
             locks: Vec::new(),
             age_time: None,
+            settings: None,
             server: None,
             health: Arc::default(),
         };
@@ -207,7 +217,8 @@ impl Store {
             writer: Mutex::default(),
             watching: Mutex::default(),
             waiting_bytes_max: settings.waiting_max.as_usize(),
-            keeps_history: settings.history_messages_max > 0,
+            keeps_history: AtomicBool::new(settings.history_messages_max > 0),
+            settings: parts.settings,
             on_damage: settings.on_damage,
             age_time: parts.age_time,
             health: parts.health,
@@ -346,9 +357,20 @@ impl Store {
         age_time.map_or_else(SystemTime::now, SharedAgeTime::latest)
     }
 
+    /// Takes over new limits of what is kept, by age, number, bytes and after a jump of the clock.
+    /// They are in force with the next pass over old rows, within a minute.
+    pub fn set_limits(&self, settings: &StoreSettings) {
+        let keeps_history = settings.history_messages_max > 0;
+        let core = &self.inner;
+        core.keeps_history.store(keeps_history, Ordering::Relaxed);
+        if let Some(limits) = &core.settings {
+            *limits.lock() = settings.clone();
+        }
+    }
+
     /// Whether publications are kept in the history at all.
     pub fn keeps_history(&self) -> bool {
-        self.inner.keeps_history
+        self.inner.keeps_history.load(Ordering::Relaxed)
     }
 
     /// Groups of changes that were written since the start, each with one `fsync`.

@@ -6,6 +6,7 @@ use gatepost_message::MessageId;
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::bounds::{self, KeptBytes};
+use crate::settings::SharedSettings;
 use crate::stored_clock::Expiring;
 use crate::{StoreSettings, rows};
 
@@ -16,24 +17,22 @@ const FREE_PAGES_KEPT: i64 = 1_024;
 /// Pages given back to the file system in one pass, so that commits do not wait for long.
 const PAGES_RETURNED_MAX: i64 = 4_096;
 
-/// A jump of the clock removes up to so many rows of a table without being asked for.
-const MASS_ROWS_MIN: u64 = 100;
-/// The same as a share of the table's rows: one in so many. Within a day of absence, which is
-/// believed, a seventh of a history of a week grows old.
-const MASS_SHARE: u64 = 4;
-
 pub(crate) struct Trimmer {
-    settings: StoreSettings,
+    settings: SharedSettings,
     /// The clock's elapsed time at the last pass.
     trimmed: Duration,
 }
 
 impl Trimmer {
-    pub(crate) fn new(settings: StoreSettings) -> Self {
+    pub(crate) fn new(settings: SharedSettings) -> Self {
         Self {
             settings,
             trimmed: Duration::ZERO,
         }
+    }
+
+    pub(crate) fn settings(&self) -> StoreSettings {
+        self.settings.lock().clone()
     }
 
     /// Whether a pass is due; `elapsed` is the clock's.
@@ -51,7 +50,7 @@ impl Trimmer {
         connection: &Connection,
         now: SystemTime,
     ) -> rusqlite::Result<Expiring> {
-        let settings = &self.settings;
+        let settings = self.settings();
         let mut expiring = Expiring {
             rows: 0,
             is_mass: false,
@@ -70,7 +69,8 @@ impl Trimmer {
             let old = count("id < ?", oldest_kept_by(now, age.duration()))?;
             let all = old + count("id >= ?", oldest_kept_by(now, age.duration()))?;
             expiring.rows += old;
-            expiring.is_mass |= old > MASS_ROWS_MIN && old > all / MASS_SHARE;
+            let share_max = u128::from(all) * u128::from(settings.clock_expiry_percent) / 100;
+            expiring.is_mass |= old > settings.clock_expiry_rows && u128::from(old) > share_max;
         }
         Ok(expiring)
     }
@@ -82,7 +82,7 @@ impl Trimmer {
         now: SystemTime,
         kept: &mut KeptBytes,
     ) -> rusqlite::Result<()> {
-        let settings = &self.settings;
+        let settings = self.settings();
         let before = |age: Duration| oldest_kept_by(now, age);
         let oldest_kept = |table: &str, count: u64| -> rusqlite::Result<Option<i64>> {
             connection

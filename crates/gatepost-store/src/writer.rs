@@ -152,7 +152,9 @@ fn trim(
     health: &Health,
 ) -> rusqlite::Result<()> {
     let now = server.time_for_ages(connection, health)?;
-    server.bounds.review(connection)?;
+    server
+        .bounds
+        .review(connection, &server.trimmer.settings())?;
     let mut kept = server.bounds.kept();
     let transaction = connection.transaction()?;
     server.trimmer.trim(&transaction, now, &mut kept)?;

@@ -167,6 +167,51 @@ async fn a_jump_that_would_delete_many_rows_waits_until_the_clock_is_accepted() 
     assert_eq!(store.held_expiry(), None);
 }
 
+/// The limits of a mass deletion are settings, also of a store that runs.
+#[tokio::test]
+async fn how_many_rows_a_jump_may_remove_is_a_setting() {
+    let believing = [(MANY as u64, 25, false), (100, 100, false), (100, 99, true)];
+    for (clock_expiry_rows, clock_expiry_percent, holds) in believing {
+        let folder = tempfile::tempdir().expect("a folder");
+        let now = SystemTime::now();
+        let clock = ManualClock::at(now);
+        let store = with_many_rows(folder.path(), &clock).await;
+        store.set_limits(&StoreSettings {
+            clock_expiry_rows,
+            clock_expiry_percent,
+            ..StoreSettings::default()
+        });
+        clock.jump(now + 30 * DAY);
+        trim(&store, &clock).await;
+        let limits = (clock_expiry_rows, clock_expiry_percent);
+        assert_eq!(store.held_expiry().is_some(), holds, "{limits:?}");
+    }
+}
+
+#[tokio::test]
+async fn new_limits_of_a_store_that_runs_are_kept_to() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let clock = ManualClock::at(SystemTime::now());
+    let store = with_many_rows(folder.path(), &clock).await;
+    let limits = |history_messages_max, history_bytes_max: &str| StoreSettings {
+        history_messages_max,
+        history_bytes_max: history_bytes_max.parse().expect("a size"),
+        ..StoreSettings::default()
+    };
+    store.set_limits(&limits(10, "1MiB"));
+    trim(&store, &clock).await;
+    assert_eq!(history(&store), 10);
+    // A topic and a payload of one byte each.
+    store.set_limits(&limits(10, "8B"));
+    trim(&store, &clock).await;
+    trim(&store, &clock).await;
+    assert_eq!(history(&store), 4);
+    store.set_limits(&limits(0, "1MiB"));
+    assert!(!store.keeps_history());
+    trim(&store, &clock).await;
+    assert_eq!(history(&store), 0);
+}
+
 #[tokio::test]
 async fn rows_are_held_no_more_when_the_clock_is_set_right() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,9 +1,10 @@
 //! The server: a broker and its store, without threads, on a clock, a memory and a disk of the
 //! simulation.
 //!
-//! Most schedules have their database in memory, where a commit is all or nothing. On a
-//! [`Medium::FailingDisk`] it is a file: commits fail in the middle, and a crash is a power cut,
-//! after which each sector that was not synced is there or is not.
+//! In [`Medium::Memory`] a commit is all or nothing. On a [`Medium::FailingDisk`], which is in
+//! memory too, commits fail in the middle, and a crash is a power cut, after which each sector that
+//! was not synced is there or is not. SQLite's connection stays open over it: it finds its shared
+//! memory lost and its write-ahead log changed, and reads them as a new process does.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -11,15 +12,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use gatepost_broker::{Broker, BrokerSettings, MemoryGauge};
-use gatepost_faults::{Disk, Effect, Fault, FaultRandom, Operation};
+use gatepost_faults::{Disk, DiskImage, Effect, Fault, FaultRandom, Operation};
 use gatepost_message::MessageId;
 use gatepost_settings::{ByteSize, Period};
 use gatepost_store::{
-    Clock, ManualWriter, MemoryDatabase, Reserve, SessionChange, Store, StoreChange, StoreError,
+    Clock, ManualWriter, Reserve, SessionChange, SimulatedDatabase, StoreChange, StoreError,
     StoreSettings,
 };
 use parking_lot::Mutex;
-use tempfile::TempDir;
 
 use crate::mutation::{Forgotten, Mutation};
 use crate::schedule::Memory;
@@ -30,8 +30,40 @@ const BEGIN_UNIX_SECONDS: u64 = 3_000_000_000;
 
 thread_local! {
     /// One for all schedules of a thread: to make a schema takes longer than a schedule.
-    static DATABASE: RefCell<MemoryDatabase> =
-        RefCell::new(MemoryDatabase::new().expect("a database"));
+    static DATABASE: RefCell<SimulatedDatabase> =
+        RefCell::new(SimulatedDatabase::in_memory().expect("a database"));
+    static ON_DISK: OnDisk = OnDisk::new();
+}
+
+/// Two sectors: a page can be torn, and a schedule writes few bytes.
+const PAGE_BYTES: u32 = 1_024;
+/// Pages of the write-ahead log after which it is written back, so that crashes meet that too.
+const LOG_PAGES: u32 = 60;
+
+struct OnDisk {
+    disk: Disk,
+    database: SimulatedDatabase,
+    /// Without rows.
+    new: DiskImage,
+}
+
+impl OnDisk {
+    fn new() -> Self {
+        let disk = Disk::in_memory();
+        let file = disk.folder().join("gatepost.db");
+        let database = SimulatedDatabase::at(&file, PAGE_BYTES, LOG_PAGES).expect("a database");
+        let new = disk.image().expect("a disk in memory");
+        Self {
+            disk,
+            database,
+            new,
+        }
+    }
+
+    fn clear(&self) {
+        self.disk.heal();
+        self.disk.load(&self.new);
+    }
 }
 
 /// `broker.memory_max`.
@@ -102,14 +134,8 @@ impl Clock for Hand {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Medium {
     Memory,
-    /// In files, whose faults follow from this seed.
+    /// Below SQLite, with faults that follow from this seed.
     FailingDisk(u64),
-}
-
-struct Files {
-    folder: TempDir,
-    disk: Disk,
-    random: FaultRandom,
 }
 
 pub(crate) struct Server {
@@ -117,8 +143,8 @@ pub(crate) struct Server {
     running: Option<(Broker, ManualWriter)>,
     clock: Arc<Hand>,
     memory: Arc<Resident>,
-    /// `None` for a database in memory.
-    files: Option<Files>,
+    /// The disk's, if it fails.
+    faults: Option<FaultRandom>,
     ticks: u32,
     mutation: Mutation,
 }
@@ -126,27 +152,21 @@ pub(crate) struct Server {
 impl Server {
     /// The first start, with an empty database.
     pub(crate) fn new(mutation: Mutation, medium: Medium) -> Self {
-        let files = match medium {
+        let faults = match medium {
             Medium::Memory => {
                 DATABASE.with_borrow(|database| database.clear().expect("cleared"));
                 None
             }
             Medium::FailingDisk(seed) => {
-                let folder = tempfile::tempdir().expect("a folder");
-                let disk = Disk::at(folder.path());
-                let random = FaultRandom::new(seed);
-                Some(Files {
-                    folder,
-                    disk,
-                    random,
-                })
+                ON_DISK.with(OnDisk::clear);
+                Some(FaultRandom::new(seed))
             }
         };
         let mut server = Self {
             running: None,
             clock: Arc::new(Hand::new()),
             memory: Arc::default(),
-            files,
+            faults,
             ticks: 0,
             mutation,
         };
@@ -164,17 +184,15 @@ impl Server {
         let clock = self.clock.clone();
         // A process that starts later has later ids.
         let _ = MessageId::continue_after(MessageId::floor_at(clock.now()));
-        let (store, writer) = if let Some(files) = &mut self.files {
-            let random = &mut files.random;
-            let settled = files.disk.restore_power(&mut || random.one_in(2));
-            settled.expect("files");
-            let opened = Store::open_manual(files.folder.path(), &settings, clock.clone());
-            let (store, _, writer) = opened.expect("a store");
-            (store, writer)
-        } else {
-            let opened = DATABASE.with_borrow(|database| database.open(&settings, clock.clone()));
-            opened.expect("a store")
+        let opened = match &mut self.faults {
+            Some(random) => ON_DISK.with(|OnDisk { disk, database, .. }| {
+                let settled = disk.restore_power(&mut || random.one_in(2));
+                settled.expect("a disk in memory");
+                database.open(&settings, clock.clone())
+            }),
+            None => DATABASE.with_borrow(|database| database.open(&settings, clock.clone())),
         };
+        let (store, writer) = opened.expect("a store");
         let settings = BrokerSettings {
             session_expiry_max: Period::seconds(2_000_000_000),
             sys_interval: Period::seconds(0),
@@ -189,18 +207,17 @@ impl Server {
     /// What was not committed is lost. On a disk this may come in the middle of a commit. The
     /// server is gone when all attachments are dropped as well.
     pub(crate) fn crash(&mut self) {
-        if let Some(files) = &mut self.files
-            && files.random.one_in(2)
-        {
-            let operation = [Operation::Write, Operation::Sync][files.random.below(2) as usize];
-            let cut = Fault::new(operation, Effect::PowerCut).after(files.random.below(4));
-            files.disk.inject(cut);
-            if let Some((_, writer)) = &mut self.running {
-                writer.commit(usize::MAX);
-            }
-        }
-        if let Some(files) = &self.files {
-            files.disk.cut_power();
+        if let Some(random) = &mut self.faults {
+            let operation = [Operation::Write, Operation::Sync][random.below(2) as usize];
+            let cut = Fault::new(operation, Effect::PowerCut).after(random.below(4));
+            let is_in_commit = random.one_in(2);
+            ON_DISK.with(|OnDisk { disk, .. }| {
+                if is_in_commit && let Some((_, writer)) = &mut self.running {
+                    disk.inject(cut);
+                    writer.commit(usize::MAX);
+                }
+                disk.cut_power();
+            });
         }
         self.running = None;
     }
@@ -230,26 +247,24 @@ impl Server {
     }
 
     pub(crate) fn fail_commit(&mut self) {
-        let Some(files) = &mut self.files else {
+        let Some(random) = &mut self.faults else {
             self.writer().fail(&StoreError::Closed);
             return;
         };
-        let part = files.random.below(4_096) as usize;
+        let part = random.below(4_096) as usize;
         let (operation, effect) = [
             (Operation::Write, Effect::Error),
             (Operation::Write, Effect::Full),
             (Operation::Write, Effect::Short(part)),
             (Operation::Sync, Effect::Error),
-        ][files.random.below(4) as usize];
-        let skipped = files.random.below(3);
-        files
-            .disk
-            .inject(Fault::new(operation, effect).after(skipped));
-        self.writer().commit(usize::MAX);
-        // Where the fault came too late, the commit has succeeded.
-        if let Some(files) = &self.files {
-            files.disk.heal();
-        }
+        ][random.below(4) as usize];
+        let skipped = random.below(3);
+        ON_DISK.with(|OnDisk { disk, .. }| {
+            disk.inject(Fault::new(operation, effect).after(skipped));
+            self.writer().commit(usize::MAX);
+            // Where the fault came too late, the commit has succeeded.
+            disk.heal();
+        });
     }
 
     /// Time passes, second by second as the housekeeper sees it.

@@ -189,6 +189,7 @@ async fn serve(
         source,
         procedures: &procedures,
         gateway: &gateway,
+        store: &store,
         learner: &learner,
         problems: &unusable,
     };

@@ -16,6 +16,7 @@ use gatepost_operations::learner::Learner;
 use gatepost_operations::reload::ReloadReport;
 use gatepost_procedures::{Changed, DeferredRules, Procedures, RULES_WAIT_MAX, RulesState};
 use gatepost_rules::{Problem, Severity};
+use gatepost_store::Store;
 use gatepost_users::Users;
 
 use super::huge_pages;
@@ -34,6 +35,7 @@ pub(super) struct Reloader<'a> {
     pub(super) source: &'a ConfigSource,
     pub(super) procedures: &'a Procedures,
     pub(super) gateway: &'a Gateway,
+    pub(super) store: &'a Store,
     pub(super) learner: &'a Arc<Learner>,
     pub(super) problems: &'a RuleProblems,
 }
@@ -84,6 +86,7 @@ impl Reloader<'_> {
             for warning in &warnings {
                 tracing::warn!(target: "procedures", "{warning}");
             }
+            self.store.set_limits(&config.store);
             self.gateway
                 .set_journal_unjudged(config.store.journal_unjudged);
             if let Some(problems) = reloaded.problems {

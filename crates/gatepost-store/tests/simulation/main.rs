@@ -8,38 +8,33 @@
 //!
 //! `GATEPOST_TEST_SIMULATION_SEED` repeats a schedule, `GATEPOST_TEST_SIMULATION_ROUNDS` runs more.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
-use std::sync::{Arc, LazyLock};
-use std::time::{Duration, Instant, SystemTime};
+mod medium;
+mod state;
 
-use gatepost_faults::{Disk, Effect, Fault, FaultRandom, FileKind, Operation};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use gatepost_faults::{Effect, Fault, FaultRandom, FileKind, Operation};
 use gatepost_message::{MessageId, Publication, Qos, Topic};
-use gatepost_store::{
-    Clock, DeliveryRow, ManualWriter, SessionChange, Store, StoreChange, StoreSettings,
-};
-use tempfile::TempDir;
+use gatepost_store::{DeliveryRow, ManualWriter, SessionChange, Store, StoreChange};
 
-const ROUNDS: u64 = 60;
+use medium::{Database, Medium};
+use state::{State, sizes};
+
+const ROUNDS: u64 = 3_000;
+/// Schedules whose database is in files take longer: one in so many.
+const FILES_SHARE: u64 = 100;
+/// So many crashes end the process' connection to a database in memory: one in so many.
+const RECONNECTED_SHARE: u64 = 10;
+/// At so many starts SQLite looks at all pages: one in so many.
+const CHECKED_SHARE: u64 = 8;
 /// Runs of the store within one schedule, each ended by a crash.
-const RUNS: u64 = 3;
-const GROUPS_MAX: u64 = 12;
+const RUNS: u64 = 2;
+const GROUPS_MAX: u64 = 10;
 const CHANGES_MAX: u64 = 6;
 
 type Group = Vec<StoreChange>;
-
-/// Time stands still.
-struct StoppedClock;
-
-impl Clock for StoppedClock {
-    fn now(&self) -> SystemTime {
-        SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000)
-    }
-
-    fn elapsed(&self) -> Duration {
-        Duration::ZERO
-    }
-}
 
 /// What the checker must notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,127 +50,9 @@ enum Mutation {
     StoreTwice,
 }
 
-/// All that is stored, or should be.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct State {
-    history: BTreeMap<u64, Vec<u8>>,
-    retained: BTreeMap<String, Vec<u8>>,
-    mail: BTreeMap<u64, Vec<u8>>,
-    messages: BTreeMap<u64, Vec<u8>>,
-    deliveries: BTreeMap<(u64, u64), (u64, bool)>,
-    received: BTreeSet<(u64, u16)>,
-}
-
-impl State {
-    fn read(store: &Store) -> Self {
-        let mut state = Self::default();
-        let bytes = |publication: &Publication| publication.payload.to_vec();
-        for publication in store.history(100_000, 100_000).expect("history") {
-            let before = state
-                .history
-                .insert(publication.id.number(), bytes(&publication));
-            assert_eq!(before, None, "history has a message once");
-        }
-        for publication in store.retained().expect("retained") {
-            let topic = publication.topic.as_str().to_owned();
-            state.retained.insert(topic, bytes(&publication));
-        }
-        for entry in store.mailbox("anna").expect("a list") {
-            let mail = store.mailbox_mail("anna", entry.id).expect("a mail");
-            let mail = mail.expect("a mail of the list").to_vec();
-            state.mail.insert(entry.id.number(), mail);
-        }
-        store
-            .each_message(|(number, publication)| {
-                state.messages.insert(number, bytes(&publication));
-            })
-            .expect("messages");
-        let mut last = (0, 0);
-        store
-            .each_delivery(|row| {
-                let key = (row.session, row.sequence);
-                assert!(key > last, "{key:?} after {last:?}");
-                last = key;
-                state.deliveries.insert(key, (row.message, row.released));
-            })
-            .expect("deliveries");
-        store
-            .each_received(|key| {
-                state.received.insert(key);
-            })
-            .expect("received");
-        state
-    }
-
-    /// What a change makes of it.
-    fn apply(&mut self, change: &StoreChange) {
-        match change {
-            StoreChange::History(publication) | StoreChange::HistoryAt(_, publication) => {
-                let payload = publication.payload.to_vec();
-                self.history.insert(publication.id.number(), payload);
-            }
-            StoreChange::Retain(publication) => {
-                let topic = publication.topic.as_str().to_owned();
-                self.retained.insert(topic, publication.payload.to_vec());
-            }
-            StoreChange::Unretain(topic) => {
-                self.retained.remove(topic.as_str());
-            }
-            StoreChange::AddRecord { key, value, .. } => {
-                self.mail.insert(mail_id(key), value.to_vec());
-            }
-            StoreChange::DeleteRecord { key, .. } => {
-                self.mail.remove(&mail_id(key));
-            }
-            StoreChange::Session(change) => self.apply_session(change),
-            other => panic!("the simulation submits no {other:?}"),
-        }
-    }
-
-    fn apply_session(&mut self, change: &SessionChange) {
-        match change {
-            SessionChange::Message {
-                number,
-                publication,
-            } => {
-                self.messages.insert(*number, publication.payload.to_vec());
-            }
-            SessionChange::ForgetMessage { number } => {
-                self.messages.remove(number);
-            }
-            SessionChange::Enqueue(row) => {
-                let key = (row.session, row.sequence);
-                self.deliveries.insert(key, (row.message, row.released));
-            }
-            SessionChange::Release { session, sequence } => {
-                if let Some(delivery) = self.deliveries.get_mut(&(*session, *sequence)) {
-                    delivery.1 = true;
-                }
-            }
-            SessionChange::Dequeue { session, sequence } => {
-                self.deliveries.remove(&(*session, *sequence));
-            }
-            SessionChange::Receive { session, packet } => {
-                self.received.insert((*session, *packet));
-            }
-            SessionChange::Unreceive { session, packet } => {
-                self.received.remove(&(*session, *packet));
-            }
-            other => panic!("the simulation submits no {other:?}"),
-        }
-    }
-}
-
-/// A mailbox key ends with the id.
-fn mail_id(key: &[u8]) -> u64 {
-    let id = key.last_chunk::<8>().expect("an id");
-    u64::from_be_bytes(*id)
-}
-
-struct Simulation<'a> {
+struct Simulation {
     random: FaultRandom,
-    folder: &'a Path,
-    disk: Disk,
+    database: Database,
     mutation: Mutation,
     /// Everything that was acknowledged.
     acknowledged: State,
@@ -184,37 +61,16 @@ struct Simulation<'a> {
     next: u64,
 }
 
-/// A database without rows: to make a schema takes longer than a schedule.
-static NEW_DATABASE: LazyLock<Vec<u8>> = LazyLock::new(|| {
-    let folder = folder();
-    let opened = Store::open_with_clock(folder.path(), &settings(), Arc::new(StoppedClock));
-    opened.expect("a new database").0.close();
-    std::fs::read(folder.path().join("gatepost.db")).expect("readable")
-});
-
-/// In memory where the system has such a place: what a power cut leaves is simulated.
-fn folder() -> TempDir {
-    let in_memory = tempfile::tempdir_in("/dev/shm");
-    in_memory
-        .or_else(|_| tempfile::tempdir())
-        .expect("a folder")
-}
-
-fn settings() -> StoreSettings {
-    StoreSettings {
-        reserve: "0B".parse().expect("a size"),
-        ..StoreSettings::default()
-    }
-}
-
 /// Runs one schedule; what does not fit.
 fn simulate(seed: u64, mutation: Mutation) -> Result<(), String> {
-    let folder = folder();
-    std::fs::write(folder.path().join("gatepost.db"), &*NEW_DATABASE).expect("written");
+    let medium = if seed.is_multiple_of(FILES_SHARE) {
+        Medium::Files
+    } else {
+        Medium::Memory
+    };
     let mut simulation = Simulation {
         random: FaultRandom::new(seed),
-        folder: folder.path(),
-        disk: Disk::at(folder.path()),
+        database: Database::new(medium),
         mutation,
         acknowledged: State::default(),
         attempted: None,
@@ -226,13 +82,7 @@ fn simulate(seed: u64, mutation: Mutation) -> Result<(), String> {
     simulation.compare()
 }
 
-impl Simulation<'_> {
-    fn open(&self) -> (Store, ManualWriter) {
-        let opened = Store::open_manual(self.folder, &settings(), Arc::new(StoppedClock));
-        let (store, _, writer) = opened.expect("a disk without faults damages nothing");
-        (store, writer)
-    }
-
+impl Simulation {
     /// From an open to a crash.
     fn run(&mut self) -> Result<(), String> {
         let (store, mut writer) = self.compare_open()?;
@@ -243,12 +93,13 @@ impl Simulation<'_> {
                 break;
             }
         }
-        self.disk.cut_power();
+        self.database.disk().cut_power();
         drop((store, writer));
         let is_power_cut = self.random.below(2) == 0;
+        let is_reconnected = self.random.one_in(RECONNECTED_SHARE);
         let random = &mut self.random;
         let mut arrives = || !is_power_cut || random.below(2) == 0;
-        self.disk.restore_power(&mut arrives).expect("restored");
+        self.database.recover(is_reconnected, &mut arrives);
         Ok(())
     }
 
@@ -266,11 +117,10 @@ impl Simulation<'_> {
             4 => (Operation::Write, Effect::PowerCut),
             _ => (Operation::Sync, Effect::PowerCut),
         };
-        self.disk
-            .inject(Fault::new(operation, effect).after(after).times(times));
+        let disk = self.database.disk();
+        disk.inject(Fault::new(operation, effect).after(after).times(times));
         if self.mutation == Mutation::NoSync {
-            self.disk
-                .inject(Fault::new(Operation::Sync, Effect::Lie).on(FileKind::Log));
+            disk.inject(Fault::new(Operation::Sync, Effect::Lie).on(FileKind::Log));
         }
     }
 
@@ -287,7 +137,9 @@ impl Simulation<'_> {
 
     fn publication(&mut self) -> Arc<Publication> {
         let number = self.number();
-        let bytes = self.random.below(6_000) as usize;
+        // Some need pages of their own.
+        let bytes_max = if self.random.one_in(8) { 6_000 } else { 300 };
+        let bytes = self.random.below(bytes_max) as usize;
         let topic = Topic::new(&format!("topic/{}", number % 5)).expect("a topic");
         Arc::new(Publication {
             id: MessageId::from_number(number),
@@ -388,7 +240,9 @@ impl Simulation<'_> {
 
     /// Opens the store and holds it against the model.
     fn compare_open(&mut self) -> Result<(Store, ManualWriter), String> {
-        let (store, writer) = self.open();
+        let is_checked = self.random.one_in(CHECKED_SHARE);
+        let opened = self.database.open(is_checked);
+        let (store, writer) = opened.map_err(|error| error.to_string())?;
         let found = State::read(&store);
         if self.attempted.take().as_ref() == Some(&found) {
             self.acknowledged = found;
@@ -401,22 +255,6 @@ impl Simulation<'_> {
         }
         Ok((store, writer))
     }
-}
-
-/// What a person can read of a state.
-fn sizes(state: &State) -> impl std::fmt::Debug {
-    let lengths = |map: &BTreeMap<u64, Vec<u8>>| -> Vec<(u64, usize)> {
-        map.iter()
-            .map(|(number, bytes)| (*number, bytes.len()))
-            .collect()
-    };
-    (
-        lengths(&state.history),
-        lengths(&state.mail),
-        lengths(&state.messages),
-        state.deliveries.clone(),
-        state.received.clone(),
-    )
 }
 
 fn variable(name: &str) -> Option<u64> {
@@ -437,7 +275,8 @@ fn what_was_acknowledged_is_there_once_and_in_order() {
             panic!("GATEPOST_TEST_SIMULATION_SEED={seed} repeats this:\n{difference}");
         }
     }
-    println!("{rounds} schedules in {:.1?}", began.elapsed());
+    let rate = rounds as f64 / began.elapsed().as_secs_f64();
+    println!("{rounds} schedules, {rate:.0} a second");
 }
 
 #[test]
