@@ -19,7 +19,7 @@ use crate::filter::{RequestedFilter, RetainHandling, SubscribeOptions};
 use crate::limits::Limit;
 use crate::persistence::ChangeBatch;
 use crate::publisher::Publisher;
-use crate::session::{DisconnectCause, Session};
+use crate::session::{DisconnectCause, QueueBounds, Session};
 use crate::session_table::SessionTable;
 use crate::shared::BrokerShared;
 use crate::subscription::{DeliveryTarget, GroupMember, Subscription};
@@ -271,6 +271,14 @@ impl Attachment {
         let mut state = self.session.lock();
         if self.is_current() {
             state.set_authorization(authorization);
+        }
+    }
+
+    /// Bounds what may wait for the session, other than the settings do.
+    pub fn bound_queue(&self, bounds: QueueBounds) {
+        let mut state = self.session.lock();
+        if self.is_current() {
+            state.queue_bounds = Some(bounds);
         }
     }
 

@@ -23,7 +23,7 @@ use crate::session::DisconnectCause;
 use crate::session_table::SessionTable;
 use crate::settings::BrokerSettings;
 use crate::shared::BrokerShared;
-use crate::stats::{self, BrokerStats};
+use crate::stats::{self, BrokerStats, SessionStats};
 use crate::trace::{StepOutcome, TraceStep, Traces};
 
 /// Idle publishers that are kept for the next single publication.
@@ -323,6 +323,11 @@ impl Broker {
         count: usize,
     ) -> (Vec<SessionInspection>, usize) {
         inspection::search(&self.0.sessions, search, skip, count)
+    }
+
+    /// The session of this client id that belongs to no user.
+    pub fn session(&self, client_id: &str) -> Option<SessionStats> {
+        stats::session(&self.0.sessions, client_id)
     }
 
     /// The figures, with at most `topics` topics and `sessions` sessions. Walks over all of

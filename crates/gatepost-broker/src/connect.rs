@@ -10,6 +10,10 @@ use crate::encoder::{Format, Sink};
 use crate::session::Will;
 use crate::settings::SlowSubscriber;
 
+/// What client ids begin with whose clients are parts of the server. Listeners let no client take
+/// one.
+pub const IN_PROCESS_PREFIX: &str = "$sink/";
+
 /// A client's request to connect.
 pub struct ConnectOptions {
     /// Its name; `None` for one that the broker makes.

@@ -38,6 +38,8 @@ pub struct SessionStats {
     pub subscriptions: usize,
     /// Publications that wait for it.
     pub queued: usize,
+    /// The same with those that it was sent and has not acknowledged.
+    pub unfinished: usize,
     /// Bytes that wait for its socket.
     pub queued_bytes: usize,
     /// Publications handed to it.
@@ -168,12 +170,18 @@ pub(crate) fn of_session(session: &Session) -> SessionStats {
         connected: state.link.is_some(),
         subscriptions,
         queued: state.queued(),
+        unfinished: state.queued() + state.in_flight(),
         queued_bytes: state.outbox.bytes(),
         delivered: session.delivered.load(Ordering::Relaxed),
         dropped: dropped_by.iter().map(|(_, count)| count).sum(),
         dropped_by,
         policy: state.policy,
     }
+}
+
+/// The session of this client id that belongs to no user.
+pub(crate) fn session(table: &SessionTable, client_id: &str) -> Option<SessionStats> {
+    table.find(client_id).map(|session| of_session(&session))
 }
 
 /// The sessions and readers with the longest queues, longest first.
@@ -190,6 +198,7 @@ pub(crate) fn longest_queues(table: &SessionTable, count: usize) -> Vec<SessionS
             connected: true,
             subscriptions: reader.filters,
             queued: reader.len(),
+            unfinished: reader.len(),
             queued_bytes: 0,
             delivered: reader.delivered.load(Ordering::Relaxed),
             dropped,

@@ -134,13 +134,14 @@ impl Session {
         broker: BrokerView<'_>,
     ) -> DeliveryOutcome {
         let settings = broker.settings;
+        let bounds = state.bounds(broker);
         let outbox_is_full = state.outbox.bytes() > settings.outbox_max.as_usize()
             || state.outbox.messages() > settings.outbox_messages_max;
         let queue_is_filling = state.link.is_some()
             && state
                 .acknowledged
                 .as_ref()
-                .is_some_and(|queue| queue.waiting.len() > settings.queue_messages_max / 2);
+                .is_some_and(|queue| queue.waiting.len() > bounds.messages_max / 2);
         if state.is_given_up && !is_congested(state, broker) {
             state.is_given_up = false;
         }

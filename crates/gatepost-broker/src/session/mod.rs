@@ -89,6 +89,15 @@ pub(crate) enum DeliveryOutcome {
     Congested,
 }
 
+/// How much may wait for one session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueueBounds {
+    /// QoS 1 and 2 messages.
+    pub messages_max: usize,
+    /// Their bytes: topics, payloads, properties.
+    pub bytes_max: usize,
+}
+
 /// QoS 0 frames that sessions of one format share.
 pub(crate) struct SharedFrames {
     pub(crate) bytes: Bytes,
@@ -115,6 +124,8 @@ pub(crate) struct SessionState {
     pub(crate) outbox: Outbox,
     /// The policy for a subscriber that is slower than its publications.
     pub(crate) policy: SlowSubscriber,
+    /// What may wait for it, where that is not as the settings say.
+    pub(crate) queue_bounds: Option<QueueBounds>,
     /// Deliveries that wait for the outbox, where only the newest of each topic is wanted.
     pub(crate) newest: Option<Box<Newest>>,
     pub(crate) acknowledged: Option<Box<Acknowledged>>,
@@ -410,6 +421,12 @@ impl SessionState {
                 .acknowledged
                 .as_ref()
                 .map_or(0, |queue| queue.waiting.len())
+    }
+
+    /// QoS 1 and 2 messages that were sent and are unacknowledged.
+    pub(crate) fn in_flight(&self) -> usize {
+        let queue = self.acknowledged.as_ref();
+        queue.map_or(0, |queue| queue.in_flight.len())
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gatepost_message::{Publication, Qos};
 use gatepost_store::{DeliveryRow, SessionChange, StoreChange};
 
-use super::{BrokerView, DisconnectCause, Session, SessionState, expiry_left, wake};
+use super::{BrokerView, DisconnectCause, QueueBounds, Session, SessionState, expiry_left, wake};
 use crate::acknowledged::{Acknowledged, Delivery, DeliveryPhase};
 use crate::counters::DropCause;
 use crate::encoder::FrameOptions;
@@ -15,6 +15,16 @@ use crate::persistence::{ChangeBatch, CommitStatus};
 use crate::settings::SlowSubscriber;
 use crate::trace::StepOutcome;
 use crate::weight::content_bytes;
+
+impl SessionState {
+    /// How much may wait for it.
+    pub(super) fn bounds(&self, broker: BrokerView<'_>) -> QueueBounds {
+        self.queue_bounds.unwrap_or_else(|| QueueBounds {
+            messages_max: broker.settings.queue_messages_max,
+            bytes_max: broker.settings.queue_bytes_max.as_usize(),
+        })
+    }
+}
 
 impl Session {
     /// Queues a QoS 1 or 2 delivery; returns whether there was room.
@@ -27,8 +37,9 @@ impl Session {
         batch: &mut ChangeBatch,
         broker: BrokerView<'_>,
     ) -> bool {
+        let bounds = state.bounds(broker);
         let queue = state.acknowledged.get_or_insert_default();
-        if !self.make_room_in_queue(queue, state.policy, publication, broker) {
+        if !self.make_room_in_queue(queue, state.policy, bounds, publication, broker) {
             if state.policy == SlowSubscriber::Disconnect && state.link.is_some() {
                 self.end_locked(state, DisconnectCause::TooSlow);
             }
@@ -92,17 +103,17 @@ impl Session {
         &self,
         queue: &mut Acknowledged,
         policy: SlowSubscriber,
+        bounds: QueueBounds,
         publication: &Publication,
         broker: BrokerView<'_>,
     ) -> bool {
-        let settings = broker.settings;
         let bytes = content_bytes(publication);
         if policy == SlowSubscriber::NewestOnly && queue.supersede(&publication.topic) {
             self.count_drop(broker, DropCause::Superseded, 1);
         }
         let is_full = |queue: &Acknowledged| {
-            queue.waiting.len() >= settings.queue_messages_max
-                || queue.waiting_bytes() + bytes > settings.queue_bytes_max.as_usize()
+            queue.waiting.len() >= bounds.messages_max
+                || queue.waiting_bytes() + bytes > bounds.bytes_max
         };
         if matches!(
             policy,

@@ -143,5 +143,5 @@ pub(super) fn is_congested(state: &SessionState, broker: BrokerView<'_>) -> bool
         || state
             .acknowledged
             .as_ref()
-            .is_some_and(|queue| queue.waiting.len() > broker.settings.queue_messages_max / 4)
+            .is_some_and(|queue| queue.waiting.len() > state.bounds(broker).messages_max / 4)
 }

@@ -88,6 +88,12 @@ impl SessionTable {
         self.by_key.lock().values().cloned().collect()
     }
 
+    /// The session of this client id that belongs to no user.
+    pub(crate) fn find(&self, client_id: &str) -> Option<Arc<Session>> {
+        let key = SessionKey::new(None, client_id.into());
+        self.by_key.lock().get(&key).cloned()
+    }
+
     /// Adds a session that an earlier run of the server stored; returns the one that it replaces.
     pub(crate) fn restore(&self, session: Arc<Session>) -> Option<Arc<Session>> {
         self.by_key.lock().insert(SessionKey::of(&session), session)

@@ -10,6 +10,7 @@ use gatepost_gateway::Gateway;
 use gatepost_message::Peer;
 use gatepost_operations::Operations;
 use gatepost_pages::{AccessLog, AccessLogSettings, Pages, PagesSettings};
+use gatepost_sinks::Sinks;
 use gatepost_store::Store;
 use gatepost_users::ListenerAuth;
 use tokio::time::Instant;
@@ -38,6 +39,8 @@ pub struct HttpServices {
     pub stats: Arc<StatsKeeper>,
     /// What an operator does by `/admin`; without it `/admin` only reads.
     pub operations: Option<Operations>,
+    /// What carries messages out of the server, where there is such.
+    pub sinks: Option<Sinks>,
 }
 
 /// State that all connections share.
@@ -163,6 +166,9 @@ impl HttpContext {
         self.requests.push_metrics(text);
         if let Some(bans) = self.limits.admission.bans() {
             metrics::push_bans(text, bans.totals());
+        }
+        if let Some(sinks) = &self.services.sinks {
+            metrics::push_sinks(text, &sinks.status());
         }
         let (dropped, failures) = self.access_log.losses();
         let mut page = Page(text);

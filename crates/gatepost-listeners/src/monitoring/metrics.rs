@@ -6,6 +6,7 @@ use gatepost_broker::{Broker, BrokerStats};
 use gatepost_gateway::Gateway;
 use gatepost_message::Action;
 use gatepost_procedures::Status;
+use gatepost_sinks::SinkStatus;
 use gatepost_store::Store;
 use gatepost_users::{Refusals, Users};
 
@@ -73,6 +74,57 @@ pub(crate) fn push_bans(text: &mut String, totals: BanTotals) {
         ),
         "kind",
         names.zip(totals.offences),
+    );
+}
+
+/// Appends what each sink does. Their number is bounded by the config.
+pub(crate) fn push_sinks(text: &mut String, sinks: &[SinkStatus]) {
+    let mut page = Page(text);
+    let mut push = |metric, of: fn(&SinkStatus) -> u64| {
+        page.by_label(
+            metric,
+            "sink",
+            sinks.iter().map(|sink| (&sink.name, of(sink))),
+        );
+    };
+    push(
+        counter(
+            "gatepost_sink_delivered_total",
+            "Messages that the other side of a sink has taken.",
+        ),
+        |sink| sink.delivered,
+    );
+    push(
+        counter(
+            "gatepost_sink_failed_attempts_total",
+            "Attempts that failed.",
+        ),
+        |sink| sink.failed_attempts,
+    );
+    push(
+        counter(
+            "gatepost_sink_given_up_total",
+            "Messages that were given up.",
+        ),
+        |sink| sink.given_up,
+    );
+    push(
+        counter(
+            "gatepost_sink_dropped_total",
+            "Messages that a sink's queue had no room for, or that expired in it.",
+        ),
+        |sink| sink.dropped,
+    );
+    push(
+        gauge("gatepost_sink_queued", "Messages that wait for a sink."),
+        |sink| sink.queued,
+    );
+    push(
+        gauge(
+            "gatepost_sink_lag_seconds",
+            "Age of the oldest message that a sink is at.",
+        ),
+        |sink| sink.lag_seconds,
     );
 }
 

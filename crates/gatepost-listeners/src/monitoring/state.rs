@@ -2,6 +2,7 @@
 //! [`Stats`] each second on `$SYS/gatepost/stats` and a journal entry for each judged message on
 //! `$SYS/gatepost/journal`.
 
+use gatepost_sinks::SinkStatus;
 use serde::Serialize;
 
 /// The topic of the [`Stats`] published each second.
@@ -76,6 +77,8 @@ pub struct Stats {
     pub topics: Vec<TopicStats>,
     /// The sessions with the longest queues.
     pub sessions: Vec<SessionStats>,
+    /// The sinks.
+    pub sinks: Vec<SinkStatus>,
     /// The procedures.
     pub procedures: Vec<ProcedureStats>,
     /// Connections and messages by listener.

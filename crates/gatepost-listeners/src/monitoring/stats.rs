@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use gatepost_broker::Broker;
 use gatepost_gateway::{Gateway, ListenerCounts, journal};
 use gatepost_message::{Action, Listener, Publication, Topic};
+use gatepost_sinks::Sinks;
 use gatepost_store::Store;
 use parking_lot::Mutex;
 
@@ -38,6 +39,7 @@ pub struct StatsKeeper {
     gateway: Gateway,
     broker: Broker,
     store: Store,
+    sinks: Option<Sinks>,
     addresses: Mutex<Vec<OpenAddress>>,
     kept: Mutex<VecDeque<Stats>>,
     started_unix_ms: u64,
@@ -50,10 +52,18 @@ impl StatsKeeper {
             gateway,
             broker,
             store,
+            sinks: None,
             addresses: Mutex::default(),
             kept: Mutex::default(),
             started_unix_ms: unix_ms(),
         }
+    }
+
+    /// Shows these sinks too.
+    #[must_use]
+    pub fn with_sinks(mut self, sinks: Sinks) -> Self {
+        self.sinks = Some(sinks);
+        self
     }
 
     /// Adds an address to those that the snapshot lists.
@@ -138,6 +148,7 @@ impl StatsKeeper {
             cpu_cores: (now.cpu.saturating_sub(before.cpu)).as_secs_f64() / seconds,
             topics: broker.topics.into_iter().map(topic).collect(),
             sessions: broker.queues.into_iter().map(session).collect(),
+            sinks: self.sinks.as_ref().map_or_else(Vec::new, Sinks::status),
             procedures: self.procedures(),
             listeners: self.listeners(),
         }

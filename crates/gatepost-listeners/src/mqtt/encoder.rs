@@ -5,9 +5,7 @@ use std::num::NonZeroU16;
 use bytes::BytesMut;
 use gatepost_broker::{Encoder, Format, FrameOptions, Unencodable};
 use gatepost_message::{Properties as MessageProperties, Publication};
-use gatepost_mqtt::{
-    Ack, EncodeError, PacketType, Properties, PropertiesBuffer, Property, Publish, Version,
-};
+use gatepost_mqtt::{Ack, EncodeError, PacketType, PropertiesBuffer, Property, Publish, Version};
 
 use crate::websocket;
 
@@ -132,47 +130,8 @@ fn properties(
     for &identifier in options.identifiers {
         buffer.push(&Property::SubscriptionIdentifier(identifier))?; // [MQTT-3.3.4-3]
     }
-    let Some(carried) = carried else {
-        return Ok(buffer);
-    };
-    if let Some(is_text) = carried.payload_is_text {
-        buffer.push(&Property::PayloadFormatIndicator(is_text))?;
-    }
-    if let Some(content_type) = &carried.content_type {
-        buffer.push(&Property::ContentType(content_type))?;
-    }
-    if let Some(response_topic) = &carried.response_topic {
-        buffer.push(&Property::ResponseTopic(response_topic))?; // [MQTT-3.3.2-15]
-    }
-    if let Some(correlation_data) = &carried.correlation_data {
-        buffer.push(&Property::CorrelationData(correlation_data))?; // [MQTT-3.3.2-16]
-    }
-    for (name, value) in &carried.user {
-        buffer.push(&Property::UserProperty((name, value)))?; // [MQTT-3.3.2-17]
+    if let Some(carried) = carried {
+        buffer.push_carried(carried)?;
     }
     Ok(buffer)
-}
-
-/// The properties of a publication that the client sent; `None` where there are none.
-pub(super) fn carried(properties: Properties<'_>) -> Option<Box<MessageProperties>> {
-    if properties.is_empty() {
-        return None;
-    }
-    let mut carried = MessageProperties::default();
-    for property in properties.iter() {
-        match property {
-            Property::PayloadFormatIndicator(is_text) => carried.payload_is_text = Some(is_text),
-            Property::MessageExpiryInterval(seconds) => carried.expiry_seconds = Some(seconds),
-            Property::ContentType(text) => carried.content_type = Some(text.to_owned()),
-            Property::ResponseTopic(topic) => carried.response_topic = Some(topic.to_owned()),
-            Property::CorrelationData(data) => {
-                carried.correlation_data = Some(bytes::Bytes::copy_from_slice(data));
-            }
-            Property::UserProperty((name, value)) => {
-                carried.user.push((name.to_owned(), value.to_owned()));
-            }
-            _ => {}
-        }
-    }
-    (!carried.is_empty()).then(|| Box::new(carried))
 }

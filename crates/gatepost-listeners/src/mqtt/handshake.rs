@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use gatepost_broker::{Attachment, ConnectError, ConnectOptions, Connected, Welcome, Will};
+use gatepost_broker::{
+    Attachment, ConnectError, ConnectOptions, Connected, IN_PROCESS_PREFIX, Welcome, Will,
+};
 use gatepost_message::{Publication, Topic};
 use gatepost_mqtt::{
     Connack, Connect, Packet, PacketType, PropertiesBuffer, Property, Reason, Version,
@@ -15,7 +17,7 @@ use smallvec::SmallVec;
 
 use super::MqttSettings;
 use super::connect_properties::{ConnectProperties, ConnectRefusal, NotOpened, expiry};
-use super::encoder::{Framing, carried, format};
+use super::encoder::{Framing, format};
 use super::input::{Controls, Input};
 use super::login::{Authentication, Login, log_in};
 use super::opening::{Opening, refusal, whole};
@@ -222,6 +224,7 @@ fn check(connect: &Connect<'_>, settings: &MqttSettings) -> Result<(), Reason> {
     if is_lasting_and_nameless // 3.1.1 [MQTT-3.1.3-8]
         || is_3_1_misnamed
         || connect.client_id.len() > settings.client_id_bytes_max
+        || connect.client_id.starts_with(IN_PROCESS_PREFIX)
     {
         return Err(Reason::CLIENT_IDENTIFIER_NOT_VALID);
     }
@@ -265,7 +268,7 @@ fn will(will: &gatepost_mqtt::Will<'_>) -> Result<Will, gatepost_message::TopicE
     let mut publication = Publication::new(Topic::new(will.topic)?, payload);
     publication.qos = will.qos;
     publication.retain = will.retain;
-    publication.properties = carried(will.properties);
+    publication.properties = will.properties.carried();
     let delay_seconds = will.properties.find(|property| match property {
         Property::WillDelayInterval(seconds) => Some(seconds),
         _ => None,

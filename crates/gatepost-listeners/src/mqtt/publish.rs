@@ -12,7 +12,6 @@ use gatepost_users::Identity;
 use super::acknowledgements::PublishAcknowledgement;
 use super::connection::MqttConnection;
 use super::connection_end::ConnectionEnd;
-use super::encoder::carried;
 use super::publishing::{JudgedPublication, Publishing, reason};
 use super::settings::OnReject;
 
@@ -174,7 +173,7 @@ impl MqttConnection {
             payload: Bytes::copy_from_slice(publish.payload),
             qos: publish.qos,
             retain: publish.retain,
-            properties: carried(publish.properties),
+            properties: publish.properties.carried(),
         };
         let delivery = publishing.publisher.publish_at(slot, publication);
         let Some(packet_id) = publish.packet_id else {
@@ -219,7 +218,7 @@ impl MqttConnection {
         let mut message = Message::new(envelope, Some(topic), Format::Payload, body);
         message.qos = publish.qos;
         message.retain = publish.retain;
-        message.properties = carried(publish.properties);
+        message.properties = publish.properties.carried();
         let id = message.id;
         publishing.waiting.push_back((message, publish.packet_id));
         publishing.judge_next(gateway);

@@ -75,6 +75,7 @@ impl World {
                 store,
                 stats: Arc::new(stats),
                 operations: None,
+                sinks: None,
             },
             _folder: folder,
         }

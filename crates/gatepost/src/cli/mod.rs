@@ -17,6 +17,7 @@ mod quarantine;
 mod scan;
 mod serve;
 mod sessions;
+mod sinks;
 mod stored_message;
 mod subscribe;
 mod user;
@@ -54,6 +55,7 @@ enum Command {
     Clock(clock::ClockArguments),
     Sessions(sessions::SessionsArguments),
     Quarantine(quarantine::QuarantineArguments),
+    Sinks(sinks::SinksArguments),
     Backup(backup::BackupArguments),
     Restore(backup::RestoreArguments),
     Pub(publish::PublishArguments),
@@ -80,6 +82,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Clock(arguments) => clock::run(&arguments),
         Command::Sessions(arguments) => sessions::run(&arguments),
         Command::Quarantine(arguments) => quarantine::run(&arguments),
+        Command::Sinks(arguments) => sinks::run(&arguments),
         Command::Backup(arguments) => backup::run(&arguments),
         Command::Restore(arguments) => backup::run_restore(&arguments),
         Command::Bench(command) => bench::run(command),

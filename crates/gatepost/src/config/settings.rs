@@ -22,6 +22,7 @@ use gatepost_procedures::{
 use gatepost_rules::RulesSettings;
 use gatepost_settings::layers::Layers;
 use gatepost_settings::{Bind, PeerNetwork};
+use gatepost_sinks::SinkSettings;
 use gatepost_store::StoreSettings;
 use gatepost_users::AccessSettings;
 use serde::{Deserialize, Serialize};
@@ -55,6 +56,8 @@ pub(crate) struct Config {
     pub(crate) procedure: ProcedureTable,
     /// Topics, sessions and subscribers.
     pub(crate) broker: BrokerSettings,
+    /// What is carried out of the server, and where to.
+    pub(crate) sink: Vec<SinkSettings>,
     /// Pages and static files.
     pub(crate) pages: PagesSettings,
     /// The log of web requests.
@@ -83,6 +86,7 @@ impl Default for Config {
             scope: vec![mail_scope()],
             procedure: ProcedureTable::default(),
             broker: BrokerSettings::default(),
+            sink: Vec::new(),
             pages: PagesSettings::default(),
             access_log: AccessLogSettings::default(),
             store: StoreSettings::default(),
@@ -316,6 +320,12 @@ impl Config {
                 mistakes.push(Mistake::new(layers.origin(&key), &key, reason));
             }
         }
+        let of_sinks = gatepost_sinks::mistakes(&self.sink).into_iter();
+        mistakes.extend(
+            of_sinks.map(|mistake| {
+                Mistake::new(layers.origin(&mistake.key), mistake.key, mistake.reason)
+            }),
+        );
         mistakes
     }
 }

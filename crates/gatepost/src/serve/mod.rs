@@ -37,6 +37,7 @@ use gatepost_operations::learner::{Learner, LearnerThread};
 use gatepost_operations::reload::{ReloadRequest, requests};
 use gatepost_operations::{AuditLog, Operations};
 use gatepost_procedures::Procedures;
+use gatepost_sinks::Sinks;
 use gatepost_users::Users;
 use tokio::sync::watch;
 
@@ -146,7 +147,9 @@ async fn serve(
         LearnerThread::start(learner.clone(), procedures.clone()).map_err(StartError::Threads)?;
     let gateway = Gateway::new(procedures.clone(), Arc::new(broker.clone()), store.clone());
     gateway.set_journal_unjudged(config.store.journal_unjudged);
+    let sinks = Sinks::start(broker.clone(), &config.sink).map_err(StartError::Threads)?;
     let stats = StatsKeeper::new(gateway.clone(), broker.clone(), store.clone());
+    let stats = stats.with_sinks(sinks.clone());
     let stats = Arc::new(stats);
     let workers = Workers::start(&config.workers).map_err(StartError::Threads)?;
 
@@ -168,6 +171,7 @@ async fn serve(
         store: store.clone(),
         stats: stats.clone(),
         operations: Some(operations),
+        sinks: Some(sinks.clone()),
     };
     let limits = SharedLimits {
         bans: Some(bans.clone()),
@@ -192,6 +196,7 @@ async fn serve(
         store: &store,
         learner: &learner,
         problems: &unusable,
+        sinks: &sinks,
     };
     loop {
         let request = tokio::select! {
@@ -210,6 +215,7 @@ async fn serve(
     let _ = down.send(true);
     let _ = housekeeping.await;
     listening.closed().await;
+    sinks.stop().await;
     learner_thread.end();
     store.close();
     workers.stop();

@@ -16,6 +16,7 @@ use gatepost_operations::learner::Learner;
 use gatepost_operations::reload::ReloadReport;
 use gatepost_procedures::{Changed, DeferredRules, Procedures, RULES_WAIT_MAX, RulesState};
 use gatepost_rules::{Problem, Severity};
+use gatepost_sinks::Sinks;
 use gatepost_store::Store;
 use gatepost_users::Users;
 
@@ -38,6 +39,7 @@ pub(super) struct Reloader<'a> {
     pub(super) store: &'a Store,
     pub(super) learner: &'a Arc<Learner>,
     pub(super) problems: &'a RuleProblems,
+    pub(super) sinks: &'a Sinks,
 }
 
 impl Reloader<'_> {
@@ -92,6 +94,7 @@ impl Reloader<'_> {
             if let Some(problems) = reloaded.problems {
                 *self.problems.write() = problems;
             }
+            self.sinks.apply(&config.sink);
         }
         ReloadReport {
             possible: true,

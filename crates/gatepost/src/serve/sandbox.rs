@@ -12,6 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use gatepost_sinks::SinkSettings;
 use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset,
     RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetStatus,
@@ -170,6 +171,7 @@ fn read_paths(config: &Config, source: &ConfigSource) -> Vec<PathBuf> {
     for binding in config.listeners.bindings() {
         files.extend(binding.tls.files());
     }
+    files.extend(config.sink.iter().flat_map(SinkSettings::files));
     for forward in [
         &config.listeners.smtp.forward,
         &config.listeners.lmtp.forward,

@@ -82,6 +82,18 @@ function showTables(now) {
       element("span", { class: "quiet" }, " " + session.kind))),
     figure(session.subscriptions), figure(session.queued),
     element("td", { class: session.dropped ? "number warn" : "number", title: causes(session.dropped_by) }, number(session.dropped))]));
+  const sinks = now.sinks ?? [];
+  $("sinks-card").hidden = sinks.length === 0;
+  fill("sinks", sinks.map((sink) => {
+    const troubled = sink.state === "retrying" || sink.state === "gone";
+    const error = troubled && sink.last_error ? element("div", { class: "warn" }, sink.last_error.text) : "";
+    return [
+      cell(element("div", { title: sink.target }, element("span", { class: sink.state === "running" ? "dot open" : "dot" },
+        element("span", { class: "unseen" }, sink.state + ": "), sink.name,
+        element("span", { class: "quiet" }, ` ${sink.kind}${sink.state === "running" ? "" : ", " + sink.state}`)), error)),
+      figure(sink.queued), cell(sink.lag_seconds ? `${number(sink.lag_seconds)} s` : "–", "number"),
+      figure(sink.delivered), figure(sink.given_up, true)];
+  }));
   const meanOf = (procedure) => (procedure.requests ? (procedure.cpu_seconds / procedure.requests) * 1e6 : 0);
   const called = (now.procedures ?? []).filter((procedure) => procedure.requests > 0);
   fill("procedures", called.sort((a, b) => meanOf(b) - meanOf(a)).map((procedure) => {

@@ -1,5 +1,6 @@
 //! `gatepost check`: whether the config can be served, without serving it.
 
+mod connect;
 mod replay;
 mod rules;
 
@@ -33,6 +34,9 @@ pub(super) struct CheckArguments {
     /// if there is a warning
     #[arg(long)]
     security: bool,
+    /// Connect to the other side of each sink, without sending a message
+    #[arg(long)]
+    connect: bool,
     /// Judge the last N stored messages with this configuration, and show changed verdicts
     #[arg(long, value_name = "N")]
     replay: Option<usize>,
@@ -49,6 +53,9 @@ pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
     }
     if arguments.security {
         return print_security(&config);
+    }
+    if arguments.connect {
+        return connect::run(&config.sink);
     }
     let (rules, mut problems) = RuleSet::load(&config.rules.paths, &config.rules);
     problems.extend(rules.user_problems());

@@ -13,6 +13,7 @@ mod sessions;
 mod users;
 
 use gatepost_procedures::RulesState;
+use gatepost_sinks::Sinks;
 
 use crate::http::access;
 use crate::http::context::HttpContext;
@@ -80,6 +81,7 @@ async fn dispatch(
             Ok(Response::json(200, &context.services.stats.state().await))
         }
         "/admin/procedures" => procedures(context, request),
+        "/admin/sinks" => sinks(context, request),
         "/admin/clock" => clock::respond(context, request),
         other => Err(HttpError::NotFound(other.to_owned())),
     }
@@ -156,6 +158,14 @@ pub(in crate::http) fn metrics(
         "text/plain; version=0.0.4; charset=utf-8",
         text,
     ))
+}
+
+/// `/admin/sinks`: what each sink does.
+fn sinks(context: &HttpContext, request: &HttpRequest) -> Result<Response, HttpError> {
+    expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
+    let sinks = context.services.sinks.as_ref();
+    let sinks = sinks.map_or_else(Vec::new, Sinks::status);
+    Ok(Response::json(200, &serde_json::json!({ "sinks": sinks })))
 }
 
 /// `/status`: the procedures' counters.

@@ -1,0 +1,244 @@
+//! The work of a sink whose messages are independent of each other: it takes as many at once as its
+//! settings allow, tries each until it is taken or given up, and acknowledges it.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use gatepost_broker::{Broker, DisconnectCause, RequestedFilter, RetainHandling, SubscribeOptions};
+use gatepost_message::{Qos, Topic};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::attempt::{Backoff, Failure, Pace, explained};
+use crate::frame::{Delivery, Handed};
+use crate::given_up::give_up;
+use crate::inlet::{Inlet, Wanted};
+use crate::settings::SinkSettings;
+use crate::status::{SinkProgress, SinkState};
+use crate::webhook::Webhook;
+
+/// How long an attempt that has begun may take when the sink is to stop.
+const STOP_TIME_MAX: Duration = Duration::from_secs(3);
+
+/// How an attempt to be done with a message ended.
+enum Ending {
+    /// It is taken or given up, and may be acknowledged.
+    Done,
+    /// The sink stops; the message comes again.
+    Unfinished,
+    /// The other side no longer exists.
+    Gone,
+}
+
+/// A sink at work.
+pub(crate) struct Delivering {
+    pub(crate) broker: Broker,
+    pub(crate) settings: SinkSettings,
+    pub(crate) webhook: Webhook,
+    pub(crate) concurrency: u16,
+    pub(crate) progress: Arc<SinkProgress>,
+    pub(crate) dead_letter: Option<Topic>,
+    pub(crate) pace: Pace,
+    pub(crate) stop: watch::Receiver<bool>,
+}
+
+impl Delivering {
+    /// Works until the sink is to stop. Where the session is lost, it begins again.
+    pub(crate) async fn run(self) {
+        let this = Arc::new(self);
+        let mut backoff = Backoff::new(&this.settings.retry);
+        while !*this.stop.borrow() {
+            let opened = Inlet::open(&this.broker, &this.settings, &this.wanted()).await;
+            let why = match opened {
+                Ok(mut inlet) => {
+                    this.progress.set_state(SinkState::Running);
+                    backoff.succeeded();
+                    let ended = this.serve(&mut inlet).await;
+                    this.progress.left_all();
+                    inlet.close();
+                    match ended {
+                        None | Some(DisconnectCause::ShuttingDown) => return,
+                        Some(cause) => explained(cause).to_owned(),
+                    }
+                }
+                Err(error) => error.to_string(),
+            };
+            this.tell_failure(&why, SinkState::Starting);
+            this.sleep(Instant::now() + backoff.pause()).await;
+        }
+    }
+
+    fn wanted(&self) -> Wanted {
+        let options = SubscribeOptions {
+            // What topics have kept is no event.
+            retain_handling: RetainHandling::DoNotSend,
+            retain_as_published: true,
+            ..SubscribeOptions::at(Qos::AtLeastOnce)
+        };
+        let filters = self.settings.filters.iter();
+        let filters = filters.filter_map(|text| RequestedFilter::new(text).ok());
+        Wanted {
+            filters: filters.map(|filter| (filter, options)).collect(),
+            in_flight_max: self.concurrency,
+            frame_bytes_max: None,
+            kind: "webhook",
+        }
+    }
+
+    /// Serves the session until the sink stops (`None`) or the session ends.
+    async fn serve(self: &Arc<Self>, inlet: &mut Inlet) -> Option<DisconnectCause> {
+        let mut stop = self.stop.clone();
+        let mut at_work: JoinSet<(Box<Delivery>, Ending)> = JoinSet::new();
+        let mut is_gone = false;
+        let ended = loop {
+            let has_room = at_work.len() < usize::from(self.concurrency) && !is_gone;
+            tokio::select! {
+                _ = stop.wait_for(|&stop| stop) => break None,
+                Some(done) = at_work.join_next() => match done {
+                    Ok(done) => is_gone |= self.settle(inlet, done),
+                    Err(error) => {
+                        tracing::error!(target: "sinks", sink = self.settings.name, %error,
+                            "an attempt ended in a fault; what is unfinished comes again");
+                        break Some(DisconnectCause::Broken);
+                    }
+                },
+                handed = inlet.next(), if has_room => match handed {
+                    Ok(Handed::Delivery(delivery)) => {
+                        self.progress.began(delivery.id);
+                        let this = Arc::clone(self);
+                        at_work.spawn(async move {
+                            let ending = this.deliver(&delivery).await;
+                            (delivery, ending)
+                        });
+                    }
+                    Ok(Handed::Release(packet_id)) => inlet.released(packet_id),
+                    Err(cause) => break Some(cause),
+                },
+            }
+        };
+        // What has begun may end: an answer that comes now spares a repetition.
+        let finish = async {
+            while let Some(done) = at_work.join_next().await {
+                if let Ok(done) = done {
+                    self.settle(inlet, done);
+                }
+            }
+        };
+        let _ = tokio::time::timeout(STOP_TIME_MAX, finish).await;
+        ended
+    }
+
+    /// Acknowledges what is done; returns whether the other side is gone.
+    fn settle(&self, inlet: &Inlet, (delivery, ending): (Box<Delivery>, Ending)) -> bool {
+        match ending {
+            Ending::Done => {
+                self.progress.left(delivery.id);
+                inlet.complete(&delivery);
+                false
+            }
+            Ending::Unfinished => false,
+            Ending::Gone => true,
+        }
+    }
+
+    /// Tries until the message is taken or given up.
+    async fn deliver(&self, delivery: &Delivery) -> Ending {
+        let mut backoff = Backoff::new(&self.settings.retry);
+        let mut attempts = 0;
+        loop {
+            if !self.sleep(self.pace.place()).await {
+                return Ending::Unfinished;
+            }
+            attempts += 1;
+            let failure = match self.webhook.attempt(delivery).await {
+                Ok(()) => {
+                    self.progress.delivered();
+                    return Ending::Done;
+                }
+                Err(failure) => failure,
+            };
+            let reason = failure.to_string();
+            let wait = match failure {
+                Failure::Gone(_) => {
+                    self.tell_failure(&reason, SinkState::Gone);
+                    return Ending::Gone;
+                }
+                Failure::Refused(_) => {
+                    self.progress.failed(&reason, SinkState::Running);
+                    None
+                }
+                Failure::Again { wait, .. } => {
+                    self.tell_failure(&reason, SinkState::Retrying);
+                    self.next_attempt(delivery, attempts, wait, &mut backoff)
+                }
+            };
+            let Some(pause) = wait else {
+                if self.give_up(delivery, attempts, &reason).await {
+                    return Ending::Done;
+                }
+                return Ending::Unfinished;
+            };
+            if !self.sleep(Instant::now() + pause).await {
+                return Ending::Unfinished;
+            }
+        }
+    }
+
+    /// The pause before the next attempt; `None` where there is none left.
+    fn next_attempt(
+        &self,
+        delivery: &Delivery,
+        attempts: u32,
+        wait: Option<Duration>,
+        backoff: &mut Backoff,
+    ) -> Option<Duration> {
+        let retry = &self.settings.retry;
+        let age = SystemTime::now().duration_since(delivery.id.time());
+        let age_max = retry.age_max.duration();
+        let is_old = !age_max.is_zero() && age.unwrap_or_default() >= age_max;
+        let is_last = retry.attempts_max > 0 && attempts >= retry.attempts_max;
+        if is_old || is_last {
+            return None;
+        }
+        if let Some(wait) = wait {
+            self.pace.wait(wait);
+        }
+        Some(backoff.pause().max(wait.unwrap_or_default()))
+    }
+
+    /// Gives the message up; tries again where its dead letter cannot be stored. `false` where the
+    /// sink stops before that.
+    async fn give_up(&self, delivery: &Delivery, attempts: u32, reason: &str) -> bool {
+        let mut backoff = Backoff::new(&self.settings.retry);
+        let (name, dead_letter) = (&self.settings.name, self.dead_letter.as_ref());
+        while !give_up(&self.broker, name, dead_letter, delivery, attempts, reason).await {
+            if !self.sleep(Instant::now() + backoff.pause()).await {
+                return false;
+            }
+        }
+        self.progress.gave_up();
+        true
+    }
+
+    /// Counts a failure, and logs the first of a row.
+    fn tell_failure(&self, reason: &str, state: SinkState) {
+        if self.progress.failed(reason, state) {
+            tracing::warn!(target: "sinks", sink = self.settings.name, reason,
+                "a sink does not deliver");
+        }
+    }
+
+    /// Sleeps until then; `false` where the sink is to stop.
+    async fn sleep(&self, until: Instant) -> bool {
+        if until <= Instant::now() {
+            return !*self.stop.borrow();
+        }
+        let mut stop = self.stop.clone();
+        tokio::select! {
+            biased;
+            _ = stop.wait_for(|&stop| stop) => false,
+            () = tokio::time::sleep_until(until) => true,
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Publications as the broker hands them to a sink: the message's id, then the PUBLISH packet of
+//! MQTT 5. So a sink reads what any subscriber reads, and knows besides which message it is.
+
+use std::num::NonZeroU16;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use gatepost_broker::{Encoder, Format, FrameOptions, Unencodable};
+use gatepost_message::{MessageId, Properties as MessageProperties, Publication, Qos};
+use gatepost_mqtt::{
+    Ack, EncodeError, Frame, Packet, PacketId, PacketType, PropertiesBuffer, Property, Publish,
+    Version,
+};
+
+/// The message's id in front of each packet; 0 before a release.
+const ID_BYTES: usize = 8;
+
+/// The format of all sinks.
+pub(crate) const FORMAT: Format = &SinkEncoder;
+
+struct SinkEncoder;
+
+impl Encoder for SinkEncoder {
+    fn name(&self) -> &'static str {
+        "sink"
+    }
+
+    fn encode(
+        &self,
+        publication: &Publication,
+        options: &FrameOptions<'_>,
+        out: &mut BytesMut,
+    ) -> Result<usize, Unencodable> {
+        let start = out.len();
+        let properties = properties(publication, options).map_err(|_| Unencodable)?;
+        let publish = Publish {
+            dup: options.dup,
+            qos: options.qos,
+            retain: options.retain,
+            topic: publication.topic.as_str(),
+            packet_id: options.packet_id,
+            properties: properties.as_properties(),
+            payload: &publication.payload,
+        };
+        out.put_u64(publication.id.number());
+        let Ok(packet_id_at) = publish.encode(Version::Mqtt5, out) else {
+            out.truncate(start);
+            return Err(Unencodable);
+        };
+        Ok(ID_BYTES + packet_id_at)
+    }
+
+    fn encode_release(&self, packet_id: NonZeroU16, out: &mut BytesMut) {
+        out.put_u64(0);
+        // An identifier alone always fits.
+        let _ = Ack::success(packet_id).encode(PacketType::Pubrel, Version::Mqtt5, out);
+    }
+}
+
+fn properties(
+    publication: &Publication,
+    options: &FrameOptions<'_>,
+) -> Result<PropertiesBuffer, EncodeError> {
+    let mut buffer = PropertiesBuffer::new();
+    if let Some(seconds) = options.expiry_seconds {
+        buffer.push(&Property::MessageExpiryInterval(seconds))?;
+    }
+    if let Some(carried) = &publication.properties {
+        buffer.push_carried(carried)?;
+    }
+    Ok(buffer)
+}
+
+/// A publication on its way to the other side.
+#[derive(Debug, Clone)]
+pub(crate) struct Delivery {
+    /// The message's id.
+    pub(crate) id: MessageId,
+    pub(crate) topic: String,
+    pub(crate) payload: Bytes,
+    pub(crate) properties: MessageProperties,
+    pub(crate) qos: Qos,
+    pub(crate) retain: bool,
+    /// What it is acknowledged by; `None` at QoS 0.
+    pub(crate) packet_id: Option<PacketId>,
+}
+
+/// What the broker hands to a sink.
+#[derive(Debug)]
+pub(crate) enum Handed {
+    Delivery(Box<Delivery>),
+    /// A QoS 2 delivery that the other side has is to be released.
+    Release(PacketId),
+}
+
+/// The bytes are no frame of ours: the sink's session must begin again.
+#[derive(Debug, thiserror::Error)]
+#[error("a frame of the sink's own cannot be read")]
+pub(crate) struct Unreadable;
+
+/// Takes the first frame off `bytes`; `None` where it is not whole.
+pub(crate) fn take_frame(bytes: &mut BytesMut) -> Result<Option<Handed>, Unreadable> {
+    let Some((mut id, packet)) = bytes.split_at_checked(ID_BYTES) else {
+        return Ok(None);
+    };
+    let id = MessageId::from_number(id.get_u64());
+    let frame = Frame::split(packet, usize::MAX).map_err(|_| Unreadable)?;
+    let Some(frame) = frame else {
+        return Ok(None);
+    };
+    let length = ID_BYTES + frame.length;
+    let handed = match Packet::decode(Version::Mqtt5, frame).map_err(|_| Unreadable)? {
+        Packet::Publish(publish) => Handed::Delivery(Box::new(Delivery {
+            id,
+            topic: publish.topic.to_owned(),
+            payload: Bytes::copy_from_slice(publish.payload),
+            properties: publish
+                .properties
+                .carried()
+                .map_or_else(Default::default, |p| *p),
+            qos: publish.qos,
+            retain: publish.retain,
+            packet_id: publish.packet_id,
+        })),
+        Packet::Pubrel(ack) => Handed::Release(ack.packet_id),
+        _ => return Err(Unreadable),
+    };
+    bytes.advance(length);
+    Ok(Some(handed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gatepost_message::Topic;
+
+    #[test]
+    fn what_the_broker_writes_is_read_with_its_id() {
+        let topic = Topic::new("alarms/fire").expect("a topic");
+        let mut publication = Publication::new(topic, "smoke");
+        publication.properties = Some(Box::new(MessageProperties {
+            content_type: Some("text/plain".to_owned()),
+            user: vec![("priority".to_owned(), "5".to_owned())],
+            ..MessageProperties::default()
+        }));
+        let options = FrameOptions {
+            qos: Qos::AtLeastOnce,
+            packet_id: NonZeroU16::new(7),
+            expiry_seconds: Some(60),
+            ..FrameOptions::default()
+        };
+        let mut bytes = BytesMut::new();
+        FORMAT
+            .encode(&publication, &options, &mut bytes)
+            .expect("written");
+        FORMAT.encode_release(NonZeroU16::MIN, &mut bytes);
+        for cut in 0..bytes.len() - 12 {
+            assert!(
+                take_frame(&mut BytesMut::from(&bytes[..cut]))
+                    .expect("a part")
+                    .is_none()
+            );
+        }
+        let Ok(Some(Handed::Delivery(delivery))) = take_frame(&mut bytes) else {
+            panic!("a delivery");
+        };
+        assert_eq!(delivery.id, publication.id);
+        assert_eq!(&delivery.payload[..], b"smoke");
+        assert_eq!(delivery.properties.user_property("priority"), Some("5"));
+        assert_eq!(delivery.properties.expiry_seconds, Some(60));
+        assert!(matches!(
+            take_frame(&mut bytes),
+            Ok(Some(Handed::Release(_)))
+        ));
+        assert!(bytes.is_empty());
+        assert!(take_frame(&mut BytesMut::from(&[0_u8; 20][..])).is_err());
+    }
+}

@@ -1,0 +1,193 @@
+//! A sink's hold on its session: what the broker hands over, and how that is acknowledged.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use gatepost_broker::{
+    Attachment, Broker, Close, ConnectError, ConnectOptions, DisconnectCause, IN_PROCESS_PREFIX,
+    QueueBounds, RequestedFilter, SubscribeError, SubscribeOptions,
+};
+use gatepost_message::{Peer, Qos};
+use gatepost_mqtt::PacketId;
+
+use crate::frame::{Delivery, FORMAT, Handed, take_frame};
+use crate::pipe::Pipe;
+use crate::settings::SinkSettings;
+
+/// Why a sink has no session.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum InletError {
+    #[error("no session: {0}")]
+    Connect(#[from] ConnectError),
+    #[error("{filter}: {cause}")]
+    Subscribe {
+        filter: String,
+        cause: SubscribeError,
+    },
+}
+
+/// Which publications a sink is handed.
+pub(crate) struct Wanted {
+    pub(crate) filters: Vec<(RequestedFilter, SubscribeOptions)>,
+    /// Deliveries that may be unacknowledged at once.
+    pub(crate) in_flight_max: u16,
+    /// The largest frame, in bytes, where the other side has a bound.
+    pub(crate) frame_bytes_max: Option<u32>,
+    pub(crate) kind: &'static str,
+}
+
+/// The client id of a sink's session.
+pub(crate) fn client_id(name: &str) -> String {
+    format!("{IN_PROCESS_PREFIX}{name}")
+}
+
+pub(crate) struct Inlet {
+    attachment: Attachment,
+    pipe: Arc<Pipe>,
+    bytes: BytesMut,
+}
+
+impl Inlet {
+    /// Takes the sink's session, or begins it, and subscribes to what is wanted and to nothing
+    /// else.
+    pub(crate) async fn open(
+        broker: &Broker,
+        settings: &SinkSettings,
+        wanted: &Wanted,
+    ) -> Result<Self, InletError> {
+        let pipe = Arc::new(Pipe::default());
+        let options = ConnectOptions {
+            client_id: Some(client_id(&settings.name)),
+            user: None,
+            authorization: None,
+            kind: wanted.kind,
+            // It is in the process: there is no address.
+            peer: Peer::Local,
+            clean_start: false,
+            // The longest that the broker's settings allow.
+            expiry: Duration::MAX,
+            receive_max: wanted.in_flight_max,
+            frame_bytes_max: wanted.frame_bytes_max,
+            alias_max: 0,
+            silence_max: None,
+            will: None,
+            slow_subscriber: Some(settings.when_full),
+            format: FORMAT,
+            sink: pipe.clone(),
+        };
+        let connected = broker.connect(options, |_, _| {})?;
+        let mut attachment = connected.attachment;
+        attachment.bound_queue(bounds(broker, settings));
+        // Where the session cannot be stored, the store says so; the sink works without.
+        for ticket in connected.promises.into_iter().flatten() {
+            let _ = ticket.committed().await;
+        }
+        attachment.begin();
+        let inlet = Self {
+            attachment,
+            pipe,
+            bytes: BytesMut::new(),
+        };
+        inlet.subscribe(wanted)?;
+        inlet.attachment.flush();
+        Ok(inlet)
+    }
+
+    fn subscribe(&self, wanted: &Wanted) -> Result<(), InletError> {
+        for known in self.attachment.filters() {
+            if !wanted
+                .filters
+                .iter()
+                .any(|(filter, _)| filter.text == known)
+            {
+                self.attachment.unsubscribe(&known);
+            }
+        }
+        for (filter, options) in &wanted.filters {
+            let retained = self.attachment.subscribe(filter, options);
+            let retained = retained.map_err(|cause| InletError::Subscribe {
+                filter: filter.text.to_string(),
+                cause,
+            })?;
+            self.attachment.deliver_retained(&retained, options);
+        }
+        self.submit();
+        Ok(())
+    }
+
+    /// The next that the broker hands over; the reason where the broker ended the session's
+    /// connection. Cancel-safe.
+    pub(crate) async fn next(&mut self) -> Result<Handed, DisconnectCause> {
+        poll_fn(|context| self.poll_next(context)).await
+    }
+
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Handed, DisconnectCause>> {
+        loop {
+            match take_frame(&mut self.bytes) {
+                Ok(Some(handed)) => return Poll::Ready(Ok(handed)),
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::error!(target: "sinks", "{error}");
+                    return Poll::Ready(Err(DisconnectCause::Broken));
+                }
+            }
+            let pipe = &self.pipe;
+            let ended = self
+                .attachment
+                .poll_ended(context, |context| pipe.poll_writable(context));
+            if let Poll::Ready(cause) = ended {
+                return Poll::Ready(Err(cause));
+            }
+            std::task::ready!(pipe.poll_read(context, &mut self.bytes));
+        }
+    }
+
+    /// The other side has it, or it is given up.
+    pub(crate) fn complete(&self, delivery: &Delivery) {
+        let Some(packet_id) = delivery.packet_id else {
+            return;
+        };
+        // Stray acknowledgements are of deliveries that an earlier connection was at.
+        if delivery.qos == Qos::ExactlyOnce {
+            // Queued when the sink was another one, which subscribed at this level.
+            let _ = self.attachment.release(packet_id);
+            let _ = self.attachment.finish(packet_id);
+        } else {
+            let _ = self.attachment.acknowledge(packet_id);
+        }
+        self.submit();
+    }
+
+    /// A delivery at QoS 2 that an earlier connection released is over.
+    pub(crate) fn released(&self, packet_id: PacketId) {
+        let _ = self.attachment.finish(packet_id);
+        self.submit();
+    }
+
+    /// Hands what was acknowledged to the store. Nothing waits for it: a delivery whose
+    /// acknowledgement is lost is handed over again.
+    fn submit(&self) {
+        let _ = self.attachment.submit();
+        self.attachment.flush();
+    }
+
+    /// Lets the session go; it waits for the next connection.
+    pub(crate) fn close(self) {
+        self.attachment.close(&Close::default());
+    }
+}
+
+fn bounds(broker: &Broker, settings: &SinkSettings) -> QueueBounds {
+    let of_broker = broker.settings();
+    let or = |own: usize, general: usize| if own == 0 { general } else { own };
+    QueueBounds {
+        messages_max: or(settings.queue_messages_max, of_broker.queue_messages_max),
+        bytes_max: or(
+            settings.queue_bytes_max.as_usize(),
+            of_broker.queue_bytes_max.as_usize(),
+        ),
+    }
+}

@@ -1,0 +1,32 @@
+//! Sinks: subscribers whose client is a part of the server, and that carry messages out of it.
+//!
+//! A sink holds a kept session of the broker (`inlet.rs`), so queue, expiry, order, policies,
+//! counters and crash safety are those of any subscriber. The broker writes into a buffer in
+//! memory (`pipe.rs`) in a format of the sinks' own (`frame.rs`). All sinks run on one thread
+//! (`sinks.rs`).
+//!
+//! Invariants:
+//! - A message is acknowledged to the broker only after the other side has taken it, or its dead
+//!   letter is on disk. A crash in between repeats it.
+//! - No sink takes more messages from its session than it is at; the rest waits there.
+//! - Nothing of a URL is shown but its origin, since its path often is a secret.
+
+mod attempt;
+mod delivering;
+mod field_mistake;
+mod frame;
+mod given_up;
+mod inlet;
+mod mistake;
+mod pipe;
+mod ready_templates;
+mod settings;
+mod sinks;
+mod status;
+mod tls;
+mod webhook;
+
+pub use mistake::{SinkMistake, mistakes};
+pub use settings::{SinkRetrySettings, SinkSettings, WebhookSettings};
+pub use sinks::{Sinks, check};
+pub use status::{SinkError, SinkState, SinkStatus};

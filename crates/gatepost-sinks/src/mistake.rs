@@ -1,0 +1,168 @@
+//! Mistakes in the settings of sinks that no single value shows.
+
+use std::collections::BTreeSet;
+
+use gatepost_broker::RequestedFilter;
+use gatepost_message::Topic;
+
+use crate::field_mistake::FieldMistake;
+use crate::settings::SinkSettings;
+use crate::webhook::Webhook;
+
+/// A mistake: the key, as in `sink.0.webhook.url`, and what is wrong with its value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SinkMistake {
+    /// The dotted key.
+    pub key: String,
+    /// The cause and the remedy.
+    pub reason: String,
+}
+
+/// The mistakes in the settings of all sinks. Reads the files that they name.
+pub fn mistakes(sinks: &[SinkSettings]) -> Vec<SinkMistake> {
+    let mut found = Vec::new();
+    let mut names = BTreeSet::new();
+    for (number, sink) in sinks.iter().enumerate() {
+        let mut of_sink = of_sink(sink);
+        if !names.insert(sink.name.as_str()) {
+            of_sink.push(FieldMistake::new("name", "another sink has this name"));
+        }
+        found.extend(of_sink.into_iter().map(|mistake| SinkMistake {
+            key: format!("sink.{number}.{}", mistake.field),
+            reason: mistake.reason,
+        }));
+    }
+    found
+}
+
+fn of_sink(sink: &SinkSettings) -> Vec<FieldMistake> {
+    let mut found = Vec::new();
+    let mut add = |field, reason: String| found.push(FieldMistake::new(field, reason));
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    if sink.name.is_empty() || !sink.name.chars().all(is_plain) {
+        add("name", "a name has letters, digits, '-' and '_'".to_owned());
+    }
+    let mut filters = Vec::new();
+    for text in &sink.filters {
+        match RequestedFilter::new(text) {
+            Ok(filter) => filters.push(filter),
+            Err(error) => add("filters", format!("'{text}': {error}")),
+        }
+    }
+    if sink.filters.is_empty() {
+        add(
+            "filters",
+            "write which topics it takes: [\"alarms/#\"]".to_owned(),
+        );
+    }
+    if !sink.dead_letter.is_empty() {
+        match Topic::new(&sink.dead_letter) {
+            Err(error) => add("dead_letter", error.to_string()),
+            Ok(topic) if topic.is_internal() => {
+                add(
+                    "dead_letter",
+                    "topics that begin with $ are the server's".to_owned(),
+                );
+            }
+            Ok(topic)
+                if filters
+                    .iter()
+                    .any(|filter| filter.matched().matches(topic.as_str())) =>
+            {
+                let reason = "the sink's own filters match it: what it gives up would come again";
+                add("dead_letter", reason.to_owned());
+            }
+            Ok(_) => {}
+        }
+    }
+    match &sink.webhook {
+        None => add("name", "the sink has no kind; write webhook.url".to_owned()),
+        Some(webhook) => {
+            if let Err(mistake) = Webhook::new(&sink.name, webhook) {
+                found.push(mistake);
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::WebhookSettings;
+
+    fn sink(change: impl FnOnce(&mut SinkSettings)) -> SinkSettings {
+        let mut sink = SinkSettings {
+            name: "chat".to_owned(),
+            filters: vec!["alarms/#".to_owned()],
+            webhook: Some(WebhookSettings {
+                url: "https://hooks.example.org/x".to_owned(),
+                ..WebhookSettings::default()
+            }),
+            ..SinkSettings::default()
+        };
+        change(&mut sink);
+        sink
+    }
+
+    fn webhook(change: impl FnOnce(&mut WebhookSettings)) -> SinkSettings {
+        sink(|sink| change(sink.webhook.as_mut().expect("a webhook")))
+    }
+
+    #[test]
+    fn each_mistake_is_found_at_its_key() {
+        assert_eq!(mistakes(&[sink(|_| {})]), []);
+        for (key, wrong) in [
+            ("sink.0.name", sink(|sink| sink.name = "a b".to_owned())),
+            ("sink.0.name", sink(|sink| sink.webhook = None)),
+            ("sink.0.filters", sink(|sink| sink.filters.clear())),
+            (
+                "sink.0.filters",
+                sink(|sink| sink.filters = vec!["a/#/b".to_owned()]),
+            ),
+            (
+                "sink.0.dead_letter",
+                sink(|sink| sink.dead_letter = "alarms/lost".to_owned()),
+            ),
+            (
+                "sink.0.dead_letter",
+                sink(|sink| sink.dead_letter = "a/+".to_owned()),
+            ),
+            ("sink.0.webhook.url", webhook(|hook| hook.url.clear())),
+            (
+                "sink.0.webhook.url",
+                webhook(|hook| hook.url = "ftp://x/".to_owned()),
+            ),
+            (
+                "sink.0.webhook.url",
+                webhook(|hook| hook.url = "https://u@x/".to_owned()),
+            ),
+            (
+                "sink.0.webhook.method",
+                webhook(|hook| hook.method = "GET".to_owned()),
+            ),
+            (
+                "sink.0.webhook.template",
+                webhook(|hook| hook.template = "slak".to_owned()),
+            ),
+            (
+                "sink.0.webhook.concurrency",
+                webhook(|hook| hook.concurrency = 0),
+            ),
+            (
+                "sink.0.webhook.secret_file",
+                webhook(|hook| hook.secret_file = "/no".into()),
+            ),
+            (
+                "sink.0.webhook.hmac_header",
+                webhook(|hook| hook.hmac_header = "X".into()),
+            ),
+        ] {
+            let found = mistakes(std::slice::from_ref(&wrong));
+            let keys: Vec<&str> = found.iter().map(|mistake| mistake.key.as_str()).collect();
+            assert_eq!(keys, [key], "{found:?}");
+        }
+        let twice = mistakes(&[sink(|_| {}), sink(|_| {})]);
+        assert_eq!(twice[0].key, "sink.1.name");
+    }
+}

@@ -1,0 +1,104 @@
+//! The connection between the broker and a sink: a bounded buffer of bytes.
+//!
+//! The broker writes as it writes to a socket, on the publisher's thread. Where the buffer
+//! is full, the rest waits in the session, under the policy of the session.
+
+use std::io::{self, IoSlice};
+use std::task::{Context, Poll, Waker};
+
+use bytes::BytesMut;
+use gatepost_broker::Sink;
+use parking_lot::Mutex;
+
+/// Bytes that a sink has taken from its session and not looked at yet.
+const PIPE_BYTES_MAX: usize = 64 * 1024;
+
+#[derive(Default)]
+struct PipeState {
+    bytes: BytesMut,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+}
+
+#[derive(Default)]
+pub(crate) struct Pipe(Mutex<PipeState>);
+
+impl Sink for Pipe {
+    fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        let mut state = self.0.lock();
+        let room = PIPE_BYTES_MAX.saturating_sub(state.bytes.len());
+        let mut written = 0;
+        for slice in slices {
+            let count = slice.len().min(room - written);
+            state.bytes.extend_from_slice(&slice[..count]);
+            written += count;
+        }
+        if written == 0 && slices.iter().any(|slice| !slice.is_empty()) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let reader = state.reader.take();
+        drop(state);
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+        Ok(written)
+    }
+}
+
+impl Pipe {
+    /// Waits for room.
+    pub(crate) fn poll_writable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut state = self.0.lock();
+        if state.bytes.len() < PIPE_BYTES_MAX {
+            return Poll::Ready(Ok(()));
+        }
+        state.writer = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// Moves what there is to the end of `out`; pending where there is nothing.
+    pub(crate) fn poll_read(&self, context: &mut Context<'_>, out: &mut BytesMut) -> Poll<()> {
+        let mut state = self.0.lock();
+        if state.bytes.is_empty() {
+            state.reader = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        if out.is_empty() {
+            *out = std::mem::take(&mut state.bytes);
+        } else {
+            out.extend_from_slice(&state.bytes);
+            state.bytes = BytesMut::new();
+        }
+        let writer = state.writer.take();
+        drop(state);
+        if let Some(writer) = writer {
+            writer.wake();
+        }
+        Poll::Ready(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_come_out_in_order_and_their_number_is_bounded() {
+        let pipe = Pipe::default();
+        let mut context = Context::from_waker(Waker::noop());
+        let bytes: Vec<u8> = (0..PIPE_BYTES_MAX + 10).map(|at| at as u8).collect();
+        let mut out = BytesMut::new();
+        assert!(pipe.poll_read(&mut context, &mut out).is_pending());
+        let slices = [IoSlice::new(&bytes[..10]), IoSlice::new(&bytes[10..])];
+        assert_eq!(pipe.try_write(&slices).expect("room"), PIPE_BYTES_MAX);
+        let refused = pipe.try_write(&slices).expect_err("no room");
+        assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
+        assert!(pipe.poll_writable(&mut context).is_pending());
+        assert!(pipe.poll_read(&mut context, &mut out).is_ready());
+        assert!(pipe.poll_writable(&mut context).is_ready());
+        pipe.try_write(&[IoSlice::new(&bytes[PIPE_BYTES_MAX..])])
+            .expect("room");
+        assert!(pipe.poll_read(&mut context, &mut out).is_ready());
+        assert_eq!(out, bytes);
+    }
+}

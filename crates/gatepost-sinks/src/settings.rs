@@ -1,0 +1,156 @@
+//! `[[sink]]`: what is carried out of the server, and where to.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use gatepost_broker::SlowSubscriber;
+use gatepost_settings::{ByteSize, PeerNetwork, Period};
+use serde::{Deserialize, Serialize};
+
+use crate::ready_templates::ready;
+
+/// One sink.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SinkSettings {
+    /// Its name: letters, digits, `-` and `_`. Its session is `$sink/NAME`.
+    pub name: String,
+    /// Whether it runs. One that does not keeps its queue, which goes on filling.
+    pub enabled: bool,
+    /// The topic filters of what it takes.
+    pub filters: Vec<String>,
+    /// The topic on which messages that are given up are published; empty drops them.
+    pub dead_letter: String,
+    /// What happens when its queue is full.
+    pub when_full: SlowSubscriber,
+    /// QoS 1 and 2 messages that may wait; 0 for `broker.queue_messages_max`.
+    pub queue_messages_max: usize,
+    /// Their bytes; 0 for `broker.queue_bytes_max`.
+    pub queue_bytes_max: ByteSize,
+    /// When an attempt that failed is repeated, and when a message is given up.
+    pub retry: SinkRetrySettings,
+    /// Each message becomes an HTTP request.
+    pub webhook: Option<WebhookSettings>,
+}
+
+impl Default for SinkSettings {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            enabled: true,
+            filters: Vec::new(),
+            dead_letter: String::new(),
+            // Publishers must not wait for a web address that does not answer.
+            when_full: SlowSubscriber::DropOldest,
+            queue_messages_max: 0,
+            queue_bytes_max: ByteSize(0),
+            retry: SinkRetrySettings::default(),
+            webhook: None,
+        }
+    }
+}
+
+/// `retry`: when an attempt that failed is repeated, and when a message is given up.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SinkRetrySettings {
+    /// The pause before the second attempt. Each pause is twice the last one.
+    pub first: Period,
+    /// The longest pause.
+    pub longest: Period,
+    /// Attempts after which a message is given up; 0 for any number.
+    pub attempts_max: u32,
+    /// The age of a message after which it is given up; 0 for any age.
+    pub age_max: Period,
+}
+
+impl Default for SinkRetrySettings {
+    fn default() -> Self {
+        Self {
+            first: Period::seconds(1),
+            longest: Period::seconds(300),
+            attempts_max: 0,
+            age_max: Period::seconds(86_400),
+        }
+    }
+}
+
+/// `webhook`: each message becomes an HTTP request.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct WebhookSettings {
+    /// The address. `{id}` in its path or query stands for the message's id.
+    pub url: String,
+    /// The file whose first line is the address, where that is a secret.
+    pub url_file: PathBuf,
+    /// `POST` or `PUT`.
+    pub method: String,
+    /// A ready template (`slack`, `discord`, `matrix`, `teams`, `telegram`, `ntfy`, `gotify`,
+    /// `pagerduty`, `alertmanager`) or the path of one; empty for the message as JSON.
+    pub template: String,
+    /// Values for the template.
+    pub variables: BTreeMap<String, String>,
+    /// The media type of the body. Where it is JSON, the template's values are written as JSON.
+    pub content_type: String,
+    /// Further header fields.
+    pub headers: BTreeMap<String, String>,
+    /// The file whose first line is sent as `Authorization: Bearer`.
+    pub token_file: PathBuf,
+    /// The file of secrets, one in a line, by each of which requests are signed.
+    pub secret_file: PathBuf,
+    /// The header field for the HMAC of the body by the first secret; empty for none.
+    pub hmac_header: String,
+    /// The time for one attempt, from the connection to the end of the answer.
+    pub timeout: Period,
+    /// Requests at once. With more than one, messages may arrive in another order.
+    pub concurrency: u16,
+    /// Requests in a second; 0 for any number.
+    pub rate_max: u32,
+    /// Whether the address may be on this machine or in a private network.
+    pub allow_private: bool,
+    /// Networks that are allowed besides public addresses.
+    pub allow_networks: Vec<PeerNetwork>,
+}
+
+impl Default for WebhookSettings {
+    fn default() -> Self {
+        Self {
+            url: String::new(),
+            url_file: PathBuf::new(),
+            method: "POST".to_owned(),
+            template: String::new(),
+            variables: BTreeMap::new(),
+            content_type: "application/json".to_owned(),
+            headers: BTreeMap::new(),
+            token_file: PathBuf::new(),
+            secret_file: PathBuf::new(),
+            hmac_header: String::new(),
+            timeout: Period::seconds(10),
+            concurrency: 1,
+            rate_max: 0,
+            allow_private: false,
+            allow_networks: Vec::new(),
+        }
+    }
+}
+
+impl SinkSettings {
+    /// The files that it reads, also at a reload.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        let webhook = self.webhook.as_ref();
+        let of_webhook = webhook.into_iter().flat_map(|webhook| {
+            let template = webhook.template_file();
+            let named = [&webhook.url_file, &webhook.token_file, &webhook.secret_file];
+            named.into_iter().map(PathBuf::as_path).chain(template)
+        });
+        of_webhook.filter(|file| !file.as_os_str().is_empty())
+    }
+}
+
+impl WebhookSettings {
+    /// The file of the template, where it is not a ready one.
+    pub(crate) fn template_file(&self) -> Option<&Path> {
+        let is_path = !self.template.is_empty() && ready(&self.template).is_none();
+        is_path.then(|| Path::new(&self.template))
+    }
+}

@@ -1,0 +1,238 @@
+//! All sinks of the server: how they begin, change and end.
+//!
+//! They run on a thread of their own, so that templates and connections delay no listener.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle as ThreadHandle;
+use std::time::Duration;
+
+use gatepost_broker::{Broker, IN_PROCESS_PREFIX};
+use gatepost_message::Topic;
+use parking_lot::Mutex;
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
+
+use crate::attempt::Pace;
+use crate::delivering::Delivering;
+use crate::inlet::client_id;
+use crate::settings::SinkSettings;
+use crate::status::{SinkProgress, SinkState, SinkStatus};
+use crate::webhook::Webhook;
+
+/// How long sinks may take to end what they have begun.
+const STOP_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// One sink that is configured.
+struct Running {
+    settings: SinkSettings,
+    kind: &'static str,
+    target: String,
+    progress: Arc<SinkProgress>,
+    stop: watch::Sender<bool>,
+    /// `None` for one that is switched off.
+    task: Option<JoinHandle<()>>,
+}
+
+struct SinksCore {
+    broker: Broker,
+    runtime: Handle,
+    running: Mutex<BTreeMap<String, Running>>,
+    thread: Mutex<Option<(ThreadHandle<()>, oneshot::Sender<()>)>>,
+}
+
+/// The sinks. Cheap to clone.
+#[derive(Clone)]
+pub struct Sinks(Arc<SinksCore>);
+
+impl Sinks {
+    /// Starts the sinks of these settings, in which no mistake was found.
+    pub fn start(broker: Broker, settings: &[SinkSettings]) -> io::Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let handle = runtime.handle().clone();
+        let (end, ended) = oneshot::channel();
+        let thread = std::thread::Builder::new()
+            .name("sinks".to_owned())
+            .spawn(move || {
+                let _ = runtime.block_on(ended);
+            })?;
+        let sinks = Self(Arc::new(SinksCore {
+            broker,
+            runtime: handle,
+            running: Mutex::default(),
+            thread: Mutex::new(Some((thread, end))),
+        }));
+        sinks.apply(settings);
+        sinks.end_unknown_sessions(settings);
+        Ok(sinks)
+    }
+
+    /// Adds, changes and removes sinks, so that those of `settings` run. A sink that is gone is
+    /// ended with what waits for it.
+    pub fn apply(&self, settings: &[SinkSettings]) {
+        let core = &self.0;
+        let mut running = core.running.lock();
+        let mut before = std::mem::take(&mut *running);
+        for wanted in settings {
+            let earlier = before.remove(&wanted.name);
+            let is_stopped = |sink: &Running| sink.progress.state() == SinkState::Gone;
+            let sink = match earlier {
+                Some(earlier) if earlier.settings == *wanted && !is_stopped(&earlier) => earlier,
+                earlier => self.begin(wanted, earlier),
+            };
+            running.insert(wanted.name.clone(), sink);
+        }
+        for (name, removed) in before {
+            removed.stop.send_replace(true);
+            let broker = core.broker.clone();
+            core.runtime.spawn(async move {
+                if let Some(task) = removed.task {
+                    let _ = task.await;
+                }
+                end_session(&broker, &client_id(&name)).await;
+            });
+        }
+    }
+
+    /// Starts a sink, after an earlier one of its name has ended.
+    fn begin(&self, settings: &SinkSettings, earlier: Option<Running>) -> Running {
+        let core = &self.0;
+        let (stop, stopped) = watch::channel(false);
+        let (progress, before) = match earlier {
+            Some(earlier) => {
+                earlier.stop.send_replace(true);
+                (earlier.progress, earlier.task)
+            }
+            None => (Arc::default(), None),
+        };
+        let mut running = Running {
+            settings: settings.clone(),
+            kind: "",
+            target: String::new(),
+            progress: progress.clone(),
+            stop,
+            task: None,
+        };
+        let Some(webhook_settings) = &settings.webhook else {
+            return running;
+        };
+        running.kind = "webhook";
+        let webhook = match Webhook::new(&settings.name, webhook_settings) {
+            Ok(webhook) => webhook,
+            Err(mistake) => {
+                // Found before the start, unless a file has changed since.
+                let reason = format!("{}: {}", mistake.field, mistake.reason);
+                tracing::error!(target: "sinks", sink = settings.name, reason, "not started");
+                progress.failed(&reason, SinkState::Gone);
+                return running;
+            }
+        };
+        running.target = webhook.origin();
+        let work = settings.enabled.then(|| Delivering {
+            broker: core.broker.clone(),
+            settings: settings.clone(),
+            webhook,
+            concurrency: webhook_settings.concurrency,
+            progress: progress.clone(),
+            dead_letter: Topic::new(&settings.dead_letter).ok(),
+            pace: Pace::new(webhook_settings.rate_max),
+            stop: stopped,
+        });
+        running.task = Some(core.runtime.spawn(async move {
+            if let Some(before) = before {
+                let _ = before.await;
+            }
+            match work {
+                Some(work) => {
+                    progress.set_state(SinkState::Starting);
+                    work.run().await;
+                }
+                None => progress.set_state(SinkState::Off),
+            }
+        }));
+        running
+    }
+
+    /// Ends what earlier runs of the server left of sinks that are configured no longer.
+    fn end_unknown_sessions(&self, settings: &[SinkSettings]) {
+        let broker = &self.0.broker;
+        let (sessions, _) = broker.sessions(IN_PROCESS_PREFIX, 0, usize::MAX);
+        for session in sessions.into_iter().map(|session| session.stats) {
+            let name = session.client.strip_prefix(IN_PROCESS_PREFIX);
+            let is_known = |name: &str| settings.iter().any(|sink| sink.name == name);
+            if session.user.is_none() && name.is_some_and(|name| !is_known(name)) {
+                let broker = broker.clone();
+                self.0
+                    .runtime
+                    .spawn(async move { end_session(&broker, &session.client).await });
+            }
+        }
+    }
+
+    /// What each sink does, sorted by name.
+    pub fn status(&self) -> Vec<SinkStatus> {
+        let running = self.0.running.lock();
+        let statuses = running.iter().map(|(name, sink)| {
+            let mut status = SinkStatus {
+                name: name.clone(),
+                kind: sink.kind,
+                target: sink.target.clone(),
+                ..SinkStatus::default()
+            };
+            sink.progress.describe(&mut status);
+            if let Some(session) = self.0.broker.session(&client_id(name)) {
+                status.queued = session.unfinished as u64;
+                status.dropped = session.dropped;
+            }
+            status
+        });
+        statuses.collect()
+    }
+
+    /// Stops all sinks: what they have begun may end, what waits stays in their sessions.
+    pub async fn stop(&self) {
+        let sinks = std::mem::take(&mut *self.0.running.lock());
+        for sink in sinks.values() {
+            sink.stop.send_replace(true);
+        }
+        let all = async {
+            for task in sinks.into_values().filter_map(|sink| sink.task) {
+                let _ = task.await;
+            }
+        };
+        if tokio::time::timeout(STOP_TIME_MAX, all).await.is_err() {
+            tracing::warn!(target: "sinks", "some sinks did not end in time");
+        }
+        let thread = self.0.thread.lock().take();
+        if let Some((thread, end)) = thread {
+            let _ = end.send(());
+            let _ = tokio::task::spawn_blocking(move || thread.join()).await;
+        }
+    }
+}
+
+/// Ends the session of a sink that is configured no longer.
+async fn end_session(broker: &Broker, client_id: &str) {
+    let waiting = broker.session(client_id).map(|session| session.unfinished);
+    match broker.end_sessions(client_id, Some("")).await {
+        Ok(0) => {}
+        Ok(_) => tracing::info!(target: "sinks", client = client_id, waiting,
+            "a sink is configured no longer; its session is over"),
+        Err(error) => tracing::warn!(target: "sinks", client = client_id, %error,
+            "the session of a sink that is configured no longer could not be ended"),
+    }
+}
+
+/// Connects to the other side of a sink, and sends no message; the other side's name, and what
+/// failed.
+pub async fn check(settings: &SinkSettings) -> (String, Result<(), String>) {
+    let Some(webhook) = &settings.webhook else {
+        return (String::new(), Ok(()));
+    };
+    match Webhook::new(&settings.name, webhook) {
+        Ok(webhook) => (webhook.origin(), webhook.check().await),
+        Err(mistake) => (String::new(), Err(mistake.reason)),
+    }
+}

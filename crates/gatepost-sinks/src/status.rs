@@ -1,0 +1,140 @@
+//! What a sink does, for `/metrics`, `/admin/sinks` and the dashboard.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use gatepost_message::MessageId;
+use parking_lot::Mutex;
+use serde::Serialize;
+
+/// What a sink is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SinkState {
+    /// It has no session yet.
+    #[default]
+    Starting,
+    /// The last attempt succeeded, or there was none yet.
+    Running,
+    /// The last attempt failed.
+    Retrying,
+    /// The other side said that it no longer exists.
+    Gone,
+    /// The settings say so.
+    Off,
+}
+
+/// The last failure.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SinkError {
+    /// What was said.
+    pub text: String,
+    /// When, in Unix milliseconds.
+    pub unix_ms: u64,
+}
+
+/// A sink at one moment; sums are since the start of the server.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct SinkStatus {
+    /// Its name.
+    pub name: String,
+    /// `webhook`.
+    pub kind: &'static str,
+    /// Where it leads, without what may be secret.
+    pub target: String,
+    /// What it is doing.
+    pub state: SinkState,
+    /// Messages that the other side has taken.
+    pub delivered: u64,
+    /// Attempts that failed.
+    pub failed_attempts: u64,
+    /// Messages that were given up.
+    pub given_up: u64,
+    /// Messages that wait, with those that the sink is at.
+    pub queued: u64,
+    /// Messages that the queue had no room for, or that expired.
+    pub dropped: u64,
+    /// The age of the oldest message that the sink is at, in seconds.
+    pub lag_seconds: u64,
+    /// The last failure, also where attempts have succeeded since.
+    pub last_error: Option<SinkError>,
+}
+
+#[derive(Default)]
+struct Progress {
+    state: SinkState,
+    delivered: u64,
+    failed_attempts: u64,
+    given_up: u64,
+    last_error: Option<SinkError>,
+    /// The messages that the sink is at.
+    at: Vec<MessageId>,
+}
+
+/// Counts what one sink does.
+#[derive(Default)]
+pub(crate) struct SinkProgress(Mutex<Progress>);
+
+impl SinkProgress {
+    pub(crate) fn set_state(&self, state: SinkState) {
+        self.0.lock().state = state;
+    }
+
+    pub(crate) fn state(&self) -> SinkState {
+        self.0.lock().state
+    }
+
+    pub(crate) fn began(&self, id: MessageId) {
+        self.0.lock().at.push(id);
+    }
+
+    /// The sink is no longer at this message.
+    pub(crate) fn left(&self, id: MessageId) {
+        let mut progress = self.0.lock();
+        if let Some(at) = progress.at.iter().position(|other| *other == id) {
+            progress.at.swap_remove(at);
+        }
+    }
+
+    /// It is at none: what was unfinished is handed over again.
+    pub(crate) fn left_all(&self) {
+        self.0.lock().at.clear();
+    }
+
+    pub(crate) fn delivered(&self) {
+        let mut progress = self.0.lock();
+        progress.delivered += 1;
+        progress.state = SinkState::Running;
+    }
+
+    /// An attempt failed; returns whether the one before it had not.
+    pub(crate) fn failed(&self, text: &str, state: SinkState) -> bool {
+        let mut progress = self.0.lock();
+        progress.failed_attempts += 1;
+        progress.last_error = Some(SinkError {
+            text: text.to_owned(),
+            unix_ms: since_epoch(SystemTime::now()).as_millis() as u64,
+        });
+        std::mem::replace(&mut progress.state, state) != state
+    }
+
+    pub(crate) fn gave_up(&self) {
+        self.0.lock().given_up += 1;
+    }
+
+    /// Adds what is known here to a status.
+    pub(crate) fn describe(&self, status: &mut SinkStatus) {
+        let progress = self.0.lock();
+        status.state = progress.state;
+        status.delivered = progress.delivered;
+        status.failed_attempts = progress.failed_attempts;
+        status.given_up = progress.given_up;
+        status.last_error.clone_from(&progress.last_error);
+        let oldest = progress.at.iter().min();
+        let age = oldest.and_then(|id| SystemTime::now().duration_since(id.time()).ok());
+        status.lag_seconds = age.unwrap_or_default().as_secs();
+    }
+}
+
+fn since_epoch(time: SystemTime) -> Duration {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default()
+}

@@ -1,0 +1,176 @@
+//! An HTTP/1.1 client of one address: connections that are kept, each to an address that was
+//! checked.
+
+use std::io;
+use std::net::IpAddr;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use super::addresses::AddressGuard;
+use super::target::Target;
+use crate::tls;
+
+/// A connection without a request is kept for this long; servers close theirs after a similar time.
+const IDLE_TIME_MAX: Duration = Duration::from_secs(15);
+/// A server's name has several addresses; one that does not answer leaves time for the next.
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(4);
+/// Bytes of an answer that are read so that its connection can be kept, and the time for that.
+const ANSWER_BYTES_MAX: usize = 64 * 1024;
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// Why there was no answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SendError {
+    #[error("{0} is not a public address; webhook.allow_private or allow_networks would permit it")]
+    Forbidden(IpAddr),
+    #[error("no answer within {0:?}")]
+    Late(Duration),
+    #[error("the name has no address")]
+    NoAddress,
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("TLS: {0}")]
+    Tls(String),
+    #[error("{0}")]
+    Http(#[from] hyper::Error),
+}
+
+type Sender = SendRequest<Full<Bytes>>;
+
+pub(super) struct Client {
+    target: Target,
+    guard: AddressGuard,
+    idle: Mutex<Vec<(Sender, Instant)>>,
+    idle_max: usize,
+    timeout: Duration,
+    tls: OnceLock<Result<TlsConnector, String>>,
+}
+
+impl Client {
+    pub(super) fn new(
+        target: Target,
+        guard: AddressGuard,
+        idle_max: usize,
+        timeout: Duration,
+    ) -> Self {
+        Self {
+            target,
+            guard,
+            idle: Mutex::default(),
+            idle_max,
+            timeout,
+            tls: OnceLock::new(),
+        }
+    }
+
+    /// Sends a request and reads the answer, of whose body nothing is wanted.
+    pub(super) async fn send(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<(StatusCode, HeaderMap), SendError> {
+        let answered = tokio::time::timeout(self.timeout, self.exchange(request)).await;
+        let (sender, response) = answered.map_err(|_| SendError::Late(self.timeout))??;
+        Ok(self.finish(sender, response).await)
+    }
+
+    async fn exchange(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<(Sender, Response<Incoming>), SendError> {
+        while let Some(mut sender) = self.take_idle() {
+            // The server may have closed it meanwhile; then the request was not sent.
+            match sender.try_send_request(request.clone()).await {
+                Ok(response) => return Ok((sender, response)),
+                Err(error) if error.message().is_some() => {}
+                Err(error) => return Err(error.into_error().into()),
+            }
+        }
+        let mut sender = self.connect().await?;
+        let response = sender.send_request(request).await?;
+        Ok((sender, response))
+    }
+
+    /// Reads the body to its end, so that the connection can serve the next request. The status
+    /// counts even where the body never ends: then the connection goes.
+    async fn finish(
+        &self,
+        sender: Sender,
+        response: Response<Incoming>,
+    ) -> (StatusCode, HeaderMap) {
+        let (head, body) = response.into_parts();
+        let read = Limited::new(body, ANSWER_BYTES_MAX).collect();
+        let read = tokio::time::timeout(ANSWER_TIME_MAX, read).await;
+        if matches!(read, Ok(Ok(_))) {
+            let mut idle = self.idle.lock();
+            if idle.len() < self.idle_max {
+                idle.push((sender, Instant::now()));
+            }
+        }
+        (head.status, head.headers)
+    }
+
+    fn take_idle(&self) -> Option<Sender> {
+        let mut idle = self.idle.lock();
+        idle.retain(|(sender, since)| !sender.is_closed() && since.elapsed() < IDLE_TIME_MAX);
+        idle.pop().map(|(sender, _)| sender)
+    }
+
+    /// Opens a connection, with TLS where the address asks for it.
+    pub(super) async fn connect(&self) -> Result<Sender, SendError> {
+        let stream = self.reach().await?;
+        stream.set_nodelay(true)?;
+        if !self.target.is_tls {
+            return greet(stream).await;
+        }
+        let connector = self.tls.get_or_init(tls::connector);
+        let connector = connector
+            .as_ref()
+            .map_err(|error| SendError::Tls(error.clone()))?;
+        let name = ServerName::try_from(self.target.host.clone())
+            .map_err(|error| SendError::Tls(error.to_string()))?;
+        let stream = connector.connect(name, stream).await;
+        greet(stream.map_err(|error| SendError::Tls(error.to_string()))?).await
+    }
+
+    /// Connects to one of the addresses of the name, after it was checked.
+    async fn reach(&self) -> Result<TcpStream, SendError> {
+        let found = tokio::net::lookup_host((self.target.host.as_str(), self.target.port)).await?;
+        let mut last = SendError::NoAddress;
+        for address in found {
+            if !self.guard.allows(address.ip()) {
+                last = SendError::Forbidden(address.ip());
+                continue;
+            }
+            match tokio::time::timeout(CONNECT_TIME_MAX, TcpStream::connect(address)).await {
+                Ok(Ok(stream)) => return Ok(stream),
+                Ok(Err(error)) => last = error.into(),
+                Err(_) => last = io::Error::from(io::ErrorKind::TimedOut).into(),
+            }
+        }
+        Err(last)
+    }
+}
+
+async fn greet<S>(stream: S) -> Result<Sender, SendError>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    // Ends with the sender and the response; what fails is an error of the request too.
+    tokio::spawn(async move {
+        let _ = connection.await;
+    });
+    Ok(sender)
+}

@@ -1,0 +1,245 @@
+//! Webhooks: each message becomes one HTTP request.
+
+mod addresses;
+mod answer;
+mod client;
+mod signature;
+mod target;
+mod template;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use gatepost_message::MessageId;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header};
+use http_body_util::Full;
+
+use crate::attempt::Failure;
+use crate::field_mistake::FieldMistake;
+use crate::frame::Delivery;
+use crate::ready_templates::ready;
+use crate::settings::WebhookSettings;
+use addresses::AddressGuard;
+use client::Client;
+use signature::Signer;
+use target::Target;
+use template::{BodyTemplate, TemplateError};
+
+/// Header fields that the request has of itself.
+const OWN_HEADERS: [HeaderName; 4] = [
+    header::HOST,
+    header::CONTENT_LENGTH,
+    header::TRANSFER_ENCODING,
+    header::CONNECTION,
+];
+
+/// A webhook, ready to send.
+pub(crate) struct Webhook {
+    name: String,
+    target: Target,
+    method: Method,
+    headers: HeaderMap,
+    template: Option<BodyTemplate>,
+    variables: BTreeMap<String, String>,
+    signer: Signer,
+    hmac_header: Option<HeaderName>,
+    client: Client,
+}
+
+impl Webhook {
+    /// Reads the files that the settings name.
+    pub(crate) fn new(name: &str, settings: &WebhookSettings) -> Result<Self, FieldMistake> {
+        let wrong = FieldMistake::new;
+        if settings.concurrency == 0 {
+            return Err(wrong(
+                "webhook.concurrency",
+                "there must be a request at once",
+            ));
+        }
+        let target = target(settings)?;
+        let method = match settings.method.as_str() {
+            "POST" => Method::POST,
+            "PUT" => Method::PUT,
+            _ => return Err(wrong("webhook.method", "there are POST and PUT")),
+        };
+        let guard = AddressGuard {
+            allow_private: settings.allow_private,
+            networks: settings.allow_networks.clone(),
+        };
+        let signer = match file_text(&settings.secret_file, "webhook.secret_file")? {
+            Some(text) => Signer::new(&text)
+                .map_err(|error| FieldMistake::new("webhook.secret_file", error.to_string()))?,
+            None => Signer::default(),
+        };
+        let timeout = settings.timeout.duration();
+        Ok(Self {
+            name: name.to_owned(),
+            client: Client::new(target.clone(), guard, settings.concurrency.into(), timeout),
+            target,
+            method,
+            headers: headers(settings)?,
+            template: template(settings)?,
+            variables: settings.variables.clone(),
+            signer,
+            hmac_header: hmac_header(settings)?,
+        })
+    }
+
+    /// The address, without its path.
+    pub(crate) fn origin(&self) -> String {
+        self.target.origin()
+    }
+
+    /// Connects, and sends nothing.
+    pub(crate) async fn check(&self) -> Result<(), String> {
+        self.client
+            .connect()
+            .await
+            .map(drop)
+            .map_err(|error| error.to_string())
+    }
+
+    /// Sends a message once.
+    pub(crate) async fn attempt(&self, delivery: &Delivery) -> Result<(), Failure> {
+        let body = self
+            .body(delivery)
+            .map_err(|error| Failure::Refused(error.to_string()))?;
+        let now = SystemTime::now();
+        let request = self
+            .request(delivery.id, body, now)
+            .map_err(|error| Failure::Refused(error.to_string()))?;
+        let (status, headers) = self.client.send(request).await.map_err(Failure::again)?;
+        answer::judged(status, &headers, now)
+    }
+
+    fn body(&self, delivery: &Delivery) -> Result<Vec<u8>, TemplateError> {
+        match &self.template {
+            Some(template) => template.render(&self.name, &self.variables, delivery),
+            None => template::message_json(delivery),
+        }
+    }
+
+    fn request(
+        &self,
+        id: MessageId,
+        body: Vec<u8>,
+        now: SystemTime,
+    ) -> Result<Request<Full<Bytes>>, http::Error> {
+        let id_text = id.to_string();
+        let seconds = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let timestamp = seconds.to_string();
+        let mut request = Request::builder()
+            .method(self.method.clone())
+            .uri(self.target.path(id))
+            .header(header::HOST, &self.target.authority)
+            .header("webhook-id", &id_text)
+            .header("webhook-timestamp", &timestamp);
+        if let Some(signature) = self.signer.standard(&id_text, &timestamp, &body) {
+            request = request.header("webhook-signature", signature);
+        }
+        if let (Some(name), Some(value)) = (&self.hmac_header, self.signer.of_body(&body)) {
+            request = request.header(name, value);
+        }
+        let mut request = request.body(Full::new(Bytes::from(body)))?;
+        let fields = self
+            .headers
+            .iter()
+            .map(|(name, value)| (name.clone(), value.clone()));
+        request.headers_mut().extend(fields);
+        Ok(request)
+    }
+}
+
+fn target(settings: &WebhookSettings) -> Result<Target, FieldMistake> {
+    let from_file = file_text(&settings.url_file, "webhook.url_file")?;
+    let (field, url) = match &from_file {
+        Some(text) => (
+            "webhook.url_file",
+            text.lines().next().unwrap_or_default().trim(),
+        ),
+        None => ("webhook.url", settings.url.as_str()),
+    };
+    if from_file.is_some() && !settings.url.is_empty() {
+        return Err(FieldMistake::new(
+            "webhook.url",
+            "write url or url_file, not both",
+        ));
+    }
+    let reason = "write an address such as https://example.org/hook, without a user name";
+    Target::new(url).ok_or_else(|| FieldMistake::new(field, reason))
+}
+
+fn headers(settings: &WebhookSettings) -> Result<HeaderMap, FieldMistake> {
+    let mut headers = HeaderMap::new();
+    let agent = concat!("gatepost/", env!("CARGO_PKG_VERSION"));
+    headers.insert(header::USER_AGENT, HeaderValue::from_static(agent));
+    let wrong = |field, what: &str| FieldMistake::new(field, format!("{what} cannot be sent"));
+    let content_type = HeaderValue::from_str(&settings.content_type)
+        .map_err(|_| wrong("webhook.content_type", "this text"))?;
+    headers.insert(header::CONTENT_TYPE, content_type);
+    for (name, value) in &settings.headers {
+        let field = name
+            .parse()
+            .ok()
+            .filter(|field| !OWN_HEADERS.contains(field));
+        let (Some(field), Ok(value)) = (field, HeaderValue::from_str(value)) else {
+            return Err(wrong("webhook.headers", name));
+        };
+        headers.insert::<HeaderName>(field, value);
+    }
+    if let Some(text) = file_text(&settings.token_file, "webhook.token_file")? {
+        let token = text.lines().next().unwrap_or_default().trim();
+        let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
+            .map_err(|_| wrong("webhook.token_file", "this token"))?;
+        value.set_sensitive(true);
+        headers.insert(header::AUTHORIZATION, value);
+    }
+    Ok(headers)
+}
+
+fn template(settings: &WebhookSettings) -> Result<Option<BodyTemplate>, FieldMistake> {
+    if settings.template.is_empty() {
+        return Ok(None);
+    }
+    let from_file = match settings.template_file() {
+        Some(file) => file_text(file, "webhook.template")?,
+        None => None,
+    };
+    let source = from_file
+        .as_deref()
+        .or(ready(&settings.template))
+        .unwrap_or_default();
+    let is_json = settings.content_type.contains("json");
+    BodyTemplate::new(source, is_json)
+        .map(Some)
+        .map_err(|error| FieldMistake::new("webhook.template", format!("{error:#}")))
+}
+
+fn hmac_header(settings: &WebhookSettings) -> Result<Option<HeaderName>, FieldMistake> {
+    let wrong = |reason| Err(FieldMistake::new("webhook.hmac_header", reason));
+    if settings.hmac_header.is_empty() {
+        return Ok(None);
+    }
+    if settings.secret_file.as_os_str().is_empty() {
+        return wrong("there is no secret for it; write secret_file");
+    }
+    match settings.hmac_header.parse() {
+        Ok(name) => Ok(Some(name)),
+        Err(_) => wrong("this is no name of a header field"),
+    }
+}
+
+/// The text of a file that a setting names; `None` where it names none.
+fn file_text(file: &Path, field: &'static str) -> Result<Option<String>, FieldMistake> {
+    if file.as_os_str().is_empty() {
+        return Ok(None);
+    }
+    std::fs::read_to_string(file)
+        .map(Some)
+        .map_err(|error| FieldMistake::new(field, format!("{}: {error}", file.display())))
+}
+
+#[cfg(test)]
+mod tests;

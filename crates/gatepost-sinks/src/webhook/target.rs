@@ -1,0 +1,94 @@
+//! The address of a webhook: where it leads, and the path with the message's id in it.
+
+use gatepost_message::MessageId;
+use http::Uri;
+
+/// What stands for the message's id.
+const ID: &str = "{id}";
+
+/// A parsed address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Target {
+    pub(super) is_tls: bool,
+    /// A name or an address, without the brackets of IPv6.
+    pub(super) host: String,
+    pub(super) port: u16,
+    /// The value of the header field `Host`.
+    pub(super) authority: String,
+    path: String,
+}
+
+impl Target {
+    /// `None` for what is no address of the web.
+    pub(super) fn new(url: &str) -> Option<Self> {
+        // Braces are no characters of an address.
+        let uri: Uri = url.replace(ID, "%7Bid%7D").parse().ok()?;
+        let is_tls = match uri.scheme_str()? {
+            "http" => false,
+            "https" => true,
+            _ => return None,
+        };
+        let authority = uri.authority()?.as_str();
+        // A user name before the host would make one host look like another.
+        if authority.contains('@') || authority.contains("%7B") {
+            return None;
+        }
+        let path = uri.path_and_query().map_or("/", |path| path.as_str());
+        Some(Self {
+            is_tls,
+            host: uri.host()?.trim_matches(['[', ']']).to_ascii_lowercase(),
+            port: uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 }),
+            authority: authority.to_owned(),
+            path: path.replace("%7Bid%7D", ID),
+        })
+    }
+
+    /// Path and query of the request for a message.
+    pub(super) fn path(&self, id: MessageId) -> String {
+        self.path.replace(ID, &id.to_string())
+    }
+
+    /// The address as it may be shown: the path often is the secret.
+    pub(super) fn origin(&self) -> String {
+        let scheme = if self.is_tls { "https" } else { "http" };
+        let brackets = self.host.contains(':');
+        let (open, close) = if brackets { ("[", "]") } else { ("", "") };
+        format!("{scheme}://{open}{}{close}:{}", self.host, self.port)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_and_shown_without_their_path() {
+        for (url, origin) in [
+            (
+                "https://Hooks.example.org/T0/B0?x={id}",
+                Some("https://hooks.example.org:443"),
+            ),
+            ("http://127.0.0.1:9000", Some("http://127.0.0.1:9000")),
+            ("http://[::1]:9000/", Some("http://[::1]:9000")),
+            ("https://allowed.example@evil.example/", None),
+            ("https://{id}.example.org/", None),
+            ("ftp://example.org/", None),
+            ("/relative", None),
+            ("", None),
+        ] {
+            let target = Target::new(url);
+            assert_eq!(
+                target.map(|target| target.origin()).as_deref(),
+                origin,
+                "{url}"
+            );
+        }
+        let target = Target::new("https://example.org/send/{id}?again={id}").expect("a target");
+        let id = MessageId::next();
+        assert_eq!(target.path(id), format!("/send/{id}?again={id}"));
+        assert_eq!(
+            Target::new("http://x.example").expect("a target").path(id),
+            "/"
+        );
+    }
+}

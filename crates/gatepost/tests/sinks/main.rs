@@ -1,0 +1,37 @@
+//! What is carried out of the server, and that nothing is lost on the way.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod web_peer;
+mod webhooks;
+
+use support::{Gateway, run, text_of};
+
+/// The rules are of no interest here.
+const PLAIN: &str = "rules.paths = []\n";
+
+/// The lines of `gatepost sinks`.
+fn sinks(gateway: &Gateway) -> String {
+    let output = run(
+        env!("CARGO_BIN_EXE_gatepost"),
+        &["sinks", "--url", &gateway.url("")],
+        b"",
+    );
+    assert!(output.status.success(), "{}", text_of(&output));
+    text_of(&output)
+}
+
+/// Publishes each line at this level by mosquitto_pub, which waits for the acknowledgements.
+fn publish(gateway: &Gateway, topic: &str, qos: &str, lines: &[String]) {
+    let port = gateway.port("mqtt");
+    let arguments = ["-p", &port, "-V", "5", "-q", qos, "-t", topic, "-l"];
+    let text: String = lines.join("\n") + "\n";
+    let output = run("mosquitto_pub", &arguments, text.as_bytes());
+    assert!(output.status.success(), "{}", text_of(&output));
+}
+
+/// So many different lines.
+fn lines(count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("line {number}")).collect()
+}
