@@ -19,9 +19,9 @@ use crate::table::{Ban, BanTable};
 use crate::user_bans::UserBans;
 use crate::{BansSettings, Offence};
 
-/// An IPv6 host has as many addresses of its /64 as it likes.
+/// An IPv6 host can use any address of its /64.
 const IPV6_BITS: u8 = 64;
-/// A ban's time doubles at most so often before it reaches its ceiling.
+/// The number of times that a ban's duration can double before it reaches its maximum.
 const DOUBLINGS_MAX: u32 = 30;
 
 /// All bans and scores. Cheap to clone.
@@ -30,7 +30,8 @@ pub struct Bans(Arc<SharedBans>);
 
 struct SharedBans {
     settings: BansSettings,
-    /// The bans in the table, in force or not: 0 says that no address needs to be looked up.
+    /// The number of bans in the table, in force or not: 0 means that no address needs to be looked
+    /// up.
     count: AtomicUsize,
     state: Mutex<BansAndScores>,
     users: UserBans,
@@ -50,7 +51,7 @@ struct BansAndScores {
 pub struct BanTotals {
     /// Bans in force now.
     pub in_force: usize,
-    /// Bans that were imposed.
+    /// Number of bans that were imposed.
     pub imposed: u64,
     /// Connections and requests that were refused because of a ban.
     pub refused: u64,
@@ -59,12 +60,12 @@ pub struct BanTotals {
 }
 
 impl Bans {
-    /// Bans that end with the process.
+    /// Bans that exist in memory only.
     pub fn new(settings: &BansSettings) -> Self {
         Self::with(settings, UserBans::default(), None)
     }
 
-    /// Bans that are kept in the store; those of an earlier run go on.
+    /// Bans that are kept in the store; those of an earlier process remain in force.
     pub fn open(settings: &BansSettings, store: Store) -> Result<Self, StoreError> {
         let time_max = settings.time_max.duration();
         let now = Now::read();
@@ -121,12 +122,12 @@ impl Bans {
                 .any(|network| network.holds(Some(ip)))
     }
 
-    /// The addresses that count as one client.
+    /// The network of addresses that are treated as one client.
     pub fn client_network(&self, ip: std::net::IpAddr) -> PeerNetwork {
         PeerNetwork::around(ip, self.0.settings.ipv4_bits, IPV6_BITS)
     }
 
-    /// Whether a connection or request of this peer is to be refused, which is counted.
+    /// Whether a connection or request of this peer must be refused. Counts the refusal.
     pub fn refuses(&self, peer: Peer) -> bool {
         if self.0.count.load(Ordering::Relaxed) == 0 {
             return false;
@@ -138,7 +139,7 @@ impl Bans {
         is_refused
     }
 
-    /// How long this peer's ban lasts; `None` where it is not banned.
+    /// The remaining time of this peer's ban; `None` if it is not banned.
     pub fn remaining(&self, peer: Peer) -> Option<Duration> {
         let ip = peer.ip()?;
         if self.0.count.load(Ordering::Relaxed) == 0 || self.is_exempt(peer) {
@@ -149,7 +150,7 @@ impl Bans {
         state.bans.find(ip, now).map(|ban| ban.remaining(now))
     }
 
-    /// Notes an offence of this peer, which may end in a ban.
+    /// Records an offence of this peer, which may lead to a ban.
     pub fn note(&self, peer: Peer, offence: Offence) {
         let inner = &self.0;
         if let Some(count) = inner.offences.get(offence as usize) {
@@ -165,7 +166,7 @@ impl Bans {
         let mut changes = Vec::new();
         let mut state = inner.state.lock();
         if state.bans.find(ip, now.instant).is_some() {
-            // A connection from before the ban: the ban is not lengthened by what it still does.
+            // A connection that is older than the ban: its further offences do not extend the ban.
             return;
         }
         let over = state.scores.add(network, offence, points, now.instant);
@@ -186,11 +187,11 @@ impl Bans {
         self.publish_count(&state);
         drop(state);
         inner.imposed.fetch_add(1, Ordering::Relaxed);
-        // Lost in a crash, the ban is imposed again if its reason goes on.
+        // If this is lost in a crash, the ban is imposed again as soon as the offences continue.
         let _ = self.submit(changes);
     }
 
-    /// The ban that follows from offences, and its length in seconds.
+    /// The ban that these offences lead to, and its duration in seconds.
     fn automatic_ban(
         &self,
         bans: &BanTable,
@@ -217,7 +218,8 @@ impl Bans {
         (ban, time.as_secs())
     }
 
-    /// Bans a network for so long, or until the ban is lifted. Returns when this is durable.
+    /// Bans a network for this duration, or until the ban is lifted. Returns once the ban is
+    /// durable.
     pub async fn add(
         &self,
         network: PeerNetwork,
@@ -250,7 +252,7 @@ impl Bans {
         Ok(summary)
     }
 
-    /// A network that may be banned, without the bits after its prefix.
+    /// The network without the bits after its prefix, if it may be banned.
     fn bannable(&self, network: PeerNetwork) -> Result<PeerNetwork, BanError> {
         let PeerNetwork::Addresses { address, bits } = network else {
             return Err(BanError::NoAddress);
@@ -271,8 +273,8 @@ impl Bans {
         Ok(network)
     }
 
-    /// Lifts the ban of a network, or of the network that an address belongs to, and forgets its
-    /// offences. Returns when this is durable.
+    /// Lifts the ban of a network, or of the network that an address belongs to, and deletes its
+    /// offences. Returns once this is durable.
     pub async fn remove(&self, network: PeerNetwork) -> Result<(), BanError> {
         let PeerNetwork::Addresses { address, bits } = network else {
             return Err(BanError::NoAddress);
@@ -295,7 +297,7 @@ impl Bans {
         self.settle(vec![record::delete(removed)]).await
     }
 
-    /// The bans in force, those that began last first.
+    /// The bans in force, the most recent first.
     pub fn list(&self) -> Vec<BanSummary> {
         let now = Instant::now();
         let state = self.0.state.lock();
@@ -310,7 +312,7 @@ impl Bans {
         all
     }
 
-    /// The sums since the start.
+    /// The totals since the start.
     pub fn totals(&self) -> BanTotals {
         let inner = &self.0;
         let now = Instant::now();
@@ -325,7 +327,7 @@ impl Bans {
         }
     }
 
-    /// Forgets scores that have recovered, and bans that ended long ago: to be called now and then.
+    /// Deletes scores that have recovered, and bans that ended long ago; to be called periodically.
     pub fn sweep(&self) {
         self.0.users.sweep();
         let now = Instant::now();
@@ -335,7 +337,7 @@ impl Bans {
         let forgotten = state.bans.sweep(now, remember_for);
         self.publish_count(&state);
         drop(state);
-        // Those that stay in the store are forgotten after the next start.
+        // A record that could not be deleted here is deleted after the next start.
         let _ = self.submit(forgotten.into_iter().map(record::delete).collect());
     }
 
@@ -363,7 +365,7 @@ impl fmt::Debug for Bans {
 }
 
 impl Default for Bans {
-    /// With the default settings, until the process ends.
+    /// The default settings, in memory only.
     fn default() -> Self {
         Self::new(&BansSettings::default())
     }

@@ -26,8 +26,9 @@
 //!
 //! Invariants:
 //! - Only the address of a peer that completed a TCP handshake counts, or the client that a trusted
-//!   proxy named, so a stranger cannot have another address banned by pretending to be it.
-//! - This machine is never banned, unless the settings say so, nor are the allowed networks.
+//!   proxy named, so an attacker cannot have another address banned by spoofing it.
+//! - This machine and the allowed networks are never banned, unless the settings say so for this
+//!   machine.
 //! - Both tables, of scores and of bans, are bounded.
 //! - While nothing is banned, [`Bans::refuses`] costs one load of an atomic.
 

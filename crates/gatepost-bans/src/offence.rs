@@ -11,7 +11,7 @@ pub enum Offence {
     UnknownRecipient,
     /// A connection that ended because its client violated the protocol.
     ProtocolFault,
-    /// Mail that the rules found to be spam, of a client that has not logged in.
+    /// Mail that the rules found to be spam, from a client that has not logged in.
     Spam,
 }
 
@@ -54,7 +54,7 @@ impl Offence {
     }
 }
 
-/// How many offences of each kind.
+/// The number of offences of each kind.
 pub(crate) type OffenceCounts = [u32; Offence::ALL.len()];
 
 /// `failed logins: 20, spam messages: 3`

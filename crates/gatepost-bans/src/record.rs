@@ -16,7 +16,7 @@ const USER_SPACE: &str = "user_ban";
 struct BanRecord {
     /// Unix seconds.
     since: u64,
-    /// Unix seconds; without it, the ban holds until it is lifted.
+    /// Unix seconds; absent if the ban holds until it is lifted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ends: Option<u64>,
     times: u32,
@@ -66,7 +66,7 @@ impl Now {
     fn end_at(self, unix: u64) -> Option<BanEnd> {
         let left = Duration::from_secs(unix.saturating_sub(self.unix));
         let passed = Duration::from_secs(self.unix.saturating_sub(unix));
-        // Where the machine has not run for as long as has passed, it ended just now.
+        // If the machine has been running for a shorter time than that, the ban ended just now.
         let past = self.instant.checked_sub(passed).unwrap_or(self.instant);
         let instant = past.checked_add(left)?;
         Some(BanEnd { instant, unix })

@@ -1,7 +1,8 @@
-//! The points of each network that has offended lately.
+//! The points of each network with recent offences.
 //!
-//! Each point moves a moment into the future, and the network has recovered when that moment is
-//! reached (the generic cell rate algorithm), so one moment per network is kept and no timer runs.
+//! Each point moves a timestamp into the future, and the network has recovered when that time is
+//! reached (the generic cell rate algorithm), so one timestamp per network is sufficient and no
+//! timer runs.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -11,14 +12,15 @@ use gatepost_settings::PeerNetwork;
 use crate::BansSettings;
 use crate::offence::{Offence, OffenceCounts};
 
-/// Where the table is full, the least of so many networks makes room.
+/// The number of entries that are compared when the table is full; the one with the fewest points
+/// is removed.
 const COMPARED: usize = 8;
 
 #[derive(Debug)]
 pub(crate) struct Scores {
     by_network: HashMap<PeerNetwork, Score>,
     networks_max: usize,
-    /// The time in which a point is forgotten.
+    /// The time in which one point expires.
     per_point: Duration,
     window: Duration,
 }
@@ -40,8 +42,8 @@ impl Scores {
         }
     }
 
-    /// Counts an offence. Returns the offences of a network that has reached the limit; it starts
-    /// again without any.
+    /// Counts an offence. Returns the offences of a network that has reached the limit, and resets
+    /// them.
     pub(crate) fn add(
         &mut self,
         network: PeerNetwork,
@@ -65,7 +67,7 @@ impl Scores {
         score.recovered += self.per_point.saturating_mul(points).min(self.window);
         let count = &mut score.counts[offence as usize];
         *count = count.saturating_add(1);
-        // A fraction of a point that was forgotten since the first offence counts as not forgotten.
+        // A fraction of a point that expired since the first offence counts as a whole point.
         let is_over = score.recovered + self.per_point > now + self.window;
         if !is_over {
             return None;
@@ -73,7 +75,7 @@ impl Scores {
         self.by_network.remove(&network).map(|score| score.counts)
     }
 
-    /// Forgets networks that have recovered.
+    /// Deletes networks that have recovered.
     pub(crate) fn sweep(&mut self, now: Instant) {
         self.by_network.retain(|_, score| score.recovered > now);
     }
@@ -82,8 +84,8 @@ impl Scores {
         if self.by_network.len() < self.networks_max {
             return;
         }
-        // The map's order is random, so these are random ones. An offender with many addresses
-        // cannot displace the worst offenders by filling the table.
+        // The map's order is random, so these entries are random ones. An attacker with many
+        // addresses cannot displace the worst offenders by filling the table.
         let compared = self.by_network.iter().take(COMPARED);
         let least = compared
             .min_by_key(|(_, score)| score.recovered.saturating_duration_since(now))
@@ -129,7 +131,7 @@ mod tests {
         assert_eq!(add(Offence::Spam, 2, 0), None);
         assert_eq!(add(Offence::Login, 1, 1), Some([2, 0, 0, 1]));
         assert_eq!(add(Offence::Login, 5, 2), None, "a new start");
-        // A point is forgotten in 10 s.
+        // A point expires in 10 s.
         assert_eq!(add(Offence::Login, 2, 32), None);
         assert_eq!(add(Offence::Login, 2, 33), Some([3, 0, 0, 0]));
     }

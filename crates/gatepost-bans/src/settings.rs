@@ -9,34 +9,34 @@ use serde::{Deserialize, Serialize};
 pub struct BansSettings {
     /// Whether offences lead to bans. Bans by an operator hold in any case.
     pub enabled: bool,
-    /// How much each kind of offence weighs.
+    /// The weight of each kind of offence.
     pub points: OffencePoints,
     /// The points at which a network is banned.
     pub points_max: u32,
-    /// The time in which that many points are forgotten: `points_max` offences of one point each
-    /// are free in each such time, if they come evenly.
+    /// The time in which that many points expire: `points_max` evenly spread offences of one point
+    /// each are permitted in each such time.
     pub window: Period,
-    /// How long the first ban lasts; each further one lasts twice as long as the one before.
+    /// The duration of the first ban; each further ban lasts twice as long as the previous one.
     pub time: Period,
-    /// The longest ban. A network that stays out of trouble for so long after a ban starts again
-    /// with `time`.
+    /// The longest ban. A network without an offence for this long after a ban starts again with
+    /// `time`.
     pub time_max: Period,
-    /// How many leading bits of an IPv4 address make a client: 32 for each address, 24 for its
-    /// neighbours too. IPv6 clients are counted by their /64.
+    /// The number of leading bits of an IPv4 address that identify a client: 32 for each single
+    /// address, 24 for a whole /24. IPv6 clients are identified by their /64.
     pub ipv4_bits: u8,
-    /// Networks that are never banned, and that may connect as fast and as often as they like.
+    /// Networks that are never banned and have no limit on the rate or number of connections.
     pub allowed: Vec<PeerNetwork>,
-    /// Whether the same holds for this machine.
+    /// Whether this machine is exempt in the same way.
     pub exempt_local: bool,
-    /// How many networks are remembered with offences, and how many with bans.
+    /// The maximum number of networks with offences, and of networks with bans, that are kept.
     pub networks_max: usize,
-    /// New connections of one network in a second, at each listener; 0 for any number.
+    /// New connections per second from one network, at each listener; 0 for no limit.
     pub connects_per_second: u32,
-    /// How many more may come at once.
+    /// The number of additional connections that may arrive at once.
     pub connects_burst: u32,
 }
 
-/// `[bans.points]`: what an offence weighs; 0 does not count it.
+/// `[bans.points]`: the weight of each offence; 0 ignores it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OffencePoints {
@@ -44,9 +44,9 @@ pub struct OffencePoints {
     pub login: u32,
     /// A recipient that does not exist.
     pub unknown_recipient: u32,
-    /// A connection that is ended for violations of its protocol.
+    /// A connection that is closed for violating its protocol.
     pub protocol_fault: u32,
-    /// A mail that is found to be spam, over SMTP and without a login.
+    /// A mail that is found to be spam, received over SMTP without a login.
     pub spam: u32,
 }
 

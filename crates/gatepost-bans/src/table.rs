@@ -1,4 +1,4 @@
-//! The bans in force, and those that are over but not forgotten.
+//! The bans in force, and those that have ended but are still kept.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use gatepost_settings::PeerNetwork;
 
-/// Where the table is full, the ban that ends first of so many makes room.
+/// The number of bans that are compared when the table is full; the one that ends first is removed.
 const COMPARED: usize = 8;
 
-/// When a ban ends, on both clocks: one decides, the other is shown and stored.
+/// The end of a ban on both clocks: the monotonic one decides, the other is displayed and stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BanEnd {
     pub(crate) instant: Instant,
@@ -24,7 +24,7 @@ pub(crate) struct Ban {
     pub(crate) ends: Option<BanEnd>,
     /// Unix seconds.
     pub(crate) since: u64,
-    /// How many bans in a row this is.
+    /// The number of consecutive bans.
     pub(crate) times: u32,
     pub(crate) reason: Box<str>,
     pub(crate) by_operator: bool,
@@ -35,7 +35,7 @@ impl Ban {
         self.ends.is_none_or(|end| end.instant > now)
     }
 
-    /// The time left.
+    /// The remaining time.
     pub(crate) fn remaining(&self, now: Instant) -> Duration {
         self.ends.map_or(Duration::MAX, |end| {
             end.instant.saturating_duration_since(now)
@@ -53,8 +53,8 @@ impl Ban {
 #[derive(Debug, Default)]
 pub(crate) struct BanTable {
     by_network: HashMap<PeerNetwork, Ban>,
-    /// How many bans there are of each length of prefix, so that an address is looked up once for
-    /// each length in use.
+    /// The number of bans per prefix length, so that an address is looked up once for each length
+    /// in use.
     lengths_v4: BTreeMap<u8, usize>,
     lengths_v6: BTreeMap<u8, usize>,
 }
@@ -119,7 +119,7 @@ impl BanTable {
         }
     }
 
-    /// Removes the bans that ended more than `remember_for` ago; gives their networks.
+    /// Removes the bans that ended more than `remember_for` ago, and returns their networks.
     pub(crate) fn sweep(&mut self, now: Instant, remember_for: Duration) -> Vec<PeerNetwork> {
         let forgotten: Vec<PeerNetwork> = self
             .iter()
@@ -132,10 +132,10 @@ impl BanTable {
         forgotten
     }
 
-    /// Removes one ban that was not imposed by an operator; gives its network.
+    /// Removes one ban that no operator imposed, and returns its network.
     pub(crate) fn make_room(&mut self, now: Instant) -> Option<PeerNetwork> {
         let automatic = self.iter().filter(|(_, ban)| !ban.by_operator);
-        // The map's order is random, so these are random ones.
+        // The map's order is random, so these entries are random ones.
         let soonest = automatic
             .take(COMPARED)
             .min_by_key(|(_, ban)| ban.remaining(now))

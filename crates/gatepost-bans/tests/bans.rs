@@ -1,4 +1,4 @@
-//! Bans as a listener meets them, and as an operator changes them.
+//! Bans as a listener uses them, and as an operator changes them.
 
 use gatepost_bans::{BanError, Bans, BansSettings, Offence};
 use gatepost_message::Peer;
@@ -105,7 +105,7 @@ async fn operators_ban_and_pardon_whole_networks() {
     ));
     bans.remove(network("192.0.2.0/24")).await.expect("lifted");
     assert!(!bans.refuses(peer("192.0.2.1")));
-    // An address names the /64 that is banned for it.
+    // A single address stands for its /64, which is banned.
     offend(&bans, "2001:db8::1");
     bans.remove(network("2001:db8::9")).await.expect("lifted");
     assert!(!bans.refuses(peer("2001:db8::1")) && bans.list().is_empty());

@@ -1,4 +1,4 @@
-//! The command line, read by hand: a parser crate would start slower than the call runs.
+//! The command line, parsed by hand: a parser crate would take longer to start than the call takes.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::connection::ServerAddress;
 use crate::exit_code::{ExitMode, OnFailure, XmailOptions};
 
-/// The port of the call listener, as the old Scope Engine had it.
+/// The port of the call listener, as in the original Scope Engine.
 const DEFAULT_PORT: u16 = 7887;
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(1);
 
@@ -32,14 +32,14 @@ pub(crate) struct CallOptions {
     pub(crate) timeout: Duration,
     pub(crate) xmail: XmailOptions,
     pub(crate) quiet: bool,
-    /// Begins with a slash.
+    /// The path, which begins with a slash.
     pub(crate) procedure: String,
     pub(crate) file: Option<PathBuf>,
-    /// Key without its dash, value; neither holds a control character.
+    /// Key without its dash, and value; neither contains a control character.
     pub(crate) pairs: Vec<(String, Vec<u8>)>,
 }
 
-/// An error of the command line.
+/// An error in the command line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Mistake(String);
 
@@ -54,7 +54,7 @@ fn mistake<T>(text: impl Into<String>) -> Result<T, Mistake> {
 }
 
 impl CallOptions {
-    /// Reads the words after the program's name.
+    /// Parses the arguments after the program's name.
     pub(crate) fn parse(words: impl Iterator<Item = OsString>) -> Result<CallTask, Mistake> {
         let mut words = words;
         let mut host = None;
@@ -122,7 +122,7 @@ impl CallOptions {
         }
     }
 
-    /// The words after the procedure: a file, and keys with values.
+    /// Parses the arguments after the procedure: a file, and keys with values.
     fn read_pairs(&mut self, mut words: impl Iterator<Item = OsString>) -> Result<(), Mistake> {
         while let Some(word) = words.next() {
             let key = match word.to_str().and_then(|word| word.strip_prefix('-')) {
@@ -207,7 +207,7 @@ fn on_failure(value: &str) -> Result<OnFailure, Mistake> {
     })
 }
 
-/// `500ms`, `30s`, `2m`; more than nothing, and at most a day.
+/// `500ms`, `30s`, `2m`; more than zero, and at most a day.
 fn period(value: &str) -> Result<Duration, Mistake> {
     let digits = value.bytes().take_while(u8::is_ascii_digit).count();
     let (count, unit) = value.split_at(digits);

@@ -46,7 +46,7 @@ pub(crate) fn call(arguments: &CallOptions) -> Result<u8, CallFailure> {
     ))
 }
 
-/// Whether the file takes what procedures change of the message: XMail reads it again.
+/// Whether the file receives the changes that procedures made to the message: XMail reads it again.
 fn rewrites(arguments: &CallOptions) -> bool {
     arguments.exit == exit_code::ExitMode::XmailOffline
 }

@@ -1,4 +1,4 @@
-//! One connection, TCP or Unix, with one deadline for everything on it.
+//! One connection, TCP or Unix, with one deadline for all its operations.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::failure::CallFailure;
 
-/// Where the server is.
+/// The address of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ServerAddress {
     /// `HOST:PORT`.
@@ -51,14 +51,14 @@ enum CallSocket {
     Unix(UnixStream),
 }
 
-/// A connection whose every wait ends at the same moment.
+/// A connection on which every wait ends at the same deadline.
 pub(crate) struct DeadlineConnection {
     socket: CallSocket,
     deadline: Instant,
 }
 
 impl DeadlineConnection {
-    /// Connects; the deadline for all that follows is `timeout` from now.
+    /// Connects; the deadline for all operations is `timeout` from now.
     pub(crate) fn open(server: &ServerAddress, timeout: Duration) -> Result<Self, CallFailure> {
         let deadline = Instant::now() + timeout;
         let socket = match server {
@@ -70,7 +70,7 @@ impl DeadlineConnection {
         Ok(Self { socket, deadline })
     }
 
-    /// Sends all of it.
+    /// Sends all bytes.
     pub(crate) fn send(&mut self, mut bytes: &[u8]) -> Result<(), CallFailure> {
         let left = remaining(self.deadline)?;
         let set = match &self.socket {
@@ -92,7 +92,7 @@ impl DeadlineConnection {
         Ok(())
     }
 
-    /// Whatever has come, at least one byte.
+    /// The bytes that have arrived, at least one.
     pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> Result<usize, CallFailure> {
         loop {
             let left = Some(remaining(self.deadline)?);
@@ -116,7 +116,7 @@ impl DeadlineConnection {
     /// A body follows: its last, short segment must not wait for an acknowledgement.
     pub(crate) fn expect_bulk(&self) {
         if let CallSocket::Tcp(socket) = &self.socket {
-            // Only slower without it.
+            // Without the option the call is only slower.
             let _ = socket.set_nodelay(true);
         }
     }
@@ -136,7 +136,7 @@ fn connect_tcp(address: &str, deadline: Instant) -> Result<TcpStream, CallFailur
     Err(CallFailure::Connect(last))
 }
 
-/// More than nothing, as the socket options demand.
+/// The remaining time, more than zero, as the socket options require.
 fn remaining(deadline: Instant) -> Result<Duration, CallFailure> {
     let left = deadline.saturating_duration_since(Instant::now());
     if left < Duration::from_millis(1) {

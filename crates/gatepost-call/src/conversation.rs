@@ -1,5 +1,5 @@
-//! One call over one connection: the request, the body where it is asked for, the answer, and the
-//! message where procedures changed it.
+//! One call over one connection: the request, the body if the server requests it, the answer, and
+//! the message if procedures changed it.
 
 use crate::arguments::CallOptions;
 use crate::connection::DeadlineConnection;
@@ -7,12 +7,12 @@ use crate::envelope::Envelope;
 use crate::failure::CallFailure;
 use crate::wire::{AnswerLine, AnswerReader, NoAnswer, RequestBytes, VerdictAnswer};
 
-/// A longer message is none that was sent to be judged.
+/// A longer message cannot be one that was sent to be judged.
 const CHANGED_BYTES_MAX: usize = 1 << 30;
-/// Most answers are a line or two, and a larger buffer would have to be cleared first.
+/// Most answers have one or two lines, and a larger buffer would have to be zeroed first.
 const ANSWER_READ_BYTES: usize = 512;
 
-/// The request for a message of so many bytes; `wants_message` where its changes can be used.
+/// The request for a message of this size; `wants_message` if the caller can use its changes.
 pub(crate) fn request(
     arguments: &CallOptions,
     envelope: &Envelope,
@@ -32,7 +32,7 @@ pub(crate) fn request(
     request.finish()
 }
 
-/// The answer, and the message where procedures changed it. `send_body` is called at most once.
+/// The answer, and the message if procedures changed it. `send_body` is called at most once.
 pub(crate) fn converse(
     arguments: &CallOptions,
     request: &[u8],
@@ -66,7 +66,7 @@ pub(crate) fn converse(
     }
 }
 
-/// The message that follows an answer; its beginning came with the answer.
+/// The message that follows an answer; its first bytes were received with the answer.
 fn changed_message(
     answer: &VerdictAnswer,
     begun: &[u8],

@@ -1,15 +1,15 @@
-//! Facts about a message apart from its text: sender, client and recipients.
+//! Metadata of a message: sender, client and recipients.
 
 use std::net::IpAddr;
 
 use crate::wire::RequestBytes;
 
-/// Reported by a mail server; a plain file has none.
+/// Metadata reported by a mail server; a plain file has none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Envelope {
     /// The reverse path without brackets; empty is the null path.
     pub(crate) sender: Option<Vec<u8>>,
-    /// The sending host's name for itself.
+    /// The name that the sending host gave for itself.
     pub(crate) client: Option<Vec<u8>>,
     /// The sending host's address.
     pub(crate) address: Option<IpAddr>,
@@ -19,7 +19,7 @@ pub(crate) struct Envelope {
 }
 
 impl Envelope {
-    /// Adds a field for each thing that is known.
+    /// Adds a field for each known value.
     pub(crate) fn write(&self, request: &mut RequestBytes) {
         let known = [
             ("sender", &self.sender),

@@ -1,18 +1,18 @@
-//! The exit codes, as each calling program understands them.
+//! The exit codes, as each calling program interprets them.
 
 use crate::failure::CallFailure;
 use crate::spool::Layout;
 use crate::wire::AnswerAction;
 
-/// The command line is wrong (`EX_USAGE`); it has no bit 16, so XMail lets the message pass.
+/// The command line is wrong (`EX_USAGE`); the code lacks bit 16, so XMail accepts the message.
 pub(crate) const USAGE: u8 = 64;
-/// Try later (`EX_TEMPFAIL`).
+/// A temporary failure (`EX_TEMPFAIL`).
 pub(crate) const LATER: u8 = 75;
 /// Not permitted (`EX_NOPERM`).
 const REFUSED: u8 = 77;
-/// XMail, off-line and at SMTP time: leave the list of filters after this one.
+/// XMail, off-line and at SMTP time: skip the remaining filters of the list.
 const STOP: u8 = 16;
-/// XMail off-line: the file was rewritten, read it again.
+/// XMail off-line: the file was rewritten and must be read again.
 const REWRITTEN: u8 = 7;
 
 /// The program that reads the exit code.
@@ -29,7 +29,7 @@ pub(crate) enum ExitMode {
 }
 
 impl ExitMode {
-    /// What kind of file FILE is.
+    /// The layout of the message file.
     pub(crate) const fn layout(self) -> Layout {
         match self {
             Self::Plain | Self::Sysexits => Layout::Plain,
@@ -44,7 +44,7 @@ impl ExitMode {
     }
 }
 
-/// The result when there is no verdict.
+/// The exit code if there is no verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnFailure {
     Accept,
@@ -52,7 +52,7 @@ pub(crate) enum OnFailure {
     Defer,
 }
 
-/// How the caller wants XMail's codes.
+/// The caller's options for XMail's codes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct XmailOptions {
     /// Add the stop bit to every verdict.
@@ -61,9 +61,9 @@ pub(crate) struct XmailOptions {
     pub(crate) silent: bool,
 }
 
-// The table reads mode by mode, as the documentation does.
+// The table is written mode by mode, as in the documentation.
 #[allow(clippy::match_same_arms)]
-/// The exit code of a verdict; `rewritten` where the file was changed.
+/// The exit code of a verdict; `rewritten` if the file was changed.
 pub(crate) fn of_verdict(
     mode: ExitMode,
     action: AnswerAction,
@@ -93,11 +93,11 @@ pub(crate) fn of_verdict(
     }
 }
 
-/// The exit code where there is no verdict.
+/// The exit code if there is no verdict.
 ///
-/// Unless the caller chose otherwise, no mail passes by accident: "try later", which every mail
-/// server but XMail understands; XMail lets all codes pass that it does not know, so there the
-/// code at least names the failure.
+/// Unless the caller chose otherwise, no mail is accepted by accident: the code is "try later",
+/// which every mail server except XMail understands. XMail accepts the message at every code that
+/// it does not know, so there the code at least describes the failure.
 pub(crate) fn of_failure(
     mode: ExitMode,
     choice: Option<OnFailure>,
@@ -189,7 +189,8 @@ mod tests {
             of_failure(ExitMode::Plain, Some(OnFailure::Accept), none, &lost),
             0
         );
-        // XMail masks bit 16 off and compares the rest: none of ours may be 3 to 7 then.
+        // XMail masks bit 16 and compares the rest, which must not be 3 to 7 for any of these
+        // codes.
         for code in [USAGE, LATER, 202, 203, 204, 205, 206, 207] {
             assert_eq!(code & STOP, 0, "{code}");
             assert!(!(3..=7).contains(&code), "{code}");

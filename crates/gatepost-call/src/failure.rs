@@ -1,31 +1,31 @@
-//! Why there is no verdict.
+//! Reasons for the lack of a verdict.
 
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// Why a call ended without a verdict.
+/// The reason why a call ended without a verdict.
 #[derive(Debug)]
 pub(crate) enum CallFailure {
     /// The server could not be reached.
     Connect(io::Error),
-    /// The connection ended or broke before the answer was whole.
+    /// The connection ended or broke before the answer was complete.
     Lost(io::Error),
-    /// The time for the whole call is over.
+    /// The deadline of the call has passed.
     TimedOut,
-    /// The server said something that is no answer.
+    /// The server's response is not a valid answer.
     Answer(String),
-    /// The server could not make the call, for the reason it gives.
+    /// The server could not make the call, for the reason that it states.
     Refused(String),
     /// The message file cannot be read, or is not a spool file.
     File(PathBuf, io::Error),
-    /// The verdict is known, but the files that XMail needs with it could not be written.
+    /// There is a verdict, but the files that XMail needs with it could not be written.
     Write(PathBuf, io::Error),
 }
 
 impl CallFailure {
-    /// The exit code in XMail's modes. None has bit 16 and none is a verdict of XMail's, so each
-    /// lets the message pass and writes the failure to the log.
+    /// The exit code in XMail's modes. No code has bit 16 or is a verdict of XMail, so with each of
+    /// them XMail accepts the message and writes the failure to its log.
     pub(crate) const fn xmail_code(&self) -> u8 {
         match self {
             Self::Connect(_) => 202,

@@ -1,14 +1,14 @@
-//! The thin client: started once per message by a mail server or a script, it carries one call to
-//! the server's `call` listener and exits with the verdict.
+//! The thin client: started once per message by a mail server or a script, it makes one call to the
+//! server's `call` listener and exits with the verdict.
 //!
-//! Being started is most of what it costs, so everything here serves that: no dependencies, no
-//! work before it is needed, and no more sent than the procedure wants: the size first, the bytes
-//! only when the server asks for them. (The binary around it: see `main.rs`.)
+//! Its cost is mostly that of starting a process, so it has no dependencies, does no work before it
+//! is needed, and sends no more than the procedure needs: the size first, the bytes only if the
+//! server requests them. (The binary around it: see `main.rs`.)
 //!
-//! Invariants: never exits 0 unless the server said accept (or tag), or the caller chose
-//! `--on-failure accept`; never panics on what a peer or a file says; touches no file but the one
-//! named, and that only in the XMail modes. As a filter of OpenSMTPD's it stays and makes many
-//! calls.
+//! Invariants: never exits with 0 unless the server's verdict is accept (or tag), or the caller
+//! chose `--on-failure accept`; never panics on input from a peer or a file; changes no file except
+//! the one named, and that only in the XMail modes. As a filter of OpenSMTPD it keeps running and
+//! makes many calls.
 
 mod arguments;
 mod call;
@@ -30,7 +30,7 @@ use failure::CallFailure;
 
 const HELP: &str = include_str!("help.txt");
 
-/// Does what the command line says, its words without the program's name; gives the exit code.
+/// Executes the command line, given without the program's name; returns the exit code.
 pub fn run(words: impl Iterator<Item = OsString>) -> u8 {
     let arguments = match CallOptions::parse(words) {
         Ok(CallTask::Call(arguments)) => arguments,
@@ -77,7 +77,7 @@ fn report(arguments: &CallOptions, failure: &CallFailure) {
     eprintln!("gatepost-call: {}: {failure}", arguments.server);
 }
 
-/// The reader of message files alone, for fuzzing: what it makes of one, in words.
+/// The reader of message files, for fuzzing: a description of its result.
 #[doc(hidden)]
 pub fn fuzz_spool(path: &std::path::Path, has_mark: bool) -> String {
     let layout = if has_mark {
@@ -102,7 +102,7 @@ pub fn fuzz_spool(path: &std::path::Path, has_mark: bool) -> String {
     }
 }
 
-/// The reader of the command line alone, for fuzzing: nothing that it takes can end a line of a
+/// The parser of the command line, for fuzzing: no argument that it accepts can end a line of a
 /// request.
 #[doc(hidden)]
 pub fn fuzz_arguments<'word>(words: impl Iterator<Item = &'word [u8]>) {
@@ -117,7 +117,7 @@ pub fn fuzz_arguments<'word>(words: impl Iterator<Item = &'word [u8]>) {
     }
 }
 
-/// The filter alone, for fuzzing: it ends with its input and writes whole lines, whatever it reads.
+/// The filter, for fuzzing: it ends with its input and writes whole lines, whatever it reads.
 #[doc(hidden)]
 pub fn fuzz_filter(input: &[u8]) {
     let words = ["--server", "unix:/", "--opensmtpd", "/noop"].map(OsString::from);

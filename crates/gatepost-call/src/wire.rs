@@ -1,10 +1,10 @@
-//! The call protocol's text, sans I/O.
+//! The text of the call protocol, sans I/O.
 //!
-//! A request is `CALL/1 PATH`, fields `name: value`, and an empty line. The answer is
-//! `NEED body` (then exactly `size` bytes are due), then `DONE VERDICT`, fields, an empty line; or
-//! `FAIL REASON` where the call could not be made.
+//! A request is `CALL/1 PATH`, fields `name: value`, and an empty line. The answer is `NEED body`
+//! (then exactly `size` bytes must be sent), then `DONE VERDICT`, fields, an empty line; or `FAIL
+//! REASON` if the call could not be made.
 
-/// Longest line of an answer; a longer one is no answer.
+/// The longest accepted line of an answer.
 const LINE_MAX_BYTES: usize = 8 * 1024;
 
 /// The server's action for the message.
@@ -32,11 +32,11 @@ impl AnswerAction {
     }
 }
 
-/// A verdict, and what goes with it.
+/// A verdict with its fields.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct VerdictAnswer {
     pub(crate) action: AnswerAction,
-    /// One line; empty where nothing was said.
+    /// One line; empty if no reason was given.
     pub(crate) reason: String,
     /// Header fields to add, each whole: `Name: value`.
     pub(crate) tags: Vec<String>,
@@ -47,7 +47,7 @@ pub(crate) struct VerdictAnswer {
 }
 
 impl VerdictAnswer {
-    /// The header fields that a tagged message gets.
+    /// The header fields to add to a tagged message.
     pub(crate) fn fields(&self) -> &[String] {
         match self.action {
             AnswerAction::Tag => &self.tags,
@@ -55,7 +55,7 @@ impl VerdictAnswer {
         }
     }
 
-    /// The reason, or the default text where none was given.
+    /// The reason, or the default text if none was given.
     pub(crate) fn reason_or<'text>(&'text self, otherwise: &'text str) -> &'text str {
         if self.reason.is_empty() {
             otherwise
@@ -65,10 +65,10 @@ impl VerdictAnswer {
     }
 }
 
-/// Why an answer gives no verdict.
+/// The reason why an answer contains no verdict.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NoAnswer {
-    /// This line is none of an answer's.
+    /// This line is not part of a valid answer.
     NotUnderstood(String),
     /// The server could not make the call, for this reason.
     Failed(String),
@@ -77,15 +77,15 @@ pub(crate) enum NoAnswer {
 /// The effect of a line of the answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum AnswerLine {
-    /// More is to come.
+    /// The answer is not complete yet.
     More,
-    /// The server wants the body.
+    /// The server requests the body.
     NeedBody,
-    /// The answer is whole.
+    /// The answer is complete.
     Done(VerdictAnswer),
 }
 
-/// Collects an answer line by line.
+/// Parses an answer line by line.
 #[derive(Debug, Default)]
 pub(crate) struct AnswerReader {
     line: Vec<u8>,
@@ -93,8 +93,8 @@ pub(crate) struct AnswerReader {
 }
 
 impl AnswerReader {
-    /// Takes the bytes of one read, up to the first event; gives it with the count of bytes
-    /// taken.
+    /// Processes the bytes of one read, up to the first event; returns the event with the number of
+    /// bytes processed.
     pub(crate) fn read(&mut self, bytes: &[u8]) -> Result<(AnswerLine, usize), NoAnswer> {
         let mut taken = 0;
         while let Some(rest) = bytes.get(taken..).filter(|rest| !rest.is_empty()) {
@@ -144,7 +144,7 @@ impl AnswerReader {
                 .take()
                 .map_or(AnswerLine::More, AnswerLine::Done));
         }
-        // Fields of later versions are passed over.
+        // Fields of later versions are ignored.
         match line.split_once(": ") {
             Some(("reason", value)) => value.clone_into(&mut answer.reason),
             Some(("tag", value)) if value.contains(':') => answer.tags.push(value.to_owned()),
@@ -169,7 +169,7 @@ impl RequestBytes {
         Self(bytes)
     }
 
-    /// Adds a field; the value must hold no line end.
+    /// Adds a field; the value must not contain a line end.
     pub(crate) fn field(&mut self, name: &str, value: &[u8]) -> &mut Self {
         debug_assert!(!value.contains(&b'\n'));
         self.0.extend_from_slice(name.as_bytes());

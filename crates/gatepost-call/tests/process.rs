@@ -1,5 +1,5 @@
-//! The built program against a server that plays its part: exit codes, what is sent, what is left
-//! beside the file.
+//! The built program against a simulated server: exit codes, the bytes sent, and the files left
+//! beside the message.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -19,7 +19,7 @@ fn program(words: &[&str]) -> Output {
         .expect("the program runs")
 }
 
-/// Takes one call: gives the request, sends the parts of the answer, and returns what came as a
+/// Serves one call: returns the request, sends the parts of the answer, and returns the received
 /// body if the answer began with `NEED body`.
 fn take_call(mut stream: impl Read + Write, answer: &str) -> (String, Vec<u8>) {
     let mut request = String::new();
@@ -35,7 +35,7 @@ fn take_call(mut stream: impl Read + Write, answer: &str) -> (String, Vec<u8>) {
         stream.read_exact(&mut body).expect("the body");
         rest = done;
     }
-    // A client that gave up already is part of some tests.
+    // In some tests the client has already given up.
     let _ = stream.write_all(rest.as_bytes());
     (request, body)
 }
@@ -139,7 +139,7 @@ fn xmail_gets_its_codes_its_rej_file_and_its_rewritten_message() {
             "{mode} {answer:?}: {output:?}"
         );
         let (request, _) = thread.join().expect("a call");
-        // Off-line XMail reads the file again, so that a changed message is of use.
+        // Off-line XMail reads the file again, so a changed message is useful.
         let want = match mode {
             "xmail-offline" => "want: message\n",
             _ => "",
@@ -286,7 +286,7 @@ fn a_changed_message_takes_the_place_of_xmails() {
     );
     assert_eq!(std::fs::read_to_string(&file).expect("the file"), expected);
 
-    // Accepted and changed is changed all the same; one that breaks off changes nothing.
+    // Accepted and changed: the change applies all the same; an incomplete one changes nothing.
     let (address, _thread) = server("NEED body\nDONE accept\nmessage: 14\n\nSubject: a\n\nx\n");
     let output = filter(&address);
     assert_eq!(output.status.code(), Some(7), "{output:?}");
@@ -297,7 +297,7 @@ fn a_changed_message_takes_the_place_of_xmails() {
     assert_eq!(std::fs::read(&file).expect("the file"), before);
 }
 
-/// Starts as a filter; gives lines to it and reads what it answers.
+/// Starts the program as a filter; writes lines to it and reads its answers.
 struct Filter {
     child: std::process::Child,
     answers: BufReader<std::process::ChildStdout>,
@@ -324,7 +324,7 @@ impl Filter {
         stdin.write_all(lines.as_bytes()).expect("it reads");
     }
 
-    /// Lines of a message in a session.
+    /// Sends the lines of a message in a session.
     fn tell_message(&mut self, session: &str, lines: &[&str]) {
         for line in lines {
             self.tell(&format!(
@@ -364,7 +364,7 @@ fn sessions_of_smtpd_do_not_mix() {
     filter.tell_message("one", &["Subject: 1", "", "..a"]);
     filter.tell_message("two", &["Subject: 2", "", "b", "."]);
     filter.tell_message("one", &["."]);
-    // Both are asked about at once: neither waits for the other's verdict.
+    // Both calls are made at once: neither waits for the other's verdict.
     let streams = [(); 2].map(|()| listener.accept().expect("a call").0);
     for stream in streams {
         let answer = "NEED body\nDONE reject\nreason: no\n\n";

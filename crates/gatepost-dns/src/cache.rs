@@ -7,14 +7,14 @@ use parking_lot::Mutex;
 
 use crate::wire::{Question, QuestionOutcome, Resolved};
 
-/// Answers that are kept; the first to expire makes room.
+/// The number of answers that are kept; the first one to expire is removed.
 const ANSWERS_MAX: usize = 10_000;
-/// No answer is kept for longer.
+/// The longest time that an answer is kept.
 const LIFETIME_MAX: Duration = Duration::from_hours(1);
-/// That there is nothing is kept for this long (RFC 2308 section 5 permits more).
+/// The time that a negative answer is kept (RFC 2308 section 5 permits more).
 const LIFETIME_OF_NOTHING: Duration = Duration::from_mins(1);
 
-/// Answers by their questions, each for as long as its records permit. Failures are not kept.
+/// Answers by question, each kept for as long as its records permit. Failures are not kept.
 #[derive(Default)]
 pub struct Cache(Mutex<HashMap<Question, (Instant, QuestionOutcome)>>);
 
@@ -26,7 +26,7 @@ impl Cache {
         (*until > Instant::now()).then(|| answer.clone())
     }
 
-    /// Keeps an answer while it is valid.
+    /// Keeps an answer for as long as it is valid.
     pub fn keep(&self, question: &Question, resolved: &Resolved) {
         let lifetime = match &resolved.answer {
             QuestionOutcome::Failed(_) => return,

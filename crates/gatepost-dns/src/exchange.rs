@@ -1,4 +1,4 @@
-//! One question to one server: by UDP, sent again while there is no answer, then by TCP if the
+//! One question to one server: over UDP, sent again until there is an answer, then over TCP if the
 //! answer did not fit.
 
 use std::net::SocketAddr;
@@ -12,9 +12,9 @@ use tokio::time::{Instant, timeout_at};
 use crate::port::Ports;
 use crate::wire::{self, DnsResponse, Question, QuestionOutcome, Resolved, ServerFailure};
 
-/// A question is sent again after this part of the time there is, then after twice as long.
+/// A question is sent again after this fraction of the available time, then after twice as long.
 const RESEND_AFTER_PART: u32 = 3;
-/// TCP connections at one time; further truncated answers wait for one of these.
+/// Number of simultaneous TCP connections; further truncated answers wait for a free one.
 const CONNECTIONS_MAX: usize = 32;
 
 /// The sockets of a resolver.
@@ -33,7 +33,7 @@ impl Default for Transport {
 }
 
 impl Transport {
-    /// What the server says, if it says anything before `until`.
+    /// The server's response, if there is one before `until`.
     pub(crate) async fn ask(
         &self,
         server: SocketAddr,
@@ -67,7 +67,8 @@ impl Transport {
         }))
     }
 
-    /// Asks again by TCP, where a message follows its length in two bytes (RFC 7766 section 8).
+    /// Asks again over TCP, where each message is preceded by its length in two bytes (RFC 7766
+    /// section 8).
     async fn ask_by_tcp(
         &self,
         server: SocketAddr,

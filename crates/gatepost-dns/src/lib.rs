@@ -1,11 +1,11 @@
 //! A DNS client for many questions at once.
 //!
-//! A [`Resolver`] has one thread, which sends and receives for everybody. Callers put questions
-//! with a deadline and go on with their work: [`Lookup`] gathers the answers to all questions about
-//! one message, [`PendingQuestion`] and [`Resolver::answer`] wait for a single one. The answer to a
-//! question by UDP counts only if it comes from the server that was asked, under the id that was
-//! chosen and with the question that was put (RFC 5452 section 9.1). A question that is not
-//! answered is sent again, and what does not fit into a datagram is asked for by TCP (RFC 7766).
+//! A [`Resolver`] has one thread, which sends and receives for all callers. A caller asks questions
+//! with a deadline and continues its work: [`Lookup`] collects the answers to all questions about
+//! one message, [`PendingQuestion`] and [`Resolver::answer`] wait for a single one. An answer over
+//! UDP counts only if it comes from the server that was asked, with the id that was chosen and with
+//! the question that was asked (RFC 5452 section 9.1). A question without an answer is sent again,
+//! and an answer that does not fit into a datagram is requested over TCP (RFC 7766).
 //!
 //! ```
 //! use std::net::UdpSocket;
@@ -39,15 +39,15 @@
 //!
 //! Invariants:
 //! - Every question ends: with an answer, or at its deadline without one.
-//! - An answer is bytes of a peer: no length in it is trusted, and reading it takes bounded time.
-//! - A list that never answers costs no message more than its first few: see [`SilenceLimits`].
+//! - An answer is untrusted input: no length in it is trusted, and reading it takes bounded time.
+//! - A list that never answers delays only the first few messages: see [`SilenceLimits`].
 //! - The number of open questions, of questions of one [`Lookup`] and of TCP connections is
 //!   bounded.
 //!
 //! Decided: the message format is read and written here ([`wire`]) and not by `hickory-proto`.
-//! Rules ask for seven kinds of records, and take what can be read of an answer of which a record
-//! is broken or cut off, as SpamAssassin does; `hickory-proto` knows all kinds and brings seven
-//! crates that nothing else here needs.
+//! Rules ask for seven types of records, and use the readable part of an answer with a broken or
+//! truncated record, as SpamAssassin does. `hickory-proto` covers all types and adds seven crates
+//! that nothing else here needs.
 
 mod cache;
 mod exchange;

@@ -1,10 +1,10 @@
 //! All questions about one message, with one deadline.
 //!
-//! Questions leave as soon as they are put, and their answers arrive while the caller does
-//! something else. The caller then takes what has arrived, puts the questions that follow from it,
-//! and so on. What is not answered by the deadline is as if it had not been asked.
+//! Questions are sent immediately, and their answers arrive while the caller does other work. The
+//! caller then takes the answers that have arrived, asks the questions that follow from them, and
+//! so on. A question without an answer at the deadline is treated as if it had not been asked.
 //!
-//! A caller need not keep a thread for the wait: [`Lookup::progress`] calls it back.
+//! A caller need not block a thread while waiting: [`Lookup::progress`] takes a callback.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -15,22 +15,22 @@ use parking_lot::Mutex;
 use crate::resolver::{DnsError, Resolver};
 use crate::wire::{Question, QuestionOutcome, Resolved};
 
-/// Questions that one lookup puts; further ones stay unanswered.
+/// Number of questions that one lookup may ask; further ones stay unanswered.
 const QUESTIONS_MAX: usize = 400;
 
-/// The resolver's thread may be this late on a busy machine.
+/// The tolerated delay of the resolver's thread on a busy machine.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// The purpose of a question.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Purpose<'a> {
-    /// The zone of the list that is asked, so that a list that never answers is noticed.
+    /// The zone of the list that is asked, so that a list that never answers is detected.
     pub list: Option<&'a str>,
-    /// The answer may lead to further questions, so that the caller wants it at once.
+    /// Whether the answer may lead to further questions, so that the caller needs it at once.
     pub leads_further: bool,
 }
 
-/// Questions that were put together, and what is known of their answers.
+/// A set of questions, and the answers that have arrived so far.
 pub struct Lookup {
     resolver: Resolver,
     deadline: Instant,
@@ -39,7 +39,7 @@ pub struct Lookup {
     answers: HashMap<Question, Resolved>,
 }
 
-/// Calls back. Must not wait: it is called on the thread of all answers.
+/// A callback. It must not block, since it runs on the thread that handles all answers.
 pub type Wake = Box<dyn FnOnce() + Send>;
 
 /// A report of the resolver's thread.
@@ -48,10 +48,10 @@ struct Inbox(Mutex<Arrivals>);
 
 #[derive(Default)]
 struct Arrivals {
-    /// Questions put and not ended.
+    /// Number of questions that have been asked and have not ended.
     open: usize,
     ended: Vec<(Question, Option<Resolved>)>,
-    /// An answer has come that may lead to further questions.
+    /// Whether an answer has arrived that may lead to further questions.
     leads_further: bool,
     wake: Option<Wake>,
 }
@@ -62,13 +62,14 @@ impl Arrivals {
     }
 }
 
-/// The progress of a [`Lookup`]; by default of one that has asked nothing.
+/// The progress of a [`Lookup`]; by default that of a lookup without questions.
 #[derive(Clone, Default)]
 pub struct LookupProgress(Arc<Inbox>);
 
 impl LookupProgress {
     /// Calls `wake` when the caller should look again: all questions have ended, or an answer has
-    /// come that leads further. At the deadline at the latest; at once if it is so already.
+    /// arrived that may lead to further questions. The call happens at the deadline at the latest,
+    /// and at once if the condition already holds.
     pub fn then(self, wake: Wake) {
         let mut arrivals = self.0.0.lock();
         if arrivals.is_worth_a_look() {
@@ -86,7 +87,7 @@ impl Resolver {
         Lookup::new(self.clone(), deadline)
     }
 
-    /// Puts one question, which is awaited until `deadline` at most.
+    /// Asks one question, whose answer is awaited until `deadline` at most.
     pub fn question(
         &self,
         question: Question,
@@ -98,8 +99,8 @@ impl Resolver {
         Ok(PendingQuestion { lookup, question })
     }
 
-    /// Puts one question for a task, which waits for the answer until `deadline` at most. There may
-    /// be no records; a failure is an error.
+    /// Asks one question for a task, which waits for the answer until `deadline` at most. The
+    /// answer may have no records; a failure is an error.
     pub async fn answer(
         &self,
         question: &Question,
@@ -112,7 +113,7 @@ impl Resolver {
             let _ = sender.send(resolved);
         };
         self.put(question.clone(), None, deadline, done);
-        // A question that could not be put drops the sender.
+        // A question that could not be asked drops the sender.
         outcome(receiver.await.ok().flatten())
     }
 
@@ -139,7 +140,7 @@ fn outcome(resolved: Option<Resolved>) -> Result<Resolved, DnsError> {
     }
 }
 
-/// A single question on its way.
+/// A single question that has been asked.
 pub struct PendingQuestion {
     lookup: Lookup,
     question: Question,
@@ -151,7 +152,7 @@ impl PendingQuestion {
         self.lookup.progress()
     }
 
-    /// The question, and its answer if there is one by now. There may be no records; a failure is
+    /// The question, and its answer if it has arrived. The answer may have no records; a failure is
     /// an error.
     pub fn end(mut self) -> (Question, Result<Resolved, DnsError>) {
         self.lookup.take_arrived();
@@ -171,7 +172,7 @@ impl Lookup {
         }
     }
 
-    /// Puts a question, unless it was put before or its name cannot be asked for.
+    /// Asks a question, unless it was asked before or its name is invalid.
     pub fn ask(&mut self, question: &Question, purpose: Purpose<'_>) {
         if self.asked.contains(question)
             || self.asked.len() >= QUESTIONS_MAX
@@ -203,7 +204,7 @@ impl Lookup {
         }
     }
 
-    /// Takes what has arrived, without waiting. Whether any question was answered.
+    /// Takes the answers that have arrived, without waiting. Returns whether there was one.
     pub fn take_arrived(&mut self) -> bool {
         let ended = {
             let mut arrivals = self.inbox.0.lock();
@@ -220,22 +221,22 @@ impl Lookup {
         has_answers
     }
 
-    /// Whether all questions have ended, and what became of them is taken.
+    /// Whether all questions have ended and all answers have been taken.
     pub fn is_complete(&self) -> bool {
         let arrivals = self.inbox.0.lock();
         arrivals.open == 0 && arrivals.ended.is_empty()
     }
 
-    /// Notifies when there is something to take.
+    /// The handle that reports when there is an answer to take.
     pub fn progress(&self) -> LookupProgress {
         LookupProgress(Arc::clone(&self.inbox))
     }
 
-    /// Waits on this thread until there is something to take.
+    /// Blocks this thread until there is an answer to take.
     pub fn wait(&self) {
         let (arrived, wait) = std::sync::mpsc::channel();
         self.progress().then(Box::new(move || {
-            // Fails where the wait has ended.
+            // Fails if the wait has ended.
             let _ = arrived.send(());
         }));
         // Every question ends by the deadline.
@@ -243,12 +244,12 @@ impl Lookup {
         let _ = wait.recv_timeout(left + GRACE);
     }
 
-    /// What was answered.
+    /// The answer to a question, if it has been taken.
     pub fn answer(&self, question: &Question) -> Option<&QuestionOutcome> {
         self.answers.get(question).map(|resolved| &resolved.answer)
     }
 
-    /// What was answered, with its lifetime.
+    /// The answer to a question, with its lifetime.
     fn take(&mut self, question: &Question) -> Option<Resolved> {
         self.answers.remove(question)
     }

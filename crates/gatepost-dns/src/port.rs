@@ -1,9 +1,9 @@
 //! UDP sockets, each connected to one server and shared by many questions.
 //!
 //! A peer that cannot see our datagrams must guess the socket's port and the question's id to forge
-//! an answer (RFC 5452 section 9.2). The system chooses a port at random, so a socket is left for a
-//! new one after [`QUESTIONS_PER_PORT`] questions; it is closed when the last of its questions has
-//! ended.
+//! an answer (RFC 5452 section 9.2). The system chooses a port at random, so a socket is replaced
+//! by a new one after [`QUESTIONS_PER_PORT`] questions; it is closed when the last of its questions
+//! has ended.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,10 +17,10 @@ use tokio::task::AbortHandle;
 
 use crate::wire::{self, ANSWER_BYTES_MAX, DnsResponse, Question};
 
-/// Questions that leave by one socket.
+/// Number of questions that are sent from one socket.
 const QUESTIONS_PER_PORT: usize = 256;
 
-/// The sockets that take new questions, by their server.
+/// The sockets for new questions, by server.
 #[derive(Default)]
 pub(crate) struct Ports(Mutex<HashMap<SocketAddr, (Arc<Port>, usize)>>);
 
@@ -42,7 +42,7 @@ impl Ports {
 
 type Waiting = HashMap<u16, (Question, oneshot::Sender<DnsResponse>)>;
 
-/// A socket, and the questions that left by it and are not answered.
+/// A socket, and the questions that were sent from it and are not answered.
 pub(crate) struct Port {
     socket: Arc<UdpSocket>,
     waiting: Arc<Mutex<Waiting>>,
@@ -70,7 +70,7 @@ impl Port {
         })
     }
 
-    /// Chooses an id for a question, under which its answer is awaited until the id is dropped.
+    /// Chooses an id for a question and waits for its answer until the id is dropped.
     pub(crate) fn register(
         self: &Arc<Self>,
         question: &Question,
@@ -96,14 +96,14 @@ impl Drop for Port {
     }
 }
 
-/// An id that belongs to a question as long as this lives.
+/// An id that is reserved for a question for as long as this value exists.
 pub(crate) struct Registered {
     pub(crate) id: u16,
     port: Arc<Port>,
 }
 
 impl Registered {
-    /// Sends the question's message. What the system does not send is as good as lost on the way.
+    /// Sends the question's message. A failure to send is treated like a datagram that was lost.
     pub(crate) async fn send(&self, message: &[u8]) {
         let _ = self.port.socket.send(message).await;
     }
@@ -118,7 +118,7 @@ impl Drop for Registered {
 async fn receive(socket: Arc<UdpSocket>, waiting: Arc<Mutex<Waiting>>) {
     let mut buffer = [0; ANSWER_BYTES_MAX as usize];
     loop {
-        // An error says that the server's port is closed. It may open before the deadline.
+        // An error means that the server's port is closed. It may open before the deadline.
         let Ok(length) = socket.recv(&mut buffer).await else {
             continue;
         };
@@ -133,7 +133,7 @@ async fn receive(socket: Arc<UdpSocket>, waiting: Arc<Mutex<Waiting>>) {
             .is_some_and(|(question, _)| *question == reply.question)
             && let Some((_, sender)) = waiting.remove(&reply.id)
         {
-            // Fails where the receiver is gone.
+            // Fails if the receiver has been dropped.
             let _ = sender.send(reply);
         }
     }

@@ -1,4 +1,4 @@
-//! The resolver: which servers are asked, and the thread that asks them.
+//! The resolver: the servers that are asked, and the thread that asks them.
 
 use std::fmt;
 use std::io;
@@ -14,13 +14,13 @@ use crate::exchange::Transport;
 use crate::silence::{Silence, SilenceLimits, SilentList};
 use crate::wire::{Question, QuestionOutcome, Resolved, ServerFailure};
 
-/// Questions that are open at one time; further ones are not asked, and stay unanswered.
+/// Number of simultaneous open questions; further ones are not asked and stay unanswered.
 const OPEN_QUESTIONS_MAX: usize = 100_000;
 
-/// Why there is no answer to a single question.
+/// The reason why a single question has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DnsError {
-    /// The name is too long, or one of its labels is.
+    /// The name or one of its labels is too long.
     #[error("'{0}' is not a domain name")]
     Name(String),
     /// No server answered before the deadline.
@@ -34,8 +34,8 @@ pub enum DnsError {
     NoServer,
 }
 
-/// Asks DNS servers for everybody. Cheap to clone; its thread starts with the first question and
-/// ends with the last clone.
+/// A client of DNS servers that is shared by all callers. Cheap to clone; its thread starts with
+/// the first question and ends with the last clone.
 #[derive(Clone)]
 pub struct Resolver(Arc<ResolverCore>);
 
@@ -69,7 +69,7 @@ impl Resolver {
         Self::with_silence(servers, server_timeout, SilenceLimits::default())
     }
 
-    /// The same; lists that do not answer are left out for a while.
+    /// A resolver that does not ask silent lists for a while.
     pub fn with_silence(
         servers: Vec<SocketAddr>,
         server_timeout: Duration,
@@ -83,7 +83,7 @@ impl Resolver {
         }))
     }
 
-    /// The lists that do not answer, and are not asked at present.
+    /// The lists that do not answer and are not asked at present.
     pub fn silent_lists(&self) -> Vec<SilentList> {
         self.0.silence.lists()
     }
@@ -93,8 +93,8 @@ impl Resolver {
         !self.0.servers.is_empty()
     }
 
-    /// Puts a question; `done` gets what became of it, at the deadline at the latest, on the
-    /// resolver's thread. False if it cannot be put.
+    /// Asks a question. `done` receives the outcome on the resolver's thread, at the deadline at
+    /// the latest. Returns false if the question cannot be asked.
     pub(crate) fn put(
         &self,
         question: Question,
@@ -131,7 +131,7 @@ impl Resolver {
     }
 }
 
-/// Asks one server after the other until one answers. A failure of one is the answer of all only if
+/// Asks one server after the other until one answers. A failure of one server is the result only if
 /// no other server answers.
 async fn ask(
     transport: &Transport,
@@ -174,7 +174,7 @@ impl Thread {
     }
 }
 
-/// One open question, counted as long as this lives.
+/// One open question, which is counted for as long as this value exists.
 struct OpenQuestion(Arc<AtomicUsize>);
 
 impl OpenQuestion {

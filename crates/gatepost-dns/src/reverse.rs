@@ -1,4 +1,4 @@
-//! The names under which addresses are asked for.
+//! The names for reverse lookups of addresses.
 
 use std::net::IpAddr;
 

@@ -1,21 +1,21 @@
 //! Lists that do not answer.
 //!
-//! A DNS list that drops packets costs every message its whole deadline. After some questions in a
-//! row without an answer the list counts as silent, and its questions end at once without an
-//! answer. Now and then one question is put all the same: an answer to it ends the silence.
+//! A DNS list that drops packets delays every message until its deadline. After several consecutive
+//! questions without an answer the list counts as silent, and its questions end at once without an
+//! answer. From time to time one question is asked nevertheless: an answer to it ends the silence.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// When a list counts as silent.
+/// The condition under which a list counts as silent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SilenceLimits {
-    /// Questions in a row without an answer, after which a list is not asked for a while; 0 for any
-    /// number.
+    /// The number of consecutive questions without an answer after which a list is not asked for a
+    /// while; 0 disables this.
     pub unanswered_max: u32,
-    /// How long it is not asked.
+    /// The time for which it is not asked.
     pub pause: Duration,
 }
 
@@ -33,12 +33,11 @@ impl Default for SilenceLimits {
 pub struct SilentList {
     /// Its zone.
     pub list: String,
-    /// Questions that were not put since it fell silent.
+    /// Number of questions that were not asked since it became silent.
     pub skipped: u64,
 }
 
-/// What is known of the lists that were asked. Bounded by the number of lists, which rule files
-/// name.
+/// The state of the lists that were asked. Bounded by the number of lists, which rule files define.
 #[derive(Debug, Default)]
 pub(crate) struct Silence {
     limits: SilenceLimits,
@@ -48,7 +47,7 @@ pub(crate) struct Silence {
 #[derive(Debug, Default)]
 struct ListState {
     unanswered: u32,
-    /// Not asked before then.
+    /// The list is not asked before this time.
     paused_until: Option<Instant>,
     skipped: u64,
 }
@@ -61,7 +60,7 @@ impl Silence {
         }
     }
 
-    /// Whether a list may be asked now. After each pause one question may be put.
+    /// Whether a list may be asked now. One question is permitted after each pause.
     pub(crate) fn permits(&self, list: &str, now: Instant) -> bool {
         let mut lists = self.lists.lock();
         let Some(state) = lists.get_mut(list) else {

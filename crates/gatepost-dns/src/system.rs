@@ -1,38 +1,38 @@
-//! Which servers the system asks (resolv.conf(5)), which names it knows without them (hosts(5)),
-//! and how a configuration names a server.
+//! The servers that the system uses (resolv.conf(5)), the names that it knows without them
+//! (hosts(5)), and the notation of servers in a configuration.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// The port of DNS servers, RFC 1035 section 4.2.
 pub const DNS_PORT: u16 = 53;
-/// Where the system says which servers to ask.
+/// The file that lists the system's servers.
 pub const SYSTEM_CONFIGURATION: &str = "/etc/resolv.conf";
 
-/// Where the system has names that it asks no server for.
+/// The file with names that the system resolves without a server.
 pub const SYSTEM_HOSTS: &str = "/etc/hosts";
 
-/// Where Docker's and Podman's networks answer inside a container. It forwards and validates
-/// nothing.
+/// The resolver that Docker's and Podman's networks provide inside a container. It forwards queries
+/// and validates nothing.
 const CONTAINER_RESOLVER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 11));
 
-/// The servers of the system, in order; none if it names none.
+/// The system's servers, in order; empty if it has none.
 pub fn system_servers() -> Vec<SocketAddr> {
     let text = std::fs::read_to_string(SYSTEM_CONFIGURATION).unwrap_or_default();
     servers_in(&text)
 }
 
-/// Whether answers that the system's servers call authentic (AD) can be believed: all of them are
-/// on this machine, so no host of the network can forge the answer.
+/// Whether answers that the system's servers mark as authentic (AD) can be trusted: all of the
+/// servers are on this machine, so no host of the network can forge an answer.
 pub fn are_local(servers: &[SocketAddr]) -> bool {
     let is_local = |server: &SocketAddr| {
         let address = server.ip().to_canonical();
-        // The resolver of container networks passes on what a server outside says.
+        // The resolver of container networks forwards the answers of a server elsewhere.
         address.is_loopback() && address != CONTAINER_RESOLVER
     };
     !servers.is_empty() && servers.iter().all(is_local)
 }
 
-/// Whether a text in the form of hosts(5) has an address of this name.
+/// Whether a text in the form of hosts(5) contains this name.
 pub fn has_host(hosts: &str, name: &str) -> bool {
     let name = name.trim_end_matches('.');
     let line_has = |line: &str| {

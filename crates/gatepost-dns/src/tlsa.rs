@@ -1,18 +1,18 @@
-//! TLSA records (RFC 6698): which certificate a TLS server has.
+//! TLSA records (RFC 6698): the certificate that a TLS server has.
 
 use std::fmt;
 
-/// One record, as it came: nothing in it is checked.
+/// One record as it was received, without any validation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Tlsa {
     /// How the certificate is verified: 3 for the server's own (DANE-EE), 2 for an authority's
     /// (DANE-TA).
     pub usage: u8,
-    /// What is selected of the certificate: 0 for all of it, 1 for its public key.
+    /// The part of the certificate that is compared: 0 for all of it, 1 for its public key.
     pub selector: u8,
-    /// How the selected bytes are compared: 0 as they are, 1 by SHA-256, 2 by SHA-512.
+    /// The method of comparison: 0 for the bytes themselves, 1 for SHA-256, 2 for SHA-512.
     pub matching: u8,
-    /// What they must be.
+    /// The expected bytes.
     pub data: Vec<u8>,
 }
 

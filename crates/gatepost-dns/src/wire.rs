@@ -1,6 +1,6 @@
 //! DNS messages: questions out, answers in (RFC 1035 section 4).
 //!
-//! An answer is bytes of a peer: every length is checked, and a pointer in a name only leads
+//! An answer is untrusted input: every length is checked, and a pointer in a name must point
 //! backwards, so that no name is endless.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -12,9 +12,9 @@ use crate::tlsa::Tlsa;
 const NAME_BYTES_MAX: usize = 253;
 const LABEL_BYTES_MAX: usize = 63;
 const HEADER_BYTES: usize = 12;
-/// The size of answers that are taken by UDP (RFC 6891); small enough not to be fragmented.
+/// The largest answer that is accepted over UDP (RFC 6891); small enough not to be fragmented.
 pub(crate) const ANSWER_BYTES_MAX: u16 = 1232;
-/// Records of an answer that are read.
+/// Number of records of an answer that are read.
 const RECORDS_MAX: u16 = 200;
 
 /// The type of record that a question asks for.
@@ -32,7 +32,7 @@ pub enum RecordType {
     Aaaa,
     /// The name of an address.
     Ptr,
-    /// Which certificate a TLS server has (RFC 6698).
+    /// The certificate of a TLS server (RFC 6698).
     Tlsa,
 }
 
@@ -61,24 +61,24 @@ impl RecordType {
             .map(|known| known.0)
     }
 
-    /// The kind of this name, in any case: `A`, `txt`.
+    /// The type of this name, in any case: `A`, `txt`.
     pub fn named(name: &str) -> Option<Self> {
         let is_it = |known: &&(Self, u16, &str)| known.2.eq_ignore_ascii_case(name);
         Self::ALL.iter().find(is_it).map(|known| known.0)
     }
 }
 
-/// A question: a name, and the kind of its records.
+/// A question: a name and a type of record.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Question {
-    /// In lower case, without a dot at its end.
+    /// In lower case, without a trailing dot.
     pub name: String,
-    /// The kind of records.
+    /// The type of record.
     pub kind: RecordType,
 }
 
 impl Question {
-    /// A question about a name in any case, with or without a dot at its end.
+    /// A question about a name in any case, with or without a trailing dot.
     pub fn new(name: &str, kind: RecordType) -> Self {
         Self {
             name: name.trim_end_matches('.').to_ascii_lowercase(),
@@ -86,21 +86,21 @@ impl Question {
         }
     }
 
-    /// Whether the name is one that can be asked for.
+    /// Whether the name is valid in a question.
     pub fn can_be_asked(&self) -> bool {
         let is_label =
             |label: &str| !label.is_empty() && label.len() <= LABEL_BYTES_MAX && label.is_ascii();
         self.name.len() <= NAME_BYTES_MAX && self.name.split('.').all(is_label)
     }
 
-    /// The question as a message; `None` if its name cannot be asked for.
+    /// The question as a message; `None` if its name is invalid.
     pub(crate) fn message(&self, id: u16) -> Option<Vec<u8>> {
         if !self.can_be_asked() {
             return None;
         }
         let mut out = Vec::with_capacity(HEADER_BYTES + self.name.len() + 17);
         out.extend_from_slice(&id.to_be_bytes());
-        // Recursion desired, and whether the answer is authentic (RFC 6840 section 5.7); one
+        // Recursion desired, and a request for the authentic-data flag (RFC 6840 section 5.7); one
         // question, one additional record.
         out.extend_from_slice(&[0x01, 0x20, 0, 1, 0, 0, 0, 0, 0, 1]);
         for label in self.name.split('.') {
@@ -111,7 +111,7 @@ impl Question {
         out.push(0);
         out.extend_from_slice(&self.kind.code().to_be_bytes());
         out.extend_from_slice(&[0, 1]);
-        // EDNS: the root, type OPT, the size that we take, nothing more (RFC 6891 section 6.1.2).
+        // EDNS: the root, type OPT, the accepted size, no options (RFC 6891 section 6.1.2).
         out.extend_from_slice(&[0, 0, 41]);
         out.extend_from_slice(&ANSWER_BYTES_MAX.to_be_bytes());
         out.extend_from_slice(&[0; 6]);
@@ -130,65 +130,65 @@ pub enum RecordData {
     Name(String),
     /// A mail exchanger (MX).
     Exchanger {
-        /// Lower ones come first.
+        /// Lower values are preferred.
         preference: u16,
         /// In lower case.
         name: String,
     },
     /// All texts of a TXT record, joined.
     Text(Vec<u8>),
-    /// Which certificate a TLS server has.
+    /// The certificate of a TLS server.
     Tlsa(Tlsa),
 }
 
 /// The outcome of a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum QuestionOutcome {
-    /// The records of the kind that was asked for; there may be none.
+    /// The records of the requested type; there may be none.
     Records(Vec<RecordData>),
-    /// There is no such name.
+    /// The name does not exist.
     NoSuchName,
-    /// The server did not say.
+    /// The server gave no answer.
     Failed(ServerFailure),
 }
 
-/// Why a server's response holds no answer.
+/// The reason why a server's response contains no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ServerFailure {
-    /// It failed, with this response code (RFC 1035 section 4.1.1).
+    /// The server failed with this response code (RFC 1035 section 4.1.1).
     #[error("the DNS server failed with code {0}")]
     Server(u8),
-    /// The answer does not fit into a datagram, and there is none by TCP.
+    /// The answer does not fit into a datagram, and there is no answer over TCP.
     #[error("the DNS server's answer is truncated, and there is none by TCP")]
     Incomplete,
 }
 
-/// An answer, and how long it may be kept.
+/// An answer, and the time for which it may be kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resolved {
-    /// What the server said.
+    /// The server's answer.
     pub answer: QuestionOutcome,
-    /// The least time to live of its records; zero if it has none.
+    /// The smallest time to live of its records; zero if it has none.
     pub lifetime: Duration,
-    /// Whether the server says that DNSSEC proves it (AD, RFC 4035 section 3.2.3). This is worth as
-    /// much as the server and the way to it.
+    /// Whether the server states that DNSSEC validated it (AD, RFC 4035 section 3.2.3). The
+    /// statement is only as trustworthy as the server and the path to it.
     pub is_authentic: bool,
 }
 
 /// A message that answers a question.
 #[derive(Debug, PartialEq, Eq)]
 pub struct DnsResponse {
-    /// Chosen by the client that asked.
+    /// The id that the client chose.
     pub id: u16,
     /// The question that it repeats.
     pub question: Question,
-    /// What it says, and for how long.
+    /// The answer and its lifetime.
     pub resolved: Resolved,
-    /// It did not fit, and must be asked for by TCP.
+    /// Whether the answer did not fit and must be requested over TCP.
     pub is_truncated: bool,
 }
 
-/// Reads an answer; `None` if it is none.
+/// Reads an answer; `None` if the message is not one.
 pub fn read(message: &[u8]) -> Option<DnsResponse> {
     let number = |at: usize| {
         let bytes = message.get(at..at + 2)?;
@@ -232,8 +232,8 @@ pub fn read(message: &[u8]) -> Option<DnsResponse> {
     })
 }
 
-/// The record at an offset with its time to live in seconds, if it is of the kind, and where the
-/// next record begins.
+/// The record at an offset with its time to live in seconds, if it is of this type, and the offset
+/// of the next record.
 fn record(
     message: &[u8],
     at: usize,
@@ -264,7 +264,7 @@ fn record(
     Some((Some((record, lifetime)), next))
 }
 
-/// The texts of a TXT record, each with its length before it.
+/// The texts of a TXT record, each preceded by its length.
 fn texts(mut data: &[u8]) -> Vec<u8> {
     let mut text = Vec::with_capacity(data.len());
     while let Some((&length, rest)) = data.split_first() {
@@ -304,7 +304,7 @@ fn name(message: &[u8], start: usize) -> Option<(String, usize)> {
                 let low = *message.get(at + 1)?;
                 let target = usize::from(length & 0x3f) << 8 | usize::from(low);
                 end.get_or_insert(at + 2);
-                // Only backwards: what stands before was written before.
+                // Pointers must point backwards: the preceding bytes were written earlier.
                 if target >= at {
                     return None;
                 }

@@ -1,4 +1,4 @@
-//! The disk of one folder, as a test handles it.
+//! The disk of one folder, as a test controls it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::plan::{Fault, Operation};
 use crate::state::{DISKS, SharedDisk};
 use crate::vfs;
 
-/// The disk below one folder. Dropped, it works without faults again.
+/// The disk below one folder. When this is dropped, the disk works without faults again.
 #[derive(Debug)]
 pub struct Disk {
     folder: PathBuf,
@@ -17,7 +17,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Puts the layer below this folder, for databases that are opened from now on.
+    /// Installs the layer for this folder, for databases that are opened from now on.
     pub fn at(folder: &Path) -> Self {
         let canonical = folder.canonicalize();
         let folder = canonical.unwrap_or_else(|_| folder.to_path_buf());
@@ -70,7 +70,7 @@ impl Disk {
         self.shared.state.lock().faults.clear();
     }
 
-    /// How many such operations were asked for, well done or not.
+    /// The number of operations of this kind that were requested, failed ones included.
     pub fn count(&self, operation: Operation) -> u64 {
         let state = self.shared.state.lock();
         state.counts.get(&operation).copied().unwrap_or_default()

@@ -1,9 +1,9 @@
 //! A failing disk below SQLite, for tests.
 //!
 //! [`Disk::at`] puts a layer (a SQLite VFS) between SQLite and the files of one folder. It passes
-//! every operation on to the real files, unless a [`Fault`] says otherwise: an error, a write of
-//! which only a part arrives, a sync that fails, lies or takes long. It also remembers every write
-//! that was not synced, so that [`Disk::cut_power`] can leave the files as a power cut leaves them.
+//! every operation on to the real files, unless a [`Fault`] replaces it: by an error, a partial
+//! write, or a sync that fails, does nothing or takes long. It also remembers every write that was
+//! not synced, so that [`Disk::cut_power`] can leave the files as a power cut leaves them.
 //!
 //! ```
 //! use gatepost_faults::{Disk, Effect, Fault, Operation};

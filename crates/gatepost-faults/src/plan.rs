@@ -1,4 +1,4 @@
-//! Which operations fail, and how.
+//! The operations that fail, and the kind of failure.
 
 use std::ffi::c_int;
 use std::path::Path;
@@ -35,7 +35,7 @@ impl Operation {
     ];
 }
 
-/// Which of a database's files.
+/// The kind of a database's file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
     /// The database itself.
@@ -57,21 +57,22 @@ impl FileKind {
 /// The fault that replaces the operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// EIO: nothing is done.
+    /// EIO: the operation has no effect.
     Error,
-    /// ENOSPC: nothing is done.
+    /// ENOSPC: the operation has no effect.
     Full,
     /// EMFILE, for [`Operation::Open`].
     NoDescriptor,
     /// Only this many bytes are written, and an error is returned.
     Short(usize),
-    /// Only this many bytes are written, and success is returned: what a power cut shows later.
+    /// Only this many bytes are written, and success is returned: the state that a power cut
+    /// leaves.
     Torn(usize),
     /// A sync that does nothing and returns success.
     Lie,
-    /// As [`Disk::cut_power`](crate::Disk::cut_power), at this operation, which is not done.
+    /// As [`Disk::cut_power`](crate::Disk::cut_power), at this operation, which has no effect.
     PowerCut,
-    /// The operation is done after this time.
+    /// The operation is performed after this time.
     Slow(Duration),
 }
 
@@ -97,7 +98,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// From now on, on every file.
+    /// A fault of every such operation on every file, from now on.
     pub const fn new(operation: Operation, effect: Effect) -> Self {
         Self {
             operation,
@@ -108,21 +109,21 @@ impl Fault {
         }
     }
 
-    /// Only on files of this kind.
+    /// Restricts the fault to files of this kind.
     #[must_use]
     pub const fn on(mut self, file: FileKind) -> Self {
         self.file = Some(file);
         self
     }
 
-    /// Only after this many such operations went well.
+    /// Delays the fault until this many such operations have succeeded.
     #[must_use]
     pub const fn after(mut self, count: u64) -> Self {
         self.skip = count;
         self
     }
 
-    /// At most this many times.
+    /// Limits the number of times that the fault occurs.
     #[must_use]
     pub const fn times(mut self, count: u64) -> Self {
         self.times = count;

@@ -1,4 +1,4 @@
-//! Writes that were not synced, and what a power cut makes of them.
+//! Writes that were not synced, and their fate in a power cut.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -20,14 +20,14 @@ pub(crate) struct Unsynced {
 struct UnsyncedWrite {
     length_before: u64,
     offset: u64,
-    /// The bytes from `offset` on, as they were.
+    /// The previous bytes from `offset` on.
     before: Vec<u8>,
-    /// What was written there; `None` where the file was cut at `offset`.
+    /// The bytes that were written there; `None` if the file was truncated at `offset`.
     written: Option<Vec<u8>>,
 }
 
 impl Unsynced {
-    /// `before` holds the bytes that were overwritten, as far as the file went.
+    /// `before` contains the bytes that were overwritten, up to the end of the file.
     pub(crate) fn write(
         &mut self,
         path: &Path,
@@ -39,7 +39,7 @@ impl Unsynced {
         self.push(path, length_before, offset, before, Some(written));
     }
 
-    /// `before` holds the bytes that were cut off.
+    /// `before` contains the bytes that were cut off.
     pub(crate) fn truncate(
         &mut self,
         path: &Path,
@@ -73,7 +73,7 @@ impl Unsynced {
         self.files.remove(path);
     }
 
-    /// Takes every change back, then makes those again that arrived.
+    /// Reverts every change, then repeats those that reached the disk.
     pub(crate) fn settle(self, choose: &mut dyn FnMut() -> bool) -> io::Result<()> {
         // In a fixed order, so that the same choices have the same result.
         let mut files: Vec<_> = self.files.into_iter().collect();

@@ -1,11 +1,11 @@
-//! The layer itself: a SQLite VFS that passes every call on to the default one of the system.
+//! The layer itself: a SQLite VFS that passes every call on to the system's default VFS.
 //!
 //! Safety: SQLite gives each file `szOsFile` zeroed bytes, and calls `xOpen` before and `xClose`
 //! after every other method. Those bytes hold a [`FaultFile`], directly followed by the file of the
-//! system's VFS, for whose size [`register`] asked; both start with the pointer to their methods,
-//! as `sqlite3_file` demands. `FaultFile::context` is a box that `xOpen` leaks and `xClose` takes
-//! back. All other pointers are SQLite's arguments, valid for the call, and are passed on as they
-//! came.
+//! system's VFS, whose size [`register`] requested; both start with the pointer to their methods,
+//! as `sqlite3_file` requires. `FaultFile::context` is a box that `xOpen` leaks and `xClose` takes
+//! back. All other pointers are SQLite's arguments, valid for the call, and are passed on
+//! unchanged.
 #![allow(unsafe_code)] // the VFS interface of SQLite is one of C
 
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
@@ -55,11 +55,12 @@ static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
     xUnfetch: None,
 };
 
-/// Makes the layer SQLite's default; once for a process.
+/// Makes the layer SQLite's default, once per process.
 pub(crate) fn register() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: the VFS of the system lives as long as the process, and so does ours, leaked.
+        // SAFETY: the VFS of the system lives as long as the process, and so does ours, which is
+        // leaked.
         unsafe {
             let system = ffi::sqlite3_vfs_find(ptr::null());
             assert!(!system.is_null(), "SQLite has a default VFS");
@@ -83,7 +84,7 @@ unsafe fn system_vfs(vfs: *mut ffi::sqlite3_vfs) -> *mut ffi::sqlite3_vfs {
     unsafe { (*vfs).pAppData.cast() }
 }
 
-/// The system's file that ours wraps.
+/// The system's file that this file wraps.
 unsafe fn system_file(file: *mut ffi::sqlite3_file) -> *mut ffi::sqlite3_file {
     unsafe { file.cast::<FaultFile>().add(1).cast() }
 }
@@ -260,7 +261,7 @@ unsafe extern "C" fn write(
     }
 }
 
-/// Notes what is about to be overwritten.
+/// Records the bytes that are about to be overwritten.
 unsafe fn remember_write(
     file: *mut ffi::sqlite3_file,
     bytes: *const c_void,
@@ -280,7 +281,7 @@ unsafe fn remember_write(
     }
 }
 
-/// The file's length, and its bytes from `offset` on as far as it goes.
+/// The file's length, and its bytes from `offset` to its end.
 unsafe fn content(
     file: *mut ffi::sqlite3_file,
     offset: ffi::sqlite3_int64,
@@ -329,8 +330,8 @@ unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
             FaultDecision::Do => {}
         }
         if let Some(disk) = &context.disk {
-            // The power cut is simulated: the layer knows what is synced, and the real disk of the
-            // test machine need not be waited for.
+            // The power cut is simulated: the layer knows which writes are synced, so there is no
+            // need to wait for the real disk of the test machine.
             disk.unsynced(|unsynced| unsynced.sync(&context.path));
             return ffi::SQLITE_OK;
         }

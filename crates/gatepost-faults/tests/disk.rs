@@ -1,4 +1,4 @@
-//! The disk does to SQLite what it says.
+//! The faults have the effects on SQLite that their documentation states.
 
 use std::path::Path;
 

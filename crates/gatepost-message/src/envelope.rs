@@ -19,7 +19,7 @@ pub enum Listener {
 }
 
 impl Listener {
-    /// Every listener there is, in the order of the documentation.
+    /// All listeners, in the order of the documentation.
     pub const ALL: [Self; 8] = [
         Self::Smtp,
         Self::Lmtp,
@@ -31,7 +31,7 @@ impl Listener {
         Self::Call,
     ];
 
-    /// The name in config, logs, metrics and answers.
+    /// The name in the configuration, logs, metrics and replies.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Smtp => "smtp",
@@ -80,7 +80,7 @@ pub enum Peer {
 }
 
 impl Peer {
-    /// The IP address, where there is one.
+    /// The IP address, if the peer has one.
     pub const fn ip(self) -> Option<IpAddr> {
         match self {
             Self::Address(address) => Some(address.ip()),

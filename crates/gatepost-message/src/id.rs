@@ -6,10 +6,10 @@
 //! would name the node, and ids would still sort by arrival.
 //!
 //! Invariants:
-//! - Ids never go back, neither within a process nor over restarts, even if the clock does. The
-//!   database keeps the highest id with every commit, and a start calls
-//!   [`MessageId::continue_after`]. While the clock is behind that id, each new one is the next,
-//!   and its time stands still.
+//! - Ids never decrease, neither within a process nor across restarts, even if the clock does. The
+//!   database stores the highest id with every commit, and [`MessageId::continue_after`] is called
+//!   at each start. While the clock is behind the highest id, each new id is the successor of the
+//!   previous one, and its time stands still.
 //! - New ids are even. The odd numbers between them are places in an order of messages that is not
 //!   the order of their ids: [`MessageId::place_after`].
 
@@ -21,32 +21,33 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// 2020-01-01T00:00:00Z, in milliseconds since the Unix epoch.
 const EPOCH_UNIX_MS: u64 = 1_577_836_800_000;
 const COUNTER_BITS: u32 = 20;
-/// About the year 2298: a higher id was made by no clock, and would leave no ids for the rest.
+/// About the year 2298: no clock produces a higher id, and accepting one would leave no ids for
+/// later messages.
 const HIGHEST_SANE: u64 = 1 << 63 >> 1;
-/// Crockford's base 32: no letter that is mistaken for a digit.
+/// Crockford's base 32, which omits letters that look like digits.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 const TEXT_CHARACTERS: usize = 13;
 
 static LAST: AtomicU64 = AtomicU64::new(0);
 
-/// Names one message; sorts by time of arrival.
+/// The id of one message. Ids sort by time of arrival.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId(u64);
 
 impl MessageId {
-    /// The next id: the present millisecond, or the even number after the last id where that is
+    /// The next id: the current millisecond, or the even number after the last id if that is
     /// larger.
     pub fn next() -> Self {
         Self(next_after(&LAST, Self::floor_at(SystemTime::now())))
     }
 
-    /// The highest id so far: of this process, or of an earlier one of the same database.
+    /// The highest id so far, of this process or of an earlier one with the same database.
     pub fn highest() -> Self {
         Self(LAST.load(Ordering::Relaxed))
     }
 
-    /// Makes all ids from now on higher than `highest`. An id that no clock can have made is
-    /// ignored; the result says whether it was taken.
+    /// Makes all further ids higher than `highest`. An id that no clock can have produced is
+    /// ignored. Returns whether `highest` was accepted.
     pub fn continue_after(highest: Self) -> bool {
         let is_sane = highest.0 < HIGHEST_SANE;
         if is_sane {
@@ -55,7 +56,7 @@ impl MessageId {
         is_sane
     }
 
-    /// A place directly after this one, which is no message's id.
+    /// A position directly after this id, which is not the id of any message.
     #[must_use]
     pub const fn place_after(self) -> Self {
         Self((self.0 + 1) | 1)
@@ -66,7 +67,7 @@ impl MessageId {
         self.0
     }
 
-    /// The id that [`MessageId::number`] gave.
+    /// The id for a number that [`MessageId::number`] returned.
     pub const fn from_number(number: u64) -> Self {
         Self(number)
     }
@@ -80,7 +81,7 @@ impl MessageId {
         Self(unix_ms.saturating_sub(EPOCH_UNIX_MS) << COUNTER_BITS)
     }
 
-    /// When the message arrived, to the millisecond.
+    /// The time of arrival, to the millisecond.
     pub fn time(self) -> SystemTime {
         UNIX_EPOCH + Duration::from_millis((self.0 >> COUNTER_BITS) + EPOCH_UNIX_MS)
     }
@@ -88,7 +89,7 @@ impl MessageId {
 
 fn next_after(last: &AtomicU64, floor: MessageId) -> u64 {
     let next = |last: u64| floor.0.max((last | 1) + 1);
-    // Relaxed: only the number itself must be unique, it orders no other memory.
+    // Relaxed is sufficient: only the number itself must be unique, it orders no other memory.
     let before = last
         .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| {
             Some(next(last))
@@ -116,7 +117,7 @@ impl fmt::Debug for MessageId {
     }
 }
 
-/// The text is not a message id: 13 characters of Crockford's base 32.
+/// The text is not a message id, which has 13 characters of Crockford's base 32.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is not a message id (13 letters and digits, without i, l, o, u)")]
 pub struct MalformedMessageId(String);

@@ -1,10 +1,10 @@
 //! The types that pass through Gatepost: a listener turns bytes into a [`Message`], procedures turn
 //! a message into a [`Verdict`], the broker delivers a [`Publication`], and the listener turns the
-//! verdict into its protocol's answer.
+//! verdict into a reply of its protocol.
 //!
-//! This crate knows no protocol, no rule and no socket, so every other crate may use it and it
-//! uses none of them. Payloads are [`bytes::Bytes`] and topics are shared strings: a message
-//! that passes between crates is never copied.
+//! This crate depends on no protocol, rule or socket, so every other crate can use it. Payloads are
+//! [`bytes::Bytes`] and topics are shared strings, so a message that passes between crates is never
+//! copied.
 
 pub mod edit;
 mod envelope;

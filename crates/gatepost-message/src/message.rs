@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::{Envelope, MessageId, Properties, Publication, Qos, Topic};
 
-/// How the body of a message is to be read.
+/// The structure of a message's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Format {
     /// The body is a whole RFC 5322 message: header fields, blank line, content.
@@ -13,30 +13,30 @@ pub enum Format {
     Payload,
 }
 
-/// One message, from any listener, before it is delivered.
+/// A message from any listener, before it is delivered.
 ///
-/// The body is as it arrived (SMTP's dot-stuffing undone, nothing else): each view of it, such
-/// as header fields or rendered text, is made by the crate that needs it, on demand.
+/// The body is as it arrived (SMTP's dot-stuffing undone, nothing else). Views of it, such as
+/// header fields or rendered text, are created on demand by the crate that needs them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// Its name, and its time of arrival.
+    /// The message's id, which contains its time of arrival.
     pub id: MessageId,
     /// Peer, sender, recipients and listener.
     pub envelope: Envelope,
-    /// Where it will be published; `None` for a message that is only judged (spamd, call).
+    /// The topic it will be published to; `None` for a message that is only judged (spamd, call).
     pub topic: Option<Topic>,
-    /// How to read the body.
+    /// The structure of the body.
     pub format: Format,
     /// The bytes as they arrived.
     pub body: Bytes,
     /// The size in bytes of the whole message. Differs from `body.len()` only where a caller
     /// declared the size and omitted the body, because no procedure needs it.
     pub size: u64,
-    /// The level at which it was published.
+    /// The quality of service at which it was published.
     pub qos: Qos,
-    /// Whether its topic is to keep it.
+    /// Whether its topic retains it.
     pub retain: bool,
-    /// Boxed: most messages have none.
+    /// Boxed because most messages have none.
     pub properties: Option<Box<Properties>>,
 }
 
@@ -56,7 +56,8 @@ impl Message {
         }
     }
 
-    /// What the broker delivers of this message, with the body as payload; `None` without a topic.
+    /// The publication that the broker delivers for this message, with the body as payload; `None`
+    /// without a topic.
     pub fn publication(&self) -> Option<Publication> {
         Some(Publication {
             id: self.id,

@@ -1,5 +1,4 @@
-//! A publication, as the broker delivers it: a payload under a topic, with the properties that
-//! travel along.
+//! A publication, as the broker delivers it: a payload under a topic, with its properties.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,12 +6,12 @@ use bytes::Bytes;
 
 use crate::{MessageId, Topic};
 
-/// MQTT's quality of service; other protocols publish at the level their promise equals
-/// (SMTP and HTTP acknowledge, so they publish at [`Qos::AtLeastOnce`]).
+/// MQTT's quality of service. Other protocols publish at the level that corresponds to their own
+/// guarantee (SMTP and HTTP acknowledge, so they publish at [`Qos::AtLeastOnce`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[repr(u8)]
 pub enum Qos {
-    /// QoS 0: no promise.
+    /// QoS 0: no guarantee.
     #[default]
     AtMostOnce = 0,
     /// QoS 1: acknowledged, may arrive twice.
@@ -38,26 +37,26 @@ impl Qos {
     }
 }
 
-/// MQTT 5's application properties of a PUBLISH (section 3.3.2.3); other protocols map theirs to
-/// them.
+/// MQTT 5's application properties of a PUBLISH (section 3.3.2.3); the properties of other
+/// protocols are mapped to them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Properties {
     /// Whether the payload is declared to be UTF-8 text (payload format indicator).
     pub payload_is_text: Option<bool>,
     /// The payload's MIME type.
     pub content_type: Option<String>,
-    /// How long after arrival the message is worth delivering, in seconds.
+    /// The time after arrival during which the message is worth delivering, in seconds.
     pub expiry_seconds: Option<u32>,
-    /// Where an answer is expected.
+    /// The topic on which a response is expected.
     pub response_topic: Option<String>,
-    /// What the answer must carry along.
+    /// The data that the response must repeat.
     pub correlation_data: Option<Bytes>,
     /// Name and value, in the order given; names may repeat \[MQTT-3.3.2-18\].
     pub user: Vec<(String, String)>,
 }
 
 impl Properties {
-    /// Whether there is nothing in it.
+    /// Whether no property is set.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -78,13 +77,13 @@ pub struct Publication {
     pub id: MessageId,
     /// Its topic.
     pub topic: Topic,
-    /// The bytes themselves.
+    /// The payload.
     pub payload: Bytes,
     /// The level at which it was published; a subscription may lower it.
     pub qos: Qos,
-    /// Whether the topic keeps it for later subscribers. An empty payload clears the topic.
+    /// Whether the topic retains it for later subscribers. An empty payload clears the topic.
     pub retain: bool,
-    /// Boxed: most publications have none, and many are held at once.
+    /// Boxed because most publications have none, and many are held at once.
     pub properties: Option<Box<Properties>>,
 }
 
@@ -101,7 +100,7 @@ impl Publication {
         }
     }
 
-    /// When it stops being worth delivering.
+    /// The time from which it is no longer worth delivering.
     pub fn expires(&self) -> Option<SystemTime> {
         let seconds = self.properties.as_ref()?.expiry_seconds?;
         Some(self.id.time() + Duration::from_secs(u64::from(seconds)))
@@ -111,7 +110,7 @@ impl Publication {
     /// \[MQTT-3.3.2-5\]\[MQTT-3.3.2-6\].
     pub fn expiry_seconds_left(&self, now: SystemTime) -> Option<u32> {
         let left = self.expires()?.duration_since(now).unwrap_or_default();
-        // Rounded up: a message is not expired before its time.
+        // Rounded up, so that a message does not expire early.
         Some(left.as_secs() as u32 + u32::from(left.subsec_nanos() > 0))
     }
 }

@@ -1,11 +1,12 @@
-//! A procedure's reply to a web page besides its text: status, redirect, header fields, cookies.
+//! A procedure's reply to a web page in addition to its text: status, redirect, header fields,
+//! cookies.
 //!
-//! Invariant: whatever is in a [`PageReply`] can be sent as it stands. Names are tokens, values
-//! have no control characters, and nothing in it belongs to the connection, so no procedure can end
-//! a head early or contradict a body's length.
+//! Invariant: everything in a [`PageReply`] can be sent as it is. Names are tokens, values have no
+//! control characters, and no field concerns the connection, so a procedure can neither end the
+//! header early nor contradict the body's length.
 
-/// Fields that say where a body ends or what becomes of the connection (RFC 9110 section 7.6.1,
-/// RFC 9112 section 6), and those that are written for every answer.
+/// Fields that describe the length of the body or the state of the connection (RFC 9110 section
+/// 7.6.1, RFC 9112 section 6), and those that the server writes in every response.
 const OF_THE_CONNECTION: [&str; 13] = [
     "connection",
     "content-encoding",
@@ -31,40 +32,40 @@ pub struct PageReply {
     cookies: Vec<Cookie>,
 }
 
-/// An error of a reply: it cannot be sent.
+/// An invalid reply, which cannot be sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MalformedReply {
-    /// Not a status that ends an exchange.
+    /// Not a final status code.
     #[error("status {0}: a page's status is 200 to 599")]
     Status(i64),
-    /// Not a name.
+    /// Not a valid name.
     #[error("{0:?} is not a name of a header field or cookie")]
     Name(String),
     /// A field that the server itself writes.
     #[error("the header field {0} is the server's to set")]
     Reserved(String),
-    /// A value with a control character, or what a cookie's may not hold.
+    /// A value with a control character, or with one that a cookie must not contain.
     #[error("the value of {0} holds what no header field can carry")]
     Value(String),
-    /// No `SameSite` of this name.
+    /// An unknown value of `SameSite`.
     #[error("same_site is \"lax\", \"strict\" or \"none\", not {0:?}")]
     SameSite(String),
 }
 
-/// With which requests from other sites a browser sends a cookie.
+/// The cross-site requests with which a browser sends a cookie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SameSite {
-    /// With links that a visitor follows.
+    /// Sent with links that a visitor follows.
     #[default]
     Lax,
-    /// With none.
+    /// Never sent with cross-site requests.
     Strict,
-    /// With all.
+    /// Sent with all requests.
     None,
 }
 
 impl SameSite {
-    /// As the attribute is written.
+    /// The value of the attribute.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Lax => "Lax",
@@ -92,22 +93,22 @@ pub struct Cookie {
     pub name: String,
     /// Its value; `None` removes it.
     pub value: Option<String>,
-    /// How long the browser keeps it; `None`: until it is closed.
+    /// The lifetime in the browser; `None`: until the browser is closed.
     pub max_age_seconds: Option<u64>,
-    /// Below which path it is sent.
+    /// The path below which it is sent.
     pub path: String,
-    /// To which domain; `None`: to the very host.
+    /// The domain to which it is sent; `None`: only the exact host.
     pub domain: Option<String>,
     /// Whether scripts cannot read it.
     pub http_only: bool,
-    /// Whether it is sent by encrypted connections only; `None`: where it was set by one.
+    /// Whether it is sent only over encrypted connections; `None`: if it was set over one.
     pub secure: Option<bool>,
-    /// From where.
+    /// The cross-site requests with which it is sent.
     pub same_site: SameSite,
 }
 
 impl Cookie {
-    /// With everything else at its default.
+    /// A cookie with default attributes.
     pub fn new(name: impl Into<String>, value: Option<String>) -> Self {
         Self {
             name: name.into(),
@@ -121,7 +122,8 @@ impl Cookie {
         }
     }
 
-    /// The value of its `Set-Cookie` field, where the page came encrypted or not.
+    /// The value of its `Set-Cookie` field; `page_is_secure` states whether the page was requested
+    /// over an encrypted connection.
     pub fn field(&self, page_is_secure: bool) -> String {
         use std::fmt::Write as _;
         let value = self.value.as_deref().unwrap_or_default();
@@ -192,7 +194,7 @@ impl PageReply {
         Ok(())
     }
 
-    /// Sends the browser elsewhere.
+    /// Redirects the browser.
     pub fn set_redirect(&mut self, place: String) -> Result<(), MalformedReply> {
         if place.is_empty() || !place.bytes().all(|byte| (0x21..0x7f).contains(&byte)) {
             return Err(MalformedReply::Value("redirect".to_owned()));
@@ -224,8 +226,8 @@ impl PageReply {
         Ok(())
     }
 
-    /// Takes over what another says: the more severe status holds, the first redirect, and of
-    /// fields and cookies all.
+    /// Merges another reply: the more severe status and the first redirect hold, and all fields and
+    /// cookies are kept.
     pub fn merge(&mut self, other: Self) {
         self.status = self.status.max(other.status);
         self.redirect = self.redirect.take().or(other.redirect);
@@ -233,7 +235,7 @@ impl PageReply {
         self.cookies.extend(other.cookies);
     }
 
-    /// The status; `default` where none was set, and 302 for a redirect without one of its own.
+    /// The status; `default` if none was set, and 302 for a redirect without a status.
     pub fn status(&self, default: u16) -> u16 {
         match (self.status, &self.redirect) {
             (Some(status), None) => status,
@@ -243,12 +245,12 @@ impl PageReply {
         }
     }
 
-    /// Where the browser is sent.
+    /// The target of the redirect.
     pub fn redirect(&self) -> Option<&str> {
         self.redirect.as_deref()
     }
 
-    /// Name and value of header fields.
+    /// The names and values of the header fields.
     pub fn headers(&self) -> &[(String, String)] {
         &self.headers
     }
@@ -258,7 +260,7 @@ impl PageReply {
         &self.cookies
     }
 
-    /// Whether it says nothing.
+    /// Whether the reply is empty.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

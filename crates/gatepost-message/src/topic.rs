@@ -1,7 +1,8 @@
-//! Topics and topic filters, as MQTT 5 section 4.7 defines them, for every protocol alike.
+//! Topics and topic filters, as MQTT 5 section 4.7 defines them, for all protocols.
 //!
-//! Both are checked once, when constructed; code with a [`Topic`] or a [`TopicFilter`] need not
-//! check again. A topic is a shared string: cloning counts a reference.
+//! Both are checked once, when they are constructed; code with a [`Topic`] or a [`TopicFilter`]
+//! need not check again. A topic is a shared string, so cloning it only increments a reference
+//! count.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -9,10 +10,10 @@ use std::sync::Arc;
 
 /// MQTT's own limit: a UTF-8 string of two length bytes \[MQTT-4.7.3-3\].
 pub const TOPIC_BYTES_MAX: usize = 65_535;
-/// Deeper topics are refused: matching walks one level at a time, so depth is work.
+/// Deeper topics are refused: matching takes one step per level, so depth costs time.
 pub const TOPIC_LEVELS_MAX: usize = 128;
 
-/// Why a text is not a topic or a filter.
+/// An invalid topic or filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TopicError {
     /// \[MQTT-4.7.3-1\]
@@ -21,7 +22,7 @@ pub enum TopicError {
     /// \[MQTT-4.7.3-3\]
     #[error("a topic has at most {TOPIC_BYTES_MAX} bytes")]
     TooLong,
-    /// A bound of ours.
+    /// A limit of Gatepost, not of MQTT.
     #[error("a topic has at most {TOPIC_LEVELS_MAX} levels")]
     TooDeep,
     /// \[MQTT-4.7.3-2\]
@@ -58,18 +59,18 @@ fn has_wildcard(text: &str) -> bool {
     memchr::memchr2(b'+', b'#', text.as_bytes()).is_some()
 }
 
-/// The name that a message is published under: what older systems call a subject.
+/// The name that a message is published under; older systems call it a subject.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Topic(Arc<str>);
 
 impl Topic {
-    /// Checks `text` and shares it.
+    /// A topic, if `text` is valid.
     pub fn new(text: &str) -> Result<Self, TopicError> {
         Self::check(text)?;
         Ok(Self(Arc::from(text)))
     }
 
-    /// Only the check, for those who keep the text elsewhere.
+    /// Checks a name without creating a topic, for callers that store the text elsewhere.
     pub fn check(text: &str) -> Result<(), TopicError> {
         check_common(text)?;
         if has_wildcard(text) {
@@ -83,7 +84,7 @@ impl Topic {
         &self.0
     }
 
-    /// Whether this is a name of the server's own (`$SYS/…`), which no leading wildcard matches
+    /// Whether this is one of the server's own topics (`$SYS/…`), which no leading wildcard matches
     /// \[MQTT-4.7.2-1\].
     pub fn is_internal(&self) -> bool {
         self.0.starts_with('$')
@@ -102,7 +103,7 @@ impl fmt::Debug for Topic {
     }
 }
 
-/// Topics are ordered and hashed as their names are, so a map of topics is searched by a name.
+/// Topics are ordered and hashed as their names are, so a map of topics can be searched by a name.
 impl Borrow<str> for Topic {
     fn borrow(&self) -> &str {
         &self.0
@@ -115,13 +116,13 @@ impl AsRef<str> for Topic {
     }
 }
 
-/// What a subscriber asks for: a topic in which `+` stands for one level and a final `#` for
-/// the level it follows and everything below.
+/// A subscriber's request: a topic in which `+` stands for one level and a final `#` for the parent
+/// level and everything below it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TopicFilter(Arc<str>);
 
 impl TopicFilter {
-    /// Checks `text` and shares it. Shared subscriptions (`$share/…`) are the broker's matter;
+    /// A filter, if `text` is valid. Shared subscriptions (`$share/…`) are handled by the broker;
     /// here they are filters like any other.
     pub fn new(text: &str) -> Result<Self, TopicError> {
         check_common(text)?;
@@ -140,7 +141,7 @@ impl TopicFilter {
         Ok(Self(Arc::from(text)))
     }
 
-    /// The filter that matches every topic but the server's own.
+    /// The filter that matches every topic except the server's own.
     pub fn everything() -> Self {
         Self(Arc::from("#"))
     }
@@ -150,13 +151,13 @@ impl TopicFilter {
         &self.0
     }
 
-    /// Whether the filter holds a wildcard.
+    /// Whether the filter contains a wildcard.
     pub fn has_wildcard(&self) -> bool {
         has_wildcard(&self.0)
     }
 
-    /// Whether `topic` falls under this filter (MQTT 5 section 4.7). For one pair; the broker's
-    /// tree answers for all filters at once.
+    /// Whether `topic` matches this filter (MQTT 5 section 4.7). For one pair; the broker's tree
+    /// finds all matching filters at once.
     pub fn matches(&self, topic: &str) -> bool {
         if topic.starts_with('$') && self.0.starts_with(['+', '#']) {
             return false; // [MQTT-4.7.2-1]
@@ -191,7 +192,7 @@ impl fmt::Debug for TopicFilter {
 mod tests {
     use super::*;
 
-    /// The examples of MQTT 5 section 4.7, and the corners that brokers get wrong.
+    /// The examples of MQTT 5 section 4.7, and the edge cases that brokers often get wrong.
     #[test]
     fn filters_match_as_the_standard_says() {
         let cases = [

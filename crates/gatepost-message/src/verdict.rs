@@ -7,10 +7,10 @@ use std::str::FromStr;
 use crate::Edit;
 
 /// The action for a message. Ordered by severity: the chain of a scope ends at the first action
-/// that is neither accept nor tag.
+/// other than accept or tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Action {
-    /// Delivered as it is.
+    /// Delivered unchanged.
     #[default]
     Accept,
     /// Delivered with tags that name the findings.
@@ -21,12 +21,12 @@ pub enum Action {
     Drop,
     /// Not delivered; the reply states the reason.
     Reject,
-    /// Not taken now; the sender may try again.
+    /// Not accepted now; the sender may try again.
     Defer,
 }
 
 impl Action {
-    /// Every action, mildest first.
+    /// Every action, from mild to severe.
     pub const ALL: [Self; 6] = [
         Self::Accept,
         Self::Tag,
@@ -36,7 +36,7 @@ impl Action {
         Self::Defer,
     ];
 
-    /// The name in config, logs, metrics and answers.
+    /// The name in the configuration, logs, metrics and replies.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Accept => "accept",
@@ -48,7 +48,7 @@ impl Action {
         }
     }
 
-    /// Whether the message goes on to subscribers.
+    /// Whether the message is delivered to subscribers.
     pub const fn delivers(self) -> bool {
         matches!(self, Self::Accept | Self::Tag)
     }
@@ -103,7 +103,7 @@ impl fmt::Display for Score {
 pub struct RuleHit {
     /// The rule's name.
     pub name: Cow<'static, str>,
-    /// What it added to the score.
+    /// The score that it added.
     pub score: f64,
 }
 
@@ -112,21 +112,21 @@ pub struct RuleHit {
 pub struct Verdict {
     /// The action for the message.
     pub action: Action,
-    /// The rule engine's sum, where it ran.
+    /// The score of the rule engine, if it ran.
     pub score: Option<Score>,
     /// The rules that matched, in the order in which reports list them.
     pub hits: Vec<RuleHit>,
-    /// For the sender and for the log; empty where there is nothing to say. One line.
+    /// The reason for the sender and for the log, one line; empty if there is none.
     pub reason: String,
-    /// The path of the procedure that decided; empty where none did.
+    /// The path of the procedure that decided; empty if none did.
     pub procedure: String,
     /// Name and value of the tags to add: header fields of mail, user properties of a publication.
     pub tags: Vec<(String, String)>,
-    /// The results of sender authentication, for `Authentication-Results`; empty where none was
-    /// done.
+    /// The results of sender authentication, for `Authentication-Results`; empty if no
+    /// authentication was performed.
     pub authentication: Vec<Authentication>,
-    /// What is to be changed of the message, in order; holds with every verdict that delivers.
-    /// [`edit::apply`](crate::edit::apply) does it.
+    /// The requested changes of the message, in order; they apply with every verdict that delivers.
+    /// [`edit::apply`](crate::edit::apply) performs them.
     pub edits: Vec<Edit>,
 }
 
@@ -135,19 +135,19 @@ pub struct Verdict {
 pub struct Authentication {
     /// `spf`, `dkim`, `dmarc`, ….
     pub method: &'static str,
-    /// `pass`, `fail`, `none`, `temperror`, …, as the method's own document has them.
+    /// `pass`, `fail`, `none`, `temperror`, …, as the method's own specification defines them.
     pub result: &'static str,
     /// The identity: type and property, such as `smtp.mailfrom`, with the value.
     pub properties: Vec<(&'static str, String)>,
 }
 
 impl Verdict {
-    /// Accepted, with nothing to say.
+    /// Accepted, without a reason.
     pub fn accept() -> Self {
         Self::default()
     }
 
-    /// This action, for this reason.
+    /// A verdict with this action and this reason.
     pub fn new(action: Action, reason: impl Into<String>) -> Self {
         Self {
             action,

@@ -1,5 +1,5 @@
-//! The packets that answer with a reason: CONNACK, PUBACK, PUBREC, PUBREL, PUBCOMP, DISCONNECT
-//! and AUTH (sections 3.2 and 3.4 to sections 3.7 and 3.14, section 3.15).
+//! The packets that answer with a reason: CONNACK, PUBACK, PUBREC, PUBREL, PUBCOMP, DISCONNECT and
+//! AUTH (sections 3.2, 3.4 to 3.7, 3.14 and 3.15).
 
 use bytes::{BufMut, BytesMut};
 
@@ -10,9 +10,9 @@ use crate::{DecodeError, EncodeError, Frame, PacketId, Properties, Property, Rea
 /// The answer to CONNECT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Connack<'a> {
-    /// Whether the server kept state of this client id.
+    /// Whether the server has a session of this client id.
     pub session_present: bool,
-    /// In 3.1.1 a return code on the wire, translated both ways.
+    /// The reason; in 3.1.1 a return code on the wire, translated both ways.
     pub reason: Reason,
     /// MQTT 5 only.
     pub properties: Properties<'a>,
@@ -46,7 +46,7 @@ impl<'a> Connack<'a> {
     /// Appends the packet.
     pub fn encode(&self, version: Version, out: &mut BytesMut) -> Result<(), EncodeError> {
         put_packet(out, PacketType::Connack.first_byte(), |body| {
-            // MQTT 3.1 has a reserved byte in place of the flag.
+            // MQTT 3.1 has a reserved byte instead of the flag.
             let has_flag = version != Version::Mqtt31;
             body.put_u8(u8::from(self.session_present && has_flag));
             if version.has_properties() {
@@ -60,10 +60,10 @@ impl<'a> Connack<'a> {
     }
 }
 
-/// PUBACK, PUBREC, PUBREL or PUBCOMP, by the type of the packet.
+/// PUBACK, PUBREC, PUBREL or PUBCOMP, depending on the type of the packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ack<'a> {
-    /// What is acknowledged.
+    /// The packet that is acknowledged.
     pub packet_id: PacketId,
     /// Always success before MQTT 5.
     pub reason: Reason,
@@ -72,12 +72,12 @@ pub struct Ack<'a> {
 }
 
 impl<'a> Ack<'a> {
-    /// Success, with nothing to add.
+    /// Success, without properties.
     pub const fn success(packet_id: PacketId) -> Self {
         Self::new(packet_id, Reason::SUCCESS)
     }
 
-    /// This reason, with nothing to add.
+    /// This reason, without properties.
     pub const fn new(packet_id: PacketId, reason: Reason) -> Self {
         Self {
             packet_id,
@@ -128,7 +128,7 @@ impl<'a> Ack<'a> {
 /// DISCONNECT or AUTH: a reason and properties. An absent reason is 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReasonedPacket<'a> {
-    /// Why.
+    /// The reason.
     pub reason: Reason,
     /// MQTT 5 only.
     pub properties: Properties<'a>,
@@ -148,7 +148,7 @@ impl<'a> ReasonedPacket<'a> {
         )
     }
 
-    /// Reason and properties may both be left out at the end of a packet (section 3.4.2.1).
+    /// Reason and properties may both be omitted at the end of a packet (section 3.4.2.1).
     fn read(
         version: Version,
         reader: &mut ByteReader<'a>,
@@ -206,7 +206,7 @@ impl<'a> ReasonedPacket<'a> {
         })
     }
 
-    /// How long the session shall outlive the connection, where DISCONNECT changes it.
+    /// The session's expiry interval in seconds, if DISCONNECT changes it.
     pub fn session_expiry_seconds(&self) -> Option<u32> {
         self.properties.find(|property| match property {
             Property::SessionExpiryInterval(seconds) => Some(seconds),
@@ -215,8 +215,7 @@ impl<'a> ReasonedPacket<'a> {
     }
 }
 
-/// The tables of sections 3.4.2.1 and 3.5.2.1, sections 3.6.2.1 and 3.7.2.1, section 3.14.2.1 and
-/// section 3.15.2.1.
+/// The tables of sections 3.4.2.1, 3.5.2.1, 3.6.2.1, 3.7.2.1, 3.14.2.1 and 3.15.2.1.
 fn is_allowed(reason: Reason, packet_type: PacketType) -> bool {
     match packet_type {
         PacketType::Puback | PacketType::Pubrec => matches!(

@@ -12,17 +12,17 @@ use crate::{DecodeError, EncodeError, Frame, Properties, Property, Reason, Versi
 /// CONNECT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Connect<'a> {
-    /// The protocol that the rest of the connection speaks.
+    /// The protocol version of the rest of the connection.
     pub version: Version,
-    /// Whether earlier state is to be forgotten (3.1.1: clean session).
+    /// Whether earlier state is to be discarded (3.1.1: clean session).
     pub clean_start: bool,
-    /// The longest silence of the client, in seconds; 0 for any.
+    /// The longest time without a packet from the client, in seconds; 0 for no limit.
     pub keep_alive_seconds: u16,
     /// MQTT 5 only.
     pub properties: Properties<'a>,
-    /// May be empty, for one that the server chooses.
+    /// The client id; empty if the server is to choose it.
     pub client_id: &'a str,
-    /// What to publish when the connection ends without a DISCONNECT.
+    /// The publication to send when the connection ends without a DISCONNECT.
     pub will: Option<Will<'a>>,
     /// The user.
     pub user_name: Option<&'a str>,
@@ -30,16 +30,16 @@ pub struct Connect<'a> {
     pub password: Option<&'a [u8]>,
 }
 
-/// A publication that waits for the client's end.
+/// A publication that is sent when the client's connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Will<'a> {
-    /// Where to.
+    /// The topic.
     pub topic: &'a str,
-    /// What.
+    /// The payload.
     pub payload: &'a [u8],
-    /// The level.
+    /// The quality of service.
     pub qos: Qos,
-    /// Whether the topic keeps it.
+    /// Whether the topic retains it.
     pub retain: bool,
     /// MQTT 5 only.
     pub properties: Properties<'a>,
@@ -60,7 +60,7 @@ impl<'a> Connect<'a> {
         let mut reader = ByteReader::new(frame.body);
         let name = reader.binary()?;
         if name != b"MQTT" && name != b"MQIsdp" {
-            // [MQTT-3.1.2-1]: no protocol that we could answer in.
+            // [MQTT-3.1.2-1]: there is no known protocol to answer in.
             return Err(DecodeError::malformed(
                 "the protocol name is not MQTT [MQTT-3.1.2-1]",
             ));

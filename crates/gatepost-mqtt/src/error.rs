@@ -1,14 +1,14 @@
-//! Errors of packets.
+//! Errors in decoding and encoding packets.
 
 use crate::Reason;
 
-/// Why bytes are no packet. The reason is what an MQTT 5 peer reads in DISCONNECT or CONNACK.
+/// Bytes that are not a valid packet. An MQTT 5 peer receives the reason in DISCONNECT or CONNACK.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{what} ({reason})")]
 pub struct DecodeError {
     /// The code for the peer.
     pub reason: Reason,
-    /// What is wrong, in words, with the standard's statement where it has one.
+    /// A description of the error, with the conformance statement of the standard if there is one.
     pub what: &'static str,
 }
 
@@ -21,7 +21,7 @@ impl DecodeError {
         }
     }
 
-    /// The bytes parse, but say what the protocol forbids (0x82).
+    /// The bytes parse, but violate the protocol (0x82).
     pub const fn protocol(what: &'static str) -> Self {
         Self {
             reason: Reason::PROTOCOL_ERROR,
@@ -29,13 +29,13 @@ impl DecodeError {
         }
     }
 
-    /// A more particular code.
+    /// An error with a more specific code.
     pub const fn new(reason: Reason, what: &'static str) -> Self {
         Self { reason, what }
     }
 }
 
-/// Why a packet cannot be written.
+/// The reason why a packet cannot be encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
     /// Strings and binary data have two length bytes \[MQTT-1.5.4\].

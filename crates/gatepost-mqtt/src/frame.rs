@@ -1,12 +1,12 @@
-//! The fixed header (MQTT 5 section 2.1): what kind of packet, and where it ends.
+//! The fixed header (MQTT 5 section 2.1): the type of a packet and its length.
 
 use crate::wire::{VARIABLE_INTEGER_MAX, variable_integer};
 use crate::{DecodeError, Reason};
 
-/// The longest body that the remaining length can tell, in bytes.
+/// The longest body that the remaining length can express, in bytes.
 pub const REMAINING_LENGTH_MAX: usize = VARIABLE_INTEGER_MAX;
 
-/// The kind of a packet: the upper half of its first byte.
+/// The type of a packet: the upper half of its first byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[allow(missing_docs)] // the names are the standard's
@@ -47,7 +47,7 @@ impl PacketType {
         Self::Auth,
     ];
 
-    /// The lower half of the first byte where the standard fixes it; PUBLISH's is its own.
+    /// The lower half of the first byte if the standard fixes it; PUBLISH defines its own flags.
     const fn flags(self) -> Option<u8> {
         match self {
             Self::Publish => None,
@@ -71,7 +71,7 @@ impl PacketType {
         ((self as u8) << 4) | flags
     }
 
-    /// The bit of this kind in a set of kinds.
+    /// The bit of this type in a set of types.
     pub(crate) const fn bit(self) -> u16 {
         1 << (self as u8)
     }
@@ -80,7 +80,7 @@ impl PacketType {
 /// The first byte, checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameHeader {
-    /// The kind.
+    /// The type of the packet.
     pub packet_type: PacketType,
     /// The lower four bits of the first byte.
     pub flags: u8,
@@ -115,17 +115,17 @@ impl FrameHeader {
 /// One packet's bytes, not yet read beyond the fixed header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// Its kind and flags.
+    /// Its type and flags.
     pub header: FrameHeader,
-    /// What follows the fixed header.
+    /// The bytes after the fixed header.
     pub body: &'a [u8],
     /// The length of the whole packet, fixed header included.
     pub length: usize,
 }
 
 impl<'a> Frame<'a> {
-    /// The packet at the front of `buffer`; `None` where more bytes are needed. A packet of more
-    /// than `size_max` bytes is refused as soon as its length is known (0x95).
+    /// The packet at the front of `buffer`; `None` if more bytes are needed. A packet of more than
+    /// `size_max` bytes is refused as soon as its length is known (0x95).
     pub fn split(buffer: &'a [u8], size_max: usize) -> Result<Option<Self>, DecodeError> {
         let Some((&first_byte, after_first)) = buffer.split_first() else {
             return Ok(None);
@@ -150,8 +150,8 @@ impl<'a> Frame<'a> {
         }))
     }
 
-    /// How many bytes the packet at the front of `buffer` will have, where that is known
-    /// already; for reserving room.
+    /// The length of the packet at the front of `buffer`, if it is already known; for reserving
+    /// memory.
     pub fn expected_length(buffer: &[u8]) -> Option<usize> {
         let (value, length) = variable_integer(buffer.get(1..)?).ok()??;
         Some(1 + length + value as usize)

@@ -1,4 +1,4 @@
-//! Any packet: the one place that knows all kinds.
+//! A packet of any type.
 
 use bytes::{BufMut, BytesMut};
 
@@ -32,7 +32,7 @@ pub enum Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Reads a packet of the connection's `version`; CONNECT brings its own.
+    /// Decodes a packet in the connection's `version`; CONNECT contains its own.
     #[inline]
     pub fn decode(version: Version, frame: Frame<'a>) -> Result<Self, DecodeError> {
         let header = frame.header;
@@ -69,7 +69,7 @@ impl<'a> Packet<'a> {
         })
     }
 
-    /// Which kind it is.
+    /// The type of the packet.
     pub const fn packet_type(&self) -> PacketType {
         match self {
             Self::Connect(_) => PacketType::Connect,
@@ -113,7 +113,7 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// The packet at the front of `buffer`, and its length; `None` where more bytes are needed.
+/// The packet at the front of `buffer`, and its length; `None` if more bytes are needed.
 pub fn decode_next(
     version: Version,
     buffer: &[u8],

@@ -1,7 +1,7 @@
-//! A packet's list of properties: read where it lies, checked once, never copied.
+//! A packet's list of properties: read in place, checked once, never copied.
 //!
-//! [`Properties`] is a slice of the packet that has passed all checks; looking one up walks the
-//! list, which is shorter than building a structure of 27 fields that are mostly absent.
+//! [`Properties`] is a slice of the packet that has passed all checks. A lookup walks the list,
+//! which is cheaper than building a structure of 27 mostly absent fields.
 
 use bytes::BufMut;
 
@@ -9,18 +9,18 @@ use crate::property::{Property, PropertyId};
 use crate::wire::{ByteReader, put_variable_integer, variable_integer_length};
 use crate::{DecodeError, EncodeError};
 
-/// The properties of one packet. Also what an encoder takes: see [`PropertiesBuffer`].
+/// The properties of one packet. Also the argument of an encoder: see [`PropertiesBuffer`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Properties<'a> {
-    /// Without the length in front.
+    /// Without the preceding length.
     raw: &'a [u8],
 }
 
 impl<'a> Properties<'a> {
-    /// None at all.
+    /// An empty list.
     pub const EMPTY: Properties<'static> = Properties { raw: &[] };
 
-    /// Reads the length and the list after it, for a packet of the set `packets`.
+    /// Reads the length and the following list, for a packet of the set `packets`.
     pub(crate) fn read(
         reader: &mut ByteReader<'a>,
         packets: u16,
@@ -48,15 +48,15 @@ impl<'a> Properties<'a> {
         Ok(Self { raw })
     }
 
-    /// Whether there is none.
+    /// Whether the list is empty.
     pub const fn is_empty(&self) -> bool {
         self.raw.is_empty()
     }
 
-    /// All of them, in the order of the packet.
+    /// All properties, in the order of the packet.
     pub fn iter(&self) -> impl Iterator<Item = Property<'a>> + use<'a> {
         let mut list = ByteReader::new(self.raw);
-        // Checked when read: the walk ends where the list does.
+        // Already checked: the walk ends where the list does.
         std::iter::from_fn(move || {
             (!list.is_empty())
                 .then(|| Property::read(&mut list, u16::MAX).ok())
@@ -64,8 +64,8 @@ impl<'a> Properties<'a> {
         })
     }
 
-    /// The first that `choose` takes: `find(|p| match p { Property::TopicAlias(a) => Some(a), _ =>
-    /// None })`.
+    /// The first property that `choose` accepts: `find(|p| match p { Property::TopicAlias(a) =>
+    /// Some(a), _ => None })`.
     pub fn find<T>(&self, choose: impl FnMut(Property<'a>) -> Option<T>) -> Option<T> {
         if self.raw.is_empty() {
             return None;
@@ -81,7 +81,7 @@ impl<'a> Properties<'a> {
         })
     }
 
-    /// The text for people that came with a reason code.
+    /// The human-readable text of a reason code.
     pub fn reason_string(&self) -> Option<&'a str> {
         self.find(|property| match property {
             Property::ReasonString(text) => Some(text),
@@ -89,7 +89,7 @@ impl<'a> Properties<'a> {
         })
     }
 
-    /// The bytes that [`Properties::write`] appends.
+    /// The number of bytes that [`Properties::write`] appends.
     pub(crate) const fn encoded_length(&self) -> usize {
         variable_integer_length(self.raw.len()) + self.raw.len()
     }
@@ -101,9 +101,10 @@ impl<'a> Properties<'a> {
     }
 }
 
-/// Builds a list of properties for a packet to send.
+/// A builder for the properties of a packet to send.
 ///
-/// Whether they may stand in that packet is the caller's knowledge; the peer's decoder checks.
+/// The caller is responsible for choosing properties that are permitted in that packet; the peer's
+/// decoder checks this.
 #[derive(Debug, Clone, Default)]
 pub struct PropertiesBuffer {
     raw: Vec<u8>,
@@ -115,7 +116,7 @@ impl PropertiesBuffer {
         Self { raw: Vec::new() }
     }
 
-    /// Appends one property. A value that is too long leaves the list as it was.
+    /// Appends one property. A value that is too long leaves the list unchanged.
     pub fn push(&mut self, property: &Property<'_>) -> Result<&mut Self, EncodeError> {
         let length = self.raw.len();
         property
@@ -124,12 +125,12 @@ impl PropertiesBuffer {
         Ok(self)
     }
 
-    /// How many bytes the list has so far.
+    /// The length of the list in bytes.
     pub fn len(&self) -> usize {
         self.raw.len()
     }
 
-    /// Whether nothing was pushed.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.raw.is_empty()
     }

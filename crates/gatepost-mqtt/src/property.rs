@@ -1,4 +1,5 @@
-//! The properties of MQTT 5 (section 2.2.2), one by one: names, types, and where each may stand.
+//! The properties of MQTT 5 (section 2.2.2): their names, types, and the packets that may contain
+//! them.
 
 use bytes::BufMut;
 
@@ -6,7 +7,7 @@ use crate::frame::PacketType as P;
 use crate::wire::{ByteReader, put_binary, put_string, put_variable_integer};
 use crate::{DecodeError, EncodeError, Reason};
 
-/// Properties of a Will are a set of their own; the bit of a kind that no packet has.
+/// The properties of a Will form a separate set, represented by a bit that no packet type uses.
 pub(crate) const WILL: u16 = 1;
 
 const fn packets<const N: usize>(types: [P; N]) -> u16 {
@@ -19,7 +20,7 @@ const fn packets<const N: usize>(types: [P; N]) -> u16 {
     set
 }
 
-/// Makes, from one table, the identifiers, the values, and how both are read and written.
+/// Generates the identifiers, the values, and the code that reads and writes both from one table.
 macro_rules! properties {
     ($($name:ident = $id:literal, $kind:ident, $packets:expr, $text:literal;)*) => {
         /// The identifier of a property.
@@ -36,14 +37,14 @@ macro_rules! properties {
                 match byte { $($id => Some(Self::$name),)* _ => None }
             }
 
-            /// The set of packets in which it may stand.
+            /// The set of packets that may contain it.
             pub(crate) const fn packets(self) -> u16 {
                 match self { $(Self::$name => $packets,)* }
             }
         }
 
         impl<'a> Property<'a> {
-            /// Which one it is.
+            /// The identifier of the property.
             pub const fn id(&self) -> PropertyId {
                 match self { $(Self::$name(_) => PropertyId::$name,)* }
             }
@@ -168,7 +169,7 @@ fn read_boolean(reader: &mut ByteReader<'_>) -> Result<bool, DecodeError> {
 }
 
 impl<'a> Property<'a> {
-    /// Reads one property that may stand in a packet of the set `packets`.
+    /// Reads one property that is permitted in a packet of the set `packets`.
     pub(crate) fn read(reader: &mut ByteReader<'a>, packets: u16) -> Result<Self, DecodeError> {
         // Identifiers are variable byte integers, but all known ones have a single byte.
         let id = u8::try_from(reader.variable_integer()?)

@@ -1,4 +1,4 @@
-//! PUBLISH (section 3.3): the packet that everything else exists for.
+//! PUBLISH (section 3.3).
 
 use bytes::{BufMut, BytesMut};
 use gatepost_message::{Qos, Topic};
@@ -12,19 +12,19 @@ use crate::{DecodeError, EncodeError, Frame, PacketId, Properties, Property, Rea
 /// A publication, borrowed from the packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Publish<'a> {
-    /// Whether it may have been sent before.
+    /// Whether the packet may have been sent before.
     pub dup: bool,
-    /// The level.
+    /// The quality of service.
     pub qos: Qos,
-    /// To the server: keep it. To a client: it was kept, or is as published.
+    /// From a client: retain it. From the server: it was retained, or the flag is as published.
     pub retain: bool,
-    /// Empty only where a topic alias stands for it.
+    /// Empty only if a topic alias replaces it.
     pub topic: &'a str,
     /// Present at QoS 1 and 2.
     pub packet_id: Option<PacketId>,
     /// MQTT 5 only.
     pub properties: Properties<'a>,
-    /// The application's bytes.
+    /// The payload.
     pub payload: &'a [u8],
 }
 
@@ -74,7 +74,7 @@ impl<'a> Publish<'a> {
         })
     }
 
-    /// The number that stands for the topic, or is to stand for it from now on.
+    /// The number that stands for the topic, or will stand for it from now on.
     pub fn topic_alias(&self) -> Option<u16> {
         self.properties.find(|property| match property {
             Property::TopicAlias(alias) => Some(alias),
@@ -92,23 +92,23 @@ impl<'a> Publish<'a> {
         2 + self.topic.len() + packet_id + properties + self.payload.len()
     }
 
-    /// How many bytes [`Publish::encode`] appends.
+    /// The number of bytes that [`Publish::encode`] appends.
     pub fn encoded_length(&self, version: Version) -> usize {
         let body = self.body_length(version);
         1 + variable_integer_length(body) + body
     }
 
-    /// Appends the packet, and returns where in it the packet identifier lies (0 at QoS 0), so that
-    /// one encoding serves many receivers that differ only in the identifier.
+    /// Appends the packet, and returns the offset of the packet identifier in it (0 at QoS 0), so
+    /// that one encoding serves many receivers that differ only in the identifier.
     ///
-    /// At QoS 1 and 2 without a `packet_id` the two bytes are left zero, for the caller to fill.
+    /// At QoS 1 and 2 without a `packet_id` the two bytes are zero, and the caller fills them in.
     pub fn encode(&self, version: Version, out: &mut BytesMut) -> Result<usize, EncodeError> {
         self.encode_head(version, out, self.payload.len())
             .inspect(|_| out.put_slice(self.payload))
     }
 
-    /// Appends all but the payload, for callers that send that themselves; `payload_length` is
-    /// what the remaining length counts for it.
+    /// Appends everything except the payload, for callers that send it themselves; `payload_length`
+    /// is included in the remaining length.
     pub fn encode_head(
         &self,
         version: Version,

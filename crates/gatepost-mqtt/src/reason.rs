@@ -4,12 +4,12 @@ use std::fmt;
 
 /// A reason code. Codes from 0x80 are failures.
 ///
-/// One byte has several names, by the packet in which it stands (0x00 is success, a normal
+/// One value has several names, depending on the packet that contains it (0x00 is success, a normal
 /// disconnection, or granted QoS 0); the constants follow the table of section 2.4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Reason(pub u8);
 
-/// One table makes the constants and the texts.
+/// Generates the constants and the names from one table.
 macro_rules! reasons {
     ($($constant:ident = $code:literal, $text:literal;)*) => {
         #[allow(missing_docs)] // the names are the standard's
@@ -24,7 +24,7 @@ macro_rules! reasons {
                 }
             }
 
-            /// Whether the standard defines the code at all.
+            /// Whether the standard defines the code.
             pub const fn is_known(self) -> bool {
                 matches!(self.0, $($code)|*)
             }
@@ -84,7 +84,7 @@ impl Reason {
         self.0 >= 0x80
     }
 
-    /// The return code of a 3.1.1 CONNACK that comes nearest (section 3.2.2.3 there).
+    /// The closest return code of a 3.1.1 CONNACK (MQTT 3.1.1 section 3.2.2.3).
     pub const fn connack_return_code(self) -> u8 {
         match self {
             Self::SUCCESS => 0,
@@ -96,7 +96,7 @@ impl Reason {
         }
     }
 
-    /// The reason that a 3.1.1 return code stands for; `None` for reserved codes.
+    /// The reason that corresponds to a 3.1.1 return code; `None` for reserved codes.
     pub const fn from_connack_return_code(code: u8) -> Option<Self> {
         Some(match code {
             0 => Self::SUCCESS,

@@ -1,4 +1,4 @@
-//! SUBSCRIBE, SUBACK, UNSUBSCRIBE and UNSUBACK (section 3.8 to section 3.11).
+//! SUBSCRIBE, SUBACK, UNSUBSCRIBE and UNSUBACK (sections 3.8 to 3.11).
 
 use bytes::{BufMut, BytesMut};
 use gatepost_message::Qos;
@@ -12,18 +12,18 @@ use crate::{DecodeError, EncodeError, Frame, PacketId, Properties, Property, Rea
 /// The options of a subscription (section 3.8.3.1). Before MQTT 5 there is only the QoS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SubscriptionOptions {
-    /// The highest level to deliver at.
+    /// The highest quality of service to deliver at.
     pub qos: Qos,
-    /// Not to be sent what the same client published.
+    /// Whether the client's own publications are not sent to it.
     pub no_local: bool,
-    /// Keep the retain flag as the publisher set it.
+    /// Whether the retain flag is kept as the publisher set it.
     pub retain_as_published: bool,
     /// 0: send retained messages; 1: only for a new subscription; 2: none.
     pub retain_handling: u8,
 }
 
 impl SubscriptionOptions {
-    /// What MQTT 3.1.1 has.
+    /// The options that MQTT 3.1.1 has.
     pub const fn at(qos: Qos) -> Self {
         Self {
             qos,
@@ -71,12 +71,12 @@ impl SubscriptionOptions {
     }
 }
 
-/// One filter of a SUBSCRIBE. That it is a filter at all, the server checks.
+/// One filter of a SUBSCRIBE. The server checks that the filter is valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Filter<'a> {
-    /// The text, with `$share/…` where it is shared.
+    /// The text, with `$share/…` if the subscription is shared.
     pub text: &'a str,
-    /// How to serve it.
+    /// The options of the subscription.
     pub options: SubscriptionOptions,
 }
 
@@ -114,7 +114,7 @@ impl<'a> Subscribe<'a> {
         })
     }
 
-    /// The number that deliveries of these subscriptions carry.
+    /// The identifier that deliveries of these subscriptions carry.
     pub fn identifier(&self) -> Option<u32> {
         self.properties.find(|property| match property {
             Property::SubscriptionIdentifier(identifier) => Some(identifier),
@@ -141,7 +141,7 @@ impl<'a> Subscribe<'a> {
 /// SUBACK or UNSUBACK: one reason for each filter, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Suback<'a> {
-    /// Of the SUBSCRIBE or UNSUBSCRIBE.
+    /// The packet identifier of the SUBSCRIBE or UNSUBSCRIBE.
     pub packet_id: PacketId,
     /// MQTT 5 only.
     pub properties: Properties<'a>,

@@ -1,13 +1,13 @@
-//! The protocol's versions, by the level byte of CONNECT.
+//! The versions of the protocol, by the level byte of CONNECT.
 
 use std::fmt;
 
-/// A protocol version. The versions of the standard share one framing; they differ in
-/// properties and reason codes, which only [`Version::Mqtt5`] has.
+/// A protocol version. All versions share one framing; they differ in properties and reason codes,
+/// which only [`Version::Mqtt5`] has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Version {
-    /// MQTT 3.1, `MQIsdp`, before standardisation; still seen in old devices.
+    /// MQTT 3.1, `MQIsdp`, before standardisation; still used by old devices.
     Mqtt31 = 3,
     /// MQTT 3.1.1.
     Mqtt311 = 4,

@@ -1,4 +1,5 @@
-//! The data types of MQTT (5 section 1.5): integers, variable byte integers, strings, binary data.
+//! The data types of MQTT (MQTT 5 section 1.5): integers, variable byte integers, strings, binary
+//! data.
 
 use bytes::{BufMut, BytesMut};
 
@@ -9,7 +10,7 @@ pub(crate) const VARIABLE_INTEGER_MAX: usize = 268_435_455;
 
 const SHORT: DecodeError = DecodeError::malformed("the packet ends before its content does");
 
-/// Reads from the front of a slice; every read is checked.
+/// Reads from the front of a slice, with bounds checks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ByteReader<'a> {
     rest: &'a [u8],
@@ -24,7 +25,7 @@ impl<'a> ByteReader<'a> {
         self.rest.is_empty()
     }
 
-    /// Everything that is left.
+    /// The remaining bytes.
     pub(crate) const fn rest(self) -> &'a [u8] {
         self.rest
     }
@@ -86,9 +87,10 @@ impl<'a> ByteReader<'a> {
         Ok(text)
     }
 
-    /// A string that names something: a topic, a filter, a client, a user. The standard lets a
-    /// receiver refuse control characters (section 1.5.4); in names they only ever do harm, such as
-    /// forged log lines. Texts, such as user properties, may have line breaks.
+    /// A string that identifies something: a topic, a filter, a client, a user. The standard
+    /// permits a receiver to refuse control characters (section 1.5.4); in such names they only
+    /// cause harm, such as forged log lines. Texts, such as user properties, may contain line
+    /// breaks.
     pub(crate) fn name(&mut self) -> Result<&'a str, DecodeError> {
         let text = self.string()?;
         let bytes = text.as_bytes();
@@ -106,7 +108,7 @@ impl<'a> ByteReader<'a> {
         Ok(text)
     }
 
-    /// A topic filter; that its wildcards stand where they may, the server checks.
+    /// A topic filter. The server checks the positions of its wildcards.
     pub(crate) fn filter(&mut self) -> Result<&'a str, DecodeError> {
         let text = self.name()?;
         if text.is_empty() {
@@ -118,9 +120,9 @@ impl<'a> ByteReader<'a> {
     }
 }
 
-/// The integer at the front of `bytes` and its length; `None` where more bytes are needed.
+/// The integer at the front of `bytes` and its length; `None` if more bytes are needed.
 ///
-/// An encoding longer than needed is malformed too \[MQTT-1.5.5-1\].
+/// An encoding that is longer than necessary is malformed too \[MQTT-1.5.5-1\].
 #[inline]
 pub(crate) fn variable_integer(bytes: &[u8]) -> Result<Option<(u32, usize)>, DecodeError> {
     let mut value = 0;
@@ -143,7 +145,7 @@ pub(crate) fn variable_integer(bytes: &[u8]) -> Result<Option<(u32, usize)>, Dec
     Ok(None)
 }
 
-/// How many bytes [`put_variable_integer`] writes.
+/// The number of bytes that [`put_variable_integer`] writes.
 pub(crate) const fn variable_integer_length(value: usize) -> usize {
     match value {
         0..=0x7F => 1,
@@ -172,9 +174,9 @@ pub(crate) fn put_string(out: &mut impl BufMut, text: &str) -> Result<(), Encode
     put_binary(out, text.as_bytes())
 }
 
-/// Writes a packet whose length is known only when its body is there: the body is written after
-/// one length byte, and moved in the rare case that one is too few. A failure leaves `out` as
-/// it was.
+/// Writes a packet whose length is known only once its body has been written. The body is written
+/// after one length byte, and moved in the rare case that one byte is not sufficient. A failure
+/// leaves `out` unchanged.
 pub(crate) fn put_packet(
     out: &mut BytesMut,
     first_byte: u8,

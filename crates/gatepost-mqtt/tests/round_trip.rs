@@ -1,4 +1,4 @@
-//! Whatever can be written reads back as it was; whatever cannot be read fails without panic.
+//! Every packet that can be encoded decodes to itself; invalid bytes are refused without a panic.
 
 use bytes::BytesMut;
 use gatepost_message::Qos;
@@ -44,14 +44,14 @@ fn buffer(user: &[(String, String)], others: &[Property<'_>]) -> PropertiesBuffe
     buffer
 }
 
-/// Encodes, decodes, compares; and cuts the packet everywhere.
+/// Encodes, decodes and compares a packet; also decodes every truncation of it.
 fn check(version: Version, packet: &Packet<'_>) -> Result<(), TestCaseError> {
     let mut out = BytesMut::new();
     packet.encode(version, &mut out).expect("it can be written");
     let (read, length) = decode_next(version, &out, SIZE_MAX)
         .expect("what we write is valid")
         .expect("and whole");
-    // As text: the lists in packets tie the lifetimes of both sides together.
+    // Compared as text, since the lists in packets tie the lifetimes of both sides together.
     prop_assert_eq!(format!("{read:?}"), format!("{packet:?}"));
     prop_assert_eq!(length, out.len());
     for cut in 0..out.len().min(300) {

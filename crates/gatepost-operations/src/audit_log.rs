@@ -1,8 +1,9 @@
-//! The audit log: who changed what, from where, as JSON lines in `audit.log` of the data folder.
+//! The audit log: the author, origin and details of each change, as JSON lines in `audit.log` of
+//! the data folder.
 //!
 //! The server and `gatepost user` write to it, each line with one call on a file that is opened for
-//! appending, so lines of both stand whole. A change that is done is not undone where its line
-//! cannot be written; the server's own log then says so.
+//! appending, so that lines of both stay intact. A change is not undone if its line cannot be
+//! written; the server's own log then reports this.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -13,9 +14,9 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// A longer log is renamed to `audit.log.1`, over the one before.
+/// A longer log is renamed to `audit.log.1`, replacing the previous one.
 const FILE_BYTES_MAX: u64 = 16 << 20;
-/// The most that a reader of the last changes reads.
+/// The maximum number of bytes that are read for the last changes.
 const TAIL_BYTES_MAX: u64 = 1 << 20;
 
 /// The log of one data folder. Cheap to clone.
@@ -31,9 +32,9 @@ pub struct AuditEntry<'a> {
     pub actor: &'a str,
     /// The listener and the peer, or the command.
     pub origin: &'a str,
-    /// What was done: `user add`, `DELETE /admin/quarantine/…`.
+    /// The action: `user add`, `DELETE /admin/quarantine/…`.
     pub action: &'a str,
-    /// With what: never a secret.
+    /// The arguments, never including a secret.
     pub details: Value,
 }
 
@@ -90,7 +91,7 @@ impl AuditLog {
         file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES_MAX)))?;
         let mut tail = Vec::new();
         file.take(TAIL_BYTES_MAX).read_to_end(&mut tail)?;
-        // The first line may be cut, and is not JSON then.
+        // The first line may be incomplete, and is not JSON then.
         let lines = tail.rsplit(|&byte| byte == b'\n');
         let entries = lines.filter_map(|line| serde_json::from_slice(line).ok());
         Ok(entries.take(count).collect())

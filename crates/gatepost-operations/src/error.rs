@@ -1,8 +1,8 @@
-//! Why an operation was not carried out.
+//! Reasons why an operation was not carried out.
 
 use gatepost_store::StoreError;
 
-/// Why an operation was not carried out.
+/// The reason why an operation was not carried out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OperationError {
     /// There is no such message.

@@ -1,10 +1,10 @@
 //! Operations on a running gateway, and the record of them.
 //!
-//! [`Operations`] searches the journal, releases and deletes quarantined messages, teaches the
-//! filter, shows the rules and asks for a reload. The HTTP listener calls it for `/admin`; the
-//! process that serves performs the reloads, which it receives by a channel ([`reload`]). The
-//! [`AuditLog`] records changes, those of commands included. The [`learner`] joins what the rules
-//! learn to the database, for the server and for commands.
+//! [`Operations`] searches the journal, releases and deletes quarantined messages, trains the
+//! filter, shows the rules and requests a reload. The HTTP listener calls it for `/admin`; the
+//! serving process performs the reloads, which it receives through a channel ([`reload`]). The
+//! [`AuditLog`] records changes, including those made by commands. The [`learner`] stores learned
+//! data in the database, for the server and for commands.
 //!
 //! Every operation that reads the database runs on a thread for blocking work, never on an I/O
 //! runtime.

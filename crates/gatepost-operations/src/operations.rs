@@ -26,9 +26,9 @@ use crate::request::{AdminChange, Lesson, Quarantined, Search};
 use crate::search::JournalFilter;
 use crate::{rules_report, story};
 
-/// How many messages a search compares, beginning with the newest.
+/// The maximum number of messages that a search compares, beginning with the newest.
 const SEARCHED_MAX: usize = 20_000;
-/// The slowest rules are measured on so many of the newest mails.
+/// The number of newest mails on which the slowest rules are measured.
 const MAILS_SURVEYED: usize = 20;
 /// The time limit of that measurement.
 const SURVEY_TIME_MAX: Duration = Duration::from_secs(5);
@@ -36,7 +36,7 @@ const SURVEY_TIME_MAX: Duration = Duration::from_secs(5);
 /// The handles that operations need. Cheap to clone.
 #[derive(Clone)]
 pub struct Operations {
-    /// Releases messages, and knows the allowed senders and the procedures.
+    /// Releases messages, and has the allowed senders and the procedures.
     pub gateway: Gateway,
     /// Has the journal and the quarantine.
     pub store: Store,
@@ -44,11 +44,11 @@ pub struct Operations {
     pub learner: Arc<Learner>,
     /// The form in which released mail is published.
     pub payload: MailPayload,
-    /// Remembers which subscribers received a message.
+    /// Has the subscribers that recently received a message.
     pub broker: Broker,
     /// The problems of the rule folders in force.
     pub problems: Arc<RwLock<Arc<[Problem]>>>,
-    /// Leads to the process that performs reloads.
+    /// The channel to the process that performs reloads.
     pub reloads: mpsc::Sender<ReloadRequest>,
     /// Records changes.
     pub audit_log: AuditLog,
@@ -98,7 +98,7 @@ impl Operations {
     }
 
     /// One message's journal entry, with what happened to it at each subscriber (`steps`), as far
-    /// as the broker remembers that.
+    /// as the broker still has it.
     pub async fn story(&self, id: MessageId) -> Result<Value, OperationError> {
         self.blocking(move |operations| {
             let entry = operations.store.journal_entry(id)?;
@@ -129,7 +129,7 @@ impl Operations {
         Ok(ticket.committed().await?)
     }
 
-    /// Learns a quarantined message; returns in a word what that changed.
+    /// Learns a quarantined message; returns a word that describes the change.
     pub async fn learn(
         &self,
         id: MessageId,
@@ -151,7 +151,7 @@ impl Operations {
         Ok(sender)
     }
 
-    /// Accepts mail from this address from now on, or no longer.
+    /// Starts or stops accepting mail from this address.
     pub async fn allow_sender(&self, address: String, allowed: bool) -> Result<(), OperationError> {
         let is_allowed = || {
             let senders = self.gateway.allowed_senders();
@@ -168,13 +168,13 @@ impl Operations {
         self.gateway.allowed_senders()
     }
 
-    /// How many rules there are, the `count` that match most, and those that cannot run.
+    /// The number of rules, the `count` rules that match most often, and those that cannot run.
     pub fn rules(&self, count: usize) -> Value {
         let problems = self.problems.read().clone();
         rules_report::overview(&self.gateway, &problems, count)
     }
 
-    /// The rules that take longest on the newest mails that were kept.
+    /// The rules that take longest on the newest stored mails.
     pub async fn slowest_rules(&self, count: usize) -> Result<Value, OperationError> {
         self.blocking(move |operations| {
             let kept = operations.store.originals(MAILS_SURVEYED)?;
@@ -191,8 +191,8 @@ impl Operations {
         .await
     }
 
-    /// Reloads configuration, rules and procedures, and reports what changes. What is in force
-    /// stays where the reload `only_checks` or is not `possible`.
+    /// Reloads configuration, rules and procedures, and reports the changes. Nothing changes if
+    /// `only_checks` is set or the reload is not `possible`.
     pub async fn reload(&self, only_checks: bool) -> Result<ReloadReport, OperationError> {
         let (reply, answer) = oneshot::channel();
         let request = ReloadRequest { only_checks, reply };
@@ -207,7 +207,8 @@ impl Operations {
         work: impl FnOnce(&Self) -> Result<T, OperationError> + Send + 'static,
     ) -> Result<T, OperationError> {
         let operations = self.clone();
-        // Wait for pending writes, so that a reader finds what an earlier answer reported.
+        // Wait for pending writes, so that a reader finds everything that an earlier reply
+        // reported.
         operations.store.flush().await;
         tokio::task::spawn_blocking(move || work(&operations))
             .await

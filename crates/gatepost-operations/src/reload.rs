@@ -1,11 +1,11 @@
-//! Requests for a reload, and the report of one. The serving process receives the requests and
-//! performs them one at a time, in their order.
+//! Requests for a reload, and its report. The serving process receives the requests and performs
+//! them one at a time, in order.
 
 use gatepost_procedures::{Changed, Difference};
 use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
 
-/// Requests that may wait while a reload runs; further requesters wait to submit theirs.
+/// Number of requests that may wait while a reload runs; further requesters wait to submit theirs.
 const REQUESTS_MAX: usize = 4;
 
 /// The changes of a reload, made or only checked.
@@ -13,7 +13,7 @@ const REQUESTS_MAX: usize = 4;
 pub struct ReloadReport {
     /// Whether the configuration has no mistakes.
     pub possible: bool,
-    /// Whether it is in force now.
+    /// Whether the new configuration is in force.
     pub applied: bool,
     /// Rules by name.
     pub rules: Changed,
@@ -22,7 +22,7 @@ pub struct ReloadReport {
     /// Procedures and scopes.
     #[serde(flatten)]
     pub difference: Difference,
-    /// Mistakes or warnings, a line each.
+    /// Mistakes or warnings, one line each.
     pub problems: Vec<String>,
 }
 
@@ -43,13 +43,13 @@ impl ReloadReport {
 /// A request for a reload, whose sender waits for the report.
 #[derive(Debug)]
 pub struct ReloadRequest {
-    /// Whether the reload is tried without being applied.
+    /// Whether the reload is only checked and not applied.
     pub only_checks: bool,
     /// Receives the report.
     pub reply: oneshot::Sender<ReloadReport>,
 }
 
-/// The queue between those who ask for a reload and the process that performs it.
+/// The queue between requesters of a reload and the process that performs it.
 pub fn requests() -> (mpsc::Sender<ReloadRequest>, mpsc::Receiver<ReloadRequest>) {
     mpsc::channel(REQUESTS_MAX)
 }

@@ -3,14 +3,14 @@
 use gatepost_message::{Action, Peer};
 use serde_json::Value;
 
-/// A search in the journal; an empty condition holds for every message.
+/// A search in the journal; an empty condition matches every message.
 #[derive(Debug, Clone, Default)]
 pub struct Search {
     /// A part of subject, sender, recipient, topic, reason, rule or peer, in any case.
     pub text: String,
     /// Only messages with this verdict.
     pub verdict: Option<Action>,
-    /// How many messages are returned at most, newest first.
+    /// The maximum number of messages to return, newest first.
     pub count: usize,
 }
 
@@ -65,7 +65,7 @@ pub struct Quarantined {
     pub text: String,
 }
 
-/// What a message is to be learned as.
+/// The class that a message is to be learned as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lesson {
     /// Unwanted mail.
@@ -79,7 +79,7 @@ pub enum Lesson {
 pub struct AdminChange {
     /// The user who made it; `None` without a login.
     pub user: Option<String>,
-    /// Where the request came from.
+    /// The peer that sent the request.
     pub peer: Peer,
     /// Method and path.
     pub action: String,

@@ -1,11 +1,12 @@
-//! The report of `/admin/rules`: how many rules run, which match most, which take longest, which
-//! cannot run, and which DNS lists do not answer.
+//! The report of `/admin/rules`: the number of rules, the rules that match most often, those that
+//! take longest, those that cannot run, and the DNS lists that do not answer.
 
 use gatepost_gateway::{Gateway, RuleHits};
 use gatepost_rules::{Problem, RuleTime, Severity};
 use serde_json::{Value, json};
 
-/// At most `count` of the rules that match most, and of those that cannot run.
+/// The report with at most `count` of the rules that match most often, and of those that cannot
+/// run.
 pub(crate) fn overview(gateway: &Gateway, problems: &[Problem], count: usize) -> Value {
     let rules = gateway.procedures().rules();
     let loaded = rules.loaded();
@@ -14,7 +15,7 @@ pub(crate) fn overview(gateway: &Gateway, problems: &[Problem], count: usize) ->
     let silent = silent.into_iter().flatten();
     let silent = silent.map(|one| json!({ "list": one.list, "skipped": one.skipped }));
     let most = gateway.counters().most_hit(count);
-    // A note about a rule says that the rule is switched off, so it does not run either.
+    // A note about a rule means that the rule is disabled, so it does not run either.
     let concerns_rule =
         |problem: &&Problem| problem.rule.is_some() || problem.severity != Severity::Note;
     let not_running = problems.iter().filter(concerns_rule);
@@ -56,7 +57,7 @@ fn problem(problem: &Problem) -> Value {
     })
 }
 
-/// A person needs no more than three decimals.
+/// Three decimals are sufficient for display.
 fn rounded(value: f64) -> f64 {
     (value * 1_000.0).round() / 1_000.0
 }

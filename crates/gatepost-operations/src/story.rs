@@ -8,8 +8,8 @@ use gatepost_message::{Action, MessageId};
 use gatepost_store::JournalEntry;
 use serde_json::{Value, json};
 
-/// `trace` is what the broker remembers: some steps, and the number of further ones. `None` if
-/// neither the journal nor the broker knows the message.
+/// `trace` contains the steps that the broker still has, and the number of further ones. Returns
+/// `None` if neither the journal nor the broker has the message.
 pub(crate) fn story(
     id: MessageId,
     entry: Option<&JournalEntry>,
@@ -17,7 +17,7 @@ pub(crate) fn story(
 ) -> Option<Value> {
     let mut story = match (entry, &trace) {
         (Some(entry), _) => journal::to_json(entry),
-        // Neither judged nor a mail: the journal does not have it, but the broker does.
+        // Neither judged nor a mail: the broker has it, but the journal does not.
         (None, Some((steps, more))) => unjudged(id, steps, *more),
         (None, None) => return None,
     };

@@ -42,7 +42,6 @@ pub struct CachedPath {
 impl CachedPath {
     /// Opens a file that is not kept in memory: the entry's own or one of its variants. Blocks on
     /// the disk.
-    /// on the disk.
     pub fn open(&self, file: &StaticFile) -> Option<std::fs::File> {
         self.root.open(&file.path).map(|(file, _)| file)
     }

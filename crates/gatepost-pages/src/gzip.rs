@@ -54,7 +54,7 @@ impl CompressedPart {
                 .compress_vec(rest, &mut deflated, FlushCompress::Full)
                 .ok()?;
             let is_whole = compress.total_in() as usize == text.len();
-            // Room left over means that nothing is buffered.
+            // Unused capacity means that nothing is buffered.
             if is_whole && deflated.len() < deflated.capacity() {
                 break;
             }

@@ -8,14 +8,14 @@ use std::str::FromStr;
 /// An address to listen on or to connect to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Bind {
-    /// An IP address and a TCP port; port 0 takes any that is free.
+    /// An IP address and a TCP port; port 0 selects any free port.
     Tcp(SocketAddr),
     /// A Unix socket's path.
     Unix(PathBuf),
 }
 
 impl Bind {
-    /// Whether only this machine can reach it.
+    /// Whether the address is reachable from this machine only.
     pub fn is_local(&self) -> bool {
         match self {
             Self::Tcp(address) => address.ip().is_loopback(),

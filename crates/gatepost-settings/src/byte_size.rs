@@ -19,17 +19,17 @@ const UNITS: [(&str, u64); 8] = [
 ];
 
 impl ByteSize {
-    /// So many units of 1,000,000 bytes.
+    /// This number of units of 1,000,000 bytes.
     pub const fn megabytes(count: u64) -> Self {
         Self(count * 1_000_000)
     }
 
-    /// So many units of 1,024 bytes.
+    /// This number of units of 1,024 bytes.
     pub const fn kibibytes(count: u64) -> Self {
         Self(count << 10)
     }
 
-    /// So many units of 1,048,576 bytes.
+    /// This number of units of 1,048,576 bytes.
     pub const fn mebibytes(count: u64) -> Self {
         Self(count << 20)
     }

@@ -1,7 +1,7 @@
-//! The types that settings are written in. A unit is part of the value (`"25MB"`, `"30s"`), so a
-//! config never holds a bare number whose unit must be guessed, and every crate reads sizes, times
-//! and addresses alike, with the same error for a mistake. [`layers`] is how a whole config of them
-//! is read.
+//! The types of setting values. A unit is part of the value (`"25MB"`, `"30s"`), so a configuration
+//! never contains a bare number whose unit must be guessed, and every crate reads sizes, durations
+//! and addresses in the same way, with the same error for a mistake. [`layers`] reads a whole
+//! configuration.
 
 mod bind;
 mod byte_size;
@@ -14,7 +14,7 @@ pub use byte_size::{ByteSize, MalformedByteSize};
 pub use network::{MalformedNetwork, PeerNetwork};
 pub use period::{MalformedPeriod, Period};
 
-/// Serde through `FromStr` and `Display`: settings are texts in every format.
+/// Implements Serde through `FromStr` and `Display`: settings are strings in every format.
 macro_rules! serde_as_text {
     ($type:ty) => {
         impl serde::Serialize for $type {

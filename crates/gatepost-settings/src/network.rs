@@ -4,24 +4,24 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// Peers: an address (`"192.0.2.1"`), a network (`"10.0.0.0/8"`), or `"unix"` for those of a Unix
+/// Peers: an address (`"192.0.2.1"`), a network (`"10.0.0.0/8"`), or `"unix"` for peers of a Unix
 /// socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PeerNetwork {
-    /// The addresses that share so many leading bits.
+    /// The addresses with a common prefix of this length.
     Addresses {
-        /// One of them.
+        /// One of the addresses.
         address: IpAddr,
-        /// How many bits count.
+        /// The length of the prefix.
         bits: u8,
     },
-    /// Peers without an address.
+    /// Peers of a Unix socket, which have no address.
     Unix,
 }
 
 impl PeerNetwork {
-    /// The network of this address with so many leading bits, at most all; the other bits are 0.
-    /// An IPv4 address that is written as an IPv6 address counts as IPv4.
+    /// The network of this address with a prefix of this length, at most the whole address; the
+    /// other bits are 0. An IPv4 address in IPv6 notation counts as IPv4.
     pub fn around(address: IpAddr, bits_v4: u8, bits_v6: u8) -> Self {
         match address.to_canonical() {
             IpAddr::V4(address) => {
@@ -43,7 +43,7 @@ impl PeerNetwork {
         }
     }
 
-    /// Whether a peer with this address is one of them; `None` is a Unix socket's peer.
+    /// Whether a peer with this address belongs to the network; `None` is a peer of a Unix socket.
     pub fn holds(&self, ip: Option<IpAddr>) -> bool {
         match (self, ip.map(|ip| ip.to_canonical())) {
             (Self::Unix, None) => true,
@@ -79,7 +79,7 @@ impl fmt::Display for PeerNetwork {
     }
 }
 
-/// The text names no peers.
+/// The text does not describe peers.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' names no network; write an address, a network such as \"10.0.0.0/8\", or \"unix\"")]
 pub struct MalformedNetwork(String);

@@ -1,10 +1,10 @@
-//! Lengths of time, written as `"30s"`.
+//! Durations, written as `"30s"`.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A length of time, in milliseconds or more.
+/// A duration, in milliseconds or more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Period(pub Duration);
 
@@ -18,17 +18,17 @@ const UNITS: [(&str, u64); 6] = [
 ];
 
 impl Period {
-    /// So many seconds.
+    /// A duration in seconds.
     pub const fn seconds(count: u64) -> Self {
         Self(Duration::from_secs(count))
     }
 
-    /// So many milliseconds.
+    /// A duration in milliseconds.
     pub const fn milliseconds(count: u64) -> Self {
         Self(Duration::from_millis(count))
     }
 
-    /// For the clocks of the standard library.
+    /// The duration as the standard library's type.
     pub const fn duration(self) -> Duration {
         self.0
     }

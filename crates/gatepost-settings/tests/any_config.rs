@@ -1,5 +1,5 @@
-//! Any text as a config: read, or refused with a place and a reason; what was read is printed as
-//! TOML that says the same.
+//! Any text as a configuration: it is either read, or refused with a place and a reason. Settings
+//! that were read are printed as TOML with the same meaning.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use gatepost_settings::layers::Layers;
 use gatepost_settings::{Bind, ByteSize, Period};
 use proptest::prelude::*;
 
-/// Settings of every shape that a section has.
+/// Settings of every shape that occurs in a section.
 #[derive(serde::Deserialize, serde::Serialize, Default, Debug)]
 #[serde(default, deny_unknown_fields)]
 struct Settings {
@@ -19,7 +19,7 @@ struct Settings {
     open: toml::Table,
 }
 
-/// Pieces that configs are made of, whole and broken.
+/// Fragments of configurations, valid and broken.
 fn piece() -> impl Strategy<Value = String> {
     prop_oneof![
         "(size|period|bind|count|share|open|open\\.\"a/b\"|opne) = ",

@@ -5,19 +5,19 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// One thing that can be done with a topic.
+/// An operation on a topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Access {
     /// Sending to it.
     Publish,
     /// Receiving from it.
     Subscribe,
-    /// Leaving a retained message, or removing one; asked besides [`Access::Publish`].
+    /// Setting or removing a retained message; checked in addition to [`Access::Publish`].
     Retain,
 }
 
 impl Access {
-    /// All there are.
+    /// Every access.
     pub const ALL: [Self; 3] = [Self::Publish, Self::Subscribe, Self::Retain];
 
     /// The name in commands, tokens and listings.
@@ -38,35 +38,35 @@ impl Access {
     }
 }
 
-/// Some of [`Access`].
+/// A set of [`Access`]es.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(into = "Vec<String>", try_from = "Vec<String>")]
 pub struct AccessSet(u8);
 
 impl AccessSet {
-    /// None of it.
+    /// The empty set.
     pub const NONE: Self = Self(0);
-    /// All of it.
+    /// The set of all accesses.
     pub const ALL: Self = Self(7);
 
-    /// Whether `access` is among it.
+    /// Whether `access` is in the set.
     pub const fn has(self, access: Access) -> bool {
         self.0 & access.bit() != 0
     }
 
-    /// Both together.
+    /// The union of both sets.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// This one less the other.
+    /// This set without the accesses of the other.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// Whether there is nothing in it.
+    /// Whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -98,7 +98,7 @@ impl From<AccessSet> for Vec<String> {
     }
 }
 
-/// The text names no access.
+/// The text is not the name of an access.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is no access; there are publish, subscribe, retain and all, joined by commas")]
 pub struct UnknownAccess(String);
@@ -106,7 +106,7 @@ pub struct UnknownAccess(String);
 impl FromStr for AccessSet {
     type Err = UnknownAccess;
 
-    /// Names joined by commas; `all` is all of them.
+    /// Names separated by commas; `all` stands for all of them.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         text.split(',').try_fold(Self::NONE, |set, name| {
             if name == "all" {
@@ -143,14 +143,14 @@ pub enum Effect {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum AccessDecision {
-    /// Yes.
+    /// Allowed.
     Allow,
-    /// No: MQTT 0x87, HTTP 403.
+    /// Denied: MQTT 0x87, HTTP 403.
     Deny,
 }
 
 impl AccessDecision {
-    /// Whether it is yes.
+    /// Whether the request is allowed.
     pub const fn is_allowed(self) -> bool {
         matches!(self, Self::Allow)
     }

@@ -9,18 +9,18 @@ use crate::peer_origin::LoginSource;
 /// The credentials of a login.
 #[derive(Debug, Clone)]
 pub enum Credentials {
-    /// Nothing.
+    /// No credentials.
     Anonymous,
     /// A name and a password: MQTT CONNECT, SMTP PLAIN and LOGIN, HTTP Basic, POP3. A token is
-    /// taken as a password too, since many clients know nothing else: then the name is the
-    /// token's user, or anything where the token is a JWT.
+    /// accepted as a password too, since many clients support nothing else. The name is then the
+    /// token's user, or any name if the token is a JWT.
     Password {
-        /// Who it says it is.
+        /// The name that the peer gave.
         user: String,
-        /// Its password.
+        /// The password that the peer gave.
         password: Secret,
     },
-    /// A token of ours (`gp_…`) or a JWT: HTTP Bearer.
+    /// A token of this gateway (`gp_…`) or a JWT: HTTP Bearer.
     Bearer(Secret),
     /// A client certificate that TLS has verified; its common name is the user.
     Certificate {
@@ -30,8 +30,9 @@ pub enum Credentials {
 }
 
 impl Credentials {
-    /// From the value of HTTP's `Authorization` (RFC 7617, RFC 6750), or of ntfy's `auth=` once
-    /// decoded. `None` where the scheme is neither Basic nor Bearer or the value is malformed.
+    /// Credentials from the value of HTTP's `Authorization` (RFC 7617, RFC 6750), or of ntfy's
+    /// `auth=` once it is decoded. `None` if the scheme is neither Basic nor Bearer or the value is
+    /// malformed.
     pub fn from_authorization(value: &str) -> Option<Self> {
         let (scheme, value) = value.trim().split_once(' ')?;
         let value = value.trim();
@@ -54,25 +55,26 @@ impl Credentials {
     }
 }
 
-/// Whether a listener serves peers that do not log in: `anonymous` of each listener.
+/// Whether a listener serves peers that do not log in: the setting `anonymous` of each listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AnonymousAccess {
-    /// Only as long as there is no user, and only on an address of this machine.
+    /// Only while no user exists, and only on an address of this machine.
     #[default]
     Auto,
-    /// Always. On an address that others can reach, this opens it to the world.
+    /// Always. On an address that other machines can reach, this opens the listener to everyone.
     Yes,
     /// Never.
     No,
 }
 
-/// Where an attempt to log in comes from.
+/// The origin of a login attempt.
 #[derive(Debug, Clone)]
 pub struct LoginOrigin {
     /// The listener.
     pub listener: Listener,
-    /// The other end of the connection; behind a trusted proxy, the client's address.
+    /// The other end of the connection; for connections through a trusted proxy, the client's
+    /// address.
     pub peer: Peer,
     /// The MQTT client id, for `%c` in rules.
     pub client: Option<String>,
@@ -86,7 +88,7 @@ pub struct LoginOrigin {
 }
 
 impl LoginOrigin {
-    /// An attempt at a listener on an address of this machine with the default setting.
+    /// An attempt at a listener on an address of this machine, with the default setting.
     pub fn new(listener: Listener, peer: Peer) -> Self {
         Self {
             listener,
@@ -102,14 +104,15 @@ impl LoginOrigin {
         LoginSource::new(self.peer, self.acts_for_others)
     }
 
-    /// With the peer's client id.
+    /// The same origin with the peer's client id.
     #[must_use]
     pub fn with_client(mut self, client: impl Into<String>) -> Self {
         self.client = Some(client.into());
         self
     }
 
-    /// With the listener's setting, and whether its address is this machine's only.
+    /// The same origin with the listener's setting; `local` states whether its address is reachable
+    /// from this machine only.
     #[must_use]
     pub fn with_anonymous_access(mut self, anonymous: AnonymousAccess, local: bool) -> Self {
         self.anonymous = anonymous;

@@ -1,15 +1,15 @@
-//! Why a login was refused.
+//! Reasons for refused logins.
 
 use std::time::Duration;
 
 /// The reason for a refused login. The text is for logs. A peer receives only the protocol's code,
-/// the same for an unknown name and for a wrong password.
+/// which is the same for an unknown name and for a wrong password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
     /// The peer offered no credentials, and the listener requires a login.
     #[error("this listener asks for a login")]
     Anonymous,
-    /// Unknown user, wrong password, unknown or expired token: deliberately one case.
+    /// Unknown user, wrong password, unknown or expired token: deliberately not distinguished.
     #[error("wrong user, password or token")]
     Credentials,
     /// Valid credentials of a disabled user.
@@ -24,7 +24,7 @@ pub enum Denied {
     /// Too many failures from this address or for this user.
     #[error("too many failed logins; try again in {} s", .retry_after.as_secs().max(1))]
     TooMany {
-        /// After this time another attempt is accepted.
+        /// The time after which another attempt is accepted.
         retry_after: Duration,
     },
     /// The queue of password checks is full.

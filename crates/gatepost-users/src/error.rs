@@ -5,35 +5,35 @@ use gatepost_store::StoreError;
 
 use crate::MalformedName;
 
-/// Why a change was not made.
+/// The reason why a change was not made.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum UsersError {
     /// The name is malformed.
     #[error(transparent)]
     Name(#[from] MalformedName),
-    /// There is such a user already.
+    /// The user already exists.
     #[error("there is a user '{0}' already")]
     Exists(String),
-    /// There is no such user.
+    /// The user does not exist.
     #[error("there is no user '{0}'")]
     NoUser(String),
-    /// There is no such rule.
+    /// The rule does not exist.
     #[error("'{subject}' has no rule for '{filter}'")]
     NoRule {
-        /// Whose.
+        /// The subject of the rule.
         subject: String,
-        /// Of which filter.
+        /// The filter of the rule.
         filter: String,
     },
-    /// There is no such token.
+    /// The token does not exist.
     #[error("there is no token '{0}'")]
     NoToken(String),
-    /// The filter is none.
+    /// The filter is invalid.
     #[error("'{filter}' is not a topic filter: {cause}")]
     Filter {
-        /// As given.
+        /// The filter as given.
         filter: String,
-        /// Why not.
+        /// The reason why it is invalid.
         cause: TopicError,
     },
     /// A password that is known to be weak.
@@ -42,13 +42,13 @@ pub enum UsersError {
         crate::PASSWORD_BYTES_MAX
     )]
     Password,
-    /// A password that is easily guessed.
+    /// A password that is easy to guess.
     #[error(
         "the password is too weak: write at least {length_min} characters \
          (access.password_length_min), and not the user's name"
     )]
     WeakPassword {
-        /// The fewest characters.
+        /// The minimum number of characters.
         length_min: usize,
     },
     /// The key of a JWT issuer cannot be used.
@@ -56,7 +56,7 @@ pub enum UsersError {
     Key {
         /// The configured file.
         file: String,
-        /// The fault and its remedy.
+        /// The problem and a suggested fix.
         reason: String,
     },
     /// Hashing failed: out of memory.

@@ -1,12 +1,12 @@
-//! Limits of failed logins: by address, which [`Bans`] counts together with its offences in other
-//! protocols, and by user, wherever the failures come from.
+//! Limits on failed logins: by address, which [`Bans`] counts together with the address's offences
+//! in other protocols, and by user, regardless of the origin of the failures.
 //!
-//! Each failure moves a point in time into the future; a user whose point is too far ahead of the
-//! clock must wait. One number per user is kept (the generic cell rate algorithm), and users
-//! that have recovered are forgotten. The wait has a ceiling, so that a long attack costs its
-//! victim no more than a short one.
+//! Each failure moves a timestamp into the future; a user whose timestamp is too far ahead of the
+//! clock must wait. One number per user is sufficient (the generic cell rate algorithm), and users
+//! that have recovered are removed. The wait has a maximum, so that a long attack costs its victim
+//! no more than a short one.
 //!
-//! Peers on this machine have counters of their own: failures from elsewhere never delay them, and
+//! Peers on this machine have separate counters: failures from other machines never delay them, and
 //! their wait is at most [`LOCAL_WAIT_MAX`]. Otherwise an attacker could lock out the administrator
 //! at the console.
 
@@ -20,8 +20,8 @@ use parking_lot::Mutex;
 use crate::AccessSettings;
 use crate::peer_origin::LoginSource;
 
-/// Users remembered at once, of each kind. Beyond that, failures of new ones are not counted; the
-/// address still counts them.
+/// Number of users with failures that are kept, of each kind. Beyond it, failures of further users
+/// are not counted; the address still counts them.
 const SOURCES_MAX: usize = 65_536;
 /// The longest wait of a peer on this machine.
 pub(crate) const LOCAL_WAIT_MAX: Duration = Duration::from_secs(1);
@@ -49,7 +49,7 @@ impl FailureLimits {
         }
     }
 
-    /// How long this attempt must wait; `None` if it may be made.
+    /// The time that this attempt must wait; `None` if it is permitted now.
     pub(crate) fn must_wait(&self, source: LoginSource, user: Option<&str>) -> Option<Duration> {
         let now = Instant::now();
         if source.is_local {
@@ -82,7 +82,7 @@ struct SourceLimit {
     recovery: Duration,
     /// The longest wait.
     ceiling: Duration,
-    /// When each source will have recovered from all its failures.
+    /// The time at which each source will have recovered from all its failures.
     recovered: Mutex<HashMap<u64, Instant>>,
 }
 

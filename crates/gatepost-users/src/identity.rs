@@ -13,8 +13,8 @@ use crate::snapshot::Snapshot;
 use crate::token::TokenHash;
 use crate::{Access, AccessDecision};
 
-/// An authenticated peer. Cheap to clone; each connection keeps one. Its answers follow the rules
-/// as they change.
+/// An authenticated peer. Cheap to clone; each connection has one. Its answers change with the
+/// rules.
 #[derive(Clone)]
 pub struct Identity {
     inner: Arc<IdentityState>,
@@ -30,22 +30,24 @@ struct IdentityState {
     permissions: ArcSwap<Permissions>,
 }
 
-/// Why a login is valid. The identity is revoked once this no longer holds.
+/// The condition under which a login is valid. The identity is revoked once it no longer holds.
 pub(crate) enum LoginBasis {
     /// No login: valid while the listener grants anonymous access.
     Anonymous(AnonymousAccess, bool),
     /// A password or a certificate: valid while the user exists with this epoch.
     User(u64),
-    /// A token of this gateway: valid while it exists. A new password of its user does not end it.
+    /// A token of this gateway: valid while it exists. Changing its user's password does not revoke
+    /// it.
     Token(TokenHash),
     /// A JWT of a trusted issuer: valid until it expires.
     Issuer(Option<Vec<Rule>>),
-    /// No login any more: the owner of what an earlier run of the server stored. Whether a name
+    /// Not a login: the owner of data that an earlier process of the server stored. The flag states
+    /// whether a name without a record may belong to a user of a trusted issuer.
     /// without a record may be one that a trusted issuer vouched for.
     Owner(bool),
 }
 
-/// The permissions under one generation of the snapshot.
+/// The permissions in one generation of the snapshot.
 struct Permissions {
     generation: u64,
     revoked: bool,
@@ -93,31 +95,31 @@ impl Identity {
     }
 
     /// Whether the login is no longer valid: the user was removed, disabled or given another
-    /// password, or the token was revoked or has expired. Every request is denied from then on, and
-    /// the listener ends the connection.
+    /// password, or the token was revoked or has expired. Every further request is denied, and the
+    /// listener closes the connection.
     pub fn is_revoked(&self) -> bool {
         self.with_permissions(|_| ()).is_none()
     }
 
-    /// When a token expires, in Unix seconds.
+    /// The time at which a token expires, in Unix seconds.
     pub fn expires(&self) -> Option<u64> {
         self.inner.expires
     }
 
-    /// The generation of users and rules that the answers are based on. With another number, an
-    /// access that was allowed before may be denied. One atomic load.
+    /// The generation of users and rules that the answers are based on. If the number has changed,
+    /// an access that was allowed before may be denied. One atomic load.
     pub fn generation(&self) -> u64 {
         self.inner.live.generation()
     }
 
-    /// Whether it may do this to `topic`. For [`Access::Subscribe`] use
-    /// [`may_subscribe`](Self::may_subscribe), since which takes a filter; this method is for a
-    /// single topic, such as that of a retained message. Takes no lock and does not allocate.
+    /// Whether the peer has this access to `topic`. For [`Access::Subscribe`] use
+    /// [`may_subscribe`](Self::may_subscribe), which takes a filter; this method is for a single
+    /// topic, such as that of a retained message. Takes no lock and does not allocate.
     pub fn may(&self, access: Access, topic: &str) -> AccessDecision {
         self.decide(|rules| rules.may(access, topic))
     }
 
-    /// Whether it may publish to `topic`, retained or not.
+    /// Whether the peer may publish to `topic`, retained or not.
     pub fn may_publish(&self, topic: &str, retain: bool) -> AccessDecision {
         let decision = match self.may(Access::Publish, topic) {
             AccessDecision::Allow if retain => self.may(Access::Retain, topic),
@@ -126,7 +128,7 @@ impl Identity {
         self.inner.live.refusals.publication(decision)
     }
 
-    /// Whether it may subscribe to `filter` (for a shared subscription, the filter within
+    /// Whether the peer may subscribe to `filter` (for a shared subscription, the filter after
     /// `$share/group/`): whether every topic that the filter can match is allowed. A malformed
     /// filter matches nothing, so its answer has no effect.
     pub fn may_subscribe(&self, filter: &str) -> AccessDecision {
@@ -145,7 +147,7 @@ impl Identity {
         .unwrap_or(AccessDecision::Deny)
     }
 
-    /// `None` if revoked or expired.
+    /// `None` if the login is revoked or has expired.
     fn with_permissions<R>(&self, ask: impl FnOnce(&Permissions) -> R) -> Option<R> {
         let inner = &*self.inner;
         if inner
@@ -227,7 +229,7 @@ impl Permissions {
                 Some(permissions(admin, rules, token.scope.as_ref()))
             }),
             LoginBasis::Issuer(scope) => match known {
-                // An issuer may vouch for users without a record, but not for disabled ones.
+                // An issuer may authenticate users without a record, but not disabled ones.
                 Some(user) if user.disabled => None,
                 Some(user) => Some(permissions(
                     false,

@@ -1,17 +1,17 @@
 //! Access control: users, their credentials, and rules by topic filter.
 //!
-//! A listener hands [`Credentials`] and their [`LoginOrigin`] to [`Users::authenticate`] and gets
-//! an [`Identity`] or a [`Denied`]; from then on it asks [`Identity::may`] before each publish and
-//! each subscription. Everything is kept in the store and held in memory as one snapshot that is
-//! swapped whole, so a change by `gatepost user …` or by the admin API reaches connections that are
-//! open without disturbing those that it does not concern.
+//! A listener passes [`Credentials`] and their [`LoginOrigin`] to [`Users::authenticate`] and
+//! receives an [`Identity`] or a [`Denied`]; from then on it calls [`Identity::may`] before each
+//! publish and each subscription. Everything is kept in the store and held in memory as one
+//! snapshot that is replaced as a whole, so a change by `gatepost user …` or by the admin API
+//! reaches open connections without disturbing those that it does not concern.
 //!
 //! Invariants:
-//! - A secret is never kept in clear, never logged and never shown by `Debug`.
-//! - An unauthenticated client learns nothing that distinguishes a wrong name from a wrong
-//!   password, neither in words nor in time.
+//! - A secret is never stored in clear text, never logged and never shown by `Debug`.
+//! - An unauthenticated client cannot distinguish a wrong name from a wrong password, neither by
+//!   the reply nor by its timing.
 //! - Slow hashing never runs on a thread that serves connections, and its queue is bounded.
-//! - [`Identity::may`] takes no lock and allocates nothing.
+//! - [`Identity::may`] takes no lock and does not allocate.
 
 mod access;
 mod credentials;

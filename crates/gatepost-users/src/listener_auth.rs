@@ -12,13 +12,12 @@ pub struct ListenerAuth {
     listener: Listener,
     anonymous: AnonymousAccess,
     local: bool,
-    /// Whether its peers may act for clients of other machines.
+    /// Whether its peers may act on behalf of clients of other machines.
     peers_act_for_others: bool,
 }
 
 impl ListenerAuth {
-    /// `local` says whether all of the listener's addresses can only be reached from this
-    /// machine.
+    /// `local` states whether all of the listener's addresses are reachable from this machine only.
     pub const fn new(
         users: Users,
         listener: Listener,
@@ -34,8 +33,8 @@ impl ListenerAuth {
         }
     }
 
-    /// The same for peers that do not count as being on this machine, whatever their address: the
-    /// connection of a proxy, or a request that a web page may have caused.
+    /// The same authentication for peers that do not count as being on this machine, whatever their
+    /// address: the connection of a proxy, or a request that a web page may have caused.
     #[must_use]
     pub fn for_remote_peers(&self) -> Self {
         Self {
@@ -45,7 +44,7 @@ impl ListenerAuth {
         }
     }
 
-    /// [`Users::authenticate`] at this listener. `client` is what `%c` stands for in rules.
+    /// [`Users::authenticate`] at this listener. `client` replaces `%c` in rules.
     pub async fn authenticate(
         &self,
         credentials: Credentials,
@@ -66,7 +65,7 @@ impl ListenerAuth {
         self.users.any()
     }
 
-    /// The users that it authenticates.
+    /// The users that this listener authenticates.
     pub const fn users(&self) -> &Users {
         &self.users
     }

@@ -1,7 +1,7 @@
 //! The snapshot in force, the number of its generation, and the count of denials.
 //!
-//! This is all that an [`Identity`](crate::Identity) reads. The generation is stored after its
-//! snapshot, so a reader that sees a number finds that snapshot or a later one.
+//! An [`Identity`](crate::Identity) reads nothing else. The generation is stored after its
+//! snapshot, so a reader that loads a number finds that snapshot or a later one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use crate::snapshot::Snapshot;
 
 pub(crate) struct LiveSnapshot {
     snapshot: ArcSwap<Snapshot>,
-    /// The generation of `snapshot`. It stands apart from it so that a check costs one load.
+    /// The generation of `snapshot`. A separate field, so that a check costs one load.
     generation: AtomicU64,
     pub(crate) refusals: RefusalCounters,
     /// Who is shut out for a while, whatever the snapshot says.
@@ -37,17 +37,17 @@ impl LiveSnapshot {
         self.snapshot.load()
     }
 
-    /// The snapshot, for longer.
+    /// The snapshot, for longer use.
     pub(crate) fn load_full(&self) -> Arc<Snapshot> {
         self.snapshot.load_full()
     }
 
     pub(crate) fn generation(&self) -> u64 {
-        // Acquire pairs with the release of `replace`.
+        // Acquire pairs with the release in `replace`.
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Puts a snapshot of a higher generation in force. Callers are serialised by a lock.
+    /// Installs a snapshot of a higher generation. Callers are serialised by a lock.
     pub(crate) fn replace(&self, snapshot: Snapshot) {
         let generation = snapshot.generation;
         self.snapshot.store(Arc::new(snapshot));

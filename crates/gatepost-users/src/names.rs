@@ -1,10 +1,10 @@
 //! The rules for user names.
 
-/// Longer names are refused.
+/// The maximum length of a user name.
 pub const USER_NAME_BYTES_MAX: usize = 128;
-/// The subject of rules for peers that did not log in. No user may be called so.
+/// The subject of rules for peers that did not log in. No user may have this name.
 pub const ANONYMOUS: &str = "anonymous";
-/// The subject of rules for every peer, whether logged in or not. No user may be called so.
+/// The subject of rules for every peer, whether logged in or not. No user may have this name.
 pub const EVERYONE: &str = "everyone";
 
 /// The text is not a valid user name.
@@ -25,7 +25,7 @@ pub enum MalformedName {
     Reserved(&'static str),
 }
 
-/// Whether a user may have this name. Such a name is safe wherever `%u` puts it: it is one topic
+/// Whether a user may have this name. Such a name is safe wherever `%u` inserts it: it is one topic
 /// level, without wildcards.
 pub fn check_user_name(name: &str) -> Result<(), MalformedName> {
     if name.is_empty() || name.len() > USER_NAME_BYTES_MAX {
@@ -47,8 +47,8 @@ pub fn check_user_name(name: &str) -> Result<(), MalformedName> {
 }
 
 /// The form in which names are compared. Letter case does not distinguish users: the local part of
-/// a mail address names a mailbox whatever its case, so `Anna` must not be somebody else than
-/// `anna`.
+/// a mail address identifies a mailbox regardless of its case, so `Anna` must not be another user
+/// than `anna`.
 pub(crate) fn fold(name: &str) -> String {
     name.to_lowercase()
 }

@@ -6,7 +6,7 @@ use argon2::{Argon2, PasswordHasher, PasswordVerifier};
 use crate::{PASSWORD_BYTES_MAX, Secret, UsersError, random};
 
 /// The crate's default parameters: 19 MiB, two passes, one lane, as OWASP recommends. A hash
-/// carries its own, so they can be raised without locking anyone out.
+/// contains its parameters, so they can be raised without locking out existing users.
 pub(crate) fn hash(password: &Secret) -> Result<String, UsersError> {
     let salt = random::bytes::<16>();
     Argon2::default()
@@ -15,7 +15,7 @@ pub(crate) fn hash(password: &Secret) -> Result<String, UsersError> {
         .map_err(|_| UsersError::Hashing)
 }
 
-/// Takes as long as [`hash`]. The comparison within is in constant time.
+/// Takes as long as [`hash`]. The comparison in it takes constant time.
 pub(crate) fn verify(password: &Secret, hash: &str) -> bool {
     let Ok(hash) = PasswordHash::new(hash) else {
         return false;
@@ -25,7 +25,7 @@ pub(crate) fn verify(password: &Secret, hash: &str) -> bool {
         .is_ok()
 }
 
-/// Whether a password may be set. One that looks like a token would be taken for one.
+/// Whether a password may be set. A password that looks like a token would be treated as one.
 pub(crate) fn check(password: &Secret, user: &str, length_min: usize) -> Result<(), UsersError> {
     let text = password.expose();
     let is_wrong = text.is_empty()

@@ -1,9 +1,9 @@
 //! Password checks. They are slow by design, so they run on their own threads.
 //!
-//! A reconnect storm is absorbed in three steps. A password that was right recently is recognised
+//! A reconnect storm is absorbed in three steps. A password that was correct recently is recognised
 //! by its keyed hash. Attempts with the same user and password share one check. The remaining
-//! attempts wait in a bounded queue; beyond its bound the answer is `Busy`. The number of threads
-//! bounds the memory of argon2.
+//! attempts wait in a bounded queue; beyond its limit the answer is `Busy`. The number of threads
+//! limits the memory of argon2.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -17,16 +17,17 @@ use crate::peer_origin::LoginSource;
 use crate::scram::hmac_sha256;
 use crate::{AccessSettings, Denied, Secret, password, random};
 
-/// Passwords remembered as right. Beyond this number all are forgotten and checked again.
+/// The number of correct passwords that are remembered. Beyond it, all are removed and checked
+/// again.
 const REMEMBERED_MAX: usize = 65_536;
 
-/// The keyed hash of a user and a password. Without the key it reveals neither.
+/// The keyed hash of a user and a password. Without the key it reveals neither of them.
 type Fingerprint = [u8; 32];
 
 /// One password to check.
 pub(crate) struct PasswordAttempt {
     pub(crate) user: Box<str>,
-    /// The user's epoch, which changes with each password.
+    /// The user's epoch, which changes with each change of the password.
     pub(crate) epoch: u64,
     pub(crate) password: Secret,
     /// Whether the user exists. If not, the check fails after the same time.
@@ -76,7 +77,7 @@ impl PasswordChecker {
             let shared = shared.clone();
             let thread = std::thread::Builder::new().name("passwords".to_owned());
             if let Err(error) = thread.spawn(move || shared.work()) {
-                // Without any thread, each login by password is answered `Busy`.
+                // Without a thread, each login by password is answered with `Busy`.
                 tracing::error!(
                     target: "users",
                     %error,
@@ -97,7 +98,7 @@ impl PasswordChecker {
         }
     }
 
-    /// Whether the password was right recently.
+    /// Whether the password was correct recently.
     pub(crate) fn remembers(&self, attempt: &PasswordAttempt) -> bool {
         let shared = &self.shared;
         let fingerprint = shared.fingerprint(attempt);
@@ -105,7 +106,7 @@ impl PasswordChecker {
         state.is_right(&fingerprint, shared.remember_for)
     }
 
-    /// `None` if the password is remembered as right.
+    /// `None` if the password is remembered as correct.
     fn submit(
         &self,
         attempt: PasswordAttempt,
@@ -188,7 +189,7 @@ impl CheckerCore {
             let waiting = state.waiting.remove(&fingerprint).unwrap_or_default();
             drop(state);
             for answer in waiting {
-                // The receiver may be gone: its connection has ended.
+                // Fails if the connection of the receiver has ended.
                 let _ = answer.send(outcome.clone());
             }
         }
@@ -208,8 +209,8 @@ impl CheckerCore {
     }
 
     fn verify(&self, attempt: &PasswordAttempt) -> Result<(), Denied> {
-        // The limits are checked here, just before the password, so that attempts sent at once do
-        // not all pass. Peers on this machine have waited already.
+        // The limits are checked here, just before the password, so that simultaneous attempts do
+        // not all pass. Peers on this machine have already waited.
         if !attempt.source.is_local
             && let Some(retry_after) = self
                 .failure_limits
@@ -264,7 +265,7 @@ mod tests {
         ));
         let other = checker.check(attempt(&hash, "wrong", 1)).await;
         assert_eq!(other, Err(Denied::Credentials));
-        // A new epoch is a new password, whatever the old one was.
+        // A new epoch is a new password, whatever the old password was.
         let changed = hash_of("changed");
         let stale = checker.check(attempt(&changed, "right", 2)).await;
         assert_eq!(stale, Err(Denied::Credentials));
@@ -277,7 +278,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_storm_of_one_user_costs_one_check_and_the_queue_is_bounded() {
-        // No thread takes anything until the checker has one, so what is queued stays queued.
+        // The checker has no threads yet, so a queued attempt stays queued.
         let settings = AccessSettings {
             hashing_queue_max: 2,
             ..AccessSettings::default()

@@ -1,13 +1,13 @@
-//! Topic filters as rules use them: with places for names, and compared with other filters.
+//! Topic filters of rules: with placeholders for names, and compared with other filters.
 
 use gatepost_message::{TopicError, TopicFilter};
 
-/// Stands for the user's name.
+/// The placeholder for the user's name.
 const USER_PLACE: &str = "%u";
-/// Stands for the client id.
+/// The placeholder for the client id.
 const CLIENT_PLACE: &str = "%c";
 
-/// Checks a rule's filter as a person wrote it.
+/// Checks a rule's filter as it was written.
 pub(crate) fn check(text: &str) -> Result<(), TopicError> {
     let filled = text.replace(USER_PLACE, "u").replace(CLIENT_PLACE, "c");
     TopicFilter::new(&filled).map(|_| ())
@@ -18,13 +18,12 @@ pub(crate) fn names_client(text: &str) -> bool {
     text.contains(CLIENT_PLACE)
 }
 
-/// The filter for this user and this client. `None` where a name is missing or could reach
-/// beyond its place, since it holds a separator or a wildcard: such a peer gets nothing by the
-/// rule.
+/// The filter for this user and this client. `None` if a name is missing or could extend beyond its
+/// level, because it contains a separator or a wildcard: the rule gives such a peer nothing.
 pub(crate) fn fill(text: &str, user: Option<&str>, client: Option<&str>) -> Option<TopicFilter> {
     let mut filled = String::with_capacity(text.len() + 16);
     let mut rest = text;
-    // One pass: what a name puts in is not looked at again, whatever it holds.
+    // One pass: an inserted name is not searched for placeholders.
     while let Some(at) = rest.find('%') {
         let (before, place) = rest.split_at(at);
         filled.push_str(before);
@@ -44,7 +43,7 @@ pub(crate) fn fill(text: &str, user: Option<&str>, client: Option<&str>) -> Opti
     TopicFilter::new(&filled).ok()
 }
 
-/// The same for a deny rule. Where a name cannot be filled in, the rule denies the whole level.
+/// The filter of a deny rule. If a name cannot be inserted, the rule denies the whole level.
 pub(crate) fn fill_widely(
     text: &str,
     user: Option<&str>,
@@ -89,7 +88,7 @@ pub(crate) fn covers(outer: &str, inner: &str) -> bool {
     inner_levels.next().is_none()
 }
 
-/// Whether there is a topic that both match.
+/// Whether some topic matches both filters.
 pub(crate) fn overlap(one: &str, other: &str) -> bool {
     let is_wild = |filter: &str| filter.starts_with(['+', '#']);
     if (is_wild(one) && other.starts_with('$')) || (is_wild(other) && one.starts_with('$')) {
@@ -194,7 +193,7 @@ mod tests {
 
         #[test]
         fn a_name_never_widens_a_rule(client in "(a|b|.{0,8})", topic in "own/(a|b|c/a)/x") {
-            // Whatever the client calls itself, only topics with its own name are reached.
+            // Whatever client id the client chooses, it reaches only topics with that id.
             let reached = fill("own/%c/x", None, Some(&client))
                 .is_some_and(|filled| filled.matches(&topic));
             prop_assert_eq!(reached, topic == format!("own/{client}/x") && !client.contains('/'));

@@ -3,17 +3,17 @@
 use gatepost_message::Peer;
 
 /// Whether a peer is on this machine: it uses a Unix socket or a loopback address. A trusted proxy
-/// on this machine reports the address of its client, which then counts.
+/// on this machine reports the address of its client, which is used instead.
 pub(crate) fn is_this_machine(peer: Peer) -> bool {
     peer.ip().is_none_or(|ip| ip.to_canonical().is_loopback())
 }
 
-/// Whose failures are counted together.
+/// The source under which failures are counted together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LoginSource {
     pub(crate) peer: Peer,
     /// Whether it is a program of this machine that acts for itself. A proxy that does not report
-    /// its clients is none.
+    /// its clients is not.
     pub(crate) is_local: bool,
 }
 

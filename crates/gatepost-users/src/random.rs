@@ -1,7 +1,7 @@
 //! Random bytes from the operating system.
 
-/// Fills an array. Without randomness no secret may be made, so there is nothing to go on with:
-/// a kernel that has none is no machine that a server can run on.
+/// Fills an array. Without randomness no secret can be generated, and a server cannot run on a
+/// machine whose kernel provides none.
 pub(crate) fn bytes<const COUNT: usize>() -> [u8; COUNT] {
     let mut bytes = [0; COUNT];
     if let Err(error) = getrandom::fill(&mut bytes) {

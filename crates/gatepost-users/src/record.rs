@@ -33,13 +33,13 @@ pub(crate) struct UserRecord {
     pub(crate) admin: bool,
     #[serde(default)]
     pub(crate) disabled: bool,
-    /// Changes with each password; logins by an older password are revoked.
+    /// Changes with each password; logins with an earlier password are revoked.
     pub(crate) epoch: u64,
     /// Unix seconds.
     pub(crate) created: u64,
 }
 
-/// One token; the token itself is not kept.
+/// One token; the token itself is not stored.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct TokenRecord {
     pub(crate) user: String,
@@ -48,7 +48,7 @@ pub(crate) struct TokenRecord {
     pub(crate) created: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) expires: Option<u64>,
-    /// `None`: all that the user may.
+    /// `None`: everything that the user may do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) scope: Option<Vec<ScopeRecord>>,
 }
@@ -60,7 +60,7 @@ pub(crate) struct ScopeRecord {
     pub(crate) access: AccessSet,
 }
 
-/// One rule; whose, which way and for which filter is in the key.
+/// One rule; its subject, effect and filter are in the key.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct GrantRecord {
     pub(crate) access: AccessSet,
@@ -74,7 +74,7 @@ pub(crate) fn put<T: Serialize>(
     StoreChange::PutRecord {
         space,
         key: key.into(),
-        // Our records hold only texts and numbers, which always serialise.
+        // Records contain only strings and numbers, which can always be serialised.
         value: serde_json::to_vec(value).unwrap_or_default().into(),
     }
 }
@@ -86,7 +86,7 @@ pub(crate) fn delete(space: &'static str, key: impl Into<Bytes>) -> StoreChange 
     }
 }
 
-/// Goes with every change.
+/// The new revision, which accompanies every change.
 pub(crate) fn new_revision() -> StoreChange {
     StoreChange::PutRecord {
         space: ACCESS,
@@ -103,7 +103,7 @@ pub(crate) fn grant_key(subject: &str, effect: Effect, filter: &str) -> Bytes {
     Bytes::from(format!("{subject}\0{effect}\0{filter}"))
 }
 
-/// Subject, effect and filter of a grant's key; `None` for one that no version of ours wrote.
+/// Subject, effect and filter in a grant's key; `None` for a key that no version of Gatepost wrote.
 pub(crate) fn split_grant_key(key: &[u8]) -> Option<(&str, Effect, &str)> {
     let mut parts = std::str::from_utf8(key).ok()?.splitn(3, '\0');
     let (subject, effect, filter) = (parts.next()?, parts.next()?, parts.next()?);

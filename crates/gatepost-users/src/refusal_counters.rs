@@ -1,19 +1,19 @@
-//! Counts of denied requests, over all protocols.
+//! Numbers of denied requests, over all protocols.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::AccessDecision;
 
-/// Counts of denials by rules since the start.
+/// Numbers of denials by rules since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refusals {
-    /// Publications, retained ones and wills among them.
+    /// Publications, including retained ones and wills.
     pub publications: u64,
-    /// Subscriptions, those among them that were taken away when the rules changed.
+    /// Subscriptions, including those that were removed when the rules changed.
     pub subscriptions: u64,
 }
 
-/// The sums. Relaxed: they order nothing.
+/// The totals. Relaxed: they order no other memory.
 #[derive(Debug, Default)]
 pub(crate) struct RefusalCounters {
     publications: AtomicU64,

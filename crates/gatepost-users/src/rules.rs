@@ -1,11 +1,12 @@
-//! Rules, and what they come to for one peer.
+//! Rules, and their effect for one peer.
 //!
-//! The order is simple, and the same whenever a rule was made: a peer's *own* rules come first,
-//! then everyone's; at each step a rule that denies wins over one that allows; what is left is
-//! decided by [`DefaultPolicy`]. A token's scope narrows the result and never widens it.
+//! The order is simple, and does not depend on when a rule was made: a peer's *own* rules come
+//! first, then the rules for everyone; in each of the two steps a rule that denies takes precedence
+//! over one that allows; [`DefaultPolicy`] decides the remaining cases. A token's scope narrows the
+//! result and never widens it.
 //!
-//! A subscription is allowed where every topic that its filter can match is allowed: rules that
-//! deny need only touch it, a rule that allows must cover it alone.
+//! A subscription is allowed if every topic that its filter can match is allowed: a rule that
+//! denies need only overlap the filter, a rule that allows must cover it alone.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
@@ -15,12 +16,12 @@ use gatepost_message::TopicFilter;
 
 use crate::{Access, AccessDecision, AccessSet, DefaultPolicy, Effect, pattern};
 
-/// With this many patterns or fewer, matching costs no more than asking the cache.
+/// Up to this number of patterns, matching costs no more than a lookup in the cache.
 const PATTERNS_UNCACHED_MAX: usize = 8;
-/// Topics remembered for one set of rules; a power of two.
+/// The number of topics that are cached for one set of rules; a power of two.
 const CACHE_SLOTS: usize = 256;
 
-/// One rule as it was made, with places for names.
+/// One rule as it was made, with placeholders for names.
 #[derive(Debug, Clone)]
 pub(crate) struct Rule {
     pub(crate) effect: Effect,
@@ -34,7 +35,7 @@ struct RulePattern {
     access: AccessSet,
 }
 
-/// The rules of one subject, with names filled in.
+/// The rules of one subject, with names inserted.
 #[derive(Debug, Clone, Default)]
 struct SubjectRules {
     deny: Vec<RulePattern>,
@@ -85,14 +86,14 @@ impl SubjectRules {
     }
 }
 
-/// What the rules come to for one peer. Shared by all connections for which it is the same.
+/// The combined rules for one peer. Shared by all connections with the same rules.
 #[derive(Debug)]
 pub(crate) struct CompiledRules {
     own: SubjectRules,
     everyone: SubjectRules,
-    /// The default where no rule applies.
+    /// The default if no rule applies.
     default: bool,
-    /// Whether that covers `$…` too.
+    /// Whether the default covers `$…` too.
     internal: bool,
     cache: OnceLock<DecisionCache>,
 }
@@ -112,8 +113,8 @@ impl CompiledRules {
         policy: DefaultPolicy,
         subject: RuleSubject<'_>,
     ) -> Self {
-        // Asked of the rules as made, not as filled: a grant that a client's odd name makes void
-        // must not leave it with more than it had.
+        // Decided by the rules as made, not as filled in: if a client's unusual name makes a grant
+        // void, the client must not get more permissions than before.
         let granted = || {
             let mut rules = own.iter().chain(everyone);
             rules.any(|rule| rule.effect == Effect::Allow)
@@ -132,7 +133,7 @@ impl CompiledRules {
         }
     }
 
-    /// A token's scope: only what it names.
+    /// The rules of a token's scope: only what it grants.
     pub(crate) fn scope(rules: &[Rule], user: Option<&str>, client: Option<&str>) -> Self {
         let subject = RuleSubject {
             user,
@@ -142,7 +143,7 @@ impl CompiledRules {
         Self::new(rules, &[], DefaultPolicy::Deny, subject)
     }
 
-    /// Nothing at all.
+    /// Rules that allow nothing.
     pub(crate) fn nothing() -> Self {
         Self::scope(&[], None, None)
     }
@@ -165,8 +166,8 @@ impl CompiledRules {
     }
 
     pub(crate) fn may_subscribe(&self, filter: &str) -> AccessDecision {
-        // Own rules that allow the whole filter come before everyone's that deny part of it, as
-        // for each topic of it.
+        // Own rules that allow the whole filter take precedence over rules for everyone that deny
+        // part of it, as for each single topic.
         self.own
             .decide_filter(Access::Subscribe, filter)
             .or_else(|| self.everyone.decide_filter(Access::Subscribe, filter))
@@ -183,15 +184,15 @@ impl CompiledRules {
     }
 }
 
-/// Decisions by topic, without a lock: each slot is one number, the topic's keyed hash with what
-/// is known of it in the low bits. A stranger cannot find two topics of one hash, since the key
-/// is random and never shown; by chance it happens once in 2^58 comparisons.
+/// Decisions by topic, without a lock: each slot is one number, the topic's keyed hash with the
+/// known decisions in its low bits. An attacker cannot find two topics with the same hash, since
+/// the key is random and never revealed; by chance it happens once in 2^58 comparisons.
 struct DecisionCache {
     hasher: RandomState,
     slots: Box<[AtomicU64]>,
 }
 
-/// In a slot: bits 0 to 2 say which accesses are known, bits 3 to 5 which of them are allowed.
+/// In a slot, bits 0 to 2 state which accesses are known, bits 3 to 5 which of them are allowed.
 const FLAG_BITS: u64 = 0x3f;
 
 impl Default for DecisionCache {
@@ -213,7 +214,7 @@ impl DecisionCache {
     fn get_or_decide(&self, access: Access, topic: &str, decide: impl Fn() -> bool) -> bool {
         let hash = self.hasher.hash_one(topic);
         let tag = hash & !FLAG_BITS;
-        // The slot is chosen by bits of the tag itself, so two topics of one slot differ in it.
+        // The slot is selected by bits of the tag itself, so two topics of one slot differ in it.
         let index = (hash >> 32) as usize % self.slots.len();
         let Some(slot) = self.slots.get(index) else {
             return decide();
@@ -354,7 +355,7 @@ mod tests {
     }
 
     proptest! {
-        /// More rules than go without the cache: asked twice, the answer is that of the rules.
+        /// With enough rules to use the cache, the second answer equals that of the rules.
         #[test]
         fn the_cache_changes_no_answer(
             texts in proptest::collection::vec("(allow|deny) (publish|subscribe|all) \
@@ -373,7 +374,7 @@ mod tests {
             }
         }
 
-        /// An allowed subscription never brings a topic that is not allowed.
+        /// An allowed subscription never delivers a topic that is not allowed.
         #[test]
         fn subscriptions_are_sound(
             own in proptest::collection::vec("(allow|deny) subscribe \

@@ -1,8 +1,8 @@
-//! The server's side of SCRAM-SHA-256 (RFC 5802, RFC 7677), without I/O.
+//! The server side of SCRAM-SHA-256 (RFC 5802, RFC 7677), without I/O.
 //!
-//! The client proves that it knows the password without sending it, and the server proves that
-//! it has the user's keys. Neither the password nor anything that replaces it is on the wire or
-//! in the store. Channel binding is not offered.
+//! The client proves that it knows the password without sending it, and the server proves that it
+//! has the user's keys. Neither the password nor an equivalent of it is on the wire or in the
+//! store. Channel binding is not offered.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -13,16 +13,16 @@ use subtle::ConstantTimeEq;
 
 use crate::{Denied, Secret, random};
 
-/// A client's message longer than this is refused before it is read.
+/// The maximum length of a client's message.
 const MESSAGE_BYTES_MAX: usize = 2_048;
-/// RFC 7677 section 4: no fewer than 4,096 iterations.
+/// RFC 7677 section 4: at least 4,096 iterations.
 pub(crate) const ITERATIONS_MIN: u32 = 4_096;
 
 const KEY_BYTES: usize = 32;
 
 pub(crate) fn hmac_sha256(key: &[u8], parts: &[&[u8]]) -> [u8; KEY_BYTES] {
-    // HMAC takes keys of any length, so this constructor cannot fail; an empty key would be a
-    // mistake of ours, not of a peer.
+    // HMAC accepts keys of any length, so this constructor cannot fail; an empty key would be a
+    // bug, not an error of the peer.
     let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else {
         unreachable!("HMAC takes keys of any length");
     };
@@ -63,8 +63,8 @@ impl ScramKeys {
         }
     }
 
-    /// Keys that no password matches, always the same for one name, so that an unknown user
-    /// is answered as a known one (RFC 5802 section 9).
+    /// Keys that no password matches, always the same for one name, so that the reply for an
+    /// unknown user does not differ from that for a known one (RFC 5802 section 9).
     pub(crate) fn decoy(pepper: &[u8], user: &str, iterations: u32) -> Self {
         let salt = hmac_sha256(pepper, &[b"scram salt\0", user.as_bytes()]);
         Self {
@@ -76,17 +76,17 @@ impl ScramKeys {
     }
 }
 
-/// The exchange, step by step.
+/// The state of the exchange.
 pub(crate) enum ScramExchange {
-    /// Waits for the client's first message.
+    /// Waiting for the client's first message.
     Start,
-    /// Waits for its proof.
+    /// Waiting for the client's proof.
     Proof(Box<ScramProof>),
-    /// Nothing more is expected.
+    /// The exchange has ended.
     Over,
 }
 
-/// State between the two messages.
+/// The state between the two messages.
 pub(crate) struct ScramProof {
     pub(crate) user: String,
     keys: ScramKeys,
@@ -97,7 +97,7 @@ pub(crate) struct ScramProof {
     transcript: String,
 }
 
-/// The client's first message, taken apart.
+/// The parsed first message of the client.
 pub(crate) struct ClientFirst<'a> {
     pub(crate) user: String,
     header: &'a str,
@@ -125,13 +125,14 @@ impl<'a> ClientFirst<'a> {
         else {
             return malformed("no SCRAM client-first-message");
         };
-        // "y": the client would bind to the channel but believes that we cannot, which is so.
+        // "y": the client supports channel binding but believes that the server does not, which is
+        // true.
         if flag != "n" && flag != "y" {
             return malformed("channel binding is not offered");
         }
         let header = &message[..message.len() - bare.len()];
         let mut attributes = bare.split(',');
-        // A mandatory extension ("m=") would stand here: section 5.1, must be refused.
+        // A mandatory extension ("m=") would be here: section 5.1, must be refused.
         let Some(name) = attributes.next().and_then(|part| part.strip_prefix("n=")) else {
             return malformed("no user name in SCRAM");
         };
@@ -140,7 +141,7 @@ impl<'a> ClientFirst<'a> {
             return malformed("no nonce in SCRAM");
         };
         let user = unescape(name)?;
-        // Acting for someone else is not supported; naming oneself is harmless.
+        // Acting for another user is not supported; a client that names itself is accepted.
         let authorized = authorize.strip_prefix("a=").map(unescape).transpose()?;
         if !authorize.is_empty() && authorized.as_deref() != Some(&*user) {
             return malformed("authorization as another user");
@@ -171,7 +172,7 @@ fn unescape(name: &str) -> Result<String, Denied> {
 }
 
 impl ScramProof {
-    /// The server's first message, and what to remember.
+    /// The server's first message, and the state to keep.
     pub(crate) fn challenge(first: &ClientFirst<'_>, keys: ScramKeys) -> (Self, Vec<u8>) {
         let own = BASE64.encode(random::bytes::<18>());
         Self::challenge_with_nonce(first, keys, &own)
@@ -195,7 +196,7 @@ impl ScramProof {
         (proof, answer.into_bytes())
     }
 
-    /// Checks the client's second message; gives the server's last.
+    /// Checks the client's second message; returns the server's last message.
     pub(crate) fn verify(&self, message: &[u8]) -> Result<Vec<u8>, Denied> {
         let message = text(message)?;
         let Some((without_proof, proof)) = message.rsplit_once(",p=") else {

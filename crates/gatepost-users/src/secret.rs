@@ -4,17 +4,17 @@ use std::fmt;
 
 use zeroize::Zeroizing;
 
-/// A text that must not be seen: overwritten when dropped, absent from `Debug`, never `Display`.
+/// A text that must stay secret: overwritten when dropped, hidden in `Debug`, without `Display`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Zeroizing<String>);
 
 impl Secret {
-    /// Takes the text over.
+    /// Takes ownership of the text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(Zeroizing::new(text.into()))
     }
 
-    /// The text itself; the name is long so that each use is seen in review.
+    /// The text itself; the method's name makes each use stand out in a review.
     pub fn expose(&self) -> &str {
         &self.0
     }

@@ -9,30 +9,33 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AccessSettings {
-    /// What a user may do that no rule mentions.
+    /// The permissions of a user that no rule mentions.
     pub default: DefaultPolicy,
-    /// Whether passwords also give SCRAM-SHA-256 credentials, so that clients can log in without
-    /// sending them. These are weaker at rest than argon2: a thief of the database guesses faster.
+    /// Whether setting a password also creates SCRAM-SHA-256 credentials, so that clients can log
+    /// in without sending it. Stored SCRAM credentials are weaker than argon2: a thief of the
+    /// database can guess faster.
     pub scram: bool,
-    /// PBKDF2 iterations of SCRAM; each client pays them at its login. At least 4,096 (RFC 7677).
+    /// PBKDF2 iterations of SCRAM, which each client computes at its login. At least 4,096 (RFC
+    /// 7677).
     pub scram_iterations: u32,
-    /// Threads that check passwords; 0 for one per core.
+    /// Number of threads that check passwords; 0 for one per core.
     pub hashing_threads: usize,
-    /// Logins that may wait for a password check; further ones are refused as busy.
+    /// Number of logins that may wait for a password check; further ones are refused as busy.
     pub hashing_queue_max: usize,
-    /// A password that was right is known again for so long without hashing, counted from its
-    /// last use; a reconnect storm is served from this. `"0"` switches it off.
+    /// The time for which a correct password is recognised without hashing, counted from its last
+    /// use; this serves a reconnect storm. `"0"` disables it.
     pub password_cache: Period,
-    /// Failed logins for one user, from wherever, before logins by password must wait.
+    /// The number of failed logins for one user, from any address, after which logins by password
+    /// must wait.
     pub failures_per_user: u32,
-    /// The time after which one more attempt is free again.
+    /// The time after which one more attempt is permitted.
     pub failure_recovery: Period,
-    /// The longest that a user must wait, however many logins failed. Peers on this machine wait at
-    /// most a second.
+    /// The longest wait of a user, regardless of the number of failed logins. Peers on this machine
+    /// wait at most a second.
     pub failure_wait_max: Period,
-    /// The fewest characters of a new password.
+    /// The minimum number of characters of a new password.
     pub password_length_min: usize,
-    /// Issuers of JSON Web Tokens that are believed.
+    /// Trusted issuers of JSON Web Tokens.
     pub jwt: Vec<JwtSettings>,
 }
 
@@ -54,37 +57,37 @@ impl Default for AccessSettings {
     }
 }
 
-/// The default where no rule applies. Topics that begin with `$` are never covered by it: they are
-/// for administrators and the users that a rule names.
+/// The default if no rule applies. It never covers topics that begin with `$`: they are for
+/// administrators and for the users that a rule names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DefaultPolicy {
-    /// A user without any allow rule may do everything that is not denied; a user with one may do
+    /// A user without an allow rule may do everything that is not denied; a user with one may do
     /// only what is allowed.
     #[default]
     Auto,
-    /// Everything that is not denied.
+    /// Everything that is not denied is allowed.
     Allow,
-    /// Nothing that is not granted.
+    /// Everything that is not granted is denied.
     Deny,
 }
 
 /// `[[access.jwt]]`: one issuer. The token's `sub` is the user; `exp` is required. The optional
-/// claims `publish`, `subscribe` and `retain` (each a list of topic filters) say what it may do;
-/// the user's own rules hold besides.
+/// claims `publish`, `subscribe` and `retain` (each a list of topic filters) grant permissions; the
+/// user's own rules apply as well.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct JwtSettings {
-    /// How tokens are signed; a token that says otherwise is refused.
+    /// The algorithm of the tokens' signatures; a token with another one is refused.
     pub algorithm: JwtAlgorithm,
-    /// The file with the key: for HS256 the secret's bytes (at least 32), else the public key in
-    /// PEM.
+    /// The file with the key: for HS256 the secret's bytes (at least 32), otherwise the public key
+    /// in PEM.
     pub key: PathBuf,
-    /// What `iss` must be, if set.
+    /// The required value of `iss`, if set.
     pub issuer: Option<String>,
-    /// What `aud` must hold, if set.
+    /// The required member of `aud`, if set.
     pub audience: Option<String>,
-    /// How far clocks may differ.
+    /// The tolerated difference between clocks.
     pub leeway: Period,
 }
 
@@ -104,7 +107,7 @@ impl Default for JwtSettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum JwtAlgorithm {
-    /// HMAC with SHA-256: the issuer's secret is ours too.
+    /// HMAC with SHA-256: the issuer and this gateway share a secret.
     Hs256,
     /// RSA PKCS #1 with SHA-256, keys of 2,048 bits and more.
     Rs256,

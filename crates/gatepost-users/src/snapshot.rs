@@ -1,4 +1,4 @@
-//! Everything known at one moment, read from the store and swapped whole.
+//! The state of users and rules at one moment, read from the store and replaced as a whole.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -14,7 +14,7 @@ use crate::scram::ScramKeys;
 use crate::token::TokenHash;
 use crate::{ANONYMOUS, DefaultPolicy, EVERYONE, UsersError, pattern};
 
-/// One user, ready for use.
+/// One user, with parsed fields.
 pub(crate) struct KnownUser {
     pub(crate) name: Arc<str>,
     pub(crate) password: Arc<str>,
@@ -23,11 +23,11 @@ pub(crate) struct KnownUser {
     pub(crate) disabled: bool,
     pub(crate) epoch: u64,
     pub(crate) created: u64,
-    /// What its rules come to where they do not depend on the client id.
+    /// The combined rules, if they do not depend on the client id.
     compiled: OnceLock<Arc<CompiledRules>>,
 }
 
-/// One token, ready for use.
+/// One token, with parsed fields.
 pub(crate) struct KnownToken {
     pub(crate) user: Arc<str>,
     pub(crate) label: String,
@@ -47,7 +47,7 @@ pub(crate) struct Snapshot {
     pub(crate) rules: HashMap<Box<str>, Vec<Rule>>,
     policy: DefaultPolicy,
     anonymous: OnceLock<Arc<CompiledRules>>,
-    /// The same, as long as there is no user and the peer is on this machine.
+    /// The same while no user exists and the peer is on this machine.
     anonymous_owner: OnceLock<Arc<CompiledRules>>,
     everyone_names_client: bool,
 }
@@ -92,8 +92,8 @@ impl Snapshot {
             created: user.created,
             compiled: OnceLock::new(),
         };
-        // The database of an earlier version may hold two names that differ by case only. The first
-        // in the order of keys stays; both would be one mailbox.
+        // The database of an earlier version may contain two names that differ in case only. The
+        // first in the order of keys is kept; both would be one mailbox.
         match self.users.entry(fold(&user.name)) {
             Entry::Vacant(free) => {
                 free.insert(Arc::new(user));
@@ -107,7 +107,7 @@ impl Snapshot {
         }
     }
 
-    /// The user of this name, in whatever letter case.
+    /// The user of this name, in any letter case.
     pub(crate) fn user(&self, name: &str) -> Option<&Arc<KnownUser>> {
         self.users.get(&fold(name))
     }
@@ -164,7 +164,7 @@ impl Snapshot {
         self.rules.get(subject).map_or(&[], Vec::as_slice)
     }
 
-    /// What the rules come to for this user and client, shared where the client does not matter.
+    /// The combined rules for this user and client, shared if the client does not matter.
     pub(crate) fn compiled(&self, user: &KnownUser, client: Option<&str>) -> Arc<CompiledRules> {
         let subject = RuleSubject {
             user: Some(&user.name),
@@ -174,7 +174,7 @@ impl Snapshot {
         self.shared_or_own(&user.compiled, &user.name, subject)
     }
 
-    /// The same for someone who is no user of ours: vouched for by the issuer of a token.
+    /// The combined rules for a user without a record, authenticated by the issuer of a token.
     pub(crate) fn compiled_for_stranger(
         &self,
         name: &str,
@@ -188,7 +188,7 @@ impl Snapshot {
         Arc::new(self.compile(name, subject))
     }
 
-    /// The same for a peer that did not log in.
+    /// The combined rules for a peer that did not log in.
     pub(crate) fn compiled_anonymous(
         &self,
         client: Option<&str>,
@@ -236,7 +236,8 @@ fn names_client(rules: &[Rule]) -> bool {
 fn parse<T: DeserializeOwned>(kind: &str, value: &[u8]) -> Option<T> {
     serde_json::from_slice(value)
         .inspect_err(|error| {
-            // The line and column of the error, never the record: it holds hashes.
+            // Only the line and column of the error are logged, never the record, which contains
+            // hashes.
             tracing::error!(
                 target: "users", kind, line = error.line(), column = error.column(),
                 "a record cannot be read and is left out"

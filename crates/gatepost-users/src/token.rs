@@ -1,7 +1,7 @@
-//! Bearer tokens of ours: `gp_` and 256 random bits.
+//! Bearer tokens of this gateway: `gp_` and 256 random bits.
 //!
-//! Only the hash is kept. A fast hash suffices: 256 random bits cannot be guessed. Looking a hash
-//! up takes a time that depends on stored hashes, which reveals nothing about a token.
+//! Only the hash is stored. A fast hash is sufficient: 256 random bits cannot be guessed. The time
+//! of a lookup depends on the stored hashes, which reveals nothing about a token.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -9,9 +9,9 @@ use sha2::{Digest, Sha256};
 
 use crate::{Secret, random};
 
-/// What every token of ours begins with, so that scanners for leaked secrets find it.
+/// The prefix of every token, by which scanners for leaked secrets recognise it.
 pub(crate) const PREFIX: &str = "gp_";
-/// Characters of a hash in hexadecimal that name a token in listings.
+/// The number of hexadecimal characters of a hash that identify a token in listings.
 const ID_CHARACTERS: usize = 12;
 
 pub(crate) type TokenHash = [u8; 32];
@@ -25,7 +25,7 @@ pub(crate) fn hash(token: &Secret) -> TokenHash {
     Sha256::digest(token.expose().as_bytes()).into()
 }
 
-/// The name of a token for people; it does not open anything.
+/// The displayed id of a token; it cannot be used to log in.
 pub(crate) fn id(hash: &TokenHash) -> String {
     use std::fmt::Write;
     let mut id = String::with_capacity(ID_CHARACTERS);

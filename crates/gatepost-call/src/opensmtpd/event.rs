@@ -1,41 +1,42 @@
 //! The lines that OpenSMTPD sends to a filter: fields separated by bars (smtpd-filters(7)).
 //!
-//! `report|VERSION|TIME|smtp-in|EVENT|SESSION|…` reports,
-//! `filter|VERSION|TIME|smtp-in|PHASE|SESSION| TOKEN|…` asks. Versions before 0.6 have the result
-//! of a report after its subject; both orders are read.
+//! `report|VERSION|TIME|smtp-in|EVENT|SESSION|…` is a report,
+//! `filter|VERSION|TIME|smtp-in|PHASE|SESSION| TOKEN|…` is a request. Versions before 0.6 put the
+//! result of a report after its subject; both orders are accepted.
 
 use std::net::SocketAddr;
 
 use crate::envelope::Envelope;
 
-/// A line that matters to us.
+/// A line that the filter handles.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum FilterEvent<'line> {
-    /// The filter is to name the events that it subscribes to.
+    /// The filter must list the events that it subscribes to.
     Ready,
-    /// Something happened in a session.
+    /// An event in a session.
     Report {
         name: &'line [u8],
         session: &'line [u8],
         rest: &'line [u8],
     },
-    /// A line of a message, its leading dot doubled as on the wire; it is held back until answered.
+    /// A line of a message, with the leading dot doubled as on the wire; smtpd holds it back until
+    /// it is returned.
     Line {
         session: &'line [u8],
         token: &'line [u8],
         line: &'line [u8],
     },
-    /// Shall the message be taken?
+    /// The request to decide on the message.
     Commit {
         session: &'line [u8],
         token: &'line [u8],
     },
-    /// Nothing of ours.
+    /// Any other line.
     Other,
 }
 
 impl<'line> FilterEvent<'line> {
-    /// Reads a line without its end.
+    /// Parses a line without its end.
     pub(super) fn parse(line: &'line [u8]) -> Self {
         if line == b"config|ready" {
             return Self::Ready;
@@ -67,7 +68,7 @@ impl<'line> FilterEvent<'line> {
     }
 }
 
-/// The text before the first bar, and after it.
+/// The text before the first bar, and the text after it.
 fn split(fields: &[u8]) -> (&[u8], &[u8]) {
     match fields.iter().position(|&byte| byte == b'|') {
         Some(at) => (
@@ -83,7 +84,7 @@ pub(super) fn learn(envelope: &mut Envelope, name: &[u8], rest: &[u8]) {
     match name {
         b"link-connect" => envelope.address = source(rest),
         b"link-identify" => {
-            // METHOD|NAME; once the name alone.
+            // METHOD|NAME; in older versions the name alone.
             let name = rest.rsplit(|&byte| byte == b'|').next().unwrap_or_default();
             envelope.client = Some(name.to_vec());
         }
@@ -104,14 +105,14 @@ pub(super) fn learn(envelope: &mut Envelope, name: &[u8], rest: &[u8]) {
     }
 }
 
-/// `RDNS|FCRDNS|SOURCE|DESTINATION`: the address of the source, where it has one.
+/// `RDNS|FCRDNS|SOURCE|DESTINATION`: the address of the source, if it has one.
 fn source(rest: &[u8]) -> Option<std::net::IpAddr> {
     let source = rest.split(|&byte| byte == b'|').nth(2)?;
     let source: SocketAddr = std::str::from_utf8(source).ok()?.parse().ok()?;
     Some(source.ip())
 }
 
-/// `MESSAGE|ok|ADDRESS` or `MESSAGE|ADDRESS|ok`: the address, where it was accepted.
+/// `MESSAGE|ok|ADDRESS` or `MESSAGE|ADDRESS|ok`: the address, if it was accepted.
 fn accepted(rest: &[u8]) -> Option<Vec<u8>> {
     let (_message, result) = split(rest);
     let address = result

@@ -1,4 +1,4 @@
-//! A whole message: asked about, and handed back as the verdict wants it.
+//! A whole message: submitted to the server, and returned to smtpd according to the verdict.
 
 use crate::arguments::CallOptions;
 use crate::conversation::{converse, request};
@@ -10,24 +10,25 @@ use crate::wire::{AnswerAction, VerdictAnswer};
 /// The field of quarantined mail: `maildir junk` delivers it to the folder Junk.
 const JUNK_FIELD: &str = "X-Spam: yes";
 
-/// The answer when smtpd asks whether to accept the message.
+/// The response to smtpd's request to accept the message.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum FilterDecision {
     Take,
-    /// The reply's code and text.
+    /// Refuse with this reply code and text.
     Refuse(String),
 }
 
-/// A message with what was decided.
+/// A message with its decision.
 pub(super) struct JudgedMessage {
     pub(super) decision: FilterDecision,
-    /// Header fields that go on top of it.
+    /// Header fields that are added above it.
     fields: Vec<String>,
     message: Vec<u8>,
 }
 
 impl JudgedMessage {
-    /// Asks the server; without an answer the sender comes again, unless the caller chose.
+    /// Asks the server; without an answer the sender must try again, unless the caller chose
+    /// otherwise.
     pub(super) fn ask(arguments: &CallOptions, envelope: &Envelope, message: Vec<u8>) -> Self {
         let request = request(arguments, envelope, message.len() as u64, true);
         let asked = converse(arguments, &request, |connection| connection.send(&message));
@@ -44,7 +45,7 @@ impl JudgedMessage {
         }
     }
 
-    /// It was too long to be gathered.
+    /// The message was too long to be collected.
     pub(super) fn too_long() -> Self {
         Self {
             decision: FilterDecision::Refuse("552 5.3.4 the message is too long".to_owned()),
@@ -63,7 +64,7 @@ impl JudgedMessage {
                 fields.push(JUNK_FIELD.to_owned());
                 FilterDecision::Take
             }
-            // A filter cannot take a message and lose it.
+            // A filter cannot accept a message and discard it.
             AnswerAction::Reject | AnswerAction::Drop => {
                 refuse("550 5.7.1", answer.reason_or("message refused"))
             }
@@ -76,7 +77,7 @@ impl JudgedMessage {
         }
     }
 
-    /// The message's lines as smtpd takes them back, each after `head`, up to the final dot.
+    /// The message's lines as smtpd expects them, each after `head`, up to the final dot.
     pub(super) fn lines(&self, head: &[u8]) -> Vec<u8> {
         let mut output = Vec::with_capacity(self.message.len() * 2);
         let mut line = |text: &[u8]| {
@@ -101,7 +102,7 @@ impl JudgedMessage {
     }
 }
 
-/// The last field of the answer to `commit`. A message that was never judged is not let through.
+/// The last field of the answer to `commit`. A message that was never judged is not accepted.
 pub(super) fn result(decision: Option<FilterDecision>) -> String {
     match decision {
         Some(FilterDecision::Take) => "proceed".to_owned(),
@@ -123,7 +124,7 @@ fn without_answer(choice: Option<OnFailure>, failure: &CallFailure) -> FilterDec
     }
 }
 
-/// One line, whatever a procedure wrote.
+/// The text as one line, whatever a procedure wrote.
 fn printable(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).collect()
 }

@@ -1,14 +1,13 @@
-//! A filter of OpenSMTPD's, which starts it once and talks to it line by line: every message is
-//! judged when it is whole and before smtpd answers its sender, so a refusal is said in the SMTP
-//! dialogue and nothing bounces.
+//! A filter of OpenSMTPD, which starts it once and communicates line by line: every message is
+//! judged when it is complete and before smtpd answers its sender, so a refusal is part of the SMTP
+//! dialogue and no bounce is needed.
+//! smtpd holds a message's lines until the filter returns them. So they are collected up to the
+//! final dot, judged by a thread per message, returned with the procedures' changes, and the
+//! verdict answers the following `commit`.
 //!
-//! smtpd holds a message's lines until the filter hands them back. So they are gathered up to the
-//! final dot, judged by a thread of the message's own, handed back as procedures changed them, and
-//! the verdict answers the `commit` that follows.
-//!
-//! Invariants: smtpd ends when a filter does, so nothing but the end of its own input ends this
-//! one; every line that is held back is answered, whatever happens to the call; a session's verdict
-//! is noted before its final dot is handed back, because smtpd then asks for it.
+//! Invariants: smtpd ends when a filter does, so only the end of its input ends this filter; every
+//! line that is held back is answered, regardless of the outcome of the call; a session's verdict
+//! is recorded before its final dot is returned, because smtpd then asks for it.
 
 mod event;
 mod message;
@@ -39,7 +38,7 @@ const PHASES: [&str; 2] = ["data-line", "commit"];
 /// A longer message is refused; smtpd's own `max-message-size` is far below it.
 const MESSAGE_BYTES_MAX: usize = 1 << 30;
 
-/// One client of smtpd's.
+/// One client of smtpd.
 #[derive(Default)]
 struct FilterSession {
     envelope: Envelope,
@@ -101,7 +100,7 @@ pub(crate) fn serve(
 }
 
 impl FilterSession {
-    /// Keeps a line of the message, without the dot that SMTP puts before a dot.
+    /// Stores a line of the message, without the dot that SMTP puts before a dot.
     fn gather(&mut self, line: &[u8]) {
         if self.message.len() + line.len() > MESSAGE_BYTES_MAX {
             self.is_too_long = true;
@@ -114,7 +113,8 @@ impl FilterSession {
         }
     }
 
-    /// The message is whole: another thread asks, notes the decision and hands the lines back.
+    /// The message is complete: another thread calls the server, records the decision and returns
+    /// the lines.
     fn judge<W: Write + Send + 'static>(
         &mut self,
         arguments: &Arc<CallOptions>,
@@ -140,7 +140,7 @@ impl FilterSession {
         // smtpd bounds its sessions, and each has one message at a time.
         match thread::Builder::new().spawn(finish) {
             Ok(_) => Ok(()),
-            // Without a thread it is not judged, and the commit says so.
+            // Without a thread the message is not judged, and the answer to `commit` reports this.
             Err(_) => write(output, &unjudged),
         }
     }
@@ -170,14 +170,14 @@ fn answer_head(kind: &str, session: &[u8], token: &[u8]) -> Vec<u8> {
     [kind.as_bytes(), b"|", session, b"|", token, b"|"].concat()
 }
 
-/// Writes whole lines at once: threads share the output.
+/// Writes whole lines at once, since threads share the output.
 fn write(output: &Mutex<impl Write>, lines: &[u8]) -> io::Result<()> {
     let mut output = locked(output);
     output.write_all(lines)?;
     output.flush()
 }
 
-/// A thread that panicked has left nothing half done: what is guarded is replaced whole.
+/// A panic cannot leave the guarded value inconsistent: it is always replaced as a whole.
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

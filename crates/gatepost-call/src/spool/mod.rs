@@ -1,8 +1,8 @@
 //! The message file: a plain message, or XMail's spool file with its private head.
 //!
-//! XMail's head ends with a line `<<MAIL-DATA>>`; above it stand an info line, the envelope, and
-//! (off-line) two lines more. Both layouts are read the same way: the envelope is the lines that
-//! begin with `MAIL FROM:` and `RCPT TO:`, and what XMail keeps to itself is passed over.
+//! XMail's header ends with a line `<<MAIL-DATA>>`; above it are an info line, the envelope, and
+//! (off-line) two more lines. Both layouts are read in the same way: the envelope consists of the
+//! lines that begin with `MAIL FROM:` and `RCPT TO:`, and XMail's private lines are skipped.
 
 mod rewriting;
 
@@ -14,36 +14,36 @@ use crate::envelope::Envelope;
 use crate::failure::CallFailure;
 
 const MARK: &[u8] = b"<<MAIL-DATA>>";
-/// Longest head that is searched for the mark: 10,000 recipients and some.
+/// The longest header that is searched for the mark: more than 10,000 recipients.
 const HEAD_MAX_BYTES: u64 = 4 * 1024 * 1024;
 
-/// The content of the file apart from the message.
+/// The content of the file before the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Layout {
     /// Nothing.
     Plain,
-    /// XMail's head. Before DATA, at SMTP time, no mark stands there yet: then all of it is
-    /// head, and the message is empty.
+    /// XMail's header. Before DATA, at SMTP time, the mark is missing: then the whole file is the
+    /// header, and the message is empty.
     XmailSmtp,
-    /// XMail's head with its mark: a file without it is another kind of file.
+    /// XMail's header with its mark: a file without it is of another kind.
     XmailOffline,
 }
 
 /// An open message file.
 pub(crate) struct MessageFile {
     path: PathBuf,
-    /// Opened when something of it is read: many procedures want the size alone.
+    /// Opened when its content is first read: many procedures need only the size.
     file: Option<File>,
-    /// Where the message begins.
+    /// The offset at which the message begins.
     start: u64,
-    /// Length of the message from there.
+    /// The length of the message from there.
     pub(crate) size: u64,
-    /// From XMail's head, which names the client at SMTP time only; a plain file has none.
+    /// From XMail's header, which contains the client at SMTP time only; a plain file has none.
     pub(crate) envelope: Envelope,
 }
 
 impl MessageFile {
-    /// Looks at a message, and reads the head of XMail's.
+    /// Opens a message, and reads the header of XMail's files.
     pub(crate) fn open(path: &Path, layout: Layout) -> Result<Self, CallFailure> {
         let failed = |error| CallFailure::File(path.to_owned(), error);
         let metadata = fs::metadata(path).map_err(failed)?;
@@ -132,7 +132,7 @@ impl MessageFile {
         }
     }
 
-    /// Hands the message out in blocks, exactly `size` bytes in all.
+    /// Passes the message on in blocks, exactly `size` bytes in total.
     pub(crate) fn copy_body(
         &mut self,
         mut take: impl FnMut(&[u8]) -> Result<(), CallFailure>,
@@ -149,7 +149,7 @@ impl MessageFile {
             let part = block.get_mut(..wanted).unwrap_or_default();
             let count = file.read(part).map_err(failed)?;
             if count == 0 {
-                // The size is promised already, so the call cannot go on.
+                // The size has been sent already, so the call cannot continue.
                 return Err(failed(ErrorKind::UnexpectedEof.into()));
             }
             take(part.get(..count).unwrap_or_default())?;
@@ -170,7 +170,7 @@ fn trimmed(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// The address between the brackets after a command; any case, as SMTP has it.
+/// The address in brackets after a command, in any case, as in SMTP.
 fn address_after(line: &[u8], command: &[u8]) -> Option<Vec<u8>> {
     let (start, rest) = line.split_at_checked(command.len())?;
     if !start.eq_ignore_ascii_case(command) {

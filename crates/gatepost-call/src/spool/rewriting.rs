@@ -1,4 +1,5 @@
-//! The output for XMail: the reason of a refusal next to the file, and the rewritten file.
+//! The output for XMail: the reason for a refusal in a file beside the message, and the rewritten
+//! file.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -8,7 +9,7 @@ use super::MessageFile;
 use crate::failure::CallFailure;
 
 impl MessageFile {
-    /// Writes XMail's reject text, one line, next to the file.
+    /// Writes XMail's rejection text, one line, to a file beside the message.
     pub(crate) fn write_rejection(&self, reason: &str) -> Result<(), CallFailure> {
         let mut path = self.path.clone().into_os_string();
         path.push(".rej");
@@ -17,9 +18,8 @@ impl MessageFile {
         fs::write(&path, format!("{line}\r\n")).map_err(|error| CallFailure::Write(path, error))
     }
 
-    /// Puts `changed` in the place of the message, and header fields on top of it; XMail's head
-    /// stays as it is, and every line ends with CR LF. The new file takes the old one's place in
-    /// one step.
+    /// Replaces the message with `changed`, and adds header fields above it; XMail's header stays
+    /// unchanged, and every line ends with CR LF. The new file replaces the old one atomically.
     pub(crate) fn rewrite(
         &mut self,
         changed: Option<&[u8]>,
@@ -31,7 +31,7 @@ impl MessageFile {
         self.write_new(&path, changed, fields)
             .and_then(|()| fs::rename(&path, &self.path))
             .map_err(|error| {
-                // What is left of it is of no use to anyone.
+                // The incomplete file is of no use.
                 let _ = fs::remove_file(&path);
                 CallFailure::Write(path, error)
             })

@@ -1,12 +1,13 @@
-//! One header field to be written: a name and a value that cannot break out of it.
+//! A header field to be written: a name and a value that cannot add further fields or lines.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
-/// RFC 5322 section 2.1.1: a line should have no more characters.
+/// RFC 5322 section 2.1.1: a line should not exceed this number of characters.
 const LINE_CHARACTERS: usize = 78;
-/// RFC 2047 section 2: an encoded word has at most 75 characters, and its line at most 76. Twelve
-/// are its frame, base64 makes four of three bytes, and the first follows the name.
+/// RFC 2047 section 2: an encoded word has at most 75 characters, and its line at most 76. The
+/// delimiters take twelve of them, base64 makes four characters of three bytes, and the first word
+/// follows the field's name.
 const ENCODED_WORD_BYTES: usize = 39;
 
 /// A header field.
@@ -16,7 +17,7 @@ pub struct EditedField {
     value: String,
 }
 
-/// Why a text is not a name of a field.
+/// The text is not a valid field name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "'{0}' is not a name of a header field: letters, digits and punctuation without space and colon"
@@ -24,8 +25,8 @@ pub struct EditedField {
 pub struct MalformedField(pub String);
 
 impl EditedField {
-    /// Checks the name (RFC 5322 section 3.6.8). Control characters of the value, line ends among
-    /// them, become spaces.
+    /// Checks the name (RFC 5322 section 3.6.8). Control characters in the value, line ends
+    /// included, become spaces.
     pub fn new(name: &str, value: &str) -> Result<Self, MalformedField> {
         let is_name = |byte: u8| byte.is_ascii_graphic() && byte != b':';
         if name.is_empty() || !name.bytes().all(is_name) {
@@ -45,13 +46,12 @@ impl EditedField {
         &self.name
     }
 
-    /// The value as a person reads it: one line of text.
+    /// The decoded value, as one line of text.
     pub fn value(&self) -> &str {
         &self.value
     }
 
-    /// The value as it stands in a mail, on one line: text beyond ASCII as encoded words
-    /// (RFC 2047).
+    /// The value as a mail contains it, on one line: text beyond ASCII as encoded words (RFC 2047).
     pub fn encoded_value(&self) -> String {
         if self.value.is_ascii() {
             return self.value.clone();
@@ -59,7 +59,7 @@ impl EditedField {
         let mut words = Vec::new();
         let mut rest = self.value.as_str();
         while !rest.is_empty() {
-            // A word ends between characters, not within one (RFC 2047 section 5).
+            // An encoded word must end between characters, not within one (RFC 2047 section 5).
             let end = rest.floor_char_boundary(ENCODED_WORD_BYTES);
             let (word, remainder) = rest.split_at(end);
             words.push(format!("=?utf-8?B?{}?=", BASE64.encode(word)));
@@ -68,13 +68,13 @@ impl EditedField {
         words.join(" ")
     }
 
-    /// The whole field: folded at spaces where it is long, with a line end after each line.
+    /// The whole field, folded at spaces if it is long, with a line end after each line.
     pub fn write(&self, line_end: &[u8]) -> Vec<u8> {
         let mut output = format!("{}:", self.name).into_bytes();
         let mut column = output.len();
         for (number, word) in self.encoded_value().split(' ').enumerate() {
-            // A fold before an empty word would make a line of spaces, which many take for the
-            // end of the head.
+            // A fold before an empty word would make a line of spaces, which many parsers take for
+            // the end of the header.
             if number > 0 && !word.is_empty() && column + 1 + word.len() > LINE_CHARACTERS {
                 output.extend_from_slice(line_end);
                 column = 0;

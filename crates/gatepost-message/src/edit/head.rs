@@ -1,5 +1,5 @@
-//! A mail as fields and what follows them, for editing: nothing is decoded, and nothing that is
-//! not edited changes.
+//! A mail as header fields and the rest, for editing. Nothing is decoded, and everything that is
+//! not edited stays unchanged.
 
 use std::borrow::Cow;
 
@@ -9,9 +9,9 @@ use memchr::memchr;
 use super::EditedField;
 
 pub(super) struct EditableHead<'a> {
-    /// Each with its folded lines and line ends.
+    /// Each field with its folded lines and line ends.
     fields: Vec<Cow<'a, [u8]>>,
-    /// The empty line after the head; empty in a mail that is all head.
+    /// The empty line after the header; empty in a mail that consists of a header only.
     separator: Cow<'a, [u8]>,
     body: Cow<'a, [u8]>,
     line_end: &'static [u8],
@@ -97,7 +97,7 @@ impl<'a> EditableHead<'a> {
         mail.into()
     }
 
-    /// A mail that breaks off within its head has no line end there.
+    /// A mail that ends within its header has no line end there.
     fn close_last(&mut self) {
         if let Some(last) = self.fields.last_mut()
             && !last.ends_with(b"\n")
@@ -106,7 +106,7 @@ impl<'a> EditableHead<'a> {
         }
     }
 
-    /// The names of all fields; a line without one is passed over.
+    /// The names of all fields; a line without a name is skipped.
     pub(super) fn names(&self) -> Vec<String> {
         let names = self.fields.iter().map(|field| name_of(field));
         let names = names.filter(|name| !name.is_empty());

@@ -1,13 +1,13 @@
 //! Edits of a message by procedures.
 //!
-//! A procedure does not touch the bytes that arrived: it says what is to be changed, as a list of
-//! [`Edit`]s in a [`Verdict`](crate::Verdict). Who passes the message on (to subscribers, to the
-//! next hop, back to the mail server that asked) applies the list with [`apply`], or hands it over
-//! edit by edit, as the milter protocol has it.
+//! A procedure never changes the bytes that arrived. It requests changes, as a list of [`Edit`]s in
+//! a [`Verdict`](crate::Verdict). The code that passes the message on (to subscribers, to the next
+//! hop, back to the mail server that asked) applies the list with [`apply`], or forwards it edit by
+//! edit, as the milter protocol requires.
 //!
-//! Edits are applied one after the other: an occurrence is counted in the head as the edits before
-//! left it, so taking out all fields of a name is taking out the first one several times. Postfix
-//! counts in the same way.
+//! Edits are applied in order. An occurrence is counted in the header as the previous edits left
+//! it, so all fields of a name are removed by removing the first one repeatedly. Postfix counts in
+//! the same way.
 
 use bytes::Bytes;
 
@@ -22,29 +22,29 @@ use head::EditableHead;
 /// One change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Edit {
-    /// Puts a field before all others, where trace fields stand (RFC 5322 section 3.6.7).
+    /// Inserts a field before all others, where trace fields belong (RFC 5322 section 3.6.7).
     PrependField(EditedField),
-    /// Puts a field after all others.
+    /// Appends a field after all others.
     AppendField(EditedField),
-    /// Gives one field another value, in its place. Without such a field, nothing.
+    /// Replaces the value of one field in place. Has no effect if there is no such field.
     ReplaceField {
         /// The name, as it is to be written, and the new value.
         field: EditedField,
-        /// Which of the fields of that name: 1 is the topmost. Names are compared without regard
-        /// to letter case.
+        /// The index among the fields of that name: 1 is the topmost. The comparison of names
+        /// ignores letter case.
         occurrence: u32,
     },
-    /// Takes one field out. Without such a field, nothing.
+    /// Removes one field. Has no effect if there is no such field.
     RemoveField {
         /// The name, in any letter case.
         name: String,
-        /// Which of the fields of that name: 1 is the topmost.
+        /// The index among the fields of that name: 1 is the topmost.
         occurrence: u32,
     },
-    /// Replaces what follows the head; of what is not mail, everything.
+    /// Replaces everything after the header; in a message that is not mail, everything.
     ReplaceBody(Bytes),
-    /// What subscribers get in place of the listener's own form of the message. Changes nothing
-    /// for a mailbox, a next hop or a mail server that asked.
+    /// Replaces the payload that subscribers receive instead of the listener's own form of the
+    /// message. Has no effect on a mailbox, a next hop or a mail server that asked.
     SetPayload {
         /// The bytes.
         payload: Bytes,
@@ -53,8 +53,8 @@ pub enum Edit {
     },
 }
 
-/// The mail with all `edits` done, in order. Everything else stays as it is, byte for byte: the
-/// line ends of the new parts are those of the mail's first line.
+/// The mail with all `edits` applied, in order. Everything else stays unchanged, byte for byte: new
+/// parts use the line end of the mail's first line.
 pub fn apply(mail: &Bytes, edits: &[Edit]) -> Bytes {
     if edits
         .iter()
@@ -81,8 +81,8 @@ pub fn field_names(mail: &[u8]) -> Vec<String> {
     EditableHead::split(mail).names()
 }
 
-/// Does an edit of a message that is not mail, whose header fields are its user properties. The
-/// edits of the body are left out.
+/// Applies an edit to a message that is not mail, whose header fields are its user properties.
+/// Edits of the body have no effect.
 pub fn apply_to_properties(user: &mut Vec<(String, String)>, edit: &Edit) {
     let pair = |field: &EditedField| (field.name().to_owned(), field.value().to_owned());
     match edit {
@@ -102,14 +102,15 @@ pub fn apply_to_properties(user: &mut Vec<(String, String)>, edit: &Edit) {
     }
 }
 
-/// Where the user property of this name stands for the `occurrence`th time, counted from 1.
+/// The position of the `occurrence`th user property of this name, counted from 1.
 fn find(user: &[(String, String)], name: &str, occurrence: u32) -> Option<usize> {
     let named = |place: &usize| user[*place].0.eq_ignore_ascii_case(name);
     let mut places = (0..user.len()).filter(named);
     places.nth((occurrence as usize).checked_sub(1)?)
 }
 
-/// A message with the edits done: what the next procedure of a chain sees, and a caller gets back.
+/// A message with the edits applied: what the next procedure of a chain receives, and what a caller
+/// gets back.
 pub fn applied(message: &Message, edits: &[Edit]) -> Message {
     let mut message = message.clone();
     if message.format == Format::Mail {
@@ -136,7 +137,7 @@ pub fn applied(message: &Message, edits: &[Edit]) -> Message {
             }
         }
     }
-    // A publisher's word about the bytes does not hold for other bytes.
+    // The publisher's description of the payload does not hold for a different payload.
     if let Some(properties) = &mut message.properties
         && std::str::from_utf8(&message.body).is_err()
     {
@@ -229,7 +230,7 @@ mod tests {
             Edit::ReplaceBody("new\n".into()),
         ];
         assert_eq!(edited("A: a\n\nold\n", &edits), "A: a\nX-B: b\n\nnew\n");
-        // A mail that is all head, even without a last line end.
+        // A mail that consists of a header only, even without a final line end.
         assert_eq!(edited("A: a", &edits), "A: a\r\nX-B: b\r\n\r\nnew\n");
         assert_eq!(edited("", &edits), "X-B: b\r\n\r\nnew\n");
         assert_eq!(edited("\r\nbody", &edits[..1]), "X-B: b\r\n\r\nbody");

@@ -1,4 +1,4 @@
-//! Keeps the senders' averages as records of the database.
+//! Stores the senders' averages as records of the database.
 
 use gatepost_learning::reputation::{BookStore, BookStoreError, SenderHistory};
 use gatepost_store::{Store, StoreChange, StoreError};

@@ -12,7 +12,7 @@ use super::LearningError;
 use super::book_store::StoredBook;
 use super::token_store::StoredTokens;
 
-/// Reads what was learned until now. Needs no lock: nothing of it is ever written.
+/// Reads the data learned so far. Needs no lock, since the copy is never written.
 pub fn copy(store: &Store, settings: &RulesSettings) -> Result<Learning, LearningError> {
     let tokens = Arc::new(Unwritten(StoredTokens::new(store.clone())));
     let senders = Arc::new(Unwritten(StoredBook(store.clone())));

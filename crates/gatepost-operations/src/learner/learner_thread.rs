@@ -47,7 +47,7 @@ impl LearnerThread {
     pub fn end(&self) {
         if let Some((sender, thread)) = self.running.lock().take() {
             drop(sender);
-            // A panic of the thread has been logged; there is nothing left to hand over.
+            // A panic of the thread has been logged; there is no remaining data.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! Which process learns for a data folder.
+//! The lock that decides which process learns for a data folder.
 
 use std::fs::{File, TryLockError};
 use std::path::Path;
@@ -7,7 +7,7 @@ use super::LearningError;
 
 const FILE_NAME: &str = "learner.lock";
 
-/// Held by the learner; the system releases it when the process ends, however it ends.
+/// Held by the learner; the system releases it when the process ends, even abnormally.
 pub(super) struct Lock {
     _file: File,
 }

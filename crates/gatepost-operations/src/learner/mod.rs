@@ -1,9 +1,9 @@
 //! Joins what the rules learn to the database.
 //!
 //! The learned data is in the memory of one process, the *learner* of a data folder: the gateway
-//! while it serves, else the command. Who is the learner holds a lock on the folder
-//! ([`Learner::open`]); another process submits its requests through a [`queue`] in the
-//! database, which the learner empties every few seconds.
+//! while it serves, otherwise the command. The learner holds a lock on the folder
+//! ([`Learner::open`]); another process submits its requests through a [`queue`] in the database,
+//! which the learner empties every few seconds.
 
 mod book_store;
 mod copy;
@@ -29,13 +29,13 @@ use lock::Lock;
 use token_store::StoredTokens;
 pub use token_store::wait;
 
-/// Why what was learned cannot be read or kept.
+/// The reason why learned data cannot be read or stored.
 #[derive(Debug, thiserror::Error)]
 pub enum LearningError {
     /// The lock file of the data folder cannot be used.
     #[error("{0}: the lock cannot be taken: {1}")]
     Lock(String, std::io::Error),
-    /// The tokens of Bayes cannot be read or written.
+    /// The Bayes tokens cannot be read or written.
     #[error(transparent)]
     Tokens(#[from] TokenStoreError),
     /// The reputation of senders cannot be read or written.
@@ -107,7 +107,8 @@ impl Learner {
         Ok(learning.book.keep()?)
     }
 
-    /// Waits until all that was handed over is on disk. Must not be called on an I/O runtime.
+    /// Waits until everything that was passed to the database is on disk. Must not be called on an
+    /// I/O runtime.
     pub fn settle(&self) -> Result<(), LearningError> {
         match self.learning.get() {
             Some(learning) => Ok(learning.bayes.settle()?),

@@ -12,13 +12,13 @@ use super::{Learner, LearningError};
 
 const SPACE: &str = "learn-queue";
 
-/// How often the learner looks.
+/// The interval at which the learner reads the queue.
 pub const PERIOD: Duration = Duration::from_secs(2);
 
 /// The operation on a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LearnRequest {
-    /// Learn it so.
+    /// Learn it as this class.
     Learn(Class),
     /// Forget it.
     Forget,
@@ -83,7 +83,8 @@ impl Learner {
             process_one(learning, value, &settings);
         }
         if let Err(error) = self.keep() {
-            // The requests stay in the queue; what is learned already is not learned twice.
+            // The requests stay in the queue; messages that are already learned are not learned
+            // twice.
             tracing::warn!(target: "rules", "{error}");
             return Ok(0);
         }

@@ -1,4 +1,4 @@
-//! Keeps what Bayes learned as records of the database.
+//! Stores the Bayes tokens as records of the database.
 
 use bytes::Bytes;
 use gatepost_learning::bayes::{LearnedRecord, Row, TokenStore, TokenStoreError};
@@ -8,10 +8,10 @@ use parking_lot::Mutex;
 /// The space of the database's records.
 const SPACE: &str = "bayes";
 
-/// Bayes' records in the database.
+/// The Bayes records in the database.
 pub(super) struct StoredTokens {
     store: Store,
-    /// The newest write; commits are in order, so that it stands for all before.
+    /// The newest write; since commits are in order, it stands for all earlier ones.
     newest: Mutex<Option<Ticket>>,
 }
 

@@ -65,7 +65,7 @@ fn a_full_disk_is_counted_and_survived() {
     while log.losses() != (1, 1) {
         thread::yield_now();
     }
-    // There is room again: a log elsewhere, as a cleaned disk would be.
+    // The disk has space again: a log elsewhere, as on a disk that was cleaned.
     std::fs::remove_file(&settings.path).expect("removed");
     log.append(&LINE);
     drop(log);

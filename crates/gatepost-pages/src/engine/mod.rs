@@ -203,7 +203,6 @@ fn environment(
 }
 
 /// Initialises the engine's global data, which a lock protects: the texts of small numbers.
-/// numbers.
 fn prepare() {
     static PREPARED: Once = Once::new();
     PREPARED.call_once(|| {

@@ -22,7 +22,6 @@ use crate::workers::{self, Bounds, Worker, Workers};
 
 /// The time beyond `time_max` for which a page is awaited, since its code may still run at the end
 /// of its time.
-/// time, it still may.
 const GRACE: std::time::Duration = std::time::Duration::from_millis(250);
 
 /// The sites, and the data for rendering their pages.

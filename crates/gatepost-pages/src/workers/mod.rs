@@ -37,8 +37,9 @@ pub(crate) const fn stack_bytes(memory_bytes: usize) -> usize {
 }
 
 const STACK_BYTES_MIN: usize = 2 * 1024 * 1024;
-/// A list in a list counts some 200 bytes, and what is stopped holds eight times the limit: this is
-/// 800 bytes of stack for each, and unoptimised, where calls take more, four times that.
+/// A nested list counts about 200 bytes, and a stopped evaluation holds eight times the limit. This
+/// gives 800 bytes of stack for each level; unoptimised code, where calls take more, gets four
+/// times that.
 const STACK_FACTOR: usize = if cfg!(debug_assertions) { 128 } else { 32 };
 
 /// The number of workers, and their limits.
@@ -239,8 +240,8 @@ impl WorkersShared {
                 continue;
             };
             if state.is_over_share(&job.page, &shared.bounds) {
-                // Dropped: the channel notifies its waiter. It waited since before the page fell
-                // behind.
+                // Dropped: the channel notifies its waiter, which has waited since before the page
+                // became a straggler.
                 continue;
             }
             state.tickets += 1;

@@ -64,7 +64,7 @@ async fn one_page_gets_no_more_than_its_share() {
             workers.run(&page("loop"), PATIENT, work).await
         }));
     }
-    // Now all of them wait before the quick one.
+    // Now all of them wait before the fast one.
     tokio::task::yield_now().await;
     assert_eq!(workers.run(&page("quick"), PATIENT, |_| 1).await, Ok(1));
     end.store(true, Ordering::Relaxed);

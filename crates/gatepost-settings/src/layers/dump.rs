@@ -9,7 +9,7 @@ use super::{Layers, SettingOrigin, join_key};
 
 impl Layers {
     /// The settings in force: one line per key, in dotted form, so that a line can be copied into a
-    /// config as it is.
+    /// configuration.
     pub fn dump(&self, settings: &impl Serialize) -> String {
         let lines: Vec<(String, String)> = self
             .values(settings)
@@ -41,7 +41,7 @@ impl Layers {
     /// Each setting's key and its value as TOML, in the order of the keys.
     pub fn values(&self, settings: &impl Serialize) -> Vec<(String, String)> {
         let mut values = Vec::new();
-        // Every setting is a plain value; anything else would be a mistake of ours.
+        // Every setting is a plain value; anything else would be a bug.
         match Table::try_from(settings) {
             Ok(table) => collect(&table, "", &mut values),
             Err(error) => values.push((format!("# {error}"), String::new())),
@@ -49,8 +49,8 @@ impl Layers {
         values
     }
 
-    /// The origin of a value. A key below a written table keeps its default unless it is written
-    /// itself.
+    /// The origin of a value. A key below a written table keeps its default unless the key itself
+    /// is written.
     pub fn written_at(&self, key: &str) -> SettingOrigin {
         if self.is_written(key) {
             self.origin(key)

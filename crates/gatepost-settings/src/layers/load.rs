@@ -1,4 +1,4 @@
-//! From layers to settings, with every mistake found in one go.
+//! Converts layers to settings and reports all mistakes at once.
 
 use serde::de::DeserializeOwned;
 use toml::Value;
@@ -6,15 +6,16 @@ use toml::Value;
 use super::mistake::{Mistake, unknown_key};
 use super::{Layers, join_key};
 
-/// A file with more mistakes than this is not a config; the rest is not looked for.
+/// A file with more mistakes than this is not a configuration; further mistakes are not searched
+/// for.
 const MISTAKES_MAX: usize = 50;
 
 impl Layers {
-    /// Reads the settings out of the layers. After a mistake its key is left out and reading starts
-    /// again, so that one run of `gatepost check` shows all there are.
+    /// Reads the settings from the layers. After a mistake its key is removed and reading starts
+    /// again, so that one run of `gatepost check` reports all mistakes.
     ///
     /// # Errors
-    /// Every mistake that was found, in the order of the keys.
+    /// All mistakes, in the order of the keys.
     pub fn settings<T: DeserializeOwned>(&mut self) -> Result<T, Vec<Mistake>> {
         let mut mistakes = Vec::new();
         loop {
@@ -35,7 +36,7 @@ impl Layers {
     }
 }
 
-/// The steps to the value that serde refused, and what is wrong with it.
+/// The path to the value that serde refused, and the reason.
 fn describe(
     layers: &Layers,
     error: &serde_path_to_error::Error<toml::de::Error>,

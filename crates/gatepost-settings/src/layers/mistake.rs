@@ -1,4 +1,4 @@
-//! A mistake in the config: its place, its cause and its remedy.
+//! A mistake in the configuration: its place, its cause and a suggested fix.
 
 use std::fmt;
 
@@ -7,9 +7,9 @@ use std::fmt;
 pub struct Mistake {
     /// File and line, variable or flag.
     pub place: String,
-    /// The dotted key; empty where the text is not TOML at all.
+    /// The dotted key; empty if the text is not TOML at all.
     pub key: String,
-    /// The cause and the remedy.
+    /// The cause and a suggested fix.
     pub reason: String,
 }
 
@@ -38,7 +38,7 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// Reads serde's "unknown field" error: the unknown key, and a suggestion.
+/// Extracts the unknown key and a suggestion from serde's "unknown field" error.
 pub(super) fn unknown_key(message: &str) -> Option<(String, String)> {
     let rest = message.strip_prefix("unknown field `")?;
     let (name, rest) = rest.split_once('`')?;

@@ -1,8 +1,8 @@
-//! The layers that a config is made of: file, environment, `--set` flags, each over the one
-//! before, and the origin of every key, so that any later message can name it.
+//! The layers of a configuration: file, environment, `--set` flags, each overriding the previous
+//! one, and the origin of every key, so that later messages can name it.
 //!
-//! The settings may be any type that serde can read. Every mistake is reported with file, line and
-//! remedy. No input makes the reader panic.
+//! The settings may be of any type that serde can read. Every mistake is reported with file, line
+//! and a suggested fix. No input causes a panic.
 
 mod dump;
 mod load;
@@ -28,14 +28,14 @@ pub enum SettingOrigin {
     Default,
     /// A line of a file.
     File {
-        /// The file as it was named.
+        /// The file as it was specified.
         path: PathBuf,
-        /// From 1 on.
+        /// Counted from 1.
         line: usize,
     },
     /// The environment variable of this name.
     Variable(String),
-    /// A `--set` flag: what was written after it.
+    /// A `--set` flag: the text that followed it.
     Flag(String),
 }
 
@@ -45,7 +45,7 @@ impl fmt::Display for SettingOrigin {
             Self::Default => formatter.write_str("default"),
             Self::File { path, line } => write!(formatter, "{}:{line}", path.display()),
             Self::Variable(name) => write!(formatter, "${name}"),
-            // On one line, since an origin stands in a comment of what `gatepost config` prints.
+            // On one line, since `gatepost config` prints an origin in a comment.
             Self::Flag(text) => {
                 let text = text.replace(|character: char| character.is_control(), " ");
                 write!(formatter, "--set {text}")
@@ -54,7 +54,7 @@ impl fmt::Display for SettingOrigin {
     }
 }
 
-/// The layers merged so far. Keys are dotted paths, elements of arrays have their number:
+/// The layers merged so far. Keys are dotted paths; an element of an array has its index:
 /// `scope.0.path`.
 #[derive(Debug, Default)]
 pub struct Layers {
@@ -63,7 +63,7 @@ pub struct Layers {
 }
 
 impl Layers {
-    /// The origin of the key, or of the nearest key above it that was written down.
+    /// The origin of the key, or of the nearest parent key that was written.
     pub fn origin(&self, key: &str) -> SettingOrigin {
         let mut key = key;
         loop {
@@ -77,12 +77,12 @@ impl Layers {
         }
     }
 
-    /// Whether this very key was written down in any layer.
+    /// Whether this key itself was written in any layer.
     pub fn is_written(&self, key: &str) -> bool {
         self.origins.contains_key(key)
     }
 
-    /// Lays a file over what there is.
+    /// Adds a file as the topmost layer.
     ///
     /// # Errors
     /// The file cannot be read, or is not TOML.
@@ -92,7 +92,7 @@ impl Layers {
         self.add_text(path, &text)
     }
 
-    /// Lays the text of a file over what there is.
+    /// Adds the text of a file as the topmost layer.
     ///
     /// # Errors
     /// The text is not TOML; the place names the line.
@@ -110,11 +110,12 @@ impl Layers {
         Ok(())
     }
 
-    /// Lays the variables that are settings over what there is: `__` stands for a dot. Those that
-    /// container platforms set for a service of our name are passed over (`variables.rs`).
+    /// Adds the environment variables that are settings as the topmost layer: `__` stands for a
+    /// dot. Variables that container platforms define for a service called `gatepost` are skipped
+    /// (`variables.rs`).
     ///
     /// # Errors
-    /// A value is neither TOML nor a simple text.
+    /// A value is neither TOML nor plain text.
     pub fn add_variables(
         &mut self,
         variables: impl Iterator<Item = (String, String)>,
@@ -132,10 +133,10 @@ impl Layers {
         Ok(())
     }
 
-    /// `KEY=VALUE`, the value in TOML; quotes may be left out around a simple text.
+    /// Adds `KEY=VALUE`, the value in TOML; quotes may be omitted around plain text.
     ///
     /// # Errors
-    /// There is no `=`, or the value is neither TOML nor a simple text.
+    /// There is no `=`, or the value is neither TOML nor plain text.
     pub fn add_flag(&mut self, assignment: &str) -> Result<(), Mistake> {
         let origin = SettingOrigin::Flag(assignment.to_owned());
         let Some((key, text)) = assignment.split_once('=') else {
@@ -173,8 +174,8 @@ impl Layers {
         Err(Mistake::new(origin, key, reason))
     }
 
-    /// Removes the value at the end of these steps, so that the rest can be looked at. A mistake
-    /// within an array takes the whole array out: what follows it would change its number.
+    /// Removes the value at the end of this path, so that the rest can be checked. A mistake within
+    /// an array removes the whole array, since later elements would change their index.
     fn remove(&mut self, steps: &[String]) -> bool {
         let mut table = &mut self.values;
         for (index, step) in steps.iter().enumerate() {
@@ -238,7 +239,7 @@ impl Layers {
     }
 }
 
-/// Tables are merged key by key; everything else is replaced.
+/// Tables are merged key by key; any other value is replaced.
 fn merge(below: &mut Table, above: Table) {
     for (key, value) in above {
         match (below.get_mut(&key), value) {
@@ -250,8 +251,8 @@ fn merge(below: &mut Table, above: Table) {
     }
 }
 
-/// The dotted path of `name` below `above`, quoted where TOML asks for it, so that it can be copied
-/// into a config.
+/// The dotted path of `name` below `above`, quoted where TOML requires it, so that it can be copied
+/// into a configuration.
 fn join_key(above: &str, name: &str) -> String {
     let is_bare = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
     let name = if !name.is_empty() && name.chars().all(is_bare) {

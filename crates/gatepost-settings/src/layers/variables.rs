@@ -1,24 +1,24 @@
-//! Which environment variables with our prefix are settings.
+//! Distinguishes settings from other environment variables with the prefix `GATEPOST_`.
 //!
 //! Kubernetes and Docker describe the services that a container can reach by variables, named after
-//! the service. Those of a service called `gatepost` or `gatepost-mqtt` have our prefix, and must
-//! not stop the server as unknown keys. Their names have fixed endings and never two underscores in
-//! a row, and no top-level setting has such a name: a name with `__` is always a setting, one with
-//! such an ending never is, and any other name is a setting, so that a misspelt one is still
-//! reported.
+//! the service. The variables of a service called `gatepost` or `gatepost-mqtt` have our prefix and
+//! must not stop the server as unknown keys. Their names have fixed endings and never two
+//! consecutive underscores, and no top-level setting has such a name. Therefore a name with `__` is
+//! always a setting, one with such an ending never is, and any other name is a setting, so that a
+//! misspelt one is still reported.
 
-/// Ours, but no settings: the config's own path, and what tests hand each other.
+/// Reserved names that are not settings: the path of the configuration, and variables of the tests.
 const RESERVED: [&str; 2] = ["CONFIG", "TEST_"];
 
-/// Whether the variable whose name goes on with `rest` after the prefix is a setting.
+/// Whether the variable with this name after the prefix is a setting.
 pub(super) fn is_setting(rest: &str) -> bool {
     let is_reserved = RESERVED.iter().any(|reserved| rest.starts_with(reserved));
     !is_reserved && (rest.contains("__") || !describes_service(rest))
 }
 
-/// Whether a container platform makes such a name: `{NAME}_SERVICE_HOST`,
+/// Whether a container platform defines such a name: `{NAME}_SERVICE_HOST`,
 /// `{NAME}_SERVICE_PORT[_{PORT NAME}]`, `{NAME}_PORT`, `{NAME}_PORT_1883_TCP[_ADDR|_PORT|_PROTO]`,
-/// and of Docker's links `{NAME}_NAME` and `{NAME}_ENV_{VARIABLE}`.
+/// and for Docker's links `{NAME}_NAME` and `{NAME}_ENV_{VARIABLE}`.
 fn describes_service(rest: &str) -> bool {
     let words: Vec<&str> = rest.split('_').collect();
     let follows = |at: usize| words.get(at + 1..).unwrap_or_default();

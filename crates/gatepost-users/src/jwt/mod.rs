@@ -1,7 +1,7 @@
 //! JSON Web Tokens of configured issuers (RFC 7519, RFC 8725).
 //!
-//! Each issuer has one key and one algorithm, and a token is tried only with those whose
-//! algorithm it names: a public key is never taken for an HMAC secret, and `none` is not accepted.
+//! Each issuer has one key and one algorithm, and a token is tried only with issuers whose
+//! algorithm it names: a public key is never used as an HMAC secret, and `none` is not accepted.
 
 mod provider;
 
@@ -14,9 +14,9 @@ use crate::{
     Access, Denied, Effect, JwtAlgorithm, JwtSettings, Secret, UsersError, check_user_name,
 };
 
-/// Longer tokens are refused before they are read.
+/// Longer tokens are refused before they are parsed.
 const TOKEN_BYTES_MAX: usize = 16 * 1_024;
-/// More filters in one token are refused.
+/// The maximum number of filters in one token.
 const FILTERS_MAX: usize = 256;
 /// RFC 7518 section 3.2: an HS256 key has at least the hash's size.
 const SECRET_BYTES_MIN: usize = 32;
@@ -27,7 +27,7 @@ pub(crate) struct Vouched {
     pub(crate) user: String,
     /// Unix seconds.
     pub(crate) expires: u64,
-    /// `None`: the token names no topics.
+    /// `None`: the token contains no topics.
     pub(crate) scope: Option<Vec<Rule>>,
 }
 
@@ -44,7 +44,7 @@ struct TokenClaims {
     retain: Option<Vec<String>>,
 }
 
-/// The issuers that are believed.
+/// The trusted issuers.
 #[derive(Default)]
 pub(crate) struct Issuers(Vec<Issuer>);
 
@@ -53,9 +53,9 @@ struct Issuer {
     validation: Validation,
 }
 
-/// Whether a password could be one instead: its header is a JSON object, `{"`, in base64.
+/// Whether a password could be a JWT: its header is a JSON object, `{"`, in base64.
 pub(crate) fn looks_like_one(token: &Secret) -> bool {
-    /// The shortest signature that is taken has 32 bytes, 43 characters.
+    /// The shortest accepted signature has 32 bytes, 43 characters.
     const CHARACTERS_MIN: usize = 64;
     let token = token.expose();
     token.len() >= CHARACTERS_MIN
@@ -105,7 +105,7 @@ impl Issuer {
         };
         let (algorithm, key) = match settings.algorithm {
             JwtAlgorithm::Hs256 => {
-                // A newline at the end is an editor's, not part of the secret.
+                // A final newline was added by an editor and is not part of the secret.
                 let secret = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
                 if secret.len() < SECRET_BYTES_MIN {
                     return Err(wrong(format!(
@@ -141,8 +141,8 @@ fn validation(algorithm: Algorithm, settings: &JwtSettings) -> Validation {
     let mut required = vec!["exp", "sub"];
     validation.leeway = settings.leeway.duration().as_secs();
     validation.validate_nbf = true;
-    // A token for someone else is not for us: one with `aud` is refused where none is configured
-    // (RFC 7519 section 4.1.3).
+    // A token for another audience is not valid here: one with `aud` is refused if none is
+    // configured (RFC 7519 section 4.1.3).
     if let Some(audience) = &settings.audience {
         required.push("aud");
         validation.set_audience(&[audience]);
@@ -168,7 +168,7 @@ fn vouch(claims: TokenClaims, leeway_seconds: u64) -> Option<Vouched> {
         let rules: &mut Vec<Rule> = scope.get_or_insert_default();
         for filter in filters {
             // The claims are exact: the issuer knows the user that it names, so there are no
-            // places for names here.
+            // placeholders for names here.
             TopicFilter::new(&filter)
                 .ok()
                 .filter(|_| !filter.contains('%'))?;

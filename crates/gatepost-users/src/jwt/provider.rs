@@ -1,7 +1,7 @@
-//! The signatures of JSON Web Tokens, checked by ring, which TLS uses too: one cryptographic
-//! library in the process.
+//! The signatures of JSON Web Tokens, checked by ring, which TLS uses too, so that the process
+//! contains one cryptographic library.
 
-// The crate asks for these functions with references to one byte.
+// The crate requires these functions to take references to one byte.
 #![allow(clippy::trivially_copy_pass_by_ref)]
 
 use jsonwebtoken::crypto::{CryptoProvider, JwtSigner, JwtVerifier, KeyUtils};
@@ -16,13 +16,13 @@ static PROVIDER: CryptoProvider = CryptoProvider {
     key_utils: KeyUtils::new_unimplemented(),
 };
 
-/// Installs it for the crate; the first call of the process counts.
+/// Installs the provider for the crate; only the first call in the process has an effect.
 pub(super) fn install() {
-    // An error means that a provider was installed before, which is this one.
+    // An error means that a provider is already installed, which is this one.
     let _ = PROVIDER.install_default();
 }
 
-/// We make no JSON Web Tokens.
+/// This gateway does not issue JSON Web Tokens.
 fn no_signer(_: &Algorithm, _: &EncodingKey) -> Result<Box<dyn JwtSigner>, JwtError> {
     Err(ErrorKind::InvalidAlgorithm.into())
 }

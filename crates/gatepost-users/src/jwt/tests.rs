@@ -1,4 +1,4 @@
-//! Tokens that are believed and tokens that are not. The keys are of these tests only.
+//! Tokens that are accepted and tokens that are not. The keys are used by these tests only.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -155,7 +155,7 @@ fn unsigned_tokens_and_public_keys_as_secrets_are_refused() {
     let unsigned = signed("none", &claims(), |_| Vec::new());
     assert!(issuers.verify(&unsigned).is_err());
     assert!(hs256_issuer().verify(&unsigned).is_err());
-    // The public key taken for an HMAC secret: the classic confusion.
+    // The public key used as an HMAC secret: the classic confusion.
     for key in [pem.as_bytes(), pair.public_key().as_ref()] {
         let confused = signed("HS256", &claims(), |text| {
             hmac_sha256(key, &[text]).to_vec()
@@ -258,7 +258,7 @@ fn keys_that_will_not_do_are_named() {
     }
 }
 
-/// Just enough of PEM for the tests' own keys.
+/// The part of PEM that the tests' own keys need.
 mod pem {
     use super::*;
 

@@ -1,6 +1,6 @@
 //! Changes of users, tokens and rules, for `gatepost user` and the admin API.
 //!
-//! Each change is on disk and in force in this process when its future is done; a server in
+//! Each change is on disk and in force in this process when its future completes; a server in
 //! another process sees it within a second ([`Users::follow`]).
 
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use crate::{
     check_user_name, password, pattern, random, token,
 };
 
-/// A user as shown to people: no secrets.
+/// A user for display, without secrets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct UserSummary {
     /// The name.
     pub name: String,
-    /// Whether it may change everything.
+    /// Whether it is an administrator.
     pub admin: bool,
-    /// Whether it is switched off.
+    /// Whether it is disabled.
     pub disabled: bool,
     /// Whether it can log in by SCRAM-SHA-256.
     pub scram: bool,
@@ -37,29 +37,29 @@ pub struct UserSummary {
     pub tokens: Vec<TokenSummary>,
 }
 
-/// A rule as shown to people.
+/// A rule for display.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RuleSummary {
     /// Whether the rule allows or denies.
     pub effect: Effect,
-    /// What.
+    /// The accesses that it covers.
     pub access: AccessSet,
-    /// Where, with `%u` and `%c` as written.
+    /// The topic filter, with `%u` and `%c` as written.
     pub filter: String,
 }
 
-/// A token as shown to people; not the token itself, which is not kept.
+/// A token for display, without the token itself, which is not stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TokenSummary {
-    /// Names it, to revoke it by.
+    /// The id by which the token can be revoked.
     pub id: String,
-    /// What it is for.
+    /// The purpose of the token.
     pub label: String,
     /// Unix seconds.
     pub created: u64,
     /// Unix seconds; `None` for never.
     pub expires: Option<u64>,
-    /// What it is narrowed to; `None` for all that its user may.
+    /// The permissions that it is restricted to; `None` for all permissions of its user.
     pub scope: Option<Vec<RuleSummary>>,
 }
 
@@ -76,7 +76,7 @@ impl Users {
             .await
     }
 
-    /// Sets another password. Connections made with the old password end; tokens stay valid.
+    /// Sets another password. Connections with the old password are closed; tokens stay valid.
     pub async fn set_password(&self, name: &str, password: Secret) -> Result<(), UsersError> {
         let known = self.known(name)?;
         let mut user = self.with_password(&known.name, password).await?;
@@ -87,7 +87,7 @@ impl Users {
             .await
     }
 
-    /// Switches a user off or on, or makes it an administrator or none.
+    /// Disables or enables a user, or changes whether it is an administrator.
     pub async fn set_standing(
         &self,
         name: &str,
@@ -125,8 +125,8 @@ impl Users {
         self.commit(changes).await
     }
 
-    /// Adds to a rule of `subject` (a user, [`EVERYONE`] or [`ANONYMOUS`]) for `filter`, or makes
-    /// one.
+    /// Extends the rule of `subject` (a user, [`EVERYONE`] or [`ANONYMOUS`]) for `filter`, or makes
+    /// a new one.
     pub async fn grant(
         &self,
         subject: &str,
@@ -143,14 +143,14 @@ impl Users {
             .await
     }
 
-    /// Takes from the rules of `subject` for `filter`, those that allow and those that deny.
+    /// Removes accesses from the rules of `subject` for `filter`, both allow and deny rules.
     pub async fn revoke(
         &self,
         subject: &str,
         access: AccessSet,
         filter: &str,
     ) -> Result<(), UsersError> {
-        // A rule may name a subject that is no user any more.
+        // A rule's subject may be a user that no longer exists.
         let subject = &*self.subject(subject).unwrap_or_else(|_| subject.into());
         let mut changes = Vec::new();
         for effect in [Effect::Allow, Effect::Deny] {
@@ -177,7 +177,7 @@ impl Users {
         self.commit(changes).await
     }
 
-    /// Makes a token, which is shown this once.
+    /// Creates a token, which is shown only once.
     pub async fn create_token(
         &self,
         name: &str,

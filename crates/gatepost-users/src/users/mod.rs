@@ -31,9 +31,10 @@ use crate::{
 pub use manage::{RuleSummary, TokenSummary, UserSummary};
 pub use scram_login::{ScramLogin, ScramStep};
 
-/// Logins of peers on this machine that may be delayed at once; further ones are refused.
+/// Number of logins of peers on this machine that may be delayed simultaneously; further ones are
+/// refused.
 const DELAYED_LOCAL_LOGINS_MAX: usize = 32;
-/// How soon a change made by another process takes effect.
+/// The maximum delay until a change by another process takes effect.
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
 
 /// All users and access rules. Cheap to clone.
@@ -52,21 +53,22 @@ pub(crate) struct UsersCore {
     issuers: ArcSwap<Issuers>,
     failure_limits: Arc<FailureLimits>,
     checker: PasswordChecker,
-    /// Bounds the logins that wait in [`Users::wait_for_turn`].
+    /// Limits the number of logins that wait in [`Users::wait_for_turn`].
     delayed_local_logins: Semaphore,
-    /// The password of an unknown user is compared with this hash, so that the check takes as long.
+    /// The password of an unknown user is compared with this hash, so that the check takes the same
+    /// time.
     decoy_hash: Arc<str>,
     pepper: [u8; 32],
 }
 
 impl Users {
-    /// What rules have denied since the start, in whatever protocol it was asked for.
+    /// Numbers of requests that rules have denied since the start, over all protocols.
     pub fn refusals(&self) -> Refusals {
         self.shared.live.refusals.sums()
     }
 
     /// Loads users and rules from the store and starts the threads that check passwords. Failed
-    /// logins lead to bans that end with the process.
+    /// logins lead to bans that exist in memory only.
     pub fn open(store: Store, settings: &AccessSettings) -> Result<Self, UsersError> {
         Self::open_with_bans(store, settings, Bans::default())
     }
@@ -100,11 +102,11 @@ impl Users {
         Ok(users)
     }
 
-    /// Authenticates a peer, or says why it is refused. Password checks run on their own threads
-    /// with a bounded queue. Cancel-safe.
+    /// Authenticates a peer, or returns the reason for the refusal. Password checks run on separate
+    /// threads with a bounded queue. Cancel-safe.
     ///
-    /// While no user exists, credentials are ignored where anonymous access is granted: many
-    /// clients always send some.
+    /// While no user exists and anonymous access is granted, credentials are ignored: many clients
+    /// always send some.
     pub async fn authenticate(
         &self,
         credentials: Credentials,
@@ -121,7 +123,8 @@ impl Users {
         };
         let outcome = outcome.and_then(|identity| self.unless_banned(identity));
         if let Err(denied) = &outcome {
-            // The name is left out: people type passwords into the wrong field.
+            // The name is not logged, because users sometimes type their password into the wrong
+            // field.
             tracing::info!(
                 target: "users", listener = %origin.listener, peer = %origin.peer, %denied,
                 "login refused"
@@ -163,7 +166,7 @@ impl Users {
     }
 
     /// The rights of a client that is not connected, by the name that it logged in with; `None` for
-    /// one that did not log in. A user who was removed or disabled has none.
+    /// a client that did not log in. A user that was removed or disabled has none.
     pub fn owner(&self, user: Option<&str>, client: &str) -> Identity {
         let shared = &self.shared;
         // Wills are the only property of clients that are not connected.
@@ -178,13 +181,13 @@ impl Users {
         )
     }
 
-    /// The number of changes so far that this process has seen. It rises with each.
+    /// The number of changes that this process has seen. It increases with each change.
     pub fn generation(&self) -> u64 {
         self.shared.live.generation()
     }
 
-    /// Reads users, tokens, rules and the keys of JWT issuers again, as SIGHUP asks. After an error
-    /// the previous ones stay in force.
+    /// Reads users, tokens, rules and the keys of JWT issuers again, as SIGHUP requests. After an
+    /// error the previous ones stay in force.
     pub fn reload(&self) -> Result<(), UsersError> {
         let issuers = Issuers::load(&self.shared.settings.jwt)?;
         self.shared.issuers.store(Arc::new(issuers));
@@ -229,8 +232,8 @@ impl Users {
     pub(crate) fn load_snapshot(&self) -> Result<(), UsersError> {
         let shared = &self.shared;
         let mut loaded = shared.loaded.lock();
-        // The revision is read first: a change made meanwhile gives the next check another
-        // revision.
+        // The revision is read first: if a change is made in the meantime, the next check finds
+        // another revision.
         *loaded = self.revision()?;
         let generation = shared.live.generation() + 1;
         let snapshot = Snapshot::load(&shared.store, shared.settings.default, generation)?;
@@ -293,9 +296,9 @@ impl Users {
         self.admit(&user, origin)
     }
 
-    /// Delays a peer on this machine after many failures instead of refusing it: its right password
-    /// must always be accepted in the end. Others are refused just before their password is
-    /// checked.
+    /// Delays a peer on this machine after many failures instead of refusing it: the correct
+    /// password must always be accepted eventually. Other peers are refused just before their
+    /// password is checked.
     async fn wait_for_turn(&self, attempt: &PasswordAttempt) -> Result<(), Denied> {
         if !attempt.source.is_local || self.shared.checker.remembers(attempt) {
             return Ok(());
@@ -323,7 +326,7 @@ impl Users {
         Ok(self.identity(Some(user.name.clone()), origin, basis, None))
     }
 
-    /// `name` is the user name that came with the token, where the protocol has one.
+    /// `name` is the user name that accompanied the token, if the protocol has one.
     fn by_token(
         &self,
         secret: &Secret,

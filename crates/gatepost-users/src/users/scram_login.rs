@@ -1,4 +1,4 @@
-//! A login by SCRAM-SHA-256, message by message: the mechanism with the users' keys, the
+//! A login by SCRAM-SHA-256, message by message: connects the mechanism to the users' keys, the
 //! limits against guessing, and the log.
 
 use super::Users;
@@ -24,17 +24,18 @@ pub struct ScramLogin {
     exchange: ScramExchange,
 }
 
-/// What to do after a message of the client's.
+/// The listener's next step after a message of the client.
 #[derive(Debug)]
 pub enum ScramStep {
     /// Send this and wait for the client's next message.
     Challenge(Vec<u8>),
-    /// The client is in. `last` goes to the client: with MQTT in CONNACK's authentication data,
-    /// with SMTP as one more challenge that the client answers with an empty line.
+    /// The client is authenticated. Send `last` to the client: with MQTT in CONNACK's
+    /// authentication data, with SMTP as another challenge that the client answers with an empty
+    /// line.
     Done {
         /// The server's proof.
         last: Vec<u8>,
-        /// Who it is.
+        /// The client's identity.
         identity: Identity,
     },
 }
@@ -43,8 +44,8 @@ impl ScramLogin {
     /// The mechanism's name in SASL and in MQTT's Authentication Method.
     pub const MECHANISM: &str = "SCRAM-SHA-256";
 
-    /// Takes the client's next message, as bare bytes (SMTP: after base64). After an error or
-    /// [`ScramStep::Done`] the login is over.
+    /// Processes the client's next message, as raw bytes (SMTP: after base64). After an error or
+    /// [`ScramStep::Done`] the login has ended.
     pub fn step(&mut self, message: &[u8]) -> Result<ScramStep, Denied> {
         match std::mem::replace(&mut self.exchange, ScramExchange::Over) {
             ScramExchange::Start => self.challenge(message),
@@ -72,7 +73,7 @@ impl ScramLogin {
     }
 
     fn verify(&self, proof: &ScramProof, message: &[u8]) -> Result<ScramStep, Denied> {
-        // Checked again: any number of exchanges may have been begun before the first failure.
+        // Checked again: any number of exchanges may have started before the first failure.
         self.users
             .may_try(self.origin.source(), Some(&fold(&proof.user)))?;
         let last = proof.verify(message).inspect_err(|denied| {

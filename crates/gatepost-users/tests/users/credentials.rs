@@ -1,4 +1,4 @@
-//! Names, passwords and certificates, and who guesses them.
+//! Names, passwords and certificates, and limits on guessing them.
 
 use super::*;
 
@@ -108,7 +108,7 @@ async fn guessing_ends_soon_but_the_known_password_still_opens() {
     }
     let answer = login(&users, "anna", "guess 4").await;
     assert!(matches!(answer, Err(Denied::TooMany { .. })), "{answer:?}");
-    // An attacker who guesses must not be able to lock her out.
+    // An attacker who guesses passwords must not be able to lock out the user.
     assert!(login(&users, "anna", "secret").await.is_ok());
     let mut scram = users.scram(origin());
     let first = scram.step(b"n,,n=anna,r=x");

@@ -1,4 +1,4 @@
-//! What each may do, and who loses it.
+//! Permissions, and their removal.
 
 use super::*;
 

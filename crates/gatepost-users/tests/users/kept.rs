@@ -1,4 +1,4 @@
-//! What is kept over a restart, and what another process changes beside us.
+//! Data that is kept across a restart, and changes by another process.
 
 use std::time::Duration;
 

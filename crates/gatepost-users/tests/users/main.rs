@@ -1,5 +1,5 @@
-//! Users as a listener meets them: who is let in, who is not, and what each may do, also when
-//! that changes under an open connection.
+//! Users as a listener uses them: accepted and refused logins, and permissions, also when they
+//! change during an open connection.
 
 mod credentials;
 mod grants;
@@ -27,7 +27,7 @@ fn users_with(settings: &AccessSettings) -> Users {
     Users::open(Store::in_memory().expect("a store"), settings).expect("users")
 }
 
-/// Users whose failed logins from one address, so many of them, ban it.
+/// Users where this number of failed logins from one address bans it.
 fn users_with_ban_after(settings: &AccessSettings, failures: u32) -> Users {
     let bans = BansSettings {
         points_max: failures * BansSettings::default().points.login,

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A client of SCRAM, written from the RFC apart from the server.
+/// A client of SCRAM, written from the RFC independently of the server.
 mod scram_client {
     use base64::Engine;
     use base64::engine::general_purpose::STANDARD;
@@ -21,7 +21,7 @@ mod scram_client {
             }
         }
 
-        /// The client's last message, and what the server must answer to it.
+        /// The client's last message, and the reply that the server must send.
         pub(super) fn answer(&self, challenge: &[u8]) -> (String, String) {
             let challenge = std::str::from_utf8(challenge).expect("text");
             let field = |name: &str| {
@@ -112,7 +112,7 @@ async fn scram_refuses_wrong_passwords_and_answers_for_unknown_users_alike() {
     }
 }
 
-/// Exchanges that are begun before the first failure are limited like any others.
+/// Exchanges that started before the first failure are limited like any others.
 #[tokio::test]
 async fn guesses_by_scram_in_parallel_are_limited() {
     let users = users_with_ban_after(&settings(), 5);

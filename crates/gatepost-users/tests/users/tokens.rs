@@ -1,4 +1,4 @@
-//! Tokens: what they may do, and for how long.
+//! Tokens: their permissions and lifetimes.
 
 use super::*;
 
@@ -44,7 +44,7 @@ async fn a_token_does_what_its_scope_says_within_what_its_user_may() {
         .expect("granted");
     assert!(!narrow_id.may_publish("alarms/secret", false).is_allowed());
 
-    // As a password, for clients that know nothing else; with its user's name or with none.
+    // As a password, for clients that support nothing else; with its user's name or without a name.
     assert!(login(&users, "root", narrow.expose()).await.is_ok());
     assert!(login(&users, "", narrow.expose()).await.is_ok());
     let other = login(&users, "anna", narrow.expose()).await;

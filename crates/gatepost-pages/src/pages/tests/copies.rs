@@ -15,7 +15,7 @@ async fn content_is_fresh_until_the_recheck() {
     assert!(site.fresh("/page").is_none());
 }
 
-/// Every thread keeps copies; none outlives its entry.
+/// Every thread keeps copies; no copy outlives its entry.
 #[test]
 fn what_changed_is_seen_by_every_thread() {
     let folder = Folder::new(Recheck::Manual);

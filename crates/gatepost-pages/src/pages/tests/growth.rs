@@ -17,12 +17,12 @@ async fn a_page_that_loops_or_grows_is_stopped() {
     }
 }
 
-/// A namespace, and turns in which it grows.
+/// A namespace, and iterations in which it grows.
 fn growing(turns: &str, step: &str) -> String {
     format!("{{% set ns = namespace(x='a', l=[]) %}}{{% for n in {turns} %}}{step}{{% endfor %}}")
 }
 
-/// Pages with the steps that it takes to grow.
+/// Pages with the steps in which they grow.
 fn growing_folder() -> Folder {
     Folder::of(PagesSettings {
         recheck: Recheck::Always,
