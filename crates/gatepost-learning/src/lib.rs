@@ -1,7 +1,7 @@
 //! Knowledge from earlier mails: Bayes ([`bayes`]) and the reputation of senders
 //! ([`reputation`]), compatible with SpamAssassin.
 //!
-//! [`Learning`] holds both. A caller that knows what a mail is teaches it:
+//! [`Learning`] contains both. A caller that knows the class of a mail teaches it:
 //!
 //! ```
 //! use gatepost_learning::bayes::{Class, Learned};
@@ -17,12 +17,12 @@
 //! assert_eq!(learning.learn(&mail, Class::Spam, &settings), Learned::Before);
 //! ```
 //!
-//! During a scan a [`Lesson`] takes the same message through the steps that a rule engine needs: it
-//! reads the probability of spam from Bayes, moves the score towards the sender's average, and
-//! learns the message if its score is clear.
+//! During a scan a [`Lesson`] performs the steps that a rule engine needs: it computes the
+//! probability of spam by Bayes, moves the score towards the sender's average, and learns the
+//! message if its score is clear.
 //!
-//! Invariants: this crate knows no rules, only the points that rules gave; without a store nothing
-//! is written to disk.
+//! Invariants: this crate depends on no rules, only on the points that rules gave; without a store
+//! nothing is written to disk.
 
 pub mod bayes;
 pub mod reputation;
@@ -68,7 +68,7 @@ impl Learning {
         learned
     }
 
-    /// Forgets a message that was learned; false if it was not.
+    /// Forgets a message that was learned; returns false if it was not.
     pub fn forget(&self, mail: &Mail<'_>, settings: &LearningSettings) -> bool {
         let sample = BayesSample::of(mail, &settings.bayes);
         if settings.reputation.txrep.enabled {
@@ -88,7 +88,7 @@ pub enum Teaching {
     Forget,
 }
 
-/// Why a message was not learned.
+/// The reason why a message was not learned.
 #[derive(Debug, thiserror::Error)]
 pub enum TeachError {
     /// Learning is disabled.
@@ -163,7 +163,7 @@ impl<'a> Lesson<'a> {
         let book = &self.learning.book;
         match asked {
             Reputation::Awl => book.awl(&sender, points, &settings.awl),
-            // SpamAssassin refuses TxRep beside AWL; so do we.
+            // SpamAssassin does not run TxRep beside AWL; Gatepost does not either.
             Reputation::Txrep if settings.awl.is_in_force() => None,
             Reputation::Txrep => book.txrep(&sender, points_of_txrep, &settings.txrep),
         }

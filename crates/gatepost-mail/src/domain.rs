@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use super::ascii::is_space;
 use super::ip::is_ip;
 
-/// Longest host name, RFC 1035 section 2.3.4, bytes.
+/// The longest host name in bytes, RFC 1035 section 2.3.4.
 const HOST_LENGTH_MAX: usize = 253;
-/// Longest label, RFC 1035 section 2.3.4, bytes.
+/// The longest label in bytes, RFC 1035 section 2.3.4.
 const LABEL_LENGTH_MAX: usize = 63;
 
 /// States of `.us`, below which RFC 1480 delegates names.
@@ -183,7 +183,7 @@ pub fn is_fully_qualified(host: &[u8]) -> bool {
                 && label
                     .iter()
                     .all(|&byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
-                // Underscores stand in service names, never in the two labels that are registered.
+                // Underscores occur in service names, never in the two labels that are registered.
                 && (index + 2 < count || !label.contains(&b'_'))
             })
 }

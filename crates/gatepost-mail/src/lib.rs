@@ -1,6 +1,6 @@
 //! Views of a mail as SpamAssassin's rules see it, and mailboxes to read mails from.
 //!
-//! A rule never looks at the bytes of a message but at *views* of them: decoded header fields,
+//! A rule never examines the bytes of a message but *views* of them: decoded header fields,
 //! rendered text, decoded bodies, links, relays. [`Mail`] makes each view on first use and keeps
 //! it, so a program pays only for the views that it reads. [`mailbox`] reads mails from files, mbox
 //! files, Maildir and folders.

@@ -1,8 +1,8 @@
 //! Limits on how much of a message's structure is parsed.
 //!
-//! Beyond a limit nothing is refused: the rest stays unread text, and the view says so where rules
-//! ask for it (`TRUNCATED_HEADERS`, `too many parts`). The defaults are far above what mail
-//! programs write and far below what costs time.
+//! Nothing is refused beyond a limit: the rest stays unparsed text, and the view reports this where
+//! rules ask for it (`TRUNCATED_HEADERS`, `too many parts`). The defaults are far above what mail
+//! programs write, and low enough to bound the time of parsing.
 
 use gatepost_settings::ByteSize;
 use serde::{Deserialize, Serialize};

@@ -1,15 +1,16 @@
-//! What it costs to find the patterns of a rule set in a mail: `many_patterns PATTERNS RUNS
+//! Measures the cost of finding the patterns of a rule set in a mail: `many_patterns PATTERNS RUNS
 //! MESSAGES…`.
 //!
-//! Two ways to the same answer, which patterns match a text, run over the same patterns and texts:
+//! Two methods to find the patterns that match a text run over the same patterns and texts:
 //!
 //! - **prefilter**: this crate's prefilter, then each candidate's own engine;
 //! - **hybrid**: one lazy DFA of regex-automata for all patterns of a view, with overlapping
 //!   matches.
 //!
 //! PATTERNS has a line for each pattern, as `benchmarks/scan-floor/patterns` writes it: view, flags
-//! and expression, by TABs. The views are those of `benchmarks/scan-floor/floor.c`, so that its
-//! figure, of Vectorscan, can stand beside these. Only patterns that both sides accept take part.
+//! and expression, separated by TABs. The views are those of `benchmarks/scan-floor/floor.c`, so
+//! that its figure, of Vectorscan, can be compared with these. Only patterns that both sides accept
+//! are used.
 
 use std::fs;
 use std::path::Path;
@@ -22,8 +23,8 @@ use regex_automata::{Input, MatchKind, PatternSet};
 use rustix::time::{ClockId, clock_gettime};
 
 const VIEWS: [&str; 3] = ["header", "body", "full"];
-/// The lazy DFA of regex-automata keeps its states in so many bytes; its own default of 2 MiB is
-/// too small for thousands of patterns, so it would be cleared all the time.
+/// The memory of regex-automata's lazy DFA for its states; its default of 2 MiB is too small for
+/// thousands of patterns, so the cache would be cleared all the time.
 const HYBRID_CACHE_BYTES: usize = 256 << 20;
 /// The thresholds of the rule engine for lines.
 const THRESHOLDS: PrefilterThresholds = PrefilterThresholds {
@@ -40,7 +41,7 @@ struct View {
     refused: usize,
 }
 
-/// `None` for expressions that regex-automata does not know.
+/// `None` for expressions that regex-automata does not support.
 fn hybrid_of(expressions: &[String]) -> Option<DFA> {
     DFA::builder()
         .configure(
@@ -131,7 +132,7 @@ fn cpu_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
-/// Header, body and the whole of a message.
+/// Header, body and full text of a message.
 fn texts(message: &[u8]) -> [&[u8]; 3] {
     let blank = |bytes: &[u8]| bytes == b"\n\n" || bytes == b"\n\r";
     let end = message.windows(2).position(blank);

@@ -1,14 +1,14 @@
 //! Consistency of the engines and filters on any pattern and any text, for fuzzing and property
 //! tests.
 //!
-//! A pattern is translated for PCRE2 and, where that provably finds the same, for regex-automata;
-//! what follows from its tree (its shortest match, its first bytes) decides where engines run at
-//! all. So a difference between any two of these is a rule that hits or misses wrongly.
+//! A pattern is translated for PCRE2 and, if the result is provably the same, for regex-automata.
+//! Facts derived from its tree (its shortest match, its first bytes) decide whether an engine runs
+//! at all. A difference between any two of these is a rule that hits or misses wrongly.
 
 use crate::pattern::Pattern;
 use crate::syntax::Modifiers;
 
-/// How often one search may ask to continue.
+/// The number of times that one search may ask to continue.
 const TURNS_MAX: u32 = 2_000;
 
 /// Compiles a pattern and searches a text: the first byte selects the modifiers, the rest of the

@@ -1,10 +1,9 @@
 //! Perl regular expressions over bytes, and a prefilter for thousands of them.
 //!
-//! A [`Pattern`] finds what Perl finds in a byte string under `/aa`. It is compiled when it is
-//! first needed, and rules out most offsets of a text by first-byte and prefix sets before an
-//! engine runs. A
-//! [`Prefilter`] finds in one pass over a text the few patterns of a long list that can match at
-//! all.
+//! A [`Pattern`] finds the matches that Perl finds in a byte string under `/aa`. It is compiled
+//! when it is first needed, and rules out most offsets of a text by first-byte and prefix sets
+//! before an engine runs. A [`Prefilter`] finds in one pass over a text the few patterns of a long
+//! list that can match at all.
 //!
 //! ```
 //! use gatepost_pattern::{Pattern, Prefilter, PrefilterThresholds};

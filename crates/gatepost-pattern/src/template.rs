@@ -7,8 +7,8 @@ use crate::engine;
 use crate::pattern::{Pattern, PatternError};
 use crate::syntax::Modifiers;
 
-/// A pattern in place of a value that matches more bytes than any other text of a pattern, and
-/// their number.
+/// A pattern that takes the place of a value and matches more bytes than any other part of a
+/// pattern, with the number of these bytes.
 const LONGEST_VALUE: (&[u8], usize) = (b"(?:x{65000}){65000}", 65_000 * 65_000);
 
 /// The captured texts, by group.
@@ -48,14 +48,14 @@ impl Template {
         let (longest, length) = LONGEST_VALUE;
         let body = template.body_with(|_, body| body.extend_from_slice(longest));
         Some(Pattern::parse_bare(&body, modifiers).map(|pattern| {
-            // Only a match with a value is so long.
+            // Only a match with a value has this length.
             template.needs_value = pattern.min_len() >= length;
             template
         }))
     }
 
-    /// The values that the pattern refers to: groups, or what a caller knows by a name and an
-    /// argument.
+    /// The values that the pattern refers to: groups, or values that a caller identifies by a name
+    /// and an argument.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
             TemplatePart::Tag(name) => Some(name.as_str()),
@@ -81,7 +81,7 @@ impl Template {
         Some(pattern.map(Pattern::single_use))
     }
 
-    /// The pattern with what `add_value` adds for each name.
+    /// The pattern with the text that `add_value` appends for each name.
     fn body_with(&self, mut add_value: impl FnMut(&str, &mut Vec<u8>)) -> Vec<u8> {
         let mut body = Vec::new();
         for part in &self.parts {
@@ -97,7 +97,7 @@ impl Template {
         body
     }
 
-    /// Whether a text can match at all: cheap beside compiling the pattern, and mostly false.
+    /// Whether a text can match at all: much cheaper than compiling the pattern, and usually false.
     pub fn may_match(&self, text: &[u8], captured: &Captured) -> bool {
         if !self.needs_value {
             return true;
@@ -117,7 +117,7 @@ fn contains(text: &[u8], value: &[u8]) -> bool {
     starts.any(|part| part.eq_ignore_ascii_case(value))
 }
 
-/// A text as a pattern that matches just it.
+/// Appends a pattern that matches exactly this text.
 fn quote(text: &[u8], out: &mut Vec<u8>) {
     for &byte in text {
         if byte.is_ascii_alphanumeric() || byte == b'_' {
@@ -152,7 +152,7 @@ fn parts(body: &[u8]) -> Vec<TemplatePart> {
     parts
 }
 
-/// `{NAME}` or `{NAME(argument)}` at the beginning of a text, and what follows.
+/// `{NAME}` or `{NAME(argument)}` at the beginning of a text, and the rest.
 fn tag(text: &[u8]) -> Option<(String, &[u8])> {
     let inner = text.strip_prefix(b"{")?;
     let end = memchr::memchr(b'}', inner)?;

@@ -1,5 +1,5 @@
-//! PCRE2's own list of patterns that mean the same in Perl (`testinput1`), with the matches that it
-//! expects.
+//! PCRE2's own list of patterns that have the same meaning in Perl (`testinput1`), with the
+//! expected matches.
 //!
 //! `tests/fetch-patterns` fetches the list into `.corpora/pcre2/testdata`. `GATEPOST_TEST_PCRE2`
 //! may name another folder, such as `testdata` of another version of PCRE2's source.
@@ -18,7 +18,7 @@ fn testdata() -> PathBuf {
     named.unwrap_or_else(|| root.join(".corpora/pcre2/testdata"))
 }
 
-/// A pattern with its subjects and what it is to match in each.
+/// A pattern with its subjects and the expected match in each.
 struct Case {
     pattern: Vec<u8>,
     subjects: Vec<(Vec<u8>, Option<Vec<u8>>)>,
@@ -64,7 +64,7 @@ fn cases(text: &[u8]) -> Vec<Case> {
     cases
 }
 
-/// Whether a pattern's closing delimiter stands in its last line.
+/// Whether the last line of a pattern contains its closing delimiter.
 fn is_closed(pattern: &[u8]) -> bool {
     let mut at = 1;
     while let Some(&byte) = pattern.get(at) {
@@ -154,7 +154,7 @@ fn unescape_found(text: &[u8]) -> Vec<u8> {
             let digits = std::str::from_utf8(digits.get(..2)?).ok()?;
             u8::from_str_radix(digits, 16).ok()
         });
-        // A printable one stands for itself: the text has this backslash.
+        // A printable byte is never escaped, so the text contains this backslash.
         let code = code.filter(|code| !(b' '..=b'~').contains(code));
         if let Some(code) = code {
             out.push(code);

@@ -118,7 +118,7 @@ pub enum Autolearn {
     No,
     /// Automatic learning is disabled.
     Disabled,
-    /// There is no learner, or it knew the message already.
+    /// There is no learner, or the message was learned before.
     #[default]
     Unavailable,
     /// The message could not be learned.

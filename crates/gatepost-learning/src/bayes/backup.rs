@@ -16,7 +16,7 @@ use super::token::Token;
 /// The longest line; no message id is that long.
 const LINE_BYTES_MAX: u64 = 64 * 1024;
 
-/// Why a backup could not be written or read.
+/// The reason why a backup could not be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
     /// Reading or writing the file failed.
@@ -33,7 +33,7 @@ pub enum BackupError {
     Line {
         /// The line number, from 1.
         line: u64,
-        /// What is wrong.
+        /// A description of the error.
         reason: &'static str,
     },
     /// The number of learned messages is missing.

@@ -28,7 +28,7 @@ pub enum Learned {
     Changed,
     /// The message had been learned before; nothing changed.
     Before,
-    /// Bayes is switched off.
+    /// Bayes is disabled.
     Off,
 }
 

@@ -6,8 +6,8 @@ use sha1::{Digest, Sha1};
 
 /// A token: the last five bytes of the SHA-1 of its text.
 ///
-/// SpamAssassin stores tokens in this form, which saves space and does not disclose words; ours are
-/// the same bytes, so databases can be exchanged.
+/// SpamAssassin stores tokens in this form, which saves space and does not disclose words. Gatepost
+/// uses the same bytes, so databases can be exchanged.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(u64);
 

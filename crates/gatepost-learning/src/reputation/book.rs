@@ -174,7 +174,7 @@ impl Book {
         self.shard(&key).get(&key)
     }
 
-    /// Sets the average of an address, from wherever it writes; its averages so far are dropped.
+    /// Sets the average of an address for all networks; its previous averages are dropped.
     pub fn set_sender(&self, name: &str, points: f64) {
         let key = super::key::key(name, None);
         let mut shard = self.shard(&key);
@@ -193,8 +193,8 @@ impl Book {
         shard.entries.len() < before
     }
 
-    /// Hands what changed since the last time to the store. What fails is tried again with the
-    /// next call.
+    /// Passes the changes since the last call to the store. Changes that could not be written are
+    /// written again by the next call.
     pub fn keep(&self) -> Result<(), BookStoreError> {
         for shard in &self.shards {
             let changed = std::mem::take(&mut shard.lock().changed);

@@ -16,13 +16,13 @@ pub struct Sender {
     pub relays: Vec<(String, bool, String)>,
     /// The number of trusted relays.
     pub trusted: usize,
-    /// The recipients in lower case, of a message from inside.
+    /// The recipients in lower case, if the message comes from an internal network.
     pub recipients: Vec<String>,
     /// An id made of the message's content.
     pub message_id: Vec<u8>,
 }
 
-/// All addresses that a message goes to.
+/// All recipient addresses of a message.
 fn recipients(mail: &Mail<'_>) -> Vec<String> {
     let addresses = mail.recipient_addresses().iter();
     let lower = addresses.map(|address| String::from_utf8_lossy(address).to_lowercase());

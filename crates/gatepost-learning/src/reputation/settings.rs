@@ -39,10 +39,10 @@ pub struct TxrepSettings {
     pub learn_penalty: f64,
     /// `txrep_learn_bonus`: the points that learning as ham subtracts.
     pub learn_bonus: f64,
-    /// `txrep_welcomelist_out`: what is subtracted from the average of senders that somebody inside
-    /// writes to.
+    /// `txrep_welcomelist_out`: the points that are subtracted from the average of senders to whom
+    /// local users write.
     pub welcomelist_out: f64,
-    /// `txrep_track_messages`: a message that comes again counts once.
+    /// `txrep_track_messages`: a message that arrives again counts once.
     pub track_messages: bool,
     /// `txrep_ipv4_mask_len`.
     pub ipv4_bits: u8,
@@ -68,7 +68,7 @@ pub struct Weights {
 }
 
 impl AwlSettings {
-    /// Whether it runs beside other judges of senders.
+    /// Whether AWL runs: its plugin is loaded and it is enabled.
     pub fn is_in_force(&self) -> bool {
         self.is_loaded && self.enabled
     }

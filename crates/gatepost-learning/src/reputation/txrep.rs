@@ -29,13 +29,13 @@ impl Book {
                 .get(&message)
                 .and_then(SenderHistory::mean)
         {
-            // The same message again: its earlier score counts, and no average changes.
+            // The message is known: its earlier score counts, and no average changes.
             let drawn = (points + settings.factor * known) / (1.0 + settings.factor);
             return delta_of(drawn - points);
         }
         if settings.welcomelist_out > 0.0 {
             for recipient in &sender.recipients {
-                // Somebody inside writes to the address.
+                // A local user writes to the address.
                 self.set_sender(recipient, -settings.welcomelist_out);
             }
         }
@@ -62,7 +62,7 @@ impl Book {
         delta_of(delta)
     }
 
-    /// Notes that a person said what a message is.
+    /// Applies a person's classification of a message.
     pub fn txrep_learn(&self, sender: &Sender, class: Class, settings: &TxrepSettings) {
         if !settings.enabled || sender.address.is_empty() {
             return;
@@ -92,7 +92,7 @@ impl Book {
         }
     }
 
-    /// Subtracts what a message contributed.
+    /// Subtracts the contribution of a message.
     pub fn txrep_forget(&self, sender: &Sender, settings: &TxrepSettings) {
         if !settings.enabled {
             return;

@@ -1,8 +1,8 @@
-//! HTML as its reader sees it, and what rules ask about how it was written.
+//! Renders HTML as its reader sees it, and records facts about its markup for rules.
 //!
-//! Rendering is one pass: [`tokens`] cuts the document, [`render()`] writes the text and notes
-//! facts. There is no document tree. Text keeps apart what can be seen from what cannot (white on
-//! white, size 1, `display: none`), because hiding text is what spam does.
+//! Rendering is one pass: [`tokens`] divides the document, [`render()`] writes the text and records
+//! facts. There is no document tree. Visible text is kept separate from invisible text (white on
+//! white, size 1, `display: none`), because spam hides text in this way.
 
 mod anchors;
 mod colour;

@@ -14,9 +14,9 @@ pub struct Window {
 pub struct LiteralInfo {
     /// The index of the pattern that requires the literal.
     pub pattern: u32,
-    /// Where a match that contains the literal starts; `None` if the distance has no bound.
+    /// The start of a match that contains the literal; `None` if the distance is unbounded.
     pub window: Option<Window>,
-    /// How many occurrences of the pattern's literals every match contains at least.
+    /// The minimum number of occurrences of the pattern's literals in a match.
     pub rounds: u32,
 }
 
@@ -25,7 +25,7 @@ pub(crate) trait LiteralVisitor {
     /// A literal occurs; `end` is the offset after its last byte.
     fn literal_matched(&mut self, literal: LiteralInfo, end: usize);
 
-    /// Asked before a transition is computed; `false` stops the search.
+    /// Called before a transition is computed; `false` stops the search.
     fn keep_going(&mut self) -> bool;
 }
 

@@ -1,4 +1,4 @@
-//! A set of bytes: what one position of a pattern matches.
+//! A set of bytes: the bytes that one position of a pattern matches.
 
 mod frequency;
 mod simd;
@@ -12,7 +12,7 @@ pub(crate) use frequency::{byte_probability, probability};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct ByteSet([u8; 32]);
 
-/// Where the bit of a byte is: the index in the array, and the bit there.
+/// The position of a byte's bit: the index in the array, and the bit in that element.
 const fn bit_of(byte: u8) -> (usize, u8) {
     ((byte >> 7 << 4 | byte & 15) as usize, 1 << (byte >> 4 & 7))
 }
@@ -31,9 +31,9 @@ static ALL_BYTES: [u8; 256] = {
 impl ByteSet {
     /// The number of bytes that [`ByteSet::members`] tests.
     pub(crate) const BLOCK_BYTES: usize = 64;
-    /// No byte.
+    /// The empty set.
     pub(crate) const EMPTY: Self = Self([0; 32]);
-    /// Every byte.
+    /// The set of all bytes.
     pub(crate) const ALL: Self = Self([u8::MAX; 32]);
     /// ASCII letters, digits and the underscore: Perl's `\w` under `/aa`.
     pub(crate) const WORD: Self = {
@@ -73,8 +73,8 @@ impl ByteSet {
         self.0[at] & bit != 0
     }
 
-    /// Which of the first [`ByteSet::BLOCK_BYTES`] bytes of a text are in the set: a bit for each,
-    /// the first is the lowest.
+    /// The members of the set among the first [`ByteSet::BLOCK_BYTES`] bytes of a text: one bit per
+    /// byte, the lowest bit for the first.
     pub(crate) fn members(&self, text: &[u8]) -> u64 {
         simd::members(&self.0, text)
     }
@@ -124,8 +124,9 @@ impl ByteSet {
         ranges
     }
 
-    /// The set with every byte's other case added, by Perl's rules for `/aa`: ASCII letters fold
-    /// among themselves, and so do the letters of Latin-1, since byte strings are Latin-1 to Perl.
+    /// The set with the other case of every byte added, by Perl's rules for `/aa`: ASCII letters
+    /// fold among themselves, and so do the letters of Latin-1, since Perl treats byte strings as
+    /// Latin-1.
     pub(crate) fn fold_case(&self) -> Self {
         let mut folded = *self;
         for byte in self.iter() {
@@ -186,7 +187,7 @@ fn next_one(blocks: &[u64; 4], from: usize) -> Option<usize> {
     None
 }
 
-/// The other case of a Latin-1 letter whose both cases are one byte.
+/// The other case of a Latin-1 letter whose two cases are one byte each.
 fn other_case(byte: u8) -> Option<u8> {
     match byte {
         b'A'..=b'Z' | 0xC0..=0xD6 | 0xD8..=0xDE => Some(byte + 0x20),

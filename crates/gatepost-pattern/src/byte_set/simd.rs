@@ -1,9 +1,9 @@
 //! Set membership of many bytes at a time.
 //!
-//! A search tests every byte of a text, and nearly always the answer is no. AVX2 tests 32 bytes
-//! with seven instructions: the lower half of each byte selects a row of the set, its upper half a
-//! bit of that row. The rows for bytes below 128 and the rows beyond are looked up separately,
-//! since a shuffle gives zero for a byte whose highest bit is set.
+//! A search tests every byte of a text, and almost no byte is in the set. AVX2 tests 32 bytes with
+//! seven instructions: the lower half of each byte selects a row of the set, its upper half a bit
+//! of that row. The rows for bytes below 128 and the rows for the others are looked up separately,
+//! since a shuffle yields zero for a byte whose highest bit is set.
 //!
 //! Without AVX2 bytes are tested one by one.
 

@@ -23,7 +23,7 @@ pub(crate) fn compile(node: &Node, mode: CompileMode) -> Result<PcreCode, String
     outcome.map_err(|error| error.to_string())
 }
 
-/// Steps of backtracking that one search with groups may take.
+/// The number of backtracking steps that one search with groups may take.
 const MATCH_STEPS_MAX: u32 = 500_000;
 
 /// Compiles a pattern with its capture groups.
@@ -64,13 +64,13 @@ fn print(node: &Node, subroutines: &Subroutines<'_>) -> String {
     printer.out
 }
 
-/// The names of subroutines begin with this; no group of a rule does.
+/// The prefix of the names of subroutines; no group of a rule has it.
 const SUBROUTINE_PREFIX: &str = "subroutine_";
 
 struct Printer<'n> {
     out: String,
     subroutines: &'n Subroutines<'n>,
-    /// Whether the pattern refers to groups; if not, none needs to capture.
+    /// Whether the pattern refers to groups; if not, no group needs to capture.
     groups: bool,
 }
 

@@ -1,8 +1,8 @@
 //! Patterns that regex-automata matches in linear time with the same result as Perl.
 //!
 //! Perl tries alternatives in order, and so does regex-automata ("leftmost first"), so spans are
-//! equal too. What has no equivalent is refused, and left to PCRE2: lookaround, atomic and
-//! possessive parts, references, and `$` where the pattern before it may consume the last line
+//! equal too. Constructs without an equivalent are refused and left to PCRE2: lookaround, atomic
+//! and possessive parts, references, and `$` if the pattern before it may consume the last line
 //! feed. `$` matches before that line feed, which regex-automata cannot express: the translation
 //! consumes the line feed, and the match is shortened by it.
 
@@ -12,7 +12,7 @@ use regex_syntax::hir::{Class, ClassBytes, ClassBytesRange, Hir, Look, Repetitio
 
 use crate::syntax::{Assertion, Greed, Node};
 
-/// The memory of one compiled pattern; larger ones go to PCRE2.
+/// The maximum memory of one compiled pattern; larger ones use PCRE2.
 const AUTOMATON_BYTES_MAX: usize = 256 * 1024;
 /// The memory of one pattern's lazy DFA, per thread.
 const CACHE_BYTES_MAX: usize = 64 * 1024;
@@ -60,7 +60,7 @@ fn translate(node: &Node) -> Option<Hir> {
     convert(node, true)
 }
 
-/// Whether a node contains `$` in the meaning of the end of the text.
+/// Whether a node contains `$` with the meaning of the end of the text.
 fn asks_for_text_end(node: &Node) -> bool {
     match node {
         Node::Assertion(assertion) => *assertion == Assertion::TextEndOrLastLineFeed,

@@ -1,7 +1,7 @@
 //! Patterns that are a few literals, and are matched without a regex engine.
 //!
-//! Many rules are a word or a phrase. To compare a few bytes costs less than to enter an engine,
-//! and such a pattern need not be compiled.
+//! Many rules are a word or a phrase. Comparing a few bytes costs less than entering an engine, and
+//! such a pattern need not be compiled.
 
 use crate::byte_set::{ByteSet, is_word_boundary};
 use crate::syntax::{Assertion, Greed, Node};
@@ -28,7 +28,7 @@ enum LiteralStep {
 }
 
 impl LiteralPattern {
-    /// `None` if the pattern is not so simple, or matches the empty text.
+    /// `None` if the pattern is too complex, or matches the empty text.
     pub(crate) fn of(tree: &Node) -> Option<Self> {
         let literals = expanded(tree, vec![Vec::new()])?;
         let takes_bytes = |literal: &Vec<LiteralStep>| {
@@ -60,7 +60,7 @@ impl LiteralPattern {
         })
     }
 
-    /// How often the pattern matches, if literals of one byte decide that.
+    /// The number of matches, if literals of one byte determine it.
     pub(crate) fn count_single(&self, text: &[u8]) -> Option<usize> {
         if self.single.len() == 0 {
             return None;

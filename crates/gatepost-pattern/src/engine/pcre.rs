@@ -1,7 +1,7 @@
 //! Calls PCRE2 with little overhead.
 //!
-//! A scan makes some hundred short searches. So the match blocks, the match context and the JIT
-//! stack exist once for each thread and serve all patterns, and JIT code is entered directly.
+//! A scan makes hundreds of short searches. So the match blocks, the match context and the JIT
+//! stack exist once per thread and serve all patterns, and JIT code is entered directly.
 //!
 //! Invariants, on which the `unsafe` blocks rest:
 //! - A [`PcreCode`] owns its pattern: nothing else frees it, and after [`PcreCode::compile`]
@@ -17,13 +17,13 @@ use std::ptr::{self, NonNull};
 
 use pcre2_sys as sys;
 
-/// Memory that an interpreted search may take to backtrack, in KiB.
+/// Memory for backtracking in an interpreted search, in KiB.
 const HEAP_KIB_MAX: u32 = 20_000;
-/// The stack of compiled patterns, per thread, in bytes: at first, and at most.
+/// The stack of compiled patterns, per thread, in bytes: initially, and at most.
 const STACK_BYTES: (usize, usize) = (32 * 1024, 1024 * 1024);
 /// The offset of a group that did not participate in a match.
 const UNSET: usize = usize::MAX;
-/// Stands for an empty text: JIT code reads whole blocks of memory.
+/// Represents an empty text: JIT code reads whole blocks of memory.
 static NOTHING: [u8; 64] = [0; 64];
 /// Groups that a search can return, with group 0.
 const GROUPS_MAX: usize = 16;
@@ -48,7 +48,7 @@ pub struct PcreError(i32);
 
 impl PcreError {
     const MEMORY: Self = Self(sys::PCRE2_ERROR_NOMEMORY);
-    /// The match at one offset took all the backtracking steps that it is allowed.
+    /// The match at one offset used up the permitted backtracking steps.
     pub(crate) const STEPS: Self = Self(sys::PCRE2_ERROR_MATCHLIMIT);
     /// The compiled pattern would exceed 64 KiB.
     pub(crate) const TOO_LARGE: Self = Self(sys::PCRE2_ERROR_PATTERN_TOO_LARGE as i32);
@@ -66,14 +66,14 @@ impl std::fmt::Display for PcreError {
     }
 }
 
-/// How a pattern is compiled.
+/// The mode in which a pattern is compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CompileMode {
-    /// To find the first match at or after an offset, with Perl's default meaning of `.`.
+    /// Finds the first match at or after an offset, with Perl's default meaning of `.`.
     AsWritten,
-    /// To find the first match at or after an offset; `.` matches every byte.
+    /// Finds the first match at or after an offset; `.` matches every byte.
     Search,
-    /// To match at an offset; `.` matches every byte.
+    /// Matches at an offset; `.` matches every byte.
     Anchored,
 }
 
@@ -180,7 +180,7 @@ thread_local! {
     static SCRATCH: Option<Scratch> = Scratch::new();
 }
 
-/// Where PCRE2 writes the offsets of a match.
+/// The block to which PCRE2 writes the offsets of a match.
 type MatchBlock = NonNull<sys::pcre2_match_data_8>;
 
 /// The memory that the searches of a thread share.
@@ -262,9 +262,9 @@ impl Scratch {
         if outcome < 0 {
             return Err(PcreError(outcome));
         }
-        // SAFETY: the block has room for as many pairs as it says. After a match those up to the
-        // last group that took part are written, with a mark for each that did not; 0 says that
-        // there was no room for all.
+        // SAFETY: the block has room for as many pairs as it states. After a match the pairs up to
+        // the last group that participated are written, with a mark for each group that did not; 0
+        // means that there was no room for all.
         let pairs = unsafe {
             let room = sys::pcre2_get_ovector_count_8(found.as_ptr()) as usize;
             let count = if outcome == 0 { room } else { outcome as usize };

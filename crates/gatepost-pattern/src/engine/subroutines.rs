@@ -2,10 +2,10 @@
 //!
 //! A compiled pattern of PCRE2 is limited to 64 KiB, and a repeated or copied part is compiled each
 //! time; SpamAssassin's `replace_tag` copies the same thirty spellings of a letter hundreds of
-//! times. Where a pattern is refused as too large, such parts become named groups, which are called
-//! wherever they occur. A call backtracks into its part as PCRE2 does without the call, so the
-//! meaning stays the same. A part that captures, or refers to a capture, is never a subroutine,
-//! since a call forgets its captures.
+//! times. If a pattern is refused as too large, such parts become named groups, which are called
+//! wherever they occur. A call backtracks into its part as the part itself would, so the meaning
+//! stays the same. A part that captures, or refers to a capture, is never a subroutine, since a
+//! call discards its captures.
 
 use hashbrown::HashMap;
 use smallvec::{SmallVec, smallvec};
@@ -72,8 +72,8 @@ struct Subtree<'n> {
     times: u32,
 }
 
-/// What makes subtrees equal: the kind of the root, and the indices of its children's subtrees. So
-/// each node is hashed once.
+/// The criterion for equal subtrees: the kind of the root, and the indices of its children's
+/// subtrees. So each node is hashed once.
 #[derive(PartialEq, Eq, Hash)]
 struct SubtreeKey<'n> {
     root: NodeKind<'n>,

@@ -1,20 +1,21 @@
-//! Why a pattern is refused, and where.
+//! The reason why a pattern is refused, and its position.
 
 use crate::syntax::SyntaxError;
 
-/// Why a pattern is refused.
+/// The reason why a pattern is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
-    /// It is not a pattern of Perl's.
+    /// It is not a valid pattern of Perl.
     #[error(transparent)]
     Syntax(#[from] SyntaxError),
-    /// PCRE2 does not compile it; its message.
+    /// PCRE2 cannot compile it; contains the message of PCRE2.
     #[error("{0}")]
     Engine(String),
 }
 
 impl PatternError {
-    /// The byte of the pattern, delimiters included if it has any, at which it cannot be read on.
+    /// The offset in the pattern at which parsing failed; it counts the delimiters if there are
+    /// any.
     pub fn position(&self) -> Option<usize> {
         match self {
             Self::Syntax(error) => Some(error.position),
@@ -22,7 +23,7 @@ impl PatternError {
         }
     }
 
-    /// With the position counted from so many bytes earlier.
+    /// The error with a position that counts these additional bytes before it.
     pub(super) fn after(self, bytes: usize) -> Self {
         match self {
             Self::Syntax(SyntaxError { reason, position }) => Self::Syntax(SyntaxError {
@@ -34,7 +35,7 @@ impl PatternError {
     }
 }
 
-/// For callers that only report why.
+/// For callers that need only the text.
 impl From<PatternError> for String {
     fn from(error: PatternError) -> Self {
         error.to_string()

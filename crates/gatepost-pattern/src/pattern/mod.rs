@@ -2,9 +2,10 @@
 //!
 //! A pattern is parsed into a tree once, from which a prefilter selects its required literals.
 //! PCRE2 searches, since it backtracks as Perl does and compiles to machine code. In a text so long
-//! that backtracking could take quadratic time, regex-automata searches instead, if it provably
-//! finds the same. Both are compiled when first needed: a rule folder has three thousand patterns,
-//! of which a message needs some hundred; until then only the source of a pattern is kept.
+//! that backtracking could take quadratic time, regex-automata searches instead, if its results are
+//! provably the same. Both are compiled when first needed: a rule folder has three thousand
+//! patterns, of which a message needs about a hundred; until then only the source of a pattern is
+//! kept.
 
 mod error;
 
@@ -23,12 +24,13 @@ pub const LONG_TEXT_BYTES: usize = 16 * 1024;
 /// Where only backtracking is possible, a long text is searched in slices of this many bytes, and
 /// for matches that are no longer than a slice.
 const SLICE_BYTES: usize = LONG_TEXT_BYTES;
-/// Backtracking steps that one search takes in all, some tenths of a second. A search that needs
-/// more is repeated offset by offset, and asks its caller whether to continue.
+/// The total number of backtracking steps of one search, some tenths of a second. A search that
+/// needs more is repeated offset by offset, and asks its caller whether to continue.
 const SEARCH_STEPS_MAX: usize = 100_000_000;
 /// Backtracking steps at one offset before the caller is asked.
 const OFFSET_STEPS_MAX: u32 = 20_000;
-/// Backtracking steps at one offset at all, a few milliseconds; then the pattern is at its limit.
+/// The maximum number of backtracking steps at one offset, a few milliseconds; beyond it the search
+/// fails.
 const STEPS_MAX: u32 = 500_000;
 /// The costs of testing an offset by the prefix DFA, of matching at an offset, and of a byte that
 /// PCRE2 searches, in thirds of a nanosecond.
@@ -39,7 +41,7 @@ const BYTE_SEARCH_COST: usize = 10;
 const OFFSETS_COST_MIN: usize = 1500;
 /// An offset that is matched alone counts as this many searched bytes.
 const OFFSET_BYTES: usize = 4 * 1024;
-/// The same for an offset with much backtracking, so that the clock is read for each.
+/// The same for an offset with much backtracking, so that the clock is read for each such offset.
 const HEAVY_OFFSET_BYTES: usize = 256 * 1024;
 
 /// A pattern, compiled when it is first needed.
@@ -49,7 +51,7 @@ pub struct Pattern {
     modifiers: Modifiers,
     /// The linear engine searches texts of every length.
     prefers_linear: bool,
-    /// Few texts are searched: what pays for many only is not built.
+    /// Few texts are searched, so structures that pay off only over many texts are not built.
     is_single_use: bool,
     /// Kept until [`Pattern::take_tree`].
     tree: Option<Box<Node>>,
@@ -69,7 +71,7 @@ pub struct Pattern {
 
 pub use error::PatternError;
 
-/// A search gave up before it was decided.
+/// A search was stopped at a limit before it had a result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the pattern ran into its limit: {0}")]
 pub struct LimitReached(pub String);
@@ -77,12 +79,11 @@ pub struct LimitReached(pub String);
 /// The start and the end of a match, if there is one.
 pub type MatchSpan = Option<(usize, usize)>;
 
-/// Asks whether to continue a search, after so many more bytes.
+/// Decides whether to continue a search, after this number of further bytes.
 type KeepGoing<'f> = &'f mut dyn FnMut(usize) -> bool;
 
 impl Pattern {
-    /// Parses a pattern with delimiters and modifiers, such as `/viagra/i`. The error says why the
-    /// pattern is refused.
+    /// Parses a pattern with delimiters and modifiers, such as `/viagra/i`.
     pub fn parse(text: &[u8]) -> Result<Self, PatternError> {
         let (body, modifiers) = syntax::split(text)?;
         let start = body.as_ptr().addr() - text.as_ptr().addr();
@@ -116,7 +117,7 @@ impl Pattern {
         Ok(syntax::split(text)?)
     }
 
-    /// The tree, which is large and kept no longer.
+    /// The tree, which is large and is not kept any longer.
     pub(crate) fn take_tree(&mut self) -> Node {
         self.tree.take().map_or_else(|| self.read(), |tree| *tree)
     }
@@ -157,8 +158,8 @@ impl Pattern {
             .unwrap_or(Node::Empty)
     }
 
-    /// Compiles now what would be compiled at the first search; an error says that the pattern
-    /// cannot run.
+    /// Compiles now what the first search would compile; an error means that the pattern cannot
+    /// run.
     pub fn compile(&self) -> Result<(), String> {
         self.code()
             .map(|_| ())
@@ -185,8 +186,9 @@ impl Pattern {
         self.linear.get_or_init(make).as_deref()
     }
 
-    /// The first match that starts at or after `start`. In long searches `keep_going` is asked now
-    /// and then, with the number of bytes that were searched; with `false` the search gives up.
+    /// The first match that starts at or after `start`. In long searches `keep_going` is called
+    /// from time to time with the number of bytes that were searched; if it returns `false`, the
+    /// search stops.
     pub fn find(
         &self,
         text: &[u8],
@@ -286,8 +288,8 @@ impl Pattern {
         Ok(None)
     }
 
-    /// The first match, by one search if that takes few steps, and otherwise offset by offset:
-    /// where offsets take many steps, their sum would have no bound.
+    /// The first match, by one search if that takes few steps, and otherwise offset by offset: if
+    /// many offsets take many steps, their sum would be unbounded.
     pub(crate) fn search(
         &self,
         text: &[u8],
@@ -313,7 +315,7 @@ impl Pattern {
         Ok(None)
     }
 
-    /// Whether the pattern is a few literals and needs no engine.
+    /// Whether the pattern consists of a few literals and needs no engine.
     pub fn is_literal(&self) -> bool {
         !self.is_single_use && self.prefix().literal.is_some()
     }
@@ -344,8 +346,8 @@ impl Pattern {
         hits
     }
 
-    /// Whether a match starts at one of these offsets, and how many of them had to be matched; for
-    /// texts that are not long. `keep_going` is asked as by [`Pattern::find`].
+    /// Whether a match starts at one of these offsets, and the number of offsets that were matched;
+    /// for texts that are not long. `keep_going` is called as by [`Pattern::find`].
     pub fn matches_within(
         &self,
         text: &[u8],
@@ -398,8 +400,8 @@ impl Pattern {
     }
 }
 
-/// Parses a pattern. What the parser does not know is accepted if PCRE2 compiles it; what PCRE2 may
-/// refuse is compiled once, so that a rule with such a pattern is reported when it is loaded.
+/// Parses a pattern. Syntax that the parser does not support is accepted if PCRE2 compiles it. A
+/// pattern that PCRE2 may refuse is compiled once, so that its rule is reported when it is loaded.
 fn read(body: &[u8], modifiers: Modifiers) -> Result<Node, PatternError> {
     let tree = match syntax::parse(body, modifiers) {
         Ok(tree) if !tree.may_be_refused() => return Ok(tree),
@@ -414,7 +416,7 @@ fn read(body: &[u8], modifiers: Modifiers) -> Result<Node, PatternError> {
     compiled.map(|_| tree).map_err(PatternError::Engine)
 }
 
-/// The match that starts at an offset. Where that takes many steps, `keep_going` is asked.
+/// The match that starts at an offset. If that takes many steps, `keep_going` is called.
 fn match_at(
     code: &PcreCode,
     text: &[u8],

@@ -1,8 +1,8 @@
-//! Searches, checked against what Perl finds.
+//! Searches, compared with Perl's results.
 
 use super::*;
 
-/// Both engines must find the same, where both take the pattern.
+/// Both engines must find the same match, if both accept the pattern.
 fn matches(pattern: &str, text: &[u8]) -> bool {
     let parsed = Pattern::parse(pattern.as_bytes()).unwrap();
     let found = parsed.find(text, 0, |_| true).unwrap();

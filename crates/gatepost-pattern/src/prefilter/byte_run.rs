@@ -1,7 +1,8 @@
 //! Long runs of bytes that a pattern requires, where it has no useful literal.
 //!
-//! Some patterns consist of common letters only: `[^\n]{50,}`, or `(?:[a-z]{8,}\s+){6}`. That a
-//! text has no run of that length, or no sequence of that many long words, is quickly found.
+//! Some patterns consist of common letters only: `[^
+//! ]{50,}`, or `(?:[a-z]{8,}\s+){6}`. It takes little time to determine that a text has no run of
+//! that length, or no sequence of that many long words.
 
 use super::concat::concat_nodes;
 use crate::byte_set::{ByteSet, probability};
@@ -9,7 +10,7 @@ use crate::syntax::Node;
 
 /// Shorter runs are too common, unless their set is rare.
 const RUN_BYTES_MIN: usize = 40;
-/// A rare run occurs less often than once in 2 to this power of bytes.
+/// A rare run occurs less often than once in 2^`RARE_BITS_MIN` bytes.
 const RARE_BITS_MIN: f32 = 16.0;
 /// Runs up to this length are searched for block by block, longer ones in strides.
 const BLOCK_RUN_BYTES_MAX: usize = 32;
@@ -48,7 +49,7 @@ fn contains_bytes(text: &[u8], set: &ByteSet, length: usize) -> bool {
         let begins = |(here, next)| runs_begin(here, next, length as u32) != 0;
         return blocks(text, set).any(begins);
     }
-    // Looks at few bytes: where one is not in the set, the next long enough run begins after it.
+    // Tests few bytes: if one is not in the set, the next sufficiently long run begins after it.
     let mut start = 0;
     while let Some(run) = text.get(start..start + length) {
         match run.iter().rposition(|&byte| !set.contains(byte)) {
@@ -78,7 +79,7 @@ fn contains_words(text: &[u8], set: &ByteSet, word_min: u32, length: usize) -> b
     text.len() - free_from >= length
 }
 
-/// For each block of a text, which of its bytes are in a set, and which of the next block's.
+/// For each block of a text, the bytes that are in a set, in this block and in the next one.
 fn blocks(text: &[u8], set: &ByteSet) -> impl Iterator<Item = (u64, u64)> {
     let members = |block: usize| text.get(block..).map_or(0, |rest| set.members(rest));
     let mut here = members(0);
@@ -90,7 +91,7 @@ fn blocks(text: &[u8], set: &ByteSet) -> impl Iterator<Item = (u64, u64)> {
         })
 }
 
-/// The bits of a block from which on `length` bits are set, at most 64.
+/// The bits of a block at which `length` set bits begin, at most 64.
 fn runs_begin(here: u64, next: u64, length: u32) -> u64 {
     let mut bits = u128::from(here) | u128::from(next) << 64;
     let mut known = 1;
@@ -129,7 +130,7 @@ fn byte_runs(node: &Node) -> impl Iterator<Item = (ByteSet, usize)> {
     })
 }
 
-/// The set of a node that consumes one byte, with assertions around it or not.
+/// The set of a node that consumes one byte, with or without assertions around it.
 fn only_byte(node: &Node) -> Option<ByteSet> {
     match node {
         Node::Byte(set) => Some(*set),
@@ -143,7 +144,7 @@ fn only_byte(node: &Node) -> Option<ByteSet> {
     }
 }
 
-/// The words of a pattern such as `(?:[a-z]{8,}\s+){6}`, with assertions around it or not.
+/// The words of a pattern such as `(?:[a-z]{8,}\s+){6}`, with or without assertions around it.
 fn required_words(node: &Node) -> Option<ByteRun> {
     match node {
         Node::Concat(parts) => {

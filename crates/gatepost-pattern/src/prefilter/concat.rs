@@ -4,14 +4,14 @@ use super::cost::{Cost, ROUNDS_MAX, cost_of};
 use crate::automaton::Window;
 use crate::syntax::{Greed, Node};
 
-/// Parts of a pattern beyond which the rest is ignored.
+/// The maximum number of parts; the rest of a pattern is ignored.
 const CONCAT_PARTS_MAX: usize = 4096;
 
-/// The least and most bytes that a node matches.
+/// The minimum and maximum number of bytes that a node matches.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LengthRange {
     pub(super) min: usize,
-    /// `None` without a bound.
+    /// `None` if unbounded.
     pub(super) max: Option<usize>,
 }
 
@@ -47,7 +47,7 @@ impl LengthRange {
 pub(super) struct ConcatPart<'n> {
     pub(super) node: &'n Node,
     pub(super) length: LengthRange,
-    /// What the part costs in a literal; `None` for a gap, over which no literal extends.
+    /// The cost of the part in a literal; `None` for a gap, over which no literal extends.
     pub(super) cost: Option<Cost>,
     /// A match that begins with this part contains a match that begins after it.
     pub(super) is_skipped: bool,
@@ -55,11 +55,11 @@ pub(super) struct ConcatPart<'n> {
     pub(super) is_first: bool,
 }
 
-/// The parts of a node, down to nodes that are no concatenation.
+/// The parts of a node, down to nodes that are not concatenations.
 ///
-/// A prefilter only asks whether `x?y` matches, so it may ignore `x?`: where `x?y` matches, `y`
-/// alone matches a little later. That holds if no assertion precedes the optional part, and nothing
-/// after it refers to it.
+/// A prefilter only needs to know whether `x?y` matches, so it may ignore `x?`: if `x?y` matches,
+/// `y` alone matches a little later. This holds if no assertion precedes the optional part, and
+/// nothing after it refers to it.
 pub(super) struct ConcatParts<'n> {
     list: Vec<ConcatPart<'n>>,
     skips: bool,
@@ -74,7 +74,7 @@ pub(super) fn concat_nodes(node: &Node) -> impl Iterator<Item = &Node> {
 }
 
 impl<'n> ConcatParts<'n> {
-    /// `skips`: optional parts at the front are ignored.
+    /// `skips`: whether optional parts at the front are ignored.
     pub(super) fn of(
         node: &'n Node,
         skips: bool,

@@ -1,5 +1,5 @@
-//! Costs of the parts of a pattern in a literal: how often they occur in mail, and how much they
-//! add to the automaton.
+//! Costs of the parts of a pattern in a literal: their frequency in mail, and the number of states
+//! that they add to the automaton.
 
 use crate::byte_set::probability;
 use crate::syntax::Node;
@@ -21,7 +21,7 @@ pub(super) struct Cost {
     pub(super) probability: f32,
     /// The NFA positions of the node.
     pub(super) positions: u32,
-    /// How many of them are active on average.
+    /// The number of these positions that are active on average.
     pub(super) active: f32,
 }
 

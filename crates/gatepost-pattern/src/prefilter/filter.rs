@@ -1,4 +1,4 @@
-//! Which patterns of a list can match a text at all.
+//! Selects the patterns of a list that can match a text at all.
 
 use super::byte_run::{ByteRun, rare_byte_run, required_byte_run};
 use super::required::{RequiredLiteral, required_literals};
@@ -13,21 +13,21 @@ const ACTIVE_TOGETHER_MAX: f32 = 0.3;
 
 /// Finds the patterns of a list that can match a text, in one pass over it or two.
 ///
-/// Every pattern is known by its index in the list.
+/// Every pattern is identified by its index in the list.
 #[derive(Debug, Default)]
 pub struct Prefilter {
     dfas: Vec<LazyDfa>,
-    /// Patterns without a required literal, which run on every text, or on those with such a byte
+    /// Patterns without a required literal. They run on every text, or only on texts with this byte
     /// run.
     unfiltered: Vec<(u32, Option<ByteRun>)>,
 }
 
-/// When a prefilter pays for its pass over a text.
+/// The conditions under which a prefilter is worth its pass over a text.
 #[derive(Debug, Clone, Copy)]
 pub struct PrefilterThresholds {
-    /// Fewer patterns run faster without a prefilter.
+    /// Fewer patterns are faster without a prefilter.
     pub patterns_min: usize,
-    /// How rare a literal must be: it occurs once in 2 to this power of bytes, or less often. The
+    /// The required rarity of a literal: it occurs once in 2^`bits_min` bytes, or less often. The
     /// longer the texts, the rarer it must be.
     pub bits_min: f32,
     /// The greatest probability of a byte set that a literal may repeat without a bound: in short
@@ -79,7 +79,7 @@ impl Prefilter {
         }
     }
 
-    /// A prefilter that rules out none of so many patterns.
+    /// A prefilter that rules out none of the patterns.
     pub fn disabled(patterns: u32) -> Self {
         Self {
             dfas: Vec::new(),
@@ -103,8 +103,8 @@ impl Prefilter {
     }
 
     /// Reports each required literal in a text, with the offset after it: its pattern is a
-    /// candidate in the literal's window. `context` is lent to both functions; `keep_going` is
-    /// asked before transitions are computed, and stops the search with `false`.
+    /// candidate in the literal's window. `context` is passed to both functions; `keep_going` is
+    /// called before transitions are computed, and stops the search with `false`.
     pub fn search<C>(
         &self,
         text: &[u8],

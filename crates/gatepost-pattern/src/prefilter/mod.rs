@@ -1,4 +1,4 @@
-//! Which patterns can match a text at all: one pass over it for the literals that they require.
+//! Finds the patterns that can match a text at all, in one pass for their required literals.
 //!
 //! Nearly every pattern has a part that is rare in mail: a word, a word spelled with look-alikes, a
 //! run of digits. [`required`] selects such a literal for each pattern, or one for each of its
@@ -7,8 +7,8 @@
 //! literal from the start of a match is bounded, only at the offsets within that window.
 //!
 //! Invariant: every match of a pattern contains one of its literals, and a match (that one, or one
-//! without optional parts at its front) starts within the window of the literal. A literal may
-//! occur where nothing matches, which costs time only.
+//! without the optional parts at its front) starts within the window of the literal. A literal may
+//! occur without a match, which only costs time.
 
 mod byte_run;
 mod concat;

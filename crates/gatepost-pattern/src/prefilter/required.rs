@@ -1,8 +1,8 @@
 //! Selects the required literals of a pattern.
 //!
-//! A *required literal* is a part of a pattern that every match contains; where the pattern has
-//! alternatives, a *literal set* holds one literal for each of them. Of all literal sets of a
-//! pattern the one is selected that is rarest in mail and cheapest to search for.
+//! A *required literal* is a part of a pattern that every match contains; if the pattern has
+//! alternatives, a *literal set* contains one literal for each of them. Of all literal sets of a
+//! pattern the one that is rarest in mail and cheapest to search for is selected.
 
 use std::cell::Cell;
 
@@ -12,16 +12,16 @@ use super::sample::SampleMatches;
 use crate::automaton::{LiteralInfo, Window};
 use crate::syntax::{Assertion, Node};
 
-/// NFA positions that all literals of one pattern may have.
+/// The maximum number of NFA positions of all literals of one pattern.
 const PATTERN_POSITIONS_MAX: u32 = 2_500;
-/// What a position of a literal costs, in bits: the NFA grows by it.
+/// The cost of a position of a literal, in bits, since each position enlarges the NFA.
 const POSITION_COST: f32 = 0.005;
 /// Nested alternations beyond which no literal set is searched for inside.
 const NESTING_MAX: u32 = 24;
-/// More bits make a literal no more useful. Where the literals of a pattern have too many
-/// positions, shorter ones are selected by a lower limit.
+/// More bits do not make a literal more useful. If the literals of a pattern have too many
+/// positions, shorter ones are selected with a lower limit.
 const BITS_MAX: [f32; 3] = [40.0, 24.0, 16.0];
-/// What an anchor at the start of a text is worth: one offset of 2 to this power is a start.
+/// The value of an anchor at the start of a text: one offset in 2^`START_BITS` is a start.
 const START_BITS: f32 = 6.0;
 /// A literal with more active positions than this on average multiplies the states of the DFA.
 const ACTIVE_MAX: f32 = 0.9;
@@ -33,16 +33,16 @@ pub(super) struct RequiredLiteral<'n> {
     pub(super) parts: Vec<&'n Node>,
     /// The literal occurs at the start of a text only.
     pub(super) is_anchored: bool,
-    /// Where a match that contains the literal starts; `None` if the distance has no bound.
+    /// The start of a match that contains the literal; `None` if the distance is unbounded.
     pub(super) window: Option<Window>,
-    /// How many occurrences of the literals every match contains at least.
+    /// The minimum number of occurrences of the literals in a match.
     pub(super) rounds: u32,
-    /// How many of its NFA positions are active on average.
+    /// The number of its NFA positions that are active on average.
     pub(super) active: f32,
 }
 
 impl RequiredLiteral<'_> {
-    /// What a search reports of the literal of a pattern.
+    /// The data that a search reports for the literal of a pattern.
     pub(super) fn info(&self, pattern: u32) -> LiteralInfo {
         LiteralInfo {
             pattern,
@@ -52,8 +52,8 @@ impl RequiredLiteral<'_> {
     }
 }
 
-/// Literals of which each match of `node` contains one; `None` if none is useful: none is rarer
-/// than one occurrence in 2 to the power of `bits_min` bytes.
+/// Literals of which each match of `node` contains one; `None` if no literal set is useful, that
+/// is, rarer than one occurrence in 2^`bits_min` bytes.
 ///
 /// A loop over a set whose probability exceeds `loop_probability_max` is a gap. After a rare word
 /// such a loop is selective, but it stays active for long, and multiplies the states of the
@@ -91,14 +91,14 @@ pub(super) fn required_literals(
     None
 }
 
-/// Literals of which each match contains one, and what they are worth.
+/// Literals of which each match contains one, and their value.
 #[derive(Debug)]
 struct LiteralSet<'n> {
     literals: Vec<RequiredLiteral<'n>>,
-    /// How rare an occurrence of any of the literals is: one in 2 to this power of bytes.
+    /// The rarity of an occurrence of any of the literals: one in 2^`bits` bytes.
     bits: f32,
     positions: u32,
-    /// How many positions are active on average.
+    /// The number of positions that are active on average.
     active: f32,
 }
 
@@ -195,9 +195,9 @@ impl Selector {
         })
     }
 
-    /// How many of the first parts make the best literal, its value as a set without literals, and
-    /// where it ends. Its rarity is estimated by the sample and by the frequency of bytes, or by
-    /// the latter alone.
+    /// The number of the first parts that make the best literal, its value as a set without
+    /// literals, and its end. Its rarity is estimated by the sample and by the frequency of bytes,
+    /// or by the latter alone.
     fn best_prefix<'n>(
         &self,
         parts: &[ConcatPart<'n>],

@@ -1,9 +1,8 @@
 //! Frequencies of words: a sample of ordinary mail.
 //!
 //! By the frequency of its bytes `your` is as rare as `zeal`. So a literal is also matched against
-//! a sample of the most common words, and counts as often as it occurs there. The offsets at which
-//! a match may end are a bit set, so a match costs a few operations for each position of the
-//! literal.
+//! a sample of the most common words, and its frequency there counts. The offsets at which a match
+//! may end are a bit set, so a match costs a few operations for each position of the literal.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,4 @@
-//! Literals are found wherever patterns match, by each of the ways to search.
+//! Literals are found wherever patterns match, by each search method.
 
 use super::required::required_literals;
 use crate::automaton::{LazyDfa, LiteralInfo, LiteralVisitor, NfaBuilder};
@@ -134,7 +134,7 @@ fn literals_are_reported_in_the_order_of_their_ends() {
     assert!(found(&dfa, b"yxx v").is_empty());
 }
 
-/// A full table is replaced by an empty one; all threads end with the one they hold.
+/// A full table is replaced by an empty one; each thread finishes with the one it holds.
 #[test]
 fn a_full_table_is_started_again() {
     let patterns: Vec<String> = (0..400u32)

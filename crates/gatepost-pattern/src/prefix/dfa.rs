@@ -1,16 +1,16 @@
 //! A DFA of the first bytes of all matches of a pattern.
 //!
-//! A window around a literal holds many offsets, and at nearly all of them a pattern fails within a
-//! few bytes; but a pattern of a hundred alternatives needs microseconds to fail, and a millisecond
-//! to be compiled for that. The first bytes of its matches form a lazy DFA, which decides in some
-//! nanoseconds.
+//! A window around a literal contains many offsets, and at nearly all of them a pattern fails
+//! within a few bytes; but a pattern of a hundred alternatives needs microseconds to fail, and a
+//! millisecond to be compiled for that. The first bytes of its matches form a lazy DFA, which
+//! decides within nanoseconds.
 //!
-//! Where many offsets are candidates by their first bytes, testing each of them costs more than one
+//! If many offsets are candidates by their first bytes, testing each of them costs more than one
 //! search of the text by an unanchored DFA of the same prefixes; then only the offsets before the
 //! end of a prefix that it finds are tested.
 //!
-//! Invariant: the DFA accepts every offset at which the pattern matches. What it cannot follow
-//! (lookaround, references, everything beyond its depth) it accepts.
+//! Invariant: the DFA accepts every offset at which the pattern matches. It accepts everything that
+//! it cannot follow (lookaround, references, everything beyond its depth).
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -23,7 +23,7 @@ use crate::syntax::{Node, widen};
 
 /// Bytes of a match that the DFA follows.
 const DEPTH_MAX: u32 = 8;
-/// Bytes of a text that are searched at an offset: a loop has no end of its own.
+/// Number of bytes of a text that are searched at an offset, since a loop has no end.
 const SEARCHED_BYTES_MAX: usize = 32;
 /// NFA positions beyond which the rest of a pattern is not followed.
 const POSITIONS_MAX: usize = 2_000;
@@ -39,7 +39,7 @@ pub(super) struct PrefixDfa {
 }
 
 impl PrefixDfa {
-    /// `None` if a match may be empty, or if nothing is known of its first bytes.
+    /// `None` if a match may be empty, or if its first bytes are unknown.
     pub(super) fn of(tree: Node) -> Option<Self> {
         let tree = widen(tree);
         let mut prefixes = PrefixBuilder {

@@ -1,4 +1,4 @@
-//! First-byte and prefix sets: where a match of one pattern can start at all.
+//! First-byte and prefix sets: the offsets at which a match of one pattern can start.
 //!
 //! At nearly all offsets of a text a pattern fails within a few bytes. The possible first bytes
 //! follow from its syntax tree, and are tested before the pattern is matched by an engine, or
@@ -24,7 +24,7 @@ use crate::syntax::{Assertion, Node};
 use dfa::{PrefixDfa, PrefixSearcher};
 use sets::PrefixSets;
 
-/// Where a larger share of offsets has candidates by their bytes, the prefix DFA searches the text
+/// If a larger share of offsets is a candidate by its bytes, the prefix DFA searches the text
 /// instead of testing each offset.
 const TESTED_SHARE_MAX: f32 = 0.15;
 /// One of this many offsets is a word boundary.
@@ -39,10 +39,10 @@ const LITERAL_BYTES_MIN: usize = 3;
 pub(crate) struct PrefixFilter {
     /// The set of first bytes of all matches; `None` where a match may be empty.
     first: Option<(ByteSet, FirstBytes)>,
-    /// The sets of the first bytes; only that of the first byte, where no more is known.
+    /// The sets of the first bytes; only that of the first byte if no more is known.
     sets: Option<PrefixSets>,
     start: StartCondition,
-    /// `None` where nothing is known, or where the pattern is a few literals.
+    /// `None` if nothing is known, or if the pattern consists of a few literals.
     dfa: Option<PrefixDfa>,
     /// So many offsets are candidates by their first bytes that the DFA searches the text.
     searches_by_dfa: bool,
@@ -92,7 +92,7 @@ fn add_literal(node: &Node, literal: &mut Vec<u8>) -> bool {
     }
 }
 
-/// What is known of the offsets at which matches start, besides the bytes from there on.
+/// The known conditions on the offsets at which matches start, other than the bytes from there on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct StartCondition {
     /// Only at the start of a text.
@@ -189,7 +189,7 @@ impl PrefixFilter {
         self.first.is_some() || self.start.of_text || self.start.of_line
     }
 
-    /// Whether a search from an offset certainly finds nothing.
+    /// Whether a search from an offset certainly finds no match.
     pub(crate) fn rules_out(&self, text: &[u8], offset: usize) -> bool {
         self.start.of_text && (offset > 0 || self.candidates(text).next(0, 0).is_none())
     }
@@ -231,7 +231,7 @@ impl StartCandidates<'_> {
     }
 
     /// The next offset from `offset` to `last` that is a candidate by its first bytes and by the
-    /// byte before it; without a test by the DFA. Offsets are asked for in ascending order.
+    /// byte before it, without a test by the DFA. Offsets must be requested in ascending order.
     pub(crate) fn skip(&mut self, mut offset: usize, last: usize) -> Option<usize> {
         let by_dfa = self.filter.searches_by_dfa;
         let Some(dfa) = self.filter.dfa.as_ref().filter(|_| by_dfa) else {

@@ -1,9 +1,9 @@
 //! Prefix sets: the byte sets of the first, second and third byte of a pattern's matches.
 //!
-//! One sequence of sets is not selective where alternatives differ: a match of `#[a-z]+|[a-z][.)]`
-//! begins with `#` or a letter, and the second byte is a letter or a sign, which all words fit. So
-//! alternatives have a sequence of their own where that pays, and an offset is a candidate where
-//! one sequence fits.
+//! One sequence of sets is not selective if alternatives differ: a match of `#[a-z]+|[a-z][.)]`
+//! begins with `#` or a letter, and the second byte is a letter or a sign, which all words satisfy.
+//! So alternatives have separate sequences where that pays off, and an offset is a candidate if one
+//! sequence fits.
 //!
 //! Invariant: at the start of every match a sequence fits.
 
@@ -16,15 +16,15 @@ use crate::byte_set::{ByteSet, byte_probability, probability};
 const BYTES_MAX: usize = 3;
 /// Sequences that are tested one after the other.
 const SEQUENCES_MAX: usize = 3;
-/// A sequence of its own must rule out this share of all offsets: testing it costs as much as
-/// asking the DFA at one offset of fifty.
+/// The share of all offsets that a separate sequence must rule out: testing it costs as much as
+/// running the DFA at one offset of fifty.
 const SEQUENCE_SHARE_MIN: f32 = 0.02;
 
 /// The prefix sets of a pattern.
 #[derive(Debug)]
 pub(super) struct PrefixSets(SmallVec<[SetSequence; 1]>);
 
-/// One set per byte; fewer, where a match may be shorter.
+/// One set per byte; fewer if a match may be shorter.
 type SetSequence = SmallVec<[ByteSet; BYTES_MAX]>;
 
 impl PrefixSets {
@@ -133,7 +133,7 @@ impl ClassProbabilities {
         }
     }
 
-    /// Merges sequences that rule out too little on their own, and the least selective ones where
+    /// Merges sequences that rule out too little on their own, and the least selective ones if
     /// there are too many.
     fn merge(&self, sequences: &mut SmallVec<[ClassSequence; SEQUENCES_MAX + 1]>) {
         while let Some((rise, one, other, both)) = self.least_rise(sequences)

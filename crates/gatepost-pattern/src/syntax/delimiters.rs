@@ -61,7 +61,7 @@ fn opening(text: &[u8]) -> Result<(&[u8], u8), String> {
     }
 }
 
-/// Where a delimiter stands without a backslash before it.
+/// The first position of a delimiter without a backslash before it.
 fn unescaped(body: &[u8], delimiter: u8) -> Option<usize> {
     let mut bytes = body.iter().enumerate();
     while let Some((position, &byte)) = bytes.next() {

@@ -1,10 +1,10 @@
 //! Syntax errors of patterns.
 
-/// Why a pattern was refused, and where.
+/// The reason why a pattern was refused, and its position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason} at byte {position}")]
 pub struct SyntaxError {
-    /// What is wrong.
+    /// A description of the error.
     pub reason: String,
     /// The byte of the text at which the parser stopped.
     pub position: usize,

@@ -57,7 +57,7 @@ fn posix_set(name: &str) -> Option<ByteSet> {
     Some((0..=u8::MAX).filter(|&byte| member(byte)).collect())
 }
 
-/// Counts opening parentheses that capture; an estimate, since it does not know classes.
+/// Counts opening parentheses that capture; an estimate, since it ignores classes.
 pub(super) fn count_groups(pattern: &[u8]) -> u32 {
     let mut count = 0;
     let mut bytes = pattern.iter().peekable();
@@ -115,7 +115,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `\1`, or from `\10` on an octal code where not so many groups were opened before.
+    /// `\1`, or from `\10` on an octal code if fewer groups were opened before.
     fn numbered_reference(&mut self) -> Result<Node, SyntaxError> {
         let digits: Vec<u8> = self
             .rest()
@@ -176,7 +176,7 @@ impl Parser<'_> {
         u8::try_from(value).map_err(|_| self.error("octal code beyond a byte"))
     }
 
-    /// After the backslash: what may stand inside a class and outside of it.
+    /// After the backslash: the escapes that are permitted both inside and outside a class.
     fn class_escape(&mut self) -> Result<Escape, SyntaxError> {
         let letter = self
             .next()

@@ -1,8 +1,8 @@
 //! Perl's syntax of regular expressions, read into a tree.
 //!
-//! [`delimiters`] splits `/viagra/i` into body and modifiers, [`parser`] and [`escapes`] read the
-//! body into [`Node`]s, and [`mod@widen`] over-approximates a tree for prefilters. What the parser
-//! does not know becomes an [`mod@opaque`] node.
+//! [`delimiters`] splits `/viagra/i` into body and modifiers, [`parser`] and [`escapes`] parse the
+//! body into [`Node`]s, and [`mod@widen`] over-approximates a tree for prefilters. Syntax that the
+//! parser does not support becomes an [`mod@opaque`] node.
 
 mod cursor;
 mod delimiters;

@@ -39,7 +39,7 @@ pub(crate) enum Node {
     BackReference { group: GroupReference, folded: bool },
     /// A call of a group's pattern.
     Recurse(GroupReference),
-    /// One of two nodes, by whether a group participated in the match.
+    /// One of two nodes, depending on whether a group participated in the match.
     Conditional {
         group: GroupReference,
         yes: Box<Node>,
@@ -47,7 +47,7 @@ pub(crate) enum Node {
     },
     /// An alternation in which each branch numbers its groups from the same start.
     BranchReset(Vec<Node>),
-    /// A whole pattern that the parser does not know, in PCRE2's syntax.
+    /// A whole pattern that the parser does not support, in PCRE2's syntax.
     Opaque(Box<str>),
 }
 
@@ -60,7 +60,7 @@ pub(crate) enum GroupReference {
     Name(String),
 }
 
-/// How a repetition chooses its count.
+/// The order in which a repetition tries its counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Greed {
     /// As often as possible.
@@ -88,7 +88,7 @@ pub(crate) enum Assertion {
     WordBoundary,
     /// `\B`.
     NotWordBoundary,
-    /// `\G`: where the last match ended.
+    /// `\G`: the end of the last match.
     SearchStart,
     /// `\K`: the match begins here.
     Keep,

@@ -1,9 +1,9 @@
-//! Patterns that the parser does not know, for PCRE2 to read.
+//! Patterns that the parser does not support and that PCRE2 parses.
 //!
 //! Perl has more syntax than rules use: control verbs, lookaround as a condition, relative
 //! references, Unicode properties. The parser refuses it, since nothing could be derived from it
-//! for a prefilter. PCRE2 reads most of it with the same meaning, so such a pattern is passed on as
-//! it is, with its modifiers in front.
+//! for a prefilter. PCRE2 interprets most of it in the same way, so such a pattern is passed on
+//! unchanged, with its modifiers in front.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use super::{Modifiers, Node};
 /// Perl's Unicode boundaries, which PCRE2 reads as `\b` and a literal.
 const UNICODE_BOUNDARIES: [&[u8]; 2] = [b"\\b{", b"\\B{"];
 
-/// A pattern without delimiters as one node; `None` if PCRE2 would read it in another way than
+/// A pattern without delimiters as one node; `None` if PCRE2 would interpret it differently from
 /// Perl.
 pub(crate) fn opaque(body: &[u8], modifiers: Modifiers) -> Option<Node> {
     let finds = |text: &&[u8]| memchr::memmem::find(body, text).is_some();

@@ -11,9 +11,9 @@ use super::escapes;
 use super::node::{Assertion, Greed, GroupReference, Node};
 use crate::byte_set::ByteSet;
 
-/// Groups within groups beyond which a pattern is refused: the parser recurses.
+/// The maximum nesting of groups, since the parser is recursive.
 const NESTING_MAX: u32 = 200;
-/// The largest count of a quantifier that both Perl and PCRE2 take.
+/// The largest count of a quantifier that both Perl and PCRE2 accept.
 const REPEAT_MAX: u32 = 65_534;
 
 /// Parses a pattern without its delimiters.
@@ -73,7 +73,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Skips what `/x` allows between atoms, and `(?#…)`.
+    /// Skips comments and blanks that `/x` permits between atoms, and `(?#…)`.
     fn skip_blanks(&mut self) -> Result<(), SyntaxError> {
         loop {
             if self.take(b"(?#") {
@@ -91,7 +91,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `None` for a group that only switches modifiers.
+    /// `None` for a group that only changes modifiers.
     fn atom(&mut self) -> Result<Option<Node>, SyntaxError> {
         let Some(byte) = self.next() else {
             return Ok(None);

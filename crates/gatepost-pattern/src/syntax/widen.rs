@@ -1,11 +1,11 @@
 //! Over-approximates letters with hundreds of look-alikes.
 //!
 //! SpamAssassin's `replace_tag` writes a letter as an alternation of its spellings: one byte, or
-//! any of the sequences that UTF-8 and HTML have for characters that look like it. In a word they
+//! any of the sequences that UTF-8 and HTML have for characters that look like it. In a word these
 //! are too many positions for a prefilter. A prefilter may find more than the pattern matches, so
 //! the multi-byte spellings of one length are replaced by one sequence whose classes are the unions
 //! of theirs. These bytes are rare, so the prefilter stays selective. Spellings keep their lengths,
-//! so windows stay right.
+//! so windows stay correct.
 
 use super::{Greed, Node};
 use crate::byte_set::ByteSet;

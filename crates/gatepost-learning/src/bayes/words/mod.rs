@@ -139,7 +139,7 @@ fn has_inner(word: &[u8], condition: impl Fn(u8, u8, u8) -> bool) -> bool {
 
 /// The tokens of a mail address: user, host, and the domains above the host.
 pub(super) fn mail_address(address: &[u8], mut add: impl FnMut(&[&[u8]])) {
-    // The last `@` with something on both sides.
+    // The last `@` with text on both sides.
     let Some(at) = address
         .iter()
         .enumerate()

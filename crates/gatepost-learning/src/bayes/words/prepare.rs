@@ -112,8 +112,8 @@ pub(super) fn lower_title_case(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The position of the capital that begins a sentence at `position`: there if that is the beginning
-/// of the text, else after a full stop and spaces.
+/// The position of the capital that begins a sentence at `position`: `position` itself at the
+/// beginning of the text, otherwise after a full stop and spaces.
 fn capital_at(text: &[u8], position: usize) -> Option<usize> {
     let is_capital = |at: &usize| text.get(*at).is_some_and(u8::is_ascii_uppercase);
     if position == 0 && is_capital(&0) {

@@ -1,4 +1,4 @@
-//! The links of a document, with the elements that hold them.
+//! The links of a document, with the elements that contain them.
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use crate::html::facts::HtmlLink;
 use crate::html::target::resolve;
 use crate::html::tokens::Attributes;
 
-/// Longest link that is kept, bytes.
+/// The longest link that is kept, in bytes.
 const LINK_LENGTH_MAX: usize = 8192;
-/// Most different links of a document.
+/// The most different links of a document.
 const LINKS_MAX: usize = 20_000;
 
 impl Renderer {
@@ -38,7 +38,7 @@ impl Renderer {
         self.facts.links.get_mut(index)
     }
 
-    /// Without white space around it and not too long.
+    /// The link without white space around it, cut to the maximum length.
     pub(super) fn trimmed_link<'b>(&mut self, link: &'b str) -> &'b str {
         let link = link.trim_matches(|letter: char| letter.is_whitespace());
         if link.len() <= LINK_LENGTH_MAX {
@@ -117,7 +117,7 @@ impl Renderer {
         }
     }
 
-    /// `<base href>`, from which relative links start.
+    /// `<base href>`, against which relative links are resolved.
     pub(super) fn base_link(&mut self, attributes: &Attributes<'_>) {
         let Some(value) = attributes
             .get("href")
@@ -172,7 +172,7 @@ impl Renderer {
     }
 }
 
-/// The constant that is equal to `tag`, for elements that hold links.
+/// The constant that is equal to `tag`, for elements that contain links.
 fn element_name(tag: &str) -> Option<&'static str> {
     const LINKING: [&str; 17] = [
         "a", "area", "base", "bgsound", "body", "embed", "form", "frame", "iframe", "img", "link",
@@ -181,7 +181,7 @@ fn element_name(tag: &str) -> Option<&'static str> {
     LINKING.into_iter().find(|known| *known == tag)
 }
 
-/// The attribute, also when something is stuck to its name, as in `<a/href=…>`.
+/// The attribute, even if its name is preceded by a slash, as in `<a/href=…>`.
 pub(super) fn sloppy_attribute<'a>(attributes: &Attributes<'a>, name: &str) -> Option<&'a str> {
     let sloppy = attributes.iter().find(|(known, _)| {
         let known = known.to_ascii_lowercase();
@@ -198,7 +198,7 @@ pub(super) fn sloppy_attribute<'a>(attributes: &Attributes<'a>, name: &str) -> O
     }
 }
 
-/// A base link that ends in a file name with an extension, without that name.
+/// A base link without its file name, if it ends in a name with an extension.
 fn without_file_name(link: &str, scheme_length: usize) -> &str {
     let rest = link.get(scheme_length..).unwrap_or_default();
     let host_start = link.len()

@@ -1,4 +1,4 @@
-//! Writes a document's text and notes its facts.
+//! Writes a document's text and records its facts.
 
 mod links;
 mod notes;
@@ -18,26 +18,26 @@ use pieces::{Pieces, TextRun};
 use prepare::prepare;
 use words::{collapse, is_blank};
 
-/// Elements that are rendered though no standard knows them.
+/// Elements that are rendered although no standard defines them.
 const TRICKS: [&str; 5] = ["bgsound", "embed", "listing", "plaintext", "xmp"];
 
 /// A rendered document.
 #[derive(Debug)]
 pub struct Rendered {
-    /// All its text.
+    /// The whole text.
     pub text: String,
-    /// The text holds characters, not bytes.
+    /// The text consists of characters, not bytes.
     pub characters: bool,
-    /// The pieces of the text, each of which can be seen as a whole or not at all.
+    /// The pieces of the text, each of which is either visible or invisible as a whole.
     pieces: Pieces,
-    /// What rules ask about it.
+    /// The facts that rules examine.
     pub facts: HtmlFacts,
     /// The document was longer than the limit, and its end was not read.
     pub is_cut: bool,
 }
 
 impl Rendered {
-    /// The text that can be seen, or the text that cannot.
+    /// The visible text, or the invisible text.
     pub fn pieces(&self, unseen: bool) -> String {
         let mut out = String::new();
         let mut start = 0;
@@ -50,13 +50,14 @@ impl Rendered {
         out
     }
 
-    /// Whether any text cannot be seen.
+    /// Whether any text is invisible.
     pub(crate) fn has_unseen(&self) -> bool {
         self.pieces.iter().any(TextRun::is_unseen)
     }
 }
 
-/// Renders `source`. `characters` says whether it was decoded; `length` is its length before that.
+/// Renders `source`. `characters` states whether it was decoded; `length` is its length before
+/// decoding.
 pub(crate) fn render(source: &str, characters: bool, length: usize) -> Rendered {
     let prepared = prepare(source);
     let mut renderer = Renderer::new(characters, prepared.len());
@@ -84,9 +85,9 @@ struct Renderer {
     base: Option<String>,
     counts: RenderCounts,
     image_area: u64,
-    /// Which lengths of word ends and word starts met at a tag, one bit for each pair.
+    /// The pairs of lengths of word ends and word starts that met at a tag, one bit for each pair.
     cut_words: u64,
-    /// Whether elements are open that decide what becomes of text.
+    /// Whether elements are open that determine the use of text.
     open_anchor: bool,
     open_script: bool,
     open_style: bool,
@@ -119,7 +120,7 @@ impl Renderer {
         self.facts.numbers.insert(name, 1.0);
     }
 
-    /// Notes a tag; true if it is one to render.
+    /// Counts a tag; returns whether it is rendered.
     fn tag(&mut self, tag: &str, step: i64) -> bool {
         let namespace = is_office_namespace(tag);
         let index = ELEMENTS.binary_search(&tag).ok();
@@ -141,7 +142,7 @@ impl Renderer {
         !namespace && (element || TRICKS.contains(&tag))
     }
 
-    /// The white space an element stands for.
+    /// Writes the white space that an element represents.
     fn white_space(&mut self, tag: &str) {
         let space = match tag {
             "br" | "div" => "\n",
@@ -154,7 +155,7 @@ impl Renderer {
             && !last.is_white_space()
             && !last.is_unseen()
             && self.text.ends_with(' ')
-            // An empty piece has no blank to give up.
+            // An empty piece has no blank to remove.
             && self.pieces.start_of_last() < self.text.len()
         {
             self.text.pop();
@@ -322,7 +323,7 @@ impl Handler for Renderer {
     }
 }
 
-/// `o:p`, `st1:city`: what an office program writes.
+/// `o:p`, `st1:city`: elements that office programs write.
 fn is_office_namespace(tag: &str) -> bool {
     let Some((prefix, name)) = tag.split_once(':') else {
         return false;

@@ -1,19 +1,19 @@
-//! The pieces of a rendered text: what each part of it is, in eight bytes a piece.
+//! The pieces of a rendered text: the kind of each piece, in eight bytes per piece.
 //!
-//! A document can consist of nothing but tags, so there can be a piece for every four bytes of it.
+//! A document may consist of tags only, so there may be one piece for every four bytes of it.
 
-/// A piece of the text: where it ends, and its kind.
+/// A piece of the text: its end and its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TextRun(usize);
 
 const UNSEEN: usize = 0b01;
 const WHITE_SPACE: usize = 0b10;
 const KINDS: usize = UNSEEN | WHITE_SPACE;
-/// Bits that hold the kind.
+/// The number of bits that contain the kind.
 const KIND_BITS: u32 = 2;
 
 impl TextRun {
-    /// White space that an element stands for.
+    /// White space that an element represents.
     pub(super) const fn white_space(end: usize) -> Self {
         Self(end << KIND_BITS | WHITE_SPACE)
     }
@@ -53,7 +53,7 @@ impl Pieces {
         self.0.last().copied()
     }
 
-    /// Where the last piece starts.
+    /// The start of the last piece.
     pub(super) fn start_of_last(&self) -> usize {
         let before = self.0.len().checked_sub(2);
         before
@@ -61,8 +61,8 @@ impl Pieces {
             .map_or(0, |piece| piece.end())
     }
 
-    /// Adds a piece. White space is joined to white space before it: nothing asks for its first
-    /// part alone.
+    /// Adds a piece. Adjacent pieces of white space are joined, since no caller needs the first one
+    /// alone.
     pub(super) fn push(&mut self, piece: TextRun) {
         match self.0.last_mut() {
             Some(last) if last.is_white_space() && last.is_kind_of(piece) => *last = piece,
@@ -70,7 +70,7 @@ impl Pieces {
         }
     }
 
-    /// Shortens the last piece, which is text that can be seen.
+    /// Shortens the last piece, which is visible text.
     pub(super) fn end_last_at(&mut self, end: usize) {
         if let Some(last) = self.0.last_mut() {
             *last = TextRun::text(end, false);

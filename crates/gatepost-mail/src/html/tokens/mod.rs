@@ -250,7 +250,7 @@ impl<'a> Tokenizer<'a> {
             };
             let is_near_end = self.text.len() - tag < MARKUP_LENGTH_MIN;
             if last_text.is_some() && !is_near_end && !self.can_be_markup(tag) {
-                // Rows of `<` are one text, not a text for each.
+                // Consecutive `<` characters are one text, not a text for each.
                 (last_text, at) = (Some(tag), tag + 1);
                 continue;
             }

@@ -1,10 +1,10 @@
 //! The lazy DFA: deterministic states, computed as texts lead to them.
 //!
-//! All threads share one transition table. A search reads it without a lock; only where the table
-//! does not know a transition yet, the search takes the lock, computes the transition by subset
+//! All threads share one transition table. A search reads it without a lock; only if the table does
+//! not contain a transition yet, the search takes the lock, computes the transition by subset
 //! construction and stores it. A full table is replaced by a larger one in which states keep their
-//! indices, or, at its bound, by an empty one. A search that still holds the old table ends with
-//! it.
+//! indices, or, at its limit, by an empty one. A search that still holds the old table finishes
+//! with it.
 //!
 //! [`transitions`] describes the layout of the table, which makes a byte cost two loads.
 
@@ -209,7 +209,7 @@ impl LazyDfa {
     ) -> (u32, u32) {
         if positions.is_empty() {
             let is_dead = self.nfa.is_anchored() && !self.is_unanchored;
-            // An unanchored search is at the start of a text everywhere.
+            // An unanchored search treats every offset as the start of a text.
             let index = if self.is_unanchored { 0 } else { IDLE };
             return (index, if is_dead { DEAD } else { 0 });
         }
@@ -262,7 +262,7 @@ impl AnchoredSearcher<'_> {
         Some(to & MATCH != 0)
     }
 
-    /// Where the first literal of a text ends.
+    /// The end of the first literal of a text.
     pub(crate) fn first_end(&mut self, text: &[u8]) -> Option<usize> {
         let mut bytes = text.iter();
         let to = self.run_to_flag(&mut bytes)?;
@@ -296,7 +296,7 @@ impl AnchoredSearcher<'_> {
         for (offset, &byte) in text.iter().enumerate() {
             let to = self.table.transition(state, class_of[usize::from(byte)]);
             if to == UNKNOWN {
-                // The table was replaced in between.
+                // The table has been replaced in the meantime.
                 return 0;
             }
             state = to & !MATCH;

@@ -43,8 +43,7 @@ const EMPTY: u64 = u64::MAX;
 #[derive(Debug)]
 pub(super) struct TransitionTable {
     /// By row and class: the transition, which is a state id (see [`TransitionTable::state_id`])
-    /// with
-    /// [`MATCH`] and [`DEAD`].
+    /// with [`MATCH`] and [`DEAD`].
     rows: Box<[AtomicU32]>,
     /// The offset of the first row, at which a cache line begins.
     first_row: u32,

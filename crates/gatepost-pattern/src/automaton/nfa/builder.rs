@@ -17,7 +17,7 @@ pub(crate) struct NfaBuilder {
     set_numbers: HashMap<ByteSet, u16>,
     /// By position: the index of its set, its followers, and the literals that end there.
     positions: Vec<(u16, Vec<Position>, Vec<LiteralInfo>)>,
-    /// Positions by their predecessors and their set, so that equal beginnings are shared.
+    /// Positions by their predecessors and their set, so that equal prefixes are shared.
     shared: HashMap<(Vec<Position>, u16), Position>,
 }
 

@@ -2,13 +2,13 @@
 //!
 //! In a Glushkov (position) automaton each state is a *position*: an occurrence of a byte class in
 //! a literal. The automaton is in a position when the byte read last is in that class. Every
-//! position has a *follow set*, and the *first sets* say which positions a byte may start. Literals
-//! with the same beginning share positions. Position 0 precedes any byte; position 1 precedes the
-//! first byte of a text.
+//! position has a *follow set*, and the *first sets* contain the positions that a byte may start.
+//! Literals with the same prefix share positions. Position 0 precedes any byte; position 1 precedes
+//! the first byte of a text.
 //!
-//! A DFA transition is computed from a handful of positions among twenty thousand, scattered over
-//! memory that no cache holds, and texts that differ from earlier ones pay for it. So all lists of
-//! a position are found by one lookup, and each follower carries its class set along.
+//! A DFA transition is computed from a few positions among twenty thousand, scattered over memory
+//! that no cache holds, and texts that differ from earlier ones incur this cost. So one lookup
+//! finds all lists of a position, and each follower contains its class set.
 
 mod builder;
 
@@ -21,7 +21,7 @@ use crate::byte_set::ByteSet;
 /// A state of the NFA.
 pub(crate) type Position = u32;
 
-/// The active positions of a DFA state; most have some eight.
+/// The active positions of a DFA state; most states have about eight.
 pub(super) type PositionSet = SmallVec<[Position; 16]>;
 
 /// The start at any offset of a text.
