@@ -39,8 +39,8 @@ pub struct TxrepSettings {
     pub learn_penalty: f64,
     /// `txrep_learn_bonus`: the points that learning as ham subtracts.
     pub learn_bonus: f64,
-    /// `txrep_welcomelist_out`: the points that are subtracted from the average of senders to whom
-    /// local users write.
+    /// `txrep_welcomelist_out`: the points that are subtracted from the average of a sender to
+    /// which local users write.
     pub welcomelist_out: f64,
     /// `txrep_track_messages`: a message that arrives again counts once.
     pub track_messages: bool,
