@@ -31,16 +31,16 @@ Examples:
 
 Every figure comes with its doubts: read the warnings. docs/bench.md says the rest.";
 
-/// Runs the five scenarios, against Gatepost or any other server of the kind.
+/// Runs the scenarios against Gatepost or any other server of the same kind.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct BenchArguments {
-    /// What to run.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: BenchCommand,
 }
 
-/// What to run.
+/// The subcommands.
 #[derive(Debug, Clone, Subcommand)]
 pub enum BenchCommand {
     /// A client program is started once per call (Scope Engine, 2002)
@@ -48,7 +48,7 @@ pub enum BenchCommand {
         /// Settings.
         #[command(flatten)]
         scenario: CallArguments,
-        /// Where it runs, if not here.
+        /// The hosts that run it, if not this one.
         #[command(flatten)]
         hosts: HostArguments,
         /// Targets and runs.
@@ -78,7 +78,7 @@ pub enum BenchCommand {
         /// Settings.
         #[command(flatten)]
         scenario: SubscribeArguments,
-        /// Where it runs, if not here.
+        /// The hosts that run it, if not this one.
         #[command(flatten)]
         hosts: HostArguments,
         /// Targets and runs.
@@ -90,7 +90,7 @@ pub enum BenchCommand {
         /// Settings.
         #[command(flatten)]
         scenario: WebArguments,
-        /// Where it runs, if not here.
+        /// The hosts that run it, if not this one.
         #[command(flatten)]
         hosts: HostArguments,
         /// Targets and runs.
@@ -102,31 +102,31 @@ pub enum BenchCommand {
         /// Settings.
         #[command(flatten)]
         scenario: SmtpArguments,
-        /// Where it runs, if not here.
+        /// The hosts that run it, if not this one.
         #[command(flatten)]
         hosts: HostArguments,
         /// Targets and runs.
         #[command(flatten)]
         series: SeriesArguments,
     },
-    /// Calls over connections that stay
+    /// Calls over persistent connections
     Calls {
         /// Settings.
         #[command(flatten)]
         scenario: CallsArguments,
-        /// Where it runs, if not here.
+        /// The hosts that run it, if not this one.
         #[command(flatten)]
         hosts: HostArguments,
         /// Targets and runs.
         #[command(flatten)]
         series: SeriesArguments,
     },
-    /// What idle connections cost
+    /// The cost of idle connections
     Idle {
         /// Settings.
         #[command(flatten)]
         scenario: IdleArguments,
-        /// Where it runs, if not here.
+        /// The hosts that run it, if not this one.
         #[command(flatten)]
         hosts: HostArguments,
         /// Targets and runs.
@@ -141,46 +141,46 @@ pub enum BenchCommand {
         /// A folder of further peer definitions
         #[arg(long, value_name = "DIR")]
         peers: Option<PathBuf>,
-        /// Runs of each
+        /// Number of runs of each
         #[arg(long, value_name = "N", default_value_t = 1)]
         runs: usize,
         /// Write each scenario's result into this folder
         #[arg(long, value_name = "DIR")]
         results: Option<PathBuf>,
-        /// Each as short as it can be
+        /// Each as short as possible
         #[arg(long)]
         quick: bool,
         /// Show no progress
         #[arg(long)]
         quiet: bool,
     },
-    /// What this machine's system calls cost: the floor under every result
+    /// The cost of this machine's system calls: the lower bound of every result
     Floor {
         /// Write the result as JSON
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
-        /// Keep it in this folder, for trend and tables
+        /// Store the result in this folder, for trend and tables
         #[arg(long, value_name = "DIR")]
         record: Option<PathBuf>,
     },
     /// Compares stored results, or columns of figures, as ministat does and beyond
     Compare(CompareArguments),
-    /// Turns stored results into Markdown, CSV or one HTML file with plots
+    /// Converts stored results to Markdown, CSV or one HTML file with plots
     Report(ReportArguments),
-    /// Keeps results in a folder, with machine facts and commit
+    /// Stores results in a folder, with machine facts and commit
     Record(RecordArguments),
-    /// Plots what was recorded, and points at the first run that differs
+    /// Plots the recorded results, and marks the first run that differs
     Trend(TrendArguments),
-    /// Renews the tables of a document from what was recorded
+    /// Updates the tables of a document from the recorded results
     Tables(TablesArguments),
-    /// Takes part in a run on several hosts, for a conductor (any scenario with --join)
+    /// Runs a share of a scenario on several hosts, for a conductor (any scenario with --join)
     Agent(AgentArguments),
-    /// Lists the peers that can be started, and which are installed
+    /// Lists the peers that can be started, and those that are installed
     Peers {
         /// A folder of further definitions
         #[arg(long, value_name = "DIR")]
         peers: Option<PathBuf>,
-        /// Print the definition of one, to begin one's own with
+        /// Print the definition of one, as a template for your own
         #[arg(long, value_name = "NAME")]
         show: Option<String>,
     },
@@ -192,13 +192,13 @@ pub struct SeriesArguments {
     /// Targets: URLs (mqtt://HOST:PORT, http://…, spamd://…) or commands in quotes
     #[arg(value_name = "TARGET")]
     pub targets: Vec<String>,
-    /// A server to be started and stopped by the bench; repeatable, runs are interleaved
+    /// A server for the bench to start and stop; repeatable, runs are interleaved
     #[arg(long, value_name = "NAME", help_heading = "Targets and runs")]
     pub peer: Vec<String>,
     /// A folder of further peer definitions
     #[arg(long, value_name = "DIR", help_heading = "Targets and runs")]
     pub peers: Option<PathBuf>,
-    /// Which protocol of a peer to use, if it has several: mqtt5, ws, sse
+    /// The protocol of a peer, if it has several: mqtt5, ws, sse
     #[arg(long, value_name = "WAY", help_heading = "Targets and runs")]
     pub over: Option<String>,
     /// Runs of each target [default: 1, of SCAN 20 as the original made]
@@ -223,23 +223,23 @@ pub struct SeriesArguments {
         help_heading = "Targets and runs"
     )]
     pub cgroup: Option<PathBuf>,
-    /// Count system calls too; needs root and a mounted tracefs, and slows every call by some 100
+    /// Count system calls too; needs root and a mounted tracefs, and slows every call by about 100
     /// ns
     #[arg(long, help_heading = "Targets and runs")]
     pub system_calls: bool,
     /// Write the result as JSON
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     pub json: Option<PathBuf>,
-    /// Write it as Markdown
+    /// Write the result as Markdown
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     pub markdown: Option<PathBuf>,
-    /// Write it as comma-separated values, a line for each figure of each run
+    /// Write the result as comma-separated values, a line for each figure of each run
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     pub csv: Option<PathBuf>,
-    /// Write it as one HTML file with plots
+    /// Write the result as one HTML file with plots
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     pub html: Option<PathBuf>,
-    /// Keep it in this folder, for trend and tables
+    /// Store the result in this folder, for trend and tables
     #[arg(long, value_name = "DIR", help_heading = "Results")]
     pub record: Option<PathBuf>,
     /// Show no progress

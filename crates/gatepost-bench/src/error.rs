@@ -3,39 +3,40 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Why a scenario could not be run. Failures *during* a measurement are figures, not errors.
+/// The reason why a scenario could not be run. Failures *during* a measurement are figures, not
+/// errors.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
-    /// The target is none of the scenario's kind.
+    /// The scenario does not support this target.
     #[error("{scenario} cannot use '{target}'; it takes {takes}")]
     Target {
         /// The scenario's name.
         scenario: &'static str,
-        /// What was asked for.
+        /// The target as given.
         target: String,
-        /// What it could use.
+        /// The supported targets.
         takes: &'static str,
     },
-    /// Settings that cannot be.
+    /// Invalid settings.
     #[error("{0}")]
     Settings(String),
     /// A URL is malformed.
     #[error("'{0}' is no target; write mqtt://HOST:PORT, http://HOST:PORT/PATH, … or a command")]
     Url(String),
-    /// Neither a target nor a peer was named.
+    /// Neither a target nor a peer was given.
     #[error("name a target (a URL or a command) or a --peer; 'gatepost-bench peers' lists them")]
     NoTarget,
     /// No peer definition has this name.
     #[error("there is no peer '{0}'; 'gatepost-bench peers' lists those there are")]
     UnknownPeer(String),
-    /// A peer does not offer what is asked for.
+    /// The peer does not have the requested offer.
     #[error("{peer} does not offer '{wanted}'; it offers {offers}")]
     NoOffer {
         /// The peer's name.
         peer: String,
         /// The offer.
         wanted: String,
-        /// Those it has.
+        /// The peer's offers.
         offers: String,
     },
     /// A peer's program is not installed.
@@ -57,7 +58,7 @@ pub enum BenchError {
     Definition {
         /// File or name.
         name: String,
-        /// What is wrong.
+        /// A description of the error.
         reason: String,
     },
     /// A peer did not start.
@@ -68,12 +69,12 @@ pub enum BenchError {
         /// The failure, with the end of its output.
         reason: String,
     },
-    /// The server refused or broke off before the measurement.
+    /// The server refused, or closed the connection, before the measurement.
     #[error("{target}: {reason}")]
     Server {
         /// The target.
         target: String,
-        /// What happened.
+        /// A description of the failure.
         reason: String,
     },
     /// A file cannot be read or written.
@@ -89,16 +90,16 @@ pub enum BenchError {
     Data {
         /// Its path.
         path: PathBuf,
-        /// What is wrong.
+        /// A description of the error.
         reason: String,
     },
-    /// The system refused something else.
+    /// Another system error.
     #[error(transparent)]
     System(#[from] io::Error),
-    /// A system call refused.
+    /// A failed system call.
     #[error("system call: {0}")]
     Errno(#[from] rustix::io::Errno),
-    /// Interrupted before there was anything to keep.
+    /// The run was interrupted before it had results.
     #[error("interrupted before anything was measured")]
     Interrupted,
 }

@@ -1,4 +1,4 @@
-//! Division of a run among hosts: the flags for agents' shares, and the resulting assignments.
+//! The division of a run among hosts: the flags for agents' shares, and the resulting assignments.
 
 use std::ops::Range;
 use std::str::FromStr;
@@ -35,7 +35,7 @@ pub struct HostArguments {
 }
 
 impl HostArguments {
-    /// Whether agents do the work.
+    /// Whether agents run the scenario.
     pub fn is_several(&self) -> bool {
         self.join.is_some()
     }
@@ -109,13 +109,13 @@ pub(crate) struct Assignment {
     pub(crate) agent: String,
     pub(crate) subscribers: Range<usize>,
     pub(crate) publishers: Range<u16>,
-    /// Of a scenario other than FANOUT.
+    /// The number of clients of a scenario other than FANOUT.
     pub(crate) clients: usize,
-    /// The port whose listener is watched.
+    /// The port whose listener is monitored.
     pub(crate) server: Option<u16>,
 }
 
-/// Deals out the clients of a scenario other than FANOUT.
+/// Divides the clients of a scenario other than FANOUT.
 pub(crate) fn assign_clients(
     shares: &[AgentShare],
     present: &[String],

@@ -11,12 +11,12 @@ extern "C" fn remember(_signal: libc::c_int) {
     INTERRUPTED.store(true, Ordering::Relaxed);
 }
 
-/// Takes over `SIGINT` and `SIGTERM`, once each; the next of the same kind has its usual effect.
+/// Handles `SIGINT` and `SIGTERM` once each; the next signal of the same kind has its usual effect.
 pub fn install() {
     for signal in [libc::SIGINT, libc::SIGTERM] {
-        // SAFETY: the struct is plain data for which zero bytes are valid; the handler does
-        // nothing but store to an atomic, which is async-signal-safe; SA_RESETHAND restores the
-        // default action before the handler runs.
+        // SAFETY: the struct is plain data for which zero bytes are valid; the handler only stores
+        // to an atomic, which is async-signal-safe; SA_RESETHAND restores the default action before
+        // the handler runs.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = remember as extern "C" fn(libc::c_int) as usize;

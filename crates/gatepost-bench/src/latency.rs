@@ -6,12 +6,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::clock::Nanoseconds;
 
-/// The longest span that is recorded exactly; longer ones count as this one.
+/// The longest duration that is recorded exactly; longer ones count as this one.
 const LONGEST: Nanoseconds = 3_600 * crate::clock::SECOND;
-/// Three significant digits: every figure is right to 0.1 %.
+/// Three significant digits: every figure is accurate to 0.1 %.
 const DIGITS: u8 = 3;
 
-/// Records spans of time; 0.1 % exact from nanoseconds to an hour.
+/// Records durations; accurate to 0.1 % from nanoseconds to an hour.
 #[derive(Debug, Clone)]
 pub struct Latencies {
     histogram: Histogram<u64>,
@@ -27,25 +27,25 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// Records one span.
+    /// Records one duration.
     #[inline]
     pub fn record(&mut self, span: Nanoseconds) {
         self.histogram.saturating_record(span.max(1));
     }
 
-    /// Takes over what another recorded.
+    /// Adds the durations that another histogram recorded.
     pub fn merge(&mut self, other: &Self) {
-        // Only a histogram with a larger bound could be refused, and all have the same.
+        // Only a histogram with a larger bound could be refused, and all have the same bound.
         let _ = self.histogram.add(&other.histogram);
     }
 
-    /// How many were recorded.
+    /// The number of recorded durations.
     pub fn count(&self) -> u64 {
         self.histogram.len()
     }
 
-    /// What was recorded: spans in nanoseconds, each with how often it was, in order. Spans that
-    /// the histogram does not tell apart stand as one.
+    /// The recorded durations in nanoseconds, each with its count, in order. Durations that the
+    /// histogram does not distinguish are one entry.
     pub fn buckets(&self) -> Buckets {
         let recorded = self.histogram.iter_recorded();
         Buckets(
@@ -55,16 +55,16 @@ impl Latencies {
         )
     }
 
-    /// Takes over what was stored, of this run or another, of this host or another.
+    /// Adds stored durations, of this run or another, of this host or another.
     pub fn add(&mut self, buckets: &Buckets) {
         for &(span, count) in &buckets.0 {
-            // Only a value above the bound could be refused, and it is taken for the bound.
+            // Only a value above the bound could be refused, and it is replaced by the bound.
             self.histogram
                 .saturating_record_n(span.clamp(1, LONGEST), count);
         }
     }
 
-    /// The span at a quantile between 0 and 1, in microseconds.
+    /// The duration at a quantile between 0 and 1, in microseconds.
     pub fn quantile_us(&self, quantile: f64) -> f64 {
         self.histogram.value_at_quantile(quantile) as f64 / 1_000.0
     }
@@ -92,15 +92,16 @@ impl Latencies {
     }
 }
 
-/// A stored histogram: spans in nanoseconds with their counts.
+/// A stored histogram: durations in nanoseconds with their counts.
 ///
-/// In JSON it is one text, `1023 1024*5 1031*2`, so that thousands of pairs do not bury the rest
-/// of a report.
+/// In JSON it is one string, `1023 1024*5 1031*2`, so that thousands of pairs do not obscure the
+/// rest of a report.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Buckets(pub Vec<(Nanoseconds, u64)>);
 
 impl Buckets {
-    /// With spans rounded to two digits, and so a tenth as long: enough for a plot.
+    /// The histogram with durations rounded to two digits, and so a tenth as long: sufficient for a
+    /// plot.
     #[must_use]
     pub fn coarse(&self) -> Self {
         let mut coarse: Vec<(Nanoseconds, u64)> = Vec::new();
@@ -140,7 +141,7 @@ impl<'de> Deserialize<'de> for Buckets {
     }
 }
 
-/// A histogram in figures, in microseconds.
+/// The figures of a histogram, in microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)] // Each name says its percentile.
 pub struct LatencySummary {

@@ -7,10 +7,10 @@ use crate::process::{Costs, MachineLoad, Noise, ProcessRecord};
 use crate::statistics::{Steadiness, steadiness};
 use crate::sweep::Point;
 
-/// Parts of a second whose counts decide whether a run was steady.
+/// Parts of a second whose counts determine whether a run was steady.
 pub(crate) const PARTS_PER_SECOND: u64 = 10;
 
-/// Which way a figure improves.
+/// The direction in which a figure improves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
@@ -18,62 +18,63 @@ pub enum Better {
     Higher,
     /// Less is better.
     Lower,
-    /// It says how it was measured.
+    /// The figure describes the measurement.
     Neither,
 }
 
 /// One figure of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// What it counts, with a unit in words.
+    /// A description of what it counts, with a unit in words.
     pub name: String,
     /// The value.
     pub value: f64,
     /// The unit, as printed after the value.
     pub unit: String,
-    /// Which way it improves.
+    /// The direction in which it improves.
     pub better: Better,
 }
 
-/// Latencies of one kind of one run.
+/// Latencies of one kind in one run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct NamedLatencies {
-    /// What took that long.
+    /// The operation that took this time.
     pub name: String,
-    /// In figures.
+    /// Its figures.
     #[serde(flatten)]
     pub summary: LatencySummary,
-    /// All of them, for percentiles over several runs and hosts; empty in reports of version 1.
+    /// The whole histogram, for percentiles over several runs and hosts; empty in reports of
+    /// version 1.
     #[serde(default)]
     pub buckets_ns: Buckets,
 }
 
-/// Everything that one run gave.
+/// The results of one run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunOutcome {
-    /// The swept settings' values, where any was swept.
+    /// The values of the swept settings, if any.
     #[serde(default)]
     pub parameters: Point,
-    /// In the order in which they are shown.
+    /// The figures, in the order of display.
     pub figures: Vec<Figure>,
     /// Named latencies.
     pub latencies: Vec<NamedLatencies>,
-    /// What was counted in each second, for the scenario's main count.
+    /// The scenario's main count in each second.
     pub counts_by_second: Vec<u64>,
-    /// What the server cost, where its process is known.
+    /// The resources used by the server, if its process is known.
     pub server: Option<ProcessRecord>,
-    /// What measuring cost.
+    /// The resources used by the generator.
     pub generator: ProcessRecord,
     /// The load of the whole machine.
     pub machine: MachineLoad,
-    /// What may have disturbed it, as it began.
+    /// Possible disturbances, as of the start of the run.
     #[serde(default)]
     pub noise: Noise,
     /// Lines in the original benchmark's own format.
     pub original: Vec<String>,
-    /// Reasons to mistrust the figures.
+    /// Reasons to distrust the figures.
     pub warnings: Vec<String>,
-    /// Whether the user stopped it before its time.
+    /// Whether the user stopped it early.
     pub interrupted: bool,
     /// The operation and its count, by which costs were divided. Not stored, since figures contain
     /// it.
@@ -81,22 +82,22 @@ pub struct RunOutcome {
     pub operations: Operations,
 }
 
-/// How often something was done.
+/// The number of times that an operation was performed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Operations {
-    /// In the singular.
+    /// The operation, in the singular.
     pub name: String,
-    /// How often.
+    /// The number of times.
     pub count: u64,
 }
 
 impl RunOutcome {
-    /// Adds a figure of which more is better.
+    /// Adds a figure that improves by increasing.
     pub(crate) fn higher(&mut self, name: impl Into<String>, value: f64, unit: &str) {
         self.figure(name, value, unit, Better::Higher);
     }
 
-    /// Adds a figure of which less is better.
+    /// Adds a figure that improves by decreasing.
     pub(crate) fn lower(&mut self, name: impl Into<String>, value: f64, unit: &str) {
         self.figure(name, value, unit, Better::Lower);
     }
@@ -124,7 +125,7 @@ impl RunOutcome {
         });
     }
 
-    /// Adds a reason to mistrust the figures.
+    /// Adds a reason to distrust the figures.
     pub(crate) fn warn(&mut self, reason: impl Into<String>) {
         self.warnings.push(reason.into());
     }
@@ -141,8 +142,8 @@ impl RunOutcome {
         latency.map(|latency| &latency.summary)
     }
 
-    /// Adds what the processes used, with the figures that every scenario shows of them; those
-    /// for each `operation` divide by how many of it there were.
+    /// Adds the resources used by the processes, with the figures that every scenario shows of
+    /// them; figures per `operation` are divided by its count.
     pub(crate) fn set_costs(&mut self, costs: Costs, operation: &str, count: u64) {
         let name = operation.to_owned();
         self.operations = Operations { name, count };
@@ -200,17 +201,17 @@ impl RunOutcome {
         self.noise = costs.noise;
     }
 
-    /// Warns where the counts of tenths of a second say that it was not steady.
+    /// Adds a warning if the counts of tenths of a second show that the run was not steady.
     pub(crate) fn warn_if_unsteady(&mut self, parts: &[u64]) {
-        // The last part may have been cut off.
+        // The last part may be incomplete.
         let whole = &parts[..parts.len().saturating_sub(1)];
         let values: Vec<f64> = whole.iter().map(|&count| count as f64).collect();
         self.warn_of(steadiness(&values), values.len());
     }
 
-    /// The same of what was measured in each tenth of a second.
+    /// Adds a warning about the steadiness of values for each tenth of a second.
     pub(crate) fn warn_of(&mut self, steadiness: Steadiness, parts: usize) {
-        /// A beginning shorter than this share of the run changes no figure much.
+        /// A beginning shorter than this share of the run hardly changes a figure.
         const SHARE: f64 = 0.1;
         match steadiness {
             Steadiness::From(part) if part as f64 > SHARE * parts as f64 => {
@@ -227,7 +228,7 @@ impl RunOutcome {
     }
 
     fn warn_of_noise(&mut self, costs: &Costs) {
-        /// Shares of the machine from which others disturb a measurement.
+        /// The share of the machine's time from which other programs disturb a measurement.
         const STOLEN_SHARE: f64 = 0.02;
         const FOREIGN_SHARE: f64 = 0.15;
         /// A processor that is slower than this share of its best is throttled.
@@ -261,9 +262,9 @@ impl RunOutcome {
                 ));
             }
         }
-        /// So little time without work is none to spare.
+        /// With less idle time than this share, the machine was saturated.
         const SPARE_SHARE: f64 = 0.03;
-        /// A generator below this share of a processor was not held up by it.
+        /// A generator below this share of a processor was not limited by it.
         const BUSY_PERCENT: f64 = 95.0;
         if idle < SPARE_SHARE && generator.cpu_percent() > BUSY_PERCENT {
             self.warn("the generator had no processor to spare: it may be the bottleneck");
@@ -274,11 +275,11 @@ impl RunOutcome {
 /// A figure that the original benchmark published.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Headline {
-    /// The figure that it is compared with.
+    /// The corresponding figure.
     pub figure: String,
     /// Its value, in the same unit.
     pub value: f64,
-    /// Who measured it, when and on what.
+    /// The person, time and machine of the measurement.
     pub source: String,
 }
 

@@ -1,5 +1,4 @@
-//! The progress of a run: one line on a terminal, or, of an agent's part of a run,
-//! words to the conductor.
+//! The progress of a run: one line on a terminal or, on an agent, reports to the conductor.
 
 use std::cell::Cell;
 
@@ -8,16 +7,16 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
 
-/// Steps that the bar is drawn in.
+/// Number of steps of the bar.
 const STEPS: u64 = 1_000;
-/// Time between two changes of the line.
+/// Interval between two updates of the line.
 const REFRESH: Nanoseconds = clock::SECOND / 5;
-/// The remaining time is shown once this part is done.
+/// The remaining time is shown once this part is complete.
 const ENOUGH_TO_TELL: f64 = 0.02;
 
-/// The others that run the same scenario at the same time, on other hosts.
+/// The other hosts that run the same scenario at the same time.
 pub trait Meeting {
-    /// Reports how far this part is, 0 to 1, and what is measured at the moment.
+    /// Reports the progress of this part, from 0 to 1, and the current measurement.
     fn tell(&self, done: f64, message: String);
 
     /// Waits until all hosts have reached this point.
@@ -29,14 +28,14 @@ enum Listener {
     Others(Box<dyn Meeting>),
 }
 
-/// The progress of the run that is going on.
+/// The progress of the current run.
 pub struct RunProgress {
     listener: Listener,
     last: Cell<Nanoseconds>,
     pace: Cell<Pace>,
 }
 
-/// When a phase of the run was seen to begin, and how far it was then and lately.
+/// The observed start of a phase of the run, and its progress then and now.
 #[derive(Debug, Clone, Copy, Default)]
 struct Pace {
     begun: Nanoseconds,
@@ -54,7 +53,8 @@ impl Pace {
         self
     }
 
-    /// Seconds left at this pace; `None` while too little is done for an estimate.
+    /// The remaining seconds at this pace; `None` while the progress is insufficient for an
+    /// estimate.
     fn seconds_left(self, now: Nanoseconds) -> Option<f64> {
         let share = self.done - self.from;
         let elapsed = clock::seconds(now.saturating_sub(self.begun));
@@ -63,13 +63,13 @@ impl Pace {
 }
 
 impl RunProgress {
-    /// On standard error, if that is a terminal and the user wants it.
+    /// A line on standard error, if that is a terminal and the user has not disabled it.
     pub fn new(quiet: bool) -> Self {
         let bar = ProgressBar::new(STEPS);
         if quiet {
             bar.set_draw_target(ProgressDrawTarget::hidden());
         }
-        // With a rate, a loss and the time left it just fits 80 columns.
+        // With a rate, a loss and the remaining time it just fits 80 columns.
         let template = "{prefix:.bold} {bar:20} {percent:>3} % {msg}";
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
@@ -77,12 +77,12 @@ impl RunProgress {
         Self::to(Listener::Terminal(bar))
     }
 
-    /// Nothing is shown.
+    /// Shows nothing.
     pub fn hidden() -> Self {
         Self::new(true)
     }
 
-    /// Of one part of a run on several hosts.
+    /// The progress of one part of a run on several hosts.
     pub fn among(others: Box<dyn Meeting>) -> Self {
         Self::to(Listener::Others(others))
     }
@@ -95,7 +95,7 @@ impl RunProgress {
         }
     }
 
-    /// A run begins.
+    /// Marks the beginning of a run.
     pub fn begin(&self, what: String) {
         if let Listener::Terminal(bar) = &self.listener {
             bar.reset();
@@ -105,8 +105,8 @@ impl RunProgress {
         }
     }
 
-    /// Shows how far the run is, 0 to 1, and what is measured at the moment; cheap when called
-    /// too often, since `message` is then not asked.
+    /// Shows the progress of the run, from 0 to 1, and the current measurement. Frequent calls are
+    /// cheap, since `message` is then not called.
     pub fn update(&self, done: f64, message: impl FnOnce() -> String) {
         let now = clock::now();
         if now - self.last.get() < REFRESH {
@@ -127,8 +127,8 @@ impl RunProgress {
         }
     }
 
-    /// Where the run is spread over several hosts, waits until all parts have come as far; each
-    /// part calls it as often.
+    /// In a run on several hosts, waits until all parts have reached the same point; each part
+    /// calls it the same number of times.
     pub fn together(&self) -> Result<(), BenchError> {
         match &self.listener {
             Listener::Terminal(_) => Ok(()),
@@ -144,7 +144,7 @@ impl RunProgress {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn end(&self) {
         if let Listener::Terminal(bar) = &self.listener {
             bar.finish_and_clear();
@@ -166,7 +166,7 @@ mod tests {
             pace.step(12 * second, 0.5).seconds_left(12 * second),
             Some(2.0)
         );
-        // Connecting is over, and the run proper begins at nothing again.
+        // Connecting has ended, and the main phase starts from zero.
         let pace = pace
             .step(12 * second, 1.0)
             .step(13 * second, 0.0)

@@ -12,9 +12,9 @@ use crate::series::Points;
 use crate::sweep::{self, Point, Sweepable};
 use crate::{agent, compare, hosts, interrupt, load, peer, record, report, series};
 
-/// Exit code where something could not be measured.
+/// Exit code after a failed measurement.
 const FAILED: u8 = 1;
-/// Exit code where the user stopped it (128 + SIGINT); what was measured was kept.
+/// Exit code after an interruption by the user (128 + SIGINT); completed measurements were kept.
 const INTERRUPTED: u8 = 130;
 
 /// Executes the subcommand.
@@ -127,7 +127,7 @@ fn dispatch(command: BenchCommand) -> Result<(), BenchError> {
     }
 }
 
-/// Makes a scenario of its settings.
+/// Creates a scenario from its settings.
 fn here<A, S: Scenario + 'static>(
     new: impl Fn(A) -> Result<S, BenchError>,
 ) -> impl Fn(A) -> Result<Box<dyn Scenario>, BenchError> {
@@ -148,7 +148,7 @@ fn placed<A: Into<agent::Workload>, S: Scenario + 'static>(
     }
 }
 
-/// Runs a scenario with each combination of the values that its settings were given.
+/// Runs a scenario with each combination of the given values of its settings.
 fn swept<A: Sweepable>(
     arguments: &A,
     series: &SeriesArguments,
@@ -181,7 +181,7 @@ fn run_series(points: &Points, arguments: &SeriesArguments) -> Result<(), BenchE
     }
 }
 
-/// Each scenario with those of the peers that offer it.
+/// Runs each scenario with those of the peers that offer it.
 fn run_all(
     quick: bool,
     arguments: &SeriesArguments,
@@ -207,7 +207,7 @@ fn run_all(
             .filter(|(name, definition)| offers(name, definition))
             .map(|(name, _)| name.clone())
             .collect();
-        // Ours last, so that ratios read "ours to theirs".
+        // Gatepost is last, so that ratios read "Gatepost to the others".
         peer.sort_by_key(|name| name == "gatepost");
         if peer.is_empty() {
             println!("{}: no peer offers it", scenario.name());
@@ -257,7 +257,7 @@ fn list_peers(folder: Option<&Path>, show: Option<&str>) -> Result<(), BenchErro
     Ok(())
 }
 
-/// What was measured of the machine itself.
+/// A report on the machine itself.
 fn of_machine(scenario: &str, outcome: RunOutcome) -> Report {
     Report {
         targets: vec![TargetReport {

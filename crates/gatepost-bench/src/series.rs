@@ -1,5 +1,5 @@
-//! Runs of a scenario: each target once in turn, then again, so that what drifts on the machine
-//! falls on all of them alike. Where settings are swept, each turn goes through all their values.
+//! Runs of a scenario: each target once in turn, then again, so that changes in the machine's speed
+//! affect all of them alike. If settings are swept, each turn covers all their values.
 
 use std::fmt::Write as _;
 
@@ -27,7 +27,7 @@ enum Candidate {
 struct Peer {
     name: String,
     definition: Box<Definition>,
-    /// Which of its offers.
+    /// The selected offer.
     key: String,
 }
 
@@ -49,8 +49,8 @@ impl Candidate {
     }
 }
 
-/// Runs the scenario against all targets. Whatever was measured before an interruption or a failure
-/// is kept; a failure is given beside it.
+/// Runs the scenario against all targets. All measurements before an interruption or a failure are
+/// kept; a failure is returned beside them.
 pub(crate) fn run(
     points: &Points,
     arguments: &SeriesArguments,

@@ -1,8 +1,8 @@
 //! Settings that may be a list or a range: `--subscribers 10,100,1000`, `--subscribers 10..19000`.
 //!
-//! A scenario is always run with one value of each setting; where the command line gives several,
-//! it is run for each, and for each combination where several settings have several. Two settings
-//! were lists already in the originals, whose every run went through all of them ([`Listed`]):
+//! A scenario is always run with one value of each setting. If the command line gives several, it
+//! is run for each value, and for each combination if several settings have several values. Two
+//! settings were already lists in the originals, whose every run used all values ([`Listed`]):
 //! those are swept by ranges only.
 
 use std::collections::BTreeMap;
@@ -16,14 +16,14 @@ use crate::error::BenchError;
 
 /// Default number of steps of a range.
 pub const DEFAULT_STEPS: usize = 5;
-/// A range over at least this factor is walked in equal ratios, a narrower one in equal steps.
+/// A range over at least this factor is divided in equal ratios, a narrower one in equal steps.
 const RATIO_FOR_GEOMETRIC: f64 = 10.0;
-/// More runs than this are a mistake.
+/// A larger number of runs is treated as a mistake.
 const POINTS_MAX: usize = 1_000;
 
 /// A number that a setting can have.
 pub trait Number: Copy + PartialEq + FromStr + fmt::Display + Serialize {
-    /// As a point on an axis.
+    /// The number as a point on an axis.
     fn to_f64(self) -> f64;
     /// The number nearest to a point.
     fn from_f64(value: f64) -> Self;
@@ -55,22 +55,22 @@ impl Number for f64 {
     }
 }
 
-/// One value, or several to be tried.
+/// One value, or several to try.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Swept<T> {
-    /// These, in this order; at least one.
+    /// These values, in this order; at least one.
     List(Vec<T>),
     /// From one to another, both included.
     Range(T, T),
 }
 
 impl<T: Number> Swept<T> {
-    /// Just this one.
+    /// A single value.
     pub fn one(value: T) -> Self {
         Self::List(vec![value])
     }
 
-    /// The value that a run has; where there are several, the first.
+    /// The value for a run; the first if there are several.
     pub fn get(&self) -> T {
         match self {
             Self::List(values) => values[0],
@@ -139,7 +139,7 @@ impl<T: Number> Serialize for Swept<T> {
 }
 
 impl<'de, T: Number + Deserialize<'de>> Deserialize<'de> for Swept<T> {
-    /// As it is stored: a number, a list, or the text of a range.
+    /// The stored form: a number, a list, or the text of a range.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match Stored::deserialize(deserializer)? {
             Stored::One(value) => Ok(Self::one(value)),
@@ -161,16 +161,16 @@ enum Stored<T> {
 /// Values of which a list belongs to one run, as in the originals; a range is swept.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Listed<T> {
-    /// All in each run, in this order; at least one.
+    /// All values in each run, in this order; at least one.
     Together(Vec<T>),
-    /// From one to another, each with runs of its own.
+    /// From one value to another, each with separate runs.
     Range(T, T),
-    /// One of a range.
+    /// One value of a range.
     OneOfRange(T),
 }
 
 impl<T: Number> Listed<T> {
-    /// Those of one run.
+    /// The values of one run.
     pub fn values(&self) -> &[T] {
         match self {
             Self::Together(values) => values,
@@ -178,7 +178,7 @@ impl<T: Number> Listed<T> {
         }
     }
 
-    /// Whether a run has one value of many, so that its figures need not name it.
+    /// Whether a run has one value of a range, so that its figures need not name it.
     pub const fn is_swept(&self) -> bool {
         !matches!(self, Self::Together(_))
     }
@@ -231,9 +231,9 @@ impl<T: Number> Parameter for Listed<T> {
 
 /// A setting, whatever its type.
 pub trait Parameter {
-    /// All values to be tried.
+    /// All values to try.
     fn points(&self, steps: usize) -> Vec<f64>;
-    /// Settles on one of them.
+    /// Sets the setting to one of them.
     fn fix(&mut self, value: f64);
 }
 
@@ -259,16 +259,16 @@ impl<T: Number> Parameter for Option<Swept<T>> {
     }
 }
 
-/// Settings some of which may be swept.
+/// Settings of which some may be swept.
 pub trait Sweepable: Clone {
-    /// Those, by the names of their flags.
+    /// The settings that may be swept, by the names of their flags.
     fn parameters(&mut self) -> Vec<(&'static str, &mut dyn Parameter)>;
 }
 
-/// The values that swept settings have in one run, by name; empty where nothing is swept.
+/// The values of swept settings in one run, by name; empty if nothing is swept.
 pub type Point = BTreeMap<String, f64>;
 
-/// All combinations, each with settings of one value.
+/// All combinations, each with one value per setting.
 pub fn points<A: Sweepable>(arguments: &A, steps: usize) -> Result<Vec<(Point, A)>, BenchError> {
     let mut all = vec![(Point::new(), arguments.clone())];
     let mut template = arguments.clone();

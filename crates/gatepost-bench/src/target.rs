@@ -7,7 +7,7 @@ use std::str::FromStr;
 use crate::error::BenchError;
 use crate::process::{Usage, Watched};
 
-/// Protocols with the port that a URL without one means.
+/// Protocols with their default ports.
 const SCHEMES: [(&str, u16); 10] = [
     ("mqtt", 1883),
     ("mqtt5", 1883),
@@ -39,12 +39,12 @@ pub struct Url {
     pub host: String,
     /// The port.
     pub port: u16,
-    /// From the slash on; empty where there is none.
+    /// The path from the slash on; may be empty.
     pub path: String,
 }
 
 impl Url {
-    /// The first address that the host's name has.
+    /// The first address of the host.
     pub fn address(&self) -> Result<SocketAddr, BenchError> {
         let text = format!("{}:{}", self.host, self.port);
         let first = text.to_socket_addrs().ok().and_then(|mut all| all.next());
@@ -79,11 +79,11 @@ impl fmt::Display for Endpoint {
 impl FromStr for Endpoint {
     type Err = BenchError;
 
-    /// What has `://` is a URL; anything else is a command, its words parted by spaces, with
-    /// single or double quotes around those that hold spaces themselves.
+    /// A text with `://` is a URL; any other text is a command, whose words are separated by
+    /// spaces, with single or double quotes around those that contain spaces.
     fn from_str(text: &str) -> Result<Self, BenchError> {
         let malformed = || BenchError::Url(text.to_owned());
-        // A command may well have a URL among its words.
+        // A command may contain a URL as one of its words.
         let is_scheme = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric());
         let parts = text
             .split_once("://")
@@ -124,7 +124,7 @@ impl FromStr for Endpoint {
     }
 }
 
-/// A word as it must be written to be one.
+/// A word in the notation of a command.
 fn quoted(word: &str) -> String {
     let plain = |c: char| !matches!(c, ' ' | '\'' | '"');
     if !word.is_empty() && word.chars().all(plain) {
@@ -136,7 +136,7 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// `None` where a quote is left open.
+/// `None` if a quote is not closed.
 fn split_words(text: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -163,16 +163,16 @@ pub struct RunningTarget {
     pub name: String,
     /// Its address.
     pub endpoint: Endpoint,
-    /// Where publishers go, if not to the same place.
+    /// The publishers' target, if it is another one.
     pub publish: Option<Endpoint>,
     /// Its process or control group, if it is on this machine and was found.
     pub watched: Option<Watched>,
-    /// How long it took from its start until it was ready, where we started it.
+    /// The time from its start until it was ready, if the bench started it.
     pub start_seconds: Option<f64>,
 }
 
 impl RunningTarget {
-    /// What was given by its endpoint alone, without a process to watch.
+    /// A target given by its endpoint, without a process to monitor.
     pub fn given(endpoint: Endpoint) -> Self {
         Self {
             name: endpoint.to_string(),
@@ -188,7 +188,7 @@ impl RunningTarget {
         self.watched.as_ref().and_then(Watched::usage)
     }
 
-    /// The URL, if it is one of these schemes.
+    /// The URL, if it has one of these schemes.
     pub(crate) fn url(
         &self,
         scenario: &'static str,

@@ -13,7 +13,7 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// An empty one.
+    /// An empty timeline.
     pub const fn from(begin: Nanoseconds) -> Self {
         Self {
             begin,
@@ -45,7 +45,7 @@ impl Timeline {
         seconds.map(|parts| parts.iter().sum()).collect()
     }
 
-    /// Adds another's counts, part by part.
+    /// Adds the counts of another timeline, part by part.
     pub fn merge(&mut self, parts: &[u64]) {
         if self.parts.len() < parts.len() {
             self.parts.resize(parts.len(), 0);

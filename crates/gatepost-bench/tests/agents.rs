@@ -1,6 +1,6 @@
 //! Several hosts: network namespaces of this machine, each with its own interfaces and routes,
-//! joined by virtual cables. Where they cannot be made (no root), the hosts are processes on
-//! loopback, and the test says so loudly.
+//! connected by virtual cables. If they cannot be created (no root), the hosts are processes on
+//! loopback, and the test prints this prominently.
 
 mod broker;
 mod namespace;
@@ -21,7 +21,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use broker::{Faults, start_counting};
 use namespace::Hosts;
 
-/// No step takes longer, on however busy a machine.
+/// Longer than any step takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// An agent that ends with the test.
@@ -53,7 +53,7 @@ impl Drop for Agent {
 const FANOUT: &str =
     "fanout --publishers 2 --subscribers 10 --rate 100 --size 100 --warm-up 0 --drain 1";
 
-/// A conductor of a scenario with its settings, against a URL or a command.
+/// A conductor of a scenario with these settings, against a URL or a command.
 fn conductor(
     hosts: &Hosts,
     settings: &str,
@@ -79,7 +79,7 @@ fn mqtt(hosts: &Hosts, server: SocketAddr) -> String {
     format!("mqtt://{}", hosts.reach(server))
 }
 
-/// Waits until the server has seen so much.
+/// Waits until the server has counted this number.
 fn wait_for(count: &AtomicU64, least: u64) {
     let deadline = Instant::now() + PATIENCE;
     while count.load(Ordering::Relaxed) < least {
@@ -133,8 +133,8 @@ fn shares_add_up_and_what_is_dropped_on_any_host_is_counted() {
     for agent in ["one", "two", "three"] {
         assert!(run.value(&format!("CPU of {agent}")).is_some(), "{agent}");
     }
-    // All clocks are one here, so the offset must have been found to be nothing, as well as the
-    // error says; a latency is shown only where it is larger than that error.
+    // All clocks are the same here, so the measured offset must be zero within its error; a latency
+    // is shown only if it is larger than that error.
     let error = run.value("clock offset known to").expect("a figure");
     assert!(error > 0.0 && error < 1e6, "{error}");
     match run.latency_of("delivery") {
@@ -178,7 +178,7 @@ fn an_agent_that_dies_is_named_and_its_share_is_missing() {
         warning.contains("agent two was lost") && warning.contains("6 subscribers")
     };
     assert!(run.warnings.iter().any(named), "{:?}", run.warnings);
-    // What the others got stands as it is: 4 of 10 subscribers, not scaled up to all.
+    // The results of the others stay unchanged: 4 of 10 subscribers, not scaled up to all.
     assert_eq!(run.value("offered"), Some(2_000.0 / 2.0));
     assert_eq!(run.counts_by_second.iter().sum::<u64>(), 4 * 300);
     assert_eq!(run.value("lost"), Some(0.0));
@@ -203,8 +203,8 @@ fn an_agent_that_is_not_there_is_named() {
     );
 }
 
-/// A server that answers those lines that call for it, over HTTP until the client wants it closed;
-/// gives its address and how many answers it gave.
+/// A server that answers the requests in a line protocol, over HTTP until the client closes;
+/// returns its address and the number of its responses.
 fn line_server(
     hosts: &Hosts,
     greeting: &'static str,
@@ -253,7 +253,7 @@ fn mail(line: &str) -> Option<&'static str> {
     }
 }
 
-/// Runs a scenario on agents `one` and `two`, with the server watched by `box`, which is here.
+/// Runs a scenario on agents `one` and `two`; agent `box` on this host monitors the server.
 fn run_on_two(hosts: &Hosts, settings: &str, target: &str, shares: &[&str]) -> RunOutcome {
     let (control, _) = start_counting(hosts.any_address(), Faults::default());
     let here = Hosts::loopback(1);
@@ -283,7 +283,7 @@ fn subscriptions_and_idle_connections_of_several_hosts_add_up() {
     let target = mqtt(&hosts, target);
     let shares = ["one=users:4", "two=users:6", "box=server"];
     let run = run_on_two(&hosts, "subscribe --users 10 --topics 20", &target, &shares);
-    // Of 200 subscriptions every 25th is refused, at whichever host.
+    // Of 200 subscriptions every 25th is refused, on any host.
     assert_eq!(run.value("failed"), Some(8.0), "{run:?}");
     assert_eq!(run.value("users missing"), Some(0.0));
     assert_eq!(run.counts_by_second.iter().sum::<u64>(), 192);
@@ -330,7 +330,7 @@ fn pages_mails_and_calls_of_several_hosts_add_up() {
         &["one=clients:1", "two=clients:3"],
     );
     let counted: u64 = run.counts_by_second.iter().sum();
-    // Beside them the page that each agent looks at first, and those that the end cut off.
+    // In addition, the page that each agent checks first, and requests interrupted at the end.
     let served = pages.load(Ordering::Relaxed);
     assert!(
         counted > 4 && (counted + 2..=counted + 6).contains(&served),

@@ -1,4 +1,4 @@
-//! Ctrl-C keeps what was measured, and says so.
+//! After Ctrl-C the results are kept, and the report says that the run was interrupted.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
@@ -7,7 +7,7 @@ use std::thread;
 
 use gatepost_bench::report::Report;
 
-/// A web server that says when it answered so many requests.
+/// A web server that reports when it has answered this number of requests.
 fn server(answers: usize) -> (String, std::sync::mpsc::Receiver<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/", listener.local_addr().expect("an address"));
@@ -64,6 +64,6 @@ fn what_was_measured_is_kept() {
     );
     let report = Report::read(&json).expect("a report");
     assert!(report.interrupted && report.targets[0].runs[0].interrupted);
-    // All but those in flight, and the one fetched before the measurement.
+    // All except those in flight, and the one fetched before the measurement.
     assert!(report.targets[0].runs[0].latencies[0].summary.count >= 190);
 }

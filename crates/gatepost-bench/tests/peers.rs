@@ -1,10 +1,10 @@
-//! The peers' definitions against the peers themselves, as far as they are installed: each starts,
-//! offers what it says, and ends. Those that take long to start (spamd, rspamd, EMQX) are left to
-//! their users; Gatepost's own is tested with the gateway (`pub_sub` there).
+//! The peers' definitions against the peers themselves, if they are installed: each starts, offers
+//! what it declares, and ends. Peers that take long to start (spamd, rspamd, EMQX) are not tested
+//! here; Gatepost's own definition is tested with the gateway (`pub_sub` there).
 
 use std::process::Command;
 
-/// Peer, scenario and its flags, the figure that must be there and above 0.
+/// Peer, scenario and its flags, and the figure that must be present and above 0.
 const RUNS: [(&str, &[&str], &str); 23] = [
     ("bare-loop", FANOUT, "deliveries per second"),
     ("bare-loop", SUBSCRIBE, "subscriptions per second"),
@@ -127,6 +127,6 @@ fn every_installed_peer_does_what_its_definition_says() {
         assert!(target.version.is_some(), "{peer} reports no version");
         ran += 1;
     }
-    // A C compiler and mosquitto are there wherever the tests run.
+    // A C compiler and mosquitto are installed wherever the tests run.
     assert!(ran > 0, "not one peer is installed");
 }

@@ -1,5 +1,5 @@
-//! The schema in the repository and what is written are the same: every field that is written is
-//! described, and every field that is required is written.
+//! The schema in the repository matches the written reports: every field that is written is
+//! described, and every required field is written.
 
 use gatepost_bench::latency::Latencies;
 use gatepost_bench::outcome::{Better, Figure, Headline, NamedLatencies, RunOutcome};
@@ -119,7 +119,7 @@ fn a_full_report_is_as_the_schema_says() {
     );
 }
 
-/// A report that the first version wrote, as it was written then.
+/// A report of the first version, exactly as it was written.
 #[test]
 fn a_report_of_version_1_is_still_read() {
     let text = include_str!("data/report-1.json");
@@ -143,7 +143,7 @@ fn a_report_of_version_1_is_still_read() {
     );
     assert_eq!(Some(latency.summary.p99_us), then[1]["p99_us"].as_f64());
     assert_eq!(run.value("lost"), Some(0.0));
-    // What is newer than the file.
+    // A version newer than this program.
     std::fs::write(&path, text.replace("gatepost-bench/1", "gatepost-bench/9")).expect("written");
     let error = Report::read(&path)
         .expect_err("from the future")

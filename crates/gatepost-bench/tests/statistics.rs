@@ -1,4 +1,4 @@
-//! The statistics against figures that SciPy gave for the same values.
+//! The statistics compared with SciPy's results for the same values.
 
 use gatepost_bench::statistics::{SortedSample, mann_whitney, student_quantile, welch};
 use serde_json::Value;

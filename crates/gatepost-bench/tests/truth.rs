@@ -1,5 +1,5 @@
-//! The generator's truth: against brokers with known faults, it must find each and count it
-//! exactly.
+//! The accuracy of the generator: against brokers with known faults, it must find each fault and
+//! count it exactly.
 
 mod broker;
 
@@ -113,7 +113,7 @@ fn what_is_late_is_late_by_no_less() {
     });
     assert_eq!(counts(&outcome), [0, 0, 0]);
     let latency = outcome.latencies[0].summary;
-    // Every one of them, the fastest too; a histogram's value is exact to 0.1 %.
+    // Every one of them, including the fastest; a histogram's value is accurate to 0.1 %.
     assert!(latency.minimum_us >= 79_900.0, "{latency:?}");
     assert_eq!(latency.count, 1_000);
 }
@@ -129,7 +129,7 @@ fn what_is_doubled_is_counted() {
 
 #[test]
 fn what_is_swapped_is_counted() {
-    // Every 11th comes one late: 9 times at each subscriber.
+    // Every 11th arrives one late: 9 times at each subscriber.
     let outcome = fanout(Faults {
         swap_every: Some(11),
         ..Faults::default()
@@ -147,7 +147,7 @@ fn a_stall_shows_in_every_message_that_was_due_meanwhile() {
     assert_eq!(counts(&outcome), [0, 0, 0]);
     let latency = outcome.latencies[0].summary;
     assert!(latency.maximum_us >= 199_000.0, "{latency:?}");
-    // 200 ms of 1,000 ms: a fifth of the messages were due during it, and waited 100 ms on
+    // 200 ms of 1,000 ms: a fifth of the messages were due during the stall, and waited 100 ms on
     // average. A generator that waited with its server would see one slow message in 200.
     assert!(latency.p90_us >= 90_000.0, "{latency:?}");
     assert!(latency.p50_us <= 50_000.0, "{latency:?}");

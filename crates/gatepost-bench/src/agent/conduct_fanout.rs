@@ -14,7 +14,8 @@ use crate::progress::RunProgress;
 use crate::scenario::fanout::{FanoutArguments, Plan, READY_SECONDS};
 use crate::target::RunningTarget;
 
-/// From sending the order until its time: longer than it takes to reach every agent.
+/// The time between sending an order and its execution; longer than the order takes to reach every
+/// agent.
 const LEAD: Nanoseconds = clock::SECOND;
 
 /// Executes a plan of FANOUT on agents.

@@ -12,15 +12,15 @@ use crate::hosts::{Assignment, HostArguments};
 use crate::interrupt::interrupted;
 use crate::progress::RunProgress;
 
-/// How long agents may take to report their presence.
+/// The time within which agents must report their presence.
 const CALL_SECONDS: u64 = 15;
 /// Interval between two announcements.
 const CALL_AGAIN: Nanoseconds = clock::SECOND / 2;
 /// Round trips for comparing a clock.
 const QUESTIONS: u32 = 40;
-/// An agent without a report for so long counts as lost.
+/// The time without a report after which an agent counts as lost.
 const DEAD_AFTER: Nanoseconds = 5 * clock::SECOND;
-/// How long the final reports may take.
+/// The time within which the final reports must arrive.
 pub(super) const GATHER_SECONDS: u64 = 30;
 /// Interval of the checks for silent agents.
 pub(super) const LOOK: Nanoseconds = clock::SECOND / 20;

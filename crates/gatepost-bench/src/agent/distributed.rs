@@ -17,7 +17,8 @@ use crate::progress::RunProgress;
 use crate::scenario::{FloorOf, Scenario};
 use crate::target::{Endpoint, RunningTarget};
 
-/// From sending the order until its time: longer than it takes to reach every agent.
+/// The time between sending an order and its execution; longer than the order takes to reach every
+/// agent.
 const LEAD: Nanoseconds = clock::SECOND / 5;
 
 /// A scenario whose clients are on other hosts.
@@ -31,7 +32,7 @@ pub(crate) struct Distributed {
 impl Distributed {
     /// This scenario on these hosts.
     pub(crate) fn new(hosts: HostArguments, workload: Workload) -> Result<Self, BenchError> {
-        // One client: this host need not be able to run all of them.
+        // One client, since this host need not be able to run all of them.
         let here = workload.clone().with_clients(1).scenario()?;
         Ok(Self {
             hosts,

@@ -20,7 +20,7 @@ use crate::target::{Endpoint, Url};
 
 /// Interval of progress reports.
 const PROGRESS_EVERY: Nanoseconds = clock::SECOND / 5;
-/// How long to wait for acknowledgements after the last message was sent.
+/// The time to wait for acknowledgements after the last message was sent.
 const ACKNOWLEDGE_FOR: Nanoseconds = clock::SECOND / 2;
 
 /// The times of a run, by this host's clock.

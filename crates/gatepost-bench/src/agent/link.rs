@@ -22,9 +22,9 @@ use crate::target::{Endpoint, Url};
 
 /// Large enough for a histogram of all latencies, the largest report.
 const PACKET_MAX_BYTES: usize = 16 * 1024 * 1024;
-/// How long the broker may take to answer.
+/// The time within which the broker must answer.
 const ANSWER_SECONDS: u64 = 10;
-/// Most bytes of one read.
+/// The maximum number of bytes of one read.
 const READ_BYTES: usize = 64 * 1024;
 const VERSION: Version = Version::Mqtt311;
 
@@ -174,7 +174,7 @@ impl AgentLink {
         Ok(found)
     }
 
-    /// Reads once; whether anything came before the deadline.
+    /// Reads once; returns whether anything arrived before the deadline.
     fn fill(&mut self, deadline: Nanoseconds) -> Result<bool, BenchError> {
         let left = deadline.saturating_sub(clock::now());
         if left == 0 {
@@ -192,7 +192,7 @@ impl AgentLink {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 Ok(false)
             }
-            // A signal: the waiting thread checks whether to continue.
+            // A signal arrived: the waiting thread checks whether to continue.
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(false),
             Err(error) => Err(self.failed(error.to_string())),
         }

@@ -25,7 +25,7 @@ const EXIT_CODE: &str = "exit code";
 pub(super) struct Merged {
     pub(super) agents: BTreeMap<String, Agent>,
     pub(super) begin: Nanoseconds,
-    /// What the scenario calls its clients.
+    /// The scenario's term for its clients.
     pub(super) unit: &'static str,
     /// Names of the server's CPU and memory for each operation, between the first two gates.
     pub(super) growth: Option<(&'static str, &'static str)>,

@@ -12,7 +12,8 @@ use crate::process::{Costs, ProcessRecord};
 use crate::pubsub::TrackerCounts;
 use crate::scenario::fanout::{MeasuredRun, Plan, ReceiveTotals};
 
-/// If more than one delivery in so many arrives before it was sent, the clock offsets are wrong.
+/// If more than one delivery in this number arrives before it was sent, the clock offsets are
+/// wrong.
 const EARLY_SHARE: u64 = 1_000;
 
 /// A FANOUT run on several hosts.
@@ -120,7 +121,7 @@ impl MergedFanout {
         worst as f64 / 1_000.0
     }
 
-    /// Why the latencies are omitted, if they are.
+    /// The reason for omitting the latencies, if they are omitted.
     fn latency_withheld(&self, all: &ReceiveTotals) -> Option<String> {
         let error = self.clock_error_us();
         let median = all.latencies.summary().p50_us;

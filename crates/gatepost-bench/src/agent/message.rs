@@ -108,7 +108,7 @@ pub(super) struct AddressedOrder {
     pub(super) order: Order,
 }
 
-/// What the subscribers of one agent received.
+/// The deliveries that the subscribers of one agent received.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct ReceivedReport {
     pub(super) latencies: Buckets,

@@ -63,7 +63,7 @@ impl Workload {
         }
     }
 
-    /// The same with another number of clients.
+    /// The same workload with another number of clients.
     pub(super) fn with_clients(mut self, clients: usize) -> Self {
         let count = Swept::one(clients);
         match &mut self {

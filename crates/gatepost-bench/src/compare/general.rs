@@ -1,6 +1,7 @@
 //! Numbers in C's `%g` form, which ministat's table uses.
 
-/// So many significant digits, trailing zeros left away, with an exponent where that is shorter.
+/// The value with this number of significant digits, without trailing zeros, with an exponent if
+/// that is shorter.
 pub(super) fn general(value: f64, digits: usize) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{value}");

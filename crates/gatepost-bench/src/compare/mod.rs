@@ -1,9 +1,9 @@
-//! `compare`: is there a difference, and how large is it surely?
+//! `compare`: whether there is a difference, and its size with what certainty.
 //!
-//! Prints what ministat prints (plot, table, Student's t), since that is what the reader of the
-//! original SCAN benchmark knows; and beside it what ministat leaves out: Welch's t for unequal
-//! variances, a rank test for values that are not normal, an interval for the ratio, and a guard
-//! against finding something by looking often enough.
+//! Prints what ministat prints (plot, table, Student's t), which readers of the original SCAN
+//! benchmark know. In addition it prints what ministat omits: Welch's t for unequal variances, a
+//! rank test for values that are not normally distributed, an interval for the ratio, and a
+//! correction for multiple comparisons.
 
 mod general;
 mod plot;
@@ -20,11 +20,11 @@ use crate::statistics::{
 };
 use general::general;
 
-/// Marks of the sets, as ministat's.
+/// The marks of the sets, as in ministat.
 const MARKS: [char; 7] = ['x', '+', '*', '%', '#', '@', 'O'];
-/// Fewer values than these say little, whatever the test.
+/// Fewer values than these are not meaningful, whatever the test.
 const VALUES_ENOUGH: usize = 5;
-/// The smallest difference that most readers care for.
+/// The smallest difference that matters to most readers.
 const SHARE_OF_INTEREST: f64 = 0.05;
 
 /// Settings of `compare`.
@@ -33,30 +33,30 @@ pub struct CompareArguments {
     /// Stored results (JSON) or files of columns; each target or file is a set
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// The figure to compare of stored results [default: the scenario's first]
+    /// The figure of stored results to compare [default: the scenario's first]
     #[arg(long, value_name = "NAME")]
     figure: Option<String>,
     /// Confidence: 80, 90, 95, 98, 99 or 99.5
     #[arg(short, long, value_name = "PERCENT", default_value_t = 95.0)]
     confidence: f64,
-    /// The column to read of column files, from 1
+    /// The column of column files, from 1
     #[arg(short = 'C', long, value_name = "N", default_value_t = 1)]
     column: usize,
-    /// Characters that part columns
+    /// Characters that separate columns
     #[arg(short, long, default_value = " \t,")]
     delimiters: String,
     /// Width of the plot
     #[arg(short, long, default_value_t = 74)]
     width: usize,
-    /// A line of its own for each set's bar
+    /// A separate line for each set's bar
     #[arg(short, long)]
     separate_bars: bool,
-    /// Only the table
+    /// Print only the table
     #[arg(short, long)]
     numbers: bool,
 }
 
-/// Compares, and gives the text.
+/// Compares the sets and returns the text.
 pub fn compare(arguments: &CompareArguments) -> Result<String, BenchError> {
     let confidence = Confidence::of_percent(arguments.confidence).ok_or_else(|| {
         BenchError::Settings("--confidence is 80, 90, 95, 98, 99 or 99.5".to_owned())
@@ -110,7 +110,8 @@ fn write_all(
     if arguments.numbers || sets.len() < 2 {
         return Ok(());
     }
-    // Each of several comparisons may err, so each must be surer for all to be as sure as asked.
+    // Each of several comparisons may err, so each needs a higher confidence for all of them
+    // together to have the requested one.
     let comparisons = sets.len() - 1;
     writeln!(text)?;
     for set in &sets[1..] {
@@ -172,7 +173,7 @@ fn write_student(
     )
 }
 
-/// What the tests say together, in words.
+/// Writes the combined result of the tests in words.
 fn write_words(
     first: &Set,
     second: &Set,
@@ -275,7 +276,7 @@ x   7            50           750           200           300     238.04761
 +   5           150           930           500           540     299.08193
 No difference proven at 95.0% confidence
 ";
-        // In the manual's example two x fall on 150 and two on 400: they stack.
+        // In the manual's example there are two x at 150 and two at 400: they are stacked.
         let without_stack: Vec<&str> = text
             .lines()
             .filter(|line| {

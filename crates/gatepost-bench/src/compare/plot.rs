@@ -1,12 +1,12 @@
-//! ministat's plot: the values of each set as marks that stack, and under them a bar from one
+//! ministat's plot: the values of each set as stacked marks, and below them a bar from one
 //! deviation below the mean to one above it, with `M` at the median and `A` at the mean.
 
 use super::MARKS;
 use crate::statistics::SortedSample;
 
-/// Where values of several sets fall into one cell.
+/// The mark of a cell with values of several sets.
 const OVERLAP: char = '*';
-/// The same where `*` is the mark of a third set.
+/// The same if `*` is the mark of a third set.
 const OVERLAP_OF_MANY: char = '&';
 
 /// Draws the sets in `width` columns.
@@ -38,7 +38,7 @@ pub(super) fn plot(samples: &[&SortedSample], width: usize, separate_bars: bool)
     border.clone() + &framed.collect::<String>() + &border
 }
 
-/// The marks, the highest stack's top line first.
+/// The marks, beginning with the top line of the highest stack.
 fn stacks(samples: &[&SortedSample], width: usize, cell: &impl Fn(f64) -> usize) -> Vec<Vec<char>> {
     let overlap = if samples.len() > 2 {
         OVERLAP_OF_MANY

@@ -10,19 +10,19 @@ use crate::report::{Report, TargetReport};
 use crate::statistics::SortedSample;
 use crate::sweep::Point;
 
-/// ministat's least number of values.
+/// ministat's minimum number of values.
 const VALUES_MIN: usize = 3;
 
 /// Values with a name.
 #[derive(Debug, Clone)]
 pub struct Set {
-    /// For the table.
+    /// The name in the table.
     pub name: String,
     /// The values.
     pub sample: SortedSample,
 }
 
-/// Reads all files: a stored result gives a set for each of its targets.
+/// Reads all files: a stored result yields a set for each of its targets.
 pub fn load(
     files: &[PathBuf],
     figure: Option<&str>,
@@ -111,7 +111,7 @@ fn of_report(path: &Path, report: &Report, figure: Option<&str>) -> Result<Vec<S
     Ok(sets)
 }
 
-/// The values of a figure, apart for each combination of swept settings.
+/// The values of a figure, separately for each combination of swept settings.
 fn values_by_point<'a>(target: &'a TargetReport, figure: &str) -> Vec<(&'a Point, Vec<f64>)> {
     let mut all: Vec<(&Point, Vec<f64>)> = Vec::new();
     for run in &target.runs {

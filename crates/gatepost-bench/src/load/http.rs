@@ -1,11 +1,12 @@
-//! As much of HTTP/1.1 as a load generator needs: where a response ends, and whether it is good.
+//! The part of HTTP/1.1 that a load generator needs: the end of a response, and whether it is a
+//! success.
 
 use std::mem::MaybeUninit;
 
 use httparse::ParserConfig;
 use memchr::memmem;
 
-/// Longest head of a response.
+/// The maximum length of a response's header.
 const HEAD_MAX_BYTES: usize = 64 * 1024;
 /// More header fields than any server sends.
 const FIELDS_MAX: usize = 64;
@@ -26,13 +27,13 @@ enum ResponsePhase {
     UntilClose,
 }
 
-/// Takes a response in parts.
+/// Parses a response in parts.
 #[derive(Debug)]
 pub struct ResponseReader {
     phase: ResponsePhase,
-    /// Of the response that is being read, or was last.
+    /// The status of the current or last response.
     pub status: u16,
-    /// All its bytes so far, head and framing included.
+    /// The number of its bytes so far, header and framing included.
     pub bytes: u64,
 }
 
@@ -125,7 +126,7 @@ impl ResponseReader {
                 Ok(None)
             };
         };
-        // Not filled before: that would cost more than reading a usual head does.
+        // Not initialised, because that would cost more than parsing a usual header.
         let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
         let mut response = httparse::Response::new(&mut []);
         ParserConfig::default()

@@ -1,13 +1,13 @@
-//! The generator's engine: many connections on one thread, one epoll set, one shared read buffer.
+//! The load generator: many connections on one thread, one epoll set, one shared read buffer.
 //!
-//! A generator must cost far less than the server it measures. So there is no runtime: a
-//! connection is a socket, a small state machine ([`Conversation`]) and, only while something is
-//! unfinished, the bytes of it. Sockets are registered once, edge-triggered, for both directions,
-//! and never touched in the set again. All reads go into one buffer that stays in the cache.
+//! A generator must cost far less than the server it measures. So there is no runtime: a connection
+//! is a socket, a small state machine ([`Conversation`]) and, only while a message is incomplete,
+//! its bytes. Sockets are registered once, edge-triggered, for both directions, and their
+//! registration never changes. All reads use one buffer that stays in the cache.
 //!
-//! Invariant (edge-triggered reading): after an event a socket is read until a read comes back
-//! shorter than asked; a short read means that it is drained, and that anything later is a new
-//! edge. At the end of the stream the loop reads until it has seen the end.
+//! Invariant (edge-triggered reading): after an event a socket is read until a read returns fewer
+//! bytes than requested; a short read means that the socket is drained, and that later bytes cause
+//! a new edge. At the end of the stream the loop reads until it has seen the end.
 
 mod http;
 mod socket;
@@ -25,15 +25,14 @@ use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
 
 use crate::clock::{self, Nanoseconds};
 
-/// One read takes up to this; also the longest message that is not taken in parts.
+/// The maximum size of one read, and of a message that is not processed in parts.
 const READ_BUFFER_BYTES: usize = 256 * 1024;
-/// A connection's own buffers are given back when empty and larger than this.
+/// A connection's own buffers are freed when they are empty and larger than this.
 const KEPT_BUFFER_BYTES: usize = 1024;
-/// Events taken from the kernel at once.
+/// Number of events that are taken from the kernel at once.
 const EVENTS_PER_WAIT: usize = 256;
 
-/// The protocol state of one connection, without I/O.
-/// `Shared` is what all conversations of a loop write to.
+/// The protocol state of one connection, without I/O. All conversations of a loop share `Shared`.
 pub trait Conversation<Shared> {
     /// The connection is established.
     fn connected(&mut self, shared: &mut Shared, outgoing: &mut Vec<u8>);
@@ -48,31 +47,31 @@ pub trait Conversation<Shared> {
         outgoing: &mut Vec<u8>,
     ) -> ReceiveOutcome;
 
-    /// The connection is over: by the server, or for the reason given.
+    /// The connection has ended: the server closed it, or for the given reason.
     fn closed(&mut self, reason: Closed, shared: &mut Shared);
 }
 
 /// The result of handling received bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReceiveOutcome {
-    /// So many bytes were taken.
+    /// This number of bytes was consumed.
     Taken(usize),
-    /// The conversation is at its end: close.
+    /// The conversation has ended: close the connection.
     Finished,
     /// The server violated the protocol: close the connection.
     Broken,
 }
 
-/// Why a connection is over.
+/// The reason why a connection has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Closed {
-    /// The conversation wanted it so.
+    /// The conversation ended it.
     Finished,
-    /// The conversation found a violation of its protocol.
+    /// The conversation detected a protocol violation.
     Broken,
     /// The server ended the stream.
     ByServer,
-    /// The system reported an error, on connecting or later.
+    /// The system reported an error, while connecting or later.
     Failed(Errno),
 }
 
@@ -80,9 +79,9 @@ struct LoadConnection<C> {
     socket: OwnedFd,
     conversation: C,
     connected: bool,
-    /// Bytes received that are no whole message yet.
+    /// Received bytes that are not a complete message yet.
     tail: Vec<u8>,
-    /// Bytes that the socket did not take yet.
+    /// Bytes that the socket has not accepted yet.
     outgoing: Vec<u8>,
 }
 
@@ -105,7 +104,7 @@ impl<C> Loop<C> {
         })
     }
 
-    /// Takes over a socket that is connecting.
+    /// Adds a socket that is connecting.
     pub fn add(&mut self, socket: OwnedFd, conversation: C) -> Result<usize, Errno> {
         let index = self.free.pop().unwrap_or_else(|| {
             self.links.push(None);
@@ -128,7 +127,7 @@ impl<C> Loop<C> {
         Ok(index)
     }
 
-    /// How many connections are open or connecting.
+    /// The number of connections that are open or connecting.
     pub fn open(&self) -> usize {
         self.links.len() - self.free.len()
     }
@@ -144,7 +143,7 @@ impl<C> Loop<C> {
         self.links.iter().flatten().map(|link| &link.conversation)
     }
 
-    /// The conversations of all open connections, which are closed.
+    /// Closes all connections and returns their conversations.
     pub fn into_conversations(self) -> impl Iterator<Item = C> {
         self.links
             .into_iter()
@@ -152,7 +151,7 @@ impl<C> Loop<C> {
             .map(|link| link.conversation)
     }
 
-    /// Sends bytes on an open connection, now as far as the socket takes them.
+    /// Sends bytes on an open connection; those that the socket does not accept now are sent later.
     pub fn send<Shared>(&mut self, index: usize, bytes: &[u8], shared: &mut Shared)
     where
         C: Conversation<Shared>,
@@ -182,15 +181,16 @@ impl<C> Loop<C> {
             ..
         }) = slot.take()
         {
-            // Closed first, so that the time of closing counts where it is measured.
+            // The socket is closed first, so that the time of closing is included if it is
+            // measured.
             drop(socket);
             self.free.push(index);
             conversation.closed(reason, shared);
         }
     }
 
-    /// The same, but back at `deadline` to the microsecond: `epoll_wait(2)` rounds up to whole
-    /// milliseconds, `ppoll(2)` does not.
+    /// Handles events like [`Loop::turn`], but returns at `deadline` to the microsecond:
+    /// `epoll_wait(2)` rounds up to whole milliseconds, `ppoll(2)` does not.
     pub fn turn_punctually<Shared>(
         &mut self,
         deadline: Nanoseconds,
@@ -208,7 +208,7 @@ impl<C> Loop<C> {
         }
     }
 
-    /// Waits for events until `deadline` at the latest, and handles those that came.
+    /// Waits for events until `deadline` at the latest, and handles them.
     pub fn turn<Shared>(
         &mut self,
         deadline: Nanoseconds,
@@ -280,7 +280,7 @@ fn timespec(span: Nanoseconds) -> Timespec {
     }
 }
 
-/// Reads until the socket is drained, and hands everything on.
+/// Reads until the socket is drained, and passes everything on.
 fn read<C: Conversation<Shared>, Shared>(
     link: &mut LoadConnection<C>,
     buffer: &mut Vec<u8>,
@@ -327,7 +327,7 @@ fn read<C: Conversation<Shared>, Shared>(
     }
 }
 
-/// Writes as much as the socket takes; the rest waits for the next event.
+/// Writes as many bytes as the socket accepts; the rest waits for the next event.
 fn flush<C>(link: &mut LoadConnection<C>) -> Result<(), Errno> {
     let mut sent = 0;
     while sent < link.outgoing.len() {

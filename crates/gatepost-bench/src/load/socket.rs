@@ -7,22 +7,23 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with, sockopt};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Other addresses of this machine to connect from, once one has no port left: 127.0.0.2 …
+/// Number of further addresses of this machine to connect from when one has no free port: 127.0.0.2
+/// …
 const MORE_SOURCES: u8 = 100;
 
-/// Connects to one server, from as few source addresses as there need be.
+/// Connects to one server, from as few source addresses as necessary.
 ///
-/// A source address has some 28,000 ports towards one server (the kernel's ephemeral range). On
-/// loopback there are more addresses to be had, and they are taken only when needed.
+/// A source address has about 28,000 ports towards one server (the kernel's ephemeral range).
+/// Loopback has more addresses, which are used only when needed.
 #[derive(Debug, Clone)]
 pub struct Dialer {
     server: SocketAddr,
-    /// Last byte of 127.0.0.x; 0 lets the kernel choose.
+    /// The last byte of 127.0.0.x; 0 lets the kernel choose.
     source: u8,
 }
 
 impl Dialer {
-    /// To this server.
+    /// A dialer for this server.
     pub const fn new(server: SocketAddr) -> Self {
         Self { server, source: 0 }
     }
@@ -64,14 +65,14 @@ impl Dialer {
     }
 }
 
-/// Raises the soft limit on open files to the hard one; gives the limit now in force.
+/// Raises the soft limit on open files to the hard one; returns the limit now in force.
 pub fn raise_descriptor_limit() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: limit.maximum,
         maximum: limit.maximum,
     };
-    // Refused only where it is in force already.
+    // Fails only if the limit is already in force.
     let _ = setrlimit(Resource::Nofile, raised);
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }

@@ -9,10 +9,10 @@ use serde::{Deserialize, Deserializer};
 
 use crate::error::BenchError;
 
-/// Where Debian keeps daemons that a user's `PATH` does not name.
+/// Folders with Debian's daemons that a user's `PATH` does not contain.
 const MORE_FOLDERS: [&str; 3] = ["/usr/sbin", "/usr/local/sbin", "/sbin"];
 
-/// How to start one server and what it offers.
+/// Describes how to start one server and what it offers.
 ///
 /// In commands, environment, files and offers, `{program}` is the program's path, `{folder}` a
 /// temporary folder of this run, `{NAME}` the free port found for NAME in `ports`, and
@@ -27,43 +27,43 @@ pub struct Definition {
     /// How to install it, shown if it is missing.
     #[serde(default)]
     pub install: Option<String>,
-    /// An environment variable that may name the program instead.
+    /// An environment variable that may contain the program's path instead.
     #[serde(default)]
     pub program_variable: Option<String>,
     /// Further required programs; each name is a placeholder for its path.
     #[serde(default)]
     pub programs: BTreeMap<String, OtherProgram>,
-    /// Prints the version; the first line with a digit in it is kept.
+    /// The command that prints the version; the first line with a digit is kept.
     #[serde(default)]
     pub version: Vec<String>,
     /// Names for which a free loopback port is found.
     #[serde(default)]
     pub ports: Vec<String>,
-    /// Run first, each to its end.
+    /// Commands that run first, each to its end.
     #[serde(default)]
     pub prepare: Vec<Vec<String>>,
-    /// The server; it stays in the foreground. Empty where there is none to start.
+    /// The server's command; it stays in the foreground. Empty if there is none to start.
     #[serde(default)]
     pub command: Vec<String>,
-    /// Added to the environment.
+    /// Additional environment variables.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
     /// The ports that accept connections once the server is ready: one name or a list.
     #[serde(default, deserialize_with = "one_or_many")]
     pub ready: Vec<String>,
-    /// What must stand in one of its files as well, where it accepts connections before it is at
-    /// its best.
+    /// A text that one of its files must contain as well, if the server accepts connections before
+    /// it is fully ready.
     #[serde(default)]
     pub ready_text: Option<ReadyText>,
-    /// Seconds to wait for all that.
+    /// The time limit for readiness, in seconds.
     #[serde(default = "default_ready_seconds")]
     pub ready_seconds: u64,
-    /// Scenario to URL or command; `SCENARIO-WAY` for what `--over WAY` chooses.
+    /// Scenario to URL or command; `SCENARIO-WAY` for `--over WAY`.
     pub offers: BTreeMap<String, String>,
-    /// Where the publishers of an offer go, if not to the same place.
+    /// The publishers' target of an offer, if it is another one.
     #[serde(default)]
     pub publish: BTreeMap<String, String>,
-    /// For WEB: where pages go, how the insertion point is written.
+    /// For WEB: the location of pages, and the notation of the insertion point.
     #[serde(default)]
     pub web: Option<WebPages>,
     /// Path within the folder to content.
@@ -74,21 +74,21 @@ pub struct Definition {
     pub text: String,
 }
 
-/// A program beside the server, such as a client.
+/// A program besides the server, such as a client.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OtherProgram {
     /// Its name.
     pub program: String,
-    /// An environment variable that may name it instead.
+    /// An environment variable that may contain its path instead.
     #[serde(default)]
     pub variable: Option<String>,
-    /// A folder, as seen from this program's own, in which a build that starts sooner may lie.
+    /// A folder, relative to this program's own, that may contain a build that starts faster.
     #[serde(default)]
     pub statically_linked: Option<String>,
 }
 
-/// A sign in a log that a server is ready.
+/// A text in a log that shows that a server is ready.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReadyText {
@@ -98,11 +98,11 @@ pub struct ReadyText {
     pub text: String,
 }
 
-/// How a web server takes the nine pages.
+/// The form in which a web server expects the nine pages.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WebPages {
-    /// File name of a page within the folder; `{size}` is its size.
+    /// The file name of a page within the folder; `{size}` stands for its size.
     pub file: String,
     /// The text that the server replaces by time and date.
     pub insertion: String,
@@ -126,7 +126,7 @@ const fn default_ready_seconds() -> u64 {
 }
 
 impl Definition {
-    /// How it is started, for the record: its command and its files, words unreplaced.
+    /// Its configuration for the record: its command and its files, with placeholders.
     pub fn configuration(&self) -> BTreeMap<String, String> {
         let mut all = self.files.clone();
         if !self.command.is_empty() {
@@ -143,8 +143,8 @@ impl Definition {
         self.find(peer, &self.program, self.program_variable.as_deref())
     }
 
-    /// The paths of the programs that an offer needs, by the word that stands for each: the server,
-    /// and those that the offer, or what comes before it, names.
+    /// The paths of the programs that an offer needs, by placeholder: the server, and the programs
+    /// that the offer or its preparation names.
     pub fn find_programs(
         &self,
         peer: &str,
@@ -163,7 +163,7 @@ impl Definition {
         Ok(found)
     }
 
-    /// The path of a program beside the server; of one that has a static build, best that one.
+    /// The path of a program besides the server, preferably of its static build if there is one.
     fn find_other(&self, peer: &str, other: &OtherProgram) -> Result<PathBuf, BenchError> {
         let variable = other.variable.as_deref();
         let Some(folder) = &other.statically_linked else {
@@ -187,8 +187,8 @@ impl Definition {
         Ok(path)
     }
 
-    /// A program's path: as the variable says, beside this program, on `PATH`, or where daemons
-    /// are.
+    /// A program's path: from the variable, beside this program, on `PATH`, or in the folders of
+    /// daemons.
     fn find(
         &self,
         peer: &str,
@@ -225,7 +225,8 @@ impl Definition {
     }
 }
 
-/// Whether an ELF program asks for the dynamic loader: has a program header of type `PT_INTERP`.
+/// Whether an ELF program needs the dynamic loader, that is, has a program header of type
+/// `PT_INTERP`.
 fn needs_loader(program: &[u8]) -> bool {
     const PT_INTERP: usize = 3;
     let number = |at: usize, length: usize| {
@@ -233,7 +234,7 @@ fn needs_loader(program: &[u8]) -> bool {
         let value = bytes.iter().rev();
         Some(value.fold(0_usize, |value, &byte| value << 8 | usize::from(byte)))
     };
-    // 64 bits, least significant byte first; elsewhere nothing is said.
+    // 64 bits, little-endian; other formats are not examined.
     if !program.starts_with(b"\x7fELF\x02\x01") {
         return false;
     }
@@ -279,7 +280,7 @@ const BUILT_IN: [(&str, &str); 21] = built_in![
 ];
 
 impl Definitions {
-    /// The built-in ones, and those of a folder.
+    /// The built-in definitions, and those of a folder.
     pub fn load(folder: Option<&Path>) -> Result<Self, BenchError> {
         let mut all = BTreeMap::new();
         for (name, text) in BUILT_IN {
@@ -304,14 +305,14 @@ impl Definitions {
         Ok(Self(all))
     }
 
-    /// The one with this name.
+    /// The definition of this name.
     pub fn get(&self, name: &str) -> Result<&Definition, BenchError> {
         self.0
             .get(name)
             .ok_or_else(|| BenchError::UnknownPeer(name.to_owned()))
     }
 
-    /// All, by name.
+    /// All definitions, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&String, &Definition)> {
         self.0.iter()
     }

@@ -1,7 +1,7 @@
 //! Servers that the bench starts itself, each described by a small definition file.
 //!
-//! The definitions that come with the bench are in `peers/`, built in; `--peers DIR` adds a
-//! folder of one's own, and a definition there takes the place of a built-in one.
+//! The definitions that come with the bench are in `peers/` and built in; `--peers DIR` adds
+//! another folder, and a definition there replaces a built-in one of the same name.
 
 mod definition;
 mod running;

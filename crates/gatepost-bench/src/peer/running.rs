@@ -1,4 +1,4 @@
-//! A peer that was started, and is stopped when it is dropped.
+//! A running peer, which is stopped when it is dropped.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -18,15 +18,15 @@ use crate::error::BenchError;
 use crate::process::{Processors, Watched};
 use crate::target::RunningTarget;
 
-/// How long a server may take to end once it was asked to.
+/// The time within which a server must end after it was requested to.
 const STOP_SECONDS: u64 = 10;
-/// Between two looks at a server that is starting or ending.
+/// Interval of the checks of a server that is starting or ending.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// The file in the peer's folder for the server's output.
 const LOG: &str = "output.log";
 
-/// A started peer. Its folder and its processes go when it does.
+/// A running peer. Its folder and its processes are removed with it.
 pub struct Running {
     name: String,
     child: Option<Child>,
@@ -36,9 +36,9 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts a peer for one of its offers and waits until it is ready. `more` are words to be
-    /// replaced beside the standard ones; it runs on `processors` only, where given; `before_start`
-    /// may put files into its folder.
+    /// Starts a peer for one of its offers and waits until it is ready. `more` contains
+    /// placeholders in addition to the standard ones; it runs only on `processors`, if given;
+    /// `before_start` may put files into its folder.
     pub fn start(
         name: &str,
         definition: &Definition,
@@ -82,7 +82,7 @@ impl Running {
         Ok(running)
     }
 
-    /// What it offers to a scenario, and where its publishers go if that is elsewhere.
+    /// The target that it offers to a scenario, and that of its publishers if it is another one.
     pub fn target(&self, offer: &str, publish: Option<&str>) -> Result<RunningTarget, BenchError> {
         let publish = publish.map(|text| self.replace(text).parse()).transpose()?;
         Ok(RunningTarget {
@@ -156,7 +156,8 @@ impl Running {
         for (key, value) in &definition.environment {
             command.env(key, self.replace(value));
         }
-        // A group of its own: Ctrl-C is ours to handle, and its workers end with it.
+        // A process group of its own: Ctrl-C is handled by the bench, and the peer's workers end
+        // with it.
         command
             .stdout(log.try_clone()?)
             .stderr(log)
@@ -217,7 +218,7 @@ impl Drop for Running {
         let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else {
             return;
         };
-        // Errors mean that it is gone already.
+        // An error means that it has already ended.
         let _ = kill_process_group(group, Signal::TERM);
         let deadline = clock::now() + STOP_SECONDS * clock::SECOND;
         while matches!(child.try_wait(), Ok(None)) {
@@ -249,7 +250,7 @@ pub(crate) fn version(name: &str, definition: &Definition) -> Option<String> {
     Some(line.trim().to_owned())
 }
 
-/// Ports that were free a moment ago, all different.
+/// Different ports that were free a moment ago.
 fn free_ports(count: usize) -> Result<Vec<u16>, BenchError> {
     let listeners: Vec<TcpListener> = (0..count)
         .map(|_| TcpListener::bind("127.0.0.1:0"))
@@ -278,7 +279,7 @@ fn tail(path: &Path) -> String {
     read().unwrap_or_default()
 }
 
-/// A folder that goes with its owner. Servers that change their user must be able to read it.
+/// A folder that is removed with its owner. Servers that change their user must be able to read it.
 struct Folder(PathBuf);
 
 impl Folder {

@@ -28,7 +28,8 @@ const FLAG_INHERIT: u64 = 1 << 1;
 /// `PERF_FLAG_FD_CLOEXEC`.
 const CLOSE_ON_EXEC: libc::c_ulong = 8;
 
-/// The first version of `struct perf_event_attr` (`PERF_ATTR_SIZE_VER0`), which every kernel takes.
+/// The first version of `struct perf_event_attr` (`PERF_ATTR_SIZE_VER0`), which every kernel
+/// accepts.
 #[repr(C)]
 #[derive(Default)]
 struct Attributes {
@@ -47,7 +48,7 @@ struct Attributes {
 /// Whether the user requested it.
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 
-/// Makes samplers count system calls from now on.
+/// Enables counting of system calls in samplers.
 pub fn count_system_calls() {
     REQUESTED.store(true, Ordering::Relaxed);
 }
@@ -68,7 +69,7 @@ impl CallCounter {
         Self::of_processes(&watched.processes())
     }
 
-    /// The same for this process.
+    /// A counter for this process.
     pub fn of_self() -> Option<Self> {
         Self::of_processes(&[std::process::id()])
     }
@@ -102,7 +103,7 @@ impl CallCounter {
     }
 }
 
-/// A counter of one event of a thread; `None` where the kernel does not permit it.
+/// A counter of one event of a thread; `None` if the kernel does not permit it.
 fn open(kind: u32, event: u64, thread: i32) -> Option<OwnedFd> {
     let attributes = Attributes {
         kind,
@@ -113,8 +114,8 @@ fn open(kind: u32, event: u64, thread: i32) -> Option<OwnedFd> {
     };
     const ANY_PROCESSOR: libc::c_int = -1;
     const NO_GROUP: libc::c_int = -1;
-    // SAFETY: the struct lives over the call, its size field says how much of it there is, and the
-    // kernel only reads it. The result is an error or a new descriptor that has no other owner.
+    // SAFETY: the struct is valid during the call, its size field states its size, and the kernel
+    // only reads it. The result is an error or a new descriptor that has no other owner.
     unsafe {
         let descriptor = libc::syscall(
             libc::SYS_perf_event_open,
@@ -141,7 +142,7 @@ mod tests {
     const CONTEXT_SWITCHES: u64 = 3;
     const THIS_THREAD: i32 = 0;
 
-    /// Whether a counter is to be expected: found out without [`CallCounter`].
+    /// Whether a counter is expected: determined without [`CallCounter`].
     fn may_count() -> bool {
         let is_permitted = open(TYPE_SOFTWARE, CONTEXT_SWITCHES, THIS_THREAD).is_some();
         is_permitted && TRACEPOINTS.iter().any(|path| fs::read(path).is_ok())

@@ -1,11 +1,11 @@
-//! Which process listens on a port of this machine.
+//! Finds the process that listens on a port of this machine.
 
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
-/// The process that listens on a local TCP port; of several (a master and its workers share the
-/// socket) the one that is ancestor of the others, which is the one with the lowest id.
+/// The process that listens on a local TCP port. If there are several (a master and its workers
+/// share the socket), it is the ancestor of the others, which is the one with the lowest id.
 pub fn listener_of_port(port: u16) -> Option<u32> {
     let mut inodes = HashSet::new();
     for table in ["/proc/net/tcp", "/proc/net/tcp6"] {

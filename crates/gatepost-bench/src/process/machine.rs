@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct Machine {
     /// The processor's name.
     pub processor: String,
-    /// Processors that the kernel gives us.
+    /// Number of processors that the kernel permits this process to use.
     pub processors: usize,
     /// Memory in bytes.
     pub memory_bytes: u64,
@@ -40,17 +40,17 @@ impl Machine {
     }
 }
 
-/// What makes one measurement differ from the next on the same machine.
+/// Conditions that differ between measurements on the same machine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Noise {
-    /// Programs that wanted a processor, averaged by the kernel over the minute before.
+    /// Number of runnable programs, averaged by the kernel over the preceding minute.
     pub load_average: f64,
     /// The frequency of the slowest processor relative to the fastest permitted; 1 if unknown.
     pub frequency_share: f64,
 }
 
 impl Noise {
-    /// Now.
+    /// The current conditions.
     pub fn now() -> Self {
         let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
         let load = load.split(' ').next().and_then(|text| text.parse().ok());
@@ -61,7 +61,7 @@ impl Noise {
     }
 }
 
-/// The lowest share of its highest frequency at which a processor runs.
+/// The lowest ratio of a processor's frequency to its highest frequency.
 fn frequency_share(processors: &Path) -> Option<f64> {
     let kilohertz =
         |path: PathBuf| -> Option<f64> { fs::read_to_string(path).ok()?.trim().parse().ok() };
@@ -76,19 +76,20 @@ fn frequency_share(processors: &Path) -> Option<f64> {
     shares.reduce(f64::min)
 }
 
-/// The load of the whole machine over a time; the part of neither generator nor server is noise.
+/// The load of the whole machine over a time; the part that belongs to neither generator nor server
+/// is noise.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct MachineLoad {
-    /// CPU seconds of all processors that were used by anyone.
+    /// CPU seconds of all processors that were used by any program.
     pub busy_seconds: f64,
-    /// CPU seconds that the hypervisor gave to others.
+    /// CPU seconds that the hypervisor gave to other machines.
     pub stolen_seconds: f64,
-    /// CPU seconds that passed, all processors together.
+    /// Elapsed CPU seconds of all processors together.
     pub total_seconds: f64,
 }
 
 impl MachineLoad {
-    /// Counted since the machine started.
+    /// The load since the machine started.
     pub fn so_far() -> Self {
         let text = fs::read_to_string("/proc/stat").unwrap_or_default();
         Self::parse(text.lines().next().unwrap_or_default())

@@ -1,13 +1,13 @@
-//! Bytes that went over the network, as a process sees it: of all interfaces of its namespace.
+//! Network traffic, as a process sees it: of all interfaces of its namespace.
 //!
-//! The kernel does not count by process. On a machine that does nothing else, or in a namespace
-//! of its own, this is the server's traffic; on loopback it is both sides' together.
+//! The kernel does not count by process. On an otherwise idle machine, or in a separate namespace,
+//! this is the server's traffic; on loopback it is that of both sides together.
 
 use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-/// Counted since the interfaces came up.
+/// The traffic since the interfaces came up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traffic {
     /// Bytes received.
@@ -17,12 +17,12 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// As this process sees it.
+    /// The traffic in the namespace of a process.
     pub fn of_process(pid: u32) -> Self {
         Self::parse(&fs::read_to_string(format!("/proc/{pid}/net/dev")).unwrap_or_default())
     }
 
-    /// The table of proc_pid_net(5): a name, 8 counts of what came, 8 of what went.
+    /// The table of proc_pid_net(5): a name, 8 counts of received data, 8 of sent data.
     fn parse(table: &str) -> Self {
         let mut all = Self::default();
         for line in table.lines() {

@@ -1,4 +1,4 @@
-//! Which processors the servers and the bench may run on.
+//! The processors on which the servers and the bench may run.
 
 use std::fmt;
 use std::io;
@@ -20,15 +20,15 @@ impl Processors {
         set
     }
 
-    /// Holds this thread, and all that it starts from now on, to them.
+    /// Restricts this thread, and everything that it starts from now on, to these processors.
     pub fn apply(&self) -> io::Result<()> {
         Ok(sched_setaffinity(None, &self.set())?)
     }
 
-    /// Starts a program pinned to them; the calling thread keeps its own processors.
+    /// Starts a program restricted to these processors; the calling thread keeps its own.
     pub(crate) fn spawn_on(&self, command: &mut Command) -> io::Result<Child> {
         let own = sched_getaffinity(None)?;
-        // A child begins where the thread that starts it may run.
+        // A child inherits the processors of the thread that starts it.
         self.apply()?;
         let child = command.spawn();
         sched_setaffinity(None, &own)?;
@@ -66,9 +66,9 @@ impl fmt::Display for Processors {
 /// Processors for the servers, and for the bench.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pinning {
-    /// Of the servers that are started.
+    /// The processors of the servers that are started.
     pub server: Processors,
-    /// Of the bench.
+    /// The processors of the bench.
     pub bench: Processors,
 }
 

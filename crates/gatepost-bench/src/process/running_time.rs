@@ -11,8 +11,8 @@ use std::mem::zeroed;
 /// the kernel does not permit the query.
 pub(super) fn running_seconds(pid: u32) -> Option<f64> {
     let pid = libc::pid_t::try_from(pid).ok()?;
-    // SAFETY: both calls only write to the variable whose address they get, which is of the type
-    // that they write, lives over the call and is plain data for which zero bytes are valid.
+    // SAFETY: both calls only write to the variable whose address they receive. It has the type
+    // that they write, is valid during the call and is plain data for which zero bytes are valid.
     let time = unsafe {
         let mut clock: libc::clockid_t = 0;
         if libc::clock_getcpuclockid(pid, &raw mut clock) != 0 {

@@ -10,25 +10,25 @@ use super::calls::are_requested;
 use super::{CallCounter, MachineLoad, Noise, Traffic, Usage, Watched};
 use crate::clock::{self, Nanoseconds};
 
-/// What a process used over a measurement.
+/// The resources that a process used during a measurement.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProcessRecord {
-    /// Length of the measurement.
+    /// The length of the measurement.
     pub seconds: f64,
-    /// CPU seconds in the program.
+    /// CPU seconds in user mode.
     pub user_seconds: f64,
     /// CPU seconds in the kernel.
     pub system_seconds: f64,
-    /// Largest memory seen.
+    /// The largest observed memory.
     pub resident_bytes_max: u64,
-    /// Times it waited.
+    /// Number of voluntary context switches.
     pub voluntary_switches: u64,
-    /// Times it was interrupted.
+    /// Number of involuntary context switches.
     pub involuntary_switches: u64,
-    /// System calls; absent where they were not asked for, or the kernel does not let us count.
+    /// Number of system calls; absent if not requested, or if the kernel does not permit counting.
     #[serde(default)]
     pub system_calls: Option<u64>,
-    /// What went over the network, as it sees it.
+    /// The network traffic of its namespace.
     #[serde(default)]
     pub traffic: Traffic,
     /// CPU of each second, in percent of one processor.
@@ -38,7 +38,7 @@ pub struct ProcessRecord {
 }
 
 impl ProcessRecord {
-    /// CPU seconds altogether.
+    /// Total CPU seconds.
     pub fn cpu_seconds(&self) -> f64 {
         self.user_seconds + self.system_seconds
     }
@@ -48,12 +48,12 @@ impl ProcessRecord {
         100.0 * self.per_second(self.cpu_seconds())
     }
 
-    /// Times it gave up a processor or lost it.
+    /// Number of context switches of both kinds.
     pub fn switches(&self) -> u64 {
         self.voluntary_switches + self.involuntary_switches
     }
 
-    /// A count over the measurement, for each second of it.
+    /// A count per second of the measurement.
     pub fn per_second(&self, count: f64) -> f64 {
         if self.seconds > 0.0 {
             count / self.seconds
@@ -63,20 +63,20 @@ impl ProcessRecord {
     }
 }
 
-/// What a measurement cost, on all sides.
+/// The resources used during a measurement by all sides.
 #[derive(Debug, Clone, Default)]
 pub struct Costs {
     /// The server's costs, if it can be monitored.
     pub server: Option<ProcessRecord>,
-    /// Ours.
+    /// The generator's costs.
     pub generator: ProcessRecord,
-    /// The whole machine's.
+    /// The load of the whole machine.
     pub machine: MachineLoad,
-    /// As the measurement began.
+    /// The conditions at the start of the measurement.
     pub noise: Noise,
 }
 
-/// Samples until it is finished.
+/// Takes samples until it is finished.
 pub struct Sampler {
     stop: Sender<()>,
     thread: JoinHandle<Costs>,
@@ -112,16 +112,16 @@ impl Sampler {
         Self { stop, thread }
     }
 
-    /// Takes a last look.
+    /// Takes a last sample.
     pub fn finish(self) -> Costs {
-        // The thread is gone only if it panicked, and then there are no costs.
+        // The thread has ended only if it panicked, and then there are no costs.
         let _ = self.stop.send(());
         self.thread.join().unwrap_or_default()
     }
 }
 
 struct Watch {
-    /// `None` is this process.
+    /// `None` for this process.
     watched: Option<Watched>,
     calls: Option<CallCounter>,
     calls_first: u64,
@@ -178,7 +178,7 @@ impl Watch {
     }
 
     fn look(&mut self, now: Nanoseconds) {
-        // A process that ended keeps what was last seen of it.
+        // A process that has ended keeps its last sample.
         let Some(usage) = self.usage() else { return };
         let traffic = self.traffic();
         let record = &mut self.record;

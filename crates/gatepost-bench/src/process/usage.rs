@@ -11,28 +11,28 @@ use super::running_time::running_seconds;
 /// Resources used by a process and its descendants so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
-    /// CPU seconds in the program.
+    /// CPU seconds in user mode.
     pub user_seconds: f64,
-    /// CPU seconds in the kernel on its behalf.
+    /// CPU seconds in the kernel.
     pub system_seconds: f64,
-    /// Memory now in RAM, in bytes, shared pages counted for each process.
+    /// Resident memory in bytes; shared pages are counted for each process.
     pub resident_bytes: u64,
-    /// Times it gave up the CPU to wait.
+    /// Number of voluntary context switches.
     pub voluntary_switches: u64,
-    /// Times the CPU was taken from it.
+    /// Number of involuntary context switches.
     pub involuntary_switches: u64,
-    /// Threads, in all its processes.
+    /// Number of threads in all its processes.
     pub threads: u64,
 }
 
 impl Usage {
-    /// CPU seconds altogether.
+    /// Total CPU seconds.
     pub fn cpu_seconds(&self) -> f64 {
         self.user_seconds + self.system_seconds
     }
 
-    /// Of a process and its living descendants; children that ended and were waited for count
-    /// their CPU with their parent. `None` once the process is gone.
+    /// The resources of a process and its living descendants; the CPU time of children that have
+    /// ended and were waited for is included in their parent's. `None` once the process has ended.
     pub fn of_tree(pid: u32) -> Option<Self> {
         let mut total = of_process(pid)?;
         for descendant in tree_of(pid).into_iter().skip(1) {
@@ -43,7 +43,7 @@ impl Usage {
         Some(total)
     }
 
-    /// Of this process alone.
+    /// The resources of this process alone.
     pub fn of_self() -> Self {
         of_process(std::process::id()).unwrap_or_default()
     }
@@ -58,21 +58,21 @@ impl Usage {
     }
 }
 
-/// The four times that `times(2)` gives, in seconds: what the original CALL benchmark printed.
+/// The four times that `times(2)` returns, in seconds, as printed by the original CALL benchmark.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct CpuTimes {
-    /// This process, in the program.
+    /// This process in user mode.
     pub user: f64,
-    /// This process, in the kernel.
+    /// This process in the kernel.
     pub system: f64,
-    /// Children that ended, in their programs.
+    /// Children that have ended, in user mode.
     pub child_user: f64,
-    /// Children that ended, in the kernel.
+    /// Children that have ended, in the kernel.
     pub child_system: f64,
 }
 
 impl CpuTimes {
-    /// All four together.
+    /// The sum of all four.
     pub fn total(&self) -> f64 {
         self.user + self.system + self.child_user + self.child_system
     }
@@ -98,7 +98,7 @@ pub fn cpu_times_of_self() -> CpuTimes {
         .unwrap_or_default()
 }
 
-/// The fields of `/proc/PID/stat` (proc(5)) that matter here.
+/// The relevant fields of `/proc/PID/stat` (proc(5)).
 struct Stat {
     parent: u32,
     times: CpuTimes,
@@ -107,7 +107,7 @@ struct Stat {
 
 impl Stat {
     fn parse(text: &str) -> Option<Self> {
-        // The name, in parentheses, may itself hold spaces and parentheses.
+        // The name, in parentheses, may itself contain spaces and parentheses.
         let (_, rest) = text.rsplit_once(')')?;
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
         let ticks = clock_ticks_per_second() as f64;

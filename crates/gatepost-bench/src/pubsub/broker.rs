@@ -10,7 +10,7 @@ use super::{Dialect, PacketReader, mqtt, nats, websocket};
 use crate::error::BenchError;
 use crate::target::Url;
 
-/// One way to reach one server.
+/// One protocol and address of one server.
 #[derive(Debug, Clone)]
 pub struct Broker {
     dialect: Dialect,
@@ -23,7 +23,7 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// The one that a URL names; `None` where its scheme is no broker's.
+    /// The broker at a URL; `None` if the scheme is not one of a broker.
     pub fn of(url: &Url) -> Result<Option<Self>, BenchError> {
         let Some(dialect) = Dialect::of(url) else {
             return Ok(None);
@@ -55,8 +55,8 @@ impl Broker {
         self.dialect == Dialect::Post
     }
 
-    /// Appends what a client says first, if it speaks first. A stream of events is asked for with
-    /// its topic.
+    /// Appends the client's first message, if the client speaks first. A stream of events is
+    /// requested with its topic.
     pub fn open(&self, client_id: &str, topic: &str, out: &mut Vec<u8>) {
         match self.dialect {
             Dialect::Mqtt(version) => mqtt::login(version, client_id, out),
@@ -73,7 +73,7 @@ impl Broker {
         }
     }
 
-    /// Appends what answers a greeting.
+    /// Appends the reply to a greeting.
     pub fn login(&self, client_id: &str, out: &mut Vec<u8>) {
         match self.dialect {
             Dialect::Mqtt(_) | Dialect::Events | Dialect::Post => {}
@@ -84,7 +84,7 @@ impl Broker {
         }
     }
 
-    /// Appends a subscription; each is confirmed on its own.
+    /// Appends a subscription; each is confirmed separately.
     pub fn subscribe(&self, topic: &str, number: PacketId, qos: Qos, out: &mut Vec<u8>) {
         match self.dialect {
             Dialect::Mqtt(version) => mqtt::subscribe(version, topic, number, qos, out),
@@ -149,7 +149,7 @@ impl Broker {
     }
 }
 
-/// A packet in a frame of its own.
+/// A packet in a separate frame.
 fn framed(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     let mut packet = Vec::new();
     write(&mut packet);

@@ -1,15 +1,15 @@
 //! Server-sent events (WHATWG HTML section 9.2) over HTTP/1.1, in chunks or until the end.
 //!
-//! Only `data:` matters. An event within one chunk is read in place; only an event that
-//! chunks cut in two is put together.
+//! Only `data:` is relevant. An event within one chunk is read in place; only an event that spans
+//! several chunks is reassembled.
 
 use memchr::{memchr, memchr_iter, memmem};
 
 use super::{PacketEvent, ReaderStep, Stamp};
 
-/// Longest head of the answer.
+/// The maximum length of the response's header.
 const HEAD_MAX_BYTES: usize = 16 * 1024;
-/// Longest event that is put together.
+/// The maximum length of an event that is reassembled.
 const EVENT_MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// Reads a stream of events.
@@ -19,9 +19,9 @@ pub struct EventStream {
     chunked: bool,
     /// Remaining bytes of the current chunk.
     left: u64,
-    /// The beginning of an event that its chunk did not hold whole.
+    /// The beginning of an event that continues in the next chunk.
     carried: Vec<u8>,
-    /// Whether what is carried was handed on.
+    /// Whether the carried bytes were passed on.
     carried_done: bool,
 }
 
@@ -86,11 +86,12 @@ impl EventStream {
         }
     }
 
-    /// Adds to what is carried as much as ends the event; whether it did.
+    /// Adds bytes to the carried ones up to the end of the event; returns whether the event is
+    /// complete.
     fn carry(&mut self, part: &[u8]) -> Result<(usize, bool), String> {
         let before = self.carried.len();
         self.carried.extend_from_slice(part);
-        // The two line ends may lie on either side of the cut.
+        // The two line ends may be in different chunks.
         match end_of_event(&self.carried, before.saturating_sub(2)) {
             Some(end) => {
                 self.carried.truncate(end);
@@ -122,7 +123,8 @@ impl EventStream {
     }
 }
 
-/// The line before a chunk, with the line end of the chunk before: its length, the chunk's size.
+/// The line before a chunk, with the line end of the previous chunk: its length, and the chunk's
+/// size.
 fn chunk_length(bytes: &[u8]) -> Result<Option<(usize, u64)>, String> {
     let begin = if bytes.starts_with(b"\r\n") { 2 } else { 0 };
     let Some(end) = memchr(b'\n', &bytes[begin..]) else {
@@ -134,7 +136,7 @@ fn chunk_length(bytes: &[u8]) -> Result<Option<(usize, u64)>, String> {
     Ok(Some((begin + end + 1, u64::from(size))))
 }
 
-/// Where the event ends whose empty line begins at `from` or later.
+/// The end of the event whose empty line begins at `from` or later.
 fn end_of_event(bytes: &[u8], from: usize) -> Option<usize> {
     memchr_iter(b'\n', &bytes[from..]).find_map(|at| {
         let after = &bytes[from + at + 1..];
@@ -146,7 +148,7 @@ fn end_of_event(bytes: &[u8], from: usize) -> Option<usize> {
     })
 }
 
-/// The stamped payload in an event's data, wherever the server put it there.
+/// The stamped payload in an event's data, at any position.
 fn event(text: &[u8]) -> PacketEvent<'_> {
     let data = text
         .split(|&byte| byte == b'\n')

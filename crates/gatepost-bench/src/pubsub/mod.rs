@@ -1,8 +1,8 @@
-//! Brokers as a load generator sees them: log in, subscribe, publish, receive.
+//! Brokers from a load generator's view: log in, subscribe, publish, receive.
 //!
-//! A [`Broker`] is one way to reach one server: its address, its protocol, and the path where the
-//! protocol has one. What is sent needs no memory; what is received is read by a [`PacketReader`],
-//! one for each connection, because WebSocket frames and HTTP chunks cut messages where they like.
+//! A [`Broker`] is one way to reach one server: its address, its protocol, and the path if the
+//! protocol has one. Sending needs no state; received bytes are parsed by a [`PacketReader`], one
+//! for each connection, because WebSocket frames and HTTP chunks divide messages at any position.
 
 mod broker;
 mod events;
@@ -24,14 +24,14 @@ use crate::target::Url;
 use events::EventStream;
 use websocket::Frames;
 
-/// How a broker is spoken to.
+/// The protocol of a broker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
     /// MQTT of this version.
     Mqtt(Version),
     /// MQTT of this version in WebSocket frames.
     WebSocket(Version),
-    /// NATS core; topics' slashes become its dots.
+    /// NATS core; the slashes of topics become dots.
     Nats,
     /// Server-sent events: the subscription is the request.
     Events,
@@ -42,13 +42,13 @@ pub enum Dialect {
 /// A packet or event of the broker.
 #[derive(Debug, PartialEq, Eq)]
 pub enum PacketEvent<'a> {
-    /// It greets, and must be answered with [`Broker::login`].
+    /// A greeting, which must be answered with [`Broker::login`].
     Greeting,
     /// Logged in.
     Ready,
-    /// Not logged in, for this reason.
+    /// The login was refused, for this reason.
     Refused(String),
-    /// The stream of what was asked for begins: logged in and subscribed at once.
+    /// The requested stream begins: logged in and subscribed at once.
     Streaming,
     /// One subscription is confirmed, or refused.
     Subscribed {
@@ -57,48 +57,48 @@ pub enum PacketEvent<'a> {
     },
     /// A publication; one with an identifier must be acknowledged.
     Publication {
-        /// Its payload; of a text stream, from the stamp on.
+        /// Its payload; in a text stream, from the stamp on.
         payload: &'a [u8],
-        /// At QoS 1.
+        /// The identifier at QoS 1.
         packet_id: Option<PacketId>,
     },
     /// A publication of this client was acknowledged.
     Acknowledged,
-    /// It asks whether we live.
+    /// A ping that must be answered.
     Ping,
-    /// Nothing of interest.
+    /// Any other packet.
     Other,
 }
 
 /// The result of reading bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ReaderStep<'a> {
-    /// An event, and how many bytes were taken for it.
+    /// An event, and the number of bytes consumed for it.
     Event(PacketEvent<'a>, usize),
     /// More bytes are needed; this many were consumed.
     More(usize),
 }
 
-/// Takes a connection's bytes apart.
+/// Parses a connection's bytes.
 #[derive(Debug, Default)]
 pub enum PacketReader {
-    /// MQTT as it is.
+    /// MQTT without framing.
     Mqtt(Version),
-    /// NATS; also what stands in while a conversation has taken its reader out, since it is
-    /// nothing.
+    /// NATS. Also the placeholder while a conversation has taken its reader out, since it has no
+    /// state.
     #[default]
     Nats,
     /// MQTT in WebSocket frames.
     WebSocket(Box<Frames>),
     /// Server-sent events.
     Events(Box<EventStream>),
-    /// Answers to POST requests.
+    /// Responses to POST requests.
     Post(ResponseReader),
 }
 
 impl PacketReader {
-    /// The next event in `bytes`; what was not taken comes again, with more. An error is what the
-    /// broker did wrong.
+    /// The next event in `bytes`; bytes that were not consumed are passed again, with more. An
+    /// error describes the broker's violation of the protocol.
     #[inline]
     pub fn next<'a>(&'a mut self, bytes: &'a [u8]) -> Result<ReaderStep<'a>, String> {
         match self {
@@ -110,8 +110,8 @@ impl PacketReader {
         }
     }
 
-    /// Hands on each event in `bytes`, until one is refused; gives how many bytes were taken, or
-    /// what the broker did wrong.
+    /// Passes on each event in `bytes`, until one is refused; returns the number of bytes consumed,
+    /// or the broker's violation of the protocol.
     #[inline]
     pub fn read(
         &mut self,
@@ -158,7 +158,7 @@ impl Dialect {
     }
 }
 
-/// Reads in parts as the loop hands them; gives the payloads of the publications.
+/// Reads in parts as the loop passes them; returns the payloads of the publications.
 #[cfg(test)]
 fn publications(mut reader: PacketReader, text: &[u8], part: usize) -> Vec<Vec<u8>> {
     let (mut pending, mut payloads) = (Vec::new(), Vec::new());

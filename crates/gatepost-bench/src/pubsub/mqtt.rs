@@ -12,7 +12,7 @@ use super::{PacketEvent, ReaderStep};
 /// Longer than any run, so that no client needs to ping. 0 would disable it, but rumqttd refuses 0.
 const KEEP_ALIVE_SECONDS: u16 = u16::MAX;
 
-/// Larger packets than this are a mistake of the broker.
+/// The maximum length of a packet; a longer one is an error of the broker.
 const PACKET_MAX_BYTES: usize = 64 * 1024 * 1024;
 
 fn append(packet: &Packet<'_>, version: Version, out: &mut Vec<u8>) {
@@ -120,9 +120,9 @@ pub(super) fn next(version: Version, bytes: &[u8]) -> Result<ReaderStep<'_>, Str
     Ok(ReaderStep::Event(event, length))
 }
 
-/// The payload of a publication at QoS 0 without properties, found by lengths alone. Whether its
-/// topic is good text is the codec's tests' business: a generator that checks it again for each
-/// delivery costs more than the servers that it measures.
+/// The payload of a publication at QoS 0 without properties, found by lengths alone. The codec's
+/// tests check the validity of topics: a generator that checks each delivery again costs more than
+/// the servers that it measures.
 #[inline]
 fn plain_publication<'a>(version: Version, frame: &Frame<'a>) -> Option<PacketEvent<'a>> {
     const QOS: u8 = 0b0110;

@@ -1,7 +1,7 @@
-//! NATS core: as much of its text protocol as the scenarios need.
+//! NATS core: the part of its text protocol that the scenarios need.
 //!
-//! A subscription is not confirmed by itself, so a PING follows each, and its PONG is taken for
-//! the confirmation: the server answers in order.
+//! A subscription has no confirmation, so each is followed by a PING, and its PONG serves as the
+//! confirmation: the server answers in order.
 
 use std::io::Write as _;
 
@@ -10,7 +10,7 @@ use memchr::{memchr, memmem};
 
 use super::{PacketEvent, ReaderStep};
 
-/// Longest control line: INFO is the largest.
+/// The maximum length of a control line: INFO is the longest.
 const LINE_MAX_BYTES: usize = 64 * 1024;
 
 fn subject(topic: &str) -> String {

@@ -1,4 +1,4 @@
-//! Publications as HTTP requests: each answer acknowledges one.
+//! Publications as HTTP requests: each response acknowledges one.
 
 use super::{PacketEvent, ReaderStep};
 use crate::load::{ResponsePart, ResponseReader};

@@ -1,6 +1,7 @@
-//! The stamp at the front of every payload: its publisher, its number, and when it was due.
+//! The stamp at the start of every payload: its publisher, its number, and the time at which it was
+//! due.
 //!
-//! In hexadecimal digits, because some ways of delivery carry text only.
+//! In hexadecimal digits, because some protocols carry only text.
 
 use crate::clock::Nanoseconds;
 
@@ -14,7 +15,7 @@ pub struct Stamp {
     pub publisher: u16,
     /// The message's number at that publisher, from 0.
     pub sequence: u32,
-    /// When it should have been sent: the moment from which its latency counts.
+    /// The time at which it should have been sent, from which its latency counts.
     pub due: Nanoseconds,
 }
 
@@ -26,8 +27,8 @@ impl Stamp {
         put(&mut payload[12..STAMP_BYTES], self.due);
     }
 
-    /// Where a stamp begins in text that a server put around the payload: the first run of as many
-    /// hexadecimal digits. `None` where there is none.
+    /// The stamp in text that a server wrote around the payload: the first run of the same number
+    /// of hexadecimal digits. `None` if there is none.
     pub fn find(text: &[u8]) -> Option<&[u8]> {
         let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
         let mut begin = 0;
@@ -40,7 +41,7 @@ impl Stamp {
         None
     }
 
-    /// Reads it; `None` where the payload does not begin with one.
+    /// Parses a stamp; `None` if the payload does not begin with one.
     #[inline]
     pub fn read(payload: &[u8]) -> Option<Self> {
         let bytes: &[u8; STAMP_BYTES] = payload.first_chunk()?;
@@ -59,7 +60,7 @@ fn put(digits: &mut [u8], mut value: u64) {
     }
 }
 
-/// What each byte is as a lower-case hexadecimal digit; `0xff` where it is none.
+/// The value of each byte as a lower-case hexadecimal digit; `0xff` if it is not one.
 const DIGITS: [u8; 256] = {
     let mut digits = [0xff; 256];
     let mut value = 0_u8;

@@ -1,22 +1,22 @@
-//! Tracking of a publisher's sequence numbers at a subscriber: lost, doubled, out of order.
+//! Tracking of a publisher's sequence numbers at a subscriber: lost, duplicated, out of order.
 
 use serde::{Deserialize, Serialize};
 
 /// Counts over all numbers seen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrackerCounts {
-    /// Messages that came at least once.
+    /// Messages that arrived at least once.
     pub received: u64,
-    /// Messages that never came.
+    /// Messages that never arrived.
     pub lost: u64,
-    /// Times that a message came again.
+    /// Number of repeated arrivals.
     pub duplicates: u64,
-    /// Messages that came after a later one.
+    /// Messages that arrived after a later one.
     pub reordered: u64,
 }
 
 impl TrackerCounts {
-    /// Adds another's counts.
+    /// Adds the counts of another tracker.
     pub fn add(&mut self, other: Self) {
         self.received += other.received;
         self.lost += other.lost;
@@ -25,8 +25,8 @@ impl TrackerCounts {
     }
 }
 
-/// Follows one publisher's numbers at one subscriber. Exact, and 48 bytes as long as nothing is
-/// missing: only gaps are remembered.
+/// Tracks one publisher's numbers at one subscriber. Exact, and 48 bytes while nothing is missing:
+/// only gaps are stored.
 #[derive(Debug, Clone, Default)]
 pub struct Tracker {
     /// The next expected number.
@@ -38,7 +38,7 @@ pub struct Tracker {
 }
 
 impl Tracker {
-    /// A number came; gives by how many the missing ones are more.
+    /// Records an arrival; returns the increase in the number of missing messages.
     #[inline]
     pub fn see(&mut self, sequence: u32) -> i64 {
         if sequence == self.next {

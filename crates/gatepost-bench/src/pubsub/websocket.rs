@@ -1,4 +1,4 @@
-//! MQTT in WebSocket frames (RFC 6455; MQTT 5.0 section 6): as much as a generator needs.
+//! MQTT in WebSocket frames (RFC 6455; MQTT 5 section 6): the part that a generator needs.
 //!
 //! A packet may begin anywhere in a frame and end in a later one [MQTT-6.0.0-2]. A packet
 //! within one frame is read in place; only a packet that spans several frames is reassembled.
@@ -8,12 +8,12 @@ use memchr::memmem;
 
 use super::{PacketEvent, ReaderStep, mqtt};
 
-/// Longest head of the answer to the upgrade.
+/// The maximum length of the header of the response to the upgrade.
 const HEAD_MAX_BYTES: usize = 16 * 1024;
-/// Larger frames than this are a mistake of the server.
+/// The maximum length of a frame; a longer one is an error of the server.
 const FRAME_MAX_BYTES: u64 = 64 * 1024 * 1024;
-/// One key for all frames: masking keeps proxies from being tricked by pages (RFC 6455 section
-/// 10.3), and a generator has neither.
+/// One key for all frames: masking prevents web pages from deceiving proxies (RFC 6455 section
+/// 10.3), and a generator involves neither.
 const MASK: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
 
 const CONTINUATION: u8 = 0;
@@ -26,7 +26,8 @@ const MASKED: u8 = 0x80;
 
 /// Appends the request for the upgrade.
 pub(super) fn upgrade(authority: &str, path: &str, out: &mut Vec<u8>) {
-    // The key is any 16 bytes; that the answer fits it concerns caches, of which there is none.
+    // The key is any 16 bytes; checking the response against it protects caches, of which there are
+    // none.
     let request = format!(
         "GET {path} HTTP/1.1\r\nHost: {authority}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
          Sec-WebSocket-Key: Z2F0ZXBvc3QtYmVuY2g9PQ==\r\nSec-WebSocket-Version: 13\r\n\
@@ -67,9 +68,9 @@ pub struct Frames {
     upgraded: bool,
     /// Remaining bytes of the current frame's payload.
     left: u64,
-    /// The beginning of a packet that its frame did not hold whole.
+    /// The beginning of a packet that continues in the next frame.
     carried: Vec<u8>,
-    /// How much of it is done with.
+    /// The number of carried bytes that are processed.
     carried_taken: usize,
 }
 
@@ -173,17 +174,17 @@ impl Frames {
     }
 }
 
-/// The front of a frame.
+/// The header of a frame.
 struct Header {
     opcode: u8,
-    /// Of itself.
+    /// The length of the header itself.
     length: usize,
-    /// Of what follows.
+    /// The length of the payload.
     payload: u64,
 }
 
 impl Header {
-    /// `None` where it is not whole.
+    /// `None` if the header is incomplete.
     fn read(bytes: &[u8]) -> Result<Option<Self>, String> {
         let [first, second, rest @ ..] = bytes else {
             return Ok(None);
@@ -237,7 +238,7 @@ mod tests {
     use gatepost_mqtt::PacketId;
     use proptest::prelude::*;
 
-    /// Frames as a server writes them: without a mask.
+    /// Frames as a server writes them: without masking.
     fn from_server(payload: &[u8], out: &mut Vec<u8>) {
         out.push(FINAL | BINARY);
         if payload.len() < 126 {

@@ -1,4 +1,4 @@
-//! `record`, and reading back what was recorded.
+//! `record`, and reading recorded results.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ pub struct RecordArguments {
     /// The folder of results
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// Results to keep (JSON)
+    /// Results to store (JSON)
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// The commit they were measured at [default: the one checked out here]
+    /// The commit of the measurement [default: the one checked out here]
     #[arg(long, value_name = "ID")]
     commit: Option<String>,
 }
@@ -32,7 +32,7 @@ pub fn record(arguments: &RecordArguments) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Adds one, with the commit that is checked out unless it has one; gives where it is.
+/// Adds one report, with the commit that is checked out unless it has one; returns its path.
 pub fn keep(folder: &Path, mut report: Report) -> Result<PathBuf, BenchError> {
     report.commit = report.commit.or_else(checked_out);
     // The figures stay exact; the complete histograms would fill a repository.
@@ -53,7 +53,7 @@ pub fn keep(folder: &Path, mut report: Report) -> Result<PathBuf, BenchError> {
     Ok(path)
 }
 
-/// The commit of the working copy that we are in; `+` where files differ from it.
+/// The commit of the current working copy; `+` is appended if files differ from it.
 fn checked_out() -> Option<String> {
     let git = |words: &[&str]| {
         let mut command = Command::new("git");

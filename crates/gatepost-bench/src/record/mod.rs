@@ -1,7 +1,7 @@
-//! Keeping results: a folder to which every run is added, its trend, and documents made of it.
+//! Storing results: a folder to which every run is added, its trend, and documents made from it.
 //!
-//! The folder holds one report for each series, `SCENARIO/TIME-COMMIT.json`, so that it can be
-//! kept in a repository and merged without conflicts: nothing in it is ever written twice.
+//! The folder contains one report for each series, `SCENARIO/TIME-COMMIT.json`, so that it can be
+//! kept in a repository and merged without conflicts: no file in it is ever written twice.
 
 mod folder;
 mod tables;

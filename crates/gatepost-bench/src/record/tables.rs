@@ -1,8 +1,8 @@
 //! `tables`: documents with tables made from recorded results.
 //!
-//! Between `<!-- bench: SCENARIO … -->` and `<!-- bench end -->` stands a table; everything else
-//! is the author's. The marker's words choose the record and the figures:
-//! `<!-- bench: fanout setting=2 figures="deliveries per second,lost" latencies=p50,p99 -->`.
+//! A table is between `<!-- bench: SCENARIO … -->` and `<!-- bench end -->`; everything else is the
+//! author's. The marker's words select the record and the figures: `<!-- bench: fanout setting=2
+//! figures="deliveries per second,lost" latencies=p50,p99 -->`.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -25,12 +25,12 @@ pub struct TablesArguments {
     /// The folder of results
     #[arg(long, value_name = "DIR", default_value = "benchmarks")]
     results: PathBuf,
-    /// Write nothing; fail where the document is not as it would be
+    /// Write nothing; fail if the document is not current
     #[arg(long)]
     check: bool,
 }
 
-/// Renews all tables of the document.
+/// Updates all tables of the document.
 pub fn renew_tables(arguments: &TablesArguments) -> Result<(), BenchError> {
     let path = &arguments.document;
     let failed = |error| BenchError::File {
@@ -55,7 +55,7 @@ pub fn renew_tables(arguments: &TablesArguments) -> Result<(), BenchError> {
     fs::write(path, renewed).map_err(failed)
 }
 
-/// The document with the newest fitting results in its tables.
+/// The document with the newest matching results in its tables.
 fn renewed(text: &str, reports: &[Report]) -> Result<String, String> {
     let (mut rest, mut whole) = (text, String::new());
     while let Some(at) = rest.find(BEGIN) {
@@ -78,14 +78,14 @@ fn renewed(text: &str, reports: &[Report]) -> Result<String, String> {
     Ok(whole)
 }
 
-/// The table that a marker asks for.
+/// The table that a marker describes.
 #[derive(Debug, Default, PartialEq)]
 struct Marker {
     scenario: String,
-    /// Settings that the record must have.
+    /// The settings that the record must have.
     settings: Vec<(String, String)>,
     figures: Vec<String>,
-    /// Of latencies.
+    /// The percentiles of latencies.
     percentiles: Vec<String>,
 }
 
@@ -131,7 +131,7 @@ fn percentiles(names: &str) -> Result<Vec<String>, String> {
     Ok(wanted)
 }
 
-/// Words parted by spaces, quotes around those that hold spaces.
+/// Words separated by spaces, with quotes around those that contain spaces.
 fn words(text: &str) -> Vec<String> {
     let (mut words, mut word, mut quoted) = (Vec::new(), String::new(), false);
     for character in text.chars() {
@@ -180,7 +180,7 @@ fn provenance(report: &Report) -> String {
         .targets
         .iter()
         .map(|target| {
-            // Of a sweep each value has as many.
+            // In a sweep each value has the same number.
             let same = |run: &&RunOutcome| run.parameters == target.runs[0].parameters;
             target.runs.iter().filter(same).count()
         })

@@ -1,4 +1,4 @@
-//! `trend`: how a figure went from record to record, and the first that differs.
+//! `trend`: the development of a figure over the records, and the first record that differs.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -33,7 +33,8 @@ pub struct TrendArguments {
     confidence: f64,
 }
 
-/// What may be compared: the same scenario with the same settings, target and machine.
+/// The criterion for comparable results: the same scenario with the same settings, target and
+/// machine.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     scenario: String,
@@ -48,7 +49,7 @@ struct TrendEntry {
     values: Vec<f64>,
 }
 
-/// The trends in words and plots.
+/// The trends as text and plots.
 pub fn trend(arguments: &TrendArguments) -> Result<String, BenchError> {
     if !(50.0..100.0).contains(&arguments.confidence) {
         return Err(BenchError::Settings(

@@ -1,4 +1,4 @@
-//! Plots as SVG: a frame, two axes, lines or marks, and a legend; colours come from the page.
+//! Plots as SVG: a frame, two axes, lines or marks, and a legend; the page defines the colours.
 
 use std::fmt::Write as _;
 
@@ -12,13 +12,13 @@ const TOP: f64 = 34.0;
 const BOTTOM: f64 = 44.0;
 /// Approximate number of ticks on an axis.
 const TICKS: usize = 6;
-/// Colours that the page defines.
+/// The number of colours that the page defines.
 pub(super) const COLOURS: usize = 6;
 
-/// How an axis is divided.
+/// The division of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scale {
-    /// Equal steps, from 0 where the values are near it.
+    /// Equal steps, from 0 if the values are near it.
     Linear,
     /// Equal ratios.
     Logarithmic,
@@ -29,7 +29,7 @@ pub(super) enum Scale {
 pub(super) struct Axis {
     pub(super) label: String,
     pub(super) scale: Scale,
-    /// Ticks with a text of their own; else they are found.
+    /// Ticks with given texts; otherwise they are computed.
     pub(super) ticks: Vec<(f64, String)>,
 }
 
@@ -43,26 +43,26 @@ impl Axis {
     }
 }
 
-/// Points that belong together.
+/// A series of points.
 #[derive(Debug, Clone)]
 pub(super) struct ChartLine {
     pub(super) name: String,
-    /// Which of the page's colours.
+    /// The index of the page's colour.
     pub(super) colour: usize,
     pub(super) points: Vec<(f64, f64)>,
     pub(super) style: Style,
 }
 
-/// How they are drawn.
+/// The style of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Style {
-    /// Joined.
+    /// Connected points.
     Joined,
-    /// Joined by dashes, and not in the legend: a fitted law.
+    /// A dashed line that is not in the legend: a fitted law.
     Fitted,
-    /// Marks alone.
+    /// Marks only.
     Marks,
-    /// A short level bar at each point: a median.
+    /// A short horizontal bar at each point: a median.
     Bar,
 }
 
@@ -75,7 +75,7 @@ pub(super) struct Chart {
     pub(super) lines: Vec<ChartLine>,
 }
 
-/// From values to places on the page.
+/// Maps values to positions on the page.
 struct Projection {
     scale: Scale,
     low: f64,
@@ -154,7 +154,7 @@ impl Projection {
             .collect()
     }
 
-    /// Powers of ten; over a short axis 2 and 5 of each too.
+    /// Powers of ten; on a short axis also 2 and 5 times each.
     fn logarithmic_ticks(&self) -> Vec<f64> {
         let decades = self.high - self.low;
         let factors: &[f64] = if decades < 2.5 {
@@ -182,7 +182,7 @@ fn nice_step(span: f64) -> f64 {
     factor * power
 }
 
-/// As short as a tick must be: 1.5k, 20M.
+/// The shortest text for a tick: 1.5k, 20M.
 fn short(value: f64) -> String {
     for (size, mark) in [(1e9, "G"), (1e6, "M"), (1e3, "k")] {
         if value.abs() >= size {
@@ -198,7 +198,7 @@ fn short(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Text that may stand in a page.
+/// Text escaped for a page.
 pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
@@ -207,7 +207,7 @@ pub(super) fn escaped(text: &str) -> String {
 }
 
 impl Chart {
-    /// The plot as an SVG element; nothing where there are no points.
+    /// The plot as an SVG element; empty if there are no points.
     pub(super) fn svg(&self) -> String {
         let points = || self.lines.iter().flat_map(|line| &line.points);
         if points().next().is_none() {
@@ -312,7 +312,7 @@ fn draw_line(line: &ChartLine, x: &Projection, y: &Projection, svg: &mut String)
             path.join(" ")
         );
     }
-    /// Lines of more points than these have no room for marks.
+    /// Lines with more points than this have no marks.
     const MARKED_MAX: usize = 24;
     if line.style == Style::Marks || line.style == Style::Joined && places.len() <= MARKED_MAX {
         for (x, y, point) in &places {
@@ -377,7 +377,7 @@ mod tests {
         };
         let svg = chart.svg();
         assert!(svg.contains("a &lt; b"), "{svg}");
-        // What a logarithm does not know is left out.
+        // Values without a logarithm are omitted.
         assert_eq!(svg.matches("<circle").count(), 2);
         for part in svg.split("cy=\"").skip(1) {
             let y: f64 = part

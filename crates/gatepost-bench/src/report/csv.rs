@@ -1,5 +1,4 @@
-//! Comma-separated values (RFC 4180): a line for each figure of each run, for whatever reads
-//! tables.
+//! Comma-separated values (RFC 4180): a line for each figure of each run.
 
 use std::fmt::Write as _;
 

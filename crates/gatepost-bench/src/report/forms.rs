@@ -1,4 +1,4 @@
-//! `report`: stored results in the forms that people read.
+//! `report`: converts stored results to readable formats.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ pub struct ReportArguments {
     html: Option<PathBuf>,
 }
 
-/// Writes the forms asked for; the table on the terminal where none is.
+/// Writes the requested formats, or the table on the terminal if none is requested.
 pub fn convert(arguments: &ReportArguments) -> Result<(), BenchError> {
     let reports: Vec<Report> = arguments
         .files
@@ -48,7 +48,7 @@ pub fn convert(arguments: &ReportArguments) -> Result<(), BenchError> {
     )
 }
 
-/// Writes each form that has a path.
+/// Writes each format that has a path.
 pub fn write_forms(
     reports: &[Report],
     markdown_path: Option<&Path>,

@@ -1,5 +1,5 @@
-//! One self-contained HTML file: headline figures, plots, tables, configurations. No script, no
-//! font, nothing to load: it can be sent by mail and read in ten years.
+//! One self-contained HTML file: headline figures, plots, tables, configurations. It contains no
+//! script and no font and loads nothing, so it can be sent by mail and archived.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use crate::latency::Latencies;
 use crate::outcome::Better;
 
 const STYLE: &str = include_str!("style.css");
-/// Figures that are plotted of a comparison, the scenario's first.
+/// The maximum number of figures plotted for a comparison, beginning with the scenario's first.
 const COMPARED_MAX: usize = 6;
 
 /// The reports as one page.
@@ -69,7 +69,7 @@ fn settings(report: &Report) -> String {
     shown.map(one).collect::<Vec<_>>().join(" ")
 }
 
-/// What the original published beside what was measured now.
+/// The published figures of the original beside those measured now.
 fn headlines(report: &Report, columns: &[Column<'_>], page: &mut String) {
     if report.headlines.is_empty() {
         return;
@@ -179,7 +179,7 @@ fn comparisons(report: &Report, columns: &[Column<'_>]) -> Vec<Chart> {
     let judged = names
         .iter()
         .filter(|figure| figure.better != Better::Neither);
-    // A figure that is the same everywhere, such as 0 lost, is in the table.
+    // A figure that is the same for all targets, such as 0 lost, is only in the table.
     let varies = |figure: &&view::FigureName| {
         let all = columns
             .iter()
@@ -223,7 +223,7 @@ fn comparison(figure: &view::FigureName, columns: &[Column<'_>]) -> Chart {
             });
         }
     }
-    // Room on either side of the first and the last.
+    // Margins before the first and after the last.
     x.ticks.insert(0, (0.4, String::new()));
     x.ticks.push((columns.len() as f64 + 0.8, String::new()));
     Chart {
@@ -234,7 +234,7 @@ fn comparison(figure: &view::FigureName, columns: &[Column<'_>]) -> Chart {
     }
 }
 
-/// One plot for each figure that is good or bad, with the fitted laws.
+/// One plot for each figure with a direction, with the fitted laws.
 fn growths(curves: &[Curve]) -> Vec<Chart> {
     let mut charts: Vec<Chart> = Vec::new();
     for curve in curves
@@ -279,16 +279,16 @@ fn growths(curves: &[Curve]) -> Vec<Chart> {
     charts
 }
 
-/// Latency against the share of what was slower, down to one in 100,000.
+/// Latency against the share of slower operations, down to one in 100,000.
 fn percentiles(report: &Report, columns: &[Column<'_>]) -> Vec<Chart> {
-    /// Points for each tenfold.
+    /// Points per factor of ten.
     const STEPS: i32 = 8;
     const DECADES: i32 = 5;
     let curve = |latencies: &Latencies| -> Vec<(f64, f64)> {
         let count = latencies.count() as f64;
         let at = |step: i32| {
             let times = 10_f64.powf(f64::from(step) / f64::from(STEPS));
-            // A percentile that less than one sample lies beyond is not known.
+            // A percentile with less than one sample beyond it is unknown.
             (times <= count).then(|| (times, latencies.quantile_us(1.0 - 1.0 / times)))
         };
         (1..=STEPS * DECADES).filter_map(at).collect()

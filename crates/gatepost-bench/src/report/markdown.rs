@@ -8,15 +8,15 @@ use super::view::{
     number,
 };
 
-/// More columns than these do not fit beside each other.
+/// The maximum number of adjacent columns.
 const COLUMNS_MAX: usize = 5;
 
-/// Which figures a table shows.
+/// The figures that a table shows.
 #[derive(Debug, Clone, Default)]
 pub struct Columns {
-    /// Parts of the figures' names; all where there is none.
+    /// Parts of the figures' names; all figures if empty.
     pub figures: Vec<String>,
-    /// Of latencies those of [`percentile_names`] that are here.
+    /// The percentiles of latencies, out of [`percentile_names`].
     pub percentiles: Vec<String>,
 }
 
@@ -56,8 +56,8 @@ pub(super) fn markdown(reports: &[Report]) -> String {
     text
 }
 
-/// The figures as one table: a column for each target, the original's and the floor's where there
-/// are any.
+/// The figures as one table: a column for each target, and for the original and the floor if
+/// available.
 pub fn markdown_table(report: &Report, shown: &Columns) -> String {
     let mut text = String::new();
     let columns = columns(report);

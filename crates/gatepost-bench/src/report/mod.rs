@@ -30,8 +30,8 @@ use crate::scenario::FloorOf;
 
 /// A series of runs, as stored in JSON; `schema/report-2.json` describes it.
 ///
-/// The version in `schema` rises when a field changes its meaning or goes; fields may be added
-/// without it. Every version ever written stays readable (`upgrade`).
+/// The version in `schema` increases when the meaning of a field changes or a field is removed;
+/// fields may be added without a new version. All earlier versions stay readable (`upgrade`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Name and version of the format.
@@ -42,47 +42,47 @@ pub struct Report {
     pub scenario: String,
     /// Its settings.
     pub settings: serde_json::Value,
-    /// When it began.
+    /// The time at which it began.
     pub started_unix_seconds: u64,
-    /// Where it was measured.
+    /// The machine of the measurement.
     pub machine: Machine,
-    /// Which processors servers and bench were held to; free where absent.
+    /// The processors to which servers and bench were restricted; absent if not restricted.
     #[serde(default)]
     pub pinning: Option<String>,
-    /// How long the machine had been up.
+    /// The uptime of the machine.
     pub uptime_seconds: f64,
     /// The commit of the working copy in which it was recorded.
     #[serde(default)]
     pub commit: Option<String>,
-    /// What the original benchmark published.
+    /// The published figures of the original benchmark.
     pub headlines: Vec<Headline>,
-    /// What this machine's operations cost, as it began.
+    /// The costs of this machine's operations, at the start.
     #[serde(default)]
     pub floor: Vec<FloorFigure>,
-    /// Which of them each figure cannot do without.
+    /// The operations that each figure cannot avoid.
     #[serde(default)]
     pub floors: Vec<FigureFloor>,
-    /// What was measured, in the order given.
+    /// The results of each target, in the given order.
     pub targets: Vec<TargetReport>,
-    /// Whether the user stopped it before its time.
+    /// Whether the user stopped it early.
     pub interrupted: bool,
 }
 
-/// What one operation costs at least.
+/// The minimum cost of one operation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FloorFigure {
     /// The operation.
     pub operation: String,
-    /// Nanoseconds for one.
+    /// The time of one operation in nanoseconds.
     pub nanoseconds: f64,
 }
 
-/// A figure, and the operations that it cannot do without.
+/// A figure, and the operations that it cannot avoid.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FigureFloor {
     /// The figure, a time in microseconds.
     pub figure: String,
-    /// Each operation as often as it is needed.
+    /// The operations, each repeated as often as it is needed.
     pub operations: Vec<String>,
 }
 
@@ -102,12 +102,12 @@ pub struct TargetReport {
     pub name: String,
     /// The version that the program reports.
     pub version: Option<String>,
-    /// The URL or command, with the words of a peer definition unreplaced.
+    /// The URL or command, with the placeholders of a peer definition.
     pub offer: String,
-    /// How a peer was started: its command, and its files by name.
+    /// The configuration of a peer: its command, and its files by name.
     #[serde(default)]
     pub configuration: BTreeMap<String, String>,
-    /// In the order of time.
+    /// The runs in chronological order.
     pub runs: Vec<RunOutcome>,
 }
 
@@ -146,7 +146,7 @@ impl Report {
         }
     }
 
-    /// The least that a figure can be on this machine, in microseconds, where that is known.
+    /// The lower bound of a figure on this machine in microseconds, if known.
     pub fn floor_us(&self, figure: &str) -> Option<f64> {
         let floor = self.floors.iter().find(|floor| floor.figure == figure)?;
         let cost = |name: &String| {
@@ -156,7 +156,7 @@ impl Report {
         floor.operations.iter().map(cost).sum()
     }
 
-    /// Writes it as JSON.
+    /// Writes the report as JSON.
     pub fn write(&self, path: &Path) -> Result<(), BenchError> {
         let text = serde_json::to_string_pretty(self).map_err(|error| BenchError::Data {
             path: path.to_owned(),
@@ -165,7 +165,7 @@ impl Report {
         write_file(path, &(text + "\n"))
     }
 
-    /// Reads one that was written by this version or an earlier one.
+    /// Reads a report of this version or an earlier one.
     pub fn read(path: &Path) -> Result<Self, BenchError> {
         let text = fs::read_to_string(path).map_err(|error| BenchError::File {
             path: path.to_owned(),
@@ -178,7 +178,7 @@ impl Report {
     }
 }
 
-/// Writes a file, and the folders above it where they are not there yet.
+/// Writes a file, and creates its parent folders if necessary.
 pub(crate) fn write_file(path: &Path, text: &str) -> Result<(), BenchError> {
     let write = || {
         if let Some(folder) = path.parent() {

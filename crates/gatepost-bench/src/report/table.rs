@@ -10,12 +10,12 @@ use super::view::{
 use crate::outcome::{Better, RunOutcome};
 use crate::progress::RunProgress;
 
-/// Narrowest column of a target.
+/// The minimum width of a target's column.
 const COLUMN: usize = 26;
-/// More columns than these do not fit beside each other: a sweep's are set below each other.
+/// The maximum number of adjacent columns; those of a sweep are below each other.
 const COLUMNS_MAX: usize = 4;
 
-/// Prints what one run gave: the original's own lines, and what is to be mistrusted.
+/// Prints the result of one run: the original's own lines, and warnings.
 pub fn print_run(
     progress: &RunProgress,
     scenario: &str,
@@ -159,7 +159,7 @@ fn write_latencies(report: &Report, columns: &[Column<'_>], text: &mut String) -
     Ok(())
 }
 
-/// How near the figures are to what this machine can do at all.
+/// Writes the ratio of the figures to the lower bounds of this machine.
 fn write_floor(report: &Report, columns: &[Column<'_>], text: &mut String) -> std::fmt::Result {
     text.push('\n');
     for floor in &report.floors {

@@ -1,4 +1,4 @@
-//! Reading reports of every version that was ever written.
+//! Reads reports of all earlier versions.
 //!
 //! Version 1 kept a latency as a pair of name and figures; version 2 keeps an object, with the
 //! histogram beside the figures.
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::Report;
 
-/// A report of any version, as one of the newest.
+/// A report of any version, converted to the newest.
 pub(super) fn parse(text: &str) -> Result<Report, String> {
     let mut value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let schema = value["schema"].as_str().unwrap_or_default().to_owned();

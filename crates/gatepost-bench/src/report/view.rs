@@ -1,4 +1,4 @@
-//! Contents that all forms of a report share: figures with their spreads, growth curves, notes.
+//! Contents that all report formats share: figures with their spreads, growth curves, notes.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use crate::sweep::Point;
 
 /// With fewer runs, a comparison is not meaningful.
 const RUNS_ENOUGH: usize = 5;
-/// Points that a growth curve needs.
+/// The minimum number of points of a growth curve.
 const POINTS_MIN: usize = 3;
 
 /// A figure's name, unit and direction.
@@ -65,7 +65,7 @@ impl Column<'_> {
         )
     }
 
-    /// The target, with the values where there are several.
+    /// The target, with the values if there are several.
     pub(super) fn label(&self) -> String {
         let mut label = self.name.to_owned();
         for (name, value) in &self.point {
@@ -75,7 +75,7 @@ impl Column<'_> {
         label
     }
 
-    /// All latencies of a name over its runs together.
+    /// All latencies of a name over its runs.
     pub(super) fn latencies(&self, name: &str) -> Latencies {
         let mut all = Latencies::default();
         for latency in self.runs.iter().flat_map(|run| &run.latencies) {
@@ -121,7 +121,7 @@ pub(super) fn latency_names(report: &Report) -> Vec<String> {
     names
 }
 
-/// How one figure of one target grew with the one setting that was swept.
+/// The growth of one figure of one target with the setting that was swept.
 pub(super) struct Curve {
     pub(super) target: String,
     pub(super) parameter: String,
@@ -131,7 +131,7 @@ pub(super) struct Curve {
     pub(super) growth: Option<Growth>,
 }
 
-/// The curves of all figures, where exactly one setting was swept over enough values.
+/// The curves of all figures, if exactly one setting was swept over a sufficient number of values.
 pub(super) fn curves(report: &Report) -> Vec<Curve> {
     let mut curves: Vec<Curve> = Vec::new();
     let columns = columns(report);
@@ -181,7 +181,7 @@ pub(super) fn growth_words(curve: &Curve) -> Option<String> {
     ))
 }
 
-/// What a reader should know: machine, versions, sources, doubts.
+/// Notes for the reader: machine, versions, sources, reasons for caution.
 pub(super) fn notes(report: &Report) -> Vec<String> {
     let mut notes = Vec::new();
     let fewest = columns(report)
@@ -237,7 +237,7 @@ pub(super) fn notes(report: &Report) -> Vec<String> {
     notes
 }
 
-/// Each warning once, with the targets and how many of their runs had it.
+/// Each warning once, with the targets and the number of their runs that had it.
 pub(super) fn warnings(report: &Report) -> Vec<String> {
     let mut all: Vec<(String, String, usize)> = Vec::new();
     for target in &report.targets {
@@ -295,7 +295,7 @@ impl Spread {
     }
 }
 
-/// Four significant digits, without an exponent; thousands are not parted.
+/// Four significant digits, without an exponent and without thousands separators.
 pub fn number(value: f64) -> String {
     let digits = match value.abs() {
         0.0 => 0,

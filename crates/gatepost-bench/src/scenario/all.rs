@@ -10,11 +10,11 @@ use super::subscribe::{SubscribeArguments, SubscribeBurst};
 use super::web::{Web, WebArguments};
 use crate::error::BenchError;
 
-/// A scenario, with the name of its results' file.
+/// A scenario, with the name of its result file.
 pub type Named = (&'static str, Box<dyn Scenario>);
 
-/// The five, named as their results' files are; FANOUT with both of its settings. `quick` makes
-/// each as short as it can be and still say something.
+/// The five scenarios, named as their result files; FANOUT with both of its settings. `quick` makes
+/// each as short as is meaningful.
 pub fn five(quick: bool) -> Result<Vec<Named>, BenchError> {
     let words = |usual: &'static str, quickly: &'static str| if quick { quickly } else { usual };
     let call: CallArguments = parsed(words("", "--calls 100,1000"))?;
@@ -34,7 +34,7 @@ pub fn five(quick: bool) -> Result<Vec<Named>, BenchError> {
     ])
 }
 
-/// A scenario's settings from words, so that the defaults stand in one place only.
+/// A scenario's settings parsed from text, so that the defaults are defined only once.
 fn parsed<Arguments: Args>(words: &str) -> Result<Arguments, BenchError> {
     let command = Arguments::augment_args(Command::new("scenario").no_binary_name(true));
     command

@@ -1,8 +1,8 @@
-//! CALL: a client program is started again and again, and its exit code is the answer.
+//! CALL: a client program is started repeatedly, and its exit code is the result.
 //!
-//! The original looped a client through perl's `system`, as a mail server would start a filter,
-//! and printed wall clock and CPU times. Here the same loop starts the command without a shell
-//! (`posix_spawn`), waits, and goes on with the next: one call at a time.
+//! The original started a client through perl's `system` in a loop, as a mail server would start a
+//! filter, and printed wall clock and CPU times. Here the same loop starts the command without a
+//! shell (`posix_spawn`), waits for it, and continues with the next: one call at a time.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -22,7 +22,7 @@ use crate::progress::RunProgress;
 use crate::sweep::{Listed, Parameter, Sweepable};
 use crate::target::{Endpoint, RunningTarget};
 
-/// The length of the original scan corpus's mean message: a message of ordinary size.
+/// The mean length of the messages in the original scan corpus.
 const MESSAGE_BYTES: usize = 11_719;
 
 /// Settings of CALL.
@@ -46,12 +46,12 @@ impl Sweepable for CallArguments {
 pub struct Call {
     arguments: CallArguments,
     message: PathBuf,
-    /// Removes the message made here.
+    /// Removes the message that was generated.
     _folder: Option<mail::MessageFolder>,
 }
 
 impl Call {
-    /// Makes the message, unless one is given.
+    /// Generates the message, unless one is given.
     pub fn new(arguments: CallArguments) -> Result<Self, BenchError> {
         let (message, folder) = if let Some(path) = &arguments.message {
             (path.clone(), None)
@@ -138,13 +138,13 @@ impl Scenario for Call {
     }
 }
 
-/// One loop, measured.
+/// The measurements of one loop.
 struct MeasuredLoop {
     calls: u64,
     wall_seconds: f64,
     times: CpuTimes,
     latencies: Latencies,
-    /// Exit code (−1 for a signal) to how often.
+    /// The number of calls by exit code (−1 for a signal).
     codes: BTreeMap<i32, u64>,
 }
 
@@ -208,7 +208,7 @@ impl MeasuredLoop {
         )
     }
 
-    /// Writes the figures; those of the last loop stand, as the original gave those of 10,000.
+    /// Writes the figures of the last loop, as the original published those of 10,000 calls.
     fn report(&self, outcome: &mut RunOutcome) {
         if self.calls == 0 {
             return;
@@ -268,7 +268,7 @@ mod tests {
             "{:?}",
             outcome.original
         );
-        // What the machine was doing besides is no matter of this test.
+        // The load of the test machine is not part of this test.
         let doubts = outcome.warnings.iter().filter(|line| line.contains("exit"));
         assert_eq!(doubts.count(), 0, "{:?}", outcome.warnings);
     }

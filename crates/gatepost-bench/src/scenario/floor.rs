@@ -1,7 +1,6 @@
-//! `floor`: what the operations that every server is made of cost on this machine.
+//! `floor`: the cost of the basic operations of a server on this machine.
 //!
-//! No server can be cheaper than its system calls; comparing a result with these shows the
-//! distance.
+//! No server can be cheaper than its system calls; comparing a result with them shows the distance.
 
 use std::hint::black_box;
 use std::io::{Read, Write};
@@ -22,7 +21,7 @@ use crate::process::Noise;
 const EFFORT: usize = 5;
 const EFFORT_QUICK: usize = 1;
 
-/// Measures all of them, in nanoseconds.
+/// Measures all operations, in nanoseconds.
 pub fn measure() -> Result<RunOutcome, BenchError> {
     let mut outcome = RunOutcome {
         noise: Noise::now(),
@@ -80,8 +79,8 @@ fn operations(effort: usize) -> Result<Vec<(String, f64)>, BenchError> {
     Ok(all)
 }
 
-/// Nanoseconds per call in the best of many batches. A floor is what is left when nothing
-/// disturbs, so each batch is short enough to fall between two disturbances.
+/// Nanoseconds per call in the best of many batches. A floor is the undisturbed cost, so each batch
+/// is short enough to fall between two disturbances.
 fn best(batches: usize, count: usize, mut operation: impl FnMut()) -> f64 {
     let mut lowest = f64::INFINITY;
     for _ in 0..batches {
@@ -103,7 +102,7 @@ fn pair() -> Result<(TcpStream, TcpStream), BenchError> {
     Ok((near, far))
 }
 
-/// As many sends as the socket's buffer holds, then one read of them all that does not count.
+/// As many sends as the socket's buffer holds, then one read of all of them that is not measured.
 fn send_only(effort: usize) -> Result<f64, BenchError> {
     const SENDS: usize = 50;
     const BATCHES: usize = 100;
@@ -126,7 +125,7 @@ fn loopback_one_thread(effort: usize) -> Result<f64, BenchError> {
     let (mut near, mut far) = pair()?;
     let mut message = [1_u8; 100];
     Ok(best(200 * effort, 20, || {
-        // The pair is connected; a failure would show as an absurd figure.
+        // The pair is connected; a failure would result in an implausible figure.
         let _ = near.write_all(&message);
         let _ = far.read_exact(&mut message);
     }))
@@ -144,7 +143,7 @@ fn loopback_two_threads(effort: usize) -> Result<f64, BenchError> {
         let _ = near.read_exact(&mut message);
     });
     drop(near);
-    // It ended with the connection.
+    // The thread ended with the connection.
     let _ = echo.join();
     Ok(ns)
 }

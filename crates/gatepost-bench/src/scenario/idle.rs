@@ -1,6 +1,5 @@
-//! IDLE: what connections cost that are logged in and say nothing; and with `--storms`, what
-//! becomes of a server when all of them are cut at once and come back at once, as after the
-//! failure of a network.
+//! IDLE: the cost of idle connections that are logged in; and with `--storms`, the behaviour of a
+//! server when all of them are closed at once and reconnect at once, as after a network failure.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,12 +17,12 @@ use crate::target::RunningTarget;
 
 /// Connections that log in at the same time.
 const CONNECTING_MAX: usize = 200;
-/// Connections that are begun before those that stand are heard: a server waits only so long for
-/// a client's first word.
+/// Number of connections that are opened before the open ones are processed: a server limits the
+/// time until a client's first packet.
 const DIALED_IN_TURN: usize = 200;
-/// How long all may take.
+/// The time within which all must be logged in.
 const LOGIN_SECONDS: u64 = 120;
-/// Descriptors that the generator needs beside its connections.
+/// Descriptors that the generator needs besides its connections.
 const OTHER_DESCRIPTORS: u64 = 50;
 
 /// Settings of IDLE.
@@ -32,16 +31,16 @@ pub struct IdleArguments {
     /// Connections
     #[arg(long, value_name = "N", default_value = "10000")]
     pub(crate) connections: Swept<usize>,
-    /// Seconds to watch them, once all are there
+    /// Seconds of the measurement, once all are connected
     #[arg(long, value_name = "S", default_value_t = 10.0)]
     seconds: f64,
-    /// Times that all of them are cut, and come back all at once under their old names
+    /// Number of times that all are closed and reconnect at once under their old names
     #[arg(long, value_name = "N", default_value_t = 0)]
     #[serde(default, skip_serializing_if = "is_zero")]
     storms: u32,
 }
 
-/// Runs without storms stay comparable to those of before there were any.
+/// Omitted without storms, so that such runs stay comparable to earlier ones.
 #[expect(
     clippy::trivially_copy_pass_by_ref,
     reason = "serde asks with a reference"
@@ -62,7 +61,7 @@ pub struct Idle {
 }
 
 impl Idle {
-    /// With these settings; refuses more connections than this process may have.
+    /// The scenario with these settings; refuses more connections than this process may have.
     pub fn new(arguments: IdleArguments) -> Result<Self, BenchError> {
         let limit = raise_descriptor_limit();
         let connections = arguments.connections.get();
@@ -263,8 +262,8 @@ impl Scenario for Idle {
 }
 
 impl Idle {
-    /// Cuts all connections and has them come back, all at once; gives how long each storm took,
-    /// in seconds. One that is refused or does not come back ends the run.
+    /// Closes all connections and lets them reconnect at once; returns the duration of each storm,
+    /// in seconds. A connection that is refused or does not come back ends the run.
     fn storms(
         &self,
         target: &RunningTarget,

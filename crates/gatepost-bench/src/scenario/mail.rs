@@ -1,4 +1,4 @@
-//! Mail for CALL and SCAN where the user has none to give: made here, the same on every machine.
+//! Mail for CALL and SCAN if the user gives none: generated, and the same on every machine.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -80,12 +80,12 @@ const WORDS: &[&str] = &[
     "limit",
 ];
 
-/// The sizes of the original corpus: one message as large as its largest, two nearly so (which
-/// its deviation demands), the rest short, their sizes spread as mail's are.
+/// The sizes of the original corpus: one message as large as its largest, two nearly as large
+/// (which its deviation requires), the others short, with sizes distributed as in real mail.
 pub(super) fn original_sizes() -> Vec<usize> {
     let mean = TOTAL_BYTES / COUNT as f64;
     let small_count = COUNT - 3;
-    // Short ones from 600 bytes in equal ratios, scaled below so that the total is exact.
+    // Short messages from 600 bytes on in equal ratios, scaled below so that the total is exact.
     let shape: Vec<f64> = (0..small_count)
         .map(|n| (n as f64 / small_count as f64 * 2.6).exp())
         .collect();
@@ -98,7 +98,7 @@ pub(super) fn original_sizes() -> Vec<usize> {
         sizes
     };
     let deviation = |sizes: &[f64]| sizes.iter().map(|s| (s - mean) * (s - mean)).sum::<f64>();
-    // The larger the two, the larger the deviation: find them by halving.
+    // The larger these two are, the larger the deviation: find their size by bisection.
     let (mut low, mut high) = (mean, LARGEST_BYTES);
     for _ in 0..60 {
         let middle = f64::midpoint(low, high);
@@ -149,7 +149,7 @@ pub(super) fn message(number: usize, size: usize) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// A small generator (xorshift) whose numbers are the same everywhere, for ever.
+/// A small generator (xorshift) whose numbers never change.
 struct XorShift(u64);
 
 impl XorShift {

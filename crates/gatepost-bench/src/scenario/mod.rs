@@ -1,4 +1,5 @@
-//! The scenarios: each a file with its settings (the originals' as defaults) and its measurement.
+//! The scenarios: each in one file, with its settings (defaults as in the original) and its
+//! measurement.
 
 pub mod all;
 pub mod call;
@@ -26,7 +27,7 @@ use crate::target::RunningTarget;
 
 /// A benchmark that can be run against one target any number of times.
 pub trait Scenario {
-    /// As on the command line and in peer definitions.
+    /// The name, as on the command line and in peer definitions.
     fn name(&self) -> &'static str;
 
     /// Its settings, for the stored result.
@@ -37,25 +38,25 @@ pub trait Scenario {
         1
     }
 
-    /// What the original benchmark published.
+    /// The published figures of the original benchmark.
     fn headlines(&self) -> Vec<Headline>;
 
-    /// What its figures cannot fall below on any machine, by the operations that `floor` measures.
+    /// The lower bounds of its figures on any machine, by the operations that `floor` measures.
     fn floors(&self) -> Vec<FloorOf> {
         Vec::new()
     }
 
-    /// Words that peer definitions may use beside the standard ones.
+    /// Placeholders for peer definitions, in addition to the standard ones.
     fn words(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
 
-    /// Puts what the peer needs into its folder before it is started.
+    /// Puts files that the peer needs into its folder before it is started.
     fn prepare_peer(&self, _peer: &Definition, _folder: &Path) -> Result<(), BenchError> {
         Ok(())
     }
 
-    /// Measures once.
+    /// Performs one measurement.
     fn run(&self, target: &RunningTarget, progress: &RunProgress)
     -> Result<RunOutcome, BenchError>;
 }
@@ -65,7 +66,7 @@ pub trait Scenario {
 pub struct FloorOf {
     /// The figure: a time in microseconds, or a rate per second.
     pub figure: String,
-    /// Each operation as often as it is needed.
+    /// The operations, each repeated as often as it is needed.
     pub operations: Vec<&'static str>,
 }
 

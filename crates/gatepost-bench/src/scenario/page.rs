@@ -2,11 +2,11 @@
 
 /// Header bytes of the original's responses: its smallest page had 178 bytes in a response of 317.
 const ORIGINAL_HEAD_BYTES: usize = 139;
-/// What time and date take at the insertion point, about.
+/// The approximate length of time and date at the insertion point.
 const VALUE_BYTES: usize = 25;
 
-/// A page whose response had `size` bytes, headers included, in the original. What the server
-/// writes at the insertion point, and its own headers, may make it some bytes more or less.
+/// A page whose response had `size` bytes, header included, in the original. The text that the
+/// server inserts, and its own header fields, may change the size by a few bytes.
 pub(super) fn page(size: usize, insertion: &str) -> String {
     let before = "<html><head><title>Benchmark</title></head>\n<body>\n<p>The time is ";
     let after = "</p>\n";

@@ -1,7 +1,7 @@
-//! SUBSCRIBE: users log in; when all are in, each subscribes to many topics at once.
+//! SUBSCRIBE: users log in; once all are logged in, each subscribes to many topics at once.
 //!
-//! A subscription counts when its acknowledgement is back at the client. The original printed a
-//! line per login, then each second the subscriptions acknowledged in it and so far.
+//! A subscription counts when its acknowledgement has arrived at the client. The original printed a
+//! line per login, then in each second the subscriptions acknowledged in it and so far.
 
 use gatepost_message::Qos;
 use gatepost_mqtt::PacketId;
@@ -20,7 +20,7 @@ use crate::pubsub::{Broker, PacketEvent, PacketReader};
 use crate::sweep::{Parameter, Sweepable, Swept};
 use crate::target::RunningTarget;
 
-/// How long all users may take to log in.
+/// The time within which all users must be logged in.
 const LOGIN_SECONDS: u64 = 60;
 /// Users that log in at the same time.
 const CONNECTING_MAX: usize = 100;
@@ -31,7 +31,7 @@ pub struct SubscribeArguments {
     /// Users
     #[arg(long, value_name = "N", default_value = "100")]
     pub(crate) users: Swept<usize>,
-    /// Topics of each user, all different
+    /// Number of topics per user, all different
     #[arg(long, value_name = "N", default_value = "1000")]
     topics: Swept<u16>,
     /// Seconds to wait for acknowledgements
@@ -40,7 +40,7 @@ pub struct SubscribeArguments {
     /// Seconds between two lines of counts
     #[arg(long, value_name = "S", default_value_t = 1.0)]
     interval: f64,
-    /// Subscriptions of a user that wait for their acknowledgement at a time [default: all]
+    /// Subscriptions of a user that may await their acknowledgement at a time [default: all]
     #[arg(long, value_name = "N")]
     window: Option<Swept<u16>>,
 }
@@ -61,7 +61,7 @@ pub struct SubscribeBurst {
 }
 
 impl SubscribeBurst {
-    /// With these settings.
+    /// The scenario with these settings.
     pub fn new(arguments: SubscribeArguments) -> Result<Self, BenchError> {
         let counts = [
             arguments.users.get(),
@@ -224,7 +224,7 @@ impl User {
         Ok(())
     }
 
-    /// Subscribes to so many more topics, as far as there are more.
+    /// Subscribes to this number of further topics, or to the remaining ones.
     fn subscribe(&mut self, count: u16, burst: &Burst, outgoing: &mut Vec<u8>) {
         let end = self.sent.saturating_add(count).min(burst.topics);
         for topic in self.sent..end {
@@ -323,7 +323,7 @@ impl SubscribeBurst {
         Ok(())
     }
 
-    /// Sends everything, and counts what is acknowledged, interval by interval.
+    /// Sends all subscriptions, and counts the acknowledged ones per interval.
     fn subscribe(
         &self,
         users: &mut Loop<User>,
@@ -344,7 +344,7 @@ impl SubscribeBurst {
                 users.send(index, &outgoing, burst);
                 outgoing.clear();
             }
-            // The first are answered while the last still send.
+            // The first subscriptions are acknowledged while the last ones are still sent.
             users.turn(0, burst)?;
         }
         loop {

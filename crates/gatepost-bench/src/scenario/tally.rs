@@ -11,11 +11,11 @@ use crate::timeline::Timeline;
 /// The names of the counted items in a scenario.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Names {
-    /// One, as latencies name it.
+    /// The singular, for the names of latencies.
     pub(super) one: &'static str,
-    /// Several.
+    /// The plural.
     pub(super) several: &'static str,
-    /// Those that failed.
+    /// The plural for failed ones.
     pub(super) refused: &'static str,
 }
 
@@ -23,7 +23,7 @@ pub(super) struct Names {
 pub(super) struct MeasurementCounts {
     names: Names,
     measure_from: Nanoseconds,
-    /// Whether any was taken, even before.
+    /// Whether any succeeded, including the warm-up.
     has_taken: bool,
     taken: u64,
     refused: u64,
@@ -48,12 +48,12 @@ impl MeasurementCounts {
         }
     }
 
-    /// How many were taken while it was measured.
+    /// The number of successes during the measurement.
     pub(super) const fn taken(&self) -> u64 {
         self.taken
     }
 
-    /// Counts one that began, or was due, at this time.
+    /// Counts an operation that began, or was due, at this time.
     pub(super) fn count(&mut self, is_taken: bool, begun: Nanoseconds, now: Nanoseconds) {
         self.has_taken |= is_taken;
         if now < self.measure_from {
@@ -78,7 +78,7 @@ impl MeasurementCounts {
         self.failure.get_or_insert_with(reason);
     }
 
-    /// Why to give up: none was ever taken, and something failed.
+    /// The reason to abort: no operation ever succeeded, and at least one failed.
     pub(super) fn hopeless(&mut self) -> Option<String> {
         if self.has_taken {
             return None;

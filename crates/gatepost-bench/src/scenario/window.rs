@@ -16,9 +16,9 @@ use crate::target::RunningTarget;
 pub(super) struct Window<'run> {
     target: &'run RunningTarget,
     progress: &'run RunProgress,
-    /// When the warm-up began.
+    /// The start of the warm-up.
     pub(super) start: Nanoseconds,
-    /// When the measurement begins.
+    /// The start of the measurement.
     pub(super) begin: Nanoseconds,
     end: Nanoseconds,
     sampler: Option<Sampler>,
@@ -45,8 +45,8 @@ impl<'run> Window<'run> {
         })
     }
 
-    /// To be called in every turn of the load: the time, or `None` once the measurement is over.
-    /// Fails if nothing succeeds at all.
+    /// Must be called in every turn of the load; returns the time, or `None` once the measurement
+    /// has ended. Fails if no operation succeeds.
     pub(super) fn turn(
         &mut self,
         tally: &mut MeasurementCounts,
@@ -67,7 +67,7 @@ impl<'run> Window<'run> {
         Ok(Some(now))
     }
 
-    /// When the load must be back at the latest, so that no phase begins or ends late.
+    /// The latest time at which the load must return, so that no phase begins or ends late.
     pub(super) fn next_phase(&self, now: Nanoseconds) -> Nanoseconds {
         if now < self.begin {
             self.begin

@@ -2,11 +2,11 @@
 
 use super::SortedSample;
 
-/// Redrawings; the ends of a 99.5 % interval are then the 25th from either side.
+/// Number of resamples; the ends of a 99.5 % interval are then the 25th from either side.
 const ROUNDS: usize = 10_000;
 
-/// The percentile interval of second mean over first (Efron 1979). The same values always give
-/// the same interval. `None` where the first mean is not above 0.
+/// The percentile interval of second mean over first (Efron 1979). The same values always yield the
+/// same interval. `None` if the first mean is not above 0.
 pub fn ratio_interval(
     first: &SortedSample,
     second: &SortedSample,

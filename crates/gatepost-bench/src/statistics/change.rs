@@ -2,27 +2,27 @@
 
 use super::{SortedSample, mann_whitney, welch};
 
-/// Values on either side of a change that are needed to show it.
+/// The minimum number of values on either side of a change.
 const VALUES_MIN: usize = 3;
 
-/// A place where the values before and after differ.
+/// A position where the values before and after differ.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LevelChange {
-    /// The first result that differs, by its place in the series.
+    /// The index of the first result that differs.
     pub at: usize,
     /// Mean after over mean before.
     pub ratio: f64,
-    /// The probability of so clear a difference without a change, guarded for all places tried.
+    /// The probability of such a difference without a change, corrected for the number of positions
+    /// tested.
     pub probability: f64,
 }
 
 /// All changes in a series of results, each of which has one or more values, in order of time.
-///
-/// The series is read as it grew: with each result added, the clearest place since the last change
-/// is sought, and as soon as it is proven the search goes on from there. So a change that was
-/// taken back later is still two changes. Each place tried is a chance to err, so its probability
-/// is multiplied by their number (Bonferroni). Both tests must agree: Welch's for the size, Mann
-/// and Whitney's so that one outlier is not a change.
+/// The series is processed as it grew: with each added result, the most significant position since
+/// the last change is sought, and as soon as it is proven the search continues from there. So a
+/// change that was reverted later counts as two changes. Each tested position may yield an error,
+/// so its probability is multiplied by their number (Bonferroni). Both tests must agree: Welch's
+/// for the size, and that of Mann and Whitney so that one outlier is not a change.
 pub fn changes(series: &[Vec<f64>], confidence: f64) -> Vec<LevelChange> {
     let places = series.len() * series.len().saturating_sub(1) / 2;
     let mut found: Vec<LevelChange> = Vec::new();
@@ -47,7 +47,7 @@ pub fn changes(series: &[Vec<f64>], confidence: f64) -> Vec<LevelChange> {
     found
 }
 
-/// Mean of the whole stretch after each change over that before it.
+/// The ratio of the mean of the whole section after each change to that before it.
 fn with_whole_ratios(series: &[Vec<f64>], found: &mut [LevelChange]) {
     let mean = |from: usize, to: usize| {
         let sample = SortedSample::new(series[from..to].concat());
@@ -61,7 +61,7 @@ fn with_whole_ratios(series: &[Vec<f64>], found: &mut [LevelChange]) {
     }
 }
 
-/// A change between `at` and the result before it, seen in those from `start` to before `end`.
+/// A change between `at` and the result before it, in the results from `start` to before `end`.
 fn change_at(series: &[Vec<f64>], start: usize, at: usize, end: usize) -> Option<LevelChange> {
     let before = SortedSample::new(series[start..at].concat())?;
     let after = SortedSample::new(series[at..end].concat())?;
@@ -70,7 +70,7 @@ fn change_at(series: &[Vec<f64>], start: usize, at: usize, end: usize) -> Option
     }
     let by_mean = match welch(&before, &after) {
         Some(test) => test.probability,
-        // Neither side varies: any difference is one.
+        // Neither side varies: any difference is a change.
         None if before.median().total_cmp(&after.median()).is_ne() => 0.0,
         None => 1.0,
     };

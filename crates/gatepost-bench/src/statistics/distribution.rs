@@ -1,11 +1,11 @@
-//! The normal distribution and Student's t, both ways.
+//! The normal distribution and Student's t: probabilities and quantiles.
 
 use std::f64::consts::{PI, SQRT_2};
 
-/// Terms of a continued fraction; it converges in far fewer.
+/// The maximum number of terms of a continued fraction; it converges in far fewer.
 const TERMS_MAX: usize = 500;
 const ENOUGH: f64 = 1e-15;
-/// Halvings that leave nothing of an interval in double precision.
+/// The number of bisections that exhausts double precision.
 const HALVINGS: usize = 200;
 
 /// The quantile of the standard normal distribution for this probability.
@@ -39,7 +39,7 @@ fn student_below(t: f64, degrees: f64) -> f64 {
     if t < 0.0 { tail } else { 1.0 - tail }
 }
 
-/// Turns a distribution round, by halving.
+/// Inverts a distribution by bisection.
 fn quantile(probability: f64, below: impl Fn(f64) -> f64) -> f64 {
     let (mut low, mut high) = (-1.0, 1.0);
     while below(low) > probability && low > -1e12 {
@@ -94,7 +94,7 @@ fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     log_front.exp() / a * beta_fraction(x, a, b)
 }
 
-// The letters are the formula's.
+// The names are those of the formula.
 #[allow(clippy::many_single_char_names)]
 fn beta_fraction(x: f64, a: f64, b: f64) -> f64 {
     const TINY: f64 = 1e-300;

@@ -15,7 +15,7 @@ pub struct Growth {
     pub r_squared: f64,
 }
 
-/// Fits; `None` where fewer than two different x, or any value not above 0, leave nothing to fit.
+/// Fits the law; `None` with fewer than two different x, or if any value is not above 0.
 pub fn growth(points: &[(f64, f64)]) -> Option<Growth> {
     if points.iter().any(|&(x, y)| x <= 0.0 || y <= 0.0) {
         return None;

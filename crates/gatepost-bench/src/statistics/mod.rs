@@ -20,8 +20,8 @@ pub use sample::SortedSample;
 pub use steady::{Steadiness, steadiness};
 pub use student::{Confidence, StudentTest, WelchTest, student, welch};
 
-/// Numbers of values in each of two sets at which a difference of `share` (0.05 for 5 %) of the
-/// mean would be shown in four cases of five, at this confidence; from the usual normal
+/// The number of values in each of two sets at which a difference of `share` (0.05 for 5 %) of the
+/// mean would be detected in four cases of five, at this confidence; from the usual normal
 /// approximation for two means of equal deviation.
 pub fn values_needed(
     first: &SortedSample,

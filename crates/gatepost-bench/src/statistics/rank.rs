@@ -1,22 +1,23 @@
-//! The rank test of Mann and Whitney: asks nothing of the shape of the distributions.
+//! The rank test of Mann and Whitney, which makes no assumption about the shape of the
+//! distributions.
 
 use super::SortedSample;
 use super::distribution::normal_two_sided;
 
-/// Values in both sets together up to which the distribution is counted out exactly.
+/// The number of values in both sets up to which the exact distribution is computed.
 const EXACT_MAX: usize = 50;
 
-/// Its result.
+/// The result of the test.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RankTest {
-    /// Pairs in which the first set's value is larger, ties as halves.
+    /// Pairs in which the first set's value is larger, ties counted as halves.
     pub u: f64,
-    /// The probability of a U at least as far from the middle, were the sets alike.
+    /// The probability of a U at least as far from the middle if the sets are alike.
     pub probability: f64,
 }
 
-/// Two-sided; exact without ties and for few values, else by the normal limit, corrected for ties
-/// and for continuity (Annals of Mathematical Statistics 18, 1947).
+/// Two-sided; exact without ties and for few values, otherwise by the normal limit, corrected for
+/// ties and for continuity (Annals of Mathematical Statistics 18, 1947).
 pub fn mann_whitney(first: &SortedSample, second: &SortedSample) -> RankTest {
     let (n1, n2) = (first.count(), second.count());
     let mut u = 0.0;
@@ -47,7 +48,7 @@ fn has_ties(sample: &SortedSample) -> bool {
         .any(|pair| pair[0].total_cmp(&pair[1]).is_eq())
 }
 
-/// Counts the orders of n1 and n2 values with each U, and sums those at least as far out.
+/// Counts the orders of n1 and n2 values with each U, and sums those that are at least as extreme.
 fn exact(u: usize, n1: usize, n2: usize) -> f64 {
     // ways[k][u]: orders of k values of the first set and as many of the second as were added.
     let largest = n1 * n2;

@@ -1,13 +1,13 @@
 //! A set of measured values.
 
-/// At least one value, in order of size.
+/// At least one value, sorted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SortedSample {
     sorted: Vec<f64>,
 }
 
 impl SortedSample {
-    /// `None` where there is no value, or one that is not a number.
+    /// `None` if there is no value, or one that is not a number.
     pub fn new(mut values: Vec<f64>) -> Option<Self> {
         if values.is_empty() || values.iter().any(|value| !value.is_finite()) {
             return None;
@@ -16,12 +16,12 @@ impl SortedSample {
         Some(Self { sorted: values })
     }
 
-    /// In order of size.
+    /// The values, sorted.
     pub fn values(&self) -> &[f64] {
         &self.sorted
     }
 
-    /// How many.
+    /// The number of values.
     pub fn count(&self) -> usize {
         self.sorted.len()
     }
@@ -36,7 +36,7 @@ impl SortedSample {
         self.sorted[self.sorted.len() - 1]
     }
 
-    /// The middle one, or the mean of the two in the middle.
+    /// The middle value, or the mean of the two in the middle.
     pub fn median(&self) -> f64 {
         let middle = self.sorted.len() / 2;
         if self.sorted.len() % 2 == 1 {
@@ -51,7 +51,7 @@ impl SortedSample {
         self.sorted.iter().sum::<f64>() / self.sorted.len() as f64
     }
 
-    /// The variance of what was sampled (n − 1 in the denominator); 0 for a single value.
+    /// The variance of the population (n − 1 in the denominator); 0 for a single value.
     pub fn variance(&self) -> f64 {
         let mean = self.mean();
         let squares: f64 = self
@@ -62,7 +62,7 @@ impl SortedSample {
         squares / (self.sorted.len() as f64 - 1.0).max(1.0)
     }
 
-    /// Its root.
+    /// The standard deviation.
     pub fn deviation(&self) -> f64 {
         self.variance().sqrt()
     }

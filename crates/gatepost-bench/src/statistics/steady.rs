@@ -1,18 +1,18 @@
-//! From when on a measurement was steady: the marginal standard error rule (MSER; White,
+//! The start of the steady part of a measurement: the marginal standard error rule (MSER; White,
 //! Simulation 69, 1997).
 //!
-//! A run begins with empty caches, unlearned branches and buffers that still grow. The rule cuts
-//! off the beginning whose loss makes the mean of the rest surest: where d values are left out of
-//! n, it seeks the d that makes (sum of squared deviations) / (n - d)² smallest.
+//! A run begins with empty caches, untrained branch predictors and growing buffers. The rule
+//! removes the beginning whose removal makes the mean of the rest most precise: if d of n values
+//! are removed, it finds the d that minimises (sum of squared deviations) / (n - d)².
 
 /// Values are averaged in groups of this size, so that a single outlier does not decide.
 const GROUP: usize = 5;
-/// Fewer groups than these say nothing.
+/// The minimum number of groups.
 const GROUPS_MIN: usize = 6;
-/// A beginning whose mean is nearer to the rest's than this is none to speak of.
+/// If the mean of the beginning is closer than this to that of the rest, it is not reported.
 const SHARE_MIN: f64 = 0.05;
 
-/// What was found.
+/// The result of the rule.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Steadiness {
     /// There are too few values to decide.
@@ -23,7 +23,7 @@ pub enum Steadiness {
     Never,
 }
 
-/// Looks at values in the order of time.
+/// Applies the rule to values in chronological order.
 pub fn steadiness(values: &[f64]) -> Steadiness {
     let groups: Vec<f64> = values.chunks_exact(GROUP).map(mean).collect();
     if groups.len() < GROUPS_MIN {
@@ -59,7 +59,7 @@ fn mean(values: &[f64]) -> f64 {
 mod tests {
     use super::*;
 
-    /// Noise that is the same each time: between -1 and 1.
+    /// Deterministic noise between -1 and 1.
     fn noise(at: usize) -> f64 {
         let mixed = (at as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         (mixed >> 40) as f64 / f64::from(1 << 23) - 1.0
@@ -76,7 +76,7 @@ mod tests {
         let Steadiness::From(found) = steadiness(&slow) else {
             panic!("it is steady from 20 on");
         };
-        // Noise may make a group or two after the last bad one look like it.
+        // Because of the noise, a group or two after the last disturbed one may look like it.
         assert!((20..=30).contains(&found), "{found}");
         assert_eq!(steadiness(&steady[..20]), Steadiness::Unknown);
     }

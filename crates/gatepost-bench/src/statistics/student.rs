@@ -1,9 +1,9 @@
-//! Student's t: as ministat computes it, and Welch's form that needs no equal variances.
+//! Student's t as ministat computes it, and Welch's form, which does not require equal variances.
 
 use super::SortedSample;
 use super::distribution::{normal_quantile, student_quantile, student_two_sided};
 
-/// Degrees of freedom up to which ministat has a table; above, it takes the normal limit.
+/// The degrees of freedom up to which ministat has a table; above, it uses the normal limit.
 const TABLE_DEGREES: usize = 100;
 
 /// One of ministat's levels of confidence.
@@ -11,12 +11,12 @@ const TABLE_DEGREES: usize = 100;
 pub struct Confidence {
     /// The level as named, in percent.
     pub percent: f64,
-    /// The probability below the quantile that ministat's table has for it.
+    /// The probability below the corresponding quantile in ministat's table.
     quantile_at: f64,
 }
 
-/// The last column of ministat's table, named 99.5, holds the quantiles at 0.999, which is 99.8 %
-/// two-sided. To agree with what it prints, so does this one.
+/// The last column of ministat's table, named 99.5, contains the quantiles at 0.999, which is 99.8
+/// % two-sided. This table does the same, to agree with ministat's output.
 const LEVELS: [(f64, f64); 6] = [
     (80.0, 0.90),
     (90.0, 0.95),
@@ -96,7 +96,7 @@ pub struct WelchTest {
     pub probability: f64,
 }
 
-/// Welch's t (Biometrika 34, 1947); `None` where neither set varies.
+/// Welch's t (Biometrika 34, 1947); `None` if neither set varies.
 pub fn welch(first: &SortedSample, second: &SortedSample) -> Option<WelchTest> {
     let (n1, n2) = (first.count() as f64, second.count() as f64);
     let (e1, e2) = (first.variance() / n1, second.variance() / n2);
@@ -135,7 +135,7 @@ mod tests {
             (95.0, 101, 1.960),
             (99.5, 101, 3.090),
         ] {
-            // The printed table is one off in the last place here and there.
+            // The printed table differs in the last place in some entries.
             assert!(
                 (at(percent, degrees) - value).abs() < 0.0011,
                 "{percent} {degrees}"

@@ -1,4 +1,4 @@
-//! A broker with known faults: what the generator says of it must be exactly what it does.
+//! A broker with known faults, which the generator must report exactly.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -13,18 +13,18 @@ use bytes::BytesMut;
 use gatepost_message::Qos;
 use gatepost_mqtt::{Connack, Packet, Properties, Publish, Reason, Suback, Version, decode_next};
 
-/// What the broker does wrong. Numbers count the deliveries of one subscriber, from 1.
+/// The faults of the broker. Numbers count the deliveries of one subscriber, from 1.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Faults {
-    /// Leaves out every n-th delivery.
+    /// Omits every n-th delivery.
     pub drop_every: Option<u64>,
     /// Sends every n-th delivery twice.
     pub double_every: Option<u64>,
     /// Sends every n-th delivery after the one that follows it.
     pub swap_every: Option<u64>,
-    /// Stops all deliveries once, at the n-th message published, for so long.
+    /// Stops all deliveries once, at the n-th published message, for this time.
     pub stall: Option<(u64, Duration)>,
-    /// Sends every delivery so much later than it could.
+    /// Delays every delivery by this time.
     pub late: Option<Duration>,
     /// Refuses every n-th subscription.
     pub refuse_every: Option<u64>,
@@ -55,7 +55,7 @@ struct Subscriber {
     stream: TcpStream,
     count: u64,
     held: Option<Vec<u8>>,
-    /// Where deliveries wait that are to be late.
+    /// The queue of delayed deliveries.
     late: Option<Sender<(Instant, Vec<u8>)>>,
 }
 
@@ -111,8 +111,8 @@ impl Subscriber {
     }
 }
 
-/// Starts the broker at an address of this machine; it lives as long as the test. Beside where it
-/// is, gives how many messages were published.
+/// Starts the broker at an address of this machine, for the duration of the test. Returns its
+/// address and the number of published messages.
 pub(crate) fn start_counting(host: &str, faults: Faults) -> (SocketAddr, Arc<AtomicU64>) {
     let listener = TcpListener::bind((host, 0)).expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -127,7 +127,7 @@ pub(crate) fn start_counting(host: &str, faults: Faults) -> (SocketAddr, Arc<Ato
     (address, published)
 }
 
-/// Serves one client, and publishes its will when it is gone.
+/// Serves one client, and publishes its will when it disconnects.
 fn serve(stream: TcpStream, topics: &Mutex<Topics>, faults: Faults) {
     if let Some((topic, payload)) = serve_until_gone(stream, topics, faults) {
         let publish = Publish {

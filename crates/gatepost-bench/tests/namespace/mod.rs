@@ -1,18 +1,19 @@
-//! Hosts made of network namespaces: each has one end of a cable whose other end is here.
+//! Hosts made of network namespaces: each has one end of a virtual cable whose other end is on this
+//! host.
 
 use std::net::SocketAddr;
 use std::process::Command;
 
 /// Hosts that can reach this one, and each other through it.
 pub(crate) struct Hosts {
-    /// Names of the namespaces; none where the hosts are processes on loopback.
+    /// Names of the namespaces; empty if the hosts are processes on loopback.
     names: Vec<String>,
     /// This host's address on the first cable.
     address: String,
 }
 
 impl Hosts {
-    /// So many hosts; `test` keeps several tests apart.
+    /// This number of hosts; `test` distinguishes concurrent tests.
     pub(crate) fn make(test: &str, count: usize) -> Self {
         let mut hosts = Self {
             names: Vec::new(),
@@ -31,7 +32,7 @@ impl Hosts {
         hosts
     }
 
-    /// Hosts that are none.
+    /// Hosts that are processes on loopback.
     pub(crate) fn loopback(_count: usize) -> Self {
         Self {
             names: Vec::new(),
@@ -79,7 +80,7 @@ impl Hosts {
         Ok(())
     }
 
-    /// Where servers of this host must listen to be reached from all hosts.
+    /// The address on which servers of this host must listen to be reachable from all hosts.
     pub(crate) fn any_address(&self) -> &str {
         if self.names.is_empty() {
             "127.0.0.1"
@@ -88,7 +89,7 @@ impl Hosts {
         }
     }
 
-    /// How a server of this host is reached.
+    /// The address by which a server of this host is reached.
     pub(crate) fn reach(&self, server: SocketAddr) -> String {
         format!("{}:{}", self.address, server.port())
     }
@@ -107,7 +108,7 @@ impl Hosts {
 }
 
 impl Drop for Hosts {
-    /// The cables go with their namespaces.
+    /// The virtual cables are removed with their namespaces.
     fn drop(&mut self) {
         for name in &self.names {
             let _ = ip(&["netns", "del", name]);

@@ -29,10 +29,10 @@ pub struct CallsArguments {
     /// Connections
     #[arg(long, value_name = "N", default_value = "20")]
     pub(crate) connections: Swept<usize>,
-    /// Calls under way on each connection, where no rate is given
+    /// Calls in flight on each connection, if no rate is given
     #[arg(long, value_name = "N", default_value = "16")]
     in_flight: Swept<usize>,
-    /// Calls a second over all connections, due at fixed times [default: as many as are answered]
+    /// Calls per second over all connections, due at fixed times [default: as many as are answered]
     #[arg(long, value_name = "N", default_value = "0")]
     rate: Swept<f64>,
     /// The procedure
@@ -65,7 +65,7 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// With these settings.
+    /// The scenario with these settings.
     pub fn new(arguments: CallsArguments) -> Result<Self, BenchError> {
         let path = &arguments.procedure;
         if !path.starts_with('/') || path.contains(char::is_control) {
@@ -94,7 +94,7 @@ impl Scenario for Calls {
     }
 
     fn floors(&self) -> Vec<FloorOf> {
-        // Pipelined calls share their system calls: no operation is needed for each.
+        // Pipelined calls share their system calls, so no operation is needed for each call.
         Vec::new()
     }
 

@@ -1,4 +1,4 @@
-//! One connection: calls under way, and their answers in the same order.
+//! One connection: calls in flight, and their responses in the same order.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use crate::clock::{self, Nanoseconds};
 use crate::load::{Closed, Conversation, ReceiveOutcome};
 use crate::scenario::tally::{MeasurementCounts, Names};
 
-/// Longest answer.
+/// The maximum length of a response.
 const ANSWER_MAX_BYTES: usize = 64 * 1024;
 const NAMES: Names = Names {
     one: "call",
@@ -20,7 +20,7 @@ const NAMES: Names = Names {
 /// Totals of all connections.
 pub(super) struct CallTotals {
     request: Vec<u8>,
-    /// Calls that a new connection begins with; nothing where calls are due at fixed times.
+    /// The number of initial calls of a new connection; 0 if calls are due at fixed times.
     at_once: usize,
     end_of_answer: memmem::Finder<'static>,
     pub(super) tally: MeasurementCounts,
@@ -57,14 +57,14 @@ impl CallTotals {
 /// A connection.
 #[derive(Default)]
 pub(super) struct CallerConnection {
-    /// When each call that is under way was made, or due.
+    /// The time at which each call in flight was made, or due.
     begun: VecDeque<Nanoseconds>,
-    /// So many of the last of them are not sent yet.
+    /// The number of the latest of them that are not sent yet.
     unsent: usize,
 }
 
 impl CallerConnection {
-    /// A call is due at this time.
+    /// Adds a call that is due at this time.
     pub(super) fn call_at(&mut self, due: Nanoseconds) {
         self.begun.push_back(due);
         self.unsent += 1;

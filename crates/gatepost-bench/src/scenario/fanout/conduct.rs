@@ -1,4 +1,4 @@
-//! A run at one host: waits for the subscribers, lets the publishers play, and waits for the last
+//! A run on one host: waits for the subscribers, runs the publishers, and waits for the last
 //! deliveries.
 
 use std::thread;
@@ -15,12 +15,12 @@ use crate::process::{Costs, Sampler};
 use crate::progress::RunProgress;
 use crate::target::RunningTarget;
 
-/// How long all subscribers may take to be ready.
+/// The time within which all subscribers must be ready.
 pub(crate) const READY_SECONDS: u64 = 120;
-/// Between the publishers' being ready and the first message.
+/// The time between the readiness of the publishers and the first message.
 const LEAD: Nanoseconds = clock::SECOND / 5;
 
-/// Measures once.
+/// Performs one measurement.
 pub(super) fn run(
     arguments: &FanoutArguments,
     plan: &Plan,
@@ -147,7 +147,7 @@ fn wait_until_ready(
     }
 }
 
-/// Waits until everything came and was acknowledged, or nothing came for a while.
+/// Waits until everything has arrived and was acknowledged, or nothing has arrived for a while.
 fn drain(arguments: &FanoutArguments, plan: &Plan, stage: &Stage, published: &mut Published<'_>) {
     let expected = published.expected_deliveries(plan);
     let patience = clock::from_seconds(arguments.drain);

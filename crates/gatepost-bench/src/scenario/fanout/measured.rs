@@ -8,14 +8,14 @@ use crate::process::Costs;
 use crate::pubsub::{Tracker, TrackerCounts};
 use crate::statistics::steadiness;
 
-/// Delays of the schedule at p99 from which latencies are doubtful.
+/// The schedule slippage at p99 from which latencies are doubtful.
 const LATE_US: f64 = 1_000.0;
 
 /// Totals of the receiving threads.
 #[derive(Default)]
 pub(crate) struct ReceiveTotals {
     pub(crate) latencies: Latencies,
-    /// Deliveries that came in the measured time, whenever they were due: the throughput.
+    /// Deliveries that arrived in the measured time, whenever they were due: the throughput.
     pub(crate) in_time: u64,
     pub(crate) by_second: Vec<u64>,
     /// Sum of latencies in microseconds, and their number, by the tenth of a second in which the
@@ -24,7 +24,7 @@ pub(crate) struct ReceiveTotals {
     /// Each subscriber's publisher, with the messages received from it.
     pub(crate) trackers: Vec<(u16, Tracker)>,
     pub(crate) foreign: u64,
-    /// Deliveries that came before they were sent, by the clocks.
+    /// Deliveries that arrived before they were sent, according to the clocks.
     pub(crate) early: u64,
     pub(crate) disconnected: Vec<String>,
 }
@@ -68,7 +68,7 @@ impl ReceiveTotals {
         }
     }
 
-    /// Against how many messages each publisher sent.
+    /// The final counts, given the number of messages that each publisher sent.
     pub(crate) fn tally(&self, sent: &[u32]) -> TrackerCounts {
         let mut tally = TrackerCounts::default();
         for (publisher, tracker) in &self.trackers {
@@ -83,15 +83,15 @@ impl ReceiveTotals {
 pub(crate) struct MeasuredRun {
     pub(crate) received: ReceiveTotals,
     pub(crate) tally: TrackerCounts,
-    /// How late messages were sent.
+    /// The schedule slippage of sent messages.
     pub(crate) slip: Latencies,
     pub(crate) unacknowledged: u64,
     pub(crate) seconds: f64,
-    /// Of the server, from the first measured message to the last delivery.
+    /// CPU time of the server, from the first measured message to the last delivery.
     pub(crate) server_cpu_seconds: Option<f64>,
     pub(crate) costs: Costs,
     pub(crate) interrupted: bool,
-    /// Why the one-way latencies are not to be shown: clocks too far apart.
+    /// The reason for omitting one-way latencies: insufficient clock accuracy.
     pub(crate) latency_withheld: Option<String>,
 }
 

@@ -1,8 +1,9 @@
 //! FANOUT: a few publishers at a fixed rate, thousands of subscribers.
 //!
-//! The publishers keep an open-loop schedule on a thread of their own; a message that could not be
-//! sent in time is sent late, and its latency counts from when it was due. Each subscriber checks
-//! the numbers inside the payloads, so that loss, duplicates and reordering are counted exactly.
+//! The publishers follow an open-loop schedule on a separate thread; a message that could not be
+//! sent in time is sent late, and its latency counts from the time at which it was due. Each
+//! subscriber checks the numbers inside the payloads, so that loss, duplicates and reordering are
+//! counted exactly.
 
 mod conduct;
 mod measured;
@@ -47,12 +48,12 @@ pub struct Fanout {
 }
 
 impl Fanout {
-    /// With these settings, on this host.
+    /// The scenario with these settings, on this host.
     pub fn new(arguments: FanoutArguments) -> Result<Self, BenchError> {
         Self::executed_by(arguments, execute_here)
     }
 
-    /// With these settings, executed here or on agents.
+    /// The scenario with these settings, executed here or on agents.
     pub(crate) fn executed_by(
         arguments: FanoutArguments,
         execute: Execute,
@@ -61,7 +62,7 @@ impl Fanout {
         Ok(Self { arguments, execute })
     }
 
-    /// Measures once, at this rate of each publisher in messages per second.
+    /// Performs one measurement at this rate of each publisher in messages per second.
     fn run_at(
         &self,
         rate: f64,

@@ -1,5 +1,5 @@
-//! The generator's own cost of receiving, measured with a server that does nothing but send, as
-//! fast and in as large pieces as it can, and the CPU time of the receiving thread.
+//! The generator's own cost of receiving: the CPU time of the receiving thread, measured with a
+//! server that only sends, as fast and in as large pieces as possible.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -77,10 +77,10 @@ fn thread_cpu_ns() -> u64 {
     time.tv_sec as u64 * clock::SECOND + time.tv_nsec as u64
 }
 
-/// Lets the client in, and sends all messages.
+/// Accepts the client, and sends all messages.
 fn flood(mut stream: TcpStream, plan: &Plan) -> std::io::Result<()> {
     let mut request = [0; 4096];
-    // CONNECT and CONNACK, SUBSCRIBE and SUBACK: one client, one subscription, one answer each.
+    // CONNECT and CONNACK, SUBSCRIBE and SUBACK: one client, one subscription, one response each.
     let _ = stream.read(&mut request)?;
     stream.write_all(&[0x20, 2, 0, 0])?;
     let _ = stream.read(&mut request)?;

@@ -1,4 +1,4 @@
-//! The publishers: an open-loop schedule on a thread of its own.
+//! The publishers: an open-loop schedule on a separate thread.
 
 use std::num::NonZeroU64;
 
@@ -13,14 +13,14 @@ use crate::latency::Latencies;
 use crate::load::{Closed, Conversation, Dialer, Loop, ReceiveOutcome};
 use crate::pubsub::{PacketEvent, PacketReader, Stamp};
 
-/// How long the publishers may take to be ready.
+/// The time within which the publishers must be ready.
 const READY_SECONDS: u64 = 30;
-/// The kernel may wake us this much late, in nanoseconds: as little as it can.
+/// The permitted delay of wake-ups by the kernel, in nanoseconds: the minimum.
 const TIMER_SLACK: NonZeroU64 = NonZeroU64::MIN;
-/// A sleeping thread is woken up to about so much late, in nanoseconds; so it wakes so much early,
-/// and watches the clock from then on.
+/// The usual delay of waking a sleeping thread, in nanoseconds; so the thread wakes this much
+/// earlier, and polls the clock from then on.
 const WAKE_EARLY: Nanoseconds = 150_000;
-/// Watching takes at most this part of the time between messages.
+/// The maximum share of the time between messages that is spent polling.
 const WATCHED_PART: f64 = 0.125;
 
 /// Publishers that are logged in.
@@ -28,7 +28,7 @@ pub(crate) struct Publishers<'plan> {
     plan: &'plan Plan,
     connections: Loop<LoadPublisher>,
     shared: PublisherTotals<'plan>,
-    /// The connection of each publisher at this host.
+    /// The connection of each publisher on this host.
     indices: Vec<usize>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Published<'plan> {
     publishers: Publishers<'plan>,
     /// Messages sent by each publisher.
     pub(crate) sent: Vec<u32>,
-    /// How late messages were sent.
+    /// The schedule slippage of messages.
     pub(crate) slip: Latencies,
 }
 
@@ -123,7 +123,7 @@ impl Conversation<PublisherTotals<'_>> for LoadPublisher {
 }
 
 impl<'plan> Publishers<'plan> {
-    /// Connects and logs in all of them.
+    /// Connects and logs in all publishers.
     pub(crate) fn connect(plan: &'plan Plan) -> Result<Self, BenchError> {
         let mut connections = Loop::new()?;
         let mut dialer = Dialer::new(plan.publish_at.address);
@@ -165,13 +165,14 @@ impl<'plan> Publishers<'plan> {
         Ok(publishers)
     }
 
-    /// Publishes from `begin` to `end`, each message when it is due or as soon after as can be.
+    /// Publishes from `begin` to `end`, each message when it is due or as soon as possible
+    /// afterwards.
     pub(crate) fn play(
         mut self,
         begin: Nanoseconds,
         end: Nanoseconds,
     ) -> Result<Published<'plan>, BenchError> {
-        // Where it is refused, the schedule's own figures show what came of it.
+        // If this is refused, the schedule's own figures show the effect.
         let _ = rustix::thread::set_current_timer_slack(Some(TIMER_SLACK));
         let publishers = u64::from(self.plan.publishers);
         // Publishers take turns, evenly over each period.
@@ -190,7 +191,7 @@ impl<'plan> Publishers<'plan> {
                 break;
             }
             let publisher = (turn % publishers) as u16;
-            // Those of other hosts have their turns there.
+            // Publishers on other hosts take their turns there.
             let Some(&connection) = self.connection_of(publisher) else {
                 continue;
             };
@@ -226,7 +227,7 @@ impl<'plan> Publishers<'plan> {
         self.indices.get(usize::from(at))
     }
 
-    /// Reads acknowledgements until then; of the last moments it makes nothing but the clock's.
+    /// Processes acknowledgements until then; in the last moments it only polls the clock.
     fn wait_until(&mut self, due: Nanoseconds, watched: Nanoseconds) -> Result<(), BenchError> {
         let wake = due.saturating_sub(watched);
         while clock::now() < wake {
@@ -238,8 +239,8 @@ impl<'plan> Publishers<'plan> {
         Ok(())
     }
 
-    /// Identifiers go round; 65,535 unacknowledged messages of one publisher would be a fault of
-    /// the server's that shows by other figures.
+    /// Identifiers wrap around; 65,535 unacknowledged messages of one publisher would be a fault of
+    /// the server, which other figures show.
     fn packet_id(&self, sequence: u32) -> Option<PacketId> {
         if self.plan.qos == Qos::AtMostOnce {
             return None;
@@ -249,7 +250,7 @@ impl<'plan> Publishers<'plan> {
 }
 
 impl Published<'_> {
-    /// How many deliveries there should be, warm-up included.
+    /// The expected number of deliveries, warm-up included.
     pub(crate) fn expected_deliveries(&self, plan: &Plan) -> u64 {
         let of_publisher = |(publisher, sent): (usize, &u32)| {
             let subscribers = plan.subscribers_among(&plan.subscriber_share, publisher as u16);
@@ -258,16 +259,16 @@ impl Published<'_> {
         self.sent.iter().enumerate().map(of_publisher).sum()
     }
 
-    /// Looks for acknowledgements that are still coming.
+    /// Processes acknowledgements that are still arriving.
     pub(crate) fn collect_acknowledgements(&mut self) {
         let publishers = &mut self.publishers;
-        // An error shows as acknowledgements that are missing.
+        // An error results in missing acknowledgements.
         let _ = publishers
             .connections
             .turn(clock::now(), &mut publishers.shared);
     }
 
-    /// Publications without an acknowledgement, where there should be one.
+    /// Publications that should have an acknowledgement and have none.
     pub(crate) fn unacknowledged(&self) -> u64 {
         let plan = self.publishers.plan;
         if plan.qos == Qos::AtMostOnce && !plan.publish_at.acknowledges_all() {

@@ -12,9 +12,9 @@ use crate::error::BenchError;
 use crate::load::{self, Closed, Conversation, Dialer, Loop};
 use crate::pubsub::{PacketEvent, PacketReader, Stamp, Tracker};
 
-/// Subscribers that are being connected at the same time, per thread.
+/// Number of subscribers that connect at the same time, per thread.
 const CONNECTING_MAX: usize = 100;
-/// A loop looks at least this often whether it should end.
+/// The interval at which a loop checks whether to end.
 const LOOK: Nanoseconds = clock::SECOND / 50;
 
 /// State shared by the receiving threads and the conductor.
@@ -53,7 +53,7 @@ impl Stage {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Why a subscriber could not get ready.
+    /// The reason why a subscriber could not get ready.
     pub(crate) fn failure(&self) -> Option<String> {
         self.failure.lock().ok()?.clone()
     }
@@ -78,7 +78,7 @@ pub(crate) struct Receivers<'plan> {
     connecting: usize,
     from: Nanoseconds,
     to: Nanoseconds,
-    /// Since the last report to the stage.
+    /// Deliveries since the last report to the stage.
     unreported: u64,
     unreported_missing: i64,
     result: ReceiveTotals,
@@ -146,7 +146,7 @@ impl<'plan> Receivers<'plan> {
         Ok(result)
     }
 
-    /// Before it was ready that ends the run; later it is a figure.
+    /// Before the run starts, a lost subscriber ends it; later it is a figure.
     fn lost_subscriber(&mut self, subscriber: &Subscriber, reason: String) {
         if subscriber.phase == SubscriberPhase::Receiving {
             self.result.disconnected.push(reason);
@@ -265,7 +265,7 @@ impl Conversation<Receivers<'_>> for Subscriber {
         shared: &mut Receivers<'_>,
         outgoing: &mut Vec<u8>,
     ) -> load::ReceiveOutcome {
-        // Taken out while events of it are handled, since they borrow from it.
+        // Taken out while its events are handled, since they borrow from it.
         let mut reader = std::mem::take(&mut self.reader);
         let read = reader.read(bytes, |event| self.handle(event, now, shared, outgoing));
         self.reader = reader;

@@ -1,8 +1,8 @@
-//! `--max`: the highest rate at which nothing is lost, deliveries keep up, and latency and memory
-//! stay within bounds, by doubling and halving.
+//! `--max`: finds the highest rate without loss at which deliveries keep up, and latency and memory
+//! stay within limits, by doubling and halving.
 //!
-//! Without the bounds the search would reward the longest queue: a server that gathers a
-//! second of messages before each write has the highest rate of all.
+//! Without the limits the search would favour the longest queue: a server that collects messages
+//! for a second before each write has the highest rate of all.
 
 use super::Fanout;
 use super::settings::FanoutArguments;
@@ -12,16 +12,16 @@ use crate::outcome::RunOutcome;
 use crate::progress::RunProgress;
 use crate::target::RunningTarget;
 
-/// The search ends when the rate is known to this share.
+/// The search ends when the rate is known to this precision.
 const PRECISION: f64 = 0.05;
-/// Deliveries must keep up with what is offered, to this share.
+/// The share of the offered messages that must be delivered in time.
 const KEEPS_UP: f64 = 0.99;
-/// Twice the first rate, twenty times over, is more than any server's.
+/// Doubling the first rate this often exceeds the capacity of any server.
 const DOUBLINGS_MAX: usize = 20;
-/// A rate is given up when it was not held so many times: once may be the machine's fault.
+/// The number of failed attempts after which a rate is abandoned: one may be caused by the machine.
 const TRIES: usize = 2;
 
-/// Searches, and gives the outcome of the highest rate that held.
+/// Searches, and returns the outcome of the highest rate that was sustained.
 pub(super) fn highest_rate(
     fanout: &Fanout,
     target: &RunningTarget,
@@ -59,7 +59,7 @@ pub(super) fn highest_rate(
     Ok(outcome)
 }
 
-/// The outcome of the first try that held, and a line for each.
+/// The outcome of the first successful attempt, and a line for each attempt.
 fn try_rate(
     fanout: &Fanout,
     rate: f64,
@@ -87,7 +87,7 @@ fn try_rate(
     Ok(None)
 }
 
-/// What a rate must hold to, for the report.
+/// The conditions of a sustained rate, for the report.
 fn condition(arguments: &FanoutArguments) -> String {
     let latency = arguments.max_latency();
     let memory = match arguments.max_memory {
@@ -97,7 +97,7 @@ fn condition(arguments: &FanoutArguments) -> String {
     format!("held: nothing lost, 99 % of what was offered, p99 latency below {latency}{memory}")
 }
 
-/// Why a rate did not hold.
+/// The reason why a rate was not sustained.
 fn objection(outcome: &RunOutcome, arguments: &FanoutArguments) -> Option<String> {
     let value = |name| outcome.value(name).unwrap_or(0.0);
     let lost = value("lost");

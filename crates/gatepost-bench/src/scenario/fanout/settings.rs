@@ -1,4 +1,4 @@
-//! FANOUT's settings, and what publishers and subscribers must agree on.
+//! FANOUT's settings, and the parameters that publishers and subscribers share.
 
 use std::ops::Range;
 
@@ -24,7 +24,7 @@ pub struct FanoutArguments {
         value_parser = clap::value_parser!(u8).range(1..=2),
     )]
     pub(super) setting: u8,
-    /// Publishers, each with a topic of its own
+    /// Publishers, each with a separate topic
     #[arg(long, value_name = "N", default_value = "5")]
     pub(super) publishers: Swept<u16>,
     /// Subscribers, spread evenly over the topics
@@ -48,22 +48,22 @@ pub struct FanoutArguments {
     /// Quality of service, 0 or 1
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=1))]
     pub(super) qos: u8,
-    /// Search the highest rate that holds, from --rate on, each tried for --seconds: nothing is
-    /// lost, and --max-latency and --max-memory are kept
+    /// Search for the highest sustainable rate, starting at --rate, each tried for --seconds:
+    /// nothing is lost, and --max-latency and --max-memory are kept
     #[arg(long)]
     pub(super) max: bool,
-    /// The p99 latency below which a rate holds [default: 100ms]
+    /// The maximum p99 latency of a sustained rate [default: 100ms]
     #[arg(long, value_name = "PERIOD", requires = "max")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) max_latency: Option<Period>,
-    /// The server's resident memory with which a rate holds [default: any]
+    /// The maximum resident memory of the server at a sustained rate [default: any]
     #[arg(long, value_name = "SIZE", requires = "max")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) max_memory: Option<ByteSize>,
     /// Receiving threads
     #[arg(long, value_name = "N", default_value = "1")]
     pub(super) workers: Swept<usize>,
-    /// Where publishers go, if not to the target: a URL, http:// for POST requests
+    /// The publishers' target, if it is another one: a URL, http:// for POST requests
     #[arg(long, value_name = "URL")]
     pub(super) publish: Option<String>,
     #[command(flatten)]
@@ -125,7 +125,7 @@ impl FanoutArguments {
         Ok(())
     }
 
-    /// Everything at this host, as most often.
+    /// A plan with all connections on this host, which is the usual case.
     pub(super) fn plan(&self, target: &RunningTarget, rate: f64) -> Result<Plan, BenchError> {
         let (url, publish_url) = self.urls(target)?;
         let unusable = || BenchError::Target {
@@ -148,13 +148,13 @@ impl FanoutArguments {
         })
     }
 
-    /// Where subscribers go, and where publishers do.
+    /// The targets of subscribers and of publishers.
     pub(crate) fn urls(&self, target: &RunningTarget) -> Result<(Url, Url), BenchError> {
         let url = target.url("fanout", &SCHEMES, TAKES)?;
         Ok((url.clone(), self.publish_url(target, url)?))
     }
 
-    /// As given; for a stream of events, POST requests go to the same path without its query.
+    /// The URL as given; for a stream of events, POST requests use the same path without its query.
     fn publish_url(&self, target: &RunningTarget, url: &Url) -> Result<Url, BenchError> {
         let topics = match &self.publish {
             Some(text) => Some(text.parse::<Endpoint>()?),
@@ -173,7 +173,7 @@ impl FanoutArguments {
     }
 }
 
-/// What publishers and subscribers must agree on, and which of them are at this host.
+/// The parameters that publishers and subscribers share, and the shares of this host.
 #[derive(Clone)]
 pub(crate) struct Plan {
     pub(crate) subscribe_at: Broker,
@@ -184,14 +184,14 @@ pub(crate) struct Plan {
     /// Messages per second of one publisher.
     pub(crate) rate: f64,
     pub(crate) size: usize,
-    /// In the names of clients and topics, so that runs at one broker do not meet.
+    /// Part of the names of clients and topics, so that runs with one broker do not interfere.
     pub(crate) run: u64,
     /// The subscribers at this host.
     pub(crate) subscriber_share: Range<usize>,
     /// The publishers at this host.
     pub(crate) publisher_share: Range<u16>,
-    /// What to add to each publisher's times to have them in this host's; empty where all are at
-    /// this host.
+    /// The value to add to each publisher's times to convert them to this host's clock; empty if
+    /// all publishers are on this host.
     pub(crate) clock_shift_ns: Vec<i64>,
 }
 
@@ -204,10 +204,10 @@ impl Plan {
         (subscriber % usize::from(self.publishers)) as u16
     }
 
-    /// Subscribers of a publisher among these.
+    /// The number of a publisher's subscribers among these.
     pub(crate) fn subscribers_among(&self, among: &Range<usize>, publisher: u16) -> usize {
         let (step, first) = (usize::from(self.publishers), usize::from(publisher));
-        // Those below n are the ones whose number is first + k · step.
+        // Those below n have the numbers first + k · step.
         let below = |n: usize| (n + step - 1 - first) / step;
         below(among.end) - below(among.start)
     }

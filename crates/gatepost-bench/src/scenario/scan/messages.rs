@@ -1,4 +1,4 @@
-//! The messages: the user's own, or made here.
+//! The messages: the user's own, or generated ones.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,12 +12,12 @@ use crate::sweep::Swept;
 pub(super) struct Messages {
     pub(super) files: Vec<PathBuf>,
     pub(super) contents: Vec<Vec<u8>>,
-    /// Removes those made here.
+    /// Removes generated messages.
     _folder: Option<mail::MessageFolder>,
 }
 
 impl Messages {
-    /// Reads or makes them.
+    /// Reads or generates the messages.
     pub(super) fn load(arguments: &ScanArguments) -> Result<Self, BenchError> {
         let mut files = Vec::new();
         for path in &arguments.messages {
@@ -51,7 +51,7 @@ impl Messages {
     }
 }
 
-/// All files below a path, in the order of their names.
+/// All files below a path, sorted by name.
 fn collect(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), BenchError> {
     let failed = |error| BenchError::File {
         path: path.to_owned(),

@@ -2,10 +2,10 @@
 //!
 //! The original program printed the seconds to load the module, to construct the engine, to compile
 //! the rules, and to scan all messages. A server does the first three before it answers, so for a
-//! server they are: from its start until it accepts connections (where the bench started it), until
-//! it answers a PING, and until it has scanned one small message, which makes it do what it left
-//! for later, and is at rest. A command that prints four such columns itself is believed; of any
-//! other the first three stay 0 and the fourth is its whole run.
+//! server they are the times from its start until it accepts connections (if the bench started it),
+//! until it answers a PING, and until it has scanned one small message, which completes its
+//! deferred initialisation, and is idle. If a command prints four such columns itself, they are
+//! used; for any other command the first three are 0 and the fourth is its total time.
 
 mod messages;
 mod server;
@@ -34,7 +34,8 @@ use server::ScanServer;
 /// Settings of SCAN.
 #[derive(Debug, Clone, clap::Args, Serialize)]
 pub struct ScanArguments {
-    /// A message, or a folder of them; repeatable [default: 178 made here, sizes as the original's]
+    /// A message, or a folder of them; repeatable [default: 178 generated ones, sizes as in the
+    /// original]
     #[arg(long = "messages", value_name = "PATH")]
     messages: Vec<PathBuf>,
     /// Use only this number of messages
@@ -61,7 +62,7 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// Reads or makes the messages.
+    /// Reads or generates the messages.
     pub fn new(arguments: ScanArguments) -> Result<Self, BenchError> {
         if arguments.concurrency.get() == 0 {
             return Err(BenchError::Settings("concurrency must be above 0".into()));
@@ -131,7 +132,7 @@ impl Scenario for Scan {
                 )?;
                 let server = ScanServer::new(url)?;
                 let mut columns = server.warm_up(target)?;
-                // The small message of the third column is none of those that are counted.
+                // The small message of the third column is not counted.
                 let sampler = Sampler::start(target.watched.clone());
                 let begin = clock::now();
                 let scanned = self.scan_all(&server, target, progress)?;
@@ -206,7 +207,7 @@ impl Scan {
                     });
                 }
             }
-            // Poisoned only if another worker panicked, and that is passed on by the scope.
+            // Poisoned only if another worker panicked, and the scope propagates that panic.
             if let Ok(mut all) = all.lock() {
                 all.latencies.merge(&own.latencies);
                 all.spam += own.spam;
@@ -258,7 +259,7 @@ impl Scan {
     }
 }
 
-/// `a,b,c,d`, all numbers of seconds.
+/// `a,b,c,d`, all durations in seconds.
 fn four_columns(line: &str) -> Option<[f64; 4]> {
     let columns: Vec<f64> = line
         .split(',')
@@ -289,7 +290,7 @@ mod tests {
         }
     }
 
-    /// Answers as spamd does: spam is what has an even number of bytes.
+    /// Answers as spamd does: a message with an even number of bytes is spam.
     fn fake_spamd(status: &'static str) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");

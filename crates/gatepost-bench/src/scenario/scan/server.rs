@@ -10,16 +10,16 @@ use crate::error::BenchError;
 use crate::scenario::mail;
 use crate::target::{RunningTarget, Url};
 
-/// No scan takes longer, even in Perl on a large message.
+/// Longer than any scan takes, even in Perl on a large message.
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// How often a server is looked at until it is at rest, and what it may use meanwhile.
+/// The interval at which a server is checked until it is idle, and the CPU share that it may use.
 const REST_LOOK: Duration = Duration::from_millis(200);
 const REST_CPU_SECONDS: f64 = 0.005;
-/// A server that is still busy with itself then is measured as it is.
+/// A server that is still busy after this time is measured nevertheless.
 const REST_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// A scanning server; a connection per message, as its clients do it.
+/// A scanning server; each message has a separate connection, as with its usual clients.
 pub(super) struct ScanServer {
     url: Url,
     address: std::net::SocketAddr,
@@ -64,7 +64,7 @@ impl ScanServer {
         Ok(())
     }
 
-    /// Scans one message; whether it is spam.
+    /// Scans one message; returns whether it is spam.
     pub(super) fn scan(&self, target: &RunningTarget, message: &[u8]) -> Result<bool, BenchError> {
         let length = message.len();
         if self.url.scheme == "spamd" {
@@ -109,9 +109,9 @@ impl ScanServer {
     }
 }
 
-/// Waits until what the server does of its own after a start is done, such as compiling patterns in
-/// the background: it would be counted with the messages. Returns for how long the server has been
-/// at rest then; `None` where it cannot be watched.
+/// Waits until the server has finished the work that it does by itself after a start, such as
+/// compiling patterns in the background, which would otherwise be counted with the messages.
+/// Returns the time for which the server has been idle; `None` if it cannot be monitored.
 fn await_rest(target: &RunningTarget) -> Option<Duration> {
     let begin = Instant::now();
     let mut before = target.usage()?.cpu_seconds();

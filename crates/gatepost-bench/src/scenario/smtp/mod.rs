@@ -1,6 +1,6 @@
-//! SMTP: how many messages per second a server accepts over a few sessions.
+//! SMTP: the number of messages per second that a server accepts over a few sessions.
 //!
-//! The load is a closed loop, as mail servers send: each session waits for each reply. The
+//! The load is a closed loop, as with mail servers: each session waits for each reply. The
 //! generator pipelines only if the server offers it (RFC 2920), and then as a mail server does: the
 //! envelope in one piece, then the body.
 
@@ -28,7 +28,7 @@ pub struct SmtpArguments {
     /// Bytes of a message
     #[arg(long, value_name = "BYTES", default_value = "4000")]
     size: Swept<usize>,
-    /// Messages over one connection, before it is closed
+    /// Number of messages per connection
     #[arg(long, value_name = "N", default_value_t = 100)]
     per_connection: u64,
     /// Recipient
@@ -54,7 +54,7 @@ pub struct Smtp {
 }
 
 impl Smtp {
-    /// With these settings.
+    /// The scenario with these settings.
     pub fn new(arguments: SmtpArguments) -> Result<Self, BenchError> {
         let forbidden = |c: char| c.is_control() || c == '<' || c == '>' || c == ' ';
         if arguments.recipient.contains(forbidden) || !arguments.recipient.contains('@') {
@@ -83,7 +83,7 @@ impl Scenario for Smtp {
     }
 
     fn floors(&self) -> Vec<FloorOf> {
-        // Envelope and body are two exchanges at least.
+        // Envelope and body are at least two exchanges.
         let exchange = "send and receive of 100 bytes on loopback";
         vec![FloorOf::new(
             "server CPU per message",
@@ -184,7 +184,7 @@ mod tests {
             let accepted = outcome.latencies[0].summary.count;
             let refused = outcome.value("refused").expect("a count") as u64;
             assert!(accepted >= 4, "{outcome:?}");
-            // One in five; sessions cut off by the end are short of up to four each.
+            // One in five; each session that was interrupted at the end lacks up to four.
             assert!(
                 (accepted / 4).abs_diff(refused) <= 3,
                 "{accepted} and {refused}"

@@ -8,7 +8,7 @@ use crate::load::{Closed, Conversation, ReceiveOutcome};
 use crate::scenario::mail;
 use crate::scenario::tally::{MeasurementCounts, Names};
 
-/// Longest line of a reply.
+/// The maximum length of a reply line.
 const LINE_MAX_BYTES: usize = 4096;
 const NAMES: Names = Names {
     one: "message",
@@ -27,7 +27,7 @@ pub(super) struct SmtpTotals {
 impl SmtpTotals {
     pub(super) fn new(arguments: &SmtpArguments, measure_from: Nanoseconds) -> Self {
         let mut body = mail::message(1, arguments.size.get());
-        // Lines of the generated text never begin with a dot, so nothing needs stuffing.
+        // Lines of the generated text never begin with a dot, so no dot-stuffing is needed.
         body.extend_from_slice(b"\r\n.\r\n");
         Self {
             envelope: format!(
@@ -41,7 +41,7 @@ impl SmtpTotals {
     }
 }
 
-/// What the next reply answers.
+/// The command that the next reply answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Awaiting {
     #[default]
@@ -59,14 +59,14 @@ enum Awaiting {
 pub(super) struct SmtpLoadSession {
     awaiting: Awaiting,
     pipelining: bool,
-    /// Of this message, so far.
+    /// Whether a recipient of the current message was refused.
     refused: bool,
     messages: u64,
     begun: Nanoseconds,
 }
 
 impl SmtpLoadSession {
-    /// Begins a message, or ends the session after the last.
+    /// Begins a message, or ends the session after the last one.
     fn next_message(&mut self, now: Nanoseconds, shared: &SmtpTotals, outgoing: &mut Vec<u8>) {
         if self.messages >= shared.per_connection {
             outgoing.extend_from_slice(b"QUIT\r\n");
@@ -79,7 +79,7 @@ impl SmtpLoadSession {
         self.send_command(0, shared, outgoing);
     }
 
-    /// Sends the n-th line of the envelope, or with pipelining all of it at the first.
+    /// Sends the n-th line of the envelope, or with pipelining the whole envelope at the first.
     fn send_command(&self, number: usize, shared: &SmtpTotals, outgoing: &mut Vec<u8>) {
         if self.pipelining {
             if number == 0 {

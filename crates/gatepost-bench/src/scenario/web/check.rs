@@ -1,4 +1,4 @@
-//! Is it the page that we mean to measure?
+//! Checks that a server returns the expected page.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,11 +7,11 @@ use std::time::Duration;
 use crate::error::BenchError;
 use crate::target::RunningTarget;
 
-/// An answer that takes longer is no answer.
+/// The time limit of a response.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Fetches a page once: the figures of an error page, or of a page whose insertion point was sent
-/// as it is written, would be worth nothing.
+/// Fetches a page once: figures of an error page, or of a page whose insertion point was not
+/// replaced, would be worthless.
 pub(super) fn check_page(
     target: &RunningTarget,
     address: SocketAddr,

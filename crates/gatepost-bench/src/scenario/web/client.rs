@@ -11,11 +11,12 @@ use crate::timeline::Timeline;
 pub(super) struct WebTotals {
     request: Arc<[u8]>,
     keep_alive: bool,
-    /// Requests that end earlier do not count.
+    /// Requests that end earlier are not counted.
     pub(super) measure_from: Nanoseconds,
     /// Clients that need a new connection.
     pub(super) idle: Vec<usize>,
-    /// All pages, before the measurement too: what the processes' costs are of.
+    /// All pages, including those before the measurement, by which the processes' costs are
+    /// divided.
     pub(super) pages: u64,
     pub(super) hits: u64,
     pub(super) errors: u64,
@@ -69,7 +70,7 @@ impl WebClient {
         }
     }
 
-    /// How long it has been in its request since the measurement began.
+    /// The time that it has spent in its request since the measurement began.
     pub(super) fn in_request(&self, now: Nanoseconds, shared: &WebTotals) -> Nanoseconds {
         now.saturating_sub(self.begun.max(shared.measure_from))
     }
@@ -127,7 +128,8 @@ impl Conversation<WebTotals> for WebClient {
 
     fn closed(&mut self, reason: Closed, shared: &mut WebTotals) {
         self.whole |= reason == Closed::ByServer && self.reader.ends_with_connection();
-        // A kept connection that the server ends between two responses is no failed request.
+        // If the server closes a persistent connection between two responses, no request has
+        // failed.
         let between = shared.keep_alive && reason == Closed::ByServer && self.reader.bytes == 0;
         if !between {
             self.count(clock::now(), shared);

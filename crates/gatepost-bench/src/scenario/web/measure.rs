@@ -1,4 +1,4 @@
-//! One size: clients fetch back to back for a fixed time, and WebStone's figures of it.
+//! One size: clients fetch back to back for a fixed time, and WebStone's figures are computed.
 
 use std::net::SocketAddr;
 
@@ -10,7 +10,7 @@ use crate::interrupt::interrupted;
 use crate::load::{Dialer, Loop};
 use crate::outcome::RunOutcome;
 
-/// One size, measured.
+/// The measurements of one size.
 pub(super) struct MeasuredSize {
     pub(super) seconds: f64,
     pub(super) shared: WebTotals,
@@ -55,7 +55,7 @@ pub(super) fn measure(
         clients.turn(end.min(now + clock::SECOND / 10), &mut shared)?;
     }
     let finish = clock::now();
-    // Requests cut off by the end count for the load factor only.
+    // Requests that were interrupted at the end count only for the load factor.
     let cut_off = clients
         .conversations()
         .map(|client| client.in_request(finish, &shared));
@@ -70,7 +70,7 @@ fn rate(hits: u64, span: Nanoseconds) -> f64 {
     hits as f64 / clock::seconds(span.max(1))
 }
 
-/// The line above the lines of all sizes.
+/// The heading above the lines of all sizes.
 pub(super) fn heading() -> String {
     format!(
         "{:>7} {:>9} {:>10} {:>12} {:>8} {:>8} {:>11} {:>11} {:>6}",
@@ -87,7 +87,7 @@ pub(super) fn heading() -> String {
 }
 
 impl MeasuredSize {
-    /// WebStone's figures, their names after `prefix`.
+    /// WebStone's figures, with names that begin with `prefix`.
     pub(super) fn report(
         &self,
         size: usize,

@@ -1,9 +1,9 @@
 //! WEB: pages with one dynamic insertion point, in nine sizes, fetched as WebStone does.
 //!
-//! A few clients fetch back to back for a fixed time; by default each request has a connection
-//! of its own, as the original's did. WebStone's figures: connections per second, errors per
-//! second, Mbit/s with headers, response time from before `socket()` to after `close()`, connect
-//! time, and Little's load factor (time spent in requests divided by test time).
+//! A few clients fetch back to back for a fixed time; by default each request has a separate
+//! connection, as in the original. WebStone's figures: connections per second, errors per second,
+//! Mbit/s with headers, response time from before `socket()` to after `close()`, connect time, and
+//! Little's load factor (time spent in requests divided by test time).
 
 mod check;
 mod client;
@@ -25,7 +25,7 @@ use crate::sweep::{Listed, Parameter, Sweepable, Swept};
 use crate::target::RunningTarget;
 
 const SIZES: &str = "317,1337,2357,5417,10517,20717,51317,102317,204317";
-/// Size of the response, hits per second, as published in 1998.
+/// The size of the response, and hits per second, as published in 1998.
 const ORIGINAL: [(usize, f64); 9] = [
     (317, 84.18),
     (1_337, 81.04),
@@ -40,8 +40,8 @@ const ORIGINAL: [(usize, f64); 9] = [
 /// Settings of WEB.
 #[derive(Debug, Clone, clap::Args, Serialize, Deserialize)]
 pub struct WebArguments {
-    /// Response sizes, all in every run; a range is swept. {size} in the URL stands for each, a
-    /// URL without it is fetched as it is
+    /// Response sizes, all in every run; a range is swept. {size} in the URL stands for each; a URL
+    /// without it is fetched unchanged
     #[arg(long, value_name = "BYTES,…", default_value = SIZES)]
     sizes: Listed<usize>,
     /// Clients that fetch at the same time
@@ -70,7 +70,7 @@ pub struct Web {
 }
 
 impl Web {
-    /// With these settings.
+    /// The scenario with these settings.
     pub fn new(arguments: WebArguments) -> Result<Self, BenchError> {
         if arguments.clients.get() == 0 {
             return Err(BenchError::Settings("clients must be above 0".into()));
@@ -90,7 +90,7 @@ impl Scenario for Web {
 
     fn headlines(&self) -> Vec<Headline> {
         let source = "PicLan-IP Coyote, 1998: two Pentium 200 MMX, WebStone with 5 threads";
-        // Swept sizes are the user's own.
+        // Swept sizes are chosen by the user.
         let known: &[(usize, f64)] = if self.arguments.sizes.is_swept() {
             &[]
         } else {
@@ -185,8 +185,8 @@ impl Scenario for Web {
 }
 
 impl Web {
-    /// What stands before the names of a size's figures: nothing where the sizes are swept, so
-    /// that they are one figure with a curve.
+    /// The prefix of the names of a size's figures: empty if the sizes are swept, so that they are
+    /// one figure with a curve.
     fn prefix(&self, size: usize) -> String {
         if self.arguments.sizes.is_swept() {
             String::new()
@@ -196,7 +196,7 @@ impl Web {
     }
 }
 
-/// As short as it may be: HTTP/1.1 keeps a connection unless a header field says otherwise.
+/// The shortest possible request: HTTP/1.1 keeps a connection unless a header field says otherwise.
 fn request(host: &str, path: &str, keep_alive: bool) -> Vec<u8> {
     let connection = if keep_alive {
         ""
@@ -271,7 +271,7 @@ mod tests {
                 ..
             } = &measured.shared;
             assert!(*hits > 20, "{hits} with keep-alive {keep_alive}");
-            // One in ten, and up to three requests cut off by the end.
+            // One in ten, and up to three requests interrupted at the end.
             assert!((*hits / 9).abs_diff(*errors) <= 3, "{hits} and {errors}");
             assert_eq!(
                 *bytes,
