@@ -1,7 +1,9 @@
 //! Password hashes: Argon2id (RFC 9106) in the PHC string format.
 
 use argon2::password_hash::phc::PasswordHash;
-use argon2::{Argon2, PasswordHasher, PasswordVerifier};
+use argon2::{Argon2, Params, PasswordHasher, PasswordVerifier};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
 
 use crate::{PASSWORD_BYTES_MAX, Secret, UsersError, random};
 
@@ -13,6 +15,20 @@ pub(crate) fn hash(password: &Secret) -> Result<String, UsersError> {
         .hash_password_with_salt(password.expose().as_bytes(), &salt)
         .map(|hash| hash.to_string())
         .map_err(|_| UsersError::Hashing)
+}
+
+/// A hash that no password has: its verification takes as long as that of [`hash`]. Random bytes
+/// serve, so that a start does not take the time and the memory of a real one.
+pub(crate) fn decoy_hash() -> String {
+    let text = |bytes: &[u8]| STANDARD_NO_PAD.encode(bytes);
+    format!(
+        "$argon2id$v=19$m={},t={},p={}${}${}",
+        Params::DEFAULT_M_COST,
+        Params::DEFAULT_T_COST,
+        Params::DEFAULT_P_COST,
+        text(&random::bytes::<16>()),
+        text(&random::bytes::<{ Params::DEFAULT_OUTPUT_LEN }>()),
+    )
 }
 
 /// Takes as long as [`hash`]. The comparison in it takes constant time.
@@ -44,6 +60,8 @@ pub(crate) fn check(password: &Secret, user: &str, length_min: usize) -> Result<
 
 #[cfg(test)]
 mod tests {
+    use argon2::password_hash::phc::Output;
+
     use super::*;
 
     #[test]
@@ -57,6 +75,24 @@ mod tests {
         assert!(!verify(&"correct hors".into(), &hash));
         assert!(!verify(&"".into(), &hash));
         assert!(!verify(&"correct horse".into(), "$argon2id$damaged"));
+    }
+
+    #[test]
+    fn a_decoy_is_verified_like_a_hash() {
+        let real = hash(&"correct horse".into()).expect("a hash");
+        let decoy = decoy_hash();
+        let (real, decoy) = (PasswordHash::new(&real), PasswordHash::new(&decoy));
+        let (real, decoy) = (real.expect("PHC"), decoy.expect("PHC"));
+        assert_eq!(real.algorithm, decoy.algorithm);
+        assert_eq!(real.version, decoy.version);
+        assert_eq!(real.params, decoy.params);
+        let lengths = |hash: &PasswordHash| {
+            let salt = hash.salt.as_ref().map(|salt| salt.len());
+            (salt, hash.hash.as_ref().map(Output::len))
+        };
+        assert_eq!(lengths(&real), lengths(&decoy));
+        assert!(!verify(&"".into(), &decoy_hash()));
+        assert_ne!(decoy_hash(), decoy_hash());
     }
 
     #[test]

@@ -82,7 +82,6 @@ impl Users {
         let issuers = Issuers::load(&settings.jwt)?;
         let live = Arc::new(LiveSnapshot::new(bans.clone()));
         let failure_limits = Arc::new(FailureLimits::new(settings, bans));
-        let decoy = Secret::new(token::generate().expose());
         let users = Self {
             shared: Arc::new(UsersCore {
                 pepper: pepper(&store)?,
@@ -93,7 +92,7 @@ impl Users {
                 checker: PasswordChecker::new(settings, failure_limits.clone()),
                 failure_limits,
                 delayed_local_logins: Semaphore::new(DELAYED_LOCAL_LOGINS_MAX),
-                decoy_hash: password::hash(&decoy)?.into(),
+                decoy_hash: password::decoy_hash().into(),
                 settings: settings.clone(),
                 store,
             }),

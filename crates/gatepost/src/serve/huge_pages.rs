@@ -21,6 +21,11 @@ static ARE_ALLOWED: LazyLock<bool> =
 /// How many rule sets are being made.
 static MAKERS: Mutex<usize> = Mutex::new(0);
 
+/// From here on memory comes in small pages, unless rules are made. To be called first of all.
+pub(super) fn only_for_rules() {
+    set(false);
+}
+
 /// Lets the kernel use huge pages while rules are made, and afterwards small ones.
 pub(super) fn used_while<T>(make: impl FnOnce() -> T) -> T {
     let _making = Making::begin();

@@ -9,6 +9,7 @@ mod listener_auth;
 mod listening;
 mod log_limit;
 mod logging;
+mod memory;
 mod notify;
 mod passed_sockets;
 mod privileges;
@@ -60,6 +61,7 @@ const BANS_SWEPT_EVERY: Duration = Duration::from_mins(1);
 
 /// Serves until SIGTERM or SIGINT. The source is read again at SIGHUP.
 pub(crate) fn run(config: Config, layers: &Layers, source: &ConfigSource) -> ExitCode {
+    huge_pages::only_for_rules();
     let log_limit = logging::start(&config.log);
     let passed = PassedSockets::take();
     let notifier = Notifier::from_environment();
@@ -188,6 +190,8 @@ async fn serve(
     let housekeeping = tokio::spawn(broker.clone().run(is_down));
     announce(&listening);
     notifier.ready();
+    memory::give_back();
+    tokio::spawn(memory::give_back_from_time_to_time());
     notifier.keep_informed(broker.clone(), procedures.clone(), workers.clone());
     let reloader = Reloader {
         source,

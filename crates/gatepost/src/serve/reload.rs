@@ -20,8 +20,8 @@ use gatepost_sinks::Sinks;
 use gatepost_store::Store;
 use gatepost_users::Users;
 
-use super::huge_pages;
 use super::rules::{self, ERRORS_LOGGED, RuleProblems};
+use super::{huge_pages, memory};
 use crate::config::{Config, ConfigSource};
 
 /// Reads users, rules and the keys of token issuers again.
@@ -84,6 +84,7 @@ impl Reloader<'_> {
             Ok((difference, warnings)) => (difference, placed(&warnings)),
             Err(problems) => return ReloadReport::impossible(placed(&problems)),
         };
+        memory::give_back();
         if !only_checks {
             for warning in &warnings {
                 tracing::warn!(target: "procedures", "{warning}");

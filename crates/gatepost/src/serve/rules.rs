@@ -13,7 +13,7 @@ use gatepost_procedures::{DeferredRules, ScopeMember};
 use gatepost_rules::{Problem, RuleSet, RulesSettings, Severity};
 use parking_lot::RwLock;
 
-use super::huge_pages;
+use super::{huge_pages, memory};
 use crate::config::Config;
 
 /// Errors of the rule folders that are logged; a folder made for another version has thousands.
@@ -73,6 +73,7 @@ pub(super) fn deferred(
         if is_warmed_up {
             warm_up(rules);
         }
+        memory::give_back();
     })
 }
 

@@ -1,0 +1,106 @@
+//! Gives back to the kernel what the start, a reload or a burst has left behind.
+//!
+//! Starting and loading rules allocate many times what they keep. The allocator gives freed memory
+//! back when it is used again after a while, which an idle server never does: two thirds of what
+//! such a server held was free memory. So it is asked to give back all of it at the end of the
+//! start and of each loading of rules, and every [`COLLECT_INTERVAL`] what has been free for a
+//! while.
+//!
+//! The code that only the start runs stays mapped too, in pieces of 64 KiB around each page that
+//! was used. It is unmapped from the process; the kernel keeps the file's pages in its cache as
+//! long as it has memory for them, and maps again what runs again.
+
+// SAFETY of the module: `mi_collect` is the allocator's own function, may be called on any thread
+// at any time and frees only what is free already. `madvise` is called for the parts of loaded
+// programs that are mapped from their files without the permission to write, as the loader lists
+// them: nothing has changed these pages, so that what is read again from the file is the same.
+#![allow(unsafe_code)]
+
+use std::ffi::{c_int, c_void};
+use std::time::Duration;
+
+use tokio::time::MissedTickBehavior;
+
+/// How often memory that has been free for a while is given back.
+const COLLECT_INTERVAL: Duration = Duration::from_secs(10);
+
+unsafe extern "C" {
+    /// Frees what this thread holds in reserve, and gives free memory back to the kernel: all of it
+    /// with `force`, otherwise what has been free for a while.
+    fn mi_collect(force: bool);
+}
+
+/// Gives back all that is free now, and unmaps code. To be called at the end of something large, on
+/// its thread.
+pub(super) fn give_back() {
+    // SAFETY: see the module.
+    unsafe { mi_collect(true) };
+    unmap_code();
+}
+
+/// Gives back from time to time what a burst has left; runs until dropped.
+pub(super) async fn give_back_from_time_to_time() {
+    let mut ticks = tokio::time::interval(COLLECT_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        // SAFETY: see the module.
+        unsafe { mi_collect(false) };
+    }
+}
+
+/// Unmaps the pages of programs and libraries that nothing can have changed; each is mapped again
+/// when it is used.
+fn unmap_code() {
+    // SAFETY: the function only reads what it is given, and only during the call.
+    unsafe { libc::dl_iterate_phdr(Some(unmap_object), std::ptr::null_mut()) };
+}
+
+/// Unmaps the segments of one object that cannot be written.
+unsafe extern "C" fn unmap_object(
+    object: *mut libc::dl_phdr_info,
+    _size: libc::size_t,
+    _data: *mut c_void,
+) -> c_int {
+    // SAFETY: the loader passes a valid description.
+    let object = unsafe { &*object };
+    if object.dlpi_phdr.is_null() {
+        return 0;
+    }
+    // SAFETY: the loader's list of the object's segments, which is as long as it says.
+    let segments =
+        unsafe { std::slice::from_raw_parts(object.dlpi_phdr, usize::from(object.dlpi_phnum)) };
+    let page = rustix::param::page_size() as u64;
+    for segment in segments {
+        let is_changed = segment.p_flags & libc::PF_W != 0;
+        if segment.p_type != libc::PT_LOAD || is_changed {
+            continue;
+        }
+        let start = (object.dlpi_addr + segment.p_vaddr).next_multiple_of(page);
+        let end = (object.dlpi_addr + segment.p_vaddr + segment.p_filesz) / page * page;
+        if start < end {
+            let length = (end - start) as usize;
+            // SAFETY: see the module. A failure leaves the pages mapped.
+            unsafe { libc::madvise(start as *mut c_void, length, libc::MADV_DONTNEED) };
+        }
+    }
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_given_back_is_there_again_when_it_is_used() {
+        let text = || {
+            let lines = (0..10_000).map(|number| format!("{number:>9}"));
+            lines.collect::<Vec<_>>().join("\n")
+        };
+        let before = text();
+        give_back();
+        assert_eq!(text(), before);
+        give_back();
+        assert_eq!(before.len(), 99_999);
+    }
+}
