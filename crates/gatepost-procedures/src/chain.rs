@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use gatepost_message::{Action, Message, PageReply, Verdict, edit};
-use gatepost_rules::Report;
+use gatepost_message::{Action, Message, Verdict, edit};
 
 use crate::ProcedureArguments;
 use crate::procedure::{
-    Cost, Needs, PendingJudgement, Procedure, ProcedureAnswer, ProcedureCall, ProcedureFailure,
+    Needs, PendingJudgement, Procedure, ProcedureAnswer, ProcedureCall, ProcedureFailure,
     ProcedureResult, Wake,
 };
 use crate::status::{ProcedureCounters, ProcedureStatistics};
@@ -101,11 +100,8 @@ pub(crate) struct ProcedureChain(pub(crate) Arc<[ChainMember]>);
 pub(crate) struct ChainRun {
     chain: ProcedureChain,
     next: usize,
-    verdict: Verdict,
-    text: String,
-    reply: Option<Box<PageReply>>,
-    cost: Cost,
-    report: Option<Arc<Report>>,
+    /// What the members that have run said together.
+    sum: ProcedureAnswer,
     /// When the caller gives up.
     deadline: Option<Instant>,
     /// The message as the members so far have changed it.
@@ -141,15 +137,11 @@ impl ProcedureChain {
         needs.max().unwrap_or(Needs::Size)
     }
 
-    pub(crate) fn start(self) -> ChainRun {
+    pub(crate) fn start(&self) -> ChainRun {
         ChainRun {
-            chain: self,
+            chain: self.clone(),
             next: 0,
-            verdict: Verdict::accept(),
-            text: String::new(),
-            reply: None,
-            cost: Cost::default(),
-            report: None,
+            sum: Verdict::accept().into(),
             deadline: None,
             changed: None,
             pending: None,
@@ -172,45 +164,56 @@ impl ChainRun {
         statistics: &ProcedureStatistics,
         place: RunPlace,
     ) -> ChainProgress {
-        let chain = Arc::clone(&self.chain.0);
-        while let Some(step) = chain.get(self.next) {
-            if place == RunPlace::Anywhere && !step.procedure.is_cheap() {
+        // Borrowed part by part, so that the members need not be shared once more.
+        let Self {
+            chain: ProcedureChain(members),
+            next,
+            sum,
+            deadline,
+            changed,
+            pending: waiting,
+        } = self;
+        while let Some(member) = members.get(*next) {
+            if place == RunPlace::Anywhere && !member.procedure.is_cheap() {
                 return ChainProgress::NeedsJudge;
             }
             let call = ProcedureCall {
-                message: self.changed.as_ref().unwrap_or(message),
+                message: changed.as_ref().unwrap_or(message),
                 arguments,
-                so_far: &self.verdict,
+                so_far: &sum.verdict,
                 statistics,
-                time_max: self
-                    .deadline
+                time_max: deadline
                     .map(|deadline| deadline.saturating_duration_since(Instant::now())),
             };
             let may_block = place == RunPlace::Blocking;
-            let judgement = match self.pending.take() {
+            let judgement = match waiting.take() {
                 Some(pending) if may_block => ProcedureResult::Pending(pending),
-                Some(pending) => step.resume(pending),
-                None => step.start(&call, may_block),
+                Some(pending) => member.resume(pending),
+                None => member.start(&call, may_block),
             };
             let result = match judgement {
                 ProcedureResult::Done(result) => result,
                 pending if may_block => pending.wait(),
                 ProcedureResult::Pending(pending) => {
-                    self.pending = Some(pending);
+                    *waiting = Some(pending);
                     return ChainProgress::Waiting;
                 }
             };
-            let answer = step.answer(&call, result);
+            let answer = member.answer(&call, result);
             if let Some(report) = &answer.report {
                 statistics.count_given_up(report);
             }
-            self.next += 1;
-            if !answer.verdict.edits.is_empty() && self.next < chain.len() {
-                let before = self.changed.as_ref().unwrap_or(message);
-                self.changed = Some(Arc::new(edit::applied(before, &answer.verdict.edits)));
+            *next += 1;
+            if !answer.verdict.edits.is_empty() && *next < members.len() {
+                let before = changed.as_ref().unwrap_or(message);
+                *changed = Some(Arc::new(edit::applied(before, &answer.verdict.edits)));
             }
-            self.take(&step.path, answer);
-            if !self.verdict.action.delivers() {
+            if *next == 1 {
+                *sum = alone(&member.path, answer);
+            } else {
+                add(sum, &member.path, answer);
+            }
+            if !sum.verdict.action.delivers() {
                 break;
             }
         }
@@ -230,37 +233,40 @@ impl ChainRun {
 
     /// The sum of what was said; whatever has not run is left out.
     pub(crate) fn finish(self) -> ProcedureAnswer {
-        ProcedureAnswer {
-            verdict: self.verdict,
-            text: self.text,
-            reply: self.reply,
-            cost: self.cost,
-            report: self.report,
-        }
+        self.sum
     }
+}
 
-    /// Adds one member's answer: tags and hits accumulate, the more severe action holds and
-    /// brings its reason and its procedure along, a later score replaces an earlier one.
-    fn take(&mut self, path: &str, answer: ProcedureAnswer) {
-        let (sum, mut one) = (&mut self.verdict, answer.verdict);
-        if one.action > sum.action {
-            sum.action = one.action;
-            path.clone_into(&mut sum.procedure);
-            sum.reason = one.reason;
-        } else if sum.reason.is_empty() {
-            sum.reason = one.reason;
-        }
-        sum.score = one.score.or(sum.score);
-        sum.hits.append(&mut one.hits);
-        sum.tags.append(&mut one.tags);
-        sum.authentication.append(&mut one.authentication);
-        sum.edits.append(&mut one.edits);
-        self.cost.steps += answer.cost.steps;
-        self.cost.memory_bytes = self.cost.memory_bytes.max(answer.cost.memory_bytes);
-        self.report = answer.report.or(self.report.take());
-        self.text.push_str(&answer.text);
-        if let Some(reply) = answer.reply {
-            self.reply.get_or_insert_default().merge(*reply);
-        }
+/// The sum of one answer is that answer; most chains have one member.
+fn alone(path: &str, mut answer: ProcedureAnswer) -> ProcedureAnswer {
+    answer.verdict.procedure.clear();
+    if answer.verdict.action > Action::Accept {
+        answer.verdict.procedure.push_str(path);
+    }
+    answer
+}
+
+/// Adds one member's answer: tags and hits accumulate, the more severe action holds and brings its
+/// reason and its procedure along, a later score replaces an earlier one.
+fn add(answers: &mut ProcedureAnswer, path: &str, answer: ProcedureAnswer) {
+    let (sum, mut one) = (&mut answers.verdict, answer.verdict);
+    if one.action > sum.action {
+        sum.action = one.action;
+        path.clone_into(&mut sum.procedure);
+        sum.reason = one.reason;
+    } else if sum.reason.is_empty() {
+        sum.reason = one.reason;
+    }
+    sum.score = one.score.or(sum.score);
+    sum.hits.append(&mut one.hits);
+    sum.tags.append(&mut one.tags);
+    sum.authentication.append(&mut one.authentication);
+    sum.edits.append(&mut one.edits);
+    answers.cost.steps += answer.cost.steps;
+    answers.cost.memory_bytes = answers.cost.memory_bytes.max(answer.cost.memory_bytes);
+    answers.report = answer.report.or(answers.report.take());
+    answers.text.push_str(&answer.text);
+    if let Some(reply) = answer.reply {
+        answers.reply.get_or_insert_default().merge(*reply);
     }
 }

@@ -128,12 +128,12 @@ impl ProcedureSet {
     }
 
     /// The chain that a path names: one procedure, or a scope's whole.
-    pub(crate) fn chain(&self, path: &str) -> Option<ProcedureChain> {
+    pub(crate) fn chain(&self, path: &str) -> Option<&ProcedureChain> {
         if let Some(chain) = self.procedures.get(path) {
-            return Some(chain.clone());
+            return Some(chain);
         }
         let scope = self.scopes.iter().find(|scope| scope.path == path)?;
-        Some(scope.chain.clone())
+        Some(&scope.chain)
     }
 
     pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {

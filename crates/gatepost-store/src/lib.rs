@@ -15,6 +15,7 @@ mod backup;
 mod bounds;
 mod cancelled;
 mod change;
+mod checksum;
 mod clock;
 mod committer;
 mod error;

@@ -12,10 +12,11 @@
 
 use std::sync::LazyLock;
 
-use rusqlite::types::{ToSqlOutput, Value, ValueRef};
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row, ToSql};
 
 use crate::StoreError;
+use crate::checksum::{Checksum, checksum_of_parameters};
 
 /// One table.
 pub(crate) struct Table {
@@ -29,6 +30,8 @@ pub(crate) struct Table {
     add: String,
     add_at: String,
     set: String,
+    /// Finds the checksum of the row with a key.
+    crc_of: String,
 }
 
 impl Table {
@@ -40,16 +43,12 @@ impl Table {
         let selected = format!("{}, crc", columns.join(", "));
         let places = vec!["?"; columns.len() + 1].join(", ");
         let values = format!("INTO {name} ({selected}) VALUES ({places})");
-        let on_conflict = format!(
-            "ON CONFLICT ({}) DO UPDATE SET crc = excluded.crc WHERE {name}.crc IS excluded.crc",
-            key.join(", ")
-        );
+        let keys: Vec<_> = key.iter().map(|column| format!("{column} = ?")).collect();
         Self {
-            add: format!("INSERT {values} {on_conflict}"),
-            add_at: format!(
-                "INSERT INTO {name} ({selected}, rowid) VALUES ({places}, ?) {on_conflict}"
-            ),
+            add: format!("INSERT {values}"),
+            add_at: format!("INSERT INTO {name} ({selected}, rowid) VALUES ({places}, ?)"),
             set: format!("INSERT OR REPLACE {values}"),
+            crc_of: format!("SELECT crc FROM {name} WHERE {}", keys.join(" AND ")),
             name,
             columns,
             key,
@@ -63,7 +62,8 @@ impl Table {
         connection: &Connection,
         values: &[&dyn ToSql],
     ) -> Result<(), StoreError> {
-        self.added(write(connection, &self.add, values, None)?)
+        let written = write(connection, &self.add, values, None);
+        self.added(connection, values, written)
     }
 
     /// Inserts a new row at a place among the rows; a place that another row has is a collision
@@ -75,17 +75,44 @@ impl Table {
         place: i64,
         values: &[&dyn ToSql],
     ) -> Result<(), StoreError> {
-        match write(connection, &self.add_at, values, Some(place)) {
-            Err(error) if is_place_taken(&error) => self.added(0),
-            written => self.added(written?),
+        let written = write(connection, &self.add_at, values, Some(place));
+        self.added(connection, values, written)
+    }
+
+    /// Tells a row that was added before from another row with the same key. Looked up after the
+    /// failure: an `ON CONFLICT` clause would search for the key twice in every insertion.
+    fn added(
+        &self,
+        connection: &Connection,
+        values: &[&dyn ToSql],
+        written: rusqlite::Result<()>,
+    ) -> Result<(), StoreError> {
+        match written {
+            Err(error) if is_key_taken(&error) => {
+                let crc = checksum_of_parameters(values)?;
+                match self.stored_crc(connection, values)? {
+                    Some(stored) if stored == crc => Ok(()),
+                    _ => Err(StoreError::Collision { table: self.name }),
+                }
+            }
+            written => Ok(written?),
         }
     }
 
-    fn added(&self, rows: usize) -> Result<(), StoreError> {
-        match rows {
-            0 => Err(StoreError::Collision { table: self.name }),
-            _ => Ok(()),
+    /// The checksum of the row that has the key of `values`.
+    fn stored_crc(
+        &self,
+        connection: &Connection,
+        values: &[&dyn ToSql],
+    ) -> rusqlite::Result<Option<i64>> {
+        let mut statement = connection.prepare_cached(&self.crc_of)?;
+        for (index, key) in self.key.iter().enumerate() {
+            let column = self.columns.iter().position(|column| column == key);
+            let value = column.and_then(|column| values.get(column));
+            statement.raw_bind_parameter(index + 1, value)?;
         }
+        let crc = statement.raw_query().next()?.map(|row| row.get(0));
+        Ok(crc.transpose()?.flatten())
     }
 
     /// Inserts a row, or replaces the one with its key.
@@ -113,70 +140,38 @@ impl Table {
     }
 }
 
-fn is_place_taken(error: &rusqlite::Error) -> bool {
-    let code = error.sqlite_error().map(|error| error.extended_code);
-    code == Some(rusqlite::ffi::SQLITE_CONSTRAINT_ROWID)
+fn is_key_taken(error: &rusqlite::Error) -> bool {
+    use rusqlite::ffi::{
+        SQLITE_CONSTRAINT_PRIMARYKEY, SQLITE_CONSTRAINT_ROWID, SQLITE_CONSTRAINT_UNIQUE,
+    };
+    error.sqlite_error().is_some_and(|error| {
+        matches!(
+            error.extended_code,
+            SQLITE_CONSTRAINT_PRIMARYKEY | SQLITE_CONSTRAINT_ROWID | SQLITE_CONSTRAINT_UNIQUE
+        )
+    })
 }
 
+/// Binds the values, their checksum and the place, and runs the statement.
 fn write(
     connection: &Connection,
     sql: &str,
     values: &[&dyn ToSql],
     place: Option<i64>,
-) -> rusqlite::Result<usize> {
+) -> rusqlite::Result<()> {
     let mut statement = connection.prepare_cached(sql)?;
     let mut checksum = Checksum::default();
     for (index, value) in values.iter().enumerate() {
         let value = value.to_sql()?;
-        match &value {
-            ToSqlOutput::Borrowed(value) => checksum.update(*value),
-            ToSqlOutput::Owned(value) => checksum.update(value.into()),
-            _ => checksum.update(ValueRef::Null),
-        }
+        checksum.update_parameter(&value);
         statement.raw_bind_parameter(index + 1, value)?;
     }
     statement.raw_bind_parameter(values.len() + 1, checksum.finish())?;
     if let Some(place) = place {
         statement.raw_bind_parameter(values.len() + 2, place)?;
     }
-    statement.raw_execute()
-}
-
-/// A CRC-32 over typed values. Each is preceded by its type and length, so that bytes cannot move
-/// from one column to its neighbour.
-#[derive(Default)]
-pub(crate) struct Checksum(crc32fast::Hasher);
-
-impl Checksum {
-    pub(crate) fn update(&mut self, value: ValueRef<'_>) {
-        let mut head = [0_u8; 9];
-        let (kind, number, bytes): (u8, u64, &[u8]) = match value {
-            ValueRef::Null => (0, 0, &[]),
-            ValueRef::Integer(number) => (1, number as u64, &[]),
-            // SQLite keeps no negative zero, and a NaN as NULL.
-            ValueRef::Real(number) if number.is_nan() => (0, 0, &[]),
-            ValueRef::Real(number) => (2, (number + 0.0).to_bits(), &[]),
-            ValueRef::Text(text) => (3, text.len() as u64, text),
-            ValueRef::Blob(blob) => (4, blob.len() as u64, blob),
-        };
-        head[0] = kind;
-        head[1..].copy_from_slice(&number.to_le_bytes());
-        self.0.update(&head);
-        self.0.update(bytes);
-    }
-
-    pub(crate) fn finish(self) -> i64 {
-        self.0.finalize().into()
-    }
-}
-
-/// The checksum of a whole row.
-pub(crate) fn checksum_of<'a>(values: impl IntoIterator<Item = &'a Value>) -> i64 {
-    let mut checksum = Checksum::default();
-    for value in values {
-        checksum.update(value.into());
-    }
-    checksum.finish()
+    statement.raw_execute()?;
+    Ok(())
 }
 
 macro_rules! tables {

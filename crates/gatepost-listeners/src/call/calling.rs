@@ -64,9 +64,9 @@ impl CallContext {
         let begun =
             procedures.call_at_once(&request.procedure, Arc::new(message), request.arguments);
         match begun {
-            Ok(Ok(answer)) => self.write(Ok(answer), original, output),
+            Ok(Ok(answer)) => self.write(&answer, original, output),
             Ok(Err(unready)) => return Some(PendingCall { unready, original }),
-            Err(error) => self.write(Err(error), original, output),
+            Err(error) => answer::write_failure(output, &error.to_string()),
         }
         None
     }
@@ -74,27 +74,17 @@ impl CallContext {
     /// Waits for the judge thread, and writes the answer.
     pub(super) async fn finish(&self, pending: PendingCall, output: &mut Vec<u8>) {
         let answer = self.gateway.procedures().resume(pending.unready).await;
-        self.write(Ok(answer), pending.original, output);
+        self.write(&answer, pending.original, output);
     }
 
-    fn write(
-        &self,
-        answer: Result<ProcedureAnswer, ProcedureCallError>,
-        original: Option<Bytes>,
-        output: &mut Vec<u8>,
-    ) {
-        match answer {
-            Ok(answer) => {
-                let counters = self.gateway.counters();
-                counters.count(Listener::Call, answer.verdict.action);
-                let edits = &answer.verdict.edits;
-                let changed = original
-                    .filter(|_| !edits.is_empty())
-                    .map(|original| edit::apply(&original, edits));
-                answer::write(output, &answer, changed.as_deref());
-            }
-            Err(error) => answer::write_failure(output, &error.to_string()),
-        }
+    fn write(&self, answer: &ProcedureAnswer, original: Option<Bytes>, output: &mut Vec<u8>) {
+        let counters = self.gateway.counters();
+        counters.count(Listener::Call, answer.verdict.action);
+        let edits = &answer.verdict.edits;
+        let changed = original
+            .filter(|_| !edits.is_empty())
+            .map(|original| edit::apply(&original, edits));
+        answer::write(output, answer, changed.as_deref());
     }
 }
 

@@ -95,11 +95,14 @@ impl CallConnection {
 
     /// Makes one call and writes its answer to the output.
     async fn call(&mut self, request: CallRequest) -> io::Result<()> {
-        // Held until the call is answered.
-        let mut lease = self.context.limits.in_flight.lease(self.peer);
+        // Held until the call is answered; a call without a body needs none.
+        let mut lease = None;
         let body = match self.context.needs(&request, &mut self.output) {
             CallNeeds::Nothing => Bytes::new(),
-            CallNeeds::Body(size) => self.body(size, &mut lease).await?.freeze(),
+            CallNeeds::Body(size) => {
+                let lease = lease.insert(self.context.limits.in_flight.lease(self.peer));
+                self.body(size, lease).await?.freeze()
+            }
             CallNeeds::Refused => return Ok(()),
         };
         let begun = self

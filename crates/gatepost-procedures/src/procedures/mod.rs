@@ -203,7 +203,7 @@ impl Procedures {
         let Some(scope) = scope.and_then(|id| set.scope(id)) else {
             return Verdict::accept().into();
         };
-        let run = scope.chain.clone().start();
+        let run = scope.chain.start();
         let answer = self.run(run, message, ProcedureArguments::none()).await;
         if let Some(originals) = &self.0.host.originals {
             originals.keep(message);
@@ -218,8 +218,7 @@ impl Procedures {
         message: Arc<Message>,
         arguments: ProcedureArguments,
     ) -> Result<ProcedureAnswer, ProcedureCallError> {
-        let chain = self.0.set.load().chain(path);
-        let run = chain.ok_or(ProcedureCallError::NoSuchProcedure)?.start();
+        let run = self.start_chain(path)?;
         Ok(self.run(run, &message, arguments).await)
     }
 
@@ -232,11 +231,7 @@ impl Procedures {
         arguments: &ProcedureArguments,
         deadline: Instant,
     ) -> Result<ProcedureAnswer, ProcedureCallError> {
-        let chain = self.0.set.load().chain(path);
-        let mut run = chain
-            .ok_or(ProcedureCallError::NoSuchProcedure)?
-            .start()
-            .until(deadline);
+        let mut run = self.start_chain(path)?.until(deadline);
         run.advance(message, arguments, &self.0.statistics, RunPlace::Blocking);
         Ok(run.finish())
     }
@@ -249,8 +244,7 @@ impl Procedures {
         message: Arc<Message>,
         arguments: ProcedureArguments,
     ) -> Result<Result<ProcedureAnswer, Unready>, ProcedureCallError> {
-        let chain = self.0.set.load().chain(path);
-        let mut run = chain.ok_or(ProcedureCallError::NoSuchProcedure)?.start();
+        let mut run = self.start_chain(path)?;
         let progress = run.advance(&message, &arguments, &self.0.statistics, RunPlace::Anywhere);
         if progress == ChainProgress::Ended {
             return Ok(Ok(run.finish()));
@@ -260,6 +254,12 @@ impl Procedures {
             message,
             arguments,
         }))
+    }
+
+    fn start_chain(&self, path: &str) -> Result<ChainRun, ProcedureCallError> {
+        let set = self.0.set.load();
+        let chain = set.chain(path).ok_or(ProcedureCallError::NoSuchProcedure)?;
+        Ok(chain.start())
     }
 
     /// Ends on the judge threads what [`Procedures::call_at_once`] began.

@@ -15,7 +15,8 @@ use super::Recovery;
 use super::image::{Image, u32_at};
 use super::page::{DatabasePage, PageKind, RawRow};
 use crate::StoreError;
-use crate::table::{self, Table, checksum_of};
+use crate::checksum::checksum_of;
+use crate::table::{self, Table};
 
 /// A table of the new database, as its rows stand in a file.
 struct Layout {
