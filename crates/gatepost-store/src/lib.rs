@@ -37,6 +37,7 @@ mod schema;
 mod scrub;
 mod session;
 mod settings;
+mod statements;
 mod store;
 mod stored_clock;
 mod table;

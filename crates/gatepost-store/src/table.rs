@@ -13,10 +13,11 @@
 use std::sync::LazyLock;
 
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, Row, ToSql};
+use rusqlite::{Row, ToSql};
 
 use crate::StoreError;
 use crate::checksum::{Checksum, checksum_of_parameters};
+use crate::statements::Statements;
 
 /// One table.
 pub(crate) struct Table {
@@ -58,39 +59,39 @@ impl Table {
 
     /// Inserts a new row.
     pub(crate) fn add(
-        &self,
-        connection: &Connection,
+        &'static self,
+        statements: &mut Statements<'_>,
         values: &[&dyn ToSql],
     ) -> Result<(), StoreError> {
-        let written = write(connection, &self.add, values, None);
-        self.added(connection, values, written)
+        let written = write(statements, &self.add, values, None);
+        self.added(statements, values, written)
     }
 
     /// Inserts a new row at a place among the rows; a place that another row has is a collision
     /// too. The checksum does not cover the place: SQLite's VACUUM may renumber rows, in the same
     /// order.
     pub(crate) fn add_at(
-        &self,
-        connection: &Connection,
+        &'static self,
+        statements: &mut Statements<'_>,
         place: i64,
         values: &[&dyn ToSql],
     ) -> Result<(), StoreError> {
-        let written = write(connection, &self.add_at, values, Some(place));
-        self.added(connection, values, written)
+        let written = write(statements, &self.add_at, values, Some(place));
+        self.added(statements, values, written)
     }
 
-    /// Tells a row that was added before from another row with the same key. Looked up after the
+    /// Permits a row that was added before, and no other row with its key. Looked up after the
     /// failure: an `ON CONFLICT` clause would search for the key twice in every insertion.
     fn added(
-        &self,
-        connection: &Connection,
+        &'static self,
+        statements: &mut Statements<'_>,
         values: &[&dyn ToSql],
         written: rusqlite::Result<()>,
     ) -> Result<(), StoreError> {
         match written {
             Err(error) if is_key_taken(&error) => {
                 let crc = checksum_of_parameters(values)?;
-                match self.stored_crc(connection, values)? {
+                match self.stored_crc(statements, values)? {
                     Some(stored) if stored == crc => Ok(()),
                     _ => Err(StoreError::Collision { table: self.name }),
                 }
@@ -101,11 +102,11 @@ impl Table {
 
     /// The checksum of the row that has the key of `values`.
     fn stored_crc(
-        &self,
-        connection: &Connection,
+        &'static self,
+        statements: &mut Statements<'_>,
         values: &[&dyn ToSql],
     ) -> rusqlite::Result<Option<i64>> {
-        let mut statement = connection.prepare_cached(&self.crc_of)?;
+        let statement = statements.prepare(&self.crc_of)?;
         for (index, key) in self.key.iter().enumerate() {
             let column = self.columns.iter().position(|column| column == key);
             let value = column.and_then(|column| values.get(column));
@@ -117,11 +118,11 @@ impl Table {
 
     /// Inserts a row, or replaces the one with its key.
     pub(crate) fn set(
-        &self,
-        connection: &Connection,
+        &'static self,
+        statements: &mut Statements<'_>,
         values: &[&dyn ToSql],
     ) -> Result<(), StoreError> {
-        write(connection, &self.set, values, None)?;
+        write(statements, &self.set, values, None)?;
         Ok(())
     }
 
@@ -154,12 +155,12 @@ fn is_key_taken(error: &rusqlite::Error) -> bool {
 
 /// Binds the values, their checksum and the place, and runs the statement.
 fn write(
-    connection: &Connection,
-    sql: &str,
+    statements: &mut Statements<'_>,
+    sql: &'static str,
     values: &[&dyn ToSql],
     place: Option<i64>,
 ) -> rusqlite::Result<()> {
-    let mut statement = connection.prepare_cached(sql)?;
+    let statement = statements.prepare(sql)?;
     let mut checksum = Checksum::default();
     for (index, value) in values.iter().enumerate() {
         let value = value.to_sql()?;

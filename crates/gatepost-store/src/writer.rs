@@ -11,6 +11,7 @@ use crate::bounds::{self, Bounds, KeptBytes};
 use crate::cancelled::Cancelled;
 use crate::group::{Outcome, failure_in};
 use crate::queue::{Batch, QueuedChanges};
+use crate::statements::Statements;
 use crate::stored_clock::StoredClock;
 use crate::trim::{self, Trimmer};
 use crate::watch::Health;
@@ -201,9 +202,10 @@ fn apply_together(
     kept: &mut KeptBytes,
 ) -> Outcome {
     let cancelled = Cancelled::find(changes);
+    let mut statements = Statements::new(transaction);
     for change in changes {
         if !cancelled.covers(change) {
-            apply_one(transaction, change, kept)?;
+            apply_one(&mut statements, change, kept)?;
         }
     }
     Ok(Vec::new())
@@ -243,9 +245,11 @@ fn apply_submission(
 ) -> Result<(), StoreError> {
     let savepoint = transaction.savepoint()?;
     let mut with_these = *kept;
+    let mut statements = Statements::new(&savepoint);
     for change in changes {
-        apply_one(&savepoint, change, &mut with_these)?;
+        apply_one(&mut statements, change, &mut with_these)?;
     }
+    drop(statements);
     savepoint.commit()?;
     *kept = with_these;
     Ok(())
@@ -253,37 +257,33 @@ fn apply_submission(
 
 /// Applies a change, and follows it in the sums of what is kept.
 fn apply_one(
-    connection: &Connection,
+    statements: &mut Statements<'_>,
     change: &StoreChange,
     kept: &mut KeptBytes,
 ) -> Result<(), StoreError> {
-    let delete = |sql: &str, values: &[&dyn rusqlite::ToSql]| -> Result<(), StoreError> {
-        connection.prepare_cached(sql)?.execute(values)?;
-        Ok(())
-    };
     match change {
         StoreChange::Retain(publication) => with_publication_row(publication, |values, _| {
-            table::RETAINED.set(connection, values)
+            table::RETAINED.set(statements, values)
         }),
-        StoreChange::Unretain(topic) => delete(
+        StoreChange::Unretain(topic) => statements.execute(
             "DELETE FROM retained WHERE topic = ?",
             params![topic.as_str()],
         ),
         StoreChange::History(publication) => {
-            add_to_history(connection, kept, publication.id, publication)
+            add_to_history(statements, kept, publication.id, publication)
         }
         StoreChange::HistoryAt(position, publication) => {
-            add_to_history(connection, kept, *position, publication)
+            add_to_history(statements, kept, *position, publication)
         }
         StoreChange::Quarantine(entry) => {
             with_journal_row(&entry.journal, |values| {
-                table::JOURNAL.add(connection, values)
+                table::JOURNAL.add(statements, values)
             })?;
             let properties = rows::properties_to_text(entry.properties.as_deref());
             let bytes = entry.body.len() + properties.as_ref().map_or(0, String::len);
             kept.quarantine += bytes as u64;
             table::QUARANTINE.add(
-                connection,
+                statements,
                 params![
                     rows::id_to_row(entry.journal.id),
                     &entry.body[..],
@@ -293,28 +293,32 @@ fn apply_one(
             )
         }
         StoreChange::Unquarantine(id) => {
-            let removed = bounds::QUARANTINE.delete(connection, "id = ?", rows::id_to_row(*id))?;
+            let removed = bounds::QUARANTINE.delete(
+                statements.connection(),
+                "id = ?",
+                rows::id_to_row(*id),
+            )?;
             kept.quarantine = kept.quarantine.saturating_sub(removed);
             Ok(())
         }
         StoreChange::Journal(entry) => {
-            with_journal_row(entry, |values| table::JOURNAL.add(connection, values))
+            with_journal_row(entry, |values| table::JOURNAL.add(statements, values))
         }
         StoreChange::ReplaceJournal(entry) => {
-            with_journal_row(entry, |values| table::JOURNAL.set(connection, values))
+            with_journal_row(entry, |values| table::JOURNAL.set(statements, values))
         }
-        StoreChange::Session(change) => change.apply(connection),
+        StoreChange::Session(change) => change.apply(statements),
         StoreChange::AddRecord { space, key, value } => {
-            table::RECORD.add(connection, params![space, &key[..], &value[..]])
+            table::RECORD.add(statements, params![space, &key[..], &value[..]])
         }
         StoreChange::PutRecord { space, key, value } => {
-            table::RECORD.set(connection, params![space, &key[..], &value[..]])
+            table::RECORD.set(statements, params![space, &key[..], &value[..]])
         }
-        StoreChange::DeleteRecord { space, key } => delete(
+        StoreChange::DeleteRecord { space, key } => statements.execute(
             "DELETE FROM record WHERE space = ? AND key = ?",
             params![space, &key[..]],
         ),
-        StoreChange::DeleteRecords { space, prefix } => delete(
+        StoreChange::DeleteRecords { space, prefix } => statements.execute(
             "DELETE FROM record WHERE space = ?1 AND substr(key, 1, length(?2)) = ?2 AND key >= ?2",
             params![space, &prefix[..]],
         ),
@@ -322,14 +326,14 @@ fn apply_one(
 }
 
 fn add_to_history(
-    connection: &Connection,
+    statements: &mut Statements<'_>,
     kept: &mut KeptBytes,
     position: MessageId,
     publication: &Publication,
 ) -> Result<(), StoreError> {
     with_publication_row(publication, |values, bytes| {
         kept.history += bytes as u64;
-        table::HISTORY.add_at(connection, rows::id_to_row(position), values)
+        table::HISTORY.add_at(statements, rows::id_to_row(position), values)
     })
 }
 

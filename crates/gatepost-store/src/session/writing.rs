@@ -1,22 +1,19 @@
 //! Changes of sessions, as the statements that make them.
 
 use rusqlite::types::Value;
-use rusqlite::{Connection, OptionalExtension, ToSql, params};
+use rusqlite::{OptionalExtension, params};
 
 use super::SessionChange;
 use super::columns::{identifiers_to_row, seconds, unix_ms};
+use crate::statements::Statements;
 use crate::table::{DELIVERY, MESSAGE, RECEIVED, SESSION, SUBSCRIPTION};
 use crate::{StoreError, rows};
 
 impl SessionChange {
-    pub(crate) fn apply(&self, connection: &Connection) -> Result<(), StoreError> {
-        let run = |sql: &str, values: &[&dyn ToSql]| -> Result<(), StoreError> {
-            connection.prepare_cached(sql)?.execute(values)?;
-            Ok(())
-        };
+    pub(crate) fn apply(&self, statements: &mut Statements<'_>) -> Result<(), StoreError> {
         match self {
             Self::Put(row) => SESSION.set(
-                connection,
+                statements,
                 params![
                     row.number as i64,
                     row.client,
@@ -36,12 +33,12 @@ impl SessionChange {
                     "DELETE FROM delivery WHERE session = ?",
                     "DELETE FROM received WHERE session = ?",
                 ] {
-                    run(sql, params![*session as i64])?;
+                    statements.execute(sql, params![*session as i64])?;
                 }
                 Ok(())
             }
             Self::Subscribe(row) => SUBSCRIPTION.set(
-                connection,
+                statements,
                 params![
                     row.session as i64,
                     row.filter.as_str(),
@@ -51,7 +48,7 @@ impl SessionChange {
                     row.identifier,
                 ],
             ),
-            Self::Unsubscribe { session, filter } => run(
+            Self::Unsubscribe { session, filter } => statements.execute(
                 "DELETE FROM subscription WHERE session = ? AND filter = ?",
                 params![*session as i64, filter.as_str()],
             ),
@@ -59,7 +56,7 @@ impl SessionChange {
                 number,
                 publication,
             } => MESSAGE.add(
-                connection,
+                statements,
                 params![
                     rows::id_to_row(publication.id),
                     publication.topic.as_str(),
@@ -70,12 +67,12 @@ impl SessionChange {
                     *number as i64,
                 ],
             ),
-            Self::ForgetMessage { number } => run(
+            Self::ForgetMessage { number } => statements.execute(
                 "DELETE FROM message WHERE number = ?",
                 params![*number as i64],
             ),
             Self::Enqueue(row) => DELIVERY.add(
-                connection,
+                statements,
                 params![
                     row.session as i64,
                     row.sequence as i64,
@@ -87,17 +84,17 @@ impl SessionChange {
                 ],
             ),
             Self::Release { session, sequence } => {
-                release(connection, *session as i64, *sequence as i64)
+                release(statements, *session as i64, *sequence as i64)
             }
-            Self::Dequeue { session, sequence } => run(
+            Self::Dequeue { session, sequence } => statements.execute(
                 "DELETE FROM delivery WHERE session = ? AND sequence = ?",
                 params![*session as i64, *sequence as i64],
             ),
             // The key is all that the row is: there is nothing else to collide.
             Self::Receive { session, packet } => {
-                RECEIVED.set(connection, params![*session as i64, *packet])
+                RECEIVED.set(statements, params![*session as i64, *packet])
             }
-            Self::Unreceive { session, packet } => run(
+            Self::Unreceive { session, packet } => statements.execute(
                 "DELETE FROM received WHERE session = ? AND packet = ?",
                 params![*session as i64, *packet],
             ),
@@ -106,9 +103,9 @@ impl SessionChange {
 }
 
 /// Sets `released` of a delivery, and the checksum with it.
-fn release(connection: &Connection, session: i64, sequence: i64) -> Result<(), StoreError> {
-    let found = connection
-        .prepare_cached(
+fn release(statements: &mut Statements<'_>, session: i64, sequence: i64) -> Result<(), StoreError> {
+    let found = statements
+        .prepare(
             "SELECT message, qos, retain, identifiers FROM delivery
              WHERE session = ? AND sequence = ?",
         )?
@@ -120,5 +117,5 @@ fn release(connection: &Connection, session: i64, sequence: i64) -> Result<(), S
         return Ok(());
     };
     let values = params![session, sequence, message, qos, retain, true, identifiers];
-    DELIVERY.set(connection, values)
+    DELIVERY.set(statements, values)
 }
