@@ -123,6 +123,7 @@ test("the keyboard keeps its place in the quarantine while mail comes and goes",
   const long = "A subject that is cut off in its row, " + "and goes on ".repeat(20) + "to its end";
   for (const subject of ["Below", long]) assert.equal((await server.mail(subject, GTUBE, "kept+offer@localhost")).status, 0);
   const { page, faults, close } = await open("/#quarantine");
+  page.on("dialog", (dialog) => dialog.accept());
   const kept = (text) => page.locator("#quarantine-list details", { hasText: text });
   const focused = (locator) => locator.evaluate((element) => element === document.activeElement);
   await kept(long).locator("summary").press("Enter");
@@ -143,6 +144,29 @@ test("the keyboard keeps its place in the quarantine while mail comes and goes",
     await kept(subject).getByRole("button", { name: "Delete" }).click();
     await kept(subject).waitFor({ state: "detached" });
   }
+  assert.deepEqual(faults, []);
+  await close();
+});
+
+test("the quarantine is searched, sorted, and emptied several at once", async () => {
+  for (const subject of ["Bulk one", "Bulk two", "Single"]) assert.equal((await server.mail(subject, GTUBE, "kept+offer@localhost")).status, 0);
+  const { page, faults, close } = await open("/#quarantine");
+  page.on("dialog", (dialog) => dialog.accept());
+  const list = page.locator("#quarantine-list details");
+  await page.locator("#quarantine-search").fill("bulk");
+  await page.locator("#quarantine-sort").selectOption("oldest");
+  await list.nth(2).waitFor({ state: "detached" });
+  assert.match(await list.first().textContent(), /Bulk one/);
+  assert.match(await page.locator("#quarantine-pages").textContent(), /1 to 2 of 2/);
+  await page.getByRole("button", { name: "Choose all shown" }).click();
+  await page.locator("#quarantine-chosen", { hasText: "2 messages chosen" }).waitFor();
+  await page.locator("#quarantine-bulk").getByRole("button", { name: "Delete" }).click();
+  await page.locator("#no-quarantine", { hasText: "No message matches." }).waitFor();
+  await page.locator("#quarantine-search").fill("");
+  await page.getByRole("button", { name: "Search", exact: true }).click();
+  await list.filter({ hasText: "Single" }).locator("summary").click();
+  await list.filter({ hasText: "Single" }).getByRole("button", { name: "Delete" }).click();
+  await list.filter({ hasText: "Single" }).waitFor({ state: "detached" });
   assert.deepEqual(faults, []);
   await close();
 });

@@ -67,7 +67,7 @@ pub use encoder::{Alias, Encoder, Format, FrameOptions, Sink, Unencodable};
 pub use filter::{FilterError, RequestedFilter, RetainHandling, SharedFilter, SubscribeOptions};
 pub use inspection::{ConnectionStats, QueueStats, SessionInspection, WaitCause};
 pub use limits::Limit;
-pub use memory::MemoryGauge;
+pub use memory::{MemoryGauge, memory_available_bytes};
 pub use publisher::{EnterError, PublishOutcome, PublishRefusal, Publisher, TopicSlot};
 pub use reader::{LocalSubscription, ReaderOptions};
 pub use recent::{Remembered, Since};

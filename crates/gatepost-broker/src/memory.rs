@@ -30,6 +30,14 @@ pub(crate) fn return_freed() {
     drop(std::hint::black_box(Vec::<u8>::with_capacity(BLOCK_BYTES)));
 }
 
+/// The memory that this process may have in all, by the machine and its control groups; `None`
+/// where neither is known.
+pub fn memory_available_bytes() -> Option<u64> {
+    let share = memory_share_bytes();
+    // An unknown size counts as the largest.
+    (share < usize::MAX / 4 * 3).then_some(share as u64 / 3 * 4)
+}
+
 /// Three quarters of the memory that this process may have.
 pub(crate) fn memory_share_bytes() -> usize {
     share_bytes(Path::new("/proc"), Path::new("/sys/fs/cgroup"))

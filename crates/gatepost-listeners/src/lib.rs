@@ -5,6 +5,7 @@ pub mod admission;
 pub mod call;
 mod connection_budget;
 mod decisive_verdict;
+mod der;
 pub mod entry;
 mod foreign_protocol;
 pub mod forward;

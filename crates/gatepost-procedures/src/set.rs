@@ -281,10 +281,18 @@ fn no_such_procedure(
     let known: Vec<&str> = procedures.keys().map(String::as_str).collect();
     let folder = configuration.procedures.path.display();
     let file = path.trim_start_matches('/');
-    format!(
-        "there is no procedure {path}; put it into {folder}/{file}.luau, or name one of {}",
-        known.join(", ")
-    )
+    let nearest = known
+        .iter()
+        .map(|name| (strsim::damerau_levenshtein(path, name), name))
+        .min()
+        .filter(|&(distance, name)| distance <= name.len() / 3);
+    match nearest {
+        Some((_, name)) => format!("there is no procedure {path}; did you mean {name}?"),
+        None => format!(
+            "there is no procedure {path}; put it into {folder}/{file}.luau, or name one of {}",
+            known.join(", ")
+        ),
+    }
 }
 
 /// Whether a set with these problems may be used.

@@ -20,7 +20,7 @@ pub enum Reserve {
 
 impl Reserve {
     /// What is to stay free of a file system of this size.
-    pub(crate) fn of(self, total: ByteSize) -> ByteSize {
+    pub fn of(self, total: ByteSize) -> ByteSize {
         match self {
             Self::Percent(percent) => {
                 let share = total.bytes() / 100 * u64::from(percent);

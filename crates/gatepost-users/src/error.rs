@@ -59,6 +59,9 @@ pub enum UsersError {
         /// The problem and a suggested fix.
         reason: String,
     },
+    /// The hash of a password is of no kind that is known here.
+    #[error("the password hash of '{0}' is of no kind that can be checked")]
+    Hash(String),
     /// Hashing failed: out of memory.
     #[error("the password could not be hashed")]
     Hashing,

@@ -25,7 +25,8 @@ pub(crate) const PEPPER: &[u8] = b"pepper";
 /// One user.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct UserRecord {
-    /// Argon2id in the PHC string format.
+    /// Argon2id in the PHC string format; of an imported user, another server's until its first
+    /// login.
     pub(crate) password: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) scram: Option<ScramKeys>,

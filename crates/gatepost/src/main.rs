@@ -3,6 +3,7 @@
 //! This crate only joins the parts: the command line, the config, and the wiring of listeners to
 //! procedures to broker.
 
+mod broken_pipe;
 mod cli;
 mod client;
 mod config;
@@ -23,5 +24,6 @@ use mimalloc::MiMalloc;
 static ALLOCATOR: LimitedAllocator<MiMalloc> = LimitedAllocator(MiMalloc);
 
 fn main() -> ExitCode {
+    broken_pipe::end_quietly();
     cli::run()
 }

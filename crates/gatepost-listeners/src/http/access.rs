@@ -110,12 +110,20 @@ pub(super) fn expect_admin(context: &HttpContext, request: &HttpRequest) -> Resu
     }
 }
 
-/// Refuses a publication that the rules forbid.
+/// Refuses a publication that the rules forbid, and one to the server's own topics, as MQTT does
+/// \[MQTT-4.7.2-1\].
 pub(super) fn expect_publish(
     request: &HttpRequest,
     topic: &str,
     retain: bool,
 ) -> Result<(), HttpError> {
+    if topic.starts_with('$') {
+        return Err(HttpError::ServerTopic);
+    }
+    expect_permission(request, topic, retain)
+}
+
+fn expect_permission(request: &HttpRequest, topic: &str, retain: bool) -> Result<(), HttpError> {
     let identity = request.identity.as_ref();
     if identity.is_none_or(|identity| identity.may_publish(topic, retain).is_allowed()) {
         Ok(())
@@ -130,7 +138,7 @@ pub(super) fn expect_call(request: &HttpRequest, procedure: &str) -> Result<(), 
     if request.identity.is_none() {
         return Ok(());
     }
-    expect_publish(request, &format!("{CALL_TOPICS}/{procedure}"), false)
+    expect_permission(request, &format!("{CALL_TOPICS}/{procedure}"), false)
 }
 
 /// Refuses a subscription of which the rules forbid any part.

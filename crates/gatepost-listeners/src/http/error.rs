@@ -41,6 +41,8 @@ pub(super) enum HttpError {
     Denied(Denied),
     #[error("{0} may not do this")]
     Forbidden(String),
+    #[error("topics that begin with '$' are the server's own; nothing is published there")]
+    ServerTopic,
     #[error("this address is banned for a while; an administrator can lift the ban")]
     Banned,
     #[error(
@@ -121,6 +123,7 @@ impl HttpError {
             Self::Forbidden(_) => (403, 3, "not allowed"),
             Self::Form(_) => (403, 4, "form refused"),
             Self::NoUserYet => (403, 5, "there is no user yet"),
+            Self::ServerTopic => (403, 8, "topic of the server"),
             Self::Banned => (403, 6, "address banned"),
             Self::NoTopic(_) => (409, 1, "there is nowhere to release it to"),
             Self::Conflict(_) => (409, 2, "not as things are"),

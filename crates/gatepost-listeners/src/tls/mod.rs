@@ -13,6 +13,7 @@ mod outgoing;
 mod pem;
 mod server_verifier;
 mod settings;
+mod validity;
 
 use std::future::poll_fn;
 use std::io;
@@ -28,6 +29,7 @@ pub use error::TlsError;
 pub use outgoing::{CertificateTrust, Outgoing, SYSTEM_AUTHORITIES, connect};
 pub use server_verifier::any_certificate;
 pub use settings::{CertificateFiles, TlsSettings};
+pub use validity::CertificateFacts;
 
 use crate::stream::{Stream, TlsSession, TransportSocket};
 

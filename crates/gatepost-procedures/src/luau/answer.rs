@@ -14,10 +14,16 @@ pub(super) fn read(values: MultiValue) -> mlua::Result<ProcedureAnswer> {
         Value::Table(table) => from_table(&table),
         Value::String(first) => {
             let first = first.to_string_lossy();
-            let Ok(action) = first.parse::<Action>() else {
-                return Ok(ProcedureAnswer::text(first));
+            let reason = values.next();
+            let action = match first.parse::<Action>() {
+                Ok(action) => action,
+                // A text alone is for a caller; with a reason it was meant as a verdict.
+                Err(_) if matches!(reason, None | Some(Value::Nil)) => {
+                    return Ok(ProcedureAnswer::text(first));
+                }
+                Err(unknown) => return Err(mlua::Error::runtime(unknown.to_string())),
             };
-            let reason = match values.next() {
+            let reason = match reason {
                 Some(Value::String(reason)) => one_line(&reason.to_string_lossy()),
                 _ => String::new(),
             };

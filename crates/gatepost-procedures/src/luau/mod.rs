@@ -43,6 +43,7 @@ mod folder;
 mod host_memory;
 mod json;
 mod library;
+mod lint;
 mod machine;
 mod view;
 mod waiting;
@@ -78,7 +79,10 @@ pub(crate) fn compile(
         let table = configuration.table.luau.get(path);
         let settings = table.unwrap_or(&configuration.procedures.luau).clone();
         match LuauProcedure::compile(path, file, settings, resources) {
-            Ok(procedure) => procedures.push((path.to_owned(), Arc::new(procedure))),
+            Ok(procedure) => {
+                problems.extend(misspelt(file));
+                procedures.push((path.to_owned(), Arc::new(procedure)));
+            }
             Err(failure) => {
                 let (place, text) = located(file, &failure.0);
                 problems.push(ConfigurationProblem::error(place, text));
@@ -92,6 +96,21 @@ pub(crate) fn compile(
         ));
     }
     procedures
+}
+
+/// What compiles and is wrong all the same.
+fn misspelt(file: &Path) -> Vec<ConfigurationProblem> {
+    let source = std::fs::read(file).unwrap_or_default();
+    let found = lint::mistakes(&String::from_utf8_lossy(&source));
+    let problem = |mistake: lint::Mistake| {
+        let place = format!("{}:{}", file.display(), mistake.line);
+        if mistake.is_certain {
+            ConfigurationProblem::error(place, mistake.text)
+        } else {
+            ConfigurationProblem::warning(place, mistake.text)
+        }
+    };
+    found.into_iter().map(problem).collect()
 }
 
 /// Splits `FILE:LINE: text`, as the machine says it, or `LINE: text`, as the compiler does, into

@@ -295,7 +295,7 @@ impl Users {
             .map_err(|_| UsersError::Hashing)?
     }
 
-    async fn commit(
+    pub(super) async fn commit(
         &self,
         changes: impl IntoIterator<Item = StoreChange>,
     ) -> Result<(), UsersError> {
@@ -306,7 +306,10 @@ impl Users {
     }
 }
 
-fn new_record(password: &Secret, settings: &AccessSettings) -> Result<UserRecord, UsersError> {
+pub(super) fn new_record(
+    password: &Secret,
+    settings: &AccessSettings,
+) -> Result<UserRecord, UsersError> {
     let scram = settings
         .scram
         .then(|| ScramKeys::derive(password, &random::bytes::<16>(), settings.scram_iterations));
@@ -320,7 +323,7 @@ fn new_record(password: &Secret, settings: &AccessSettings) -> Result<UserRecord
     })
 }
 
-fn key(name: &str) -> Bytes {
+pub(super) fn key(name: &str) -> Bytes {
     Bytes::copy_from_slice(name.as_bytes())
 }
 

@@ -1,5 +1,6 @@
 //! [`Users`]: the handle that listeners hold to authenticate peers.
 
+mod import;
 mod manage;
 mod scram_login;
 
@@ -286,12 +287,13 @@ impl Users {
                 || self.shared.decoy_hash.clone(),
                 |user| user.password.clone(),
             ),
-            password,
+            password: password.clone(),
             source: origin.source(),
         };
         self.wait_for_turn(&attempt).await?;
         self.shared.checker.check(attempt).await?;
         let user = user.ok_or(Denied::Credentials)?;
+        self.renew_hash(&user, &password).await;
         self.admit(&user, origin)
     }
 

@@ -1,7 +1,7 @@
 //! `gatepost completions` and `gatepost man`: both are made from the command line's definition
 //! and the settings' descriptions, so they cannot disagree with them.
 
-use std::io;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -23,7 +23,10 @@ pub(super) struct CompletionsArguments {
 }
 
 pub(super) fn run(arguments: &CompletionsArguments, mut command: clap::Command) -> ExitCode {
-    clap_complete::generate(arguments.shell, &mut command, "gatepost", &mut io::stdout());
+    let mut script = Vec::new();
+    clap_complete::generate(arguments.shell, &mut command, "gatepost", &mut script);
+    // A reader that closes the pipe has seen enough.
+    let _ = io::stdout().write_all(&script);
     ExitCode::SUCCESS
 }
 

@@ -98,6 +98,8 @@ enum LearnError {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
+    Database(#[from] super::database::NoDatabase),
+    #[error(transparent)]
     Learning(#[from] LearningError),
 }
 
@@ -111,7 +113,7 @@ impl LearnError {
             Self::NoAction | Self::NoPath => EXIT_USAGE,
             Self::Backup { .. } => EXIT_DATA,
             Self::Serving(_) => EXIT_TEMPORARY,
-            Self::Store(_) | Self::Learning(_) => EXIT_UNAVAILABLE,
+            Self::Store(_) | Self::Database(_) | Self::Learning(_) => EXIT_UNAVAILABLE,
         }
     }
 }
@@ -133,6 +135,7 @@ pub(super) fn run(arguments: &LearnArguments) -> ExitCode {
 
 /// Does what the arguments say; gives how many messages could not be read.
 fn learn(arguments: &LearnArguments, config: &Config) -> Result<usize, LearnError> {
+    super::database::announce(config, false)?;
     let store = Store::open_secondary(&config.data, &config.store)?;
     let learner = Learner::open(&config.data, &store, &config.rules)?;
     let learner_for = |what| learner.as_ref().ok_or(LearnError::Serving(what));

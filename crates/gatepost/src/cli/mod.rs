@@ -7,7 +7,9 @@ mod check;
 mod clock;
 mod completions;
 mod config;
+mod database;
 mod healthcheck;
+mod import;
 mod learn;
 mod message_format;
 mod plain;
@@ -56,6 +58,7 @@ enum Command {
     Sessions(sessions::SessionsArguments),
     Quarantine(quarantine::QuarantineArguments),
     Sinks(sinks::SinksArguments),
+    Import(import::ImportArguments),
     Backup(backup::BackupArguments),
     Restore(backup::RestoreArguments),
     Pub(publish::PublishArguments),
@@ -83,6 +86,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Sessions(arguments) => sessions::run(&arguments),
         Command::Quarantine(arguments) => quarantine::run(&arguments),
         Command::Sinks(arguments) => sinks::run(&arguments),
+        Command::Import(arguments) => import::run(&arguments),
         Command::Backup(arguments) => backup::run(&arguments),
         Command::Restore(arguments) => backup::run_restore(&arguments),
         Command::Bench(command) => bench::run(command),

@@ -169,6 +169,8 @@ fn publish_all(arguments: &PublishArguments) -> Result<usize, ClientError> {
     let topic = arguments.topic.clone().or(by_url);
     let topic =
         topic.ok_or_else(|| ClientError::Usage("missing topic: use -t TOPIC".to_owned()))?;
+    gatepost_message::Topic::check(&topic)
+        .map_err(|error| ClientError::Usage(format!("'{topic}': {error}")))?;
     let mut source = PayloadSource::open(arguments)?;
     let mut publisher = CommandPublisher {
         arguments,

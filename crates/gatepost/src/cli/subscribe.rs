@@ -12,6 +12,7 @@ use gatepost_mqtt::{
 };
 
 use super::message_format::MessageFormat;
+use crate::broken_pipe::EXIT_BROKEN_PIPE;
 use crate::client::{
     Backoff, BrokerConnection, ClientError, ClientOptions, CommandLineProperties, PropertyPacket,
     SessionOptions,
@@ -309,11 +310,19 @@ impl<'a> Subscriber<'a> {
             let mut out = io::stdout().lock();
             let line = self.format.render(publish);
             let written = out.write_all(&line).and_then(|()| out.flush());
-            written.map_err(|error| ClientError::Usage(format!("standard output: {error}")))?;
+            written.map_err(not_written)?;
             if let Some(left) = &mut self.left {
                 *left -= 1;
             }
         }
         Ok(answer)
     }
+}
+
+/// A reader that closes the pipe has seen enough.
+fn not_written(error: io::Error) -> ClientError {
+    if error.kind() == io::ErrorKind::BrokenPipe {
+        std::process::exit(EXIT_BROKEN_PIPE);
+    }
+    ClientError::Usage(format!("standard output: {error}"))
 }

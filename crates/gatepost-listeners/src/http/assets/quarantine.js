@@ -6,7 +6,18 @@ import { messageRow } from "./messages.js";
 const SAID = "quarantine-said";
 /** How long events are gathered before the list is requested again. */
 const GATHER_MS = 500;
+const COUNT = 100;
 const LEARNED = { new: "Learned", changed: "Learned again", before: "Known before", off: "Bayes is switched off" };
+
+let skipped = 0;
+let found = 0;
+const chosen = new Set();
+
+/** Topics are named by who received the message there. */
+const where = ({ destinations = [], subscribers }) => {
+  const others = destinations.filter((one) => !one.startsWith("topic "));
+  return [...(others.length < destinations.length || !others.length ? [plural(subscribers, "subscriber")] : []), ...others].join(", ");
+};
 
 function actions(entry) {
   const path = "/admin/quarantine/" + entry.id;
@@ -19,16 +30,24 @@ function actions(entry) {
     shown.hidden = false;
   };
   const learn = (lesson) => () => ask(SAID, "POST", `${path}/learn?as=${lesson}`, undefined, (result) => `${LEARNED[result.learned]}: ${lesson}.`);
+  const release = async (body) => (await ask(SAID, "POST", path + "/release", body, (result) => `Released to ${where(result)}.`)) && goOn(entry);
+  const releaseTo = async () => {
+    const typed = prompt("Release to these recipients instead, separated by commas:", entry.recipients?.join(", ") ?? "");
+    if (typed == null) return;
+    const recipients = typed.split(",").map((one) => one.trim()).filter(Boolean);
+    if (recipients.length) await release({ recipients });
+  };
   return element("div", { class: "wide" },
     element("div", { class: "actions" },
       button("Show text", show("text")),
       button("Show source", show("source")),
       element("a", { class: "button", href: path + "/source", download: entry.id + ".eml" }, "Save source"),
-      button("Release", async () => (await ask(SAID, "POST", path + "/release", undefined, (result) => `Released to ${plural(result.subscribers, "subscriber")}.`)) && goOn(entry), { class: "main" }),
+      button("Release", () => release(), { class: "main" }),
+      button("Other recipients…", releaseTo),
       entry.sender ? button("Allow sender", async () => (await ask(SAID, "POST", path + "/allow-sender", undefined, (result) => `Mail from ${result.sender} passes from now on.`)) && loadSenders()) : null,
       button("Learn as spam", learn("spam")),
       button("Learn as ham", learn("ham")),
-      button("Delete", async () => (await ask(SAID, "DELETE", path, undefined, () => "Deleted.")) && goOn(entry), { class: "danger" })),
+      button("Delete", async () => confirm("Delete this message? It cannot be brought back.") && (await ask(SAID, "DELETE", path, undefined, () => "Deleted.")) && goOn(entry), { class: "danger" })),
     shown);
 }
 
@@ -40,7 +59,7 @@ async function goOn(entry) {
   (next?.querySelector("summary") ?? $("content")).focus();
 }
 
-/** Brings the list into this order. Rows that stay are not touched: somebody may read or use them. */
+/** Brings the list into this order. Rows that stay are not touched: they may be read or used. */
 function arrange(list, rows) {
   const stays = new Set(rows);
   for (const row of [...list.children]) if (!stays.has(row)) row.remove();
@@ -48,6 +67,61 @@ function arrange(list, rows) {
     if (list.children[place] !== row) list.insertBefore(row, list.children[place] ?? null);
   });
 }
+
+// --- Several at once -----------------------------------------------------------------------------
+
+/** A box before the row, which chooses the message for what is done with several. */
+function chooser(entry) {
+  const box = element("input", { type: "checkbox", class: "choose", "aria-label": `Choose ${entry.subject ?? entry.id}` });
+  box.checked = chosen.has(entry.id);
+  box.addEventListener("change", () => {
+    if (box.checked) chosen.add(entry.id);
+    else chosen.delete(entry.id);
+    showChosen();
+  });
+  return box;
+}
+
+function showChosen() {
+  for (const control of $("quarantine-bulk").querySelectorAll("button.bulk")) control.disabled = chosen.size === 0;
+  $("quarantine-chosen").textContent = chosen.size ? `${plural(chosen.size, "message")} chosen` : "";
+}
+
+function chooseAll() {
+  const boxes = [...$("quarantine-list").querySelectorAll(".choose")];
+  const all = boxes.every((box) => box.checked);
+  for (const box of boxes) {
+    box.checked = !all;
+    box.dispatchEvent(new Event("change"));
+  }
+}
+
+/** Asks first, then goes through the chosen ones; those that fail stay chosen. */
+const withChosen = (words, act) => async () => {
+  const ids = [...chosen];
+  if (!confirm(`${words} ${plural(ids.length, "message")}?`)) return;
+  let done = 0;
+  for (const id of ids) {
+    if (!(await act("/admin/quarantine/" + id))) continue;
+    done += 1;
+    chosen.delete(id);
+  }
+  if (done === ids.length) $(SAID).textContent = `${words}: ${number(done)} done.`;
+  else $(SAID).textContent = `${words}: ${number(done)} of ${number(ids.length)} done. ${$(SAID).textContent}`;
+  await loadQuarantine();
+};
+
+function startBulk() {
+  $("choose-all").addEventListener("click", chooseAll);
+  $("quarantine-bulk").append(
+    button("Release", withChosen("Release", (path) => ask(SAID, "POST", path + "/release")), { class: "bulk" }),
+    button("Learn as spam", withChosen("Learn as spam", (path) => ask(SAID, "POST", path + "/learn?as=spam")), { class: "bulk" }),
+    button("Learn as ham", withChosen("Learn as ham", (path) => ask(SAID, "POST", path + "/learn?as=ham")), { class: "bulk" }),
+    button("Delete", withChosen("Delete", (path) => ask(SAID, "DELETE", path)), { class: "bulk danger" }));
+  showChosen();
+}
+
+// --- The list ------------------------------------------------------------------------------------
 
 let isDue = false;
 
@@ -62,19 +136,33 @@ export function quarantineGrew() {
 }
 
 export async function loadQuarantine() {
-  const answer = await fetch("/admin/quarantine");
+  const query = new URLSearchParams({ search: $("quarantine-search").value.trim(), sort: $("quarantine-sort").value, skip: skipped, count: COUNT });
+  const answer = await fetch("/admin/quarantine?" + query);
   if (!answer.ok) return;
-  const { messages: kept } = await answer.json();
+  const { messages: kept, found: matching, total } = await answer.json();
+  found = matching;
   const before = new Map([...$("quarantine-list").children].map((row) => [row.dataset.id, row]));
+  const stays = new Set(kept.map((entry) => entry.id));
+  for (const id of chosen) if (!stays.has(id)) chosen.delete(id);
   arrange($("quarantine-list"), kept.map((entry) => {
     if (before.has(entry.id)) return before.get(entry.id);
     const row = messageRow(entry);
     row.addEventListener("toggle", () => row.querySelector(".story")?.append(actions(entry)), { once: true });
-    return row;
+    return element("div", { class: "chosen", "data-id": entry.id }, chooser(entry), row);
   }));
-  for (const id of ["quarantine-count", "quarantine-badge"]) $(id).textContent = number(kept.length);
-  $("quarantine-badge").hidden = kept.length === 0;
+  showChosen();
+  for (const id of ["quarantine-count", "quarantine-badge"]) $(id).textContent = number(total);
+  $("quarantine-pages").textContent = found ? `${number(skipped + 1)} to ${number(skipped + kept.length)} of ${number(found)}` : "";
+  $("quarantine-before").disabled = skipped === 0;
+  $("quarantine-after").disabled = skipped + kept.length >= found;
+  $("quarantine-badge").hidden = total === 0;
   $("no-quarantine").hidden = kept.length > 0;
+  $("no-quarantine").textContent = total ? "No message matches." : "The quarantine is empty.";
+}
+
+function turnTo(skip) {
+  skipped = Math.max(0, skip);
+  loadQuarantine().catch(() => {});
 }
 
 export async function loadSenders() {
@@ -87,6 +175,14 @@ export async function loadSenders() {
 }
 
 export function startQuarantine() {
+  startBulk();
+  $("find-quarantine").addEventListener("submit", (event) => {
+    event.preventDefault();
+    turnTo(0);
+  });
+  $("quarantine-sort").addEventListener("change", () => turnTo(0));
+  $("quarantine-before").addEventListener("click", () => turnTo(skipped - COUNT));
+  $("quarantine-after").addEventListener("click", () => turnTo(skipped + COUNT));
   $("add-sender").addEventListener("submit", async (event) => {
     event.preventDefault();
     const address = $("sender").value.trim();

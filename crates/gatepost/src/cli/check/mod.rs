@@ -1,6 +1,7 @@
 //! `gatepost check`: whether the config can be served, without serving it.
 
 mod connect;
+mod deploy;
 mod replay;
 mod rules;
 
@@ -37,6 +38,14 @@ pub(super) struct CheckArguments {
     /// Connect to the other side of each sink, without sending a message
     #[arg(long)]
     connect: bool,
+    /// Check this machine: ports, folders, space, certificates, limits, memory, clock; exit code 1
+    /// if there is a warning
+    #[arg(long)]
+    deploy: bool,
+    /// With --deploy: ask DNS whether the MX of the mail domains lead here, and this address has a
+    /// name
+    #[arg(long, requires = "deploy")]
+    dns: bool,
     /// Judge the last N stored messages with this configuration, and show changed verdicts
     #[arg(long, value_name = "N")]
     replay: Option<usize>,
@@ -47,6 +56,9 @@ pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
         Ok(loaded) => loaded,
         Err(mistakes) => return print_mistakes(&mistakes),
     };
+    if arguments.deploy {
+        return deploy::print(&config, arguments.dns);
+    }
     if let Err(error) = crate::serve::Encryption::open(&config) {
         eprintln!("gatepost: {error}");
         return ExitCode::from(EXIT_CONFIG);

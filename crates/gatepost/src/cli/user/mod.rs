@@ -16,6 +16,7 @@ use gatepost_store::{Store, StoreError};
 use gatepost_users::{AccessSet, Effect, Users, UsersError};
 use serde_json::{Value, json};
 
+use super::database::NoDatabase;
 use crate::config::{Config, ConfigSource, print_mistakes};
 use crate::exit::EXIT_UNAVAILABLE;
 use crate::users_marker::{self, UsersMarkerError};
@@ -178,6 +179,8 @@ enum UserError {
     Store(#[from] StoreError),
     #[error(transparent)]
     Marker(#[from] UsersMarkerError),
+    #[error(transparent)]
+    Database(#[from] NoDatabase),
     #[error("the password cannot be read: {0}")]
     Password(#[from] password::PasswordError),
     #[error("the threads cannot be started: {0}")]
@@ -194,6 +197,7 @@ impl UserError {
             Self::Users(UsersError::Store(_))
             | Self::Store(_)
             | Self::Marker(_)
+            | Self::Database(_)
             | Self::Threads(_) => EXIT_UNAVAILABLE,
             Self::Users(_) => EXIT_DATA,
         }
@@ -293,6 +297,7 @@ pub(super) fn run(arguments: &UserArguments) -> ExitCode {
 }
 
 fn act_on(config: &Config, action: &UserAction) -> Result<(), UserError> {
+    super::database::announce(config, action.change().is_some())?;
     // The database may be new, and holds hashes of passwords.
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     let store = Store::open_secondary(&config.data, &config.store)?;

@@ -250,6 +250,7 @@ impl From<UsersError> for HttpError {
                 Self::NotFound(error.to_string())
             }
             UsersError::Name(_)
+            | UsersError::Hash(_)
             | UsersError::Filter { .. }
             | UsersError::Password
             | UsersError::WeakPassword { .. } => Self::Body(error.to_string()),

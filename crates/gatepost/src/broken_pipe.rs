@@ -1,0 +1,28 @@
+//! `gatepost … | head`: a reader that has seen enough ends the command, without a word.
+//!
+//! The standard library turns a failed `println!` into a panic. A signal would end the process as
+//! it does in C, but at a write to any socket too.
+
+use std::panic;
+use std::process;
+
+/// What a shell has for a process that SIGPIPE ended.
+pub(crate) const EXIT_BROKEN_PIPE: i32 = 128 + 13;
+
+/// Has such a panic end the process quietly.
+pub(crate) fn end_quietly() {
+    let default = panic::take_hook();
+    panic::set_hook(Box::new(move |what| {
+        let payload = what.payload();
+        let text = payload.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
+        if text.is_some_and(is_broken_pipe) {
+            process::exit(EXIT_BROKEN_PIPE);
+        }
+        default(what);
+    }));
+}
+
+fn is_broken_pipe(text: &str) -> bool {
+    text.starts_with("failed printing to stdout") && text.contains("os error 32")
+}

@@ -1,0 +1,83 @@
+//! Whether certificates are valid for a while, for the server's name, and their keys only ours.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use gatepost_listeners::tls::CertificateFacts;
+use gatepost_message::Listener;
+use time::OffsetDateTime;
+
+use super::Report;
+use crate::config::{Config, ListenerBinding};
+
+/// A certificate that ends sooner should have been renewed.
+const DAYS_LEFT_MIN: i64 = 14;
+/// Permission bits of others.
+const OTHERS: u32 = 0o007;
+
+pub(super) fn look(config: &Config, report: &mut Report) {
+    for binding in config.listeners.bindings() {
+        let file = &binding.tls.cert;
+        if file.as_os_str().is_empty() {
+            continue;
+        }
+        certificate(config, &binding, file, report);
+        for key in binding.tls.key_files() {
+            key_mode(key, report);
+        }
+    }
+}
+
+fn certificate(config: &Config, binding: &ListenerBinding<'_>, file: &Path, report: &mut Report) {
+    let name = format!("{}: {}", binding.listener, file.display());
+    let facts = match CertificateFacts::of_file(file) {
+        Ok(facts) => facts,
+        Err(error) => {
+            report.warn(format!("{}: {error}", binding.listener));
+            return;
+        }
+    };
+    let now = OffsetDateTime::now_utc();
+    let days = (facts.ends - now).whole_days();
+    if facts.begins > now {
+        report.warn(format!(
+            "{name} is not valid before {}",
+            facts.begins.date()
+        ));
+    } else if facts.ends < now {
+        report.warn(format!("{name} expired on {}", facts.ends.date()));
+    } else if days < DAYS_LEFT_MIN {
+        report.warn(format!(
+            "{name} expires in {days} days: is its renewal at work?"
+        ));
+    } else {
+        report.note(format!(
+            "{name} is valid for {days} days, for {}",
+            facts.names.join(", ")
+        ));
+    }
+    let hostname = match binding.listener {
+        Listener::Smtp => config.listeners.smtp.hostname.as_str(),
+        Listener::Lmtp => config.listeners.lmtp.hostname.as_str(),
+        _ => "",
+    };
+    if !hostname.is_empty() && !facts.is_for(hostname) {
+        report.warn(format!(
+            "{name} is not for {hostname}, the name that the listener greets with"
+        ));
+    }
+}
+
+fn key_mode(key: &Path, report: &mut Report) {
+    // One that is missing or cannot be read is an error of the config.
+    let Ok(metadata) = std::fs::metadata(key) else {
+        return;
+    };
+    let mode = metadata.mode() & 0o7777;
+    if mode & OTHERS != 0 {
+        let shown = key.display();
+        report.warn(format!(
+            "{shown}: other users can read the key (mode {mode:04o}): chmod o= {shown}"
+        ));
+    }
+}

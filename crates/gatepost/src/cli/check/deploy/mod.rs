@@ -1,0 +1,53 @@
+//! `gatepost check --deploy`: whether this machine can serve the config: ports, folders, space,
+//! certificates, limits, memory, the clock, and with `--dns` what DNS says of the mail domains.
+//!
+//! A finding is a warning where something will not work, or not for long, and a note otherwise.
+
+mod certificates;
+mod dns;
+mod ports;
+mod resources;
+mod storage;
+
+use std::process::ExitCode;
+
+use crate::config::Config;
+use crate::security_report::Finding;
+
+/// The findings so far.
+#[derive(Default)]
+struct Report(Vec<Finding>);
+
+impl Report {
+    fn note(&mut self, text: impl Into<String>) {
+        self.0.push(Finding {
+            is_warning: false,
+            text: text.into(),
+        });
+    }
+
+    fn warn(&mut self, text: impl Into<String>) {
+        self.0.push(Finding {
+            is_warning: true,
+            text: text.into(),
+        });
+    }
+}
+
+/// Prints the findings; the exit code is 1 if there is a warning.
+pub(super) fn print(config: &Config, asks_dns: bool) -> ExitCode {
+    let mut report = Report::default();
+    ports::look(config, &mut report);
+    storage::look(config, &mut report);
+    certificates::look(config, &mut report);
+    resources::look(config, &mut report);
+    if asks_dns {
+        dns::look(config, &mut report);
+    }
+    for finding in &report.0 {
+        println!("{finding}");
+    }
+    let warnings = report.0.iter().filter(|finding| finding.is_warning).count();
+    println!("gatepost: {warnings} warnings");
+    ExitCode::from(u8::from(warnings > 0))
+}

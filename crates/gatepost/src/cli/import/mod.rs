@@ -1,0 +1,201 @@
+//! `gatepost import`: the configuration and the users of mosquitto or ntfy as a start.
+
+mod mosquitto;
+mod ntfy;
+mod plan;
+
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use gatepost_operations::{AuditEntry, AuditLog};
+use gatepost_store::{Store, StoreError};
+use gatepost_users::{Users, UsersError};
+use serde_json::json;
+
+use crate::config::Config;
+use crate::exit::{EXIT_DATA, EXIT_UNAVAILABLE};
+use crate::users_marker::{self, UsersMarkerError};
+use plan::{ImportPlan, toml_text};
+
+const CONFIG_FILE: &str = "gatepost.toml";
+const DATA_FOLDER: &str = "gatepost-data";
+
+/// Take over mosquitto's or ntfy's configuration, users and access rules
+///
+/// Prints the gatepost.toml that it would write, the users and rules, and every line that is not
+/// carried over with the reason. With --write, a folder gets the file and a database with users and
+/// rules; users log in with the passwords that they have.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gatepost import /etc/mosquitto/mosquitto.conf
+  gatepost import /etc/mosquitto/mosquitto.conf --write ./gatepost
+  gatepost import /etc/ntfy/server.yml --write ./gatepost
+  gatepost serve --config ./gatepost/gatepost.toml")]
+pub(super) struct ImportArguments {
+    /// mosquitto.conf, or ntfy's server.yml
+    file: PathBuf,
+    /// Whose file it is [default: by its name: .yml and .yaml are ntfy's]
+    #[arg(long, value_name = "SERVER")]
+    from: Option<Origin>,
+    /// Write gatepost.toml and the database into this folder, which must not have them
+    #[arg(long, value_name = "FOLDER")]
+    write: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Origin {
+    Mosquitto,
+    Ntfy,
+}
+
+/// Why nothing was imported.
+#[derive(Debug, thiserror::Error)]
+enum ImportError {
+    #[error("{}: {cause}", .path.display())]
+    File { path: PathBuf, cause: io::Error },
+    #[error("{}: {reason}", .path.display())]
+    Database { path: PathBuf, reason: String },
+    #[error("{} is there already; name a folder without one", .0.display())]
+    Exists(PathBuf),
+    #[error(transparent)]
+    Users(#[from] UsersError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Marker(#[from] UsersMarkerError),
+    #[error("the runtime cannot start: {0}")]
+    Runtime(io::Error),
+}
+
+impl ImportError {
+    fn at(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |cause| Self::File { path, cause }
+    }
+
+    const fn exit_code(&self) -> u8 {
+        match self {
+            Self::Users(_) | Self::Database { .. } => EXIT_DATA,
+            _ => EXIT_UNAVAILABLE,
+        }
+    }
+}
+
+pub(super) fn run(arguments: &ImportArguments) -> ExitCode {
+    match import(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("gatepost: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn import(arguments: &ImportArguments) -> Result<(), ImportError> {
+    let file = &arguments.file;
+    let is_yaml = file
+        .extension()
+        .is_some_and(|extension| extension == "yml" || extension == "yaml");
+    let by_name = if is_yaml {
+        Origin::Ntfy
+    } else {
+        Origin::Mosquitto
+    };
+    let plan = match arguments.from.unwrap_or(by_name) {
+        Origin::Mosquitto => mosquitto::read(file)?,
+        Origin::Ntfy => ntfy::read(file)?,
+    };
+    let origin = file.display().to_string();
+    match &arguments.write {
+        None => print!("{}{}", plan.config(&origin), heading(&plan)),
+        Some(folder) => write(&plan, &origin, folder)?,
+    }
+    if plan.left_out_count() > 0 {
+        eprintln!("{} lines are not carried over", plan.left_out_count());
+    }
+    Ok(())
+}
+
+fn heading(plan: &ImportPlan) -> String {
+    let commands = plan.commands();
+    if commands.is_empty() {
+        return commands;
+    }
+    format!("\n# In the database, with --write:\n{commands}")
+}
+
+/// Writes the config, and a database with users and rules beside it.
+fn write(plan: &ImportPlan, origin: &str, folder: &Path) -> Result<(), ImportError> {
+    let mut builder = DirBuilder::new();
+    let made = builder.recursive(true).mode(0o700).create(folder);
+    made.map_err(ImportError::at(folder))?;
+    let folder = folder.canonicalize().map_err(ImportError::at(folder))?;
+    let (config, data) = (folder.join(CONFIG_FILE), folder.join(DATA_FOLDER));
+    for path in [&config, &data] {
+        if path.exists() {
+            return Err(ImportError::Exists(path.clone()));
+        }
+    }
+    // The database holds hashes of passwords.
+    rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
+    import_users(plan, origin, &data)?;
+    let path = data.display().to_string();
+    let text = format!("{}\ndata = {}\n", plan.config(origin), toml_text(&path));
+    let options = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&config);
+    let mut file = options.map_err(ImportError::at(&config))?;
+    let written = file.write_all(text.as_bytes());
+    written.map_err(ImportError::at(&config))?;
+    println!("{}", config.display());
+    println!("{} users, {} rules", plan.users.len(), plan.rules.len());
+    let has_admin = plan.users.iter().any(|user| user.admin);
+    if !plan.users.is_empty() && !has_admin {
+        println!(
+            "no user is an administrator: gatepost user add NAME --admin --config {}",
+            config.display()
+        );
+    }
+    Ok(())
+}
+
+fn import_users(plan: &ImportPlan, origin: &str, data: &Path) -> Result<(), ImportError> {
+    let config = Config::default();
+    let store = Store::open_secondary(data, &config.store)?;
+    let users = Users::open(store.clone(), &config.access)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(ImportError::Runtime)?;
+    let done: Result<(), UsersError> = runtime.block_on(async {
+        for user in &plan.users {
+            users.import(&user.name, &user.hash, user.admin).await?;
+        }
+        for rule in &plan.rules {
+            let granted = users.grant(&rule.subject, rule.effect, rule.access, &rule.filter);
+            granted.await?;
+        }
+        Ok(())
+    });
+    store.close();
+    done?;
+    if !plan.users.is_empty() {
+        users_marker::added(data)?;
+    }
+    AuditLog::of(data).record(&AuditEntry {
+        actor: &format!("uid {}", rustix::process::getuid().as_raw()),
+        origin: "gatepost import",
+        action: "import",
+        details: json!({
+            "from": origin, "users": plan.users.len(), "rules": plan.rules.len(),
+        }),
+    });
+    Ok(())
+}

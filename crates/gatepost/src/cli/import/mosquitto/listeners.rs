@@ -1,0 +1,172 @@
+//! Listeners: `listener`, and what stands below each.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use super::OptionLine;
+use crate::cli::import::plan::ImportPlan;
+
+const PORT_DEFAULT: &str = "1883";
+
+/// One listener of mosquitto's.
+#[derive(Debug, Default, Clone)]
+struct MosquittoListener {
+    place: String,
+    line: String,
+    port: String,
+    host: Option<String>,
+    speaks_websocket: bool,
+    cert: Option<String>,
+    key: Option<String>,
+    client_ca: Option<String>,
+    needs_certificate: bool,
+    certificate_is_user: bool,
+}
+
+/// All of them. The first stands for `port` and `bind_address`, which name no listener.
+#[derive(Default)]
+pub(super) struct Listeners {
+    all: Vec<MosquittoListener>,
+    anonymous: Option<bool>,
+}
+
+impl Listeners {
+    /// Takes an option that belongs to listeners; whether it was one.
+    pub(super) fn take(&mut self, option: OptionLine<'_>, plan: &mut ImportPlan) -> bool {
+        let is_true = option.value == "true";
+        match option.name {
+            "listener" => self.begin(option),
+            "port" => option.value.clone_into(&mut self.first(option).port),
+            "bind_address" => self.first(option).host = Some(option.value.to_owned()),
+            "allow_anonymous" => self.anonymous = Some(is_true),
+            "protocol" if matches!(option.value, "mqtt" | "websockets") => {
+                self.last(option).speaks_websocket = option.value == "websockets";
+            }
+            "certfile" => self.last(option).cert = Some(option.value.to_owned()),
+            "keyfile" => self.last(option).key = Some(option.value.to_owned()),
+            "cafile" => self.last(option).client_ca = Some(option.value.to_owned()),
+            "require_certificate" => self.last(option).needs_certificate = is_true,
+            "use_identity_as_username" => self.last(option).certificate_is_user = is_true,
+            "max_connections" => match option.value.parse::<i64>() {
+                Ok(count) if count > 0 => {
+                    plan.set("listeners.mqtt.connections_max", count.to_string());
+                }
+                Ok(_) => {}
+                Err(_) => plan.leave_out(option.place, option.line, "not a number"),
+            },
+            _ => return false,
+        }
+        true
+    }
+
+    fn begin(&mut self, option: OptionLine<'_>) {
+        let mut words = option.value.split_whitespace();
+        self.all.push(MosquittoListener {
+            place: option.place.to_owned(),
+            line: option.line.to_owned(),
+            port: words.next().unwrap_or_default().to_owned(),
+            host: words.next().map(str::to_owned),
+            ..MosquittoListener::default()
+        });
+    }
+
+    fn first(&mut self, option: OptionLine<'_>) -> &mut MosquittoListener {
+        if self.all.is_empty() {
+            self.begin(OptionLine {
+                value: PORT_DEFAULT,
+                ..option
+            });
+        }
+        &mut self.all[0]
+    }
+
+    /// What stands before any `listener` is of the default one.
+    fn last(&mut self, option: OptionLine<'_>) -> &mut MosquittoListener {
+        self.first(option);
+        let last = self.all.len() - 1;
+        &mut self.all[last]
+    }
+
+    /// Writes the settings.
+    pub(super) fn finish(mut self, plan: &mut ImportPlan) {
+        let is_local = self.all.is_empty();
+        if is_local {
+            // mosquitto without a listener serves this machine, and everybody on it.
+            self.all.push(MosquittoListener {
+                port: PORT_DEFAULT.to_owned(),
+                host: Some("127.0.0.1".to_owned()),
+                ..MosquittoListener::default()
+            });
+        }
+        let anonymous = self.anonymous.unwrap_or(is_local);
+        let mut has_mqtt = false;
+        let mut has_websocket = false;
+        for listener in &self.all {
+            has_websocket |= listener.speaks_websocket;
+            has_mqtt |= open(listener, plan);
+        }
+        if !has_mqtt {
+            plan.set("listeners.mqtt.bind", "[]");
+        }
+        let answer = if anonymous { "yes" } else { "no" };
+        plan.set_text("listeners.mqtt.anonymous", answer);
+        if has_websocket {
+            plan.set_text("listeners.http.anonymous", answer);
+            plan.note("MQTT over WebSocket is at the path /mqtt of the HTTP listener");
+        }
+    }
+}
+
+/// Carries one listener over; whether it is one of plain MQTT.
+fn open(listener: &MosquittoListener, plan: &mut ImportPlan) -> bool {
+    let Some(bind) = bind(listener) else {
+        let reason = "the host is a name; write its address into listeners.mqtt.bind";
+        plan.leave_out(&listener.place, &listener.line, reason);
+        return false;
+    };
+    let section = if listener.speaks_websocket {
+        "listeners.http"
+    } else {
+        "listeners.mqtt"
+    };
+    let Some(cert) = &listener.cert else {
+        plan.add_text(&format!("{section}.bind"), &bind);
+        return !listener.speaks_websocket;
+    };
+    let key = |name: &str| format!("{section}.tls.{name}");
+    if plan.has(&key("cert")) {
+        let reason = "one certificate for each protocol is carried over; add this one under \
+             tls.more";
+        plan.leave_out(&listener.place, &listener.line, reason);
+    } else {
+        plan.set_text(&key("cert"), cert);
+        plan.set_text(&key("key"), listener.key.as_deref().unwrap_or_default());
+        if listener.needs_certificate {
+            let ca = listener.client_ca.as_deref().unwrap_or_default();
+            plan.set_text(&key("client_ca"), ca);
+            plan.set(&key("client_required"), "true");
+        }
+        if listener.certificate_is_user {
+            plan.set(&key("client_is_user"), "true");
+        }
+    }
+    plan.add_text(&key("bind"), &bind);
+    false
+}
+
+/// The address as Gatepost writes it; `None` where the host is a name.
+fn bind(listener: &MosquittoListener) -> Option<String> {
+    let host = listener.host.as_deref();
+    if let Some(path) = host.filter(|host| host.starts_with('/')) {
+        return Some(format!("unix:{path}"));
+    }
+    let port = &listener.port;
+    let ip = match host {
+        None => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        Some("localhost") => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        Some(host) => host.parse().ok()?,
+    };
+    Some(match ip {
+        IpAddr::V4(ip) => format!("{ip}:{port}"),
+        IpAddr::V6(ip) => format!("[{ip}]:{port}"),
+    })
+}

@@ -1,0 +1,208 @@
+//! ntfy's server.yml, and the user database that it names.
+
+mod database;
+mod yaml;
+
+use std::path::{Path, PathBuf};
+
+use gatepost_users::{Access, AccessSet, EVERYONE, Effect};
+
+use super::ImportError;
+use super::plan::{ImportPlan, ImportedRule};
+use yaml::YamlEntry;
+
+/// Options that ask for what Gatepost does in any case, or needs no setting for.
+const ALWAYS: [(&str, &str); 7] = [
+    ("base-url", "not needed"),
+    ("cache-file", "messages are always kept in the database"),
+    ("enable-metrics", "always, at /metrics, for administrators"),
+    (
+        "metrics-listen-http",
+        "metrics are at /metrics of the HTTP listener",
+    ),
+    (
+        "enable-login",
+        "the dashboard asks for a login as soon as there is a user",
+    ),
+    ("web-root", "the dashboard is at /dashboard"),
+    ("cache-startup-queries", "the database sets its own"),
+];
+
+/// Beginnings of options without a counterpart.
+const MISSING: [(&str, &str); 14] = [
+    ("smtp-sender-", "notifications are not sent by mail"),
+    (
+        "smtp-server-addr-prefix",
+        "write a route in listeners.smtp.routes",
+    ),
+    ("attachment-", "a file is the message itself"),
+    ("upstream-", "iOS push by another server is not available"),
+    ("firebase-", "push by Firebase is not available"),
+    ("web-push-", "push by browsers is not available"),
+    ("twilio-", "calls are not available"),
+    ("stripe-", "payments are not available"),
+    ("billing-", "payments are not available"),
+    ("enable-", "users are made by gatepost user add"),
+    (
+        "require-login",
+        "access rules decide what clients without a login may do",
+    ),
+    (
+        "visitor-",
+        "limits are by address: listeners.http.requests_per_second_per_address",
+    ),
+    (
+        "log-",
+        "the log is standard error; log.level and log.format",
+    ),
+    (
+        "auth-",
+        "users and rules of the config are not read; make them by gatepost user",
+    ),
+];
+
+/// The state while keys are read.
+#[derive(Default)]
+struct NtfyImport {
+    plan: ImportPlan,
+    auth_file: Option<PathBuf>,
+    default_access: Option<String>,
+    cert: Option<String>,
+    key: Option<String>,
+}
+
+/// What an import of this file would do.
+pub(super) fn read(file: &Path) -> Result<ImportPlan, ImportError> {
+    let text = std::fs::read_to_string(file).map_err(ImportError::at(file))?;
+    let mut import = NtfyImport::default();
+    for entry in yaml::entries(&text) {
+        let place = format!("{}:{}", file.display(), entry.number);
+        if let Err(reason) = import.take(&entry) {
+            import.plan.leave_out(&place, &entry.line, reason);
+        }
+    }
+    import.finish()
+}
+
+impl NtfyImport {
+    fn take(&mut self, entry: &YamlEntry) -> Result<(), String> {
+        let value = entry.values.first().map_or("", String::as_str);
+        let plan = &mut self.plan;
+        match entry.key.as_str() {
+            "listen-http" => listen("listeners.http.bind", value, plan)?,
+            "listen-https" => listen("listeners.http.tls.bind", value, plan)?,
+            "listen-unix" => plan.add_text("listeners.http.bind", &format!("unix:{value}")),
+            "cert-file" => self.cert = Some(value.to_owned()),
+            "key-file" => self.key = Some(value.to_owned()),
+            "behind-proxy" => {
+                if value == "true" {
+                    plan.set("listeners.http.trusted_proxies", "[\"127.0.0.1\", \"::1\"]");
+                    plan.note("the proxy is believed if it is on this machine");
+                }
+            }
+            "cache-duration" => plan.set_text("store.history_age_max", &period(value)?),
+            "keepalive-interval" => plan.set_text("listeners.http.keepalive", &period(value)?),
+            "message-size-limit" => plan.set_text("listeners.http.body_max", &size(value)?),
+            "visitor-subscription-limit" => {
+                let count: u32 = value.parse().map_err(|_| "not a number")?;
+                plan.set(
+                    "listeners.http.connections_per_address_max",
+                    count.to_string(),
+                );
+            }
+            "smtp-server-listen" => listen("listeners.smtp.bind", value, plan)?,
+            "smtp-server-domain" => plan.add_text("listeners.smtp.domains", value),
+            "auth-file" => self.auth_file = Some(PathBuf::from(value)),
+            "auth-default-access" => self.default_access = Some(value.to_owned()),
+            "" => return Err("not understood: nested values are not read".to_owned()),
+            name => return Err(left_out(name).to_owned()),
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<ImportPlan, ImportError> {
+        let plan = &mut self.plan;
+        if plan.has("listeners.http.tls.bind") {
+            let text = |file: &Option<String>| file.clone().unwrap_or_default();
+            plan.set_text("listeners.http.tls.cert", &text(&self.cert));
+            plan.set_text("listeners.http.tls.key", &text(&self.key));
+        }
+        match &self.auth_file {
+            Some(file) => {
+                let access = self.default_access.as_deref().unwrap_or("read-write");
+                default_access(access, plan);
+                database::read(file, plan)?;
+            }
+            // Without users ntfy serves everybody.
+            None => plan.set_text("listeners.http.anonymous", "yes"),
+        }
+        plan.note("messages in ntfy's cache are not taken over");
+        Ok(self.plan)
+    }
+}
+
+/// What a client may do where no rule of the database says anything.
+fn default_access(access: &str, plan: &mut ImportPlan) {
+    let everybody = match access {
+        "read-only" | "read" | "ro" => Some(AccessSet::from(Access::Subscribe)),
+        "write-only" | "write" | "wo" => Some(AccessSet::from(Access::Publish)),
+        "deny-all" | "deny" | "none" => None,
+        _ => Some(AccessSet::from(Access::Publish).with(Access::Subscribe.into())),
+    };
+    plan.set_text("access.default", "deny");
+    plan.set_text("listeners.http.anonymous", "yes");
+    if let Some(access) = everybody {
+        plan.rules.push(ImportedRule {
+            subject: EVERYONE.to_owned(),
+            effect: Effect::Allow,
+            access,
+            filter: "#".to_owned(),
+        });
+    }
+}
+
+fn left_out(name: &str) -> &'static str {
+    let always = ALWAYS.iter().find(|(known, _)| *known == name);
+    let missing = MISSING.iter().find(|(known, _)| name.starts_with(known));
+    always
+        .or(missing)
+        .map_or("not known to this import", |(_, reason)| reason)
+}
+
+/// `:80`, `0.0.0.0:80`, `-` for none
+fn listen(key: &str, value: &str, plan: &mut ImportPlan) -> Result<(), String> {
+    if value == "-" {
+        plan.set(key, "[]");
+        return Ok(());
+    }
+    let address = match value.strip_prefix(':') {
+        Some(port) => format!("0.0.0.0:{port}"),
+        None => value.to_owned(),
+    };
+    let parsed = address.parse::<std::net::SocketAddr>();
+    parsed.map_err(|_| format!("not an address; write one into {key}"))?;
+    plan.add_text(key, &address);
+    Ok(())
+}
+
+/// `12h`, `45s`, `3d`; Go's other forms are rare here.
+fn period(value: &str) -> Result<String, String> {
+    let parsed = value.parse::<gatepost_settings::Period>();
+    let parsed = parsed.map_err(|error| error.to_string())?;
+    Ok(parsed.to_string())
+}
+
+/// `4096`, `4k`, `20M`, by 1024.
+fn size(value: &str) -> Result<String, String> {
+    let digits = value.trim_end_matches(|character: char| character.is_ascii_alphabetic());
+    let count: u64 = digits.parse().map_err(|_| "not a size".to_owned())?;
+    let unit = value.get(digits.len()..).unwrap_or_default();
+    let factor = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kb" => 1 << 10,
+        "m" | "mb" => 1 << 20,
+        "g" | "gb" => 1 << 30,
+        _ => return Err("not a size".to_owned()),
+    };
+    Ok(format!("{}B", count.saturating_mul(factor)))
+}

@@ -1,0 +1,139 @@
+//! What an import would do: settings, users and rules, and every line that is not carried over with
+//! the reason.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use gatepost_users::{AccessSet, Effect};
+
+/// One user of the other server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ImportedUser {
+    pub(super) name: String,
+    /// The hash of its password.
+    pub(super) hash: String,
+    pub(super) admin: bool,
+}
+
+/// One access rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ImportedRule {
+    /// A user, `everyone` or `anonymous`.
+    pub(super) subject: String,
+    pub(super) effect: Effect,
+    pub(super) access: AccessSet,
+    pub(super) filter: String,
+}
+
+/// The whole import.
+#[derive(Debug, Default)]
+pub(super) struct ImportPlan {
+    /// Values in TOML by their keys.
+    settings: BTreeMap<String, String>,
+    pub(super) users: Vec<ImportedUser>,
+    pub(super) rules: Vec<ImportedRule>,
+    /// What is different afterwards, though it is carried over.
+    notes: Vec<String>,
+    /// Where it stands, the line, and why it is not carried over.
+    left_out: Vec<(String, String, String)>,
+}
+
+impl ImportPlan {
+    /// Sets a value, written as TOML.
+    pub(super) fn set(&mut self, key: &str, value: impl Into<String>) {
+        self.settings.insert(key.to_owned(), value.into());
+    }
+
+    /// Sets a text.
+    pub(super) fn set_text(&mut self, key: &str, text: &str) {
+        self.set(key, toml_text(text));
+    }
+
+    /// Adds a text to a list; the value of the key is nothing else.
+    pub(super) fn add_text(&mut self, key: &str, text: &str) {
+        let item = toml_text(text);
+        let list = match self.settings.get(key) {
+            Some(list) => format!("{}, {item}]", list.trim_end_matches(']')),
+            None => format!("[{item}]"),
+        };
+        self.set(key, list);
+    }
+
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.settings.contains_key(key)
+    }
+
+    pub(super) fn note(&mut self, text: impl Into<String>) {
+        let text = text.into();
+        if !self.notes.contains(&text) {
+            self.notes.push(text);
+        }
+    }
+
+    /// A line that is not carried over.
+    pub(super) fn leave_out(&mut self, place: &str, line: &str, reason: impl Into<String>) {
+        let entry = (place.to_owned(), line.trim().to_owned(), reason.into());
+        self.left_out.push(entry);
+    }
+
+    /// How many lines are not carried over.
+    pub(super) fn left_out_count(&self) -> usize {
+        self.left_out.len()
+    }
+
+    /// The config file, with everything else as comments.
+    pub(super) fn config(&self, origin: &str) -> String {
+        let mut text = format!("# Made by `gatepost import` from {}.\n", one_line(origin));
+        // Writing to a string cannot fail.
+        for note in &self.notes {
+            let _ = writeln!(text, "# Note: {}", one_line(note));
+        }
+        if !self.settings.is_empty() {
+            text.push('\n');
+        }
+        for (key, value) in &self.settings {
+            let _ = writeln!(text, "{key} = {value}");
+        }
+        if !self.left_out.is_empty() {
+            text.push_str("\n# Not carried over:\n");
+        }
+        for (place, line, reason) in &self.left_out {
+            let (line, reason) = (one_line(line), one_line(reason));
+            let _ = writeln!(text, "# {}: {line}\n#     {reason}", one_line(place));
+        }
+        text
+    }
+
+    /// Users and rules as the commands that would make them; passwords are taken over as hashes.
+    pub(super) fn commands(&self) -> String {
+        let mut text = String::new();
+        for user in &self.users {
+            let admin = if user.admin { " --admin" } else { "" };
+            let _ = writeln!(
+                text,
+                "# user {}{admin}, with its password",
+                one_line(&user.name)
+            );
+        }
+        for rule in &self.rules {
+            let deny = if rule.effect == Effect::Deny {
+                "--deny "
+            } else {
+                ""
+            };
+            let (subject, filter) = (one_line(&rule.subject), one_line(&rule.filter));
+            let _ = writeln!(text, "# grant {deny}{subject} {} '{filter}'", rule.access);
+        }
+        text
+    }
+}
+
+/// A text as TOML's basic string.
+pub(super) fn toml_text(text: &str) -> String {
+    toml::Value::from(text).to_string()
+}
+
+/// What other people wrote stays within its comment.
+fn one_line(text: &str) -> String {
+    text.replace(char::is_control, " ")
+}

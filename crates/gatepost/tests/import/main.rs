@@ -1,0 +1,355 @@
+//! `gatepost import`, held against mosquitto itself: what its clients may do before the move, they
+//! may do after it.
+
+mod ntfy;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use support::postfix::free_port;
+use support::{Client, Gateway, await_some, command, run, text_of};
+
+/// A running mosquitto; ended when dropped.
+struct Mosquitto(Child);
+
+impl Mosquitto {
+    fn start(config: &Path, port: u16) -> Self {
+        let child = command("mosquitto")
+            .arg("-c")
+            .arg(config)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("mosquitto starts");
+        let broker = Self(child);
+        await_some("mosquitto listens", || {
+            TcpStream::connect(("127.0.0.1", port)).ok()
+        });
+        broker
+    }
+}
+
+impl Drop for Mosquitto {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+const ACL: &str = "\
+# Clients without a login.
+topic read news/#
+topic write inbox
+topic readwrite end
+
+user anna
+topic readwrite home/anna/#
+topic deny home/anna/secret
+topic read shared
+
+user bert
+topic write shared
+topic home/bert
+
+user watch
+topic readwrite #
+
+pattern readwrite by-user/%u/+
+pattern write by-client/%c
+pattern read end
+";
+
+const TOPICS: [&str; 13] = [
+    "news/a",
+    "inbox",
+    "home/anna/door",
+    "home/anna/secret",
+    "home/bert",
+    "shared",
+    "by-user/anna/x",
+    "by-user/bert/x",
+    "by-client/phone-anna",
+    "by-client/phone-bert",
+    "by-client/phone",
+    "other",
+    "end",
+];
+
+/// Name and password; no name is a client without a login.
+const CLIENTS: [(&str, &str); 3] = [("", ""), ("anna", "anna's own"), ("bert", "bert's own")];
+const WATCH: [&str; 4] = ["-u", "watch", "-P", "sees all"];
+
+fn login<'a>(name: &'a str, password: &'a str) -> Vec<&'a str> {
+    if name.is_empty() {
+        Vec::new()
+    } else {
+        vec!["-u", name, "-P", password]
+    }
+}
+
+fn client_id(name: &str) -> String {
+    if name.is_empty() {
+        "phone".to_owned()
+    } else {
+        format!("phone-{name}")
+    }
+}
+
+fn publish(port: &str, id: &str, login: &[&str], topic: &str, text: &str) -> bool {
+    let own = ["-p", port, "-q", "1", "-i", id, "-t", topic, "-m", text];
+    run("mosquitto_pub", &[&own[..], login].concat(), b"")
+        .status
+        .success()
+}
+
+/// What gets through at this broker: `NAME > TOPIC` for what a client publishes, and
+/// `NAME < TOPIC` for what it receives.
+fn permitted(port: u16) -> BTreeSet<String> {
+    let port = port.to_string();
+    let mut all = BTreeSet::new();
+    let format = ["-p", &port, "-q", "1", "-F", "%t|%p", "-d"];
+    let mut watcher = Client::start(
+        "mosquitto_sub",
+        &[&format[..], &WATCH, &["-t", "#"]].concat(),
+    );
+    watcher.await_line("SUBACK");
+    for (name, password) in CLIENTS {
+        for topic in TOPICS.iter().filter(|topic| **topic != "end") {
+            publish(
+                &port,
+                &client_id(name),
+                &login(name, password),
+                topic,
+                &format!("from {name}"),
+            );
+        }
+    }
+    publish(&port, "last", &WATCH, "end", "published");
+    watcher.await_line("end|published");
+    for line in watcher.seen() {
+        if let Some((topic, name)) = line.split_once("|from ") {
+            all.insert(format!("{name} > {topic}"));
+        }
+    }
+    for (name, password) in CLIENTS {
+        let mut arguments = [&format[..], &login(name, password)].concat();
+        let id = client_id(name);
+        arguments.extend(["-i", &id]);
+        // In mosquitto every subscription is accepted, and what may not be read does not come.
+        for topic in TOPICS {
+            arguments.extend(["-t", topic]);
+        }
+        let mut reader = Client::start("mosquitto_sub", &arguments);
+        reader.await_line("SUBACK");
+        for topic in TOPICS {
+            assert!(publish(&port, "writer", &WATCH, topic, "to all"), "{topic}");
+        }
+        reader.await_line("end|to all");
+        for line in reader.seen() {
+            if let Some((topic, _)) = line.split_once("|to all") {
+                all.insert(format!("{name} < {topic}"));
+            }
+        }
+    }
+    let wrong = ["-u", "anna", "-P", "wrong"];
+    assert!(!publish(&port, "x", &wrong, "end", "x"), "a wrong password");
+    all
+}
+
+fn write_mosquitto(folder: &Path, port: u16) -> std::path::PathBuf {
+    let (passwords, acl) = (folder.join("passwords"), folder.join("acl"));
+    fs::write(&passwords, "").expect("written");
+    for (name, password) in [CLIENTS[1], CLIENTS[2], (WATCH[1], WATCH[3])] {
+        let file = passwords.display().to_string();
+        let made = run("mosquitto_passwd", &["-b", &file, name, password], b"");
+        assert!(made.status.success(), "{}", text_of(&made));
+    }
+    fs::write(&acl, ACL).expect("written");
+    let text = format!(
+        "# Everything in one file.\n\
+         listener {port} 127.0.0.1\n\
+         allow_anonymous true\n\
+         password_file {}\n\
+         acl_file {}\n\
+         max_inflight_messages 15\n\
+         max_queued_messages 500\n\
+         max_queued_bytes 1000000\n\
+         message_size_limit 100000\n\
+         max_keepalive 600\n\
+         persistent_client_expiration 2w\n\
+         sys_interval 5\n\
+         max_connections 400\n\
+         persistence false\n\
+         log_type error\n\
+         set_tcp_nodelay true\n",
+        passwords.display(),
+        acl.display()
+    );
+    let config = folder.join("mosquitto.conf");
+    fs::write(&config, text).expect("written");
+    config
+}
+
+fn import(arguments: &[&str]) -> (bool, String) {
+    let output = run(
+        env!("CARGO_BIN_EXE_gatepost"),
+        &[&["import"], arguments].concat(),
+        b"",
+    );
+    (output.status.success(), text_of(&output))
+}
+
+#[test]
+fn clients_of_mosquitto_may_do_the_same_after_the_import() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let port = free_port();
+    let config = write_mosquitto(folder.path(), port);
+    let broker = Mosquitto::start(&config, port);
+    let before = permitted(port);
+    drop(broker);
+    assert!(before.contains("anna > home/anna/door"), "{before:?}");
+    assert!(
+        before.contains(" < news/a") && !before.contains("anna < other"),
+        "{before:?}"
+    );
+
+    let target = folder.path().join("new");
+    let (config, target) = (config.display().to_string(), target.display().to_string());
+    let (done, said) = import(&[&config, "--write", &target]);
+    assert!(done, "{said}");
+    assert!(said.contains("3 users"), "{said}");
+    assert!(said.contains("no user is an administrator"), "{said}");
+    let (done, said) = import(&[&config, "--write", &target]);
+    assert!(!done && said.contains("is there already"), "{said}");
+    let settings = fs::read_to_string(Path::new(&target).join("gatepost.toml")).expect("written");
+    let gateway = Gateway::start_in(Path::new(&target), &settings);
+    assert_eq!(gateway.port("mqtt"), port.to_string());
+    assert_eq!(permitted(port), before);
+
+    // The first login has replaced mosquitto's hash, and the second is checked against ours.
+    let data = format!("data={target}/gatepost-data");
+    let list = ["user", "list", "--json", "--set", &data];
+    let list = text_of(&run(env!("CARGO_BIN_EXE_gatepost"), &list, b""));
+    let users: serde_json::Value = serde_json::from_str(&list).expect("JSON");
+    let users = users
+        .as_array()
+        .or(users["users"].as_array())
+        .expect("users");
+    assert!(users.iter().all(|user| user["scram"] == true), "{users:?}");
+}
+
+#[test]
+fn each_line_of_mosquitto_conf_is_carried_over_or_named_with_the_reason() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let port = free_port();
+    let carried = [
+        ("max_inflight_messages 15", "broker.inflight_max = 15"),
+        ("max_queued_messages 500", "broker.queue_messages_max = 500"),
+        (
+            "max_queued_bytes 1000000",
+            "broker.queue_bytes_max = \"1000000B\"",
+        ),
+        (
+            "message_size_limit 100000",
+            "listeners.mqtt.packet_max = \"100000B\"",
+        ),
+        (
+            "max_keepalive 600",
+            "listeners.mqtt.keep_alive_max_seconds = 600",
+        ),
+        (
+            "persistent_client_expiration 2w",
+            "broker.session_expiry_max = \"14d\"",
+        ),
+        ("sys_interval 5", "broker.sys_interval = \"5s\""),
+        (
+            "max_connections 400",
+            "listeners.mqtt.connections_max = 400",
+        ),
+        ("allow_anonymous true", "listeners.mqtt.anonymous = \"yes\""),
+        (
+            "memory_limit 200000000",
+            "broker.memory_max = \"200000000B\"",
+        ),
+    ];
+    let left_out = [
+        "persistence false",
+        "log_type error",
+        "retain_available true",
+        "queue_qos0_messages false",
+        "upgrade_outgoing_qos false",
+        "connection elsewhere",
+        "address 127.0.0.1:1",
+        "topic # out 0",
+        "start_type lazy",
+        "bridge_protocol_version mqttv311",
+    ];
+    let mut text = format!("listener {port} 127.0.0.1\n");
+    for line in carried.iter().map(|(line, _)| *line).chain(left_out) {
+        text.push_str(line);
+        text.push('\n');
+    }
+    let config = folder.path().join("mosquitto.conf");
+    fs::write(&config, &text).expect("written");
+    // mosquitto takes the file as it stands.
+    drop(Mosquitto::start(&config, port));
+    let (done, said) = import(&[&config.display().to_string()]);
+    assert!(done, "{said}");
+    for (line, setting) in carried {
+        assert!(
+            said.contains(&format!("\n{setting}\n")),
+            "{line}: no {setting} in\n{said}"
+        );
+    }
+    for line in left_out {
+        assert!(
+            said.contains(&format!(": {line}\n#     ")),
+            "{line} is not named in\n{said}"
+        );
+    }
+    assert!(said.contains("10 lines are not carried over"), "{said}");
+    // What it prints is a config.
+    let target = folder.path().join("gatepost.toml");
+    let printed = said.split("\n10 lines are").next().unwrap_or_default();
+    fs::write(&target, printed).expect("written");
+    let show = ["config", "--config", &target.display().to_string()];
+    let shown = run(env!("CARGO_BIN_EXE_gatepost"), &show, b"");
+    assert!(shown.status.success(), "{}", text_of(&shown));
+}
+
+#[test]
+fn certificates_of_mosquitto_stay_where_they_are() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = folder.path().join("mosquitto.conf");
+    let text = "listener 8883\ncertfile /etc/c.pem\nkeyfile /etc/k.pem\ncafile /etc/ca.pem\n\
+         require_certificate true\nuse_identity_as_username true\nlistener 9001 ::1\n\
+         protocol websockets\nlistener 0 /run/m.sock\nlistener 1884 broker.example\n";
+    fs::write(&config, text).expect("written");
+    let (done, said) = import(&[&config.display().to_string()]);
+    assert!(done, "{said}");
+    for line in [
+        "listeners.mqtt.tls.bind = [\"0.0.0.0:8883\"]",
+        "listeners.mqtt.tls.cert = \"/etc/c.pem\"",
+        "listeners.mqtt.tls.key = \"/etc/k.pem\"",
+        "listeners.mqtt.tls.client_ca = \"/etc/ca.pem\"",
+        "listeners.mqtt.tls.client_required = true",
+        "listeners.mqtt.tls.client_is_user = true",
+        "listeners.http.bind = [\"[::1]:9001\"]",
+        "listeners.mqtt.bind = [\"unix:/run/m.sock\"]",
+        "listeners.mqtt.anonymous = \"no\"",
+    ] {
+        assert!(
+            said.contains(&format!("\n{line}\n")),
+            "no {line} in\n{said}"
+        );
+    }
+    assert!(
+        said.contains("listener 1884 broker.example\n#     the host is a name"),
+        "{said}"
+    );
+}
