@@ -6,6 +6,7 @@ mod support;
 
 mod access;
 mod clock;
+mod edges;
 mod journal;
 mod metrics;
 mod ntfy;

@@ -1,0 +1,86 @@
+//! Edges of the command line and of the API that users met.
+
+use std::process::Command;
+
+use super::support::{Gateway, run, text_of};
+use super::{STATUS, curl};
+
+#[test]
+fn the_servers_own_topics_take_no_publication_over_http() {
+    let gateway = Gateway::start("rules.paths = []\n");
+    for (path, method) in [
+        ("/topics/$SYS/broker/uptime", "POST"),
+        ("/topics/$SYS/broker/uptime", "PUT"),
+        ("/topics/$other", "POST"),
+    ] {
+        let post = [&STATUS[..], &["-X", method, "-d", "x"]].concat();
+        assert_eq!(curl(&gateway, path, &post), "403", "{method} {path}");
+    }
+    let ours = [&STATUS[..], &["-d", "x"]].concat();
+    assert_eq!(curl(&gateway, "/topics/own/$topic", &ours), "200");
+}
+
+#[test]
+fn a_wildcard_is_no_topic_to_publish_to() {
+    let gateway = Gateway::start("rules.paths = []\n");
+    let port = gateway.port("mqtt");
+    let publish = ["pub", "-p", &port, "-t", "a/#", "-m", "x"];
+    let output = run(env!("CARGO_BIN_EXE_gatepost"), &publish, b"");
+    assert_eq!(output.status.code(), Some(64), "{}", text_of(&output));
+    assert!(
+        text_of(&output).contains("wildcard"),
+        "{}",
+        text_of(&output)
+    );
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_ends_a_command_quietly() {
+    let gatepost = env!("CARGO_BIN_EXE_gatepost");
+    for command in [
+        "completions bash",
+        "bench peers",
+        "config --explain",
+        "procedures types",
+    ] {
+        let script = format!("{gatepost} {command} | head -n 1 >/dev/null");
+        let output = Command::new("bash").args(["-c", &script]).output();
+        let said = text_of(&output.expect("a shell"));
+        assert!(
+            !said.contains("panicked") && !said.contains("Broken pipe"),
+            "{command}: {said}"
+        );
+    }
+}
+
+#[test]
+fn misspelt_verdicts_and_fields_are_found_before_they_accept_mail() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let procedures = folder.path().join("procedures");
+    std::fs::create_dir_all(&procedures).expect("a folder");
+    let code =
+        "return function(message)\n  if message.subjct then return \"rejct\", \"spam\" end\nend";
+    std::fs::write(procedures.join("strict.luau"), code).expect("written");
+    let settings = format!(
+        "procedures.path = \"{}\"\nrules.paths = []\n[[scope]]\npath = \"/mail\"\n\
+         listeners = [\"smtp\"]\nrun = [\"/strikt\", \"/strict\"]\n",
+        procedures.display()
+    );
+    let config = folder.path().join("gatepost.toml");
+    std::fs::write(&config, settings).expect("written");
+    let config = config.display().to_string();
+    let output = run(
+        env!("CARGO_BIN_EXE_gatepost"),
+        &["check", "--config", &config],
+        b"",
+    );
+    let said = text_of(&output);
+    assert_eq!(output.status.code(), Some(78), "{said}");
+    for part in [
+        "strict.luau:2: 'rejct' is not a verdict; did you mean 'reject'?",
+        "strict.luau:2: a message has no 'subjct'; did you mean 'subject'?",
+        "there is no procedure /strikt; did you mean /strict?",
+    ] {
+        assert!(said.contains(part), "{part:?} is missing in\n{said}");
+    }
+}
