@@ -151,8 +151,7 @@ async fn serve(
     gateway.set_journal_unjudged(config.store.journal_unjudged);
     let sinks = Sinks::start(broker.clone(), &config.sink).map_err(StartError::Threads)?;
     let stats = StatsKeeper::new(gateway.clone(), broker.clone(), store.clone());
-    let stats = stats.with_sinks(sinks.clone());
-    let stats = Arc::new(stats);
+    let stats = Arc::new(stats.with_sinks(sinks.clone()));
     let workers = Workers::start(&config.workers).map_err(StartError::Threads)?;
 
     let (reloads, mut asked) = requests();
