@@ -54,6 +54,34 @@ fn a_reader_that_has_seen_enough_ends_a_command_quietly() {
 }
 
 #[test]
+fn a_trial_of_a_procedure_that_fails_fails_without_colours_in_a_pipe() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let trial = |code: &str| {
+        let file = folder.path().join("tried.luau");
+        std::fs::write(&file, code).expect("written");
+        let file = file.display().to_string();
+        let arguments = ["procedures", "test", &file, "-"];
+        let output = run(
+            env!("CARGO_BIN_EXE_gatepost"),
+            &arguments,
+            b"Subject: x\n\nx\n",
+        );
+        (output.status.code(), text_of(&output))
+    };
+    let (code, said) = trial("return function() error('boom') end");
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("tried.luau:1: boom") && !said.contains('\u{1b}'),
+        "{said}"
+    );
+    let (code, said) = trial("return function() return 'reject', 'meant' end");
+    assert_eq!(code, Some(0), "{said}");
+    let (code, said) = trial("local verdict = 'rejct' return function() return verdict, 'no' end");
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("no verdict is named 'rejct'"), "{said}");
+}
+
+#[test]
 fn misspelt_verdicts_and_fields_are_found_before_they_accept_mail() {
     let folder = tempfile::tempdir().expect("a folder");
     let procedures = folder.path().join("procedures");

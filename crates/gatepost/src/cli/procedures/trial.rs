@@ -1,6 +1,6 @@
 //! `gatepost procedures test`: one procedure, one message, and all that comes of it.
 
-use std::io::Read;
+use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
@@ -106,7 +106,13 @@ pub(super) fn run(arguments: &TestArguments) -> ExitCode {
     match called {
         Ok(answer) => {
             show(&message, &answer, took, &notes);
-            ExitCode::SUCCESS
+            let errors = procedures.status().procedures;
+            // Standard error has the cause, with file and line.
+            if errors.iter().any(|one| one.errors > 0) {
+                ExitCode::FAILURE
+            } else {
+                ExitCode::SUCCESS
+            }
         }
         Err(error) => config_error(format!(
             "{path}: {error}; gatepost procedures list names all"
@@ -137,6 +143,7 @@ fn procedures(
     // So that failures are seen with file and line.
     let _ = tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_max_level(tracing::Level::INFO)
         .without_time()
         .try_init();
