@@ -29,6 +29,31 @@ pub(crate) enum CharsetTrust {
     Declared,
 }
 
+/// The text of a body with `normalize_charset 0`: decoded if it is UTF-8 and was declared as UTF-8,
+/// as ASCII or not at all, otherwise its bytes.
+pub(crate) fn decode_utf8_only<'a>(bytes: &'a [u8], charset: &[u8]) -> Decoded<'a> {
+    if bytes.is_ascii() {
+        return plain(bytes);
+    }
+    let is_declared =
+        charset.eq_ignore_ascii_case(b"us-ascii") || charset.eq_ignore_ascii_case(b"utf-8");
+    if is_declared && let Ok(text) = std::str::from_utf8(bytes) {
+        return Decoded {
+            text: Cow::Borrowed(text),
+            characters: true,
+        };
+    }
+    Decoded {
+        text: latin1(bytes),
+        characters: false,
+    }
+}
+
+/// One character for each byte.
+fn latin1(bytes: &[u8]) -> Cow<'static, str> {
+    Cow::Owned(bytes.iter().copied().map(char::from).collect())
+}
+
 /// Decodes `bytes`, which were declared to be in `charset`.
 pub(crate) fn decode<'a>(bytes: &'a [u8], charset: &[u8], trust: CharsetTrust) -> Decoded<'a> {
     let ascii = bytes.is_ascii();
@@ -121,7 +146,7 @@ fn decode_declared<'a>(
         }
         // Perl's Latin-1 is the standard's, with control characters at 80 to 9F.
         b"latin1" | b"latin-1" | b"l1" | b"cp819" | b"iso_8859-1" | b"iso-ir-100" => {
-            Some(Cow::Owned(bytes.iter().copied().map(char::from).collect()))
+            Some(latin1(bytes))
         }
         b"us-ascii" | b"ascii" | b"ansi_x3.4-1968" | b"iso646-us" => (lossy || bytes.is_ascii())
             .then(|| {
@@ -286,6 +311,20 @@ mod tests {
     fn ascii_bytes_stay_bytes() {
         assert!(!decode(b"abc", b"iso-8859-15", CharsetTrust::Guess).characters);
         assert!(decode(b"abc", b"iso-2022-jp", CharsetTrust::Guess).characters);
+    }
+
+    #[test]
+    fn bytes_stay_bytes_unless_they_are_declared_utf8() {
+        let decoded = |bytes, charset: &str| {
+            let decoded = decode_utf8_only(bytes, charset.as_bytes());
+            (decoded.text.into_owned(), decoded.characters)
+        };
+        let utf8 = "\u{e4}".as_bytes();
+        assert_eq!(decoded(utf8, "UTF-8"), ("\u{e4}".to_owned(), true));
+        assert_eq!(decoded(utf8, "us-ascii"), ("\u{e4}".to_owned(), true));
+        assert_eq!(decoded(utf8, "koi8-r"), ("\u{c3}\u{a4}".to_owned(), false));
+        assert_eq!(decoded(b"\xe4", "utf-8"), ("\u{e4}".to_owned(), false));
+        assert_eq!(decoded(b"a", "koi8-r"), ("a".to_owned(), false));
     }
 
     #[test]

@@ -32,7 +32,12 @@ impl Mail<'_> {
                     let kind = value.get(..end.unwrap_or(value.len())).unwrap_or_default();
                     String::from_utf8_lossy(kind.trim_ascii()).to_ascii_lowercase()
                 });
-                let text = part_text(part, rendered.as_ref(), Visibility::Visible);
+                let text = part_text(
+                    part,
+                    rendered.as_ref(),
+                    Visibility::Visible,
+                    self.view_settings(),
+                );
                 Leaf {
                     media_type: part.media_type.clone(),
                     name: part

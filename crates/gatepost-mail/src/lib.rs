@@ -181,8 +181,7 @@ impl<'a> Mail<'a> {
 
     /// The rendered HTML parts; one entry for each leaf, `None` for leaves that are not HTML.
     pub fn rendered(&self) -> &[Option<Rendered>] {
-        let length_max = self.settings.limits.html_size_max.as_usize();
-        let render = |part| render_part(part, length_max);
+        let render = |part| render_part(part, self.settings);
         self.rendered
             .get_or_init(|| self.parts().leaves().map(render).collect())
     }
@@ -203,6 +202,12 @@ impl<'a> Mail<'a> {
             .as_ref()
     }
 
+    /// The text of a part, rendered if it is HTML; `None` if it is not text.
+    pub fn text_of(&self, part: &MimePart) -> Option<String> {
+        let rendered = self.rendered_of(part);
+        part_text(part, rendered, Visibility::All, self.settings).map(body::PartText::into_text)
+    }
+
     /// The facts of all HTML parts, in order.
     pub fn html_all(&self) -> impl Iterator<Item = &HtmlFacts> {
         self.rendered()
@@ -217,8 +222,10 @@ impl<'a> Mail<'a> {
             _ => [self.head.last(b"subject").unwrap_or_default(), b"\n"].concat(),
         };
         let parts = self.parts().leaves().zip(self.rendered());
-        let texts = parts.map(|(part, rendered)| part_text(part, rendered.as_ref(), visibility));
-        body_lines(&subject, texts, self.settings.body_part_length_max)
+        let settings = self.settings;
+        let texts =
+            parts.map(|(part, rendered)| part_text(part, rendered.as_ref(), visibility, settings));
+        body_lines(&subject, texts, settings.body_part_length_max)
     }
 
     /// The text that `body` rules match: the rendered text in paragraphs. The first line is the
@@ -276,9 +283,4 @@ impl<'a> Mail<'a> {
 /// Whether the text contains an IP address.
 pub fn has_ip(text: &[u8]) -> bool {
     ip::find(text).is_some()
-}
-
-/// The text of a part, rendered if it is HTML; `None` if it is not text.
-pub fn text_of_part(part: &MimePart, rendered: Option<&Rendered>) -> Option<String> {
-    part_text(part, rendered, Visibility::All).map(body::PartText::into_text)
 }

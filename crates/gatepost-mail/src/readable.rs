@@ -70,8 +70,12 @@ impl Mail<'_> {
                 let fits = rendered.is_some() == html
                     && !is_attachment(part.field(b"content-disposition"));
                 if fits
-                    && let Some(text) =
-                        body::part_text(part, rendered.as_ref(), Visibility::Visible)
+                    && let Some(text) = body::part_text(
+                        part,
+                        rendered.as_ref(),
+                        Visibility::Visible,
+                        self.view_settings(),
+                    )
                 {
                     texts.push(text.into_text());
                 }

@@ -19,6 +19,8 @@ pub struct ViewSettings {
     pub(crate) submission_networks: Networks,
     pub(crate) originating_ip_fields: Vec<String>,
     pub(crate) envelope_sender_field: Option<String>,
+    /// Text parts are decoded from the character set that they declare: `normalize_charset`.
+    pub(crate) decodes_charsets: bool,
     /// The text of one part in a `body` view, in characters: `body_part_scan_size`.
     pub(crate) body_part_length_max: usize,
     /// The text of one part in a `rawbody` view, in bytes: `rawbody_part_scan_size`.
@@ -46,6 +48,7 @@ impl Default for ViewSettings {
             submission_networks: Networks::default(),
             originating_ip_fields: originating.map(str::to_owned).to_vec(),
             envelope_sender_field: None,
+            decodes_charsets: true,
             body_part_length_max: BODY_PART_LENGTH_MAX,
             rawbody_part_length_max: RAWBODY_PART_LENGTH_MAX,
         }
@@ -94,6 +97,11 @@ impl ViewSettings {
                 self.envelope_sender_field =
                     Some(field.to_owned()).filter(|field| !field.is_empty());
             }
+            "normalize_charset" => match value.trim().to_ascii_lowercase().as_str() {
+                "1" | "yes" => self.decodes_charsets = true,
+                "0" | "no" => self.decodes_charsets = false,
+                _ => return Directive::Invalid("it takes 0 or 1".to_owned()),
+            },
             "body_part_scan_size" => return set_length(&mut self.body_part_length_max, value),
             "rawbody_part_scan_size" => {
                 return set_length(&mut self.rawbody_part_length_max, value);

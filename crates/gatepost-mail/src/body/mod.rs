@@ -4,10 +4,11 @@ mod collapse;
 
 use std::borrow::Cow;
 
-use super::charset::{CharsetTrust, decode};
+use super::charset::{CharsetTrust, Decoded, decode, decode_utf8_only};
 use super::html::{Rendered, render};
 use super::lines::Lines;
 use super::part::MimePart;
+use super::view_settings::ViewSettings;
 use collapse::Collapser;
 
 /// The longest line of a body, in bytes.
@@ -39,20 +40,29 @@ impl PartText<'_> {
     }
 }
 
-/// Renders an HTML part, up to so many bytes of it; `None` if it is not HTML, or empty.
-pub(crate) fn render_part(part: &MimePart, length_max: usize) -> Option<Rendered> {
+/// The characters of a text part, from its first bytes or all of them.
+fn characters<'a>(part: &MimePart, bytes: &'a [u8], settings: &ViewSettings) -> Decoded<'a> {
+    let charset = part.charset.as_deref().unwrap_or(b"us-ascii");
+    if settings.decodes_charsets {
+        decode(bytes, charset, CharsetTrust::Guess)
+    } else {
+        decode_utf8_only(bytes, charset)
+    }
+}
+
+/// Renders an HTML part, up to the limit of its size; `None` if it is not HTML, or empty.
+pub(crate) fn render_part(part: &MimePart, settings: &ViewSettings) -> Option<Rendered> {
+    let length_max = settings.limits.html_size_max.as_usize();
     let bytes = part.decoded();
     if part.effective_type() != "text/html" || bytes.is_empty() {
         return None;
     }
     let is_cut = bytes.len() > length_max;
     let bytes = bytes.get(..length_max).unwrap_or(bytes);
-    let decoded = decode(
-        bytes,
-        part.charset.as_deref().unwrap_or(b"us-ascii"),
-        CharsetTrust::Guess,
-    );
-    let mut rendered = render(&decoded.text, decoded.characters, bytes.len());
+    let decoded = characters(part, bytes, settings);
+    // SpamAssassin's parser makes characters of bytes that were not decoded, one of each.
+    let characters = decoded.characters || !settings.decodes_charsets;
+    let mut rendered = render(&decoded.text, characters, bytes.len());
     rendered.is_cut = is_cut;
     Some(rendered)
 }
@@ -62,6 +72,7 @@ pub(crate) fn part_text<'a>(
     part: &'a MimePart,
     rendered: Option<&'a Rendered>,
     visibility: Visibility,
+    settings: &ViewSettings,
 ) -> Option<PartText<'a>> {
     if let Some(rendered) = rendered {
         let text = match visibility {
@@ -84,11 +95,7 @@ pub(crate) fn part_text<'a>(
             characters: false,
         });
     }
-    let decoded = decode(
-        part.decoded(),
-        part.charset.as_deref().unwrap_or(b"us-ascii"),
-        CharsetTrust::Guess,
-    );
+    let decoded = characters(part, part.decoded(), settings);
     Some(PartText {
         text: decoded.text,
         characters: decoded.characters,

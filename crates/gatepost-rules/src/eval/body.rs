@@ -116,7 +116,7 @@ fn find_alternative_difference(mail: &ScannedMail<'_>) -> AlternativeDifference 
             .filter(|part| part.is_leaf && part.media_type.starts_with("text"))
         {
             let rendered = mail.rendered_of(part);
-            let Some(content) = gatepost_mail::text_of_part(part, rendered) else {
+            let Some(content) = mail.text_of(part) else {
                 continue;
             };
             let words = if rendered.is_some() {
@@ -215,7 +215,7 @@ fn stock_words(mail: &ScannedMail<'_>) -> usize {
     else {
         return 0;
     };
-    let Some(text) = gatepost_mail::text_of_part(part, mail.rendered_of(part)) else {
+    let Some(text) = mail.text_of(part) else {
         return 0;
     };
     if !text.contains(':') {

@@ -110,11 +110,6 @@ const LEARNING: NoEffect = NoEffect {
     reason: "it serves the making of scores, not judging",
 };
 
-const ALWAYS_DECODED: NoEffect = NoEffect {
-    cause: "always decoded",
-    reason: "texts are always converted to UTF-8, as with normalize_charset 1",
-};
-
 /// Known directives without effect, by name; a star matches any ending.
 const WITHOUT_EFFECT: &[(&str, NoEffect)] = &[
     ("allow_user_rules", PROGRAM),
@@ -139,7 +134,6 @@ const WITHOUT_EFFECT: &[(&str, NoEffect)] = &[
     ("lock_method", PROGRAM),
     ("max_short_url*", NETWORK),
     ("mbox_format_from_regex", PROGRAM),
-    ("normalize_charset", ALWAYS_DECODED),
     ("pyzor_*", NETWORK),
     ("razor_*", NETWORK),
     ("rbl_*", NETWORK),
