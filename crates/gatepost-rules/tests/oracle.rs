@@ -11,58 +11,36 @@
 //! counts, until `GATEPOST_ORACLE=renew` writes the whole file again (some minutes).
 //! Unoptimised builds compare the sample only, unless `GATEPOST_ORACLE=whole` is set.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+#[path = "oracle/comparison.rs"]
+mod comparison;
 
-use gatepost_rules::{RuleSet, RulesSettings, ScanContext};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use gatepost_rules::{RuleSet, RulesSettings};
 use gatepost_settings::Period;
 use sha1::{Digest, Sha1};
+
+use comparison::{Demands, Judgements, SpamAssassin, compare, corpus, ours, parse};
 
 const RULES: &str = "/usr/share/spamassassin";
 const SITE: &str = "/etc/spamassassin";
 /// One message in so many is judged by SpamAssassin in each run.
 const SAMPLE_STEP: usize = 9;
-/// Processes of SpamAssassin, and threads of ours.
-const JUDGES: usize = 2;
-
-// What the project promises.
-const HITS_AGREE_MIN: f64 = 0.995;
-const VERDICTS_AGREE_MIN: f64 = 0.999;
-const SCORES_DIFFER_MAX: f64 = 0.005;
-/// Scores that differ by more count as different.
-const SCORE_TOLERANCE: f64 = 0.1;
-
-#[derive(Debug, Clone, PartialEq)]
-struct Judgement {
-    score: f64,
-    hits: BTreeSet<String>,
-}
-
-/// Judgements by message.
-type Judgements = BTreeMap<String, Judgement>;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
+/// Processes of SpamAssassin.
+const PROCESSES: usize = 2;
+/// What the project promises.
+const DEMANDS: Demands = Demands {
+    messages_min: 300,
+    hits_agree_min: 0.995,
+    verdicts_agree_min: 0.999,
+    scores_differ_max: 0.005,
+    section: "Differences from SpamAssassin's results",
+};
 
 fn recorded_path() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/oracle/hits.tsv")
-}
-
-/// The messages of the public corpus, in the order of the list.
-fn corpus() -> Vec<(String, PathBuf)> {
-    let folder = root().join(".corpora/spamassassin");
-    let list = root().join("tests/corpus-list.txt");
-    let list = std::fs::read_to_string(list).expect("the list of messages is there");
-    assert!(
-        folder.is_dir(),
-        "the public corpus is missing; tests/fetch-corpus fetches it"
-    );
-    let path = |id: &str| (id.to_owned(), folder.join(format!("{id}.txt")));
-    list.lines().map(path).collect()
 }
 
 /// The test messages of other projects, unpacked; none if they are not installed.
@@ -142,132 +120,15 @@ fn installed() -> String {
     text
 }
 
-fn parse(text: &str) -> Judgements {
-    let mut judgements = Judgements::new();
-    for line in text.lines().filter(|line| !line.starts_with('#')) {
-        let mut columns = line.split('\t');
-        let mut column = || columns.next().unwrap_or_default();
-        let (id, score, hits) = (column(), column(), column());
-        let hits = hits.split(',').filter(|hit| !hit.is_empty());
-        let judgement = Judgement {
-            score: score
-                .parse()
-                .unwrap_or_else(|_| panic!("{line:?} has a score")),
-            hits: hits.map(str::to_owned).collect(),
-        };
-        judgements.insert(id.to_owned(), judgement);
-    }
-    judgements
-}
-
-/// Asks SpamAssassin.
 fn theirs(messages: &[(String, PathBuf)]) -> Judgements {
-    let state = tempfile::tempdir().expect("a folder");
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle/hits.pl");
-    let chunk = messages.len().div_ceil(JUDGES).max(1);
-    let mut judges = Vec::new();
-    for (index, messages) in messages.chunks(chunk).enumerate() {
-        let state = state.path().join(index.to_string());
-        std::fs::create_dir(&state).expect("a folder");
-        let mut judge = Command::new("perl")
-            .arg(&script)
-            .env("RULES", RULES)
-            .env("SITE", SITE)
-            .env("STATE", &state)
-            .stdin(Stdio::piped())
-            .stdout(std::fs::File::create(state.join("hits")).expect("a file"))
-            .spawn()
-            .expect("perl runs");
-        let mut input = judge.stdin.take().expect("is piped");
-        for (id, path) in messages {
-            writeln!(input, "{id}\t{}", path.display()).expect("SpamAssassin reads");
-        }
-        drop(input);
-        judges.push((judge, state.join("hits")));
-    }
-    let mut all = Judgements::new();
-    for (mut judge, hits) in judges {
-        assert!(judge.wait().expect("ends").success(), "SpamAssassin ran");
-        all.append(&mut parse(&std::fs::read_to_string(hits).expect("text")));
-    }
-    all
-}
-
-/// Asks ours.
-fn ours(rules: &RuleSet, messages: &[(String, PathBuf)]) -> Judgements {
-    let judge = |(id, path): &(String, PathBuf)| {
-        let message = std::fs::read(path).expect("messages are readable");
-        let report = rules.scan(&message, &ScanContext::default());
-        let hits = report.hits.iter().map(|hit| hit.name.to_string());
-        let judgement = Judgement {
-            score: report.score,
-            hits: hits.collect(),
-        };
-        (id.clone(), judgement)
+    let spamassassin = SpamAssassin {
+        rules: Path::new(RULES),
+        site: Path::new(SITE),
+        server: None,
+        dmarc: None,
+        processes: PROCESSES,
     };
-    let chunk = messages.len().div_ceil(JUDGES).max(1);
-    std::thread::scope(|scope| {
-        let judges: Vec<_> = messages
-            .chunks(chunk)
-            .map(|messages| scope.spawn(move || messages.iter().map(judge).collect::<Vec<_>>()))
-            .collect();
-        let done = judges.into_iter().map(std::thread::ScopedJoinHandle::join);
-        done.flat_map(|judged| judged.expect("no message makes the rules panic"))
-            .collect()
-    })
-}
-
-/// A rule on which one side differs: rule, `+` (ours alone) or `-` (theirs alone), message.
-type Difference = (String, char, String);
-
-#[derive(Debug, Default)]
-struct Comparison {
-    messages: usize,
-    both: usize,
-    verdicts_agree: usize,
-    scores_differ: usize,
-    differences: BTreeSet<Difference>,
-}
-
-fn compare(ours: &Judgements, theirs: &Judgements, required: f64) -> Comparison {
-    let mut comparison = Comparison::default();
-    for (id, theirs) in theirs {
-        let Some(ours) = ours.get(id) else {
-            continue;
-        };
-        comparison.messages += 1;
-        comparison.both += ours.hits.intersection(&theirs.hits).count();
-        let verdicts = (ours.score >= required) == (theirs.score >= required);
-        comparison.verdicts_agree += usize::from(verdicts);
-        let scores = (ours.score - theirs.score).abs() > SCORE_TOLERANCE;
-        comparison.scores_differ += usize::from(scores);
-        for (sign, here, there) in [('+', ours, theirs), ('-', theirs, ours)] {
-            for rule in here.hits.difference(&there.hits) {
-                let difference = (rule.clone(), sign, id.clone());
-                comparison.differences.insert(difference);
-            }
-        }
-    }
-    comparison
-}
-
-/// The rows of the table: `| RULE | + or - | message | cause |`.
-fn understood() -> BTreeMap<Difference, String> {
-    let path = root().join("docs/notes/rules-differences.md");
-    let text = std::fs::read_to_string(path).expect("the table of differences is there");
-    text.lines()
-        .filter_map(|line| {
-            let cells: Vec<&str> = line.split('|').map(str::trim).collect();
-            let [_, rule, sign, id, cause, _] = cells[..] else {
-                return None;
-            };
-            let rule = rule.trim_matches('`').to_owned();
-            let sign = sign.chars().next().filter(|sign| "+-".contains(*sign))?;
-            let is_row = !rule.starts_with('-');
-            let id = id.trim_matches('`').to_owned();
-            is_row.then(|| ((rule, sign, id), cause.to_owned()))
-        })
-        .collect()
+    spamassassin.judge(messages)
 }
 
 #[test]
@@ -314,7 +175,7 @@ fn the_rules_say_what_spamassassin_says() {
     };
     let ours = ours(&rules, &messages);
     let comparison = compare(&ours, &theirs, 5.0);
-    judge(&comparison, &ours);
+    DEMANDS.assert(&comparison, &ours);
 }
 
 fn renew(installed: &str, judgements: &Judgements) {
@@ -324,47 +185,4 @@ fn renew(installed: &str, judgements: &Judgements) {
         let _ = writeln!(text, "{id}\t{}\t{}", judgement.score, hits.join(","));
     }
     std::fs::write(recorded_path(), text).expect("the record can be written");
-}
-
-fn judge(comparison: &Comparison, ours: &Judgements) {
-    let part = |part: usize, whole: usize| part as f64 / whole.max(1) as f64;
-    let hits = comparison.both + comparison.differences.len();
-    let agree = part(comparison.both, hits);
-    let verdicts = part(comparison.verdicts_agree, comparison.messages);
-    let scores = part(comparison.scores_differ, comparison.messages);
-    println!(
-        "{} messages: {} of {hits} hits agree ({:.3} %), verdicts {:.3} %, \
-         scores differ {:.3} %",
-        comparison.messages,
-        comparison.both,
-        100.0 * agree,
-        100.0 * verdicts,
-        100.0 * scores
-    );
-    let understood = understood();
-    let mut unknown = Vec::new();
-    for difference @ (rule, sign, id) in &comparison.differences {
-        let cause = understood.get(difference);
-        println!(
-            "{rule:32} {sign} {id}  {}",
-            cause.map_or("unknown", String::as_str)
-        );
-        if cause.is_none() {
-            unknown.push(format!("{sign} {rule} {id}"));
-        }
-    }
-    assert!(comparison.messages > 300, "a sample worth the name");
-    assert!(
-        unknown.is_empty(),
-        "differences that the table does not explain:\n{}",
-        unknown.join("\n")
-    );
-    let gone: Vec<_> = understood
-        .keys()
-        .filter(|row| ours.contains_key(&row.2) && !comparison.differences.contains(*row))
-        .collect();
-    assert!(gone.is_empty(), "the table only shrinks; remove: {gone:?}");
-    assert!(agree >= HITS_AGREE_MIN, "hits agree: {agree}");
-    assert!(verdicts >= VERDICTS_AGREE_MIN, "verdicts agree: {verdicts}");
-    assert!(scores <= SCORES_DIFFER_MAX, "scores differ: {scores}");
 }

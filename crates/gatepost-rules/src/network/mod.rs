@@ -185,7 +185,8 @@ impl Asked<'_> {
     }
 }
 
-/// Removes tests of invisible rules, except those whose responses other rules examine.
+/// Removes tests of invisible rules, except those whose responses other rules examine. Addresses of
+/// name servers are looked up only if a rule that is left asks about name servers.
 pub(crate) fn drop_unused(rules: &mut Vec<NetworkRule>) {
     let sets: Vec<String> = rules
         .iter()
@@ -200,6 +201,23 @@ pub(crate) fn drop_unused(rules: &mut Vec<NetworkRule>) {
             || matches!(test, NetworkTest::Relays { set, .. } if sets.contains(set))
             || matches!(test, NetworkTest::OriginOfTemplates)
     });
+    let asks_servers = |rule: &NetworkRule| {
+        matches!(
+            rule.test,
+            NetworkTest::Links {
+                asks_servers: true,
+                ..
+            }
+        )
+    };
+    if rules.iter().any(asks_servers) {
+        return;
+    }
+    for rule in rules {
+        if let NetworkTest::Links { keys, .. } = &mut rule.test {
+            keys.retain(|key| *key != LinkKey::ServerAddress);
+        }
+    }
 }
 
 /// The test of a call of a network function; the error describes an invalid call, and `None` means
@@ -290,17 +308,22 @@ fn of_links(list: &LinkList) -> Result<NetworkTest, String> {
         LinkQuery::Domain => vec![LinkKey::Domain],
         LinkQuery::ServerDomain => vec![LinkKey::ServerDomain],
         LinkQuery::ServerName => vec![LinkKey::ServerName],
-        LinkQuery::Address => match (flags.by_address, flags.by_server) {
-            (true, true) => vec![LinkKey::ServerAddress, LinkKey::Address],
-            (true, false) => vec![LinkKey::Address],
-            (false, _) => vec![LinkKey::ServerAddress],
-        },
+        // SpamAssassin 4.0.1 asks lists of addresses for rules with `tflags a` only: about the
+        // addresses of hosts, and about those of name servers if any rule has these looked up.
+        LinkQuery::Address if flags.by_address => vec![LinkKey::Address, LinkKey::ServerAddress],
+        LinkQuery::Address => Vec::new(),
+    };
+    let asks_servers = match list.query {
+        LinkQuery::Domain => false,
+        LinkQuery::ServerDomain | LinkQuery::ServerName => true,
+        LinkQuery::Address => flags.by_server || !flags.by_address,
     };
     Ok(NetworkTest::Links {
         zone: list.zone.trim_end_matches('.').to_ascii_lowercase(),
         kind,
         subtest: list.subtest.as_deref().map(Subtest::of_links).transpose()?,
         keys,
+        asks_servers,
         ips_only: flags.ips_only,
         domains_only: flags.domains_only,
     })

@@ -333,7 +333,7 @@ impl<'m, 'a> Views<'m, 'a> {
             RecordData::Aaaa(address) => IpAddr::V6(*address),
             _ => return None,
         };
-        (!ip::is_private(address)).then(|| ip::reversed(address))
+        Some(ip::reversed(address))
     }
 
     /// The names that a template of `askdns` expands to; none if the message has no value for one
@@ -389,6 +389,7 @@ impl<'m, 'a> Views<'m, 'a> {
                 .values_of("From:addr")
                 .iter()
                 .filter_map(|address| domain_of(address))
+                .filter(|host| !host.contains('"'))
                 .collect(),
             "SENDERDOMAIN" => mail
                 .envelope_from()

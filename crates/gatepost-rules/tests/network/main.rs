@@ -1,10 +1,14 @@
 //! Rules that ask the network, against a DNS server that the test plays itself.
 
+#[path = "../oracle/comparison.rs"]
+mod comparison;
+mod letters;
 mod links;
 mod lists;
 mod oracle;
 mod senders;
 mod server;
+mod zone_file;
 
 use gatepost_rules::{RuleSet, ScanContext};
 

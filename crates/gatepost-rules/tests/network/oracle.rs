@@ -1,7 +1,8 @@
 //! SpamAssassin itself, with the rules of a test and asking the server of the test.
 
-use std::io::Write as _;
+use std::path::PathBuf;
 
+use super::comparison::SpamAssassin;
 use super::server::Server;
 
 /// What SpamAssassin itself says with the same rules and the same server.
@@ -12,7 +13,7 @@ pub(crate) fn theirs(
 ) -> Vec<Vec<String>> {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name);
-    for name in ["rules", "site", "state"] {
+    for name in ["rules", "site"] {
         std::fs::create_dir(path(name)).expect("a folder");
     }
     let plugins = [
@@ -20,9 +21,9 @@ pub(crate) fn theirs(
         "AskDNS", "URIDNSBL", "AskDNS",
     ];
     let plugins = plugins.map(|name| format!("loadplugin Mail::SpamAssassin::Plugin::{name}\n"));
-    let network = format!("dns_available yes\ndns_server {}\n", server.address);
     std::fs::write(path("site/init.pre"), plugins.concat()).expect("written");
-    std::fs::write(path("rules/cases.cf"), format!("{network}{rules}")).expect("written");
+    std::fs::write(path("rules/cases.cf"), rules).expect("written");
+    // Mail::DMARC knows `example` for a top-level domain only with this file.
     let suffixes = path("suffixes");
     std::fs::write(&suffixes, "example\n").expect("written");
     let dmarc = format!(
@@ -30,38 +31,26 @@ pub(crate) fn theirs(
         suffixes.display()
     );
     std::fs::write(path("dmarc.ini"), dmarc).expect("written");
-    let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle/hits.pl");
-    let mut judge = std::process::Command::new("perl")
-        .arg(script)
-        .env("RULES", path("rules"))
-        .env("SITE", path("site"))
-        .env("STATE", path("state"))
-        .env("NETWORK", "1")
-        // Mail::DMARC asks by a resolver of its own, which these turn to ours, and knows `example`
-        // for a top-level domain only with this file.
-        .env("MAIL_DMARC_CONFIG_FILE", path("dmarc.ini"))
-        .env("RES_NAMESERVERS", server.address.ip().to_string())
-        .env("RES_OPTIONS", format!("port:{}", server.address.port()))
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::piped())
-        .spawn()
-        .expect("the peers 'perl' and 'spamassassin' are installed");
-    let mut input = judge.stdin.take().expect("is piped");
-    for (index, (_, message)) in messages.iter().enumerate() {
-        let file = path(&format!("{index}.eml"));
-        std::fs::write(&file, message).expect("written");
-        writeln!(input, "{index}\t{}", file.display()).expect("SpamAssassin reads");
-    }
-    drop(input);
-    let output = judge.wait_with_output().expect("SpamAssassin ends");
-    assert!(output.status.success());
-    let text = String::from_utf8(output.stdout).expect("text");
-    let names = text.lines().map(|line| {
-        let names = line.rsplit('\t').next().unwrap_or_default().split(',');
-        names
-            .filter(|name| !name.is_empty())
-            .map(str::to_owned)
-            .collect()
-    });
-    names.collect()
+    let spamassassin = SpamAssassin {
+        rules: &path("rules"),
+        site: &path("site"),
+        server: Some(server.address),
+        dmarc: Some(&path("dmarc.ini")),
+        processes: 1,
+    };
+    let files: Vec<(String, PathBuf)> = messages
+        .iter()
+        .enumerate()
+        .map(|(index, (_, message))| {
+            let file = path(&format!("{index}.eml"));
+            std::fs::write(&file, message).expect("written");
+            (index.to_string(), file)
+        })
+        .collect();
+    let mut judgements = spamassassin.judge(&files);
+    let hits = |(id, _): &(String, PathBuf)| {
+        let judgement = judgements.remove(id).expect("it is judged");
+        judgement.hits.into_iter().collect()
+    };
+    files.iter().map(hits).collect()
 }

@@ -86,7 +86,7 @@ const FORWARDED: &str = include_str!("../data/authentication/forwarded.eml");
 
 /// Messages of several senders, by what they show.
 #[allow(clippy::too_many_lines)] // a table
-fn sent_messages() -> Vec<(&'static str, String)> {
+pub(crate) fn sent_messages() -> Vec<(&'static str, String)> {
     let plain = SIGNED.split_once("From: ").expect("a field").1;
     let plain = format!("From: {plain}");
     let through = |address: &str, sender: &str, helo: &str, message: &str| {

@@ -11,8 +11,31 @@ use std::time::Duration;
 use gatepost_rules::RulesSettings;
 use gatepost_settings::Period;
 
-/// What the server knows: name and type, records as they stand in an answer.
+/// What a server says about a name and a type.
+pub(crate) enum Reply {
+    /// Records as they stand in an answer, perhaps none.
+    Records(Vec<String>),
+    NoSuchName,
+    ServerFailure,
+}
+
+/// What a server knows.
+pub(crate) trait Names: Send + Sync + 'static {
+    fn reply(&self, name: &str, kind: &str) -> Reply;
+}
+
+/// The records of each name and type.
 pub(crate) type Zone = BTreeMap<(&'static str, &'static str), Vec<&'static str>>;
+
+impl Names for Zone {
+    fn reply(&self, name: &str, kind: &str) -> Reply {
+        match self.get(&(name, kind)) {
+            Some(records) => Reply::Records(records.iter().map(ToString::to_string).collect()),
+            None if self.keys().any(|(known, _)| *known == name) => Reply::Records(Vec::new()),
+            None => Reply::NoSuchName,
+        }
+    }
+}
 
 /// A DNS server on a free port of this machine.
 pub(crate) struct Server {
@@ -56,22 +79,23 @@ fn question(message: &[u8]) -> (String, &'static str, usize) {
     (name, kind.map_or("another", |kind| kind.0), at + 5)
 }
 
-fn answer(zone: &Zone, message: &[u8], truncate: bool) -> Vec<u8> {
+fn answer(names: &dyn Names, message: &[u8], truncate: bool) -> Vec<u8> {
     let (name, kind, end) = question(message);
-    let records = zone.get(&(name.as_str(), kind));
-    let exists = records.is_some() || zone.keys().any(|(known, _)| *known == name);
-    let mut out = message[..2].to_vec();
-    let is_long = truncate && records.is_some_and(|records| records[0].len() > 1000);
-    out.push(0x81 | if is_long { 0x02 } else { 0 });
-    out.push(if exists { 0x80 } else { 0x83 });
-    let count = if is_long {
-        0
-    } else {
-        records.map_or(0, Vec::len)
+    let (code, mut records) = match names.reply(&name, kind) {
+        Reply::Records(records) => (0, records),
+        Reply::NoSuchName => (3, Vec::new()),
+        Reply::ServerFailure => (2, Vec::new()),
     };
-    out.extend_from_slice(&[0, 1, 0, count as u8, 0, 0, 0, 0]);
+    let mut out = message[..2].to_vec();
+    let is_long = truncate && records.first().is_some_and(|record| record.len() > 1000);
+    if is_long {
+        records.clear();
+    }
+    out.push(0x81 | if is_long { 0x02 } else { 0 });
+    out.push(0x80 | code);
+    out.extend_from_slice(&[0, 1, 0, records.len() as u8, 0, 0, 0, 0]);
     out.extend_from_slice(&message[12..end]);
-    for record in records.into_iter().flatten().take(count) {
+    for record in &records {
         let code = TYPES.iter().find(|known| known.0 == kind).expect("known").1;
         let data = match kind {
             "A" => record
@@ -107,10 +131,10 @@ fn answer(zone: &Zone, message: &[u8], truncate: bool) -> Vec<u8> {
 }
 
 impl Server {
-    /// Starts one; names that begin with `silent` are never answered, those with `lost` only when
+    /// Starts one that answers at once from a zone; names that begin with `silent` are never answered, those with `lost` only when
     /// they are asked for again.
-    pub(crate) fn start(zone: Zone) -> Self {
-        let zone = Arc::new(zone);
+    pub(crate) fn start(zone: impl Names) -> Self {
+        let zone: Arc<dyn Names> = Arc::new(zone);
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("bound");
         let socket = UdpSocket::bind(address).expect("the same port");
@@ -139,10 +163,10 @@ impl Server {
                     };
                     if !(name.starts_with("silent") || is_first && name.starts_with("lost")) {
                         // A stranger's answer comes first, and must not count.
-                        let mut forged = answer(&zone, message, true);
+                        let mut forged = answer(&*zone, message, true);
                         forged[0] ^= 0xff;
                         let _ = socket.send_to(&forged, from);
-                        let _ = socket.send_to(&answer(&zone, message, true), from);
+                        let _ = socket.send_to(&answer(&*zone, message, true), from);
                     }
                 }
             })
@@ -161,7 +185,7 @@ impl Server {
                     stream.read_exact(&mut length).expect("a length");
                     let mut message = vec![0; usize::from(u16::from_be_bytes(length))];
                     stream.read_exact(&mut message).expect("a question");
-                    let answer = answer(&zone, &message, false);
+                    let answer = answer(&*zone, &message, false);
                     let length = (answer.len() as u16).to_be_bytes();
                     stream
                         .write_all(&[&length[..], &answer].concat())

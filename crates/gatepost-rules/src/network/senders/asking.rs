@@ -160,7 +160,11 @@ impl SenderTest {
             Self::WelcomeByDkim { by_default } => senders.is_welcome_by_dkim(*by_default, known)?,
             Self::ChainPresent => senders.chain(known)? != ArcResult::None,
             Self::ChainValid => senders.chain(known)? == ArcResult::Pass,
-            Self::Dmarc(result) => senders.dmarc(known)? == Some(*result),
+            Self::Dmarc(wanted) => match senders.dmarc(known)? {
+                // As in SpamAssassin, a policy that cannot be looked up is missing.
+                Some(DmarcResult::Unknown) => *wanted == DmarcResult::NoPolicy,
+                result => result == Some(*wanted),
+            },
             Self::Never => false,
         })
     }

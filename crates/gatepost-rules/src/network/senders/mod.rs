@@ -9,7 +9,7 @@ use std::cell::OnceCell;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use gatepost_dns::{Question, QuestionOutcome, RecordType};
-use gatepost_mail::{Relay, parse_ip};
+use gatepost_mail::{Relay, is_fully_qualified, parse_ip};
 
 use crate::authentication::arc::{self, ArcResult};
 use crate::authentication::dkim::{self, DkimResult, RawMail, Signed, with_line_ends};
@@ -353,10 +353,12 @@ impl<'m, 'a> Senders<'m, 'a> {
         let Some(relay) = self.relay() else {
             return Ok(None);
         };
-        let Some(author) = self.author_domain() else {
+        let boundaries = &self.mail.view_settings().boundaries;
+        let is_name =
+            |host: &String| boundaries.is_valid(host) && is_fully_qualified(host.as_bytes());
+        let Some(author) = self.author_domain().filter(is_name) else {
             return Ok(None);
         };
-        let boundaries = &self.mail.view_settings().boundaries;
         let registered = |host: &str| boundaries.registered(host);
         // All at once: the queries do not depend on the results.
         let _ = dmarc::verify(&author, &Proven::default(), &registered, known);
