@@ -46,11 +46,36 @@ sub work_folder {
     return dirname($options->{preferences} // $options->{rules} // 'log/none/rules');
 }
 
+# The folder of what was learned. A test that replaces the database of its preferences begins anew.
+sub data_folder {
+    my ($options) = @_;
+    my $folder = work_folder($options) . '/gatepost-data';
+    my $database = database($options);
+    return $folder unless defined $database;
+    my $made = join ' ', (stat $database)[1, 10];
+    my $noted = -e "$folder.made" ? do { local @ARGV = ("$folder.made"); <> } : $made;
+    system 'rm', '-rf', $folder if $noted ne $made;
+    open my $out, '>', "$folder.made" or die "$folder.made: $!\n";
+    print $out $made;
+    close $out or die "$folder.made: $!\n";
+    return $folder;
+}
+
+# The SQLite database that the rules or preferences name, if it is there.
+sub database {
+    my ($options) = @_;
+    my @files = map { -d ? glob "$_/*.cf" : $_ }
+        grep { defined && -e } $options->{rules}, $options->{site}, $options->{preferences};
+    local @ARGV = @files or return undef;
+    my ($path) = map { /^\s*user_awl_dsn\s+dbi:SQLite:dbname=(\S+)/ ? $1 : () } <>;
+    return defined $path && -e $path ? $path : undef;
+}
+
 # Settings of the program. Questions to the network leave for the DNS server of the test.
 sub settings {
     my ($options) = @_;
     my %settings = (
-        data => string(work_folder($options) . '/gatepost-data'),
+        data => string(data_folder($options)),
         user => '""',
         sandbox => '"off"',
         'rules.language' => string(locale()),

@@ -147,10 +147,13 @@ fn identities(sender: &Sender, points: f64, settings: &TxrepSettings) -> Vec<Ide
         .as_deref()
         .and_then(|ip| network(ip, settings.ipv4_bits, settings.ipv6_bits));
     let network = network.as_deref();
+    // Inside, an address has one average, the one that messages to it improve.
+    let is_inside = settings.welcomelist_out > 0.0 && !sender.recipients.is_empty();
+    let network_of_address = network.filter(|_| !is_inside);
     let weights = &settings.weights;
     let (address, domain) = (sender.address.as_str(), sender.domain());
     let mut all = vec![
-        (key(address, network), weights.email_ip),
+        (key(address, network_of_address), weights.email_ip),
         (key(domain, network), weights.domain),
     ];
     if let Some(helo) = helo {
@@ -265,5 +268,18 @@ mod tests {
             (entry.count, entry.total.to_bits()),
             (1, (-10.0_f64).to_bits())
         );
+        // His own message from inside counts with this average, by both weights of addresses: -10
+        // of one message, and then -9 of two.
+        let answer = Sender {
+            address: "bert@example.net".to_owned(),
+            recipients: vec!["anna@example.org".to_owned()],
+            relays: vec![("192.0.2.1".to_owned(), false, String::new())],
+            ..sender("3")
+        };
+        let weights = &on().weights;
+        let sum = weights.email_ip * -5.5 + weights.email * (-8.0 / 3.0 - 1.0);
+        let all = weights.email_ip + weights.domain + weights.email + weights.ip;
+        let expected = (0.5 * sum / all * 1000.0).round() / 1000.0;
+        assert_eq!(book.txrep(&answer, 1.0, &on()), Some(expected));
     }
 }
