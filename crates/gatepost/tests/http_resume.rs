@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::thread;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -15,6 +16,10 @@ use support::{Gateway, PATIENCE};
 
 const PUBLISHERS: usize = 10;
 const READERS: usize = 8;
+/// Readers that only poll, one for each form.
+const POLLING_READERS: usize = FORMS.len();
+/// The longest time between two polls of such a reader, in milliseconds.
+const POLL_PAUSE_MAX: u64 = 30;
 
 const MESSAGES_EACH: usize = 60;
 const TOPICS: u64 = 5;
@@ -40,6 +45,14 @@ enum Form {
     NtfyJson,
     NtfySse,
 }
+
+const FORMS: [Form; 5] = [
+    Form::Sse,
+    Form::SsePayload,
+    Form::JsonLines,
+    Form::NtfyJson,
+    Form::NtfySse,
+];
 
 impl Form {
     /// The request of a reader that has seen everything up to `last`.
@@ -182,25 +195,26 @@ fn post(address: SocketAddr, topic: &str, payload: &str) {
 const END: &str = "end 0";
 
 /// Reads everything with many cuts, and once more when the end was seen.
-fn read_all(address: SocketAddr, reader: usize) -> Vec<(String, String)> {
+fn read_all(address: SocketAddr, reader: usize, only_polls: bool) -> Vec<(String, String)> {
     let mut dice = Dice(1_000 + reader as u64);
-    let forms = [
-        Form::Sse,
-        Form::SsePayload,
-        Form::JsonLines,
-        Form::NtfyJson,
-        Form::NtfySse,
-    ];
-    let form = forms[reader % forms.len()];
+    let form = FORMS[reader % FORMS.len()];
     let mut seen: Vec<(String, String)> = Vec::new();
     loop {
         let has_ended = |seen: &[(String, String)]| seen.last().is_some_and(|last| last.1 == END);
         let is_last = has_ended(&seen);
-        // A poll ends by itself; a stream is cut somewhere.
-        let polls = is_last || dice.roll(3) == 0;
+        // A poll ends by itself, if it is not cut too; a stream is cut somewhere.
+        let polls = is_last || only_polls || dice.roll(3) == 0;
+        if only_polls {
+            thread::sleep(Duration::from_millis(dice.roll(POLL_PAUSE_MAX)));
+        }
         let last = seen.last().map(|(id, _)| id.clone());
         let mut events = Events::begin(address, form, last.as_deref(), polls);
-        let mut before_cut = if polls { u64::MAX } else { dice.roll(20) };
+        let ends_by_itself = polls && (is_last || !only_polls || dice.roll(2) == 0);
+        let mut before_cut = if ends_by_itself {
+            u64::MAX
+        } else {
+            dice.roll(20)
+        };
         while before_cut > 0 {
             match events.next() {
                 Some(Received::Message { id, payload }) => seen.push((id, payload)),
@@ -243,8 +257,8 @@ fn every_reader_gets_every_message_once_and_in_one_order() {
         [[scope]]\npath = \"/all\"\nrun = [\"/uneven\"]\n";
     let gateway = Gateway::start_in(folder.path(), settings);
     let address = gateway.address("http");
-    let readers: Vec<_> = (0..READERS)
-        .map(|reader| thread::spawn(move || read_all(address, reader)))
+    let readers: Vec<_> = (0..READERS + POLLING_READERS)
+        .map(|reader| thread::spawn(move || read_all(address, reader, reader >= READERS)))
         .collect();
     let publishers: Vec<_> = (0..PUBLISHERS)
         .map(|publisher| thread::spawn(move || publish(address, publisher)))
