@@ -34,10 +34,14 @@ use server::ScanServer;
 /// Settings of SCAN.
 #[derive(Debug, Clone, clap::Args, Serialize)]
 pub struct ScanArguments {
-    /// A message, or a folder of them; repeatable [default: 178 generated ones, sizes as in the
-    /// original]
-    #[arg(long = "messages", value_name = "PATH")]
+    /// A message, a Maildir or another folder of messages; repeatable [default: 178 letters of the
+    /// public corpus below .corpora, which tests/fetch-corpus fetches; without it as --composed]
+    #[arg(long = "messages", visible_alias = "mails", value_name = "PATH")]
     messages: Vec<PathBuf>,
+    /// 178 generated mails, with the sizes of the original's, instead of real ones
+    #[arg(long, conflicts_with = "messages")]
+    #[serde(skip)]
+    composed: bool,
     /// Use only this number of messages
     #[arg(long, value_name = "N")]
     limit: Option<Swept<usize>>,
@@ -83,6 +87,7 @@ impl Scenario for Scan {
     fn settings(&self) -> serde_json::Value {
         let sizes: Vec<usize> = self.messages.contents.iter().map(Vec::len).collect();
         let mut settings = serde_json::json!(self.arguments);
+        settings["sample"] = self.messages.sample.name().into();
         settings["count"] = sizes.len().into();
         settings["total_bytes"] = sizes.iter().sum::<usize>().into();
         settings
@@ -277,6 +282,7 @@ mod tests {
     fn scan(count: usize) -> Scan {
         Scan::new(ScanArguments {
             messages: Vec::new(),
+            composed: true,
             limit: Some(Swept::one(count)),
             concurrency: Swept::one(2),
         })
