@@ -31,6 +31,7 @@
 //!
 //! The modules, each using only those before it:
 //!
+//! - `first_use`: counts of what is computed when patterns are first used.
 //! - `byte_set`: sets of bytes, tested 64 bytes at a time.
 //! - `syntax`: Perl's syntax as a tree.
 //! - `automaton`: literals of many patterns as one NFA and one lazy DFA.
@@ -47,6 +48,7 @@ mod automaton;
 mod byte_set;
 mod check;
 mod engine;
+mod first_use;
 mod pattern;
 mod prefilter;
 mod prefix;
@@ -57,6 +59,7 @@ pub use automaton::{LiteralInfo, SearchStopped, Window};
 #[doc(hidden)]
 pub use check::check_any_pattern;
 pub use engine::{CompileMode, PcreCode, PcreError};
+pub use first_use::{FirstUseCount, FirstUses};
 pub use pattern::{LONG_TEXT_BYTES, LimitReached, MatchSpan, Pattern, PatternError};
 pub use prefilter::{Prefilter, PrefilterThresholds, SAMPLE_TEXT};
 pub use syntax::{Modifiers, SyntaxError};

@@ -23,6 +23,7 @@
 //! - [`eval`] contains the functions that `eval:` rules call.
 //! - `network` sends DNS queries; `authentication` evaluates SPF, DKIM, ARC and DMARC from the
 //!   responses.
+//! - `profile` records where the time of a scan goes.
 //! - `rule_set` combines them; `report` writes the results. Bayes and the reputation of senders
 //!   are in [`gatepost_learning`].
 //!
@@ -39,6 +40,7 @@ mod language;
 #[doc(hidden)]
 pub mod network;
 mod problem;
+mod profile;
 mod report;
 mod rule_set;
 mod scan;
@@ -51,8 +53,11 @@ mod users;
 pub use configuration::Configuration;
 pub use gatepost_dns::{LookupProgress, SilentList};
 pub use problem::{Problem, Severity};
+pub use profile::Stage;
 pub use report::{GivenUp, Hit, Report};
-pub use rule_set::{NearMiss, PendingScan, RuleSet, RuleSummary, RuleTime, ScanProgress};
+pub use rule_set::{
+    NearMiss, PendingScan, RuleCost, RuleSet, RuleSummary, RuleTime, ScanProfile, ScanProgress,
+};
 pub use scan::ScanContext;
 pub use settings::RulesSettings;
 pub use statistics::Statistics;

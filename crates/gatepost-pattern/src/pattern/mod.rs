@@ -14,6 +14,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::engine::{self, CompileMode, LinearEngine, PcreCode, PcreError};
+use crate::first_use::{FirstUse, counted};
 use crate::prefix::PrefixFilter;
 use crate::syntax::{self, Modifiers, Node};
 
@@ -176,13 +177,20 @@ impl Pattern {
 
     fn code(&self) -> Result<&PcreCode, LimitReached> {
         self.code
-            .get_or_init(|| engine::compile(&self.read(), CompileMode::Search).map_err(Into::into))
+            .get_or_init(|| self.compiled(CompileMode::Search))
             .as_ref()
             .map_err(|reason| LimitReached(reason.to_string()))
     }
 
+    /// Compiles the pattern, which its first use waits for.
+    fn compiled(&self, mode: CompileMode) -> Result<PcreCode, Box<str>> {
+        let compile = || engine::compile(&self.read(), mode).map_err(Into::into);
+        counted(FirstUse::Pattern, compile)
+    }
+
     pub(crate) fn linear(&self) -> Option<&LinearEngine> {
-        let make = || LinearEngine::of(&self.read()).map(Box::new);
+        let of = || LinearEngine::of(&self.read()).map(Box::new);
+        let make = || counted(FirstUse::Pattern, of);
         self.linear.get_or_init(make).as_deref()
     }
 
@@ -387,13 +395,15 @@ impl Pattern {
 
     /// The prefix filter, which delays compiling until the first candidate.
     fn prefix(&self) -> &PrefixFilter {
-        let make = || Box::new(PrefixFilter::of(self.read()));
+        let of = || Box::new(PrefixFilter::of(self.read()));
+        let make = || counted(FirstUse::Prefix, of);
         self.prefix.get_or_init(make)
     }
 
     fn anchored(&self) -> Result<&PcreCode, LimitReached> {
-        let make = || engine::compile(&self.read(), CompileMode::Anchored).map_err(Into::into);
-        let compiled = self.anchored.get_or_init(make);
+        let compiled = self
+            .anchored
+            .get_or_init(|| self.compiled(CompileMode::Anchored));
         compiled
             .as_ref()
             .map_err(|reason| LimitReached(reason.to_string()))

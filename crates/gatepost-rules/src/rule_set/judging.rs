@@ -10,11 +10,13 @@ use gatepost_pattern::Captured;
 use super::RuleSet;
 use super::ending;
 use super::near_miss::{NearMiss, near_misses};
+use super::profiling;
 use super::tally::ScoreTotal;
 use crate::compile::{self, Abilities, Compiled, RuleFacts};
 use crate::configuration::Configuration;
 use crate::eval::ScannedMail;
 use crate::network::{Asked, NetworkFindings};
+use crate::profile::{self, Stage};
 use crate::report;
 use crate::scan::ScanState;
 use crate::shortcircuit::Ending;
@@ -49,7 +51,7 @@ impl RuleSet {
     }
 
     /// Scans a message; `look` receives the hits before the report does.
-    fn judge<T>(
+    pub(super) fn judge<T>(
         &self,
         message: &[u8],
         context: &ScanContext<'_>,
@@ -58,6 +60,7 @@ impl RuleSet {
         let user = self.user(context);
         let mut scan = self.begin(message, user.as_deref(), context);
         if let Some(asked) = &mut scan.asked {
+            profile::enter(Stage::Answers);
             asked.wait(&scan.mail);
         }
         self.end(scan, look)
@@ -74,12 +77,17 @@ impl RuleSet {
         let is_cut = message.len() > self.size_max;
         let message = message.get(..self.size_max).unwrap_or(message);
         let configuration = self.configuration_of(user);
+        profile::enter(Stage::Head);
         let mail = configuration.scanned(message, context.envelope_sender);
+        profiling::make_views(&mail);
+        profile::enter(Stage::Bayes);
         let (compiled, lesson) = self.ask_learning(&mail);
         let program = &compiled.program;
+        profile::enter(Stage::Captures);
         let captured = program.captures.capture(&mail, self.time_max);
         let nothing = Captured::default();
         let ask = || {
+            profile::enter(Stage::Queries);
             let captured = captured.as_ref().unwrap_or(&nothing);
             let network = self.network.as_ref()?;
             network.ask(&program.network, &mail, &configuration.network, captured)
@@ -133,6 +141,7 @@ impl RuleSet {
             asked,
             mut state,
         } = scan;
+        profile::enter(Stage::Answers);
         let mut found = asked.map(|asked| asked.judge(&mail)).unwrap_or_default();
         found
             .tags
@@ -143,7 +152,9 @@ impl RuleSet {
         for rule in &found.hits {
             state.hit(*rule, 1.0);
         }
+        profile::enter(Stage::Metas);
         compiled.program.run_metas(&mut state);
+        profile::enter(Stage::Report);
         let seen = look(compiled, &state);
         let given_up = GivenUp {
             time: state.budget.was_spent(),

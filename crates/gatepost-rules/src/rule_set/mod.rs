@@ -4,6 +4,7 @@ mod ending;
 mod judging;
 mod near_miss;
 mod pending;
+mod profiling;
 mod self_test;
 mod survey;
 mod tally;
@@ -31,6 +32,7 @@ use crate::{Problem, RulesSettings, Severity};
 
 pub use near_miss::NearMiss;
 pub use pending::{PendingScan, ScanProgress};
+pub use profiling::{RuleCost, ScanProfile};
 pub use survey::{RuleSummary, RuleTime};
 
 /// The embedded rules, and the name of their file in problems.

@@ -27,6 +27,7 @@ use gatepost_pattern::{Captured, Pattern};
 
 use crate::eval::{Evaluation, ScannedMail};
 use crate::network::NetworkRule;
+use crate::profile::{self, RunCause, Stage};
 pub(crate) use budget::Budget;
 pub(crate) use capture::{CaptureRules, CaptureSource, MatchedText, TemplateRule};
 pub(crate) use fields::{FieldRule, FieldRules, MimeRule, MimeRules};
@@ -102,10 +103,13 @@ impl Program {
                 state.hit(*rule, 1.0);
             }
         }
+        profile::enter(Stage::HeaderTests);
         for fields in &self.fields {
             fields.scan(mail, &mut state);
         }
+        profile::enter(Stage::Functions);
         run_evals(&self.header_evals, mail, &mut state);
+        profile::enter(Stage::Unfiltered);
         if !self.body.is_empty() {
             let body = mail.body();
             self.body.scan(body.text(), body.ends(), &mut state);
@@ -114,13 +118,16 @@ impl Program {
             let uris = mail.uris();
             self.uris.scan(uris.text(), uris.ends(), &mut state);
         }
+        profile::enter(Stage::HeaderTests);
         for rules in &self.mime {
             rules.scan(mail, &mut state);
         }
         for rule in &self.special_mime {
             rule.scan(mail, &mut state);
         }
+        profile::enter(Stage::Functions);
         run_evals(&self.other_evals, mail, &mut state);
+        profile::enter(Stage::Unfiltered);
         if !self.raw_body.is_empty() {
             let raw_body = mail.rawbody();
             self.raw_body
@@ -130,6 +137,7 @@ impl Program {
             let full = mail.full();
             self.full.scan(full, &[full.len()], &mut state);
         }
+        profile::enter(Stage::Captures);
         self.captures.scan(captured, mail, &mut state);
         state
     }
@@ -147,9 +155,12 @@ fn run_evals(evals: &[EvalRule], mail: &ScannedMail<'_>, state: &mut ScanState) 
             state.limit(eval.rule);
             continue;
         }
-        let value = eval.evaluation.run(mail);
-        if value > 0 {
-            state.hit(eval.rule, f64::from(value));
-        }
+        profile::timed(eval.rule, RunCause::Always, || {
+            let value = eval.evaluation.run(mail);
+            if value > 0 {
+                state.hit(eval.rule, f64::from(value));
+            }
+            value > 0
+        });
     }
 }

@@ -7,6 +7,7 @@ use gatepost_pattern::{LONG_TEXT_BYTES, LiteralInfo, Pattern, Window};
 use super::RuleId;
 use super::budget::Budget;
 use super::rounds::Rounds;
+use crate::profile::{self, RunCause, Stage};
 
 /// Offsets of one text at which a rule is verified; after them the rest of the text is searched
 /// once.
@@ -161,6 +162,7 @@ impl ScanState {
         literal: LiteralInfo,
         end: usize,
     ) {
+        let _stage = profile::inside(Stage::Candidates);
         let literal_end = (end, literal.window);
         if literal.rounds <= 1 {
             self.verify(what, text, literal_end);
@@ -212,23 +214,41 @@ impl ScanState {
                     self.limit(rule);
                     return;
                 }
-                let budget = &mut self.budget;
-                let keep_going = |bytes: usize| !budget.is_spent_by(bytes);
-                match pattern.matches_within(text, first..=last, keep_going) {
-                    Ok((matches, tried)) => {
-                        attempts.offsets += tried;
-                        if matches {
-                            self.hit(rule, 1.0);
-                        }
-                    }
-                    Err(_) => self.limit(rule),
-                }
+                profile::timed(rule, RunCause::Candidate, || {
+                    self.verify_within((rule, pattern), text, first..=last)
+                });
             }
             _ => {
                 attempts.offsets = OFFSETS_MAX + 1;
-                self.count(rule, pattern, text, hits_max - seen);
+                profile::timed(rule, RunCause::Candidate, || {
+                    self.count(rule, pattern, text, hits_max - seen);
+                    self.value(rule) as u32 > seen
+                });
             }
         }
+    }
+
+    /// Whether the pattern of a rule matches at one of these offsets, with what follows.
+    fn verify_within(
+        &mut self,
+        (rule, pattern): (RuleId, &Pattern),
+        text: &[u8],
+        offsets: std::ops::RangeInclusive<usize>,
+    ) -> bool {
+        let budget = &mut self.budget;
+        let keep_going = |bytes: usize| !budget.is_spent_by(bytes);
+        let outcome = pattern.matches_within(text, offsets, keep_going);
+        let Ok((matches, tried)) = outcome else {
+            self.limit(rule);
+            return false;
+        };
+        if let Some(attempts) = self.tables.attempts.get_mut(rule as usize) {
+            attempts.offsets += tried;
+        }
+        if matches {
+            self.hit(rule, 1.0);
+        }
+        matches
     }
 
     /// Counts the matches of a rule in one text, up to `hits_max` in all texts.
@@ -240,7 +260,10 @@ impl ScanState {
         hits_max: u32,
     ) {
         let seen = self.value(rule) as u32;
-        self.count(rule, pattern, text, hits_max.saturating_sub(seen));
+        profile::timed(rule, RunCause::Always, || {
+            self.count(rule, pattern, text, hits_max.saturating_sub(seen));
+            self.value(rule) as u32 > seen
+        });
     }
 
     /// Counts the matches of a rule in one text, up to `hits_max`, and adds them to its value.

@@ -12,6 +12,7 @@ mod metrics;
 mod ntfy;
 mod quarantine;
 mod reload;
+mod scan_profile;
 mod sessions;
 
 use support::{Gateway, run, text_of};

@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 use self::transitions::{DEAD, DfaState, MATCH, TransitionTable, UNKNOWN};
 use super::literal::{LiteralInfo, LiteralVisitor, SearchStopped};
 use super::nfa::{Nfa, NfaBuilder, Position, PositionSet};
+use crate::first_use::{FirstUse, counted};
 
 /// The index of the state within a text in which no literal has begun.
 const IDLE: u32 = 1;
@@ -167,6 +168,17 @@ impl LazyDfa {
     /// with, and the transition in it.
     #[cold]
     fn compute_transition(
+        &self,
+        table: &Arc<TransitionTable>,
+        state: u32,
+        class: u8,
+    ) -> (Arc<TransitionTable>, u32) {
+        counted(FirstUse::Transition, || {
+            self.transition(table, state, class)
+        })
+    }
+
+    fn transition(
         &self,
         table: &Arc<TransitionTable>,
         state: u32,

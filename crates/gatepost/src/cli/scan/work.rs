@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Mutex, PoisonError};
 
 use gatepost_mail::mailbox::{MailboxMessage, MailboxProblem};
-use gatepost_rules::{NearMiss, Report, RuleSet, ScanContext};
+use gatepost_rules::{NearMiss, Report, RuleSet, ScanContext, ScanProfile};
 
 /// Messages that wait for a judge, and results that wait to be printed, per thread.
 const WAITING_PER_THREAD: usize = 16;
@@ -36,17 +36,18 @@ pub(super) struct ScanTask {
 type Item = Result<MailboxMessage, MailboxProblem>;
 
 /// Judges all messages on `jobs` threads and hands results to `print` in order. Ends early, with
-/// its error, if `print` fails.
+/// its error, if `print` fails. A profile is taken on one thread only.
 pub(super) fn run(
     rules: &RuleSet,
     messages: impl Iterator<Item = Item> + Send,
     jobs: usize,
     task: ScanTask,
+    mut profile: Option<&mut ScanProfile>,
     mut print: impl FnMut(ScannedMessage) -> io::Result<()>,
 ) -> io::Result<()> {
     if jobs == 1 {
         return messages
-            .map(|item| judge(rules, item, task))
+            .map(|item| judge(rules, item, task, profile.as_deref_mut()))
             .try_for_each(print);
     }
     let waiting = jobs * WAITING_PER_THREAD;
@@ -92,13 +93,21 @@ fn judge_all(
             .unwrap_or_else(PoisonError::into_inner)
             .recv();
         let Ok((number, item)) = next else { return };
-        if results.send((number, judge(rules, item, task))).is_err() {
+        if results
+            .send((number, judge(rules, item, task, None)))
+            .is_err()
+        {
             return;
         }
     }
 }
 
-fn judge(rules: &RuleSet, item: Item, task: ScanTask) -> ScannedMessage {
+fn judge(
+    rules: &RuleSet,
+    item: Item,
+    task: ScanTask,
+    profile: Option<&mut ScanProfile>,
+) -> ScannedMessage {
     match item {
         Ok(message) if task.unmark => ScannedMessage {
             message: rules.unmark(&message.bytes).into_owned(),
@@ -112,10 +121,11 @@ fn judge(rules: &RuleSet, item: Item, task: ScanTask) -> ScannedMessage {
                 explain: task.explain,
                 ..ScanContext::default()
             };
-            let (report, near_misses) = if task.explain {
-                rules.explain(&message.bytes, &context)
-            } else {
-                (rules.scan(&message.bytes, &context), Vec::new())
+            let bytes = &message.bytes;
+            let (report, near_misses) = match profile {
+                Some(profile) => (rules.profile(bytes, &context, profile), Vec::new()),
+                None if task.explain => rules.explain(bytes, &context),
+                None => (rules.scan(bytes, &context), Vec::new()),
             };
             let rewritten = task.rewrite.then(|| report.rewrite(&message.bytes));
             ScannedMessage {
