@@ -189,9 +189,9 @@ impl Pattern {
     }
 
     pub(crate) fn linear(&self) -> Option<&LinearEngine> {
-        let of = || LinearEngine::of(&self.read()).map(Box::new);
-        let make = || counted(FirstUse::Pattern, of);
-        self.linear.get_or_init(make).as_deref()
+        let make = || LinearEngine::of(&self.read()).map(Box::new);
+        let linear = self.linear.get_or_init(|| counted(FirstUse::Pattern, make));
+        linear.as_deref()
     }
 
     /// The first match that starts at or after `start`. In long searches `keep_going` is called
@@ -395,9 +395,8 @@ impl Pattern {
 
     /// The prefix filter, which delays compiling until the first candidate.
     fn prefix(&self) -> &PrefixFilter {
-        let of = || Box::new(PrefixFilter::of(self.read()));
-        let make = || counted(FirstUse::Prefix, of);
-        self.prefix.get_or_init(make)
+        let make = || Box::new(PrefixFilter::of(self.read()));
+        self.prefix.get_or_init(|| counted(FirstUse::Prefix, make))
     }
 
     fn anchored(&self) -> Result<&PcreCode, LimitReached> {

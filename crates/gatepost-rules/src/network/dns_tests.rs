@@ -123,8 +123,7 @@ pub(crate) enum NetworkTest {
         of_envelope: bool,
     },
     /// Whether the sender's host has neither an address nor an exchanger. SpamAssassin 4.0.1 counts
-    /// the records in responses that say that there are none, so it never hits, and nothing is asked
-    /// here.
+    /// the records in responses that say that there are none, so it never hits. Nothing is asked.
     NoSender,
     /// Whether a list holds a link.
     Links {

@@ -131,8 +131,8 @@ fn answer(names: &dyn Names, message: &[u8], truncate: bool) -> Vec<u8> {
 }
 
 impl Server {
-    /// Starts one that answers at once from a zone; names that begin with `silent` are never answered, those with `lost` only when
-    /// they are asked for again.
+    /// Starts one that answers at once from a zone; names that begin with `silent` are never
+    /// answered, those with `lost` only when they are asked for again.
     pub(crate) fn start(zone: impl Names) -> Self {
         let zone: Arc<dyn Names> = Arc::new(zone);
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");

@@ -3,8 +3,8 @@
 //! A line is `PATTERN TYPE PERCENT DATA`. The first pattern that fits a name decides about it; of
 //! its lines of a type, the name itself chooses one, or none, by their percentages. The type
 //! `NXDOMAIN` and `SERVFAIL` stand for names that do not exist and servers that fail. `{}` in data
-//! is a number from 1 to 250 that follows from the name, and `&` divides several records. A name that
-//! fits `PREFIX*` is answered if the name without the prefix is.
+//! is a number from 1 to 250 that follows from the name, and `&` divides several records. A name
+//! that fits `PREFIX*` is answered if the name without the prefix is.
 
 use super::server::{Names, Reply};
 

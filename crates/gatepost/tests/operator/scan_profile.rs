@@ -3,7 +3,8 @@
 use crate::support::run;
 
 const RULES: &str = "body CHEAP /cheap watches/i\nbody CLOCKS /cheap clocks/i\nscore CHEAP 7\n\
-    body A1 /one[ ]horse/\nbody A2 /two[ ]horses/\nbody A3 /six[ ]horses/\nbody A4 /ten[ ]horses/\n";
+    body A1 /one[ ]horse/\nbody A2 /two[ ]horses/\n\
+    body A3 /six[ ]horses/\nbody A4 /ten[ ]horses/\n";
 
 #[test]
 fn a_profile_names_stages_rules_and_what_was_computed_on_first_use() {

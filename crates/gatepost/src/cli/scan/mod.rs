@@ -163,7 +163,7 @@ fn scan(arguments: &ScanArguments, rules: &RuleSet) -> ExitCode {
         eprintln!("{}", summary.line());
     }
     if let Some(profile) = &profile {
-        // Nobody reads it if standard error is closed.
+        // Without a reader, standard error may be closed.
         let _ = profile::print(&mut std::io::stderr().lock(), profile);
     }
     summary.exit_code(arguments.format.is_message() || arguments.unmark)
