@@ -11,6 +11,7 @@
 
 use std::sync::LazyLock;
 
+use gatepost_rules::RulesSettings;
 use parking_lot::Mutex;
 use rustix::thread::{disable_transparent_huge_pages, transparent_huge_pages_are_disabled};
 
@@ -26,9 +27,10 @@ pub(super) fn only_for_rules() {
     set(false);
 }
 
-/// Lets the kernel use huge pages while rules are made, and afterwards small ones.
-pub(super) fn used_while<T>(make: impl FnOnce() -> T) -> T {
-    let _making = Making::begin();
+/// Lets the kernel use huge pages while rules are made, if the settings want them, and afterwards
+/// small ones.
+pub(super) fn used_while<T>(settings: &RulesSettings, make: impl FnOnce() -> T) -> T {
+    let _making = settings.huge_pages.then(Making::begin);
     make()
 }
 
@@ -65,16 +67,26 @@ mod tests {
 
     #[test]
     fn they_are_given_only_while_the_last_rules_are_made() {
+        let settings = RulesSettings::default();
+        let without = RulesSettings {
+            huge_pages: false,
+            ..RulesSettings::default()
+        };
         let are_used = || !transparent_huge_pages_are_disabled().expect("asked");
         if !are_used() {
             // Disabled for the test process: they stay disabled.
-            assert!(!used_while(are_used));
+            assert!(!used_while(&settings, are_used));
             return;
         }
-        let inner = used_while(|| (used_while(are_used), are_used()));
+        only_for_rules();
+        assert!(!are_used());
+        assert!(!used_while(&without, are_used));
+        let nested = || (used_while(&settings, are_used), are_used());
+        let inner = used_while(&settings, nested);
         assert_eq!((inner, are_used()), ((true, true), false));
-        assert!(used_while(are_used));
-        assert!(std::panic::catch_unwind(|| used_while(|| panic!("in vain"))).is_err());
+        assert!(used_while(&settings, are_used));
+        let broken = || used_while(&settings, || panic!("in vain"));
+        assert!(std::panic::catch_unwind(broken).is_err());
         assert!(!are_used());
     }
 }

@@ -1,4 +1,4 @@
-//! Gives back to the kernel what the start, a reload or a burst has left behind.
+//! Gives back to the kernel what the start, a reload or a burst has left.
 //!
 //! Starting and loading rules allocate many times what they keep. The allocator gives freed memory
 //! back when it is used again after a while, which an idle server never does: two thirds of what

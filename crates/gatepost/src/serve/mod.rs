@@ -190,7 +190,6 @@ async fn serve(
     announce(&listening);
     notifier.ready();
     memory::give_back();
-    tokio::spawn(memory::give_back_from_time_to_time());
     notifier.keep_informed(broker.clone(), procedures.clone(), workers.clone());
     let reloader = Reloader {
         source,
@@ -249,11 +248,12 @@ fn carry_out(
     }
 }
 
-/// Follows changes of users by other processes, and forgets bans that are over.
+/// Follows changes of users by other processes, forgets bans that are over, and gives back memory.
 fn start_upkeep(users: &Users, bans: Bans) {
     let users = users.clone();
     tokio::spawn(async move { users.follow().await });
     tokio::spawn(sweep_bans(bans));
+    tokio::spawn(memory::give_back_from_time_to_time());
 }
 
 /// Forgets now and then what needs no memory any more; runs until dropped.

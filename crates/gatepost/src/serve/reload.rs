@@ -136,7 +136,7 @@ impl Reloader<'_> {
         }
         if config.rules.warm_up && !only_checks {
             // Before they are swapped: until then messages meet the old ones, which are warm.
-            huge_pages::used_while(|| rules.warm_up());
+            huge_pages::used_while(&config.rules, || rules.warm_up());
         }
         Ok(ReloadedRules {
             rules: rules.into(),

@@ -61,7 +61,7 @@ pub(super) fn deferred(
     problems: &RuleProblems,
 ) -> DeferredRules {
     let (settings, learner, problems) = (settings.clone(), learner.clone(), problems.clone());
-    let is_warmed_up = settings.warm_up;
+    let of_warm_up = settings.clone();
     let load = move || {
         let (rules, unusable) = load(&settings, &learner)
             .inspect_err(|error| tracing::error!(target: "rules", "{error}"))
@@ -70,8 +70,8 @@ pub(super) fn deferred(
         Some(rules)
     };
     DeferredRules::new(load, move |rules| {
-        if is_warmed_up {
-            warm_up(rules);
+        if of_warm_up.warm_up {
+            warm_up(rules, &of_warm_up);
         }
         memory::give_back();
     })
@@ -84,7 +84,8 @@ pub(super) fn load(
     learner: &Learner,
 ) -> Result<(Arc<RuleSet>, Arc<[Problem]>), LearningError> {
     let started = Instant::now();
-    let (rules, problems) = huge_pages::used_while(|| RuleSet::load(&settings.paths, settings));
+    let (rules, problems) =
+        huge_pages::used_while(settings, || RuleSet::load(&settings.paths, settings));
     let is_error = |problem: &&Problem| problem.severity == Severity::Error;
     for problem in problems.iter().filter(is_error).take(ERRORS_LOGGED) {
         tracing::warn!(target: "rules", "{problem}");
@@ -100,9 +101,9 @@ pub(super) fn load(
 }
 
 /// Makes ready what the first messages would wait for.
-fn warm_up(rules: &RuleSet) {
+fn warm_up(rules: &RuleSet, settings: &RulesSettings) {
     let started = Instant::now();
-    huge_pages::used_while(|| rules.warm_up());
+    huge_pages::used_while(settings, || rules.warm_up());
     let took = started.elapsed().as_millis();
     tracing::info!(target: "rules", "warmed up in {took} ms");
 }
