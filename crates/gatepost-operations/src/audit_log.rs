@@ -10,6 +10,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -78,6 +79,8 @@ impl AuditLog {
     fn open(&self) -> io::Result<File> {
         let mut options = OpenOptions::new();
         options.create(true).append(true).mode(0o600);
+        // Root may write here in the folder of another user, who could place a link.
+        options.custom_flags(OFlags::NOFOLLOW.bits() as i32);
         options.open(&self.path)
     }
 

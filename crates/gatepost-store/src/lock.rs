@@ -6,12 +6,13 @@
 //! file that is being replaced. SQLite's own locks order everything else.
 
 use std::fs::{File, TryLockError};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::StoreError;
-use crate::folder::{DataFolder, file_error};
+use crate::folder::{self, DataFolder, file_error};
 
 /// How long the database lock is waited for.
 const WAIT_MAX: Duration = Duration::from_secs(10);
@@ -79,6 +80,7 @@ fn open(path: &Path) -> Result<File, StoreError> {
         .create(true)
         .truncate(false)
         .write(true)
+        .custom_flags(folder::NO_LINK)
         .open(path);
     opened.map_err(|cause| file_error(path, cause))
 }

@@ -5,10 +5,13 @@
 //! found.
 
 use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
-use rustix::process::{Gid, Uid};
+use rustix::process::{Gid, Uid, geteuid};
+use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
-/// The user that the server can become.
+/// A user that the server, or a command, can become.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SystemUser {
     pub(crate) uid: Uid,
@@ -24,6 +27,43 @@ impl SystemUser {
         let users = std::fs::read_to_string("/etc/passwd")?;
         let groups = std::fs::read_to_string("/etc/group")?;
         Ok(Self::read(name, &users, &groups))
+    }
+
+    /// Becomes the owner of a folder, where root runs a command on the data of a server that is
+    /// another user. What the command creates then belongs to the server, and no link that this user
+    /// may have placed leads root to another file.
+    pub(crate) fn become_owner(folder: &Path) -> io::Result<()> {
+        if !geteuid().is_root() {
+            return Ok(());
+        }
+        let owner = match std::fs::metadata(folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            owner => owner?,
+        };
+        let gid = Gid::from_raw(owner.gid());
+        let user = Self {
+            uid: Uid::from_raw(owner.uid()),
+            gid,
+            groups: vec![gid],
+        };
+        if user.uid.is_root() {
+            return Ok(());
+        }
+        user.take_over()
+    }
+
+    /// Gives up root for this user. Real, effective and saved ids: nothing is left to return to. The
+    /// thread's ids are the process's as long as there is no other thread.
+    pub(crate) fn take_over(&self) -> io::Result<()> {
+        // In this order: without root's user id the groups could not be changed any more.
+        set_thread_groups(&self.groups)?;
+        set_thread_res_gid(self.gid, self.gid, self.gid)?;
+        set_thread_res_uid(self.uid, self.uid, self.uid)?;
+        let root = Uid::ROOT;
+        if !self.uid.is_root() && set_thread_res_uid(root, root, root).is_ok() {
+            return Err(io::Error::other("root's privileges could be regained"));
+        }
+        Ok(())
     }
 
     /// `name:password:uid:gid:…` and `name:password:gid:member,member`.

@@ -65,7 +65,8 @@ fn set(path: &Path) -> Result<(), UsersMarkerError> {
         if path.try_exists()? {
             return Ok(());
         }
-        let mut file = File::create(path)?;
+        // No link is followed: another user may own the folder.
+        let mut file = File::create_new(path)?;
         file.write_all(TEXT)?;
         file.sync_all()?;
         // The name is durable with its folder.

@@ -10,7 +10,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::{BackupContents, BackupError, FILE_MODE, verify_backup};
-use crate::folder::{DataFolder, file_error, remove};
+use crate::folder::{DataFolder, NO_LINK, file_error, remove};
 use crate::{OnDamage, StoreSettings, lock, recovery};
 
 /// What happens to a database that is in the data folder.
@@ -98,7 +98,13 @@ fn own_like_folder(folder: &DataFolder) {
         folder.database_lock(),
         folder.server_lock(),
     ] {
-        // Only root can and needs to; the server says what it cannot open.
-        let _ = std::os::unix::fs::chown(file, Some(owner.uid()), Some(owner.gid()));
+        // Only root can and needs to; the server says what it cannot open. What has another name
+        // too, or is a link, may be a file of somebody else.
+        let opened = File::options().read(true).custom_flags(NO_LINK).open(file);
+        if let Ok(opened) = opened
+            && opened.metadata().is_ok_and(|found| found.nlink() == 1)
+        {
+            let _ = std::os::unix::fs::fchown(opened, Some(owner.uid()), Some(owner.gid()));
+        }
     }
 }

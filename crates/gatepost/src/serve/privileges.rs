@@ -10,7 +10,6 @@ use std::os::unix::fs::{MetadataExt, lchown};
 use std::path::Path;
 
 use rustix::process::geteuid;
-use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 use super::error::StartError;
 use crate::config::{Config, Layers};
@@ -44,22 +43,8 @@ pub(super) fn drop_privileges(config: &Config, layers: &Layers) -> Result<(), St
         return Ok(());
     };
     give_data(&config.data, &user).map_err(failed)?;
-    become_user(&user).map_err(failed)?;
+    user.take_over().map_err(failed)?;
     tracing::info!("runs as the user '{}'", config.user);
-    Ok(())
-}
-
-/// Real, effective and saved ids: nothing is left to return to. The thread's ids are the process's,
-/// since there is no other thread yet.
-fn become_user(user: &SystemUser) -> io::Result<()> {
-    // In this order: without root's user id the groups could not be changed any more.
-    set_thread_groups(&user.groups)?;
-    set_thread_res_gid(user.gid, user.gid, user.gid)?;
-    set_thread_res_uid(user.uid, user.uid, user.uid)?;
-    let root = rustix::process::Uid::ROOT;
-    if !user.uid.is_root() && set_thread_res_uid(root, root, root).is_ok() {
-        return Err(io::Error::other("root's privileges could be regained"));
-    }
     Ok(())
 }
 

@@ -68,8 +68,8 @@ fn the_check_and_the_start_say_what_is_exposed() {
 
 #[test]
 fn a_server_that_stays_root_warns() {
-    if !rustix::process::geteuid().is_root() {
-        return; // Nothing to stay.
+    if !super::is_root("the warning of a server that stays root") {
+        return;
     }
     for (user, warning) in [
         ("user = \"\"\n", "the server stays root: `user` is empty"),

@@ -8,6 +8,7 @@ mod support;
 
 mod exposure;
 mod held;
+mod links;
 mod revocation;
 mod strangers;
 
@@ -25,6 +26,17 @@ use sha2 as _;
 use scram::ScramClient;
 use support::authority::Authority;
 use support::{Gateway, add_user, await_some, post, run, send_raw, text_of};
+
+/// Whether this test can be made; says so where it cannot, whatever else is printed.
+fn is_root(tested: &str) -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        // Not by `eprintln`, which the test program keeps to itself where a test passes.
+        let line = format!("*** not run as root: {tested} is not tested ***\n");
+        let _ = std::io::stderr().write_all(line.as_bytes());
+    }
+    is_root
+}
 
 fn status_line(answer: &[u8]) -> String {
     let text = String::from_utf8_lossy(answer);
@@ -92,6 +104,41 @@ fn parallel_guesses_by_scram_are_limited() {
         .filter(|reply| reply.starts_with("454"))
         .count();
     assert_eq!((tried, limited), (5, GUESSES - 5), "{replies:?}");
+}
+
+/// However often somebody else guesses, who knows the password is let in from this machine.
+#[test]
+fn guesses_from_elsewhere_do_not_shut_this_machine_out() {
+    let gateway = Gateway::start(
+        "rules.paths = []\nlisteners.http.trusted_proxies = [\"127.0.0.1\"]\n\
+         access.failures_per_user = 3\n\
+         access.failure_recovery = \"1h\"\naccess.failure_wait_max = \"1s\"\nbans.points_max = 1000\n",
+    );
+    let added = add_user(&gateway, "anna", "secret of anna", &["--admin"]);
+    assert!(added.status.success(), "{}", text_of(&added));
+    let url = gateway.url("/admin/state");
+    let status = |login: &str, more: &[&str]| {
+        let asked = ["-s", "-o", "/dev/null", "-w", "%{http_code}", "-u", login];
+        text_of(&run("curl", &[&asked[..], more, &[&url]].concat(), b""))
+    };
+    let elsewhere = ["-H", "X-Forwarded-For: 203.0.113.9"];
+    await_some("anna is known", || {
+        (status("anna:secret of anna", &[]) == "200").then_some(())
+    });
+    let guesses: Vec<String> = (0..12)
+        .map(|number| status(&format!("anna:guess {number}"), &elsewhere))
+        .collect();
+    assert_eq!(guesses[0], "401", "{guesses:?}");
+    assert_eq!(
+        guesses.last().map(String::as_str),
+        Some("429"),
+        "{guesses:?}"
+    );
+    assert_eq!(status("anna:secret of anna", &[]), "200");
+    // Nor for long from elsewhere: the wait has a ceiling.
+    await_some("the wait is over", || {
+        (status("anna:secret of anna", &elsewhere) == "200").then_some(())
+    });
 }
 
 /// Greets as a client of another machine and sends SCRAM's first message; the challenge to go on
@@ -251,8 +298,8 @@ fn the_sandbox_confines_and_lets_procedures_and_patterns_run() {
 /// Started as root, the server gives its privileges up once it listens on a port of root's.
 #[test]
 fn a_server_started_as_root_becomes_its_user() {
-    if !rustix::process::geteuid().is_root() {
-        return; // Nothing to give up.
+    if !is_root("giving up root") {
+        return;
     }
     let folder = tempfile::tempdir().expect("a folder");
     // The user must reach its folders.
@@ -354,8 +401,8 @@ fn check_shows_what_is_exposed() {
 /// A key that only root can read is read before the server gives up root, and never again.
 #[test]
 fn a_key_that_cannot_be_read_again_is_named_at_the_start() {
-    if !rustix::process::geteuid().is_root() {
-        return; // Nothing to give up.
+    if !is_root("giving up root") {
+        return;
     }
     let folder = tempfile::tempdir().expect("a folder");
     let mode = |path: &std::path::Path, mode| {

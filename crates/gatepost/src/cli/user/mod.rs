@@ -6,7 +6,7 @@
 mod listing;
 mod password;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -19,7 +19,9 @@ use serde_json::{Value, json};
 use super::database::NoDatabase;
 use crate::config::{Config, ConfigSource, print_mistakes};
 use crate::exit::EXIT_UNAVAILABLE;
+use crate::system_user::SystemUser;
 use crate::users_marker::{self, UsersMarkerError};
+use password::PasswordSource;
 
 /// Manage users, their tokens and what they may do
 ///
@@ -183,6 +185,8 @@ enum UserError {
     Database(#[from] NoDatabase),
     #[error("the password cannot be read: {0}")]
     Password(#[from] password::PasswordError),
+    #[error("the data folder's owner cannot act: {0}")]
+    Owner(std::io::Error),
     #[error("the threads cannot be started: {0}")]
     Threads(std::io::Error),
 }
@@ -198,6 +202,7 @@ impl UserError {
             | Self::Store(_)
             | Self::Marker(_)
             | Self::Database(_)
+            | Self::Owner(_)
             | Self::Threads(_) => EXIT_UNAVAILABLE,
             Self::Users(_) => EXIT_DATA,
         }
@@ -232,6 +237,15 @@ impl UserAction {
 }
 
 impl UserAction {
+    fn password_file(&self) -> Option<&Path> {
+        match self {
+            Self::Add { password, .. } | Self::Passwd { password, .. } => {
+                password.password_file.as_deref()
+            }
+            _ => None,
+        }
+    }
+
     /// What the audit log says of it; nothing for an action that changes nothing.
     fn change(&self) -> Option<(&'static str, Value)> {
         Some(match self {
@@ -300,13 +314,20 @@ fn act_on(config: &Config, action: &UserAction) -> Result<(), UserError> {
     super::database::announce(config, action.change().is_some())?;
     // The database may be new, and holds hashes of passwords.
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
+    let actor = format!("uid {}", rustix::process::getuid().as_raw());
+    // Root may read this file where the server's user may not.
+    let source = action
+        .password_file()
+        .map(PasswordSource::open)
+        .transpose()?;
+    SystemUser::become_owner(&config.data).map_err(UserError::Owner)?;
     let store = Store::open_secondary(&config.data, &config.store)?;
     let users = Users::open(store.clone(), &config.access)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(UserError::Threads)?;
-    let done = runtime.block_on(act(&users, action));
+    let done = runtime.block_on(act(&users, action, source));
     store.close();
     done?;
     match action {
@@ -316,7 +337,7 @@ fn act_on(config: &Config, action: &UserAction) -> Result<(), UserError> {
     }
     if let Some((what, details)) = action.change() {
         AuditLog::of(&config.data).record(&AuditEntry {
-            actor: &format!("uid {}", rustix::process::getuid().as_raw()),
+            actor: &actor,
             origin: "gatepost user",
             action: what,
             details,
@@ -325,27 +346,27 @@ fn act_on(config: &Config, action: &UserAction) -> Result<(), UserError> {
     Ok(())
 }
 
-async fn act(users: &Users, action: &UserAction) -> Result<(), UserError> {
+async fn act(
+    users: &Users,
+    action: &UserAction,
+    source: Option<PasswordSource>,
+) -> Result<(), UserError> {
+    let source = source.unwrap_or(PasswordSource::Standard);
     match action {
-        UserAction::Add {
-            name,
-            admin,
-            password,
-            ..
-        } => {
+        UserAction::Add { name, admin, .. } => {
             gatepost_users::check_user_name(name).map_err(UsersError::from)?;
             let is_first = !users.any();
-            let password = password::read(password.password_file.as_deref(), name)?;
+            let password = source.read(name)?;
             users.add(name, password, *admin).await?;
             if is_first {
                 eprintln!("{name} is the first user: from now on, clients must log in");
             }
         }
-        UserAction::Passwd { name, password, .. } => {
+        UserAction::Passwd { name, .. } => {
             if !users.list().iter().any(|user| user.name == *name) {
                 return Err(UsersError::NoUser(name.clone()).into());
             }
-            let password = password::read(password.password_file.as_deref(), name)?;
+            let password = source.read(name)?;
             users.set_password(name, password).await?;
         }
         UserAction::Set {

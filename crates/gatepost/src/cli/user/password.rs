@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use gatepost_users::Secret;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
@@ -20,23 +20,50 @@ pub(super) enum PasswordError {
     Differ,
 }
 
-/// Reads the password for `name`: from a file's first line, from a pipe's, or asked for twice.
-pub(super) fn read(file: Option<&Path>, name: &str) -> Result<Secret, PasswordError> {
-    let stdin = io::stdin();
-    let line = match file {
-        Some(path) if path != Path::new("-") => File::open(path)
-            .and_then(|file| first_line(BufReader::new(file)))
-            .map_err(|cause| PasswordError::File {
-                path: path.display().to_string(),
-                cause,
-            })?,
-        None if stdin.is_terminal() => return ask_twice(name),
-        _ => first_line(stdin.lock())?,
-    };
-    if line.expose().is_empty() {
-        return Err(PasswordError::Empty);
+/// Where the password comes from.
+#[derive(Debug)]
+pub(super) enum PasswordSource {
+    File(PathBuf, File),
+    /// The first line of standard input.
+    Input,
+    /// Standard input, or a person at the terminal.
+    Standard,
+}
+
+impl PasswordSource {
+    /// What this argument names; `-` is standard input.
+    pub(super) fn open(path: &Path) -> Result<Self, PasswordError> {
+        if path == Path::new("-") {
+            return Ok(Self::Input);
+        }
+        match File::open(path) {
+            Ok(file) => Ok(Self::File(path.to_owned(), file)),
+            Err(cause) => Err(file_error(path, cause)),
+        }
     }
-    Ok(line)
+
+    /// Reads the password for `name`: from a file's first line, from a pipe's, or asked for twice.
+    pub(super) fn read(self, name: &str) -> Result<Secret, PasswordError> {
+        let stdin = io::stdin();
+        let line = match self {
+            Self::File(path, file) => {
+                first_line(BufReader::new(file)).map_err(|cause| file_error(&path, cause))?
+            }
+            Self::Standard if stdin.is_terminal() => return ask_twice(name),
+            Self::Input | Self::Standard => first_line(stdin.lock())?,
+        };
+        if line.expose().is_empty() {
+            return Err(PasswordError::Empty);
+        }
+        Ok(line)
+    }
+}
+
+fn file_error(path: &Path, cause: io::Error) -> PasswordError {
+    PasswordError::File {
+        path: path.display().to_string(),
+        cause,
+    }
 }
 
 fn first_line(mut reader: impl BufRead) -> io::Result<Secret> {
