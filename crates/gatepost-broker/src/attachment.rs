@@ -167,7 +167,13 @@ impl Attachment {
     pub fn append<T>(&self, write: impl FnOnce(&mut BytesMut) -> T) -> Option<T> {
         // A connection that lost its session must not write into the next one's outbox.
         self.is_current()
-            .then(|| self.session.append_control(write))
+            .then(|| self.session.append_control(write, self.shared().view()))
+    }
+
+    /// Whether so many answers wait for the client (`broker.outbox_max`) that it must take some
+    /// before it may ask for more. [`Attachment::poll_ended`] wakes its caller when that changes.
+    pub fn has_many_answers(&self) -> bool {
+        self.session.has_many_answers()
     }
 
     /// Writes what waits, as far as the socket takes it.

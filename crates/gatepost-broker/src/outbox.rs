@@ -62,6 +62,9 @@ pub(crate) enum WriteProgress {
 pub(crate) struct Outbox {
     segments: VecDeque<Segment>,
     bytes: usize,
+    /// Not more than so many of them are not publications: those that wait, and those that were
+    /// written before publications that wait.
+    control_bytes: usize,
     messages: usize,
     front_is_begun: bool,
 }
@@ -69,6 +72,11 @@ pub(crate) struct Outbox {
 impl Outbox {
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// The most that waits of what is no publication.
+    pub(crate) const fn control_bytes(&self) -> usize {
+        self.control_bytes
     }
 
     /// Publications of which nothing or not everything has been written.
@@ -110,8 +118,12 @@ impl Outbox {
         };
         let before = bytes.len();
         let result = write(bytes);
-        self.bytes += bytes.len() - before;
+        let added = bytes.len() - before;
+        self.bytes += added;
         self.messages += messages as usize;
+        if messages == 0 {
+            self.control_bytes += added;
+        }
         result
     }
 
@@ -195,6 +207,7 @@ impl Outbox {
 
     fn advance(&mut self, mut written: usize) {
         self.bytes -= written;
+        self.control_bytes = self.control_bytes.min(self.bytes);
         while let Some(front) = self.segments.front_mut() {
             let length = front.content.as_slice().len();
             if written < length {
@@ -320,5 +333,19 @@ mod tests {
         *sink.room.lock() = usize::MAX;
         outbox.write_to(&sink).expect("no error");
         assert_eq!(*sink.taken.lock(), [&[b'a'; 1000][..], b"control"].concat());
+    }
+
+    #[test]
+    fn what_is_no_publication_is_counted_until_it_is_written() {
+        let sink = Trickle::new(10);
+        let mut outbox = Outbox::default();
+        outbox.append(0, false, |out| out.extend_from_slice(&[1; 50]));
+        outbox.append(1, true, |out| out.extend_from_slice(&[2; 100]));
+        assert_eq!(outbox.control_bytes(), 50);
+        for (room, left) in [(10, 50), (95, 45), (45, 0)] {
+            *sink.room.lock() = room;
+            outbox.write_to(&sink).expect("no error");
+            assert_eq!(outbox.control_bytes(), left);
+        }
     }
 }

@@ -1,10 +1,11 @@
-//! With less disk space than `store.reserve`, every listener refuses in its protocol's own terms,
-//! and what frees space is accepted.
+//! With less disk space than `store.reserve`, or without its data folder, every listener refuses in
+//! its protocol's own terms; what frees space is accepted.
 
 mod support;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::Instant;
 
 use support::{Gateway, PATIENCE, await_some, run, swaks, text_of};
 
@@ -118,4 +119,31 @@ fn what_frees_space_is_accepted() {
     assert_eq!(text_of(&take(&gateway, &["-C", "1"])), "x\n");
     let more = take(&gateway, &["-C", "1", "-W", "1"]);
     assert_eq!(text_of(&more).trim(), "Timed out");
+}
+
+/// A folder that is gone takes nothing; the log says so now and then, not for each message.
+#[test]
+fn a_removed_data_folder_is_noticed() {
+    const REQUESTS: u64 = 100;
+    let gateway = Gateway::start(ENOUGH);
+    assert_eq!(publish_by_http(&gateway), "200");
+    let began = Instant::now();
+    std::fs::remove_dir_all(gateway.folder.join("gatepost-data")).expect("removed");
+    // The commit that notices it is refused as the later ones are.
+    for _ in 0..REQUESTS {
+        assert_eq!(publish_by_http(&gateway), "503");
+    }
+    let mqtt5 = text_of(&publish_by_mqtt(&gateway, "mqttv5"));
+    assert!(mqtt5.contains("RC:1"), "a failure: {mqtt5}");
+    let smtp = gateway.address("smtp").to_string();
+    let smtp = text_of(&swaks(&smtp, "a@example.org", "jobs+a@localhost", &[]));
+    assert!(smtp.contains("\n<** 4"), "{smtp}");
+    let readyz = text_of(&run("curl", &["-si", &gateway.url("/readyz")], b""));
+    assert!(readyz.contains(" 503 "), "{readyz}");
+    let log = gateway.log();
+    let lines = log.lines().filter(|line| line.contains(" store: "));
+    let (lines, seconds) = (lines.count() as u64, began.elapsed().as_secs());
+    assert!(lines >= 1, "{log}");
+    // One of each kind in a second: the failed commit, and the missing file.
+    assert!(lines <= 2 * (seconds + 1), "{lines} in {seconds} s: {log}");
 }

@@ -172,6 +172,8 @@ pub struct Session {
     /// Whether its queue is not in memory (see `sessions_on_disk.rs`).
     on_disk: AtomicBool,
     congested: AtomicBool,
+    /// Whether its client asks and does not take the answers: it is not read meanwhile.
+    has_many_answers: AtomicBool,
     /// Seconds since the broker's start at which the client was last heard.
     pub(crate) heard_seconds: AtomicU32,
     /// One and a half times the keep alive; 0 for none.
@@ -203,6 +205,7 @@ impl Session {
             connected: AtomicBool::new(false),
             on_disk: AtomicBool::new(false),
             congested: AtomicBool::new(false),
+            has_many_answers: AtomicBool::new(false),
             heard_seconds: AtomicU32::new(0),
             silence_max_seconds: AtomicU32::new(0),
             dropped: Drops::default(),
@@ -306,6 +309,7 @@ impl Session {
         state.link = None;
         state.owner = None;
         let was_clean = state.outbox.is_empty();
+        self.has_many_answers.store(false, Ordering::Relaxed);
         let newest = state.newest.take().map_or(0, |newest| newest.len() as u64);
         let waiting = state.outbox.messages() as u64;
         let lost = state.outbox.clear() + newest;
@@ -340,10 +344,18 @@ impl Session {
     }
 
     /// Appends frames that are not publications, to be written at the next flush.
-    pub(crate) fn append_control<T>(&self, write: impl FnOnce(&mut BytesMut) -> T) -> T {
+    pub(crate) fn append_control<T>(
+        &self,
+        write: impl FnOnce(&mut BytesMut) -> T,
+        broker: BrokerView<'_>,
+    ) -> T {
         let mut state = self.state.lock();
         state.dirty = true;
-        state.outbox.append(0, false, write)
+        let written = state.outbox.append(0, false, write);
+        if state.outbox.control_bytes() > broker.settings.outbox_max.as_usize() {
+            self.has_many_answers.store(true, Ordering::Relaxed);
+        }
+        written
     }
 
     /// Whether its client has yet to acknowledge something.

@@ -51,9 +51,15 @@ impl Session {
         broker: BrokerView<'_>,
     ) {
         match written {
-            Ok(WriteProgress::All) => self.note_progress(state, broker),
+            Ok(WriteProgress::All) => {
+                self.has_many_answers.store(false, Ordering::Relaxed);
+                self.note_progress(state, broker);
+            }
             Ok(WriteProgress::Blocked) => {
                 state.blocked = true;
+                if state.outbox.control_bytes() <= broker.settings.outbox_max.as_usize() / 2 {
+                    self.has_many_answers.store(false, Ordering::Relaxed);
+                }
                 wake(&mut state.owner);
             }
             Err(_) => self.end_locked(state, DisconnectCause::Broken),
@@ -74,6 +80,10 @@ impl Session {
         if state.congested_since.is_some() && !is_congested(state, broker) {
             self.relieve(state);
         }
+    }
+
+    pub(crate) fn has_many_answers(&self) -> bool {
+        self.has_many_answers.load(Ordering::Relaxed)
     }
 
     /// Registers a publisher that waits; `false` if it need not.

@@ -109,6 +109,17 @@ impl Acknowledgements {
         self.unacknowledged
     }
 
+    /// Retained messages that wait for a SUBACK, once for each subscription that they are for.
+    pub(super) fn retained_waiting(&self) -> usize {
+        let of_answer = |(_, answer): &(_, DueAcknowledgement)| match answer {
+            DueAcknowledgement::Session(SessionAcknowledgement::Subscribed(_, _, retained)) => {
+                retained.iter().map(|(messages, _)| messages.len()).sum()
+            }
+            _ => 0,
+        };
+        self.waiting.iter().map(of_answer).sum()
+    }
+
     /// For a publication that was handed to the broker.
     pub(super) fn push(&mut self, answer: PublishAcknowledgement) {
         self.put(Condition::Batch, DueAcknowledgement::Publication(answer));

@@ -228,7 +228,7 @@ impl MqttConnection {
                 self.paused = false;
             }
         }
-        if self.paused || self.is_waiting_for_answers() {
+        if self.paused || self.is_waiting_for_answers() || self.attachment.has_many_answers() {
             input.stop_clock();
             return Poll::Pending;
         }

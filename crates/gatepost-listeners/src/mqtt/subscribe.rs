@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use gatepost_broker::{RequestedFilter, RetainHandling, SubscribeError, SubscribeOptions};
+use gatepost_broker::{Limit, RequestedFilter, RetainHandling, SubscribeError, SubscribeOptions};
 use gatepost_message::TopicFilter;
 use gatepost_mqtt::{Packet, PacketId, Properties, Reason, Suback, Subscribe, Unsubscribe};
 use smallvec::SmallVec;
@@ -11,12 +11,28 @@ use super::acknowledgements::{Retained, SessionAcknowledgement};
 use super::connection::MqttConnection;
 use super::connection_end::ConnectionEnd;
 
+/// So many retained messages may wait for a client's SUBACK, also where `retained_messages_max` is
+/// less.
+const RETAINED_WAITING_MIN: usize = 100_000;
+
 impl MqttConnection {
     pub(super) fn subscribe(&mut self, subscribe: &Subscribe<'_>) -> Result<(), ConnectionEnd> {
         let identifier = subscribe.identifier().and_then(NonZeroU32::new);
         let mut reasons = SmallVec::new();
         let mut kept = Vec::new();
-        for filter in &subscribe.filters {
+        let settings = self.context.broker.settings();
+        let filters_max = settings.subscriptions_per_session_max;
+        let retained_max = settings.retained_messages_max.max(RETAINED_WAITING_MIN);
+        let mut retained_waiting = self.acknowledgements.retained_waiting();
+        for (number, filter) in subscribe.filters.iter().enumerate() {
+            // One filter may match everything, and a packet holds millions of it.
+            if number >= filters_max || retained_waiting > retained_max {
+                let client = self.attachment.session().client_id();
+                self.context.broker.note_limit(Limit::Subscriptions, client);
+                let left = subscribe.filters.len() - number;
+                reasons.extend(std::iter::repeat_n(Reason::QUOTA_EXCEEDED, left));
+                break;
+            }
             let options = SubscribeOptions {
                 qos: filter.options.qos,
                 no_local: filter.options.no_local,
@@ -48,6 +64,7 @@ impl MqttConnection {
                 Ok(retained) => {
                     reasons.push(Reason(options.qos.level()));
                     if !retained.is_empty() {
+                        retained_waiting += retained.len();
                         kept.push((retained, options));
                     }
                 }

@@ -4,6 +4,8 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Instant;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use gatepost_listeners::in_flight::{InFlight, InFlightSettings};
 use gatepost_listeners::listener_context::{ListenerContext, SharedLimits};
 use gatepost_listeners::mqtt;
@@ -197,6 +199,28 @@ fn a_body_is_read_only_for_who_may_send_one() {
     }
 }
 
+/// Whether there is such a user is not told by the time that the refusal takes. The shortest of some
+/// is compared, which other work on the machine does not change much: a password is checked, or not.
+#[test]
+fn an_unknown_user_takes_as_long_to_refuse() {
+    let Guarded { server, .. } = &Guarded::start(&["root"], |_| {});
+    let shortest = |name: &str| {
+        let times = (0..6).map(|number| {
+            let login = BASE64.encode(format!("{name}:wrong{number}"));
+            let fields = format!("Host: x\r\nAuthorization: Basic {login}\r\n");
+            let began = Instant::now();
+            assert_eq!(status(server, "GET /admin/state", &fields, ""), 401);
+            began.elapsed()
+        });
+        times.min().expect("some")
+    };
+    let (known, unknown) = (shortest("root"), shortest("nobody"));
+    assert!(
+        unknown > known / 4 && known > unknown / 4,
+        "{known:?} for a known user, {unknown:?} for an unknown one"
+    );
+}
+
 #[test]
 fn bodies_in_flight_leave_room_for_others() {
     let in_flight = InFlight::new(&InFlightSettings {
@@ -371,18 +395,34 @@ fn floods_of_http2_control_frames_end_the_connection() {
         frame.extend_from_slice(payload);
         frame
     };
-    let mut priority = frame(2, &[0, 0, 0, 0, 1]);
-    priority[8] = 3;
+    let on = |stream: u16, flags: u8, mut frame: Vec<u8>| {
+        frame[4] = flags;
+        frame[7..9].copy_from_slice(&stream.to_be_bytes());
+        frame
+    };
+    let priority = on(3, 0, frame(2, &[0, 0, 0, 0, 1]));
+    // Requests for `/` at the host `x`, in the static table of RFC 7541.
+    let (get, post) = (b"\x82\x86\x84\x41\x01x", b"\x83\x86\x84\x41\x01x");
+    let resets = (0..3_000).flat_map(|number| {
+        let stream = 2 * number + 1;
+        let request = on(stream, 5, frame(1, get));
+        let reset = on(stream, 0, frame(3, &[0, 0, 0, 8]));
+        [request, reset].concat()
+    });
+    let begun = on(1, 4, frame(1, post));
+    let empty_data = [begun, on(1, 0, frame(0, &[])).repeat(20_000)].concat();
     for (name, flood) in [
-        ("PING", frame(6, &[0; 8])),
-        ("SETTINGS", frame(4, &[])),
-        ("WINDOW_UPDATE", frame(8, &[0, 0, 0, 1])),
-        ("PRIORITY", priority),
+        ("PING", frame(6, &[0; 8]).repeat(20_000)),
+        ("SETTINGS", frame(4, &[]).repeat(20_000)),
+        ("WINDOW_UPDATE", frame(8, &[0, 0, 0, 1]).repeat(20_000)),
+        ("PRIORITY", priority.repeat(20_000)),
+        ("RST_STREAM", resets.collect()),
+        ("empty DATA", empty_data),
     ] {
         let mut client = server.connect();
         client.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
         client.send(&frame(4, &[]));
-        client.send(&flood.repeat(20_000));
+        client.send(&flood);
         // Acknowledgements, then GOAWAY, and the end of the connection, by a reset where bytes are
         // unread.
         let reason = goaway_reason(&client.rest_or_reset());

@@ -14,6 +14,7 @@ mod judging;
 mod memory_at_start;
 mod pages;
 mod stored;
+mod unread_answers;
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};

@@ -6,7 +6,8 @@ use std::process::Output;
 
 use crate::support::{Client, Gateway, await_some, run, text_of};
 
-const SETTINGS: &str = "rules.paths = []\nbroker.queue_bytes_max = \"1GB\"\n";
+/// Without rules, which would be loaded beside the messages.
+const SETTINGS: &str = "rules.paths = []\nscope = []\nbroker.queue_bytes_max = \"1GB\"\n";
 /// Bytes of a message, and how many each session waits for.
 const MESSAGE: usize = 200_000;
 const QUEUES: [(&str, usize); 3] = [("small", 5), ("large", 290), ("larger", 300)];
@@ -106,6 +107,69 @@ fn a_queue_is_loaded_when_there_is_room() {
     });
     assert_eq!(received.len(), 300 * (MESSAGE + 1) + WILL.len() + 1);
     assert!(received.ends_with(b"\ngone\n"), "the will comes last");
+}
+
+/// Topics that retain a message, and its bytes: 100 MB in all.
+const RETAINED_TOPICS: usize = 200;
+const RETAINED: usize = 500_000;
+/// Beyond what the server needs alone: for half of them.
+const RETAINED_ROOM_MEGABYTES: usize = 60;
+
+/// Subscribes in this version of MQTT, which shows the codes of SUBACK too.
+fn subscribe(gateway: &Gateway, version: &str, filter: &str, further: &[&str]) -> Output {
+    let port = gateway.port("mqtt");
+    let arguments = ["-V", version, "-p", &port, "-q", "1", "-t", filter];
+    run("mosquitto_sub", &[&arguments[..], further].concat(), b"")
+}
+
+fn retain(gateway: &Gateway) {
+    let port = gateway.port("mqtt");
+    let payload = vec![b'x'; RETAINED];
+    for number in 0..RETAINED_TOPICS {
+        let topic = format!("retained/{number}");
+        let arguments = ["-p", &port, "-q", "1", "-r", "-t", &topic, "-s"];
+        let published = run("mosquitto_pub", &arguments, &payload);
+        assert!(published.status.success(), "{}", text_of(&published));
+    }
+}
+
+#[test]
+fn a_subscription_whose_retained_messages_do_not_fit_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let gateway = Gateway::start_in(folder.path(), SETTINGS);
+    let megabytes = resident_megabytes(&gateway) + RETAINED_ROOM_MEGABYTES;
+    retain(&gateway);
+    gateway.kill();
+
+    let bound = format!("{SETTINGS}broker.memory_max = \"{megabytes}MB\"\n");
+    let gateway = Gateway::start_in(folder.path(), &bound);
+    assert!(gateway.log().contains("retained"), "{}", gateway.log());
+    for (version, code) in [("mqttv5", "): 151"), ("mqttv311", "): 128")] {
+        let refused = text_of(&subscribe(
+            &gateway,
+            version,
+            "retained/#",
+            &["-d", "-W", "30"],
+        ));
+        assert!(refused.contains(code), "{version}: {refused}");
+        assert!(!refused.contains("PUBLISH"), "{version}: {refused}");
+    }
+    for number in [0, RETAINED_TOPICS - 1] {
+        let topic = format!("retained/{number}");
+        let one = subscribe(&gateway, "mqttv5", &topic, &["-C", "1", "-W", "60"]);
+        assert_eq!(one.stdout.len(), RETAINED + 1, "{topic} is read");
+    }
+    gateway.kill();
+
+    let gateway = Gateway::start_in(folder.path(), SETTINGS);
+    let count = RETAINED_TOPICS.to_string();
+    let all = subscribe(
+        &gateway,
+        "mqttv5",
+        "retained/#",
+        &["-C", &count, "-W", "60"],
+    );
+    assert_eq!(all.stdout.len(), RETAINED_TOPICS * (RETAINED + 1));
 }
 
 const WILL: &str = "gone";

@@ -61,6 +61,31 @@ fn a_reload_tells_what_it_changes_and_a_check_changes_nothing() {
 }
 
 /// Asks for something by POST, and goes on.
+/// The limits of the store are among what a reload changes.
+#[test]
+fn a_reload_ends_the_history() {
+    let gateway = Gateway::start("rules.paths = []\n");
+    let publish = |text: &str| {
+        let arguments = ["-s", "--fail", "-d", text, &gateway.url("/topics/kept")];
+        let sent = run("curl", &arguments, b"");
+        assert!(sent.status.success(), "{}", text_of(&sent));
+    };
+    publish("first");
+    let config = gateway.folder.join("gatepost.toml");
+    let settings = fs::read_to_string(&config).expect("a config");
+    fs::write(&config, settings + "store.history_messages_max = 0\n").expect("written");
+    let report = json(&gateway, "/admin/reload", &["-X", "POST"]);
+    assert_eq!(report["applied"], true, "{report}");
+    publish("second");
+    let database = gateway.folder.join("gatepost-data/gatepost.db");
+    let database = rusqlite::Connection::open(database).expect("the database");
+    let count = "SELECT count(*) FROM history WHERE payload = CAST('second' AS BLOB)";
+    let kept: u64 = database
+        .query_row(count, (), |row| row.get(0))
+        .expect("a number");
+    assert_eq!(kept, 0);
+}
+
 fn begin_post(gateway: &Gateway, path: &str) -> Child {
     let mut curl = command("curl");
     curl.args(["-s", "-X", "POST", &gateway.url(path)])

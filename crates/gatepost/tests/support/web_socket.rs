@@ -41,6 +41,11 @@ impl WebSocket {
         self.0.write_all(&frame).expect("written");
     }
 
+    /// The connection, between two frames.
+    pub(crate) fn into_stream(self) -> TcpStream {
+        self.0
+    }
+
     /// The next frame: its opcode and its payload; `None` at the end.
     pub(crate) fn receive(&mut self) -> Option<(u8, Vec<u8>)> {
         let mut head = [0; 2];

@@ -35,6 +35,9 @@ use crate::http::stream_rights::StreamRights;
 use crate::stream::Stream;
 use crate::websocket::{Closed, Opcode, ReadingClient, whole_frame};
 
+/// Pieces of output that may wait where a Pong is added to them.
+const UNSENT_WITH_PONG_MAX: usize = 64;
+
 /// Output that a connection writes from here on.
 pub(super) struct LiveStream {
     pub(super) reader: Box<LocalSubscription>,
@@ -194,6 +197,15 @@ impl LiveSocket {
         }
     }
 
+    /// Answers a Ping, unless so much waits already that the client does not read: it may be
+    /// answered by the Pong of a later one (RFC 6455 section 5.5.3).
+    fn push_pong(&self, pong: Vec<u8>) {
+        let mut state = self.state.lock();
+        if state.unsent.len() < UNSENT_WITH_PONG_MAX {
+            state.unsent.push_back(pong.into());
+        }
+    }
+
     fn push_end(&self, close_code: u16) {
         self.state.lock().ended = true;
         if self.format.shape == Shape::NtfyWs {
@@ -282,7 +294,7 @@ impl ClientBytes {
     fn take(&mut self, bytes: &[u8], socket: &LiveSocket) -> Result<(), Ended> {
         match self {
             Self::Frames(client) => client
-                .take(bytes, |reply| socket.push(reply.into()))
+                .take(bytes, |pong| socket.push_pong(pong))
                 .map_err(|Closed(code)| Ended::InForm(code)),
             Self::Requests(count) => {
                 *count += bytes.len();
