@@ -7,7 +7,8 @@ use std::process::Output;
 use crate::support::{Client, Gateway, await_some, run, text_of};
 
 /// Without rules, which would be loaded beside the messages.
-const SETTINGS: &str = "rules.paths = []\nscope = []\nbroker.queue_bytes_max = \"1GB\"\n";
+const SETTINGS: &str = "scope = []\nlisteners.spamd.bind = []\nlisteners.call.bind = []\n\
+                        broker.queue_bytes_max = \"1GB\"\n";
 /// Bytes of a message, and how many each session waits for.
 const MESSAGE: usize = 200_000;
 const QUEUES: [(&str, usize); 3] = [("small", 5), ("large", 290), ("larger", 300)];
