@@ -22,6 +22,8 @@ mod case;
 #[allow(unreachable_pub)]
 #[path = "http/client.rs"]
 mod client;
+#[path = "http/floods.rs"]
+mod floods;
 #[path = "http/guards.rs"]
 mod guards;
 #[path = "http/http2.rs"]

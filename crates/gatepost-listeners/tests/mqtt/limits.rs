@@ -15,7 +15,7 @@ use crate::wire::{Wire, plain_connect};
 
 const PATIENCE: Duration = Duration::from_mins(1);
 
-fn with(change: impl FnOnce(&mut BrokerSettings)) -> Server {
+pub(crate) fn with(change: impl FnOnce(&mut BrokerSettings)) -> Server {
     let mut settings = BrokerSettings::default();
     change(&mut settings);
     Server::with(settings, MqttSettings::default())
@@ -36,14 +36,14 @@ fn knock(server: &Server, client_id: &str) -> (Wire, Reason) {
     knock_as(server, plain_connect(Version::Mqtt5, client_id))
 }
 
-fn enter(server: &Server, client_id: &str) -> Wire {
+pub(crate) fn enter(server: &Server, client_id: &str) -> Wire {
     let (wire, reason) = knock(server, client_id);
     assert_eq!(reason, Reason::SUCCESS);
     wire
 }
 
 /// The reason of the PUBACK.
-fn publish(wire: &mut Wire, topic: &str, retain: bool) -> Reason {
+pub(crate) fn publish(wire: &mut Wire, topic: &str, retain: bool) -> Reason {
     wire.publish(topic, b"x", Qos::AtLeastOnce, retain);
     wire.expect(|packet| match packet {
         Packet::Puback(ack) => ack.reason,
@@ -75,7 +75,7 @@ fn farewell(wire: &mut Wire) -> Reason {
     })
 }
 
-fn is_counted(server: &Server, limit: Limit) -> bool {
+pub(crate) fn is_counted(server: &Server, limit: Limit) -> bool {
     let stats = server.broker.stats(0, 0);
     stats
         .limits
@@ -183,55 +183,6 @@ fn subscriptions_of_a_session() {
     assert_eq!(subscribe(&mut wire, "b"), Reason::QUOTA_EXCEEDED);
     assert_eq!(subscribe(&mut wire, "a"), Reason(1), "the same is no other");
     assert!(is_counted(&server, Limit::Subscriptions));
-}
-
-/// A packet has room for millions of filters, and each may match all that is retained.
-#[test]
-fn retained_messages_for_the_filters_of_a_packet() {
-    const RETAINED: usize = 20;
-    const FILTERS: usize = 20_000;
-    let server = with(|settings| settings.retained_messages_max = RETAINED);
-    let mut wire = enter(&server, "greedy");
-    for number in 0..RETAINED {
-        let kept = publish(&mut wire, &format!("kept/{number}"), true);
-        assert_eq!(kept, Reason::NO_MATCHING_SUBSCRIBERS);
-    }
-    let text = "kept/#";
-    let options = SubscriptionOptions::at(Qos::AtMostOnce);
-    wire.send(&Packet::Subscribe(gatepost_mqtt::Subscribe {
-        packet_id: PacketId::new(5).expect("not zero"),
-        properties: Properties::EMPTY,
-        filters: std::iter::repeat_n(gatepost_mqtt::Filter { text, options }, FILTERS).collect(),
-    }));
-    let reasons = wire.expect(|packet| match packet {
-        Packet::Suback(suback) => suback.reasons.to_vec(),
-        other => panic!("not a SUBACK: {other:?}"),
-    });
-    assert_eq!(reasons.len(), FILTERS);
-    let taken = reasons.iter().filter(|&&reason| reason == Reason::SUCCESS);
-    // 100,000 messages, and those of one filter.
-    assert_eq!(taken.count(), 100_000 / RETAINED + 1);
-    assert_eq!(reasons.last(), Some(&Reason::QUOTA_EXCEEDED));
-    assert!(is_counted(&server, Limit::Subscriptions));
-}
-
-#[test]
-fn more_filters_in_a_packet_than_a_session_may_have() {
-    let server = with(|settings| settings.subscriptions_per_session_max = 2);
-    let mut wire = enter(&server, "greedy");
-    let options = SubscriptionOptions::at(Qos::AtMostOnce);
-    let filter = gatepost_mqtt::Filter { text: "a", options };
-    wire.send(&Packet::Subscribe(gatepost_mqtt::Subscribe {
-        packet_id: PacketId::new(5).expect("not zero"),
-        properties: Properties::EMPTY,
-        filters: [filter; 3].into_iter().collect(),
-    }));
-    let reasons = wire.expect(|packet| match packet {
-        Packet::Suback(suback) => suback.reasons.to_vec(),
-        other => panic!("not a SUBACK: {other:?}"),
-    });
-    let (taken, refused) = (Reason::SUCCESS, Reason::QUOTA_EXCEEDED);
-    assert_eq!(reasons, [taken, taken, refused]);
 }
 
 #[test]

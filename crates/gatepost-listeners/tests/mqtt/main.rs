@@ -9,6 +9,7 @@ mod faults;
 mod faulty;
 mod judged;
 mod limits;
+mod many_filters;
 mod notation;
 mod peers;
 mod promises;

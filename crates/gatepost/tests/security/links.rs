@@ -5,11 +5,11 @@ use std::path::Path;
 
 use crate::support::{Gateway, add_user, run, text_of};
 
-/// Of Debian's `nobody`; any but root will do.
-const SERVER_USER: u32 = 65_534;
+/// Of `daemon`; any but root will do.
+const SERVER_USER: u32 = 1;
 const CONTENT: &str = "root's own\n";
 
-/// A file of root's that a link leads to; nobody else may read it.
+/// A file of root's that a link leads to; only root may read it.
 fn victim(folder: &Path) -> std::path::PathBuf {
     let path = folder.join("victim");
     std::fs::write(&path, CONTENT).expect("written");
@@ -43,7 +43,7 @@ fn commands_of_root_follow_no_link_of_the_servers_user() {
     let victim = victim(folder.path());
     let data = folder.path().join("gatepost-data");
     let settings = format!(
-        "user = \"nobody\"\nrules.paths = []\ndata = '{}'\n",
+        "user = \"daemon\"\nrules.paths = []\ndata = '{}'\n",
         data.display()
     );
     let gateway = Gateway::start_in(folder.path(), &settings);

@@ -112,7 +112,8 @@ fn guesses_from_elsewhere_do_not_shut_this_machine_out() {
     let gateway = Gateway::start(
         "rules.paths = []\nlisteners.http.trusted_proxies = [\"127.0.0.1\"]\n\
          access.failures_per_user = 3\n\
-         access.failure_recovery = \"1h\"\naccess.failure_wait_max = \"1s\"\nbans.points_max = 1000\n",
+         access.failure_recovery = \"1h\"\n\
+         access.failure_wait_max = \"1s\"\nbans.points_max = 1000\n",
     );
     let added = add_user(&gateway, "anna", "secret of anna", &["--admin"]);
     assert!(added.status.success(), "{}", text_of(&added));
