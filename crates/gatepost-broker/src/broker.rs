@@ -25,9 +25,12 @@ use crate::settings::BrokerSettings;
 use crate::shared::BrokerShared;
 use crate::stats::{self, BrokerStats, SessionStats};
 use crate::trace::{StepOutcome, TraceStep, Traces};
+use crate::weight::content_bytes;
 
 /// Idle publishers that are kept for the next single publication.
 const IDLE_PUBLISHERS_MAX: usize = 16;
+/// Bytes of the history that a start reads before it looks at the memory again.
+const RECENT_STEP_BYTES: usize = 1 << 20;
 
 /// Where the broker learns the time, and how much memory is in use.
 type Surroundings = (Arc<dyn Clock>, Arc<dyn MemoryGauge>);
@@ -99,9 +102,26 @@ impl Broker {
                 "some retained messages do not fit into the memory (broker.memory_max) and stay on \
                  disk: subscriptions read them there, until there is room");
         }
+        let mut left_out = 0_u64;
+        let mut fits = shared.has_room_for_recent();
+        let mut unchecked = 0;
         store.each_of_history(per_topic, total.min(100_000), |position, publication| {
-            shared.recent.restore(position, publication);
+            unchecked += content_bytes(&publication);
+            if unchecked > RECENT_STEP_BYTES {
+                unchecked = 0;
+                fits = fits && shared.has_room_for_recent();
+            }
+            if fits {
+                shared.recent.restore(position, publication);
+            } else {
+                left_out += 1;
+            }
         })?;
+        if left_out > 0 {
+            tracing::warn!(target: "broker", messages = left_out,
+                "there is no memory (broker.memory_max) for some of the latest messages of topics: \
+                 they are in the history only");
+        }
         recovery::restore_sessions(&broker.0.sessions, rights)?;
         Ok(broker)
     }

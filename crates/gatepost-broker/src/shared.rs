@@ -101,6 +101,12 @@ impl BrokerShared {
         })
     }
 
+    /// Whether the latest messages of topics may take memory at a start: what is reserved for
+    /// sessions stays free.
+    pub(crate) fn has_room_for_recent(&self) -> bool {
+        self.memory_room() > self.memory_max() as u64 / RESERVED_SHARE
+    }
+
     /// Loads retained messages as long as there is room for them, in at most so many steps.
     pub(crate) fn load_retained(&self, steps_max: usize) -> Result<(), StoreError> {
         let reserve = self.memory_max() as u64 / RESERVED_SHARE;

@@ -21,6 +21,8 @@ use crate::weight::content_bytes;
 
 /// Topics that are loaded in one step, while publishers wait.
 const STEP_TOPICS: usize = 256;
+/// And bytes, unless one message has more.
+const STEP_BYTES: u64 = 4 << 20;
 /// What an entry takes in memory besides the topic and the payload.
 const ENTRY_BYTES: usize = 500;
 /// Messages on disk of up to so many bytes are read for a subscription, however short memory is.
@@ -78,14 +80,14 @@ impl Retained {
             return Ok(false);
         }
         let (store, last_loaded) = (&unloaded.store, &unloaded.last_loaded);
-        let step = store.retained_after(last_loaded, STEP_TOPICS)?;
-        let bytes = |publication: &Publication| (content_bytes(publication) + ENTRY_BYTES) as u64;
-        unloaded.step_bytes = step.iter().map(bytes).sum();
-        let Some(last) = step.last() else {
+        let step = store.retained_after(last_loaded, STEP_TOPICS, STEP_BYTES)?;
+        let Some((step, last)) = step else {
             *on_disk = None;
             return Ok(false);
         };
-        last.topic.as_str().clone_into(&mut unloaded.last_loaded);
+        let bytes = |publication: &Publication| (content_bytes(publication) + ENTRY_BYTES) as u64;
+        unloaded.step_bytes = step.iter().map(bytes).sum();
+        unloaded.last_loaded = last;
         for publication in step {
             self.put_loaded(&mut messages, Arc::new(publication));
         }

@@ -34,24 +34,50 @@ impl Store {
         self.each(&table::RETAINED, "", [], read, visit)
     }
 
-    /// The retained messages of at most `count` topics after `topic`, sorted by topic.
+    /// The retained messages of the next topics after `topic`, sorted by topic, and the last of these
+    /// topics: at most `count`, and as many as have `bytes_max` together, but one at least. `None`
+    /// if there is no further topic. Damaged rows are left out.
     pub fn retained_after(
         &self,
         topic: &str,
         count: usize,
-    ) -> Result<Vec<Publication>, StoreError> {
+        bytes_max: u64,
+    ) -> Result<Option<(Vec<Publication>, String)>, StoreError> {
+        let Some(last) = self.last_retained_of(topic, count, bytes_max)? else {
+            return Ok(None);
+        };
         let mut publications = Vec::new();
         let read = |row: &Row<'_>| rows::publication(row, true);
-        let next = "WHERE topic > ? ORDER BY topic LIMIT ?";
+        let next = "WHERE topic > ? AND topic <= ? ORDER BY topic";
         let visit = |publication| publications.push(publication);
-        self.each(
-            &table::RETAINED,
-            next,
-            params![topic, count as i64],
-            read,
-            visit,
+        self.each(&table::RETAINED, next, params![topic, last], read, visit)?;
+        Ok(Some((publications, last)))
+    }
+
+    /// The last topic after `topic` that belongs to the same step.
+    fn last_retained_of(
+        &self,
+        topic: &str,
+        count: usize,
+        bytes_max: u64,
+    ) -> Result<Option<String>, StoreError> {
+        let reader = self.reader();
+        let mut sizes = reader.prepare_cached(
+            "SELECT topic, octet_length(payload) + coalesce(octet_length(properties), 0)
+             FROM retained WHERE topic > ? ORDER BY topic LIMIT ?",
         )?;
-        Ok(publications)
+        let mut rows = sizes.query(params![topic, count as i64])?;
+        let (mut last, mut bytes) = (None, 0);
+        while let Some(row) = rows.next()? {
+            bytes += row.get::<_, Option<u64>>(1)?.unwrap_or_default();
+            if last.is_some() && bytes > bytes_max {
+                break;
+            }
+            // Values of another type come after all texts.
+            let Ok(topic) = row.get(0) else { break };
+            last = Some(topic);
+        }
+        Ok(last)
     }
 
     /// Visits the retained messages of topics after `topic` that begin with `prefix`, sorted by
