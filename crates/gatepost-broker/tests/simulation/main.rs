@@ -36,8 +36,8 @@ use world::{Checked, World};
 
 /// Seeds of an ordinary test run: a number and no time, so that every run covers the same.
 const SEEDS: u64 = 3_000;
-/// The same on a failing disk, whose files take time.
-const SEEDS_ON_DISK: u64 = 150;
+/// The same on a failing disk.
+const SEEDS_ON_DISK: u64 = 1_500;
 
 /// How a schedule is run.
 #[derive(Clone, Copy)]

@@ -34,9 +34,9 @@ impl Store {
         self.each(&table::RETAINED, "", [], read, visit)
     }
 
-    /// The retained messages of the next topics after `topic`, sorted by topic, and the last of these
-    /// topics: at most `count`, and as many as have `bytes_max` together, but one at least. `None`
-    /// if there is no further topic. Damaged rows are left out.
+    /// The retained messages of the next topics after `topic`, sorted by topic, and the last of
+    /// these topics: at most `count`, and as many as have `bytes_max` together, but one at least.
+    /// `None` if there is no further topic. Damaged rows are left out.
     pub fn retained_after(
         &self,
         topic: &str,
