@@ -111,7 +111,7 @@ async fn hostile_code_is_stopped() {
         ),
         ("an error value", "error({})"),
         ("a wrong answer", "return function() end"),
-        ("a wrong action", r#"return {action = "explode"}"#),
+        ("a wrong action", r#"return {action = ("explode")}"#),
         ("no such field", "return message.body.nothing.at.all"),
     ];
     for (name, body) in attacks {
