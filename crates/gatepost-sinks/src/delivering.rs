@@ -50,6 +50,7 @@ impl Delivering {
         let mut backoff = Backoff::new(&this.settings.retry);
         while !*this.stop.borrow() {
             let opened = Inlet::open(&this.broker, &this.settings, &this.wanted()).await;
+            this.progress.opened();
             let why = match opened {
                 Ok(mut inlet) => {
                     this.progress.set_state(SinkState::Running);

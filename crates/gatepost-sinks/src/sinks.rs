@@ -25,6 +25,9 @@ use crate::webhook::Webhook;
 /// How long sinks may take to end what they have begun.
 const STOP_TIME_MAX: Duration = Duration::from_secs(5);
 
+/// How long the start of the server waits for the sessions of sinks.
+const OPEN_TIME_MAX: Duration = Duration::from_secs(10);
+
 /// One sink that is configured.
 struct Running {
     settings: SinkSettings,
@@ -67,6 +70,23 @@ impl Sinks {
         sinks.apply(settings);
         sinks.end_unknown_sessions(settings);
         Ok(sinks)
+    }
+
+    /// Waits until each sink has its session, so that it misses nothing from then on; for a while.
+    pub async fn opened(&self) {
+        let all: Vec<_> = {
+            let running = self.0.running.lock();
+            let sinks = running.values();
+            sinks.map(|sink| Arc::clone(&sink.progress)).collect()
+        };
+        let opened = async {
+            for progress in all {
+                progress.until_opened().await;
+            }
+        };
+        if tokio::time::timeout(OPEN_TIME_MAX, opened).await.is_err() {
+            tracing::warn!(target: "sinks", "some sinks have no session yet");
+        }
     }
 
     /// Adds, changes and removes sinks, so that those of `settings` run. A sink that is gone is
@@ -126,6 +146,7 @@ impl Sinks {
                 let reason = format!("{}: {}", mistake.field, mistake.reason);
                 tracing::error!(target: "sinks", sink = settings.name, reason, "not started");
                 progress.failed(&reason, SinkState::Gone);
+                progress.opened();
                 return running;
             }
         };
@@ -149,7 +170,10 @@ impl Sinks {
                     progress.set_state(SinkState::Starting);
                     work.run().await;
                 }
-                None => progress.set_state(SinkState::Off),
+                None => {
+                    progress.set_state(SinkState::Off);
+                    progress.opened();
+                }
             }
         }));
         running

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use gatepost_message::MessageId;
 use parking_lot::Mutex;
 use serde::Serialize;
+use tokio::sync::watch;
 
 /// What a sink is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -72,24 +73,38 @@ struct Progress {
 
 /// Counts what one sink does.
 #[derive(Default)]
-pub(crate) struct SinkProgress(Mutex<Progress>);
+pub(crate) struct SinkProgress {
+    progress: Mutex<Progress>,
+    /// Whether it has had its session, or cannot have it for now.
+    is_open: watch::Sender<bool>,
+}
 
 impl SinkProgress {
+    /// The session is there, or will not be for now.
+    pub(crate) fn opened(&self) {
+        self.is_open.send_replace(true);
+    }
+
+    /// Waits for [`SinkProgress::opened`].
+    pub(crate) async fn until_opened(&self) {
+        let _ = self.is_open.subscribe().wait_for(|&is_open| is_open).await;
+    }
+
     pub(crate) fn set_state(&self, state: SinkState) {
-        self.0.lock().state = state;
+        self.progress.lock().state = state;
     }
 
     pub(crate) fn state(&self) -> SinkState {
-        self.0.lock().state
+        self.progress.lock().state
     }
 
     pub(crate) fn began(&self, id: MessageId) {
-        self.0.lock().at.push(id);
+        self.progress.lock().at.push(id);
     }
 
     /// The sink is no longer at this message.
     pub(crate) fn left(&self, id: MessageId) {
-        let mut progress = self.0.lock();
+        let mut progress = self.progress.lock();
         if let Some(at) = progress.at.iter().position(|other| *other == id) {
             progress.at.swap_remove(at);
         }
@@ -97,18 +112,18 @@ impl SinkProgress {
 
     /// It is at none: what was unfinished is handed over again.
     pub(crate) fn left_all(&self) {
-        self.0.lock().at.clear();
+        self.progress.lock().at.clear();
     }
 
     pub(crate) fn delivered(&self) {
-        let mut progress = self.0.lock();
+        let mut progress = self.progress.lock();
         progress.delivered += 1;
         progress.state = SinkState::Running;
     }
 
     /// An attempt failed; returns whether the one before it had not.
     pub(crate) fn failed(&self, text: &str, state: SinkState) -> bool {
-        let mut progress = self.0.lock();
+        let mut progress = self.progress.lock();
         progress.failed_attempts += 1;
         progress.last_error = Some(SinkError {
             text: text.to_owned(),
@@ -118,12 +133,12 @@ impl SinkProgress {
     }
 
     pub(crate) fn gave_up(&self) {
-        self.0.lock().given_up += 1;
+        self.progress.lock().given_up += 1;
     }
 
     /// Adds what is known here to a status.
     pub(crate) fn describe(&self, status: &mut SinkStatus) {
-        let progress = self.0.lock();
+        let progress = self.progress.lock();
         status.state = progress.state;
         status.delivered = progress.delivered;
         status.failed_attempts = progress.failed_attempts;

@@ -152,6 +152,7 @@ async fn serve(
     let sinks = Sinks::start(broker.clone(), &config.sink).map_err(StartError::Threads)?;
     let stats = StatsKeeper::new(gateway.clone(), broker.clone(), store.clone());
     let stats = Arc::new(stats.with_sinks(sinks.clone()));
+    sinks.opened().await;
     let workers = Workers::start(&config.workers).map_err(StartError::Threads)?;
 
     let (reloads, mut asked) = requests();
