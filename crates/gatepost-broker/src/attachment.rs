@@ -12,7 +12,7 @@ use gatepost_message::{MessageId, Publication, TopicFilter};
 use gatepost_store::{StoreError, Ticket};
 use smallvec::SmallVec;
 
-use crate::acknowledged::{Acknowledged, Receipt, StrayAcknowledgement};
+use crate::acknowledged::{Acknowledged, Receipt, StrayAcknowledgement, identifier_of};
 use crate::authorization::Authorization;
 use crate::connect::Close;
 use crate::filter::{RequestedFilter, RetainHandling, SubscribeOptions};
@@ -377,6 +377,17 @@ impl Attachment {
     /// PUBREL: the identifier is free again; returns whether it was in use.
     pub fn note_released(&self, packet_id: NonZeroU16) -> bool {
         self.is_current() && self.session.unreceive(packet_id)
+    }
+
+    /// A packet identifier that no delivery has, nor any of the next thousands: the one furthest
+    /// from the last that was sent.
+    pub fn unused_packet_id(&self) -> NonZeroU16 {
+        let state = self.session.lock();
+        let sent = state
+            .acknowledged
+            .as_ref()
+            .map_or(0, |queue| queue.last_sent());
+        identifier_of(sent + u64::from(u16::MAX / 2))
     }
 
     /// How long the session would outlive this connection.

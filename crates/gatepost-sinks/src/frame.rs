@@ -80,6 +80,8 @@ pub(crate) struct Delivery {
     pub(crate) properties: MessageProperties,
     pub(crate) qos: Qos,
     pub(crate) retain: bool,
+    /// Whether it may have been handed over before.
+    pub(crate) dup: bool,
     /// What it is acknowledged by; `None` at QoS 0.
     pub(crate) packet_id: Option<PacketId>,
 }
@@ -119,6 +121,7 @@ pub(crate) fn take_frame(bytes: &mut BytesMut) -> Result<Option<Handed>, Unreada
                 .map_or_else(Default::default, |p| *p),
             qos: publish.qos,
             retain: publish.retain,
+            dup: publish.dup,
             packet_id: publish.packet_id,
         })),
         Packet::Pubrel(ack) => Handed::Release(ack.packet_id),

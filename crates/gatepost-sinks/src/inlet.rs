@@ -8,10 +8,11 @@ use std::time::Duration;
 use bytes::BytesMut;
 use gatepost_broker::{
     Attachment, Broker, Close, ConnectError, ConnectOptions, DisconnectCause, IN_PROCESS_PREFIX,
-    QueueBounds, RequestedFilter, SubscribeError, SubscribeOptions,
+    Publisher, QueueBounds, Receipt, RequestedFilter, SubscribeError, SubscribeOptions,
 };
 use gatepost_message::{Peer, Qos};
 use gatepost_mqtt::PacketId;
+use gatepost_store::{StoreError, Ticket};
 
 use crate::frame::{Delivery, FORMAT, Handed, take_frame};
 use crate::pipe::Pipe;
@@ -114,7 +115,7 @@ impl Inlet {
             })?;
             self.attachment.deliver_retained(&retained, options);
         }
-        self.submit();
+        let _ = self.submit();
         Ok(())
     }
 
@@ -158,20 +159,62 @@ impl Inlet {
         } else {
             let _ = self.attachment.acknowledge(packet_id);
         }
-        self.submit();
+        let _ = self.submit();
     }
 
     /// A delivery at QoS 2 that an earlier connection released is over.
     pub(crate) fn released(&self, packet_id: PacketId) {
         let _ = self.attachment.finish(packet_id);
-        self.submit();
+        let _ = self.submit();
     }
 
-    /// Hands what was acknowledged to the store. Nothing waits for it: a delivery whose
-    /// acknowledgement is lost is handed over again.
-    fn submit(&self) {
-        let _ = self.attachment.submit();
+    /// Hands what was acknowledged to the store. The ticket is for the steps of deliveries at
+    /// QoS 2; one at QoS 1 whose acknowledgement is lost is handed over again.
+    pub(crate) fn submit(&self) -> Option<Result<Ticket, StoreError>> {
+        let ticket = self.attachment.submit();
         self.attachment.flush();
+        ticket
+    }
+
+    /// What is ready without waiting.
+    pub(crate) fn next_ready(&mut self) -> Option<Handed> {
+        take_frame(&mut self.bytes).ok().flatten()
+    }
+
+    /// A publisher whose publications do not come back to this session.
+    pub(crate) fn publisher(&self) -> Publisher {
+        self.attachment.publisher()
+    }
+
+    /// An identifier that no delivery has.
+    pub(crate) fn unused_packet_id(&self) -> PacketId {
+        self.attachment.unused_packet_id()
+    }
+
+    /// What is known of a publication of the other side with this identifier.
+    pub(crate) fn receipt(&self, packet_id: PacketId) -> Receipt {
+        self.attachment.receipt(packet_id)
+    }
+
+    /// PUBACK of the other side. It and the next three are stored by [`Inlet::submit`]; what they
+    /// do not fit to is of an earlier connection.
+    pub(crate) fn acknowledge(&self, packet_id: PacketId) {
+        let _ = self.attachment.acknowledge(packet_id);
+    }
+
+    /// PUBREC of the other side.
+    pub(crate) fn release(&self, packet_id: PacketId) {
+        let _ = self.attachment.release(packet_id);
+    }
+
+    /// PUBCOMP of the other side.
+    pub(crate) fn finish(&self, packet_id: PacketId) {
+        let _ = self.attachment.finish(packet_id);
+    }
+
+    /// PUBREL of the other side.
+    pub(crate) fn note_released(&self, packet_id: PacketId) {
+        self.attachment.note_released(packet_id);
     }
 
     /// Lets the session go; it waits for the next connection.

@@ -12,8 +12,10 @@
 //! - Nothing of a URL is shown but its origin, since its path often is a secret.
 
 mod attempt;
+mod bridge;
 mod delivering;
 mod field_mistake;
+mod file_text;
 mod frame;
 mod given_up;
 mod inlet;
@@ -27,6 +29,6 @@ mod tls;
 mod webhook;
 
 pub use mistake::{SinkMistake, mistakes};
-pub use settings::{SinkRetrySettings, SinkSettings, WebhookSettings};
+pub use settings::{BridgeSettings, SinkRetrySettings, SinkSettings, WebhookSettings};
 pub use sinks::{Sinks, check};
 pub use status::{SinkError, SinkState, SinkStatus};

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use gatepost_broker::RequestedFilter;
 use gatepost_message::Topic;
 
+use crate::bridge::Bridge;
 use crate::field_mistake::FieldMistake;
 use crate::settings::SinkSettings;
 use crate::webhook::Webhook;
@@ -49,11 +50,13 @@ fn of_sink(sink: &SinkSettings) -> Vec<FieldMistake> {
             Err(error) => add("filters", format!("'{text}': {error}")),
         }
     }
-    if sink.filters.is_empty() {
-        add(
+    match (&sink.bridge, sink.filters.is_empty()) {
+        (None, true) => add(
             "filters",
             "write which topics it takes: [\"alarms/#\"]".to_owned(),
-        );
+        ),
+        (Some(_), false) => add("filters", "a bridge has bridge.topics instead".to_owned()),
+        _ => {}
     }
     if !sink.dead_letter.is_empty() {
         match Topic::new(&sink.dead_letter) {
@@ -75,21 +78,26 @@ fn of_sink(sink: &SinkSettings) -> Vec<FieldMistake> {
             Ok(_) => {}
         }
     }
-    match &sink.webhook {
-        None => add("name", "the sink has no kind; write webhook.url".to_owned()),
-        Some(webhook) => {
-            if let Err(mistake) = Webhook::new(&sink.name, webhook) {
-                found.push(mistake);
-            }
-        }
-    }
+    let made = match (&sink.webhook, &sink.bridge) {
+        (Some(webhook), None) => Webhook::new(&sink.name, webhook).map(drop),
+        (None, Some(bridge)) => Bridge::new(&sink.name, bridge).map(drop),
+        (None, None) => Err(FieldMistake::new(
+            "name",
+            "the sink has no kind; write webhook.url or bridge.address",
+        )),
+        (Some(_), Some(_)) => Err(FieldMistake::new(
+            "name",
+            "a sink is a webhook or a bridge; write two sinks",
+        )),
+    };
+    found.extend(made.err());
     found
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::WebhookSettings;
+    use crate::settings::{BridgeSettings, WebhookSettings};
 
     fn sink(change: impl FnOnce(&mut SinkSettings)) -> SinkSettings {
         let mut sink = SinkSettings {
@@ -109,9 +117,24 @@ mod tests {
         sink(|sink| change(sink.webhook.as_mut().expect("a webhook")))
     }
 
+    fn bridge(change: impl FnOnce(&mut BridgeSettings)) -> SinkSettings {
+        let mut bridge = BridgeSettings {
+            address: "mqtt://broker.example.org".to_owned(),
+            topics: vec!["sensors/# out 1".to_owned()],
+            ..BridgeSettings::default()
+        };
+        change(&mut bridge);
+        sink(|sink| {
+            sink.filters.clear();
+            sink.webhook = None;
+            sink.bridge = Some(bridge);
+        })
+    }
+
     #[test]
     fn each_mistake_is_found_at_its_key() {
         assert_eq!(mistakes(&[sink(|_| {})]), []);
+        assert_eq!(mistakes(&[bridge(|_| {})]), []);
         for (key, wrong) in [
             ("sink.0.name", sink(|sink| sink.name = "a b".to_owned())),
             ("sink.0.name", sink(|sink| sink.webhook = None)),
@@ -156,6 +179,30 @@ mod tests {
             (
                 "sink.0.webhook.hmac_header",
                 webhook(|hook| hook.hmac_header = "X".into()),
+            ),
+            (
+                "sink.0.bridge.address",
+                bridge(|bridge| bridge.address = "broker".to_owned()),
+            ),
+            (
+                "sink.0.bridge.topics",
+                bridge(|bridge| bridge.topics.clear()),
+            ),
+            (
+                "sink.0.bridge.topics",
+                bridge(|bridge| bridge.topics = vec!["a b".to_owned()]),
+            ),
+            (
+                "sink.0.bridge.version",
+                bridge(|bridge| bridge.version = "4".to_owned()),
+            ),
+            (
+                "sink.0.bridge.password_file",
+                bridge(|bridge| bridge.password_file = "/no".into()),
+            ),
+            (
+                "sink.0.bridge.keep_alive",
+                bridge(|bridge| bridge.keep_alive.0 = std::time::Duration::ZERO),
             ),
         ] {
             let found = mistakes(std::slice::from_ref(&wrong));

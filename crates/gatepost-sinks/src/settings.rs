@@ -31,6 +31,8 @@ pub struct SinkSettings {
     pub retry: SinkRetrySettings,
     /// Each message becomes an HTTP request.
     pub webhook: Option<WebhookSettings>,
+    /// Messages go to another MQTT broker, and come from it.
+    pub bridge: Option<BridgeSettings>,
 }
 
 impl Default for SinkSettings {
@@ -46,6 +48,7 @@ impl Default for SinkSettings {
             queue_bytes_max: ByteSize(0),
             retry: SinkRetrySettings::default(),
             webhook: None,
+            bridge: None,
         }
     }
 }
@@ -134,6 +137,60 @@ impl Default for WebhookSettings {
     }
 }
 
+/// `bridge`: messages go to another MQTT broker, and come from it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BridgeSettings {
+    /// The other broker: `mqtt://HOST:PORT`, or `mqtts://` for TLS.
+    pub address: String,
+    /// The version of MQTT: `5` or `3.1.1`.
+    pub version: String,
+    /// What is carried, as mosquitto's option `topic` has it: pattern, `out`, `in` or `both`, QoS,
+    /// prefix here, prefix there.
+    pub topics: Vec<String>,
+    /// The client id on the other side; empty for the sink's name and the name of the machine.
+    pub client_id: String,
+    /// The name of the user there.
+    pub user: String,
+    /// The file whose first line is the password.
+    pub password_file: PathBuf,
+    /// The authorities that are believed, in PEM; empty for the system's.
+    pub tls_ca: PathBuf,
+    /// The certificate that is shown there.
+    pub tls_cert: PathBuf,
+    /// Its key.
+    pub tls_key: PathBuf,
+    /// The longest silence on the connection.
+    pub keep_alive: Period,
+    /// How long the other side keeps our session (MQTT 5).
+    pub session_expiry: Period,
+    /// Messages that may be unacknowledged by the other side; it may ask for fewer.
+    pub in_flight_max: u16,
+    /// The topic on the other side that has `1` while the bridge is connected, and otherwise `0`;
+    /// empty for none.
+    pub notification_topic: String,
+}
+
+impl Default for BridgeSettings {
+    fn default() -> Self {
+        Self {
+            address: String::new(),
+            version: "5".to_owned(),
+            topics: Vec::new(),
+            client_id: String::new(),
+            user: String::new(),
+            password_file: PathBuf::new(),
+            tls_ca: PathBuf::new(),
+            tls_cert: PathBuf::new(),
+            tls_key: PathBuf::new(),
+            keep_alive: Period::seconds(60),
+            session_expiry: Period::seconds(7 * 86_400),
+            in_flight_max: 1_000,
+            notification_topic: String::new(),
+        }
+    }
+}
+
 impl SinkSettings {
     /// The files that it reads, also at a reload.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
@@ -143,7 +200,20 @@ impl SinkSettings {
             let named = [&webhook.url_file, &webhook.token_file, &webhook.secret_file];
             named.into_iter().map(PathBuf::as_path).chain(template)
         });
-        of_webhook.filter(|file| !file.as_os_str().is_empty())
+        let bridge = self.bridge.as_ref().into_iter();
+        let of_bridge = bridge.flat_map(|bridge| {
+            let BridgeSettings {
+                password_file,
+                tls_ca,
+                tls_cert,
+                tls_key,
+                ..
+            } = bridge;
+            [password_file, tls_ca, tls_cert, tls_key].map(PathBuf::as_path)
+        });
+        of_webhook
+            .chain(of_bridge)
+            .filter(|file| !file.as_os_str().is_empty())
     }
 }
 

@@ -16,7 +16,9 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::attempt::Pace;
+use crate::bridge::{Bridge, RunningBridge};
 use crate::delivering::Delivering;
+use crate::field_mistake::FieldMistake;
 use crate::inlet::client_id;
 use crate::settings::SinkSettings;
 use crate::status::{SinkProgress, SinkState, SinkStatus};
@@ -37,6 +39,29 @@ struct Running {
     stop: watch::Sender<bool>,
     /// `None` for one that is switched off.
     task: Option<JoinHandle<()>>,
+}
+
+/// What a sink does until it is stopped.
+enum Work {
+    Webhook(Box<Delivering>),
+    Bridge(Box<RunningBridge>),
+}
+
+impl Work {
+    /// The kind, and where it leads.
+    fn named(&self) -> (&'static str, String) {
+        match self {
+            Self::Webhook(work) => ("webhook", work.webhook.origin()),
+            Self::Bridge(work) => ("bridge", work.bridge.target()),
+        }
+    }
+
+    async fn run(self) {
+        match self {
+            Self::Webhook(work) => work.run().await,
+            Self::Bridge(work) => work.run().await,
+        }
+    }
 }
 
 struct SinksCore {
@@ -135,12 +160,8 @@ impl Sinks {
             stop,
             task: None,
         };
-        let Some(webhook_settings) = &settings.webhook else {
-            return running;
-        };
-        running.kind = "webhook";
-        let webhook = match Webhook::new(&settings.name, webhook_settings) {
-            Ok(webhook) => webhook,
+        let work = match self.work(settings, &progress, stopped) {
+            Ok(work) => work,
             Err(mistake) => {
                 // Found before the start, unless a file has changed since.
                 let reason = format!("{}: {}", mistake.field, mistake.reason);
@@ -150,33 +171,54 @@ impl Sinks {
                 return running;
             }
         };
-        running.target = webhook.origin();
-        let work = settings.enabled.then(|| Delivering {
-            broker: core.broker.clone(),
-            settings: settings.clone(),
-            webhook,
-            concurrency: webhook_settings.concurrency,
-            progress: progress.clone(),
-            dead_letter: Topic::new(&settings.dead_letter).ok(),
-            pace: Pace::new(webhook_settings.rate_max),
-            stop: stopped,
-        });
+        (running.kind, running.target) = work.named();
+        let is_enabled = settings.enabled;
         running.task = Some(core.runtime.spawn(async move {
             if let Some(before) = before {
                 let _ = before.await;
             }
-            match work {
-                Some(work) => {
-                    progress.set_state(SinkState::Starting);
-                    work.run().await;
-                }
-                None => {
-                    progress.set_state(SinkState::Off);
-                    progress.opened();
-                }
+            if is_enabled {
+                progress.set_state(SinkState::Starting);
+                work.run().await;
+            } else {
+                progress.set_state(SinkState::Off);
+                progress.opened();
             }
         }));
         running
+    }
+
+    fn work(
+        &self,
+        settings: &SinkSettings,
+        progress: &Arc<SinkProgress>,
+        stop: watch::Receiver<bool>,
+    ) -> Result<Work, FieldMistake> {
+        let broker = self.0.broker.clone();
+        let (settings, progress) = (settings.clone(), Arc::clone(progress));
+        let dead_letter = Topic::new(&settings.dead_letter).ok();
+        if let Some(bridge) = &settings.bridge {
+            let bridge = Bridge::new(&settings.name, bridge)?;
+            return Ok(Work::Bridge(Box::new(RunningBridge {
+                broker,
+                settings,
+                bridge,
+                progress,
+                dead_letter,
+                stop,
+            })));
+        }
+        let webhook = settings.webhook.clone().unwrap_or_default();
+        Ok(Work::Webhook(Box::new(Delivering {
+            broker,
+            webhook: Webhook::new(&settings.name, &webhook)?,
+            concurrency: webhook.concurrency,
+            progress,
+            dead_letter,
+            pace: Pace::new(webhook.rate_max),
+            stop,
+            settings,
+        })))
     }
 
     /// Ends what earlier runs of the server left of sinks that are configured no longer.
@@ -252,10 +294,14 @@ async fn end_session(broker: &Broker, client_id: &str) {
 /// Connects to the other side of a sink, and sends no message; the other side's name, and what
 /// failed.
 pub async fn check(settings: &SinkSettings) -> (String, Result<(), String>) {
-    let Some(webhook) = &settings.webhook else {
-        return (String::new(), Ok(()));
-    };
-    match Webhook::new(&settings.name, webhook) {
+    if let Some(bridge) = &settings.bridge {
+        return match Bridge::new(&settings.name, bridge) {
+            Ok(mut bridge) => (bridge.target(), bridge.check().await),
+            Err(mistake) => (String::new(), Err(mistake.reason)),
+        };
+    }
+    let webhook = settings.webhook.clone().unwrap_or_default();
+    match Webhook::new(&settings.name, &webhook) {
         Ok(webhook) => (webhook.origin(), webhook.check().await),
         Err(mistake) => (String::new(), Err(mistake.reason)),
     }

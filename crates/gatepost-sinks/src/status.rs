@@ -1,5 +1,6 @@
 //! What a sink does, for `/metrics`, `/admin/sinks` and the dashboard.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gatepost_message::MessageId;
@@ -38,7 +39,7 @@ pub struct SinkError {
 pub struct SinkStatus {
     /// Its name.
     pub name: String,
-    /// `webhook`.
+    /// `webhook` or `bridge`.
     pub kind: &'static str,
     /// Where it leads, without what may be secret.
     pub target: String,
@@ -46,6 +47,8 @@ pub struct SinkStatus {
     pub state: SinkState,
     /// Messages that the other side has taken.
     pub delivered: u64,
+    /// Messages that it has brought in.
+    pub received: u64,
     /// Attempts that failed.
     pub failed_attempts: u64,
     /// Messages that were given up.
@@ -64,11 +67,12 @@ pub struct SinkStatus {
 struct Progress {
     state: SinkState,
     delivered: u64,
+    received: u64,
     failed_attempts: u64,
     given_up: u64,
     last_error: Option<SinkError>,
     /// The messages that the sink is at.
-    at: Vec<MessageId>,
+    at: BTreeSet<MessageId>,
 }
 
 /// Counts what one sink does.
@@ -99,15 +103,12 @@ impl SinkProgress {
     }
 
     pub(crate) fn began(&self, id: MessageId) {
-        self.progress.lock().at.push(id);
+        self.progress.lock().at.insert(id);
     }
 
     /// The sink is no longer at this message.
     pub(crate) fn left(&self, id: MessageId) {
-        let mut progress = self.progress.lock();
-        if let Some(at) = progress.at.iter().position(|other| *other == id) {
-            progress.at.swap_remove(at);
-        }
+        self.progress.lock().at.remove(&id);
     }
 
     /// It is at none: what was unfinished is handed over again.
@@ -119,6 +120,10 @@ impl SinkProgress {
         let mut progress = self.progress.lock();
         progress.delivered += 1;
         progress.state = SinkState::Running;
+    }
+
+    pub(crate) fn received(&self) {
+        self.progress.lock().received += 1;
     }
 
     /// An attempt failed; returns whether the one before it had not.
@@ -141,10 +146,11 @@ impl SinkProgress {
         let progress = self.progress.lock();
         status.state = progress.state;
         status.delivered = progress.delivered;
+        status.received = progress.received;
         status.failed_attempts = progress.failed_attempts;
         status.given_up = progress.given_up;
         status.last_error.clone_from(&progress.last_error);
-        let oldest = progress.at.iter().min();
+        let oldest = progress.at.first();
         let age = oldest.and_then(|id| SystemTime::now().duration_since(id.time()).ok());
         status.lag_seconds = age.unwrap_or_default().as_secs();
     }

@@ -49,11 +49,7 @@ impl Delivery {
     }
 
     pub(crate) fn packet_id(&self) -> NonZeroU16 {
-        let number = self.sequence.wrapping_sub(1) % PACKET_IDS + 1;
-        u16::try_from(number)
-            .ok()
-            .and_then(NonZeroU16::new)
-            .unwrap_or(NonZeroU16::MIN)
+        identifier_of(self.sequence)
     }
 
     pub(crate) fn commit_status(&self) -> CommitStatus {
@@ -63,6 +59,15 @@ impl Delivery {
             (None, None) => CommitStatus::Committed,
         }
     }
+}
+
+/// The packet identifier of the delivery with this sequence.
+pub(crate) fn identifier_of(sequence: u64) -> NonZeroU16 {
+    let number = sequence.wrapping_sub(1) % PACKET_IDS + 1;
+    u16::try_from(number)
+        .ok()
+        .and_then(NonZeroU16::new)
+        .unwrap_or(NonZeroU16::MIN)
 }
 
 /// How far a delivery has come.

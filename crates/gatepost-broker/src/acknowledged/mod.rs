@@ -25,7 +25,7 @@ use crate::persistence::{AwaitedCommit, PersistentSession};
 use crate::trace::{AcknowledgementSteps, StepOutcome};
 use crate::weight::content_bytes;
 use delivery::PACKET_IDS;
-pub(crate) use delivery::{Delivery, DeliveryPhase, InFlight};
+pub(crate) use delivery::{Delivery, DeliveryPhase, InFlight, identifier_of};
 pub use received::Receipt;
 use received::ReceivedIds;
 pub use steps::StrayAcknowledgement;

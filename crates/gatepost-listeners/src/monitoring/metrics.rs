@@ -96,6 +96,13 @@ pub(crate) fn push_sinks(text: &mut String, sinks: &[SinkStatus]) {
     );
     push(
         counter(
+            "gatepost_sink_received_total",
+            "Messages that a bridge has brought in.",
+        ),
+        |sink| sink.received,
+    );
+    push(
+        counter(
             "gatepost_sink_failed_attempts_total",
             "Attempts that failed.",
         ),

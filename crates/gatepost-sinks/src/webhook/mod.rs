@@ -8,7 +8,6 @@ mod target;
 mod template;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -18,6 +17,7 @@ use http_body_util::Full;
 
 use crate::attempt::Failure;
 use crate::field_mistake::FieldMistake;
+use crate::file_text::{file_text, first_line};
 use crate::frame::Delivery;
 use crate::ready_templates::ready;
 use crate::settings::WebhookSettings;
@@ -153,12 +153,9 @@ impl Webhook {
 }
 
 fn target(settings: &WebhookSettings) -> Result<Target, FieldMistake> {
-    let from_file = file_text(&settings.url_file, "webhook.url_file")?;
+    let from_file = first_line(&settings.url_file, "webhook.url_file")?;
     let (field, url) = match &from_file {
-        Some(text) => (
-            "webhook.url_file",
-            text.lines().next().unwrap_or_default().trim(),
-        ),
+        Some(line) => ("webhook.url_file", line.as_str()),
         None => ("webhook.url", settings.url.as_str()),
     };
     if from_file.is_some() && !settings.url.is_empty() {
@@ -189,8 +186,7 @@ fn headers(settings: &WebhookSettings) -> Result<HeaderMap, FieldMistake> {
         };
         headers.insert::<HeaderName>(field, value);
     }
-    if let Some(text) = file_text(&settings.token_file, "webhook.token_file")? {
-        let token = text.lines().next().unwrap_or_default().trim();
+    if let Some(token) = first_line(&settings.token_file, "webhook.token_file")? {
         let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
             .map_err(|_| wrong("webhook.token_file", "this token"))?;
         value.set_sensitive(true);
@@ -229,16 +225,6 @@ fn hmac_header(settings: &WebhookSettings) -> Result<Option<HeaderName>, FieldMi
         Ok(name) => Ok(Some(name)),
         Err(_) => wrong("this is no name of a header field"),
     }
-}
-
-/// The text of a file that a setting names; `None` where it names none.
-fn file_text(file: &Path, field: &'static str) -> Result<Option<String>, FieldMistake> {
-    if file.as_os_str().is_empty() {
-        return Ok(None);
-    }
-    std::fs::read_to_string(file)
-        .map(Some)
-        .map_err(|error| FieldMistake::new(field, format!("{}: {error}", file.display())))
 }
 
 #[cfg(test)]

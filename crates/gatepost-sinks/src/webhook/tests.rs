@@ -28,6 +28,7 @@ fn delivery() -> Delivery {
         },
         qos: Qos::AtLeastOnce,
         retain: false,
+        dup: false,
         packet_id: None,
     }
 }

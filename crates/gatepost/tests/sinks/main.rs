@@ -3,6 +3,8 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod bridges;
+mod mosquitto;
 mod web_peer;
 mod webhooks;
 

@@ -1,0 +1,318 @@
+//! One connection of a bridge: packets from our session to the other side, and back.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use bytes::Buf;
+use gatepost_broker::DisconnectCause;
+use gatepost_message::Qos;
+use gatepost_mqtt::{
+    Ack, Filter, Frame, Packet, PacketId, PacketType, Properties, PropertiesBuffer, Property,
+    Publish, Reason, Subscribe, SubscriptionOptions,
+};
+use tokio::time::Instant;
+
+use super::MARKER;
+use super::error::BridgeError;
+use super::inbound::Inbound;
+use super::link::{Exchanged, Link, RECEIVE_MAX};
+use super::work::{Ending, RunningBridge, stopped};
+use crate::attempt::explained;
+use crate::frame::{Delivery, Handed};
+use crate::given_up::give_up;
+use crate::inlet::Inlet;
+use crate::status::SinkState;
+
+/// Bytes that may wait for the other side's socket before no more is taken from the session.
+const OUT_BYTES_MAX: usize = 256 * 1024;
+/// The largest packet that is taken in.
+const PACKET_BYTES_MAX: usize = 16 << 20;
+
+/// The state of one connection.
+pub(super) struct Connection<'a> {
+    pub(super) running: &'a RunningBridge,
+    pub(super) link: Link,
+    pub(super) inlet: Inlet,
+    pub(super) inbound: Inbound,
+    /// What was sent and is not acknowledged.
+    pub(super) in_flight: HashMap<PacketId, Box<Delivery>>,
+    pub(super) sent: Instant,
+    pub(super) heard: Instant,
+}
+
+impl Connection<'_> {
+    /// Subscribes on the other side, and says there that we are connected.
+    pub(super) fn begin(&mut self) -> Result<(), BridgeError> {
+        let bridge = &self.running.bridge;
+        let filters = bridge.maps.0.iter().filter_map(|map| {
+            let options = SubscriptionOptions {
+                no_local: true,
+                retain_as_published: true,
+                retain_handling: 1, // what topics have kept, where the subscription is new
+                ..SubscriptionOptions::at(map.qos)
+            };
+            let text = map.remote_filter()?.as_str();
+            Some(Filter { text, options })
+        });
+        let subscribe = Subscribe {
+            packet_id: self.inlet.unused_packet_id(),
+            properties: Properties::EMPTY,
+            filters: filters.collect(),
+        };
+        if !subscribe.filters.is_empty() {
+            self.link.put(&Packet::Subscribe(subscribe))?;
+        }
+        if let Some(topic) = &bridge.notification_topic {
+            self.link.publish(&Publish {
+                dup: false,
+                qos: Qos::AtMostOnce,
+                retain: true,
+                topic,
+                packet_id: None,
+                properties: Properties::EMPTY,
+                payload: b"1",
+            })?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn serve(&mut self) -> Ending {
+        match self.pass_on().await {
+            Ok(ending) => ending,
+            Err(error) => Ending::Again(error.to_string()),
+        }
+    }
+
+    async fn pass_on(&mut self) -> Result<Ending, BridgeError> {
+        let mut stop = self.running.stop.clone();
+        loop {
+            let may_read = self.inbound.unacknowledged() < usize::from(RECEIVE_MAX);
+            let may_send = self.link.out.len() < OUT_BYTES_MAX;
+            let duty = self.next_duty();
+            tokio::select! {
+                () = stopped(&mut stop) => return Ok(Ending::Stop),
+                exchanged = self.link.exchange(may_read) => {
+                    if exchanged? == Exchanged::Read {
+                        self.heard = Instant::now();
+                        self.take_in().await?;
+                    } else {
+                        self.sent = Instant::now();
+                    }
+                }
+                packets = self.inbound.committed() => {
+                    self.link.out.extend_from_slice(&packets?);
+                }
+                handed = self.inlet.next(), if may_send => match handed {
+                    Ok(handed) => self.send_all(handed).await?,
+                    Err(DisconnectCause::ShuttingDown) => return Ok(Ending::Stop),
+                    Err(cause) => return Ok(Ending::Again(explained(cause).to_owned())),
+                },
+                () = tokio::time::sleep_until(duty) => self.stay_alive()?,
+            }
+        }
+    }
+
+    /// When a PINGREQ is due, or the other side counts as gone.
+    fn next_duty(&self) -> Instant {
+        let keep_alive = self.keep_alive();
+        (self.sent + keep_alive).min(self.heard + keep_alive * 2)
+    }
+
+    fn keep_alive(&self) -> Duration {
+        match self.link.terms.keep_alive {
+            Duration::ZERO => self.running.bridge.keep_alive,
+            keep_alive => keep_alive,
+        }
+    }
+
+    fn stay_alive(&mut self) -> Result<(), BridgeError> {
+        if self.heard.elapsed() >= self.keep_alive() * 2 {
+            return Err(BridgeError::Silent);
+        }
+        self.sent = Instant::now();
+        self.link.put(&Packet::Pingreq)
+    }
+
+    /// Sends what the session has ready, up to a bound.
+    async fn send_all(&mut self, first: Handed) -> Result<(), BridgeError> {
+        let mut next = Some(first);
+        while let Some(handed) = next {
+            match handed {
+                Handed::Delivery(delivery) => self.send(delivery).await?,
+                Handed::Release(packet_id) => {
+                    self.link.put(&Packet::Pubrel(Ack::success(packet_id)))?;
+                }
+            }
+            let has_room = self.link.out.len() < OUT_BYTES_MAX;
+            next = has_room.then(|| self.inlet.next_ready()).flatten();
+        }
+        Ok(())
+    }
+
+    async fn send(&mut self, delivery: Box<Delivery>) -> Result<(), BridgeError> {
+        let bridge = &self.running.bridge;
+        let marks = || {
+            delivery
+                .properties
+                .user
+                .iter()
+                .filter(|(name, _)| name == MARKER)
+        };
+        let has_passed = marks().any(|(_, value)| *value == bridge.client_id);
+        let topic = bridge.maps.outward(&delivery.topic).filter(|_| !has_passed);
+        let Some(topic) = topic else {
+            // It came by this bridge, or was queued under lines that are no longer there.
+            self.inlet.complete(&delivery);
+            return Ok(());
+        };
+        let mut properties = PropertiesBuffer::new();
+        if self.link.version.has_properties() {
+            if let Some(seconds) = delivery.properties.expiry_seconds {
+                properties.push(&Property::MessageExpiryInterval(seconds))?;
+            }
+            properties.push_carried(&delivery.properties)?;
+            properties.push(&Property::UserProperty((MARKER, &bridge.client_id)))?;
+        }
+        let terms = self.link.terms;
+        let is_lowered = delivery.qos > terms.qos_max;
+        let before = self.link.out.len();
+        let publish = Publish {
+            dup: delivery.dup && !is_lowered,
+            qos: if is_lowered {
+                Qos::AtMostOnce
+            } else {
+                delivery.qos
+            },
+            retain: delivery.retain && terms.takes_retained,
+            topic: &topic,
+            packet_id: delivery.packet_id.filter(|_| !is_lowered),
+            properties: properties.as_properties(),
+            payload: &delivery.payload,
+        };
+        let fits = self.link.publish(&publish).is_ok()
+            && self.link.out.len() - before <= terms.packet_bytes_max;
+        if is_lowered || !fits {
+            self.link.out.truncate(before);
+            let reason = if is_lowered {
+                "the other side does not take messages of this QoS"
+            } else {
+                "the message is larger than the other side takes"
+            };
+            return self.give_up(&delivery, reason).await;
+        }
+        match delivery.packet_id {
+            Some(packet_id) => {
+                self.running.progress.began(delivery.id);
+                self.in_flight.insert(packet_id, delivery);
+            }
+            None => self.running.progress.delivered(),
+        }
+        Ok(())
+    }
+
+    async fn give_up(&mut self, delivery: &Delivery, reason: &str) -> Result<(), BridgeError> {
+        let running = self.running;
+        let (name, dead_letter) = (&running.settings.name, running.dead_letter.as_ref());
+        running.progress.failed(reason, SinkState::Running);
+        if !give_up(&running.broker, name, dead_letter, delivery, 1, reason).await {
+            // It is sent again over the next connection.
+            return Err(BridgeError::NotStored);
+        }
+        running.progress.gave_up();
+        self.inlet.complete(delivery);
+        Ok(())
+    }
+
+    /// Reads all packets that are whole, and hands them over as one batch.
+    async fn take_in(&mut self) -> Result<(), BridgeError> {
+        let mut received = std::mem::take(&mut self.link.received);
+        let mut refused = Vec::new();
+        while let Some(frame) = Frame::split(&received, PACKET_BYTES_MAX)? {
+            let length = frame.length;
+            let packet = Packet::decode(self.link.version, frame)?;
+            refused.extend(self.take_packet(&packet)?);
+            drop(packet);
+            received.advance(length);
+        }
+        self.link.received = received;
+        for (delivery, reason) in refused {
+            self.give_up(&delivery, &reason).await?;
+        }
+        self.inbound.flush(&self.inlet)?;
+        if self.inbound.is_congested() {
+            self.inbound.relief().await;
+        }
+        Ok(())
+    }
+
+    /// Takes one packet; returns the delivery that the other side refuses by it.
+    fn take_packet(
+        &mut self,
+        packet: &Packet<'_>,
+    ) -> Result<Option<(Box<Delivery>, String)>, BridgeError> {
+        match packet {
+            Packet::Publish(publish) => {
+                let bridge = &self.running.bridge;
+                if self.inbound.publish(bridge, &self.inlet, publish)? {
+                    self.running.progress.received();
+                }
+            }
+            Packet::Puback(ack) | Packet::Pubrec(ack) if ack.reason.is_error() => {
+                let reason = format!("the other side refused it: {}", ack.reason.name());
+                return Ok(self
+                    .arrived(ack.packet_id)
+                    .map(|delivery| (delivery, reason)));
+            }
+            Packet::Puback(ack) => {
+                self.inlet.acknowledge(ack.packet_id);
+                self.delivered(ack.packet_id);
+            }
+            Packet::Pubrec(ack) => {
+                // The release leaves when it is on disk: after it the other side knows the
+                // delivery no longer, and would take its repetition for another one.
+                self.inlet.release(ack.packet_id);
+                self.inbound.answer(PacketType::Pubrel, ack.packet_id)?;
+                self.delivered(ack.packet_id);
+            }
+            Packet::Pubcomp(ack) => self.inlet.finish(ack.packet_id),
+            Packet::Pubrel(ack) => {
+                self.inlet.note_released(ack.packet_id);
+                self.inbound.answer(PacketType::Pubcomp, ack.packet_id)?;
+            }
+            Packet::Suback(suback) => self.check_subscriptions(suback.reasons.iter().copied())?,
+            Packet::Pingresp => {}
+            Packet::Disconnect(end) => {
+                let said = end.properties.reason_string().unwrap_or_default();
+                return Err(BridgeError::Ended(end.reason, said.to_owned()));
+            }
+            _ => return Err(BridgeError::Unexpected("a packet that servers do not send")),
+        }
+        Ok(None)
+    }
+
+    fn arrived(&mut self, packet_id: PacketId) -> Option<Box<Delivery>> {
+        let delivery = self.in_flight.remove(&packet_id)?;
+        self.running.progress.left(delivery.id);
+        Some(delivery)
+    }
+
+    fn delivered(&mut self, packet_id: PacketId) {
+        if self.arrived(packet_id).is_some() {
+            self.running.progress.delivered();
+        }
+    }
+
+    fn check_subscriptions(
+        &self,
+        reasons: impl Iterator<Item = Reason>,
+    ) -> Result<(), BridgeError> {
+        let maps = self.running.bridge.maps.0.iter();
+        let filters = maps.filter_map(|map| map.remote_filter());
+        for (reason, filter) in reasons.zip(filters) {
+            if reason.is_error() {
+                return Err(BridgeError::NotSubscribed(filter.to_string()));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,39 @@
+//! Why a bridge is not connected.
+
+use std::io;
+
+use gatepost_mqtt::{DecodeError, EncodeError, Reason};
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum BridgeError {
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("TLS: {0}")]
+    Tls(String),
+    #[error("the other side did not answer in time")]
+    Silent,
+    #[error("the other side sent what is no MQTT: {0}")]
+    Malformed(#[from] DecodeError),
+    #[error("a packet cannot be written: {0}")]
+    Unencodable(#[from] EncodeError),
+    #[error("the other side refused the connection: {}", explained(*.0, .1))]
+    Refused(Reason, String),
+    #[error("the other side ended the connection: {}", explained(*.0, .1))]
+    Ended(Reason, String),
+    #[error("the other side sent {0}")]
+    Unexpected(&'static str),
+    #[error("the other side refused the subscription to {0}")]
+    NotSubscribed(String),
+    #[error("a message that came in was not taken: {0}")]
+    NotTaken(String),
+    #[error("what came in could not be stored")]
+    NotStored,
+}
+
+/// The reason's name, and what was said besides.
+fn explained(reason: Reason, said: &str) -> String {
+    match said {
+        "" => reason.name().to_owned(),
+        said => format!("{}: {said}", reason.name()),
+    }
+}

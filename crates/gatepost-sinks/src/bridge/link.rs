@@ -1,0 +1,245 @@
+//! The connection to the other broker: its handshake, and packets in both directions.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::{Buf, BytesMut};
+use gatepost_message::Qos;
+use gatepost_mqtt::{
+    Connack, Connect, Frame, Packet, PropertiesBuffer, Property, Publish, Reason, Version, Will,
+};
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::net::TcpStream;
+
+use super::Bridge;
+use super::error::BridgeError;
+
+/// A connection, with its handshake.
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(20);
+/// Publications of the other side that may be unacknowledged.
+pub(super) const RECEIVE_MAX: u16 = 1_000;
+/// Before MQTT 5 no broker says how many publications it takes at once. mosquitto cuts connections
+/// with more than 20, and counts those twice that it had before a restart.
+const RECEIVE_MAX_BEFORE_5: u16 = 10;
+/// The bit of the protocol level by which mosquitto knows a bridge before MQTT 5: it then sends
+/// nothing back, and keeps the retain flag.
+const BRIDGE_BIT: u8 = 0x80;
+/// Where the protocol level stands after the fixed header: after the name `MQTT`.
+const LEVEL_AT: usize = 6;
+const READ_BYTES: usize = 64 * 1024;
+
+/// A socket, with TLS or without.
+trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Wire for S {}
+
+/// What the other side said in its CONNACK.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Terms {
+    pub(super) session_present: bool,
+    /// Publications that it takes at once.
+    pub(super) receive_max: u16,
+    pub(super) packet_bytes_max: usize,
+    pub(super) keep_alive: Duration,
+    /// The highest level that it takes.
+    pub(super) qos_max: Qos,
+    pub(super) takes_retained: bool,
+}
+
+pub(super) struct Link {
+    pub(super) version: Version,
+    pub(super) terms: Terms,
+    reader: ReadHalf<Box<dyn Wire>>,
+    writer: WriteHalf<Box<dyn Wire>>,
+    pub(super) received: BytesMut,
+    pub(super) out: BytesMut,
+}
+
+impl Link {
+    /// Connects and says who we are. `has_bridge_bit` is for the versions before MQTT 5.
+    pub(super) async fn open(bridge: &Bridge, has_bridge_bit: bool) -> Result<Self, BridgeError> {
+        let opening = Self::handshake(bridge, has_bridge_bit);
+        let opened = tokio::time::timeout(CONNECT_TIME_MAX, opening).await;
+        opened.map_err(|_| BridgeError::Silent)?
+    }
+
+    async fn handshake(bridge: &Bridge, has_bridge_bit: bool) -> Result<Self, BridgeError> {
+        let stream =
+            TcpStream::connect((bridge.address.host.as_str(), bridge.address.port)).await?;
+        stream.set_nodelay(true)?;
+        let stream: Box<dyn Wire> = match &bridge.tls {
+            None => Box::new(stream),
+            Some(connector) => {
+                let name = ServerName::try_from(bridge.address.host.clone())
+                    .map_err(|error| BridgeError::Tls(error.to_string()))?;
+                Box::new(connector.connect(name, stream).await?)
+            }
+        };
+        let (reader, writer) = tokio::io::split(stream);
+        let mut link = Self {
+            version: bridge.version,
+            terms: Terms {
+                session_present: false,
+                receive_max: if bridge.version.has_properties() {
+                    u16::MAX
+                } else {
+                    RECEIVE_MAX_BEFORE_5
+                },
+                packet_bytes_max: usize::MAX,
+                keep_alive: bridge.keep_alive,
+                qos_max: Qos::ExactlyOnce,
+                takes_retained: true,
+            },
+            reader,
+            writer,
+            received: BytesMut::new(),
+            out: BytesMut::new(),
+        };
+        link.greet(bridge, has_bridge_bit)?;
+        while !link.out.is_empty() {
+            link.write().await?;
+        }
+        while link.take_connack()?.is_none() {
+            link.read().await?;
+        }
+        Ok(link)
+    }
+
+    fn greet(&mut self, bridge: &Bridge, has_bridge_bit: bool) -> Result<(), BridgeError> {
+        let mut properties = PropertiesBuffer::new();
+        if self.version.has_properties() {
+            properties.push(&Property::SessionExpiryInterval(
+                bridge.session_expiry_seconds,
+            ))?;
+            properties.push(&Property::ReceiveMaximum(RECEIVE_MAX))?;
+        }
+        let will = bridge.notification_topic.as_deref().map(|topic| Will {
+            topic,
+            payload: b"0",
+            qos: Qos::AtLeastOnce,
+            retain: true,
+            properties: gatepost_mqtt::Properties::EMPTY,
+        });
+        let connect = Connect {
+            version: self.version,
+            clean_start: false,
+            keep_alive_seconds: bridge.keep_alive.as_secs() as u16,
+            properties: properties.as_properties(),
+            client_id: &bridge.client_id,
+            will,
+            user_name: bridge.user.as_deref(),
+            password: bridge.password.as_deref().map(str::as_bytes),
+        };
+        connect.encode(&mut self.out)?;
+        if has_bridge_bit && let Ok(Some(frame)) = Frame::split(&self.out, usize::MAX) {
+            let header = frame.length - frame.body.len();
+            self.out[header + LEVEL_AT] |= BRIDGE_BIT;
+        }
+        Ok(())
+    }
+
+    /// Reads the CONNACK, where it is whole.
+    fn take_connack(&mut self) -> Result<Option<()>, BridgeError> {
+        let Some(frame) = Frame::split(&self.received, READ_BYTES)? else {
+            return Ok(None);
+        };
+        let length = frame.length;
+        let Packet::Connack(connack) = Packet::decode(self.version, frame)? else {
+            return Err(BridgeError::Unexpected("something else than CONNACK"));
+        };
+        if connack.reason != Reason::SUCCESS {
+            let said = connack.properties.reason_string().unwrap_or_default();
+            return Err(BridgeError::Refused(connack.reason, said.to_owned()));
+        }
+        self.terms = terms(self.terms, &connack);
+        self.received.advance(length);
+        Ok(Some(()))
+    }
+
+    /// Reads what there is. Cancel-safe.
+    pub(super) async fn read(&mut self) -> Result<(), BridgeError> {
+        read(&mut self.reader, &mut self.received).await
+    }
+
+    /// Writes a part of what waits. Cancel-safe.
+    pub(super) async fn write(&mut self) -> Result<(), BridgeError> {
+        self.writer.write_buf(&mut self.out).await?;
+        Ok(())
+    }
+
+    /// Reads or writes, whichever is possible first. Cancel-safe.
+    pub(super) async fn exchange(&mut self, may_read: bool) -> Result<Exchanged, BridgeError> {
+        tokio::select! {
+            written = self.writer.write_buf(&mut self.out), if !self.out.is_empty() => {
+                written?;
+                Ok(Exchanged::Written)
+            }
+            outcome = read(&mut self.reader, &mut self.received), if may_read => {
+                outcome?;
+                Ok(Exchanged::Read)
+            }
+            else => std::future::pending().await,
+        }
+    }
+
+    pub(super) fn put(&mut self, packet: &Packet<'_>) -> Result<(), BridgeError> {
+        packet.encode(self.version, &mut self.out)?;
+        Ok(())
+    }
+
+    pub(super) fn publish(&mut self, publish: &Publish<'_>) -> Result<(), BridgeError> {
+        publish.encode(self.version, &mut self.out)?;
+        Ok(())
+    }
+
+    /// Says goodbye, and waits a moment until that is written.
+    pub(super) async fn close(mut self) {
+        let _ = self.put(&Packet::Disconnect(gatepost_mqtt::ReasonedPacket::default()));
+        let writing = async {
+            while !self.out.is_empty() && self.write().await.is_ok() {}
+            let _ = self.writer.shutdown().await;
+        };
+        let _ = tokio::time::timeout(Duration::from_secs(1), writing).await;
+    }
+}
+
+/// What was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Exchanged {
+    Read,
+    Written,
+}
+
+async fn read(
+    reader: &mut ReadHalf<Box<dyn Wire>>,
+    received: &mut BytesMut,
+) -> Result<(), BridgeError> {
+    received.reserve(READ_BYTES);
+    match reader.read_buf(received).await? {
+        0 => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+        _ => Ok(()),
+    }
+}
+
+fn terms(mut terms: Terms, connack: &Connack<'_>) -> Terms {
+    terms.session_present = connack.session_present;
+    for property in connack.properties.iter() {
+        match property {
+            Property::ReceiveMaximum(max) => terms.receive_max = max,
+            Property::MaximumPacketSize(bytes) => terms.packet_bytes_max = bytes as usize,
+            Property::ServerKeepAlive(seconds) => {
+                terms.keep_alive = Duration::from_secs(seconds.into());
+            }
+            Property::MaximumQos(has_one) => {
+                terms.qos_max = if has_one {
+                    Qos::AtLeastOnce
+                } else {
+                    Qos::AtMostOnce
+                };
+            }
+            Property::RetainAvailable(is_so) => terms.takes_retained = is_so,
+            _ => {}
+        }
+    }
+    terms
+}

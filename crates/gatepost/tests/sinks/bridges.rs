@@ -1,0 +1,234 @@
+//! Bridges to a real mosquitto, which goes away under load, as the server does.
+
+use std::collections::BTreeMap;
+
+use super::mosquitto::{Mosquitto, free_port};
+use super::support::authority::Authority;
+use super::support::{Client, Gateway, await_some, run, text_of};
+use super::{PLAIN, lines, publish, sinks};
+
+fn bridge(mosquitto: &Mosquitto, version: &str, topics: &str) -> String {
+    format!(
+        "{PLAIN}[[sink]]\nname = \"plant\"\nretry.first = \"50ms\"\nretry.longest = \"500ms\"\n\
+         bridge.address = \"mqtt://127.0.0.1:{}\"\nbridge.version = \"{version}\"\n\
+         bridge.topics = [{topics}]\n",
+        mosquitto.port()
+    )
+}
+
+/// A subscriber with a kept session, which connects again by itself. In MQTT 5 mosquitto_sub ends
+/// with an error after a restart of its broker amid deliveries at QoS 2.
+fn keep_subscribed(port: &str, id: &str, filter: &str) -> Client {
+    let session = ["-p", port, "-V", "311", "-i", id, "-c", "-q", "2"];
+    let arguments = [&session[..], &["-t", filter, "-F", "got %t %p", "-d"]].concat();
+    let mut client = Client::start("mosquitto_sub", &arguments);
+    client.await_line("SUBACK");
+    client
+}
+
+/// How often each message came.
+fn counts(client: &mut Client) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    let got = client.seen().iter().filter(|line| line.starts_with("got "));
+    for line in got {
+        *counts.entry(line[4..].to_owned()).or_default() += 1;
+    }
+    counts
+}
+
+fn await_all(client: &mut Client, topic: &str, count: usize) -> BTreeMap<String, usize> {
+    let expected: Vec<String> = lines(count)
+        .iter()
+        .map(|line| format!("{topic} {line}"))
+        .collect();
+    await_some(&format!("{count} messages under {topic}"), || {
+        let counts = counts(client);
+        expected
+            .iter()
+            .all(|line| counts.contains_key(line))
+            .then_some(counts)
+    })
+}
+
+fn publish_to(port: &str, topic: &str, qos: &str, lines: &[String]) {
+    let arguments = ["-p", port, "-V", "5", "-q", qos, "-t", topic, "-l"];
+    let output = run(
+        "mosquitto_pub",
+        &arguments,
+        (lines.join("\n") + "\n").as_bytes(),
+    );
+    assert!(output.status.success(), "{}", text_of(&output));
+}
+
+fn await_connected(gateway: &Gateway) {
+    await_some("the bridge is connected", || {
+        sinks(gateway).contains("running").then_some(())
+    });
+}
+
+#[test]
+fn a_mosquitto_that_restarts_under_load_gets_every_message_at_qos_2_once() {
+    for version in ["5", "3.1.1"] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut mosquitto = Mosquitto::start(folder.path());
+        let gateway = Gateway::start(&bridge(&mosquitto, version, "\"# out 2 here/ there/\""));
+        let mut subscriber = keep_subscribed(&mosquitto.port(), "reader", "there/#");
+        std::thread::scope(|scope| {
+            let port = gateway.port("mqtt");
+            scope.spawn(move || publish_to(&port, "here/a", "2", &lines(600)));
+            for _ in 0..3 {
+                std::thread::sleep(std::time::Duration::from_millis(150));
+                mosquitto.restart();
+            }
+        });
+        let counts = await_all(&mut subscriber, "there/a", 600);
+        let repeated: Vec<_> = counts.iter().filter(|(_, count)| **count > 1).collect();
+        assert!(repeated.is_empty(), "{version}: {repeated:?}");
+    }
+}
+
+#[test]
+fn a_server_that_is_killed_under_load_sends_every_message_at_qos_2_once_both_ways() {
+    let (here, there) = (
+        tempfile::tempdir().expect("a folder"),
+        tempfile::tempdir().expect("a folder"),
+    );
+    let mosquitto = Mosquitto::start(there.path());
+    let settings = bridge(&mosquitto, "5", "\"out/# out 2\", \"in/# in 2\"");
+    let settings = format!(
+        "listeners.mqtt.bind = [\"127.0.0.1:{}\"]\n{settings}",
+        free_port()
+    );
+    let mut gateway = Gateway::start_in(here.path(), &settings);
+    await_connected(&gateway);
+    let mut remote = keep_subscribed(&mosquitto.port(), "reader", "out/#");
+    let mut local = keep_subscribed(&gateway.port("mqtt"), "reader", "in/#");
+    for round in 0..3 {
+        let topic = format!("out/{round}");
+        publish(&gateway, &topic, "2", &lines(100));
+        publish_to(&mosquitto.port(), &format!("in/{round}"), "2", &lines(100));
+        gateway.kill();
+        gateway = Gateway::start_in(here.path(), &settings);
+        await_connected(&gateway);
+    }
+    for round in 0..3 {
+        for (client, topic) in [(&mut remote, "out"), (&mut local, "in")] {
+            let counts = await_all(client, &format!("{topic}/{round}"), 100);
+            let repeated: Vec<_> = counts.iter().filter(|(_, count)| **count > 1).collect();
+            assert!(repeated.is_empty(), "{topic}/{round}: {repeated:?}");
+        }
+    }
+}
+
+#[test]
+fn both_sides_of_a_connection_by_tls_prove_who_they_are() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path();
+    let authority = Authority::new(path, "ours");
+    authority.sign("broker", "localhost", &["localhost", "127.0.0.1"]);
+    authority.sign("client", "plant", &["plant"]);
+    Authority::new(path, "others");
+    let (port, place) = (free_port(), path.display());
+    let mosquitto = Mosquitto::start_with(
+        path,
+        &format!(
+            "listener {port} 127.0.0.1\ncafile {place}/ours.pem\ncertfile {place}/broker.pem\n\
+             keyfile {place}/broker.key\nrequire_certificate true\n"
+        ),
+    );
+    let plain = format!("mqtt://127.0.0.1:{}", mosquitto.port());
+    let settings = |authority: &str| {
+        let settings = bridge(&mosquitto, "5", "\"# out 1 here/ there/\"");
+        let settings = settings.replace(&plain, &format!("mqtts://localhost:{port}"));
+        format!(
+            "{settings}bridge.tls_ca = \"{place}/{authority}.pem\"\n\
+             bridge.tls_cert = \"{place}/client.pem\"\nbridge.tls_key = \"{place}/client.key\"\n"
+        )
+    };
+    let mut reader = keep_subscribed(&mosquitto.port(), "reader", "there/#");
+    let gateway = Gateway::start(&settings("ours"));
+    publish(&gateway, "here/a", "1", &lines(5));
+    await_all(&mut reader, "there/a", 5);
+    let other = Gateway::start(&settings("others"));
+    await_some("the stranger is refused", || {
+        sinks(&other).contains("certificate").then_some(())
+    });
+}
+
+#[test]
+fn nothing_goes_in_circles_and_retained_messages_and_properties_arrive() {
+    for version in ["5", "3.1.1"] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mosquitto = Mosquitto::start(folder.path());
+        let gateway = Gateway::start(&bridge(&mosquitto, version, "\"both/# both 1\""));
+        await_connected(&gateway);
+        let mut remote = keep_subscribed(&mosquitto.port(), "reader", "both/#");
+        let mut local = keep_subscribed(&gateway.port("mqtt"), "reader", "both/#");
+        publish(&gateway, "both/here", "1", &lines(20));
+        publish_to(&mosquitto.port(), "both/there", "1", &lines(20));
+        for client in [&mut remote, &mut local] {
+            await_all(client, "both/here", 20);
+            await_all(client, "both/there", 20);
+        }
+        // What goes in circles would come again after this.
+        publish(&gateway, "both/last", "1", &lines(1));
+        await_all(&mut remote, "both/last", 1);
+        for client in [&mut remote, &mut local] {
+            assert!(
+                counts(client).values().all(|&count| count == 1),
+                "{version}"
+            );
+        }
+        let port = gateway.port("mqtt");
+        let kept = [
+            "-p",
+            &port,
+            "-V",
+            "5",
+            "-r",
+            "-q",
+            "1",
+            "-t",
+            "both/kept",
+            "-m",
+            "on",
+        ];
+        let kept = [&kept[..], &["-D", "publish", "user-property", "unit", "C"]].concat();
+        assert!(run("mosquitto_pub", &kept, b"").status.success());
+        await_some("the retained message is there", || {
+            let arguments = [
+                "-p",
+                &mosquitto.port(),
+                "-V",
+                "5",
+                "-t",
+                "both/kept",
+                "-C",
+                "1",
+                "-W",
+                "2",
+                "-F",
+                "%r %p %P",
+            ];
+            let text = text_of(&run("mosquitto_sub", &arguments, b""));
+            let has_property = version != "5" || text.contains("unit:C");
+            (text.starts_with("1 on") && has_property).then_some(())
+        });
+        let arguments = [
+            "-p",
+            &port,
+            "-t",
+            "$SYS/broker/connection/plant/state",
+            "-C",
+            "1",
+            "-W",
+            "5",
+        ];
+        assert_eq!(text_of(&run("mosquitto_sub", &arguments, b"")).trim(), "1");
+        let listed = sinks(&gateway);
+        assert!(
+            listed.contains("bridge") && listed.contains("queued 0"),
+            "{listed}"
+        );
+    }
+}
