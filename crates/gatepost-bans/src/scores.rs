@@ -18,7 +18,7 @@ const COMPARED: usize = 8;
 
 #[derive(Debug)]
 pub(crate) struct Scores {
-    by_network: HashMap<PeerNetwork, Score>,
+    by_network: HashMap<PeerNetwork, OffenceScore>,
     networks_max: usize,
     /// The time in which one point expires.
     per_point: Duration,
@@ -26,7 +26,7 @@ pub(crate) struct Scores {
 }
 
 #[derive(Debug)]
-struct Score {
+struct OffenceScore {
     recovered: Instant,
     counts: OffenceCounts,
 }
@@ -54,12 +54,12 @@ impl Scores {
         if !self.by_network.contains_key(&network) {
             self.make_room(now);
         }
-        let score = self.by_network.entry(network).or_insert(Score {
+        let score = self.by_network.entry(network).or_insert(OffenceScore {
             recovered: now,
             counts: OffenceCounts::default(),
         });
         if score.recovered <= now {
-            *score = Score {
+            *score = OffenceScore {
                 recovered: now,
                 counts: OffenceCounts::default(),
             };

@@ -21,13 +21,13 @@ pub enum BenchError {
     #[error("{0}")]
     Settings(String),
     /// A URL is malformed.
-    #[error("'{0}' is no target; write mqtt://HOST:PORT, http://HOST:PORT/PATH, … or a command")]
+    #[error("'{0}' is not a target; use mqtt://HOST:PORT, http://HOST:PORT/PATH, … or a command")]
     Url(String),
     /// Neither a target nor a peer was given.
-    #[error("name a target (a URL or a command) or a --peer; 'gatepost-bench peers' lists them")]
+    #[error("missing target: give a URL, a command or a --peer; 'gatepost-bench peers' lists them")]
     NoTarget,
     /// No peer definition has this name.
-    #[error("there is no peer '{0}'; 'gatepost-bench peers' lists those there are")]
+    #[error("there is no peer '{0}'; 'gatepost-bench peers' lists all peers")]
     UnknownPeer(String),
     /// The peer does not have the requested offer.
     #[error("{peer} does not offer '{wanted}'; it offers {offers}")]

@@ -100,7 +100,7 @@ impl CallOptions {
                         "--exit" => arguments.exit = exit_mode(&value)?,
                         "--on-failure" => arguments.on_failure = Some(on_failure(&value)?),
                         "--timeout" => arguments.timeout = period(&value)?,
-                        _ => return mistake(format!("there is no option {option}")),
+                        _ => return mistake(format!("unknown option {option}")),
                     }
                 }
                 _ => {

@@ -32,7 +32,7 @@ impl Networks {
     pub fn add(&mut self, text: &str) -> Result<(), String> {
         for word in text.split_ascii_whitespace() {
             let network =
-                NetworkMask::parse(word).ok_or_else(|| format!("{word} is no network"))?;
+                NetworkMask::parse(word).ok_or_else(|| format!("{word} is not a network"))?;
             self.list.push(network);
             self.configured = true;
         }

@@ -42,10 +42,10 @@ pub enum MalformedReply {
     #[error("{0:?} is not a name of a header field or cookie")]
     Name(String),
     /// A field that the server itself writes.
-    #[error("the header field {0} is the server's to set")]
+    #[error("the header field {0} is set by the server")]
     Reserved(String),
     /// A value with a control character, or with one that a cookie must not contain.
-    #[error("the value of {0} holds what no header field can carry")]
+    #[error("the value of {0} contains characters that a header field must not contain")]
     Value(String),
     /// An unknown value of `SameSite`.
     #[error("same_site is \"lax\", \"strict\" or \"none\", not {0:?}")]

@@ -5,7 +5,9 @@ use bytes::{BufMut, BytesMut};
 
 use crate::frame::PacketType;
 use crate::wire::{ByteReader, put_packet};
-use crate::{DecodeError, EncodeError, Frame, PacketId, Properties, Property, Reason, Version};
+use crate::{
+    DecodeError, EncodeError, Frame, PacketId, PacketProperties, Property, Reason, Version,
+};
 
 /// The answer to CONNECT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,7 +17,7 @@ pub struct Connack<'a> {
     /// The reason; in 3.1.1 a return code on the wire, translated both ways.
     pub reason: Reason,
     /// MQTT 5 only.
-    pub properties: Properties<'a>,
+    pub properties: PacketProperties<'a>,
 }
 
 impl<'a> Connack<'a> {
@@ -68,7 +70,7 @@ pub struct Ack<'a> {
     /// Always success before MQTT 5.
     pub reason: Reason,
     /// MQTT 5 only.
-    pub properties: Properties<'a>,
+    pub properties: PacketProperties<'a>,
 }
 
 impl<'a> Ack<'a> {
@@ -82,7 +84,7 @@ impl<'a> Ack<'a> {
         Self {
             packet_id,
             reason,
-            properties: Properties::EMPTY,
+            properties: PacketProperties::EMPTY,
         }
     }
 
@@ -131,12 +133,12 @@ pub struct ReasonedPacket<'a> {
     /// The reason.
     pub reason: Reason,
     /// MQTT 5 only.
-    pub properties: Properties<'a>,
+    pub properties: PacketProperties<'a>,
 }
 
 impl<'a> ReasonedPacket<'a> {
     /// Both parts.
-    pub const fn new(reason: Reason, properties: Properties<'a>) -> Self {
+    pub const fn new(reason: Reason, properties: PacketProperties<'a>) -> Self {
         Self { reason, properties }
     }
 
@@ -236,11 +238,11 @@ pub(crate) fn read_properties<'a>(
     version: Version,
     reader: &mut ByteReader<'a>,
     packet_type: PacketType,
-) -> Result<Properties<'a>, DecodeError> {
+) -> Result<PacketProperties<'a>, DecodeError> {
     if version.has_properties() {
-        Properties::read(reader, packet_type.bit(), false)
+        PacketProperties::read(reader, packet_type.bit(), false)
     } else {
-        Ok(Properties::EMPTY)
+        Ok(PacketProperties::EMPTY)
     }
 }
 

@@ -2,14 +2,14 @@
 //! [`gatepost_message::Properties`].
 
 use bytes::Bytes;
-use gatepost_message::Properties as MessageProperties;
+use gatepost_message::Properties;
 
-use crate::{EncodeError, Properties, PropertiesBuffer, Property};
+use crate::{EncodeError, PacketProperties, PropertiesBuffer, Property};
 
 impl PropertiesBuffer {
     /// Appends what a publication carries, except its expiry: what is left of that changes with
     /// each delivery.
-    pub fn push_carried(&mut self, carried: &MessageProperties) -> Result<(), EncodeError> {
+    pub fn push_carried(&mut self, carried: &Properties) -> Result<(), EncodeError> {
         if let Some(is_text) = carried.payload_is_text {
             self.push(&Property::PayloadFormatIndicator(is_text))?;
         }
@@ -29,13 +29,13 @@ impl PropertiesBuffer {
     }
 }
 
-impl Properties<'_> {
+impl PacketProperties<'_> {
     /// What a publication carries, its expiry too; `None` where there is nothing.
-    pub fn carried(self) -> Option<Box<MessageProperties>> {
+    pub fn carried(self) -> Option<Box<Properties>> {
         if self.is_empty() {
             return None;
         }
-        let mut carried = MessageProperties::default();
+        let mut carried = Properties::default();
         for property in self.iter() {
             match property {
                 Property::PayloadFormatIndicator(is_text) => {

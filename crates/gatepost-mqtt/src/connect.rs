@@ -7,7 +7,7 @@ use crate::ack::expect_end;
 use crate::frame::PacketType;
 use crate::property::WILL;
 use crate::wire::{ByteReader, put_binary, put_packet, put_string};
-use crate::{DecodeError, EncodeError, Frame, Properties, Property, Reason, Version};
+use crate::{DecodeError, EncodeError, Frame, PacketProperties, Property, Reason, Version};
 
 /// CONNECT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct Connect<'a> {
     /// The longest time without a packet from the client, in seconds; 0 for no limit.
     pub keep_alive_seconds: u16,
     /// MQTT 5 only.
-    pub properties: Properties<'a>,
+    pub properties: PacketProperties<'a>,
     /// The client id; empty if the server is to choose it.
     pub client_id: &'a str,
     /// The publication to send when the connection ends without a DISCONNECT.
@@ -42,7 +42,7 @@ pub struct Will<'a> {
     /// Whether the topic retains it.
     pub retain: bool,
     /// MQTT 5 only.
-    pub properties: Properties<'a>,
+    pub properties: PacketProperties<'a>,
 }
 
 mod flag {
@@ -153,7 +153,7 @@ impl<'a> Connect<'a> {
 }
 
 /// Authentication Data needs an Authentication Method (section 3.1.2.11.10).
-fn check_authentication(properties: Properties<'_>) -> Result<(), DecodeError> {
+fn check_authentication(properties: PacketProperties<'_>) -> Result<(), DecodeError> {
     let (mut has_method, mut has_data) = (false, false);
     for property in properties.iter() {
         has_method |= matches!(property, Property::AuthenticationMethod(_));
@@ -198,9 +198,9 @@ impl<'a> Will<'a> {
             DecodeError::malformed("there is no Will QoS 3 [MQTT-3.1.2-12]"),
         )?;
         let properties = if version.has_properties() {
-            Properties::read(reader, WILL, false)?
+            PacketProperties::read(reader, WILL, false)?
         } else {
-            Properties::EMPTY
+            PacketProperties::EMPTY
         };
         let topic = reader.name()?;
         Topic::check(topic).map_err(|_| {

@@ -34,7 +34,7 @@ pub use connect::{Connect, Will};
 pub use error::{DecodeError, EncodeError};
 pub use frame::{Frame, FrameHeader, PacketType, REMAINING_LENGTH_MAX};
 pub use packet::{Packet, decode_next};
-pub use properties::{Properties, PropertiesBuffer};
+pub use properties::{PacketProperties, PropertiesBuffer};
 pub use property::{Property, PropertyId};
 pub use publish::Publish;
 pub use reason::Reason;

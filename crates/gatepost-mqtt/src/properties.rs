@@ -1,6 +1,6 @@
 //! A packet's list of properties: read in place, checked once, never copied.
 //!
-//! [`Properties`] is a slice of the packet that has passed all checks. A lookup walks the list,
+//! [`PacketProperties`] is a slice of the packet that has passed all checks. A lookup walks the list,
 //! which is cheaper than building a structure of 27 mostly absent fields.
 
 use bytes::BufMut;
@@ -11,14 +11,14 @@ use crate::{DecodeError, EncodeError};
 
 /// The properties of one packet. Also the argument of an encoder: see [`PropertiesBuffer`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Properties<'a> {
+pub struct PacketProperties<'a> {
     /// Without the preceding length.
     raw: &'a [u8],
 }
 
-impl<'a> Properties<'a> {
+impl<'a> PacketProperties<'a> {
     /// An empty list.
-    pub const EMPTY: Properties<'static> = Properties { raw: &[] };
+    pub const EMPTY: PacketProperties<'static> = PacketProperties { raw: &[] };
 
     /// Reads the length and the following list, for a packet of the set `packets`.
     pub(crate) fn read(
@@ -89,7 +89,7 @@ impl<'a> Properties<'a> {
         })
     }
 
-    /// The number of bytes that [`Properties::write`] appends.
+    /// The number of bytes that [`PacketProperties::write`] appends.
     pub(crate) const fn encoded_length(&self) -> usize {
         variable_integer_length(self.raw.len()) + self.raw.len()
     }
@@ -141,7 +141,7 @@ impl PropertiesBuffer {
     }
 
     /// The list, for a packet.
-    pub fn as_properties(&self) -> Properties<'_> {
-        Properties { raw: &self.raw }
+    pub fn as_properties(&self) -> PacketProperties<'_> {
+        PacketProperties { raw: &self.raw }
     }
 }

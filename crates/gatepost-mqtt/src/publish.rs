@@ -7,7 +7,9 @@ use crate::frame::PacketType;
 use crate::wire::{
     ByteReader, VARIABLE_INTEGER_MAX, put_string, put_variable_integer, variable_integer_length,
 };
-use crate::{DecodeError, EncodeError, Frame, PacketId, Properties, Property, Reason, Version};
+use crate::{
+    DecodeError, EncodeError, Frame, PacketId, PacketProperties, Property, Reason, Version,
+};
 
 /// A publication, borrowed from the packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +25,7 @@ pub struct Publish<'a> {
     /// Present at QoS 1 and 2.
     pub packet_id: Option<PacketId>,
     /// MQTT 5 only.
-    pub properties: Properties<'a>,
+    pub properties: PacketProperties<'a>,
     /// The payload.
     pub payload: &'a [u8],
 }
@@ -40,9 +42,9 @@ impl<'a> Publish<'a> {
             _ => Some(reader.packet_id()?),
         };
         let properties = if version.has_properties() {
-            Properties::read(&mut reader, PacketType::Publish.bit(), true)?
+            PacketProperties::read(&mut reader, PacketType::Publish.bit(), true)?
         } else {
-            Properties::EMPTY
+            PacketProperties::EMPTY
         };
         let publish = Self {
             dup: flags & 0b1000 != 0,

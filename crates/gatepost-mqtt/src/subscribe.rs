@@ -7,7 +7,9 @@ use smallvec::SmallVec;
 use crate::ack::read_properties;
 use crate::frame::PacketType;
 use crate::wire::{ByteReader, put_packet, put_string};
-use crate::{DecodeError, EncodeError, Frame, PacketId, Properties, Property, Reason, Version};
+use crate::{
+    DecodeError, EncodeError, Frame, PacketId, PacketProperties, Property, Reason, Version,
+};
 
 /// The options of a subscription (section 3.8.3.1). Before MQTT 5 there is only the QoS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,7 +88,7 @@ pub struct Subscribe<'a> {
     /// For the SUBACK.
     pub packet_id: PacketId,
     /// MQTT 5 only.
-    pub properties: Properties<'a>,
+    pub properties: PacketProperties<'a>,
     /// At least one.
     pub filters: SmallVec<[Filter<'a>; 2]>,
 }
@@ -144,7 +146,7 @@ pub struct Suback<'a> {
     /// The packet identifier of the SUBSCRIBE or UNSUBSCRIBE.
     pub packet_id: PacketId,
     /// MQTT 5 only.
-    pub properties: Properties<'a>,
+    pub properties: PacketProperties<'a>,
     /// The granted level or a failure. A 3.1.1 UNSUBACK has none.
     pub reasons: SmallVec<[Reason; 8]>,
 }
@@ -219,7 +221,7 @@ pub struct Unsubscribe<'a> {
     /// For the UNSUBACK.
     pub packet_id: PacketId,
     /// MQTT 5 only.
-    pub properties: Properties<'a>,
+    pub properties: PacketProperties<'a>,
     /// At least one.
     pub filters: SmallVec<[&'a str; 2]>,
 }

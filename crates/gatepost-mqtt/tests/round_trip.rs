@@ -82,7 +82,7 @@ proptest! {
             packet_id: (qos != Qos::AtMostOnce).then_some(id),
             properties: match version {
                 Version::Mqtt5 => properties.as_properties(),
-                _ => Properties::EMPTY,
+                _ => PacketProperties::EMPTY,
             },
             payload: &payload,
         };
@@ -113,13 +113,13 @@ proptest! {
         let will_properties = if has_properties {
             list.as_properties()
         } else {
-            Properties::EMPTY
+            PacketProperties::EMPTY
         };
         let connect = Connect {
             version,
             clean_start,
             keep_alive_seconds,
-            properties: if has_properties { properties.as_properties() } else { Properties::EMPTY },
+            properties: if has_properties { properties.as_properties() } else { PacketProperties::EMPTY },
             client_id: &client_id,
             will: will.as_ref().map(|(topic, qos, retain)| Will {
                 topic, payload: b"gone", qos: *qos, retain: *retain,
@@ -142,7 +142,7 @@ proptest! {
     ) {
         let has_properties = version == Version::Mqtt5;
         let list = buffer(&user, &[]);
-        let properties = if has_properties { list.as_properties() } else { Properties::EMPTY };
+        let properties = if has_properties { list.as_properties() } else { PacketProperties::EMPTY };
         let options = if has_properties {
             SubscriptionOptions { qos, no_local, retain_as_published, retain_handling }
         } else {
@@ -167,7 +167,7 @@ proptest! {
         let list = buffer(&user, &[Property::ReasonString("why")]);
         let versions = [
             (Version::Mqtt5, list.as_properties()),
-            (Version::Mqtt311, Properties::EMPTY),
+            (Version::Mqtt311, PacketProperties::EMPTY),
         ];
         for (version, properties) in versions {
             let v5 = version == Version::Mqtt5;

@@ -27,6 +27,4 @@ pub use error::OperationError;
 pub use mail_routes::{Forwarding, MailDestination, MailRoutes, OutgoingMail};
 pub use operations::Operations;
 pub use release::{ReleaseRequest, Released};
-pub use request::{
-    AdminChange, Lesson, Order, QuarantinePage, QuarantineSearch, Quarantined, Search,
-};
+pub use request::{AdminChange, Order, QuarantinePage, QuarantineSearch, Quarantined, Search};

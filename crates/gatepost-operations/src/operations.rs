@@ -22,7 +22,7 @@ use crate::error::OperationError;
 use crate::learner::{Learner, LearningError};
 use crate::mail_routes::MailRoutes;
 use crate::reload::{ReloadReport, ReloadRequest};
-use crate::request::{AdminChange, Lesson, Quarantined, Search};
+use crate::request::{AdminChange, Quarantined, Search};
 use crate::search::JournalFilter;
 use crate::{rules_report, story};
 
@@ -130,12 +130,8 @@ impl Operations {
     }
 
     /// Learns a quarantined message; returns a word that describes the change.
-    pub async fn learn(
-        &self,
-        id: MessageId,
-        lesson: Lesson,
-    ) -> Result<&'static str, OperationError> {
-        self.blocking(move |operations| operations.teach(id, lesson))
+    pub async fn learn(&self, id: MessageId, class: Class) -> Result<&'static str, OperationError> {
+        self.blocking(move |operations| operations.teach(id, class))
             .await
     }
 
@@ -225,15 +221,11 @@ impl Operations {
         self.store.quarantined(id)?.ok_or(OperationError::NotFound)
     }
 
-    fn teach(&self, id: MessageId, lesson: Lesson) -> Result<&'static str, OperationError> {
+    fn teach(&self, id: MessageId, class: Class) -> Result<&'static str, OperationError> {
         let entry = self.entry(id)?;
         let rules = self.rules_in_force()?;
         let settings = &rules.learning_settings().bayes;
         let sample = BayesSample::of(&Mail::parse(&entry.body), settings);
-        let class = match lesson {
-            Lesson::Spam => Class::Spam,
-            Lesson::Ham => Class::Ham,
-        };
         let learn = || {
             let bayes = &self.learner.learning()?.bayes;
             let learned = bayes.learn(&sample, class, Relearn::Change, settings);

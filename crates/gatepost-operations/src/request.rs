@@ -65,15 +65,6 @@ pub struct Quarantined {
     pub text: String,
 }
 
-/// The class that a message is to be learned as.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lesson {
-    /// Unwanted mail.
-    Spam,
-    /// Wanted mail.
-    Ham,
-}
-
 /// A change that was made through `/admin`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AdminChange {

@@ -5,7 +5,7 @@ use std::num::NonZeroU16;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use gatepost_broker::{Encoder, Format, FrameOptions, Unencodable};
-use gatepost_message::{MessageId, Properties as MessageProperties, Publication, Qos};
+use gatepost_message::{MessageId, Properties, Publication, Qos};
 use gatepost_mqtt::{
     Ack, EncodeError, Frame, Packet, PacketId, PacketType, PropertiesBuffer, Property, Publish,
     Version,
@@ -77,7 +77,7 @@ pub(crate) struct Delivery {
     pub(crate) id: MessageId,
     pub(crate) topic: String,
     pub(crate) payload: Bytes,
-    pub(crate) properties: MessageProperties,
+    pub(crate) properties: Properties,
     pub(crate) qos: Qos,
     pub(crate) retain: bool,
     /// Whether it may have been handed over before.
@@ -140,10 +140,10 @@ mod tests {
     fn what_the_broker_writes_is_read_with_its_id() {
         let topic = Topic::new("alarms/fire").expect("a topic");
         let mut publication = Publication::new(topic, "smoke");
-        publication.properties = Some(Box::new(MessageProperties {
+        publication.properties = Some(Box::new(Properties {
             content_type: Some("text/plain".to_owned()),
             user: vec![("priority".to_owned(), "5".to_owned())],
-            ..MessageProperties::default()
+            ..Properties::default()
         }));
         let options = FrameOptions {
             qos: Qos::AtLeastOnce,

@@ -100,7 +100,7 @@ impl From<AccessSet> for Vec<String> {
 
 /// The text is not the name of an access.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no access; there are publish, subscribe, retain and all, joined by commas")]
+#[error("'{0}' is not an access; use publish, subscribe, retain or all, separated by commas")]
 pub struct UnknownAccess(String);
 
 impl FromStr for AccessSet {

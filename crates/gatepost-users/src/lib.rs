@@ -50,7 +50,7 @@ pub use names::{ANONYMOUS, EVERYONE, MalformedName, USER_NAME_BYTES_MAX, check_u
 pub use refusal_counters::Refusals;
 pub use secret::Secret;
 pub use settings::{AccessSettings, DefaultPolicy, JwtAlgorithm, JwtSettings};
-pub use users::{RuleSummary, ScramLogin, ScramStep, TokenSummary, UserSummary, Users};
+pub use users::{AccessRuleSummary, ScramLogin, ScramStep, TokenSummary, UserSummary, Users};
 
 /// Longer passwords are refused before they are hashed.
 pub const PASSWORD_BYTES_MAX: usize = 1_024;

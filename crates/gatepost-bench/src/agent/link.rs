@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use gatepost_message::Qos;
 use gatepost_mqtt::{
-    Connect, Filter, Packet, PacketId, Properties, Publish, Subscribe, SubscriptionOptions,
+    Connect, Filter, Packet, PacketId, PacketProperties, Publish, Subscribe, SubscriptionOptions,
     Version, Will, decode_next,
 };
 use serde::Serialize;
@@ -72,12 +72,12 @@ impl AgentLink {
             version: VERSION,
             clean_start: true,
             keep_alive_seconds: 0,
-            properties: Properties::EMPTY,
+            properties: PacketProperties::EMPTY,
             client_id,
             will: will.map(|payload| Will {
                 qos: Qos::AtMostOnce,
                 retain: false,
-                properties: Properties::EMPTY,
+                properties: PacketProperties::EMPTY,
                 topic: send_to,
                 payload,
             }),
@@ -94,7 +94,7 @@ impl AgentLink {
         };
         link.write(&Packet::Subscribe(Subscribe {
             packet_id: PacketId::MIN,
-            properties: Properties::EMPTY,
+            properties: PacketProperties::EMPTY,
             filters: std::iter::once(filter).collect(),
         }))?;
         link.expect("SUBACK", |packet| match packet {
@@ -114,7 +114,7 @@ impl AgentLink {
             retain: false,
             topic: self.send_to,
             packet_id: None,
-            properties: Properties::EMPTY,
+            properties: PacketProperties::EMPTY,
             payload: &payload,
         }))
     }

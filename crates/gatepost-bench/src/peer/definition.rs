@@ -330,7 +330,7 @@ fn parse(name: &str, text: &str) -> Result<Definition, BenchError> {
     if let Some(ready) = unknown_port {
         return Err(BenchError::Definition {
             name: name.to_owned(),
-            reason: format!("ready = \"{ready}\" is none of its ports"),
+            reason: format!("ready = \"{ready}\" is not one of its ports"),
         });
     }
     Ok(definition)

@@ -3,7 +3,7 @@
 use bytes::BytesMut;
 use gatepost_message::Qos;
 use gatepost_mqtt::{
-    Connect, Filter, Frame, Packet, PacketId, PacketType, Properties, Publish, Subscribe,
+    Connect, Filter, Frame, Packet, PacketId, PacketProperties, PacketType, Publish, Subscribe,
     SubscriptionOptions, Version, decode_next,
 };
 
@@ -28,7 +28,7 @@ pub(super) fn login(version: Version, client_id: &str, out: &mut Vec<u8>) {
         version,
         clean_start: true,
         keep_alive_seconds: KEEP_ALIVE_SECONDS,
-        properties: Properties::EMPTY,
+        properties: PacketProperties::EMPTY,
         client_id,
         will: None,
         user_name: None,
@@ -50,7 +50,7 @@ pub(super) fn subscribe(
     };
     let subscribe = Subscribe {
         packet_id: number,
-        properties: Properties::EMPTY,
+        properties: PacketProperties::EMPTY,
         filters: std::iter::once(filter).collect(),
     };
     append(&Packet::Subscribe(subscribe), version, out);
@@ -73,7 +73,7 @@ pub(super) fn publish(
         retain: false,
         topic,
         packet_id,
-        properties: Properties::EMPTY,
+        properties: PacketProperties::EMPTY,
         payload,
     };
     append(&Packet::Publish(publish), version, out);

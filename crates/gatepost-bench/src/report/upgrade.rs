@@ -14,7 +14,7 @@ pub(super) fn parse(text: &str) -> Result<Report, String> {
     match schema.as_str() {
         Report::SCHEMA => {}
         "gatepost-bench/1" => from_1(&mut value),
-        "" => return Err("it names no schema: this is no report of the bench".into()),
+        "" => return Err("it has no schema, so it is not a report of the bench".into()),
         other => {
             return Err(format!(
                 "its schema is {other}; this program knows {}",

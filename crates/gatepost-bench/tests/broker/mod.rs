@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use gatepost_message::Qos;
-use gatepost_mqtt::{Connack, Packet, Properties, Publish, Reason, Suback, Version, decode_next};
+use gatepost_mqtt::{
+    Connack, Packet, PacketProperties, Publish, Reason, Suback, Version, decode_next,
+};
 
 /// The faults of the broker. Numbers count the deliveries of one subscriber, from 1.
 #[derive(Debug, Clone, Copy, Default)]
@@ -136,7 +138,7 @@ fn serve(stream: TcpStream, topics: &Mutex<Topics>, faults: Faults) {
             retain: false,
             topic: &topic,
             packet_id: None,
-            properties: Properties::EMPTY,
+            properties: PacketProperties::EMPTY,
             payload: &payload,
         };
         let mut topics = topics.lock().expect("no thread of the broker fails");
@@ -182,7 +184,7 @@ fn handle(packet: &Packet<'_>, stream: &mut TcpStream, topics: &Mutex<Topics>, f
             let connack = Connack {
                 session_present: false,
                 reason,
-                properties: Properties::EMPTY,
+                properties: PacketProperties::EMPTY,
             };
             send(stream, &Packet::Connack(connack));
         }
@@ -204,7 +206,7 @@ fn handle(packet: &Packet<'_>, stream: &mut TcpStream, topics: &Mutex<Topics>, f
             let reason = if refused { Reason(0x80) } else { Reason(0) };
             let suback = Suback {
                 packet_id: subscribe.packet_id,
-                properties: Properties::EMPTY,
+                properties: PacketProperties::EMPTY,
                 reasons: std::iter::once(reason).collect(),
             };
             send(stream, &Packet::Suback(suback));

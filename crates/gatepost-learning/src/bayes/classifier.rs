@@ -11,7 +11,7 @@ use arc_swap::ArcSwap;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::combine::{Totals, combine, keep_significant, token_probability};
-use super::learner::Learner;
+use super::learner::LearnerState;
 use super::record::LearnedRecord;
 use super::sample::BayesSample;
 use super::settings::BayesSettings;
@@ -72,7 +72,7 @@ pub struct Bayes {
     /// Spam messages in the upper half, ham in the lower.
     totals: AtomicU64,
     /// The lock of the learner.
-    learner: Mutex<Learner>,
+    learner: Mutex<LearnerState>,
     pub(super) store: Arc<dyn TokenStore>,
     limits: BayesLimits,
 }
@@ -96,13 +96,13 @@ impl Bayes {
         Self {
             table: ArcSwap::from_pointee(Table::with_room_for(0)),
             totals: AtomicU64::new(0),
-            learner: Mutex::new(Learner::new(limits.messages_max)),
+            learner: Mutex::new(LearnerState::new(limits.messages_max)),
             store,
             limits,
         }
     }
 
-    fn take_record(&self, learner: &mut Learner, record: LearnedRecord) {
+    fn take_record(&self, learner: &mut LearnerState, record: LearnedRecord) {
         match record {
             LearnedRecord::Totals(totals) => self.set_totals(totals),
             LearnedRecord::Token(token, counts, time) => {
@@ -211,7 +211,7 @@ impl Bayes {
         self.table.load().get(token)
     }
 
-    pub(super) fn learner(&self) -> MutexGuard<'_, Learner> {
+    pub(super) fn learner(&self) -> MutexGuard<'_, LearnerState> {
         self.learner.lock()
     }
 

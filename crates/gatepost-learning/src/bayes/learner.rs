@@ -6,7 +6,7 @@ use super::sample::BayesSample;
 use super::seen::Seen;
 
 /// The state that only learning changes, behind one lock.
-pub(super) struct Learner {
+pub(super) struct LearnerState {
     /// The messages that were learned.
     pub(super) seen: Seen,
     /// The latest expiry.
@@ -15,7 +15,7 @@ pub(super) struct Learner {
     pub(super) waiting: Vec<LearnedRecord>,
 }
 
-impl Learner {
+impl LearnerState {
     pub(super) fn new(messages_max: usize) -> Self {
         Self {
             seen: Seen::new(messages_max),

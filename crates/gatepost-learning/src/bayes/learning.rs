@@ -5,7 +5,7 @@
 
 use super::classifier::{Bayes, now_seconds};
 use super::combine::{TokenCounts, Totals};
-use super::learner::Learner;
+use super::learner::LearnerState;
 use super::message_key::MessageKey;
 use super::record::{Class, LearnedRecord};
 use super::sample::BayesSample;
@@ -109,7 +109,13 @@ impl Bayes {
         true
     }
 
-    fn unlearn(&self, learner: &mut Learner, sample: &BayesSample, key: MessageKey, class: Class) {
+    fn unlearn(
+        &self,
+        learner: &mut LearnerState,
+        sample: &BayesSample,
+        key: MessageKey,
+        class: Class,
+    ) {
         let one = |is: Class| u32::from(class == is);
         self.change_totals(|totals| Totals {
             spam: totals.spam.saturating_sub(one(Class::Spam)),
@@ -132,7 +138,7 @@ impl Bayes {
         self.keep_locked(&mut learner)
     }
 
-    pub(super) fn keep_locked(&self, learner: &mut Learner) -> Result<(), TokenStoreError> {
+    pub(super) fn keep_locked(&self, learner: &mut LearnerState) -> Result<(), TokenStoreError> {
         let table = self.table();
         let changed = table.take_changed();
         if changed.is_empty() && learner.waiting.is_empty() {

@@ -196,7 +196,7 @@ impl TokenSources {
                 "invisible" => self.invisible = on,
                 "uri" => self.uri = on,
                 "mimepart" => self.mimepart = on,
-                _ => return Directive::Invalid(format!("{word} is no source of tokens")),
+                _ => return Directive::Invalid(format!("{word} is not a source of tokens")),
             }
         }
         Directive::Taken

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::BytesMut;
-use gatepost_mqtt::{Connack, Connect, Properties, Property, Reason, Version};
+use gatepost_mqtt::{Connack, Connect, PacketProperties, Property, Reason, Version};
 
 /// Session Expiry Interval that never ends (section 3.1.2.11.2).
 const EXPIRY_NEVER: u32 = u32::MAX;
@@ -76,7 +76,7 @@ impl ConnectRefusal {
         let connack = Connack {
             session_present: false, // [MQTT-3.2.2-6]
             reason: self.reason,
-            properties: Properties::EMPTY,
+            properties: PacketProperties::EMPTY,
         };
         // Without properties it always fits.
         let _ = connack.encode(self.version, out);

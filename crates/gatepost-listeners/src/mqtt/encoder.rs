@@ -4,7 +4,7 @@ use std::num::NonZeroU16;
 
 use bytes::BytesMut;
 use gatepost_broker::{Encoder, Format, FrameOptions, Unencodable};
-use gatepost_message::{Properties as MessageProperties, Publication};
+use gatepost_message::{Properties, Publication};
 use gatepost_mqtt::{Ack, EncodeError, PacketType, PropertiesBuffer, Property, Publish, Version};
 
 use crate::websocket;
@@ -117,7 +117,7 @@ impl Encoder for MqttEncoder {
 
 /// The properties of a delivery: the publication's, then the delivery's own.
 fn properties(
-    carried: Option<&MessageProperties>,
+    carried: Option<&Properties>,
     options: &FrameOptions<'_>,
 ) -> Result<PropertiesBuffer, EncodeError> {
     let mut buffer = PropertiesBuffer::new();

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use gatepost_broker::{Limit, RequestedFilter, RetainHandling, SubscribeError, SubscribeOptions};
 use gatepost_message::TopicFilter;
-use gatepost_mqtt::{Packet, PacketId, Properties, Reason, Suback, Subscribe, Unsubscribe};
+use gatepost_mqtt::{Packet, PacketId, PacketProperties, Reason, Suback, Subscribe, Unsubscribe};
 use smallvec::SmallVec;
 
 use super::acknowledgements::{Retained, SessionAcknowledgement};
@@ -91,7 +91,7 @@ impl MqttConnection {
     ) {
         self.answer(&Packet::Suback(Suback {
             packet_id,
-            properties: Properties::EMPTY,
+            properties: PacketProperties::EMPTY,
             reasons,
         }));
         if !retained.is_empty() {
@@ -131,7 +131,7 @@ impl MqttConnection {
     pub(super) fn unsubscribed(&mut self, packet_id: PacketId, reasons: SmallVec<[Reason; 8]>) {
         self.answer(&Packet::Unsuback(Suback {
             packet_id,
-            properties: Properties::EMPTY,
+            properties: PacketProperties::EMPTY,
             reasons,
         }));
     }

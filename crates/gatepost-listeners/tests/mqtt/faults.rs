@@ -2,7 +2,9 @@
 //! what the disk has. Each case in both versions of the protocol, since MQTT 3 cannot say why.
 
 use gatepost_message::Qos;
-use gatepost_mqtt::{Ack, Connect, Packet, PacketId, Properties, Publish, Reason, Version, Will};
+use gatepost_mqtt::{
+    Ack, Connect, Packet, PacketId, PacketProperties, Publish, Reason, Version, Will,
+};
 
 use crate::faulty::{Faulty, await_that, connack, lasting};
 use crate::wire::{Wire, plain_connect};
@@ -16,7 +18,7 @@ fn publish(wire: &mut Wire, number: u16, payload: &str, qos: Qos, dup: bool, ret
         retain,
         topic: "a",
         packet_id: PacketId::new(number),
-        properties: Properties::EMPTY,
+        properties: PacketProperties::EMPTY,
         payload: payload.as_bytes(),
     }));
 }
@@ -259,7 +261,7 @@ fn a_will_that_is_not_stored_is_published_again() {
             payload: b"will",
             qos: Qos::AtLeastOnce,
             retain: false,
-            properties: Properties::EMPTY,
+            properties: PacketProperties::EMPTY,
         }),
         ..plain_connect(Version::Mqtt5, "mortal")
     }));

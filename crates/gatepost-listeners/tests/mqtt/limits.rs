@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use gatepost_broker::{BrokerSettings, Limit};
 use gatepost_listeners::mqtt::MqttSettings;
 use gatepost_message::{Qos, Topic, TopicFilter};
-use gatepost_mqtt::{Connect, Packet, PacketId, Properties, Reason, SubscriptionOptions, Version};
+use gatepost_mqtt::{
+    Connect, Packet, PacketId, PacketProperties, Reason, SubscriptionOptions, Version,
+};
 use gatepost_settings::ByteSize;
 use gatepost_store::{StoreChange, StoreSettings};
 
@@ -56,7 +58,7 @@ fn subscribe(wire: &mut Wire, text: &str) -> Reason {
     let options = SubscriptionOptions::at(Qos::AtLeastOnce);
     wire.send(&Packet::Subscribe(gatepost_mqtt::Subscribe {
         packet_id: PacketId::new(5).expect("not zero"),
-        properties: Properties::EMPTY,
+        properties: PacketProperties::EMPTY,
         filters: [gatepost_mqtt::Filter { text, options }]
             .into_iter()
             .collect(),

@@ -5,7 +5,7 @@ use gatepost_broker::BrokerSettings;
 use gatepost_listeners::mqtt::MqttSettings;
 use gatepost_message::{Qos, TopicFilter};
 use gatepost_mqtt::{
-    Connect, Packet, Properties, PropertiesBuffer, Property, Reason, Version, Will,
+    Connect, Packet, PacketProperties, PropertiesBuffer, Property, Reason, Version, Will,
 };
 use gatepost_store::Store;
 use gatepost_users::{AccessSettings, Effect, Users};
@@ -28,7 +28,7 @@ fn mortal(server: &Server, user: &str, topic: &str) -> Wire {
             payload: b"gone",
             qos: Qos::AtLeastOnce,
             retain: true,
-            properties: Properties::EMPTY,
+            properties: PacketProperties::EMPTY,
         }),
         ..plain_connect(Version::Mqtt5, topic)
     }));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use gatepost_message::Qos;
-use gatepost_mqtt::{Connect, Frame, Packet, Properties, Version};
+use gatepost_mqtt::{Connect, Frame, Packet, PacketProperties, Version};
 
 /// A generous limit for what must come; nothing waits for it that works.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -23,7 +23,7 @@ pub(crate) fn plain_connect(version: Version, client_id: &str) -> Connect<'_> {
         version,
         clean_start: true,
         keep_alive_seconds: 60,
-        properties: Properties::EMPTY,
+        properties: PacketProperties::EMPTY,
         client_id,
         will: None,
         user_name: None,
@@ -112,14 +112,14 @@ impl Wire {
     /// Subscribes to one filter and takes the SUBACK.
     pub(crate) fn subscribe(&mut self, filter: &str, qos: Qos) {
         let options = gatepost_mqtt::SubscriptionOptions::at(qos);
-        self.subscribe_with(filter, options, Properties::EMPTY);
+        self.subscribe_with(filter, options, PacketProperties::EMPTY);
     }
 
     pub(crate) fn subscribe_with(
         &mut self,
         text: &str,
         options: gatepost_mqtt::SubscriptionOptions,
-        properties: Properties<'_>,
+        properties: PacketProperties<'_>,
     ) {
         let packet_id = gatepost_mqtt::PacketId::new(77).expect("not zero");
         self.send(&Packet::Subscribe(gatepost_mqtt::Subscribe {
@@ -155,7 +155,7 @@ impl Wire {
             topic,
             packet_id: (qos != Qos::AtMostOnce)
                 .then(|| gatepost_mqtt::PacketId::new(88).expect("not zero")),
-            properties: Properties::EMPTY,
+            properties: PacketProperties::EMPTY,
             payload,
         }));
     }

@@ -100,7 +100,7 @@ impl Issuer {
         let bytes = std::fs::read(&settings.key).map_err(|error| wrong(error.to_string()))?;
         let no_key = |kind| {
             wrong(format!(
-                "this is no {kind} public key in PEM (-----BEGIN PUBLIC KEY-----)"
+                "this is not a {kind} public key in PEM (-----BEGIN PUBLIC KEY-----)"
             ))
         };
         let (algorithm, key) = match settings.algorithm {

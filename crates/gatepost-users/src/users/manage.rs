@@ -32,14 +32,14 @@ pub struct UserSummary {
     /// Unix seconds.
     pub created: u64,
     /// Its own rules.
-    pub rules: Vec<RuleSummary>,
+    pub rules: Vec<AccessRuleSummary>,
     /// Its tokens.
     pub tokens: Vec<TokenSummary>,
 }
 
 /// A rule for display.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct RuleSummary {
+pub struct AccessRuleSummary {
     /// Whether the rule allows or denies.
     pub effect: Effect,
     /// The accesses that it covers.
@@ -60,7 +60,7 @@ pub struct TokenSummary {
     /// Unix seconds; `None` for never.
     pub expires: Option<u64>,
     /// The permissions that it is restricted to; `None` for all permissions of its user.
-    pub scope: Option<Vec<RuleSummary>>,
+    pub scope: Option<Vec<AccessRuleSummary>>,
 }
 
 impl Users {
@@ -236,12 +236,12 @@ impl Users {
     }
 
     /// The rules of a user, of [`EVERYONE`] or of [`ANONYMOUS`].
-    pub fn rules(&self, subject: &str) -> Vec<RuleSummary> {
+    pub fn rules(&self, subject: &str) -> Vec<AccessRuleSummary> {
         let recorded = self.subject(subject);
         let subject = recorded.as_deref().unwrap_or(subject);
         let snapshot = self.shared.live.load();
         let rules = snapshot.rules_of(subject).iter();
-        rules.map(RuleSummary::from).collect()
+        rules.map(AccessRuleSummary::from).collect()
     }
 
     fn tokens(&self, name: &str) -> Vec<TokenSummary> {
@@ -258,7 +258,7 @@ impl Users {
                 scope: token
                     .scope
                     .as_ref()
-                    .map(|scope| scope.iter().map(RuleSummary::from).collect()),
+                    .map(|scope| scope.iter().map(AccessRuleSummary::from).collect()),
             })
             .collect();
         tokens.sort_by(|one, other| (one.created, &one.id).cmp(&(other.created, &other.id)));
@@ -334,7 +334,7 @@ fn check_filter(filter: &str) -> Result<(), UsersError> {
     })
 }
 
-impl From<&crate::rules::Rule> for RuleSummary {
+impl From<&crate::rules::Rule> for AccessRuleSummary {
     fn from(rule: &crate::rules::Rule) -> Self {
         Self {
             effect: rule.effect,

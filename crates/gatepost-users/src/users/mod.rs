@@ -29,7 +29,7 @@ use crate::{
     PASSWORD_BYTES_MAX, Secret, UsersError, password, random, token,
 };
 
-pub use manage::{RuleSummary, TokenSummary, UserSummary};
+pub use manage::{AccessRuleSummary, TokenSummary, UserSummary};
 pub use scram_login::{ScramLogin, ScramStep};
 
 /// Number of logins of peers on this machine that may be delayed simultaneously; further ones are

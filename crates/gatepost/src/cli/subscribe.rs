@@ -215,7 +215,7 @@ impl<'a> Subscriber<'a> {
             let filters = self.arguments.unsubscribe.iter().map(String::as_str);
             link.send(&Packet::Unsubscribe(Unsubscribe {
                 packet_id: SUBSCRIBE_ID,
-                properties: gatepost_mqtt::Properties::EMPTY,
+                properties: gatepost_mqtt::PacketProperties::EMPTY,
                 filters: filters.collect(),
             }))?;
         }

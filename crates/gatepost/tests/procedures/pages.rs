@@ -125,9 +125,9 @@ fn a_procedure_decides_the_answer_and_sees_the_request() {
         assert!(!split.contains("stolen"), "{split}");
     }
     assert!(
-        gateway
-            .log()
-            .contains("the value of X-Desk holds what no header field can carry")
+        gateway.log().contains(
+            "the value of X-Desk contains characters that a header field must not contain"
+        )
     );
     let browser = ["-H", "Accept: text/html"];
     expect(

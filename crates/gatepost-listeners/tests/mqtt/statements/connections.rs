@@ -1,7 +1,9 @@
 //! Connections, sessions, wills and logins.
 
 use gatepost_message::Qos;
-use gatepost_mqtt::{Connect, Packet, Properties, Property, Reason, ReasonedPacket, Version, Will};
+use gatepost_mqtt::{
+    Connect, Packet, PacketProperties, Property, Reason, ReasonedPacket, Version, Will,
+};
 
 use super::{connect_as, expect_disconnect, expect_publish, lasting, payload, properties, v5};
 use crate::server::Server;
@@ -97,7 +99,7 @@ fn mqtt_3_1_2_8_the_will_is_published_when_the_client_is_lost() {
             payload: b"gone",
             qos: Qos::AtMostOnce,
             retain: false,
-            properties: Properties::EMPTY,
+            properties: PacketProperties::EMPTY,
         };
         let connect = Connect {
             will: Some(will),
@@ -118,7 +120,7 @@ fn mqtt_3_1_2_8_the_will_is_published_when_the_client_is_lost() {
     let reason = Reason::DISCONNECT_WITH_WILL;
     asking.send(&Packet::Disconnect(ReasonedPacket::new(
         reason,
-        Properties::EMPTY,
+        PacketProperties::EMPTY,
     )));
     assert_eq!(payload(&mut watcher), "gone");
 }

@@ -2,8 +2,8 @@
 
 use gatepost_message::Qos;
 use gatepost_mqtt::{
-    Filter, Packet, Properties, Property, Reason, Subscribe, SubscriptionOptions, Unsubscribe,
-    Version,
+    Filter, Packet, PacketProperties, Property, Reason, Subscribe, SubscriptionOptions,
+    Unsubscribe, Version,
 };
 
 use super::{OPTIONS, expect_disconnect, expect_publish, packet_id, payload, properties, v5};
@@ -62,7 +62,7 @@ fn mqtt_3_8_3_3_no_local_subscriptions_get_nothing_of_their_own() {
         no_local: true,
         ..OPTIONS
     };
-    wire.subscribe_with("a", no_local, Properties::EMPTY);
+    wire.subscribe_with("a", no_local, PacketProperties::EMPTY);
     wire.publish("a", b"mine", Qos::AtMostOnce, false);
     assert!(wire.is_alive());
     v5(&server, "other").publish("a", b"another's", Qos::AtMostOnce, false);
@@ -79,7 +79,7 @@ fn mqtt_3_8_3_4_a_shared_subscription_is_never_no_local() {
     };
     wire.send(&Packet::Subscribe(Subscribe {
         packet_id: packet_id(1),
-        properties: Properties::EMPTY,
+        properties: PacketProperties::EMPTY,
         filters: [Filter {
             text: "$share/group/a",
             options,
@@ -100,7 +100,7 @@ fn mqtt_3_3_1_12_the_retain_flag_is_kept_for_those_who_ask() {
         retain_as_published: true,
         ..OPTIONS
     };
-    asking.subscribe_with("a", options, Properties::EMPTY);
+    asking.subscribe_with("a", options, PacketProperties::EMPTY);
     v5(&server, "publisher").publish("a", b"x", Qos::AtMostOnce, true);
     assert!(
         expect_publish(&mut asking, |publish| publish.retain),
@@ -120,11 +120,11 @@ fn mqtt_3_3_1_10_retain_handling_says_when_retained_messages_come() {
         retain_handling,
         ..OPTIONS
     };
-    wire.subscribe_with("a", handling(2), Properties::EMPTY);
+    wire.subscribe_with("a", handling(2), PacketProperties::EMPTY);
     assert!(wire.is_alive(), "2: none [MQTT-3.3.1-11]");
-    wire.subscribe_with("a", handling(1), Properties::EMPTY);
+    wire.subscribe_with("a", handling(1), PacketProperties::EMPTY);
     assert!(wire.is_alive(), "1: none, the subscription is not new");
-    wire.subscribe_with("a", handling(0), Properties::EMPTY);
+    wire.subscribe_with("a", handling(0), PacketProperties::EMPTY);
     assert_eq!(payload(&mut wire), "kept", "0: [MQTT-3.3.1-9]");
 }
 
@@ -164,7 +164,7 @@ fn mqtt_3_10_4_1_unsubscribed_filters_deliver_nothing() {
     wire.subscribe("a", Qos::AtMostOnce);
     wire.send(&Packet::Unsubscribe(Unsubscribe {
         packet_id: packet_id(5),
-        properties: Properties::EMPTY,
+        properties: PacketProperties::EMPTY,
         filters: ["a", "never"].into_iter().collect(),
     }));
     wire.expect(|packet| match packet {

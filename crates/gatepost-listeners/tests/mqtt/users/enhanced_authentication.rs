@@ -1,7 +1,7 @@
 //! Logins by SCRAM, in MQTT's enhanced authentication, and new logins of an open connection.
 
 use gatepost_mqtt::{
-    Connect, Packet, Properties, PropertiesBuffer, Property, Reason, ReasonedPacket, Version,
+    Connect, Packet, PacketProperties, PropertiesBuffer, Property, Reason, ReasonedPacket, Version,
 };
 
 use super::{expect_disconnect, logged_in, server};
@@ -30,7 +30,7 @@ fn send_auth(wire: &mut Wire, reason: Reason, method: &str, text: &str) {
     )));
 }
 
-fn authentication(properties: Properties<'_>) -> (String, Vec<u8>) {
+fn authentication(properties: PacketProperties<'_>) -> (String, Vec<u8>) {
     let method = properties.find(|property| match property {
         Property::AuthenticationMethod(method) => Some(method.to_owned()),
         _ => None,

@@ -59,7 +59,7 @@ fn suback(wire: &mut Wire, filters: &[&str]) -> Vec<Reason> {
     let options = SubscriptionOptions::at(Qos::AtMostOnce);
     wire.send(&Packet::Subscribe(Subscribe {
         packet_id: PacketId::new(9).expect("not zero"),
-        properties: gatepost_mqtt::Properties::EMPTY,
+        properties: gatepost_mqtt::PacketProperties::EMPTY,
         filters: filters
             .iter()
             .map(|text| Filter { text, options })
@@ -192,7 +192,7 @@ fn rules_are_asked_for_each_publication_subscription_and_will() {
     assert_eq!(old.receive().expect("a CONNACK"), [0x20, 2, 0, 0]);
     old.send(&Packet::Subscribe(Subscribe {
         packet_id: PacketId::new(9).expect("not zero"),
-        properties: gatepost_mqtt::Properties::EMPTY,
+        properties: gatepost_mqtt::PacketProperties::EMPTY,
         filters: [Filter {
             text: "home/#",
             options: SubscriptionOptions::at(Qos::AtMostOnce),
@@ -212,7 +212,7 @@ fn rules_are_asked_for_each_publication_subscription_and_will() {
             payload: b"gone",
             qos: Qos::AtMostOnce,
             retain: false,
-            properties: gatepost_mqtt::Properties::EMPTY,
+            properties: gatepost_mqtt::PacketProperties::EMPTY,
         };
         let connect = Connect {
             will: Some(will),
@@ -372,7 +372,7 @@ fn a_will_whose_right_is_gone_is_not_published() {
                     payload: b"gone",
                     qos: Qos::AtMostOnce,
                     retain: false,
-                    properties: gatepost_mqtt::Properties::EMPTY,
+                    properties: gatepost_mqtt::PacketProperties::EMPTY,
                 }),
                 ..with_password(client_id, "anna", "secret")
             }));

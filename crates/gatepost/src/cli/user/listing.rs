@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use gatepost_users::{
-    ANONYMOUS, EVERYONE, Effect, RuleSummary, TokenSummary, UserSummary, Users, UsersError,
+    ANONYMOUS, AccessRuleSummary, EVERYONE, Effect, TokenSummary, UserSummary, Users, UsersError,
 };
 
 /// Prints all users, or one; with the rules for everyone where all are asked for.
@@ -64,7 +64,7 @@ fn put_user(text: &mut String, user: &UserSummary) {
     }
 }
 
-fn put_rules(text: &mut String, indent: &str, rules: &[RuleSummary]) {
+fn put_rules(text: &mut String, indent: &str, rules: &[AccessRuleSummary]) {
     for rule in rules {
         let effect = match rule.effect {
             Effect::Allow => "allow",

@@ -4,9 +4,10 @@
 //! A quarantined message is hostile until proven otherwise: its source is sent as plain text that
 //! no browser interprets, and what is shown of it is text, never markup.
 
+use gatepost_learning::bayes::Class;
 use gatepost_message::MessageId;
 use gatepost_operations::{
-    Lesson, OperationError, Operations, Order, QuarantineSearch, ReleaseRequest, Search,
+    OperationError, Operations, Order, QuarantineSearch, ReleaseRequest, Search,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -67,9 +68,9 @@ pub(super) async fn respond(
         "release" => release(context, operations, request, id).await,
         "learn" => {
             expect_method(request, &["POST"], "POST")?;
-            let lesson = match request.query_value("as").as_deref() {
-                Some("spam") => Lesson::Spam,
-                Some("ham") => Lesson::Ham,
+            let class = match request.query_value("as").as_deref() {
+                Some("spam") => Class::Spam,
+                Some("ham") => Class::Ham,
                 _ => {
                     return Err(HttpError::Parameter {
                         name: "as",
@@ -77,7 +78,7 @@ pub(super) async fn respond(
                     });
                 }
             };
-            let learned = operations.learn(id, lesson).await?;
+            let learned = operations.learn(id, class).await?;
             Ok(Response::json(
                 200,
                 &json!({ "id": id.to_string(), "learned": learned }),
