@@ -24,7 +24,7 @@ use crate::session_table::SessionTable;
 use crate::shared::BrokerShared;
 use crate::subscription::{DeliveryTarget, GroupMember, Subscription};
 
-/// Why a subscription is refused.
+/// The reason why a subscription is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SubscribeError {
     /// The bound of the settings is reached.
@@ -33,7 +33,7 @@ pub enum SubscribeError {
     /// The filter is longer or deeper than the settings allow.
     #[error("the filter is longer or deeper than this server allows")]
     BeyondLimits,
-    /// What topics retained for it is on disk, and there is no memory for it.
+    /// The retained messages of its topics are on disk, and there is no memory for them.
     #[error("the server has no memory for the retained messages")]
     OutOfMemory,
 }

@@ -15,6 +15,6 @@ pub trait Authorization: Send + Sync {
 /// Finds the rights of clients that are not connected: a will that an earlier run of the server
 /// stored is published with the rights that its owner has now.
 pub trait OwnerRights: Send + Sync {
-    /// What the owner of a session may do; `user` is `None` for a client that did not log in.
+    /// The rights of a session's owner; `user` is `None` for a client that did not log in.
     fn of_owner(&self, user: Option<&str>, client_id: &str) -> Arc<dyn Authorization>;
 }

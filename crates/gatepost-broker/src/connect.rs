@@ -10,8 +10,8 @@ use crate::encoder::{Format, Sink};
 use crate::session::Will;
 use crate::settings::SlowSubscriber;
 
-/// What client ids begin with whose clients are parts of the server. Listeners let no client take
-/// one.
+/// The prefix of the client ids of clients that are parts of the server. Listeners let no client
+/// take one.
 pub const IN_PROCESS_PREFIX: &str = "$sink/";
 
 /// A client's request to connect.
@@ -20,15 +20,15 @@ pub struct ConnectOptions {
     pub client_id: Option<String>,
     /// The user that logged in, if any; it owns the session from then on.
     pub user: Option<Arc<str>>,
-    /// What it may do; `None` where no login is needed.
+    /// The rights of the client; `None` where no login is needed.
     pub authorization: Option<Arc<dyn Authorization>>,
     /// The other end of its connection.
     pub peer: Peer,
-    /// What it is, for the list of sessions: `mqtt`, `websocket`.
+    /// The kind of connection, for the list of sessions: `mqtt`, `websocket`.
     pub kind: &'static str,
     /// Whether earlier state is forgotten.
     pub clean_start: bool,
-    /// How long the session outlives the connection; zero for not at all.
+    /// The time for which the session outlives the connection; zero for not at all.
     pub expiry: Duration,
     /// QoS 1 and 2 publications that the client takes at once.
     pub receive_max: u16,
@@ -38,18 +38,18 @@ pub struct ConnectOptions {
     pub alias_max: u16,
     /// The longest silence after which the client counts as gone.
     pub silence_max: Option<Duration>,
-    /// What to publish at its end.
+    /// The message to publish when the connection ends.
     pub will: Option<Will>,
     /// What is done when it takes less than it is sent, if its listener says; what the broker's
     /// settings say of its user goes before.
     pub slow_subscriber: Option<SlowSubscriber>,
-    /// How publications are written for it.
+    /// The format in which publications are written for it.
     pub format: Format,
     /// Where they are written to.
     pub sink: Arc<dyn Sink>,
 }
 
-/// What the first frame of a new connection must contain.
+/// The required contents of the first frame of a new connection.
 #[derive(Debug, Clone, Copy)]
 pub struct Welcome<'a> {
     /// Whether state of an earlier connection is there.
@@ -60,7 +60,7 @@ pub struct Welcome<'a> {
     pub was_assigned: bool,
 }
 
-/// Why a client gets no session.
+/// The reason why a client gets no session.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectError {
     /// The bound of the settings is reached.
@@ -77,11 +77,11 @@ pub enum ConnectError {
     OutOfMemory,
 }
 
-/// How a connection ends.
+/// The way in which a connection ends.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Close {
     /// Whether the will is due: the client did not say goodbye, or asked for it.
     pub with_will: bool,
-    /// How long the session goes on, where that changed at the end.
+    /// The new expiry of the session, if it changed at the end.
     pub expiry: Option<Duration>,
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Why a delivery was dropped. Every drop is counted under its cause.
+/// The cause of a dropped delivery. Every drop is counted under its cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub enum DropCause {

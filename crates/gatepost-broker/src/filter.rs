@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use gatepost_message::{Qos, TopicError, TopicFilter};
 use smallvec::SmallVec;
 
-/// How a subscription is served (MQTT 5 section 3.8.3.1).
+/// The options of a subscription (MQTT 5 section 3.8.3.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SubscribeOptions {
     /// The highest level to deliver at.
@@ -33,7 +33,7 @@ impl SubscribeOptions {
     }
 }
 
-/// What all subscriptions of one session that match a topic ask of a delivery together.
+/// The combined options of all subscriptions of one session that match a topic.
 #[derive(Debug, Clone)]
 pub(crate) struct DeliveryOptions {
     pub(crate) qos: Qos,
@@ -82,7 +82,7 @@ pub struct SharedFilter {
     pub filter: TopicFilter,
 }
 
-/// Why a text is not a filter.
+/// The reason why a text is not a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
     /// The filter itself.

@@ -17,7 +17,7 @@ use crate::session_table::SessionTable;
 use crate::shared::BrokerShared;
 
 const TICK: Duration = Duration::from_secs(1);
-/// How often retained messages are searched for expired ones, in ticks.
+/// The interval at which expired retained messages are searched for, in ticks.
 const RETAINED_TICKS: u32 = 60;
 
 /// Steps in which retained messages are loaded from the disk, in one tick.

@@ -16,7 +16,7 @@ use crate::session::{Session, SessionState};
 use crate::session_table::SessionTable;
 use crate::stats::{self, SessionStats};
 
-/// What keeps publications in a session from its client.
+/// The cause that delays publications in a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitCause {
     /// The client is not connected.
@@ -67,7 +67,7 @@ pub struct ConnectionStats {
     pub frame_bytes_max: Option<usize>,
 }
 
-/// How full a session is.
+/// The fill level of a session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct QueueStats {
     /// QoS 1 and 2 publications that wait for their turn.
@@ -87,11 +87,11 @@ pub struct QueueStats {
 /// One session at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionInspection {
-    /// What the list of sessions has of it.
+    /// The entry of a session in the list.
     pub stats: SessionStats,
     /// `None` while the client is away.
     pub connection: Option<ConnectionStats>,
-    /// How long it outlives its connection.
+    /// The time for which it outlives its connection.
     pub expiry: Duration,
     /// When it ends, where its client is away and has not for ever.
     pub expires_in: Option<Duration>,
@@ -99,9 +99,9 @@ pub struct SessionInspection {
     pub is_stored: bool,
     /// Its queue.
     pub queue: QueueStats,
-    /// What keeps its publications from the client; empty where nothing waits.
+    /// The causes that delay its publications; empty where nothing waits.
     pub waits_for: Vec<WaitCause>,
-    /// How long publishers have waited for it.
+    /// The time for which publishers have waited for it.
     pub slows_publishers_for: Option<Duration>,
     /// The topic of its will.
     pub will: Option<String>,

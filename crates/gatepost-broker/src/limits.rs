@@ -78,7 +78,7 @@ struct Reached {
     warned: AtomicU32,
 }
 
-/// How often each limit was reached.
+/// The number of times that each limit was reached.
 #[derive(Debug)]
 pub(crate) struct LimitCounters {
     reached: [Reached; Limit::ALL.len()],

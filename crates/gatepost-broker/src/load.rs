@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-/// How long each average remembers, and its name.
+/// The period of each average, and its name.
 pub(crate) const SPANS: [(&str, Duration); 3] = [
     ("1min", Duration::from_mins(1)),
     ("5min", Duration::from_mins(5)),

@@ -28,7 +28,7 @@ use gatepost_store::{SessionChange, SessionRow, Store, StoreChange, StoreError, 
 
 use crate::trace::Trace;
 
-/// How far the changes of one batch have come; known once they were submitted.
+/// The progress of the changes of one batch; known once they were submitted.
 #[derive(Default)]
 pub(crate) struct BatchCommit(OnceLock<Submitted>);
 
@@ -41,7 +41,7 @@ enum Submitted {
     Refused,
 }
 
-/// How far stored changes have come.
+/// The progress of stored changes.
 pub(crate) enum CommitStatus {
     /// They are not yet handed to the store.
     Collected,
@@ -105,7 +105,7 @@ impl StoredMessage {
         })
     }
 
-    /// What an earlier run stored; the finder holds one reference.
+    /// The data that an earlier process stored; the finder holds one reference.
     pub(crate) fn found(number: u64) -> Arc<Self> {
         Arc::new(Self {
             number,
@@ -213,8 +213,8 @@ impl PersistentSession {
         Some(submitted)
     }
 
-    /// Why nothing may be stored now. A prerequisite whose outcome is not known yet does no harm:
-    /// where it fails, all that is submitted meanwhile fails with it.
+    /// The reason why nothing may be stored now. A prerequisite whose outcome is not known yet does
+    /// no harm: where it fails, all that is submitted meanwhile fails with it.
     pub(crate) fn unmet_prerequisite(&mut self) -> Option<StoreError> {
         let outcome = match self.prerequisite.as_ref()? {
             Ok(ticket) => ticket.outcome()?,

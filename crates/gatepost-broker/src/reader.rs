@@ -24,7 +24,7 @@ pub struct ReaderOptions {
     pub since: Since,
     /// Its name in the list of sessions.
     pub name: String,
-    /// What it is, for the list of sessions: `sse`, `jsonl`.
+    /// The kind of reader, for the list of sessions: `sse`, `jsonl`.
     pub kind: &'static str,
 }
 
@@ -33,7 +33,7 @@ pub struct LocalSubscription {
     shared: Arc<BrokerShared>,
     queue: Arc<StreamQueue>,
     filters: Vec<TopicFilter>,
-    /// What was remembered when it began, oldest first, and a gap before it.
+    /// The stored events from before the start, oldest first, preceded by a gap.
     backlog: VecDeque<StreamEvent>,
 }
 

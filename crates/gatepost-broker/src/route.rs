@@ -80,7 +80,7 @@ impl Route {
             })
     }
 
-    /// How many receive a publication.
+    /// The number of receivers of a publication.
     pub(crate) fn receivers(&self) -> usize {
         let in_classes: usize = self.classes.iter().map(|class| class.targets.len()).sum();
         in_classes + self.singles.len() + self.groups.len() + self.readers.len()

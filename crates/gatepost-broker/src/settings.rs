@@ -36,8 +36,8 @@ pub struct BrokerSettings {
     pub outbox_max: ByteSize,
     /// Publications that may wait for one subscriber's socket.
     pub outbox_messages_max: usize,
-    /// How long publishers wait for a subscriber until half of its room is free again. Then it is
-    /// disconnected, and they do not wait for it again before it has caught up that far.
+    /// The time for which publishers wait for a subscriber until half of its room is free again.
+    /// Then it is disconnected, and they do not wait for it again before it has caught up that far.
     pub patience: Period,
     /// The longest that a publisher at QoS 0 is left to gather, where it brings more than its many
     /// subscribers can be sent one by one; 0 for never.
@@ -86,7 +86,7 @@ pub struct BrokerSettings {
     /// Messages whose way to each subscriber is remembered, the last ones: for their story in the
     /// dashboard. 0 for none.
     pub traced_messages_max: usize,
-    /// How often figures are published under `$SYS`, in whole seconds; 0 for never.
+    /// The interval at which statistics are published under `$SYS`, in whole seconds; 0 for never.
     pub sys_interval: Period,
 }
 

@@ -77,7 +77,7 @@ impl BrokerShared {
         }
     }
 
-    /// What is left of it.
+    /// The remaining part.
     pub(crate) fn memory_room(&self) -> u64 {
         let resident = self.memory.resident_bytes().unwrap_or_default();
         self.memory_max().saturating_sub(resident) as u64

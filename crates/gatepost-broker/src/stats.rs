@@ -67,7 +67,7 @@ pub struct BrokerStats {
     pub connections: u64,
     /// Deliveries that did not happen, by cause.
     pub dropped: Vec<(DropCause, u64)>,
-    /// How often each bound was reached.
+    /// The number of times that each limit was reached.
     pub limits: Vec<(Limit, u64)>,
     /// Subscriptions held now.
     pub subscriptions: usize,

@@ -24,7 +24,7 @@ pub enum StreamEvent {
     Publication(Remembered),
     /// So many are missing here.
     Gap {
-        /// How many; `None` where that is unknown, because they were forgotten.
+        /// The number of missed events; `None` where that is unknown, because they were forgotten.
         missed: Option<u64>,
     },
 }

@@ -1,4 +1,4 @@
-//! Senders whose mail passes: an operator allowed them while looking through the quarantine.
+//! Senders whose mail is always accepted, because an operator allowed them.
 //!
 //! The list applies where `/spamcheck` decided by the rules' score, or where a procedure would
 //! quarantine the mail. It never overrides a virus, nor a rejection or a drop by a procedure of the
@@ -17,9 +17,9 @@ use gatepost_store::{Store, StoreChange, StoreError};
 
 /// The store's table: the address is the key.
 const SPACE: &str = "allowed_sender";
-/// The procedure whose verdict by score an allowed sender overrides.
+/// The procedure whose verdict by score is overridden for an allowed sender.
 const SPAM_CHECK: &str = "/spamcheck";
-/// The procedure whose verdict stands for every sender.
+/// The procedure whose verdict applies to every sender.
 const VIRUS_CHECK: &str = "/viruscheck";
 
 /// The addresses, in lower case.
@@ -108,8 +108,8 @@ impl AllowedSenders {
     }
 }
 
-/// Whether anybody may have written the envelope's sender: its client has not logged in, and no
-/// rule asked for SPF, DKIM or DMARC.
+/// Whether the envelope's sender is unverified: its client has not logged in, and no rule asked for
+/// SPF, DKIM or DMARC.
 fn is_unknown(message: &Message, verdict: &Verdict) -> bool {
     message.envelope.user.is_none() && verdict.authentication.is_empty()
 }

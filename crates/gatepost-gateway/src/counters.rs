@@ -9,23 +9,23 @@ use parking_lot::Mutex;
 /// Rules that are counted by name. A rule folder has a few thousand.
 const RULES_MAX: usize = 20_000;
 
-/// Sums that are not updated together: two of them may differ by messages under way.
+/// Totals that are not updated together: two of them may differ by messages under way.
 #[derive(Debug, Default)]
 pub struct Counters {
     verdicts: [[AtomicU64; Action::ALL.len()]; Listener::ALL.len()],
     rules: Mutex<HashMap<String, RuleHits>>,
 }
 
-/// How often a rule hit.
+/// The number of hits of a rule.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct RuleHits {
-    /// Messages that it hit.
+    /// Number of messages that it hit.
     pub messages: u64,
-    /// The sum of what it added to their scores.
+    /// The sum of the scores that it added.
     pub score: f64,
 }
 
-/// One listener's sums.
+/// The totals of one listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListenerCounts {
     /// The listener that received the messages.
@@ -65,7 +65,7 @@ impl Counters {
         }
     }
 
-    /// The rules that hit most, the most frequent first.
+    /// The rules with the most hits, the most frequent first.
     pub fn most_hit(&self, count: usize) -> Vec<(String, RuleHits)> {
         let rules = self.rules.lock();
         let mut all: Vec<_> = rules.iter().collect();
@@ -76,7 +76,7 @@ impl Counters {
         most.map(|(name, hits)| (name.clone(), *hits)).collect()
     }
 
-    /// The sums of every listener.
+    /// The totals of every listener.
     pub fn by_listener(&self) -> [ListenerCounts; Listener::ALL.len()] {
         Listener::ALL.map(|listener| ListenerCounts {
             listener,

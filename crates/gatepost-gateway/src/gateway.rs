@@ -30,10 +30,10 @@ pub(crate) const STORE_FAILED: &str = "the message could not be stored; try agai
 pub struct SubmissionOutcome {
     /// The verdict of the procedures; `defer` as well where the disk failed.
     pub verdict: Verdict,
-    /// Subscribers that got the message.
+    /// Number of subscribers that received the message.
     pub deliveries: u64,
-    /// Whether the verdict is `defer` since the disk is full, or nearly so: some protocols have a
-    /// reply of its own for it.
+    /// Whether the verdict is `defer` because the disk is full, or nearly so: some protocols have a
+    /// separate reply for it.
     pub is_disk_full: bool,
 }
 
@@ -53,9 +53,9 @@ struct GatewayCore {
 
 /// A message between its arrival and its delivery.
 pub(crate) struct GatewaySubmission<'a> {
-    /// As it arrived; quarantine keeps this form.
+    /// The message as it arrived; quarantine keeps this form.
     pub(crate) arrived: &'a Message,
-    /// As procedures changed it; subscribers get this form.
+    /// The message as procedures changed it; subscribers get this form.
     pub(crate) edited: &'a Message,
     pub(crate) topics: &'a [Topic],
     pub(crate) is_journaled: bool,
@@ -99,7 +99,7 @@ impl Gateway {
         &*self.0.sink
     }
 
-    /// Adds a sender to those whose mail passes, or removes it; returns when that is on disk.
+    /// Adds an allowed sender or removes it; returns when the change is on disk.
     pub async fn allow_sender(&self, address: &str, allowed: bool) -> Result<(), StoreError> {
         let shared = &self.0;
         shared
@@ -108,12 +108,12 @@ impl Gateway {
             .await
     }
 
-    /// The senders whose mail passes, sorted.
+    /// The allowed senders, sorted.
     pub fn allowed_senders(&self) -> Vec<String> {
         self.0.allowed_senders.addresses()
     }
 
-    /// Takes a message whose body is the payload, to be published under its own topic.
+    /// Accepts a message whose body is the payload, to be published under its own topic.
     pub async fn submit(&self, message: Message) -> SubmissionOutcome {
         let message = Arc::new(message);
         let is_journaled = self.is_journaled(&message);

@@ -1,4 +1,4 @@
-//! The journal as JSON: what the dashboard reads, live and from the store.
+//! The journal as JSON, which the dashboard reads, live and from the store.
 
 use std::fmt::Display;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 /// Every judged message is published here.
 pub const TOPIC: &str = "$SYS/gatepost/journal";
 
-/// An entry's text is seldom longer.
+/// The usual maximum length of an entry's text.
 const TEXT_BYTES_USUAL: usize = 512;
 
 /// [`TOPIC`], checked.

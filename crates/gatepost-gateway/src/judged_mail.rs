@@ -1,4 +1,4 @@
-//! Mail in two steps: judged first, carried out afterwards.
+//! Mail in two steps: judged first, executed afterwards.
 //!
 //! A sender gets one answer for recipients that several scopes judge, so every verdict must be
 //! known before anything is delivered.
@@ -48,7 +48,7 @@ impl JudgedMail {
 }
 
 impl Gateway {
-    /// Has a mail judged and does nothing else. The first topic is the one that scopes see.
+    /// Judges a mail and does nothing else. Scopes see the first topic.
     pub async fn judge_mail(&self, mut message: Message, topics: Vec<Topic>) -> JudgedMail {
         message.topic = topics.first().cloned();
         let message = Arc::new(message);
@@ -61,8 +61,8 @@ impl Gateway {
         }
     }
 
-    /// Does what the verdict of a mail says: publishes it under each of its topics in the form
-    /// `payload` and puts it into mailboxes, or quarantines it.
+    /// Executes the verdict of a mail: publishes it under each of its topics in the form `payload`
+    /// and delivers it to mailboxes, or quarantines it.
     pub async fn carry_out(&self, mail: JudgedMail, payload: MailPayload) -> SubmissionOutcome {
         let JudgedMail {
             message,

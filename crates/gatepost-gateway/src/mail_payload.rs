@@ -1,4 +1,4 @@
-//! The payload that subscribers get of a mail, with the changes that procedures made.
+//! The payload of a mail for subscribers, with the changes of procedures.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ const INLINE_BYTES_MAX: usize = 64 * 1024;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MailPayload {
-    /// The subject, an empty line, the text that a person would read.
+    /// The subject, an empty line, the readable text.
     #[default]
     Text,
     /// The mail as it arrived.
@@ -74,7 +74,8 @@ impl RenderedPayload {
     }
 }
 
-/// Makes the payload of a mail; of a mail that is not delivered only what the journal records.
+/// Makes the payload of a mail; for a mail that is not delivered, only the data that the journal
+/// records.
 pub(crate) async fn render(
     message: &Arc<Message>,
     form: MailPayload,

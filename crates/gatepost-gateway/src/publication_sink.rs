@@ -4,18 +4,18 @@ use gatepost_broker::PublishRefusal;
 use gatepost_message::{MessageId, Publication};
 use gatepost_store::{StoreError, Ticket};
 
-/// The result of handing over one publication.
+/// The result of submitting one publication.
 #[derive(Debug, Default)]
 pub struct Handover {
     /// Subscribers that got it.
     pub deliveries: u64,
-    /// The commit that success to the sender waits for.
+    /// The commit that a successful reply to the sender must wait for.
     pub ticket: Option<Result<Ticket, StoreError>>,
-    /// Why it was not taken, so that the sender must try again.
+    /// The reason why it was not accepted, so that the sender must try again.
     pub refused: Option<PublishRefusal>,
 }
 
-/// A destination of a message that is no subscriber.
+/// A destination of a message other than a subscriber.
 #[derive(Debug, Clone, Copy)]
 pub enum OtherDestination<'a> {
     /// The mailbox of this user.
@@ -31,9 +31,9 @@ pub enum OtherDestination<'a> {
     },
 }
 
-/// Takes publications, without waiting.
+/// Accepts publications, without waiting.
 pub trait PublicationSink: Send + Sync {
-    /// Hands `publication` to the subscribers of its topic.
+    /// Delivers `publication` to the subscribers of its topic.
     fn publish(&self, publication: Publication) -> Handover;
 
     /// The same, and records each delivery for a while under the id of `message`.

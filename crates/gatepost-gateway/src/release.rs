@@ -11,12 +11,12 @@ use crate::mail_payload::{self, MailPayload, RenderedPayload};
 use crate::publication::publication;
 use crate::publication_sink::OtherDestination;
 
-/// Where a released message goes, apart from next hops.
+/// The destinations of a released message, other than next hops.
 #[derive(Debug, Clone, Default)]
 pub struct ReleaseTargets {
     /// The topics that it is published under.
     pub topics: Vec<Topic>,
-    /// The users whose mailboxes get it.
+    /// The users whose mailboxes receive it.
     pub mailboxes: Vec<String>,
     /// The form for mailboxes.
     pub mail: Bytes,

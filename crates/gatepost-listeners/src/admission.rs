@@ -60,7 +60,7 @@ struct FromNetwork {
     paid: Instant,
 }
 
-/// Why a connection is not served.
+/// The reason why a connection is not served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The listener has as many as it accepts, or the process has no descriptor for more.

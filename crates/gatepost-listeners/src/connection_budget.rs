@@ -28,7 +28,7 @@ const RESERVE_MAX: u64 = 32;
 /// Of few descriptors, the reserves of so many listeners take at most half.
 const LISTENERS_USUAL: u64 = 16;
 
-/// How many connections a listener may have at once, as settings say it.
+/// The maximum number of connections of a listener, as the settings define it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum ConnectionsMax {
@@ -42,7 +42,7 @@ pub enum ConnectionsMax {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Derived {
-    /// What the descriptors permit, less the reserves of other listeners.
+    /// The number that the descriptors permit, less the reserves of other listeners.
     Auto,
 }
 

@@ -22,7 +22,7 @@ use crate::tls::Tls;
 /// A proxy says who its client is at once, or something is wrong.
 const PROXY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How connections of one address begin. Cheap to clone.
+/// The admission of connections of one address. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct ListenerEntry {
     tls: Option<Tls>,

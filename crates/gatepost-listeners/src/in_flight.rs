@@ -152,7 +152,7 @@ mod tests {
         Peer::Address(text.parse().expect("an address"))
     }
 
-    /// How many messages of a mebibyte there is room for.
+    /// The number of messages of a mebibyte for which there is room.
     fn fill(budget: &InFlight, peer: Peer, leases: &mut Vec<Lease>) -> usize {
         let before = leases.len();
         loop {

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use crate::stream::Stream;
 
-/// How long a connection that we end may still be read from, so that its client receives the
-/// last bytes instead of a reset.
+/// The time for which a connection that the server closes is still read, so that its client
+/// receives the last bytes instead of a reset.
 const LINGER: Duration = Duration::from_millis(500);
 const LINGER_BYTES_MAX: usize = 1024 * 1024;
 

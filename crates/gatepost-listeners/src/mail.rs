@@ -26,11 +26,11 @@ pub(crate) fn message(envelope: &Envelope, recipients: Vec<String>, mail: Bytes)
 /// the way, lets loops be noticed, and is what relay rules read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReceivedField<'a> {
-    /// What the client calls itself.
+    /// The name that the client gave for itself.
     pub(crate) helo: Option<&'a str>,
     /// Its name and address as they are known here.
     pub(crate) client: &'a str,
-    /// Who took it, and the program.
+    /// The receiving host and program.
     pub(crate) by: &'a str,
     pub(crate) program: &'static str,
     pub(crate) protocol: &'static str,

@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// What begins version 2; no protocol served here begins so.
+/// The signature of version 2; no protocol served here begins so.
 const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 /// The longest line of version 1, with its CR LF.
 const LINE_BYTES_MAX: usize = 107;
@@ -43,7 +43,7 @@ pub fn parse(bytes: &[u8]) -> Result<Option<ProxyHeader>, NoProxyHeader> {
     parse_line(bytes)
 }
 
-/// How many more bytes may be read without reaching beyond the header, at least one.
+/// The number of further bytes that may be read without reading beyond the header, at least one.
 pub fn missing(bytes: &[u8]) -> usize {
     /// `PROXY UNKNOWN` with its CR LF, the shortest of all.
     const SHORTEST_BYTES: usize = 15;

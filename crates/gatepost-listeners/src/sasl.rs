@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use gatepost_message::Peer;
 use gatepost_users::{Credentials, Denied, Identity, ListenerAuth, ScramLogin, ScramStep, Secret};
 
-/// What EHLO and CAPA offer.
+/// The mechanisms that EHLO and CAPA offer.
 pub(crate) const MECHANISMS: &str = "SCRAM-SHA-256 PLAIN LOGIN";
 /// A response longer than this is refused before it is decoded (RFC 4954 section 4).
 pub(crate) const RESPONSE_BYTES_MAX: usize = 12_288;
@@ -22,7 +22,7 @@ pub(crate) enum Exchange {
     ScramDone(Box<Identity>),
 }
 
-/// What happens after a response.
+/// The next step after a response.
 pub(crate) enum SaslStep {
     /// Sent to the client, in base64.
     Challenge(String, Exchange),

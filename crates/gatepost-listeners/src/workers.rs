@@ -28,7 +28,7 @@ use tokio::task::JoinHandle;
 /// So many connections more than another worker has make a worker hand over the next one.
 const UNEVEN_FROM: usize = 2;
 
-/// How connections are spread over threads.
+/// The distribution of connections over threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Spread {
@@ -45,7 +45,7 @@ pub enum Spread {
 pub struct WorkersSettings {
     /// Threads for connections; 0 for one per core.
     pub count: usize,
-    /// How connections are spread over them.
+    /// The distribution of connections over the workers.
     pub spread: Spread,
 }
 
@@ -94,7 +94,7 @@ impl WorkersSettings {
         }
     }
 
-    /// How many sockets of one address the workers accept from: one for each runtime.
+    /// The number of sockets of one address from which the workers accept: one for each runtime.
     pub fn sockets_per_address(&self) -> usize {
         match self.spread {
             Spread::Sharded => self.threads(),
@@ -133,7 +133,7 @@ impl Workers {
         }
     }
 
-    /// How many accept: one for each runtime.
+    /// The number of accepting workers: one for each runtime.
     pub(crate) fn count(&self) -> usize {
         self.inner.handles.len()
     }

@@ -1,7 +1,7 @@
 //! A packet's list of properties: read in place, checked once, never copied.
 //!
-//! [`PacketProperties`] is a slice of the packet that has passed all checks. A lookup walks the list,
-//! which is cheaper than building a structure of 27 mostly absent fields.
+//! [`PacketProperties`] is a slice of the packet that has passed all checks. A lookup walks the
+//! list, which is cheaper than building a structure of 27 mostly absent fields.
 
 use bytes::BufMut;
 

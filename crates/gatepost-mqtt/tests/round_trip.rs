@@ -119,7 +119,11 @@ proptest! {
             version,
             clean_start,
             keep_alive_seconds,
-            properties: if has_properties { properties.as_properties() } else { PacketProperties::EMPTY },
+            properties: if has_properties {
+                properties.as_properties()
+            } else {
+                PacketProperties::EMPTY
+            },
             client_id: &client_id,
             will: will.as_ref().map(|(topic, qos, retain)| Will {
                 topic, payload: b"gone", qos: *qos, retain: *retain,
@@ -142,7 +146,11 @@ proptest! {
     ) {
         let has_properties = version == Version::Mqtt5;
         let list = buffer(&user, &[]);
-        let properties = if has_properties { list.as_properties() } else { PacketProperties::EMPTY };
+        let properties = if has_properties {
+            list.as_properties()
+        } else {
+            PacketProperties::EMPTY
+        };
         let options = if has_properties {
             SubscriptionOptions { qos, no_local, retain_as_published, retain_handling }
         } else {

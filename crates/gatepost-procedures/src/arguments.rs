@@ -10,11 +10,11 @@
 pub struct ScopeMember {
     /// The path.
     pub path: String,
-    /// What follows it.
+    /// The text that follows it.
     pub arguments: ProcedureArguments,
 }
 
-/// Why a text is not a member of a scope.
+/// The reason why a text is not a member of a scope.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MalformedMember {
     /// Nothing stands there.

@@ -18,7 +18,7 @@ pub(crate) struct ChainMember {
     pub(crate) path: Arc<str>,
     pub(crate) counters: Arc<ProcedureCounters>,
     pub(crate) procedure: Arc<dyn Procedure>,
-    /// What the scope hands to it; a caller's arguments stand over these.
+    /// The arguments from the scope; a caller's arguments stand over these.
     pub(crate) arguments: ProcedureArguments,
 }
 
@@ -121,7 +121,7 @@ pub(crate) enum RunPlace {
     Blocking,
 }
 
-/// How far a chain is.
+/// The progress of a chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChainProgress {
     Ended,

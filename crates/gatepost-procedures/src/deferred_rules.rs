@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 
 use crate::procedure::Wake;
 
-/// How long a message waits for rules that are being loaded, before it is deferred.
+/// The time for which a message waits for rules that are being loaded, before it is deferred.
 pub const RULES_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// Rules, or the way to get them. Cheap to clone; all clones load once.
@@ -42,7 +42,7 @@ enum LoadProgress {
     Ended,
 }
 
-/// How far rules are loaded.
+/// The progress of loading the rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RulesState {
     /// Nothing has needed them.
@@ -94,7 +94,7 @@ impl DeferredRules {
         self.0.loaded.get()
     }
 
-    /// How far they are loaded.
+    /// The progress of loading.
     pub fn state(&self) -> RulesState {
         if self.loaded().is_some() {
             return RulesState::Loaded;

@@ -72,7 +72,7 @@ fn text(value: &impl Debug) -> String {
     format!("{value:?}")
 }
 
-/// What each procedure is made of, as text that is other when anything of it is.
+/// The parts of each procedure, as text that changes when any of them does.
 fn procedures(set: &ProcedureSet) -> BTreeMap<String, String> {
     let ProceduresConfiguration {
         procedures, table, ..

@@ -18,7 +18,7 @@ pub struct ConfigurationProblem {
     pub severity: ProblemSeverity,
     /// The config key (`scope."/mail".run`) or the file and line that it is about.
     pub place: String,
-    /// What is wrong, and what to do about it.
+    /// The problem and a suggested fix.
     pub text: String,
 }
 

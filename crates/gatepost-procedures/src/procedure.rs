@@ -9,7 +9,7 @@ use gatepost_rules::Report;
 use crate::ProcedureArguments;
 use crate::status::ProcedureStatistics;
 
-/// How much of a message a procedure must see.
+/// The part of a message that a procedure must see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Needs {
     /// Envelope and size only: a caller may keep the body.
@@ -25,9 +25,9 @@ pub struct ProcedureAnswer {
     pub verdict: Verdict,
     /// The text; empty for a procedure that only judges.
     pub text: String,
-    /// What it says to a page's visitor beside the text.
+    /// The reply to a page's visitor besides the text.
     pub reply: Option<Box<PageReply>>,
-    /// What the Luau members cost; nothing for the built-in ones.
+    /// The costs of the Luau members; nothing for the built-in ones.
     pub cost: Cost,
     /// All that the rules found, where they ran.
     pub report: Option<Arc<Report>>,
@@ -61,7 +61,8 @@ impl From<Verdict> for ProcedureAnswer {
     }
 }
 
-/// Why a procedure gave no answer. Becomes the verdict that its settings name for this case.
+/// The reason why a procedure gave no answer. Becomes the verdict that its settings name for this
+/// case.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct ProcedureFailure(pub(crate) String);
@@ -128,7 +129,7 @@ pub(crate) trait PendingJudgement: Send {
 
 /// A named judge. Shared by all threads, so its state is atomic or per thread.
 pub(crate) trait Procedure: Send + Sync {
-    /// How much of the message it looks at.
+    /// The part of the message that it examines.
     fn needs(&self) -> Needs;
 
     /// Whether it is done in well under a microsecond, so that handing it to another thread

@@ -1,4 +1,4 @@
-//! Time, and the time by which rows grow old.
+//! Time, and the time by which rows age.
 //!
 //! A clock may be wrong: a board without a battery starts in 1970, a snapshot is restored, somebody
 //! mistypes a year. Rows that are removed by age are gone for good, so ages go by a time of their
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant, SystemTime};
 /// A clock that is ahead by no more than this has not jumped.
 const JUMP_MIN: Duration = Duration::from_mins(5);
 
-/// A source of time; tests bring their own.
+/// A source of time; tests provide their own.
 pub trait Clock: Send + Sync {
     /// The time of day, which may jump.
     fn now(&self) -> SystemTime;
@@ -53,7 +53,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// How the clock stands to the age time.
+/// The relation of the clock to the age time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Drift {
     /// They agree.
@@ -64,7 +64,7 @@ pub(crate) enum Drift {
     Behind(Duration),
 }
 
-/// What the age time does while the clock is ahead.
+/// The behaviour of the age time while the clock is ahead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pace {
     /// It goes on at the speed of time, until it is decided what to do, or until an administrator
@@ -74,7 +74,7 @@ enum Pace {
     CatchUp,
 }
 
-/// The time by which rows grow old.
+/// The time by which rows age.
 pub(crate) struct AgeTime {
     clock: Arc<dyn Clock>,
     /// The latest time that was believed.
@@ -137,7 +137,7 @@ impl AgeTime {
         (self.accepted, Drift::Ahead(ahead))
     }
 
-    /// What the clock shows.
+    /// The time that the clock shows.
     pub(crate) fn clock_time(&self) -> SystemTime {
         self.clock.now()
     }

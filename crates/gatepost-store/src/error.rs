@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gatepost_settings::ByteSize;
 
-/// Why a change was not stored, or could not be read.
+/// The reason why a change was not stored, or data could not be read.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
     /// The folder or a file in it cannot be created, opened or renamed.
@@ -53,7 +53,7 @@ pub enum StoreError {
     Damaged {
         /// The database.
         file: PathBuf,
-        /// What is wrong with it.
+        /// A description of the damage.
         reason: String,
     },
     /// A newer version of Gatepost wrote the file.
@@ -70,7 +70,7 @@ pub enum StoreError {
         /// The newest schema version of this program.
         known: usize,
     },
-    /// A row with this key is there already, and is another.
+    /// A row with this key exists already and differs.
     #[error("the table {table} has another row with this key already; nothing was replaced")]
     Collision {
         /// The table.
@@ -92,7 +92,7 @@ pub enum StoreError {
     DiskFull {
         /// What is left for this process.
         available: ByteSize,
-        /// What is to stay free.
+        /// The space that must stay free.
         reserve: ByteSize,
     },
     /// The database file has lost its name: the data folder was removed or replaced.
@@ -101,10 +101,10 @@ pub enum StoreError {
         /// The database.
         file: PathBuf,
     },
-    /// SQLite refused: disk full, I/O error, damage.
+    /// SQLite failed: disk full, I/O error, damage.
     #[error("the database failed: {0}")]
     Database(Arc<rusqlite::Error>),
-    /// More is waiting to be written than [`StoreSettings`](crate::StoreSettings) allows. The
+    /// More data waits to be written than [`StoreSettings`](crate::StoreSettings) allows. The
     /// caller answers with its protocol's "try again later".
     #[error("the database cannot keep up: {waiting_bytes} bytes are waiting to be written")]
     Overloaded {

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use crate::StoreError;
 use crate::folder::{self, DataFolder, file_error};
 
-/// How long the database lock is waited for.
+/// The time to wait for the database lock.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 const WAIT_STEP: Duration = Duration::from_millis(20);
 

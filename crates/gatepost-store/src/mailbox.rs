@@ -1,4 +1,4 @@
-//! Mailboxes: each user's mail, whole, until a client takes it away.
+//! Mailboxes: each user's mail, complete, until a client deletes it.
 //!
 //! A mail is a record of the space `mailbox`; its key is the user's name, a NUL, and the message's
 //! id, so that a user's mail sorts by arrival. It is submitted together with its journal entry, so

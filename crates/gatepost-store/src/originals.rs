@@ -1,4 +1,4 @@
-//! The last judged messages as they arrived, so that changed rules can be tried on them.
+//! The last judged messages as they arrived, so that changed rules can be tested on them.
 //!
 //! This is a sample: under load only some messages are kept, large ones never, and the oldest are
 //! removed for new ones. No acknowledgement depends on them, so no caller waits for their commit.
@@ -26,14 +26,14 @@ struct OriginalsCore {
     limits: OriginalsLimits,
 }
 
-/// How much is kept.
+/// The limits of the sample.
 #[derive(Debug, Clone, Copy)]
 pub struct OriginalsLimits {
-    /// The most that are kept; 0 keeps none.
+    /// The maximum number that is kept; 0 keeps none.
     pub count_max: usize,
     /// Larger messages are not kept.
     pub message_bytes_max: usize,
-    /// The most that are kept of one second.
+    /// The maximum number that is kept per second.
     pub per_second: u32,
 }
 
@@ -60,7 +60,7 @@ impl Originals {
         })))
     }
 
-    /// Keeps the message, unless this second has its share already.
+    /// Keeps the message, unless this second's limit has been reached.
     pub fn keep(&self, message: &Message) {
         let limits = self.0.limits;
         // A caller may give the size without the body.

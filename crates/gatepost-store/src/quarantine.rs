@@ -25,14 +25,14 @@ impl Store {
         )
     }
 
-    /// How many messages are in quarantine.
+    /// The number of messages in quarantine.
     pub fn quarantine_count(&self) -> Result<usize, StoreError> {
         let connection = self.reader();
         let mut statement = connection.prepare_cached("SELECT count(*) FROM quarantine")?;
         Ok(statement.query_row([], |row| row.get::<_, i64>(0))? as usize)
     }
 
-    /// One message in quarantine, whole.
+    /// One complete message in quarantine.
     pub fn quarantined(&self, id: MessageId) -> Result<Option<QuarantineEntry>, StoreError> {
         let mut found: Option<(Vec<u8>, Option<String>, bool)> = None;
         self.each(

@@ -30,9 +30,9 @@ pub(crate) struct Queue {
 
 /// The changes of one ticket.
 pub(crate) struct QueuedChanges {
-    /// Where its changes end within those of the batch.
+    /// The end of its changes within those of the batch.
     pub(crate) end: usize,
-    /// It may only be stored after this one.
+    /// The submission that must be stored before this one.
     pub(crate) after: Option<Ticket>,
 }
 
@@ -73,7 +73,7 @@ struct WriterQueue {
 }
 
 impl WriterQueue {
-    /// Whether a commit is to be made now.
+    /// Whether a commit is due now.
     fn is_due(&self, now: Instant) -> bool {
         !self.batch.changes.is_empty()
             && (self.urgent || self.closed || self.due.is_some_and(|due| due <= now))
@@ -146,7 +146,7 @@ impl Queue {
         Some(Ticket::of_all(waiting.batch.group.clone()))
     }
 
-    /// The bytes that wait.
+    /// The number of waiting bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.waiting.lock().bytes
     }
@@ -171,7 +171,7 @@ impl Queue {
         self.waiting.lock().separate.get_or_insert_default();
     }
 
-    /// How many submissions wait.
+    /// The number of waiting submissions.
     pub(crate) fn separate_count(&self) -> usize {
         let waiting = self.waiting.lock();
         waiting.separate.as_ref().map_or(0, VecDeque::len)

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use gatepost_settings::{ByteSize, MalformedByteSize};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A share of a large disk need not be larger than this.
+/// The maximum size of a reserve that is given as a share.
 const SHARE_MAX: ByteSize = ByteSize::mebibytes(1_024);
 
 /// Space that is not used for new messages, written as `"5%"` or `"200MB"`.
@@ -43,10 +43,10 @@ impl fmt::Display for Reserve {
 /// The text is neither a share nor a size.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MalformedReserve {
-    /// A share that is none.
+    /// An invalid share.
     #[error("'{0}' is no share: write a whole number of percent up to 50, such as \"5%\"")]
     Share(String),
-    /// Not a size either.
+    /// An invalid size.
     #[error(transparent)]
     Size(#[from] MalformedByteSize),
 }

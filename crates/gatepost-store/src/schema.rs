@@ -1,11 +1,11 @@
-//! The tables, and how an older file becomes a newer one.
+//! The tables, and the upgrade of older files.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 
-/// How long one process waits for another's transaction.
+/// The time for which one process waits for another's transaction.
 pub(crate) const BUSY_TIME_MAX: Duration = Duration::from_secs(10);
 const BUSY_STEP: Duration = Duration::from_millis(10);
 
@@ -181,7 +181,7 @@ pub(crate) fn prepare(connection: &mut Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Takes the steps that the file lacks.
+/// Executes the steps that the file lacks.
 pub(crate) fn create(connection: &mut Connection) -> rusqlite::Result<()> {
     // The write lock comes first: of two processes, one finds that the other was here.
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;

@@ -15,7 +15,7 @@ use crate::table::{self, Table};
 const ROWS_MAX: usize = 500;
 /// Bytes of one step; a row that is larger is read all the same.
 const BYTES_MAX: usize = 1 << 20;
-/// From the end of one walk to the beginning of the next.
+/// The time from the end of one walk to the beginning of the next.
 const PAUSE: Duration = Duration::from_hours(6);
 
 pub(crate) struct Scrub {

@@ -1,4 +1,4 @@
-//! Limits on what the database keeps.
+//! Limits on the contents of the database.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The handle to the database, and its threads: the writer, and the one that watches the disk.
+//! The handle to the database, and its threads: the writer, and the one that monitors the disk.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::watch::{Health, Watch};
 use crate::writer::{ServerDuties, Writer};
 use crate::{OnDamage, StoreChange, StoreError, StoreSettings, schema};
 
-/// How often the disk is looked at.
+/// The interval at which the disk is checked.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 /// The embedded database. Cheap to clone; the last handle dropped commits what waits and closes.
 #[derive(Clone)]
@@ -42,12 +42,12 @@ pub(crate) struct StoreCore {
     waiting_bytes_max: usize,
     keeps_history: AtomicBool,
     pub(crate) on_damage: OnDamage,
-    /// Of a server, as the last reload has them.
+    /// The settings of a server, as of the last reload.
     settings: Option<SharedSettings>,
     /// `None` for a database that ages nothing.
     age_time: Option<SharedAgeTime>,
     pub(crate) health: Arc<Health>,
-    /// The thread that looks after the disk; it ends when the sender is dropped.
+    /// The thread that monitors the disk; it ends when the sender is dropped.
     watching: Mutex<Option<(Sender<()>, JoinHandle<()>)>>,
     commits: Arc<AtomicU64>,
     /// Released when the writer has ended.
@@ -317,7 +317,8 @@ impl Store {
             .push(changes, urgent, earlier, waiting_bytes_max)
     }
 
-    /// Why no message can be stored now, if so: the disk is full or fails, or the file is gone.
+    /// The reason why no message can be stored now, if any: the disk is full or fails, or the file
+    /// is gone.
     pub fn readiness(&self) -> Result<(), StoreError> {
         self.inner.health.readiness()
     }
@@ -378,7 +379,7 @@ impl Store {
         self.inner.commits.load(Ordering::Relaxed)
     }
 
-    /// The bytes that wait for the disk now.
+    /// The number of bytes that wait for the disk now.
     pub fn waiting_bytes(&self) -> usize {
         self.inner.queue.bytes()
     }

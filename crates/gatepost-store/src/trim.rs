@@ -10,7 +10,7 @@ use crate::settings::SharedSettings;
 use crate::stored_clock::Expiring;
 use crate::{StoreSettings, rows};
 
-/// How often rows that are too old are removed. Each pass deletes by index, once for each table.
+/// The interval at which expired rows are removed. Each pass deletes by index, once for each table.
 const TRIM_EVERY: Duration = Duration::from_mins(1);
 /// Free pages that stay in the file, for new rows.
 const FREE_PAGES_KEPT: i64 = 1_024;
@@ -44,7 +44,7 @@ impl Trimmer {
         is_due
     }
 
-    /// What a pass at `now` would remove by age.
+    /// The rows that a pass at `now` would remove by age.
     pub(crate) fn expiring(
         &self,
         connection: &Connection,

@@ -1,4 +1,4 @@
-//! Values that procedures keep, such as a greylist's entries, counters and last states.
+//! Values that procedures store, such as a greylist's entries, counters and last states.
 //!
 //! All live in memory and are written with a delay into the records of the database, so that a
 //! judge reads and counts without waiting for the disk. A change is submitted as soon as it is
@@ -40,22 +40,22 @@ pub enum Value {
     Flag(bool),
 }
 
-/// Why a value was not kept.
+/// The reason why a value was not stored.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ValueError {
-    /// So many are kept already, and none has expired.
+    /// The maximum number of values is stored already, and none has expired.
     #[error("{0} values are kept, which is all that procedures.values_max allows")]
     Full(usize),
-    /// They take so much already, and none has expired.
+    /// The maximum size is reached already, and none has expired.
     #[error("values of {0} are kept, which is all that procedures.values_bytes_max allows")]
     FullBytes(ByteSize),
-    /// A bound of ours.
+    /// The key or the value is too long.
     #[error("a key has at most {VALUE_KEY_BYTES_MAX} bytes, a value {VALUE_BYTES_MAX}")]
     TooLong,
-    /// Only numbers are counted with.
+    /// The stored value is not a number.
     #[error("the value is not a number")]
     NoNumber,
-    /// The database does not take it.
+    /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -71,12 +71,12 @@ struct ValuesCore {
     limits: ValuesLimits,
 }
 
-/// How much is kept.
+/// The limits on stored values.
 #[derive(Debug, Clone, Copy)]
 pub struct ValuesLimits {
-    /// The most values.
+    /// The maximum number of values.
     pub count_max: usize,
-    /// The most bytes of all keys and values together, with a little for each.
+    /// The maximum size of all keys and values together, with a small overhead for each.
     pub bytes_max: ByteSize,
 }
 
@@ -188,7 +188,7 @@ impl Values {
         Ok(before + amount)
     }
 
-    /// Removes a value; whether there was one.
+    /// Removes a value; returns whether there was one.
     pub fn remove(&self, space: &str, key: &[u8]) -> Result<bool, ValueError> {
         let key = row_key(space, key);
         let mut kept = self.0.kept.lock();
@@ -200,7 +200,7 @@ impl Values {
         Ok(removed.expires_ms > unix_ms(SystemTime::now()))
     }
 
-    /// How many there are, expired ones that were not looked at included.
+    /// The number of values, including expired ones that were not read since.
     pub fn count(&self) -> usize {
         self.0.kept.lock().by_key.len()
     }
@@ -288,7 +288,7 @@ impl Value {
     }
 }
 
-/// What an entry counts of the limit in bytes.
+/// The size of an entry that counts towards the limit in bytes.
 const fn size(key: &[u8], entry: &StoredValue) -> u64 {
     (key.len() + entry.value.length()) as u64 + ENTRY_BYTES
 }

@@ -22,7 +22,7 @@ use crate::stored_clock::HeldExpiry;
 #[derive(Debug, Default)]
 pub(crate) struct Health {
     file: Option<DatabaseFile>,
-    /// Why the last commit failed, until one succeeds.
+    /// The reason why the last commit failed, until one succeeds.
     failed: Mutex<Option<StoreError>>,
     /// The same, so that a commit need not lock.
     is_failing: AtomicBool,
@@ -167,7 +167,7 @@ impl Health {
         }
     }
 
-    /// Why no message can be stored now, if so.
+    /// The reason why no message can be stored now, if any.
     pub(crate) fn readiness(&self) -> Result<(), StoreError> {
         self.admits(|| true)?;
         match &*self.failed.lock() {

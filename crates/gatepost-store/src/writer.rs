@@ -84,7 +84,7 @@ impl Writer {
         outcome
     }
 
-    /// A row that collides fails its own submission, and not what happens to share the commit.
+    /// A row that collides fails its own submission only, not the others of the commit.
     fn apply(&mut self, batch: &Batch) -> Outcome {
         let has_failed = |submission: &QueuedChanges| {
             let after = submission.after.as_ref();

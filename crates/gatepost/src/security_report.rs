@@ -213,7 +213,7 @@ const fn anonymous(config: &Config, listener: Listener) -> Option<AnonymousAcces
     }
 }
 
-/// What peers of an address may do, in words.
+/// A description of the rights of peers at an address.
 fn rights(
     config: &Config,
     binding: &ListenerBinding<'_>,

@@ -15,7 +15,7 @@ const FILE_NAME: &str = "users-exist";
 const TEXT: &[u8] =
     b"This gateway has users. While this file exists, it does not start without them.\n";
 
-/// Why the users and the marker do not fit together.
+/// The reason why the users and the marker do not match.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UsersMarkerError {
     #[error(

@@ -9,7 +9,7 @@ use gatepost_store::SessionChange;
 use super::{Acknowledged, DeliveryPhase};
 use crate::trace::StepOutcome;
 
-/// Why an acknowledgement means nothing here.
+/// The reason why an acknowledgement has no effect here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StrayAcknowledgement {
     /// No delivery has this identifier; a repetition, perhaps.

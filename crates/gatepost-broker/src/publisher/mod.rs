@@ -41,13 +41,14 @@ pub use topics::{EnterError, TopicSlot};
 /// The outcome of a publication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PublishOutcome {
-    /// How many subscribers it goes to.
+    /// The number of subscribers that receive it.
     pub receivers: usize,
-    /// Why it, or a part of what was asked, was not taken. An acknowledgement must carry this.
+    /// The reason why it, or a part of the request, was not accepted. An acknowledgement must carry
+    /// this.
     pub refused: Option<PublishRefusal>,
 }
 
-/// Why a publication was not taken.
+/// The reason why a publication was not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PublishRefusal {
     /// It was delivered, but there is no room to retain it.

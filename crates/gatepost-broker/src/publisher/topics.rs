@@ -41,7 +41,7 @@ impl EnterError {
     }
 }
 
-/// Why a topic cannot be published to.
+/// The reason why a topic cannot be published to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EnterError {
     /// It is none.

@@ -108,7 +108,7 @@ pub(crate) struct TopicRecord {
     since: MessageId,
 }
 
-/// Why a publication was not remembered; its publisher looks up its topic again.
+/// The reason why a publication was not kept; its publisher looks up its topic again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stale {
     /// The topic's record was evicted.
@@ -128,7 +128,7 @@ pub(crate) struct Recent {
     evicted: AtomicU64,
     /// The same of topics that begin with `$`, which no filter matches that begins with a wildcard.
     evicted_system: AtomicU64,
-    /// What has an older position was published before the start.
+    /// Publications with an older position were published before the start.
     started: MessageId,
     bytes: AtomicUsize,
     per_topic: usize,
@@ -351,7 +351,8 @@ impl Recent {
         found.into_iter().map(|one| one.publication).collect()
     }
 
-    /// What a reader gets before the live part, oldest first, and whether some may be missing.
+    /// The events that a reader gets before the live part, oldest first, and whether some may be
+    /// missing.
     pub(crate) fn since(&self, filters: &[TopicFilter], since: Since) -> (Vec<Remembered>, bool) {
         if since == Since::Now {
             return (Vec::new(), false);

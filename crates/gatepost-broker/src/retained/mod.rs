@@ -127,7 +127,7 @@ pub(crate) struct Retained {
     messages: RwLock<BTreeMap<Topic, RetainedTopic>>,
     /// Topics with changes whose commit was not known.
     unsettled: Mutex<Vec<Topic>>,
-    /// What is not in memory.
+    /// The retained messages that are not in memory.
     on_disk: RetainedOnDisk,
     /// Held while a batch with changes of retained messages is submitted.
     submitting: Mutex<()>,
@@ -320,8 +320,8 @@ impl Retained {
         }
     }
 
-    /// What is retained under `filter` and has not expired, as far as it is in memory. The clock is
-    /// read for messages that expire only.
+    /// The retained messages that match `filter` and have not expired, as far as they are in
+    /// memory. The clock is read for messages that expire only.
     pub(crate) fn matching(
         &self,
         filter: &TopicFilter,
@@ -366,8 +366,8 @@ impl Retained {
     }
 }
 
-/// What begins every topic that the filter matches; "sport/#" matches "sport", so it ends before
-/// the separator.
+/// The common prefix of all topics that the filter matches; "sport/#" matches "sport", so it ends
+/// before the separator.
 fn literal_beginning(filter: &TopicFilter) -> &str {
     let text = filter.as_str();
     match text.find(['+', '#']) {

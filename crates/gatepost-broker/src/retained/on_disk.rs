@@ -59,7 +59,7 @@ impl Retained {
         self.on_disk.0.lock().is_some()
     }
 
-    /// How many topics have their messages on disk.
+    /// The number of topics whose messages are on disk.
     pub(crate) fn on_disk_count(&self) -> Result<u64, StoreError> {
         match &*self.on_disk.0.lock() {
             Some(unloaded) => unloaded.store.retained_count_after(&unloaded.last_loaded),

@@ -43,7 +43,7 @@ use filters::SessionFilters;
 pub(crate) use link::{Aliases, LiveLink};
 pub(crate) use persist::DeferredEffects;
 
-/// Why the broker ends a connection.
+/// The reason why the broker ends a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DisconnectCause {
     /// Another connection took the session (\[MQTT-3.1.4-3\]).
@@ -60,7 +60,7 @@ pub enum DisconnectCause {
     Broken,
 }
 
-/// How sessions of a connection's kind are reached by QoS 0 publications.
+/// The way in which QoS 0 publications reach sessions of a connection's kind.
 #[derive(Clone, Copy)]
 pub(crate) enum DeliveryMode {
     /// By bytes shared with all of the same format.
@@ -89,7 +89,7 @@ pub(crate) enum DeliveryOutcome {
     Congested,
 }
 
-/// How much may wait for one session.
+/// The limits on waiting publications of one session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueBounds {
     /// QoS 1 and 2 messages.
@@ -108,9 +108,9 @@ pub(crate) struct SharedFrames {
 /// A publication that waits for the client's end (section 3.1.2.5).
 #[derive(Debug, Clone)]
 pub struct Will {
-    /// What to publish.
+    /// The message to publish.
     pub publication: Publication,
-    /// How long after the connection's end, unless the client returns.
+    /// The delay after the connection's end, unless the client returns.
     pub delay: Duration,
 }
 
@@ -118,13 +118,13 @@ pub struct Will {
 pub(crate) struct SessionState {
     /// The user that owns the session; `None` where any client may have it.
     pub(crate) user: Option<Arc<str>>,
-    /// What the client may do; `None` where that is not limited, or not known since a restart.
+    /// The rights of the client; `None` where that is not limited, or not known since a restart.
     pub(crate) authorization: Option<Arc<dyn Authorization>>,
     pub(crate) link: Option<LiveLink>,
     pub(crate) outbox: Outbox,
     /// The policy for a subscriber that is slower than its publications.
     pub(crate) policy: SlowSubscriber,
-    /// What may wait for it, where that is not as the settings say.
+    /// The limits of its queue, if they differ from the settings.
     pub(crate) queue_bounds: Option<QueueBounds>,
     /// Deliveries that wait for the outbox, where only the newest of each topic is wanted.
     pub(crate) newest: Option<Box<Newest>>,

@@ -229,7 +229,7 @@ impl Session {
         queue.received.insert(packet_id);
     }
 
-    /// What is known of a publication of this identifier.
+    /// The state of a publication with this identifier.
     pub(crate) fn receipt(&self, packet_id: NonZeroU16) -> Receipt {
         let mut state = self.state.lock();
         let queue = state.acknowledged.as_mut();

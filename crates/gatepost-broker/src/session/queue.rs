@@ -17,7 +17,7 @@ use crate::trace::StepOutcome;
 use crate::weight::content_bytes;
 
 impl SessionState {
-    /// How much may wait for it.
+    /// The limits of the queue.
     pub(super) fn bounds(&self, broker: BrokerView<'_>) -> QueueBounds {
         self.queue_bounds.unwrap_or_else(|| QueueBounds {
             messages_max: broker.settings.queue_messages_max,

@@ -47,7 +47,7 @@ pub(crate) struct Attached {
     /// The connection's number within the session.
     pub(crate) epoch: u64,
     pub(crate) session_present: bool,
-    /// What must be durable before the client is greeted.
+    /// The changes that must be durable before the client is greeted.
     pub(crate) promises: SmallVec<[Result<Ticket, StoreError>; 2]>,
 }
 

@@ -124,7 +124,7 @@ impl Acceptor {
         Ok(())
     }
 
-    /// How its connections begin.
+    /// The setup of its connections.
     #[must_use]
     pub fn with_entry(mut self, entry: ListenerEntry) -> Self {
         self.entry = entry;

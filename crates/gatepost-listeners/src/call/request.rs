@@ -46,7 +46,7 @@ pub struct SenderFacts {
     pub address: Option<IpAddr>,
 }
 
-/// Why a request cannot be read.
+/// The reason why a request cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)] // the messages say it
 pub enum RequestError {

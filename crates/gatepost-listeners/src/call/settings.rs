@@ -9,7 +9,7 @@ use crate::tls::TlsSettings;
 #[derive(Deserialize, Serialize, Clone, Debug, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct CallSettings {
-    /// Where to listen.
+    /// The addresses to listen on.
     pub bind: Vec<Bind>,
     /// Whether `bind` may name addresses that other machines reach although the
     /// protocol has no login.
@@ -23,15 +23,15 @@ pub struct CallSettings {
     pub message_max: ByteSize,
     /// The most that a request may have before its empty line.
     pub head_max: ByteSize,
-    /// How long a client may pause within a request, or leave answers unread.
+    /// The longest pause of a client within a request, or without reading responses.
     pub head_time_max: Period,
-    /// How long a body may take to arrive.
+    /// The time within which a body must arrive.
     pub body_time_max: Period,
-    /// How long a connection may stay without a call.
+    /// The time for which a connection may be idle.
     pub idle_time_max: Period,
-    /// How many connections may be open at once; 0 does not limit.
+    /// The maximum number of open connections; 0 for no limit.
     pub connections_max: u32,
-    /// How many of them from one address; 0 does not limit.
+    /// The maximum number of connections from one address; 0 for no limit.
     pub connections_per_address_max: u32,
 }
 

@@ -63,7 +63,7 @@ impl Forward {
         })
     }
 
-    /// Where an MX listens.
+    /// The port of an MX.
     pub(super) async fn addresses(
         &self,
         host: &str,

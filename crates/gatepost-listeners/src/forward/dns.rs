@@ -15,7 +15,7 @@ use gatepost_dns::{
 
 use super::error::HopError;
 
-/// How long one server is waited for before the next is asked.
+/// The time to wait for one server before the next is asked.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) struct Dns {

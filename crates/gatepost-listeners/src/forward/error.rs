@@ -7,7 +7,7 @@ use gatepost_dns::DnsError;
 
 use super::reply;
 
-/// Why the next hop gave no answer.
+/// The reason why the next hop gave no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HopError {
     #[error("the next hop cannot be reached")]

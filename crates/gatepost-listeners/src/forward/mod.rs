@@ -40,7 +40,7 @@ pub fn fuzz_policy(text: &str) -> String {
     format!("{:?}", mta_sts::Policy::parse(text))
 }
 
-/// How all connections of a listener speak to the next hop.
+/// The configuration of all connections of a listener to the next hop.
 pub(crate) struct Forward {
     pub(crate) settings: ForwardSettings,
     /// Encrypts, without checking the server's identity.

@@ -16,7 +16,7 @@ pub struct NextHop {
     pub(super) place: HopAddress,
 }
 
-/// Where it listens.
+/// The address of the next hop.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum HopAddress {
     /// A name or an address, with its port.
@@ -29,7 +29,7 @@ pub(super) enum HopAddress {
     },
 }
 
-/// Where the hosts of MX records listen (RFC 5321 section 4.5.4.2).
+/// The port of the hosts in MX records (RFC 5321 section 4.5.4.2).
 const SMTP_PORT: u16 = 25;
 
 /// The text names no next hop.

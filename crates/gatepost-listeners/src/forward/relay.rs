@@ -15,7 +15,7 @@ use super::next_hop::NextHop;
 use super::reply::HopReply;
 use super::{Forward, ForwardSettings, pool};
 
-/// How the body's bytes are to be taken (RFC 6152, RFC 3030).
+/// The encoding of the body (RFC 6152, RFC 3030).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Body {
     /// The client said nothing, or 7BIT.
@@ -38,7 +38,7 @@ pub(crate) struct Mail {
     pub(crate) parameters: Vec<String>,
 }
 
-/// Who the client is, for XFORWARD.
+/// The client's identity, for XFORWARD.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Origin {
     pub(crate) address: Option<IpAddr>,
@@ -57,7 +57,7 @@ pub(crate) struct Relay {
     has_mail: bool,
 }
 
-/// How the next hop took MAIL.
+/// The response of the next hop to MAIL.
 pub(crate) enum RelayStart {
     /// It waits for recipients.
     Open(Box<Relay>),
@@ -65,7 +65,7 @@ pub(crate) enum RelayStart {
     Refused(HopReply),
 }
 
-/// What the verdict headers may add to a message, for the size that is announced.
+/// The maximum size that the verdict headers may add to a message, for the announced size.
 const HEADER_BYTES: u64 = 8 * 1024;
 
 impl Relay {

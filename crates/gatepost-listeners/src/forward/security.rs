@@ -14,7 +14,7 @@ use super::mta_sts::{Mode, Policy};
 use super::{Forward, HopTls};
 use crate::tls::dane;
 
-/// How mail goes to one host.
+/// The security of a connection to one host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Security {
     /// In plain text.
@@ -42,7 +42,7 @@ impl Security {
         }
     }
 
-    /// How mail goes on if TLS fails; `None` where it does not.
+    /// The fallback if TLS fails; `None` where it does not.
     pub(super) const fn weaker(&self) -> Option<Self> {
         match self {
             Self::Tested => Some(Self::Opportunistic),
@@ -53,7 +53,7 @@ impl Security {
 }
 
 impl Forward {
-    /// What this host must prove. `policy` is that of the domain whose MX it is.
+    /// The proof that this host must give. `policy` is that of the domain whose MX it is.
     pub(super) async fn security(
         &self,
         candidate: &Candidate,

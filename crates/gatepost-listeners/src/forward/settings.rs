@@ -63,15 +63,15 @@ pub struct ForwardSettings {
     pub tls_name: String,
     /// Whether it receives the client's own name and address (XFORWARD), where it offers that.
     pub xforward: bool,
-    /// How long connecting and greeting may take.
+    /// The time limit for connecting and greeting.
     pub connect_timeout: Period,
-    /// How long it may take for a command.
+    /// The time limit for a command.
     pub command_timeout: Period,
-    /// How long it may take for its answer to a whole message.
+    /// The time limit for the reply to a whole message.
     pub message_timeout: Period,
-    /// How many idle connections each worker keeps for the next message.
+    /// The number of idle connections that each worker keeps for the next message.
     pub idle_connections_max: usize,
-    /// How long one may be idle and is still used.
+    /// The longest idle time after which a connection is still used.
     pub idle_time_max: Period,
 }
 

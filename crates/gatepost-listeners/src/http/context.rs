@@ -37,9 +37,9 @@ pub struct HttpServices {
     pub store: Store,
     /// Makes the snapshot that the dashboard starts from.
     pub stats: Arc<StatsKeeper>,
-    /// What an operator does by `/admin`; without it `/admin` only reads.
+    /// The operations of `/admin`; without it `/admin` only reads.
     pub operations: Option<Operations>,
-    /// What carries messages out of the server, where there is such.
+    /// The sinks, if there are any.
     pub sinks: Option<Sinks>,
 }
 
@@ -127,7 +127,7 @@ impl HttpContext {
         self
     }
 
-    /// How slowly a reader may take a response that begins now.
+    /// The minimum rate of a reader of a response that begins now.
     pub(super) fn sending_rate(&self) -> MinimumRate {
         let settings = &self.settings;
         MinimumRate::new(

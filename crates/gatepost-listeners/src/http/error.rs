@@ -11,7 +11,7 @@ use gatepost_users::Denied;
 
 use super::response::Response;
 
-/// Why a request was not done.
+/// The reason why a request was not carried out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)] // each variant's text is in the table
 pub(super) enum HttpError {
@@ -100,7 +100,7 @@ pub(super) struct Row {
     pub status: u16,
     /// The stable code.
     pub code: u32,
-    /// What is wrong, in general.
+    /// The general description of the error.
     pub text: &'static str,
 }
 

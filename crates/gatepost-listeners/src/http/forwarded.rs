@@ -46,7 +46,7 @@ pub(super) fn apply(trusted: &[PeerNetwork], request: &mut HttpRequest) {
     }
 }
 
-/// What one proxy reports of its client.
+/// The report of one proxy about its client.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Hop {
     /// `None` where it said nothing usable: `unknown`, or a name of its own.

@@ -69,7 +69,7 @@ pub(super) fn skip_of(request: &HttpRequest) -> Result<usize, HttpError> {
     })
 }
 
-/// Where a subscription starts: `Last-Event-ID` (a reconnect) outranks `since=`.
+/// The start of a subscription: `Last-Event-ID` (a reconnect) outranks `since=`.
 pub(super) fn since_of(request: &HttpRequest, default: Since) -> Result<Since, HttpError> {
     let resumed = request
         .field("last-event-id")

@@ -15,11 +15,11 @@ use parking_lot::Mutex;
 use super::settings::HttpSettings;
 use crate::admission::client_network;
 
-/// What may be taken in advance.
+/// The burst that is permitted.
 const BURST: Duration = Duration::from_secs(1);
 /// When so many addresses are known, those that owe nothing are forgotten.
 const ADDRESSES_MAX: usize = 65_536;
-/// What is written at once where bandwidth is capped.
+/// The size of one write if bandwidth is limited.
 pub(super) const PACED_BYTES: usize = 16 << 10;
 
 /// The rate limits of one listener.
@@ -70,7 +70,7 @@ impl RateLimits {
 }
 
 /// Units per second, of all and of each client network (an IPv4 address, or the /64 of an IPv6
-/// address); 0 does not limit.
+/// address); 0 for no limit.
 #[derive(Debug)]
 struct Rate {
     total: u64,

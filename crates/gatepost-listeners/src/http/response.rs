@@ -10,7 +10,7 @@ use gatepost_message::MessageId;
 use super::event_stream::StreamFormat;
 use super::stream_rights::StreamRights;
 
-/// What a handler answers.
+/// The response of a handler.
 #[derive(Debug)]
 pub(super) struct Response {
     /// The status code.
@@ -33,14 +33,14 @@ pub(super) enum Body {
         file: File,
         /// The first byte.
         start: u64,
-        /// How many bytes.
+        /// The number of bytes.
         length: u64,
     },
     /// Publications as they come.
     Stream {
-        /// Where they come from.
+        /// The source of the events.
         reader: Box<LocalSubscription>,
-        /// How they are written.
+        /// The format of the events.
         format: StreamFormat,
         /// For how long.
         rights: Box<StreamRights>,

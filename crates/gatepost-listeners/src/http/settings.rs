@@ -12,7 +12,7 @@ use crate::tls::TlsSettings;
 #[derive(Deserialize, Serialize, Clone, Debug, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct HttpSettings {
-    /// Where to listen.
+    /// The addresses to listen on.
     pub bind: Vec<Bind>,
     /// Whether requests without a login are served: `"auto"` (as long as there is no user, on
     /// addresses of this machine), `"yes"` or `"no"`.
@@ -22,31 +22,31 @@ pub struct HttpSettings {
     /// Proxies in front that begin each connection with a PROXY header (version 1 or 2): their
     /// addresses, networks, `"unix"`. Any other peer counts as the client itself.
     pub proxy_protocol: Vec<PeerNetwork>,
-    /// How many connections may be open at once, more are closed at once; 0 does not limit.
+    /// The maximum number of open connections, further ones are closed at once; 0 for no limit.
     pub connections_max: u32,
-    /// How many of them from one address; 0 does not limit.
+    /// The maximum number of connections from one address; 0 for no limit.
     pub connections_per_address_max: u32,
-    /// How large a request's head may be (request line and header fields together).
+    /// The maximum size of a request's header (request line and header fields together).
     pub head_max: ByteSize,
-    /// How large a request's body may be.
+    /// The maximum size of a request's body.
     pub body_max: ByteSize,
-    /// How long a kept-alive connection may be silent between requests.
+    /// The longest idle time of a persistent connection between requests.
     pub idle_timeout: Period,
-    /// How long the head of a request may take from its first byte.
+    /// The time within which the header of a request must be complete, from its first byte.
     pub head_timeout: Period,
-    /// How long a body may pause.
+    /// The longest pause within a body.
     pub body_timeout: Period,
-    /// How many bytes of a body must arrive in a second, after a first `body_timeout`; 0 for any
-    /// number.
+    /// The number of bytes of a body that must arrive per second, after a first `body_timeout`; 0
+    /// for any number.
     pub body_rate_min: ByteSize,
-    /// How long a reader may take nothing of what is written to it.
+    /// The longest time for which a reader may take no bytes of a response.
     pub write_timeout: Period,
-    /// How many bytes of a response must be taken in a second, after a first `write_timeout`; 0 for
-    /// any number. Event streams are the broker's to judge.
+    /// The number of bytes of a response that must be taken per second, after a first
+    /// `write_timeout`; 0 for any number. Event streams are the broker's to judge.
     pub write_rate_min: ByteSize,
     /// The interval of comments that keep an event stream open through proxies.
     pub keepalive: Period,
-    /// How long requests in progress may take when the server ends.
+    /// The time limit for requests in progress when the server ends.
     pub drain_timeout: Period,
     /// Origins whose pages may publish, call and open WebSockets beside our own, such as
     /// `"https://example.org"`; `"*"` allows all.

@@ -26,7 +26,7 @@ pub(super) fn write_progress(output: &mut Vec<u8>) {
     packet::write(output, b'p', &[]);
 }
 
-/// What is different of a message that goes on.
+/// The changes of a message that is passed on.
 #[derive(Debug, Default)]
 pub(super) struct Changes<'a> {
     /// In order; counted as if our own trace stood on top of the head.

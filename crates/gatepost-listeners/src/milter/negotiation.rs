@@ -9,10 +9,10 @@ use super::packet::{self, Malformed};
 
 /// The newest version, spoken since sendmail 8.14 and Postfix 2.6.
 const VERSION_MAX: u32 = 6;
-/// What sendmail 8.10 began with.
+/// The version with which sendmail 8.10 began.
 const VERSION_MIN: u32 = 2;
 
-/// What a filter may change.
+/// The changes that a filter may make.
 pub(super) mod action {
     pub(in super::super) const ADD_HEADERS: u32 = 0x01;
     pub(in super::super) const CHANGE_BODY: u32 = 0x02;
@@ -74,7 +74,7 @@ const MACROS: [(u32, &str); 5] = [
     (5, "i {auth_authen}"),
 ];
 
-/// What both sides agreed on.
+/// The options that both sides agreed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Agreement {
     pub(super) version: u32,

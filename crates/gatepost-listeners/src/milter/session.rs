@@ -19,7 +19,7 @@ pub(super) struct MilterSession {
     transaction: Transaction,
 }
 
-/// What happens after a packet.
+/// The next step after a packet.
 #[derive(Debug)]
 pub(super) enum PacketOutcome {
     /// The mail server expects no answer.

@@ -10,7 +10,8 @@ use crate::verdict_headers::VerdictHeaderSettings;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MilterSettings {
-    /// Where to listen. Every peer that reaches it can have mail judged; keep it on this machine.
+    /// The addresses to listen on. Every peer that can reach them can have mail judged; keep
+    /// them on this machine.
     pub bind: Vec<Bind>,
     /// Whether `bind` may name addresses that other machines reach although the
     /// protocol has no login.
@@ -25,25 +26,25 @@ pub struct MilterSettings {
     /// The header fields that state the verdict, in mail that passes.
     #[serde(alias = "marks")]
     pub verdict_headers: VerdictHeaderSettings,
-    /// Who keeps a quarantined message: `mail-server` (Postfix's hold queue), or `gatepost`, where
-    /// the dashboard shows it and the mail server discards its own copy.
+    /// The keeper of a quarantined message: `mail-server` (Postfix's hold queue), or `gatepost`,
+    /// where the dashboard shows it and the mail server discards its own copy.
     pub quarantine: Keeper,
-    /// How large a message may be.
+    /// The maximum size of a message.
     pub message_max: ByteSize,
-    /// How many recipients a message may have.
+    /// The maximum number of recipients of a message.
     pub recipients_max: usize,
-    /// How large one packet of the mail server may be: a chunk of the body, or one header field.
+    /// The maximum size of one packet of the mail server: a chunk of the body, or one header field.
     pub packet_max: ByteSize,
     /// The interval of progress messages while a message is judged, so that the mail server waits.
     pub progress_interval: Period,
-    /// How long the mail server may be silent: it keeps the connection for as long as an SMTP
-    /// client stays.
+    /// The longest time without a packet of the mail server: it keeps the connection for as long as
+    /// an SMTP client stays.
     pub idle_time_max: Period,
-    /// How long the mail server may leave answers unread.
+    /// The longest time for which the mail server may leave responses unread.
     pub write_time_max: Period,
-    /// How many connections may be open at once; 0 does not limit.
+    /// The maximum number of open connections; 0 for no limit.
     pub connections_max: u32,
-    /// How many of them from one address; 0 does not limit.
+    /// The maximum number of connections from one address; 0 for no limit.
     pub connections_per_address_max: u32,
 }
 

@@ -135,7 +135,7 @@ pub(crate) fn push_sinks(text: &mut String, sinks: &[SinkStatus]) {
     );
 }
 
-/// What access rules denied, over all protocols.
+/// The denials by access rules, over all protocols.
 fn push_refusals(page: &mut Page<'_>, refusals: Refusals) {
     page.by_label(
         counter(
@@ -187,7 +187,7 @@ fn push_procedures(page: &mut Page<'_>, gateway: &Gateway) {
     push_network(page, &status);
 }
 
-/// What waits for the network, and what does not answer there.
+/// The messages that wait for the network, and the servers that do not answer.
 fn push_network(page: &mut Page<'_>, status: &Status) {
     page.value(
         gauge(

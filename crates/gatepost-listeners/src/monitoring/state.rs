@@ -32,7 +32,7 @@ pub struct ListenerState {
     pub bind: String,
     /// Whether it accepts connections.
     pub open: bool,
-    /// Why not, where it does not.
+    /// The reason, if it does not.
     pub error: Option<String>,
     /// Connections open now.
     pub connections: u64,
@@ -85,7 +85,7 @@ pub struct Stats {
     pub listeners: Vec<ListenerState>,
 }
 
-/// How many messages got which verdict.
+/// The number of messages by verdict.
 #[derive(Serialize, Debug, Clone, Copy, Default)]
 #[allow(missing_docs)] // the names are the actions'
 pub struct Verdicts {

@@ -29,7 +29,7 @@ pub(super) struct PublishAcknowledgement {
     pub(super) is_delivered: bool,
 }
 
-/// What topics kept for new subscriptions.
+/// The retained messages of the topics.
 pub(super) type Retained = Vec<(Vec<Arc<Publication>>, SubscribeOptions)>;
 
 /// What else is a promise, where the session outlives the server.
@@ -93,7 +93,7 @@ pub(super) struct Unstored;
 pub(super) struct Acknowledgements {
     waiting: VecDeque<(Condition, DueAcknowledgement)>,
     unacknowledged: usize,
-    /// How many wait for a ticket that is not known yet.
+    /// The number that wait for a ticket that is not known yet.
     without_ticket: usize,
     commit: Option<Commit>,
 }
@@ -167,7 +167,7 @@ impl Acknowledgements {
         }
     }
 
-    /// What is known of the publication that the next acknowledgement repeats.
+    /// The state of the publication that the next acknowledgement repeats.
     pub(super) fn decide_repetition(&mut self, receipt: Receipt) {
         let Some((condition, DueAcknowledgement::Publication(answer))) = self.waiting.front_mut()
         else {
@@ -281,7 +281,7 @@ impl Acknowledgements {
     }
 }
 
-/// What could not be stored was not taken: the sender may try again.
+/// A publication that could not be stored was not accepted: the sender may try again.
 fn refuse(answer: &mut PublishAcknowledgement) {
     answer.reason = Reason::QUOTA_EXCEEDED;
     answer.text = String::from("the message could not be stored; try again later");

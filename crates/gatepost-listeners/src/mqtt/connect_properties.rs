@@ -9,7 +9,7 @@ use gatepost_mqtt::{Connack, Connect, PacketProperties, Property, Reason, Versio
 const EXPIRY_NEVER: u32 = u32::MAX;
 const RECEIVE_MAX_DEFAULT: u16 = u16::MAX;
 
-/// Why there is no session: the refusal to send, or `None` where no answer is possible.
+/// The reason why there is no session: the refusal to send, or `None` where no answer is possible.
 pub(super) type NotOpened = Option<ConnectRefusal>;
 
 /// A refused CONNECT: the reason for the CONNACK.

@@ -123,10 +123,10 @@ async fn serve(mut connection: Box<MqttConnection>, mut input: Input, admitted: 
     drop(admitted);
 }
 
-/// How long a connection beyond the bounds may take to send the CONNECT that is refused.
+/// The time for a connection beyond the limits to send the CONNECT that is refused.
 const TURN_AWAY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What woke the connection's task.
+/// The event that woke the connection's task.
 enum MqttWakeup {
     Readable,
     /// The rest of a packet does not arrive, or too slowly.

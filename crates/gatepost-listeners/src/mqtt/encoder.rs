@@ -9,7 +9,7 @@ use gatepost_mqtt::{Ack, EncodeError, PacketType, PropertiesBuffer, Property, Pu
 
 use crate::websocket;
 
-/// How packets lie on the connection.
+/// The framing of packets on the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
     /// One after the other.

@@ -28,12 +28,12 @@ const CLIENT_ID_3_1_MAX: usize = 23;
 /// As long as the client ids that the broker makes.
 const ASSIGNED_CLIENT_ID: &str = "auto-0123456789abc-12345678901234567890";
 
-/// What the connection must know of its CONNECT afterwards.
+/// The data of CONNECT that the connection needs afterwards.
 pub(super) struct OpenedSession {
     pub(super) version: Version,
     pub(super) attachment: Attachment,
     pub(super) identity: Option<Identity>,
-    /// How to log in again, where CONNECT named a method for it.
+    /// The method for logging in again, if CONNECT named one.
     pub(super) authentication: Option<Box<Authentication>>,
     /// Whether the session has state of an earlier connection.
     pub(super) session_present: bool,
@@ -43,7 +43,7 @@ pub(super) struct OpenedSession {
     pub(super) packet_bytes_max: usize,
     /// The Session Expiry Interval of CONNECT, in seconds.
     pub(super) expiry_seconds: u32,
-    /// What the CONNACK promises: see [`OpenedSession::greet`].
+    /// The changes that the CONNACK waits for: see [`OpenedSession::greet`].
     promises: SmallVec<[Result<Ticket, StoreError>; 2]>,
 }
 
@@ -231,8 +231,7 @@ fn check(connect: &Connect<'_>, settings: &MqttSettings) -> Result<(), Reason> {
     Ok(())
 }
 
-/// What the keep alive is to be \[MQTT-3.1.2-21\]. MQTT 3 has no field for
-/// another one.
+/// The keep alive in force \[MQTT-3.1.2-21\]. MQTT 3 has no field for another one.
 fn keep_alive(connect: &Connect<'_>, settings: &MqttSettings) -> u16 {
     let max = settings.keep_alive_max_seconds;
     let asked = connect.keep_alive_seconds;
@@ -290,7 +289,7 @@ struct Greeting<'a> {
 }
 
 impl Greeting<'_> {
-    /// How long the CONNACK will be at most.
+    /// The maximum length of the CONNACK.
     fn length(&self, connect: &Connect<'_>) -> usize {
         let mut out = BytesMut::new();
         let welcome = Welcome {

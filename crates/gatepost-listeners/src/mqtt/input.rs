@@ -22,12 +22,12 @@ thread_local! {
     static READ_BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
 }
 
-/// What WebSocket needs besides.
+/// The additional state for WebSocket.
 pub(super) struct WebSocketInput {
     decoder: Decoder,
 }
 
-/// What came with the bytes of a WebSocket connection.
+/// The content of the bytes of a WebSocket connection.
 #[derive(Default)]
 pub(super) struct Controls {
     /// Frames to answer or obey.

@@ -59,7 +59,7 @@ pub use settings::{MqttSettings, OnReject};
 
 /// Connections beyond the bounds that are answered at once; more are only closed.
 const TURNED_AWAY_MAX: u32 = 64;
-/// How long connections may take to end at a shutdown.
+/// The time limit for connections to end at a shutdown.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// State that all connections share.
@@ -189,7 +189,7 @@ async fn open(
     }
 }
 
-/// How a WebSocket connection begins: with what its handshake was.
+/// The start of a WebSocket connection: the result of its handshake.
 #[derive(Debug, Clone, Copy)]
 pub struct WebSocketStart<'a> {
     /// Whether the handshake certainly came from a program on this machine.

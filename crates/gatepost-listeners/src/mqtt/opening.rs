@@ -141,7 +141,7 @@ impl Opening<'_> {
     }
 }
 
-/// What the bytes so far hold.
+/// The content of the bytes so far.
 enum FirstPacket {
     Unfinished,
     /// The packet, whole.

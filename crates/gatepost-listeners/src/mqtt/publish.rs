@@ -113,7 +113,7 @@ impl MqttConnection {
         Ok(())
     }
 
-    /// Why a publication is not taken though the connection goes on.
+    /// The reason why a publication is not accepted although the connection continues.
     fn objection(&self, publish: &Publish<'_>, slot: TopicSlot) -> Option<(Reason, &'static str)> {
         let publishing = self.publishing.as_ref()?;
         if publishing.publisher.topic(slot).is_internal() {
@@ -253,7 +253,7 @@ impl MqttConnection {
     }
 }
 
-/// Why it was refused, in one line.
+/// The reason for the refusal, in one line.
 fn explanation(verdict: &Verdict) -> String {
     match verdict.action {
         Action::Reject | Action::Defer if verdict.reason.is_empty() => verdict.procedure.clone(),

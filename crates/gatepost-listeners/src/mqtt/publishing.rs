@@ -35,7 +35,7 @@ pub(super) struct JudgedPublication {
 
 type Judging = Pin<Box<dyn Future<Output = JudgedPublication> + Send>>;
 
-/// What a connection needs once it publishes.
+/// The state of a connection that publishes.
 pub(super) struct Publishing {
     pub(super) publisher: Publisher,
     verdicts: Verdicts,

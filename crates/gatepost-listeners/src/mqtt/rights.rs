@@ -34,5 +34,5 @@ impl OwnerRights for UsersRights {
     }
 }
 
-/// When a login by token ends. Most logins do not.
+/// The expiry of a login by token. Most logins have none.
 pub(super) type LoginEnd = Option<Pin<Box<Sleep>>>;

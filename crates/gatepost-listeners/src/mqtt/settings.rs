@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::connection_budget::ConnectionsMax;
 use crate::tls::TlsSettings;
 
-/// Where MQTT is spoken, and the bounds of a connection.
+/// The addresses of MQTT, and the limits of a connection.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MqttSettings {
@@ -26,7 +26,7 @@ pub struct MqttSettings {
     pub connections_max: ConnectionsMax,
     /// Connections at once from one address; 0 for any number.
     pub connections_per_address_max: u32,
-    /// How long a new connection may take to send its CONNECT.
+    /// The time within which a new connection must send its CONNECT.
     pub connect_timeout: Period,
     /// The largest packet that is accepted.
     pub packet_max: ByteSize,

@@ -40,7 +40,7 @@ pub(super) struct Maildrop {
     entries: Vec<MaildropEntry>,
 }
 
-/// Where the messages' contents are.
+/// The location of the messages' contents.
 #[derive(Clone)]
 pub(super) struct MaildropSource {
     store: Store,
@@ -93,7 +93,7 @@ impl Maildrop {
             .map(|(place, entry)| (place + 1, entry))
     }
 
-    /// How many they are, and their bytes.
+    /// The number of messages and of their bytes.
     pub(super) fn sum(&self) -> (usize, u64) {
         let entries = self.entries();
         entries.fold((0, 0), |(count, size), (_, entry)| {
@@ -117,7 +117,7 @@ impl Maildrop {
         }
     }
 
-    /// What a thread that waits for the disk needs.
+    /// The data for a thread that waits for the disk.
     pub(super) const fn source(&self) -> &MaildropSource {
         &self.source
     }

@@ -9,7 +9,7 @@ use crate::tls::TlsSettings;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Pop3Settings {
-    /// Where to listen. Clients log in as users; there is no mailbox without a user.
+    /// The addresses to listen on. Clients log in as users; there is no mailbox without a user.
     pub bind: Vec<Bind>,
     /// Certificates: with them STLS is offered, and `tls.bind` are addresses that speak TLS at
     /// once.
@@ -19,17 +19,17 @@ pub struct Pop3Settings {
     pub proxy_protocol: Vec<PeerNetwork>,
     /// Whether a password may come without TLS from another machine.
     pub plain_login: bool,
-    /// How long a command line may be.
+    /// The maximum length of a command line.
     pub command_max: ByteSize,
-    /// How many errors a connection may make before it is closed.
+    /// The number of errors after which a connection is closed.
     pub errors_max: usize,
-    /// How many connections may be open at once; 0 does not limit.
+    /// The maximum number of open connections; 0 for no limit.
     pub connections_max: u32,
-    /// How many of them from one address; 0 does not limit.
+    /// The maximum number of connections from one address; 0 for no limit.
     pub connections_per_address_max: u32,
-    /// How long a client may take to log in, whatever it sends before.
+    /// The time within which a client must log in, regardless of other commands.
     pub login_time_max: Period,
-    /// How long a client may be silent.
+    /// The longest time without a command.
     pub idle_time_max: Period,
 }
 

@@ -77,13 +77,13 @@ pub(super) async fn serve(
     }
 }
 
-/// What a client without a login may do.
+/// The rights of a client without a login.
 async fn anonymous_identity(auth: &ListenerAuth, peer: Peer) -> io::Result<Identity> {
     let identity = auth.authenticate(Credentials::Anonymous, peer, None).await;
     identity.map_err(io::Error::other)
 }
 
-/// Why a conversation ended.
+/// The reason why a conversation ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ConversationEnd {
     Connection,
@@ -112,7 +112,7 @@ pub(super) struct SmtpConnection<'a> {
     /// Replies that are not yet written.
     output: Vec<u8>,
     errors: usize,
-    /// What the chunks of an unfinished message hold of the process's budget.
+    /// The part of the process's budget that the chunks of an unfinished message use.
     pub(super) chunks_lease: Option<Lease>,
     /// The transaction at the next hop, parallel to the client's.
     pub(super) relay: Option<Box<Relay>>,

@@ -16,7 +16,7 @@ pub(super) struct DataReceiver {
     message: Vec<u8>,
     size_max: usize,
     line_max: usize,
-    /// Where the present line begins in `message`.
+    /// The start of the current line in `message`.
     line_start: usize,
     state: LineState,
     /// The first violation; the protocol reports it after the end.
@@ -34,7 +34,7 @@ enum LineState {
     Cr,
 }
 
-/// What [`DataReceiver::receive`] found.
+/// The result of [`DataReceiver::receive`].
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum DataProgress {
     /// All input was taken; the message goes on.
@@ -172,7 +172,7 @@ pub(super) fn check_lines(message: &[u8], line_max: usize) -> Result<(), SmtpRep
     Ok(())
 }
 
-/// How many Received fields the head of a message has: each hop adds one, a loop adds many.
+/// The number of Received fields in the header of a message: each hop adds one, a loop adds many.
 pub(super) fn received_fields(message: &[u8]) -> usize {
     let mut count = 0;
     let mut rest = message;

@@ -13,7 +13,7 @@ pub(super) enum Dialect {
     Lmtp,
 }
 
-/// How a message was transmitted, as far as its Received field names it.
+/// The transmission of a message, as far as its Received field describes it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Transmission {
     /// With SMTPUTF8.

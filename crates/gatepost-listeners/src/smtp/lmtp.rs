@@ -15,7 +15,7 @@ use crate::verdict_headers::VerdictHeaderSettings;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LmtpSettings {
-    /// Where to listen.
+    /// The addresses to listen on.
     pub bind: Vec<Bind>,
     /// Whether `bind` may name addresses that other machines reach although the
     /// protocol has no login.
@@ -34,32 +34,32 @@ pub struct LmtpSettings {
     /// The header fields that state the verdict, in mail for a mailbox or the next hop.
     #[serde(alias = "marks")]
     pub verdict_headers: VerdictHeaderSettings,
-    /// How the next hop is spoken to.
+    /// The settings for the next hop.
     pub forward: ForwardSettings,
     /// Peers that are believed what they say of their own clients (XCLIENT, XFORWARD).
     pub trusted: Vec<PeerNetwork>,
-    /// How much a mailbox holds; more is refused with `452`.
+    /// The maximum size of a mailbox; more is refused with `452`.
     pub mailbox_max: ByteSize,
-    /// What subscribers get of a mail: `text`, `raw` or `json`.
+    /// The payload of a mail for subscribers: `text`, `raw` or `json`.
     pub payload: MailPayload,
-    /// How large a message may be.
+    /// The maximum size of a message.
     pub message_max: ByteSize,
-    /// How many recipients a message may have.
+    /// The maximum number of recipients of a message.
     pub recipients_max: usize,
-    /// How long a line of a message may be.
+    /// The maximum length of a line of a message.
     pub line_max: ByteSize,
-    /// How many connections may be open at once; 0 does not limit.
+    /// The maximum number of open connections; 0 for no limit.
     pub connections_max: u32,
-    /// How many of them from one address; 0 does not limit.
+    /// The maximum number of connections from one address; 0 for no limit.
     pub connections_per_address_max: u32,
-    /// How long a client may take for a command.
+    /// The time limit for a command.
     pub command_timeout: Period,
-    /// How long a client may pause within a message.
+    /// The longest pause of a client within a message.
     pub data_timeout: Period,
     /// How many bytes per second a client must send of a message, as an average after the first
     /// `data_timeout`; 0 requires none.
     pub data_rate_min: ByteSize,
-    /// How long a client may take for a whole message.
+    /// The time limit for a whole message.
     pub message_timeout: Period,
 }
 

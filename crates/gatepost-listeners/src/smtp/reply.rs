@@ -127,7 +127,7 @@ pub(super) fn of_hop_error(error: &HopError) -> SmtpReply {
     SmtpReply::with(code, enhanced, format!("{error}; try again later"))
 }
 
-/// Why a login failed (RFC 4954 section 6).
+/// The reason why a login failed (RFC 4954 section 6).
 pub(super) fn of_denied(denied: &Denied) -> SmtpReply {
     let (code, enhanced) = match denied {
         Denied::Busy | Denied::TooMany { .. } => (454, "4.7.0"),

@@ -28,7 +28,7 @@ pub enum SenderLogin {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SmtpSettings {
-    /// Where to listen.
+    /// The addresses to listen on.
     pub bind: Vec<Bind>,
     /// Whether `bind` may name addresses that other machines reach although no login is required.
     pub open_to_world: bool,
@@ -49,7 +49,7 @@ pub struct SmtpSettings {
     /// The header fields that state the verdict, in mail for a mailbox or the next hop.
     #[serde(alias = "marks")]
     pub verdict_headers: VerdictHeaderSettings,
-    /// How the next hop is spoken to.
+    /// The settings for the next hop.
     pub forward: ForwardSettings,
     /// Peers that are believed what they say of their own clients (XCLIENT, XFORWARD): addresses,
     /// networks, or `"unix"`.
@@ -64,40 +64,40 @@ pub struct SmtpSettings {
     pub sender_addresses: BTreeMap<String, Vec<String>>,
     /// Whether a password may come without TLS from another machine.
     pub plain_login: bool,
-    /// How much a mailbox holds; more is refused with `452`.
+    /// The maximum size of a mailbox; more is refused with `452`.
     pub mailbox_max: ByteSize,
     /// What subscribers get of a mail: `text` (subject, empty line, the text that a person would
     /// read), `raw` or `json`.
     pub payload: MailPayload,
-    /// How large a message may be.
+    /// The maximum size of a message.
     pub message_max: ByteSize,
-    /// How many recipients a message may have.
+    /// The maximum number of recipients of a message.
     pub recipients_max: usize,
-    /// How long a command line may be.
+    /// The maximum length of a command line.
     pub command_max: ByteSize,
-    /// How long a line of a message may be. The standard's 998 is often exceeded in practice.
+    /// The maximum length of a line of a message. The standard's 998 is often exceeded in practice.
     pub line_max: ByteSize,
-    /// How many Received fields a message may have; more are a loop.
+    /// The maximum number of Received fields of a message; more are a loop.
     pub received_max: usize,
-    /// How many protocol errors a connection may make before it is closed. Refused messages do not
+    /// The number of protocol errors after which a connection is closed. Refused messages do not
     /// count.
     pub errors_max: usize,
-    /// How many of them before the client has greeted with EHLO, HELO or LHLO.
+    /// The number of such errors before the client has greeted with EHLO, HELO or LHLO.
     pub errors_before_hello_max: usize,
-    /// How many connections may be open at once; 0 does not limit.
+    /// The maximum number of open connections; 0 for no limit.
     pub connections_max: u32,
-    /// How many of them from one address; 0 does not limit.
+    /// The maximum number of connections from one address; 0 for no limit.
     pub connections_per_address_max: u32,
-    /// How long a client may take to greet, whatever it sends before.
+    /// The time within which a client must greet, regardless of other commands.
     pub hello_timeout: Period,
-    /// How long a client may take for a command.
+    /// The time limit for a command.
     pub command_timeout: Period,
-    /// How long a client may pause within a message.
+    /// The longest pause of a client within a message.
     pub data_timeout: Period,
     /// How many bytes per second a client must send of a message, as an average after the first
     /// `data_timeout`; 0 requires none.
     pub data_rate_min: ByteSize,
-    /// How long a client may take for a whole message.
+    /// The time limit for a whole message.
     pub message_timeout: Period,
 }
 

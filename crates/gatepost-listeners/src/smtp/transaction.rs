@@ -5,7 +5,7 @@ use super::recipients::Destination;
 use super::reply::SmtpReply;
 use crate::forward::Body;
 
-/// What the client said of itself.
+/// The client's statements about itself.
 #[derive(Debug, Clone)]
 pub(super) struct ClientGreeting {
     pub(super) name: String,

@@ -11,7 +11,7 @@ use super::request::{SpamdCommand, SpamdHead};
 /// BSD's code for a request that cannot be understood.
 const EX_PROTOCOL: u8 = 76;
 
-/// Why there is no answer to a request; the protocol's own codes are those of sysexits.
+/// The reason why there is no answer to a request; the protocol's own codes are those of sysexits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SpamdFailure {
     pub(super) code: u8,

@@ -77,7 +77,7 @@ struct SpamdConnection {
     stream: LazyStream,
     peer: Peer,
     context: Arc<SpamdContext>,
-    /// What its message holds of the process's budget.
+    /// The part of the process's budget that its message uses.
     lease: Lease,
     /// Its place among the connections.
     _place: Option<Admitted>,
@@ -88,7 +88,7 @@ struct SpamdConnection {
 /// The reply to a request.
 enum SpamdReply {
     Now(Vec<u8>),
-    /// What the rules find in the message.
+    /// The findings of the rules in the message.
     Scanned(SpamdHead, Arc<Message>),
 }
 
@@ -395,7 +395,7 @@ fn reserve_ahead(input: &mut BytesMut, announced: Option<u64>) {
     input.reserve(wanted.saturating_sub(input.len()));
 }
 
-/// Why a request has no regular answer.
+/// The reason why a request has no regular answer.
 enum RequestFailure {
     /// The client receives the failure.
     Answered(SpamdFailure),

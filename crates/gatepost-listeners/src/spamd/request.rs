@@ -53,11 +53,11 @@ pub struct SpamdHead {
     pub user: Option<String>,
     /// Whether the message is compressed by zlib.
     pub compressed: bool,
-    /// What TELL says the message is.
+    /// The class of the message in TELL.
     pub class: Option<Class>,
-    /// Where TELL wants it learned.
+    /// The places in which TELL requests learning.
     pub set: Targets,
-    /// Where TELL wants it forgotten.
+    /// The places in which TELL requests forgetting.
     pub remove: Targets,
 }
 
@@ -77,7 +77,7 @@ impl Targets {
     }
 }
 
-/// Why a head cannot be read. The text stands in the answer.
+/// The reason why a header cannot be read. The text stands in the answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)] // the messages say it
 pub enum HeadError {

@@ -9,7 +9,7 @@ use crate::tls::TlsSettings;
 #[derive(Deserialize, Serialize, Clone, Debug, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct SpamdSettings {
-    /// Where to listen. SpamAssassin's own daemon has port 783.
+    /// The addresses to listen on. SpamAssassin's own daemon has port 783.
     pub bind: Vec<Bind>,
     /// Whether `bind` may name addresses that other machines reach although the
     /// protocol has no login.
@@ -23,15 +23,15 @@ pub struct SpamdSettings {
     pub message_max: ByteSize,
     /// The most that a request may have before its empty line.
     pub head_max: ByteSize,
-    /// How long a whole request may take to arrive.
+    /// The time within which a whole request must arrive.
     pub request_time_max: Period,
-    /// How long a client may leave its answer unread.
+    /// The longest time for which a client may leave its answer unread.
     pub answer_time_max: Period,
     /// Whether clients may teach (`TELL`, `spamc -L`); every peer that reaches the port may then.
     pub allow_tell: bool,
-    /// How many connections may be open at once; 0 does not limit.
+    /// The maximum number of open connections; 0 for no limit.
     pub connections_max: u32,
-    /// How many of them from one address; 0 does not limit.
+    /// The maximum number of connections from one address; 0 for no limit.
     pub connections_per_address_max: u32,
 }
 

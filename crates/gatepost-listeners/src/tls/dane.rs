@@ -23,7 +23,7 @@ use super::server_verifier::{CertificateCheck, ServerVerifier};
 const DANE_TA: u8 = 2;
 const DANE_EE: u8 = 3;
 
-/// What is selected of a certificate.
+/// The selected part of a certificate.
 const WHOLE_CERTIFICATE: u8 = 0;
 const PUBLIC_KEY: u8 = 1;
 
@@ -62,7 +62,7 @@ pub fn client_config(
         .with_no_client_auth())
 }
 
-/// Why a certificate is refused.
+/// The reason why a certificate is refused.
 #[derive(Debug, thiserror::Error)]
 #[error("no TLSA record fits its certificate")]
 struct NotNamed;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// Why TLS cannot be spoken as configured.
+/// The reason why TLS cannot be used as configured.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TlsError {
     /// One of the files. Line 0 stands for the file as a whole.
@@ -10,9 +10,9 @@ pub enum TlsError {
     File {
         /// The file as configured.
         file: PathBuf,
-        /// Where in it, from 1.
+        /// The line in the file, from 1.
         line: usize,
-        /// What is wrong, with a suggested fix.
+        /// A description of the error, with a suggested fix.
         reason: String,
     },
     /// A setting is missing.

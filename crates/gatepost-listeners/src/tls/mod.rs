@@ -41,14 +41,14 @@ pub struct Tls {
 
 struct TlsShared {
     settings: TlsSettings,
-    /// What ALPN offers, best first; empty offers nothing and takes every client.
+    /// The protocols that ALPN offers, best first; empty offers nothing and takes every client.
     protocols: Vec<Vec<u8>>,
     config: ArcSwap<ServerConfig>,
     /// The files as they were when they were last read with success.
     read: Mutex<Vec<Stamp>>,
 }
 
-/// What changes when a file does.
+/// The attributes that change when a file does.
 type Stamp = Option<(SystemTime, u64, u64)>;
 
 impl Tls {

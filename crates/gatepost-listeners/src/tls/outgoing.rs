@@ -16,7 +16,7 @@ use super::server_verifier::any_certificate;
 use super::{Stamp, pem, stamp};
 use crate::stream::{Stream, TlsSession, TransportSocket};
 
-/// Where distributions keep the authorities that they believe.
+/// The files in which distributions keep the trusted authorities.
 pub const SYSTEM_AUTHORITIES: [&str; 3] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",

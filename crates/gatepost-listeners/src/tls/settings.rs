@@ -27,9 +27,9 @@ pub struct TlsSettings {
     pub client_required: bool,
     /// Whether the common name of a client's certificate logs it in as the user of that name.
     pub client_is_user: bool,
-    /// How long a handshake may take.
+    /// The time limit of a handshake.
     pub handshake_timeout: Period,
-    /// How often the files are looked at for changes; SIGHUP looks at once.
+    /// The interval at which the files are checked for changes; SIGHUP looks at once.
     pub recheck: Period,
 }
 

@@ -7,7 +7,7 @@ use memchr::memchr;
 pub(crate) struct FieldSpan<'a> {
     /// Without the colon and blanks before it.
     pub(crate) name: &'a [u8],
-    /// What follows the colon, with the line end of its last line.
+    /// The text after the colon, with the line end of its last line.
     pub(crate) value: &'a [u8],
 }
 

@@ -13,7 +13,7 @@ const FINAL: u8 = 0x80;
 /// Two bytes, eight of length, four of mask.
 const HEADER_BYTES_MAX: usize = 14;
 
-/// Why a client's frames are refused; each has its close code (section 7.4.1).
+/// The reason why a client's frames are refused; each has its close code (section 7.4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// section 5.1: a client masks.

@@ -5,7 +5,7 @@ use bytes::{BufMut, BytesMut};
 /// The longest header of an unmasked frame, in bytes.
 pub const HEADER_BYTES_MAX: usize = 10;
 
-/// What a frame is (section 5.2).
+/// The type of a frame (section 5.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 #[allow(missing_docs)] // the names are the standard's
@@ -36,7 +36,7 @@ impl Opcode {
     }
 }
 
-/// How many bytes [`put_header`] writes.
+/// The number of bytes that [`put_header`] writes.
 pub const fn header_length(payload_length: usize) -> usize {
     match payload_length {
         0..=125 => 2,

@@ -28,7 +28,7 @@ pub struct AutoreplySettings {
     pub text: String,
     /// A file with the text, in its place.
     pub file: Option<PathBuf>,
-    /// How long a sender who was answered gets no other reply.
+    /// The time for which a sender who was answered gets no other reply.
     pub every: Period,
 }
 

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::host::{RepetitionLimits, Resources};
 use crate::procedure::{Needs, Procedure, ProcedureAnswer, ProcedureCall, ProcedureFailure};
 
-/// What makes two messages the same.
+/// The criterion for equal messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Same {
@@ -31,11 +31,11 @@ pub enum Same {
 #[derive(Deserialize, Serialize, Clone, Debug, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct DedupeSettings {
-    /// What makes two messages the same: `content`, `subject` or `topic`.
+    /// The criterion for equal messages: `content`, `subject` or `topic`.
     pub same: Same,
     /// Whether numbers count: without them, `load is 91` and `load is 92` are the same.
     pub numbers: bool,
-    /// How long after the first the others are folded.
+    /// The time after the first message in which equal ones are dropped.
     pub window: Period,
     /// The action for messages that are folded.
     #[serde(with = "crate::text_values")]

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::host::Resources;
 use crate::procedure::{Needs, Procedure, ProcedureAnswer, ProcedureCall, ProcedureFailure};
 
-/// What is counted apart from each other.
+/// The key under which messages are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum By {
@@ -36,19 +36,19 @@ pub enum By {
 #[derive(Deserialize, Serialize, Clone, Debug, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct RatelimitSettings {
-    /// What is counted apart: `address`, `user`, `sender`, `topic` or `client`. A message that has
-    /// none is not limited.
+    /// The key under which messages are counted: `address`, `user`, `sender`, `topic` or `client`.
+    /// A message that has none is not limited.
     pub by: By,
-    /// How many messages.
+    /// The number of messages.
     pub messages: u32,
     /// In which time.
     pub per: Period,
-    /// How many may come at once after a pause; 0 takes `messages`.
+    /// The number of messages that may arrive at once after a pause; 0 takes `messages`.
     pub burst: u32,
     /// The action for a message beyond the rate.
     #[serde(with = "crate::text_values")]
     pub action: Action,
-    /// How many are counted apart; all others are counted together.
+    /// The number of keys that are counted separately; all others are counted together.
     pub keys_max: usize,
 }
 

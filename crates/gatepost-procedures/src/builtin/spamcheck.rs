@@ -217,7 +217,7 @@ pub(crate) fn warn_of_limits(report: &Report, message: &Message) {
     }
 }
 
-/// What the settings make of a report, without the fields that the report adds.
+/// The verdict that the settings derive from a report, without the fields that the report adds.
 pub(crate) fn verdict(settings: &SpamcheckSettings, report: &Report) -> Verdict {
     let score = Score {
         value: report.score,

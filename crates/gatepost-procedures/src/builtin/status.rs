@@ -19,7 +19,7 @@ pub struct StatusSettings {
     pub mail_to: Vec<String>,
     /// The sender of that mail.
     pub mail_from: String,
-    /// How often it is mailed.
+    /// The interval at which it is mailed.
     pub every: Period,
 }
 

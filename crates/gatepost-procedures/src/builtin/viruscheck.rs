@@ -28,7 +28,7 @@ const ANSWER_BYTES_MAX: usize = 4096;
 pub struct ViruscheckSettings {
     /// Where clamd listens: an address and port, or `unix:/path`.
     pub server: Bind,
-    /// How long a check may take, all in all.
+    /// The time limit of a check.
     pub timeout: Period,
     /// Connections to clamd at one time; further messages wait for one of them. clamd has a limit
     /// of its own (`MaxThreads`).

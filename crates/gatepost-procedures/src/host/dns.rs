@@ -24,7 +24,7 @@ use crate::procedure::Wake;
 pub struct DnsSettings {
     /// The servers, in order, with their port; empty takes those of `/etc/resolv.conf`.
     pub servers: Vec<SocketAddr>,
-    /// How long to wait for each server's answer; never longer than the procedure's `wait_max`.
+    /// The time to wait for each server's answer; never longer than the procedure's `wait_max`.
     pub timeout: Period,
 }
 
@@ -96,7 +96,7 @@ impl PendingNames {
         Box::new(move |wake| progress.then(wake))
     }
 
-    /// What was answered; the answer is kept.
+    /// The answer, which is kept.
     pub(crate) fn end(self) -> Result<Vec<String>, String> {
         let (question, resolved) = self.question.end();
         let resolved = resolved.map_err(reason)?;

@@ -34,7 +34,7 @@ pub struct ProcedureHttpSettings {
     /// Scheme, host and port: `["https://hooks.example.org", "http://127.0.0.1:9000"]`. Empty
     /// allows none. Redirects are not followed.
     pub hosts: Vec<String>,
-    /// How long a request may take; never longer than the procedure's `wait_max`.
+    /// The time limit of a request; never longer than the procedure's `wait_max`.
     pub timeout: Period,
     /// The largest answer.
     pub answer_max: ByteSize,

@@ -1,6 +1,6 @@
 //! Why a request of a procedure gets no response.
 
-/// Why nothing came back.
+/// The reason why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OutgoingHttpError {
     #[error("{0} is not a server that procedures.http.hosts allows")]

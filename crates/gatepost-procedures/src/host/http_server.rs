@@ -67,7 +67,8 @@ impl fmt::Display for Origin {
     }
 }
 
-/// What TLS connections have in common; the system's certificates are read for the first of them.
+/// The configuration that TLS connections share; the system's certificates are read for the first
+/// of them.
 #[derive(Default)]
 pub(super) struct Tls(OnceLock<Result<TlsConnector, String>>);
 

@@ -25,7 +25,7 @@ pub struct MailerSettings {
     pub server: String,
     /// Our name in the greeting.
     pub hostname: String,
-    /// How long the server may take for each answer.
+    /// The time limit of each reply of the server.
     pub timeout: Period,
 }
 

@@ -9,10 +9,10 @@ use gatepost_mail::Mail;
 use gatepost_message::{Format, Message, Properties, Publication, Qos};
 use parking_lot::Mutex;
 
-/// How `/dedupe` folds, from its limits.
+/// The limits of `/dedupe`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RepetitionLimits {
-    /// How long after the first message its repetitions are folded.
+    /// The time after the first message in which its repetitions are dropped.
     pub(crate) window: Duration,
     /// Different messages that are remembered at once; beyond them nothing is folded.
     pub(crate) keys_max: usize,

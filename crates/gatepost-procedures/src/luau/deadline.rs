@@ -15,9 +15,9 @@ const INTERRUPTS_PER_CLOCK: u64 = 64;
 /// The bounds of one call.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CallTimes {
-    /// How long it may run.
+    /// The maximum running time.
     pub(super) run: Duration,
-    /// How long it may wait for others, all in all.
+    /// The maximum total waiting time.
     pub(super) wait: Duration,
     /// When its caller gives up.
     pub(super) caller: Option<Duration>,

@@ -11,14 +11,14 @@ const DEPTH_MAX: usize = 8;
 /// A larger file is not a procedure that a person wrote.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// What the folder holds, without the contents. Two that are equal hold the same procedures.
+/// The contents of the folder by name and state. Two that are equal hold the same procedures.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct ProcedureFolder {
     files: BTreeMap<String, (PathBuf, FileStamp)>,
     complaints: BTreeMap<PathBuf, String>,
 }
 
-/// What changes when a file does.
+/// The attributes that change when a file does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct FileStamp {
     modified: Option<SystemTime>,

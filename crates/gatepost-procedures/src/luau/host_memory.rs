@@ -27,7 +27,7 @@ impl HostMemory {
         self.bytes_max
     }
 
-    /// What the present call holds.
+    /// The memory that the current call holds.
     pub(super) fn bytes_held(&self) -> usize {
         self.bytes_held.load(Relaxed)
     }

@@ -31,9 +31,9 @@ pub(super) struct Library {
     /// The procedure's path: the name of its space of values.
     pub(super) path: String,
     pub(super) memory: Arc<HostMemory>,
-    /// What the present call wants published; done when it has ended well.
+    /// The publications that the current call requested; done when it has ended well.
     pub(super) publications: Arc<Mutex<Vec<Publication>>>,
-    /// What the present call waits for.
+    /// The request that the current call waits for.
     pub(super) request: PresentRequest,
 }
 

@@ -66,7 +66,7 @@ pub(crate) struct LuauMachine {
     memory: Arc<HostMemory>,
     publications: Arc<Mutex<Vec<Publication>>>,
     resources: Arc<Resources>,
-    /// What an idle machine held after it was made.
+    /// The memory of an idle machine after it was made.
     memory_idle: usize,
     /// The most it may hold.
     memory_max: usize,

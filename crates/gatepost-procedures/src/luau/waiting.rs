@@ -79,7 +79,7 @@ impl PendingRequest {
     }
 }
 
-/// What a function of Luau begins: its outcome, or a request.
+/// The result of starting a Luau function: its outcome, or a request.
 pub(super) enum Begun {
     /// A value, or nothing and why.
     Known(Result<Value, String>),

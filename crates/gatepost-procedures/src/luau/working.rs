@@ -26,7 +26,7 @@ pub(super) struct MessageInWork {
     edited: Option<Message>,
     /// The parts of the mail as it is now, shared by all that ask for them.
     leaves: Option<Arc<[Leaf]>>,
-    /// What the changes are charged to.
+    /// The account to which the changes are charged.
     memory: Arc<HostMemory>,
 }
 

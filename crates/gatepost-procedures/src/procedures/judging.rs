@@ -39,7 +39,7 @@ impl WaitingRuns {
         }
     }
 
-    /// How many wait now.
+    /// The number that wait now.
     pub(super) fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }

@@ -70,7 +70,7 @@ impl ProceduresCore {
     }
 }
 
-/// Why a call could not be made.
+/// The reason why a call could not be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ProcedureCallError {
     /// Neither a procedure nor a scope.
@@ -268,7 +268,8 @@ impl Procedures {
             .await
     }
 
-    /// What a caller must hand over for the procedure or scope at `path`; `None` without one.
+    /// The part of a message that a caller must pass to the procedure or scope at `path`; `None`
+    /// without one.
     pub fn needs(&self, path: &str) -> Option<Needs> {
         Some(self.0.set.load().chain(path)?.needs())
     }

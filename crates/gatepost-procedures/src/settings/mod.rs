@@ -31,7 +31,7 @@ pub struct ProceduresSettings {
     /// The folder of Luau files: `procedures/mail/greylist.luau` is `/mail/greylist`. A folder
     /// that does not exist has no procedures.
     pub path: PathBuf,
-    /// How often the folder is looked at for new, changed and removed files.
+    /// The interval at which the folder is checked for new, changed and removed files.
     pub recheck: Period,
     /// Judge threads; 0 means one per core.
     pub judges: usize,
@@ -54,13 +54,13 @@ pub struct ProceduresSettings {
     pub original_max: ByteSize,
     /// No more are kept for that in a second.
     pub originals_per_second: u32,
-    /// What holds for a Luau procedure that has no table of its own.
+    /// The limits of a Luau procedure without a table of its own.
     pub luau: LuauSettings,
-    /// What `dns` of Luau procedures asks.
+    /// The DNS servers of Luau's `dns`.
     pub dns: DnsSettings,
     /// Which servers `http` of Luau procedures may ask.
     pub http: ProcedureHttpSettings,
-    /// How mail that procedures write leaves.
+    /// The server for mail that procedures send.
     pub mail: MailerSettings,
 }
 
@@ -87,7 +87,7 @@ impl Default for ProceduresSettings {
 }
 
 impl ProceduresSettings {
-    /// How much procedures may keep.
+    /// The limits on stored values.
     pub const fn values_limits(&self) -> ValuesLimits {
         ValuesLimits {
             count_max: self.values_max,

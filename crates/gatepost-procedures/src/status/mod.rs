@@ -25,7 +25,7 @@ const CHEAP_CALLS_PER_SAMPLE: u64 = 64;
 
 /// The period that is reported beside the total.
 const DAY: Duration = Duration::from_hours(24);
-/// How often the sums are noted.
+/// The interval at which the totals are recorded.
 const NOTE_EVERY: Duration = Duration::from_mins(15);
 
 /// The counters of one path. Each is a sum of its own: no reader needs them to agree to the

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::in_force::InForce;
 
-/// What the procedures did; shown as tables, serialized as JSON.
+/// The activity of the procedures; shown as tables, serialized as JSON.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Status {
     /// Since the start of the process.
@@ -32,13 +32,13 @@ pub struct Status {
 pub struct ProcedureStatus {
     /// Its path.
     pub path: String,
-    /// How often it was run.
+    /// The number of runs.
     pub requests: u64,
-    /// How often it failed or overran its limits.
+    /// The number of runs that failed or exceeded their limits.
     pub errors: u64,
     /// CPU time in seconds; of the cheap procedures an estimate from samples.
     pub cpu_seconds: f64,
-    /// How often it said what; an error counts as what it led to.
+    /// The number of each verdict; an error counts as what it led to.
     pub verdicts: BTreeMap<&'static str, u64>,
 }
 

@@ -49,7 +49,7 @@ use arguments::EvalArguments;
 
 /// A function with its arguments bound.
 type Test = Box<dyn Fn(&ScannedMail<'_>) -> u32 + Send + Sync>;
-/// What binding arguments gives: a test, or what is wrong with them.
+/// The result of binding arguments: a test, or a description of the error.
 type Built = Result<Test, String>;
 /// A function by its name, and how its arguments are bound.
 type Entry = (&'static str, fn(&EvalArguments<'_>) -> Built);
@@ -66,7 +66,7 @@ impl Evaluation {
     }
 }
 
-/// Why a call cannot run.
+/// The reason why a call cannot run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EvalProblem {
     /// No plugin here has a function of this name.
@@ -80,7 +80,7 @@ pub enum EvalProblem {
     Off {
         /// The name that was called.
         name: String,
-        /// What it needs: `DNS`, `Bayes`, ….
+        /// The missing requirement: `DNS`, `Bayes`, ….
         what: &'static str,
     },
     /// The arguments do not fit.
@@ -88,7 +88,7 @@ pub enum EvalProblem {
     Arguments {
         /// The name that was called.
         name: String,
-        /// What is wrong with them.
+        /// A description of the error.
         reason: String,
     },
 }

@@ -15,7 +15,7 @@ use crate::tags::{TagTemplatePart, pieces};
 /// Addresses of relays that one list is asked about, as SpamAssassin's `num_check_received`.
 const RELAYS_MAX: usize = 9;
 
-/// What of an answer counts.
+/// The part of an answer that counts.
 #[derive(Debug)]
 pub(crate) enum Subtest {
     /// This very address or text.
@@ -101,7 +101,7 @@ pub(crate) struct NetworkRule {
     pub(crate) test: NetworkTest,
 }
 
-/// What a rule asks the network.
+/// The network query of a rule.
 #[derive(Debug)]
 pub(crate) enum NetworkTest {
     /// Whether a list holds one of the message's relays; the set says which.

@@ -46,7 +46,7 @@ impl LinkKey {
 pub(super) struct ViewFindings {
     /// Hosts of links with their registered domains.
     hosts: Vec<(String, String)>,
-    /// What groups of patterns captured.
+    /// The texts that groups of patterns captured.
     captured: Captured,
     senders: SenderFindings,
 }

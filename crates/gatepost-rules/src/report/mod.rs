@@ -76,11 +76,11 @@ pub struct Report {
     /// Whether a rule that hit is certain enough alone to learn from: `no`, or `yes` with the
     /// rules; nothing where it was not asked.
     pub(crate) autolearn_force: Option<String>,
-    /// What counted when it was decided whether to learn.
+    /// The points that decided about automatic learning.
     pub(crate) autolearn_points: f64,
     /// The result of Bayes, if it judged.
     pub(crate) bayes: Option<BayesResult>,
-    /// What rules say beside their descriptions.
+    /// Texts of rules in addition to their descriptions.
     pub(crate) notes: Vec<(Arc<str>, String)>,
     /// The sub-rules that hit, and how often, by name; only where a template lists them.
     pub(crate) sub_rules: Vec<(Arc<str>, u32)>,

@@ -65,7 +65,7 @@ fn description(report: &Report, hit: &Hit, before: usize, indent: &str) -> Strin
     folded.trim_start().to_owned()
 }
 
-/// What rules said of their hit, in pieces that fit.
+/// The texts of rules about their hits, in pieces that fit.
 fn notes<'r>(report: &'r Report, hit: &Hit) -> Vec<&'r str> {
     let mut pieces = Vec::new();
     for (_, note) in report.notes.iter().filter(|(name, _)| *name == hit.name) {

@@ -227,7 +227,7 @@ fn ending(name: &str, report: &Report) -> String {
     }
 }
 
-/// What Bayes counted; nothing where it did not judge.
+/// The counts of Bayes; nothing where it did not judge.
 fn bayes(name: &str, report: &Report) -> Option<String> {
     let judgement = report.bayes.as_ref()?;
     let (known, deciding) = (judgement.known, judgement.spammy + judgement.hammy);

@@ -14,7 +14,7 @@ pub(super) struct Lines<'a> {
     /// What stands in the first line before the text; not part of the result where the caller drops
     /// it.
     pub(super) first: &'a str,
-    /// What later lines begin with.
+    /// The prefix of later lines.
     pub(super) indent: &'a str,
     /// The length that no line exceeds where that can be; a tab counts as eight.
     pub(super) length_max: usize,

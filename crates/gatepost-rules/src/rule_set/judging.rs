@@ -282,7 +282,7 @@ impl RuleSet {
     }
 }
 
-/// What the rules on Bayes say beside their descriptions: its probability.
+/// The text of the Bayes rules besides their descriptions: the probability.
 fn notes(
     compiled: &Compiled,
     state: &ScanState,

@@ -118,7 +118,7 @@ impl ScoreTotal {
         (autolearn, force)
     }
 
-    /// What the rules count for when it is decided whether to learn.
+    /// The contribution of the rules to the decision about automatic learning.
     pub(super) fn autolearn_points(&self) -> f64 {
         self.points.autolearn.total()
     }

@@ -50,7 +50,7 @@ pub(crate) struct EvalRule {
 /// All rules of a set, sorted by the view that they match.
 #[derive(Default)]
 pub(crate) struct Program {
-    /// How many rules there are.
+    /// The number of rules.
     pub(crate) rules: usize,
     pub(crate) fields: Vec<FieldRules>,
     pub(crate) body: LineRules,

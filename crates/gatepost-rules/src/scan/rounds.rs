@@ -45,7 +45,7 @@ impl Rounds {
     }
 }
 
-/// How many of the first literals are followed by enough others, themselves counted.
+/// The number of the first literals that enough others follow, themselves included.
 fn count_ready(waiting: &[LiteralEnd], rounds: usize) -> usize {
     let mut ends = 1;
     let mut later = waiting.iter().enumerate().rev().peekable();

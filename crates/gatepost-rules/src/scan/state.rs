@@ -34,9 +34,9 @@ pub(crate) struct ScanState {
     pub(crate) budget: Budget,
 }
 
-/// What is kept for each rule. A thread keeps the tables from one message to the next, and resets
-/// the few entries that a message changed: to clear all of them for each message would take longer,
-/// and fetch them into the cache.
+/// The state of each rule. A thread keeps the tables from one message to the next, and resets the
+/// few entries that a message changed: to clear all of them for each message would take longer, and
+/// fetch them into the cache.
 #[derive(Debug, Default)]
 struct RuleTables {
     /// By rule: 0, or how often it hit, or the value of a meta.

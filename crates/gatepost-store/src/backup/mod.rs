@@ -1,4 +1,4 @@
-//! Backups: a copy of the database in one file, made while the server runs, and its way back.
+//! Backups: a copy of the database in one file, made while the server runs, and its restoration.
 //!
 //! A backup is one read transaction of SQLite (`VACUUM INTO`): it holds everything that was
 //! acknowledged before it began, and nothing of a commit in part. The server commits meanwhile. The
@@ -26,16 +26,16 @@ pub use verify::{BackupContents, verify_backup};
 
 /// Only the owner may read what holds mail and password hashes.
 const FILE_MODE: u32 = 0o600;
-/// What a backup is called until it is complete.
+/// The suffix of a backup until it is complete.
 const PARTIAL: &str = ".partial";
 
-/// Why a backup was not made or not restored.
+/// The reason why a backup was not made or not restored.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum BackupError {
     /// The data folder has no database.
     #[error("there is no database {0}; nothing was written")]
     NoDatabase(PathBuf),
-    /// A file with the name of the backup, or the database to restore, is there already.
+    /// A file with the name of the backup, or the database to restore, exists already.
     #[error("{0} exists already and was not overwritten")]
     Exists(PathBuf),
     /// The name has characters that SQLite cannot be given.
@@ -46,10 +46,10 @@ pub enum BackupError {
     Unusable {
         /// The backup.
         file: PathBuf,
-        /// What is wrong with it.
+        /// A description of the error.
         reason: String,
     },
-    /// Everything else.
+    /// Any other error.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -117,14 +117,14 @@ fn copy(folder: &DataFolder, target: &Path) -> Result<(), BackupError> {
     Ok(())
 }
 
-/// A file that is removed again unless it is kept.
+/// A file that is removed unless it is kept.
 struct NewFile {
     path: PathBuf,
     is_kept: bool,
 }
 
 impl NewFile {
-    /// Creates it empty; an error if there is one.
+    /// Creates it empty; fails if it exists.
     fn create(path: &Path) -> Result<Self, BackupError> {
         let mut options = File::options();
         match options

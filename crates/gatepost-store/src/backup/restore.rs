@@ -1,4 +1,4 @@
-//! The way back: a verified copy of a backup takes the database's place.
+//! Restoration: a verified copy of a backup replaces the database.
 //!
 //! The copy is written beside the database, synced and verified, and takes its name by the last
 //! steps of a recovery, which the next start completes if the process is killed
@@ -13,10 +13,10 @@ use super::{BackupContents, BackupError, FILE_MODE, verify_backup};
 use crate::folder::{DataFolder, NO_LINK, file_error, remove};
 use crate::{OnDamage, StoreSettings, lock, recovery};
 
-/// What happens to a database that is in the data folder.
+/// The treatment of a database that is in the data folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExistingDatabase {
-    /// Nothing: the restore is refused.
+    /// The restoration is refused.
     Refused,
     /// It is kept as `gatepost.db.replaced-N`.
     Kept,

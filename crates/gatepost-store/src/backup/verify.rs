@@ -1,4 +1,4 @@
-//! Whether a backup is whole: SQLite's integrity check, and the checksum of each row.
+//! Checks that a backup is intact: SQLite's integrity check, and the checksum of each row.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -11,7 +11,7 @@ use crate::folder::file_error;
 use crate::table::{self, Table};
 use crate::{StoreError, schema};
 
-/// What a backup holds.
+/// The contents of a backup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackupContents {
     /// The size of its file.
@@ -99,7 +99,7 @@ fn damaged_rows(connection: &Connection, table: &Table) -> rusqlite::Result<u64>
     Ok(damaged)
 }
 
-/// How many rows each table has.
+/// The number of rows of each table.
 fn rows(connection: &Connection) -> rusqlite::Result<Vec<(String, u64)>> {
     let mut counts = Vec::new();
     for table in table::ALL {

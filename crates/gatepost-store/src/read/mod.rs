@@ -100,7 +100,7 @@ impl Store {
         )
     }
 
-    /// How many topics after `topic` retain a message.
+    /// The number of topics after `topic` that retain a message.
     pub fn retained_count_after(&self, topic: &str) -> Result<u64, StoreError> {
         let connection = self.reader();
         let mut statement =

@@ -1,4 +1,4 @@
-//! All that is stored of sessions, read once, at the start of a broker.
+//! All stored data of sessions, read once at the start of a broker.
 
 use gatepost_message::{Publication, Qos, TopicFilter};
 use rusqlite::Row;
@@ -55,7 +55,7 @@ impl Store {
         self.each(&DELIVERY, of_session, session, read_delivery, visit)
     }
 
-    /// What waits for all sessions together. Payloads are not read.
+    /// The size of the queues of all sessions. Payloads are not read.
     pub fn queues_size(&self) -> Result<QueueSize, StoreError> {
         let sql = "SELECT (SELECT COUNT(*) FROM delivery), COUNT(*),
                           TOTAL(length(topic) + length(payload)) FROM message";
@@ -64,7 +64,7 @@ impl Store {
         Ok(statement.query_row([], |row| read_size(row, 0))?)
     }
 
-    /// What waits for each session that has deliveries, by the session's number.
+    /// The size of the queue of each session that has deliveries, by the session's number.
     pub fn queue_sizes(&self) -> Result<Vec<(u64, QueueSize)>, StoreError> {
         let sql = "SELECT session, COUNT(*), COUNT(DISTINCT number),
                           TOTAL(length(topic) + length(payload))

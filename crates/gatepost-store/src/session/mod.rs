@@ -19,7 +19,7 @@ use gatepost_message::{Publication, Qos, TopicFilter};
 /// A session, without what belongs to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionRow {
-    /// Names it in all other rows.
+    /// The number that identifies it in all other rows.
     pub number: u64,
     /// The client id.
     pub client: String,
@@ -27,7 +27,7 @@ pub struct SessionRow {
     pub user: Option<String>,
     /// The protocol of its connections, such as `mqtt`.
     pub kind: String,
-    /// How long it outlives its connection.
+    /// The time for which it outlives its connection.
     pub expiry: Duration,
     /// When its connection ended; `None` while it is connected.
     pub ended: Option<SystemTime>,
@@ -42,7 +42,7 @@ pub struct SessionRow {
 pub struct WillRow {
     /// The number of the stored message.
     pub message: u64,
-    /// How long after the end of the connection it is due.
+    /// The delay after the end of the connection.
     pub delay: Duration,
 }
 
@@ -55,15 +55,15 @@ pub struct SubscriptionRow {
     pub filter: TopicFilter,
     /// The highest level to deliver at.
     pub qos: Qos,
-    /// Not to be sent what the same session published.
+    /// Whether publications of the same session are not delivered to it.
     pub no_local: bool,
-    /// Keep the retain flag as the publisher set it.
+    /// Whether the retain flag is kept as the publisher set it.
     pub retain_as_published: bool,
-    /// A number that deliveries carry.
+    /// A number that deliveries contain.
     pub identifier: Option<u32>,
 }
 
-/// One publication's way to one session.
+/// The delivery of one publication to one session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeliveryRow {
     /// The session's number.
@@ -72,17 +72,17 @@ pub struct DeliveryRow {
     pub sequence: u64,
     /// The number of the stored message.
     pub message: u64,
-    /// The level of this delivery.
+    /// The quality of service of this delivery.
     pub qos: Qos,
     /// The retain flag of this delivery.
     pub retain: bool,
     /// Whether the client has it and only the end of the exchange is open (QoS 2).
     pub released: bool,
-    /// The subscription identifiers that go along.
+    /// The subscription identifiers that are delivered with it.
     pub identifiers: Vec<u32>,
 }
 
-/// A change of what sessions keep.
+/// A change of the stored data of sessions.
 #[derive(Debug, Clone)]
 pub enum SessionChange {
     /// Sets the session's own row.

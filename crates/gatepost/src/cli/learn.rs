@@ -19,7 +19,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::config::{Config, ConfigSource, print_mistakes};
 use crate::exit::EXIT_UNAVAILABLE;
 
-/// What was learned is kept after so many messages.
+/// The number of messages after which the learned data is stored.
 const KEEP_EVERY: usize = 500;
 
 /// The average that an address gets by hand, as in SpamAssassin.
@@ -84,7 +84,7 @@ impl LearnArguments {
     }
 }
 
-/// Why learning ended early.
+/// The reason why learning ended early.
 #[derive(Debug, thiserror::Error)]
 enum LearnError {
     #[error("missing class: use --spam, --ham or --forget")]
@@ -227,7 +227,7 @@ fn keep(
     Ok(wait(&ticket)?)
 }
 
-/// What became of the messages.
+/// The results of the messages.
 #[derive(Debug, Default)]
 struct LearnCounts {
     messages: usize,

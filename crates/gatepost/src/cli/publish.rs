@@ -20,7 +20,7 @@ use crate::client::{
     SessionOptions,
 };
 
-/// How long acknowledgements may take before the connection counts as broken.
+/// The time without acknowledgements after which the connection counts as broken.
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 /// Unacknowledged publications at once, where the broker takes more.
 const WINDOW: usize = 256;
@@ -132,7 +132,7 @@ impl PayloadSource {
     }
 }
 
-/// How far a publication is.
+/// The progress of a publication.
 enum PublishProgress {
     /// PUBACK or PUBREC is awaited.
     Sent(Vec<u8>),
@@ -275,7 +275,7 @@ impl CommandPublisher<'_> {
         self.send_again()
     }
 
-    /// What was not acknowledged on the last connection.
+    /// The publications that were not acknowledged on the last connection.
     fn send_again(&mut self) -> Result<(), ClientError> {
         let mut open: Vec<(u16, Option<Vec<u8>>)> = self
             .open

@@ -95,7 +95,7 @@ pub(super) struct SubscribeArguments {
     no_local: bool,
 }
 
-/// How it ended.
+/// The reason for the end.
 enum SubscriptionEnd {
     Done,
     TimedOut,

@@ -44,7 +44,7 @@ pub(crate) struct AdminOptions {
     source: ConfigSource,
 }
 
-/// Why a request was not done.
+/// The reason why a request was not carried out.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AdminError {
     /// The config has mistakes, one to a line.
@@ -188,7 +188,7 @@ impl AdminClient<'_> {
     }
 }
 
-/// Why the server refused, in its words.
+/// The server's reason for the refusal.
 fn refusal(status: u16, body: &[u8]) -> AdminError {
     let json: Value = serde_json::from_slice(body).unwrap_or_default();
     let detail = json["detail"].as_str().or(json["reason"].as_str());

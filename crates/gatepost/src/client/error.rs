@@ -4,7 +4,7 @@ use std::io;
 
 use gatepost_mqtt::{DecodeError, EncodeError, Reason};
 
-/// Why a connection did not come about, or is no more.
+/// The reason why a connection failed or ended.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClientError {
     /// A switch or a file of the user's.
@@ -15,7 +15,7 @@ pub(crate) enum ClientError {
     Unreachable {
         /// As the user named it.
         address: String,
-        /// What the system says.
+        /// The system's error.
         cause: io::Error,
     },
     /// The broker went away.
@@ -24,7 +24,7 @@ pub(crate) enum ClientError {
     /// CONNACK or DISCONNECT with a failure.
     #[error("the broker {did}: {reason}{}", explained(.text))]
     Refused {
-        /// What it did: refused the connection, ended it.
+        /// The action of the broker: refused the connection, ended it.
         did: &'static str,
         /// Its code.
         reason: Reason,

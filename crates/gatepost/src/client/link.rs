@@ -16,12 +16,12 @@ use super::{ClientError, ClientOptions, CommandLineProperties, PropertyPacket};
 const CONNACK_TIMEOUT: Duration = Duration::from_secs(30);
 const READ_BYTES: usize = 64 * 1024;
 
-/// What a connection asks for besides what the user's switches say.
+/// The options of a connection besides the user's switches.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SessionOptions {
     /// Whether an earlier session is to be forgotten.
     pub(crate) clean_start: bool,
-    /// How long the session outlives the connection, where the user has not said.
+    /// The expiry of the session, if the user did not specify it.
     pub(crate) expiry_seconds: u32,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct BrokerConnection {
     heard: Instant,
     /// Whether the broker kept our session.
     pub(crate) session_present: bool,
-    /// How many publications it takes at once.
+    /// The number of publications that it accepts at once.
     pub(crate) receive_max: u16,
 }
 
@@ -152,7 +152,7 @@ impl BrokerConnection {
         }
     }
 
-    /// What a packet of [`receive`](Self::receive) says.
+    /// The content of a packet from [`receive`](Self::receive).
     pub(crate) fn understand<'a>(&self, bytes: &'a [u8]) -> Result<Packet<'a>, ClientError> {
         let frame = Frame::split(bytes, usize::MAX)?
             .ok_or_else(|| ClientError::Lost(io::ErrorKind::UnexpectedEof.into()))?;

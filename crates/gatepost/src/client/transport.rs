@@ -65,7 +65,7 @@ impl Transport {
         }
     }
 
-    /// How long the next read may wait.
+    /// The time limit of the next read.
     pub(super) fn wait_at_most(&self, time: Duration) -> io::Result<()> {
         // Zero would mean for ever.
         let time = Some(time.max(Duration::from_millis(1)));

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::Config;
 
-/// What a path begins with that means a credential.
+/// The prefix of a path that denotes a credential.
 const PREFIX: &str = "credential:";
 
 /// Replaces each credential in the config by its path.

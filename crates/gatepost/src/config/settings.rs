@@ -48,7 +48,7 @@ pub(crate) struct Config {
     pub(crate) bans: BansSettings,
     /// SpamAssassin's rules, and what is learned.
     pub(crate) rules: RulesSettings,
-    /// How procedures run.
+    /// The settings of procedures.
     pub(crate) procedures: ProceduresSettings,
     /// Chains of procedures, and the messages that each is for.
     pub(crate) scope: Vec<ScopeSettings>,
@@ -62,13 +62,13 @@ pub(crate) struct Config {
     pub(crate) pages: PagesSettings,
     /// The log of web requests.
     pub(crate) access_log: AccessLogSettings,
-    /// What the database keeps.
+    /// The limits of the database.
     pub(crate) store: StoreSettings,
     /// Messages that are not received completely yet.
     pub(crate) in_flight: InFlightSettings,
     /// The threads that serve connections.
     pub(crate) workers: WorkersSettings,
-    /// What is written to standard error.
+    /// The log on standard error.
     pub(crate) log: LogSettings,
 }
 
@@ -143,11 +143,11 @@ pub(crate) struct ListenerBinding<'a> {
     /// Whether connections begin in plain text and change to TLS when the client asks
     /// (STARTTLS); then `tls.cert` does not encrypt the listener's own addresses.
     pub(crate) upgrades: bool,
-    /// Who may use it from another machine.
+    /// Access from other machines.
     pub(crate) remote_access: RemoteAccess,
 }
 
-/// Who may use a listener from another machine.
+/// Access from other machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RemoteAccess {
     /// Peers that log in, and strangers only where `anonymous = "yes"` admits them.
@@ -245,7 +245,7 @@ impl ListenersSettings {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct LogSettings {
-    /// How lines look.
+    /// The format of lines.
     pub(crate) format: LogFormat,
     /// What is worth a line: `error`, `warn`, `info`, `debug` or `trace`, also by subsystem, as in
     /// `"info,smtp=debug"`.
@@ -273,7 +273,7 @@ pub(crate) enum LogFormat {
 }
 
 impl Config {
-    /// What the procedures read of it.
+    /// The parts that procedures use.
     pub(crate) fn procedures(&self) -> ProceduresConfiguration {
         ProceduresConfiguration {
             procedures: self.procedures.clone(),

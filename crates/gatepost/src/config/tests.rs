@@ -113,7 +113,7 @@ fn variables_of_tests_and_the_config_path_are_no_settings() {
     assert!(load_text("", &variables, &[]).is_ok());
 }
 
-/// What Kubernetes and Docker say of a service called gatepost.
+/// The variables that Kubernetes and Docker define for a service called gatepost.
 #[test]
 fn variables_of_container_platforms_are_no_settings() {
     let variables = [

@@ -6,7 +6,7 @@ use gatepost_message::Listener;
 
 use crate::config::{Config, ListenerBinding};
 
-/// What ALPN offers to browsers and other HTTP clients.
+/// The protocols that ALPN offers to browsers and other HTTP clients.
 const HTTP_PROTOCOLS: [&str; 2] = ["h2", "http/1.1"];
 
 /// Certificates that cannot be used.
@@ -65,7 +65,7 @@ impl Encryption {
         listeners.find_map(|(one, tls)| (*one == listener).then_some(tls))
     }
 
-    /// How connections begin at an address of this place.
+    /// The start of connections at an address of this place.
     pub(crate) fn entry(&self, place: &ListenerBinding<'_>, speaks_tls: bool) -> ListenerEntry {
         let tls = self.of(place.listener).filter(|_| speaks_tls);
         ListenerEntry::new(tls.cloned(), place.proxy_protocol)

@@ -19,7 +19,7 @@ use rustix::thread::{disable_transparent_huge_pages, transparent_huge_pages_are_
 static ARE_ALLOWED: LazyLock<bool> =
     LazyLock::new(|| matches!(transparent_huge_pages_are_disabled(), Ok(false)));
 
-/// How many rule sets are being made.
+/// The number of rule sets that are being made.
 static MAKERS: Mutex<usize> = Mutex::new(0);
 
 /// From here on memory comes in small pages, unless rules are made. To be called first of all.

@@ -28,7 +28,7 @@ use super::error::StartError;
 use super::listener_auth::ListenerAuths;
 use crate::config::Config;
 
-/// How long connections may take to finish what they had begun when the server ends.
+/// The time within which connections must finish when the server ends.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// All open listeners.

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
     use std::io::{self, Write};
 
-    /// What a test logs.
+    /// The log lines of a test.
     #[derive(Clone, Default)]
     struct WrittenLines(Arc<Mutex<Vec<u8>>>);
 

@@ -56,7 +56,7 @@ use reload::Reloader;
 use rules::RuleProblems;
 use signals::{OperatorSignal, Signals};
 
-/// How often bans and scores that are over are forgotten.
+/// The interval at which bans and scores that have ended are removed.
 const BANS_SWEPT_EVERY: Duration = Duration::from_mins(1);
 
 /// Serves until SIGTERM or SIGINT. The source is read again at SIGHUP.

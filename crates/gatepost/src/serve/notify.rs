@@ -19,9 +19,9 @@ use gatepost_procedures::{Procedures, RulesState};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::time::MissedTickBehavior;
 
-/// How long a message may wait for room in the service manager's queue.
+/// The time for which a message may wait for room in the service manager's queue.
 const SEND_TIME_MAX: Duration = Duration::from_secs(5);
-/// How often the line of `systemctl status` is renewed.
+/// The interval at which the line of `systemctl status` is updated.
 const STATUS_INTERVAL: Duration = Duration::from_secs(10);
 /// The watchdog is fed so many times in the period that it allows.
 const FEEDS_PER_PERIOD: u32 = 3;
@@ -69,7 +69,7 @@ impl Notifier {
         self.send("STOPPING=1\nSTATUS=Ending: what was accepted is finished");
     }
 
-    /// Why the server did not start.
+    /// The reason why the server did not start.
     pub(super) fn failed(&self, error: &dyn std::error::Error) {
         let text = error.to_string().replace('\n', " ");
         self.send(&format!("STATUS=Not started: {text}"));

@@ -31,7 +31,7 @@ pub(super) fn reload_users(users: &Users) {
     }
 }
 
-/// What a reload works on.
+/// The state that a reload works on.
 pub(super) struct Reloader<'a> {
     pub(super) source: &'a ConfigSource,
     pub(super) procedures: &'a Procedures,

@@ -22,7 +22,7 @@ pub(super) const ERRORS_LOGGED: usize = 10;
 /// The procedure that runs the rules.
 const SPAMCHECK: &str = "/spamcheck";
 
-/// What cannot be used of the rule folders in force.
+/// The problems of the rule folders in force.
 pub(super) type RuleProblems = Arc<RwLock<Arc<[Problem]>>>;
 
 /// Whether the next message may need the rules: the callers of spamd and of the call listener ask

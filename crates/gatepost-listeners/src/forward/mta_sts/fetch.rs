@@ -14,7 +14,7 @@ use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 /// RFC 8461 section 3.3 suggests 64 KB.
 const POLICY_BYTES_MAX: u64 = 64 * 1024;
 
-/// Why there is no policy.
+/// The reason why there is no policy.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FetchError {
     #[error("{0}")]
@@ -27,7 +27,7 @@ pub(super) enum FetchError {
     Cancelled,
 }
 
-/// Where and how a policy is fetched.
+/// The source and method for fetching a policy.
 pub(super) struct PolicyRequest {
     /// `mta-sts.DOMAIN`.
     pub(super) host: String,

@@ -34,7 +34,7 @@ const FETCHES_MAX: usize = 4;
 pub(super) struct Policies {
     store: Option<Store>,
     known: Mutex<HashMap<String, KnownPolicy>>,
-    /// When a domain's policy could last not be fetched, and the id that was announced.
+    /// The time of the last failure to fetch a domain's policy, and the id that was announced.
     failed: Mutex<HashMap<String, (Instant, String)>>,
     fetches: Semaphore,
 }

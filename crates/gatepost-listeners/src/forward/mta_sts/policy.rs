@@ -18,7 +18,7 @@ pub(in super::super) struct Policy {
     hosts: Vec<String>,
 }
 
-/// What happens to mail for a host that does not prove its name.
+/// The treatment of mail for a host that does not prove its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(in super::super) enum Mode {

@@ -26,7 +26,7 @@ enum ChunkState {
     Done,
 }
 
-/// Where in a chunk's extensions (RFC 9112 section 7.1.1) the decoder is.
+/// The decoder's position in a chunk's extensions (RFC 9112 section 7.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Extension {
     /// After a semicolon.
@@ -45,7 +45,7 @@ enum Extension {
 }
 
 impl Extension {
-    /// What follows this byte; `None` where it may not stand here.
+    /// The state after this byte; `None` where it may not stand here.
     fn after(self, byte: u8) -> Option<Self> {
         let is_token = byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         Some(match (self, byte) {

@@ -58,12 +58,12 @@ pub(super) struct Http1Connection {
     /// at once loses no response.
     pub(super) orderly: bool,
     pub(super) timer: Pin<Box<Sleep>>,
-    /// When the present wait began.
+    /// The start of the current wait.
     pub(super) since: Instant,
     /// How slowly the client may take what is in `unsent`; `None` while it takes everything at
     /// once.
     pub(super) sending: Option<MinimumRate>,
-    /// When the first byte of the unfinished head in `tail` arrived.
+    /// The arrival of the first byte of the unfinished header in `tail`.
     head_began: Option<Instant>,
 }
 
@@ -356,7 +356,7 @@ impl Http1Connection {
     }
 }
 
-/// How HTTP/2 begins (RFC 9113 section 3.4). No HTTP/1 request does: there is no method PRI.
+/// The preface of HTTP/2 (RFC 9113 section 3.4). No HTTP/1 request begins so: there is no method PRI.
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 enum Preface {

@@ -7,7 +7,7 @@ use gatepost_pages::{Sink, clock};
 use super::output::Output;
 use crate::http::response::{Body, Response, reason};
 
-/// How the client knows where the body ends.
+/// The way in which the client finds the end of the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Length {
     /// By its length.

@@ -22,7 +22,7 @@ use crate::http::router;
 use crate::http::websocket_handshake::subprotocol;
 use crate::stream::TlsSession;
 
-/// How much of what a refused client still sends is read away, so that it gets to read why.
+/// The number of further bytes of a refused client that are read, so that it can read the reason.
 const LINGER_BYTES_MAX: usize = 1 << 20;
 
 /// The fate of the connection after an exchange.

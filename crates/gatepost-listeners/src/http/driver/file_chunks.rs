@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-/// How much of a file is in memory at once.
+/// The part of a file that is in memory at once.
 const CHUNK_BYTES: u64 = 256 << 10;
 
 /// The rest of a file that is still to be read.

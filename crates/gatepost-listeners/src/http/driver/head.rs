@@ -26,7 +26,7 @@ pub(in crate::http) const fn field_storage<'b>() -> FieldStorage<'b> {
     [const { MaybeUninit::uninit() }; FIELDS_MAX]
 }
 
-/// How the body's end is known.
+/// The way in which the body's end is determined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::http) enum Framing {
     /// By its length; no body has the length 0.
@@ -44,13 +44,13 @@ pub(in crate::http) struct RequestHead<'h, 'b> {
     pub target: &'b str,
     /// The target's path, still percent-encoded; begins with `/` (or is `*`).
     pub path: &'b str,
-    /// What follows the target's `?`.
+    /// The query after the target's `?`.
     pub query: &'b str,
     /// The 0 or 1 of HTTP/1.x.
     pub minor_version: u8,
     /// All header fields.
     pub fields: &'h [Header<'b>],
-    /// Where the body ends.
+    /// The end of the body.
     pub framing: Framing,
     /// Whether the connection may carry another request.
     pub keep_alive: bool,
@@ -189,7 +189,7 @@ fn split_target(target: &str) -> Result<(&str, &str), HttpError> {
     Ok((if path.is_empty() { "/" } else { path }, query))
 }
 
-/// What the fields say about the wire.
+/// The framing that the fields describe.
 #[derive(Default)]
 struct Meaning<'b> {
     hosts: usize,

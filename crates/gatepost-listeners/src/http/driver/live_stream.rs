@@ -123,7 +123,7 @@ struct LiveSocket {
 struct LiveStreamState {
     /// Bytes that the socket refused.
     unsent: VecDeque<Bytes>,
-    /// When it last took something.
+    /// The time of the last progress.
     wrote_at: Instant,
     /// Why it takes nothing any more; for the task, which ends the connection.
     error: Option<io::Error>,
@@ -307,7 +307,7 @@ impl ClientBytes {
     }
 }
 
-/// How a stream ends.
+/// The end of a stream.
 enum Ended {
     /// With an end that the client can tell from a break; a WebSocket's has this code.
     InForm(u16),

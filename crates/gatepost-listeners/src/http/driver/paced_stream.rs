@@ -23,7 +23,7 @@ pub(super) const SENT_MEANWHILE_BYTES_MAX: usize = 64 << 10;
 /// RFC 6455 section 7.4.1.
 const NORMAL_CLOSURE: [u8; 2] = 1000_u16.to_be_bytes();
 
-/// What ended a wait.
+/// The event that ended a wait.
 enum Happened {
     Event(Option<StreamEvent>),
     Silence,

@@ -16,7 +16,8 @@ use crate::http::error::HttpError;
 use crate::in_flight::Lease;
 use crate::minimum_rate::MinimumRate;
 
-/// How much of the body of a refused request is read and dropped to keep the connection.
+/// The number of bytes of a refused request's body that are read and dropped to keep the
+/// connection.
 const DISCARDED_BYTES_MAX: u64 = 64 << 10;
 
 /// A body, and its part of the budget for as long as it is handled.
@@ -142,7 +143,7 @@ impl Http1Connection {
     }
 }
 
-/// Why a body is refused that would exceed the budget.
+/// The reason for refusing a body that would exceed the budget.
 pub(super) const IN_FLIGHT: &str = "too many request bodies are in flight";
-/// Why a body is refused that arrives too slowly.
+/// The reason for refusing a body that arrives too slowly.
 pub(super) const BODY_TIMEOUT: &str = "the request's body took too long";

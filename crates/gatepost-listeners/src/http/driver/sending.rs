@@ -27,12 +27,12 @@ pub(super) trait Outlet {
 #[derive(Clone, Copy)]
 pub(super) struct SendBuffer<'a> {
     pub(super) bytes: &'a [u8],
-    /// Where the bytes also lie.
+    /// The file that also contains the bytes.
     pub(super) file: Option<(&'a MemoryFile, u64)>,
 }
 
 impl SendBuffer<'_> {
-    /// What follows the first `count` bytes.
+    /// The rest after the first `count` bytes.
     fn after(self, count: usize) -> Self {
         Self {
             bytes: self.bytes.get(count..).unwrap_or_default(),

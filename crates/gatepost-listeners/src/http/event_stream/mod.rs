@@ -26,7 +26,7 @@ use ntfy_json::ntfy_event;
 pub(super) use ntfy_json::to_ntfy;
 pub(super) use publication_json::to_json;
 
-/// How publications are written.
+/// The format of publications.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
     /// `text/event-stream`: `id:` is the position, `data:` a JSON object.
@@ -45,7 +45,7 @@ pub(super) enum Shape {
     NtfyWs,
 }
 
-/// How a stream is written.
+/// The format of a stream.
 #[derive(Debug, Clone)]
 pub(super) struct StreamFormat {
     /// The texts.
@@ -69,7 +69,7 @@ impl StreamFormat {
 }
 
 impl Shape {
-    /// What the reader is called among the sessions.
+    /// The name of the reader in the list of sessions.
     pub(super) const fn kind(self) -> &'static str {
         match self {
             Self::Sse | Self::SsePayload | Self::NtfySse => "sse",
@@ -88,7 +88,7 @@ impl Shape {
         }
     }
 
-    /// What is written before the first event.
+    /// The bytes that are written before the first event.
     pub(super) fn opening(self, topics: &str) -> Vec<u8> {
         match self {
             // The browser's own pause of some seconds is long for a page that shows live values.
@@ -103,7 +103,7 @@ impl Shape {
         }
     }
 
-    /// What keeps the connection open through proxies.
+    /// The bytes that keep the connection open through proxies.
     pub(super) fn keepalive(self, topics: &str) -> Vec<u8> {
         match self {
             Self::Sse | Self::SsePayload => b": keepalive\n\n".to_vec(),

@@ -43,7 +43,7 @@ pub(in crate::http) fn to_json(publication: &Publication) -> Value {
     object
 }
 
-/// When the message came in, in Unix milliseconds.
+/// The time of arrival, in Unix milliseconds.
 pub(super) fn unix_ms(id: MessageId) -> u64 {
     id.time()
         .duration_since(std::time::UNIX_EPOCH)

@@ -37,7 +37,8 @@ pub(in crate::http) async fn respond(
     })
 }
 
-/// Why a request has no answer: nothing lies at its path, or what does takes other methods.
+/// The reason why a request has no response: nothing lies at its path, or what does takes other
+/// methods.
 pub(in crate::http) async fn refusal(
     context: &Arc<HttpContext>,
     request: &HttpRequest,

@@ -53,7 +53,7 @@ fn needs_request(entry: &CachedPath) -> bool {
     }
 }
 
-/// What a page gets of the request.
+/// The properties of the request for a page.
 pub(super) fn page_request(request: &HttpRequest) -> PageRequest {
     let cookies = cookies(request);
     PageRequest {

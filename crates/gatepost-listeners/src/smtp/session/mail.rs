@@ -118,7 +118,7 @@ impl SmtpSession<'_> {
         self.transaction.as_ref()
     }
 
-    /// Where BDAT's bytes go.
+    /// The destination of BDAT's bytes.
     pub(in super::super) fn chunks(&mut self) -> Option<&mut Vec<u8>> {
         let transaction = self.transaction.as_mut()?;
         Some(transaction.chunks.get_or_insert_default())

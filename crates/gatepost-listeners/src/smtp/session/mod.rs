@@ -41,7 +41,7 @@ pub(super) struct SmtpSession<'a> {
     connection: ConnectionFacts,
     /// The user that has logged in.
     identity: Option<Box<Identity>>,
-    /// What a client without a login may do, where access rules apply.
+    /// The rights of a client without a login, if access rules apply.
     anonymous: Option<&'a Identity>,
     /// Whether the peer may name another client by XCLIENT and XFORWARD.
     is_trusted: bool,

@@ -12,7 +12,7 @@ use gatepost_rules::{Problem, Severity, Statistics};
 const WIDTH: usize = 100;
 const INDENT: &str = "    ";
 
-/// What problems are about, the worst first.
+/// The subjects of problems, the worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum ProblemKind {
     Mistake,

@@ -6,7 +6,7 @@ use gatepost_store::{Store, StoreError};
 
 use crate::config::Config;
 
-/// Why what was learned cannot be used.
+/// The reason why learned data cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LearnedError {
     #[error("the gateway is serving from this data folder: send it the message instead (spamc)")]

@@ -72,7 +72,7 @@ pub(super) struct ScanArguments {
     source: ConfigSource,
 }
 
-/// How results are printed.
+/// The format of results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ScanFormat {
     /// One line per message
@@ -226,7 +226,7 @@ fn progress_bar(paths: &[PathBuf]) -> ProgressBar {
         .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-/// What came of all messages.
+/// The totals of all messages.
 struct Summary {
     messages: u64,
     spam: u64,

@@ -22,7 +22,7 @@ pub(super) struct ScannedMessage {
     pub(super) source_bytes: u64,
 }
 
-/// What is wanted of each message.
+/// The requested work for each message.
 #[derive(Clone, Copy, Default)]
 pub(super) struct ScanTask {
     /// The texts that matched, and the rules that nearly did.

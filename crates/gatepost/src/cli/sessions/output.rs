@@ -200,7 +200,7 @@ fn strings(value: &Value) -> impl Iterator<Item = &str> {
     list(value).iter().filter_map(Value::as_str)
 }
 
-/// What clients chose themselves must not steer the terminal.
+/// Text that clients chose must not control the terminal.
 fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| "-".to_owned(), plain)
 }

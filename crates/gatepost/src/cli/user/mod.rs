@@ -136,7 +136,7 @@ enum TokenAction {
     Add {
         /// Whose
         name: String,
-        /// What it is for, to tell it from others
+        /// The purpose of the token, as a label
         #[arg(long, default_value = "")]
         label: String,
         /// After what time it ends, such as 90d; without it, never
@@ -172,7 +172,7 @@ enum YesNo {
     No,
 }
 
-/// Why nothing was done.
+/// The reason why nothing was done.
 #[derive(Debug, thiserror::Error)]
 enum UserError {
     #[error(transparent)]

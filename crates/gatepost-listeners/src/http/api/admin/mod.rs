@@ -87,7 +87,7 @@ async fn dispatch(
     }
 }
 
-/// What follows `folder` and a slash; empty for the folder itself.
+/// The path after `folder` and a slash; empty for the folder itself.
 fn below<'a>(path: &'a str, folder: &str) -> Option<&'a str> {
     let rest = path.strip_prefix(folder)?;
     if rest.is_empty() {
@@ -107,12 +107,12 @@ fn body<T: serde::de::DeserializeOwned>(request: &HttpRequest) -> Result<T, Http
     crate::http::request::json_object(&request.body)
 }
 
-/// How many are asked for by `count=`.
+/// The number of items requested by `count=`.
 fn count_of(request: &HttpRequest) -> Result<usize, HttpError> {
     parameters::count_of(request, COUNT_DEFAULT, COUNT_MAX)
 }
 
-/// How many are passed over, by `skip=`, so that a list can be paged through.
+/// The number of items to skip, by `skip=`, so that a list can be paged through.
 fn skip_of(request: &HttpRequest) -> Result<usize, HttpError> {
     parameters::skip_of(request)
 }

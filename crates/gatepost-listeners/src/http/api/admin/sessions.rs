@@ -40,7 +40,7 @@ enum SessionAction {
     },
 }
 
-/// What of a session is banned.
+/// The part of a session that is banned.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum BannedPart {
@@ -189,7 +189,7 @@ async fn ban_user(
     bans::ban_user(context, user, time, reason).await
 }
 
-/// What the list says of a session.
+/// The entry of a session in the list.
 fn shown(session: &SessionInspection) -> Value {
     let (stats, queue) = (&session.stats, &session.queue);
     let waits_for: Vec<&str> = session.waits_for.iter().map(|cause| cause.name()).collect();
@@ -212,7 +212,7 @@ fn shown(session: &SessionInspection) -> Value {
     })
 }
 
-/// What is known of one session.
+/// The details of one session.
 fn whole(session: &SessionInspection) -> Value {
     let mut answer = shown(session);
     let queue = &session.queue;

@@ -51,7 +51,7 @@ struct NewToken {
     label: String,
     /// A period such as `90d`.
     expires: Option<Period>,
-    /// What it is narrowed to.
+    /// The restrictions of the token.
     allow: Option<Vec<AccessEntry>>,
 }
 

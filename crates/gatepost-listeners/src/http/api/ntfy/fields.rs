@@ -24,7 +24,7 @@ const PROPERTIES: [(&str, &[&str]); 10] = [
 ];
 /// The text itself, where the body is not it.
 const MESSAGE: [&str; 3] = ["x-message", "message", "m"];
-/// What ntfy's own server can do and this one cannot.
+/// Features of ntfy's server that are not supported.
 const REFUSED: [(&str, &[&str]); 3] = [
     ("delay", &["x-delay", "delay", "x-at", "at", "x-in", "in"]),
     (
@@ -33,7 +33,7 @@ const REFUSED: [(&str, &[&str]); 3] = [
     ),
     ("call", &["x-call", "call"]),
 ];
-/// What ntfy's server makes of a message without text.
+/// The text that ntfy's server uses for a message without text.
 const EMPTY: &str = "triggered";
 
 /// The published fields.

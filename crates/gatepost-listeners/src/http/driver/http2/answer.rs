@@ -80,7 +80,7 @@ pub(super) async fn write(
 struct Output<'a> {
     client: &'a Http2Client,
     stream: SendStream<Bytes>,
-    /// How slowly the reader may take the response.
+    /// The minimum rate of the reader of the response.
     rate: MinimumRate,
 }
 

@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use super::frame_guard::FrameGuard;
 use crate::stream::Stream;
 
-/// What the client did for which its connection must end.
+/// The client's violation for which its connection must end.
 #[derive(Clone, Default)]
 pub(super) struct Violation(Arc<Noticed>);
 

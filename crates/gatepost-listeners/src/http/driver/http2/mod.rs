@@ -39,13 +39,13 @@ use guarded_stream::{GuardedStream, Violation};
 
 /// Streams that a client may have open at once (RFC 9113 section 6.5.2 recommends at least 100).
 const STREAMS_MAX: u32 = 128;
-/// What a client may send on a stream before the handler has taken it.
+/// The number of bytes that a client may send on a stream before the handler has taken them.
 const STREAM_WINDOW_BYTES: u32 = 256 << 10;
 /// The same for all streams together.
 const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
-/// How long a client that violates the protocol may take to read why it ends.
+/// The time for a client that violates the protocol to read the reason.
 const FAREWELL_TIME_MAX: Duration = Duration::from_secs(1);
-/// What we hold of answers that a reader has not taken, by stream.
+/// The bytes of responses that a reader has not taken, by stream.
 const SEND_BUFFER_BYTES: usize = 256 << 10;
 
 /// Speaks HTTP/2 on a connection until it ends; its preface may be in `tail`.
