@@ -351,8 +351,7 @@ impl Recent {
         found.into_iter().map(|one| one.publication).collect()
     }
 
-    /// The events that a reader gets before the live part, oldest first, and whether some may be
-    /// missing.
+    /// The events before the live part, oldest first, and whether some may be missing.
     pub(crate) fn since(&self, filters: &[TopicFilter], since: Since) -> (Vec<Remembered>, bool) {
         if since == Since::Now {
             return (Vec::new(), false);

@@ -356,7 +356,7 @@ impl Http1Connection {
     }
 }
 
-/// The preface of HTTP/2 (RFC 9113 section 3.4). No HTTP/1 request begins so: there is no method PRI.
+/// The preface of HTTP/2 (RFC 9113 section 3.4). HTTP/1 has no method PRI, so no request equals it.
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 enum Preface {
