@@ -31,7 +31,7 @@ pub(crate) fn is_http(line: &[u8]) -> bool {
 }
 
 /// Whether a client has sent something before the server's greeting, although the server speaks
-/// first. Such bytes come from somebody who does not read the replies.
+/// first. Such bytes come from a client that does not read the replies.
 pub(crate) fn spoke_before_greeting(stream: &Stream) -> bool {
     let mut byte = [0];
     if stream.tls().is_some() && stream.try_read(&mut byte).is_ok_and(|count| count > 0) {

@@ -61,7 +61,7 @@ pub(crate) enum Step {
     Wait {
         milliseconds: u64,
     },
-    /// Somebody sets the clock.
+    /// The clock is set.
     SetClock {
         seconds: i64,
     },

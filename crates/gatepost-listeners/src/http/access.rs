@@ -81,7 +81,7 @@ fn ntfy_authorization(request: &HttpRequest) -> Option<String> {
 /// Such a request needs no login while there is no user, so everything that makes it doubtful
 /// counts against it:
 /// - the peer's address, which is the client's behind a trusted proxy;
-/// - a forwarding header of a proxy that is not trusted, which speaks for somebody else;
+/// - a forwarding header of a proxy that is not trusted, which speaks for another client;
 /// - HTTP/1.0, which clients no longer speak and proxies do by default;
 /// - a `Host` that is not this machine's: a web page's own DNS name can point here.
 pub(super) fn is_local(request: &HttpRequest) -> bool {
@@ -132,7 +132,7 @@ fn expect_permission(request: &HttpRequest, topic: &str, retain: bool) -> Result
     }
 }
 
-/// Refuses to have a procedure judge for somebody without the right to publish to its topic,
+/// Refuses to have a procedure judge for a peer without the right to publish to its topic,
 /// `$call/PROCEDURE`.
 pub(super) fn expect_call(request: &HttpRequest, procedure: &str) -> Result<(), HttpError> {
     if request.identity.is_none() {

@@ -11,7 +11,7 @@ use gatepost_settings::PeerNetwork;
 
 use super::request::HttpRequest;
 
-/// The fields by which proxies say that they speak for somebody else.
+/// The fields by which proxies say that they speak for another client.
 const FORWARDING_FIELDS: [&str; 6] = [
     "forwarded",
     "x-forwarded-for",

@@ -47,7 +47,7 @@ pub(super) struct HttpRequest {
     pub version: Version,
     /// Whether the client's connection is encrypted, as far as we or a trusted proxy know.
     pub secure: bool,
-    /// Whether a proxy that is not trusted says that it speaks for somebody else.
+    /// Whether a proxy that is not trusted says that it speaks for another client.
     pub is_forwarded: bool,
     /// The body.
     pub body: Bytes,

@@ -2,7 +2,7 @@
 
 use gatepost_broker::Limit;
 use gatepost_message::Qos;
-use gatepost_mqtt::{Packet, PacketId, Properties, Reason, SubscriptionOptions};
+use gatepost_mqtt::{Packet, PacketId, PacketProperties, Reason, SubscriptionOptions};
 
 use crate::limits::{enter, is_counted, publish, with};
 
@@ -21,7 +21,7 @@ fn retained_messages_for_the_filters_of_a_packet() {
     let options = SubscriptionOptions::at(Qos::AtMostOnce);
     wire.send(&Packet::Subscribe(gatepost_mqtt::Subscribe {
         packet_id: PacketId::new(5).expect("not zero"),
-        properties: Properties::EMPTY,
+        properties: PacketProperties::EMPTY,
         filters: std::iter::repeat_n(gatepost_mqtt::Filter { text, options }, FILTERS).collect(),
     }));
     let reasons = wire.expect(|packet| match packet {
@@ -44,7 +44,7 @@ fn more_filters_in_a_packet_than_a_session_may_have() {
     let filter = gatepost_mqtt::Filter { text: "a", options };
     wire.send(&Packet::Subscribe(gatepost_mqtt::Subscribe {
         packet_id: PacketId::new(5).expect("not zero"),
-        properties: Properties::EMPTY,
+        properties: PacketProperties::EMPTY,
         filters: [filter; 3].into_iter().collect(),
     }));
     let reasons = wire.expect(|packet| match packet {

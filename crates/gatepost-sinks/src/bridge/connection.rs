@@ -7,7 +7,7 @@ use bytes::Buf;
 use gatepost_broker::DisconnectCause;
 use gatepost_message::Qos;
 use gatepost_mqtt::{
-    Ack, Filter, Frame, Packet, PacketId, PacketType, Properties, PropertiesBuffer, Property,
+    Ack, Filter, Frame, Packet, PacketId, PacketProperties, PacketType, PropertiesBuffer, Property,
     Publish, Reason, Subscribe, SubscriptionOptions,
 };
 use tokio::time::Instant;
@@ -56,7 +56,7 @@ impl Connection<'_> {
         });
         let subscribe = Subscribe {
             packet_id: self.inlet.unused_packet_id(),
-            properties: Properties::EMPTY,
+            properties: PacketProperties::EMPTY,
             filters: filters.collect(),
         };
         if !subscribe.filters.is_empty() {
@@ -69,7 +69,7 @@ impl Connection<'_> {
                 retain: true,
                 topic,
                 packet_id: None,
-                properties: Properties::EMPTY,
+                properties: PacketProperties::EMPTY,
                 payload: b"1",
             })?;
         }

@@ -118,7 +118,7 @@ impl Link {
             payload: b"0",
             qos: Qos::AtLeastOnce,
             retain: true,
-            properties: gatepost_mqtt::Properties::EMPTY,
+            properties: gatepost_mqtt::PacketProperties::EMPTY,
         });
         let connect = Connect {
             version: self.version,
