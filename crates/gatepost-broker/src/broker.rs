@@ -102,6 +102,8 @@ impl Broker {
                 "some retained messages do not fit into the memory (broker.memory_max) and stay on \
                  disk: subscriptions read them there, until there is room");
         }
+        recovery::restore_sessions(&broker.0.sessions, rights)?;
+        // After the queues, which clients wait for.
         let mut left_out = 0_u64;
         let mut fits = shared.has_room_for_recent();
         let mut unchecked = 0;
@@ -122,7 +124,6 @@ impl Broker {
                 "there is no memory (broker.memory_max) for some of the latest messages of topics: \
                  they are in the history only");
         }
-        recovery::restore_sessions(&broker.0.sessions, rights)?;
         Ok(broker)
     }
 
