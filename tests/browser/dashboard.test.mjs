@@ -397,13 +397,13 @@ test("pictures at desktop and phone width, light and dark", async () => {
 test("the first user is made here, and from then on logins and rules hold", async () => {
   const { page, close } = await open("/#access", { httpCredentials: { username: "root", password: "secret" } });
   await page.locator("#first-user").waitFor();
-  await page.getByLabel("Name").fill("root");
+  await page.getByLabel("Name", { exact: true }).fill("root");
   await page.locator("#new-password").fill("secret");
   await page.getByRole("button", { name: "Add user" }).click();
   await page.locator("#users details", { hasText: "administrator" }).waitFor();
   assert.equal((await fetch(server.origin + "/")).status, 401);
 
-  await page.getByLabel("Name").fill("anna");
+  await page.getByLabel("Name", { exact: true }).fill("anna");
   await page.locator("#new-password").fill("others");
   await page.getByRole("button", { name: "Add user" }).click();
   const anna = page.locator('#users details[data-name="anna"]');
