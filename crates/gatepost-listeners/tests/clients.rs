@@ -146,6 +146,7 @@ async fn miltertest_finds_every_step_and_verdict() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/milter");
     for (script, settings) in [
         ("steps.lua", ""),
+        ("recipients.lua", "recipients_max = 2"),
         (
             "verdicts.lua",
             "message_max = \"50KB\"\nverdict_headers.subject = \"[SPAM]\"",
