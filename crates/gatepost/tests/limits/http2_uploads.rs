@@ -162,13 +162,15 @@ fn upload(gateway: &Gateway) -> usize {
 #[test]
 fn bodies_on_sixty_streams_leave_memory_bounded() {
     const BUDGET_KB: u64 = 64 << 10;
+    /// Code that runs for the first time, and buffers of connections.
+    const OTHERS_KB: u64 = 8 << 10;
     let gateway = start("in_flight.bytes_max = \"64MiB\"\nstore.history_messages_max = 0\n");
     let before_kb = gateway.peak_kb();
     assert_eq!(upload(&gateway), STREAMS, "each is answered");
     // A body that grows is copied once in a while: at most twice the budget.
     // The kernel counts in batches, so that the peak may seem to fall a little.
     let grown_kb = gateway.peak_kb().saturating_sub(before_kb);
-    assert!(grown_kb < 2 * BUDGET_KB, "{grown_kb} kB more");
+    assert!(grown_kb < 2 * BUDGET_KB + OTHERS_KB, "{grown_kb} kB more");
     // From the first user on, nothing of them is kept.
     let gateway = start("");
     let added = add_user(&gateway, "root", "secret of root", &["--admin"]);
