@@ -176,7 +176,7 @@ fn procedures_are_listed_and_tried_out_without_a_server() {
     // Mistakes name file and line.
     std::fs::write(
         folder.join("broken.luau"),
-        "return function(m)\n  return m.nothing.at.all\nend\n",
+        "return function(m)\n  return ({}).at.all\nend\n",
     )
     .expect("written");
     let (shown, _) = gatepost(folder, &["procedures", "test", "broken.luau", "mail"]);
