@@ -201,7 +201,7 @@ fn mistakes_are_reported_with_a_fix() {
             &["grant", "everyone", "read", "a"],
             "",
             2,
-            "there are publish, subscribe, retain",
+            "use publish, subscribe, retain or all",
         ),
         (
             &["token", "remove", "abc"],
