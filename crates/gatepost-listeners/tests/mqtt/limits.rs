@@ -343,8 +343,8 @@ fn bytes_that_wait_for_the_disk() {
     let (broker, mqtt) = (BrokerSettings::default(), MqttSettings::default());
     let server = Server::with_store(broker, mqtt, None, store);
     disk.hold();
-    // One commit is under way, and one group may always wait. The broker's own changes may be either
-    // of them, so more is submitted until a group waits for longer than a writer needs to take it.
+    // One commit is under way, and one group may always wait. The broker's own changes may be
+    // either of them: more is submitted until a group waits longer than a writer needs to take it.
     let topic = Topic::new("waiting").expect("a topic");
     let deadline = Instant::now() + PATIENCE;
     let mut taken = Instant::now();
