@@ -70,8 +70,9 @@ fn sent(step: &str) -> Vec<u8> {
     }
 }
 
-/// What the server says of the request or the connection, in the words of the cases.
-fn answer(stream: &mut TcpStream) -> String {
+/// What the server says of the request or the connection, in the words of the cases. The body of
+/// an answer that was given before is passed over.
+fn answer(stream: &mut TcpStream, is_answered: bool) -> String {
     loop {
         let mut header = [0; 9];
         stream.read_exact(&mut header).expect("a frame");
@@ -89,7 +90,7 @@ fn answer(stream: &mut TcpStream) -> String {
             }
             RST_STREAM => return format!("reset {}", code(0)),
             GOAWAY => return format!("goaway {}", code(4)),
-            DATA => panic!("a body without a head"),
+            DATA => assert!(is_answered, "a body without a head"),
             _ => {}
         }
     }
@@ -129,10 +130,10 @@ fn frames_are_answered_as_the_cases_say() {
             }
             let mut last = String::new();
             for expected in &expected {
-                last = answer(&mut stream);
+                last = answer(&mut stream, false);
                 // Frame by frame, the request before the error may be answered.
                 if is_parted && last == "200" && *expected != "200" {
-                    last = answer(&mut stream);
+                    last = answer(&mut stream, true);
                 }
                 assert_eq!(last, *expected, "{name}");
             }
