@@ -58,6 +58,16 @@ impl DueAcknowledgement {
             Self::Session(step) => matches!(step, SessionAcknowledgement::Complete(..)),
         }
     }
+
+    /// See [`Acknowledgements::retained_waiting`].
+    fn retained(&self) -> usize {
+        match self {
+            Self::Session(SessionAcknowledgement::Subscribed(_, _, retained)) => {
+                retained.iter().map(|(messages, _)| messages.len()).sum()
+            }
+            _ => 0,
+        }
+    }
 }
 
 enum Condition {
@@ -93,6 +103,8 @@ pub(super) struct Unstored;
 pub(super) struct Acknowledgements {
     waiting: VecDeque<(Condition, DueAcknowledgement)>,
     unacknowledged: usize,
+    /// Counted, since each SUBSCRIBE asks, and thousands may wait.
+    retained_waiting: usize,
     /// The number that wait for a ticket that is not known yet.
     without_ticket: usize,
     commit: Option<Commit>,
@@ -110,14 +122,8 @@ impl Acknowledgements {
     }
 
     /// Retained messages that wait for a SUBACK, once for each subscription that they are for.
-    pub(super) fn retained_waiting(&self) -> usize {
-        let of_answer = |(_, answer): &(_, DueAcknowledgement)| match answer {
-            DueAcknowledgement::Session(SessionAcknowledgement::Subscribed(_, _, retained)) => {
-                retained.iter().map(|(messages, _)| messages.len()).sum()
-            }
-            _ => 0,
-        };
-        self.waiting.iter().map(of_answer).sum()
+    pub(super) const fn retained_waiting(&self) -> usize {
+        self.retained_waiting
     }
 
     /// For a publication that was handed to the broker.
@@ -191,6 +197,7 @@ impl Acknowledgements {
 
     fn put(&mut self, condition: Condition, acknowledgement: DueAcknowledgement) {
         self.unacknowledged += usize::from(acknowledgement.counts());
+        self.retained_waiting += acknowledgement.retained();
         self.without_ticket += usize::from(condition.is_without_ticket());
         self.waiting.push_back((condition, acknowledgement));
     }
@@ -258,6 +265,7 @@ impl Acknowledgements {
         }
         let (_, acknowledgement) = self.waiting.pop_front()?;
         self.unacknowledged -= usize::from(acknowledgement.counts());
+        self.retained_waiting -= acknowledgement.retained();
         if self.waiting.is_empty() {
             self.waiting = VecDeque::new();
         }
