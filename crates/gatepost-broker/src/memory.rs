@@ -30,28 +30,28 @@ pub(crate) fn return_freed() {
     drop(std::hint::black_box(Vec::<u8>::with_capacity(BLOCK_BYTES)));
 }
 
-/// The memory that this process may have in all, by the machine and its control groups; `None`
-/// where neither is known.
-pub fn memory_available_bytes() -> Option<u64> {
-    let share = memory_share_bytes();
-    // An unknown size counts as the largest.
-    (share < usize::MAX / 4 * 3).then_some(share as u64 / 3 * 4)
+/// The memory in bytes that this process may have in all, by the machine and its control groups;
+/// `None` where neither is known.
+pub fn memory_available_bytes() -> Option<usize> {
+    available_bytes(Path::new("/proc"), Path::new("/sys/fs/cgroup"))
 }
 
 /// Three quarters of the memory that this process may have.
 pub(crate) fn memory_share_bytes() -> usize {
-    share_bytes(Path::new("/proc"), Path::new("/sys/fs/cgroup"))
+    share_of(memory_available_bytes())
 }
 
-fn share_bytes(proc: &Path, groups: &Path) -> usize {
+/// An unknown size does not limit.
+fn share_of(available_bytes: Option<usize>) -> usize {
+    available_bytes.unwrap_or(usize::MAX) / 4 * 3
+}
+
+fn available_bytes(proc: &Path, groups: &Path) -> Option<usize> {
     let meminfo = fs::read_to_string(proc.join("meminfo")).unwrap_or_default();
-    let machine = kibibytes(&meminfo, "MemTotal:").unwrap_or(usize::MAX);
+    let machine = kibibytes(&meminfo, "MemTotal:");
     let membership = fs::read_to_string(proc.join("self/cgroup")).unwrap_or_default();
-    let group = membership
-        .lines()
-        .filter_map(|line| limit_of(line, groups))
-        .min();
-    machine.min(group.unwrap_or(usize::MAX)) / 4 * 3
+    let limits = membership.lines().filter_map(|line| limit_of(line, groups));
+    machine.into_iter().chain(limits).min()
 }
 
 /// The smallest limit of the group that a line of `/proc/self/cgroup` names, and of those above.
@@ -114,7 +114,8 @@ mod tests {
             fs::create_dir_all(path.parent().expect("a folder")).expect("made");
             fs::write(path, text).expect("written");
         }
-        share_bytes(&folder.path().join("proc"), &folder.path().join("cgroup"))
+        let (proc, groups) = (folder.path().join("proc"), folder.path().join("cgroup"));
+        share_of(available_bytes(&proc, &groups))
     }
 
     #[test]
