@@ -59,6 +59,26 @@ impl ImportPlan {
         self.set(key, list);
     }
 
+    /// The reason why a user cannot be added, if there is one: its name, or the hash of its
+    /// password, of which `not_a_hash` says what is wrong.
+    pub(super) fn check_user(
+        &self,
+        name: &str,
+        hash: &str,
+        not_a_hash: &str,
+    ) -> Result<(), String> {
+        gatepost_users::check_user_name(name).map_err(|error| error.to_string())?;
+        if !gatepost_users::is_foreign_hash(hash) {
+            return Err(not_a_hash.to_owned());
+        }
+        let folded = name.to_lowercase();
+        let is_same = |user: &ImportedUser| user.name.to_lowercase() == folded;
+        if self.users.iter().any(is_same) {
+            return Err("another user's name differs in case only".to_owned());
+        }
+        Ok(())
+    }
+
     pub(super) fn has(&self, key: &str) -> bool {
         self.settings.contains_key(key)
     }

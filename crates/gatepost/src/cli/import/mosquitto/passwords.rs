@@ -5,6 +5,8 @@ use std::path::Path;
 use crate::cli::import::ImportError;
 use crate::cli::import::plan::{ImportPlan, ImportedUser};
 
+const NOT_HASHED: &str = "the password is not hashed by mosquitto_passwd: gatepost user add";
+
 pub(super) fn read(file: &Path, plan: &mut ImportPlan) -> Result<(), ImportError> {
     let text = std::fs::read_to_string(file).map_err(ImportError::at(file))?;
     for (number, line) in text.lines().enumerate() {
@@ -14,7 +16,7 @@ pub(super) fn read(file: &Path, plan: &mut ImportPlan) -> Result<(), ImportError
         let place = format!("{}:{}", file.display(), number + 1);
         let (name, hash) = line.split_once(':').unwrap_or((line, ""));
         // The hash itself is not shown.
-        if let Err(reason) = check(name, hash, plan) {
+        if let Err(reason) = plan.check_user(name, hash.trim(), NOT_HASHED) {
             plan.leave_out(&place, name, reason);
             continue;
         }
@@ -23,22 +25,6 @@ pub(super) fn read(file: &Path, plan: &mut ImportPlan) -> Result<(), ImportError
             hash: hash.trim().to_owned(),
             admin: false,
         });
-    }
-    Ok(())
-}
-
-fn check(name: &str, hash: &str, plan: &ImportPlan) -> Result<(), String> {
-    gatepost_users::check_user_name(name).map_err(|error| error.to_string())?;
-    if !gatepost_users::is_foreign_hash(hash.trim()) {
-        return Err("the password is not hashed by mosquitto_passwd: gatepost user add".to_owned());
-    }
-    let folded = name.to_lowercase();
-    if plan
-        .users
-        .iter()
-        .any(|user| user.name.to_lowercase() == folded)
-    {
-        return Err("another user's name differs in case only".to_owned());
     }
     Ok(())
 }

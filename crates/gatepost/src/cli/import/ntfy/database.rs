@@ -10,6 +10,7 @@ use crate::cli::import::plan::{ImportPlan, ImportedRule, ImportedUser};
 
 /// The user that stands for those without a login.
 const EVERYBODY: &str = "*";
+const NOT_HASHED: &str = "the hash of its password is not bcrypt's";
 
 struct AccessRow {
     user: String,
@@ -28,7 +29,7 @@ pub(super) fn read(file: &Path, plan: &mut ImportPlan) -> Result<(), ImportError
     let place = file.display().to_string();
     for (name, hash, role) in users(&database).map_err(failed)? {
         let is_admin = role == "admin";
-        match check(&name, &hash, plan) {
+        match plan.check_user(&name, &hash, NOT_HASHED) {
             Ok(()) => plan.users.push(ImportedUser {
                 name,
                 hash,
@@ -75,22 +76,6 @@ fn access(database: &Connection) -> rusqlite::Result<Vec<AccessRow>> {
         })
     })?;
     rows.collect()
-}
-
-fn check(name: &str, hash: &str, plan: &ImportPlan) -> Result<(), String> {
-    gatepost_users::check_user_name(name).map_err(|error| error.to_string())?;
-    if !gatepost_users::is_foreign_hash(hash) {
-        return Err("the hash of its password is not bcrypt's".to_owned());
-    }
-    let folded = name.to_lowercase();
-    if plan
-        .users
-        .iter()
-        .any(|user| user.name.to_lowercase() == folded)
-    {
-        return Err("another user's name differs in case only".to_owned());
-    }
-    Ok(())
 }
 
 fn add(row: &AccessRow, plan: &mut ImportPlan) -> Result<(), String> {
