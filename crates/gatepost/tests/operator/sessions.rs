@@ -94,7 +94,7 @@ fn a_session_shows_its_subscriptions_its_queue_and_what_it_waits_for() {
         "-t",
         "news/#",
         "-t",
-        "$share/group/work/+",
+        "$share/group/jobs/+",
         "-t",
         "plain",
     ];
@@ -121,7 +121,7 @@ fn a_session_shows_its_subscriptions_its_queue_and_what_it_waits_for() {
         .collect();
     assert_eq!(
         filters,
-        [("$share/group/work/+", 1), ("news/#", 1), ("plain", 1)]
+        [("$share/group/jobs/+", 1), ("news/#", 1), ("plain", 1)]
     );
 
     drop(client);
