@@ -193,7 +193,7 @@ mod tests {
         greedy.release();
         assert!(modest.take());
         assert!(!greedy.take());
-        // What a listener held is free when it ends.
+        // The slots of a listener are free when it ends.
         drop(modest);
         assert_eq!(fill(&greedy), 10);
     }

@@ -45,7 +45,7 @@ pub(crate) fn skip(bytes: &mut &[u8]) -> Option<()> {
     Some(())
 }
 
-/// What a certificate says after its issuer: validity, subject, key, extensions.
+/// The fields of a certificate after its issuer: validity, subject, key, extensions.
 pub(crate) fn after_issuer(mut certificate: &[u8]) -> Option<&[u8]> {
     let mut certificate = take(&mut certificate, SEQUENCE)?;
     let mut signed = take(&mut certificate, SEQUENCE)?;

@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::admission::client_network;
 
-/// What each unfinished message may hold without a reservation: what one read can bring, so that
-/// short messages take no lock.
+/// The bytes that each unfinished message may hold without a reservation: as many as one read can
+/// bring, so that short messages take no lock.
 const UNRESERVED_BYTES: u64 = 64 << 10;
 /// Reservations grow in steps of this size.
 const STEP_BYTES: u64 = 256 << 10;

@@ -1,6 +1,6 @@
 //! A connection that is registered with a reactor only when something has to be waited for.
 //!
-//! Where the client speaks first, the kernel holds a connection back until it has
+//! In protocols where the client speaks first, the kernel holds a connection back until it has
 //! ([`Acceptor::defer_until_first_bytes`](crate::acceptor::Acceptor::defer_until_first_bytes)). A
 //! small request therefore arrives with its connection, and the socket takes the answer at once.
 //! Registering the socket, setting timers and waking a task would cost as much as reading and

@@ -18,7 +18,7 @@ const LINGER_BYTES_MAX: usize = 1024 * 1024;
 /// Says that nothing more will come, and reads until the peer has ended too, for a moment.
 pub(crate) async fn linger(stream: &Stream) {
     let until_end = async {
-        // Whatever fails here, the client is gone.
+        // An error here means that the client is gone.
         let _ = poll_fn(|context| stream.poll_finish(context)).await;
         let mut left = LINGER_BYTES_MAX;
         let mut buffer = [0; 1024];

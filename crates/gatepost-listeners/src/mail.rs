@@ -71,7 +71,7 @@ impl fmt::Display for ReceivedField<'_> {
     }
 }
 
-/// What a peer calls something, as one word that cannot be taken for another part of the field.
+/// The name that a peer gave, as one word that cannot be taken for another part of the field.
 pub(crate) fn word(text: &str) -> String {
     let is_apart = |character: char| {
         character.is_control() || character.is_whitespace() || "()<>;".contains(character)

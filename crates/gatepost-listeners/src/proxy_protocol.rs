@@ -82,7 +82,7 @@ fn parse_line(bytes: &[u8]) -> Result<Option<ProxyHeader>, NoProxyHeader> {
     let line = std::str::from_utf8(line).map_err(|_| malformed)?;
     let mut words = line.split(' ').skip(1);
     let client = match words.next() {
-        // Whatever follows is to be ignored.
+        // The rest of the line is to be ignored.
         Some("UNKNOWN") => None,
         Some(family @ ("TCP4" | "TCP6")) => {
             let mut next = || words.next().ok_or(malformed);

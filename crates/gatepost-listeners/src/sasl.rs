@@ -40,7 +40,7 @@ impl Exchange {
         })
     }
 
-    /// What is sent where the client gave no initial response, in base64.
+    /// The challenge, in base64, for a client that gave no initial response.
     pub(crate) fn invitation(&self) -> String {
         match self {
             Self::LoginUser => BASE64.encode("Username:"),

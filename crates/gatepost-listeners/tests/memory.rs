@@ -1,4 +1,4 @@
-//! What connections, subscriptions and deliveries take from the allocator.
+//! The memory that connections, subscriptions and deliveries take from the allocator.
 //!
 //! Resident memory is the figure that users see, but it moves with whatever the process did
 //! before. What is asked of the allocator does not: it is counted here, over all threads, so this
@@ -96,7 +96,7 @@ fn settle(stream: &mut TcpStream) {
 fn connections_subscriptions_and_deliveries_stay_within_their_budgets() {
     let server = Server::start();
     let mut streams = Vec::with_capacity(2 * CONNECTIONS + 2);
-    // What is made once is not a connection's.
+    // Memory that is allocated only once does not belong to a connection.
     streams.push(open(&server, 0));
 
     let before = held();

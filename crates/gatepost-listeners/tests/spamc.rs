@@ -271,7 +271,7 @@ async fn ask_bytes(address: SocketAddr, request: &[u8]) -> String {
     answer
 }
 
-/// What the socket does not take from the judge at once goes on at the worker.
+/// The worker sends the rest of an answer that the judge's socket does not take at once.
 #[tokio::test]
 async fn a_long_answer_arrives_whole() {
     let world = World::new();

@@ -33,8 +33,8 @@ use crate::stream::Stream;
 
 /// Connections that the kernel may hold until they are accepted.
 const BACKLOG: i32 = 4096;
-/// How long the kernel holds back a connection on which the client has said nothing yet, where
-/// the client speaks first. The kernel takes whole seconds.
+/// The time for which the kernel holds back a connection whose client has sent nothing yet, in
+/// protocols where the client speaks first. The kernel takes whole seconds.
 const FIRST_BYTES_WAIT: Duration = Duration::from_secs(1);
 
 /// An address that is listened on, before any worker accepts from it.
@@ -155,7 +155,7 @@ impl Acceptor {
         }
     }
 
-    /// Where it listens: with the port that was taken, where port 0 was asked for.
+    /// The address it listens on, with the port that the kernel chose where port 0 was requested.
     pub const fn local(&self) -> &Bind {
         &self.bind
     }
@@ -203,7 +203,7 @@ fn tcp_socket(address: std::net::SocketAddr) -> io::Result<socket2::Socket> {
     let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None)?;
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
-    // What is accepted inherits it: one system call less for each connection.
+    // Accepted sockets inherit this option, which saves a system call for each connection.
     socket.set_tcp_nodelay(true)?;
     Ok(socket)
 }
@@ -230,7 +230,7 @@ fn remove_stale(path: &std::path::Path) -> io::Result<()> {
             }
             std::fs::remove_file(path)
         }
-        // Whatever else stands there, binding will name the problem.
+        // Binding reports the problem with any other kind of file.
         _ => Ok(()),
     }
 }

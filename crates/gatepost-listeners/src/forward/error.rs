@@ -1,4 +1,4 @@
-//! Why the next hop gave no answer.
+//! The reasons why the next hop gave no answer.
 
 use std::fmt;
 use std::io;

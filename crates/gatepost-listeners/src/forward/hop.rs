@@ -185,7 +185,7 @@ impl Hop {
         line: &str,
         limit: Duration,
     ) -> Result<HopReply, HopError> {
-        // Whatever is within an argument, it stays one command.
+        // An argument with a line break would become a second command.
         debug_assert!(!line.contains(['\r', '\n']));
         let line: String = line
             .chars()

@@ -35,7 +35,7 @@ fn split_port(host: &str) -> (&str, Option<&str>) {
             let (name, rest) = host.split_at(end + 1);
             match rest.strip_prefix(':') {
                 Some(port) => (name, Some(port)),
-                // What follows the bracket without a colon makes the name malformed.
+                // Any text but a port after the bracket makes the name malformed.
                 None if rest.is_empty() => (name, None),
                 None => (host, None),
             }

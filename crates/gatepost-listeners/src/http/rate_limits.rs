@@ -17,7 +17,7 @@ use crate::admission::client_network;
 
 /// The burst that is permitted.
 const BURST: Duration = Duration::from_secs(1);
-/// When so many addresses are known, those that owe nothing are forgotten.
+/// The number of addresses from which on those that owe nothing are forgotten.
 const ADDRESSES_MAX: usize = 65_536;
 /// The size of one write if bandwidth is limited.
 pub(super) const PACED_BYTES: usize = 16 << 10;
@@ -78,7 +78,7 @@ struct Rate {
     paid: Mutex<Paid>,
 }
 
-/// When what was taken is paid for.
+/// The instants at which the units taken so far are paid for.
 #[derive(Debug, Default)]
 struct Paid {
     total: Option<Instant>,
@@ -120,7 +120,8 @@ impl Rate {
     }
 }
 
-/// When `units` more are paid for, or how long to wait before they may be taken.
+/// Returns the instant at which `units` more are paid for, or the time to wait before they may be
+/// taken.
 fn after(
     paid: Option<Instant>,
     units: u64,

@@ -1,4 +1,4 @@
-//! Which handler answers which request.
+//! The choice of the handler that answers a request.
 //!
 //! A user's own pages come before our pages of the same name (the dashboard at `/`, `/status`),
 //! and after the API, whose prefixes are few and fixed.

@@ -169,7 +169,7 @@ fn value(field: &EditedField) -> Vec<u8> {
     value.trim_ascii().to_vec()
 }
 
-/// Where leading blanks are the sender's matter, we are the sender.
+/// Begins the value with a blank where the MTA has agreed that the milter writes leading blanks.
 fn spaced(agreement: Agreement, value: &[u8]) -> Vec<u8> {
     let space: &[u8] = if agreement.has(step::LEADING_SPACE) {
         b" "

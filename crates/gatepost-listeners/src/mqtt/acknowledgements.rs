@@ -32,7 +32,7 @@ pub(super) struct PublishAcknowledgement {
 /// The retained messages of the topics.
 pub(super) type Retained = Vec<(Vec<Arc<Publication>>, SubscribeOptions)>;
 
-/// What else is a promise, where the session outlives the server.
+/// The other packets that promise something, in a session that outlives the server.
 pub(super) enum SessionAcknowledgement {
     /// PUBREL.
     Release(PacketId, Reason),

@@ -199,7 +199,7 @@ impl MqttConnection {
         };
         connection.set_identity(opened.identity);
         if opened.session_present {
-            // What was allowed when it subscribed need not be allowed now.
+            // A subscription that was permitted at its SUBSCRIBE may be denied by now.
             connection.drop_denied_subscriptions();
         }
         connection

@@ -1,5 +1,5 @@
-//! Why a connection ends, and the DISCONNECT that says so: the one place where errors become
-//! DISCONNECT.
+//! The reasons why a connection ends, and the DISCONNECT for each: the one place where errors
+//! become DISCONNECT.
 
 use bytes::BytesMut;
 use gatepost_broker::DisconnectCause;

@@ -47,8 +47,8 @@ pub struct MqttSettings {
     pub keep_alive_max_seconds: u16,
     /// The longest client id, in bytes.
     pub client_id_bytes_max: usize,
-    /// What is done with a connection that takes less than it is sent; what the broker's settings
-    /// say holds where nothing is said.
+    /// The treatment of a connection that takes less than it is sent; `None` takes the broker's
+    /// setting.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slow_subscriber: Option<SlowSubscriber>,
     /// The reason code for a publisher whose message a procedure rejects: `"not-authorized"`

@@ -1,5 +1,5 @@
-//! What a connection holds while a packet has begun to arrive and has not ended: a deadline, and
-//! its bytes in the process's budget.
+//! The resources of a connection while a packet has begun to arrive and has not ended: a deadline,
+//! and the packet's bytes in the process's budget.
 //!
 //! The clock runs only while the connection waits for its client: a publisher that is not read,
 //! because its subscribers are slow, is not late. It is made when the connection first waits, so

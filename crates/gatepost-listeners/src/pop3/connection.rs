@@ -47,7 +47,7 @@ pub(super) async fn serve(arrival: Arrival, context: &Pop3Context) -> io::Result
             Ok(())
         }
     };
-    // What was answered is said, also when the conversation ended with an error.
+    // Replies are sent even if the conversation ended with an error.
     connection.flush().await?;
     outcome
 }

@@ -60,7 +60,7 @@ pub(super) async fn serve(
     session.greeting().write_to(&mut connection.output);
     loop {
         let ended = connection.converse(&mut session).await;
-        // What was answered is said, also when the conversation ended with an error.
+        // Replies are sent even if the conversation ended with an error.
         connection.flush().await?;
         if ended? == ConversationEnd::Connection {
             return Ok(());

@@ -317,7 +317,7 @@ fn note_next_hop(
     }
 }
 
-/// What a refusal by the next hop is in our words, for the journal.
+/// The verdict that the journal records for a refusal by the next hop.
 fn verdict_of(refusal: &SmtpReply) -> Verdict {
     let action = if refusal.code < 500 {
         Action::Defer
@@ -346,7 +346,8 @@ fn groups(connection: &SmtpConnection<'_>, to: Vec<Recipient>) -> Vec<RecipientG
 /// Recipients whose mail has one verdict.
 #[derive(Debug, Default)]
 struct RecipientGroup {
-    /// Which of the accepted recipients they are, and whether the next hop has them.
+    /// The index of each of these recipients among the accepted ones, and whether the next hop has
+    /// it.
     places: Vec<(usize, bool)>,
     recipients: Vec<String>,
     topics: Vec<Topic>,

@@ -6,7 +6,7 @@ use gatepost_message::Listener;
 use super::command::Hello;
 use super::reply::SmtpReply;
 
-/// Which of the two a listener speaks.
+/// The protocol that a listener speaks: SMTP or LMTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
     Smtp,

@@ -27,8 +27,8 @@ pub struct LmtpSettings {
     pub proxy_protocol: Vec<PeerNetwork>,
     /// The name in the greeting and in Received fields; empty takes the host's own.
     pub hostname: String,
-    /// Which recipients go where: to a topic, a mailbox or the next hop; the first that fits
-    /// counts. Without one that fits, mail to `name+sub@host` goes to the topic `name/sub`.
+    /// The destinations of recipients: a topic, a mailbox or the next hop; the first matching route
+    /// counts. Without a match, mail to `name+sub@host` goes to the topic `name/sub`.
     #[serde(alias = "topics")]
     pub routes: Vec<Route>,
     /// The header fields that state the verdict, in mail for a mailbox or the next hop.
@@ -56,7 +56,7 @@ pub struct LmtpSettings {
     pub command_timeout: Period,
     /// The longest pause of a client within a message.
     pub data_timeout: Period,
-    /// How many bytes per second a client must send of a message, as an average after the first
+    /// The bytes per second that a client must send of a message, as an average after the first
     /// `data_timeout`; 0 requires none.
     pub data_rate_min: ByteSize,
     /// The time limit for a whole message.

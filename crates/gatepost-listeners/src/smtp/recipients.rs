@@ -1,4 +1,4 @@
-//! Which recipients are ours, and where a recipient's mail goes.
+//! The map from recipients to destinations, which also says which recipients are ours.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub(super) enum Destination {
     Forward(Arc<NextHop>),
 }
 
-/// What the recipients that a client may name depend on.
+/// The facts about a client that decide which recipients it may name.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ClientTrust {
     pub(super) has_logged_in: bool,

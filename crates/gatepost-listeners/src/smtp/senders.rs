@@ -1,4 +1,4 @@
-//! Which addresses a client that has logged in may send as (RFC 6409 section 6.1).
+//! The addresses as which a client that has logged in may send (RFC 6409 section 6.1).
 //!
 //! A user's own addresses are those whose mail it would get, by its name or by a mailbox route, and
 //! those that the settings add. Administrators may send as anybody. The null reverse path is

@@ -11,7 +11,7 @@ use crate::forward::ForwardSettings;
 use crate::tls::TlsSettings;
 use crate::verdict_headers::VerdictHeaderSettings;
 
-/// What a client that has logged in must be the owner of.
+/// The addresses of a mail that must belong to the client that has logged in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SenderLogin {
@@ -42,8 +42,8 @@ pub struct SmtpSettings {
     /// The domains that mail is accepted for; `"*"` accepts all. The host's own name, `localhost`
     /// and the literal of the address that the client has connected to are always among them.
     pub domains: Vec<String>,
-    /// Which recipients go where: to a topic, a mailbox or the next hop; the first that fits
-    /// counts. Without one that fits, mail to `name+sub@host` goes to the topic `name/sub`.
+    /// The destinations of recipients: a topic, a mailbox or the next hop; the first matching route
+    /// counts. Without a match, mail to `name+sub@host` goes to the topic `name/sub`.
     #[serde(alias = "topics")]
     pub routes: Vec<Route>,
     /// The header fields that state the verdict, in mail for a mailbox or the next hop.
@@ -56,8 +56,8 @@ pub struct SmtpSettings {
     pub trusted: Vec<PeerNetwork>,
     /// Whether only clients that have logged in may send (submission, RFC 6409).
     pub login_required: bool,
-    /// Which addresses a client that has logged in may send as: `any`; `envelope`, its user's own
-    /// in MAIL; `envelope-and-from`, in the From field too. Administrators may send as anybody.
+    /// The addresses as which a client that has logged in may send: `any`; `envelope`, its user's
+    /// own in MAIL; `envelope-and-from`, in the From field too. Administrators may send as anybody.
     pub sender_login: SenderLogin,
     /// More addresses that users may send as, with `*` for any text: `anna =
     /// ["*@shop.example.org"]`. The user `"*"` stands for all.
@@ -66,8 +66,8 @@ pub struct SmtpSettings {
     pub plain_login: bool,
     /// The maximum size of a mailbox; more is refused with `452`.
     pub mailbox_max: ByteSize,
-    /// What subscribers get of a mail: `text` (subject, empty line, the text that a person would
-    /// read), `raw` or `json`.
+    /// The payload that subscribers get of a mail: `text` (subject, empty line, the text that a
+    /// person would read), `raw` or `json`.
     pub payload: MailPayload,
     /// The maximum size of a message.
     pub message_max: ByteSize,
@@ -94,7 +94,7 @@ pub struct SmtpSettings {
     pub command_timeout: Period,
     /// The longest pause of a client within a message.
     pub data_timeout: Period,
-    /// How many bytes per second a client must send of a message, as an average after the first
+    /// The bytes per second that a client must send of a message, as an average after the first
     /// `data_timeout`; 0 requires none.
     pub data_rate_min: ByteSize,
     /// The time limit for a whole message.

@@ -23,7 +23,7 @@ pub(super) struct Transaction {
     /// RET and ENVID, for the next hop.
     pub(super) dsn: Vec<String>,
     pub(super) to: Vec<Recipient>,
-    /// What came by BDAT so far; nothing where no chunk has come.
+    /// The bytes that came by BDAT so far; `None` before the first chunk.
     pub(super) chunks: Option<Vec<u8>>,
 }
 

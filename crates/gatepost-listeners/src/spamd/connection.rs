@@ -147,8 +147,8 @@ impl SpamdConnection {
         )))
     }
 
-    /// What TELL asks for; `None` where only others' collections are meant, to which nothing is
-    /// reported from here.
+    /// Returns the learning that TELL requests; `None` where it only names collections of others,
+    /// to which this server reports nothing.
     fn teaching(&self, head: &SpamdHead) -> Result<Option<Teaching>, RequestFailure> {
         if !self.context.settings.allow_tell {
             return Err(SpamdFailure::unavailable("TELL is not allowed here").into());
@@ -287,8 +287,8 @@ impl SpamdConnection {
         Ok(answer::of_report(head, &report, report.is_spam(), &body))
     }
 
-    /// What a scope says of a message: what the rules found, whether it counts as spam, and what is
-    /// to be changed.
+    /// Judges a message by a scope: the report of the rules, whether it counts as spam, and the
+    /// edits.
     async fn judge(
         &self,
         message: &Arc<Message>,
@@ -372,7 +372,7 @@ impl SpamdConnection {
     }
 }
 
-/// What SpamAssassin's own client for Perl sends after a message, and does not count.
+/// The line end that SpamAssassin's own Perl client sends after a message and does not count.
 const LINE_END: &[u8] = b"\r\n";
 
 /// Drops a line end after the message that its announced length does not include.

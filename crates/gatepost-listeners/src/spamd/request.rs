@@ -61,7 +61,7 @@ pub struct SpamdHead {
     pub remove: Targets,
 }
 
-/// Where TELL wants something done.
+/// The places that TELL names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Targets {
     /// In what is learned here.

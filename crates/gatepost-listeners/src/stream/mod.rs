@@ -1,6 +1,6 @@
 //! A connection's two directions in one shared reference.
 //!
-//! Why not `AsyncRead`/`AsyncWrite`: fan-out writes to a subscriber's socket from the
+//! `AsyncRead` and `AsyncWrite` do not fit: fan-out writes to a subscriber's socket from the
 //! publisher's task, so writing must work through `&self`, must never wait, and must take many
 //! pieces at once. A writer whose bytes the socket refuses leaves the rest to the connection's own
 //! task, which waits for writability.

@@ -9,7 +9,7 @@ use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signat
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, Error, SignatureScheme};
 
-/// Which certificates are accepted.
+/// A check that decides which certificates are accepted.
 pub(super) trait CertificateCheck: Debug + Send + Sync {
     fn check(
         &self,

@@ -21,7 +21,7 @@ const EXTENSIONS: u8 = 0xa3;
 const DNS_NAME: u8 = 0x82;
 const IP_ADDRESS: u8 = 0x87;
 
-/// What a certificate says of itself.
+/// The facts that a certificate states about itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateFacts {
     /// Valid from then on.
@@ -30,7 +30,7 @@ pub struct CertificateFacts {
     pub ends: OffsetDateTime,
     /// The names and addresses that it is for.
     pub names: Vec<String>,
-    /// How many certificates the file has: the chain.
+    /// The number of certificates in the file: the chain.
     pub chain: usize,
 }
 

@@ -74,7 +74,7 @@ pub(super) fn handshake(path: &str, fields: &str) -> String {
     )
 }
 
-/// What only somebody on this machine may do while there is no user.
+/// The requests that only a client on this machine may make while no user exists.
 const PRIVILEGED: [(&str, &str); 5] = [
     ("POST /topics/a", "x"),
     ("POST /call/firstword", "x"),
@@ -94,7 +94,7 @@ fn a_page_whose_dns_name_leads_here_is_a_stranger() {
         let fields = "Host: evil.example\r\n";
         assert_eq!(status(server, line, fields, body), 403, "{line}");
     }
-    // What is open to everybody remains so.
+    // Public pages remain public.
     let fields = "Host: evil.example\r\n";
     assert_eq!(status(server, "GET /a.txt", fields, ""), 200);
     for (host, is_local) in [("evil.example", false), ("localhost", true)] {

@@ -95,7 +95,7 @@ impl Client {
                 answer.body.extend(chunk);
             }
         } else if answer.status == 101 {
-            // What the other protocol says, to its end.
+            // The bytes of the protocol switched to, until its end.
             self.reader
                 .read_to_end(&mut answer.body)
                 .expect("the frames");

@@ -1,4 +1,4 @@
-//! What a listener asks of a request before any handler: limits, origins, proxies, https.
+//! Checks that a listener makes before any handler: limits, origins, proxies, https.
 
 use super::*;
 

@@ -70,8 +70,8 @@ fn sent(step: &str) -> Vec<u8> {
     }
 }
 
-/// What the server says of the request or the connection, in the words of the cases. The body of
-/// an answer that was given before is passed over.
+/// The server's answer to the request or the connection, in the words of the cases. The body of an
+/// earlier answer is passed over.
 fn answer(stream: &mut TcpStream, is_answered: bool) -> String {
     loop {
         let mut header = [0; 9];

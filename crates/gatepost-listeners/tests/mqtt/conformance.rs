@@ -61,7 +61,7 @@ fn test_functions() -> BTreeSet<String> {
     functions
 }
 
-/// How a statement is met.
+/// The way in which a statement is met.
 enum Proof<'a> {
     Shown(Vec<&'a Conversation>, Vec<String>),
     Reason(&'a str),

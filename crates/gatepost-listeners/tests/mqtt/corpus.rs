@@ -14,7 +14,7 @@ use crate::wire::{Wire, plain_connect};
 
 const THREADS: usize = 16;
 
-/// Where we do otherwise, and why.
+/// The cases in which we deviate, with the reason.
 const DEVIATIONS: &[(&str, &str)] = &[
     (
         "CONNECT-0162",

@@ -40,7 +40,7 @@ impl Disk {
         (Self { folder, connection }, store)
     }
 
-    /// What a server finds that starts after a crash at this moment.
+    /// The store that a server finds when it starts after a crash at this moment.
     pub(crate) fn after_a_crash(&self) -> (tempfile::TempDir, Store) {
         let copy = tempfile::tempdir().expect("a folder");
         for name in ["gatepost.db", "gatepost.db-wal"] {
@@ -66,7 +66,7 @@ impl Disk {
         self.run("ROLLBACK");
     }
 
-    /// What waits fails, and so does what follows.
+    /// Waiting commits fail, and so do later ones.
     pub(crate) fn release_failing(&self) {
         self.fail();
         self.run("COMMIT");
@@ -84,7 +84,7 @@ impl Disk {
         }
     }
 
-    /// What waits fails if it stores this payload.
+    /// A waiting commit fails if it stores this payload.
     pub(crate) fn release_failing_payload(&self, payload: &str) {
         self.run(&format!(
             "CREATE TRIGGER fault_message_INSERT BEFORE INSERT ON message

@@ -40,7 +40,7 @@ fn is_success(reason: Option<Reason>) -> bool {
     reason.is_some_and(|reason| !reason.is_error())
 }
 
-/// What the subscriber is sent until nothing more comes, with all the answers that it owes.
+/// Returns the packets that the subscriber receives until no more come; it sends all answers due.
 fn received(wire: &mut Wire) -> Vec<String> {
     let mut payloads = Vec::new();
     loop {

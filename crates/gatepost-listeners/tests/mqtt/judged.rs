@@ -1,5 +1,5 @@
-//! What publishers and subscribers see of verdicts: raw packets against a server whose scope judges
-//! `judged/#` by what the payload asks for.
+//! The effects of verdicts on publishers and subscribers: raw packets against a server whose scope
+//! judges `judged/#` by the payload's request.
 
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ return function(message)
     }
 end"#;
 
-/// How long the journal may take.
+/// The longest wait for the journal.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 struct World {

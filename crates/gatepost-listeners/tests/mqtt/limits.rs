@@ -225,7 +225,7 @@ fn bytes_of_retained_messages() {
     assert_eq!(keep("a", 7), Reason::QUOTA_EXCEEDED, "nor in place of 6");
     assert_eq!(keep("a", 1), kept, "a smaller one makes room");
     assert_eq!(keep("b", 9), kept);
-    // What was replaced goes when the commit of its successor is known.
+    // A replaced message goes when the commit of its successor is known.
     let deadline = Instant::now() + PATIENCE;
     while server.broker.stats(0, 0).retained_bytes != 12 {
         assert!(Instant::now() < deadline, "topics and payloads");
@@ -333,7 +333,7 @@ fn enter_again(server: &Server, client_id: &str) -> Wire {
     wire
 }
 
-/// What would wait for the disk above `store.waiting_max` is refused.
+/// A publication that would wait for the disk above `store.waiting_max` is refused.
 #[test]
 fn bytes_that_wait_for_the_disk() {
     let (disk, store) = Disk::with(StoreSettings {

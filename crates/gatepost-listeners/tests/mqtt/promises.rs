@@ -1,4 +1,4 @@
-//! What the CONNACK promises is on disk when it arrives, and what the server says of itself.
+//! The promises of the CONNACK are on disk when it arrives, and the server's properties in it.
 
 use std::time::{Duration, Instant};
 

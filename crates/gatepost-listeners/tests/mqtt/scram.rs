@@ -10,7 +10,7 @@ const NONCE: &str = "rOprNGfwEbeRWgbNEkqO";
 pub(crate) struct ScramClient {
     user: &'static str,
     password: &'static str,
-    /// What the server must say last.
+    /// The last message that the server must send.
     expected: String,
 }
 

@@ -192,7 +192,7 @@ fn slow_publisher_loses_nothing() {
         await_session(&server, "its outbox is full", |session| {
             session.queued_bytes > 1024 * 1024
         });
-        // What the publisher may bring beyond the bound is what it had read already.
+        // The publisher may exceed the bound only by the bytes that had been read already.
         assert!(!publishing.is_finished(), "the publisher waits");
         let got = read(&mut slow, PUBLICATIONS);
         assert!(got.is_sorted());

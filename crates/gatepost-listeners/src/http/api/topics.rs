@@ -39,7 +39,7 @@ pub(in crate::http) async fn respond(
             &["GET", "HEAD", "POST", "PUT"],
             "GET, HEAD, POST, PUT",
         ),
-        // What is published has a topic in its path.
+        // Publishing needs a topic in the path.
         None => expect_method(request, &["GET", "HEAD"], "GET, HEAD"),
     }?;
     match (request.method(), name) {

@@ -60,7 +60,7 @@ pub(super) struct Http1Connection {
     pub(super) timer: Pin<Box<Sleep>>,
     /// The start of the current wait.
     pub(super) since: Instant,
-    /// How slowly the client may take what is in `unsent`; `None` while it takes everything at
+    /// The minimum rate at which the client must take `unsent`; `None` while it takes everything at
     /// once.
     pub(super) sending: Option<MinimumRate>,
     /// The arrival of the first byte of the unfinished header in `tail`.

@@ -5,8 +5,8 @@
 //! reader's task is woken for them. The task writes only what the socket refused, watches the
 //! client and keeps the connection from falling silent.
 //!
-//! When the broker ends or a drain begins, the task has what waits in the broker's queue taken too,
-//! and then ends the stream in form. How long that may take is bounded by the drain.
+//! At the end of the broker or the beginning of a drain, the task also takes the events in the
+//! broker's queue and then ends the stream in form. The drain bounds the time that this may take.
 //!
 //! Invariants: bytes reach the socket only under `state`'s lock, in the order of the events, and
 //! none after the end; while something waits in `unsent` nothing more is taken, so what waits for
@@ -58,7 +58,7 @@ impl Http1Connection {
         } = live;
         let opening = format.shape.opening(&format.topics);
         self.queue([framed(opening, chunked)]);
-        // What is remembered comes first; what is published meanwhile joins its end.
+        // Remembered events come first; events published meanwhile are appended to them.
         let mut next = reader.try_next();
         while next.is_some() && rights.still_hold() {
             for _ in 0..EVENTS_PER_WRITE {
@@ -125,7 +125,7 @@ struct LiveStreamState {
     unsent: VecDeque<Bytes>,
     /// The time of the last progress.
     wrote_at: Instant,
-    /// Why it takes nothing any more; for the task, which ends the connection.
+    /// The reason why it takes nothing any more; for the task, which ends the connection.
     error: Option<io::Error>,
     /// The end has been said.
     ended: bool,

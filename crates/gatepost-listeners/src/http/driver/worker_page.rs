@@ -1,4 +1,4 @@
-//! Which requests are for pages that run code but do not read the request; `serve_worker_page.rs`
+//! Recognises requests for pages that run code but do not read the request; `serve_worker_page.rs`
 //! answers them.
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Which publications a reader of ntfy's shapes wants.
+//! The filter of publications that a reader of ntfy's shapes may request.
 
 use gatepost_message::Publication;
 

@@ -52,9 +52,9 @@ pub(super) struct StreamFormat {
     pub shape: Shape,
     /// Whether the stream ends when everything remembered has been written.
     pub ends: bool,
-    /// What ntfy's clients want to hear first: the topics as they named them.
+    /// The topics as the reader named them, which ntfy's clients expect in the first event.
     pub topics: String,
-    /// Which publications the reader wants, if not all.
+    /// The filter of publications that the reader requested, if any.
     pub filter: Option<Arc<EventFilter>>,
 }
 
@@ -124,7 +124,7 @@ impl Shape {
             StreamEvent::Gap { missed } => return self.encode_gap(*missed),
             StreamEvent::Publication(publication) => publication,
         };
-        // What a reader resumes after.
+        // The position after which a reader resumes.
         let id = publication.position;
         match self {
             Self::Sse => format!("id: {id}\ndata: {}\n\n", to_json(publication)).into(),

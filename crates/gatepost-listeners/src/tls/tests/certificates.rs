@@ -1,5 +1,5 @@
-//! Which certificate is shown and asked for, when its files change, and what of them cannot be
-//! used.
+//! Tests of the certificates that are shown and requested, changes of their files, and unusable
+//! files.
 
 use super::*;
 

@@ -70,7 +70,7 @@ async fn a_slow_reader_gets_everything_in_order_though_others_write() {
             }
         }
     }
-    // What the last write left unsent is the owner's to send: until then no other thread writes.
+    // The owner sends what the last write left unsent: until then no other thread writes.
     let drained = poll_fn(|context| match &*stream {
         Stream::Tls(session) => session.poll_drain(context),
         _ => unreachable!("this speaks TLS"),

@@ -49,7 +49,7 @@ pub(super) async fn respond(
         rights_changed(context).await?;
         return Ok(Response::empty(204));
     }
-    // What is no network is not banned.
+    // A text that is not a network cannot be banned.
     let network = network.parse();
     let network = network.map_err(|_| HttpError::NotFound(request.path.clone()))?;
     bans.remove(network).await?;

@@ -204,7 +204,7 @@ async fn source(
 }
 
 fn message_id(request: &HttpRequest, text: &str) -> Result<MessageId, HttpError> {
-    // What is no id names nothing.
+    // A text that is not an id names nothing.
     text.parse()
         .map_err(|_| HttpError::NotFound(request.path.clone()))
 }

@@ -81,7 +81,7 @@ pub(in crate::http) async fn publish_json(
     request: &HttpRequest,
 ) -> Result<Response, HttpError> {
     let (topic, fields) = Fields::of_json(&request.body)?;
-    // What the object leaves open, header fields may say.
+    // Header fields supply the values that the object omits.
     let fields = fields.or(Fields::of_request(request)?);
     if !is_topic(&topic) {
         let detail = format!("topic: {topic:?} is none; letters, digits, '-' and '_' make one");

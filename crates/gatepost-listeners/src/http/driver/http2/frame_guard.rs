@@ -1,4 +1,4 @@
-//! What the `h2` crate leaves unchecked in a client's frames: the number of control frames, and the
+//! Checks of a client's frames that the `h2` crate omits: the number of control frames, and the
 //! length of frames whose type determines it.
 //!
 //! PING, SETTINGS, PRIORITY, WINDOW_UPDATE and RST_STREAM cost a client a few bytes and us a reply
@@ -168,7 +168,7 @@ mod tests {
             for frame in [frame(HEADERS, 40), frame(DATA, 100)] {
                 assert_eq!(guard.take(&frame), Ok(()));
             }
-            // What a client acknowledges that downloads.
+            // The acknowledgements of a client that downloads.
             guard.wrote(16_384);
             assert_eq!(guard.take(&frame(8, 4).repeat(2)), Ok(()));
         }

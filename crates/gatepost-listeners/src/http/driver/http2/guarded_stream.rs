@@ -1,8 +1,8 @@
 //! A connection's stream for the `h2` crate: of which some bytes were read already, and whose
 //! client has a bounded number of control frames, of the right lengths.
 //!
-//! Where the client violates that, nothing more is read, and the holder of the [`Violation`] ends
-//! the connection: an error here would keep `h2` from saying why.
+//! After a violation, nothing more is read, and the holder of the [`Violation`] ends the
+//! connection: an error here would keep `h2` from sending the reason.
 
 use std::io;
 use std::pin::Pin;
@@ -79,7 +79,7 @@ impl AsyncRead for GuardedStream {
         let Err((whole, reason)) = self.guard.take(received) else {
             return Poll::Ready(Ok(()));
         };
-        // What comes before still counts, so that `h2` gets the client's preface.
+        // The bytes before the violation still count, so that `h2` gets the client's preface.
         buffer.set_filled(begun + whole);
         self.violation.0.reason.get_or_init(|| reason);
         self.violation.0.notify.notify_one();

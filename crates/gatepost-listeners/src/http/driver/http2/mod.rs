@@ -110,7 +110,7 @@ async fn run(
     let mut builder = h2::server::Builder::new();
     builder
         .max_concurrent_streams(STREAMS_MAX)
-        // What still comes on streams that were refused is no fault of the client.
+        // Frames that still arrive on refused streams are not the client's fault.
         .max_concurrent_reset_streams(STREAMS_MAX as usize)
         .initial_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
