@@ -1,4 +1,4 @@
-//! What a next hop answers.
+//! Replies of a next hop.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,6 +1,6 @@
-//! What peers show to be let in: an `Authorization` value, a token, a JWT whose signature is right
-//! and whose claims are anything, and the messages of a SCRAM exchange. No client is admitted by
-//! any of it but by a token's own words.
+//! Credentials of peers: an `Authorization` value, a token, a JWT whose signature is right and
+//! whose claims are anything, and the messages of a SCRAM exchange. None of them admits a client
+//! but a token's own words.
 #![no_main]
 
 use std::sync::LazyLock;

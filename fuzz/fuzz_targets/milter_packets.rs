@@ -1,4 +1,4 @@
-//! What a mail server sends to a milter.
+//! Packets of a mail server to a milter.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,9 +1,9 @@
-//! Why a ban was not changed.
+//! The reasons why a ban was not changed.
 
 use gatepost_settings::PeerNetwork;
 use gatepost_store::StoreError;
 
-/// Why a ban was not changed.
+/// The reason why a ban was not changed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum BanError {
     /// The network is exempt by the settings.

@@ -1,4 +1,4 @@
-//! Which addresses are refused, and for how long.
+//! Bans: the addresses that are refused, and for how long.
 //!
 //! Listeners and users report the [`Offence`]s of a peer: failed logins, unknown recipients,
 //! violations of a protocol, spam. The offences of a client network add up over all protocols; a

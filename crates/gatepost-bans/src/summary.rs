@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::table::Ban;
 
-/// What a banned user is called in lists, before its name.
+/// The prefix of a banned user's name in lists.
 pub const USER_PREFIX: &str = "user:";
 
 /// One ban in force, for lists.
@@ -12,11 +12,11 @@ pub const USER_PREFIX: &str = "user:";
 pub struct BanSummary {
     /// The address or network, or [`USER_PREFIX`] and a user's name.
     pub network: String,
-    /// When it began, in Unix seconds.
+    /// The beginning, in Unix seconds.
     pub since: u64,
-    /// When it ends, in Unix seconds; `None` when it is lifted.
+    /// The end, in Unix seconds; `None` when it is lifted.
     pub ends: Option<u64>,
-    /// How many bans of this network in a row this is.
+    /// The number of bans of this network in a row, with this one.
     pub times: u32,
     /// The offences, or the operator's words.
     pub reason: String,

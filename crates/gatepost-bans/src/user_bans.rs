@@ -40,7 +40,7 @@ impl UserBans {
         Ok(users)
     }
 
-    /// How long this user's ban lasts; `None` where it is not banned.
+    /// The time that remains of this user's ban; `None` for a user who is not banned.
     pub fn remaining(&self, name: &str) -> Option<Duration> {
         if self.count.load(Ordering::Relaxed) == 0 {
             return None;

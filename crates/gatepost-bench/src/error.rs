@@ -50,7 +50,7 @@ pub enum BenchError {
         program: String,
         /// The other folders searched.
         searched: String,
-        /// How to install it, if the definition says so.
+        /// The way to install it, if the definition names one.
         hint: String,
     },
     /// A peer definition is malformed.

@@ -13,7 +13,7 @@ pub struct HostArguments {
     /// Run on agents that joined this broker, instead of here
     #[arg(long, value_name = "URL", help_heading = "Several hosts")]
     pub join: Option<String>,
-    /// What an agent does: NAME=subscribers:1500, NAME=publishers:5 (FANOUT), NAME=users:50,
+    /// The work of an agent: NAME=subscribers:1500, NAME=publishers:5 (FANOUT), NAME=users:50,
     /// NAME=clients:5, NAME=sessions:20, NAME=connections:5000 (the others), NAME=server;
     /// repeatable
     #[arg(

@@ -44,9 +44,9 @@ pub struct Connected {
     pub attachment: Attachment,
     /// Whether state of an earlier connection is there.
     pub session_present: bool,
-    /// What must be durable before the client is greeted: its session, where that is to outlive
-    /// the server, and the end of an earlier one. Nothing is written to it before
-    /// [`Attachment::begin`], which the broker has called where there is nothing to wait for.
+    /// The commits that must be durable before the client is greeted: of its session, if that is to
+    /// outlive the server, and of the end of an earlier one. Nothing is written to the client
+    /// before [`Attachment::begin`], which the broker has called if there is nothing to wait for.
     pub promises: SmallVec<[Result<Ticket, StoreError>; 2]>,
 }
 
@@ -390,7 +390,7 @@ impl Attachment {
         identifier_of(sent + u64::from(u16::MAX / 2))
     }
 
-    /// How long the session would outlive this connection.
+    /// The time for which the session would outlive this connection.
     pub fn expiry(&self) -> Duration {
         self.session.lock().expiry
     }

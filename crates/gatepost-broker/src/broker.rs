@@ -32,7 +32,7 @@ const IDLE_PUBLISHERS_MAX: usize = 16;
 /// Bytes of the history that a start reads before it looks at the memory again.
 const RECENT_STEP_BYTES: usize = 1 << 20;
 
-/// Where the broker learns the time, and how much memory is in use.
+/// The sources from which the broker reads the time and the memory in use.
 type Surroundings = (Arc<dyn Clock>, Arc<dyn MemoryGauge>);
 
 /// Those of a server.

@@ -40,12 +40,12 @@ pub struct ConnectOptions {
     pub silence_max: Option<Duration>,
     /// The message to publish when the connection ends.
     pub will: Option<Will>,
-    /// What is done when it takes less than it is sent, if its listener says; what the broker's
-    /// settings say of its user goes before.
+    /// The treatment of a connection that takes less than it is sent, if its listener sets one; the
+    /// broker's setting for the user takes precedence.
     pub slow_subscriber: Option<SlowSubscriber>,
     /// The format in which publications are written for it.
     pub format: Format,
-    /// Where they are written to.
+    /// The destination of the session's frames.
     pub sink: Arc<dyn Sink>,
 }
 

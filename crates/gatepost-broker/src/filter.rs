@@ -14,7 +14,7 @@ pub struct SubscribeOptions {
     pub no_local: bool,
     /// Keep the retain flag as the publisher set it.
     pub retain_as_published: bool,
-    /// When to send what topics have retained.
+    /// The condition for sending the retained messages.
     pub retain_handling: RetainHandling,
     /// A number that deliveries carry.
     pub identifier: Option<NonZeroU32>,
@@ -53,7 +53,7 @@ impl DeliveryOptions {
     }
 }
 
-/// When a subscription is sent retained messages.
+/// The condition under which a subscription is sent retained messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetainHandling {
     /// At each SUBSCRIBE.

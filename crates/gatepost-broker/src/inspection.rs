@@ -55,7 +55,7 @@ pub struct ConnectionStats {
     pub peer: Peer,
     /// The wire format, which names the version of the protocol.
     pub protocol: &'static str,
-    /// When it got the session.
+    /// The time at which the connection got the session.
     pub since: SystemTime,
     /// Since when nothing was heard of the client.
     pub silent_for: Duration,
@@ -93,7 +93,7 @@ pub struct SessionInspection {
     pub connection: Option<ConnectionStats>,
     /// The time for which it outlives its connection.
     pub expiry: Duration,
-    /// When it ends, where its client is away and has not for ever.
+    /// The time until the session ends, if its client is away and its expiry is finite.
     pub expires_in: Option<Duration>,
     /// Whether it survives the server.
     pub is_stored: bool,

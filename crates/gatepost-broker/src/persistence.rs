@@ -144,8 +144,8 @@ struct PendingCommit {
 
 /// The stored side of a session.
 ///
-/// What the session itself changes is kept until its commit is known: changes that could not be
-/// stored are submitted again, before later ones, so that the disk comes to what the memory has.
+/// Changes of the session itself are kept until their commit is known: those that could not be
+/// stored are submitted again, before later ones, so that the disk reaches the state of the memory.
 pub(crate) struct PersistentSession {
     /// Names its rows.
     pub(crate) number: u64,
@@ -274,7 +274,7 @@ pub(crate) struct ChangeBatch {
     pub(crate) retaining: Option<Arc<BatchCommit>>,
     /// The last publication, for the next session that needs it.
     last: Option<(Arc<Publication>, Arc<StoredMessage>)>,
-    /// Where the way of the present publication is noted, if it is traced.
+    /// The trace of the present publication, if it is traced.
     pub(crate) trace: Option<Arc<Trace>>,
 }
 

@@ -1,7 +1,7 @@
 //! Sessions as an earlier run of the server left them.
 //!
-//! What is read is what was committed, at any moment at which that run may have ended. Messages
-//! that no session waits for, and deliveries of which a part is missing, are removed; the latter
+//! The rows read are those that were committed, at any moment at which that run may have ended.
+//! Messages
 //! can only come from damage and are logged. Queues that do not fit into the memory stay
 //! [on disk](crate::sessions_on_disk).
 
@@ -133,7 +133,7 @@ impl Recovery<'_> {
     }
 
     fn submit(&mut self) {
-        // What cannot be written now is found again at the next start.
+        // Changes that cannot be written now are found again at the next start.
         let _ = self.store.submit_all(&mut self.changes);
         self.changes.clear();
     }
@@ -204,7 +204,7 @@ impl Recovery<'_> {
             retain_handling: RetainHandling::DoNotSend,
             identifier: row.identifier.and_then(NonZeroU32::new),
         };
-        // Whatever was acknowledged is kept, even where the limits are lower by now.
+        // Acknowledged subscriptions are kept, even if the limits are lower by now.
         let mut filters = session.filters.lock();
         filters.insert(&requested.text, usize::MAX, usize::MAX);
         drop(filters);

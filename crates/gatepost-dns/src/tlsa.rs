@@ -5,7 +5,7 @@ use std::fmt;
 /// One record as it was received, without any validation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Tlsa {
-    /// How the certificate is verified: 3 for the server's own (DANE-EE), 2 for an authority's
+    /// The way to verify the certificate: 3 for the server's own (DANE-EE), 2 for an authority's
     /// (DANE-TA).
     pub usage: u8,
     /// The part of the certificate that is compared: 0 for all of it, 1 for its public key.

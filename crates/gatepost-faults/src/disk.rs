@@ -49,7 +49,7 @@ impl Disk {
         &self.folder
     }
 
-    /// What the files of a disk in memory hold; `None` for another disk.
+    /// The contents of the files of a disk in memory; `None` for another disk.
     pub fn image(&self) -> Option<DiskImage> {
         self.shared.files(|files| files.image())
     }

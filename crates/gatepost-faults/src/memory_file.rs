@@ -43,7 +43,7 @@ enum UnsyncedChange {
     Cut { length: usize },
 }
 
-/// What the files of a disk hold.
+/// The contents of a disk's files.
 #[derive(Debug, Clone)]
 pub struct DiskImage(Vec<(PathBuf, Vec<u8>)>);
 

@@ -23,7 +23,7 @@ use crate::memory_file::MemoryFile;
 use crate::plan::{Effect, FileKind, Operation};
 use crate::state::{FaultDecision, SharedDisk};
 
-/// What the memory of an open file must hold.
+/// The size of the memory of an open file.
 pub(crate) const FILE_BYTES: usize = size_of::<OpenFile>();
 /// As SQLite's layer for Unix says of every file.
 const SECTOR_SIZE: c_int = 4_096;

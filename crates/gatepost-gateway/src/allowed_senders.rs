@@ -4,7 +4,8 @@
 //! quarantine the mail. It never overrides a virus, nor a rejection or a drop by a procedure of the
 //! user's own, even if the mail was scored before. It compares the envelope's sender, which anybody
 //! can write: where SPF, DKIM or DMARC were asked, one of them must confirm the sender's domain.
-//! Where none was asked (`rules.network = false`), the list overrides the rules' score only: what a
+//! If no server was asked (`rules.network = false`), the list overrides the rules' score only: what
+//! a
 //! procedure of the user's own quarantines stays there.
 
 use std::collections::BTreeSet;

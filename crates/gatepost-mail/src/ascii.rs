@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
-/// What `\s` matches in a byte string.
+/// The bytes that `\s` matches in a byte string.
 pub(crate) const fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c)
 }
 
-/// What `\w` matches in a byte string.
+/// The bytes that `\w` matches in a byte string.
 pub(crate) const fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }

@@ -20,7 +20,7 @@ pub(crate) struct Decoded<'a> {
     pub(crate) characters: bool,
 }
 
-/// How strictly a declared character set is applied.
+/// The strictness with which a declared character set is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CharsetTrust {
     /// Bodies: UTF-8 first, and the declared character set only if every byte is valid.

@@ -19,7 +19,7 @@ pub struct MailLimits {
     pub parts_per_multipart_max: usize,
     /// The most parts that are read of a whole message.
     pub parts_max: usize,
-    /// How much of one HTML part is rendered.
+    /// The size up to which an HTML part is rendered.
     pub html_size_max: ByteSize,
 }
 

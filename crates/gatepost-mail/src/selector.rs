@@ -9,7 +9,7 @@ pub struct HeaderSelector {
     pub(crate) raw: bool,
     /// The part of each field.
     pub(crate) part: FieldPart,
-    /// Which of several fields with this name.
+    /// The choice among several fields with this name.
     pub(crate) which: WhichFields,
     /// The part of that value.
     pub(crate) inner: InnerPart,
@@ -27,7 +27,7 @@ pub(crate) enum FieldPart {
     Name,
 }
 
-/// Which of several fields with one name a rule examines.
+/// The choice of a rule among several fields with one name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum WhichFields {
     /// All fields.

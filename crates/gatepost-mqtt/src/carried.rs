@@ -30,7 +30,7 @@ impl PropertiesBuffer {
 }
 
 impl PacketProperties<'_> {
-    /// What a publication carries, its expiry too; `None` where there is nothing.
+    /// The properties that a publication carries, its expiry too; `None` if there are none.
     pub fn carried(self) -> Option<Box<Properties>> {
         if self.is_empty() {
             return None;

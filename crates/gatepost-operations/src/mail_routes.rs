@@ -1,5 +1,5 @@
-//! Where mail goes besides topics. The listener that took a mail knows; a release from quarantine
-//! asks it again.
+//! The destinations of mail besides topics. The listener that took a mail knows them; a release
+//! from quarantine asks it again.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,7 +7,7 @@ use std::pin::Pin;
 use bytes::Bytes;
 use gatepost_message::{Envelope, MessageId, Topic};
 
-/// Where the mail of one recipient goes.
+/// The destination of one recipient's mail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MailDestination {
     /// It is published.
@@ -36,7 +36,7 @@ pub type Forwarding<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send
 
 /// The recipient maps of the mail listeners.
 pub trait MailRoutes: Send + Sync {
-    /// Where mail for this recipient goes now, or why nowhere.
+    /// The present destination of mail for this recipient, or the reason why there is none.
     fn destination(&self, envelope: &Envelope, recipient: &str) -> Result<MailDestination, String>;
 
     /// Hands a mail to the next hops of its recipients.

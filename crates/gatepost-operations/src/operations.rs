@@ -52,7 +52,7 @@ pub struct Operations {
     pub reloads: mpsc::Sender<ReloadRequest>,
     /// Records changes.
     pub audit_log: AuditLog,
-    /// Where released mail goes besides topics, where there is a mail listener.
+    /// The destinations of released mail besides topics, if there is a mail listener.
     pub mail_routes: Option<Arc<dyn MailRoutes>>,
 }
 

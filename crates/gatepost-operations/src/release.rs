@@ -15,7 +15,7 @@ use crate::error::OperationError;
 use crate::mail_routes::{MailDestination, OutgoingMail};
 use crate::operations::Operations;
 
-/// How a message is to be released.
+/// A request to release a message.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReleaseRequest {
     /// The recipients instead of its own.
@@ -35,13 +35,13 @@ pub struct Released {
     pub destinations: Vec<String>,
 }
 
-/// Where a message goes.
+/// The destinations of a message.
 #[derive(Debug, Default)]
 struct ReleasePlan {
     topics: Vec<Topic>,
     mailboxes: Vec<String>,
     forwards: Vec<String>,
-    /// Why recipients go nowhere.
+    /// The reasons why recipients have no destination.
     refused: Vec<String>,
 }
 
@@ -110,8 +110,8 @@ impl Operations {
         })
     }
 
-    /// Where the message goes: to all topics that it was for, and to the mailboxes and next hops
-    /// of its recipients as the routes are now; or where the mail of other recipients goes.
+    /// The destinations of the message: all topics that it was for, and the mailboxes and next hops
+    /// of its recipients as the routes are now; or those of the other recipients requested.
     fn plan(
         &self,
         entry: &QuarantineEntry,
@@ -224,7 +224,7 @@ impl Operations {
     }
 }
 
-/// Why a message cannot be released.
+/// The reason why a message cannot be released.
 fn nowhere(plan: &ReleasePlan, listener: Listener) -> OperationError {
     let reason = if !plan.refused.is_empty() {
         plan.refused.join("; ")

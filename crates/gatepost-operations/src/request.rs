@@ -35,22 +35,22 @@ pub enum Order {
 pub struct QuarantineSearch {
     /// As of [`Search::text`].
     pub text: String,
-    /// How they are sorted.
+    /// The order of the messages.
     pub order: Order,
-    /// How many are passed over.
+    /// The number of messages to skip.
     pub skip: usize,
-    /// How many are returned at most.
+    /// The most messages to return.
     pub count: usize,
 }
 
-/// What was found of the quarantine.
+/// A page of the messages found in the quarantine.
 #[derive(Debug, Clone)]
 pub struct QuarantinePage {
     /// The entries in the journal.
     pub messages: Vec<Value>,
-    /// How many match.
+    /// The number of messages that match.
     pub found: usize,
-    /// How many there are.
+    /// The number of messages in the quarantine.
     pub total: usize,
 }
 

@@ -28,7 +28,7 @@ pub struct StaticFile {
     pub mime: &'static str,
     /// Its entity tag, with the quotes.
     pub etag: String,
-    /// When it was last written, as an HTTP date.
+    /// The time of the last change, as an HTTP date.
     pub last_modified: String,
     /// Its path below the root.
     pub path: PathBuf,

@@ -23,7 +23,7 @@
 //! values could only be checked where our own code sees them, in functions and filters; `~`, `*`
 //! and captured blocks are evaluated within the engine.
 //!
-//! Why a thread can be suspended in the allocator: it must not hold a lock for which another thread
+//! A thread can be suspended in the allocator only if it holds no lock for which another thread
 //! waits. Only code within [`watched`] and not within [`unwatched`] is counted: the engine's own
 //! code. Our functions, writers and loaders, which lock, log and send, run unwatched. The engine's
 //! locks are in environments and values, and each environment and each new value belongs to one

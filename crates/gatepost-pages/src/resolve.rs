@@ -13,7 +13,7 @@ use bytes::Bytes;
 /// The state of a file: if it is equal again, so is the content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
-    /// When it was last written.
+    /// The time of the last change.
     pub modified: SystemTime,
     /// Its length in bytes.
     pub length: u64,

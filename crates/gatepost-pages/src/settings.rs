@@ -26,7 +26,7 @@ pub struct PagesSettings {
     pub compress_min: ByteSize,
     /// The time within which a form must be sent.
     pub forms_valid: Period,
-    /// How often a file is compared with the disk: a period, `"always"` or `"manual"`
+    /// The interval at which a file is compared with the disk: a period, `"always"` or `"manual"`
     /// (only on reload).
     pub recheck: Recheck,
     /// The number of threads that run page code; 0 is one per core.

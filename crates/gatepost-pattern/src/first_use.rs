@@ -1,5 +1,5 @@
-//! What a thread computes when patterns are first used: transitions of automata, prefix filters,
-//! compiled patterns.
+//! Work of a thread when patterns are first used: transitions of automata, prefix filters, compiled
+//! patterns.
 //!
 //! It is counted where it is computed, which later uses do not reach. Times are taken only between
 //! [`FirstUses::begin_timing`] and [`FirstUses::end_timing`].
@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::ops::AddAssign;
 use std::time::{Duration, Instant};
 
-/// What is computed on first use.
+/// The kind of work on first use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FirstUse {
     /// A transition of an automaton.
@@ -19,16 +19,16 @@ pub(crate) enum FirstUse {
     Pattern,
 }
 
-/// How often something was computed, and for how long.
+/// The number of such computations, and their time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FirstUseCount {
-    /// How often.
+    /// The number.
     pub count: u64,
     /// The time, where it was taken.
     pub time: Duration,
 }
 
-/// What this thread computed so far.
+/// The work of this thread on first uses so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FirstUses {
     /// Transitions of automata.

@@ -100,9 +100,9 @@ pub(crate) struct ProcedureChain(pub(crate) Arc<[ChainMember]>);
 pub(crate) struct ChainRun {
     chain: ProcedureChain,
     next: usize,
-    /// What the members that have run said together.
+    /// The combined answer of the members that have run.
     sum: ProcedureAnswer,
-    /// When the caller gives up.
+    /// The instant at which the caller gives up.
     deadline: Option<Instant>,
     /// The message as the members so far have changed it.
     changed: Option<Arc<Message>>,
@@ -110,7 +110,7 @@ pub(crate) struct ChainRun {
     pending: Option<Box<dyn PendingJudgement>>,
 }
 
-/// Where a chain runs, and so what it may do there.
+/// The thread on which a chain runs, which decides what it may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RunPlace {
     /// On a thread that serves others: cheap members only.

@@ -15,7 +15,7 @@ const PROBLEMS_KEPT: usize = 10;
 /// The running set, and the changes refused since it was loaded.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct InForce {
-    /// When the running config and rules were read.
+    /// The time at which the running config and rules were read.
     #[serde(rename = "since_unix_ms", serialize_with = "unix_ms")]
     pub since: SystemTime,
     /// At most one for each thing that can be refused; gone when a later one was not.
@@ -25,12 +25,12 @@ pub struct InForce {
 /// Something that did not come into force.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RefusedChange {
-    /// What it was.
+    /// The kind of change that was refused.
     pub what: RefusedKind,
-    /// When it was tried.
+    /// The time of the attempt.
     #[serde(rename = "unix_ms", serialize_with = "unix_ms")]
     pub time: SystemTime,
-    /// Why, a line for each mistake; the first ones.
+    /// The mistakes, a line each; the first ones.
     pub problems: Vec<String>,
 }
 

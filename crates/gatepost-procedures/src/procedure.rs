@@ -18,7 +18,7 @@ pub enum Needs {
     Whole,
 }
 
-/// What a procedure says, and what it answers to a caller who wants a text (a page's `call()`).
+/// The verdict of a procedure, and its text for a caller who wants one (a page's `call()`).
 #[derive(Debug, Clone, Default)]
 pub struct ProcedureAnswer {
     /// The verdict on the message.

@@ -1,4 +1,5 @@
-//! Which chain judges a message: the first scope of the config whose conditions all hold.
+//! The choice of the chain that judges a message: the first scope of the config whose conditions
+//! all hold.
 
 use gatepost_message::{Listener, TopicFilter};
 

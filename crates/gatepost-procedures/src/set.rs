@@ -38,7 +38,7 @@ pub(crate) struct ProcedureSet {
 pub struct ProcedureListing {
     /// The path.
     pub path: String,
-    /// Where it comes from; none for a built-in one.
+    /// The file that defines it; `None` for a built-in one.
     pub file: Option<PathBuf>,
     /// The paths of the scopes that run it, in their order.
     pub scopes: Vec<String>,

@@ -154,7 +154,7 @@ async fn alarms_of_every_device_are_one_kind_of_json() {
     assert!(world.notes.0.lock().is_empty());
 }
 
-/// What the types for editors list is there, and what is there is listed.
+/// Every name in the types for editors exists, and every existing name is in the types.
 #[tokio::test]
 async fn the_types_for_editors_are_those_of_the_host() {
     let types = include_str!("../../../docs/gatepost.d.luau");

@@ -1,4 +1,4 @@
-//! What Luau code may do: change a message, keep values, publish, ask other servers.
+//! The abilities of Luau code: change a message, keep values, publish, ask other servers.
 
 mod support;
 
@@ -405,7 +405,7 @@ async fn json_is_written_and_read() {
     .await;
 }
 
-/// What lies outside of the virtual machine is bounded too.
+/// Memory outside of the virtual machine is bounded too.
 #[tokio::test]
 async fn publications_and_changes_have_a_limit_of_memory() {
     run(

@@ -1,5 +1,5 @@
-//! What a scan costs: `throughput [--rounds N] [--threads N] [--rules DIR]… [--no-deadline]
-//! [--show-limited] [--warm-up] MESSAGES…`.
+//! Measures the cost of a scan: `throughput [--rounds N] [--threads N] [--rules DIR]…
+//! [--no-deadline] [--show-limited] [--warm-up] MESSAGES…`.
 //!
 //! Reads all messages below the paths, scans them in rounds and prints for each round the CPU time
 //! (from the scheduler's books, which hold on a busy machine too) and the memory held after it. The

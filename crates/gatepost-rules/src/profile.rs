@@ -61,7 +61,7 @@ impl Stage {
     /// Their number.
     pub(crate) const COUNT: usize = Self::ALL.len();
 
-    /// What it is called in a table.
+    /// The name in a table.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Head => "header fields found",
@@ -89,15 +89,16 @@ type RuleId = u32;
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RuleWork {
     pub(crate) time: Duration,
-    /// How often its pattern was verified because the prefilter found one of its literals.
+    /// The number of times its pattern was verified because the prefilter found one of its
+    /// literals.
     pub(crate) candidates: u64,
-    /// How many of these found a match.
+    /// The number of these that found a match.
     pub(crate) confirmed: u64,
-    /// How often its pattern searched a text, or its function ran, without a prefilter.
+    /// The number of times its pattern searched a text, or its function ran, without a prefilter.
     pub(crate) runs: u64,
 }
 
-/// What was recorded for one message.
+/// The measurements of one message.
 #[derive(Debug, Default)]
 pub(crate) struct Recorded {
     pub(crate) stages: [Duration; Stage::COUNT],
@@ -138,7 +139,7 @@ pub(crate) fn end() -> Recorded {
     recorded
 }
 
-/// What rules did so far.
+/// Takes the work that rules have done so far.
 pub(crate) fn take_rules() -> HashMap<RuleId, RuleWork> {
     RECORDED.with_borrow_mut(|recorded| std::mem::take(&mut recorded.rules))
 }
@@ -187,7 +188,7 @@ pub(crate) fn filtered(bytes: usize) {
     }
 }
 
-/// How a rule came to run.
+/// The cause of a rule's run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RunCause {
     /// A literal of its pattern was found.

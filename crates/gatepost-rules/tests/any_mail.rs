@@ -1,4 +1,4 @@
-//! Whatever bytes a message has, all its views exist, and its plain ones keep what they must.
+//! For any bytes of a message, all its views exist, and its plain ones keep what they must.
 
 use gatepost_mail::{HeaderSelector, Mail};
 use proptest::prelude::*;

@@ -99,7 +99,7 @@ fn train_spamassassin(home: &Path, trained: &[&PathBuf]) -> String {
     run(home, "sa-learn", &["--backup"], None)
 }
 
-/// What SpamAssassin restores of our backup, and we of its, is all that was in it.
+/// SpamAssassin restores all of our backup, and we all of its own.
 fn each_reads_the_others_backup(ours: &[u8], theirs: &str) {
     let home = tempfile::tempdir().expect("makes a folder");
     let home = home.path();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use gatepost_rules::{RuleSet, RulesSettings, Severity};
 
-/// Where Debian's package keeps the modules that declare directives.
+/// The folder of the modules that declare directives in Debian's package.
 const MODULES: &str = "/usr/share/perl5/Mail/SpamAssassin";
 
 /// Declared by SpamAssassin for its own use; no line of a rule file has such a name.
@@ -90,7 +90,7 @@ fn an_unknown_directive_that_revokes_trust_is_an_error() {
     }
 }
 
-/// What is set up so that it does not work is said; the same without the mistake says nothing.
+/// Settings that cannot work are warned of; the same without the mistake give no warning.
 #[test]
 fn settings_that_contradict_each_other_are_warned_of() {
     const AWL: &str = "loadplugin Mail::SpamAssassin::Plugin::AWL";
@@ -98,7 +98,7 @@ fn settings_that_contradict_each_other_are_warned_of() {
     let outside = "a network is not trusted";
     let txrep = "TxRep does not run";
     let cases = [
-        // What is internal is trusted too.
+        // Internal networks are trusted too.
         ("trusted_networks 10/8\ninternal_networks 10.1/16", None),
         (
             "trusted_networks 10/8\ninternal_networks 10.1/16 192.0.2/24",

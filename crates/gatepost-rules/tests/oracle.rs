@@ -30,7 +30,7 @@ const SITE: &str = "/etc/spamassassin";
 const SAMPLE_STEP: usize = 9;
 /// Processes of SpamAssassin.
 const PROCESSES: usize = 2;
-/// What the project promises.
+/// The promises of the project.
 const DEMANDS: Demands = Demands {
     messages_min: 300,
     hits_agree_min: 0.995,

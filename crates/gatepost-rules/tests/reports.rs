@@ -37,7 +37,7 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
-/// What Gatepost writes.
+/// Gatepost's output.
 fn ours() -> String {
     let folder = folder();
     let mut all = String::new();
@@ -59,7 +59,7 @@ fn ours() -> String {
     all
 }
 
-/// What SpamAssassin writes; nothing where it is not installed.
+/// SpamAssassin's output; `None` where it is not installed.
 fn theirs() -> Option<String> {
     let known = Command::new("perl")
         .args(["-MMail::SpamAssassin", "-e1"])

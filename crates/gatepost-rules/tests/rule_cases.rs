@@ -103,7 +103,7 @@ fn theirs(file: &File) -> Vec<String> {
     theirs_of(&file.cases, &file.rules, None)
 }
 
-/// What SpamAssassin says; the models of languages stand beside its rules.
+/// SpamAssassin's results; the models of languages stand beside its rules.
 fn theirs_of(cases: &[Case], rules: &str, models: Option<&Path>) -> Vec<String> {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name);

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::settings::SinkRetrySettings;
 
-/// Why an attempt failed.
+/// The reason why an attempt failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Failure {
     /// This message will never be taken.
@@ -21,7 +21,7 @@ pub(crate) enum Failure {
     #[error("{reason}")]
     Again {
         reason: String,
-        /// How long the other side asked to wait.
+        /// The time that the server asked to wait.
         wait: Option<Duration>,
     },
 }
@@ -68,8 +68,8 @@ impl Backoff {
     }
 }
 
-/// When the requests of a sink may start: so many in a second, and none while the other side asked
-/// to wait.
+/// The rate at which the requests of a sink may start: so many in a second, and none while the
+/// server asked to wait.
 pub(crate) struct Pace {
     next: Mutex<Instant>,
     gap: Duration,
@@ -101,7 +101,7 @@ impl Pace {
     }
 }
 
-/// Why a sink's session ended, for the log and the dashboard.
+/// The reason why a sink's session ended, for the log and the dashboard.
 pub(crate) const fn explained(cause: DisconnectCause) -> &'static str {
     match cause {
         DisconnectCause::TooSlow => "the session was cut: it took too little for too long",

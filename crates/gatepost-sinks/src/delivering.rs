@@ -18,10 +18,10 @@ use crate::settings::SinkSettings;
 use crate::status::{SinkProgress, SinkState};
 use crate::webhook::Webhook;
 
-/// How long an attempt that has begun may take when the sink is to stop.
+/// The longest time that an attempt which has begun may take when the sink is to stop.
 const STOP_TIME_MAX: Duration = Duration::from_secs(3);
 
-/// How an attempt to be done with a message ended.
+/// The outcome of the attempts at a message.
 enum Ending {
     /// It is taken or given up, and may be acknowledged.
     Done,
@@ -72,7 +72,7 @@ impl Delivering {
 
     fn wanted(&self) -> Wanted {
         let options = SubscribeOptions {
-            // What topics have kept is no event.
+            // Retained messages are not events.
             retain_handling: RetainHandling::DoNotSend,
             retain_as_published: true,
             ..SubscribeOptions::at(Qos::AtLeastOnce)
@@ -118,7 +118,7 @@ impl Delivering {
                 },
             }
         };
-        // What has begun may end: an answer that comes now spares a repetition.
+        // A request that has begun may end: an answer that comes now spares a repetition.
         let finish = async {
             while let Some(done) = at_work.join_next().await {
                 if let Ok(done) = done {

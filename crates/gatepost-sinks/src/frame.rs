@@ -82,11 +82,11 @@ pub(crate) struct Delivery {
     pub(crate) retain: bool,
     /// Whether it may have been handed over before.
     pub(crate) dup: bool,
-    /// What it is acknowledged by; `None` at QoS 0.
+    /// The identifier by which it is acknowledged; `None` at QoS 0.
     pub(crate) packet_id: Option<PacketId>,
 }
 
-/// What the broker hands to a sink.
+/// The messages that the broker hands to a sink.
 #[derive(Debug)]
 pub(crate) enum Handed {
     Delivery(Box<Delivery>),

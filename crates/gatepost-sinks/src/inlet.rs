@@ -18,7 +18,7 @@ use crate::frame::{Delivery, FORMAT, Handed, take_frame};
 use crate::pipe::Pipe;
 use crate::settings::SinkSettings;
 
-/// Why a sink has no session.
+/// The reason why a sink has no session.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InletError {
     #[error("no session: {0}")]
@@ -30,7 +30,7 @@ pub(crate) enum InletError {
     },
 }
 
-/// Which publications a sink is handed.
+/// The publications that a sink receives.
 pub(crate) struct Wanted {
     pub(crate) filters: Vec<(RequestedFilter, SubscribeOptions)>,
     /// Deliveries that may be unacknowledged at once.
@@ -82,7 +82,7 @@ impl Inlet {
         let connected = broker.connect(options, |_, _| {})?;
         let mut attachment = connected.attachment;
         attachment.bound_queue(bounds(broker, settings));
-        // Where the session cannot be stored, the store says so; the sink works without.
+        // The store reports a session that cannot be stored; the sink works without.
         for ticket in connected.promises.into_iter().flatten() {
             let _ = ticket.committed().await;
         }
@@ -176,7 +176,7 @@ impl Inlet {
         ticket
     }
 
-    /// What is ready without waiting.
+    /// The next message that is ready without waiting.
     pub(crate) fn next_ready(&mut self) -> Option<Handed> {
         take_frame(&mut self.bytes).ok().flatten()
     }
@@ -191,7 +191,7 @@ impl Inlet {
         self.attachment.unused_packet_id()
     }
 
-    /// What is known of a publication of the other side with this identifier.
+    /// The state of a publication of the other broker with this identifier.
     pub(crate) fn receipt(&self, packet_id: PacketId) -> Receipt {
         self.attachment.receipt(packet_id)
     }

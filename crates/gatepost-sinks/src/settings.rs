@@ -21,13 +21,13 @@ pub struct SinkSettings {
     pub filters: Vec<String>,
     /// The topic on which messages that are given up are published; empty drops them.
     pub dead_letter: String,
-    /// What happens when its queue is full.
+    /// The treatment of a full queue.
     pub when_full: SlowSubscriber,
     /// QoS 1 and 2 messages that may wait; 0 for `broker.queue_messages_max`.
     pub queue_messages_max: usize,
     /// Their bytes; 0 for `broker.queue_bytes_max`.
     pub queue_bytes_max: ByteSize,
-    /// When an attempt that failed is repeated, and when a message is given up.
+    /// The schedule by which a failed attempt is repeated, and a message is given up.
     pub retry: SinkRetrySettings,
     /// Each message becomes an HTTP request.
     pub webhook: Option<WebhookSettings>,
@@ -145,8 +145,8 @@ pub struct BridgeSettings {
     pub address: String,
     /// The version of MQTT: `5` or `3.1.1`.
     pub version: String,
-    /// What is carried, as mosquitto's option `topic` has it: pattern, `out`, `in` or `both`, QoS,
-    /// prefix here, prefix there.
+    /// The messages to carry, as in mosquitto's option `topic`: pattern, `out`, `in` or `both`,
+    /// QoS, prefix here, prefix there.
     pub topics: Vec<String>,
     /// The client id on the other side; empty for the sink's name and the name of the machine.
     pub client_id: String,
@@ -162,7 +162,7 @@ pub struct BridgeSettings {
     pub tls_key: PathBuf,
     /// The longest silence on the connection.
     pub keep_alive: Period,
-    /// How long the other side keeps our session (MQTT 5).
+    /// The time for which the other broker keeps our session (MQTT 5).
     pub session_expiry: Period,
     /// Messages that may be unacknowledged by the other side; it may ask for fewer.
     pub in_flight_max: u16,

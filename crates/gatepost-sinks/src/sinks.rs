@@ -24,10 +24,10 @@ use crate::settings::SinkSettings;
 use crate::status::{SinkProgress, SinkState, SinkStatus};
 use crate::webhook::Webhook;
 
-/// How long sinks may take to end what they have begun.
+/// The longest time that sinks may take to end what they have begun.
 const STOP_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// How long the start of the server waits for the sessions of sinks.
+/// The longest time that the start of the server waits for the sessions of sinks.
 const OPEN_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// One sink that is configured.
@@ -41,7 +41,7 @@ struct Running {
     task: Option<JoinHandle<()>>,
 }
 
-/// What a sink does until it is stopped.
+/// The work of a sink until it is stopped.
 enum Work {
     Webhook(Box<Delivering>),
     Bridge(Box<RunningBridge>),
@@ -237,7 +237,7 @@ impl Sinks {
         }
     }
 
-    /// What each sink does, sorted by name.
+    /// The status of each sink, sorted by name.
     pub fn status(&self) -> Vec<SinkStatus> {
         let running = self.0.running.lock();
         let statuses = running.iter().map(|(name, sink)| {

@@ -1,4 +1,4 @@
-//! What a sink does, for `/metrics`, `/admin/sinks` and the dashboard.
+//! The status of a sink, for `/metrics`, `/admin/sinks` and the dashboard.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::watch;
 
-/// What a sink is doing.
+/// The activity of a sink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SinkState {
@@ -28,9 +28,9 @@ pub enum SinkState {
 /// The last failure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SinkError {
-    /// What was said.
+    /// The text of the error.
     pub text: String,
-    /// When, in Unix milliseconds.
+    /// The time in Unix milliseconds.
     pub unix_ms: u64,
 }
 
@@ -41,9 +41,9 @@ pub struct SinkStatus {
     pub name: String,
     /// `webhook` or `bridge`.
     pub kind: &'static str,
-    /// Where it leads, without what may be secret.
+    /// The destination, without parts that may be secret.
     pub target: String,
-    /// What it is doing.
+    /// The activity.
     pub state: SinkState,
     /// Messages that the other side has taken.
     pub delivered: u64,

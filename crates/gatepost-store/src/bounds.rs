@@ -14,7 +14,7 @@ use rusqlite::{Connection, params};
 
 use crate::StoreSettings;
 
-/// How often the log says that messages leave the quarantine early.
+/// The interval of log lines about messages that leave the quarantine early.
 const WARN_EVERY: Duration = Duration::from_mins(1);
 
 /// A table whose rows are limited.

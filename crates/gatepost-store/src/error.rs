@@ -90,7 +90,7 @@ pub enum StoreError {
         "the disk is nearly full: {available} are left, and store.reserve keeps {reserve} free"
     )]
     DiskFull {
-        /// What is left for this process.
+        /// The share left for this process.
         available: ByteSize,
         /// The space that must stay free.
         reserve: ByteSize,

@@ -10,7 +10,7 @@ use crate::StoreError;
 /// each, or why there was no commit.
 pub(crate) type Outcome = Result<Vec<(u32, StoreError)>, StoreError>;
 
-/// Why this submission was left out.
+/// The reason why this submission was left out.
 pub(crate) fn failure_in(left_out: &[(u32, StoreError)], submission: u32) -> Option<&StoreError> {
     let found = left_out.binary_search_by_key(&submission, |(number, _)| *number);
     found.ok().map(|index| &left_out[index].1)
@@ -59,7 +59,7 @@ impl Ticket {
         self.submission.filter(|_| Arc::ptr_eq(&self.group, group))
     }
 
-    /// Why the changes were not stored, if that is known already.
+    /// The reason why the changes were not stored, if that is known already.
     pub(crate) fn failure(&self) -> Option<&StoreError> {
         match self.group.outcome.get()? {
             Err(error) => Some(error),

@@ -23,7 +23,7 @@ impl ManualWriter {
         Self(committer)
     }
 
-    /// How many submissions wait for a commit.
+    /// The number of submissions that wait for a commit.
     pub fn waiting(&self) -> usize {
         self.0.queue.separate_count()
     }

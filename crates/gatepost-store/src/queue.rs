@@ -64,7 +64,7 @@ struct WriterQueue {
     taken: Option<Arc<CommitGroup>>,
     /// Whether a caller waits for the commit.
     urgent: bool,
-    /// When deferred changes are committed by themselves.
+    /// The instant at which deferred changes are committed by themselves.
     due: Option<Instant>,
     closed: bool,
     /// Present for a simulation: what was submitted, each in a batch of its own, so that a commit

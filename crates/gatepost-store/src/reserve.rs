@@ -19,7 +19,7 @@ pub enum Reserve {
 }
 
 impl Reserve {
-    /// What is to stay free of a file system of this size.
+    /// The bytes that are to stay free of a file system of this size.
     pub fn of(self, total: ByteSize) -> ByteSize {
         match self {
             Self::Percent(percent) => {

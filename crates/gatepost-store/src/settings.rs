@@ -31,8 +31,8 @@ pub struct StoreSettings {
     /// New messages are refused while the file system has less space left: a share of it, which
     /// never asks for more than 1 GiB, or a size. `0B` refuses nothing before the disk is full.
     pub reserve: Reserve,
-    /// How far the clock may be ahead of the last run, or jump, and be believed at once. Beyond it,
-    /// rows grow old more slowly until the time has passed.
+    /// The time by which the clock may be ahead of the last run, or jump, and be trusted at once.
+    /// Beyond it, rows grow old more slowly until the time has passed.
     pub clock_jump_max: Period,
     /// Rows of the history, the quarantine or the journal that a clock which is suddenly ahead may
     /// make too old at once. More of them, if they are also more than `clock_expiry_percent` of the

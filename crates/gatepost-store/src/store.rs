@@ -117,7 +117,7 @@ impl Store {
         Ok((store, recovery))
     }
 
-    /// What [`Store::open_with_clock`] opens, before any thread is started.
+    /// Opens the parts for [`Store::open_with_clock`], before any thread is started.
     pub(crate) fn open_parts(
         folder: &Path,
         settings: &StoreSettings,
@@ -328,8 +328,8 @@ impl Store {
         self.inner.health.damaged_rows.load(Ordering::Relaxed)
     }
 
-    /// What a clock that is ahead would remove at once, and does not until it is accepted or right;
-    /// as it was at the last look, once a minute.
+    /// The rows that a clock that is ahead would remove at once, and does not until it is accepted
+    /// or right; as found by the last check, once a minute.
     pub fn held_expiry(&self) -> Option<HeldExpiry> {
         self.inner.health.held_expiry()
     }

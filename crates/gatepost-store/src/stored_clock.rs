@@ -14,9 +14,9 @@ use rusqlite::{Connection, OptionalExtension, params};
 use crate::clock::{AgeTime, Clock, Drift};
 use crate::rows;
 
-/// How far ahead of the highest id the stored one is, in time of arrival.
+/// The lead of the stored id before the highest one, in time of arrival.
 const LEAD: Duration = Duration::from_secs(1);
-/// How often the log says that the clock is off.
+/// The interval of log lines that report a wrong clock.
 const WARN_EVERY: Duration = Duration::from_hours(1);
 
 const DAY: Duration = Duration::from_hours(24);
@@ -58,7 +58,7 @@ pub struct HeldExpiry {
     pub ahead: Duration,
 }
 
-/// What would be removed by age.
+/// The rows that would be removed by age.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Expiring {
     pub(crate) rows: u64,

@@ -256,7 +256,7 @@ impl Values {
     }
 
     fn sweep(&self, kept: &mut KeptValues, now_ms: u64) -> Result<(), ValueError> {
-        // What a clock far ahead takes for expired is not returned, and not removed either.
+        // Values that a clock far ahead takes for expired are not returned, and not removed either.
         let age_time = self.0.store.as_ref().map(Store::time_for_ages);
         let now_ms = age_time.map_or(now_ms, |time| unix_ms(time).min(now_ms));
         let expired = kept

@@ -1,4 +1,4 @@
-//! What is submitted comes back after a restart, in order, damage or not.
+//! Submitted changes come back after a restart, in order, damage or not.
 
 use std::path::Path;
 use std::sync::Arc;

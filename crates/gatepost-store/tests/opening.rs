@@ -1,4 +1,4 @@
-//! What a start does with whole, damaged, locked, unreadable and newer databases.
+//! Starts with whole, damaged, locked, unreadable and newer databases.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -17,7 +17,7 @@ pub(crate) struct LiveSnapshot {
     /// The generation of `snapshot`. A separate field, so that a check costs one load.
     generation: AtomicU64,
     pub(crate) refusals: RefusalCounters,
-    /// Who is shut out for a while, whatever the snapshot says.
+    /// The users who are shut out for a while, whatever the snapshot says.
     pub(crate) bans: Bans,
 }
 

@@ -193,7 +193,7 @@ mod tests {
 
         #[test]
         fn a_name_never_widens_a_rule(client in "(a|b|.{0,8})", topic in "own/(a|b|c/a)/x") {
-            // Whatever client id the client chooses, it reaches only topics with that id.
+            // For any client id that the client chooses, it reaches only topics with that id.
             let reached = fill("own/%c/x", None, Some(&client))
                 .is_some_and(|filled| filled.matches(&topic));
             prop_assert_eq!(reached, topic == format!("own/{client}/x") && !client.contains('/'));

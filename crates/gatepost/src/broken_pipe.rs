@@ -6,7 +6,7 @@
 use std::panic;
 use std::process;
 
-/// What a shell has for a process that SIGPIPE ended.
+/// The exit code that a shell reports for a process that SIGPIPE ended.
 pub(crate) const EXIT_BROKEN_PIPE: i32 = 128 + 13;
 
 /// Has such a panic end the process quietly.

@@ -14,7 +14,7 @@ use rustix::process::geteuid;
 use crate::config::Config;
 use crate::system_user::SystemUser;
 
-/// Where an access control list is kept that goes beyond the mode (acl(5)).
+/// The extended attribute of an access control list that goes beyond the mode (acl(5)).
 const ACCESS_LIST: &str = "system.posix_acl_access";
 
 /// The keys of the config that the server cannot read while it runs.

@@ -1,4 +1,4 @@
-//! What was acknowledged is there after a restart, also after `kill -9`.
+//! Acknowledged messages are there after a restart, also after `kill -9`.
 
 mod support;
 

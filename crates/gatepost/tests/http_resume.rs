@@ -191,7 +191,7 @@ fn post(address: SocketAddr, topic: &str, payload: &str) {
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }
 
-/// What is published last.
+/// The payload that is published last.
 const END: &str = "end 0";
 
 /// Reads everything with many cuts, and once more when the end was seen.

@@ -112,7 +112,7 @@ fn mail_is_judged_and_pushed_to_every_kind_of_subscriber() {
         }
     }
     mqtt5.await_line("verdict");
-    // What was refused reached no subscriber: everything before the last good message has arrived
+    // Refused messages reached no subscriber: everything before the last good message has arrived
     // by now.
     for subscriber in [&mut mqtt3, &mut events, &mut lines] {
         for case in cases.iter().filter(|case| !case.accepted) {

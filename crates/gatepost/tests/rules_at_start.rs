@@ -18,7 +18,7 @@ use support::{Gateway, await_some, post, run, swaks, text_of};
 
 const RULES: &str = "header LOCAL Subject =~ /local/\nscore LOCAL 10\n";
 
-/// What a server for MQTT and the web leaves off.
+/// The settings that turn off all but MQTT and the web.
 const WEB_ONLY: &str = "listeners.smtp.bind = []\nlisteners.lmtp.bind = []\n\
     listeners.milter.bind = []\nlisteners.spamd.bind = []\nlisteners.call.bind = []\n";
 

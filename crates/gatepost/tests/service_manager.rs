@@ -1,4 +1,4 @@
-//! What a service manager sees: the messages of sd_notify(3), sockets that it passes
+//! The server as a service manager sees it: the messages of sd_notify(3), sockets that it passes
 //! (sd_listen_fds(3)) and credentials. The manager here is the test itself.
 
 #[path = "support/mod.rs"]
@@ -15,7 +15,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 
 use support::{Gateway, PATIENCE, run};
 
-/// What is tested here needs no rules, and loading them takes seconds.
+/// These tests need no rules, and loading them takes seconds.
 const NO_RULES: &str = "rules.paths = []\n";
 
 /// The manager's end of `NOTIFY_SOCKET`.
@@ -121,7 +121,7 @@ fn a_passed_socket_serves_its_address_and_survives_the_server() {
     let settings = format!("{NO_RULES}listeners.http.bind = [\"{address}\"]\n");
     for name in ["http", "gatepost.socket"] {
         let script = pass(&socket, name);
-        // What connects before the start is served by it: the manager listens, not the server.
+        // A client that connects before the start is served: the manager listens, not the server.
         let waiting = std::thread::spawn(move || request(address));
         let gateway = Gateway::start_after(&script, folder.path(), &settings);
         assert_eq!(gateway.address("http"), address);

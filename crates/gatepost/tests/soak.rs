@@ -25,7 +25,7 @@ const ROUNDS: u64 = 120;
 const WARM_ROUNDS: u64 = 10;
 const NEIGHBOURS: usize = 20;
 const NEIGHBOUR_PAYLOAD_BYTES: usize = 100_000;
-/// What resident memory may vary by, whatever the allocator does.
+/// The variation of resident memory that is due to the allocator.
 const SLACK_BYTES: u64 = 24 * 1024 * 1024;
 /// No client may make others wait, so slow readers lose.
 const SETTINGS: &str = "rules.paths = []\nbroker.slow_subscriber = \"drop-oldest\"\n\
@@ -150,7 +150,7 @@ fn neighbours(address: SocketAddr, round: u64) {
             // Comes and goes.
             _ => [&connect(&name), subscribe, &[0xE0, 0]].concat(),
         };
-        // Who sends rubbish may have been cut off already.
+        // A client that sends rubbish may have been cut off already.
         let _ = stream.write_all(&bytes);
         kept.push(stream);
     }

@@ -435,7 +435,7 @@ fn spamc_asks_through_tls() {
     let output = run("spamc", &arguments, b"Subject: BAD news\n\ntext\n");
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "12.5/5.0");
-    // Who does not know the authority gives up before a word of the mail is sent.
+    // A client that does not know the authority gives up before a word of the mail is sent.
     let arguments = [
         "-S",
         "--ssl-ca-file",

@@ -15,13 +15,13 @@ return function(message)
     return {action = asked, reason = "asked to " .. asked, tags = {["X-Tag"] = "1"}}
 end"#;
 
-/// What XMail does after a filter.
+/// The action of XMail after a filter.
 #[derive(Debug, PartialEq, Eq)]
 struct Filtered {
     outcome: Outcome,
     /// Whether later filters run.
     stops: bool,
-    /// What stood in the .rej file.
+    /// The text in the .rej file.
     text: Option<String>,
 }
 

@@ -30,7 +30,7 @@ fn implemented(line: &str) -> Option<&str> {
     is_inherent.then(|| identifier(path.rsplit("::").next().unwrap_or(path)))
 }
 
-/// What follows the `>` that ends these generics.
+/// The text after the `>` that ends these generics.
 fn after_generics(text: &str) -> Option<&str> {
     let mut depth = 1;
     for (at, character) in text.char_indices() {

@@ -143,7 +143,7 @@ fn tree(tokens: &[&str], mut at: usize, prefix: &[String], paths: &mut Vec<Vec<S
                 at += 1;
                 while tokens.get(at).is_some_and(|token| *token != "}") {
                     let end = tree(tokens, at, &path, paths);
-                    // What is no part of a tree is passed over, or the loop would not end.
+                    // A token that is not part of a tree is passed over, or the loop would not end.
                     at = end + usize::from(end == at || tokens.get(end) == Some(&","));
                 }
                 return at + 1;

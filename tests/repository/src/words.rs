@@ -3,7 +3,7 @@
 
 use crate::files::{below, exceptions, read};
 
-/// How often a word occurs, upper or lower case, not as a part of another word.
+/// The number of occurrences of a word, upper or lower case, not as a part of another word.
 fn occurrences(text: &str, word: &str) -> usize {
     let text = text.to_lowercase();
     let is_letter = |c: char| c.is_alphanumeric() || c == '_';

@@ -24,7 +24,7 @@ pub struct Definition {
     pub about: String,
     /// The program that must be installed.
     pub program: String,
-    /// How to install it, shown if it is missing.
+    /// The way to install it, shown if it is missing.
     #[serde(default)]
     pub install: Option<String>,
     /// An environment variable that may contain the program's path instead.

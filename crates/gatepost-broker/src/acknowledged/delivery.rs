@@ -15,7 +15,7 @@ pub(super) const PACKET_IDS: u64 = u16::MAX as u64;
 #[derive(Clone)]
 pub(crate) struct Delivery {
     pub(crate) publication: Arc<Publication>,
-    /// Where the publication is stored, for a session that outlives its connection.
+    /// The row of the publication in the store, for a session that outlives its connection.
     pub(crate) stored: Option<Arc<StoredMessage>>,
     /// The batch that brought it, for a session that ends with its connection: at QoS 2 it waits
     /// for what that batch stores.
@@ -70,7 +70,7 @@ pub(crate) fn identifier_of(sequence: u64) -> NonZeroU16 {
         .unwrap_or(NonZeroU16::MIN)
 }
 
-/// How far a delivery has come.
+/// The progress of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DeliveryPhase {
     /// Sent; PUBACK or PUBREC is awaited.

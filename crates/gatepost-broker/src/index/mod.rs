@@ -6,8 +6,8 @@
 //! found (see `publisher.rs`) and come back only when a generation says that it may have
 //! changed, so publishing normally takes no lock here at all.
 //!
-//! Why not immutable snapshots, copied at each batch of changes: a snapshot of a flat level with
-//! 100,000 names costs milliseconds to copy; a short lock costs nanoseconds.
+//! Immutable snapshots, copied at each batch of changes, were rejected: a snapshot of a flat level
+//! with 100,000 names costs milliseconds to copy; a short lock costs nanoseconds.
 //!
 //! Invariant: a change of a topic's subscriptions increments, *after* the change and before the
 //! subscriber is answered, a generation that every publisher of that topic compares. A publisher
@@ -73,7 +73,7 @@ pub(crate) struct Generations {
     everywhere: u64,
 }
 
-/// Where the generations of one topic are; worked out once for each topic.
+/// The place of the generations of one topic, computed once for each topic.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TopicHash {
     hash: u64,

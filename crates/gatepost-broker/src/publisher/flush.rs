@@ -98,7 +98,7 @@ impl Publisher {
 
 impl Drop for Publisher {
     fn drop(&mut self) {
-        // What was published is published, even if the connection ends between the two calls.
+        // Accepted publications are delivered even if the connection ends between the two calls.
         let _ = self.flush();
     }
 }

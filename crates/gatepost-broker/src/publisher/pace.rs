@@ -1,4 +1,4 @@
-//! When a publisher is worth being read again.
+//! The delay before a publisher is read again.
 //!
 //! A flush costs one `send` for each subscriber, whether that carries one publication or fifty.
 //! As long as each read brings one publication, each leaves at once. A publisher whose reads bring
@@ -21,8 +21,8 @@ const GATHER_MIN: Duration = Duration::from_millis(1);
 /// Sends that carry so much are large enough.
 const ENOUGH_BYTES: u64 = 16 * 1024;
 
-/// How long after the beginning of a flush the next read is due, for a batch of so many
-/// publications and payload bytes whose flush took so long; `None` for at once.
+/// Returns the time from the beginning of a flush to the next read, for a batch of so many
+/// publications and payload bytes whose flush took so long; `None` reads at once.
 fn gathering(
     is_awaited: bool,
     messages: u64,
@@ -38,8 +38,8 @@ fn gathering(
 }
 
 impl Publisher {
-    /// When the flush that follows began, where it matters how long it takes: a batch that cannot
-    /// be delayed is not worth two readings of the clock.
+    /// The beginning of the flush that follows, if its duration matters: a batch that cannot be
+    /// delayed is not worth two readings of the clock.
     pub(super) fn begin_pace(&self) -> Option<Instant> {
         (self.messages > 1 && !self.is_awaited).then(Instant::now)
     }
@@ -54,8 +54,8 @@ impl Publisher {
         });
     }
 
-    /// When the publisher should be read again, so that batches become larger, as the last flush
-    /// found; `None` where it should be read at once.
+    /// The instant, found by the last flush, at which to read the publisher again so that batches
+    /// become larger; `None` reads at once.
     pub const fn gathers_until(&self) -> Option<Instant> {
         self.gathers_until
     }

@@ -128,7 +128,7 @@ impl Publisher {
         known.record = self.shared.recent.record(&known.topic);
     }
 
-    /// Where the topic's publications go; looked up again only if something changed.
+    /// The route of the topic's publications; looked up again only if something changed.
     pub(super) fn route(&mut self, slot: TopicSlot) -> Arc<Route> {
         let known = &mut self.known[slot.0];
         let generations = self.shared.index.generations(known.hash);

@@ -274,7 +274,8 @@ impl Recent {
             publication: publication.clone(),
         });
         let mut freed = 0;
-        // Where all together are too many, a topic keeps only its latest, as long as that fits.
+        // If the sum of all topics is too large, a topic keeps only its latest, as long as that
+        // fits.
         while ring.publications.len() > self.per_topic
             || (total - freed > self.bytes_max && ring.publications.len() > 1)
         {

@@ -136,7 +136,7 @@ fn the_latest_of_many_topics_are_bounded_too() {
     let after = Since::After(first.expect("published"));
     let (found, has_gap) = recent.since(&[filter("topic/#")], after);
     assert!((5..10).contains(&found.len()) && has_gap);
-    // What is larger than all of it is not remembered at all.
+    // A publication larger than the whole memory is not remembered at all.
     publish(&recent, "topic/larger", &large.repeat(11));
     assert!(recent.bytes.load(Ordering::Relaxed) <= BYTES_MAX);
 }

@@ -86,8 +86,8 @@ impl RetainedTopic {
         }
     }
 
-    /// What a batch of this commit is to write, which is about to be submitted: its own version, or
-    /// the later one that was submitted before it.
+    /// The version that a batch of this commit, which is about to be submitted, is to write: its
+    /// own, or the later one that was submitted before it.
     fn to_submit(&self, commit: &Arc<BatchCommit>) -> &Version {
         let pending = self.pending.as_deref().map_or(&[][..], Vec::as_slice);
         let own = pending

@@ -23,7 +23,7 @@ use crate::weight::content_bytes;
 const STEP_TOPICS: usize = 256;
 /// And bytes, unless one message has more.
 const STEP_BYTES: u64 = 4 << 20;
-/// What an entry takes in memory besides the topic and the payload.
+/// The memory that an entry takes besides the topic and the payload.
 const ENTRY_BYTES: usize = 500;
 /// Messages on disk of up to so many bytes are read for a subscription, however short memory is.
 const READ_BYTES_MIN: u64 = 1 << 20;

@@ -16,11 +16,11 @@ use crate::persistence::ChangeBatch;
 use crate::settings::SlowSubscriber;
 use crate::trace::StepOutcome;
 
-/// What publishers that cannot be slowed (they have read ahead, or are of this process) may bring
-/// beyond the outbox's bound before it is dropped.
+/// The factor by which publishers that cannot be slowed (they have read ahead, or belong to this
+/// process) may exceed the outbox's bound before the session is dropped.
 const UNSLOWED_FACTOR: usize = 4;
-/// Where only the newest is wanted, no more than this is made ready for the socket, so that what
-/// waits can still be replaced.
+/// The bytes made ready for the socket under a policy that keeps only the newest, so that waiting
+/// messages can still be replaced.
 const NEWEST_OUTBOX_BYTES: usize = 16 * 1024;
 
 impl Session {

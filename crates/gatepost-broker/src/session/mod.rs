@@ -130,9 +130,9 @@ pub(crate) struct SessionState {
     pub(crate) newest: Option<Box<Newest>>,
     pub(crate) acknowledged: Option<Box<Acknowledged>>,
     pub(crate) will: Option<Box<Will>>,
-    /// When the will is due, once the connection is gone.
+    /// The instant at which the will is due, once the connection is gone.
     pub(crate) will_due: Option<Instant>,
-    /// When the session ends, once the connection is gone; `None` for never.
+    /// The instant at which the session ends, once the connection is gone; `None` for never.
     pub(crate) expires: Option<Instant>,
     pub(crate) expiry: Duration,
     pub(crate) has_ended: bool,

@@ -150,7 +150,7 @@ impl Session {
             && let Some(persistent) = state.persistent_mut()
             && !persistent.changes.is_empty()
         {
-            // What is refused is submitted again with the session's next changes.
+            // Refused changes are submitted again with the session's next changes.
             let _ = persistent.submit(store);
         }
         state.dirty |= !state.outbox.is_empty();
@@ -272,7 +272,8 @@ impl SessionState {
         queue.is_some_and(|queue| queue.persistent.is_some())
     }
 
-    /// When the session began to wait for its client, on the clock that shows `time` now.
+    /// The time at which the session began to wait for its client, on the clock that shows `time`
+    /// now.
     fn connection_ended(&self, now: Instant, time: SystemTime) -> SystemTime {
         let left = |expires: Instant| expires.saturating_duration_since(now);
         let age = |expires| self.expiry.saturating_sub(left(expires));

@@ -81,7 +81,8 @@ impl Session {
             batch.changes.push(StoreChange::Session(change));
             delivery.stored = Some(stored);
         } else if delivery.qos == Qos::ExactlyOnce && broker.is_stored {
-            // What the publisher is refused it sends again: it must not be delivered before.
+            // The publisher repeats a refused publication, so it must not be delivered before the
+            // commit.
             delivery.commit = Some(batch.commit());
         }
         if let Some(trace) = &batch.trace {

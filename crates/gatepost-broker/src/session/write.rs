@@ -112,8 +112,8 @@ impl Session {
         is_stalled
     }
 
-    /// What the connection's own task does when it is woken: it writes what the socket refused to
-    /// others, sends what was held back until its commit, and learns that the broker ends it.
+    /// Does the work for which the connection's own task is woken: writes what the socket refused
+    /// to others, sends what was held back until its commit, and learns that the broker ends it.
     pub(crate) fn poll_owner(
         &self,
         state: &mut SessionState,

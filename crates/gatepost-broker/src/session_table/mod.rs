@@ -172,7 +172,7 @@ impl SessionTable {
             epoch
         };
         drop(sessions);
-        // What is forgotten on demand must not come back after a crash [MQTT-3.1.2-4].
+        // A session that is forgotten on demand must not come back after a crash [MQTT-3.1.2-4].
         if self.unsettled.has_failed(&session.client_id) {
             let later = std::mem::replace(&mut all_effects, self.unsettled.take_failed());
             all_effects.extend(later);

@@ -1,4 +1,4 @@
-//! What ended sessions and connections leave behind: wills, and changes that must be stored.
+//! The effects of ended sessions and connections: wills, and changes that must be stored.
 
 use gatepost_store::{StoreError, Ticket};
 

@@ -1,4 +1,4 @@
-//! What an MQTT client that keeps to the protocol remembers.
+//! The state of an MQTT client that keeps to the protocol.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -30,7 +30,7 @@ impl Outgoing {
         self.retain && self.number.is_multiple_of(4)
     }
 
-    /// What its topic retains from then on.
+    /// The number that its topic retains from then on.
     pub(crate) fn retained(&self) -> Option<u64> {
         let value = if self.is_clearing() { 0 } else { self.number };
         self.retain.then_some(value)

@@ -1,5 +1,5 @@
-//! What the MQTT listener does with one connection, without sockets and tasks: it hands packets to
-//! the broker, and answers when what it promises is committed.
+//! The MQTT listener's part of one connection, without sockets and tasks: it hands packets to the
+//! broker, and answers when the commit of each promise is known.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU16;
@@ -16,14 +16,14 @@ use crate::client::{Answer, Outgoing};
 use crate::topics;
 use crate::wire::{Frame, Pipe};
 
-/// What an answer waits for.
+/// The condition that an answer waits for.
 enum Condition {
     /// The commit of the present batch's publications.
     Batch,
     /// The commit of the present batch's changes of the session.
     Session,
     Commit(Ticket),
-    /// What became of the same publication, which an earlier packet brought.
+    /// The outcome of the same publication, which an earlier packet brought.
     Repetition,
     Open,
     Failed,
@@ -41,7 +41,7 @@ pub(crate) struct Connection {
     acknowledges_early: bool,
 }
 
-/// What became of a PUBLISH.
+/// The outcome of a PUBLISH.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Published {
     Now,
@@ -152,7 +152,7 @@ impl Connection {
         }
     }
 
-    /// What one read gave is handled.
+    /// Handles everything that one read gave.
     pub(crate) fn finish_batch(&mut self) -> Result<(), Ended> {
         let publications = self.publisher.flush();
         let session = self.attachment.submit();
@@ -230,7 +230,7 @@ impl Connection {
         Ok(())
     }
 
-    /// What the connection's task does when it is woken.
+    /// Does the work of the connection's task when it is woken.
     pub(crate) fn poll(&mut self) -> Result<(), Ended> {
         if !self.is_begun {
             while let Some(promise) = self.promises.first() {
@@ -254,7 +254,7 @@ impl Connection {
     }
 }
 
-/// What becomes of an answer whose commit has failed.
+/// Turns an answer into the refusal that follows from a failed commit.
 fn refused(frame: &mut Frame) -> Condition {
     match frame {
         Frame::Puback { is_taken, .. } | Frame::Pubrec { is_taken, .. } => {

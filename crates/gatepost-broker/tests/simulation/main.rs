@@ -39,7 +39,7 @@ const SEEDS: u64 = 3_000;
 /// The same on a failing disk.
 const SEEDS_ON_DISK: u64 = 1_500;
 
-/// How a schedule is run.
+/// The parameters with which a schedule is run.
 #[derive(Clone, Copy)]
 struct Run {
     mutation: Mutation,

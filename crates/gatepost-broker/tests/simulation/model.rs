@@ -1,4 +1,4 @@
-//! What the server has promised, and what the clients have received.
+//! The promises of the server, and the messages that the clients have received.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,14 +40,14 @@ pub(crate) struct Model {
     sent: BTreeMap<u64, Sent>,
     /// Publications that there was no memory for.
     refused: BTreeSet<u64>,
-    /// How often a session's client was handed a publication, without those that topics retained.
+    /// The number of times a session's client was sent a publication, without retained ones.
     received: BTreeMap<(Receiver, u64), u64>,
     /// The same at QoS 2.
     exactly: BTreeMap<(Receiver, u64), u64>,
     /// The last publication of a publisher, topic, level and level of delivery that a session was
     /// handed.
     last: BTreeMap<(Receiver, usize, usize, Qos, Qos), u64>,
-    /// What each topic may retain: a publication's number, 0 for nothing.
+    /// The numbers of publications that each topic may retain, 0 for nothing.
     retained: Vec<Vec<u64>>,
     /// Publishers of which a commit has failed, and nothing that was sent since was acknowledged.
     doubtful: Vec<bool>,

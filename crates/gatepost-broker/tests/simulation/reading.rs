@@ -1,4 +1,4 @@
-//! What clients make of the frames that they read.
+//! The clients' processing of the frames that they read.
 
 use gatepost_message::Qos;
 

@@ -130,7 +130,7 @@ impl Clock for Hand {
     }
 }
 
-/// Where the database is.
+/// The place of the database.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Medium {
     Memory,
@@ -204,7 +204,7 @@ impl Server {
         self.running = Some((broker.expect("a broker"), writer));
     }
 
-    /// What was not committed is lost. On a disk this may come in the middle of a commit. The
+    /// Loses what was not committed. On a disk this may come in the middle of a commit. The
     /// server is gone when all attachments are dropped as well.
     pub(crate) fn crash(&mut self) {
         if let Some(random) = &mut self.faults {
@@ -262,7 +262,7 @@ impl Server {
         ON_DISK.with(|OnDisk { disk, .. }| {
             disk.inject(Fault::new(operation, effect).after(skipped));
             self.writer().commit(usize::MAX);
-            // Where the fault came too late, the commit has succeeded.
+            // A fault after the last operation has no effect: the commit has succeeded.
             disk.heal();
         });
     }
@@ -275,7 +275,7 @@ impl Server {
         self.ticks += 1;
     }
 
-    /// What the housekeeper, or the next start, finds.
+    /// Sets the memory that the housekeeper, or the next start, measures.
     pub(crate) fn set_memory(&self, memory: Memory) {
         self.memory.set(memory);
     }

@@ -1,4 +1,4 @@
-//! What must be true of each session, as its client knows it.
+//! The conditions that each session must satisfy, as its client knows it.
 //!
 //! A change that the server has not acknowledged may or may not survive a crash, so the model says
 //! of a session, and of each of its subscriptions, that it exists, that it does not, or that either
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use gatepost_message::Qos;
 
-/// What is rounded away by rows with seconds, and by a housekeeper that comes once a second.
+/// The time lost to rows with whole seconds, and to a housekeeper that comes once a second.
 const SLACK: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use crate::topics;
 
 const FRAME_BYTES: usize = 16;
 
-/// What the server sends.
+/// The packets that the server sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Frame {
     Connack { is_present: bool },

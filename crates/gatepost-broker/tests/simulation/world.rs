@@ -29,7 +29,7 @@ pub(crate) struct World {
     mutation: Mutation,
 }
 
-/// What does not hold.
+/// The description of a violated condition.
 pub(crate) type Checked = Result<(), String>;
 
 impl World {
@@ -397,7 +397,7 @@ impl World {
         }
     }
 
-    /// What a CONNECT makes of the will of the connection before.
+    /// Determines the duty of the previous connection's will at a CONNECT.
     fn will_at_connect(&mut self, connect: &Connect) {
         let index = connect.client;
         let Some(will) = self.clients[index].will.take() else {
@@ -416,7 +416,7 @@ impl World {
             session.is_will_due(will.delay, self.model.now)
         };
         match is_due {
-            // Whatever is committed, it is due.
+            // It is due whether or not the changes are committed.
             Some(true) if will.delay.is_zero() => self.set_duty(will.number, WillDuty::Must),
             Some(true) => self.decide(will.number, WillDuty::Must),
             Some(false) => self.decide(will.number, WillDuty::MustNot),

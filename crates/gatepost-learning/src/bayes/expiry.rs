@@ -1,6 +1,6 @@
 //! Expiry: removes tokens that were not used for a long time.
 //!
-//! When the number of tokens exceeds the limit, the least recently used ones are removed, down to
+//! Once the number of tokens exceeds the limit, the least recently used ones are removed, down to
 //! about three quarters of the limit. Candidate ages are powers of two of half a day, and the
 //! smallest one that does not remove more than that is chosen; a run that would remove almost
 //! nothing removes nothing. As in SpamAssassin, the ids of learned messages are kept.

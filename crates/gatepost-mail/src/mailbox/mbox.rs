@@ -4,7 +4,7 @@ use std::io::BufRead;
 
 use super::boundary::{is_boundary, read_line};
 
-/// How a stream is divided into messages.
+/// The division of a stream into messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Division {
     /// The stream is one message.

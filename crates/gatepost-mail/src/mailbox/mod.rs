@@ -38,7 +38,7 @@ use serde::{Deserialize, Serialize};
 /// The path that denotes standard input.
 pub const STANDARD_INPUT: &str = "-";
 
-/// How messages are read.
+/// The settings for reading messages.
 #[derive(Deserialize, Serialize, Clone, Debug)]
 #[serde(default, deny_unknown_fields)]
 pub struct MailboxSettings {

@@ -21,8 +21,8 @@ const LINKS_MAX: usize = 10_000;
 pub struct Uri {
     /// The original text; a link in text without a scheme gets one.
     pub raw: Vec<u8>,
-    /// Where it was found: `parsed` for text, or the names of HTML elements; `unlinked` and
-    /// `schemeless` for text that some mail programs do not make a link of.
+    /// The kinds of place in which it was found: `parsed` for text, or the names of HTML elements;
+    /// `unlinked` and `schemeless` for text that some mail programs do not make a link of.
     pub types: Vec<&'static str>,
     /// All its forms, including canonical ones.
     pub cleaned: Vec<Vec<u8>>,

@@ -22,8 +22,8 @@ use crate::syntax::{self, Modifiers, Node};
 const LARGE_PATTERN_BYTES: usize = 32 * 1024;
 /// Longer texts, in bytes, are searched in linear time where that is possible.
 pub const LONG_TEXT_BYTES: usize = 16 * 1024;
-/// Where only backtracking is possible, a long text is searched in slices of this many bytes, and
-/// for matches that are no longer than a slice.
+/// The slice of a long text that is searched at once if only backtracking is possible; matches are
+/// then no longer than a slice.
 const SLICE_BYTES: usize = LONG_TEXT_BYTES;
 /// The total number of backtracking steps of one search, some tenths of a second. A search that
 /// needs more is repeated offset by offset, and asks its caller whether to continue.

@@ -124,7 +124,7 @@ impl Procedure for Autoreply {
     fn judge(&self, call: &ProcedureCall<'_>) -> Result<ProcedureAnswer, ProcedureFailure> {
         let message = call.message;
         let accepted = Ok(Verdict::accept().into());
-        // What the chain has its doubts about is not answered: its sender is most likely forged.
+        // A message that the chain doubts is not answered: its sender is most likely forged.
         if message.format != Format::Mail || call.so_far.action != Action::Accept {
             return accepted;
         }

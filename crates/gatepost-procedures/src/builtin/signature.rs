@@ -223,8 +223,8 @@ fn parameter(value: &str, name: &str) -> Option<String> {
     Some(value.trim_matches('"').to_owned())
 }
 
-/// Where the parts between the boundaries begin and end. The line end before a boundary belongs to
-/// the boundary (RFC 2046 section 5.1.1).
+/// The beginning and end of each part between the boundaries. The line end before a boundary
+/// belongs to the boundary (RFC 2046 section 5.1.1).
 fn parts(entity: &[u8], from: usize, boundary: &str) -> Vec<(usize, usize)> {
     let mark = format!("--{boundary}");
     let mut ranges = Vec::new();

@@ -26,7 +26,7 @@ const ANSWER_BYTES_MAX: usize = 4096;
 #[derive(Deserialize, Serialize, Clone, Debug, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct ViruscheckSettings {
-    /// Where clamd listens: an address and port, or `unix:/path`.
+    /// The address of clamd: an address and port, or `unix:/path`.
     pub server: Bind,
     /// The time limit of a check.
     pub timeout: Period,

@@ -172,7 +172,7 @@ fn failed(error: impl std::fmt::Display) -> OutgoingHttpError {
     OutgoingHttpError::Failed(error.to_string())
 }
 
-/// Which of these are no scheme, host and port.
+/// The entries that are not a scheme, host and port.
 pub(crate) fn malformed_hosts(settings: &ProcedureHttpSettings) -> impl Iterator<Item = &str> {
     let hosts = settings.hosts.iter().map(String::as_str);
     hosts.filter(|url| Origin::of(url).is_none())

@@ -1,4 +1,4 @@
-//! Why a request of a procedure gets no response.
+//! The reasons why a procedure's request gets no response.
 
 /// The reason why there is no response.
 #[derive(Debug, thiserror::Error)]

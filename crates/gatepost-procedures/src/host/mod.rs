@@ -29,7 +29,7 @@ pub(crate) use memory::SharedMemory;
 pub(crate) use network::{Connections, HostNetwork, PendingAnswer};
 pub(crate) use repetitions::RepetitionLimits;
 
-/// Where publications of procedures go: the broker, or a trial's notes.
+/// The destination of procedures' publications: the broker, or a trial's notes.
 pub trait PublicationSink: Send + Sync {
     /// Hands it to everyone who subscribed to its topic. It is not judged again.
     fn publish(&self, publication: Publication);

@@ -80,7 +80,7 @@ impl Repetitions {
             .collect()
     }
 
-    /// When the next one ends.
+    /// The time at which the next one ends.
     pub(crate) fn next_end(&self) -> Option<Duration> {
         let repetitions = self.0.lock();
         let ends = repetitions

@@ -19,7 +19,7 @@ pub(super) struct CallTimes {
     pub(super) run: Duration,
     /// The maximum total waiting time.
     pub(super) wait: Duration,
-    /// When its caller gives up.
+    /// The time at which its caller gives up.
     pub(super) caller: Option<Duration>,
 }
 
@@ -70,7 +70,7 @@ impl Deadline {
         self.steps.store(0, Relaxed);
     }
 
-    /// When a wait of the present call that begins now must have ended.
+    /// The instant by which a wait of the present call that begins now must have ended.
     pub(super) fn wait_until(&self) -> Instant {
         let until = self.now_ns() + self.wait_left_ns.load(Relaxed);
         self.made + Duration::from_nanos(until.min(self.caller_at_ns.load(Relaxed)))

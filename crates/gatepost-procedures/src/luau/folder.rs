@@ -69,7 +69,7 @@ impl ProcedureFolder {
             .map(|(file, text)| (file.as_path(), text.as_str()))
     }
 
-    /// Which file a procedure is in, in which state; other when the file is.
+    /// The file that a procedure is in, with its state; another text once the file has changed.
     pub(crate) fn stamp(&self, path: &str) -> String {
         let file = self.files.get(path);
         file.map_or_else(String::new, |file| format!("{file:?}"))

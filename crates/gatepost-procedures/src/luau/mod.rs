@@ -98,7 +98,7 @@ pub(crate) fn compile(
     procedures
 }
 
-/// What compiles and is wrong all the same.
+/// The mistakes in a file that compiles all the same.
 fn misspelt(file: &Path) -> Vec<ConfigurationProblem> {
     let source = std::fs::read(file).unwrap_or_default();
     let found = lint::mistakes(&String::from_utf8_lossy(&source));

@@ -151,7 +151,7 @@ fn content_fields<F: UserDataFields<MessageView>>(fields: &mut F) {
         let body = view.0.with(|working| Ok(working.now().body.clone()))?;
         lua.create_string(&body)
     });
-    // What follows a mail's head is replaced; of what is not mail, everything.
+    // In a mail, the part after the head is replaced; in any other message, everything.
     fields.add_field_method_set("body", |_, view, body: mlua::String| {
         let body = Bytes::copy_from_slice(&body.as_bytes());
         view.0.with(|working| working.push(Edit::ReplaceBody(body)))

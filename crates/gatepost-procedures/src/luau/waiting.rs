@@ -6,8 +6,8 @@
 //! uses: the code sees no foreign change of its globals, and its limits of memory and time remain
 //! its own.
 //!
-//! Where Luau cannot yield (in a callback of `table.sort` or `string.gsub`, in a metamethod, while
-//! the file is loaded), the request is awaited on the present thread.
+//! In places where Luau cannot yield (a callback of `table.sort` or `string.gsub`, a metamethod,
+//! the loading of the file), the request is awaited on the present thread.
 
 use std::sync::Arc;
 use std::sync::mpsc;

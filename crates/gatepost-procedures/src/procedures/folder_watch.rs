@@ -30,7 +30,7 @@ impl FolderWatch {
 }
 
 fn watch(inner: &Weak<ProceduresCore>, period: Duration) {
-    // What was seen last, so that a folder that cannot be used is complained of once.
+    // The last state seen, so that a folder that cannot be used is reported once.
     let mut seen = ProcedureFolder::default();
     let mut looked = Instant::now();
     let mut rest = TICK;

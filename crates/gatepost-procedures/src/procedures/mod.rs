@@ -341,8 +341,8 @@ impl Procedures {
         answer.await.map_err(|_| ProcedureCallError::Busy)
     }
 
-    /// What `/spamcheck` says of a report that [`Procedures::scan`] made, without the report's
-    /// fields.
+    /// The verdict of `/spamcheck` for a report that [`Procedures::scan`] made, without the
+    /// report's fields.
     pub fn verdict_of(&self, report: &Report) -> Verdict {
         verdict(&self.0.set.load().configuration.table.spamcheck, report)
     }

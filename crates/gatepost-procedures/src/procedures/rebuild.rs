@@ -106,7 +106,7 @@ impl ProceduresCore {
         let present = self.set.load_full();
         let folder = ProcedureFolder::read(&present.configuration.procedures.path);
         if folder == present.folder {
-            // What was refused may have been taken back.
+            // A refused change may have been taken back.
             self.statistics.in_force.lock().procedures_changed();
             return folder;
         }

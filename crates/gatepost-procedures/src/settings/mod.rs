@@ -58,7 +58,7 @@ pub struct ProceduresSettings {
     pub luau: LuauSettings,
     /// The DNS servers of Luau's `dns`.
     pub dns: DnsSettings,
-    /// Which servers `http` of Luau procedures may ask.
+    /// The servers that `http` of Luau procedures may ask.
     pub http: ProcedureHttpSettings,
     /// The server for mail that procedures send.
     pub mail: MailerSettings,

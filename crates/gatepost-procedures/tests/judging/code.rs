@@ -72,8 +72,8 @@ async fn each_kind_of_answer_is_read() {
     }
 }
 
-/// Whatever the code does, the call ends in time with the verdict for failures, and the next
-/// call of another procedure finds its judge.
+/// For any code, the call ends in time with the verdict for failures, and the next call of another
+/// procedure finds its judge.
 #[tokio::test]
 async fn hostile_code_is_stopped() {
     let attacks = [

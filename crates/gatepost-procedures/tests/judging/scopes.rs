@@ -1,4 +1,4 @@
-//! Which scope judges, what its chain says, and that it can be called like a procedure.
+//! The choice of the scope that judges, the verdict of its chain, and calls of it like a procedure.
 
 use std::sync::Arc;
 

@@ -118,8 +118,8 @@ const TABLES: [&[Entry]; 22] = [
     access::FUNCTIONS,
 ];
 
-/// What functions that are known, but cannot run here, lack. A name that ends in `*` stands for all
-/// that begin so.
+/// The requirements that known functions which cannot run here lack. A name that ends in `*` stands
+/// for all that begin so.
 const OFF: [(&str, &str); 8] = [
     ("check_senders_reputation", "DNS"),
     ("check_dcc*", "DCC"),

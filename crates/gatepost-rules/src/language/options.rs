@@ -38,7 +38,7 @@ pub(crate) struct Options {
     pub(crate) version_tag: String,
     /// The conditions under which a scan ends early.
     pub(crate) shortcircuit: ShortcircuitScores,
-    /// What `# UPDATE version` lines of rule files say, by file.
+    /// The versions in the `# UPDATE version` lines of rule files, by file.
     pub(crate) rules_versions: Vec<String>,
     /// The tags of templates whose values are in the message itself.
     pub(crate) wanted_tags: Vec<String>,

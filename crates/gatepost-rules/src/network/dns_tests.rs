@@ -113,7 +113,7 @@ pub(crate) enum NetworkTest {
         /// Trusted relays are asked about too: the rule speaks for the message.
         is_nice: bool,
     },
-    /// What the lists of a set that others ask answer.
+    /// The answers of the lists of a set that other rules query.
     RelaysAgain { set: String, subtest: Subtest },
     /// Whether a list holds the host of a sender's address.
     Senders {
@@ -142,7 +142,7 @@ pub(crate) enum NetworkTest {
         kind: RecordType,
         filter: Option<Subtest>,
     },
-    /// Who really sent it.
+    /// A test that authenticates the sender.
     Sender(SenderTest),
     /// A question by hashes.
     Hashes(HashTest),
@@ -182,7 +182,7 @@ fn lists(answer: Option<&QuestionOutcome>, subtest: Option<&Subtest>) -> bool {
 }
 
 impl NetworkTest {
-    /// What it asks of the sender, if that is what it asks about.
+    /// The test of the sender, if it is one.
     pub(super) fn of_sender(&self) -> Option<&SenderTest> {
         match self {
             Self::Sender(test) => Some(test),

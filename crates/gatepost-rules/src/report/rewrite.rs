@@ -165,7 +165,7 @@ fn with_fields(report: &Report, message: &[u8], line_end: &str, out: &mut Vec<u8
     out.extend_from_slice(rest);
 }
 
-/// What stands for the subject of a message that had none, as SpamAssassin writes it.
+/// The mark that stands for the subject of a message without one, as SpamAssassin writes it.
 pub(super) const NO_SUBJECT_BEFORE: &str = "X-Spam-Prev-Subject: (nonexistent)";
 
 /// Whether a tag is to be put before the subject of a message that has none.
@@ -206,7 +206,7 @@ fn prefixed(field: &[u8], prefix: &str) -> Vec<u8> {
     [name, b" ", prefix.as_bytes(), value].concat()
 }
 
-/// What marks the original within its wrapping. Filters of users, and SpamAssassin, look for the
+/// The mark of the original within its wrapping. Filters of users, and SpamAssassin, look for the
 /// parameter and for the description.
 pub(super) const ORIGINAL: &str = "x-spam-type=original";
 const ORIGINAL_DESCRIPTION: &str = "original message before SpamAssassin";

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::wrap::{Fold, Lines};
 use super::{Hit, Report};
 
-/// Where descriptions begin in the table of a text.
+/// The indent of descriptions in the table of a text.
 const DESCRIPTION_INDENT: &str = "                            ";
 /// The continuation of a line in the table of a header field.
 const FIELD_INDENT: &str = "*      ";

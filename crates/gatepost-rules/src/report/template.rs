@@ -17,7 +17,7 @@ use crate::tags::{Tag, TagTemplatePart, message, pieces};
 const STARS_MAX: usize = 50;
 /// The date of the release whose language this engine implements.
 const LANGUAGE_RELEASE: &str = "2024-03-25";
-/// What stands before the preview in the line of the report in which it begins.
+/// The title before the preview in the line of the report in which it begins.
 const PREVIEW_TITLE: &str = "Content preview:  ";
 /// The width of the preview's lines.
 const PREVIEW_WIDTH: usize = 75;

@@ -86,7 +86,7 @@ fn without_report_lines(rest: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned([separator, body].concat())
 }
 
-/// What follows a report, its rules, and the empty line at its end.
+/// The text after a report, its rules, and the empty line at its end.
 fn after_report_lines(body: &[u8]) -> Option<&[u8]> {
     const LINE: &[u8] = b"SPAM:";
     const RULE: &[u8] = b"SPAM: ----";

@@ -1,6 +1,6 @@
 //! Folding of long lines, at the places where SpamAssassin folds them.
 
-/// Where a text may be folded.
+/// The places at which a text may be folded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fold {
     /// At white space, which the fold replaces.
@@ -11,8 +11,7 @@ pub(super) enum Fold {
 
 /// The lines of a folded text.
 pub(super) struct Lines<'a> {
-    /// What stands in the first line before the text; not part of the result where the caller drops
-    /// it.
+    /// The text before the first line's text; not part of the result where the caller drops it.
     pub(super) first: &'a str,
     /// The prefix of later lines.
     pub(super) indent: &'a str,
@@ -67,8 +66,8 @@ fn width(text: &str) -> usize {
     text.len() + 7 * text.bytes().filter(|&byte| byte == b'\t').count()
 }
 
-/// What a text is folded between: words and the single white spaces between them, or what ends in
-/// one.
+/// The pieces between which a text is folded: words and the single white spaces between them, or
+/// pieces that end in one.
 fn pieces(text: &str, fold: Fold) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {

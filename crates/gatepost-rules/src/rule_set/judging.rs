@@ -243,7 +243,7 @@ impl RuleSet {
             }
         }
         let bayes = lesson.as_ref().and_then(|lesson| lesson.judgement);
-        // What was not judged whole is not learned from, nor does it change its sender's average.
+        // A message that was not judged whole is not learned, and its sender's average stays.
         let lesson = lesson.filter(|_| ending.is_none() && !given_up.is_any());
         let learned = lesson.map(|lesson| tally.learn(compiled, lesson, mail, required));
         let (autolearn, autolearn_force) = learned.unwrap_or(match &ending {

@@ -160,7 +160,7 @@ impl RuleSet {
         report::unmark::unmark(message, &self.options)
     }
 
-    /// What users' files of preferences say in vain.
+    /// The lines in users' preference files that have no effect.
     pub fn user_problems(&self) -> Vec<Problem> {
         let problems = |users: &Users| users.problems(&self.definitions);
         self.users.as_ref().map(problems).unwrap_or_default()

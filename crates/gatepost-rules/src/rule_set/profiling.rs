@@ -16,22 +16,22 @@ use crate::profile::{self, Stage};
 use crate::scan::ScanState;
 use crate::{Report, ScanContext};
 
-/// What one rule took.
+/// The cost of one rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleCost {
     /// Its name.
     pub name: Arc<str>,
     /// The time of its pattern or function.
     pub time: Duration,
-    /// How often the prefilter made it a candidate.
+    /// The number of times that the prefilter made it a candidate.
     pub candidates: u64,
-    /// How often a candidate was a match.
+    /// The number of times that a candidate was a match.
     pub confirmed: u64,
-    /// How often it ran without a prefilter.
+    /// The number of times that it ran without a prefilter.
     pub runs: u64,
 }
 
-/// Where the time of some scans went.
+/// The distribution of the time of some scans.
 #[derive(Debug, Default)]
 pub struct ScanProfile {
     /// The number of messages.
@@ -40,7 +40,7 @@ pub struct ScanProfile {
     pub bytes: u64,
     /// The bytes of texts that prefilters read.
     pub filtered_bytes: u64,
-    /// What was computed on first use.
+    /// The work that was done on first use.
     pub first_uses: FirstUses,
     stages: [Duration; Stage::COUNT],
     rules: HashMap<Arc<str>, RuleCost>,
@@ -158,7 +158,7 @@ mod tests {
             assert!(timed(stage), "{}", stage.name());
         }
 
-        // What the first message computed, the second one reuses.
+        // The second message reuses what the first one computed.
         let mut again = ScanProfile::default();
         set.profile(MESSAGE, &ScanContext::default(), &mut again);
         assert_eq!(again.first_uses.transitions.count, 0);

@@ -69,7 +69,7 @@ impl RuleTables {
     }
 }
 
-/// Where a rule was verified in a text.
+/// The positions at which a rule was verified in a text.
 #[derive(Debug, Clone, Copy, Default)]
 struct Attempts {
     text: u32,

@@ -1,4 +1,4 @@
-//! How much memory a piece of work held at most, as its thread asked the allocator for it. Resident
+//! The most memory that a piece of work held, as its thread asked the allocator for it. Resident
 //! memory moves with whatever the process did before; this does not.
 #![allow(unsafe_code)] // an allocator that counts and hands on to the system's
 
@@ -37,7 +37,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // Where it moves, both are held for a moment; large ones are moved by the page table.
+        // A move holds both for a moment; large ones are moved by the page table.
         count(size.cast_signed() - layout.size().cast_signed());
         // SAFETY: as above.
         unsafe { System.realloc(memory, layout, size) }
@@ -47,7 +47,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// What `work` gives, and the bytes that it held at most beside those held before.
+/// Returns the result of `work`, and the most bytes that it held beside those held before.
 pub(crate) fn most_held<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let before = HELD.get();
     MOST.set(before);

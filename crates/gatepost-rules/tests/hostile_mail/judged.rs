@@ -9,8 +9,8 @@ use super::{SIZE, TIME_MAX, attached, computed, held, html, numbered, plain};
 
 /// Size of those that all rules judge without optimisation, bytes.
 const JUDGED_SIZE: usize = 2_500_000;
-/// What judging may hold beside the message: so many times its size, and what the rules compile
-/// when they first meet what they look for.
+/// The memory that judging may hold beside the message: so many times its size, and the automata
+/// that the rules compile on first use.
 const HELD_SIZES_MAX: usize = 5;
 const COMPILED_MAX: usize = 12_000_000;
 

@@ -8,7 +8,7 @@ use gatepost_settings::{ByteSize, Period};
 
 use super::{TIME_MAX, computed, held, html, numbered, plain};
 
-/// Whatever the machine: the pattern takes more steps than it may, and is named; others still run.
+/// On any machine, the pattern takes more steps than it may, and is named; others still run.
 #[test]
 fn rules_at_their_limits_are_named() {
     let text = r"
@@ -52,7 +52,7 @@ fn judge(text: &str, settings: &RulesSettings, message: &[u8]) -> Report {
     rules.scan(message, &ScanContext::default())
 }
 
-/// What is beyond a limit is not judged, but never in silence.
+/// A part beyond a limit is not judged, but never in silence.
 #[test]
 fn what_was_not_read_or_not_run_is_a_hit() {
     let html = html(&format!("{} GTUBE-STANDARD", "<".repeat(5000)));

@@ -1,7 +1,7 @@
 //! Messages made to take long: every view of each is there, and all rules end, in bounded time.
 //!
-//! What is measured is what the thread computes, so that a busy machine fails nothing; the bound is
-//! far above what unoptimised builds take and far below what work that grows with the square of a
+//! The time measured is what the thread computes, so that a busy machine fails nothing; the bound
+//! is
 //! message's size would. So is the memory that the thread held at most.
 
 mod attached;
@@ -14,12 +14,12 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// What all views, or all rules, of one message may compute.
+/// The time that all views, or all rules, of one message may compute.
 const TIME_MAX: Duration = Duration::from_mins(1);
 /// Size of the large ones, bytes.
 const SIZE: usize = 10_000_000;
 
-/// What this thread computed so far.
+/// The CPU time of this thread so far.
 fn computed() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::comparison::SpamAssassin;
 use super::server::Server;
 
-/// What SpamAssassin itself says with the same rules and the same server.
+/// The result of SpamAssassin itself with the same rules and the same server.
 pub(crate) fn theirs(
     server: &Server,
     rules: &str,

@@ -236,7 +236,7 @@ fn senders_are_proven_as_spamassassin_proves_them() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // What a mail program shows as the author is the author, closed or not.
+    // The address that a mail program shows as the author counts, closed or not.
     let unclosed = messages
         .iter()
         .zip(&ours)

@@ -11,7 +11,7 @@ use std::time::Duration;
 use gatepost_rules::RulesSettings;
 use gatepost_settings::Period;
 
-/// What a server says about a name and a type.
+/// The answer of a server for a name and a type.
 pub(crate) enum Reply {
     /// Records as they stand in an answer, perhaps none.
     Records(Vec<String>),
@@ -19,7 +19,7 @@ pub(crate) enum Reply {
     ServerFailure,
 }
 
-/// What a server knows.
+/// The records of a server.
 pub(crate) trait Names: Send + Sync + 'static {
     fn reply(&self, name: &str, kind: &str) -> Reply;
 }

@@ -203,7 +203,7 @@ fn understood(section: &str) -> BTreeMap<Difference, String> {
         .collect()
 }
 
-/// What is demanded of a comparison.
+/// The demands on a comparison.
 pub(crate) struct Demands {
     pub(crate) messages_min: usize,
     pub(crate) hits_agree_min: f64,

@@ -21,7 +21,7 @@ pub use mistake::Mistake;
 /// Variables with this prefix are settings: `GATEPOST_LISTENERS__MQTT__BIND`.
 pub const VARIABLE_PREFIX: &str = "GATEPOST_";
 
-/// Where the value of a key comes from.
+/// The origin of a key's value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SettingOrigin {
     /// The built-in default.

@@ -34,7 +34,7 @@ pub(super) struct Connection<'a> {
     pub(super) link: Link,
     pub(super) inlet: Inlet,
     pub(super) inbound: Inbound,
-    /// What was sent and is not acknowledged.
+    /// The deliveries that were sent and are not acknowledged.
     pub(super) in_flight: HashMap<PacketId, Box<Delivery>>,
     pub(super) sent: Instant,
     pub(super) heard: Instant,
@@ -112,7 +112,7 @@ impl Connection<'_> {
         }
     }
 
-    /// When a PINGREQ is due, or the other side counts as gone.
+    /// The instant at which a PINGREQ is due, or the other broker counts as gone.
     fn next_duty(&self) -> Instant {
         let keep_alive = self.keep_alive();
         (self.sent + keep_alive).min(self.heard + keep_alive * 2)

@@ -1,4 +1,4 @@
-//! Why a bridge is not connected.
+//! The reasons why a bridge is not connected.
 
 use std::io;
 

@@ -28,7 +28,7 @@ struct Waiting {
     publications: usize,
 }
 
-/// What comes in by one connection.
+/// The incoming direction of one connection.
 pub(super) struct Inbound {
     publisher: Publisher,
     version: Version,

@@ -25,7 +25,7 @@ const RECEIVE_MAX_BEFORE_5: u16 = 10;
 /// The bit of the protocol level by which mosquitto knows a bridge before MQTT 5: it then sends
 /// nothing back, and keeps the retain flag.
 const BRIDGE_BIT: u8 = 0x80;
-/// Where the protocol level stands after the fixed header: after the name `MQTT`.
+/// The offset of the protocol level after the fixed header: after the name `MQTT`.
 const LEVEL_AT: usize = 6;
 const READ_BYTES: usize = 64 * 1024;
 
@@ -33,7 +33,7 @@ const READ_BYTES: usize = 64 * 1024;
 trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Wire for S {}
 
-/// What the other side said in its CONNACK.
+/// The properties of the other broker's CONNACK.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Terms {
     pub(super) session_present: bool,
@@ -203,7 +203,7 @@ impl Link {
     }
 }
 
-/// What was done.
+/// The outcome of one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Exchanged {
     Read,

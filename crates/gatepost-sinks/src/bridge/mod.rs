@@ -39,7 +39,7 @@ const TLS_PORT: u16 = 8883;
 /// The user property that names the bridges a message has passed.
 const MARKER: &str = "gatepost-bridge";
 
-/// Where the other broker is.
+/// The address of the other broker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Address {
     is_tls: bool,
@@ -170,7 +170,7 @@ impl Bridge {
         Ok(())
     }
 
-    /// What is subscribed to here.
+    /// The subscriptions at our broker.
     fn wanted(&self) -> Vec<(RequestedFilter, SubscribeOptions)> {
         let maps = self.maps.0.iter();
         let filters = maps.filter_map(|map| {

@@ -1,5 +1,5 @@
-//! Which topics a bridge carries, and what they are called on the other side: the lines of
-//! mosquitto's `topic` option, `PATTERN [DIRECTION [QOS [LOCAL [REMOTE]]]]`.
+//! The topics that a bridge carries, and their names at the other broker: the lines of mosquitto's
+//! `topic` option, `PATTERN [DIRECTION [QOS [LOCAL [REMOTE]]]]`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use std::str::FromStr;
 use gatepost_broker::RequestedFilter;
 use gatepost_message::{Qos, TopicFilter};
 
-/// Which way messages go.
+/// The direction in which messages go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Direction {
     Out,
@@ -105,12 +105,12 @@ impl FromStr for TopicMap {
 }
 
 impl TopicMap {
-    /// What is subscribed to here, where messages go out.
+    /// The filter to subscribe to here, if messages go out.
     pub(super) fn local_filter(&self) -> Option<&TopicFilter> {
         (self.direction != Direction::In).then_some(&self.local.filter)
     }
 
-    /// What is subscribed to on the other side, where messages come in.
+    /// The filter to subscribe to at the other broker, if messages come in.
     pub(super) fn remote_filter(&self) -> Option<&TopicFilter> {
         (self.direction != Direction::Out).then_some(&self.remote.filter)
     }
@@ -121,7 +121,7 @@ impl TopicMap {
 pub(super) struct TopicMaps(pub(super) Vec<TopicMap>);
 
 impl TopicMaps {
-    /// What a topic of ours is called on the other side.
+    /// The name that a topic of ours has at the other broker.
     pub(super) fn outward(&self, topic: &str) -> Option<String> {
         let goes_out = |map: &&TopicMap| map.local_filter().is_some();
         self.0
@@ -130,7 +130,7 @@ impl TopicMaps {
             .find_map(|map| renamed(topic, &map.local, &map.remote))
     }
 
-    /// What a topic of the other side is called here.
+    /// The name that a topic of the other broker has here.
     pub(super) fn inward(&self, topic: &str) -> Option<String> {
         let comes_in = |map: &&TopicMap| map.remote_filter().is_some();
         self.0

@@ -1,4 +1,4 @@
-//! What a bridge works with, and how its work ends.
+//! The shared resources of a bridge's work, and the ways in which it ends.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::Bridge;
 use crate::settings::SinkSettings;
 use crate::status::SinkProgress;
 
-/// Why a connection is over.
+/// The reason why a connection is over.
 pub(super) enum Ending {
     /// The bridge is to stop.
     Stop,

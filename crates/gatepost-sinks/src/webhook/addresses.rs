@@ -1,4 +1,4 @@
-//! Which addresses a webhook may be sent to.
+//! The addresses to which a webhook may be sent.
 //!
 //! A URL is text from a config, and its name is resolved by servers that others run: both may lead
 //! into the network behind the server. So the address itself is checked, after the resolution and

@@ -1,4 +1,4 @@
-//! What an answer means for the message.
+//! The meaning of an answer for the message.
 
 use std::time::{Duration, SystemTime};
 
@@ -11,7 +11,7 @@ use crate::attempt::Failure;
 /// The longest pause that an answer may ask for.
 const RETRY_AFTER_MAX: Duration = Duration::from_hours(1);
 
-/// What an answer means.
+/// Translates an answer into the outcome of the attempt.
 pub(super) fn judged(
     status: StatusCode,
     headers: &HeaderMap,

@@ -30,7 +30,7 @@ const CONNECT_TIME_MAX: Duration = Duration::from_secs(4);
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// Why there was no answer.
+/// The reason why there was no answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SendError {
     #[error("{0} is not a public address; webhook.allow_private or allow_networks would permit it")]

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use ring::hmac;
 
-/// What a secret begins with that is written in base64.
+/// The prefix of a secret that is written in base64.
 const BASE64_PREFIX: &str = "whsec_";
 
 /// The keys of a webhook. The first is the newest.

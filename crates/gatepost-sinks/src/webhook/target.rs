@@ -3,7 +3,7 @@
 use gatepost_message::MessageId;
 use http::Uri;
 
-/// What stands for the message's id.
+/// The placeholder of the message's id.
 const ID: &str = "{id}";
 
 /// A parsed address.

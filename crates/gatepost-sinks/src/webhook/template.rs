@@ -1,6 +1,6 @@
 //! The body of a request: a template's result, or the message as JSON.
 //!
-//! Where the body is JSON, the template's values are written as JSON, so no payload can break out
+//! In a JSON body, the template's values are written as JSON, so no payload can break out
 //! of its place, and the result is checked.
 
 use std::collections::BTreeMap;

@@ -198,9 +198,10 @@ async fn silence_ends_with_the_timeout_and_private_addresses_are_not_asked() {
     }
 }
 
-/// What each service is to be sent, as its documentation has it: Slack's and Discord's incoming
-/// webhooks, a Teams workflow's adaptive card, Matrix' `m.room.message`, Telegram's `sendMessage`,
-/// ntfy's publish as JSON, Gotify's message, PagerDuty's Events API v2, Alertmanager's API v2.
+/// The request that each service expects, as its documentation has it: Slack's and Discord's
+/// incoming webhooks, a Teams workflow's adaptive card, Matrix' `m.room.message`, Telegram's
+/// `sendMessage`, ntfy's publish as JSON, Gotify's message, PagerDuty's Events API v2,
+/// Alertmanager's API v2.
 #[test]
 fn ready_templates_make_what_the_services_ask_for() {
     let variables = [

@@ -88,7 +88,8 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
     to.sync_all()
 }
 
-/// Where root restores for a server with a user of its own, the files are that user's.
+/// Gives the files to the folder's owner, for a root user who restores for a server with a user of
+/// its own.
 fn own_like_folder(folder: &DataFolder) {
     let Ok(owner) = fs::metadata(folder.path()) else {
         return;

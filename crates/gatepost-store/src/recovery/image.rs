@@ -21,7 +21,7 @@ pub(super) struct Image {
     file: Option<File>,
     file_bytes: u64,
     log: Option<File>,
-    /// Where the newest committed version of a page stands in the log.
+    /// The place of the newest committed version of each page in the log.
     frames: HashMap<u32, u64>,
     page_bytes: usize,
     pages: u32,

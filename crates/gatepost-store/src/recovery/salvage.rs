@@ -1,4 +1,4 @@
-//! Which row of which page belongs to which table.
+//! The assignment of the rows of each page to their tables.
 //!
 //! The trees are walked from the roots that the schema names, and every page that is reached
 //! belongs to its root's table. Where a page in the middle of a tree is damaged, those below it are
@@ -63,7 +63,7 @@ pub(super) fn salvage(image: &Image, new: &Connection) -> Result<Recovery, Salva
     Ok(salvage.recovery)
 }
 
-/// Why a recovery ended: neither is damage.
+/// The reasons for which a recovery ended: neither is damage.
 pub(super) enum SalvageFailure {
     Read(io::Error),
     Write(StoreError),

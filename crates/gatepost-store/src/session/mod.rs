@@ -29,7 +29,7 @@ pub struct SessionRow {
     pub kind: String,
     /// The time for which it outlives its connection.
     pub expiry: Duration,
-    /// When its connection ended; `None` while it is connected.
+    /// The time at which its connection ended; `None` while it is connected.
     pub ended: Option<SystemTime>,
     /// The highest sequence that may have been sent; `None`, unknown, while it is connected.
     pub sent: Option<u64>,

@@ -36,7 +36,7 @@ const CHANGES_MAX: u64 = 6;
 
 type Group = Vec<StoreChange>;
 
-/// What the checker must notice.
+/// A defect that the checker must notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mutation {
     None,
@@ -56,7 +56,7 @@ struct Simulation {
     mutation: Mutation,
     /// Everything that was acknowledged.
     acknowledged: State,
-    /// What the last group makes of it, if that was not acknowledged: all of it may be there.
+    /// The state after the last group, if that was not acknowledged: all of it may be there.
     attempted: Option<State>,
     next: u64,
 }

@@ -1,4 +1,4 @@
-//! Where the database of a schedule is.
+//! The place of a schedule's database.
 //!
 //! Most schedules have it on a disk in memory. Their connection stays open over a crash, unless the
 //! seed says otherwise: SQLite then finds its shared memory lost, reads the write-ahead log as

@@ -1,4 +1,4 @@
-//! What is stored, and what should be.
+//! The stored state, and the expected one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -58,7 +58,7 @@ impl State {
         state
     }
 
-    /// What a change makes of it.
+    /// Applies a change to the state.
     pub(crate) fn apply(&mut self, change: &StoreChange) {
         match change {
             StoreChange::History(publication) | StoreChange::HistoryAt(_, publication) => {
@@ -123,7 +123,7 @@ fn mail_id(key: &[u8]) -> u64 {
     u64::from_be_bytes(*id)
 }
 
-/// What a person can read of a state.
+/// A summary of a state for a person.
 pub(crate) fn sizes(state: &State) -> impl std::fmt::Debug {
     let lengths = |map: &BTreeMap<u64, Bytes>| -> Vec<(u64, usize)> {
         map.iter()

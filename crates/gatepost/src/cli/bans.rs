@@ -46,7 +46,7 @@ enum BansAction {
         /// For how long, such as 1d; without it, until the ban is lifted
         #[arg(long, value_name = "TIME")]
         time: Option<Period>,
-        /// Why
+        /// The reason
         #[arg(long, value_name = "TEXT", default_value = "by an operator")]
         reason: String,
         #[command(flatten)]

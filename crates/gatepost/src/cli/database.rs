@@ -1,4 +1,4 @@
-//! Which database a command changes, and whether it may make one.
+//! The choice of the database that a command changes, and the permission to create one.
 //!
 //! A command in the wrong folder, or without the config of the server, would make a database of its
 //! own and report success, while the server goes on without the change.

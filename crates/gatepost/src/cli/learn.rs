@@ -139,7 +139,7 @@ fn learn(arguments: &LearnArguments, config: &Config) -> Result<usize, LearnErro
     let store = Store::open_secondary(&config.data, &config.store)?;
     let learner = Learner::open(&config.data, &store, &config.rules)?;
     let learner_for = |what| learner.as_ref().ok_or(LearnError::Serving(what));
-    // What only reads need not wait until the gateway ends.
+    // Reading does not need to wait until the gateway ends.
     let known = || match &learner {
         Some(learner) => learner.learning().cloned(),
         None => learner::copy(&store, &config.rules),

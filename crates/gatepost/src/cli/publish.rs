@@ -85,7 +85,7 @@ struct PayloadArguments {
     null_message: bool,
 }
 
-/// Where payloads come from.
+/// The source of payloads.
 enum PayloadSource {
     Same(Vec<u8>, u32),
     Lines(io::Lines<io::StdinLock<'static>>),

@@ -256,7 +256,7 @@ fn parse(url: &str) -> Result<BrokerAddress, ClientError> {
     Ok(address)
 }
 
-/// Where the server of this config is reached from this machine.
+/// The address at which this machine reaches the server of this config.
 fn configured(config: &Config) -> Result<BrokerAddress, ClientError> {
     let bindings = config.listeners.bindings();
     let http = bindings

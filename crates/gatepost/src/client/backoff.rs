@@ -1,5 +1,5 @@
-//! When to try again: soon at first, then ever later, so that a broker that comes back is not
-//! met by everybody at once.
+//! The time of the next attempt: soon at first, then ever later, so that a returning broker is not
+//! met by all clients at once.
 
 use std::time::Duration;
 

@@ -53,7 +53,7 @@ pub(crate) struct ClientOptions {
     /// The longest silence, in seconds
     #[arg(short, long, value_name = "SECONDS", default_value_t = 60)]
     pub(crate) keepalive: u16,
-    /// How long the session outlives the connection, in seconds; -1 for ever (version 5)
+    /// The time for which the session outlives the connection, in seconds; -1 for ever (version 5)
     #[arg(
         short = 'x',
         long,

@@ -4,7 +4,7 @@ use gatepost_mqtt::{PropertiesBuffer, Property};
 
 use super::{ClientError, ClientOptions};
 
-/// Which packet a property goes with.
+/// The packet with which a property is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PropertyPacket {
     Connect,

@@ -1,4 +1,4 @@
-//! What each setting means: the text of the packaged config and of gatepost.toml(5). The
+//! The description of each setting: the text of the packaged config and of gatepost.toml(5). The
 //! descriptions are collected from the comments of the settings' types.
 
 use std::collections::{BTreeMap, BTreeSet};

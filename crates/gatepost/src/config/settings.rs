@@ -35,8 +35,8 @@ use super::Mistake;
 pub(crate) struct Config {
     /// The folder of the embedded database and its files.
     pub(crate) data: PathBuf,
-    /// Who the server runs as once it has opened its sockets, where it was started as root; empty
-    /// keeps it root.
+    /// The user as which the server runs once it has opened its sockets, where it was started as
+    /// root; empty keeps it root.
     pub(crate) user: String,
     /// Whether the kernel confines the server to its own files and to the system calls of a server.
     pub(crate) sandbox: SandboxMode,
@@ -44,7 +44,7 @@ pub(crate) struct Config {
     pub(crate) listeners: ListenersSettings,
     /// Users, passwords and tokens.
     pub(crate) access: AccessSettings,
-    /// Which addresses are refused, and for how long.
+    /// The addresses that are refused, and for how long.
     pub(crate) bans: BansSettings,
     /// SpamAssassin's rules, and what is learned.
     pub(crate) rules: RulesSettings,
@@ -56,7 +56,7 @@ pub(crate) struct Config {
     pub(crate) procedure: ProcedureTable,
     /// Topics, sessions and subscribers.
     pub(crate) broker: BrokerSettings,
-    /// What is carried out of the server, and where to.
+    /// The webhooks and bridges that carry messages out of the server.
     pub(crate) sink: Vec<SinkSettings>,
     /// Pages and static files.
     pub(crate) pages: PagesSettings,
@@ -133,7 +133,8 @@ pub(crate) struct ListenersSettings {
     pub(crate) http: HttpSettings,
 }
 
-/// What all listeners have in common: where they listen, and how connections begin there.
+/// The properties that all listeners have in common: their addresses, and the beginning of
+/// connections.
 pub(crate) struct ListenerBinding<'a> {
     pub(crate) listener: Listener,
     /// Its own addresses; those of `tls.bind` come besides.
@@ -247,11 +248,12 @@ impl ListenersSettings {
 pub(crate) struct LogSettings {
     /// The format of lines.
     pub(crate) format: LogFormat,
-    /// What is worth a line: `error`, `warn`, `info`, `debug` or `trace`, also by subsystem, as in
-    /// `"info,smtp=debug"`.
+    /// The least level of a line: `error`, `warn`, `info`, `debug` or `trace`, also by subsystem,
+    /// as in `"info,smtp=debug"`.
     pub(crate) level: String,
-    /// How often a line may repeat in ten seconds, whatever its values; the log says how many more
-    /// there were. 0 for any number. Lines about judged messages, bans and changes are exempt.
+    /// The number of times a line may repeat in ten seconds, whatever its values; the log says how
+    /// many more there were. 0 for any number. Lines about judged messages, bans and changes are
+    /// exempt.
     pub(crate) repeats_max: u32,
 }
 

@@ -14,7 +14,7 @@ const HTTP_PROTOCOLS: [&str; 2] = ["h2", "http/1.1"];
 #[error("listeners.{listener}.{table}: {error}")]
 pub(crate) struct Unusable {
     listener: Listener,
-    /// Which of its settings name them.
+    /// The table of the settings that name them.
     table: &'static str,
     error: TlsError,
 }

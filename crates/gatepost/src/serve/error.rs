@@ -1,4 +1,4 @@
-//! Why the server did not start, and its exit code.
+//! The reasons why the server did not start, and their exit codes.
 
 use std::io;
 

@@ -7,7 +7,7 @@
 //! may back memory with huge pages while rules are loaded and warmed up, and not from then on. What
 //! it has given stays.
 //!
-//! Where the kernel has none, or they are disabled for the process, nothing changes.
+//! If the kernel has none, or they are disabled for the process, nothing changes.
 
 use std::sync::LazyLock;
 

@@ -39,7 +39,7 @@ pub(super) struct Listening {
     shutdown: watch::Sender<bool>,
 }
 
-/// Where a listener is reached.
+/// The address of a listener.
 pub(super) struct ListenerAddress {
     listener: Listener,
     speaks_tls: bool,
@@ -189,7 +189,7 @@ impl Listening {
         &self.addresses
     }
 
-    /// Where a browser finds the dashboard.
+    /// The URL of the dashboard for a browser.
     pub(super) fn dashboard(&self) -> Option<String> {
         self.addresses
             .iter()

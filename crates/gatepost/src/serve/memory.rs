@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use tokio::time::MissedTickBehavior;
 
-/// How often memory that has been free for a while is given back.
+/// The interval at which memory that has been free for a while is given back.
 const COLLECT_INTERVAL: Duration = Duration::from_secs(10);
 
 unsafe extern "C" {

@@ -90,7 +90,7 @@ fn start(
     raise_descriptor_limit();
     let encryption = Encryption::open(&config)?;
     let bound = binding::bind_all(&config, &encryption, passed)?;
-    // What the server creates from here on is for its own user: the database holds mail and hashes.
+    // Files created from here on are for the server's own user: the database holds mail and hashes.
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     privileges::drop_privileges(&config, layers)?;
     create_data_folder(&config.data);

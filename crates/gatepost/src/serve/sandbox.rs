@@ -25,7 +25,8 @@ use crate::config::{Config, ConfigSource, SandboxMode};
 /// The newest set of file accesses that is asked for; older kernels confine what they know.
 const FILE_ACCESSES: ABI = ABI::V5;
 
-/// What libraries read: names, certificates, time zones, figures of the process and of its cgroup.
+/// Files that libraries read: names, certificates, time zones, figures of the process and of its
+/// cgroup.
 const SYSTEM_READ: [&str; 9] = [
     "/etc",
     "/usr",
@@ -37,7 +38,7 @@ const SYSTEM_READ: [&str; 9] = [
     "/dev",
     "/var/lib/spamassassin",
 ];
-/// Where SQLite puts temporary files, such as the undo log of a large statement.
+/// The folders of SQLite's temporary files, such as the undo log of a large statement.
 const TEMPORARY_FOLDERS: [&str; 2] = ["/var/tmp", "/tmp"];
 /// Files of the system that may be written.
 const SYSTEM_WRITTEN: [&str; 1] = ["/dev/null"];
@@ -146,7 +147,7 @@ fn allow(
     let Ok(opened) = PathFd::new(path) else {
         return Ok(ruleset);
     };
-    // What is for folders only cannot be allowed for a file.
+    // Rights that are for folders only cannot be granted for a file.
     let access = if path.is_dir() {
         access
     } else {
@@ -157,8 +158,8 @@ fn allow(
         .map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// What the config names to be read. Certificates are replaced by renaming, so their folders are
-/// allowed; so is the folder above one that does not exist yet, where it may appear.
+/// The paths that the config names to be read. Certificates are replaced by renaming, so their
+/// folders are allowed; so is the folder above one that does not exist yet, where it may appear.
 fn read_paths(config: &Config, source: &ConfigSource) -> Vec<PathBuf> {
     let mut files: Vec<&Path> = source.file().into_iter().collect();
     let mut folders: Vec<&Path> = vec![&config.procedures.path, &config.pages.path];
@@ -201,7 +202,7 @@ fn read_paths(config: &Config, source: &ConfigSource) -> Vec<PathBuf> {
     paths
 }
 
-/// Where the server creates, changes and removes files.
+/// The folders in which the server creates, changes and removes files.
 fn written_folders(config: &Config) -> Vec<PathBuf> {
     let mut folders = vec![config.data.clone(), std::env::temp_dir()];
     folders.extend(TEMPORARY_FOLDERS.map(PathBuf::from));

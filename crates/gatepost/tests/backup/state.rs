@@ -88,7 +88,7 @@ pub(crate) fn fill(gateway: &Gateway) {
         b"",
     );
     assert!(output.status.success(), "{}", text_of(&output));
-    // What is learned and what is banned reaches the disk by itself.
+    // Learning and bans reach the disk without a request.
     let database = gateway.folder.join("gatepost-data/gatepost.db");
     await_some("every table has rows", || {
         let rows = rows(&database);

@@ -11,7 +11,7 @@ use crate::wire::{Connection, Packet, Publish, Version};
 /// Publications of one publisher that may be unacknowledged.
 const WINDOW: usize = 32;
 
-/// What the rounds' threads share.
+/// The state that the rounds' threads share.
 #[derive(Default)]
 pub(crate) struct Signals {
     /// No new publications; finish what is begun.

@@ -24,7 +24,7 @@ const ROUND_TIME: Duration = Duration::from_secs(2);
 /// Lines of a log in a round: a failing disk is logged once a second, and not for each message.
 const LOG_LINES_MAX: usize = 40;
 
-/// When the fault comes: after so many operations that go well, at most.
+/// The time of the fault: after so many operations that go well, at most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Start,
@@ -51,7 +51,7 @@ impl Phase {
     }
 }
 
-/// What the disk does, from the operation `skip` on.
+/// The behaviour of the disk from the operation `skip` on.
 struct Plan {
     kind: &'static str,
     phase: Phase,

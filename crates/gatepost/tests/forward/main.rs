@@ -99,7 +99,7 @@ fn the_client_gets_the_reply_of_the_next_hop() {
     );
     next_hop.await_mail("bert", 1);
 
-    // What is refused here never gets there, and who is no recipient of ours is refused.
+    // A message refused here never gets there, and a foreign recipient is refused.
     let transcript = send(
         &server,
         "bert@boxes.example",
@@ -130,8 +130,8 @@ fn json(gateway: &Gateway, path: &str) -> serde_json::Value {
     serde_json::from_str(&answer).unwrap_or_else(|error| panic!("{path}: {error}: {answer}"))
 }
 
-/// What became of a recipient's mail at the next hop, by the stories of the messages: the outcome,
-/// and what the next hop said.
+/// The outcomes of a recipient's mail at the next hop, by the stories of the messages, each with
+/// the next hop's text.
 fn steps_at_next_hop(gateway: &Gateway, recipient: &str) -> Vec<(String, String)> {
     let found = json(gateway, &format!("/admin/messages?search={recipient}"));
     let stories = found["messages"].as_array().expect("messages");
@@ -290,7 +290,7 @@ fn mail_goes_on_encrypted_as_the_settings_want_it() {
         send(&server, "anna@boxes.example", &[])
     };
 
-    // Who signed the certificate does not matter unless TLS is required.
+    // The issuer of the certificate does not matter unless TLS is required.
     for settings in [
         "",
         &checked,

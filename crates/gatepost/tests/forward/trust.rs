@@ -1,4 +1,4 @@
-//! Which next hops are believed: DANE and MTA-STS, with Postfix as the next hop, a DNS server and a
+//! The trust in next hops: DANE and MTA-STS, with Postfix as the next hop, a DNS server and a
 //! policy server of the tests' own, and the attacks that both are for.
 
 use std::path::Path;

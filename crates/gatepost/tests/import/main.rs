@@ -107,8 +107,8 @@ fn publish(port: &str, id: &str, login: &[&str], topic: &str, text: &str) -> boo
         .success()
 }
 
-/// What gets through at this broker: `NAME > TOPIC` for what a client publishes, and
-/// `NAME < TOPIC` for what it receives.
+/// The messages that this broker passes: `NAME > TOPIC` for a client that publishes, and `NAME <
+/// TOPIC` for one that receives.
 fn permitted(port: u16) -> BTreeSet<String> {
     let port = port.to_string();
     let mut all = BTreeSet::new();
@@ -313,7 +313,7 @@ fn each_line_of_mosquitto_conf_is_carried_over_or_named_with_the_reason() {
         );
     }
     assert!(said.contains("10 lines are not carried over"), "{said}");
-    // What it prints is a config.
+    // The command's output is a config.
     let target = folder.path().join("gatepost.toml");
     let printed = said.split("\n10 lines are").next().unwrap_or_default();
     fs::write(&target, printed).expect("written");

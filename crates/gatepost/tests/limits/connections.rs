@@ -1,4 +1,4 @@
-//! How many connections a listener accepts, in total and from one address.
+//! The number of connections that a listener accepts, in total and from one address.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -29,7 +29,7 @@ const LISTENERS: [Listener; 6] = [
     ),
 ];
 
-/// What the server says first. A client that speaks before it is refused.
+/// The server's first bytes. A client that speaks before them is refused.
 fn greeting_of(listener: &str) -> &'static [u8] {
     match listener {
         "smtp" | "lmtp" => b"220 ",

@@ -20,7 +20,7 @@ const GOAWAY: u8 = 7;
 const WINDOW_UPDATE: u8 = 8;
 const INITIAL_WINDOW: u16 = 4;
 
-/// What the server permits, and which streams it has answered.
+/// The windows that the server permits, and the streams that it has answered.
 struct Windows {
     connection: usize,
     streams: [usize; STREAMS],

@@ -88,7 +88,7 @@ fn what_was_given_up_is_deferred_where_wanted() {
     assert!(sent.contains("<** 451 "), "{sent}");
     assert!(sent.contains("not judged whole: limit of size"), "{sent}");
     let (code, _) = spamc(&gateway);
-    // What spamc makes of the server's EX_TEMPFAIL.
+    // The exit code of spamc for the server's EX_TEMPFAIL.
     assert_eq!(code, Some(74));
     assert!(
         gateway

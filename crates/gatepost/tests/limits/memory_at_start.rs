@@ -62,7 +62,7 @@ fn fill(folder: &Path) -> usize {
     alone + ROOM_MEGABYTES
 }
 
-/// What the larger queue would get is refused; the small one is served.
+/// Publications for the larger queue are refused; the small one is served.
 fn expect_the_larger_on_disk(gateway: &Gateway) {
     assert!(gateway.log().contains("stay on disk"), "{}", gateway.log());
     take_all(gateway, "small", 5).expect("the small queue");

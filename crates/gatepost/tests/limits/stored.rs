@@ -1,4 +1,4 @@
-//! What is kept for later is bounded in bytes: in memory, in the history and in the quarantine.
+//! The bounds in bytes of stored messages: in memory, in the history and in the quarantine.
 
 use super::start;
 use super::support::{Gateway, run, swaks, text_of};

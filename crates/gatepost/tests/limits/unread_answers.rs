@@ -8,9 +8,9 @@ use super::start;
 use super::support::web_socket::WebSocket;
 use super::support::{Gateway, PATIENCE};
 
-/// What a client sends at most. The server's answers are as long.
+/// The most bytes that a client sends. The server's answers are as long.
 const FLOOD_BYTES: usize = 96 << 20;
-/// What the process may take for it, beside the buffers of the kernel.
+/// The memory that the process may take for it, besides the buffers of the kernel.
 const GROWTH_KB_MAX: u64 = 30_000;
 /// A Ping with the longest payload, masked with zeros.
 const PING_PAYLOAD: usize = 125;

@@ -1,4 +1,4 @@
-//! Who may do what: the first user, tokens, rules, and web pages that come by a name of the DNS.
+//! Permissions: the first user, tokens, rules, and web pages that come by a name of the DNS.
 
 use super::support::{Gateway, await_some, run, text_of};
 use super::{STATUS, curl, json, put_json};

@@ -25,7 +25,7 @@ impl Clock for Earlier {
     }
 }
 
-/// What a server kept that ended a month ago: the history of its last minutes.
+/// Fills the data of a server that ended a month ago: the history of its last minutes.
 fn fill(folder: &std::path::Path) {
     let then = SystemTime::now() - AGO;
     let settings = StoreSettings::default();

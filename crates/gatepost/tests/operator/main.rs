@@ -1,5 +1,5 @@
-//! What an operator does by the HTTP API, and the replies: with swaks, curl, mosquitto_sub,
-//! apprise and promtool.
+//! Work of an operator by the HTTP API, and the replies: with swaks, curl, mosquitto_sub, apprise
+//! and promtool.
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -93,7 +93,7 @@ fn begin_post(gateway: &Gateway, path: &str) -> Child {
     curl.spawn().expect("the peer curl starts")
 }
 
-/// What the answer says; the limit is generous, and only reached by a defect.
+/// The report in the answer; the limit is generous, and only reached by a defect.
 fn report_of(asked: Child) -> serde_json::Value {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || sender.send(asked.wait_with_output()));

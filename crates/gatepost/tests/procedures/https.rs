@@ -1,4 +1,4 @@
-//! What procedures ask by HTTPS, and which servers they believe: the system's authorities decide,
+//! HTTPS requests of procedures, and the servers that they trust: the system's authorities decide,
 //! here those of `SSL_CERT_FILE`.
 
 use std::path::Path;
@@ -31,7 +31,7 @@ const ASKS: &str = r#"return function(message)
     return "accept", if answer then answer.status .. " " .. answer.body else "nothing: " .. why
 end"#;
 
-/// What a server shows, and what the answer begins with; `PORT` is the server's.
+/// The certificate that a server shows, and the beginning of the answer; `PORT` is the server's.
 const CASES: [(&str, &str); 6] = [
     ("right", "200 secret of localhost:PORT"),
     ("address", "200 secret of 127.0.0.1:PORT"),

@@ -127,7 +127,7 @@ fn a_form_publishes_and_is_taken_from_its_page_only() {
 fn a_form_that_is_refused_or_calls_shows_its_page_again() {
     let (gateway, folder) = start_with_forms();
     let jar = folder.path().join("jar").display().to_string();
-    // What is refused shows the page again, with what was typed.
+    // A refused form shows the page again, with the text that was typed.
     let field = form_of(&gateway, "/never", &jar);
     let never = curl(
         &gateway,

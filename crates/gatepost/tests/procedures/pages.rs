@@ -116,7 +116,8 @@ fn a_procedure_decides_the_answer_and_sees_the_request() {
                 "gone|",
             ],
         );
-        // What cannot be sent is the procedure's failure: its place stays empty, the rest stands.
+        // A message that cannot be sent is the procedure's failure: its place stays empty, the rest
+        // stands.
         let split = curl(&gateway, &format!("{page}?name=split"), &[]);
         expect(
             &split,

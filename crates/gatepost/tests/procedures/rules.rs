@@ -140,7 +140,7 @@ action = "tag"
     assert!(bounce.contains(unproven), "{bounce}");
 }
 
-/// What spamc prints of the rules that hit.
+/// The rules that hit, as spamc prints them.
 fn symbols(port: &str) -> Option<String> {
     let output = run(
         "spamc",

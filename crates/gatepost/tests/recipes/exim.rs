@@ -63,7 +63,7 @@ fn exim_config(folder: &Path, recipe: &str) -> String {
     )
 }
 
-/// What lies in its queue.
+/// The messages in its queue.
 fn spooled(folder: &Path) -> Vec<String> {
     let files = std::fs::read_dir(folder.join("spool/input")).expect("a spool");
     files

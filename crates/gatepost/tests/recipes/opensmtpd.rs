@@ -91,7 +91,7 @@ impl Drop for Smtpd {
         }
         let _ = as_root("kill").arg(self.child.id().to_string()).output();
         let _ = self.child.wait();
-        // What belongs to its users is not ours to remove otherwise.
+        // Files of its users cannot be removed without root.
         let _ = as_root("rm").arg("-rf").arg(self.folder.path()).output();
     }
 }
@@ -101,7 +101,7 @@ fn opensmtpd_asks_by_a_filter() {
     let home = tempfile::tempdir().expect("a folder");
     let gateway = gateway(home.path());
     let folder = tempfile::tempdir().expect("a folder");
-    // Where its own user may run it.
+    // A folder in which its own user may run the client.
     let client = folder.path().join("gatepost-call");
     fs::copy(call_client(), &client).expect("copied");
     let port = free_port();

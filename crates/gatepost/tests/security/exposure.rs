@@ -1,5 +1,5 @@
-//! What a config and its files expose is said, by the check and at the start; what administrators
-//! change is recorded.
+//! Warnings of the check and the start about exposed configs and files, and the record of changes
+//! by administrators.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

@@ -59,7 +59,7 @@ end"#;
     );
 }
 
-/// What a client sends with STLS, before TLS, is not part of the encrypted session.
+/// Bytes that a client sends with STLS, before TLS, are not part of the encrypted session.
 #[test]
 fn commands_behind_stls_are_forgotten() {
     const CLIENT: &str = r#"

@@ -18,7 +18,7 @@ use std::process::Command;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-// What `scram` computes with.
+// The crates with which `scram` computes.
 use hmac as _;
 use pbkdf2 as _;
 use sha2 as _;

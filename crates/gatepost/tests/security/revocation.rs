@@ -1,4 +1,4 @@
-//! What a user began does not outlive the user.
+//! The sessions and requests of a removed user end with the user.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;

@@ -1,5 +1,5 @@
-//! Who is a stranger although its connection comes from this machine: a page of another name, and
-//! the client of a proxy.
+//! Strangers whose connection comes from this machine: a page of another name, and the client of a
+//! proxy.
 
 use crate::support::Gateway;
 use crate::support::web_socket::WebSocket;

@@ -26,7 +26,7 @@ fn keep_subscribed(port: &str, id: &str, filter: &str) -> Client {
     client
 }
 
-/// How often each message came.
+/// The number of times that each message came.
 fn counts(client: &mut Client) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     let got = client.seen().iter().filter(|line| line.starts_with("got "));
@@ -170,7 +170,7 @@ fn nothing_goes_in_circles_and_retained_messages_and_properties_arrive() {
             await_all(client, "both/here", 20);
             await_all(client, "both/there", 20);
         }
-        // What goes in circles would come again after this.
+        // A message that goes in circles would come again after this.
         publish(&gateway, "both/last", "1", &lines(1));
         await_all(&mut remote, "both/last", 1);
         for client in [&mut remote, &mut local] {

@@ -1,4 +1,4 @@
-//! What is carried out of the server, and that nothing is lost on the way.
+//! Sinks: messages are carried out of the server, and nothing is lost on the way.
 
 #[path = "../support/mod.rs"]
 mod support;

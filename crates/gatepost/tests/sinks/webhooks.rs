@@ -40,7 +40,7 @@ fn killed_at_any_moment_nothing_is_lost_and_the_order_stays() {
     let payloads: Vec<String> = got.iter().map(WebRequest::payload).collect();
     let mut once = payloads.clone();
     once.dedup();
-    // What was under way at a kill may come again; it is the same message by its id.
+    // A message under way at a kill may come again; it is the same message by its id.
     let repeated = payloads.len() - sent.len();
     assert!(repeated <= 2 * kills, "{repeated} repeated");
     for line in &sent {

@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 
 pub(crate) use client::Client;
 
-/// How long anything may take that is not measured: generous, so that a busy machine fails nothing.
+/// The longest wait for anything that is not measured: generous, so that a busy machine fails
+/// nothing.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Each listener that can be given an address.

@@ -11,7 +11,7 @@ pub(crate) const MX: u16 = 15;
 pub(crate) const TXT: u16 = 16;
 pub(crate) const TLSA: u16 = 52;
 
-/// What the server answers.
+/// The answer of the server.
 #[derive(Clone)]
 enum Answer {
     Records {

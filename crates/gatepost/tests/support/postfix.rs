@@ -58,7 +58,7 @@ impl Postfix {
         postfix
     }
 
-    /// How it greets: its master listens before the server that answers has come up.
+    /// The greeting: Postfix's master listens before the server that answers has come up.
     fn greeting(&self) -> Option<()> {
         let mut stream = TcpStream::connect(self.address()).ok()?;
         stream.set_read_timeout(Some(PATIENCE)).ok()?;
@@ -154,12 +154,12 @@ impl Postfix {
         });
     }
 
-    /// What `postqueue -p` shows.
+    /// The output of `postqueue -p`.
     pub(crate) fn queue(&self) -> String {
         text_of(&self.program("postqueue", &["-p"]))
     }
 
-    /// What it logged.
+    /// The log.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("data/log")).unwrap_or_default()
     }
@@ -171,7 +171,7 @@ impl Drop for Postfix {
             eprintln!("the log of Postfix:\n{}", self.log());
         }
         self.control("abort");
-        // What belongs to root and postfix is not ours to remove otherwise.
+        // Files of root and postfix cannot be removed without root.
         let _ = as_root("rm").arg("-rf").arg(self.folder.path()).output();
     }
 }
@@ -242,7 +242,7 @@ fn postfix_uid() -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// What listens to the world, unless a test says otherwise.
+/// The service that listens to the world, unless a test says otherwise.
 const SMTP: &str = "smtp inet n - n - - smtpd";
 
 fn master_cf(port: u16, services: &str) -> String {

@@ -12,15 +12,15 @@ use crate::error::BenchError;
 use crate::scenario::mail;
 use crate::sweep::Swept;
 
-/// Where `tests/fetch-corpus` puts the public corpus, below the current folder.
+/// The folder into which `tests/fetch-corpus` puts the public corpus, below the current one.
 const CORPUS: &str = ".corpora/spamassassin";
 /// Letters of it that are taken, evenly over all of its folders: as many as the original had.
 const CORPUS_LETTERS: usize = 178;
 
-/// What the messages are.
+/// The source of the messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sample {
-    /// What the user named.
+    /// The files that the user named.
     Named,
     /// Letters of the public corpus.
     Corpus,

@@ -39,7 +39,7 @@ Examples:
 pub(super) struct ImportArguments {
     /// mosquitto.conf, or ntfy's server.yml
     file: PathBuf,
-    /// Whose file it is [default: by its name: .yml and .yaml are ntfy's]
+    /// The program whose file it is [default: by its name: .yml and .yaml are ntfy's]
     #[arg(long, value_name = "SERVER")]
     from: Option<Origin>,
     /// Write gatepost.toml and the database into this folder, which must not have them
@@ -53,7 +53,7 @@ enum Origin {
     Ntfy,
 }
 
-/// Why nothing was imported.
+/// The reasons why nothing was imported.
 #[derive(Debug, thiserror::Error)]
 enum ImportError {
     #[error("{}: {cause}", .path.display())]

@@ -1,4 +1,4 @@
-//! What an import would do: settings, users and rules, and every line that is not carried over with
+//! The plan of an import: settings, users and rules, and every line that is not carried over with
 //! the reason.
 
 use std::collections::BTreeMap;
@@ -32,9 +32,9 @@ pub(super) struct ImportPlan {
     settings: BTreeMap<String, String>,
     pub(super) users: Vec<ImportedUser>,
     pub(super) rules: Vec<ImportedRule>,
-    /// What is different afterwards, though it is carried over.
+    /// Changes of behaviour in lines that are carried over.
     notes: Vec<String>,
-    /// Where it stands, the line, and why it is not carried over.
+    /// The lines that are not carried over: the place, the line, and the reason.
     left_out: Vec<(String, String, String)>,
 }
 
@@ -96,7 +96,7 @@ impl ImportPlan {
         self.left_out.push(entry);
     }
 
-    /// How many lines are not carried over.
+    /// The number of lines that are not carried over.
     pub(super) fn left_out_count(&self) -> usize {
         self.left_out.len()
     }
@@ -153,7 +153,7 @@ pub(super) fn toml_text(text: &str) -> String {
     toml::Value::from(text).to_string()
 }
 
-/// What other people wrote stays within its comment.
+/// Puts foreign text on one line, so that it stays within its comment.
 fn one_line(text: &str) -> String {
     text.replace(char::is_control, " ")
 }

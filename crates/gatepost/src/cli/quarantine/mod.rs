@@ -43,7 +43,7 @@ enum QuarantineAction {
         #[arg(long, value_name = "ORDER", default_value = "newest",
               value_parser = ["newest", "oldest", "score", "size", "sender"])]
         sort: String,
-        /// How many
+        /// The number
         #[arg(long, value_name = "COUNT", default_value_t = 50,
               value_parser = clap::value_parser!(u16).range(1..=1_000))]
         count: u16,
@@ -84,7 +84,7 @@ enum QuarantineAction {
     },
     /// Teach the filter that messages are spam or ham
     Learn {
-        /// What they are
+        /// The class of the messages
         #[arg(long = "as", value_name = "CLASS", value_parser = ["spam", "ham"])]
         class: String,
         #[command(flatten)]

@@ -1,4 +1,4 @@
-//! Which messages of the quarantine a command is about: some by id, or all that a search finds.
+//! The messages of the quarantine that a command selects: some by id, or all that a search finds.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 

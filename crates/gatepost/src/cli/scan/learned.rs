@@ -17,7 +17,7 @@ pub(super) enum LearnedError {
     Learning(#[from] LearningError),
 }
 
-/// What was learned, as long as this process is the one that adds to it.
+/// The learned state, as long as this process is the one that adds to it.
 pub(super) struct Learned {
     store: Store,
     learner: Learner,

@@ -129,7 +129,7 @@ fn scan(arguments: &ScanArguments, rules: &RuleSet) -> ExitCode {
         rewrite: arguments.format.is_message(),
         unmark: arguments.unmark,
     };
-    // What one message teaches counts for the next: they are judged one after another.
+    // With learning, each message counts for the next, so they are judged one after another.
     let jobs = if arguments.learned || arguments.profile {
         1
     } else {

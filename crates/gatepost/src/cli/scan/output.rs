@@ -20,7 +20,7 @@ struct ScanRecord<'r> {
     /// Rules that ran into a limit of theirs or of the message's time.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     limited: Vec<&'r str>,
-    /// Which limits kept the message from being judged whole: time, steps, size.
+    /// The limits that kept the message from being judged whole: time, steps, size.
     #[serde(skip_serializing_if = "String::is_empty")]
     given_up: String,
 }

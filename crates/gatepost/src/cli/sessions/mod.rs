@@ -34,7 +34,7 @@ enum SessionsAction {
         /// Only those whose client id, user or address contains this
         #[arg(long, value_name = "TEXT", default_value = "")]
         search: String,
-        /// How many
+        /// The number
         #[arg(long, value_name = "COUNT", default_value_t = 1_000)]
         count: u16,
         /// Pass over so many, to page through more
@@ -84,13 +84,13 @@ enum SessionsAction {
     Ban {
         #[command(flatten)]
         which: SessionName,
-        /// What is banned: address (in all protocols) or user (wherever it logs in from)
+        /// The banned address (in all protocols) or user (wherever it logs in from)
         #[arg(long, value_name = "WHAT", value_parser = ["address", "user"])]
         what: String,
         /// For how long, such as 1d; without it, until the ban is lifted
         #[arg(long, value_name = "TIME")]
         time: Option<Period>,
-        /// Why
+        /// The reason
         #[arg(long, value_name = "TEXT", default_value = "by an operator")]
         reason: String,
         #[command(flatten)]
@@ -98,7 +98,7 @@ enum SessionsAction {
     },
 }
 
-/// Which sessions are meant.
+/// The selection of a session.
 #[derive(Debug, Args)]
 struct SessionName {
     /// The client id

@@ -57,7 +57,7 @@ enum UserAction {
     },
     /// Set another password; connections made with the old one end, tokens stay
     Passwd {
-        /// Whose
+        /// The user's name
         name: String,
         #[command(flatten)]
         password: PasswordArguments,
@@ -66,7 +66,7 @@ enum UserAction {
     },
     /// Switch a user off or on, make it an administrator or none
     Set {
-        /// Who
+        /// The user's name
         name: String,
         /// Whether it may log in
         #[arg(long, value_name = "yes|no")]
@@ -97,7 +97,7 @@ enum UserAction {
     },
     /// Take a rule away again
     Revoke {
-        /// Whose
+        /// The user or group
         subject: String,
         /// publish, subscribe, retain or all, joined by commas
         access: AccessSet,
@@ -123,7 +123,7 @@ enum UserAction {
     },
     /// Remove a user with its rules and tokens
     Remove {
-        /// Who
+        /// The user's name
         name: String,
         #[command(flatten)]
         source: ConfigSource,
@@ -134,7 +134,7 @@ enum UserAction {
 enum TokenAction {
     /// Make a token and print it; it is not shown again
     Add {
-        /// Whose
+        /// The user's name
         name: String,
         /// The purpose of the token, as a label
         #[arg(long, default_value = "")]
@@ -246,7 +246,7 @@ impl UserAction {
         }
     }
 
-    /// What the audit log says of it; nothing for an action that changes nothing.
+    /// The entry in the audit log; `None` for an action that changes nothing.
     fn change(&self) -> Option<(&'static str, Value)> {
         Some(match self {
             Self::Add { name, admin, .. } => ("user add", json!({ "name": name, "admin": admin })),

@@ -20,7 +20,7 @@ pub(super) enum PasswordError {
     Differ,
 }
 
-/// Where the password comes from.
+/// The source of the password.
 #[derive(Debug)]
 pub(super) enum PasswordSource {
     File(PathBuf, File),
@@ -31,7 +31,7 @@ pub(super) enum PasswordSource {
 }
 
 impl PasswordSource {
-    /// What this argument names; `-` is standard input.
+    /// Opens the file that this argument names; `-` is standard input.
     pub(super) fn open(path: &Path) -> Result<Self, PasswordError> {
         if path == Path::new("-") {
             return Ok(Self::Input);

@@ -1,4 +1,4 @@
-//! What DNS says of the mail domains: whether their MX leads here, and whether this address has a
+//! Checks of the mail domains in DNS: whether their MX leads here, and whether this address has a
 //! name that leads back, as receivers of forwarded mail want it.
 
 use std::collections::BTreeSet;

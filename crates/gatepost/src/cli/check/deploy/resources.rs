@@ -8,7 +8,7 @@ use rustix::process::{Resource, getrlimit};
 use super::Report;
 use crate::config::Config;
 
-/// When this was written, in Unix seconds: no clock that is right is before.
+/// The time at which this was written, in Unix seconds: no clock that is right is before.
 const WRITTEN: Duration = Duration::from_secs(1_760_000_000);
 /// Descriptors besides those of connections: files, sockets, the database.
 const OTHER_DESCRIPTORS: u64 = 200;

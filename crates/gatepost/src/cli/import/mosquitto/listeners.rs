@@ -79,7 +79,7 @@ impl Listeners {
         &mut self.all[0]
     }
 
-    /// What stands before any `listener` is of the default one.
+    /// Options before any `listener` line belong to the default listener.
     fn last(&mut self, option: OptionLine<'_>) -> &mut MosquittoListener {
         self.first(option);
         let last = self.all.len() - 1;

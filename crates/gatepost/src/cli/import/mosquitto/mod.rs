@@ -31,7 +31,7 @@ struct MosquittoImport {
     password_file: Option<String>,
 }
 
-/// What an import of this file would do.
+/// Plans the import of this file.
 pub(super) fn read(file: &Path) -> Result<ImportPlan, ImportError> {
     let mut import = MosquittoImport::default();
     import.read_file(file, 0)?;

@@ -71,7 +71,7 @@ struct NtfyImport {
     key: Option<String>,
 }
 
-/// What an import of this file would do.
+/// Plans the import of this file.
 pub(super) fn read(file: &Path) -> Result<ImportPlan, ImportError> {
     let text = std::fs::read_to_string(file).map_err(ImportError::at(file))?;
     let mut import = NtfyImport::default();
@@ -141,7 +141,7 @@ impl NtfyImport {
     }
 }
 
-/// What a client may do where no rule of the database says anything.
+/// The permission of a client for which no rule of the database exists.
 fn default_access(access: &str, plan: &mut ImportPlan) {
     let everybody = match access {
         "read-only" | "read" | "ro" => Some(AccessSet::from(Access::Subscribe)),
