@@ -1,7 +1,7 @@
 //! Changes that need not be written: most deliveries end before the group that began them is
 //! committed.
 
-use std::collections::HashSet;
+use hashbrown::HashSet;
 
 use crate::StoreChange;
 use crate::session::SessionChange;
@@ -14,27 +14,26 @@ pub(crate) struct Cancelled {
 }
 
 impl Cancelled {
+    /// Walks through the changes from the last to the first, so that a group which only writes
+    /// costs no look-up.
     pub(crate) fn find(changes: &[StoreChange]) -> Self {
-        let mut written = Self::default();
+        let mut removed = Self::default();
         let mut both = Self::default();
-        for change in changes {
+        for change in changes.iter().rev() {
             let StoreChange::Session(change) = change else {
                 continue;
             };
             match change {
-                SessionChange::Enqueue(row) => {
-                    written.deliveries.insert((row.session, row.sequence));
-                }
-                SessionChange::Message { number, .. } => {
-                    written.messages.insert(*number);
-                }
                 SessionChange::Dequeue { session, sequence } => {
-                    let key = (*session, *sequence);
-                    if written.deliveries.contains(&key) {
-                        both.deliveries.insert(key);
-                    }
+                    removed.deliveries.insert((*session, *sequence));
                 }
-                SessionChange::ForgetMessage { number } if written.messages.contains(number) => {
+                SessionChange::ForgetMessage { number } => {
+                    removed.messages.insert(*number);
+                }
+                SessionChange::Enqueue(row) if removed.has_delivery(row.session, row.sequence) => {
+                    both.deliveries.insert((row.session, row.sequence));
+                }
+                SessionChange::Message { number, .. } if removed.has_message(*number) => {
                     both.messages.insert(*number);
                 }
                 _ => {}
@@ -54,7 +53,7 @@ impl Cancelled {
                 self.has_delivery(*session, *sequence)
             }
             SessionChange::Message { number, .. } | SessionChange::ForgetMessage { number } => {
-                self.messages.contains(number)
+                self.has_message(*number)
             }
             _ => false,
         }
@@ -62,5 +61,9 @@ impl Cancelled {
 
     fn has_delivery(&self, session: u64, sequence: u64) -> bool {
         !self.deliveries.is_empty() && self.deliveries.contains(&(session, sequence))
+    }
+
+    fn has_message(&self, number: u64) -> bool {
+        !self.messages.is_empty() && self.messages.contains(&number)
     }
 }

@@ -2,17 +2,29 @@
 
 use rusqlite::ToSql;
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
-use smallvec::SmallVec;
 
 /// Bytes gathered before the hasher is called: it is slow on the few bytes of a number.
 const GATHERED_BYTES: usize = 256;
+/// The type, and the number or the length.
+const HEAD_BYTES: usize = 1 + size_of::<u64>();
 
 /// A CRC-32 over typed values. Each is preceded by its type and length, so that bytes cannot move
 /// from one column to its neighbour.
-#[derive(Default)]
 pub(crate) struct Checksum {
     hasher: crc32fast::Hasher,
-    gathered: SmallVec<[u8; GATHERED_BYTES]>,
+    /// The first `length` bytes are not hashed yet.
+    gathered: [u8; GATHERED_BYTES],
+    length: usize,
+}
+
+impl Default for Checksum {
+    fn default() -> Self {
+        Self {
+            hasher: crc32fast::Hasher::default(),
+            gathered: [0; GATHERED_BYTES],
+            length: 0,
+        }
+    }
 }
 
 impl Checksum {
@@ -26,10 +38,17 @@ impl Checksum {
             ValueRef::Text(text) => (3, text.len() as u64, text),
             ValueRef::Blob(blob) => (4, blob.len() as u64, blob),
         };
-        let mut head = [kind; 9];
+        if self.length + HEAD_BYTES > GATHERED_BYTES {
+            self.hash_gathered();
+        }
+        // A length that the compiler knows: copied without a call.
+        let head = &mut self.gathered[self.length..][..HEAD_BYTES];
+        head[0] = kind;
         head[1..].copy_from_slice(&number.to_le_bytes());
-        self.gather(&head);
-        self.gather(bytes);
+        self.length += HEAD_BYTES;
+        if !bytes.is_empty() {
+            self.gather(bytes);
+        }
     }
 
     pub(crate) fn update_parameter(&mut self, value: &ToSqlOutput<'_>) {
@@ -41,19 +60,24 @@ impl Checksum {
     }
 
     fn gather(&mut self, bytes: &[u8]) {
-        if self.gathered.len() + bytes.len() > GATHERED_BYTES {
-            self.hasher.update(&self.gathered);
-            self.gathered.clear();
+        if self.length + bytes.len() > GATHERED_BYTES {
+            self.hash_gathered();
         }
         if bytes.len() > GATHERED_BYTES {
             self.hasher.update(bytes);
         } else {
-            self.gathered.extend_from_slice(bytes);
+            self.gathered[self.length..][..bytes.len()].copy_from_slice(bytes);
+            self.length += bytes.len();
         }
     }
 
+    fn hash_gathered(&mut self) {
+        self.hasher.update(&self.gathered[..self.length]);
+        self.length = 0;
+    }
+
     pub(crate) fn finish(mut self) -> i64 {
-        self.hasher.update(&self.gathered);
+        self.hash_gathered();
         self.hasher.finalize().into()
     }
 }
