@@ -17,7 +17,7 @@ mod verdict;
 
 pub use edit::{Edit, EditedField, MalformedField};
 pub use envelope::{Envelope, Listener, Peer, UnknownListener};
-pub use id::{MalformedMessageId, MessageId};
+pub use id::{MalformedMessageId, MessageId, NodeNumber};
 pub use message::{Format, Message};
 pub use publication::{Properties, Publication, Qos};
 pub use reply::{Cookie, MalformedReply, PageReply, SameSite};

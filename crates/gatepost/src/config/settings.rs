@@ -14,7 +14,7 @@ use gatepost_listeners::smtp::{LmtpSettings, SmtpSettings};
 use gatepost_listeners::spamd::SpamdSettings;
 use gatepost_listeners::tls::TlsSettings;
 use gatepost_listeners::workers::WorkersSettings;
-use gatepost_message::Listener;
+use gatepost_message::{Listener, NodeNumber};
 use gatepost_pages::{AccessLogSettings, PagesSettings};
 use gatepost_procedures::{
     ProcedureTable, ProceduresConfiguration, ProceduresSettings, ScopeSettings,
@@ -38,6 +38,9 @@ pub(crate) struct Config {
     /// The user as which the server runs once it has opened its sockets, where it was started as
     /// root; empty keeps it root.
     pub(crate) user: String,
+    /// The number of this server among all of yours, from 1 to 255. It is part of the message ids,
+    /// so that two servers give different ones.
+    pub(crate) node: u16,
     /// Whether the kernel confines the server to its own files and to the system calls of a server.
     pub(crate) sandbox: SandboxMode,
     /// The protocols: where each listens, and its limits.
@@ -77,6 +80,7 @@ impl Default for Config {
         Self {
             data: PathBuf::from("gatepost-data"),
             user: "gatepost".to_owned(),
+            node: u16::from(NodeNumber::FIRST.get()),
             sandbox: SandboxMode::On,
             listeners: ListenersSettings::default(),
             access: AccessSettings::default(),
@@ -298,9 +302,18 @@ impl Config {
         bans
     }
 
-    /// Mistakes that no single value shows: settings that contradict each other.
+    /// The number of this server, unless the setting is a mistake.
+    pub(crate) fn node(&self) -> Option<NodeNumber> {
+        NodeNumber::new(self.node)
+    }
+
+    /// Mistakes that reading a value does not find, such as settings that contradict each other.
     pub(super) fn mistakes(&self, layers: &Layers) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
+        if self.node().is_none() {
+            let reason = "must be a number from 1 to 255, a different one for each of your servers";
+            mistakes.push(Mistake::new(layers.origin("node"), "node", reason));
+        }
         if let Err(error) = tracing_subscriber::EnvFilter::try_new(&self.log.level) {
             mistakes.push(Mistake::new(
                 layers.origin("log.level"),

@@ -104,6 +104,17 @@ fn a_bad_log_level_is_reported() {
 }
 
 #[test]
+fn a_number_that_no_server_can_have_is_reported() {
+    for number in ["0", "256"] {
+        let mistakes = load_text(&format!("node = {number}\n"), &[], &[]).expect_err("a mistake");
+        let expected = "FILE:1: node: must be a number from 1 to 255";
+        assert!(mistakes[0].starts_with(expected), "{mistakes:?}");
+    }
+    let dump = load_text("", &[("GATEPOST_NODE", "255")], &[]).expect("no mistake");
+    assert_eq!(line_of(&dump, "node"), "node = 255 # $GATEPOST_NODE");
+}
+
+#[test]
 fn variables_of_tests_and_the_config_path_are_no_settings() {
     let variables = [
         ("GATEPOST_CONFIG", "x"),

@@ -124,7 +124,7 @@ async fn serve(
     notifier: &Notifier,
 ) -> Result<(), StartError> {
     let mut signals = Signals::catch().map_err(StartError::Threads)?;
-    let store = store::open(&config.data, &config.store)?;
+    let store = store::open(&config)?;
     let learner =
         Learner::open(&config.data, &store, &config.rules)?.ok_or(StartError::Learning)?;
     let learner = Arc::new(learner);

@@ -1,11 +1,15 @@
 //! Opens the database for serving, and reports a recovery.
 
-use std::path::Path;
+use gatepost_message::MessageId;
+use gatepost_store::{Store, StoreError};
 
-use gatepost_store::{Store, StoreError, StoreSettings};
+use crate::config::Config;
 
-pub(super) fn open(folder: &Path, settings: &StoreSettings) -> Result<Store, StoreError> {
-    let (store, recovery) = Store::open(folder, settings)?;
+pub(super) fn open(config: &Config) -> Result<Store, StoreError> {
+    if let Some(node) = config.node() {
+        MessageId::set_node(node);
+    }
+    let (store, recovery) = Store::open(&config.data, &config.store)?;
     if let Some(damaged) = recovery.damaged_file {
         tracing::warn!(
             target: "store",

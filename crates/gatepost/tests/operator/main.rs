@@ -9,6 +9,7 @@ mod clock;
 mod edges;
 mod journal;
 mod metrics;
+mod nodes;
 mod ntfy;
 mod quarantine;
 mod reload;

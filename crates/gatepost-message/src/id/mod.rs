@@ -1,27 +1,47 @@
 //! Message ids: one number that identifies a message in every crate, log line and reply.
 //!
-//! An id is the time of arrival in milliseconds since 2020-01-01 (44 bits) above a 20-bit
-//! counter. Ids therefore sort by arrival, fit SQLite's 64-bit integer key, and serve as the `id:`
-//! field of server-sent events. Nodes of a cluster would share the counter's bits: its upper bits
-//! would name the node, and ids would still sort by arrival.
+//! An id is composed of, from the highest bit:
+//!
+//! | bits | |
+//! | --- | --- |
+//! | 44 | the time of arrival in milliseconds since 2020-01-01 |
+//! | 11 | a counter within the millisecond |
+//! | 8 | the [`NodeNumber`] of the server that gave it |
+//! | 1 | 0; 1 marks a place, which is not the id of any message |
+//!
+//! Ids therefore sort by arrival, fit SQLite's 64-bit integer key, and serve as the `id:` field of
+//! server-sent events. More than 2,048 ids in a millisecond take those of the next one.
 //!
 //! Invariants:
 //! - Ids never decrease, neither within a process nor across restarts, even if the clock does. The
 //!   database stores the highest id with every commit, and [`MessageId::continue_after`] is called
 //!   at each start. While the clock is behind the highest id, each new id is the successor of the
 //!   previous one, and its time stands still.
+//! - Servers with different numbers give different ids. Ids given by a release without numbers have
+//!   a longer counter in their place, so the bits of an id do not tell who gave it.
 //! - New ids are even. The odd numbers between them are places in an order of messages that is not
 //!   the order of their ids: [`MessageId::place_after`].
+
+mod node;
 
 use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+pub use node::NodeNumber;
+
 /// 2020-01-01T00:00:00Z, in milliseconds since the Unix epoch.
 const EPOCH_UNIX_MS: u64 = 1_577_836_800_000;
-const COUNTER_BITS: u32 = 20;
-/// About the year 2298: no clock produces a higher id, and accepting one would leave no ids for
+/// The bits below the time.
+const TIME_SHIFT: u32 = 20;
+/// The lowest bit, which marks a place.
+const PLACE: u64 = 1;
+/// The position of the node's number.
+const NODE_SHIFT: u32 = 1;
+/// From an id to the next one of the same node.
+const STEP: u64 = 1 << (NODE_SHIFT + u8::BITS);
+/// About the year 2159: no clock produces a higher id, and accepting one would leave no ids for
 /// later messages.
 const HIGHEST_SANE: u64 = 1 << 63 >> 1;
 /// Crockford's base 32, which omits letters that look like digits.
@@ -29,16 +49,24 @@ const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 const TEXT_CHARACTERS: usize = 13;
 
 static LAST: AtomicU64 = AtomicU64::new(0);
+/// The bits of this process's node.
+static NODE: AtomicU64 = AtomicU64::new(node_bits(NodeNumber::FIRST));
 
 /// The id of one message. Ids sort by time of arrival.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId(u64);
 
 impl MessageId {
-    /// The next id: the current millisecond, or the even number after the last id if that is
-    /// larger.
+    /// The next id: the first of this node in the current millisecond, or the first one after the
+    /// last id if that is larger.
     pub fn next() -> Self {
-        Self(next_after(&LAST, Self::floor_at(SystemTime::now())))
+        let node = NODE.load(Ordering::Relaxed);
+        Self(next_after(&LAST, node, Self::floor_at(SystemTime::now())))
+    }
+
+    /// Makes this process give the ids of `node`. Must be called before the first id is given.
+    pub fn set_node(node: NodeNumber) {
+        NODE.store(node_bits(node), Ordering::Relaxed);
     }
 
     /// The highest id so far, of this process or of an earlier one with the same database.
@@ -56,10 +84,15 @@ impl MessageId {
         is_sane
     }
 
-    /// A position directly after this id, which is not the id of any message.
+    /// The next position after this one, which is not the id of any message. It has the bits of the
+    /// same node, so that places of different nodes differ too.
     #[must_use]
     pub const fn place_after(self) -> Self {
-        Self((self.0 + 1) | 1)
+        if self.0 & PLACE == 0 {
+            Self(self.0 | PLACE)
+        } else {
+            Self(self.0.saturating_add(STEP))
+        }
     }
 
     /// The id as stored; see [`MessageId::from_number`].
@@ -78,17 +111,22 @@ impl MessageId {
             .duration_since(UNIX_EPOCH)
             .unwrap_or(Duration::ZERO)
             .as_millis() as u64;
-        Self(unix_ms.saturating_sub(EPOCH_UNIX_MS) << COUNTER_BITS)
+        Self(unix_ms.saturating_sub(EPOCH_UNIX_MS) << TIME_SHIFT)
     }
 
     /// The time of arrival, to the millisecond.
     pub fn time(self) -> SystemTime {
-        UNIX_EPOCH + Duration::from_millis((self.0 >> COUNTER_BITS) + EPOCH_UNIX_MS)
+        UNIX_EPOCH + Duration::from_millis((self.0 >> TIME_SHIFT) + EPOCH_UNIX_MS)
     }
 }
 
-fn next_after(last: &AtomicU64, floor: MessageId) -> u64 {
-    let next = |last: u64| floor.0.max((last | 1) + 1);
+const fn node_bits(node: NodeNumber) -> u64 {
+    (node.get() as u64) << NODE_SHIFT
+}
+
+fn next_after(last: &AtomicU64, node: u64, floor: MessageId) -> u64 {
+    // Neither operand of `max` has a node's bits.
+    let next = |last: u64| floor.0.max((last | (STEP - 1)) + 1) | node;
     // Relaxed is sufficient: only the number itself must be unique, it orders no other memory.
     let before = last
         .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| {
@@ -147,69 +185,4 @@ impl FromStr for MessageId {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ids_rise_and_are_unique() {
-        let ids: Vec<_> = (0..10_000).map(|_| MessageId::next()).collect();
-        assert!(ids.windows(2).all(|pair| pair[0] < pair[1]));
-    }
-
-    #[test]
-    fn ids_never_go_back_with_the_clock() {
-        let last = AtomicU64::new(0);
-        let at = |seconds| {
-            let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-            next_after(&last, MessageId::floor_at(time))
-        };
-        // 2026, then a start in 1970, then a minute later than the first.
-        let ids = [1_780_000_000, 0, 1, 1_780_000_000, 1_780_000_060].map(at);
-        assert!(ids.windows(2).all(|pair| pair[0] < pair[1]), "{ids:?}");
-        assert_eq!(
-            MessageId(ids[4]).time(),
-            SystemTime::UNIX_EPOCH + Duration::from_secs(1_780_000_060)
-        );
-    }
-
-    #[test]
-    fn ids_continue_after_those_of_an_earlier_process() {
-        let ahead = MessageId(MessageId::next().0 + (10 << COUNTER_BITS));
-        assert!(MessageId::continue_after(ahead));
-        assert!(MessageId::next() > ahead);
-        assert!(
-            !MessageId::continue_after(MessageId(u64::MAX)),
-            "made by no clock"
-        );
-        assert!(MessageId::highest() < MessageId(u64::MAX));
-    }
-
-    #[test]
-    fn text_returns_the_same_id_and_sorts_like_it() {
-        let first = MessageId::next();
-        let second = MessageId::next();
-        assert_eq!(first.to_string().parse(), Ok(first));
-        assert!(first.to_string() < second.to_string());
-    }
-
-    #[test]
-    fn time_is_the_time_of_arrival() {
-        let before = SystemTime::now() - Duration::from_millis(2);
-        let time = MessageId::next().time();
-        assert!(time >= before);
-        assert!(MessageId::floor_at(before) < MessageId::next());
-    }
-
-    #[test]
-    fn malformed_texts_are_refused() {
-        for text in [
-            "",
-            "short",
-            "0000000000u00",
-            "zzzzzzzzzzzzz",
-            "é00000000000",
-        ] {
-            assert!(text.parse::<MessageId>().is_err(), "{text}");
-        }
-    }
-}
+mod tests;
