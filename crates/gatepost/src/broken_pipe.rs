@@ -7,7 +7,7 @@ use std::panic;
 use std::process;
 
 /// The exit code that a shell reports for a process that SIGPIPE ended.
-pub(crate) const EXIT_BROKEN_PIPE: i32 = 128 + 13;
+pub(crate) const EXIT_BROKEN_PIPE: u8 = 128 + 13;
 
 /// Has such a panic end the process quietly.
 pub(crate) fn end_quietly() {
@@ -17,7 +17,7 @@ pub(crate) fn end_quietly() {
         let text = payload.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
         if text.is_some_and(is_broken_pipe) {
-            process::exit(EXIT_BROKEN_PIPE);
+            process::exit(EXIT_BROKEN_PIPE.into());
         }
         default(what);
     }));

@@ -6,3 +6,5 @@ pub(crate) const EXIT_CONFIG: u8 = 78;
 pub(crate) const EXIT_DATA: u8 = 65;
 /// A resource that the command needs is not available (`EX_UNAVAILABLE`).
 pub(crate) const EXIT_UNAVAILABLE: u8 = 69;
+/// The user interrupted the command (128 + SIGINT); what was done until then is kept.
+pub(crate) const EXIT_INTERRUPTED: u8 = 130;

@@ -135,7 +135,14 @@ fn fields(tokens: &[(usize, Token<'_>)]) -> Vec<Mistake> {
             let is_of_another = start
                 .checked_sub(1)
                 .is_some_and(|before| matches!(words.get(before), Some(Token::Sign('.' | ':'))));
-            words.get(start) == Some(&Token::Name(parameter)) && is_dot && !is_of_another
+            // `function(message: Message)` gives its type.
+            let is_declaration = start
+                .checked_sub(2)
+                .is_some_and(|before| words.get(before) == Some(&Token::Name("function")));
+            words.get(start) == Some(&Token::Name(parameter))
+                && is_dot
+                && !is_of_another
+                && !is_declaration
         });
         if !is_accessed || MESSAGE_MEMBERS.contains(&member) {
             continue;
@@ -281,6 +288,7 @@ mod tests {
             "return function(m) if m.hits.SOME then return \"drop\", `{m.size}` end end",
             "return function(m, a) return \"accept\", \"--[[\" end",
             "return function(m) for m in x do print(m.other) end end",
+            "return function(m: Message, arguments: {[string]: string}) return \"accept\" end",
         ] {
             assert_eq!(found(source), Vec::<String>::new(), "{source}");
         }

@@ -20,8 +20,8 @@ const FILE: &str = "gatepost.db";
 )]
 pub(crate) struct NoDatabase(String);
 
-/// Says on standard error which database is changed, for a command that `changes` it by hand. Where
-/// there is none, one is made after a question at the terminal; for a script, after a line.
+/// Says on standard error which database is changed, if `changes`. Where there is none, one is made
+/// after a question at the terminal; for a script, after a line that says so in any case.
 pub(super) fn announce(config: &Config, changes: bool) -> Result<(), NoDatabase> {
     let folder = config.data.display();
     let path = config.data.join(FILE);
@@ -37,9 +37,7 @@ pub(super) fn announce(config: &Config, changes: bool) -> Result<(), NoDatabase>
         return Ok(());
     }
     if !io::stdin().is_terminal() {
-        if changes {
-            eprintln!("database: {}, which is new", path.display());
-        }
+        eprintln!("database: {}, which is new", path.display());
         return Ok(());
     }
     eprint!("There is no database in {folder}. Make one? [y/N] ");

@@ -322,7 +322,7 @@ impl<'a> Subscriber<'a> {
 /// A reader that closes the pipe has seen enough.
 fn not_written(error: io::Error) -> ClientError {
     if error.kind() == io::ErrorKind::BrokenPipe {
-        std::process::exit(EXIT_BROKEN_PIPE);
+        std::process::exit(EXIT_BROKEN_PIPE.into());
     }
     ClientError::Usage(format!("standard output: {error}"))
 }

@@ -13,6 +13,7 @@ mod nodes;
 mod ntfy;
 mod quarantine;
 mod reload;
+mod scan_output;
 mod scan_profile;
 mod sessions;
 

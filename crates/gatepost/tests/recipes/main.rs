@@ -27,7 +27,10 @@ fn block(heading: &str, language: &str) -> String {
     let section = section.split("\n## ").next().unwrap_or_default();
     // Between fences every second piece is a block, and begins with the name of its language.
     let mut blocks = section.split("```").skip(1).step_by(2);
-    let block = blocks.find_map(|block| block.strip_prefix(&format!("{language}\n")));
+    let block = blocks.find_map(|block| {
+        let (info, text) = block.split_once('\n')?;
+        (info.split(' ').next() == Some(language)).then_some(text)
+    });
     let block = block.unwrap_or_else(|| panic!("{heading} has a block in '{language}'"));
     block.to_owned()
 }

@@ -4,6 +4,7 @@ use gatepost_learning::Learning;
 use gatepost_operations::learner::{Learner, LearningError};
 use gatepost_store::{Store, StoreError};
 
+use crate::cli::database::{self, NoDatabase};
 use crate::config::Config;
 
 /// The reason why learned data cannot be used.
@@ -11,6 +12,8 @@ use crate::config::Config;
 pub(super) enum LearnedError {
     #[error("the gateway is serving from this data folder: send it the message instead (spamc)")]
     Serving,
+    #[error(transparent)]
+    Database(#[from] NoDatabase),
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
@@ -25,6 +28,7 @@ pub(super) struct Learned {
 
 impl Learned {
     pub(super) fn open(config: &Config) -> Result<Self, LearnedError> {
+        database::announce(config, false)?;
         let store = Store::open_secondary(&config.data, &config.store)?;
         match Learner::open(&config.data, &store, &config.rules)? {
             Some(learner) => Ok(Self { store, learner }),

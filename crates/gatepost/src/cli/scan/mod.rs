@@ -2,34 +2,40 @@
 //!
 //! One thread reads, as many as asked for judge, and results are printed in the order in which
 //! messages were read. Exit code, as `spamassassin -e` has it: 0 if no message was spam, 5 if at
-//! least one was; and 66 if something could not be read, 78 if the rules cannot be used. A mail
-//! filter (`--format message`) ends with 0 for spam too: procmail discards what a program with
-//! another code has written.
+//! least one was; and 66 if something could not be read, 74 if results could not be written, 78 if
+//! the rules cannot be used. A mail filter (`--format message`) ends with 0 for spam too: procmail
+//! discards what a program with another code has written.
+//!
+//! Ctrl-C ends the reading: what was read until then is judged, printed, counted and learned.
 
 mod explain;
 mod learned;
 mod output;
 mod profile;
+mod summary;
+mod table;
 mod work;
 
-use std::io::{IsTerminal, Write};
+use std::io::{BufWriter, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
+use gatepost_bench::interrupt;
 use gatepost_mail::mailbox::{self, MailboxSettings, STANDARD_INPUT};
 use gatepost_rules::{Problem, RuleSet, ScanProfile, Severity};
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::broken_pipe::EXIT_BROKEN_PIPE;
 use crate::config::{Config, ConfigSource, print_mistakes};
 use crate::exit::EXIT_UNAVAILABLE;
 use learned::Learned;
-use work::ScanTask;
+use summary::ScanSummary;
+use table::TerminalStyle;
+use work::{ScanTask, ScannedMessage};
 
-/// At least one message was spam.
-const EXIT_SPAM: u8 = 5;
-/// Something could not be read (BSD's `EX_NOINPUT`).
-const EXIT_NO_INPUT: u8 = 66;
+/// The results cannot be written (BSD's `EX_IOERR`).
+const EXIT_OUTPUT: u8 = 74;
 /// The rules cannot be used (BSD's `EX_CONFIG`).
 const EXIT_CONFIG: u8 = 78;
 
@@ -75,7 +81,7 @@ pub(super) struct ScanArguments {
 /// The format of results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ScanFormat {
-    /// One line per message
+    /// One line per message; at a terminal, the rules are wrapped below it
     Table,
     /// One JSON object per line: path, score, required, spam, hits
     Jsonl,
@@ -120,10 +126,23 @@ fn scan(arguments: &ScanArguments, rules: &RuleSet) -> ExitCode {
         [] => vec![PathBuf::from(STANDARD_INPUT)],
         paths => paths.to_vec(),
     };
-    let mut summary = Summary::default();
-    let progress = progress_bar(&paths);
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    let messages = mailbox::open(&paths, &MailboxSettings::default());
+    let reads_files = paths.iter().all(|path| path.as_os_str() != STANDARD_INPUT);
+    if reads_files {
+        // A read of the terminal does not end at the signal.
+        interrupt::install();
+    }
+    let mut summary = ScanSummary::default();
+    let progress = progress_bar(&paths, reads_files);
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    let mut messages = mailbox::open(&paths, &MailboxSettings::default());
+    let messages = std::iter::from_fn(move || {
+        let is_interrupted = interrupt::is_signalled();
+        if is_interrupted {
+            None
+        } else {
+            messages.next()
+        }
+    });
     let task = ScanTask {
         explain: arguments.why,
         rewrite: arguments.format.is_message(),
@@ -138,28 +157,27 @@ fn scan(arguments: &ScanArguments, rules: &RuleSet) -> ExitCode {
     if arguments.warm_up {
         rules.warm_up();
     }
+    let terminal = TerminalStyle::of_stdout();
     let mut profile = arguments.profile.then(ScanProfile::default);
     let done = work::run(rules, messages, jobs, task, profile.as_mut(), |judged| {
         progress.inc(judged.source_bytes);
         summary.add(&judged);
         progress.set_message(summary.rate());
-        match &judged.outcome {
-            Ok(_) if arguments.unmark => out.write_all(&judged.message),
-            Ok(_) if arguments.why => explain::print(&mut out, &judged),
-            Ok(report) => output::print(&mut out, arguments.format, &judged, report),
-            Err(problem) => {
-                progress.suspend(|| eprintln!("gatepost: {problem}"));
-                Ok(())
-            }
+        if terminal.is_none() {
+            return print(arguments, terminal, &mut out, &judged);
         }
+        // The bar is on the same terminal.
+        progress.suspend(|| {
+            print(arguments, terminal, &mut out, &judged)?;
+            out.flush()
+        })
     });
     progress.finish_and_clear();
-    if done.and_then(|()| out.flush()).is_err() {
-        // The reader of our output has closed it, which is not an error.
-        return ExitCode::from(EXIT_NO_INPUT);
+    if let Err(error) = done.and_then(|()| out.flush()) {
+        return output_error(&error);
     }
     let is_table = arguments.format == ScanFormat::Table && !arguments.why && !arguments.unmark;
-    if is_table && summary.messages > 1 {
+    if interrupt::is_signalled() || is_table && summary.messages > 1 {
         eprintln!("{}", summary.line());
     }
     if let Some(profile) = &profile {
@@ -167,6 +185,36 @@ fn scan(arguments: &ScanArguments, rules: &RuleSet) -> ExitCode {
         let _ = profile::print(&mut std::io::stderr().lock(), profile);
     }
     summary.exit_code(arguments.format.is_message() || arguments.unmark)
+}
+
+/// Prints what was asked for of one message.
+fn print(
+    arguments: &ScanArguments,
+    terminal: Option<TerminalStyle>,
+    out: &mut impl Write,
+    judged: &ScannedMessage,
+) -> std::io::Result<()> {
+    match (&judged.outcome, terminal) {
+        (Ok(_), _) if arguments.unmark => out.write_all(&judged.message),
+        (Ok(_), _) if arguments.why => explain::print(out, judged),
+        (Ok(report), Some(terminal)) if arguments.format == ScanFormat::Table => {
+            terminal.print(out, &judged.name, report)
+        }
+        (Ok(report), _) => output::print(out, arguments.format, judged, report),
+        (Err(problem), _) => {
+            eprintln!("gatepost: {problem}");
+            Ok(())
+        }
+    }
+}
+
+/// A reader that has seen enough (`| head`) is no error of ours; a full disk is one.
+fn output_error(error: &std::io::Error) -> ExitCode {
+    if error.kind() == std::io::ErrorKind::BrokenPipe {
+        return ExitCode::from(EXIT_BROKEN_PIPE);
+    }
+    eprintln!("gatepost: standard output: {error}");
+    ExitCode::from(EXIT_OUTPUT)
 }
 
 fn jobs(asked: usize) -> usize {
@@ -214,9 +262,9 @@ fn report(problems: &[Problem]) {
     }
 }
 
-fn progress_bar(paths: &[PathBuf]) -> ProgressBar {
-    let has_size = paths.iter().all(|path| path.as_os_str() != STANDARD_INPUT);
-    if !std::io::stderr().is_terminal() || std::io::stdout().is_terminal() || !has_size {
+/// A bar on standard error, if that is a terminal.
+fn progress_bar(paths: &[PathBuf], has_size: bool) -> ProgressBar {
+    if !std::io::stderr().is_terminal() || !has_size {
         return ProgressBar::hidden();
     }
     let style = ProgressStyle::with_template(
@@ -224,54 +272,4 @@ fn progress_bar(paths: &[PathBuf]) -> ProgressBar {
     );
     ProgressBar::new(mailbox::total_bytes(paths))
         .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-}
-
-/// The totals of all messages.
-struct Summary {
-    messages: u64,
-    spam: u64,
-    unreadable: u64,
-    start: std::time::Instant,
-}
-
-impl Default for Summary {
-    fn default() -> Self {
-        Self {
-            messages: 0,
-            spam: 0,
-            unreadable: 0,
-            start: std::time::Instant::now(),
-        }
-    }
-}
-
-impl Summary {
-    fn add(&mut self, judged: &work::ScannedMessage) {
-        match &judged.outcome {
-            Ok(report) => {
-                self.messages += 1;
-                self.spam += u64::from(report.is_spam());
-            }
-            Err(_) => self.unreadable += 1,
-        }
-    }
-
-    fn rate(&self) -> String {
-        let rate = self.messages as f64 / self.start.elapsed().as_secs_f64().max(1e-6);
-        format!("{rate:.0} messages/s")
-    }
-
-    fn line(&self) -> String {
-        let Self { messages, spam, .. } = self;
-        format!("{messages} messages, {spam} spam, {}", self.rate())
-    }
-
-    fn exit_code(&self, is_filter: bool) -> ExitCode {
-        match (self.unreadable, self.spam) {
-            (0, 0) => ExitCode::SUCCESS,
-            (0, _) if is_filter => ExitCode::SUCCESS,
-            (0, _) => ExitCode::from(EXIT_SPAM),
-            _ => ExitCode::from(EXIT_NO_INPUT),
-        }
-    }
 }

@@ -1,4 +1,7 @@
-//! `gatepost learn`: teaches Bayes what is spam and what is not.
+//! `gatepost learn`: teaches Bayes what is spam and what is not, and exchanges what was learned
+//! with SpamAssassin.
+
+mod messages;
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
@@ -7,20 +10,13 @@ use std::process::ExitCode;
 
 use clap::Args;
 use gatepost_learning::Learning;
-use gatepost_learning::bayes::{BackupError, BayesSample, Class, Learned, Relearn};
-use gatepost_mail::Mail;
-use gatepost_mail::mailbox::{self, MailboxSettings};
-use gatepost_operations::learner::queue::{self, LearnRequest};
-use gatepost_operations::learner::{self, Learner, LearningError, wait};
-use gatepost_rules::RuleSet;
-use gatepost_store::{Store, StoreChange, StoreError};
-use indicatif::{ProgressBar, ProgressStyle};
+use gatepost_learning::bayes::BackupError;
+use gatepost_mail::mailbox;
+use gatepost_operations::learner::{self, Learner, LearningError};
+use gatepost_store::{Store, StoreError};
 
 use crate::config::{Config, ConfigSource, print_mistakes};
-use crate::exit::EXIT_UNAVAILABLE;
-
-/// The number of messages after which the learned data is stored.
-const KEEP_EVERY: usize = 500;
+use crate::exit::{EXIT_INTERRUPTED, EXIT_UNAVAILABLE};
 
 /// The average that an address gets by hand, as in SpamAssassin.
 const SENDER_POINTS: f64 = 100.0;
@@ -69,6 +65,11 @@ pub(super) struct LearnArguments {
 }
 
 impl LearnArguments {
+    /// Whether what was learned may become something else.
+    fn changes(&self) -> bool {
+        self.export.is_none() && !self.status
+    }
+
     /// The address to change, and the average that it gets; none if it is to be forgotten.
     fn senders(&self) -> Option<(&str, Option<f64>)> {
         let welcome = self
@@ -118,14 +119,25 @@ impl LearnError {
     }
 }
 
+/// How the messages were learned.
+enum LearnOutcome {
+    /// All of them.
+    Complete,
+    /// Without those that could not be read.
+    Unread,
+    /// Until the user interrupted it.
+    Interrupted,
+}
+
 pub(super) fn run(arguments: &LearnArguments) -> ExitCode {
     let config = match arguments.source.load() {
         Ok((config, _)) => config,
         Err(mistakes) => return print_mistakes(&mistakes),
     };
     match learn(arguments, &config) {
-        Ok(0) => ExitCode::SUCCESS,
-        Ok(_) => ExitCode::FAILURE,
+        Ok(LearnOutcome::Complete) => ExitCode::SUCCESS,
+        Ok(LearnOutcome::Unread) => ExitCode::FAILURE,
+        Ok(LearnOutcome::Interrupted) => ExitCode::from(EXIT_INTERRUPTED),
         Err(error) => {
             eprintln!("gatepost: {error}");
             ExitCode::from(error.exit_code())
@@ -133,9 +145,9 @@ pub(super) fn run(arguments: &LearnArguments) -> ExitCode {
     }
 }
 
-/// Does what the arguments say; gives how many messages could not be read.
-fn learn(arguments: &LearnArguments, config: &Config) -> Result<usize, LearnError> {
-    super::database::announce(config, false)?;
+/// Does what the arguments say.
+fn learn(arguments: &LearnArguments, config: &Config) -> Result<LearnOutcome, LearnError> {
+    super::database::announce(config, arguments.changes() && !arguments.quiet)?;
     let store = Store::open_secondary(&config.data, &config.store)?;
     let learner = Learner::open(&config.data, &store, &config.rules)?;
     let learner_for = |what| learner.as_ref().ok_or(LearnError::Serving(what));
@@ -144,157 +156,21 @@ fn learn(arguments: &LearnArguments, config: &Config) -> Result<usize, LearnErro
         Some(learner) => learner.learning().cloned(),
         None => learner::copy(&store, &config.rules),
     };
+    let complete = |()| LearnOutcome::Complete;
     let done = if let Some(path) = &arguments.export {
-        export(&known()?, path).map(|()| 0)
+        export(&known()?, path).map(complete)
     } else if let Some(path) = &arguments.import {
-        import(learner_for("import")?, path, arguments.quiet).map(|()| 0)
+        import(learner_for("import")?, path, arguments.quiet).map(complete)
     } else if let Some(senders) = arguments.senders() {
-        change_sender(learner_for("change a sender")?, senders, arguments.quiet).map(|()| 0)
+        change_sender(learner_for("change a sender")?, senders, arguments.quiet).map(complete)
     } else if arguments.status {
         println!("{}", status(&known()?));
-        Ok(0)
+        Ok(LearnOutcome::Complete)
     } else {
-        learn_paths(arguments, config, &store, learner.as_ref())
+        messages::learn(arguments, config, &store, learner.as_ref())
     };
     store.close();
     done
-}
-
-fn learn_paths(
-    arguments: &LearnArguments,
-    config: &Config,
-    store: &Store,
-    learner: Option<&Learner>,
-) -> Result<usize, LearnError> {
-    let request = match (arguments.spam, arguments.ham, arguments.forget) {
-        (true, ..) => LearnRequest::Learn(Class::Spam),
-        (_, true, _) => LearnRequest::Learn(Class::Ham),
-        (.., true) => LearnRequest::Forget,
-        _ => return Err(LearnError::NoAction),
-    };
-    if arguments.paths.is_empty() {
-        return Err(LearnError::NoPath);
-    }
-    let (rules, _) = RuleSet::load(&config.rules.paths, &config.rules);
-    let learning = learner.map(Learner::learning).transpose()?;
-    let progress = progress(&arguments.paths, arguments.quiet);
-    let mut tally = LearnCounts::default();
-    let mut waiting: Vec<StoreChange> = Vec::new();
-    for found in mailbox::open(&arguments.paths, &MailboxSettings::default()) {
-        let found = match found {
-            Ok(found) => found,
-            Err(problem) => {
-                tally.unread += 1;
-                progress.suspend(|| eprintln!("gatepost: {problem}"));
-                continue;
-            }
-        };
-        let mail = Mail::parse_with(&found.bytes, &rules.configuration().views);
-        let sample = BayesSample::of(&mail, &rules.learning_settings().bayes);
-        match learning {
-            Some(learning) => tally.learn(learning, request, &sample, &rules),
-            None => waiting.push(queue::add(request, &sample)),
-        }
-        tally.messages += 1;
-        progress.inc(found.source_bytes);
-        progress.set_message(format!("{} messages", tally.messages));
-        if tally.messages % KEEP_EVERY == 0 {
-            keep(store, learner, &mut waiting)?;
-        }
-    }
-    keep(store, learner, &mut waiting)?;
-    progress.finish_and_clear();
-    if !arguments.quiet {
-        println!("{}", tally.summary(request, learner.is_some()));
-        if let Some(learning) = learning {
-            println!("{}", status(learning));
-        }
-    }
-    Ok(tally.unread)
-}
-
-/// Makes safe what was learned, or handed to the serving gateway, so far.
-fn keep(
-    store: &Store,
-    learner: Option<&Learner>,
-    waiting: &mut Vec<StoreChange>,
-) -> Result<(), LearnError> {
-    if let Some(learner) = learner {
-        let kept = learner.keep().and_then(|()| learner.settle());
-        return Ok(kept?);
-    }
-    let ticket = store.submit(std::mem::take(waiting))?;
-    Ok(wait(&ticket)?)
-}
-
-/// The results of the messages.
-#[derive(Debug, Default)]
-struct LearnCounts {
-    messages: usize,
-    learned: usize,
-    changed: usize,
-    before: usize,
-    forgotten: usize,
-    off: usize,
-    unread: usize,
-}
-
-impl LearnCounts {
-    fn learn(
-        &mut self,
-        learning: &Learning,
-        request: LearnRequest,
-        sample: &BayesSample,
-        rules: &RuleSet,
-    ) {
-        let settings = &rules.learning_settings().bayes;
-        let bayes = &learning.bayes;
-        match request {
-            LearnRequest::Learn(class) => {
-                match bayes.learn(sample, class, Relearn::Change, settings) {
-                    Learned::New => self.learned += 1,
-                    Learned::Changed => self.changed += 1,
-                    Learned::Before => self.before += 1,
-                    Learned::Off => self.off += 1,
-                }
-            }
-            LearnRequest::Forget => {
-                self.forgotten += usize::from(bayes.forget(sample, settings));
-            }
-        }
-    }
-
-    fn summary(&self, request: LearnRequest, is_learner: bool) -> String {
-        if !is_learner {
-            let count = self.messages;
-            return format!("{count} messages handed to the serving gateway");
-        }
-        if self.off > 0 {
-            return "Bayes is switched off (use_bayes 0): nothing was learned".to_owned();
-        }
-        let examined = self.messages;
-        match request {
-            LearnRequest::Forget => format!("{} of {examined} messages forgotten", self.forgotten),
-            LearnRequest::Learn(_) => format!(
-                "{} of {examined} messages learned, {} of them again; {} had been learned before",
-                self.learned + self.changed,
-                self.changed,
-                self.before
-            ),
-        }
-    }
-}
-
-fn progress(paths: &[PathBuf], quiet: bool) -> ProgressBar {
-    if quiet {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new(mailbox::total_bytes(paths));
-    let template = "{bar:30} {percent:>3} %  {msg}  {bytes_per_sec}  {eta} left";
-    if let Ok(style) = ProgressStyle::with_template(template) {
-        bar.set_style(style);
-    }
-    bar
 }
 
 fn status(learning: &Learning) -> String {
