@@ -72,7 +72,20 @@ impl CallConnection {
                 Ok(Some(request)) => {
                     self.head_deadline = None;
                     let closes = request.closes;
-                    self.call(request).await?;
+                    // Without an await between request and answer, so that neither is copied into
+                    // the state of a future.
+                    match self.context.needs(&request, &mut self.output) {
+                        CallNeeds::Nothing => {
+                            if let Some(pending) = self.begin(request, Bytes::new()) {
+                                self.finish(pending).await?;
+                            }
+                        }
+                        CallNeeds::Body(size) => self.call_with_body(request, size).await?,
+                        CallNeeds::Refused => {}
+                    }
+                    if self.output.len() >= OUTPUT_BYTES_MAX {
+                        self.flush().await?;
+                    }
                     if closes {
                         return self.flush().await;
                     }
@@ -93,29 +106,28 @@ impl CallConnection {
         }
     }
 
-    /// Makes one call and writes its answer to the output.
-    async fn call(&mut self, request: CallRequest) -> io::Result<()> {
-        // Held until the call is answered; a call without a body needs none.
-        let mut lease = None;
-        let body = match self.context.needs(&request, &mut self.output) {
-            CallNeeds::Nothing => Bytes::new(),
-            CallNeeds::Body(size) => {
-                let lease = lease.insert(self.context.limits.in_flight.lease(self.peer));
-                self.body(size, lease).await?.freeze()
-            }
-            CallNeeds::Refused => return Ok(()),
-        };
-        let begun = self
-            .context
-            .begin(self.peer, request, body, &mut self.output);
-        if let Some(pending) = begun {
-            // Answers to earlier calls must not wait for this one's judge.
-            self.flush().await?;
-            self.context.finish(pending, &mut self.output).await;
+    /// Makes a call, and writes its answer unless it waits for a judge thread.
+    fn begin(&mut self, request: CallRequest, body: Bytes) -> Option<PendingCall> {
+        self.context
+            .begin(self.peer, request, body, &mut self.output)
+    }
+
+    /// Receives the message of `size` bytes, and makes the call.
+    async fn call_with_body(&mut self, request: CallRequest, size: usize) -> io::Result<()> {
+        // Held until the call is answered.
+        let mut lease = self.context.limits.in_flight.lease(self.peer);
+        let body = self.body(size, &mut lease).await?.freeze();
+        if let Some(pending) = self.begin(request, body) {
+            self.finish(pending).await?;
         }
-        if self.output.len() >= OUTPUT_BYTES_MAX {
-            self.flush().await?;
-        }
+        Ok(())
+    }
+
+    /// Waits for the judge thread of a call, and writes its answer.
+    async fn finish(&mut self, pending: PendingCall) -> io::Result<()> {
+        // Answers to earlier calls must not wait for this one's judge.
+        self.flush().await?;
+        self.context.finish(pending, &mut self.output).await;
         Ok(())
     }
 
