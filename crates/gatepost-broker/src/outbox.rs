@@ -74,7 +74,7 @@ impl Outbox {
         self.bytes
     }
 
-    /// The most that waits of what is no publication.
+    /// The most bytes of packets other than publications that may wait.
     pub(crate) const fn control_bytes(&self) -> usize {
         self.control_bytes
     }

@@ -324,7 +324,7 @@ mod tests {
     fn a_question_is_read_back() {
         let question = Question::new("Example.ORG.", RecordType::Txt);
         let mut message = question.message(7).unwrap();
-        assert!(read(&message).is_none(), "a question is no answer");
+        assert!(read(&message).is_none(), "a question is not an answer");
         assert_eq!(message[3], 0x20, "asks whether the answer is authentic");
         message[2] |= 0x80;
         message[7] = 1;

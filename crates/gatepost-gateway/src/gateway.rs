@@ -150,7 +150,7 @@ impl Gateway {
         self.0.journals_unjudged.store(unjudged, Ordering::Relaxed);
     }
 
-    /// Adds the delivery of `message` to a destination that is no subscriber to its trace.
+    /// Adds the delivery of `message` to a destination other than a subscriber to its trace.
     pub fn trace_delivery(&self, message: MessageId, destination: OtherDestination<'_>) {
         self.0.sink.trace_delivery(message, destination);
     }
@@ -216,8 +216,8 @@ impl Gateway {
             if entry.action == Action::Quarantine {
                 tickets.push(self.quarantine(message, entry));
             } else if let Err(error) = self.write_journal(entry) {
-                // An entry is no promise to the sender, and its commit is not waited for. A store
-                // that accepts no more changes is a reason to defer, though.
+                // An entry is not a promise to the sender, and its commit is not waited for. A
+                // store that accepts no more changes is a reason to defer, though.
                 tickets.push(Err(error));
             }
         }

@@ -1,8 +1,8 @@
 //! The minimum rate at which a peer must send what it has begun, and take what is sent to it.
 //!
-//! A pause alone is no bound: a peer that moves one byte within each pause holds a connection for
-//! as long as it likes. So what is begun also has an absolute deadline, which moves only as fast
-//! as bytes do at the minimum rate.
+//! A limit on pauses alone is not a bound: a peer that moves one byte within each pause holds a
+//! connection for as long as it likes. So what is begun also has an absolute deadline, which moves
+//! only as fast as bytes do at the minimum rate.
 
 use std::time::Duration;
 

@@ -25,7 +25,7 @@ pub struct ProxyHeader {
     pub length: usize,
 }
 
-/// The bytes are no header of the PROXY protocol.
+/// The bytes are not a header of the PROXY protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no PROXY header where one is required: {0}")]
 pub struct NoProxyHeader(&'static str);
@@ -88,7 +88,8 @@ fn parse_line(bytes: &[u8]) -> Result<Option<ProxyHeader>, NoProxyHeader> {
             let mut next = || words.next().ok_or(malformed);
             let (source, destination) = (next()?, next()?);
             let (source_port, destination_port) = (next()?, next()?);
-            // Checked as well: who errs in one is not to be trusted with the other.
+            // Checked as well: a proxy that errs in one address is not to be trusted with the
+            // other.
             address(family, destination, destination_port).ok_or(malformed)?;
             let client = address(family, source, source_port).ok_or(malformed)?;
             if words.next().is_some() {

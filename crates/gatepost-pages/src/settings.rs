@@ -53,7 +53,7 @@ pub struct PagesSettings {
     /// Larger files are read from disk for each request.
     pub cached_file_max: ByteSize,
     /// Static parts of pages and files of at least this length are also kept in a file in memory,
-    /// from which the kernel sends them without a copy; for shorter ones that is no faster.
+    /// from which the kernel sends them without a copy; for shorter ones that is not faster.
     pub sendfile_min: ByteSize,
     /// The number of pages and files that may be kept in this way; each uses a descriptor. 0 for
     /// none.

@@ -1,4 +1,4 @@
-//! One attempt to hand a message to the other side, and when the next one follows.
+//! One attempt to hand a message to the destination, and when the next one follows.
 
 use std::time::Duration;
 

@@ -130,7 +130,7 @@ impl Delivering {
         ended
     }
 
-    /// Acknowledges what is done; returns whether the other side is gone.
+    /// Acknowledges what is done; returns whether the destination is gone.
     fn settle(&self, inlet: &Inlet, (delivery, ending): (Box<Delivery>, Ending)) -> bool {
         match ending {
             Ending::Done => {

@@ -70,7 +70,7 @@ fn properties(
     Ok(buffer)
 }
 
-/// A publication on its way to the other side.
+/// A publication on its way to the destination.
 #[derive(Debug, Clone)]
 pub(crate) struct Delivery {
     /// The message's id.
@@ -90,11 +90,11 @@ pub(crate) struct Delivery {
 #[derive(Debug)]
 pub(crate) enum Handed {
     Delivery(Box<Delivery>),
-    /// A QoS 2 delivery that the other side has is to be released.
+    /// A QoS 2 delivery that the destination has is to be released.
     Release(PacketId),
 }
 
-/// The bytes are no frame of ours: the sink's session must begin again.
+/// The bytes are not a frame of ours: the sink's session must begin again.
 #[derive(Debug, thiserror::Error)]
 #[error("a frame of the sink's own cannot be read")]
 pub(crate) struct Unreadable;

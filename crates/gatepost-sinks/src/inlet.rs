@@ -35,7 +35,7 @@ pub(crate) struct Wanted {
     pub(crate) filters: Vec<(RequestedFilter, SubscribeOptions)>,
     /// Deliveries that may be unacknowledged at once.
     pub(crate) in_flight_max: u16,
-    /// The largest frame, in bytes, where the other side has a bound.
+    /// The largest frame, in bytes, where the other broker has a bound.
     pub(crate) frame_bytes_max: Option<u32>,
     pub(crate) kind: &'static str,
 }
@@ -196,23 +196,23 @@ impl Inlet {
         self.attachment.receipt(packet_id)
     }
 
-    /// PUBACK of the other side. It and the next three are stored by [`Inlet::submit`]; what they
+    /// PUBACK of the other broker. It and the next three are stored by [`Inlet::submit`]; what they
     /// do not fit to is of an earlier connection.
     pub(crate) fn acknowledge(&self, packet_id: PacketId) {
         let _ = self.attachment.acknowledge(packet_id);
     }
 
-    /// PUBREC of the other side.
+    /// PUBREC of the other broker.
     pub(crate) fn release(&self, packet_id: PacketId) {
         let _ = self.attachment.release(packet_id);
     }
 
-    /// PUBCOMP of the other side.
+    /// PUBCOMP of the other broker.
     pub(crate) fn finish(&self, packet_id: PacketId) {
         let _ = self.attachment.finish(packet_id);
     }
 
-    /// PUBREL of the other side.
+    /// PUBREL of the other broker.
     pub(crate) fn note_released(&self, packet_id: PacketId) {
         self.attachment.note_released(packet_id);
     }

@@ -6,7 +6,7 @@
 //! (`sinks.rs`).
 //!
 //! Invariants:
-//! - A message is acknowledged to the broker only after the other side has taken it, or its dead
+//! - A message is acknowledged to the broker only after the destination has taken it, or its dead
 //!   letter is on disk. A crash in between repeats it.
 //! - No sink takes more messages from its session than it is at; the rest waits there.
 //! - Nothing of a URL is shown but its origin, since its path often is a secret.

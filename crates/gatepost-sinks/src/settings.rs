@@ -148,13 +148,13 @@ pub struct BridgeSettings {
     /// The messages to carry, as in mosquitto's option `topic`: pattern, `out`, `in` or `both`,
     /// QoS, prefix here, prefix there.
     pub topics: Vec<String>,
-    /// The client id on the other side; empty for the sink's name and the name of the machine.
+    /// The client id at the other broker; empty for the sink's name and the name of the machine.
     pub client_id: String,
     /// The name of the user there.
     pub user: String,
     /// The file whose first line is the password.
     pub password_file: PathBuf,
-    /// The authorities that are believed, in PEM; empty for the system's.
+    /// The authorities that are trusted, in PEM; empty for the system's.
     pub tls_ca: PathBuf,
     /// The certificate that is shown there.
     pub tls_cert: PathBuf,
@@ -164,9 +164,9 @@ pub struct BridgeSettings {
     pub keep_alive: Period,
     /// The time for which the other broker keeps our session (MQTT 5).
     pub session_expiry: Period,
-    /// Messages that may be unacknowledged by the other side; it may ask for fewer.
+    /// Messages that may be unacknowledged by the other broker; it may ask for fewer.
     pub in_flight_max: u16,
-    /// The topic on the other side that has `1` while the bridge is connected, and otherwise `0`;
+    /// The topic at the other broker that has `1` while the bridge is connected, and otherwise `0`;
     /// empty for none.
     pub notification_topic: String,
 }

@@ -291,7 +291,7 @@ async fn end_session(broker: &Broker, client_id: &str) {
     }
 }
 
-/// Connects to the other side of a sink, and sends no message; the other side's name, and what
+/// Connects to the destination of a sink, and sends no message; the destination's name, and what
 /// failed.
 pub async fn check(settings: &SinkSettings) -> (String, Result<(), String>) {
     if let Some(bridge) = &settings.bridge {

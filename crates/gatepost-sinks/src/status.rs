@@ -45,7 +45,7 @@ pub struct SinkStatus {
     pub target: String,
     /// The activity.
     pub state: SinkState,
-    /// Messages that the other side has taken.
+    /// Messages that the destination has taken.
     pub delivered: u64,
     /// Messages that it has brought in.
     pub received: u64,

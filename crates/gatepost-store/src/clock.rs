@@ -4,11 +4,11 @@
 //! mistypes a year. Rows that are removed by age are gone for good, so ages go by a time of their
 //! own, the [`AgeTime`], which is kept in the database. It follows the clock as long as the clock
 //! is plausible. A clock that is suddenly ahead (the server was off, or the clock is wrong) is not
-//! believed before it is known what that would remove ([`AgeTime::decide`]):
+//! trusted before it is known what that would remove ([`AgeTime::decide`]):
 //!
 //! - many rows: the age time goes on at the speed of time until an administrator accepts the clock
 //!   or sets it right;
-//! - few rows, and the clock is ahead by `store.clock_jump_max` at most: it is believed;
+//! - few rows, and the clock is ahead by `store.clock_jump_max` at most: it is trusted;
 //! - few rows, and it is further ahead: the age time catches up, at twice the speed of time.
 //!
 //! Invariants: the age time is never ahead of the clock, and never gains more on the clock than
@@ -77,7 +77,7 @@ enum Pace {
 /// The time by which rows age.
 pub(crate) struct AgeTime {
     clock: Arc<dyn Clock>,
-    /// The latest time that was believed.
+    /// The latest time that was trusted.
     accepted: SystemTime,
     /// [`Clock::elapsed`] when it was.
     accepted_at: Duration,
@@ -105,7 +105,7 @@ impl AgeTime {
         self.clock.elapsed()
     }
 
-    /// The latest time that was believed, to be kept.
+    /// The latest time that was trusted, to be kept.
     pub(crate) const fn accepted(&self) -> SystemTime {
         self.accepted
     }
@@ -127,7 +127,7 @@ impl AgeTime {
         }
         let ahead = now.duration_since(expected).unwrap_or_default();
         if ahead <= JUMP_MIN {
-            self.believe(now);
+            self.trust(now);
             return (now, Drift::None);
         }
         self.accepted = match self.pace {
@@ -142,7 +142,7 @@ impl AgeTime {
         self.clock.now()
     }
 
-    /// Decides over a clock that is ahead: whether to believe it would remove many rows at once.
+    /// Decides over a clock that is ahead: whether trusting it would remove many rows at once.
     /// Returns whether it must be asked for.
     pub(crate) fn decide(&mut self, removes_many: bool) -> bool {
         let (_, Drift::Ahead(ahead)) = self.now() else {
@@ -150,22 +150,22 @@ impl AgeTime {
         };
         match (removes_many, ahead <= self.jump_max) {
             (true, _) => self.pace = Pace::Wait,
-            (false, true) => self.believe(self.clock.now()),
+            (false, true) => self.trust(self.clock.now()),
             (false, false) => self.pace = Pace::CatchUp,
         }
         removes_many
     }
 
-    /// An administrator says that the clock is right. One that is behind is believed in any case.
+    /// An administrator says that the clock is right. One that is behind is trusted in any case.
     pub(crate) fn accept_clock(&mut self) {
         let now = self.clock.now();
         if now > self.accepted {
             self.accepted_at = self.clock.elapsed();
-            self.believe(now);
+            self.trust(now);
         }
     }
 
-    const fn believe(&mut self, now: SystemTime) {
+    const fn trust(&mut self, now: SystemTime) {
         self.accepted = now;
         self.pace = Pace::Wait;
     }
@@ -231,7 +231,7 @@ mod tests {
         let right = hand.now();
         let mut age = AgeTime::new(Arc::new(hand.clone()), None, DAY);
         hand.0.lock().0 += DAY / 2;
-        assert!(age.decide(true), "also within the jump that is believed");
+        assert!(age.decide(true), "also within the jump that is trusted");
         hand.pass(DAY);
         assert_eq!(age.now(), (right + DAY, Drift::Ahead(DAY / 2)));
         assert!(age.decide(true), "however long that takes");

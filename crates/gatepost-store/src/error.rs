@@ -36,7 +36,7 @@ pub enum StoreError {
         /// The database.
         file: PathBuf,
     },
-    /// The file cannot be opened, for a reason that is no damage.
+    /// The file cannot be opened, for a reason other than damage.
     #[error("the database {file} cannot be opened: {cause}; nothing was changed")]
     Open {
         /// The database.

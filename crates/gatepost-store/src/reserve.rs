@@ -44,7 +44,7 @@ impl fmt::Display for Reserve {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MalformedReserve {
     /// An invalid share.
-    #[error("'{0}' is no share: write a whole number of percent up to 50, such as \"5%\"")]
+    #[error("'{0}' is not a share: write a whole number of percent up to 50, such as \"5%\"")]
     Share(String),
     /// An invalid size.
     #[error(transparent)]

@@ -61,8 +61,8 @@ pub(crate) fn id_to_row(id: MessageId) -> i64 {
     id.number() as i64
 }
 
-/// A value of another type than the column's was no version of ours writing: it comes out of a
-/// damaged file, and hides no other row.
+/// A value of another type than the column's was not written by a version of ours: it comes out of
+/// a damaged file, and hides no other row.
 pub(crate) fn skip_foreign<T>(read: rusqlite::Result<Option<T>>) -> rusqlite::Result<Option<T>> {
     match read {
         Err(

@@ -141,7 +141,7 @@ const STEPS: [&str; 4] = [
     ALTER TABLE received ADD COLUMN crc INTEGER;
 
     -- One row: no id of an earlier run is higher than the first number, and the second is the
-    -- latest time, in Unix milliseconds, that was believed.
+    -- latest time, in Unix milliseconds, that was trusted.
     CREATE TABLE clock (
         number INTEGER PRIMARY KEY,
         highest_id INTEGER NOT NULL,

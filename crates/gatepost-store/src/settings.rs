@@ -73,7 +73,7 @@ impl Default for StoreSettings {
             reserve: Reserve::Percent(5),
             clock_jump_max: Period::seconds(86_400),
             clock_expiry_rows: 100,
-            // Within a day of absence, which is believed, a seventh of a history of a week is over.
+            // Within a day of absence, which is trusted, a seventh of a history of a week is over.
             clock_expiry_percent: 25,
             waiting_max: ByteSize::mebibytes(256),
             history_messages_max: 100_000,

@@ -350,9 +350,9 @@ impl Store {
         age_time.map_or_else(SystemTime::now, |age_time| age_time.now().0)
     }
 
-    /// The time to store with what grows old: the latest that was believed, or what the clock shows
+    /// The time to store with what grows old: the latest that was trusted, or what the clock shows
     /// where that is later. So neither a clock that is behind for a while, as after a start in
-    /// 1970, nor one that is believed after a jump makes anything older than it is.
+    /// 1970, nor one that is trusted after a jump makes anything older than it is.
     pub fn time_to_store(&self) -> SystemTime {
         let age_time = self.inner.age_time.as_ref();
         age_time.map_or_else(SystemTime::now, SharedAgeTime::latest)

@@ -40,7 +40,7 @@ impl SharedAgeTime {
         self.0.lock().accept_clock();
     }
 
-    /// The latest time that was believed, or that the clock shows.
+    /// The latest time that was trusted, or that the clock shows.
     pub(crate) fn latest(&self) -> SystemTime {
         let mut age = self.0.lock();
         age.now();
@@ -116,8 +116,8 @@ impl StoredClock {
     }
 
     /// The time by which rows grow old, and the rows that wait for an administrator, if any.
-    /// `expiring` finds what would be removed if the clock were believed; it is asked only where
-    /// the clock is ahead. Says in the log if the clock is not believed.
+    /// `expiring` finds what would be removed if the clock were trusted; it is asked only where
+    /// the clock is ahead. Says in the log if the clock is not trusted.
     pub(crate) fn time_for_ages(
         &mut self,
         expiring: impl FnOnce(SystemTime) -> rusqlite::Result<Expiring>,
@@ -199,7 +199,7 @@ fn warn(drift: Drift, held: Option<HeldExpiry>) {
         (Drift::Ahead(by), None) => tracing::warn!(
             target: "store",
             "the clock is {} ahead of the last run: the server was off, or the clock is wrong. \
-             Ages follow slowly; to believe the clock now: `gatepost clock accept`",
+             Ages follow slowly; to trust the clock now: `gatepost clock accept`",
             seconds(by)
         ),
         (Drift::Behind(by), _) => tracing::warn!(

@@ -2,7 +2,7 @@
 //!
 //! Every row ends with a CRC-32 of its other columns. It is computed when the row is written, and
 //! checked whenever the row is read, by the [scrub](crate::watch) and by a
-//! [recovery](crate::recovery), so that a disk that alters bytes is noticed instead of believed.
+//! [recovery](crate::recovery), so that a disk that alters bytes is noticed.
 //! Rows of earlier versions have no checksum (NULL) and are read as they are.
 //!
 //! An *added* row must be new. If a row with its key is there, adding it again changes nothing

@@ -107,7 +107,7 @@ async fn a_clock_far_ahead_deletes_nothing() {
     store.close();
     drop(store);
 
-    // Asked for, the clock is believed.
+    // Asked for, the clock is trusted.
     let settings = StoreSettings {
         clock_jump_max: gatepost_settings::Period(40 * DAY),
         ..StoreSettings::default()
@@ -163,7 +163,7 @@ async fn a_jump_that_would_delete_many_rows_waits_until_the_clock_is_accepted() 
     );
     assert_eq!(store.held_expiry(), None);
     trim(&store, &clock).await;
-    assert_eq!(history(&store), 0, "accepted, it is believed");
+    assert_eq!(history(&store), 0, "accepted, it is trusted");
     assert_eq!(store.held_expiry(), None);
 }
 

@@ -59,8 +59,8 @@ pub enum UsersError {
         /// The problem and a suggested fix.
         reason: String,
     },
-    /// The hash of a password is of no kind that is known here.
-    #[error("the password hash of '{0}' is of no kind that can be checked")]
+    /// The hash of a password is of an unknown kind.
+    #[error("the password hash of '{0}' is of an unknown kind")]
     Hash(String),
     /// Hashing failed: out of memory.
     #[error("the password could not be hashed")]

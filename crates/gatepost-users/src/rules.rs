@@ -337,7 +337,7 @@ mod tests {
         assert!(!free.may(Access::Publish, "a").is_allowed());
         assert!(
             !free.may_subscribe("$SYS/#").is_allowed(),
-            "$SYS is no default"
+            "$SYS is not a default"
         );
         assert!(free.may_subscribe("#").is_allowed());
         let granted = compiled(&["allow publish a"], &[], DefaultPolicy::Auto);

@@ -34,7 +34,7 @@ impl Manager {
         String::from_utf8_lossy(&buffer[..length]).into_owned()
     }
 
-    /// The next message that is no sign of life and no status.
+    /// The next message that is neither a sign of life nor a status.
     fn state(&self) -> String {
         loop {
             let message = self.receive();
@@ -184,7 +184,7 @@ fn a_health_check_asks_the_server_of_the_config() {
     };
     let url = gateway.url("");
     assert_eq!(check(&url), Some(0));
-    // It answers, but is no Gatepost that is ready.
+    // It answers, but is not a Gatepost that is ready.
     assert_eq!(check(&gateway.url("").replace("http:", "https:")), Some(69));
     assert_eq!(gateway.terminate(), Some(0));
     assert_eq!(check(&url), Some(69));

@@ -187,7 +187,7 @@ fn neighbours(address: SocketAddr, round: u64) {
     }
 }
 
-/// Bytes that are no packets, the same in every run.
+/// Bytes that are not packets, the same in every run.
 fn noise(seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut byte = || {

@@ -165,7 +165,7 @@ fn the_documented_lines_do_what_xmail_expects() {
             std::fs::write(&file, [head(is_offline), &mail].concat()).expect("spooled");
             let filtered = filter(&line, &gateway, &file, is_offline);
             assert_eq!(filtered.outcome, outcome, "{mode} {verdict}");
-            // "Later" is no word of XMail's: the message passes, and so it goes on.
+            // "Later" is not a result of XMail's: the message passes, and so it goes on.
             assert_eq!(
                 filtered.stops,
                 stop && verdict != "defer",

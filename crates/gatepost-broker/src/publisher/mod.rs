@@ -265,7 +265,7 @@ impl Publisher {
         let length = publication.payload.len() as u64;
         let is_ours = publication.topic.is_internal();
         if !is_ours {
-            // The server's own figures are no traffic.
+            // The server's own figures are not traffic.
             self.messages += 1;
             self.bytes += length;
         }

@@ -87,7 +87,7 @@ impl RequestReader {
     /// telling where the next one begins.
     pub fn take(&mut self, input: &mut BytesMut) -> Result<Option<CallRequest>, RequestError> {
         let Some(end) = self.end_of_head(input) else {
-            // A first line that is no request need not wait for an end.
+            // A first line that is not a request need not wait for an end.
             let start = input.get(..START.len()).unwrap_or(input);
             if !START.as_bytes().starts_with(start) {
                 return Err(RequestError::Start);

@@ -1,6 +1,6 @@
 //! DNS lookups of forwarding, and whether DNSSEC proves the responses.
 //!
-//! An answer is authentic if the resolver says so and is believed: it was named in the settings, or
+//! An answer is authentic if the resolver says so and is trusted: it was named in the settings, or
 //! it is on this machine. What any other resolver says about DNSSEC, anybody on the way may have
 //! written.
 

@@ -52,7 +52,7 @@ pub struct ForwardSettings {
     /// The port that MTA-STS policies are fetched from; the standard's is 443.
     pub mta_sts_port: u16,
     /// Resolvers that validate DNSSEC and are reached over a safe way, with their port: what they
-    /// call authentic is believed. Empty takes those of `/etc/resolv.conf`, which are believed only
+    /// call authentic is trusted. Empty takes those of `/etc/resolv.conf`, which are trusted only
     /// if all of them are on this machine.
     pub dns_servers: Vec<SocketAddr>,
     /// The authorities that may sign its certificate where TLS is required or an MTA-STS policy

@@ -182,7 +182,7 @@ impl HttpContext {
         page.value(
             counter(
                 "gatepost_page_workers_replaced_total",
-                "Page workers replaced: worn, failed, or behind.",
+                "Page workers replaced: worn, failed, or late.",
             ),
             self.pages.workers_replaced(),
         );

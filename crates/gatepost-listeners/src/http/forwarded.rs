@@ -2,7 +2,7 @@
 //! `X-Forwarded-For` and `X-Forwarded-Proto`.
 //!
 //! Each proxy appends, so the list is read from its end for as long as those who wrote are
-//! trusted: what a client writes itself stands before that and is not believed.
+//! trusted: entries that a client writes itself stand before that and are not trusted.
 
 use std::net::{IpAddr, SocketAddr};
 

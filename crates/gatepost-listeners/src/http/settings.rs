@@ -51,7 +51,7 @@ pub struct HttpSettings {
     /// Origins whose pages may publish, call and open WebSockets beside our own, such as
     /// `"https://example.org"`; `"*"` allows all.
     pub origins: Vec<String>,
-    /// Peers whose `Forwarded` or `X-Forwarded-For` is believed: addresses, networks, `"unix"`.
+    /// Peers whose `Forwarded` or `X-Forwarded-For` is trusted: addresses, networks, `"unix"`.
     pub trusted_proxies: Vec<PeerNetwork>,
     /// Whether requests that come unencrypted are sent to the same place by https.
     pub https_redirect: bool,

@@ -90,7 +90,7 @@ pub(crate) fn push_sinks(text: &mut String, sinks: &[SinkStatus]) {
     push(
         counter(
             "gatepost_sink_delivered_total",
-            "Messages that the other side of a sink has taken.",
+            "Messages that the destination of a sink has taken.",
         ),
         |sink| sink.delivered,
     );

@@ -74,7 +74,7 @@ pub(super) async fn log_in(
 
 /// A password alone is a token; without either, a certificate may name the user.
 fn credentials(connect: &Connect<'_>, opening: &Opening<'_>) -> Credentials {
-    // Bytes that are no text match no password.
+    // Bytes that are not UTF-8 match no password.
     let password = connect
         .password
         .map(|bytes| Secret::new(String::from_utf8_lossy(bytes)));

@@ -36,7 +36,7 @@ pub struct LmtpSettings {
     pub verdict_headers: VerdictHeaderSettings,
     /// The settings for the next hop.
     pub forward: ForwardSettings,
-    /// Peers that are believed what they say of their own clients (XCLIENT, XFORWARD).
+    /// Peers whose statements about their own clients are trusted (XCLIENT, XFORWARD).
     pub trusted: Vec<PeerNetwork>,
     /// The maximum size of a mailbox; more is refused with `452`.
     pub mailbox_max: ByteSize,

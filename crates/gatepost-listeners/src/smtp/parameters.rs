@@ -20,7 +20,7 @@ pub(super) struct MailCommand {
     pub(super) dsn: Vec<String>,
 }
 
-/// RFC 3461 section 4.4 and section 4.2: longer ones are no identifiers.
+/// RFC 3461 section 4.4 and section 4.2: longer ones are not identifiers.
 const ENVID_BYTES_MAX: usize = 100;
 const ORCPT_BYTES_MAX: usize = 500;
 

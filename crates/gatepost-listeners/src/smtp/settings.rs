@@ -51,7 +51,7 @@ pub struct SmtpSettings {
     pub verdict_headers: VerdictHeaderSettings,
     /// The settings for the next hop.
     pub forward: ForwardSettings,
-    /// Peers that are believed what they say of their own clients (XCLIENT, XFORWARD): addresses,
+    /// Peers whose statements about their own clients are trusted (XCLIENT, XFORWARD): addresses,
     /// networks, or `"unix"`.
     pub trusted: Vec<PeerNetwork>,
     /// Whether only clients that have logged in may send (submission, RFC 6409).

@@ -83,7 +83,7 @@ impl Targets {
 pub enum HeadError {
     #[error("the head is longer than {0} bytes")]
     TooLong(usize),
-    #[error("the request '{0}' is no COMMAND SPAMC/VERSION")]
+    #[error("the request '{0}' is not COMMAND SPAMC/VERSION")]
     Request(String),
     #[error("there is no command '{0}'")]
     Command(String),

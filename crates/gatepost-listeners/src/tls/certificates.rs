@@ -100,7 +100,7 @@ fn certified_key(cert: &Path, key: &Path) -> Result<CertifiedKey, TlsError> {
     let chain = pem::certificates(cert)?;
     let private = pem::private_key(key)?;
     let signing = ring::sign::any_supported_type(&private).map_err(|_| {
-        let reason = "the key is of no kind that is supported; fix: use ECDSA P-256, Ed25519, or \
+        let reason = "the kind of the key is not supported; fix: use ECDSA P-256, Ed25519, or \
                       RSA with 2048 bits or more";
         TlsError::file(key, 0, reason)
     })?;

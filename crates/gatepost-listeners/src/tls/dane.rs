@@ -250,7 +250,7 @@ mod tests {
             &own,
             false
         ));
-        // A record of one usage is none of the other.
+        // A record of one usage is not a record of the other.
         assert!(!is_accepted(
             vec![record(DANE_EE, 1, 1, &own.authority)],
             &own,

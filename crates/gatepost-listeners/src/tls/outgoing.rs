@@ -77,7 +77,7 @@ impl Outgoing {
         connect(config, stream, name, limit).await
     }
 
-    /// The authorities that are believed; none where everybody is.
+    /// The trusted authorities; `None` trusts every certificate.
     pub fn authorities(&self) -> Result<Vec<CertificateDer<'static>>, TlsError> {
         match &self.trust {
             CertificateTrust::Anybody => Ok(Vec::new()),

@@ -20,7 +20,7 @@ pub struct TlsSettings {
     /// More certificates; the client's server name (SNI) chooses. Without a match the first is
     /// shown.
     pub more: Vec<CertificateFiles>,
-    /// The authorities whose client certificates are believed, in PEM. Without it no client is
+    /// The authorities whose client certificates are accepted, in PEM. Without it no client is
     /// asked for one.
     pub client_ca: Option<PathBuf>,
     /// Whether a client must show a certificate.

@@ -66,7 +66,7 @@ fn sent(step: &str) -> Vec<u8> {
             let number = |text: &str| text.parse().expect("a number");
             frame(number(kind), number(flags), stream, &payload)
         }
-        _ => panic!("{what} is no step"),
+        _ => panic!("{what} is not a step"),
     }
 }
 
@@ -119,7 +119,7 @@ fn frames_are_answered_as_the_cases_say() {
                 match step.split_at(2) {
                     ("> ", step) => pieces.push(sent(step)),
                     ("< ", answer) => expected.push(answer),
-                    _ => panic!("{step} is no step"),
+                    _ => panic!("{step} is not a step"),
                 }
             }
             if !is_parted {

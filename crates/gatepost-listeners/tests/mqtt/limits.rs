@@ -183,7 +183,11 @@ fn subscriptions_of_a_session() {
     let mut wire = enter(&server, "many");
     assert_eq!(subscribe(&mut wire, "a"), Reason(1));
     assert_eq!(subscribe(&mut wire, "b"), Reason::QUOTA_EXCEEDED);
-    assert_eq!(subscribe(&mut wire, "a"), Reason(1), "the same is no other");
+    assert_eq!(
+        subscribe(&mut wire, "a"),
+        Reason(1),
+        "the same filter does not count twice"
+    );
     assert!(is_counted(&server, Limit::Subscriptions));
 }
 

@@ -78,7 +78,7 @@ impl Relay {
 /// All relays of a message, newest first.
 #[derive(Clone, Debug, Default)]
 pub struct Relays {
-    /// Relays in `trusted_networks`, whose fields are believed.
+    /// Relays in `trusted_networks`, whose fields are trusted.
     pub trusted: Vec<Relay>,
     /// All other relays.
     pub untrusted: Vec<Relay>,

@@ -152,7 +152,7 @@ impl Procedure for Autoreply {
         accepted
     }
 
-    /// A reply that cannot be sent is no reason not to take the mail.
+    /// The mail is accepted even if the reply cannot be sent.
     fn on_failure(&self) -> Action {
         Action::Accept
     }
@@ -210,7 +210,7 @@ fn correspondents<'a>(message: &'a Message, mail: &Mail<'_>) -> Option<(&'a str,
     (!own.eq_ignore_ascii_case(to)).then_some((to, own.as_str()))
 }
 
-/// Names that are no person's.
+/// Names that are not a person's.
 fn is_program(address: &str) -> bool {
     let local = address
         .split('@')

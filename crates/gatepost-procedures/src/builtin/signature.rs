@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::procedure::{Needs, Procedure, ProcedureAnswer, ProcedureCall, ProcedureFailure};
 
-/// Deeper parts are no text that a person wrote.
+/// Deeper parts are not text that a person wrote.
 const DEPTH_MAX: usize = 5;
 /// Encoded lines have so many characters (RFC 2045 section 6.7, section 6.8).
 const ENCODED_LINE: usize = 76;

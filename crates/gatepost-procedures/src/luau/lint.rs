@@ -1,7 +1,7 @@
 //! Mistakes of the users' code that compile: misspelt verdicts, and fields that no message has.
 //!
 //! Luau's own analysis is a library in C++ of several megabytes that `mlua` does not build, so the
-//! code is only read word by word. The text in `return "rejct", …` is no verdict for certain, and
+//! code is only read word by word. The text in `return "rejct", …` is certainly not a verdict, and
 //! `message.subjct` is always nil; `return "rejct"` may be a text for a page, and is a warning. The
 //! fields are those of `docs/gatepost.d.luau`.
 

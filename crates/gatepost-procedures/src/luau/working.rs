@@ -64,7 +64,7 @@ impl SharedMessage {
     }
 }
 
-// A method of a type with a lifetime of its own is no closure for every lifetime.
+// A method of a type with a lifetime of its own is not a closure for every lifetime.
 #[allow(clippy::redundant_closure_for_method_calls)]
 impl MessageInWork {
     /// The message with the edits done.

@@ -82,7 +82,7 @@ fn kind(name: &str) -> Result<Option<ImageFormat>, String> {
         "gif" => Ok(Some(ImageFormat::Gif)),
         "png" => Ok(Some(ImageFormat::Png)),
         "jpeg" | "jpg" => Ok(Some(ImageFormat::Jpeg)),
-        other => Err(format!("{other} is no known image format")),
+        other => Err(format!("{other} is not a known image format")),
     }
 }
 

@@ -22,7 +22,7 @@ fn value(
         ("version", None) => LANGUAGE_VERSION,
         ("perl_version", None) => PERL_VERSION,
         ("local_tests_only", None) => truth(local_only),
-        (name, _) => return Err(format!("{name} is nothing that can be asked for")),
+        (name, _) => return Err(format!("{name} cannot be tested by if")),
     };
     Ok(vec![Operation::Number(number)])
 }

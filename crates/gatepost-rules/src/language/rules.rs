@@ -214,7 +214,7 @@ fn eval(loaded: &mut Loaded<'_>, line: &RuleLine<'_>, view: View, call: &[u8]) -
     let call = String::from_utf8_lossy(call);
     let malformed = || {
         LineProblem::invalid(
-            format!("{call:?} is no call of a function"),
+            format!("{call:?} is not a call of a function"),
             "write: eval:function('text', 1)",
         )
     };

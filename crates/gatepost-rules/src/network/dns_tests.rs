@@ -354,7 +354,7 @@ impl NetworkTest {
                 questions.iter().any(lists)
             }
             Self::Links { subtest, zone, .. } => {
-                // Steps on the way, such as a host's address, are no listings.
+                // Steps on the way, such as a host's address, are not listings.
                 let of_zone = format!(".{}", zone.to_ascii_lowercase());
                 let questions = self.questions(views, answer);
                 questions.iter().any(|question| {

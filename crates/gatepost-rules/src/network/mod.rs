@@ -335,7 +335,7 @@ fn askdns(arguments: &[&str]) -> Result<NetworkTest, String> {
         .ok_or("the name to ask for is missing")?;
     let kind = rest.first().copied().unwrap_or("A");
     let kind =
-        RecordType::named(kind).ok_or_else(|| format!("{kind} records cannot be asked for"))?;
+        RecordType::named(kind).ok_or_else(|| format!("{kind} records cannot be queried"))?;
     let filter = match rest.get(1) {
         None => None,
         Some(text) if text.starts_with(['/', 'm']) => {

@@ -76,7 +76,7 @@ fn sender_zone() -> Zone {
     zone
 }
 
-/// Addresses that are asked about, are not, and name who is quoted.
+/// Addresses that are looked up, that are not, and that name a quoted author.
 const ADDRESSES: &str = "From: support@author.example\nSubject: x\n\n\
     write to anna@asked.example or spared@asked.example\n\n\
              <cara@asked.example> wrote http://x.example/?to=cara@asked.example\n";

@@ -1,4 +1,4 @@
-//! One connection of a bridge: packets from our session to the other side, and back.
+//! One connection of a bridge: packets from our session to the other broker, and back.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::given_up::give_up;
 use crate::inlet::Inlet;
 use crate::status::SinkState;
 
-/// Bytes that may wait for the other side's socket before no more is taken from the session.
+/// Bytes that may wait for the other broker's socket before no more is taken from the session.
 const OUT_BYTES_MAX: usize = 256 * 1024;
 /// The largest packet that is taken in.
 const PACKET_BYTES_MAX: usize = 16 << 20;
@@ -41,7 +41,7 @@ pub(super) struct Connection<'a> {
 }
 
 impl Connection<'_> {
-    /// Subscribes on the other side, and says there that we are connected.
+    /// Subscribes at the other broker, and says there that we are connected.
     pub(super) fn begin(&mut self) -> Result<(), BridgeError> {
         let bridge = &self.running.bridge;
         let filters = bridge.maps.0.iter().filter_map(|map| {
@@ -194,9 +194,9 @@ impl Connection<'_> {
         if is_lowered || !fits {
             self.link.out.truncate(before);
             let reason = if is_lowered {
-                "the other side does not take messages of this QoS"
+                "the other broker does not take messages of this QoS"
             } else {
-                "the message is larger than the other side takes"
+                "the message is larger than the other broker takes"
             };
             return self.give_up(&delivery, reason).await;
         }
@@ -245,7 +245,7 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// Takes one packet; returns the delivery that the other side refuses by it.
+    /// Takes one packet; returns the delivery that the other broker refuses by it.
     fn take_packet(
         &mut self,
         packet: &Packet<'_>,
@@ -258,7 +258,7 @@ impl Connection<'_> {
                 }
             }
             Packet::Puback(ack) | Packet::Pubrec(ack) if ack.reason.is_error() => {
-                let reason = format!("the other side refused it: {}", ack.reason.name());
+                let reason = format!("the other broker refused it: {}", ack.reason.name());
                 return Ok(self
                     .arrived(ack.packet_id)
                     .map(|delivery| (delivery, reason)));
@@ -268,7 +268,7 @@ impl Connection<'_> {
                 self.delivered(ack.packet_id);
             }
             Packet::Pubrec(ack) => {
-                // The release leaves when it is on disk: after it the other side knows the
+                // The release leaves when it is on disk: after it the other broker knows the
                 // delivery no longer, and would take its repetition for another one.
                 self.inlet.release(ack.packet_id);
                 self.inbound.answer(PacketType::Pubrel, ack.packet_id)?;

@@ -10,19 +10,19 @@ pub(super) enum BridgeError {
     Io(#[from] io::Error),
     #[error("TLS: {0}")]
     Tls(String),
-    #[error("the other side did not answer in time")]
+    #[error("the other broker did not answer in time")]
     Silent,
-    #[error("the other side sent what is no MQTT: {0}")]
+    #[error("the other broker sent a packet that is not MQTT: {0}")]
     Malformed(#[from] DecodeError),
     #[error("a packet cannot be written: {0}")]
     Unencodable(#[from] EncodeError),
-    #[error("the other side refused the connection: {}", explained(*.0, .1))]
+    #[error("the other broker refused the connection: {}", explained(*.0, .1))]
     Refused(Reason, String),
-    #[error("the other side ended the connection: {}", explained(*.0, .1))]
+    #[error("the other broker ended the connection: {}", explained(*.0, .1))]
     Ended(Reason, String),
-    #[error("the other side sent {0}")]
+    #[error("the other broker sent {0}")]
     Unexpected(&'static str),
-    #[error("the other side refused the subscription to {0}")]
+    #[error("the other broker refused the subscription to {0}")]
     NotSubscribed(String),
     #[error("a message that came in was not taken: {0}")]
     NotTaken(String),

@@ -24,7 +24,7 @@ type Commit = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>>;
 struct Waiting {
     commit: Commit,
     packets: BytesMut,
-    /// Publications of the other side among what is acknowledged.
+    /// Publications of the other broker among what is acknowledged.
     publications: usize,
 }
 
@@ -53,12 +53,12 @@ impl Inbound {
         }
     }
 
-    /// Publications of the other side that are not acknowledged yet.
+    /// Publications of the other broker that are not acknowledged yet.
     pub(super) const fn unacknowledged(&self) -> usize {
         self.unacknowledged
     }
 
-    /// Publishes a message of the other side; returns whether it was taken. One that has passed
+    /// Publishes a message of the other broker; returns whether it was taken. One that has passed
     /// this bridge before, or that no line of the config maps, is acknowledged and ends here.
     pub(super) fn publish(
         &mut self,

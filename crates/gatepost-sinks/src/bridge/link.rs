@@ -17,7 +17,7 @@ use super::error::BridgeError;
 
 /// A connection, with its handshake.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(20);
-/// Publications of the other side that may be unacknowledged.
+/// Publications of the other broker that may be unacknowledged.
 pub(super) const RECEIVE_MAX: u16 = 1_000;
 /// Before MQTT 5 no broker says how many publications it takes at once. mosquitto cuts connections
 /// with more than 20, and counts those twice that it had before a restart.

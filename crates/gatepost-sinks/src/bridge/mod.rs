@@ -2,7 +2,7 @@
 //!
 //! The session of the sink is the one end of the connection, the session that the other broker
 //! keeps for us the other end. Between them packets are passed on: a delivery goes out under the
-//! packet identifier that it has in our session, and is acknowledged there by the other side's
+//! packet identifier that it has in our session, and is acknowledged there by the other broker's
 //! acknowledgement. So a delivery at QoS 2 arrives once, as it would at a client, over lost
 //! connections and restarts of either side that keeps its session.
 //!
@@ -127,7 +127,7 @@ impl Bridge {
         };
         let notification = Some(&settings.notification_topic).filter(|topic| !topic.is_empty());
         if notification.is_some_and(|topic| Topic::new(topic).is_err()) {
-            return Err(wrong("bridge.notification_topic", "this is no topic"));
+            return Err(wrong("bridge.notification_topic", "this is not a topic"));
         }
         let keep_alive = settings.keep_alive.duration();
         if !(5..=u64::from(u16::MAX)).contains(&keep_alive.as_secs()) {

@@ -223,7 +223,7 @@ fn hmac_header(settings: &WebhookSettings) -> Result<Option<HeaderName>, FieldMi
     }
     match settings.hmac_header.parse() {
         Ok(name) => Ok(Some(name)),
-        Err(_) => wrong("this is no name of a header field"),
+        Err(_) => wrong("this is not the name of a header field"),
     }
 }
 

@@ -11,7 +11,7 @@ const BASE64_PREFIX: &str = "whsec_";
 #[derive(Clone, Default)]
 pub(super) struct Signer(Vec<hmac::Key>);
 
-/// A line of the file is no secret.
+/// A line of the file is not a secret.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum MalformedSecret {
     #[error("there is no secret in it; write one in each line")]

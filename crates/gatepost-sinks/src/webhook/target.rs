@@ -19,9 +19,9 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// `None` for what is no address of the web.
+    /// `None` for anything but an address of the web.
     pub(super) fn new(url: &str) -> Option<Self> {
-        // Braces are no characters of an address.
+        // Braces are not characters of an address.
         let uri: Uri = url.replace(ID, "%7Bid%7D").parse().ok()?;
         let is_tls = match uri.scheme_str()? {
             "http" => false,

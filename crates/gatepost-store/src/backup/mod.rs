@@ -42,7 +42,7 @@ pub enum BackupError {
     #[error("{0}: a name that is not UTF-8 cannot be used")]
     Name(PathBuf),
     /// The file is not a complete, readable database of Gatepost.
-    #[error("{file} is no usable backup: {reason}; nothing was restored")]
+    #[error("{file} is not a usable backup: {reason}; nothing was restored")]
     Unusable {
         /// The backup.
         file: PathBuf,

@@ -43,7 +43,7 @@ pub fn verify_backup(file: &Path) -> Result<BackupContents, BackupError> {
     let found = schema::version(&connection).map_err(failed)?;
     let known = schema::VERSION;
     if found == 0 {
-        return Err(unusable_because("it is no database of Gatepost"));
+        return Err(unusable_because("it is not a database of Gatepost"));
     }
     if found > known {
         let file = file.to_owned();

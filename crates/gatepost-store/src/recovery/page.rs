@@ -1,6 +1,6 @@
 //! The rows of one b-tree page (SQLite file format, sections 1.6 and 2).
 //!
-//! Nothing is believed: every offset may point anywhere, and a cell that makes no sense is reported
+//! Nothing is trusted: every offset may point anywhere, and a cell that makes no sense is reported
 //! as damaged.
 
 use std::io;

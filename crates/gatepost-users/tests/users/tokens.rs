@@ -30,7 +30,7 @@ async fn a_token_does_what_its_scope_says_within_what_its_user_may() {
     assert!(!narrow_id.may_subscribe("alarms/fire").is_allowed());
     assert!(
         !narrow_id.is_admin(),
-        "a narrowed token is no administrator's"
+        "a narrowed token is not an administrator's"
     );
     let wide = users
         .authenticate(Credentials::Bearer(wide), &origin())

@@ -34,7 +34,7 @@ enum ClockAction {
         #[command(flatten)]
         server: AdminOptions,
     },
-    /// Believe the clock: what is too old by it is removed within a minute
+    /// Trust the clock: what is too old by it is removed within a minute
     Accept {
         #[command(flatten)]
         server: AdminOptions,

@@ -128,7 +128,7 @@ fn iso(now: SystemTime) -> String {
         .unwrap_or_default()
 }
 
-/// A payload that is no text is in `payload_base64`.
+/// A payload that is not UTF-8 is in `payload_base64`.
 fn to_json(publish: &Publish<'_>, now: SystemTime, payload_is_json: bool) -> Value {
     let mut message = Map::new();
     let mut set = |name: &str, value: Value| message.insert(name.to_owned(), value);

@@ -74,7 +74,7 @@ fn host_and_port(place: &str) -> Option<(&str, Option<u16>)> {
     }
 }
 
-/// `%2F` is a slash; what is no such sequence stays as it is.
+/// `%2F` is a slash; any other text stays as it is.
 fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -1,4 +1,4 @@
-//! The switches for TLS: which authorities are believed, and our own certificate.
+//! The switches for TLS: the trusted authorities, and our own certificate.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use clap::Args;
 
 #[derive(Debug, Args)]
 pub(crate) struct CertificateOptions {
-    /// The authorities that are believed, in PEM; switches TLS on
+    /// The authorities that are trusted, in PEM; switches TLS on
     #[arg(long, value_name = "FILE")]
     pub(crate) cafile: Option<PathBuf>,
     /// Our certificate, in PEM

@@ -290,7 +290,7 @@ fn publish_refusals(broker: &Broker, users: Users) {
 fn announce(listening: &Listening) {
     let mut output = std::io::stdout().lock();
     let mut line = |text: std::fmt::Arguments<'_>| {
-        // A closed standard output is no reason not to serve.
+        // The server runs even if standard output is closed.
         let _ = writeln!(output, "{text}");
     };
     line(format_args!("gatepost {}", env!("CARGO_PKG_VERSION")));

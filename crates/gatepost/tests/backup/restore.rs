@@ -123,15 +123,19 @@ fn a_restore_refuses_what_could_lose_something() {
     refused(
         &["restore", "--replace", &other_name],
         65,
-        "no usable backup",
+        "not a usable backup",
     );
     std::fs::write(&other, &whole[..whole.len() / 2]).expect("written");
     refused(
         &["restore", "--replace", &other_name],
         65,
-        "no usable backup",
+        "not a usable backup",
     );
-    refused(&["backup", "--verify", &other_name], 65, "no usable backup");
+    refused(
+        &["backup", "--verify", &other_name],
+        65,
+        "not a usable backup",
+    );
     std::fs::write(&other, &whole).expect("written");
     let connection = rusqlite::Connection::open(&other).expect("a database");
     connection

@@ -359,7 +359,7 @@ fn a_policy_in_testing_is_logged_and_one_that_cannot_be_believed_is_none() {
     assert_taken(&gateway, "carla");
     let log = gateway.log();
     assert!(log.contains("its MTA-STS policy is not fetched: "), "{log}");
-    // The one that is known of the other domain stays.
+    // The known policy of the other domain stays.
     domains.policy("wrong.example", "3", &policy("none", "mx.wrong.example"));
     assert_deferred(
         &gateway,

@@ -31,7 +31,7 @@ fn expect_known(metrics: &str, file: &str) {
     for name in names.filter(|name| name.starts_with("gatepost_")) {
         assert!(
             metrics.contains(&format!("# TYPE {name} ")),
-            "{file}: {name} is no metric of ours"
+            "{file}: {name} is not a metric of ours"
         );
         asked += 1;
     }

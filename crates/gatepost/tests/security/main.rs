@@ -85,7 +85,7 @@ fn parallel_guesses_by_scram_are_limited() {
     }
     let mut replies = Vec::new();
     for (number, (stream, challenge)) in begun.iter_mut().enumerate() {
-        // The right proof among the wrong ones is no better than they are.
+        // The right proof among the wrong ones is not better than they are.
         let password = if number == RIGHT { "secret" } else { "wrong" };
         let last = ScramClient::new("anna", password).last(challenge);
         let last = BASE64.encode(last);
@@ -106,7 +106,7 @@ fn parallel_guesses_by_scram_are_limited() {
     assert_eq!((tried, limited), (5, GUESSES - 5), "{replies:?}");
 }
 
-/// However often somebody else guesses, who knows the password is let in from this machine.
+/// However often others guess, a client with the password is admitted from this machine.
 #[test]
 fn guesses_from_elsewhere_do_not_shut_this_machine_out() {
     let gateway = Gateway::start(

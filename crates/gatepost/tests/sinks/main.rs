@@ -10,7 +10,7 @@ mod webhooks;
 
 use support::{Gateway, run, text_of};
 
-/// The rules are of no interest here.
+/// The rules do not matter here.
 const PLAIN: &str = "rules.paths = []\n";
 
 /// The lines of `gatepost sinks`.

@@ -123,7 +123,7 @@ fn collect(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), BenchError> {
     entries.iter().try_for_each(|entry| collect(entry, files))
 }
 
-/// Folders of a Maildir may begin with a dot; files that do are no messages.
+/// Folders of a Maildir may begin with a dot; files that do are not messages.
 fn is_mark(name: &str, path: &Path) -> bool {
     name.starts_with('.') && !path.is_dir()
 }

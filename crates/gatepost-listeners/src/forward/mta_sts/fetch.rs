@@ -32,7 +32,7 @@ pub(super) struct PolicyRequest {
     /// `mta-sts.DOMAIN`.
     pub(super) host: String,
     pub(super) addresses: Vec<SocketAddr>,
-    /// Those that are believed; empty takes the system's.
+    /// The trusted authorities; empty takes the system's.
     pub(super) authorities: Vec<CertificateDer<'static>>,
     pub(super) timeout: Duration,
 }

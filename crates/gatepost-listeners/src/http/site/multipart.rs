@@ -1,6 +1,6 @@
 //! The fields of a `multipart/form-data` body (RFC 7578), of which files are left away.
 
-/// The fields in order; `None` for what is no such body.
+/// The fields in order; `None` for any other body.
 pub(super) fn fields(content_type: &str, body: &[u8]) -> Option<Vec<(String, String)>> {
     let boundary = format!("--{}", parameter(content_type, "boundary")?);
     let mut fields = Vec::new();

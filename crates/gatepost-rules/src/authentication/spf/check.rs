@@ -195,7 +195,7 @@ impl<'a> Evaluation<'_, 'a> {
         Ok(addresses.any(|network| is_within(address, network, bits_v4, bits_v6)))
     }
 
-    /// The validated names of the sender's address (section 5.5). Errors are no matches.
+    /// The validated names of the sender's address (section 5.5). Errors are not matches.
     fn proven_names(&self) -> Result<Vec<&'a str>, Wait> {
         let address = self.sender.address;
         let zone = if address.is_ipv4() {

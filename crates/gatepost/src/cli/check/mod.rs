@@ -35,7 +35,7 @@ pub(super) struct CheckArguments {
     /// if there is a warning
     #[arg(long)]
     security: bool,
-    /// Connect to the other side of each sink, without sending a message
+    /// Connect to the destination of each sink, without sending a message
     #[arg(long)]
     connect: bool,
     /// Check this machine: ports, folders, space, certificates, limits, memory, clock; exit code 1

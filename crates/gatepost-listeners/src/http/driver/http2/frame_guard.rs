@@ -18,7 +18,7 @@ const BURST: u64 = 1_000;
 const PER_SECOND: u64 = 20;
 /// And one for so many bytes that we have written.
 const WRITTEN_BYTES_PER_FRAME: u64 = 512;
-/// The client's preface (section 3.4), which is no frame.
+/// The client's preface (section 3.4), which is not a frame.
 const PREFACE_BYTES: usize = 24;
 /// Length, type, flags and stream (section 4.1).
 const HEADER_BYTES: usize = 9;

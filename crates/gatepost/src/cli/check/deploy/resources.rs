@@ -53,7 +53,7 @@ fn descriptors(config: &Config, report: &mut Report) {
 fn memory(config: &Config, report: &mut Report) {
     let available = gatepost_broker::memory_available_bytes();
     let Some(available) = available.map(|bytes| bytes as u64) else {
-        report.warn("/proc/meminfo cannot be read: broker.memory_max = 0 is no limit here");
+        report.warn("/proc/meminfo cannot be read: broker.memory_max = 0 sets no limit here");
         return;
     };
     let wanted = config.broker.memory_max;

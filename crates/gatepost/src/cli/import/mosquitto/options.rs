@@ -142,7 +142,7 @@ pub(super) fn take(option: OptionLine<'_>, plan: &mut ImportPlan) {
     }
 }
 
-/// Limits, whose 0 is no limit for mosquitto.
+/// Limits, whose 0 means no limit for mosquitto.
 fn limit(name: &str, value: &str, plan: &mut ImportPlan) -> Result<(), &'static str> {
     let number = || value.parse::<u64>().map_err(|_| "not a number");
     let is_open = "no limit is not available; the default stays";

@@ -97,7 +97,7 @@ impl NtfyImport {
             "behind-proxy" => {
                 if value == "true" {
                     plan.set("listeners.http.trusted_proxies", "[\"127.0.0.1\", \"::1\"]");
-                    plan.note("the proxy is believed if it is on this machine");
+                    plan.note("the proxy is trusted if it is on this machine");
                 }
             }
             "cache-duration" => plan.set_text("store.history_age_max", &period(value)?),
