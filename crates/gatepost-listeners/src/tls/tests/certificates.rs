@@ -145,7 +145,7 @@ fn unusable_files_are_reported_with_a_fix() {
         ("a.key", "a.pem", "swapped"),
         ("a.pem", "a.pem", "swapped"),
         ("a.pem", "locked.key", "locked.key:1: the key is encrypted"),
-        ("a.pem", "odd.key", "no kind that is supported"),
+        ("a.pem", "odd.key", "kind of the key is not supported"),
         ("empty.pem", "a.key", "no certificate in it"),
         ("missing.pem", "a.key", "No such file"),
     ] {
