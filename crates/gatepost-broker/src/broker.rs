@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use gatepost_message::{MessageId, Peer, Publication, TopicFilter};
-use gatepost_store::{Clock, Store, StoreError, SystemClock, Ticket};
+use gatepost_store::{ClockSource, Store, StoreError, SystemClock, Ticket};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -33,7 +33,7 @@ const IDLE_PUBLISHERS_MAX: usize = 16;
 const RECENT_STEP_BYTES: usize = 1 << 20;
 
 /// The sources from which the broker reads the time and the memory in use.
-type Surroundings = (Arc<dyn Clock>, Arc<dyn MemoryGauge>);
+type Surroundings = (Arc<dyn ClockSource>, Arc<dyn MemoryGauge>);
 
 /// Those of a server.
 fn system() -> Surroundings {
@@ -78,7 +78,7 @@ impl Broker {
     pub fn open_simulated(
         settings: BrokerSettings,
         store: Store,
-        clock: Arc<dyn Clock>,
+        clock: Arc<dyn ClockSource>,
         memory: Arc<dyn MemoryGauge>,
     ) -> Result<Self, StoreError> {
         Self::restore(settings, store, (clock, memory), None)

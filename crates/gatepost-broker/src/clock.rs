@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use gatepost_store::Clock as ClockSource;
+use gatepost_store::ClockSource;
 
 pub(crate) struct BrokerClock {
     source: Arc<dyn ClockSource>,

@@ -7,7 +7,7 @@ use gatepost_message::Peer;
 
 use crate::authorization::Authorization;
 use crate::encoder::{Format, Sink};
-use crate::session::Will;
+use crate::session::SessionWill;
 use crate::settings::SlowSubscriber;
 
 /// The prefix of the client ids of clients that are parts of the server. Listeners let no client
@@ -39,7 +39,7 @@ pub struct ConnectOptions {
     /// The longest silence after which the client counts as gone.
     pub silence_max: Option<Duration>,
     /// The message to publish when the connection ends.
-    pub will: Option<Will>,
+    pub will: Option<SessionWill>,
     /// The treatment of a connection that takes less than it is sent, if its listener sets one; the
     /// broker's setting for the user takes precedence.
     pub slow_subscriber: Option<SlowSubscriber>,

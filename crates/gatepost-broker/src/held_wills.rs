@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use crate::limits::Limit;
 use crate::publisher::Publisher;
-use crate::session::{DeferredEffects, Session, Will};
+use crate::session::{DeferredEffects, Session, SessionWill};
 use crate::shared::BrokerShared;
 
 /// Wills in memory; with a store, those beyond it wait on disk for the next start.
@@ -87,7 +87,7 @@ fn session_of(
     (state.user, state.authorization) = (user, authorization);
     (state.will_due, state.expires) = (Some(now), Some(now));
     let delay = Duration::ZERO;
-    state.will = Some(Box::new(Will { publication, delay }));
+    state.will = Some(Box::new(SessionWill { publication, delay }));
     if let Some(store) = &shared.store {
         state.make_persistent(MessageId::next().number());
         state.store_will();

@@ -71,7 +71,7 @@ pub use memory::{MemoryGauge, memory_available_bytes};
 pub use publisher::{EnterError, PublishOutcome, PublishRefusal, Publisher, TopicSlot};
 pub use reader::{LocalSubscription, ReaderOptions};
 pub use recent::{Remembered, Since};
-pub use session::{DisconnectCause, QueueBounds, Session, Will};
+pub use session::{DisconnectCause, QueueBounds, Session, SessionWill};
 pub use settings::{BrokerSettings, SlowSubscriber};
 pub use stats::{BrokerStats, SessionStats, TopicStats};
 pub use stream_queue::{EventSink, StreamEvent};

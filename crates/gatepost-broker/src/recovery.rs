@@ -19,7 +19,7 @@ use crate::acknowledged::Delivery;
 use crate::authorization::OwnerRights;
 use crate::filter::{RequestedFilter, RetainHandling, SubscribeOptions};
 use crate::persistence::StoredMessage;
-use crate::session::{Session, Will};
+use crate::session::{Session, SessionWill};
 use crate::session_table::SessionTable;
 use crate::sessions_on_disk::{SessionOnDisk, memory_bytes};
 use crate::subscription::{GroupMember, Subscription};
@@ -182,7 +182,7 @@ impl Recovery<'_> {
                 rights.map(|rights| rights.of_owner(row.user.as_deref(), &row.client));
             let publication = Publication::clone(&message.publication);
             let delay = will.delay;
-            state.will = Some(Box::new(Will { publication, delay }));
+            state.will = Some(Box::new(SessionWill { publication, delay }));
             let due = delay.min(row.expiry).saturating_sub(age);
             state.will_due = Some(clock.now() + due.min(Duration::from_secs(u32::MAX.into())));
         }

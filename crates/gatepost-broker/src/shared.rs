@@ -4,7 +4,7 @@
 use std::sync::{Arc, Weak};
 
 use gatepost_message::{Publication, TopicFilter};
-use gatepost_store::{Clock as ClockSource, Store, StoreError};
+use gatepost_store::{ClockSource, Store, StoreError};
 use parking_lot::Mutex;
 
 use crate::clock::BrokerClock;

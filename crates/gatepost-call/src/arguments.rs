@@ -41,21 +41,21 @@ pub(crate) struct CallOptions {
 
 /// An error in the command line.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Mistake(String);
+pub(crate) struct ArgumentError(String);
 
-impl fmt::Display for Mistake {
+impl fmt::Display for ArgumentError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.0)
     }
 }
 
-fn mistake<T>(text: impl Into<String>) -> Result<T, Mistake> {
-    Err(Mistake(text.into()))
+fn mistake<T>(text: impl Into<String>) -> Result<T, ArgumentError> {
+    Err(ArgumentError(text.into()))
 }
 
 impl CallOptions {
     /// Parses the arguments after the program's name.
-    pub(crate) fn parse(words: impl Iterator<Item = OsString>) -> Result<CallTask, Mistake> {
+    pub(crate) fn parse(words: impl Iterator<Item = OsString>) -> Result<CallTask, ArgumentError> {
         let mut words = words;
         let mut host = None;
         let mut port = DEFAULT_PORT;
@@ -94,7 +94,7 @@ impl CallOptions {
                 option if option.starts_with('-') => {
                     let (option, value) = option_and_value(&word, &mut words)?;
                     match option {
-                        "--server" => server = Some(value.parse().map_err(Mistake)?),
+                        "--server" => server = Some(value.parse().map_err(ArgumentError)?),
                         "-s" => host = Some(value),
                         "-p" => port = number(&value)?,
                         "--exit" => arguments.exit = exit_mode(&value)?,
@@ -123,7 +123,10 @@ impl CallOptions {
     }
 
     /// Parses the arguments after the procedure: a file, and keys with values.
-    fn read_pairs(&mut self, mut words: impl Iterator<Item = OsString>) -> Result<(), Mistake> {
+    fn read_pairs(
+        &mut self,
+        mut words: impl Iterator<Item = OsString>,
+    ) -> Result<(), ArgumentError> {
         while let Some(word) = words.next() {
             let key = match word.to_str().and_then(|word| word.strip_prefix('-')) {
                 Some(key) if !key.is_empty() => key,
@@ -152,7 +155,7 @@ impl CallOptions {
         Ok(())
     }
 
-    fn set_file(&mut self, path: PathBuf) -> Result<(), Mistake> {
+    fn set_file(&mut self, path: PathBuf) -> Result<(), ArgumentError> {
         match self.file.replace(path) {
             None => Ok(()),
             Some(first) => mistake(format!(
@@ -163,7 +166,7 @@ impl CallOptions {
     }
 }
 
-fn text(word: &OsStr) -> Result<&str, Mistake> {
+fn text(word: &OsStr) -> Result<&str, ArgumentError> {
     word.to_str()
         .map_or_else(|| mistake("an option is not UTF-8"), Ok)
 }
@@ -172,7 +175,7 @@ fn text(word: &OsStr) -> Result<&str, Mistake> {
 fn option_and_value<'word>(
     word: &'word str,
     words: &mut impl Iterator<Item = OsString>,
-) -> Result<(&'word str, String), Mistake> {
+) -> Result<(&'word str, String), ArgumentError> {
     if let Some((option, value)) = word.split_once('=') {
         return Ok((option, value.to_owned()));
     }
@@ -182,13 +185,13 @@ fn option_and_value<'word>(
     }
 }
 
-fn number(value: &str) -> Result<u16, Mistake> {
+fn number(value: &str) -> Result<u16, ArgumentError> {
     value
         .parse()
         .or_else(|_| mistake(format!("{value} is not a port")))
 }
 
-fn exit_mode(value: &str) -> Result<ExitMode, Mistake> {
+fn exit_mode(value: &str) -> Result<ExitMode, ArgumentError> {
     Ok(match value {
         "plain" => ExitMode::Plain,
         "xmail-offline" => ExitMode::XmailOffline,
@@ -198,7 +201,7 @@ fn exit_mode(value: &str) -> Result<ExitMode, Mistake> {
     })
 }
 
-fn on_failure(value: &str) -> Result<OnFailure, Mistake> {
+fn on_failure(value: &str) -> Result<OnFailure, ArgumentError> {
     Ok(match value {
         "accept" => OnFailure::Accept,
         "reject" => OnFailure::Reject,
@@ -208,7 +211,7 @@ fn on_failure(value: &str) -> Result<OnFailure, Mistake> {
 }
 
 /// `500ms`, `30s`, `2m`; more than zero, and at most a day.
-fn period(value: &str) -> Result<Duration, Mistake> {
+fn period(value: &str) -> Result<Duration, ArgumentError> {
     let digits = value.bytes().take_while(u8::is_ascii_digit).count();
     let (count, unit) = value.split_at(digits);
     let factor = match unit {
@@ -231,7 +234,7 @@ fn period(value: &str) -> Result<Duration, Mistake> {
 mod tests {
     use super::*;
 
-    fn parse(line: &str) -> Result<CallTask, Mistake> {
+    fn parse(line: &str) -> Result<CallTask, ArgumentError> {
         CallOptions::parse(line.split_whitespace().map(OsString::from))
     }
 

@@ -39,7 +39,7 @@ pub use builtin::{
 pub use deferred_rules::{DeferredRules, RULES_WAIT_MAX, RulesState};
 pub use difference::{Changed, Difference};
 pub use host::{
-    DnsSettings, MailerSettings, ProcedureHost, ProcedureHttpSettings, PublicationSink,
+    DnsSettings, MailerSettings, ProcedureHost, ProcedureHttpSettings, ProcedurePublications,
 };
 pub use in_force::{InForce, RefusedChange, RefusedKind};
 pub use problem::{ConfigurationProblem, ProblemSeverity};

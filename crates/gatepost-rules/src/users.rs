@@ -70,16 +70,16 @@ impl Preferences {
 }
 
 /// The modification time and size of a file, which identify the version that was read.
-type Version = (SystemTime, u64);
+type FileStamp = (SystemTime, u64);
 
 /// The preferences of all users, in a folder.
-pub(crate) struct Users {
+pub(crate) struct UserPreferences {
     folder: PathBuf,
     language: Language,
-    read: Mutex<HashMap<String, (Version, Arc<Preferences>)>>,
+    read: Mutex<HashMap<String, (FileStamp, Arc<Preferences>)>>,
 }
 
-impl Users {
+impl UserPreferences {
     pub(crate) fn new(folder: PathBuf, language: Language) -> Self {
         Self {
             folder,
@@ -148,7 +148,7 @@ impl Users {
     }
 }
 
-fn version(path: &Path) -> Option<Version> {
+fn version(path: &Path) -> Option<FileStamp> {
     let metadata = std::fs::metadata(path).ok()?;
     Some((metadata.modified().ok()?, metadata.len()))
 }
@@ -167,7 +167,7 @@ mod tests {
             locale: "en_US".to_owned(),
             local_only: true,
         };
-        let users = Users::new(folder.path().join("."), language);
+        let users = UserPreferences::new(folder.path().join("."), language);
         let base = Definitions::default();
         let required = |user: &str| users.preferences(user, &base)?.required;
         assert_eq!(required("anna"), Some(3.0));

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant, SystemTime};
 const JUMP_MIN: Duration = Duration::from_mins(5);
 
 /// A source of time; tests provide their own.
-pub trait Clock: Send + Sync {
+pub trait ClockSource: Send + Sync {
     /// The time of day, which may jump.
     fn now(&self) -> SystemTime;
 
@@ -43,7 +43,7 @@ impl Default for SystemClock {
     }
 }
 
-impl Clock for SystemClock {
+impl ClockSource for SystemClock {
     fn now(&self) -> SystemTime {
         SystemTime::now()
     }
@@ -76,10 +76,10 @@ enum Pace {
 
 /// The time by which rows age.
 pub(crate) struct AgeTime {
-    clock: Arc<dyn Clock>,
+    clock: Arc<dyn ClockSource>,
     /// The latest time that was trusted.
     accepted: SystemTime,
-    /// [`Clock::elapsed`] when it was.
+    /// [`ClockSource::elapsed`] when it was.
     accepted_at: Duration,
     jump_max: Duration,
     pace: Pace,
@@ -88,7 +88,7 @@ pub(crate) struct AgeTime {
 impl AgeTime {
     /// `accepted` is what an earlier run kept; `None` for a new database.
     pub(crate) fn new(
-        clock: Arc<dyn Clock>,
+        clock: Arc<dyn ClockSource>,
         accepted: Option<SystemTime>,
         jump_max: Duration,
     ) -> Self {
@@ -195,7 +195,7 @@ mod tests {
         }
     }
 
-    impl Clock for Hand {
+    impl ClockSource for Hand {
         fn now(&self) -> SystemTime {
             self.0.lock().0
         }

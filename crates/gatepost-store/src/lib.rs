@@ -50,7 +50,7 @@ pub use backup::{
     BackupContents, BackupError, ExistingDatabase, restore_backup, verify_backup, write_backup,
 };
 pub use change::StoreChange;
-pub use clock::{Clock, SystemClock};
+pub use clock::{ClockSource, SystemClock};
 pub use error::StoreError;
 pub use group::Ticket;
 pub use journal::{JournalEntry, QuarantineEntry};
@@ -64,4 +64,6 @@ pub use session::{DeliveryRow, SessionChange, SessionRow, SubscriptionRow, WillR
 pub use settings::{OnDamage, StoreSettings};
 pub use store::Store;
 pub use stored_clock::HeldExpiry;
-pub use values::{VALUE_BYTES_MAX, VALUE_KEY_BYTES_MAX, Value, ValueError, Values, ValuesLimits};
+pub use values::{
+    StoredValue, VALUE_BYTES_MAX, VALUE_KEY_BYTES_MAX, ValueError, Values, ValuesLimits,
+};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rusqlite::Connection;
 
-use crate::clock::Clock;
+use crate::clock::ClockSource;
 use crate::committer::Committer;
 use crate::recovery::Recovery;
 use crate::store::Parts;
@@ -59,7 +59,7 @@ impl Store {
     pub fn open_manual(
         folder: &Path,
         settings: &StoreSettings,
-        clock: Arc<dyn Clock>,
+        clock: Arc<dyn ClockSource>,
     ) -> Result<(Self, Recovery, ManualWriter), StoreError> {
         let (parts, recovery, _scrub) = Self::open_parts(folder, settings, clock)?;
         let (store, committer) = Self::assemble(parts, settings);
@@ -114,7 +114,7 @@ impl SimulatedDatabase {
     pub fn open(
         &self,
         settings: &StoreSettings,
-        clock: Arc<dyn Clock>,
+        clock: Arc<dyn ClockSource>,
     ) -> Result<(Store, ManualWriter), StoreError> {
         let parts = Parts::of_simulated_server(self.0.clone(), settings, clock)?;
         let (store, committer) = Store::assemble(parts, settings);

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use rusqlite::Connection;
 
 use crate::bounds::Bounds;
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{ClockSource, SystemClock};
 use crate::committer::Committer;
 use crate::group::{CommitGroup, Ticket};
 use crate::lock::{self, Lock};
@@ -70,7 +70,7 @@ impl Parts {
     pub(crate) fn of_simulated_server(
         connection: Arc<Mutex<Connection>>,
         settings: &StoreSettings,
-        clock: Arc<dyn Clock>,
+        clock: Arc<dyn ClockSource>,
     ) -> Result<Self, StoreError> {
         let jump_max = settings.clock_jump_max.duration();
         let health = Arc::<Health>::default();
@@ -108,7 +108,7 @@ impl Store {
     pub fn open_with_clock(
         folder: &Path,
         settings: &StoreSettings,
-        clock: Arc<dyn Clock>,
+        clock: Arc<dyn ClockSource>,
     ) -> Result<(Self, Recovery), StoreError> {
         let (parts, recovery, scrub) = Self::open_parts(folder, settings, clock)?;
         let health = parts.health.clone();
@@ -121,7 +121,7 @@ impl Store {
     pub(crate) fn open_parts(
         folder: &Path,
         settings: &StoreSettings,
-        clock: Arc<dyn Clock>,
+        clock: Arc<dyn ClockSource>,
     ) -> Result<(Parts, Recovery, Scrub), StoreError> {
         let mut opened = open::open_server(folder, settings)?;
         let recovery = std::mem::take(&mut opened.recovery);

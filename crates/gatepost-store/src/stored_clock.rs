@@ -11,7 +11,7 @@ use gatepost_settings::Period;
 use parking_lot::Mutex;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::clock::{AgeTime, Clock, Drift};
+use crate::clock::{AgeTime, ClockSource, Drift};
 use crate::rows;
 
 /// The lead of the stored id before the highest one, in time of arrival.
@@ -79,7 +79,7 @@ impl StoredClock {
     /// Reads the row, and makes new ids continue after the highest of earlier runs.
     pub(crate) fn open(
         connection: &Connection,
-        clock: Arc<dyn Clock>,
+        clock: Arc<dyn ClockSource>,
         jump_max: Duration,
     ) -> rusqlite::Result<Self> {
         let row: Option<(i64, Option<i64>)> = connection

@@ -31,7 +31,7 @@ const CHANGES_PER_SWEEP: u32 = 1024;
 
 /// One value.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Value {
+pub enum StoredValue {
     /// A number: a counter, a time.
     Number(f64),
     /// A text, or any bytes.
@@ -82,15 +82,15 @@ pub struct ValuesLimits {
 
 #[derive(Default)]
 struct KeptValues {
-    by_key: HashMap<Box<[u8]>, StoredValue>,
+    by_key: HashMap<Box<[u8]>, ValueEntry>,
     /// The sum of [`size`] of all of them.
     bytes: u64,
     changes: u32,
 }
 
 #[derive(Clone)]
-struct StoredValue {
-    value: Value,
+struct ValueEntry {
+    value: StoredValue,
     /// Unix milliseconds; `u64::MAX` for never.
     expires_ms: u64,
 }
@@ -124,7 +124,7 @@ impl Values {
         let mut kept = KeptValues::default();
         store.each_record(SPACE, b"", |key, row| {
             // A row that no version of ours wrote is passed over.
-            if let Some(entry) = StoredValue::read(&row).filter(|entry| entry.expires_ms > now) {
+            if let Some(entry) = ValueEntry::read(&row).filter(|entry| entry.expires_ms > now) {
                 kept.bytes += size(&key, &entry);
                 kept.by_key.insert(key[..].into(), entry);
             }
@@ -133,7 +133,7 @@ impl Values {
     }
 
     /// The value of `key` in `space`, and how long it will be kept.
-    pub fn get(&self, space: &str, key: &[u8]) -> Option<(Value, Option<Duration>)> {
+    pub fn get(&self, space: &str, key: &[u8]) -> Option<(StoredValue, Option<Duration>)> {
         let now = unix_ms(SystemTime::now());
         let kept = self.0.kept.lock();
         let entry = kept.by_key.get(&row_key(space, key))?;
@@ -147,11 +147,11 @@ impl Values {
         &self,
         space: &str,
         key: &[u8],
-        value: Value,
+        value: StoredValue,
         lifetime: Option<Duration>,
     ) -> Result<(), ValueError> {
         let now = SystemTime::now();
-        let entry = StoredValue {
+        let entry = ValueEntry {
             value,
             expires_ms: expiry(now, lifetime),
         };
@@ -174,14 +174,14 @@ impl Values {
         let present = present.filter(|entry| entry.expires_ms > unix_ms(now));
         let (before, expires_ms) = match present {
             None => (0.0, expiry(now, lifetime)),
-            Some(StoredValue {
-                value: Value::Number(number),
+            Some(ValueEntry {
+                value: StoredValue::Number(number),
                 expires_ms,
             }) => (*number, *expires_ms),
             Some(_) => return Err(ValueError::NoNumber),
         };
-        let entry = StoredValue {
-            value: Value::Number(before + amount),
+        let entry = ValueEntry {
+            value: StoredValue::Number(before + amount),
             expires_ms,
         };
         self.put(&mut kept, key, entry, now)?;
@@ -209,7 +209,7 @@ impl Values {
         &self,
         kept: &mut KeptValues,
         key: Box<[u8]>,
-        entry: StoredValue,
+        entry: ValueEntry,
         now: SystemTime,
     ) -> Result<(), ValueError> {
         if key.len() > VALUE_KEY_BYTES_MAX || entry.value.length() > VALUE_BYTES_MAX {
@@ -236,7 +236,7 @@ impl Values {
         &self,
         kept: &KeptValues,
         key: &[u8],
-        entry: &StoredValue,
+        entry: &ValueEntry,
     ) -> Result<u64, ValueError> {
         let ValuesLimits {
             count_max,
@@ -279,7 +279,7 @@ impl Values {
     }
 }
 
-impl Value {
+impl StoredValue {
     const fn length(&self) -> usize {
         match self {
             Self::Bytes(bytes) => bytes.len(),
@@ -289,7 +289,7 @@ impl Value {
 }
 
 /// The size of an entry that counts towards the limit in bytes.
-const fn size(key: &[u8], entry: &StoredValue) -> u64 {
+const fn size(key: &[u8], entry: &ValueEntry) -> u64 {
     (key.len() + entry.value.length()) as u64 + ENTRY_BYTES
 }
 
@@ -317,20 +317,20 @@ fn expiry(now: SystemTime, lifetime: Option<Duration>) -> u64 {
     })
 }
 
-impl StoredValue {
+impl ValueEntry {
     /// Eight bytes of expiry, one of type, then the value.
     fn write(&self) -> Bytes {
         let mut row = self.expires_ms.to_be_bytes().to_vec();
         match &self.value {
-            Value::Number(number) => {
+            StoredValue::Number(number) => {
                 row.push(b'n');
                 row.extend_from_slice(&number.to_be_bytes());
             }
-            Value::Bytes(bytes) => {
+            StoredValue::Bytes(bytes) => {
                 row.push(b'b');
                 row.extend_from_slice(bytes);
             }
-            Value::Flag(flag) => row.extend_from_slice(&[b'f', u8::from(*flag)]),
+            StoredValue::Flag(flag) => row.extend_from_slice(&[b'f', u8::from(*flag)]),
         }
         row.into()
     }
@@ -339,9 +339,9 @@ impl StoredValue {
         let (expires, rest) = row.split_first_chunk::<8>()?;
         let (kind, rest) = rest.split_first()?;
         let value = match kind {
-            b'n' => Value::Number(f64::from_be_bytes(rest.try_into().ok()?)),
-            b'b' => Value::Bytes(Bytes::copy_from_slice(rest)),
-            b'f' => Value::Flag(rest == [1]),
+            b'n' => StoredValue::Number(f64::from_be_bytes(rest.try_into().ok()?)),
+            b'b' => StoredValue::Bytes(Bytes::copy_from_slice(rest)),
+            b'f' => StoredValue::Flag(rest == [1]),
             _ => return None,
         };
         Some(Self {
@@ -371,11 +371,10 @@ mod tests {
         let settings = crate::StoreSettings::default();
         let (store, _) = Store::open(folder.path(), &settings).expect("a store");
         let values = Values::open(&store, limits(10)).expect("values");
-        let text = Value::Bytes(Bytes::from("text"));
+        let text = StoredValue::Bytes(Bytes::from("text"));
         values.set("/a", b"k", text.clone(), HOUR).expect("set");
-        values
-            .set("/b", b"k", Value::Flag(true), None)
-            .expect("set");
+        let flag = StoredValue::Flag(true);
+        values.set("/b", b"k", flag.clone(), None).expect("set");
         values.set("/a", b"old", text.clone(), PAST).expect("set");
         values.add("/a", b"n", 2.0, HOUR).expect("a sum");
         values.add("/a", b"n", 0.5, PAST).expect("a sum");
@@ -385,9 +384,9 @@ mod tests {
         let (store, _) = Store::open(folder.path(), &settings).expect("a store");
         let values = Values::open(&store, limits(10)).expect("values");
         assert_eq!(values.get("/a", b"k").map(|(value, _)| value), Some(text));
-        assert_eq!(values.get("/b", b"k"), Some((Value::Flag(true), None)));
+        assert_eq!(values.get("/b", b"k"), Some((flag, None)));
         let (number, left) = values.get("/a", b"n").expect("a number");
-        assert_eq!(number, Value::Number(2.5));
+        assert_eq!(number, StoredValue::Number(2.5));
         assert!(left.is_some_and(|left| left > Duration::from_mins(50)));
         assert_eq!(values.get("/a", b"old"), None);
         assert!(values.remove("/a", b"k").expect("removed"));
@@ -397,7 +396,7 @@ mod tests {
     #[test]
     fn bounds_hold_and_expired_values_make_room() {
         let values = Values::in_memory(limits(2));
-        let set = |key: &[u8], lifetime| values.set("/a", key, Value::Flag(true), lifetime);
+        let set = |key: &[u8], lifetime| values.set("/a", key, StoredValue::Flag(true), lifetime);
         set(b"1", PAST).expect("room");
         set(b"2", HOUR).expect("room");
         set(b"3", HOUR).expect("room, since the first has expired");
@@ -416,7 +415,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let settings = crate::StoreSettings::default();
         let (store, _) = Store::open(folder.path(), &settings).expect("a store");
-        let text = |length| Value::Bytes(Bytes::from(vec![b'x'; length]));
+        let text = |length| StoredValue::Bytes(Bytes::from(vec![b'x'; length]));
         let fill = |values: &Values, lifetime| {
             let mut written = 0;
             while values

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use gatepost_message::{MessageId, Publication, Topic};
-use gatepost_store::{Clock, Store, StoreChange, StoreError, StoreSettings};
+use gatepost_store::{ClockSource, Store, StoreChange, StoreError, StoreSettings};
 use parking_lot::Mutex;
 
 const DAY: Duration = Duration::from_hours(24);
@@ -30,7 +30,7 @@ impl ManualClock {
     }
 }
 
-impl Clock for ManualClock {
+impl ClockSource for ManualClock {
     fn now(&self) -> SystemTime {
         self.0.lock().0
     }

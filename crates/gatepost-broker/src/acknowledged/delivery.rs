@@ -80,7 +80,7 @@ pub(crate) enum DeliveryPhase {
 }
 
 /// A delivery that was sent and is not yet complete.
-pub(crate) struct InFlight {
+pub(crate) struct InFlightDelivery {
     pub(crate) packet_id: NonZeroU16,
     pub(crate) delivery: Delivery,
     pub(crate) phase: DeliveryPhase,

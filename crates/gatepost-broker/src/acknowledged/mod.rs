@@ -25,7 +25,7 @@ use crate::persistence::{AwaitedCommit, PersistentSession};
 use crate::trace::{AcknowledgementSteps, StepOutcome};
 use crate::weight::content_bytes;
 use delivery::PACKET_IDS;
-pub(crate) use delivery::{Delivery, DeliveryPhase, InFlight, identifier_of};
+pub(crate) use delivery::{Delivery, DeliveryPhase, InFlightDelivery, identifier_of};
 pub use received::Receipt;
 use received::ReceivedIds;
 pub use steps::StrayAcknowledgement;
@@ -36,7 +36,7 @@ const NEWEST_SLACK: usize = 1024;
 /// Queue and window of one session.
 #[derive(Default)]
 pub(crate) struct Acknowledged {
-    pub(crate) in_flight: VecDeque<InFlight>,
+    pub(crate) in_flight: VecDeque<InFlightDelivery>,
     pub(crate) waiting: VecDeque<Delivery>,
     waiting_bytes: usize,
     last_sequence: u64,
@@ -203,7 +203,7 @@ impl Acknowledged {
 
     fn put_in_flight(&mut self, delivery: Delivery, phase: DeliveryPhase) {
         let sequence = delivery.sequence;
-        let flight = InFlight {
+        let flight = InFlightDelivery {
             packet_id: delivery.packet_id(),
             delivery,
             phase,

@@ -35,16 +35,16 @@ pub(crate) enum RetainOutcome {
 }
 
 /// A message of a topic, or `None` where it was cleared.
-type Version = Option<Arc<Publication>>;
+type RetainedVersion = Option<Arc<Publication>>;
 
 /// Versions with the commits that decide over them, oldest first.
-type PendingVersions = Vec<(Version, Arc<BatchCommit>)>;
+type PendingVersions = Vec<(RetainedVersion, Arc<BatchCommit>)>;
 
 /// The retained message of one topic.
 #[derive(Default)]
 struct RetainedTopic {
     /// The stored version, as far as is known.
-    stored: Version,
+    stored: RetainedVersion,
     /// Later changes whose commit was not known, oldest first. Boxed: nearly always absent.
     #[allow(clippy::box_collection)] // entries are many, and this is 8 bytes instead of 24
     pending: Option<Box<PendingVersions>>,
@@ -52,7 +52,7 @@ struct RetainedTopic {
 
 impl RetainedTopic {
     /// The topic's message now.
-    fn current(&self) -> Version {
+    fn current(&self) -> RetainedVersion {
         let pending = self.pending.iter().flat_map(|pending| pending.iter());
         let last = pending
             .rev()
@@ -71,7 +71,7 @@ impl RetainedTopic {
                 CommitStatus::Committed => {
                     let replaced = std::mem::replace(&mut self.stored, version);
                     left.drain(..)
-                        .filter_map(|(version, _): (Version, _)| version)
+                        .filter_map(|(version, _): (RetainedVersion, _)| version)
                         .chain(replaced)
                         .for_each(&mut gone);
                 }
@@ -88,7 +88,7 @@ impl RetainedTopic {
 
     /// The version that a batch of this commit, which is about to be submitted, is to write: its
     /// own, or the later one that was submitted before it.
-    fn to_submit(&self, commit: &Arc<BatchCommit>) -> &Version {
+    fn to_submit(&self, commit: &Arc<BatchCommit>) -> &RetainedVersion {
         let pending = self.pending.as_deref().map_or(&[][..], Vec::as_slice);
         let own = pending
             .iter()
@@ -237,7 +237,7 @@ impl Retained {
         &self,
         messages: &mut BTreeMap<Topic, RetainedTopic>,
         topic: &Topic,
-        version: Version,
+        version: RetainedVersion,
         commit: Option<Arc<BatchCommit>>,
     ) {
         let is_counted = is_counted(topic);

@@ -107,7 +107,7 @@ pub(crate) struct SharedFrames {
 
 /// A publication that waits for the client's end (section 3.1.2.5).
 #[derive(Debug, Clone)]
-pub struct Will {
+pub struct SessionWill {
     /// The message to publish.
     pub publication: Publication,
     /// The delay after the connection's end, unless the client returns.
@@ -129,7 +129,7 @@ pub(crate) struct SessionState {
     /// Deliveries that wait for the outbox, where only the newest of each topic is wanted.
     pub(crate) newest: Option<Box<Newest>>,
     pub(crate) acknowledged: Option<Box<Acknowledged>>,
-    pub(crate) will: Option<Box<Will>>,
+    pub(crate) will: Option<Box<SessionWill>>,
     /// The instant at which the will is due, once the connection is gone.
     pub(crate) will_due: Option<Instant>,
     /// The instant at which the session ends, once the connection is gone; `None` for never.

@@ -293,7 +293,7 @@ fn rights_are_asked_again_for_what_waited() {
     assert_eq!(world.session.dropped.of(DropCause::Denied), 2);
     let publication = Publication::new(Topic::new("will").expect("a topic"), "x");
     let mut state = world.session.lock();
-    state.will = Some(Box::new(Will {
+    state.will = Some(Box::new(SessionWill {
         publication,
         delay: Duration::ZERO,
     }));

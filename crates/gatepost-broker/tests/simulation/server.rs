@@ -16,7 +16,7 @@ use gatepost_faults::{Disk, DiskImage, Effect, Fault, FaultRandom, Operation};
 use gatepost_message::MessageId;
 use gatepost_settings::{ByteSize, Period};
 use gatepost_store::{
-    Clock, ManualWriter, Reserve, SessionChange, SimulatedDatabase, StoreChange, StoreError,
+    ClockSource, ManualWriter, Reserve, SessionChange, SimulatedDatabase, StoreChange, StoreError,
     StoreSettings,
 };
 use parking_lot::Mutex;
@@ -120,7 +120,7 @@ impl Hand {
     }
 }
 
-impl Clock for Hand {
+impl ClockSource for Hand {
     fn now(&self) -> SystemTime {
         self.0.lock().0
     }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use gatepost_broker::{
-    Close, ConnectError, ConnectOptions, RequestedFilter, RetainHandling, SubscribeOptions,
-    Welcome, Will,
+    Close, ConnectError, ConnectOptions, RequestedFilter, RetainHandling, SessionWill,
+    SubscribeOptions, Welcome,
 };
 use gatepost_message::{Publication, Qos, TopicFilter};
 
@@ -103,7 +103,7 @@ impl World {
             let duty = WillDuty::Either; // until the client is greeted
             self.model.wills.insert(number, (qos, duty));
             let payload = number.to_be_bytes().to_vec();
-            Will {
+            SessionWill {
                 publication: Publication {
                     qos,
                     ..Publication::new(topics::topic(WILL), payload)

@@ -20,7 +20,7 @@ const SERVER_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) struct Dns {
     resolver: Resolver,
-    is_believed: bool,
+    is_trusted: bool,
     /// The names that the system asks no server for.
     hosts: PathBuf,
 }
@@ -37,7 +37,7 @@ impl Dns {
     }
 
     fn with_hosts(servers: &[SocketAddr], hosts: &Path) -> Self {
-        let (servers, is_believed) = if servers.is_empty() {
+        let (servers, is_trusted) = if servers.is_empty() {
             let servers = system_servers();
             let are_local = are_local(&servers);
             (servers, are_local)
@@ -46,7 +46,7 @@ impl Dns {
         };
         Self {
             resolver: Resolver::new(servers, SERVER_TIMEOUT),
-            is_believed,
+            is_trusted,
             hosts: hosts.to_owned(),
         }
     }
@@ -60,7 +60,7 @@ impl Dns {
         let question = Question::new(name, kind);
         let resolved = self.resolver.answer(&question, until).await?;
         Ok(SecuredRecords {
-            is_authentic: resolved.is_authentic && self.is_believed,
+            is_authentic: resolved.is_authentic && self.is_trusted,
             records: match resolved.answer {
                 QuestionOutcome::Records(records) => records,
                 QuestionOutcome::NoSuchName | QuestionOutcome::Failed(_) => Vec::new(),
@@ -141,7 +141,7 @@ impl Dns {
         port: u16,
         until: Instant,
     ) -> Result<Option<Vec<Tlsa>>, HopError> {
-        if !self.is_believed || !is_name(host) {
+        if !self.is_trusted || !is_name(host) {
             return Ok(None);
         }
         let service = format!("_{port}._tcp.{host}");

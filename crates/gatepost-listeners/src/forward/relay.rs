@@ -28,7 +28,7 @@ pub(crate) enum Body {
 
 /// The client's MAIL.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Mail {
+pub(crate) struct RelayMail {
     /// Without angle brackets; empty for the null reverse path.
     pub(crate) from: String,
     pub(crate) body: Body,
@@ -51,7 +51,7 @@ pub(crate) struct Relay {
     hop: Hop,
     next_hop: Arc<NextHop>,
     settings: ForwardSettings,
-    mail: Mail,
+    mail: RelayMail,
     /// The recipients that the next hop accepted, with their parameters.
     accepted: Vec<(String, Vec<String>)>,
     has_mail: bool,
@@ -75,7 +75,7 @@ impl Relay {
         forward: &Forward,
         hostname: &str,
         origin: &Origin,
-        mail: Mail,
+        mail: RelayMail,
     ) -> Result<RelayStart, HopError> {
         let settings = &forward.settings;
         if let Some(hop) = pool::take(next_hop, settings) {
@@ -98,7 +98,7 @@ impl Relay {
         next_hop: &Arc<NextHop>,
         settings: &ForwardSettings,
         origin: &Origin,
-        mail: Mail,
+        mail: RelayMail,
     ) -> Result<RelayStart, HopError> {
         let mut relay = Self {
             hop,

@@ -11,7 +11,7 @@ use gatepost_users::{Credentials, Denied, Identity};
 use super::context::HttpContext;
 use super::error::HttpError;
 use super::host::names_this_machine;
-use super::request::{HttpRequest, Version};
+use super::request::{HttpRequest, HttpVersion};
 use super::stream_rights::{StreamRights, is_admin, is_internal};
 
 /// The topics whose right to publish is the right to call the procedure of that path.
@@ -91,7 +91,7 @@ pub(super) fn is_local(request: &HttpRequest) -> bool {
     };
     is_loopback
         && !request.is_forwarded
-        && request.version != Version::Http10
+        && request.version != HttpVersion::Http10
         && request.field("host").is_none_or(names_this_machine)
 }
 

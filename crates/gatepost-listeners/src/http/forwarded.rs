@@ -117,7 +117,7 @@ fn node(text: &str) -> Option<SocketAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::request::Version;
+    use crate::http::request::HttpVersion;
 
     fn client(peer: &str, fields: &[(&str, &str)]) -> (String, bool) {
         let trusted: Vec<PeerNetwork> = ["127.0.0.1", "10.0.0.0/8"]
@@ -125,8 +125,9 @@ mod tests {
             .into();
         let fields = fields.iter().map(|(name, value)| (*name, value.as_bytes()));
         let peer = Peer::Address(peer.parse().expect("an address"));
-        let mut request = HttpRequest::new(("GET", "/"), ("/", ""), fields, Version::Http11, peer)
-            .expect("valid");
+        let mut request =
+            HttpRequest::new(("GET", "/"), ("/", ""), fields, HttpVersion::Http11, peer)
+                .expect("valid");
         apply(&trusted, &mut request);
         (request.peer.to_string(), request.secure)
     }

@@ -11,7 +11,7 @@ use super::error::HttpError;
 
 /// The versions of HTTP that are spoken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Version {
+pub(super) enum HttpVersion {
     /// HTTP/1.0
     Http10,
     /// HTTP/1.1
@@ -20,7 +20,7 @@ pub(super) enum Version {
     Http2,
 }
 
-impl Version {
+impl HttpVersion {
     /// As access logs name it.
     pub(super) const fn name(self) -> &'static str {
         match self {
@@ -44,7 +44,7 @@ pub(super) struct HttpRequest {
     /// The query, still encoded.
     pub query: String,
     /// The version of HTTP that it came by.
-    pub version: Version,
+    pub version: HttpVersion,
     /// Whether the client's connection is encrypted, as far as we or a trusted proxy know.
     pub secure: bool,
     /// Whether a proxy that is not trusted says that it speaks for another client.
@@ -65,7 +65,7 @@ impl HttpRequest {
         (method, target): (&str, &str),
         (path, query): (&str, &str),
         fields: impl Iterator<Item = (&'a str, &'a [u8])>,
-        version: Version,
+        version: HttpVersion,
         peer: Peer,
     ) -> Result<Self, HttpError> {
         let mut text = Vec::with_capacity(512);

@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use sha1::{Digest, Sha1};
 
 use super::error::HttpError;
-use super::request::{HttpRequest, Version};
+use super::request::{HttpRequest, HttpVersion};
 use super::response::{Body, Response};
 
 /// RFC 6455 section 1.3.
@@ -28,7 +28,7 @@ pub(super) fn upgrade(request: &HttpRequest) -> Result<Response, HttpError> {
 /// Checks what every handshake has, and gives the value that proves that it was understood.
 pub(super) fn accept(request: &HttpRequest, otherwise: &'static str) -> Result<String, HttpError> {
     // An upgrade in HTTP/1.0 is ignored (RFC 9110 section 7.8), HTTP/2 has none.
-    let asked = request.version == Version::Http11
+    let asked = request.version == HttpVersion::Http11
         && request.method() == "GET"
         && request.has_token("connection", "upgrade")
         && request.has_token("upgrade", "websocket");

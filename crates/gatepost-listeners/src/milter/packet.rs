@@ -9,7 +9,7 @@ pub(super) const CHUNK_BYTES_MAX: usize = 65_535;
 
 /// One packet of the mail server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Packet {
+pub(super) struct MilterPacket {
     pub(super) command: u8,
     pub(super) data: Bytes,
 }
@@ -32,7 +32,10 @@ pub(super) enum Malformed {
 }
 
 /// Takes a whole packet off the front of `input`; `None` where more must come.
-pub(super) fn take(input: &mut BytesMut, bytes_max: usize) -> Result<Option<Packet>, Malformed> {
+pub(super) fn take(
+    input: &mut BytesMut,
+    bytes_max: usize,
+) -> Result<Option<MilterPacket>, Malformed> {
     let Some((length, rest)) = input.split_first_chunk::<LENGTH_BYTES>() else {
         return Ok(None);
     };
@@ -52,7 +55,7 @@ pub(super) fn take(input: &mut BytesMut, bytes_max: usize) -> Result<Option<Pack
     input.advance(LENGTH_BYTES);
     let mut data = input.split_to(length).freeze();
     let command = data.get_u8();
-    Ok(Some(Packet { command, data }))
+    Ok(Some(MilterPacket { command, data }))
 }
 
 /// Appends a packet.

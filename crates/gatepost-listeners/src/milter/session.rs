@@ -5,7 +5,7 @@
 
 use super::macros::Macros;
 use super::negotiation::{Agreement, step};
-use super::packet::{self, Malformed, Packet};
+use super::packet::{self, Malformed, MilterPacket};
 use super::transaction::{Host, MilterLimits, Transaction, Whole};
 use crate::in_flight::{InFlight, Lease};
 
@@ -69,7 +69,7 @@ impl MilterSession {
     }
 
     /// Takes one packet.
-    pub(super) fn take(&mut self, packet: &Packet) -> Result<PacketOutcome, Malformed> {
+    pub(super) fn take(&mut self, packet: &MilterPacket) -> Result<PacketOutcome, Malformed> {
         let data = &packet.data;
         if packet.command == b'O' {
             let agreement = Agreement::from_offer(data)?;
@@ -183,8 +183,8 @@ mod tests {
         recipients_max: 2,
     };
 
-    fn packet(command: u8, data: &[u8]) -> Packet {
-        Packet {
+    fn packet(command: u8, data: &[u8]) -> MilterPacket {
+        MilterPacket {
             command,
             data: Bytes::copy_from_slice(data),
         }

@@ -9,7 +9,7 @@ mod state;
 mod stats;
 
 pub use state::{
-    ListenerState, MonitoringSnapshot, ProcedureStats, STATS_TOPIC, SessionStats, Stats,
-    TopicStats, Verdicts,
+    ListenerState, MonitoredSession, MonitoredTopic, MonitoringSnapshot, ProcedureStats,
+    STATS_TOPIC, Stats, Verdicts,
 };
 pub use stats::{OpenAddress, StatsKeeper};

@@ -74,9 +74,9 @@ pub struct Stats {
     /// CPU time used during the last second, in cores.
     pub cpu_cores: f64,
     /// The busiest topics.
-    pub topics: Vec<TopicStats>,
+    pub topics: Vec<MonitoredTopic>,
     /// The sessions with the longest queues.
-    pub sessions: Vec<SessionStats>,
+    pub sessions: Vec<MonitoredSession>,
     /// The sinks.
     pub sinks: Vec<SinkStatus>,
     /// The procedures.
@@ -99,7 +99,7 @@ pub struct Verdicts {
 
 /// One topic's traffic.
 #[derive(Serialize, Debug, Clone, Default)]
-pub struct TopicStats {
+pub struct MonitoredTopic {
     /// Its name.
     pub topic: String,
     /// Publications per second, lately.
@@ -112,7 +112,7 @@ pub struct TopicStats {
 
 /// One subscriber.
 #[derive(Serialize, Debug, Clone, Default)]
-pub struct SessionStats {
+pub struct MonitoredSession {
     /// The client id, or the address for those who have none.
     pub client: String,
     /// `mqtt`, `websocket`, `sse` or `jsonl`.

@@ -13,8 +13,8 @@ use gatepost_store::Store;
 use parking_lot::Mutex;
 
 use super::state::{
-    ListenerState, MonitoringSnapshot, ProcedureStats, STATS_TOPIC, SessionStats, Stats,
-    TopicStats, Verdicts,
+    ListenerState, MonitoredSession, MonitoredTopic, MonitoringSnapshot, ProcedureStats,
+    STATS_TOPIC, Stats, Verdicts,
 };
 
 /// Seconds that the dashboard can look back.
@@ -224,8 +224,8 @@ fn named(verdicts: [u64; Action::ALL.len()]) -> Verdicts {
     }
 }
 
-fn topic(topic: gatepost_broker::TopicStats) -> TopicStats {
-    TopicStats {
+fn topic(topic: gatepost_broker::TopicStats) -> MonitoredTopic {
+    MonitoredTopic {
         topic: topic.topic,
         per_second: topic.per_second as f64,
         messages: topic.messages,
@@ -233,8 +233,8 @@ fn topic(topic: gatepost_broker::TopicStats) -> TopicStats {
     }
 }
 
-fn session(session: gatepost_broker::SessionStats) -> SessionStats {
-    SessionStats {
+fn session(session: gatepost_broker::SessionStats) -> MonitoredSession {
+    MonitoredSession {
         client: session.client,
         kind: session.kind.to_string(),
         connected: session.connected,

@@ -30,7 +30,7 @@ pub(super) struct PublishAcknowledgement {
 }
 
 /// The retained messages of the topics.
-pub(super) type Retained = Vec<(Vec<Arc<Publication>>, SubscribeOptions)>;
+pub(super) type RetainedMessages = Vec<(Vec<Arc<Publication>>, SubscribeOptions)>;
 
 /// The other packets that promise something, in a session that outlives the server.
 pub(super) enum SessionAcknowledgement {
@@ -39,7 +39,7 @@ pub(super) enum SessionAcknowledgement {
     /// PUBCOMP.
     Complete(PacketId, Reason),
     /// SUBACK, and what follows it.
-    Subscribed(PacketId, SmallVec<[Reason; 8]>, Retained),
+    Subscribed(PacketId, SmallVec<[Reason; 8]>, RetainedMessages),
     /// UNSUBACK.
     Unsubscribed(PacketId, SmallVec<[Reason; 8]>),
 }

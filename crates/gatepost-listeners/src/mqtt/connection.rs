@@ -20,7 +20,7 @@ use super::connection_end::ConnectionEnd;
 use super::encoder::Framing;
 use super::handshake::OpenedSession;
 use super::input::{Controls, Input};
-use super::login::Authentication;
+use super::login::Reauthentication;
 use super::opening::Opening;
 use super::publishing::Publishing;
 use super::rights::LoginEnd;
@@ -150,7 +150,7 @@ pub(super) struct MqttConnection {
     /// The change of users and rules that this connection has seen.
     pub(super) access_generation: u64,
     pub(super) login_end: LoginEnd,
-    pub(super) authentication: Option<Box<Authentication>>,
+    pub(super) authentication: Option<Box<Reauthentication>>,
     wants_reasons: bool,
     packet_bytes_max: usize,
     pub(super) expiry_seconds: u32,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use gatepost_broker::{
-    Attachment, ConnectError, ConnectOptions, Connected, IN_PROCESS_PREFIX, Welcome, Will,
+    Attachment, ConnectError, ConnectOptions, Connected, IN_PROCESS_PREFIX, SessionWill, Welcome,
 };
 use gatepost_message::{Publication, Topic};
 use gatepost_mqtt::{
@@ -19,7 +19,7 @@ use super::MqttSettings;
 use super::connect_properties::{ConnectProperties, ConnectRefusal, NotOpened, expiry};
 use super::encoder::{Framing, format};
 use super::input::{Controls, Input};
-use super::login::{Authentication, Login, log_in};
+use super::login::{Login, Reauthentication, log_in};
 use super::opening::{Opening, refusal, whole};
 use super::rights::authorization;
 
@@ -34,7 +34,7 @@ pub(super) struct OpenedSession {
     pub(super) attachment: Attachment,
     pub(super) identity: Option<Identity>,
     /// The method for logging in again, if CONNECT named one.
-    pub(super) authentication: Option<Box<Authentication>>,
+    pub(super) authentication: Option<Box<Reauthentication>>,
     /// Whether the session has state of an earlier connection.
     pub(super) session_present: bool,
     /// Whether reason strings may accompany failures \[MQTT-3.1.2-29\].
@@ -176,7 +176,7 @@ fn connect_session(
     let connected = enter(options, &greeting, opening).map_err(refuse)?;
     let authentication = match opening.auth {
         Some(auth) if asked.authentication_method.is_some() => {
-            Some(Box::new(Authentication::new(auth.clone())))
+            Some(Box::new(Reauthentication::new(auth.clone())))
         }
         _ => None,
     };
@@ -246,7 +246,7 @@ fn keep_alive(connect: &Connect<'_>, settings: &MqttSettings) -> u16 {
 fn checked_will(
     connect: &Connect<'_>,
     identity: Option<&Identity>,
-) -> Result<Option<Will>, Reason> {
+) -> Result<Option<SessionWill>, Reason> {
     let Some(will) = connect.will.as_ref() else {
         return Ok(None);
     };
@@ -262,7 +262,7 @@ fn checked_will(
     Ok(Some(will))
 }
 
-fn will(will: &gatepost_mqtt::Will<'_>) -> Result<Will, gatepost_message::TopicError> {
+fn will(will: &gatepost_mqtt::Will<'_>) -> Result<SessionWill, gatepost_message::TopicError> {
     let payload = bytes::Bytes::copy_from_slice(will.payload);
     let mut publication = Publication::new(Topic::new(will.topic)?, payload);
     publication.qos = will.qos;
@@ -272,7 +272,7 @@ fn will(will: &gatepost_mqtt::Will<'_>) -> Result<Will, gatepost_message::TopicE
         Property::WillDelayInterval(seconds) => Some(seconds),
         _ => None,
     });
-    Ok(Will {
+    Ok(SessionWill {
         publication,
         delay: Duration::from_secs(u64::from(delay_seconds.unwrap_or(0))),
     })

@@ -126,13 +126,13 @@ async fn converse(
 }
 
 /// A connection's means to log in again (section 4.12.1).
-pub(super) struct Authentication {
+pub(super) struct Reauthentication {
     pub(super) auth: ListenerAuth,
     /// While the client proves itself.
     pub(super) exchange: Option<ScramLogin>,
 }
 
-impl Authentication {
+impl Reauthentication {
     pub(super) const fn new(auth: ListenerAuth) -> Self {
         Self {
             auth,

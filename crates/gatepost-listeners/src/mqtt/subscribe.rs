@@ -7,7 +7,7 @@ use gatepost_message::TopicFilter;
 use gatepost_mqtt::{Packet, PacketId, PacketProperties, Reason, Suback, Subscribe, Unsubscribe};
 use smallvec::SmallVec;
 
-use super::acknowledgements::{Retained, SessionAcknowledgement};
+use super::acknowledgements::{RetainedMessages, SessionAcknowledgement};
 use super::connection::MqttConnection;
 use super::connection_end::ConnectionEnd;
 
@@ -87,7 +87,7 @@ impl MqttConnection {
         &mut self,
         packet_id: PacketId,
         reasons: SmallVec<[Reason; 8]>,
-        retained: &Retained,
+        retained: &RetainedMessages,
     ) {
         self.answer(&Packet::Suback(Suback {
             packet_id,

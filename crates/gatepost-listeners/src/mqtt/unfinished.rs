@@ -18,11 +18,11 @@ use crate::minimum_rate::MinimumRate;
 /// The packet that is arriving.
 #[derive(Default)]
 pub(super) struct Unfinished {
-    clock: Option<Clock>,
+    clock: Option<PacketDeadline>,
     lease: Option<Lease>,
 }
 
-struct Clock {
+struct PacketDeadline {
     rate: MinimumRate,
     timer: Pin<Box<Sleep>>,
 }
@@ -56,7 +56,7 @@ impl Unfinished {
         settings: &MqttSettings,
     ) -> Poll<()> {
         let now = Instant::now();
-        let clock = self.clock.get_or_insert_with(|| Clock {
+        let clock = self.clock.get_or_insert_with(|| PacketDeadline {
             rate: MinimumRate::new(
                 now,
                 settings.packet_timeout.duration(),

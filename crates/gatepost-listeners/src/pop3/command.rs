@@ -27,10 +27,10 @@ pub(super) enum Pop3Command {
 }
 
 /// The syntax error of a line, as the client receives it.
-pub(super) type Mistake = &'static str;
+pub(super) type Pop3SyntaxError = &'static str;
 
 /// Reads one line, without its line end.
-pub(super) fn parse(line: &[u8]) -> Result<Pop3Command, Mistake> {
+pub(super) fn parse(line: &[u8]) -> Result<Pop3Command, Pop3SyntaxError> {
     let line = std::str::from_utf8(line).map_err(|_| "the line is not UTF-8 text")?;
     if line.contains(|character: char| character.is_control()) {
         return Err("no such command");
@@ -70,7 +70,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Pop3Command, Mistake> {
     }
 }
 
-fn number(word: &str) -> Result<usize, Mistake> {
+fn number(word: &str) -> Result<usize, Pop3SyntaxError> {
     let is_number = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
     match word.parse() {
         Ok(number) if is_number => Ok(number),

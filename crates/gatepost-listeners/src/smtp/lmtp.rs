@@ -4,7 +4,7 @@ use gatepost_gateway::MailPayload;
 use gatepost_settings::{Bind, ByteSize, PeerNetwork, Period};
 use serde::{Deserialize, Serialize};
 
-use super::route::Route;
+use super::route::RecipientRoute;
 use super::settings::SmtpSettings;
 use crate::forward::ForwardSettings;
 use crate::tls::TlsSettings;
@@ -30,7 +30,7 @@ pub struct LmtpSettings {
     /// The destinations of recipients: a topic, a mailbox or the next hop; the first matching route
     /// counts. Without a match, mail to `name+sub@host` goes to the topic `name/sub`.
     #[serde(alias = "topics")]
-    pub routes: Vec<Route>,
+    pub routes: Vec<RecipientRoute>,
     /// The header fields that state the verdict, in mail for a mailbox or the next hop.
     #[serde(alias = "marks")]
     pub verdict_headers: VerdictHeaderSettings,

@@ -41,7 +41,7 @@ use tokio::time::Instant;
 
 pub use lmtp::LmtpSettings;
 pub use release::ReleaseRoutes;
-pub use route::{Route, RouteTo};
+pub use route::{RecipientRoute, RouteTo};
 pub use settings::{SenderLogin, SmtpSettings};
 
 use crate::acceptor::Acceptor;

@@ -13,7 +13,7 @@ use super::replies;
 use super::reply::{self, SmtpReply};
 use super::session::SmtpSession;
 use super::transaction::Recipient;
-use crate::forward::{Body, HopError, Mail, Origin, Relay, RelayStart};
+use crate::forward::{Body, HopError, Origin, Relay, RelayMail, RelayStart};
 use crate::in_flight::Lease;
 
 impl SmtpConnection<'_> {
@@ -224,7 +224,7 @@ impl SmtpConnection<'_> {
         }
         if self.relay.is_none() {
             let from = transaction.from.as_ref();
-            let mail = Mail {
+            let mail = RelayMail {
                 from: from.map(|from| from.address.clone()).unwrap_or_default(),
                 body: transaction.body,
                 utf8: transaction.utf8,

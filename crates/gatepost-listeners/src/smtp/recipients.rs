@@ -7,7 +7,7 @@ use gatepost_message::Topic;
 
 use super::path::{self, Mailbox};
 use super::reply::SmtpReply;
-use super::route::{Route, RouteTo};
+use super::route::{RecipientRoute, RouteTo};
 use super::settings::SmtpSettings;
 use crate::forward::NextHop;
 
@@ -57,7 +57,7 @@ pub(super) struct ClientTrust {
 pub(super) struct Recipients {
     domains: Vec<String>,
     any_domain: bool,
-    routes: Vec<(Route, Option<Arc<NextHop>>)>,
+    routes: Vec<(RecipientRoute, Option<Arc<NextHop>>)>,
 }
 
 impl Recipients {
@@ -140,7 +140,7 @@ impl Recipients {
     }
 }
 
-fn with_next_hop(route: &Route) -> (Route, Option<Arc<NextHop>>) {
+fn with_next_hop(route: &RecipientRoute) -> (RecipientRoute, Option<Arc<NextHop>>) {
     let next_hop = match &route.to {
         RouteTo::Forward(next_hop) => Some(Arc::new(next_hop.clone())),
         RouteTo::Topic(_) | RouteTo::Mailbox(_) => None,
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn the_first_rule_that_fits_names_the_topic() {
-        let route = |recipients: &str, to: RouteTo| Route {
+        let route = |recipients: &str, to: RouteTo| RecipientRoute {
             recipients: recipients.to_owned(),
             to,
         };
@@ -285,7 +285,7 @@ mod tests {
         let next_hop: NextHop = "smtp://127.0.0.1:10026".parse().expect("a next hop");
         let settings = SmtpSettings {
             domains: vec!["ours.example".to_owned()],
-            routes: vec![Route {
+            routes: vec![RecipientRoute {
                 recipients: "*".to_owned(),
                 to: RouteTo::Forward(next_hop),
             }],

@@ -10,7 +10,7 @@ use gatepost_operations::{Forwarding, MailDestination, MailRoutes, OutgoingMail}
 use super::SmtpContext;
 use super::path::{self, Mailbox};
 use super::recipients::{ClientTrust, Destination};
-use crate::forward::{Body, Mail, NextHop, Origin, Relay, RelayStart};
+use crate::forward::{Body, NextHop, Origin, Relay, RelayMail, RelayStart};
 
 /// The routes of both mail listeners.
 pub struct ReleaseRoutes {
@@ -101,7 +101,7 @@ impl ReleaseRoutes {
         let is_ascii = mail.mail.is_ascii();
         let sender = mail.envelope.sender.clone().unwrap_or_default();
         let utf8 = !sender.is_ascii() || recipients.iter().any(|to| !to.is_ascii());
-        let start = Mail {
+        let start = RelayMail {
             from: sender,
             body: if is_ascii {
                 Body::SevenBit

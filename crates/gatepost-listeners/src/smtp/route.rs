@@ -7,7 +7,7 @@ use crate::forward::NextHop;
 /// One element of the map.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "RouteFields", into = "RouteFields")]
-pub struct Route {
+pub struct RecipientRoute {
     /// The recipients, with `*` for any text: `"*@cameras.example.org"`. Case does not count.
     pub recipients: String,
     /// The destination of their mail.
@@ -44,7 +44,7 @@ struct RouteFields {
 #[error("a route has one of topic, mailbox and forward")]
 struct Ambiguous;
 
-impl TryFrom<RouteFields> for Route {
+impl TryFrom<RouteFields> for RecipientRoute {
     type Error = Ambiguous;
 
     fn try_from(written: RouteFields) -> Result<Self, Self::Error> {
@@ -61,8 +61,8 @@ impl TryFrom<RouteFields> for Route {
     }
 }
 
-impl From<Route> for RouteFields {
-    fn from(route: Route) -> Self {
+impl From<RecipientRoute> for RouteFields {
+    fn from(route: RecipientRoute) -> Self {
         let mut written = Self {
             recipients: route.recipients,
             topic: None,
@@ -92,11 +92,11 @@ mod tests {
             ("recipients = 'a'\ntopic = 't'\nmailbox = 'm'", false),
             ("recipients = 'a'\nforward = 'nowhere'", false),
         ] {
-            let route = toml::from_str::<Route>(text);
+            let route = toml::from_str::<RecipientRoute>(text);
             assert_eq!(route.is_ok(), expected, "{text}");
             if let Ok(route) = route {
                 let again = toml::to_string(&route).expect("written");
-                assert_eq!(toml::from_str::<Route>(&again), Ok(route));
+                assert_eq!(toml::from_str::<RecipientRoute>(&again), Ok(route));
             }
         }
     }

@@ -21,7 +21,7 @@ mod inflate;
 mod request;
 mod settings;
 
-pub use request::{HeadError, SpamdCommand, SpamdHead, Targets, Version};
+pub use request::{HeadError, SpamdCommand, SpamdHead, SpamdVersion, Targets};
 pub use settings::SpamdSettings;
 
 /// State that all connections share.

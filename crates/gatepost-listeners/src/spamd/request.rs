@@ -38,7 +38,7 @@ impl SpamdCommand {
 }
 
 /// The protocol's version: major and minor.
-pub type Version = (u8, u8);
+pub type SpamdVersion = (u8, u8);
 
 /// Everything before the message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub struct SpamdHead {
     /// The command of a request.
     pub command: SpamdCommand,
     /// The client's version of the protocol.
-    pub version: Version,
+    pub version: SpamdVersion,
     /// Bytes of the message on the wire; without it, the message ends with the stream.
     pub content_length: Option<u64>,
     /// The user for which the message is judged.
@@ -127,7 +127,7 @@ impl SpamdHead {
     }
 
     /// Whether the client's version is at least this one.
-    pub fn since(&self, version: Version) -> bool {
+    pub fn since(&self, version: SpamdVersion) -> bool {
         self.version >= version
     }
 }
@@ -163,7 +163,7 @@ fn stands_alone(line: &[u8]) -> bool {
     }
 }
 
-fn request(line: &str) -> Result<(SpamdCommand, Version), HeadError> {
+fn request(line: &str) -> Result<(SpamdCommand, SpamdVersion), HeadError> {
     let malformed = || HeadError::Request(shortened(line));
     // spamd searches the line for the command and ignores what precedes it.
     let mut words = line.split_whitespace().rev();

@@ -44,7 +44,7 @@ impl Modifiers {
 }
 
 /// The position in a pattern, and the modifiers that apply there.
-pub(super) struct Parser<'p> {
+pub(super) struct PatternParser<'p> {
     pub(super) pattern: &'p [u8],
     pub(super) position: usize,
     pub(super) modifiers: Modifiers,
@@ -56,7 +56,7 @@ pub(super) struct Parser<'p> {
     pub(super) groups_total: u32,
 }
 
-impl Parser<'_> {
+impl PatternParser<'_> {
     pub(super) fn error(&self, reason: impl Into<String>) -> SyntaxError {
         SyntaxError {
             reason: reason.into(),

@@ -1,6 +1,6 @@
 //! The part of the parser for escapes and bracketed classes.
 
-use super::cursor::Parser;
+use super::cursor::PatternParser;
 use super::error::SyntaxError;
 use super::node::{Assertion, GroupReference, Node};
 use crate::byte_set::ByteSet;
@@ -73,7 +73,7 @@ pub(super) fn count_groups(pattern: &[u8]) -> u32 {
     count
 }
 
-impl Parser<'_> {
+impl PatternParser<'_> {
     /// After the backslash, outside a class.
     pub(super) fn escape(&mut self) -> Result<Node, SyntaxError> {
         let letter = self

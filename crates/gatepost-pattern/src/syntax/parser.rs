@@ -5,7 +5,7 @@
 //! `/aa` and matches it against byte strings, so classes are ASCII and code points above 255 match
 //! nothing.
 
-use super::cursor::{Modifiers, Parser};
+use super::cursor::{Modifiers, PatternParser};
 use super::error::SyntaxError;
 use super::escapes;
 use super::node::{Assertion, Greed, GroupReference, Node};
@@ -18,7 +18,7 @@ const REPEAT_MAX: u32 = 65_534;
 
 /// Parses a pattern without its delimiters.
 pub(crate) fn parse(pattern: &[u8], modifiers: Modifiers) -> Result<Node, SyntaxError> {
-    let mut parser = Parser {
+    let mut parser = PatternParser {
         pattern,
         position: 0,
         modifiers,
@@ -33,7 +33,7 @@ pub(crate) fn parse(pattern: &[u8], modifiers: Modifiers) -> Result<Node, Syntax
     Ok(node)
 }
 
-impl Parser<'_> {
+impl PatternParser<'_> {
     fn alternation(&mut self) -> Result<Node, SyntaxError> {
         self.depth += 1;
         if self.depth > NESTING_MAX {

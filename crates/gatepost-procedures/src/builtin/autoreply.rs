@@ -7,7 +7,7 @@ use std::sync::Arc;
 use gatepost_mail::{HeaderSelector, Mail};
 use gatepost_message::{Action, Format, Message, MessageId, Verdict};
 use gatepost_settings::Period;
-use gatepost_store::Value;
+use gatepost_store::StoredValue;
 use serde::{Deserialize, Serialize};
 
 use crate::host::{Letter, Resources};
@@ -144,7 +144,7 @@ impl Procedure for Autoreply {
         }
         let every = Some(self.settings.every.duration());
         values
-            .set(SPACE, key.as_bytes(), Value::Flag(true), every)
+            .set(SPACE, key.as_bytes(), StoredValue::Flag(true), every)
             .map_err(|error| ProcedureFailure(error.to_string()))?;
         self.resources
             .mailer

@@ -30,7 +30,7 @@ pub(crate) use network::{Connections, HostNetwork, PendingAnswer};
 pub(crate) use repetitions::RepetitionLimits;
 
 /// The destination of procedures' publications: the broker, or a trial's notes.
-pub trait PublicationSink: Send + Sync {
+pub trait ProcedurePublications: Send + Sync {
     /// Hands it to everyone who subscribed to its topic. It is not judged again.
     fn publish(&self, publication: Publication);
 }
@@ -39,14 +39,14 @@ pub trait PublicationSink: Send + Sync {
 #[derive(Clone)]
 pub struct ProcedureHost {
     pub(crate) values: Values,
-    pub(crate) publications: Option<Arc<dyn PublicationSink>>,
+    pub(crate) publications: Option<Arc<dyn ProcedurePublications>>,
     pub(crate) memory: Arc<SharedMemory>,
     pub(crate) originals: Option<Originals>,
 }
 
 impl ProcedureHost {
     /// Values that last, and a way out for publications.
-    pub fn new(values: Values, publications: Option<Arc<dyn PublicationSink>>) -> Self {
+    pub fn new(values: Values, publications: Option<Arc<dyn ProcedurePublications>>) -> Self {
         Self {
             values,
             publications,

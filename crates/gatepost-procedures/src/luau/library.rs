@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use gatepost_dns::{RecordType, reverse_name};
 use gatepost_message::{Properties, Publication, Qos, Topic};
-use gatepost_store::Value as Kept;
+use gatepost_store::StoredValue;
 use mlua::{Error, IntoLua, Lua, MultiValue, Table, Value};
 use parking_lot::Mutex;
 
@@ -115,9 +115,9 @@ impl Library {
                     return Ok((Value::Nil, None));
                 };
                 let value = match value {
-                    Kept::Number(number) => number.into_lua(lua)?,
-                    Kept::Flag(flag) => flag.into_lua(lua)?,
-                    Kept::Bytes(bytes) => Value::String(lua.create_string(&bytes)?),
+                    StoredValue::Number(number) => number.into_lua(lua)?,
+                    StoredValue::Flag(flag) => flag.into_lua(lua)?,
+                    StoredValue::Bytes(bytes) => Value::String(lua.create_string(&bytes)?),
                 };
                 Ok((value, left.map(|left| left.as_secs_f64())))
             })?,
@@ -134,11 +134,11 @@ impl Library {
                                 .map(|_| ())
                                 .map_err(script_error);
                         }
-                        Value::Boolean(flag) => Kept::Flag(flag),
-                        Value::Integer(number) => Kept::Number(number as f64),
-                        Value::Number(number) => Kept::Number(number),
+                        Value::Boolean(flag) => StoredValue::Flag(flag),
+                        Value::Integer(number) => StoredValue::Number(number as f64),
+                        Value::Number(number) => StoredValue::Number(number),
                         Value::String(text) => {
-                            Kept::Bytes(Bytes::copy_from_slice(&text.as_bytes()))
+                            StoredValue::Bytes(Bytes::copy_from_slice(&text.as_bytes()))
                         }
                         other => {
                             return Err(Error::runtime(format!(

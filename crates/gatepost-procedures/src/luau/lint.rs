@@ -37,7 +37,7 @@ enum Token<'a> {
 
 /// A mistake, with its line, counted from 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Mistake {
+pub(super) struct LintFinding {
     pub(super) line: usize,
     pub(super) text: String,
     /// Whether it cannot be meant.
@@ -45,7 +45,7 @@ pub(super) struct Mistake {
 }
 
 /// The mistakes of a file.
-pub(super) fn mistakes(source: &str) -> Vec<Mistake> {
+pub(super) fn mistakes(source: &str) -> Vec<LintFinding> {
     let tokens = tokens(source);
     let mut found = verdicts(&tokens);
     found.extend(fields(&tokens));
@@ -54,7 +54,7 @@ pub(super) fn mistakes(source: &str) -> Vec<Mistake> {
 }
 
 /// `return "rejct", reason` and `{action = "rejct"}`, and a text alone that is nearly a verdict.
-fn verdicts(tokens: &[(usize, Token<'_>)]) -> Vec<Mistake> {
+fn verdicts(tokens: &[(usize, Token<'_>)]) -> Vec<LintFinding> {
     let mut found = Vec::new();
     for (at, &(line, token)) in tokens.iter().enumerate() {
         let Token::Text(text) = token else { continue };
@@ -81,7 +81,7 @@ fn verdicts(tokens: &[(usize, Token<'_>)]) -> Vec<Mistake> {
             |name| format!("did you mean '{name}'?"),
         );
         let text = format!("'{text}' is not a verdict; {fix}");
-        found.push(Mistake {
+        found.push(LintFinding {
             line,
             text,
             is_certain: is_meant,
@@ -101,7 +101,7 @@ fn ends_statement(next: Option<&(usize, Token<'_>)>) -> bool {
 
 /// `message.subjct`, where `message` is the first parameter of the function that the file returns
 /// and no other variable has its name.
-fn fields(tokens: &[(usize, Token<'_>)]) -> Vec<Mistake> {
+fn fields(tokens: &[(usize, Token<'_>)]) -> Vec<LintFinding> {
     let words: Vec<Token<'_>> = tokens.iter().map(|&(_, token)| token).collect();
     let head = words.windows(4).find_map(|words| match *words {
         [
@@ -150,7 +150,7 @@ fn fields(tokens: &[(usize, Token<'_>)]) -> Vec<Mistake> {
         let fix = nearest(member, MESSAGE_MEMBERS.iter().copied())
             .map_or_else(String::new, |name| format!("; did you mean '{name}'?"));
         let text = format!("a message has no '{member}'{fix}");
-        found.push(Mistake {
+        found.push(LintFinding {
             line,
             text,
             is_certain: true,

@@ -102,7 +102,7 @@ pub(crate) fn compile(
 fn misspelt(file: &Path) -> Vec<ConfigurationProblem> {
     let source = std::fs::read(file).unwrap_or_default();
     let found = lint::mistakes(&String::from_utf8_lossy(&source));
-    let problem = |mistake: lint::Mistake| {
+    let problem = |mistake: lint::LintFinding| {
         let place = format!("{}:{}", file.display(), mistake.line);
         if mistake.is_certain {
             ConfigurationProblem::error(place, mistake.text)

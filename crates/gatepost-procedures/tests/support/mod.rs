@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use gatepost_message::{Envelope, Format, Listener, Message, Peer, Publication, Topic, Verdict};
 use gatepost_procedures::{
-    ConfigurationProblem, ProcedureAnswer, ProcedureArguments, ProcedureHost, Procedures,
-    ProceduresConfiguration, PublicationSink, ScopeSettings,
+    ConfigurationProblem, ProcedureAnswer, ProcedureArguments, ProcedureHost,
+    ProcedurePublications, Procedures, ProceduresConfiguration, ScopeSettings,
 };
 use gatepost_rules::RuleSet;
 use gatepost_settings::Period;
@@ -25,7 +25,7 @@ pub const PATIENCE: Duration = Duration::from_mins(1);
 #[derive(Default)]
 pub struct Notes(pub Mutex<Vec<Publication>>);
 
-impl PublicationSink for Notes {
+impl ProcedurePublications for Notes {
     fn publish(&self, publication: Publication) {
         self.0.lock().push(publication);
     }

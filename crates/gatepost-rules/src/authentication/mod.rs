@@ -104,7 +104,7 @@ pub fn check_any(data: &[u8]) {
     let mail = dkim::RawMail::read(&message);
     let _ = dkim::verify(&mail, &known, 0);
     let _ = arc::verify(&mail, &known, 0);
-    let sender = spf::Sender {
+    let sender = spf::SpfSender {
         address: [192, 0, 2, 7].into(),
         local_part: "anna",
         domain: "a.example",

@@ -6,14 +6,14 @@ use std::sync::LazyLock;
 use super::line::{LineProblem, Loaded, RuleLine};
 
 /// The handler of a directive.
-pub(super) type Handler = fn(&mut Loaded<'_>, &RuleLine<'_>) -> Result<(), LineProblem>;
+pub(super) type DirectiveHandler = fn(&mut Loaded<'_>, &RuleLine<'_>) -> Result<(), LineProblem>;
 
 use super::about_rules as about;
 use super::options as option;
 use super::rules as rule;
 
 /// Directives of the rule language itself.
-const HANDLERS: &[(&str, Handler)] = &[
+const HANDLERS: &[(&str, DirectiveHandler)] = &[
     ("add_header", option::add_header),
     ("askdns", rule::network),
     ("body", rule::body),
@@ -158,11 +158,11 @@ const WITHOUT_EFFECT: &[(&str, NoEffect)] = &[
     ("user_scores_*", PROGRAM),
 ];
 
-static BY_NAME: LazyLock<HashMap<&str, Handler>> =
+static BY_NAME: LazyLock<HashMap<&str, DirectiveHandler>> =
     LazyLock::new(|| HANDLERS.iter().copied().collect());
 
 /// The handler of the directive `name`.
-pub(super) fn handler(name: &str) -> Option<Handler> {
+pub(super) fn handler(name: &str) -> Option<DirectiveHandler> {
     BY_NAME.get(name).copied()
 }
 

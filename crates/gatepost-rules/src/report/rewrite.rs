@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use super::Report;
 use super::encoded_words::encode;
 use super::template::fill;
-use super::wrap::{Fold, Lines};
+use super::wrap::{Fold, LineLayout};
 
 /// The width of header fields.
 const FIELD_WIDTH: usize = 79;
@@ -44,7 +44,7 @@ pub(super) fn header_fields(report: &Report) -> Vec<(String, String)> {
 fn folded(name: &str, value: &str) -> String {
     /// Stands for the colon and the blank after it, where nothing is to be folded.
     const SEPARATOR: &str = "!!";
-    let lines = Lines {
+    let lines = LineLayout {
         first: "",
         indent: "\t",
         length_max: FIELD_WIDTH,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::wrap::{Fold, Lines};
+use super::wrap::{Fold, LineLayout};
 use super::{Hit, Report};
 
 /// The indent of descriptions in the table of a text.
@@ -55,7 +55,7 @@ pub(super) fn terse(report: &Report) -> String {
 
 /// A description, folded as if so many columns stood before it.
 fn description(report: &Report, hit: &Hit, before: usize, indent: &str) -> String {
-    let lines = Lines {
+    let lines = LineLayout {
         first: &" ".repeat(before),
         indent,
         length_max: report.options.wrap_width,

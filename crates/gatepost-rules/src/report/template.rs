@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use super::Report;
 use super::table;
-use super::wrap::{Fold, Lines};
+use super::wrap::{Fold, LineLayout};
 use crate::language::plugins::LANGUAGE_VERSION_TEXT;
 use crate::tags::{Tag, TagTemplatePart, message, pieces};
 
@@ -194,7 +194,7 @@ fn sub_rules_counted(report: &Report) -> String {
 }
 
 fn preview(report: &Report) -> String {
-    let lines = Lines {
+    let lines = LineLayout {
         first: PREVIEW_TITLE,
         indent: "  ",
         length_max: PREVIEW_WIDTH,

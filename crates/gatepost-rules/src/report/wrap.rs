@@ -9,8 +9,8 @@ pub(super) enum Fold {
     AfterBlanksAndCommas,
 }
 
-/// The lines of a folded text.
-pub(super) struct Lines<'a> {
+/// The layout of a folded text.
+pub(super) struct LineLayout<'a> {
     /// The text before the first line's text; not part of the result where the caller drops it.
     pub(super) first: &'a str,
     /// The prefix of later lines.
@@ -21,7 +21,7 @@ pub(super) struct Lines<'a> {
     pub(super) overflows: bool,
 }
 
-impl Lines<'_> {
+impl LineLayout<'_> {
     /// Folds a text.
     pub(super) fn fold(&self, text: &str, fold: Fold) -> String {
         let mut out = String::with_capacity(text.len() + self.first.len() + 16);
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn words_stay_whole_and_lines_end_in_no_blank() {
-        let lines = Lines {
+        let lines = LineLayout {
             first: "  ",
             indent: "  ",
             length_max: 8,
@@ -107,7 +107,7 @@ mod tests {
             lines.fold("a-word-longer-than-all", Fold::AtBlanks),
             "  a-word-longer-than-all"
         );
-        let lines = Lines {
+        let lines = LineLayout {
             first: "",
             indent: "\t",
             length_max: 20,
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn an_indentation_longer_than_a_line_ends() {
-        let lines = Lines {
+        let lines = LineLayout {
             first: "",
             indent: "          ",
             length_max: 4,

@@ -27,7 +27,7 @@ use crate::language::{self, Definitions, Language};
 use crate::network::NetworkQueries;
 use crate::report;
 use crate::statistics::Statistics;
-use crate::users::Users;
+use crate::users::UserPreferences;
 use crate::{Problem, RulesSettings, Severity};
 
 pub use near_miss::NearMiss;
@@ -49,7 +49,7 @@ pub struct RuleSet {
     definitions: Definitions,
     options: Arc<Options>,
     learning: Option<Learning>,
-    users: Option<Users>,
+    users: Option<UserPreferences>,
     network: Option<NetworkQueries>,
     required: f64,
     size_max: usize,
@@ -124,7 +124,7 @@ impl RuleSet {
             users: settings
                 .user_preferences
                 .clone()
-                .map(|folder| Users::new(folder, language(settings))),
+                .map(|folder| UserPreferences::new(folder, language(settings))),
             required,
             size_max: settings.max_size.as_usize(),
             time_max: settings.max_time.duration(),
@@ -162,7 +162,7 @@ impl RuleSet {
 
     /// The lines in users' preference files that have no effect.
     pub fn user_problems(&self) -> Vec<Problem> {
-        let problems = |users: &Users| users.problems(&self.definitions);
+        let problems = |users: &UserPreferences| users.problems(&self.definitions);
         self.users.as_ref().map(problems).unwrap_or_default()
     }
 

@@ -47,12 +47,12 @@ pub(super) enum SendError {
     Http(#[from] hyper::Error),
 }
 
-type Sender = SendRequest<Full<Bytes>>;
+type HttpSender = SendRequest<Full<Bytes>>;
 
 pub(super) struct Client {
     target: Target,
     guard: AddressGuard,
-    idle: Mutex<Vec<(Sender, Instant)>>,
+    idle: Mutex<Vec<(HttpSender, Instant)>>,
     idle_max: usize,
     timeout: Duration,
     tls: OnceLock<Result<TlsConnector, String>>,
@@ -88,7 +88,7 @@ impl Client {
     async fn exchange(
         &self,
         request: Request<Full<Bytes>>,
-    ) -> Result<(Sender, Response<Incoming>), SendError> {
+    ) -> Result<(HttpSender, Response<Incoming>), SendError> {
         while let Some(mut sender) = self.take_idle() {
             // The server may have closed it meanwhile; then the request was not sent.
             match sender.try_send_request(request.clone()).await {
@@ -106,7 +106,7 @@ impl Client {
     /// counts even where the body never ends: then the connection goes.
     async fn finish(
         &self,
-        sender: Sender,
+        sender: HttpSender,
         response: Response<Incoming>,
     ) -> (StatusCode, HeaderMap) {
         let (head, body) = response.into_parts();
@@ -121,14 +121,14 @@ impl Client {
         (head.status, head.headers)
     }
 
-    fn take_idle(&self) -> Option<Sender> {
+    fn take_idle(&self) -> Option<HttpSender> {
         let mut idle = self.idle.lock();
         idle.retain(|(sender, since)| !sender.is_closed() && since.elapsed() < IDLE_TIME_MAX);
         idle.pop().map(|(sender, _)| sender)
     }
 
     /// Opens a connection, with TLS where the address asks for it.
-    pub(super) async fn connect(&self) -> Result<Sender, SendError> {
+    pub(super) async fn connect(&self) -> Result<HttpSender, SendError> {
         let stream = self.reach().await?;
         stream.set_nodelay(true)?;
         if !self.target.is_tls {
@@ -163,7 +163,7 @@ impl Client {
     }
 }
 
-async fn greet<S>(stream: S) -> Result<Sender, SendError>
+async fn greet<S>(stream: S) -> Result<HttpSender, SendError>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {

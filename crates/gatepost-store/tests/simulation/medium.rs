@@ -11,7 +11,9 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 
 use gatepost_faults::{Disk, DiskImage};
-use gatepost_store::{Clock, ManualWriter, SimulatedDatabase, Store, StoreError, StoreSettings};
+use gatepost_store::{
+    ClockSource, ManualWriter, SimulatedDatabase, Store, StoreError, StoreSettings,
+};
 use tempfile::TempDir;
 
 /// Two sectors: a page can be torn, and a schedule writes few bytes.
@@ -22,7 +24,7 @@ const LOG_PAGES: u32 = 60;
 /// Time stands still.
 struct StoppedClock;
 
-impl Clock for StoppedClock {
+impl ClockSource for StoppedClock {
     fn now(&self) -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000)
     }

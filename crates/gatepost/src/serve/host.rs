@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use gatepost_broker::Broker;
 use gatepost_message::Publication;
-use gatepost_procedures::{ProcedureHost, ProceduresSettings, PublicationSink};
+use gatepost_procedures::{ProcedureHost, ProcedurePublications, ProceduresSettings};
 use gatepost_store::{Originals, OriginalsLimits, Store, StoreError, Values};
 
 /// Publications of procedures go straight to the broker: they are not judged again, so no
 /// procedure can call itself.
 struct ToBroker(Broker);
 
-impl PublicationSink for ToBroker {
+impl ProcedurePublications for ToBroker {
     fn publish(&self, publication: Publication) {
         // The commit is not waited for; it is in the queue before that of the message's own
         // journal.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use gatepost_message::{MessageId, Publication, Topic};
-use gatepost_store::{Clock, Store, StoreChange, StoreSettings};
+use gatepost_store::{ClockSource, Store, StoreChange, StoreSettings};
 
 use super::curl;
 use super::support::{Gateway, run, text_of};
@@ -15,7 +15,7 @@ const ROWS: u64 = 150;
 /// A clock of a month ago that stands still.
 struct Earlier(SystemTime);
 
-impl Clock for Earlier {
+impl ClockSource for Earlier {
     fn now(&self) -> SystemTime {
         self.0
     }

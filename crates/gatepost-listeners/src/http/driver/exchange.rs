@@ -16,7 +16,7 @@ use super::live_stream::LiveStream;
 use crate::http::access;
 use crate::http::context::Upgraded;
 use crate::http::log;
-use crate::http::request::{HttpRequest, Version};
+use crate::http::request::{HttpRequest, HttpVersion};
 use crate::http::response::{Body, Response};
 use crate::http::router;
 use crate::http::websocket_handshake::subprotocol;
@@ -137,7 +137,7 @@ impl Http1Connection {
             &response,
             body_bytes,
         );
-        let chunked = request.version == Version::Http11;
+        let chunked = request.version == HttpVersion::Http11;
         self.write_response(response, is_head, keep_alive, chunked)
             .await
     }

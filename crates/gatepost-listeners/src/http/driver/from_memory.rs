@@ -12,7 +12,7 @@ use super::encode::{Length, push_head};
 use super::head::{Framing, RequestHead};
 use super::output::{Mark, Output};
 use crate::http::context::HttpContext;
-use crate::http::request::Version;
+use crate::http::request::HttpVersion;
 use crate::http::site::representation::{coding_fields, file_fields, page_fields};
 
 /// The cached entry that a GET or HEAD request names, where neither the settings nor the head ask
@@ -60,7 +60,7 @@ pub(super) fn answer(
         user: None,
         method: head.method,
         target: head.target,
-        version: Version::from(head).name(),
+        version: HttpVersion::from(head).name(),
         status: 200,
         body_bytes: if head.method == "HEAD" { 0 } else { body_bytes },
         referer: head.referer,

@@ -11,7 +11,7 @@ use httparse::{Header, Status};
 
 use crate::http::error::HttpError;
 use crate::http::host::is_host;
-use crate::http::request::{HttpRequest, Version};
+use crate::http::request::{HttpRequest, HttpVersion};
 
 /// More fields than this are refused.
 pub(super) const FIELDS_MAX: usize = 64;
@@ -79,7 +79,7 @@ impl RequestHead<'_, '_> {
     }
 }
 
-impl From<&RequestHead<'_, '_>> for Version {
+impl From<&RequestHead<'_, '_>> for HttpVersion {
     fn from(head: &RequestHead<'_, '_>) -> Self {
         if head.minor_version == 0 {
             Self::Http10

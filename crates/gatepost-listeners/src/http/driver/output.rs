@@ -17,7 +17,7 @@ use super::socket::Polled;
 use crate::stream::Stream;
 
 #[derive(Debug)]
-enum Segment {
+enum OutputSegment {
     Text { start: usize, end: usize },
     Shared(Chunk),
 }
@@ -26,7 +26,7 @@ enum Segment {
 #[derive(Debug, Default)]
 pub(super) struct Output {
     text: Vec<u8>,
-    segments: Vec<Segment>,
+    segments: Vec<OutputSegment>,
     bytes: usize,
 }
 
@@ -76,16 +76,17 @@ impl Output {
         let end = self.text.len();
         self.bytes += end - start;
         let place = mark.segment.min(self.segments.len());
-        self.segments.insert(place, Segment::Text { start, end });
+        self.segments
+            .insert(place, OutputSegment::Text { start, end });
     }
 
-    fn part<'a>(&'a self, segment: &'a Segment) -> SendBuffer<'a> {
+    fn part<'a>(&'a self, segment: &'a OutputSegment) -> SendBuffer<'a> {
         match segment {
-            Segment::Text { start, end } => SendBuffer {
+            OutputSegment::Text { start, end } => SendBuffer {
                 bytes: self.text.get(*start..*end).unwrap_or_default(),
                 file: None,
             },
-            Segment::Shared(chunk) => chunk.part(),
+            OutputSegment::Shared(chunk) => chunk.part(),
         }
     }
 
@@ -136,8 +137,8 @@ impl Output {
         let rest = self.segments.get(segment..).unwrap_or_default();
         for (index, part) in rest.iter().enumerate() {
             let mut chunk = match part {
-                Segment::Shared(chunk) => chunk.clone(),
-                Segment::Text { .. } => Bytes::copy_from_slice(self.part(part).bytes).into(),
+                OutputSegment::Shared(chunk) => chunk.clone(),
+                OutputSegment::Text { .. } => Bytes::copy_from_slice(self.part(part).bytes).into(),
             };
             if index == 0 {
                 chunk.advance(offset);
@@ -151,13 +152,14 @@ impl Sink for Output {
     fn shared(&mut self, bytes: &Bytes) {
         if !bytes.is_empty() {
             self.bytes += bytes.len();
-            self.segments.push(Segment::Shared(bytes.clone().into()));
+            self.segments
+                .push(OutputSegment::Shared(bytes.clone().into()));
         }
     }
 
     fn filed(&mut self, bytes: &Bytes, file: &Arc<MemoryFile>, start: u64) {
         self.bytes += bytes.len();
-        self.segments.push(Segment::Shared(Chunk {
+        self.segments.push(OutputSegment::Shared(Chunk {
             bytes: bytes.clone(),
             file: Some((Arc::clone(file), start)),
         }));
@@ -169,7 +171,7 @@ impl Sink for Output {
         let end = self.text.len();
         if start < end {
             self.bytes += end - start;
-            self.segments.push(Segment::Text { start, end });
+            self.segments.push(OutputSegment::Text { start, end });
         }
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use super::entity::{EntityContext, decode};
 use super::facts::{ELEMENTS, HtmlFacts};
 use super::style::{Styles, Unseen};
-use super::tokens::{Attributes, Handler, tokenise};
+use super::tokens::{Attributes, TokenHandler, tokenise};
 use pieces::{Pieces, TextRun};
 use prepare::prepare;
 use words::{collapse, is_blank};
@@ -244,7 +244,7 @@ impl Renderer {
     }
 }
 
-impl Handler for Renderer {
+impl TokenHandler for Renderer {
     fn start(&mut self, tag: &str, attributes: &Attributes<'_>) {
         if !self.tag(tag, 1) {
             return;

@@ -1,14 +1,16 @@
 //! Constructs that start with `<`: tags with their attributes, comments, declarations, marked
 //! sections.
 
-use super::{Attributes, Handler, LITERAL_ELEMENTS, MarkupParse, Section, Tokenizer, is_space};
+use super::{
+    Attributes, LITERAL_ELEMENTS, MarkupParse, Section, TokenHandler, Tokenizer, is_space,
+};
 
 /// The most nested marked sections.
 const SECTIONS_MAX: usize = 1000;
 
 impl<'a> Tokenizer<'a> {
     /// Parses the construct that starts with the `<` at `tag`.
-    pub(super) fn markup(&mut self, tag: usize, handler: &mut impl Handler) -> MarkupParse {
+    pub(super) fn markup(&mut self, tag: usize, handler: &mut impl TokenHandler) -> MarkupParse {
         match self.byte(tag + 1) {
             Some(byte) if byte.is_ascii_alphabetic() => self.start_tag(tag, handler),
             Some(b'/') => self.end_tag(tag, handler),
@@ -21,7 +23,7 @@ impl<'a> Tokenizer<'a> {
         }
     }
 
-    fn start_tag(&mut self, tag: usize, handler: &mut impl Handler) -> MarkupParse {
+    fn start_tag(&mut self, tag: usize, handler: &mut impl TokenHandler) -> MarkupParse {
         let mut attributes = Attributes::default();
         let Some((name_end, end)) = self.read_start_tag(tag, &mut attributes) else {
             return MarkupParse::Unfinished;
@@ -83,7 +85,7 @@ impl<'a> Tokenizer<'a> {
         }
     }
 
-    fn end_tag(&mut self, tag: usize, handler: &mut impl Handler) -> MarkupParse {
+    fn end_tag(&mut self, tag: usize, handler: &mut impl TokenHandler) -> MarkupParse {
         let name_start = tag + 2;
         let mut name_end = name_start;
         while self
@@ -120,7 +122,7 @@ impl<'a> Tokenizer<'a> {
         None
     }
 
-    fn declaration(&mut self, tag: usize, handler: &mut impl Handler) -> MarkupParse {
+    fn declaration(&mut self, tag: usize, handler: &mut impl TokenHandler) -> MarkupParse {
         let start = tag + 2;
         match self.byte(start) {
             Some(b'-') if self.byte(start + 1) == Some(b'-') => return self.comment(tag, handler),
@@ -154,7 +156,7 @@ impl<'a> Tokenizer<'a> {
         }
     }
 
-    fn comment(&mut self, tag: usize, handler: &mut impl Handler) -> MarkupParse {
+    fn comment(&mut self, tag: usize, handler: &mut impl TokenHandler) -> MarkupParse {
         let start = tag + 4;
         let end = if self.short_comments {
             self.find(b'>', start)

@@ -4,7 +4,7 @@
 mod markup;
 
 /// Receives the tokens of a document, in order.
-pub(super) trait Handler {
+pub(super) trait TokenHandler {
     /// A start tag; its name is in lower case.
     fn start(&mut self, tag: &str, attributes: &Attributes<'_>);
     /// An end tag; its name is in lower case.
@@ -75,7 +75,7 @@ enum Section {
 }
 
 /// Divides `text` and passes the tokens to `handler`.
-pub(super) fn tokenise(text: &str, handler: &mut impl Handler) {
+pub(super) fn tokenise(text: &str, handler: &mut impl TokenHandler) {
     let mut reader = Tokenizer::new(text);
     let mut rest = reader.run(0, handler);
     // A script or style without an end tag would hide the rest of the document, so it is closed at
@@ -168,7 +168,7 @@ impl<'a> Tokenizer<'a> {
         memchr::memchr(byte, self.text.as_bytes().get(from..)?).map(|at| from + at)
     }
 
-    fn report_text(&mut self, start: usize, end: usize, handler: &mut impl Handler) {
+    fn report_text(&mut self, start: usize, end: usize, handler: &mut impl TokenHandler) {
         if start < end && self.section != Section::Ignore {
             let literal =
                 self.literal.is_some_and(|(_, literal)| literal) || self.section == Section::Cdata;
@@ -176,20 +176,20 @@ impl<'a> Tokenizer<'a> {
         }
     }
 
-    fn report_comment(&mut self, start: usize, end: usize, handler: &mut impl Handler) {
+    fn report_comment(&mut self, start: usize, end: usize, handler: &mut impl TokenHandler) {
         if self.section != Section::Ignore {
             handler.comment(self.slice(start, end));
         }
     }
 
-    fn report_pending_end(&mut self, handler: &mut impl Handler) {
+    fn report_pending_end(&mut self, handler: &mut impl TokenHandler) {
         if let Some(tag) = self.pending_end.take() {
             handler.end(tag);
         }
     }
 
     /// Reports all complete tokens from `start` on; returns the start of the incomplete rest.
-    fn run(&mut self, start: usize, handler: &mut impl Handler) -> usize {
+    fn run(&mut self, start: usize, handler: &mut impl TokenHandler) -> usize {
         let (mut start, mut at) = (start, start);
         // The last `<` of the text that begins at `start` with another one.
         let mut last_text = None;
@@ -275,7 +275,7 @@ impl<'a> Tokenizer<'a> {
     }
 
     /// Handles the incomplete rest at the end of the document.
-    fn finish(&mut self, start: usize, handler: &mut impl Handler) {
+    fn finish(&mut self, start: usize, handler: &mut impl TokenHandler) {
         let mut start = start;
         while start < self.text.len() {
             if let Some((element, _)) = self.literal {

@@ -20,7 +20,7 @@ const NAMES_MAX: usize = 10;
 
 /// The sender of a message.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Sender<'s> {
+pub(crate) struct SpfSender<'s> {
     pub(crate) address: IpAddr,
     /// The part before the `@` of the envelope sender.
     pub(crate) local_part: &'s str,
@@ -44,7 +44,7 @@ impl From<Wait> for Stop {
 /// A check in progress.
 struct Evaluation<'e, 'a> {
     known: &'e DnsResponses<'e, 'a>,
-    sender: Sender<'e>,
+    sender: SpfSender<'e>,
     words: u32,
     empty: u32,
 }
@@ -52,7 +52,7 @@ struct Evaluation<'e, 'a> {
 /// The policy of the sender's domain for the sender's address.
 pub(crate) fn check_host(
     known: &DnsResponses<'_, '_>,
-    sender: Sender<'_>,
+    sender: SpfSender<'_>,
 ) -> Result<SpfResult, Wait> {
     let mut evaluation = Evaluation {
         known,
@@ -232,7 +232,7 @@ impl<'a> Evaluation<'_, 'a> {
 
     /// The value of a macro letter (section 7.2).
     fn value(&self, letter: char, domain: &str) -> Result<String, Wait> {
-        let Sender {
+        let SpfSender {
             address,
             local_part,
             domain: sender_domain,
@@ -343,7 +343,7 @@ mod tests {
                 panic!("a case has four words: {case}");
             };
             let (local_part, domain) = sender.rsplit_once('@').unwrap_or(("", sender));
-            let sender = Sender {
+            let sender = SpfSender {
                 address: address.parse().expect("an address"),
                 local_part,
                 domain,

@@ -4,7 +4,7 @@ mod check;
 mod macros;
 mod record;
 
-pub(crate) use check::{Sender, check_host};
+pub(crate) use check::{SpfSender, check_host};
 
 /// The policy of a domain for an address, RFC 7208 section 2.6.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -36,7 +36,7 @@ impl<N> Expression<N> {
         text: &str,
         name: impl FnMut(Term<'_>) -> Result<Vec<Operation<N>>, String>,
     ) -> Result<Self, String> {
-        let mut parser = Parser {
+        let mut parser = ExpressionParser {
             text,
             position: 0,
             depth: 0,
@@ -56,7 +56,7 @@ impl<N> Expression<N> {
     }
 }
 
-struct Parser<'t, N, F> {
+struct ExpressionParser<'t, N, F> {
     text: &'t str,
     position: usize,
     depth: u32,
@@ -64,7 +64,7 @@ struct Parser<'t, N, F> {
     name: F,
 }
 
-impl<'t, N, F> Parser<'t, N, F>
+impl<'t, N, F> ExpressionParser<'t, N, F>
 where
     F: FnMut(Term<'_>) -> Result<Vec<Operation<N>>, String>,
 {

@@ -15,7 +15,7 @@ use crate::authentication::arc::{self, ArcResult};
 use crate::authentication::dkim::{self, DkimResult, RawMail, Signed, with_line_ends};
 use crate::authentication::dmarc::{self, DmarcResult, Proven};
 use crate::authentication::settings::SenderSettings;
-use crate::authentication::spf::{self, Sender, SpfResult};
+use crate::authentication::spf::{self, SpfResult, SpfSender};
 use crate::authentication::{DnsResponses, Looked, Wait, texts};
 use crate::eval::ScannedMail;
 pub(crate) use asking::SenderTest;
@@ -138,7 +138,7 @@ impl<'m, 'a> Senders<'m, 'a> {
             return Ok(None);
         }
         let (local_part, domain) = identity.rsplit_once('@').unwrap_or(("", &identity));
-        let sender = Sender {
+        let sender = SpfSender {
             address,
             local_part,
             domain,

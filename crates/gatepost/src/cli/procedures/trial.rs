@@ -12,7 +12,7 @@ use gatepost_message::{
     Edit, Envelope, Format, Listener, Message, MessageId, Peer, Publication, Topic, edit,
 };
 use gatepost_procedures::{
-    ProcedureAnswer, ProcedureArguments, ProcedureHost, Procedures, PublicationSink,
+    ProcedureAnswer, ProcedureArguments, ProcedureHost, ProcedurePublications, Procedures,
 };
 use gatepost_rules::RuleSet;
 use gatepost_store::{Store, Values};
@@ -66,7 +66,7 @@ pub(super) struct TestArguments {
 #[derive(Default)]
 struct Notes(Mutex<Vec<Publication>>);
 
-impl PublicationSink for Notes {
+impl ProcedurePublications for Notes {
     fn publish(&self, publication: Publication) {
         if let Ok(mut notes) = self.0.lock() {
             notes.push(publication);

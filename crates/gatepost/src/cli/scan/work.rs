@@ -33,13 +33,13 @@ pub(super) struct ScanTask {
     pub(super) unmark: bool,
 }
 
-type Item = Result<MailboxMessage, MailboxProblem>;
+type MailboxItem = Result<MailboxMessage, MailboxProblem>;
 
 /// Judges all messages on `jobs` threads and hands results to `print` in order. Ends early, with
 /// its error, if `print` fails. A profile is taken on one thread only.
 pub(super) fn run(
     rules: &RuleSet,
-    messages: impl Iterator<Item = Item> + Send,
+    messages: impl Iterator<Item = MailboxItem> + Send,
     jobs: usize,
     task: ScanTask,
     mut profile: Option<&mut ScanProfile>,
@@ -82,7 +82,7 @@ pub(super) fn run(
 
 fn judge_all(
     rules: &RuleSet,
-    messages: &Mutex<Receiver<(usize, Item)>>,
+    messages: &Mutex<Receiver<(usize, MailboxItem)>>,
     results: &SyncSender<(usize, ScannedMessage)>,
     task: ScanTask,
 ) {
@@ -104,7 +104,7 @@ fn judge_all(
 
 fn judge(
     rules: &RuleSet,
-    item: Item,
+    item: MailboxItem,
     task: ScanTask,
     profile: Option<&mut ScanProfile>,
 ) -> ScannedMessage {

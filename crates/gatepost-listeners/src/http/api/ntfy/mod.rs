@@ -22,7 +22,7 @@ use crate::http::error::HttpError;
 use crate::http::event_stream::{Shape, to_ntfy};
 use crate::http::origin;
 use crate::http::parameters::{flag, parameter, since_of};
-use crate::http::request::{HttpRequest, Version};
+use crate::http::request::{HttpRequest, HttpVersion};
 use crate::http::response::{Body, Response};
 use crate::http::verdict::{status_of_outcome, verdict_json};
 use crate::http::websocket_handshake;
@@ -170,7 +170,7 @@ fn subscribe(
     let default = if polls { Since::Everything } else { Since::Now };
     let since = since_of(request, default)?;
     let accept = match shape {
-        Shape::NtfyWs if request.version == Version::Http2 => {
+        Shape::NtfyWs if request.version == HttpVersion::Http2 => {
             return Err(HttpError::Upgrade("WebSockets are opened by HTTP/1.1 here"));
         }
         Shape::NtfyWs => Some(websocket_handshake::accept(

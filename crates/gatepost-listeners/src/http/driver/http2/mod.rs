@@ -24,7 +24,7 @@ use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
 use crate::http::host::is_host;
 use crate::http::log;
-use crate::http::request::{HttpRequest, Version};
+use crate::http::request::{HttpRequest, HttpVersion};
 use crate::http::response::{Body, Response};
 use crate::http::router;
 use crate::in_flight::Lease;
@@ -269,7 +269,7 @@ fn request_of(
         (parts.method.as_str(), target),
         (path, uri.query().unwrap_or_default()),
         host.into_iter().chain(fields),
-        Version::Http2,
+        HttpVersion::Http2,
         client.peer,
     )?;
     request.secure = client.secure;
