@@ -12,14 +12,14 @@ use std::cell::RefCell;
 
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-type Delivery = Box<dyn FnOnce() + Send>;
+type PageTask = Box<dyn FnOnce() + Send>;
 
 thread_local! {
-    static HERE: RefCell<Option<UnboundedSender<Delivery>>> = const { RefCell::new(None) };
+    static HERE: RefCell<Option<UnboundedSender<PageTask>>> = const { RefCell::new(None) };
 }
 
 /// The queue of one thread.
-pub(crate) struct Returns(UnboundedSender<Delivery>);
+pub(crate) struct Returns(UnboundedSender<PageTask>);
 
 impl Returns {
     /// The current thread's queue, if the thread runs a runtime.
@@ -40,8 +40,8 @@ impl Returns {
     }
 }
 
-fn start() -> UnboundedSender<Delivery> {
-    let (sender, mut receiver) = unbounded_channel::<Delivery>();
+fn start() -> UnboundedSender<PageTask> {
+    let (sender, mut receiver) = unbounded_channel::<PageTask>();
     tokio::spawn(async move {
         while let Some(delivery) = receiver.recv().await {
             delivery();

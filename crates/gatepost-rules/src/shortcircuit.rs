@@ -16,7 +16,7 @@ pub(crate) type Turn = (i32, u8);
 
 /// The early end of a scan.
 #[derive(Debug, Clone)]
-pub(crate) struct Ending {
+pub(crate) struct ShortcircuitEnding {
     /// The last turn whose rules count.
     pub(crate) turn: Turn,
     /// The rule that ended the scan; `None` where the sum of scores did.

@@ -70,12 +70,12 @@ impl Backoff {
 
 /// The rate at which the requests of a sink may start: so many in a second, and none while the
 /// server asked to wait.
-pub(crate) struct Pace {
+pub(crate) struct RequestPace {
     next: Mutex<Instant>,
     gap: Duration,
 }
 
-impl Pace {
+impl RequestPace {
     /// Any number for 0.
     pub(crate) fn new(per_second: u32) -> Self {
         Self {
@@ -133,12 +133,12 @@ mod tests {
 
     #[tokio::test]
     async fn requests_keep_their_distance_and_wait_when_asked() {
-        let pace = Pace::new(10);
+        let pace = RequestPace::new(10);
         let first = pace.place();
         assert!(pace.place() >= first + Duration::from_millis(100));
         pace.wait(Duration::from_mins(1));
         assert!(pace.place() >= first + Duration::from_mins(1));
-        let any = Pace::new(0);
+        let any = RequestPace::new(0);
         assert!(any.place() <= Instant::now() && any.place() <= Instant::now());
     }
 }

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::attempt::{Backoff, Failure, Pace, explained};
+use crate::attempt::{Backoff, Failure, RequestPace, explained};
 use crate::frame::{Delivery, Handed};
 use crate::given_up::give_up;
 use crate::inlet::{Inlet, Wanted};
@@ -22,7 +22,7 @@ use crate::webhook::Webhook;
 const STOP_TIME_MAX: Duration = Duration::from_secs(3);
 
 /// The outcome of the attempts at a message.
-enum Ending {
+enum AttemptEnding {
     /// It is taken or given up, and may be acknowledged.
     Done,
     /// The sink stops; the message comes again.
@@ -39,7 +39,7 @@ pub(crate) struct Delivering {
     pub(crate) concurrency: u16,
     pub(crate) progress: Arc<SinkProgress>,
     pub(crate) dead_letter: Option<Topic>,
-    pub(crate) pace: Pace,
+    pub(crate) pace: RequestPace,
     pub(crate) stop: watch::Receiver<bool>,
 }
 
@@ -90,7 +90,7 @@ impl Delivering {
     /// Serves the session until the sink stops (`None`) or the session ends.
     async fn serve(self: &Arc<Self>, inlet: &mut Inlet) -> Option<DisconnectCause> {
         let mut stop = self.stop.clone();
-        let mut at_work: JoinSet<(Box<Delivery>, Ending)> = JoinSet::new();
+        let mut at_work: JoinSet<(Box<Delivery>, AttemptEnding)> = JoinSet::new();
         let mut is_gone = false;
         let ended = loop {
             let has_room = at_work.len() < usize::from(self.concurrency) && !is_gone;
@@ -131,31 +131,31 @@ impl Delivering {
     }
 
     /// Acknowledges what is done; returns whether the destination is gone.
-    fn settle(&self, inlet: &Inlet, (delivery, ending): (Box<Delivery>, Ending)) -> bool {
+    fn settle(&self, inlet: &Inlet, (delivery, ending): (Box<Delivery>, AttemptEnding)) -> bool {
         match ending {
-            Ending::Done => {
+            AttemptEnding::Done => {
                 self.progress.left(delivery.id);
                 inlet.complete(&delivery);
                 false
             }
-            Ending::Unfinished => false,
-            Ending::Gone => true,
+            AttemptEnding::Unfinished => false,
+            AttemptEnding::Gone => true,
         }
     }
 
     /// Tries until the message is taken or given up.
-    async fn deliver(&self, delivery: &Delivery) -> Ending {
+    async fn deliver(&self, delivery: &Delivery) -> AttemptEnding {
         let mut backoff = Backoff::new(&self.settings.retry);
         let mut attempts = 0;
         loop {
             if !self.sleep(self.pace.place()).await {
-                return Ending::Unfinished;
+                return AttemptEnding::Unfinished;
             }
             attempts += 1;
             let failure = match self.webhook.attempt(delivery).await {
                 Ok(()) => {
                     self.progress.delivered();
-                    return Ending::Done;
+                    return AttemptEnding::Done;
                 }
                 Err(failure) => failure,
             };
@@ -163,7 +163,7 @@ impl Delivering {
             let wait = match failure {
                 Failure::Gone(_) => {
                     self.tell_failure(&reason, SinkState::Gone);
-                    return Ending::Gone;
+                    return AttemptEnding::Gone;
                 }
                 Failure::Refused(_) => {
                     self.progress.failed(&reason, SinkState::Running);
@@ -176,12 +176,12 @@ impl Delivering {
             };
             let Some(pause) = wait else {
                 if self.give_up(delivery, attempts, &reason).await {
-                    return Ending::Done;
+                    return AttemptEnding::Done;
                 }
-                return Ending::Unfinished;
+                return AttemptEnding::Unfinished;
             };
             if !self.sleep(Instant::now() + pause).await {
-                return Ending::Unfinished;
+                return AttemptEnding::Unfinished;
             }
         }
     }

@@ -15,7 +15,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
-use crate::attempt::Pace;
+use crate::attempt::RequestPace;
 use crate::bridge::{Bridge, RunningBridge};
 use crate::delivering::Delivering;
 use crate::field_mistake::FieldMistake;
@@ -31,7 +31,7 @@ const STOP_TIME_MAX: Duration = Duration::from_secs(5);
 const OPEN_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// One sink that is configured.
-struct Running {
+struct RunningSink {
     settings: SinkSettings,
     kind: &'static str,
     target: String,
@@ -67,7 +67,7 @@ impl Work {
 struct SinksCore {
     broker: Broker,
     runtime: Handle,
-    running: Mutex<BTreeMap<String, Running>>,
+    running: Mutex<BTreeMap<String, RunningSink>>,
     thread: Mutex<Option<(ThreadHandle<()>, oneshot::Sender<()>)>>,
 }
 
@@ -122,7 +122,7 @@ impl Sinks {
         let mut before = std::mem::take(&mut *running);
         for wanted in settings {
             let earlier = before.remove(&wanted.name);
-            let is_stopped = |sink: &Running| sink.progress.state() == SinkState::Gone;
+            let is_stopped = |sink: &RunningSink| sink.progress.state() == SinkState::Gone;
             let sink = match earlier {
                 Some(earlier) if earlier.settings == *wanted && !is_stopped(&earlier) => earlier,
                 earlier => self.begin(wanted, earlier),
@@ -142,7 +142,7 @@ impl Sinks {
     }
 
     /// Starts a sink, after an earlier one of its name has ended.
-    fn begin(&self, settings: &SinkSettings, earlier: Option<Running>) -> Running {
+    fn begin(&self, settings: &SinkSettings, earlier: Option<RunningSink>) -> RunningSink {
         let core = &self.0;
         let (stop, stopped) = watch::channel(false);
         let (progress, before) = match earlier {
@@ -152,7 +152,7 @@ impl Sinks {
             }
             None => (Arc::default(), None),
         };
-        let mut running = Running {
+        let mut running = RunningSink {
             settings: settings.clone(),
             kind: "",
             target: String::new(),
@@ -215,7 +215,7 @@ impl Sinks {
             concurrency: webhook.concurrency,
             progress,
             dead_letter,
-            pace: Pace::new(webhook.rate_max),
+            pace: RequestPace::new(webhook.rate_max),
             stop,
             settings,
         })))

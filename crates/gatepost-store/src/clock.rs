@@ -66,7 +66,7 @@ pub(crate) enum Drift {
 
 /// The behaviour of the age time while the clock is ahead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Pace {
+enum AgePace {
     /// It goes on at the speed of time, until it is decided what to do, or until an administrator
     /// accepts the clock.
     Wait,
@@ -82,7 +82,7 @@ pub(crate) struct AgeTime {
     /// [`ClockSource::elapsed`] when it was.
     accepted_at: Duration,
     jump_max: Duration,
-    pace: Pace,
+    pace: AgePace,
 }
 
 impl AgeTime {
@@ -97,7 +97,7 @@ impl AgeTime {
             accepted_at: clock.elapsed(),
             clock,
             jump_max,
-            pace: Pace::Wait,
+            pace: AgePace::Wait,
         }
     }
 
@@ -131,8 +131,8 @@ impl AgeTime {
             return (now, Drift::None);
         }
         self.accepted = match self.pace {
-            Pace::Wait => expected,
-            Pace::CatchUp => (expected + passed).min(now),
+            AgePace::Wait => expected,
+            AgePace::CatchUp => (expected + passed).min(now),
         };
         (self.accepted, Drift::Ahead(ahead))
     }
@@ -149,9 +149,9 @@ impl AgeTime {
             return false;
         };
         match (removes_many, ahead <= self.jump_max) {
-            (true, _) => self.pace = Pace::Wait,
+            (true, _) => self.pace = AgePace::Wait,
             (false, true) => self.trust(self.clock.now()),
-            (false, false) => self.pace = Pace::CatchUp,
+            (false, false) => self.pace = AgePace::CatchUp,
         }
         removes_many
     }
@@ -167,7 +167,7 @@ impl AgeTime {
 
     const fn trust(&mut self, now: SystemTime) {
         self.accepted = now;
-        self.pace = Pace::Wait;
+        self.pace = AgePace::Wait;
     }
 }
 

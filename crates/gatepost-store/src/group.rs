@@ -8,7 +8,7 @@ use crate::StoreError;
 
 /// A commit: the submissions that were left out of it, by ascending number and with the reason of
 /// each, or why there was no commit.
-pub(crate) type Outcome = Result<Vec<(u32, StoreError)>, StoreError>;
+pub(crate) type CommitOutcome = Result<Vec<(u32, StoreError)>, StoreError>;
 
 /// The reason why this submission was left out.
 pub(crate) fn failure_in(left_out: &[(u32, StoreError)], submission: u32) -> Option<&StoreError> {
@@ -19,13 +19,13 @@ pub(crate) fn failure_in(left_out: &[(u32, StoreError)], submission: u32) -> Opt
 /// The outcome of one commit, shared by all tickets of its changes.
 #[derive(Debug, Default)]
 pub(crate) struct CommitGroup {
-    outcome: OnceLock<Outcome>,
+    outcome: OnceLock<CommitOutcome>,
     decided: Notify,
 }
 
 impl CommitGroup {
     /// Called by the writer after the commit or its failure; the first outcome stands.
-    pub(crate) fn decide(&self, outcome: Outcome) {
+    pub(crate) fn decide(&self, outcome: CommitOutcome) {
         let _ = self.outcome.set(outcome);
         self.decided.notify_waiters();
     }

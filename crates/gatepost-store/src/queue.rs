@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 
-use crate::group::{CommitGroup, Outcome, Ticket};
+use crate::group::{CommitGroup, CommitOutcome, Ticket};
 use crate::{StoreChange, StoreError};
 
 /// The longest time that deferred changes wait for the commit of others.
@@ -202,7 +202,7 @@ impl Queue {
     /// Makes the outcome of a group known. A failure is also that of all changes that were
     /// submitted before it was known: they may rest on what was not stored, and a later message
     /// of a sender must not be stored before an earlier one that the sender will repeat.
-    pub(crate) fn decide(&self, group: &CommitGroup, outcome: Outcome) {
+    pub(crate) fn decide(&self, group: &CommitGroup, outcome: CommitOutcome) {
         let mut waiting = self.waiting.lock();
         let mut failed = Batch::default();
         if let Err(error) = &outcome {

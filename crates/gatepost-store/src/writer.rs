@@ -9,7 +9,7 @@ use rusqlite::{Connection, Transaction, params};
 
 use crate::bounds::{self, Bounds, KeptBytes};
 use crate::cancelled::Cancelled;
-use crate::group::{Outcome, failure_in};
+use crate::group::{CommitOutcome, failure_in};
 use crate::queue::{Batch, QueuedChanges};
 use crate::statements::Statements;
 use crate::stored_clock::StoredClock;
@@ -63,7 +63,7 @@ impl Writer {
     }
 
     /// Commits one group.
-    pub(crate) fn commit(&mut self, batch: &Batch) -> Outcome {
+    pub(crate) fn commit(&mut self, batch: &Batch) -> CommitOutcome {
         // A file that has lost its name takes commits that are lost with its last descriptor.
         let outcome = self.apply(batch).and_then(|left_out| {
             self.health.check_database_file()?;
@@ -85,7 +85,7 @@ impl Writer {
     }
 
     /// A row that collides fails its own submission only, not the others of the commit.
-    fn apply(&mut self, batch: &Batch) -> Outcome {
+    fn apply(&mut self, batch: &Batch) -> CommitOutcome {
         let has_failed = |submission: &QueuedChanges| {
             let after = submission.after.as_ref();
             after.is_some_and(|after| after.failure().is_some())
@@ -102,8 +102,8 @@ impl Writer {
 
     fn write(
         &mut self,
-        apply: impl FnOnce(&mut Transaction<'_>, &mut KeptBytes) -> Outcome,
-    ) -> Outcome {
+        apply: impl FnOnce(&mut Transaction<'_>, &mut KeptBytes) -> CommitOutcome,
+    ) -> CommitOutcome {
         let mut connection = self.connection.lock();
         let mut transaction = connection.transaction()?;
         let bounds = self.server.as_ref().map(|server| server.bounds.kept());
@@ -200,7 +200,7 @@ fn apply_together(
     transaction: &mut Transaction<'_>,
     changes: &[StoreChange],
     kept: &mut KeptBytes,
-) -> Outcome {
+) -> CommitOutcome {
     let cancelled = Cancelled::find(changes);
     let mut statements = Statements::new(transaction);
     for change in changes {
@@ -213,7 +213,11 @@ fn apply_together(
 
 /// Applies one submission after the other, and leaves out those that collide with what is stored,
 /// with those that may only be stored after them.
-fn apply_each(transaction: &mut Transaction<'_>, batch: &Batch, kept: &mut KeptBytes) -> Outcome {
+fn apply_each(
+    transaction: &mut Transaction<'_>,
+    batch: &Batch,
+    kept: &mut KeptBytes,
+) -> CommitOutcome {
     let mut left_out: Vec<(u32, StoreError)> = Vec::new();
     let mut start = 0;
     for (number, submission) in (0..).zip(&batch.submissions) {

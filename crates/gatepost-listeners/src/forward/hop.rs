@@ -62,14 +62,14 @@ impl Offers {
 }
 
 /// An open connection.
-pub(super) struct Hop {
+pub(super) struct HopConnection {
     stream: Stream,
     input: BytesMut,
     pub(super) offers: Offers,
     pub(super) speaks_lmtp: bool,
 }
 
-impl Hop {
+impl HopConnection {
     /// Connects to the first host of the next hop that will have us, and that proves what it must.
     pub(super) async fn open(
         next_hop: &NextHop,
@@ -234,7 +234,7 @@ struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    async fn open(&self, candidate: &Candidate) -> Result<Hop, HopError> {
+    async fn open(&self, candidate: &Candidate) -> Result<HopConnection, HopError> {
         self.check_policy(candidate)?;
         let limit = self.forward.settings.connect_timeout.duration();
         let until = Instant::now() + limit;
@@ -275,11 +275,15 @@ impl Opening<'_> {
         Ok(())
     }
 
-    async fn open_with(&self, candidate: &Candidate, security: &Security) -> Result<Hop, HopError> {
+    async fn open_with(
+        &self,
+        candidate: &Candidate,
+        security: &Security,
+    ) -> Result<HopConnection, HopError> {
         let limit = self.forward.settings.connect_timeout.duration();
         let connected = timeout_at(Instant::now() + limit, self.connect(candidate, limit)).await;
         let stream = connected.map_err(|_| HopError::Timeout)??;
-        let mut hop = Hop::over(stream, self.next_hop);
+        let mut hop = HopConnection::over(stream, self.next_hop);
         let greeting = hop.reply(limit).await?;
         if !greeting.is_positive() {
             return Err(HopError::Refused(greeting.code, greeting.text()));

@@ -8,23 +8,23 @@ use std::cell::RefCell;
 use tokio::time::Instant;
 
 use super::ForwardSettings;
-use super::hop::Hop;
+use super::hop::HopConnection;
 use super::next_hop::NextHop;
 
-struct Idle {
+struct IdleHop {
     next_hop: NextHop,
     /// Those that it was opened with: other listeners may demand more of the same next hop.
     settings: ForwardSettings,
-    hop: Hop,
+    hop: HopConnection,
     since: Instant,
 }
 
 thread_local! {
-    static IDLE: RefCell<Vec<Idle>> = const { RefCell::new(Vec::new()) };
+    static IDLE: RefCell<Vec<IdleHop>> = const { RefCell::new(Vec::new()) };
 }
 
 /// An idle connection to this next hop, the one used last.
-pub(super) fn take(next_hop: &NextHop, settings: &ForwardSettings) -> Option<Hop> {
+pub(super) fn take(next_hop: &NextHop, settings: &ForwardSettings) -> Option<HopConnection> {
     IDLE.with_borrow_mut(|idle| {
         let limit = settings.idle_time_max.duration();
         idle.retain(|one| one.since.elapsed() < limit);
@@ -41,7 +41,7 @@ pub(super) fn take(next_hop: &NextHop, settings: &ForwardSettings) -> Option<Hop
 }
 
 /// Keeps a connection whose transaction has ended.
-pub(super) fn put(next_hop: &NextHop, hop: Hop, settings: &ForwardSettings) {
+pub(super) fn put(next_hop: &NextHop, hop: HopConnection, settings: &ForwardSettings) {
     IDLE.with_borrow_mut(|idle| {
         let limit = settings.idle_time_max.duration();
         idle.retain(|one| one.since.elapsed() < limit);
@@ -51,7 +51,7 @@ pub(super) fn put(next_hop: &NextHop, hop: Hop, settings: &ForwardSettings) {
             }
             idle.remove(0);
         }
-        idle.push(Idle {
+        idle.push(IdleHop {
             next_hop: next_hop.clone(),
             settings: settings.clone(),
             hop,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use memchr::memchr_iter;
 
 use super::error::HopError;
-use super::hop::Hop;
+use super::hop::HopConnection;
 use super::next_hop::NextHop;
 use super::reply::HopReply;
 use super::{Forward, ForwardSettings, pool};
@@ -40,7 +40,7 @@ pub(crate) struct RelayMail {
 
 /// The client's identity, for XFORWARD.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Origin {
+pub(crate) struct RelayClient {
     pub(crate) address: Option<IpAddr>,
     pub(crate) helo: Option<String>,
     pub(crate) protocol: &'static str,
@@ -48,7 +48,7 @@ pub(crate) struct Origin {
 
 /// An open transaction.
 pub(crate) struct Relay {
-    hop: Hop,
+    hop: HopConnection,
     next_hop: Arc<NextHop>,
     settings: ForwardSettings,
     mail: RelayMail,
@@ -74,7 +74,7 @@ impl Relay {
         next_hop: &Arc<NextHop>,
         forward: &Forward,
         hostname: &str,
-        origin: &Origin,
+        origin: &RelayClient,
         mail: RelayMail,
     ) -> Result<RelayStart, HopError> {
         let settings = &forward.settings;
@@ -89,15 +89,15 @@ impl Relay {
                 return Ok(begun);
             }
         }
-        let hop = Hop::open(next_hop, forward, hostname).await?;
+        let hop = HopConnection::open(next_hop, forward, hostname).await?;
         Self::begin_over(hop, next_hop, settings, origin, mail).await
     }
 
     async fn begin_over(
-        hop: Hop,
+        hop: HopConnection,
         next_hop: &Arc<NextHop>,
         settings: &ForwardSettings,
-        origin: &Origin,
+        origin: &RelayClient,
         mail: RelayMail,
     ) -> Result<RelayStart, HopError> {
         let mut relay = Self {
@@ -276,7 +276,7 @@ impl Relay {
 }
 
 /// `XFORWARD NAME=… ADDR=… PROTO=… HELO=…`, values as xtext (RFC 1891 section 5).
-fn xforward(origin: &Origin) -> String {
+fn xforward(origin: &RelayClient) -> String {
     let unavailable = || "[UNAVAILABLE]".to_owned();
     let address = match origin.address.map(|address| address.to_canonical()) {
         Some(IpAddr::V4(address)) => address.to_string(),
@@ -345,7 +345,7 @@ mod tests {
 
     #[test]
     fn the_client_is_named_without_a_way_out_of_its_value() {
-        let origin = Origin {
+        let origin = RelayClient {
             address: Some("2001:db8::1".parse().expect("an address")),
             helo: Some("a b=c\r\nQUIT".to_owned()),
             protocol: "ESMTP",

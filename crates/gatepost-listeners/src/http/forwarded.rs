@@ -48,13 +48,13 @@ pub(super) fn apply(trusted: &[PeerNetwork], request: &mut HttpRequest) {
 
 /// The report of one proxy about its client.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Hop {
+struct ForwardedElement {
     /// `None` where it said nothing usable: `unknown`, or a name of its own.
     client: Option<SocketAddr>,
     secure: Option<bool>,
 }
 
-fn hops(request: &HttpRequest) -> Vec<Hop> {
+fn hops(request: &HttpRequest) -> Vec<ForwardedElement> {
     let listed = |name: &'static str| -> Vec<String> {
         request
             .field_bytes(name)
@@ -73,9 +73,9 @@ fn hops(request: &HttpRequest) -> Vec<Hop> {
     let secure = listed("x-forwarded-proto")
         .last()
         .map(|scheme| scheme.eq_ignore_ascii_case("https"));
-    let mut hops: Vec<Hop> = listed("x-forwarded-for")
+    let mut hops: Vec<ForwardedElement> = listed("x-forwarded-for")
         .iter()
-        .map(|text| Hop {
+        .map(|text| ForwardedElement {
             client: node(text),
             secure: None,
         })
@@ -87,8 +87,8 @@ fn hops(request: &HttpRequest) -> Vec<Hop> {
 }
 
 /// `for=192.0.2.43;proto=https;by=203.0.113.60` (RFC 7239 section 4)
-fn element_of(element: &str) -> Hop {
-    let mut hop = Hop::default();
+fn element_of(element: &str) -> ForwardedElement {
+    let mut hop = ForwardedElement::default();
     for pair in element.split(';') {
         let Some((name, value)) = pair.split_once('=') else {
             continue;

@@ -40,7 +40,7 @@ pub(super) async fn deliver(
     // Earlier replies are sent while the procedures run.
     connection.flush().await?;
     let context = connection.context;
-    let delivery = Delivery::new(session, &transaction);
+    let delivery = MailDelivery::new(session, &transaction);
     let body = delivery.traced(connection, session, &transaction, &body);
     let mut parts = Vec::new();
     for group in groups(connection, transaction.to) {
@@ -89,7 +89,7 @@ pub(super) fn journal_distrust(
     let Some(transaction) = session.transaction() else {
         return;
     };
-    let envelope = Delivery::new(session, transaction).envelope;
+    let envelope = MailDelivery::new(session, transaction).envelope;
     let message = mail::message(&envelope, vec![recipient.to_owned()], Bytes::new());
     let verdict = Verdict::new(Action::Defer, error.to_string());
     let gateway = &connection.context.gateway;
@@ -117,7 +117,7 @@ fn answer(connection: &mut SmtpConnection<'_>, mut replies: Vec<(usize, SmtpRepl
 }
 
 /// Facts about a message that hold for all groups of its recipients.
-struct Delivery {
+struct MailDelivery {
     id: MessageId,
     envelope: Envelope,
 }
@@ -125,7 +125,7 @@ struct Delivery {
 /// One part of a message: the recipients of one scope, and its verdict.
 type Part = (JudgedMail, RecipientGroup);
 
-impl Delivery {
+impl MailDelivery {
     fn new(session: &SmtpSession<'_>, transaction: &Transaction) -> Self {
         let sender = transaction.from.as_ref();
         let sender = sender.map(|from| from.address.clone());

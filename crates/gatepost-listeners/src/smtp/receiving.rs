@@ -13,7 +13,7 @@ use super::replies;
 use super::reply::{self, SmtpReply};
 use super::session::SmtpSession;
 use super::transaction::Recipient;
-use crate::forward::{Body, HopError, Origin, Relay, RelayMail, RelayStart};
+use crate::forward::{Body, HopError, Relay, RelayClient, RelayMail, RelayStart};
 use crate::in_flight::Lease;
 
 impl SmtpConnection<'_> {
@@ -231,7 +231,7 @@ impl SmtpConnection<'_> {
                 size: transaction.size,
                 parameters: transaction.dsn.clone(),
             };
-            let origin = Origin {
+            let origin = RelayClient {
                 address: session.peer().ip(),
                 helo: session.helo().map(str::to_owned),
                 protocol: "ESMTP",

@@ -10,7 +10,7 @@ use gatepost_operations::{Forwarding, MailDestination, MailRoutes, OutgoingMail}
 use super::SmtpContext;
 use super::path::{self, Mailbox};
 use super::recipients::{ClientTrust, Destination};
-use crate::forward::{Body, NextHop, Origin, Relay, RelayMail, RelayStart};
+use crate::forward::{Body, NextHop, Relay, RelayClient, RelayMail, RelayStart};
 
 /// The routes of both mail listeners.
 pub struct ReleaseRoutes {
@@ -21,7 +21,7 @@ pub struct ReleaseRoutes {
 }
 
 /// Recipients at one next hop.
-type Hop = (Arc<NextHop>, Vec<String>);
+type HopRecipients = (Arc<NextHop>, Vec<String>);
 
 impl ReleaseRoutes {
     fn of(&self, envelope: &Envelope) -> &SmtpContext {
@@ -45,8 +45,8 @@ impl ReleaseRoutes {
     }
 
     /// The next hops of these recipients.
-    fn hops(&self, mail: &OutgoingMail) -> Result<Vec<Hop>, String> {
-        let mut hops: Vec<Hop> = Vec::new();
+    fn hops(&self, mail: &OutgoingMail) -> Result<Vec<HopRecipients>, String> {
+        let mut hops: Vec<HopRecipients> = Vec::new();
         for recipient in &mail.recipients {
             let Destination::Forward(next_hop) = self.routed(&mail.envelope, recipient)? else {
                 continue;
@@ -112,7 +112,7 @@ impl ReleaseRoutes {
             size: Some(mail.mail.len() as u64),
             parameters: Vec::new(),
         };
-        let origin = Origin {
+        let origin = RelayClient {
             address: mail.envelope.peer.ip(),
             helo: mail.envelope.client.clone(),
             protocol: "ESMTP",

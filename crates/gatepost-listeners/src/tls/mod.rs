@@ -45,11 +45,11 @@ struct TlsShared {
     protocols: Vec<Vec<u8>>,
     config: ArcSwap<ServerConfig>,
     /// The files as they were when they were last read with success.
-    read: Mutex<Vec<Stamp>>,
+    read: Mutex<Vec<TlsFileStamp>>,
 }
 
 /// The attributes that change when a file does.
-type Stamp = Option<(SystemTime, u64, u64)>;
+type TlsFileStamp = Option<(SystemTime, u64, u64)>;
 
 impl Tls {
     /// Reads the certificates. `protocols` are ALPN's names, such as `http/1.1`.
@@ -134,7 +134,7 @@ impl Tls {
     }
 }
 
-fn stamps(settings: &TlsSettings) -> Vec<Stamp> {
+fn stamps(settings: &TlsSettings) -> Vec<TlsFileStamp> {
     let more = settings
         .more
         .iter()
@@ -147,7 +147,7 @@ fn stamps(settings: &TlsSettings) -> Vec<Stamp> {
         .collect()
 }
 
-fn stamp(file: &Path) -> Stamp {
+fn stamp(file: &Path) -> TlsFileStamp {
     use std::os::unix::fs::MetadataExt;
     let metadata = std::fs::metadata(file).ok()?;
     Some((metadata.modified().ok()?, metadata.len(), metadata.ino()))

@@ -13,7 +13,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
 use super::error::TlsError;
 use super::server_verifier::any_certificate;
-use super::{Stamp, pem, stamp};
+use super::{TlsFileStamp, pem, stamp};
 use crate::stream::{Stream, TlsSession, TransportSocket};
 
 /// The files in which distributions keep the trusted authorities.
@@ -37,7 +37,7 @@ pub enum CertificateTrust {
 /// it changes.
 pub struct Outgoing {
     trust: CertificateTrust,
-    read: Mutex<Option<(Stamp, Arc<ClientConfig>)>>,
+    read: Mutex<Option<(TlsFileStamp, Arc<ClientConfig>)>>,
 }
 
 impl Outgoing {

@@ -71,7 +71,7 @@ struct WorkersShared {
 struct PageQueue {
     jobs: VecDeque<Job>,
     idle: usize,
-    running: Vec<Running>,
+    running: Vec<RunningWorker>,
     tickets: u64,
     replaced: u64,
     /// Whether the supervisor waits for a notification.
@@ -108,7 +108,7 @@ impl Worker {
     }
 }
 
-struct Running {
+struct RunningWorker {
     ticket: u64,
     page: Arc<str>,
     since: Instant,
@@ -117,7 +117,7 @@ struct Running {
 }
 
 impl PageQueue {
-    fn stragglers(&self) -> impl Iterator<Item = &Running> {
+    fn stragglers(&self) -> impl Iterator<Item = &RunningWorker> {
         self.running.iter().filter(|running| running.straggles)
     }
 
@@ -246,7 +246,7 @@ impl WorkersShared {
             }
             state.tickets += 1;
             let ticket = state.tickets;
-            state.running.push(Running {
+            state.running.push(RunningWorker {
                 ticket,
                 page: job.page,
                 since: Instant::now(),

@@ -83,9 +83,9 @@ impl Default for Options {
     }
 }
 
-type Outcome = Result<(), LineProblem>;
+type LineOutcome = Result<(), LineProblem>;
 
-pub(super) fn required_score(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
+pub(super) fn required_score(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
     let value = line.value_text()?;
     let score = value.parse().ok().filter(|score: &f64| score.is_finite());
     loaded.definitions.options.required_score = score.ok_or_else(|| {
@@ -103,27 +103,27 @@ fn template_line(line: &RuleLine<'_>) -> String {
     format!("{}\n", quoted.unwrap_or(&text))
 }
 
-pub(super) fn report(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
+pub(super) fn report(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
     loaded.definitions.options.report += &template_line(line);
     Ok(())
 }
 
-pub(super) fn clear_report(loaded: &mut Loaded<'_>, _: &RuleLine<'_>) -> Outcome {
+pub(super) fn clear_report(loaded: &mut Loaded<'_>, _: &RuleLine<'_>) -> LineOutcome {
     loaded.definitions.options.report.clear();
     Ok(())
 }
 
-pub(super) fn unsafe_report(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
+pub(super) fn unsafe_report(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
     loaded.definitions.options.unsafe_report += &template_line(line);
     Ok(())
 }
 
-pub(super) fn clear_unsafe_report(loaded: &mut Loaded<'_>, _: &RuleLine<'_>) -> Outcome {
+pub(super) fn clear_unsafe_report(loaded: &mut Loaded<'_>, _: &RuleLine<'_>) -> LineOutcome {
     loaded.definitions.options.unsafe_report.clear();
     Ok(())
 }
 
-pub(super) fn report_contact(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
+pub(super) fn report_contact(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
     let contact = line.value_text()?;
     // Debian's files contain this placeholder where the administrator did not replace it.
     if contact != "@@CONTACT_ADDRESS@@" {
@@ -132,12 +132,12 @@ pub(super) fn report_contact(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Ou
     Ok(())
 }
 
-pub(super) fn report_hostname(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
+pub(super) fn report_hostname(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
     loaded.definitions.options.report_hostname = line.value_text()?;
     Ok(())
 }
 
-pub(super) fn report_safe(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
+pub(super) fn report_safe(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
     let options = &mut loaded.definitions.options;
     options.report_safe = match line.value {
         b"0" => 0,
@@ -153,7 +153,7 @@ pub(super) fn report_safe(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outco
     Ok(())
 }
 
-pub(super) fn report_wrap_width(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
+pub(super) fn report_wrap_width(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
     let value = line.value_text()?;
     loaded.definitions.options.wrap_width = value
         .parse()
@@ -161,17 +161,17 @@ pub(super) fn report_wrap_width(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) ->
     Ok(())
 }
 
-pub(super) fn fold_headers(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
+pub(super) fn fold_headers(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
     loaded.definitions.options.fold_fields = line.flag()?;
     Ok(())
 }
 
-pub(super) fn ignore_always_matching(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
+pub(super) fn ignore_always_matching(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
     loaded.definitions.ignores_always_matching = line.flag()?;
     Ok(())
 }
 
-pub(super) fn version_tag(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
+pub(super) fn version_tag(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
     let tag = line.value_text()?;
     loaded.definitions.options.version_tag = format!("-{}", tag.to_ascii_lowercase());
     Ok(())
@@ -194,7 +194,7 @@ fn field_lists<'l>(
     }
 }
 
-pub(super) fn add_header(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
+pub(super) fn add_header(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
     let value = line.after_first_word_text()?;
     let (name, text) = value.split_once(char::is_whitespace).ok_or_else(|| {
         LineProblem::invalid(
@@ -240,7 +240,7 @@ fn unescape(text: &str) -> String {
     plain
 }
 
-pub(super) fn remove_header(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
+pub(super) fn remove_header(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
     let name = line.after_first_word_text()?;
     for fields in field_lists(loaded, line.first_word())? {
         fields.retain(|(known, _)| {
@@ -250,7 +250,7 @@ pub(super) fn remove_header(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Out
     Ok(())
 }
 
-pub(super) fn clear_headers(loaded: &mut Loaded<'_>, _: &RuleLine<'_>) -> Outcome {
+pub(super) fn clear_headers(loaded: &mut Loaded<'_>, _: &RuleLine<'_>) -> LineOutcome {
     let options = &mut loaded.definitions.options;
     for fields in [&mut options.ham_fields, &mut options.spam_fields] {
         fields.retain(|(name, _)| name.eq_ignore_ascii_case("Checker-Version"));
@@ -258,7 +258,7 @@ pub(super) fn clear_headers(loaded: &mut Loaded<'_>, _: &RuleLine<'_>) -> Outcom
     Ok(())
 }
 
-pub(super) fn rewrite_header(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
+pub(super) fn rewrite_header(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
     let field = line.first_word();
     let name = ["Subject", "From", "To"]
         .into_iter()
@@ -282,7 +282,7 @@ pub(super) fn rewrite_header(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Ou
     Ok(())
 }
 
-pub(super) fn load_plugin(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
+pub(super) fn load_plugin(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
     let module = line.first_word();
     if module.is_empty() {
         return Err(LineProblem::missing());
@@ -302,13 +302,13 @@ pub(super) fn load_plugin(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outco
     })
 }
 
-pub(super) fn try_plugin(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
+pub(super) fn try_plugin(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
     // An unknown plugin is not a problem: `tryplugin` permits it.
     let _ = loaded.plugins.load(line.first_word());
     Ok(())
 }
 
-pub(super) fn enable_compatibility(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
+pub(super) fn enable_compatibility(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
     let flag = line.value_text()?;
     loaded.plugins.enable_compatibility(&flag);
     Ok(())

@@ -7,9 +7,9 @@ use crate::network::{LinkFlags, LinkList, LinkQuery, NetworkCall};
 /// The longest name of a rule.
 const NAME_LENGTH_MAX: usize = 128;
 
-pub(super) type Outcome = Result<(), LineProblem>;
+pub(super) type LineOutcome = Result<(), LineProblem>;
 
-fn define(loaded: &mut Loaded<'_>, line: &RuleLine<'_>, test: Test) -> Outcome {
+fn define(loaded: &mut Loaded<'_>, line: &RuleLine<'_>, test: Test) -> LineOutcome {
     let definition = rule(loaded, line)?;
     definition.test = Some(test);
     let source = line.source.clone();
@@ -37,7 +37,7 @@ pub(super) fn rule<'l>(
     Ok(loaded.definitions.rule(name))
 }
 
-pub(super) fn header(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
+pub(super) fn header(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
     let value = line.after_first_word()?;
     if let Some(call) = strip_eval(value) {
         return eval(loaded, line, View::Header, call);
@@ -56,7 +56,7 @@ pub(super) fn header(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
     define(loaded, line, test)
 }
 
-pub(super) fn mime_header(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
+pub(super) fn mime_header(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
     let test = field_test(line.after_first_word()?)?;
     let modifier = test.selector.split_once(':').map(|(_, modifier)| modifier);
     if let Some(modifier) = modifier.filter(|&modifier| modifier != "raw") {
@@ -119,7 +119,7 @@ fn field_test(value: &[u8]) -> Result<FieldTest, LineProblem> {
     })
 }
 
-fn check_selector(selector: &str) -> Outcome {
+fn check_selector(selector: &str) -> LineOutcome {
     let mut pieces = selector.split(':');
     if pieces.next().is_none_or(str::is_empty) {
         return Err(LineProblem::invalid("the field's name is missing", ""));
@@ -136,7 +136,7 @@ fn check_selector(selector: &str) -> Outcome {
     }
 }
 
-fn pattern_or_eval(loaded: &mut Loaded<'_>, line: &RuleLine<'_>, view: View) -> Outcome {
+fn pattern_or_eval(loaded: &mut Loaded<'_>, line: &RuleLine<'_>, view: View) -> LineOutcome {
     let value = line.after_first_word()?;
     if let Some(call) = value.strip_prefix(b"eval:") {
         return eval(loaded, line, view, call);
@@ -145,35 +145,35 @@ fn pattern_or_eval(loaded: &mut Loaded<'_>, line: &RuleLine<'_>, view: View) -> 
     define(loaded, line, Test::Pattern { view, pattern })
 }
 
-pub(super) fn body(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
+pub(super) fn body(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
     pattern_or_eval(loaded, line, View::Body)
 }
 
-pub(super) fn raw_body(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
+pub(super) fn raw_body(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
     pattern_or_eval(loaded, line, View::RawBody)
 }
 
-pub(super) fn full(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
+pub(super) fn full(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
     pattern_or_eval(loaded, line, View::Full)
 }
 
-pub(super) fn uri(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
+pub(super) fn uri(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
     let pattern = line.after_first_word()?.to_vec();
     let view = View::Uri;
     define(loaded, line, Test::Pattern { view, pattern })
 }
 
-pub(super) fn uri_detail(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
+pub(super) fn uri_detail(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
     let conditions = String::from_utf8_lossy(line.after_first_word()?).into_owned();
     define(loaded, line, Test::UriDetail { conditions })
 }
 
-pub(super) fn meta(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
+pub(super) fn meta(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
     let expression = String::from_utf8_lossy(line.after_first_word()?).into_owned();
     define(loaded, line, Test::Meta { expression })
 }
 
-pub(super) fn network(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
+pub(super) fn network(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
     let value = line.after_first_word_text()?;
     let mut words = value.splitn(3, char::is_whitespace).map(str::trim);
     let arguments: Vec<String> = words.by_ref().map(str::to_owned).collect();
@@ -189,7 +189,7 @@ pub(super) fn network(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
 }
 
 /// `uridnsbl NAME zone TYPE [subtest]` and similar directives.
-pub(super) fn link_list(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome {
+pub(super) fn link_list(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
     let value = line.after_first_word_text()?;
     let words: Vec<&str> = value.split_whitespace().collect();
     let [zone, kind, ref subtest @ ..] = words[..] else {
@@ -210,7 +210,7 @@ pub(super) fn link_list(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Outcome
     Ok(())
 }
 
-fn eval(loaded: &mut Loaded<'_>, line: &RuleLine<'_>, view: View, call: &[u8]) -> Outcome {
+fn eval(loaded: &mut Loaded<'_>, line: &RuleLine<'_>, view: View, call: &[u8]) -> LineOutcome {
     let call = String::from_utf8_lossy(call);
     let malformed = || {
         LineProblem::invalid(

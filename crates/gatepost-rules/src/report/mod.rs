@@ -17,7 +17,7 @@ use gatepost_mail::Lines;
 use gatepost_message::Authentication;
 
 use crate::language::options::Options;
-use crate::shortcircuit::Ending;
+use crate::shortcircuit::ShortcircuitEnding;
 pub use given_up::GivenUp;
 
 /// The lines of the body in the preview, and its length in bytes.
@@ -94,7 +94,7 @@ pub struct Report {
     /// Tags of templates with values from rules and DNS.
     pub(crate) tags: Vec<(String, String)>,
     /// The early end of the scan, if there was one.
-    pub(crate) ending: Option<Ending>,
+    pub(crate) ending: Option<ShortcircuitEnding>,
 }
 
 impl Report {

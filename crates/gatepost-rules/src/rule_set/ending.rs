@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use crate::compile::RuleFacts;
-use crate::shortcircuit::{Ending, Shortcircuit, ShortcircuitScores};
+use crate::shortcircuit::{Shortcircuit, ShortcircuitEnding, ShortcircuitScores};
 
 /// Added if the rule's own score counts: the ending is visible, and changes nothing.
 const SCORE_OF_RULE: f64 = 0.0001;
@@ -20,7 +20,7 @@ const SCORE_OF_SUM: f64 = 0.001;
 pub(super) fn ending<'f>(
     hits: impl Iterator<Item = &'f RuleFacts>,
     scores: &ShortcircuitScores,
-) -> Option<Ending> {
+) -> Option<ShortcircuitEnding> {
     let mut hits: Vec<&RuleFacts> = hits.collect();
     if !scores.bounds_sum() && hits.iter().all(|facts| facts.shortcircuit.is_none()) {
         return None;
@@ -47,7 +47,7 @@ pub(super) fn ending<'f>(
                 Shortcircuit::Spam => scores.spam,
                 Shortcircuit::Ham => scores.ham,
             };
-            return Some(Ending {
+            return Some(ShortcircuitEnding {
                 turn: facts.turn,
                 rule: Some(Arc::clone(&facts.name)),
                 class: if is_ham { "ham" } else { "spam" },
@@ -58,7 +58,7 @@ pub(super) fn ending<'f>(
             sum += facts.score;
         }
         if scores.ends_at(sum) {
-            return Some(Ending {
+            return Some(ShortcircuitEnding {
                 turn: facts.turn,
                 rule: None,
                 class: if sum < 0.0 { "ham" } else { "spam" },

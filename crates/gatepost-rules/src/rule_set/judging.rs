@@ -19,7 +19,7 @@ use crate::network::{Asked, NetworkFindings};
 use crate::profile::{self, Stage};
 use crate::report;
 use crate::scan::ScanState;
-use crate::shortcircuit::Ending;
+use crate::shortcircuit::ShortcircuitEnding;
 use crate::users::Preferences;
 use crate::{GivenUp, Report, ScanContext};
 
@@ -305,7 +305,7 @@ fn notes(
 fn sub_rules(
     compiled: &Compiled,
     state: &ScanState,
-    ending: Option<&Ending>,
+    ending: Option<&ShortcircuitEnding>,
 ) -> Vec<(Arc<str>, u32)> {
     let hits = state.hits.iter().filter_map(|&rule| {
         let facts = compiled.facts.get(rule as usize)?;

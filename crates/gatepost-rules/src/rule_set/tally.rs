@@ -15,7 +15,7 @@ use crate::compile::{Compiled, RuleFacts};
 use crate::language::definition::Definition;
 use crate::report;
 use crate::scan::ScanState;
-use crate::shortcircuit::Ending;
+use crate::shortcircuit::ShortcircuitEnding;
 
 /// The sum of the rules that hit.
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ impl ScoreTotal {
     pub(super) fn of(
         compiled: &Compiled,
         state: &mut ScanState,
-        ending: Option<&Ending>,
+        ending: Option<&ShortcircuitEnding>,
         own_score: impl Fn(&RuleFacts) -> Option<f64>,
     ) -> Self {
         let mut tally = Self {
@@ -178,7 +178,7 @@ fn reputation_hit(
 }
 
 /// The hit that reports an early end of the scan.
-fn shortcircuit_hit(compiled: &Compiled, ending: &Ending) -> Hit {
+fn shortcircuit_hit(compiled: &Compiled, ending: &ShortcircuitEnding) -> Hit {
     let name = "SHORTCIRCUIT";
     let facts = compiled.facts.iter().find(|facts| &*facts.name == name);
     Hit {

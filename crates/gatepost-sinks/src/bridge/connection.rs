@@ -16,7 +16,7 @@ use super::MARKER;
 use super::error::BridgeError;
 use super::inbound::Inbound;
 use super::link::{Exchanged, Link, RECEIVE_MAX};
-use super::work::{Ending, RunningBridge, stopped};
+use super::work::{ConnectionEnding, RunningBridge, stopped};
 use crate::attempt::explained;
 use crate::frame::{Delivery, Handed};
 use crate::given_up::give_up;
@@ -76,21 +76,21 @@ impl Connection<'_> {
         Ok(())
     }
 
-    pub(super) async fn serve(&mut self) -> Ending {
+    pub(super) async fn serve(&mut self) -> ConnectionEnding {
         match self.pass_on().await {
             Ok(ending) => ending,
-            Err(error) => Ending::Again(error.to_string()),
+            Err(error) => ConnectionEnding::Again(error.to_string()),
         }
     }
 
-    async fn pass_on(&mut self) -> Result<Ending, BridgeError> {
+    async fn pass_on(&mut self) -> Result<ConnectionEnding, BridgeError> {
         let mut stop = self.running.stop.clone();
         loop {
             let may_read = self.inbound.unacknowledged() < usize::from(RECEIVE_MAX);
             let may_send = self.link.out.len() < OUT_BYTES_MAX;
             let duty = self.next_duty();
             tokio::select! {
-                () = stopped(&mut stop) => return Ok(Ending::Stop),
+                () = stopped(&mut stop) => return Ok(ConnectionEnding::Stop),
                 exchanged = self.link.exchange(may_read) => {
                     if exchanged? == Exchanged::Read {
                         self.heard = Instant::now();
@@ -104,8 +104,8 @@ impl Connection<'_> {
                 }
                 handed = self.inlet.next(), if may_send => match handed {
                     Ok(handed) => self.send_all(handed).await?,
-                    Err(DisconnectCause::ShuttingDown) => return Ok(Ending::Stop),
-                    Err(cause) => return Ok(Ending::Again(explained(cause).to_owned())),
+                    Err(DisconnectCause::ShuttingDown) => return Ok(ConnectionEnding::Stop),
+                    Err(cause) => return Ok(ConnectionEnding::Again(explained(cause).to_owned())),
                 },
                 () = tokio::time::sleep_until(duty) => self.stay_alive()?,
             }

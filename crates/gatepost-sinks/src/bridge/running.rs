@@ -10,7 +10,7 @@ use super::connection::Connection;
 use super::error::BridgeError;
 use super::inbound::Inbound;
 use super::link::Link;
-use super::work::{Ending, RunningBridge, stopped};
+use super::work::{ConnectionEnding, RunningBridge, stopped};
 use crate::attempt::Backoff;
 use crate::inlet::{Inlet, Wanted};
 use crate::status::SinkState;
@@ -37,8 +37,8 @@ impl RunningBridge {
             self.progress.left_all();
             self.announce(false);
             match ending {
-                Ending::Stop => return,
-                Ending::Again(why) => self.fail(&why),
+                ConnectionEnding::Stop => return,
+                ConnectionEnding::Again(why) => self.fail(&why),
             }
             let mut stop = self.stop.clone();
             tokio::select! {
@@ -59,19 +59,19 @@ impl RunningBridge {
         opened.map_err(|error| error.to_string())
     }
 
-    async fn connect(&self, backoff: &mut Backoff) -> Ending {
+    async fn connect(&self, backoff: &mut Backoff) -> ConnectionEnding {
         let mut stop = self.stop.clone();
         let opened = tokio::select! {
-            () = stopped(&mut stop) => return Ending::Stop,
+            () = stopped(&mut stop) => return ConnectionEnding::Stop,
             opened = self.open() => opened,
         };
         let link = match opened {
             Ok(link) => link,
-            Err(error) => return Ending::Again(error.to_string()),
+            Err(error) => return ConnectionEnding::Again(error.to_string()),
         };
         let inlet = match self.inlet(link.terms.receive_max).await {
             Ok(inlet) => inlet,
-            Err(error) => return Ending::Again(error),
+            Err(error) => return ConnectionEnding::Again(error),
         };
         let mut connection = Connection {
             running: self,
@@ -91,11 +91,11 @@ impl RunningBridge {
                 backoff.succeeded();
                 connection.serve().await
             }
-            Err(error) => Ending::Again(error.to_string()),
+            Err(error) => ConnectionEnding::Again(error.to_string()),
         };
         let Connection { link, inlet, .. } = connection;
         inlet.close();
-        if matches!(ending, Ending::Stop) {
+        if matches!(ending, ConnectionEnding::Stop) {
             link.close().await;
         }
         ending

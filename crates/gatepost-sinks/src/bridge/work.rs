@@ -11,7 +11,7 @@ use crate::settings::SinkSettings;
 use crate::status::SinkProgress;
 
 /// The reason why a connection is over.
-pub(super) enum Ending {
+pub(super) enum ConnectionEnding {
     /// The bridge is to stop.
     Stop,
     /// It is to be made again.

@@ -41,14 +41,14 @@ pub(super) struct ImportArguments {
     file: PathBuf,
     /// The program whose file it is [default: by its name: .yml and .yaml are ntfy's]
     #[arg(long, value_name = "SERVER")]
-    from: Option<Origin>,
+    from: Option<ImportFormat>,
     /// Write gatepost.toml and the database into this folder, which must not have them
     #[arg(long, value_name = "FOLDER")]
     write: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Origin {
+enum ImportFormat {
     Mosquitto,
     Ntfy,
 }
@@ -102,13 +102,13 @@ fn import(arguments: &ImportArguments) -> Result<(), ImportError> {
         .extension()
         .is_some_and(|extension| extension == "yml" || extension == "yaml");
     let by_name = if is_yaml {
-        Origin::Ntfy
+        ImportFormat::Ntfy
     } else {
-        Origin::Mosquitto
+        ImportFormat::Mosquitto
     };
     let plan = match arguments.from.unwrap_or(by_name) {
-        Origin::Mosquitto => mosquitto::read(file)?,
-        Origin::Ntfy => ntfy::read(file)?,
+        ImportFormat::Mosquitto => mosquitto::read(file)?,
+        ImportFormat::Ntfy => ntfy::read(file)?,
     };
     let origin = file.display().to_string();
     match &arguments.write {
