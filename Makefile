@@ -11,7 +11,7 @@ BUILD_CALL := rustc --locked -p gatepost-call --bin gatepost-call --profile call
 DENY_VERSION := 0.20.2
 DENY := target/tools/bin/cargo-deny
 
-.PHONY: help build benchmarks run test crash mutants soak check lint doc deny advisories sanitize format peers defaults dist call clean
+.PHONY: help build benchmarks trend run test crash mutants soak check lint doc deny advisories sanitize format peers defaults dist call clean
 
 help: ## List the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -81,6 +81,9 @@ $(CALL): $(shell find crates/gatepost-call/src -type f) Cargo.lock
 
 benchmarks: build ## Measure against the installed peers, and renew BENCHMARKS.md (25 min; SHORT=1: 10)
 	BENCH_GATEPOST_CALL=$(CURDIR)/$(CALL) benchmarks/measure
+
+trend: build ## Fail if a ratio to a peer fell by over 10 % since the record before (SINCE=PATH: since those records)
+	target/release/gatepost-bench trend benchmarks --ratios $(if $(SINCE),--since $(SINCE))
 
 dist: ## Build what is shipped: fat LTO, one codegen unit, guided by a profile (20 min)
 	@benchmarks/build-dist

@@ -242,6 +242,9 @@ pub struct SeriesArguments {
     /// Store the result in this folder, for trend and tables
     #[arg(long, value_name = "DIR", help_heading = "Results")]
     pub record: Option<PathBuf>,
+    /// Show the published figures of the original systems (1998 to 2006) as well
+    #[arg(long, help_heading = "Results")]
+    pub originals: bool,
     /// Show no progress
     #[arg(long, help_heading = "Results")]
     pub quiet: bool,
@@ -265,6 +268,7 @@ impl Default for SeriesArguments {
             csv: None,
             html: None,
             record: None,
+            originals: false,
             quiet: false,
         }
     }

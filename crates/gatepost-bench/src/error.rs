@@ -93,6 +93,9 @@ pub enum BenchError {
         /// A description of the error.
         reason: String,
     },
+    /// Ratios to peers that fell by more than is permitted.
+    #[error("{0} of the ratios fell too far")]
+    RatiosFell(usize),
     /// Another system error.
     #[error(transparent)]
     System(#[from] io::Error),

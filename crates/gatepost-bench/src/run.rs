@@ -105,6 +105,7 @@ fn dispatch(command: BenchCommand) -> Result<(), BenchError> {
                 peer,
                 peers,
                 runs: Some(runs),
+                originals: true,
                 quiet,
                 ..SeriesArguments::default()
             };
@@ -117,10 +118,7 @@ fn dispatch(command: BenchCommand) -> Result<(), BenchError> {
         }
         BenchCommand::Report(arguments) => report::convert(&arguments),
         BenchCommand::Record(arguments) => record::record(&arguments),
-        BenchCommand::Trend(arguments) => {
-            print!("{}", record::trend(&arguments)?);
-            Ok(())
-        }
+        BenchCommand::Trend(arguments) => record::trend(&arguments),
         BenchCommand::Tables(arguments) => record::renew_tables(&arguments),
         BenchCommand::Agent(arguments) => agent::run(&arguments),
         BenchCommand::Peers { peers, show } => list_peers(peers.as_deref(), show.as_deref()),
@@ -163,12 +161,13 @@ fn swept<A: Sweepable>(
 
 fn run_series(points: &Points, arguments: &SeriesArguments) -> Result<(), BenchError> {
     let (report, failure) = series::run(points, arguments)?;
-    report::print_report(&report);
+    let shown = report.shown(arguments.originals);
+    report::print_report(&shown);
     if let Some(path) = &arguments.json {
         report.write(path)?;
     }
     report::write_forms(
-        std::slice::from_ref(&report),
+        std::slice::from_ref(&shown),
         arguments.markdown.as_deref(),
         arguments.csv.as_deref(),
         arguments.html.as_deref(),

@@ -64,7 +64,12 @@ pub(crate) fn run(
         count_system_calls();
     }
     let progress = RunProgress::new(arguments.quiet);
-    let mut report = new_report(points, first.as_ref(), &candidates)?;
+    let mut report = new_report(
+        points,
+        first.as_ref(),
+        &candidates,
+        arguments.over.as_deref(),
+    )?;
     if let Some(pinning) = &arguments.pin {
         pinning.bench.apply()?;
         report.pinning = Some(pinning.to_string());
@@ -213,6 +218,7 @@ fn new_report(
     points: &Points,
     first: &dyn Scenario,
     candidates: &[Candidate],
+    over: Option<&str>,
 ) -> Result<Report, BenchError> {
     let target = |candidate: &Candidate| match candidate {
         Candidate::Given(target) => TargetReport {
@@ -236,6 +242,9 @@ fn new_report(
             nanoseconds,
         });
     let mut settings = first.settings();
+    if let Some(over) = over {
+        settings["over"] = over.into();
+    }
     // A swept setting is stored with all its values, not the first run's.
     for name in points.iter().flat_map(|(point, _)| point.keys()) {
         let mut values: Vec<f64> = points

@@ -8,12 +8,13 @@ use crate::error::BenchError;
 use crate::process::{Usage, Watched};
 
 /// Protocols with their default ports.
-const SCHEMES: [(&str, u16); 10] = [
+const SCHEMES: [(&str, u16); 11] = [
     ("mqtt", 1883),
     ("mqtt5", 1883),
     ("ws", 80),
     ("ws5", 80),
     ("sse", 80),
+    ("websocket", 80),
     ("nats", 4222),
     ("http", 80),
     ("spamd", 783),

@@ -5,7 +5,7 @@
 use std::process::Command;
 
 /// Peer, scenario and its flags, and the figure that must be present and above 0.
-const RUNS: [(&str, &[&str], &str); 23] = [
+const RUNS: [(&str, &[&str], &str); 25] = [
     ("bare-loop", FANOUT, "deliveries per second"),
     ("bare-loop", SUBSCRIBE, "subscriptions per second"),
     ("bare-loop", IDLE, "logins per second"),
@@ -20,6 +20,8 @@ const RUNS: [(&str, &[&str], &str); 23] = [
     ("rumqttd", FANOUT_MQTT5, "deliveries per second"),
     ("rumqttd", SUBSCRIBE, "subscriptions per second"),
     ("rumqttd", IDLE, "logins per second"),
+    ("nchan", FANOUT_SSE, "deliveries per second"),
+    ("nchan", FANOUT_WS, "deliveries per second"),
     ("ntfy", FANOUT_SSE, "deliveries per second"),
     ("nginx", WEB, "317 B pages per second"),
     ("nginx-static", WEB, "317 B pages per second"),

@@ -255,7 +255,7 @@ macro_rules! built_in {
     };
 }
 
-const BUILT_IN: [(&str, &str); 21] = built_in![
+const BUILT_IN: [(&str, &str); 22] = built_in![
     "bare-loop",
     "caddy",
     "curl",
@@ -268,6 +268,7 @@ const BUILT_IN: [(&str, &str); 21] = built_in![
     "minimal-c",
     "mosquitto",
     "nats-server",
+    "nchan",
     "nginx",
     "nginx-static",
     "ntfy",

@@ -60,7 +60,12 @@ impl Broker {
     pub fn open(&self, client_id: &str, topic: &str, out: &mut Vec<u8>) {
         match self.dialect {
             Dialect::Mqtt(version) => mqtt::login(version, client_id, out),
-            Dialect::WebSocket(_) => websocket::upgrade(&self.authority, &self.path, out),
+            Dialect::WebSocket(_) => {
+                websocket::upgrade(&self.authority, &self.path, Some("mqtt"), out);
+            }
+            Dialect::Messages => {
+                websocket::upgrade(&self.authority, &self.path_of(topic), None, out);
+            }
             Dialect::Events => {
                 let (path, host) = (self.path_of(topic), &self.authority);
                 // Writing to a Vec cannot fail.
@@ -76,7 +81,7 @@ impl Broker {
     /// Appends the reply to a greeting.
     pub fn login(&self, client_id: &str, out: &mut Vec<u8>) {
         match self.dialect {
-            Dialect::Mqtt(_) | Dialect::Events | Dialect::Post => {}
+            Dialect::Mqtt(_) | Dialect::Events | Dialect::Messages | Dialect::Post => {}
             Dialect::WebSocket(version) => {
                 framed(out, |packet| mqtt::login(version, client_id, packet));
             }
@@ -92,7 +97,7 @@ impl Broker {
                 mqtt::subscribe(version, topic, number, qos, packet);
             }),
             Dialect::Nats => nats::subscribe(topic, number, out),
-            Dialect::Events | Dialect::Post => {}
+            Dialect::Events | Dialect::Messages | Dialect::Post => {}
         }
     }
 
@@ -119,7 +124,7 @@ impl Broker {
                 );
                 out.extend_from_slice(payload);
             }
-            Dialect::Events => {}
+            Dialect::Events | Dialect::Messages => {}
         }
     }
 
@@ -136,7 +141,7 @@ impl Broker {
     pub fn pong(&self, out: &mut Vec<u8>) {
         match self.dialect {
             Dialect::Nats => out.extend_from_slice(b"PONG\r\n"),
-            Dialect::WebSocket(_) => websocket::pong(out),
+            Dialect::WebSocket(_) | Dialect::Messages => websocket::pong(out),
             _ => {}
         }
     }

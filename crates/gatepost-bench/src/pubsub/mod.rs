@@ -6,6 +6,7 @@
 
 mod broker;
 mod events;
+mod messages;
 mod mqtt;
 mod nats;
 mod post;
@@ -22,6 +23,7 @@ use gatepost_mqtt::{PacketId, Version};
 use crate::load::ResponseReader;
 use crate::target::Url;
 use events::EventStream;
+use messages::MessageFrames;
 use websocket::Frames;
 
 /// The protocol of a broker.
@@ -35,6 +37,8 @@ pub enum Dialect {
     Nats,
     /// Server-sent events: the subscription is the request.
     Events,
+    /// A publication in each message of a WebSocket: the subscription is the upgrade.
+    Messages,
     /// Publications as HTTP requests, many on each connection.
     Post,
 }
@@ -92,6 +96,8 @@ pub enum PacketReader {
     WebSocket(Box<Frames>),
     /// Server-sent events.
     Events(Box<EventStream>),
+    /// Messages of a WebSocket.
+    Messages(MessageFrames),
     /// Responses to POST requests.
     Post(ResponseReader),
 }
@@ -106,6 +112,7 @@ impl PacketReader {
             Self::Nats => nats::next(bytes),
             Self::WebSocket(frames) => frames.next(bytes),
             Self::Events(stream) => stream.next(bytes),
+            Self::Messages(frames) => frames.next(bytes),
             Self::Post(reader) => post::next(reader, bytes),
         }
     }
@@ -141,6 +148,7 @@ impl Dialect {
             "ws5" => Some(Self::WebSocket(Version::Mqtt5)),
             "nats" => Some(Self::Nats),
             "sse" => Some(Self::Events),
+            "websocket" => Some(Self::Messages),
             "http" => Some(Self::Post),
             _ => None,
         }
@@ -153,6 +161,7 @@ impl Dialect {
             Self::WebSocket(version) => PacketReader::WebSocket(Box::new(Frames::new(version))),
             Self::Nats => PacketReader::Nats,
             Self::Events => PacketReader::Events(Box::default()),
+            Self::Messages => PacketReader::Messages(MessageFrames::default()),
             Self::Post => PacketReader::Post(ResponseReader::default()),
         }
     }

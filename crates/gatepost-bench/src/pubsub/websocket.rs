@@ -17,6 +17,7 @@ const FRAME_MAX_BYTES: u64 = 64 * 1024 * 1024;
 const MASK: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
 
 const CONTINUATION: u8 = 0;
+const TEXT: u8 = 1;
 const BINARY: u8 = 2;
 const CLOSE: u8 = 8;
 const PING: u8 = 9;
@@ -24,16 +25,19 @@ const PONG: u8 = 10;
 const FINAL: u8 = 0x80;
 const MASKED: u8 = 0x80;
 
-/// Appends the request for the upgrade.
-pub(super) fn upgrade(authority: &str, path: &str, out: &mut Vec<u8>) {
+/// Appends the request for the upgrade, with the protocol inside the frames if it has a name.
+pub(super) fn upgrade(authority: &str, path: &str, protocol: Option<&str>, out: &mut Vec<u8>) {
     // The key is any 16 bytes; checking the response against it protects caches, of which there are
     // none.
     let request = format!(
         "GET {path} HTTP/1.1\r\nHost: {authority}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-         Sec-WebSocket-Key: Z2F0ZXBvc3QtYmVuY2g9PQ==\r\nSec-WebSocket-Version: 13\r\n\
-         Sec-WebSocket-Protocol: mqtt\r\n\r\n"
+         Sec-WebSocket-Key: Z2F0ZXBvc3QtYmVuY2g9PQ==\r\nSec-WebSocket-Version: 13\r\n"
     );
     out.extend_from_slice(request.as_bytes());
+    if let Some(name) = protocol {
+        out.extend_from_slice(format!("Sec-WebSocket-Protocol: {name}\r\n").as_bytes());
+    }
+    out.extend_from_slice(b"\r\n");
 }
 
 /// Appends one masked binary frame.
@@ -87,7 +91,9 @@ impl Frames {
 
     pub(super) fn next<'a>(&'a mut self, bytes: &'a [u8]) -> Result<ReaderStep<'a>, String> {
         if !self.upgraded {
-            return self.head(bytes);
+            let answer = upgrade_answer(bytes, PacketEvent::Greeting)?;
+            self.upgraded = matches!(answer, ReaderStep::Event(PacketEvent::Greeting, _));
+            return Ok(answer);
         }
         self.carried.drain(..self.carried_taken);
         self.carried_taken = 0;
@@ -101,6 +107,10 @@ impl Frames {
                 let Some(header) = Header::read(rest)? else {
                     return Ok(ReaderStep::More(taken));
                 };
+                if header.opcode == TEXT {
+                    // [MQTT-6.0.0-1]
+                    return Err("MQTT in a text frame".into());
+                }
                 if header.is_control() {
                     let whole = header.length + header.payload as usize;
                     if rest.len() < whole {
@@ -137,27 +147,6 @@ impl Frames {
         }
     }
 
-    fn head<'a>(&mut self, bytes: &[u8]) -> Result<ReaderStep<'a>, String> {
-        let Some(end) = memmem::find(bytes, b"\r\n\r\n") else {
-            return if bytes.len() > HEAD_MAX_BYTES {
-                Err("a head without end".into())
-            } else {
-                Ok(ReaderStep::More(0))
-            };
-        };
-        let line = bytes
-            .split(|&byte| byte == b'\r')
-            .next()
-            .unwrap_or_default();
-        let event = if line.starts_with(b"HTTP/1.1 101") {
-            self.upgraded = true;
-            PacketEvent::Greeting
-        } else {
-            PacketEvent::Refused(format!("upgrade: {}", String::from_utf8_lossy(line)))
-        };
-        Ok(ReaderStep::Event(event, end + 4))
-    }
-
     fn carried_is_whole(&self) -> Result<bool, String> {
         let step = mqtt::next(self.version, &self.carried)?;
         Ok(matches!(step, ReaderStep::Event(..)))
@@ -174,18 +163,43 @@ impl Frames {
     }
 }
 
+/// The response to the upgrade: the event `upgraded`, or a refusal.
+pub(super) fn upgrade_answer<'a>(
+    bytes: &[u8],
+    upgraded: PacketEvent<'a>,
+) -> Result<ReaderStep<'a>, String> {
+    let Some(end) = memmem::find(bytes, b"\r\n\r\n") else {
+        return if bytes.len() > HEAD_MAX_BYTES {
+            Err("a head without end".into())
+        } else {
+            Ok(ReaderStep::More(0))
+        };
+    };
+    let line = bytes
+        .split(|&byte| byte == b'\r')
+        .next()
+        .unwrap_or_default();
+    let event = if line.starts_with(b"HTTP/1.1 101") {
+        upgraded
+    } else {
+        PacketEvent::Refused(format!("upgrade: {}", String::from_utf8_lossy(line)))
+    };
+    Ok(ReaderStep::Event(event, end + 4))
+}
+
 /// The header of a frame.
-struct Header {
+pub(super) struct Header {
     opcode: u8,
+    is_final: bool,
     /// The length of the header itself.
-    length: usize,
+    pub(super) length: usize,
     /// The length of the payload.
-    payload: u64,
+    pub(super) payload: u64,
 }
 
 impl Header {
     /// `None` if the header is incomplete.
-    fn read(bytes: &[u8]) -> Result<Option<Self>, String> {
+    pub(super) fn read(bytes: &[u8]) -> Result<Option<Self>, String> {
         let [first, second, rest @ ..] = bytes else {
             return Ok(None);
         };
@@ -207,21 +221,27 @@ impl Header {
             return Err(format!("a frame of {payload} bytes"));
         }
         let opcode = first & 0x0f;
-        if !matches!(opcode, CONTINUATION | BINARY | CLOSE | PING | PONG) {
+        if !matches!(opcode, CONTINUATION | TEXT | BINARY | CLOSE | PING | PONG) {
             return Err(format!("a frame of kind {opcode}"));
         }
         Ok(Some(Self {
             opcode,
+            is_final: first & FINAL != 0,
             length,
             payload,
         }))
     }
 
-    fn is_control(&self) -> bool {
+    pub(super) fn is_control(&self) -> bool {
         self.opcode >= CLOSE
     }
 
-    fn control_event<'a>(&self) -> Result<PacketEvent<'a>, String> {
+    /// Whether this frame is a whole message.
+    pub(super) fn is_message(&self) -> bool {
+        self.is_final && matches!(self.opcode, TEXT | BINARY)
+    }
+
+    pub(super) fn control_event<'a>(&self) -> Result<PacketEvent<'a>, String> {
         match self.opcode {
             PING => Ok(PacketEvent::Ping),
             PONG => Ok(PacketEvent::Other),

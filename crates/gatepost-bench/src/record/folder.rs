@@ -70,10 +70,14 @@ fn checked_out() -> Option<String> {
     })
 }
 
-/// All reports below a folder, the oldest first.
-pub(super) fn recorded(folder: &Path) -> Result<Vec<Report>, BenchError> {
+/// All reports below a folder, the oldest first, or the one of a file.
+pub(super) fn recorded(path: &Path) -> Result<Vec<Report>, BenchError> {
     let mut files = Vec::new();
-    collect(folder, &mut files)?;
+    if path.is_file() {
+        files.push(path.to_owned());
+    } else {
+        collect(path, &mut files)?;
+    }
     files.sort();
     let mut reports: Vec<Report> = files
         .iter()
@@ -102,6 +106,31 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), BenchError> {
     Ok(())
 }
 
+/// Day and commit.
+pub(super) fn label(report: &Report) -> String {
+    let commit = report.commit.as_deref().unwrap_or("unknown");
+    let short: String = commit.chars().take(9).collect();
+    format!("{} {short}", day(report.started_unix_seconds))
+}
+
+/// The date of a time, in the Gregorian calendar (Hinnant's civil_from_days).
+fn day(unix_seconds: u64) -> String {
+    let days = unix_seconds / 86_400 + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 {
+        shifted + 3
+    } else {
+        shifted - 9
+    };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    format!("{year}-{month:02}-{day:02}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,5 +154,17 @@ mod tests {
             .collect();
         assert_eq!(times, [100, 200]);
         assert!(recorded(&folder.path().join("nothing")).is_err());
+    }
+
+    #[test]
+    fn days_are_those_of_the_calendar() {
+        for (seconds, date) in [
+            (0, "1970-01-01"),
+            (951_782_400, "2000-02-29"),
+            (1_700_000_000, "2023-11-14"),
+            (4_102_444_799, "2099-12-31"),
+        ] {
+            assert_eq!(day(seconds), date);
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! kept in a repository and merged without conflicts: no file in it is ever written twice.
 
 mod folder;
+mod ratios;
 mod tables;
 mod trend;
 

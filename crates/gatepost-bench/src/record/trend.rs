@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use super::folder::recorded;
+use super::folder::{label, recorded};
+use super::ratios::{RatioArguments, ratios};
 use crate::error::BenchError;
 use crate::outcome::Better;
 use crate::report::{Report, number};
@@ -12,22 +13,37 @@ use crate::statistics::{LevelChange, SortedSample, changes};
 
 /// Columns of the plot.
 const WIDTH: usize = 48;
+/// The fall of a ratio to a peer that a release may have: the noise of a shared machine.
+const FALL_PERCENT: f64 = 10.0;
+/// The target whose ratios are compared, unless another one is named.
+const OURS: &str = "gatepost";
 
 /// Settings of `trend`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct TrendArguments {
-    /// The folder of results
-    #[arg(value_name = "DIR")]
+    /// The folder of results, or one of them
+    #[arg(value_name = "PATH")]
     folder: PathBuf,
     /// Only this scenario
     #[arg(long, value_name = "NAME")]
     scenario: Option<String>,
-    /// Only this target
+    /// Only this target; with --ratios, the one whose ratios to the others are compared [default
+    /// then: gatepost]
     #[arg(long, value_name = "NAME")]
     target: Option<String>,
     /// The figure [default: the scenario's first]
     #[arg(long, value_name = "NAME")]
     figure: Option<String>,
+    /// Compare the ratios to the peers with those of the record before; fail if one fell by more
+    /// than --fall
+    #[arg(long)]
+    ratios: bool,
+    /// The earlier results, if they are elsewhere: a folder or one of them
+    #[arg(long, value_name = "PATH", requires = "ratios")]
+    since: Option<PathBuf>,
+    /// The fall of a ratio in percent that is still permitted
+    #[arg(long, value_name = "PERCENT", default_value_t = FALL_PERCENT, requires = "ratios")]
+    fall: f64,
     /// Confidence in percent with which a difference is shown
     #[arg(short, long, value_name = "PERCENT", default_value_t = 99.0)]
     confidence: f64,
@@ -49,8 +65,29 @@ struct TrendEntry {
     values: Vec<f64>,
 }
 
+/// Prints the trends, or the ratios then and now; an error if a ratio fell too far.
+pub fn trend(arguments: &TrendArguments) -> Result<(), BenchError> {
+    if !arguments.ratios {
+        print!("{}", plots(arguments)?);
+        return Ok(());
+    }
+    let (text, fallen) = ratios(&RatioArguments {
+        results: &arguments.folder,
+        since: arguments.since.as_deref(),
+        scenario: arguments.scenario.as_deref(),
+        figure: arguments.figure.as_deref(),
+        ours: arguments.target.as_deref().unwrap_or(OURS),
+        fall: arguments.fall,
+    })?;
+    print!("{text}");
+    if fallen > 0 {
+        return Err(BenchError::RatiosFell(fallen));
+    }
+    Ok(())
+}
+
 /// The trends as text and plots.
-pub fn trend(arguments: &TrendArguments) -> Result<String, BenchError> {
+fn plots(arguments: &TrendArguments) -> Result<String, BenchError> {
     if !(50.0..100.0).contains(&arguments.confidence) {
         return Err(BenchError::Settings(
             "--confidence is from 50 to below 100".into(),
@@ -112,31 +149,6 @@ fn first_figure(report: &Report) -> Option<String> {
     let mut figures = runs.flat_map(|run| &run.figures);
     let first = figures.find(|figure| figure.better != Better::Neither)?;
     Some(first.name.clone())
-}
-
-/// Day and commit.
-fn label(report: &Report) -> String {
-    let commit = report.commit.as_deref().unwrap_or("unknown");
-    let short: String = commit.chars().take(9).collect();
-    format!("{} {short}", day(report.started_unix_seconds))
-}
-
-/// The date of a time, in the Gregorian calendar (Hinnant's civil_from_days).
-fn day(unix_seconds: u64) -> String {
-    let days = unix_seconds / 86_400 + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 {
-        shifted + 3
-    } else {
-        shifted - 9
-    };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!("{year}-{month:02}-{day:02}")
 }
 
 fn write_group(
@@ -258,9 +270,12 @@ mod tests {
             scenario: None,
             target: None,
             figure: None,
+            ratios: false,
+            since: None,
+            fall: FALL_PERCENT,
             confidence: 99.0,
         };
-        let text = trend(&arguments).expect("a trend");
+        let text = plots(&arguments).expect("a trend");
         assert!(
             text.contains("The first that differs: 2023-11-17 3333, 0.80"),
             "{text}"
@@ -274,18 +289,6 @@ mod tests {
             figure: Some("no such".into()),
             ..arguments
         };
-        assert!(trend(&none).is_err());
-    }
-
-    #[test]
-    fn days_are_those_of_the_calendar() {
-        for (seconds, date) in [
-            (0, "1970-01-01"),
-            (951_782_400, "2000-02-29"),
-            (1_700_000_000, "2023-11-14"),
-            (4_102_444_799, "2099-12-31"),
-        ] {
-            assert_eq!(day(seconds), date);
-        }
+        assert!(plots(&none).is_err());
     }
 }

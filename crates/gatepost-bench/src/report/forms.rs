@@ -11,6 +11,9 @@ pub struct ReportArguments {
     /// Stored results (JSON)
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// Show the published figures of the original systems (1998 to 2006) as well
+    #[arg(long)]
+    originals: bool,
     /// Write Markdown
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
@@ -27,8 +30,8 @@ pub fn convert(arguments: &ReportArguments) -> Result<(), BenchError> {
     let reports: Vec<Report> = arguments
         .files
         .iter()
-        .map(|path| Report::read(path))
-        .collect::<Result<_, _>>()?;
+        .map(|path| Ok(Report::read(path)?.shown(arguments.originals)))
+        .collect::<Result<_, BenchError>>()?;
     let ReportArguments {
         markdown,
         csv,

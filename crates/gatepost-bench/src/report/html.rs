@@ -5,9 +5,11 @@ use std::fmt::Write as _;
 
 use super::Report;
 use super::chart::{Axis, Chart, ChartLine, Scale, Style, escaped};
+use super::tiles::tiles;
 use super::view::{
-    self, Column, Curve, Spread, columns, curves, figure_names, growth_words, latency_names, number,
+    self, Column, Curve, columns, curves, figure_names, growth_words, latency_names, number, time,
 };
+use super::winner::winner_lines;
 use crate::latency::Latencies;
 use crate::outcome::Better;
 
@@ -39,7 +41,8 @@ fn section(report: &Report, page: &mut String) {
     // Writing to a String cannot fail.
     let _ = writeln!(page, "<section><h1>{}</h1>", report.scenario.to_uppercase());
     let _ = writeln!(page, "<p class=\"settings\">{}</p>", settings(report));
-    headlines(report, &columns, page);
+    list(&winner_lines(report, &columns), page);
+    tiles(report, &columns, page);
     doubts(report, page);
     page.push_str("<div class=\"charts\">\n");
     for chart in charts(report, &columns) {
@@ -67,34 +70,6 @@ fn settings(report: &Report) -> String {
         format!("<span>{} <b>{}</b></span>", escaped(name), escaped(&text))
     };
     shown.map(one).collect::<Vec<_>>().join(" ")
-}
-
-/// The published figures of the original beside those measured now.
-fn headlines(report: &Report, columns: &[Column<'_>], page: &mut String) {
-    if report.headlines.is_empty() {
-        return;
-    }
-    page.push_str("<div class=\"cards\">\n");
-    for headline in &report.headlines {
-        let _ = write!(
-            page,
-            "<div class=\"card\"><h3>{}</h3><p><span>original</span><b>{}</b></p>",
-            escaped(&headline.figure),
-            number(headline.value)
-        );
-        for column in columns {
-            if let Some(spread) = column.spread(&headline.figure) {
-                let label = escaped(&column.label());
-                let _ = write!(
-                    page,
-                    "<p><span>{label}</span><b>{}</b></p>",
-                    number(spread.median)
-                );
-            }
-        }
-        let _ = writeln!(page, "<small>{}</small></div>", escaped(&headline.source));
-    }
-    page.push_str("</div>\n");
 }
 
 fn doubts(report: &Report, page: &mut String) {
@@ -342,7 +317,11 @@ fn over_time(
 }
 
 fn table(report: &Report, columns: &[Column<'_>], page: &mut String) {
-    page.push_str("<div class=\"wide\"><table><thead><tr><th></th><th>original</th>");
+    page.push_str("<div class=\"wide\"><table><thead><tr><th></th>");
+    let has_originals = !report.headlines.is_empty();
+    if has_originals {
+        page.push_str("<th>original</th>");
+    }
     for column in columns {
         let _ = write!(page, "<th>{}</th>", escaped(&column.label()));
     }
@@ -351,15 +330,14 @@ fn table(report: &Report, columns: &[Column<'_>], page: &mut String) {
         let mut headlines = report.headlines.iter();
         let headline = headlines.find(|headline| headline.figure == figure.name);
         let headline = headline.map_or(String::new(), |headline| number(headline.value));
-        let _ = write!(
-            page,
-            "<tr><th>{}</th><td>{headline}</td>",
-            escaped(&figure.label())
-        );
+        let _ = write!(page, "<tr><th>{}</th>", escaped(&figure.label()));
+        if has_originals {
+            let _ = write!(page, "<td>{headline}</td>");
+        }
         let floor = report.floor_us(&figure.name);
         for column in columns {
             let spread = column.spread(&figure.name);
-            let cell = spread.as_ref().map_or("-".to_owned(), Spread::cell);
+            let cell = figure.cell(spread.as_ref());
             let share = floor.zip(spread).filter(|(_, spread)| spread.median > 0.0);
             let share = share.map_or(String::new(), |(floor, spread)| {
                 format!(
@@ -381,7 +359,7 @@ fn latency_table(report: &Report, columns: &[Column<'_>], page: &mut String) {
         return;
     }
     page.push_str("<div class=\"wide\"><table><thead><tr>");
-    page.push_str("<th>latency, µs (all runs)</th><th></th>");
+    page.push_str("<th>latency (all runs)</th><th></th>");
     for name in ["p50", "p90", "p99", "p99.9", "p99.99", "p99.999", "max"] {
         let _ = write!(page, "<th>{name}</th>");
     }
@@ -403,7 +381,7 @@ fn latency_table(report: &Report, columns: &[Column<'_>], page: &mut String) {
                 all.p99_999_us,
                 all.maximum_us,
             ] {
-                let _ = write!(page, "<td>{}</td>", number(value));
+                let _ = write!(page, "<td>{}</td>", time(value));
             }
             page.push_str("</tr>\n");
         }

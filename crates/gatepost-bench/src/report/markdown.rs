@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 
 use super::Report;
 use super::view::{
-    self, Column, FigureName, Spread, columns, curves, figure_names, growth_words, latency_names,
-    number,
+    self, Column, FigureName, columns, curves, figure_names, growth_words, latency_names, number,
+    time,
 };
+use super::winner::winner_lines;
 
 /// The maximum number of adjacent columns.
 const COLUMNS_MAX: usize = 5;
@@ -42,6 +43,9 @@ pub(super) fn markdown(reports: &[Report]) -> String {
         let _ = write!(text, "## {}\n\n", report.scenario.to_uppercase());
         text.push_str(&markdown_table(report, &all));
         text.push('\n');
+        for line in winner_lines(report, &columns(report)) {
+            let _ = writeln!(text, "- {}", line.trim());
+        }
         for words in curves(report).iter().filter_map(growth_words) {
             let _ = writeln!(text, "- {words}");
         }
@@ -88,12 +92,8 @@ pub fn markdown_table(report: &Report, shown: &Columns) -> String {
     for figure in &names {
         let mut cells = vec![figure.label()];
         cells.extend(has_headlines.then(|| headline_of(&figure.name)));
-        cells.extend(columns.iter().map(|column| {
-            column
-                .spread(&figure.name)
-                .as_ref()
-                .map_or("-".to_owned(), Spread::cell)
-        }));
+        let cell = |column: &Column<'_>| figure.cell(column.spread(&figure.name).as_ref());
+        cells.extend(columns.iter().map(cell));
         let floor = || report.floor_us(&figure.name).map_or(String::new(), number);
         cells.extend(has_floors.then(floor));
         row(&cells, &mut text);
@@ -105,9 +105,9 @@ pub fn markdown_table(report: &Report, shown: &Columns) -> String {
             .map(|column| column.latencies(&name).summary())
             .collect();
         for (part, of) in PERCENTILES.iter().filter(|(part, _)| wanted(part)) {
-            let mut cells = vec![format!("{name} latency {part}, µs")];
+            let mut cells = vec![format!("{name} latency {part}")];
             cells.extend(has_headlines.then(String::new));
-            cells.extend(all.iter().map(|summary| number(of(summary))));
+            cells.extend(all.iter().map(|summary| time(of(summary))));
             cells.extend(has_floors.then(String::new));
             row(&cells, &mut text);
         }
@@ -124,10 +124,8 @@ fn lines_of_columns(columns: &[Column<'_>], names: &[FigureName]) -> String {
     row(&vec!["---".to_owned(); head.len()], &mut text);
     for column in columns {
         let mut cells = vec![column.label()];
-        cells.extend(names.iter().map(|figure| {
-            let spread = column.spread(&figure.name);
-            spread.as_ref().map_or("-".to_owned(), Spread::cell)
-        }));
+        let cell = |figure: &FigureName| figure.cell(column.spread(&figure.name).as_ref());
+        cells.extend(names.iter().map(cell));
         row(&cells, &mut text);
     }
     text

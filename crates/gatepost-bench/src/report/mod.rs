@@ -6,8 +6,10 @@ mod forms;
 mod html;
 mod markdown;
 mod table;
+mod tiles;
 mod upgrade;
 mod view;
+mod winner;
 
 pub use forms::{ReportArguments, convert, write_forms};
 pub(crate) use markdown::percentile_names;
@@ -154,6 +156,16 @@ impl Report {
             found.map(|one| one.nanoseconds / 1_000.0)
         };
         floor.operations.iter().map(cost).sum()
+    }
+
+    /// The same without the published figures of the original system, unless they are wanted.
+    #[must_use]
+    pub fn shown(&self, with_originals: bool) -> Self {
+        let mut shown = self.clone();
+        if !with_originals {
+            shown.headlines.clear();
+        }
+        shown
     }
 
     /// Writes the report as JSON.

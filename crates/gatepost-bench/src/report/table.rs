@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 
 use super::Report;
 use super::view::{
-    self, Column, Spread, columns, curves, figure_names, growth_words, latency_names, number,
+    self, Column, columns, curves, figure_names, growth_words, latency_names, number, time,
 };
+use super::winner::winner_lines;
 use crate::outcome::{Better, RunOutcome};
 use crate::progress::RunProgress;
 
@@ -60,6 +61,10 @@ fn render(report: &Report) -> String {
     for words in judged.filter_map(growth_words) {
         let _ = writeln!(text, "{words}");
     }
+    let winner = winner_lines(report, &columns);
+    for line in &winner {
+        let _ = writeln!(text, "{line}");
+    }
     text.push('\n');
     for note in view::notes(report) {
         let _ = writeln!(text, "{note}");
@@ -74,7 +79,11 @@ fn write_table(report: &Report, columns: &[Column<'_>], text: &mut String) -> st
         .map(|figure| figure.label().chars().count() + 2);
     let name_width = widths.max().unwrap_or(0).max(20);
     let scenario = report.scenario.to_uppercase();
-    write!(text, "\n{scenario:<name_width$}{:>14}", "original")?;
+    write!(text, "\n{scenario:<name_width$}")?;
+    let has_originals = !report.headlines.is_empty();
+    if has_originals {
+        write!(text, "{:>14}", "original")?;
+    }
     for column in columns {
         write!(text, "{:>COLUMN$}", shortened(&column.label()))?;
     }
@@ -85,16 +94,18 @@ fn write_table(report: &Report, columns: &[Column<'_>], text: &mut String) -> st
     )?;
     for figure in names {
         write!(text, "{:<name_width$}", figure.label())?;
-        let mut headlines = report.headlines.iter();
-        let headline = headlines.find(|headline| headline.figure == figure.name);
-        let headline = headline.map_or(String::new(), |headline| number(headline.value));
-        write!(text, "{headline:>14}")?;
+        if has_originals {
+            let mut headlines = report.headlines.iter();
+            let headline = headlines.find(|headline| headline.figure == figure.name);
+            let headline = headline.map_or(String::new(), |headline| number(headline.value));
+            write!(text, "{headline:>14}")?;
+        }
         let spreads: Vec<_> = columns
             .iter()
             .map(|column| column.spread(&figure.name))
             .collect();
         for spread in &spreads {
-            let cell = spread.as_ref().map_or("-".to_owned(), Spread::cell);
+            let cell = figure.cell(spread.as_ref());
             write!(text, "{cell:>COLUMN$}")?;
         }
         if let [Some(first), Some(second)] = spreads.as_slice()
@@ -118,7 +129,8 @@ fn write_sweep(report: &Report, columns: &[Column<'_>], text: &mut String) -> st
         )?;
         for column in columns {
             if let Some(spread) = column.spread(&figure.name) {
-                writeln!(text, "  {:<44}{:>COLUMN$}", column.label(), spread.cell())?;
+                let cell = figure.cell(Some(&spread));
+                writeln!(text, "  {:<44}{cell:>COLUMN$}", column.label())?;
             }
         }
     }
@@ -130,9 +142,9 @@ fn write_latencies(report: &Report, columns: &[Column<'_>], text: &mut String) -
     if names.is_empty() {
         return Ok(());
     }
-    write!(text, "\n{:<28}{:<22}", "latency, µs (all runs)", "")?;
+    write!(text, "\n{:<28}{:<22}", "latency (all runs)", "")?;
     for name in ["p50", "p90", "p99", "p99.9", "p99.99", "p99.999", "max"] {
-        write!(text, "{name:>10}")?;
+        write!(text, "{name:>11}")?;
     }
     text.push('\n');
     for column in columns {
@@ -151,7 +163,7 @@ fn write_latencies(report: &Report, columns: &[Column<'_>], text: &mut String) -
                 summary.p99_999_us,
                 summary.maximum_us,
             ] {
-                write!(text, "{:>10}", number(value))?;
+                write!(text, "{:>11}", time(value))?;
             }
             text.push('\n');
         }

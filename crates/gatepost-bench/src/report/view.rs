@@ -13,6 +13,11 @@ const RUNS_ENOUGH: usize = 5;
 /// The minimum number of points of a growth curve.
 const POINTS_MIN: usize = 3;
 
+/// The unit of figures and latencies that are times of one operation.
+const MICROSECONDS: &str = "µs";
+/// Times from here on are shown in milliseconds.
+const IN_MILLISECONDS: f64 = 1_000.0;
+
 /// A figure's name, unit and direction.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct FigureName {
@@ -22,6 +27,21 @@ pub(super) struct FigureName {
 }
 
 impl FigureName {
+    /// The cell of a table with this spread.
+    pub(super) fn cell(&self, spread: Option<&Spread>) -> String {
+        spread.map_or("-".to_owned(), |spread| spread.cell(&self.unit))
+    }
+
+    /// A value with its unit.
+    pub(super) fn with_unit(&self, value: f64) -> String {
+        match self.unit.as_str() {
+            "" => number(value),
+            MICROSECONDS => time(value),
+            unit if unit.starts_with('/') => number(value) + unit,
+            unit => format!("{} {unit}", number(value)),
+        }
+    }
+
     pub(super) fn label(&self) -> String {
         if self.unit.is_empty() {
             self.name.clone()
@@ -285,13 +305,28 @@ impl Spread {
         })
     }
 
-    /// `median [smallest largest]`, or the one value there is.
-    pub(super) fn cell(&self) -> String {
-        let (smallest, largest) = (number(self.smallest), number(self.largest));
+    /// `median [smallest largest]`, or the one value there is. A cell has a unit only if it is not
+    /// that of its row: milliseconds from 1,000 µs on.
+    pub(super) fn cell(&self, unit: &str) -> String {
+        let (scale, unit) = match unit {
+            MICROSECONDS if self.median >= IN_MILLISECONDS => (1e-3, " ms"),
+            _ => (1.0, ""),
+        };
+        let scaled = |value: f64| number(value * scale);
+        let (smallest, largest) = (scaled(self.smallest), scaled(self.largest));
         if self.count == 1 || smallest == largest {
-            return number(self.median);
+            return scaled(self.median) + unit;
         }
-        format!("{} [{smallest} {largest}]", number(self.median))
+        format!("{} [{smallest} {largest}]{unit}", scaled(self.median))
+    }
+}
+
+/// A time in microseconds with its unit: milliseconds from 1,000 µs on.
+pub(super) fn time(microseconds: f64) -> String {
+    if microseconds >= IN_MILLISECONDS {
+        format!("{} ms", number(microseconds / 1e3))
+    } else {
+        format!("{} {MICROSECONDS}", number(microseconds))
     }
 }
 
@@ -323,9 +358,20 @@ mod tests {
     #[test]
     fn spreads_are_medians_with_their_extremes() {
         let spread = Spread::of(vec![3.5, 1.0, 2.0, 10.0]).expect("values");
-        assert_eq!(spread.cell(), "2.750 [1 10]");
-        assert_eq!(Spread::of(vec![2.0, 2.0]).expect("values").cell(), "2");
+        assert_eq!(spread.cell("µs"), "2.750 [1 10]");
+        assert_eq!(Spread::of(vec![2.0, 2.0]).expect("values").cell(""), "2");
         assert!(Spread::of(vec![]).is_none());
+    }
+
+    #[test]
+    fn long_times_are_in_milliseconds() {
+        let spread = Spread::of(vec![900.0, 1_500.0, 44_007.0]).expect("values");
+        assert_eq!(spread.cell("µs"), "1.500 [0.90000 44.01] ms");
+        assert_eq!(spread.cell("KB"), "1500 [900 44007]");
+        assert_eq!(
+            (time(999.0), time(1_600.4)),
+            ("999 µs".into(), "1.600 ms".into())
+        );
     }
 
     #[test]

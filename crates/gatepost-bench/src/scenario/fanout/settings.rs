@@ -12,8 +12,9 @@ use crate::pubsub::{Broker, STAMP_BYTES};
 use crate::sweep::{Parameter, Sweepable, Swept};
 use crate::target::{Endpoint, RunningTarget, Url};
 
-const TAKES: &str = "mqtt://, mqtt5://, ws:// or ws5:// (MQTT in WebSocket), nats:// or sse://";
-const SCHEMES: [&str; 6] = ["mqtt", "mqtt5", "ws", "ws5", "nats", "sse"];
+const TAKES: &str =
+    "mqtt://, mqtt5://, ws:// or ws5:// (MQTT in WebSocket), nats://, sse:// or websocket://";
+const SCHEMES: [&str; 7] = ["mqtt", "mqtt5", "ws", "ws5", "nats", "sse", "websocket"];
 
 /// Settings of FANOUT.
 #[derive(Debug, Clone, clap::Args, Serialize)]
@@ -154,7 +155,8 @@ impl FanoutArguments {
         Ok((url.clone(), self.publish_url(target, url)?))
     }
 
-    /// The URL as given; for a stream of events, POST requests use the same path without its query.
+    /// The URL as given; for streams that only read, POST requests use the same path without its
+    /// query.
     fn publish_url(&self, target: &RunningTarget, url: &Url) -> Result<Url, BenchError> {
         let topics = match &self.publish {
             Some(text) => Some(text.parse::<Endpoint>()?),
@@ -163,7 +165,7 @@ impl FanoutArguments {
         match topics {
             Some(Endpoint::Url(url)) => Ok(url),
             Some(Endpoint::Command(words)) => Err(BenchError::Url(words.join(" "))),
-            None if url.scheme == "sse" => Ok(Url {
+            None if matches!(url.scheme, "sse" | "websocket") => Ok(Url {
                 scheme: "http",
                 path: url.path.split('?').next().unwrap_or_default().to_owned(),
                 ..url.clone()
