@@ -5,15 +5,13 @@ import { mkdirSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import mqtt from "mqtt";
-import { chromium } from "playwright-core";
+import { launch, openPage } from "./browser.mjs";
 import { Server } from "./server.mjs";
 
 const GTUBE = "XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X";
 const root = join(import.meta.dirname ?? ".", "../..");
 const pictures = join(root, process.env.UPDATE_SCREENSHOTS ? "docs/images" : "target/browser");
 const scratch = join(root, "target/browser");
-// Only a fault waits so long.
-const PATIENCE_MS = 60_000;
 
 let server;
 let browser;
@@ -23,7 +21,7 @@ before(async () => {
   server = await Server.start({
     "hall.html": `<!doctype html><html lang="en"><title>Hall</title><body><h1>Hall</h1><p id="value">{{ live("hall/temperature") }}</p></body></html>`,
   });
-  browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox", "--disable-quic"] });
+  browser = await launch();
 });
 
 after(async () => {
@@ -31,17 +29,7 @@ after(async () => {
   await server?.remove();
 });
 
-/** A page that fails the test for every fault that the browser sees in it. */
-async function open(path, options = {}) {
-  const context = await browser.newContext({ viewport: { width: 1280, height: 1200 }, ...options });
-  const page = await context.newPage();
-  page.setDefaultTimeout(PATIENCE_MS);
-  const faults = [];
-  page.on("pageerror", (error) => faults.push(error.message));
-  page.on("console", (message) => message.type() === "error" && faults.push(message.text()));
-  await page.goto(server.origin + path);
-  return { page, faults, close: () => context.close() };
-}
+const open = (path, options) => openPage(browser, server.origin + path, options);
 
 const row = (page, text) => page.locator(".messages details", { hasText: text });
 
@@ -91,6 +79,7 @@ test("a quarantined message is looked at, learned and released from the dashboar
   const spam = await server.mail("Kept <i>aside</i>", GTUBE, "kept+offer@localhost");
   assert.equal(spam.status, 0, spam.transcript);
   const { page, faults, close } = await open("/");
+  page.on("dialog", (dialog) => dialog.accept());
   await page.getByRole("link", { name: "Quarantine" }).click();
   const kept = page.locator("#quarantine-list details", { hasText: "Kept <i>aside</i>" });
   await kept.locator("summary").click();
@@ -269,9 +258,9 @@ async function serious(page) {
   return found.map(({ id, nodes }) => [id, nodes.map(({ html }) => html)]);
 }
 
-const WIDTHS = { desktop: { viewport: { width: 1280, height: 1200 } }, phone: { viewport: { width: 390, height: 844 }, deviceScaleFactor: 2 } };
+const WIDTHS = { desktop: { viewport: { width: 1280, height: 1200 } }, tablet: { viewport: { width: 800, height: 1100 } }, phone: { viewport: { width: 390, height: 844 }, deviceScaleFactor: 2 } };
 
-test("axe finds nothing serious on any view, in light and dark, at desktop and phone width", async () => {
+test("axe finds nothing serious on any view, in light and dark, at three widths", async () => {
   await server.mail("Kept for axe", GTUBE, "kept+offer@localhost");
   await fetch(`${server.origin}/admin/users/everyone/rules`, {
     method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ access: ["subscribe"], filter: "news/#" }),
@@ -280,7 +269,7 @@ test("axe finds nothing serious on any view, in light and dark, at desktop and p
     for (const [width, options] of Object.entries(WIDTHS)) {
       const { page, close } = await open("/", { ...options, colorScheme, bypassCSP: true });
       await page.locator("#link", { hasText: "Live" }).waitFor();
-      for (const view of ["overview", "quarantine", "rules", "access"]) {
+      for (const view of ["overview", "quarantine", "explorer", "rules", "access"]) {
         await page.locator(`nav a[href="#${view}"]`).click();
         const shown = page.locator(`#view-${view}`);
         await shown.waitFor();

@@ -346,6 +346,12 @@ impl Broker {
         inspection::search(&self.0.sessions, search, skip, count)
     }
 
+    /// At most `count` of the sessions that publishers wait for now. Walks over all of them: for
+    /// once a second, not for a hot path.
+    pub fn slowing_publishers(&self, count: usize) -> Vec<SessionInspection> {
+        inspection::slowing_publishers(&self.0.sessions, count)
+    }
+
     /// The session of this client id that belongs to no user.
     pub fn session(&self, client_id: &str) -> Option<SessionStats> {
         stats::session(&self.0.sessions, client_id)

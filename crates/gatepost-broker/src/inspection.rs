@@ -149,6 +149,16 @@ pub(crate) fn search(
     (shown.collect(), total)
 }
 
+/// At most `count` of the sessions that publishers wait for, without their subscriptions.
+pub(crate) fn slowing_publishers(table: &SessionTable, count: usize) -> Vec<SessionInspection> {
+    let sessions = table.all();
+    let slow = sessions.iter().filter(|session| session.is_congested());
+    slow.map(|session| of_session(table, session, 0))
+        .filter(|session| session.slows_publishers_for.is_some())
+        .take(count)
+        .collect()
+}
+
 /// One session, with at most so many subscriptions.
 fn of_session(
     table: &SessionTable,

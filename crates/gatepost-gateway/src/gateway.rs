@@ -11,7 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use gatepost_message::{Action, Format, Message, MessageId, Publication, Topic, Verdict, edit};
+use gatepost_message::{
+    Action, Format, Listener, Message, MessageId, Publication, Topic, Verdict, edit,
+};
 use gatepost_procedures::Procedures;
 use gatepost_store::{JournalEntry, QuarantineEntry, Store, StoreChange, StoreError, Ticket};
 
@@ -255,17 +257,7 @@ impl Gateway {
 
     /// Writes an entry to the log and publishes it to the subscribers of the journal's topic.
     pub(crate) fn announce(&self, entry: &JournalEntry) {
-        tracing::info!(
-            target: "gateway",
-            message = %entry.id,
-            listener = entry.envelope.listener.name(),
-            peer = %entry.envelope.peer,
-            verdict = entry.action.name(),
-            procedure = entry.procedure,
-            size = entry.size,
-            deliveries = entry.deliveries,
-            "{}", entry.reason
-        );
+        log_verdict(entry);
         self.0.counters.count_hits(&entry.hits);
         let text = journal::to_text(entry);
         let publication = Publication::new(self.0.journal_topic.clone(), text);
@@ -293,6 +285,32 @@ impl Gateway {
     fn write_journal(&self, entry: JournalEntry) -> Result<(), StoreError> {
         let change = StoreChange::Journal(Box::new(entry));
         self.0.store.submit_deferred([change])
+    }
+}
+
+/// Writes a verdict to the log. An accepted reading of a sensor is for `debug`: thousands may come
+/// each minute, and the journal has them.
+fn log_verdict(entry: &JournalEntry) {
+    macro_rules! log {
+        ($level:ident) => {
+            tracing::$level!(
+                target: "gateway",
+                message = %entry.id,
+                listener = entry.envelope.listener.name(),
+                peer = %entry.envelope.peer,
+                verdict = entry.action.name(),
+                procedure = entry.procedure,
+                size = entry.size,
+                deliveries = entry.deliveries,
+                "{}", entry.reason
+            )
+        };
+    }
+    let is_mail = !matches!(entry.envelope.listener, Listener::Mqtt | Listener::Http);
+    if is_mail || entry.action != Action::Accept {
+        log!(info);
+    } else {
+        log!(debug);
     }
 }
 

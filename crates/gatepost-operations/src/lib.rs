@@ -11,6 +11,7 @@
 
 mod audit_log;
 mod error;
+mod journal_search;
 pub mod learner;
 mod mail_routes;
 mod operations;
@@ -27,4 +28,6 @@ pub use error::OperationError;
 pub use mail_routes::{Forwarding, MailDestination, MailRoutes, OutgoingMail};
 pub use operations::Operations;
 pub use release::{ReleaseRequest, Released};
-pub use request::{AdminChange, Order, QuarantinePage, QuarantineSearch, Quarantined, Search};
+pub use request::{
+    AdminChange, JournalPage, Order, QuarantinePage, QuarantineSearch, Quarantined, Search,
+};

@@ -22,12 +22,9 @@ use crate::error::OperationError;
 use crate::learner::{Learner, LearningError};
 use crate::mail_routes::MailRoutes;
 use crate::reload::{ReloadReport, ReloadRequest};
-use crate::request::{AdminChange, Quarantined, Search};
-use crate::search::JournalFilter;
+use crate::request::{AdminChange, Quarantined};
 use crate::{rules_report, story};
 
-/// The maximum number of messages that a search compares, beginning with the newest.
-const SEARCHED_MAX: usize = 20_000;
 /// The number of newest mails on which the slowest rules are measured.
 const MAILS_SURVEYED: usize = 20;
 /// The time limit of that measurement.
@@ -76,23 +73,6 @@ impl Operations {
         self.blocking(move |operations| {
             let recent = operations.audit_log.recent(count);
             recent.map_err(|error| OperationError::Failed(error.to_string()))
-        })
-        .await
-    }
-
-    /// Journal entries of judged messages, newest first.
-    pub async fn messages(&self, search: Search) -> Result<Vec<Value>, OperationError> {
-        self.blocking(move |operations| {
-            let filter = JournalFilter::new(&search);
-            // Without conditions the newest messages are the result.
-            let compared = if filter.is_empty() {
-                search.count
-            } else {
-                SEARCHED_MAX
-            };
-            let entries = operations.store.journal_recent(compared)?;
-            let found = entries.into_iter().filter(|entry| filter.matches(entry));
-            Ok(as_json(found.take(search.count)))
         })
         .await
     }

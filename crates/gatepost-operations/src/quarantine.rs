@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 
-use gatepost_message::Action;
 use gatepost_store::JournalEntry;
 
 use crate::error::OperationError;
@@ -24,8 +23,7 @@ impl Operations {
         let total = self.store.quarantine_count()?;
         let filter = JournalFilter::new(&Search {
             text: search.text.clone(),
-            verdict: None::<Action>,
-            count: search.count,
+            ..Search::default()
         });
         if filter.is_empty() && search.order == Order::Newest {
             let entries = self.store.quarantine_page(search.skip, search.count)?;

@@ -1,6 +1,8 @@
 //! Arguments and results of operations.
 
-use gatepost_message::{Action, Peer};
+use std::time::SystemTime;
+
+use gatepost_message::{Action, MessageId, Peer, TopicFilter};
 use serde_json::Value;
 
 /// A search in the journal; an empty condition matches every message.
@@ -10,8 +12,30 @@ pub struct Search {
     pub text: String,
     /// Only messages with this verdict.
     pub verdict: Option<Action>,
+    /// Only those that a rule of this name matched, in any case.
+    pub rule: String,
+    /// Only those for such a topic.
+    pub topic: Option<TopicFilter>,
+    /// A part of the sender, the user or the client, in any case.
+    pub sender: String,
+    /// Only those that arrived then or later.
+    pub since: Option<SystemTime>,
+    /// Only those that arrived before.
+    pub until: Option<SystemTime>,
+    /// Only those that arrived before this one: the next page.
+    pub before: Option<MessageId>,
     /// The maximum number of messages to return, newest first.
     pub count: usize,
+}
+
+/// The result of a search in the journal.
+#[derive(Debug, Clone)]
+pub struct JournalPage {
+    /// The entries found, newest first.
+    pub messages: Vec<Value>,
+    /// Before which message the search goes on; `None` if all of the journal was searched. A page
+    /// may be short, or empty: a search ends after some time.
+    pub next: Option<MessageId>,
 }
 
 /// In which order quarantined messages are listed.

@@ -1,14 +1,17 @@
 //! Compares journal entries with a search.
 
-use gatepost_message::Action;
+use gatepost_message::{Action, TopicFilter};
 use gatepost_store::JournalEntry;
 
 use crate::request::Search;
 
-/// A search whose text is in lower case.
+/// A search whose texts are in lower case. Time and place in the journal are not compared here.
 pub(crate) struct JournalFilter {
     text: String,
     verdict: Option<Action>,
+    rule: String,
+    topic: Option<TopicFilter>,
+    sender: String,
 }
 
 impl JournalFilter {
@@ -16,18 +19,54 @@ impl JournalFilter {
         Self {
             text: search.text.to_lowercase(),
             verdict: search.verdict,
+            rule: search.rule.to_lowercase(),
+            topic: search.topic.clone(),
+            sender: search.sender.to_lowercase(),
         }
     }
 
     /// Whether every entry matches.
     pub(crate) const fn is_empty(&self) -> bool {
-        self.text.is_empty() && self.verdict.is_none()
+        self.text.is_empty()
+            && self.verdict.is_none()
+            && self.rule.is_empty()
+            && self.topic.is_none()
+            && self.sender.is_empty()
     }
 
     pub(crate) fn matches(&self, entry: &JournalEntry) -> bool {
-        if self.verdict.is_some_and(|verdict| verdict != entry.action) {
-            return false;
-        }
+        // The cheapest first.
+        self.verdict.is_none_or(|verdict| verdict == entry.action)
+            && self.matches_topic(entry)
+            && self.matches_rule(entry)
+            && self.matches_sender(entry)
+            && self.matches_text(entry)
+    }
+
+    fn matches_topic(&self, entry: &JournalEntry) -> bool {
+        let Some(filter) = &self.topic else {
+            return true;
+        };
+        let mut topics = entry.all_topics().iter();
+        topics.any(|topic| filter.matches(topic.as_str()))
+    }
+
+    fn matches_rule(&self, entry: &JournalEntry) -> bool {
+        let mut names = entry.hits.iter().map(|hit| &hit.name);
+        self.rule.is_empty() || names.any(|name| name.to_lowercase() == self.rule)
+    }
+
+    fn matches_sender(&self, entry: &JournalEntry) -> bool {
+        let envelope = &entry.envelope;
+        let names = [&envelope.sender, &envelope.user, &envelope.client];
+        self.sender.is_empty()
+            || names
+                .into_iter()
+                .flatten()
+                .any(|name| name.to_lowercase().contains(&self.sender))
+    }
+
+    fn matches_text(&self, entry: &JournalEntry) -> bool {
         if self.text.is_empty() {
             return true;
         }

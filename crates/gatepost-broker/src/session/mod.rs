@@ -231,7 +231,7 @@ impl Session {
     }
 
     pub(crate) fn is_ready(&self) -> bool {
-        self.is_connected() && !self.congested.load(Ordering::Relaxed)
+        self.is_connected() && !self.is_congested()
     }
 
     pub(crate) fn delivery_mode(&self) -> DeliveryMode {

@@ -82,6 +82,11 @@ impl Session {
         }
     }
 
+    /// Whether publishers wait for it.
+    pub(crate) fn is_congested(&self) -> bool {
+        self.congested.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn has_many_answers(&self) -> bool {
         self.has_many_answers.load(Ordering::Relaxed)
     }
@@ -103,7 +108,7 @@ impl Session {
     /// alone would let a subscriber that takes one message now and then hold its publishers for
     /// ever.
     pub(crate) fn give_up_stalled(&self, since: Instant) -> bool {
-        if !self.congested.load(Ordering::Relaxed) {
+        if !self.is_congested() {
             return false;
         }
         let mut state = self.state.lock();

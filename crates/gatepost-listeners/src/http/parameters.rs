@@ -94,19 +94,37 @@ fn parse_since(text: &str) -> Result<Since, HttpError> {
     if let Ok(id) = text.parse::<MessageId>() {
         return Ok(Since::After(id));
     }
+    time_from(text)
+        .map(Since::From)
+        .ok_or(HttpError::Parameter {
+            name: "since",
+            detail: "write all, none, latest, a message id, Unix seconds, or a period such as 10m"
+                .to_owned(),
+        })
+}
+
+/// A moment, as Unix seconds or as a period before now; `None` where the parameter is missing.
+pub(super) fn time_of(
+    request: &HttpRequest,
+    name: &'static str,
+) -> Result<Option<SystemTime>, HttpError> {
+    let text = request.query_value(name).filter(|text| !text.is_empty());
+    let Some(text) = text else {
+        return Ok(None);
+    };
+    time_from(&text).map(Some).ok_or(HttpError::Parameter {
+        name,
+        detail: "write Unix seconds, or a period such as 10m".to_owned(),
+    })
+}
+
+fn time_from(text: &str) -> Option<SystemTime> {
     if let Ok(seconds) = text.parse::<u32>() {
-        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(u64::from(seconds));
-        return Ok(Since::From(time));
+        return Some(SystemTime::UNIX_EPOCH + Duration::from_secs(u64::from(seconds)));
     }
-    let period: Period = text.parse().map_err(|_| HttpError::Parameter {
-        name: "since",
-        detail: "write all, none, latest, a message id, Unix seconds, or a period such as 10m"
-            .to_owned(),
-    })?;
-    let time = SystemTime::now()
-        .checked_sub(period.duration())
-        .unwrap_or(SystemTime::UNIX_EPOCH);
-    Ok(Since::From(time))
+    let period: Period = text.parse().ok()?;
+    let time = SystemTime::now().checked_sub(period.duration());
+    Some(time.unwrap_or(SystemTime::UNIX_EPOCH))
 }
 
 #[cfg(test)]

@@ -245,6 +245,13 @@ fn push_broker(page: &mut Page<'_>, broker: &Broker) {
         ),
         stats.stored,
     );
+    page.value(
+        gauge(
+            "gatepost_slow_subscribers",
+            "Sessions that publishers wait for; /admin/state has their names.",
+        ),
+        broker.slowing_publishers(usize::MAX).len(),
+    );
     let dropped = stats.dropped.iter();
     page.by_label(
         counter(

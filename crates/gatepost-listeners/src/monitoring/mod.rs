@@ -5,9 +5,11 @@
 
 pub(crate) mod metrics;
 pub(crate) mod prometheus;
+mod slowdowns;
 mod state;
 mod stats;
 
+pub use slowdowns::Slowdown;
 pub use state::{
     ListenerState, MonitoredSession, MonitoredTopic, MonitoringSnapshot, ProcedureStats,
     STATS_TOPIC, Stats, Verdicts,

@@ -5,6 +5,8 @@
 use gatepost_sinks::SinkStatus;
 use serde::Serialize;
 
+use super::slowdowns::Slowdown;
+
 /// The topic of the [`Stats`] published each second.
 pub const STATS_TOPIC: &str = "$SYS/gatepost/stats";
 
@@ -77,6 +79,8 @@ pub struct Stats {
     pub topics: Vec<MonitoredTopic>,
     /// The sessions with the longest queues.
     pub sessions: Vec<MonitoredSession>,
+    /// The subscribers that publishers wait for, or waited for in the last minutes.
+    pub slowdowns: Vec<Slowdown>,
     /// The sinks.
     pub sinks: Vec<SinkStatus>,
     /// The procedures.

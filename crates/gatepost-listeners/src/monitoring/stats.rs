@@ -12,6 +12,7 @@ use gatepost_sinks::Sinks;
 use gatepost_store::Store;
 use parking_lot::Mutex;
 
+use super::slowdowns::{SLOWDOWNS_MAX, Slowdown, Slowdowns};
 use super::state::{
     ListenerState, MonitoredSession, MonitoredTopic, MonitoringSnapshot, ProcedureStats,
     STATS_TOPIC, Stats, Verdicts,
@@ -42,6 +43,7 @@ pub struct StatsKeeper {
     sinks: Option<Sinks>,
     addresses: Mutex<Vec<OpenAddress>>,
     kept: Mutex<VecDeque<Stats>>,
+    slowdowns: Mutex<Slowdowns>,
     started_unix_ms: u64,
 }
 
@@ -55,6 +57,7 @@ impl StatsKeeper {
             sinks: None,
             addresses: Mutex::default(),
             kept: Mutex::default(),
+            slowdowns: Mutex::default(),
             started_unix_ms: unix_ms(),
         }
     }
@@ -148,10 +151,16 @@ impl StatsKeeper {
             cpu_cores: (now.cpu.saturating_sub(before.cpu)).as_secs_f64() / seconds,
             topics: broker.topics.into_iter().map(topic).collect(),
             sessions: broker.queues.into_iter().map(session).collect(),
+            slowdowns: self.slowdowns(now.unix_ms),
             sinks: self.sinks.as_ref().map_or_else(Vec::new, Sinks::status),
             procedures: self.procedures(),
             listeners: self.listeners(),
         }
+    }
+
+    fn slowdowns(&self, now_ms: u64) -> Vec<Slowdown> {
+        let slow = self.broker.slowing_publishers(SLOWDOWNS_MAX);
+        self.slowdowns.lock().observe(now_ms, &slow).to_vec()
     }
 
     fn listeners(&self) -> Vec<ListenerState> {

@@ -157,6 +157,31 @@ impl Store {
         self.journal_where("ORDER BY id DESC LIMIT ?", params![count as i64])
     }
 
+    /// The newest journal entries of the ids from `from` on and before `before`, newest first: at
+    /// most `count` rows, so that a search through all of them lets other queries pass. The id is
+    /// the oldest that was looked at, before which the next call begins; `None` at the end.
+    pub fn journal_step(
+        &self,
+        from: MessageId,
+        before: MessageId,
+        count: usize,
+    ) -> Result<(Vec<JournalEntry>, Option<MessageId>), StoreError> {
+        let (from, before) = (rows::id_to_row(from), rows::id_to_row(before));
+        let oldest: Option<i64> = self
+            .reader()
+            .prepare_cached(
+                "SELECT min(id) FROM (SELECT id FROM journal WHERE id >= ? AND id < ?
+                 ORDER BY id DESC LIMIT ?)",
+            )?
+            .query_row(params![from, before, count as i64], |row| row.get(0))?;
+        let Some(oldest) = oldest else {
+            return Ok((Vec::new(), None));
+        };
+        let step = "WHERE id >= ? AND id < ? ORDER BY id DESC";
+        let entries = self.journal_where(step, params![oldest, before])?;
+        Ok((entries, Some(MessageId::from_number(oldest as u64))))
+    }
+
     /// The journal entry of one message.
     pub fn journal_entry(&self, id: MessageId) -> Result<Option<JournalEntry>, StoreError> {
         let entries = self.journal_where("WHERE id = ?", params![rows::id_to_row(id)])?;

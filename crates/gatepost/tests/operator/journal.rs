@@ -1,7 +1,7 @@
 //! The journal, and the way of what it does not have.
 
-use super::json;
-use super::support::{Client, Gateway, await_some};
+use super::support::{Client, Gateway, await_some, swaks, text_of};
+use super::{STATUS, curl, json};
 
 #[test]
 fn unjudged_messages_fill_no_journal_but_have_a_trace() {
@@ -48,4 +48,53 @@ fn unjudged_messages_fill_no_journal_but_have_a_trace() {
             .is_some_and(|client| client.starts_with("127.0.0.1:")),
         "{seen}"
     );
+}
+
+/// The subjects that a search finds, and where its next page begins.
+fn found(gateway: &Gateway, query: &str) -> (Vec<String>, Option<String>) {
+    let page = json(gateway, &format!("/admin/messages?{query}"), &[]);
+    let subject = |message: &serde_json::Value| message["subject"].as_str().map(str::to_owned);
+    let messages = page["messages"].as_array().expect("messages");
+    let next = page["next"].as_str().map(str::to_owned);
+    (messages.iter().filter_map(subject).collect(), next)
+}
+
+#[test]
+fn the_whole_journal_is_searched_by_conditions_and_pages() {
+    let gateway = Gateway::start("");
+    let server = gateway.address("smtp").to_string();
+    for (from, to, subject) in [
+        ("anna@example.org", "alarms+fire@localhost", "First"),
+        ("otto@example.net", "alarms+flood@localhost", "Second"),
+        ("anna@example.org", "hall+door@localhost", "Third"),
+    ] {
+        let subject = format!("Subject: {subject}");
+        let sent = swaks(&server, from, to, &["--header", &subject]);
+        assert!(sent.status.success(), "{}", text_of(&sent));
+    }
+    let all = ["Third", "Second", "First"];
+    assert_eq!(found(&gateway, "").0, all);
+    assert_eq!(found(&gateway, "topic=alarms/%23").0, ["Second", "First"]);
+    assert_eq!(found(&gateway, "sender=ANNA").0, ["Third", "First"]);
+    assert_eq!(found(&gateway, "sender=anna&topic=hall/door").0, ["Third"]);
+    assert_eq!(found(&gateway, "search=flood").0, ["Second"]);
+    assert_eq!(found(&gateway, "since=1h&until=4000000000").0, all);
+    assert!(found(&gateway, "until=1h").0.is_empty());
+    assert!(found(&gateway, "rule=NO_SUCH_RULE").0.is_empty());
+
+    let (page, next) = found(&gateway, "count=2");
+    assert_eq!(page, ["Third", "Second"]);
+    let next = next.expect("another page");
+    let (page, next) = found(&gateway, &format!("count=2&before={next}"));
+    assert_eq!((page, next), (vec!["First".to_owned()], None));
+
+    for wrong in [
+        "since=yesterday",
+        "before=x",
+        "topic=a/%23/b",
+        "verdict=maybe",
+    ] {
+        let path = format!("/admin/messages?{wrong}");
+        assert_eq!(curl(&gateway, &path, &STATUS), "400", "{wrong}");
+    }
 }

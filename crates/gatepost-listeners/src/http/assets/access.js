@@ -6,8 +6,13 @@ const SAID = "access-said";
 const RIGHTS = ["publish", "subscribe", "retain"];
 const GROUPS = { everyone: "Everyone, whether logged in or not", anonymous: "Anonymous clients" };
 
+/** As many rows as a page has room for; a search finds the others. */
+const USERS_SHOWN = 50;
+
 /** The token that was just made, until it is shown. */
 let fresh;
+/** Everybody, as the server said last. */
+let known = { users: [], everyone: [], anonymous: [] };
 
 const pathOf = (name) => "/admin/users/" + encodeURIComponent(name);
 const labelled = (words, input) => element("label", {}, element("span", {}, words), input);
@@ -46,6 +51,7 @@ function ruleForm(name) {
 function rulesOf(name, rules) {
   const remove = (rule) => () => {
     const query = new URLSearchParams({ access: rule.access.join(","), filter: rule.filter });
+    if (!confirm(`Remove the rule of ${name} for ${rule.filter}?`)) return Promise.resolve();
     return change("DELETE", `${pathOf(name)}/rules?${query}`, undefined, () => "The rule is gone.");
   };
   const rows = rules.map((rule) => [
@@ -74,7 +80,7 @@ function tokensOf(user) {
     secret.append("Copy it now, it is shown this once: ", element("code", { tabindex: "0" }, fresh.token));
     fresh = undefined;
   }
-  const remove = (token) => () => change("DELETE", "/admin/tokens/" + encodeURIComponent(token.id), undefined, () => "The token is revoked.");
+  const remove = (token) => async () => confirm(`Revoke the token ${token.label || token.id}? What uses it can no longer log in.`) && change("DELETE", "/admin/tokens/" + encodeURIComponent(token.id), undefined, () => "The token is revoked.");
   const rows = user.tokens.map((token) => [cell(token.label || mono(token.id)), cell(day(token.created * 1000)), cell(token.expires ? day(token.expires * 1000) : "never"),
     cell(token.scope ? "narrowed" : "all that its user may"), cell(button("Revoke", remove(token), { "aria-label": `Revoke ${token.label || token.id}` }), "number")]);
   return element("div", {},
@@ -92,27 +98,37 @@ function passwordForm(user) {
   return form;
 }
 
-function userRow(user) {
+function accountOf(user) {
   const tell = (words) => () => `${user.name} ${words}.`;
+  return element("div", { class: "actions" },
+    button(user.disabled ? "Switch on" : "Switch off", () => change("PATCH", pathOf(user.name), { enabled: user.disabled }, tell(user.disabled ? "is switched on" : "is switched off"))),
+    button(user.admin ? "No longer administrator" : "Make administrator", () => change("PATCH", pathOf(user.name), { admin: !user.admin }, tell(user.admin ? "is no administrator any more" : "is an administrator"))),
+    button("Remove user", async () => confirm(`Remove ${user.name} with its rules and tokens?`) && change("DELETE", pathOf(user.name), undefined, tell("is removed")), { class: "danger" }));
+}
+
+/** A row whose contents are made when it is opened: there may be thousands. */
+function row(name, summary, contents) {
+  const made = element("details", { "data-name": name }, element("summary", {}, ...summary));
+  made.build = () => {
+    if (made.childElementCount === 1) made.append(element("div", { class: "user" }, ...contents()));
+  };
+  made.addEventListener("toggle", made.build);
+  return made;
+}
+
+function userRow(user) {
   const badges = [user.admin ? element("span", { class: "badge tag" }, "administrator") : null, user.disabled ? element("span", { class: "badge reject" }, "switched off") : null];
-  const row = element("details", { "data-name": user.name },
-    element("summary", {}, element("b", {}, user.name), element("span", { class: "badges" }, ...badges.filter(Boolean)),
-      element("span", { class: "quiet" }, `${plural(user.rules.length, "rule")}, ${plural(user.tokens.length, "token")}`)),
-    element("div", { class: "user" },
-      element("h3", {}, "May"), rulesOf(user.name, user.rules),
-      element("h3", {}, "Tokens"), tokensOf(user),
-      element("h3", {}, "Account"), passwordForm(user),
-      element("div", { class: "actions" },
-        button(user.disabled ? "Switch on" : "Switch off", () => change("PATCH", pathOf(user.name), { enabled: user.disabled }, tell(user.disabled ? "is switched on" : "is switched off"))),
-        button(user.admin ? "No longer administrator" : "Make administrator", () => change("PATCH", pathOf(user.name), { admin: !user.admin }, tell(user.admin ? "is no administrator any more" : "is an administrator"))),
-        button("Remove user", async () => confirm(`Remove ${user.name} with its rules and tokens?`) && change("DELETE", pathOf(user.name), undefined, tell("is removed")), { class: "danger" }))));
-  return row;
+  const summary = [element("b", { dir: "auto" }, user.name), element("span", { class: "badges" }, ...badges.filter(Boolean)),
+    element("span", { class: "quiet" }, `${plural(user.rules.length, "rule")}, ${plural(user.tokens.length, "token")}`)];
+  return row(user.name, summary, () => [
+    element("h3", {}, "May"), rulesOf(user.name, user.rules),
+    element("h3", {}, "Tokens"), tokensOf(user),
+    element("h3", {}, "Account"), passwordForm(user), accountOf(user)]);
 }
 
 function groupRow(name, rules) {
-  return element("details", { "data-name": name },
-    element("summary", {}, element("b", {}, GROUPS[name]), element("span", { class: "badges" }), element("span", { class: "quiet" }, plural(rules.length, "rule"))),
-    element("div", { class: "user" }, rulesOf(name, rules)));
+  const summary = [element("b", {}, GROUPS[name]), element("span", { class: "badges" }), element("span", { class: "quiet" }, plural(rules.length, "rule"))];
+  return row(name, summary, () => [rulesOf(name, rules)]);
 }
 
 /** The cells of a change. */
@@ -130,21 +146,39 @@ async function loadChanges() {
     : element("p", { class: "empty" }, "Nothing was changed yet."));
 }
 
+/** The rows that the search finds, those that were open opened again. */
+function showUsers() {
+  const open = new Set([...document.querySelectorAll("#users details[open]")].map((row) => row.dataset.name));
+  const wanted = $("user-search").value.trim().toLowerCase();
+  const found = known.users.filter((user) => user.name.toLowerCase().includes(wanted));
+  const rows = found.slice(0, USERS_SHOWN).map(userRow);
+  if (!wanted) rows.push(groupRow("everyone", known.everyone), groupRow("anonymous", known.anonymous));
+  for (const row of rows.filter((row) => open.has(row.dataset.name))) {
+    row.build();
+    row.open = true;
+  }
+  $("users").replaceChildren(...rows);
+  const { length: total } = known.users;
+  const shown = Math.min(found.length, USERS_SHOWN);
+  $("users-shown").textContent = wanted || shown < found.length ? `${plural(shown, "user")} of ${plural(total, "user")} shown` + (shown < found.length ? "; search for the others" : "") : "";
+  $("users-count").textContent = total ? plural(total, "user") : "no login required";
+}
+
 export async function loadUsers() {
   const answer = await fetch("/admin/users");
   if (!answer.ok) return;
-  const { users, everyone, anonymous } = await answer.json();
-  const open = new Set([...document.querySelectorAll("#users details[open]")].map((row) => row.dataset.name));
-  const rows = [...users.map(userRow), groupRow("everyone", everyone), groupRow("anonymous", anonymous)];
-  for (const row of rows) row.open = open.has(row.dataset.name);
-  $("users").replaceChildren(...rows);
-  $("users-count").textContent = users.length ? plural(users.length, "user") : "no login required";
-  $("first-user").hidden = users.length > 0;
-  $("new-admin").checked ||= users.length === 0;
+  known = await answer.json();
+  showUsers();
+  const isFirst = known.users.length === 0;
+  $("first-user").hidden = !isFirst;
+  $("find-user").hidden = isFirst;
+  $("new-admin").checked ||= isFirst;
   await loadChanges();
 }
 
 export function startAccess() {
+  $("user-search").addEventListener("input", showUsers);
+  $("find-user").addEventListener("submit", (event) => event.preventDefault());
   $("add-user").addEventListener("submit", async (event) => {
     event.preventDefault();
     const isFirst = !$("first-user").hidden;
@@ -153,7 +187,9 @@ export function startAccess() {
     if (!made) return;
     $("add-user").reset();
     // From the first user on this page asks for a login too: by loading it again, the browser does.
-    if (isFirst) location.reload();
-    else await loadUsers();
+    if (isFirst) return location.reload();
+    // It is seen, however many there are.
+    if (known.users.length >= USERS_SHOWN) $("user-search").value = body.name;
+    await loadUsers();
   });
 }

@@ -5,7 +5,7 @@ import { $, ask, button, cell, fill, mono, when } from "./page.js";
 const SAID = "bans-said";
 
 function banRow(ban) {
-  const lift = () => ask(SAID, "DELETE", "/admin/bans/" + encodeURIComponent(ban.network), undefined, () => `${ban.network} is no longer banned.`).then(loadBans);
+  const lift = async () => confirm(`Lift the ban of ${ban.network}?`) && ask(SAID, "DELETE", "/admin/bans/" + encodeURIComponent(ban.network), undefined, () => `${ban.network} is no longer banned.`).then(loadBans);
   return [cell(mono(ban.network)), cell(when(ban.since * 1000)), cell(ban.ends ? when(ban.ends * 1000) : "until it is lifted"),
     cell(ban.times > 1 ? `${ban.reason} (${ban.times} bans in a row)` : ban.reason), cell(button("Lift", lift, { "aria-label": `Lift the ban of ${ban.network}` }), "number")];
 }

@@ -21,8 +21,8 @@ export function messageRow(entry) {
     element("summary", {},
       element("time", { datetime: new Date(entry.unix_ms).toISOString() }, when(entry.unix_ms)),
       element("span", { class: "badge " + entry.action }, entry.action),
-      element("span", { class: "what" }, element("b", {}, what), element("span", {}, below)),
-      element("span", { class: "from" }, known(entry.sender, entry.user, entry.client, entry.peer, "") + ""),
+      element("span", { class: "what" }, element("b", { dir: "auto" }, what), element("span", { dir: "auto" }, below)),
+      element("span", { class: "from", dir: "auto" }, known(entry.sender, entry.user, entry.client, entry.peer, "") + ""),
       element("span", { class: "score" }, score)));
   // The story is built when it is opened, and requested again each time: subscribers
   // may have acknowledged meanwhile.
@@ -44,13 +44,13 @@ function story(entry) {
     ["Decided by", entry.procedure], ["Took", entry.duration_us == null ? null : `${(entry.duration_us / 1000).toFixed(2)} ms`],
     ["Delivered to", plural(entry.deliveries, "subscriber")],
   ].filter(([, value]) => value != null && value !== "");
-  const list = element("dl", {}, ...facts.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, String(value))]));
+  const list = element("dl", {}, ...facts.flatMap(([name, value]) => [element("dt", {}, name), element("dd", { dir: "auto" }, String(value))]));
   const hits = [...(entry.hits ?? [])].sort((a, b) => Math.abs(b.score) - Math.abs(a.score));
   const rules = hits.length
     ? table("Rules that matched", [["Rule"], ["Score", "number"]], hits.map((hit) => [cell(mono(hit.name)), cell(hit.score.toFixed(1), "number")]))
     : element("p", { class: "quiet" }, "No rule matched.");
   return element("div", { class: "story" },
-    entry.reason ? element("p", { class: "reason" }, entry.reason) : null, list, rules, element("div", { class: "steps wide" }));
+    entry.reason ? element("p", { class: "reason", dir: "auto" }, entry.reason) : null, list, rules, element("div", { class: "steps wide" }));
 }
 
 async function showSteps(id, place) {

@@ -31,19 +31,61 @@ export function shape(name, attributes) {
   return made;
 }
 
-export const mono = (text) => element("span", { class: "mono" }, text);
+/** Text of others, in whatever direction it is written. */
+export const mono = (text) => element("span", { class: "mono", dir: "auto" }, text);
 export const cell = (content, kind) => element("td", { class: kind }, content);
 export const figure = (value, warns) => cell(number(value), warns && value > 0 ? "number warn" : "number");
 
-/** Puts rows into a table's body; without any, its own word for that stays or returns. */
+/** Whether somebody is at an element: with the keyboard, or with a selection. */
+function isInUse(row) {
+  const selection = getSelection();
+  return row.contains(document.activeElement) || (!selection.isCollapsed && selection.containsNode(row, true));
+}
+
+/**
+ * Brings children into this order. Those that stay are not touched: they may be read. Moving one
+ * would end the selection in it, so the others are moved around the one that is in use.
+ */
+export function arrange(list, rows) {
+  const stays = new Set(rows);
+  for (const row of [...list.children]) if (!stays.has(row)) row.remove();
+  const fixed = Math.max(0, rows.findIndex((row) => row.parentNode === list && isInUse(row)));
+  if (rows.length && rows[fixed].parentNode !== list) list.prepend(rows[fixed]);
+  for (let place = fixed - 1; place >= 0; place -= 1) {
+    if (rows[place].nextElementSibling !== rows[place + 1]) rows[place + 1].before(rows[place]);
+  }
+  for (let place = fixed + 1; place < rows.length; place += 1) {
+    if (rows[place - 1].nextElementSibling !== rows[place]) rows[place - 1].after(rows[place]);
+  }
+}
+
+/** Gives a row these cells; equal ones stay, with the keyboard and the selection in them. */
+function renew(row, cells) {
+  cells.forEach((cell, place) => {
+    if (!row.cells[place].isEqualNode(cell)) row.cells[place].replaceWith(cell);
+  });
+  return row;
+}
+
+/**
+ * Puts rows into a table's body; without any, its own word for that stays or returns. A row whose
+ * first cell says the same as before is the same row.
+ */
 export function fill(id, rows) {
   const body = $(id);
   body.dataset.empty ??= body.textContent.trim();
-  if (rows.length) body.replaceChildren(...rows.map((cells) => element("tr", {}, ...cells)));
-  else {
+  if (rows.length === 0) {
     const columns = body.closest("table").querySelectorAll("thead th").length;
     body.replaceChildren(element("tr", {}, element("td", { colspan: columns, class: "empty" }, body.dataset.empty)));
+    return;
   }
+  const before = new Map([...body.rows].map((row) => [row.cells[0].textContent, row]));
+  arrange(body, rows.map((cells) => {
+    const name = cells[0].textContent;
+    const row = before.get(name);
+    before.delete(name);
+    return row?.cells.length === cells.length ? renew(row, cells) : element("tr", {}, ...cells);
+  }));
 }
 
 /** A table of its own, with a caption for those who hear it. */

@@ -1,6 +1,6 @@
 // The messages in quarantine, and the senders whose mail passes.
 
-import { $, ask, button, cell, element, fill, mono, number, plural } from "./page.js";
+import { $, arrange, ask, button, cell, element, fill, mono, number, plural } from "./page.js";
 import { messageRow } from "./messages.js";
 
 const SAID = "quarantine-said";
@@ -21,7 +21,7 @@ const where = ({ destinations = [], subscribers }) => {
 
 function actions(entry) {
   const path = "/admin/quarantine/" + entry.id;
-  const shown = element("pre", { class: "source", tabindex: "0", hidden: "", "aria-label": "What the message says" });
+  const shown = element("pre", { class: "source", dir: "auto", tabindex: "0", hidden: "", "aria-label": "What the message says" });
   // As text, whatever it holds: a quarantined message is hostile until proven otherwise.
   const show = (field) => async () => {
     const message = await ask(SAID, "GET", path);
@@ -57,15 +57,6 @@ async function goOn(entry) {
   const next = row?.nextElementSibling ?? row?.previousElementSibling;
   await loadQuarantine();
   (next?.querySelector("summary") ?? $("content")).focus();
-}
-
-/** Brings the list into this order. Rows that stay are not touched: they may be read or used. */
-function arrange(list, rows) {
-  const stays = new Set(rows);
-  for (const row of [...list.children]) if (!stays.has(row)) row.remove();
-  rows.forEach((row, place) => {
-    if (list.children[place] !== row) list.insertBefore(row, list.children[place] ?? null);
-  });
 }
 
 // --- Several at once -----------------------------------------------------------------------------
@@ -170,7 +161,7 @@ export async function loadSenders() {
   if (!answer.ok) return;
   const { senders } = await answer.json();
   const remove = (address) => async () =>
-    (await ask(SAID, "DELETE", "/admin/senders/" + encodeURIComponent(address), undefined, () => `${address} is judged like others again.`)) && loadSenders();
+    confirm(`Judge mail from ${address} like others again?`) && (await ask(SAID, "DELETE", "/admin/senders/" + encodeURIComponent(address), undefined, () => `${address} is judged like others again.`)) && loadSenders();
   fill("senders", senders.map((address) => [cell(mono(address)), cell(button("Remove", remove(address), { "aria-label": "Remove " + address }), "number")]));
 }
 
@@ -185,10 +176,10 @@ export function startQuarantine() {
   $("quarantine-after").addEventListener("click", () => turnTo(skipped + COUNT));
   $("add-sender").addEventListener("submit", async (event) => {
     event.preventDefault();
-    const address = $("sender").value.trim();
+    const address = $("allowed-sender").value.trim();
     const done = await ask(SAID, "PUT", "/admin/senders/" + encodeURIComponent(address), undefined, () => `Mail from ${address} passes from now on.`);
     if (!done) return;
-    $("sender").value = "";
+    $("allowed-sender").value = "";
     await loadSenders();
   });
 }

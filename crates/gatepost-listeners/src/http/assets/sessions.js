@@ -4,7 +4,8 @@ import { $, ask, button, bytes, cell, element, figure, fill, mono, number, plura
 
 const SAID = "session-said";
 const COUNT = 100;
-const CAUSES = {
+/** Why a session's messages wait. */
+export const CAUSES = {
   client: "its client is away", memory: "its queue is on disk until there is memory", socket: "its socket takes no more",
   acknowledgements: "it must acknowledge first", "packet identifier": "an identifier is still in use", commit: "the disk",
 };

@@ -9,17 +9,22 @@ use crate::http::request::{HttpRequest, expect_method};
 use crate::http::response::Response;
 
 /// The files under `/gatepost/`.
-const ASSETS: [(&str, &[u8]); 12] = [
+const ASSETS: [(&str, &[u8]); 17] = [
     ("live.js", include_bytes!("../assets/live.js")),
     ("dashboard.js", include_bytes!("../assets/dashboard.js")),
     ("access.js", include_bytes!("../assets/access.js")),
     ("bans.js", include_bytes!("../assets/bans.js")),
     ("charts.js", include_bytes!("../assets/charts.js")),
+    ("figures.js", include_bytes!("../assets/figures.js")),
+    ("journal.js", include_bytes!("../assets/journal.js")),
     ("messages.js", include_bytes!("../assets/messages.js")),
     ("page.js", include_bytes!("../assets/page.js")),
     ("quarantine.js", include_bytes!("../assets/quarantine.js")),
+    ("recent.js", include_bytes!("../assets/recent.js")),
     ("rules.js", include_bytes!("../assets/rules.js")),
+    ("scan.js", include_bytes!("../assets/scan.js")),
     ("sessions.js", include_bytes!("../assets/sessions.js")),
+    ("topics.js", include_bytes!("../assets/topics.js")),
     ("dashboard.css", include_bytes!("../assets/dashboard.css")),
     ("icon.svg", include_bytes!("../assets/icon.svg")),
 ];

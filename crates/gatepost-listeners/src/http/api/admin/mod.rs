@@ -6,6 +6,7 @@ use std::sync::Arc;
 mod audit;
 mod bans;
 mod clock;
+mod messages;
 mod quarantine;
 mod rules;
 mod senders;
@@ -49,8 +50,7 @@ async fn dispatch(
             return quarantine::respond(context, operations, request, rest).await;
         }
         if let Some(id) = below(path, "/admin/messages") {
-            let id = (!id.is_empty()).then_some(id);
-            return quarantine::messages(operations, request, id).await;
+            return messages::respond(operations, request, id).await;
         }
         if let Some(address) = below(path, "/admin/senders") {
             return senders::respond(operations, request, address).await;

@@ -1,14 +1,11 @@
-//! `/admin/quarantine` and `/admin/messages`: what was judged, what is in quarantine, and what an
-//! operator does with it.
+//! `/admin/quarantine`: the messages in quarantine, and what an operator does with them.
 //!
 //! A quarantined message is hostile until proven otherwise: its source is sent as plain text that
 //! no browser interprets, and what is shown of it is text, never markup.
 
 use gatepost_learning::bayes::Class;
 use gatepost_message::MessageId;
-use gatepost_operations::{
-    OperationError, Operations, Order, QuarantineSearch, ReleaseRequest, Search,
-};
+use gatepost_operations::{OperationError, Operations, Order, QuarantineSearch, ReleaseRequest};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -18,36 +15,6 @@ use crate::http::error::HttpError;
 use crate::http::request::{HttpRequest, expect_method};
 use crate::http::response::Response;
 use crate::http::verdict::{add_retry_after, status_of};
-
-/// `/admin/messages`, `/admin/messages/ID`
-pub(super) async fn messages(
-    operations: &Operations,
-    request: &HttpRequest,
-    id: Option<&str>,
-) -> Result<Response, HttpError> {
-    expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
-    if let Some(id) = id {
-        return Ok(Response::json(
-            200,
-            &operations.story(message_id(request, id)?).await?,
-        ));
-    }
-    let verdict = request
-        .query_value("verdict")
-        .filter(|text| !text.is_empty());
-    let search = Search {
-        text: request.query_value("search").unwrap_or_default(),
-        verdict: verdict.map(|text| text.parse()).transpose().map_err(
-            |error: gatepost_message::UnknownAction| HttpError::Parameter {
-                name: "verdict",
-                detail: error.to_string(),
-            },
-        )?,
-        count: count_of(request)?,
-    };
-    let messages = operations.messages(search).await?;
-    Ok(Response::json(200, &json!({ "messages": messages })))
-}
 
 /// `/admin/quarantine/…`
 pub(super) async fn respond(
@@ -203,7 +170,7 @@ async fn source(
     )
 }
 
-fn message_id(request: &HttpRequest, text: &str) -> Result<MessageId, HttpError> {
+pub(super) fn message_id(request: &HttpRequest, text: &str) -> Result<MessageId, HttpError> {
     // A text that is not an id names nothing.
     text.parse()
         .map_err(|_| HttpError::NotFound(request.path.clone()))

@@ -1,0 +1,115 @@
+// The figures of this second: tiles, charts and the tables below them.
+
+import { SECONDS_SHOWN, showTraffic, showVerdicts, spark } from "./charts.js";
+import { $, bytes, cell, element, figure, fill, mono, number, rate, time, whole } from "./page.js";
+import { CAUSES } from "./sessions.js";
+
+let started = 0;
+let stats = [];
+let listeners = [];
+
+export function startFigures(state) {
+  started = state.started_unix_ms;
+  listeners = state.listeners ?? [];
+  $("version").textContent = state.version;
+  for (const sample of state.stats ?? []) addStats(sample);
+}
+
+export function addStats(sample) {
+  const last = stats.at(-1);
+  if (last && sample.unix_ms <= last.unix_ms) return;
+  stats.push(sample);
+  if (stats.length > SECONDS_SHOWN) stats = stats.slice(-SECONDS_SHOWN);
+  if (sample.listeners?.length) listeners = sample.listeners;
+}
+
+/** The address that a listener of this name has open. */
+export const addressOf = (name) => listeners.find((listener) => listener.name === name && listener.open)?.bind;
+
+export function showFigures() {
+  const now = stats.at(-1);
+  if (!now) return;
+  $("in").textContent = rate(now.messages_in_per_second);
+  $("out").textContent = rate(now.deliveries_per_second);
+  $("sessions-count").textContent = number(now.sessions_connected);
+  $("subscriptions").textContent = number(now.subscriptions);
+  $("retained").textContent = number(now.retained);
+  $("cpu").textContent = whole.format(now.cpu_cores * 100);
+  $("memory").textContent = bytes(now.memory_bytes);
+  $("dropped").textContent = number(now.dropped);
+  $("dropped").className = now.dropped > 0 ? "warn" : "";
+  $("held").hidden = !now.held_rows;
+  $("held-rows").textContent = number(now.held_rows);
+  $("clock-ahead").textContent = duration(now.clock_ahead_seconds * 1000);
+  if (started) $("uptime").textContent = "up " + duration(now.unix_ms - started);
+  spark($("in-line"), stats.map((sample) => sample.messages_in_per_second));
+  spark($("out-line"), stats.map((sample) => sample.deliveries_per_second));
+  showTraffic(stats);
+  showVerdicts(stats);
+  showSlowdowns(now);
+  showTables(now);
+}
+
+function duration(ms) {
+  const minutes = Math.max(0, Math.floor(ms / 60_000));
+  const [days, hours] = [Math.floor(minutes / 1440), Math.floor(minutes / 60) % 24];
+  if (days) return `${days} d ${hours} h`;
+  return hours ? `${hours} h ${minutes % 60} min` : minutes ? `${minutes} min` : "less than a minute";
+}
+
+// --- Who holds up the others ---------------------------------------------------------------------
+
+function showSlowdowns(now) {
+  const slow = now.slowdowns ?? [];
+  $("slow-card").hidden = slow.length === 0;
+  fill("slow", slow.map((one) => {
+    const seconds = Math.max(1, Math.round(((one.until_unix_ms ?? now.unix_ms) - one.since_unix_ms) / 1000));
+    return [
+      cell(element("span", { class: one.until_unix_ms ? "dot open" : "dot" }, element("bdi", {}, one.client),
+        element("span", { class: "quiet" }, ` ${one.kind}`, one.user ? `, user ${one.user}` : ""))),
+      cell(one.address ? mono(one.address) : "away"),
+      cell(one.waits_for.map((cause) => CAUSES[cause] ?? cause).join("; ") || "it makes no room in its queue"),
+      cell(one.until_unix_ms ? `${time(one.since_unix_ms)} to ${time(one.until_unix_ms)}` : `since ${time(one.since_unix_ms)}`),
+      cell(`${number(seconds)} s`, one.until_unix_ms ? "number" : "number warn")];
+  }));
+}
+
+// --- Tables ------------------------------------------------------------------------------------
+
+/** Why deliveries were dropped, for who wants to know. */
+const causes = (counts) => Object.entries(counts ?? {}).map(([cause, count]) => `${cause.replaceAll("_", " ")}: ${number(count)}`).join(", ") || null;
+
+function showTables(now) {
+  fill("listeners", listeners.map((listener) => [
+    cell(element("span", { class: listener.open ? "dot open" : "dot" }, element("span", { class: "unseen" }, listener.open ? "open: " : "closed: "), listener.name)),
+    cell(listener.error ? element("span", { class: "warn" }, listener.error) : mono(listener.bind)),
+    figure(listener.connections), figure(listener.messages)]));
+  const topics = (now.topics ?? []).filter(({ topic }) => !topic.startsWith("$SYS/gatepost/"));
+  fill("topics", topics.slice(0, 10).map((topic) => [
+    cell(mono(topic.topic)), cell(rate(topic.per_second), "number"), figure(topic.messages)]));
+  fill("sessions", (now.sessions ?? []).map((session) => [
+    cell(element("span", { class: session.connected ? "dot open" : "dot" },
+      element("span", { class: "unseen" }, session.connected ? "connected: " : "away: "), session.client,
+      element("span", { class: "quiet" }, " " + session.kind))),
+    figure(session.subscriptions), figure(session.queued),
+    element("td", { class: session.dropped ? "number warn" : "number", title: causes(session.dropped_by) }, number(session.dropped))]));
+  const sinks = now.sinks ?? [];
+  $("sinks-card").hidden = sinks.length === 0;
+  fill("sinks", sinks.map((sink) => {
+    const troubled = sink.state === "retrying" || sink.state === "gone";
+    const error = troubled && sink.last_error ? element("div", { class: "warn" }, sink.last_error.text) : "";
+    return [
+      cell(element("div", { title: sink.target }, element("span", { class: sink.state === "running" ? "dot open" : "dot" },
+        element("span", { class: "unseen" }, sink.state + ": "), sink.name,
+        element("span", { class: "quiet" }, ` ${sink.kind}${sink.state === "running" ? "" : ", " + sink.state}`)), error)),
+      figure(sink.queued), cell(sink.lag_seconds ? `${number(sink.lag_seconds)} s` : "–", "number"),
+      figure(sink.delivered), figure(sink.given_up, true)];
+  }));
+  const meanOf = (procedure) => (procedure.requests ? (procedure.cpu_seconds / procedure.requests) * 1e6 : 0);
+  const called = (now.procedures ?? []).filter((procedure) => procedure.requests > 0);
+  fill("procedures", called.sort((a, b) => meanOf(b) - meanOf(a)).map((procedure) => {
+    const mean = meanOf(procedure);
+    return [cell(mono(procedure.path)), figure(procedure.requests),
+      cell(mean >= 1000 ? (mean / 1000).toFixed(1) + " ms" : mean.toFixed(0) + " µs", "number"), figure(procedure.errors, true)];
+  }));
+}

@@ -1,0 +1,90 @@
+// The search through the whole journal: its result takes the place of the recent messages, a page
+// at a time, until one goes back to them.
+
+import { $, dayAndTime, plural } from "./page.js";
+import { messageRow } from "./messages.js";
+
+const COUNT = 100;
+/** The fields whose names are the API's. */
+const CONDITIONS = ["search", "verdict", "rule", "topic", "sender"];
+
+/** The conditions of the result that is shown, and where its next page begins. */
+let shown = null;
+/** Only the answer to the last question counts. */
+let asked = 0;
+
+function conditions() {
+  const query = new URLSearchParams();
+  for (const name of CONDITIONS) {
+    const value = $(name).value.trim();
+    if (value) query.set(name, value);
+  }
+  const seconds = (id) => Math.floor(new Date($(id).value).getTime() / 1000);
+  const period = $("period").value;
+  if (period === "between") {
+    if ($("since").value) query.set("since", seconds("since"));
+    if ($("until").value) query.set("until", seconds("until"));
+  } else if (period) query.set("since", period);
+  return query;
+}
+
+function say(words, isWrong = false) {
+  $("found-said").textContent = words;
+  $("found-said").classList.toggle("wrong", isWrong);
+}
+
+async function load(before) {
+  const query = new URLSearchParams(shown.query);
+  query.set("count", COUNT);
+  if (before) query.set("before", before);
+  const question = (asked += 1);
+  say("Searching…");
+  $("found-more").hidden = true;
+  const answer = await fetch("/admin/messages?" + query).catch(() => null);
+  const reply = await answer?.json().catch(() => null);
+  if (question !== asked) return;
+  if (!answer?.ok) {
+    say(reply?.detail ?? reply?.reason ?? "The server does not answer.", true);
+    return;
+  }
+  $("found").append(...reply.messages.map(messageRow));
+  shown.next = reply.next;
+  const count = $("found").childElementCount;
+  const words = count ? plural(count, "message") : "No message matches";
+  // A short page with more to come: the search took its time and stopped on the way.
+  const isPartial = reply.next && reply.messages.length < COUNT;
+  say(reply.next
+    ? isPartial ? `${words} so far; searched back to ${dayAndTime(reply.next_unix_ms)}.` : `The newest ${words}; there are more.`
+    : count ? `${words}: all that match in the journal.` : "No message in the journal matches.");
+  $("found-more").textContent = isPartial ? "Search on" : "Show older ones";
+  $("found-more").hidden = !reply.next;
+}
+
+function showResult(isShown) {
+  $("found-part").hidden = !isShown;
+  $("recent-part").hidden = isShown;
+  $("messages-title").textContent = isShown ? "Messages found" : "Recent messages";
+  $("pause").hidden = isShown;
+  if (isShown) return;
+  shown = null;
+  asked += 1;
+  $("found").replaceChildren();
+}
+
+export function startJournal() {
+  $("filters").addEventListener("submit", (event) => {
+    event.preventDefault();
+    shown = { query: conditions(), next: null };
+    $("found").replaceChildren();
+    showResult(true);
+    load();
+  });
+  $("found-more").addEventListener("click", () => load(shown?.next));
+  $("found-close").addEventListener("click", () => {
+    showResult(false);
+    $("search").focus();
+  });
+  $("period").addEventListener("change", () => {
+    $("between").hidden = $("period").value !== "between";
+  });
+}

@@ -1,0 +1,110 @@
+// The messages that were judged last: a list that grows at its top while nobody reads in it.
+//
+// An opened row pauses the list: at 150 messages a second it would be gone before it is read. What
+// arrives meanwhile is counted, and shown when the list goes on.
+
+import { $, element, number } from "./page.js";
+import { messageRow } from "./messages.js";
+
+const MESSAGES_KEPT = 200;
+
+const messages = new Map();
+/** Those that wait to be shown; only as many as the list has room for. */
+const waiting = [];
+let arrivedMeanwhile = 0;
+/** Who paused the list: the button or an opened row. */
+let pausedBy = null;
+
+const list = () => $("list");
+
+function matches(entry) {
+  const verdict = $("verdict").value;
+  if (verdict && entry.action !== verdict) return false;
+  const wanted = $("search").value.trim().toLowerCase();
+  if (!wanted) return true;
+  const rules = (entry.hits ?? []).map((hit) => hit.name);
+  return [entry.id, entry.subject, entry.topic, entry.sender, entry.reason, entry.peer, entry.listener, ...(entry.recipients ?? []), ...rules]
+    .some((text) => text?.toLowerCase().includes(wanted));
+}
+
+function add(entry, fresh) {
+  if (messages.has(entry.id)) return;
+  const row = messageRow(entry);
+  row.hidden = !matches(entry);
+  if (fresh) row.classList.add("fresh");
+  messages.set(entry.id, { entry, row });
+  list().prepend(row);
+  if (messages.size > MESSAGES_KEPT) {
+    const [oldest, { row }] = messages.entries().next().value;
+    row.remove();
+    messages.delete(oldest);
+  }
+}
+
+/** Those of before the page was opened, oldest first. */
+export function addEarlier(entries) {
+  for (const entry of entries) add(entry, false);
+  showEmpty();
+}
+
+export function arrived(entry) {
+  waiting.push(entry);
+  if (waiting.length > MESSAGES_KEPT) waiting.shift();
+  if (pausedBy) arrivedMeanwhile += 1;
+}
+
+export function showArrived() {
+  showPause();
+  if (pausedBy || !waiting.length) return;
+  for (const entry of waiting.splice(0)) add(entry, true);
+  showEmpty();
+}
+
+function showEmpty() {
+  $("no-messages").hidden = messages.size > 0;
+  const none = messages.size > 0 && ![...messages.values()].some(({ row }) => !row.hidden);
+  $("no-recent").hidden = !none;
+}
+
+function filter() {
+  for (const { entry, row } of messages.values()) row.hidden = !matches(entry);
+  showEmpty();
+}
+
+// --- Pausing -------------------------------------------------------------------------------------
+
+function showPause() {
+  const words = pausedBy ? "Resume" + (arrivedMeanwhile ? `, ${number(arrivedMeanwhile)} new` : "") : "Pause";
+  if ($("pause").textContent !== words) $("pause").textContent = words;
+  $("pause").setAttribute("aria-pressed", pausedBy !== null);
+}
+
+function pause(by) {
+  pausedBy = by;
+  if (!by) arrivedMeanwhile = 0;
+  showArrived();
+}
+
+function rowToggled() {
+  const isOpen = list().querySelector("details[open]") !== null;
+  if (isOpen && !pausedBy) pause("row");
+  else if (!isOpen && pausedBy === "row") pause(null);
+}
+
+export function startRecent() {
+  // The event does not bubble.
+  list().addEventListener("toggle", rowToggled, true);
+  $("pause").addEventListener("click", () => pause(pausedBy ? null : "button"));
+  $("search").addEventListener("input", filter);
+  $("verdict").addEventListener("change", filter);
+}
+
+/** How to make the first entry: by mail, which the journal always records. */
+export function showExample(smtpAddress) {
+  if (!smtpAddress) return;
+  const port = smtpAddress.slice(smtpAddress.lastIndexOf(":") + 1);
+  // An address that stands for all of the machine's is not one to connect to.
+  const host = /^(0\.0\.0\.0|\[::\]):/.test(smtpAddress) ? location.hostname : smtpAddress.slice(0, smtpAddress.lastIndexOf(":"));
+  $("example").replaceChildren("Send a mail:", element("br"), element("code", {},
+    `printf 'Subject: Hello\\n\\nIt works.\\n' | curl --crlf -T - --mail-from you@localhost --mail-rcpt alarms+test@localhost smtp://${host}:${port}`));
+}

@@ -1,0 +1,176 @@
+// The topics as a tree, watched while one looks: the latest value of each, how often it comes, and
+// publishing. One event stream begins with the latest message of every topic.
+
+import { $, ask, button, bytes, cell, element, number, plural, rate, say, table, when } from "./page.js";
+
+const SAID = "topics-said";
+/** More topics than a page can show; a narrower filter shows the others. */
+const TOPICS_MAX = 2_000;
+const DRAW_EVERY_MS = 250;
+/** The time over which a rate is measured. */
+const RATE_SECONDS = 5;
+const HISTORY_COUNT = 20;
+const PREVIEW_CHARACTERS = 120;
+
+let source = null;
+let leftOut = 0;
+let drawing = false;
+let root = node("", "");
+/** Those whose line is to be drawn anew. */
+const changed = new Set();
+
+/** A level of the tree; `topic` is its whole name. */
+function node(name, topic) {
+  return { name, topic, children: new Map(), latest: null, times: [], row: null, line: null };
+}
+
+const pathOf = (topic) => "/topics/" + topic.split("/").map(encodeURIComponent).join("/");
+const textOf = (message) => message.payload ?? `${bytes(Math.floor((message.payload_base64.length * 3) / 4))} that are no text`;
+
+// --- The tree ------------------------------------------------------------------------------------
+
+let topics = 0;
+
+function nodeOf(topic) {
+  let at = root;
+  for (const [depth, name] of topic.split("/").entries()) {
+    let child = at.children.get(name);
+    if (!child) {
+      if (topics >= TOPICS_MAX) return null;
+      child = node(name, topic.split("/").slice(0, depth + 1).join("/"));
+      at.children.set(name, child);
+      place(at, child);
+      topics += 1;
+    }
+    at = child;
+  }
+  return at;
+}
+
+/** Puts a new level among its neighbours, in the order of the alphabet. */
+function place(parent, child) {
+  child.line = element("summary", {});
+  child.detail = element("div", { class: "topic-detail" });
+  child.list = element("ul", {});
+  child.row = element("li", { "data-name": child.name }, element("details", {}, child.line, child.detail, child.list));
+  child.row.firstChild.addEventListener("toggle", () => child.row.firstChild.open && child.latest && showDetail(child));
+  const list = parent === root ? $("topic-tree") : parent.list;
+  const after = [...list.children].find((other) => other.dataset.name > child.name);
+  list.insertBefore(child.row, after ?? null);
+  drawLine(child);
+  changed.add(parent);
+}
+
+function came(message) {
+  const at = nodeOf(message.topic);
+  if (!at) {
+    leftOut += 1;
+    return;
+  }
+  at.latest = message;
+  at.times.push(Date.now());
+  changed.add(at);
+}
+
+function draw() {
+  if (drawing) return;
+  drawing = true;
+  setTimeout(() => {
+    drawing = false;
+    for (const one of changed) if (one !== root) drawLine(one);
+    changed.clear();
+    $("topics-found").textContent = (topics ? `${number(topics)} levels and topics` : "") + (leftOut ? `; ${plural(leftOut, "message")} of more topics left out: use a narrower filter` : "");
+    $("no-topics").hidden = topics > 0;
+  }, DRAW_EVERY_MS);
+}
+
+function drawLine(one) {
+  const from = Date.now() - RATE_SECONDS * 1000;
+  one.times = one.times.filter((time) => time > from);
+  const { latest, children } = one;
+  const text = latest ? textOf(latest).slice(0, PREVIEW_CHARACTERS) : "";
+  one.line.replaceChildren(
+    element("b", { class: "mono", dir: "auto" }, one.name || "(empty)"),
+    element("span", { class: "value", dir: "auto" }, text),
+    element("span", { class: "quiet" }, [latest?.retain ? "retained" : "", children.size ? plural(children.size, "topic") + " below" : "", one.times.length ? `${rate(one.times.length / RATE_SECONDS)} a second` : "", latest ? when(latest.unix_ms) : ""].filter(Boolean).join(", ")));
+  // A rate that fades is drawn as well.
+  if (one.times.length) setTimeout(() => { changed.add(one); draw(); }, RATE_SECONDS * 1000);
+}
+
+/** The last messages of a topic. */
+async function showDetail(one) {
+  const messages = await ask(SAID, "GET", `${pathOf(one.topic)}?count=${HISTORY_COUNT}`);
+  if (!messages) return;
+  const rows = [...messages].reverse().map((message) => [
+    cell(when(message.unix_ms)), cell(element("span", { class: "payload", dir: "auto" }, textOf(message))), cell(message.retain ? "retained" : "")]);
+  one.detail.replaceChildren(
+    element("div", { class: "actions" },
+      button("Publish here…", async () => { $("publish-topic").value = one.topic; $("publish-payload").focus(); }),
+      one.latest?.retain ? button("Clear retained", () => clear(one), { class: "danger" }) : null),
+    table(`The last messages of ${one.topic}`, [["At"], ["Payload"], [""]], rows));
+}
+
+async function clear(one) {
+  if (!confirm(`Clear the retained message of ${one.topic}?`)) return;
+  const done = await ask(SAID, "POST", pathOf(one.topic) + "?retain=1", undefined, () => `${one.topic} retains nothing any more.`);
+  if (done) await showDetail(one);
+}
+
+// --- Watching and publishing ---------------------------------------------------------------------
+
+function stop() {
+  source?.close();
+  source = null;
+  $("watch").textContent = "Watch";
+}
+
+function watch() {
+  stop();
+  root = node("", "");
+  [topics, leftOut] = [0, 0];
+  changed.clear();
+  $("topic-tree").replaceChildren();
+  $("no-topics").textContent = "Nothing has been published under this filter.";
+  const query = new URLSearchParams({ filter: $("watch-filter").value.trim() || "#", since: "latest" });
+  source = new EventSource("/topics?" + query);
+  $("watch").textContent = "Stop";
+  source.onmessage = (event) => {
+    came(JSON.parse(event.data));
+    draw();
+  };
+  source.onerror = () => {
+    if (source?.readyState !== EventSource.CLOSED) return;
+    stop();
+    $("no-topics").textContent = "The server refuses this filter.";
+    $("no-topics").hidden = topics > 0;
+  };
+  draw();
+}
+
+async function publish(event) {
+  event.preventDefault();
+  const topic = $("publish-topic").value;
+  // A browser resolves these names in an address: another topic would be published to.
+  if (topic.split("/").some((name) => name === "." || name === "..")) return say(SAID, "A browser cannot name a topic with the level . or ..", true);
+  const options = { method: "POST", body: $("publish-payload").value, headers: { "content-type": "text/plain; charset=utf-8" } };
+  const answer = await fetch(pathOf(topic) + ($("publish-retain").checked ? "?retain=1" : ""), options).catch(() => null);
+  const reply = await answer?.json().catch(() => ({}));
+  if (answer?.ok) say(SAID, `Published to ${topic}: ${reply.verdict}, ${plural(reply.subscribers, "subscriber")}.`);
+  else say(SAID, reply?.detail ?? reply?.reason ?? "The server does not answer.", true);
+}
+
+/** Watches as long as the view is shown: a stream that nobody looks at is none. */
+export function showTopics(isShown) {
+  if (!isShown) stop();
+  else if (!source) watch();
+}
+
+export function startTopics() {
+  $("find-topics").addEventListener("submit", (event) => {
+    event.preventDefault();
+    if (source && $("watch-filter").value === $("watch-filter").dataset.watched) stop();
+    else watch();
+    $("watch-filter").dataset.watched = $("watch-filter").value;
+  });
+  $("publish").addEventListener("submit", publish);
+}

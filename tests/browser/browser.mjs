@@ -1,0 +1,18 @@
+// A page in a real browser, which fails the test for every fault that the browser sees in it.
+import { chromium } from "playwright-core";
+
+// Only a fault waits so long.
+export const PATIENCE_MS = 60_000;
+
+export const launch = () => chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox", "--disable-quic"] });
+
+export async function openPage(browser, url, options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 1200 }, ...options });
+  const page = await context.newPage();
+  page.setDefaultTimeout(PATIENCE_MS);
+  const faults = [];
+  page.on("pageerror", (error) => faults.push(error.message));
+  page.on("console", (message) => message.type() === "error" && faults.push(message.text()));
+  await page.goto(url);
+  return { page, faults, close: () => context.close() };
+}

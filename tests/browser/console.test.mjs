@@ -1,0 +1,105 @@
+// The console's own tools in a real browser: topics as a tree, publishing, scanning a mail, and the
+// list of many users.
+import assert from "node:assert/strict";
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { launch, openPage } from "./browser.mjs";
+import { Server } from "./server.mjs";
+
+const GTUBE = "XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X";
+const scratch = join(import.meta.dirname ?? ".", "../../target/browser");
+
+let server;
+let browser;
+
+before(async () => {
+  mkdirSync(scratch, { recursive: true });
+  server = await Server.start({});
+  browser = await launch();
+});
+
+after(async () => {
+  await browser?.close();
+  await server?.remove();
+});
+
+const open = (path, options) => openPage(browser, server.origin + path, options);
+const level = (page, name) => page.locator(`#topic-tree li[data-name="${name}"] > details > summary`);
+
+test("topics are a tree that follows what is published, and one publishes into it", async () => {
+  await server.publish("hall/temperature?retain=1", "20.5");
+  await server.publish("hall/<img src=x onerror=window.broken=1>", "<img src=x onerror=window.broken=1>");
+  const { page, faults, close } = await open("/#explorer");
+  page.on("dialog", (dialog) => dialog.accept());
+  await level(page, "hall").click();
+  await level(page, "temperature").filter({ hasText: "20.5" }).filter({ hasText: "retained" }).waitFor();
+  assert.equal(await page.locator("#topic-tree img").count(), 0);
+
+  await page.locator("#publish-topic").fill("hall/door");
+  await page.locator("#publish-payload").fill("open");
+  await page.getByRole("button", { name: "Publish", exact: true }).click();
+  await page.locator("#topics-said", { hasText: "Published to hall/door: accept" }).waitFor();
+  await level(page, "door").filter({ hasText: "open" }).waitFor();
+  await server.publish("hall/door", "shut");
+  await level(page, "door").filter({ hasText: "shut" }).waitFor();
+  // Levels are sorted, whenever they came.
+  const names = await page.locator('#topic-tree li[data-name="hall"] > details > ul > li').evaluateAll((rows) => rows.map((row) => row.dataset.name));
+  assert.deepEqual(names.slice(-2), ["door", "temperature"]);
+  await level(page, "door").click();
+  const history = page.locator('li[data-name="door"] .topic-detail td .payload');
+  await history.nth(1).waitFor();
+  assert.deepEqual(await history.allTextContents(), ["shut", "open"], "newest first");
+
+  await level(page, "temperature").click();
+  await page.getByRole("button", { name: "Clear retained" }).click();
+  await page.locator("#topics-said", { hasText: "retains nothing any more" }).waitFor();
+  await page.locator("#publish-topic").fill("hall/../door");
+  await page.getByRole("button", { name: "Publish", exact: true }).click();
+  await page.locator("#topics-said.wrong").waitFor();
+
+  await page.locator("#watch-filter").fill("hall/door");
+  await page.locator("#watch-filter").press("Enter");
+  await level(page, "temperature").waitFor({ state: "detached" });
+  await level(page, "hall").click();
+  await level(page, "door").filter({ hasText: "shut" }).waitFor();
+  await page.screenshot({ path: join(scratch, "topics.png"), animations: "disabled" });
+  assert.equal(await page.evaluate(() => window.broken), undefined);
+  assert.deepEqual(faults, []);
+  await close();
+});
+
+test("a pasted mail is scanned and explained, and goes nowhere", async () => {
+  const { page, faults, close } = await open("/#rules");
+  await page.locator("#scan-text").fill(`From: a@example.org\nSubject: <b>Offer</b>\n\n${GTUBE}\n`);
+  await page.getByRole("button", { name: "Scan", exact: true }).click();
+  await page.locator("#scan-result .badge.reject").waitFor();
+  await page.locator("#scan-result .mono", { hasText: /^GTUBE$/ }).waitFor();
+  const file = { name: "fine.eml", mimeType: "message/rfc822", buffer: Buffer.from("From: a@example.org\r\nTo: b@example.org\r\nSubject: Fine\r\n\r\nHello.\r\n") };
+  await page.locator("#scan-file").setInputFiles(file);
+  await page.getByRole("button", { name: "Scan", exact: true }).click();
+  await page.locator("#scan-result .badge.accept, #scan-result .badge.tag").waitFor();
+  const { messages } = await (await fetch(server.origin + "/admin/messages")).json();
+  assert.deepEqual(messages, []);
+  // A browser's own word for an answer of status 422 is no fault of the page.
+  assert.deepEqual(faults.filter((fault) => !fault.includes("422")), []);
+  await close();
+});
+
+test("among a thousand users one is found by name", async () => {
+  const { page, faults, close } = await open("/");
+  const users = Array.from({ length: 1_003 }, (_, count) => ({ name: `user-${String(count).padStart(4, "0")}`, admin: count === 0, disabled: false, rules: [], tokens: [] }));
+  await page.route("**/admin/users", (route) => route.fulfill({ json: { users, everyone: [], anonymous: [] } }));
+  await page.getByRole("link", { name: "Access" }).click();
+  await page.locator("#users-count", { hasText: "1,003 users" }).waitFor();
+  await page.locator("#users-shown", { hasText: "50 users of 1,003 users shown; search for the others" }).waitFor();
+  await page.locator("#user-search").fill("0777");
+  const found = page.locator("#users details");
+  await page.locator("#users-shown", { hasText: "1 user of 1,003 users shown" }).waitFor();
+  assert.equal(await found.count(), 1);
+  await found.locator("summary").click();
+  await found.getByRole("button", { name: "Remove user" }).waitFor();
+  await page.screenshot({ path: join(scratch, "users.png"), animations: "disabled" });
+  assert.deepEqual(faults, []);
+  await close();
+});
