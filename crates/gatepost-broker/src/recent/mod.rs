@@ -1,4 +1,4 @@
-//! The latest publications of each topic in memory: for `latest()`, `history()` and resuming readers.
+//! The latest publications of each topic, in memory: for `latest()`, `history()` and resumption.
 //!
 //! Each topic has a ring, bounded in number; all together are bounded in bytes. A publisher
 //! keeps the record of its topic, so remembering costs one uncontended lock and no search.
