@@ -123,7 +123,7 @@ impl Attachment {
     }
 
     /// Notes that the client was heard, for the keep alive.
-    pub fn heard(&self) {
+    pub fn note_activity(&self) {
         let now = self.shared().clock.now_seconds();
         if self.session.heard_seconds.load(Ordering::Relaxed) != now {
             self.session.heard_seconds.store(now, Ordering::Relaxed);

@@ -57,7 +57,7 @@ pub struct ConnectionStats {
     pub protocol: &'static str,
     /// The time at which the connection got the session.
     pub since: SystemTime,
-    /// Since when nothing was heard of the client.
+    /// The time since the client was last heard of.
     pub silent_for: Duration,
     /// The silence after which it counts as gone; `None` for none.
     pub silence_max: Option<Duration>,

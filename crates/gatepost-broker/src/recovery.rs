@@ -121,7 +121,7 @@ impl Recovery<'_> {
             .on_disk
             .load_next(self.store, shared.memory_room(), now)?
         {}
-        shared.on_disk.tell(shared.memory_max());
+        shared.on_disk.report_waiting(shared.memory_max());
         Ok(())
     }
 

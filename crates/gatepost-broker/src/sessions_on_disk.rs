@@ -97,8 +97,8 @@ impl SessionsOnDisk {
         Ok(true)
     }
 
-    /// Says what still waits.
-    pub(crate) fn tell(&self, memory_max: usize) {
+    /// Reports the queues that still wait.
+    pub(crate) fn report_waiting(&self, memory_max: usize) {
         let waiting = self.waiting.lock();
         let Some(largest) = waiting.first() else {
             return;

@@ -81,7 +81,7 @@ pub struct TraceStep {
     pub outcome: StepOutcome,
     /// The reply of the next hop.
     pub said: Option<Arc<str>>,
-    /// Since when that is so.
+    /// The time since which the outcome holds.
     pub since: SystemTime,
 }
 
@@ -194,7 +194,7 @@ impl OpenSteps {
         self.0.push_back((number, step));
     }
 
-    /// Says how the delivery of this number ended, if it is traced.
+    /// Records the end of the delivery of this number, if it is traced.
     pub(crate) fn settle(&mut self, number: u64, outcome: StepOutcome) {
         if let Ok(at) = self.0.binary_search_by_key(&number, |(number, _)| *number)
             && let Some((_, step)) = self.0.remove(at)

@@ -15,7 +15,7 @@ use crate::stream::Stream;
 const LINGER: Duration = Duration::from_millis(500);
 const LINGER_BYTES_MAX: usize = 1024 * 1024;
 
-/// Says that nothing more will come, and reads until the peer has ended too, for a moment.
+/// Shuts the writing side down, and reads until the peer has ended too, for a moment.
 pub(crate) async fn linger(stream: &Stream) {
     let until_end = async {
         // An error here means that the client is gone.

@@ -94,7 +94,7 @@ impl RequestPace {
         place
     }
 
-    /// None starts for so long.
+    /// Lets no request start for so long.
     pub(crate) fn wait(&self, pause: Duration) {
         let mut next = self.next.lock();
         *next = (*next).max(Instant::now() + pause);

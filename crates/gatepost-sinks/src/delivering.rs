@@ -65,7 +65,7 @@ impl Delivering {
                 }
                 Err(error) => error.to_string(),
             };
-            this.tell_failure(&why, SinkState::Starting);
+            this.note_failure(&why, SinkState::Starting);
             this.sleep(Instant::now() + backoff.pause()).await;
         }
     }
@@ -162,7 +162,7 @@ impl Delivering {
             let reason = failure.to_string();
             let wait = match failure {
                 Failure::Gone(_) => {
-                    self.tell_failure(&reason, SinkState::Gone);
+                    self.note_failure(&reason, SinkState::Gone);
                     return AttemptEnding::Gone;
                 }
                 Failure::Refused(_) => {
@@ -170,7 +170,7 @@ impl Delivering {
                     None
                 }
                 Failure::Again { wait, .. } => {
-                    self.tell_failure(&reason, SinkState::Retrying);
+                    self.note_failure(&reason, SinkState::Retrying);
                     self.next_attempt(delivery, attempts, wait, &mut backoff)
                 }
             };
@@ -223,7 +223,7 @@ impl Delivering {
     }
 
     /// Counts a failure, and logs the first of a row.
-    fn tell_failure(&self, reason: &str, state: SinkState) {
+    fn note_failure(&self, reason: &str, state: SinkState) {
         if self.progress.failed(reason, state) {
             tracing::warn!(target: "sinks", sink = self.settings.name, reason,
                 "a sink does not deliver");

@@ -176,7 +176,7 @@ impl Bounds {
         }
     }
 
-    /// Says at once that messages left early, and then once a minute how many did since.
+    /// Logs at once that messages left early, and then once a minute how many did since.
     fn warn(&mut self) {
         let is_recent = |warned: Instant| warned.elapsed() < WARN_EVERY;
         if self.warned.is_some_and(is_recent) {

@@ -146,7 +146,7 @@ pub(crate) struct SessionState {
     /// The socket refused; only the owner writes until it takes again.
     blocked: bool,
     dirty: bool,
-    /// Since when publishers wait for it.
+    /// The instant since which publishers wait for it.
     congested_since: Option<Instant>,
     /// Whether publishers have waited for as long as they do: they wait no more until half of the
     /// room is free, over connections too.
@@ -416,7 +416,7 @@ impl SessionState {
         self.dirty = true;
     }
 
-    /// Since when publishers wait for it.
+    /// The instant since which publishers wait for it.
     pub(crate) const fn congested_since(&self) -> Option<Instant> {
         self.congested_since
     }

@@ -36,7 +36,7 @@ pub(crate) struct Session {
     pub(crate) incarnation: u64,
     pub(crate) is_connected: bool,
     expiry: Duration,
-    /// Since when the client is away.
+    /// The time since which the client is away.
     away: Moment,
     /// Whether a crash, or a connection that was not acknowledged, may have prolonged its life
     /// since.

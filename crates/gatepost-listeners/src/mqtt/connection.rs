@@ -265,7 +265,7 @@ impl MqttConnection {
         match read {
             Ok(0) => self.ended_by = Some(ConnectionEnd::Lost),
             Ok(_) => {
-                self.attachment.heard();
+                self.attachment.note_activity();
                 let lease = || self.context.limits.in_flight.lease(self.peer);
                 if input.reserve(lease).is_err() {
                     self.end_with(ConnectionEnd::Server(

@@ -101,7 +101,7 @@ async fn converse(
     loop {
         match step {
             ScramStep::Challenge(data) => {
-                opening.say(|out| put_auth(Reason::CONTINUE_AUTHENTICATION, &data, out));
+                opening.send(|out| put_auth(Reason::CONTINUE_AUTHENTICATION, &data, out));
             }
             ScramStep::Done { last, identity } => {
                 return Ok(Login {

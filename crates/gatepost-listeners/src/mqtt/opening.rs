@@ -128,7 +128,7 @@ impl Opening<'_> {
     }
 
     /// Writes a packet that fits into any socket's buffer.
-    pub(super) fn say(&self, write: impl FnOnce(&mut BytesMut)) {
+    pub(super) fn send(&self, write: impl FnOnce(&mut BytesMut)) {
         let mut out = BytesMut::new();
         self.framing.put(&mut out, write);
         // A client that does not take it is lost, and reading will tell.
@@ -136,7 +136,7 @@ impl Opening<'_> {
     }
 
     pub(super) async fn refuse(&self, refusal: ConnectRefusal) {
-        self.say(|out| refusal.encode(out));
+        self.send(|out| refusal.encode(out));
         Box::pin(linger(self.stream)).await;
     }
 }

@@ -35,15 +35,15 @@ pub(super) async fn serve(arrival: Arrival, context: &Pop3Context) -> io::Result
     let outcome = match arrival.admitted {
         Ok(_place) if is_early => {
             connection.note_fault();
-            connection.say("-ERR commands came before the greeting, good bye");
+            connection.push_reply("-ERR commands came before the greeting, good bye");
             Ok(())
         }
         Ok(_place) => {
-            connection.say("+OK Gatepost");
+            connection.push_reply("+OK Gatepost");
             connection.converse().await
         }
         Err(refusal) => {
-            connection.say(&format!("-ERR [SYS/TEMP] {refusal}"));
+            connection.push_reply(&format!("-ERR [SYS/TEMP] {refusal}"));
             Ok(())
         }
     };
@@ -87,7 +87,7 @@ impl Pop3Connection<'_> {
         while let Some(line) = self.line().await? {
             if foreign_protocol::is_http(&line) {
                 self.note_fault();
-                self.say("-ERR this is not HTTP, good bye");
+                self.push_reply("-ERR this is not HTTP, good bye");
                 return Ok(());
             }
             match command::parse(&line) {
@@ -97,7 +97,7 @@ impl Pop3Connection<'_> {
             }
             if self.errors > self.context.settings.errors_max {
                 self.note_fault();
-                self.say("-ERR too many errors, good bye");
+                self.push_reply("-ERR too many errors, good bye");
                 return Ok(());
             }
             if self.output.len() > OUTPUT_BYTES_MAX {
@@ -120,7 +120,7 @@ impl Pop3Connection<'_> {
                 if let Some((maildrop, lock)) = opened {
                     self.login_deadline = None;
                     let (count, size) = maildrop.sum();
-                    self.say(&format!("+OK {count} messages, {size} bytes"));
+                    self.push_reply(&format!("+OK {count} messages, {size} bytes"));
                     *state = Pop3State::Open {
                         maildrop,
                         _lock: lock,
@@ -137,7 +137,7 @@ impl Pop3Connection<'_> {
         match command {
             Pop3Command::Stat => {
                 let (count, size) = maildrop.sum();
-                self.say(&format!("+OK {count} {size}"));
+                self.push_reply(&format!("+OK {count} {size}"));
             }
             Pop3Command::List(number) => {
                 self.list(maildrop, number, |entry| entry.size.to_string());
@@ -148,13 +148,13 @@ impl Pop3Connection<'_> {
             Pop3Command::Dele(_) if maildrop.is_read_only() => {
                 self.refuse("-ERR [SYS/PERM] the quarantine is only to look at");
             }
-            Pop3Command::Dele(number) if maildrop.delete(number) => self.say("+OK"),
+            Pop3Command::Dele(number) if maildrop.delete(number) => self.push_reply("+OK"),
             Pop3Command::Dele(_) => self.refuse(NO_MESSAGE),
             Pop3Command::Reset => {
                 maildrop.reset();
-                self.say("+OK");
+                self.push_reply("+OK");
             }
-            Pop3Command::Noop => self.say("+OK"),
+            Pop3Command::Noop => self.push_reply("+OK"),
             Pop3Command::Capabilities => self.capabilities(),
             _ => self.refuse("-ERR you are logged in"),
         }
@@ -168,16 +168,16 @@ impl Pop3Connection<'_> {
     ) {
         if let Some(number) = number {
             match maildrop.entry(number) {
-                Some(entry) => self.say(&format!("+OK {number} {}", value(entry))),
+                Some(entry) => self.push_reply(&format!("+OK {number} {}", value(entry))),
                 None => self.refuse(NO_MESSAGE),
             }
             return;
         }
-        self.say("+OK");
+        self.push_reply("+OK");
         for (number, entry) in maildrop.entries() {
-            self.say(&format!("{number} {}", value(entry)));
+            self.push_reply(&format!("{number} {}", value(entry)));
         }
-        self.say(".");
+        self.push_reply(".");
     }
 
     /// The message, or its head and so many lines of its body.
@@ -189,7 +189,7 @@ impl Pop3Connection<'_> {
         let source = maildrop.source().clone();
         match blocking(move || source.content(id)).await {
             Ok(Some(content)) => {
-                self.say("+OK");
+                self.push_reply("+OK");
                 write_message(&mut self.output, &content, lines);
             }
             Ok(None) => self.refuse("-ERR [SYS/TEMP] the message is gone"),
@@ -203,21 +203,21 @@ impl Pop3Connection<'_> {
             && let Err(error) = maildrop.update().await
         {
             tracing::error!(target: "pop3", %error, "messages could not be removed");
-            self.say("-ERR [SYS/TEMP] some messages could not be removed");
+            self.push_reply("-ERR [SYS/TEMP] some messages could not be removed");
             return Ok(());
         }
-        self.say("+OK good bye");
+        self.push_reply("+OK good bye");
         Ok(())
     }
 
-    pub(super) fn say(&mut self, text: &str) {
+    pub(super) fn push_reply(&mut self, text: &str) {
         self.output.extend_from_slice(text.as_bytes());
         self.output.extend_from_slice(b"\r\n");
     }
 
     pub(super) fn refuse(&mut self, text: &str) {
         self.errors += 1;
-        self.say(text);
+        self.push_reply(text);
     }
 
     pub(super) fn failed(&mut self, error: &StoreError) {
@@ -241,7 +241,7 @@ impl Pop3Connection<'_> {
                 return Ok(Some(line));
             }
             if self.input.len() > limit {
-                self.say("-ERR the line is too long");
+                self.push_reply("-ERR the line is too long");
                 return Ok(None);
             }
             self.flush().await?;

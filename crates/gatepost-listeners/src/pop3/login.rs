@@ -29,7 +29,7 @@ impl Pop3Connection<'_> {
             }
             Pop3Command::User(name) => {
                 *next = Some(name);
-                self.say("+OK");
+                self.push_reply("+OK");
             }
             Pop3Command::Pass(password) => match named {
                 None => self.refuse("-ERR name yourself first: USER anna"),
@@ -88,7 +88,7 @@ impl Pop3Connection<'_> {
         }
         let version = env!("CARGO_PKG_VERSION");
         let _ = write!(text, "IMPLEMENTATION Gatepost-{version}\r\n.");
-        self.say(&text);
+        self.push_reply(&text);
     }
 
     /// RFC 2595 section 4. Plain text after the command is discarded: anyone on the
@@ -98,7 +98,7 @@ impl Pop3Connection<'_> {
             self.refuse("-ERR TLS is not offered");
             return Ok(());
         };
-        self.say("+OK begin TLS");
+        self.push_reply("+OK begin TLS");
         self.flush().await?;
         self.input.clear();
         if let Some(stream) = self.stream.take() {
@@ -145,7 +145,7 @@ impl Pop3Connection<'_> {
 
     /// Sends a challenge and waits for the response; `None` where the client gives up.
     async fn challenge(&mut self, challenge: &str) -> io::Result<Option<String>> {
-        self.say(&format!("+ {challenge}"));
+        self.push_reply(&format!("+ {challenge}"));
         let Some(line) = self.line().await? else {
             return Ok(None);
         };

@@ -54,7 +54,7 @@ pub(super) async fn serve(
     let mut session = connection.session(peer, anonymous);
     if spoke_before_greeting(&connection.stream) {
         connection.note(Offence::ProtocolFault);
-        connection.say(&replies::TOO_EARLY);
+        connection.push_reply(&replies::TOO_EARLY);
         return connection.flush().await;
     }
     session.greeting().write_to(&mut connection.output);
@@ -101,7 +101,7 @@ pub(super) struct SmtpConnection<'a> {
     stream: Stream,
     /// The peer itself, whomever it names as the client of a message.
     peer: Peer,
-    /// Since when the client is to greet.
+    /// The instant since which the client is to greet.
     awaits_hello_since: Instant,
     pub(super) context: &'a SmtpContext,
     shutdown: watch::Receiver<bool>,
@@ -166,7 +166,7 @@ impl<'a> SmtpConnection<'a> {
             };
             if self.errors > errors_max {
                 self.note(Offence::ProtocolFault);
-                self.say(&replies::TOO_MANY_ERRORS);
+                self.push_reply(&replies::TOO_MANY_ERRORS);
                 break;
             }
         }
@@ -277,12 +277,12 @@ impl<'a> SmtpConnection<'a> {
     /// Replies to a command. A negative reply counts as a protocol error.
     pub(super) fn answer(&mut self, reply: &SmtpReply) {
         self.errors += usize::from(reply.is_error());
-        self.say(reply);
+        self.push_reply(reply);
     }
 
     /// Replies without counting: a refused message is not a protocol error of the relay that
     /// brought it.
-    pub(super) fn say(&mut self, reply: &SmtpReply) {
+    pub(super) fn push_reply(&mut self, reply: &SmtpReply) {
         reply.write_to(&mut self.output);
     }
 

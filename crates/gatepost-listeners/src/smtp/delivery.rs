@@ -104,13 +104,13 @@ fn answer(connection: &mut SmtpConnection<'_>, mut replies: Vec<(usize, SmtpRepl
                 (reply.code >= 400, reply.code < 500, Reverse(*place))
             });
             if let Some((_, reply)) = one {
-                connection.say(&reply);
+                connection.push_reply(&reply);
             }
         }
         Dialect::Lmtp => {
             replies.sort_by_key(|(place, _)| *place);
             for (_, reply) in &replies {
-                connection.say(reply);
+                connection.push_reply(reply);
             }
         }
     }

@@ -146,7 +146,7 @@ impl SmtpConnection<'_> {
             Dialect::Lmtp => transaction.to.len(),
         };
         for _ in 0..replies {
-            self.say(&refusal);
+            self.push_reply(&refusal);
         }
         Ok(())
     }

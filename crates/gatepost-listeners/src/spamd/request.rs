@@ -158,7 +158,7 @@ fn stands_alone(line: &[u8]) -> bool {
         Ok((SpamdCommand::Ping | SpamdCommand::Skip, version)) => version < (1, 5),
         Ok((SpamdCommand::Tell, _)) => false,
         Ok((_, version)) => version <= (1, 0),
-        // Nothing good will follow.
+        // A malformed line is refused without waiting for more.
         Err(_) => true,
     }
 }

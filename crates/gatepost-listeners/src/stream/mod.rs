@@ -76,7 +76,7 @@ impl Stream {
         }
     }
 
-    /// Says that nothing more will be written, by TLS's farewell too.
+    /// Ends the writing side, with TLS's close_notify too.
     pub(crate) fn poll_finish(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Tls(session) => session.poll_shutdown(context),

@@ -256,7 +256,7 @@ impl TlsSession {
         }
     }
 
-    /// Says TLS's farewell and closes the socket's writing side.
+    /// Sends TLS's close_notify and closes the socket's writing side.
     pub(crate) fn poll_shutdown(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.state.lock().connection.send_close_notify();
         ready!(self.poll_drain(context))?;

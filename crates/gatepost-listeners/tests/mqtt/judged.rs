@@ -15,7 +15,7 @@ use gatepost_rules::RuleSet;
 use crate::server::Server;
 use crate::wire::{Wire, plain_connect};
 
-/// Says what the payload asks for, in the way that rules give reasons.
+/// A procedure that answers as the payload requests, with reasons in the form that rules give.
 const JUDGE: &str = r#"
 return function(message)
     if message.body == "rewrite" then

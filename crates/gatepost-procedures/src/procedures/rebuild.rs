@@ -62,7 +62,7 @@ impl Procedures {
         in_force.refuse(RefusedKind::Reload, problems);
     }
 
-    /// Since when what runs is in force, and what was refused since.
+    /// The time since which the running set is in force, and the changes refused since.
     pub fn in_force(&self) -> InForce {
         self.0.statistics.in_force.lock().clone()
     }

@@ -192,7 +192,7 @@ impl Link {
         Ok(())
     }
 
-    /// Says goodbye, and waits a moment until that is written.
+    /// Sends DISCONNECT, and waits a moment until it is written.
     pub(super) async fn close(mut self) {
         let _ = self.put(&Packet::Disconnect(gatepost_mqtt::ReasonedPacket::default()));
         let writing = async {

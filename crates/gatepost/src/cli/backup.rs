@@ -171,7 +171,7 @@ fn print(file: &Path, contents: &BackupContents) {
     }
 }
 
-/// Says what is wrong with a file that was written or read.
+/// Reports the faults of a file that was written or read.
 fn exit_code_of(contents: &BackupContents) -> ExitCode {
     if contents.rows_damaged == 0 {
         return ExitCode::SUCCESS;

@@ -96,7 +96,7 @@ pub(crate) fn run() -> ExitCode {
     }
 }
 
-/// Says why a request to a server failed.
+/// Prints the reason why a request to a server failed.
 fn finish(done: Result<(), AdminError>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,

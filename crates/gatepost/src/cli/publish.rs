@@ -257,7 +257,7 @@ impl CommandPublisher<'_> {
         }
         self.link = None;
         let pause = self.backoff.pause();
-        options.tell(format_args!("{error}; trying again in {pause:?}"));
+        options.print_verbose(format_args!("{error}; trying again in {pause:?}"));
         std::thread::sleep(pause);
         Ok(())
     }
@@ -330,7 +330,7 @@ impl CommandPublisher<'_> {
             let Some(packet) = self.link()?.receive(until)? else {
                 return Err(ClientError::Lost(io::ErrorKind::TimedOut.into()));
             };
-            self.hear(&packet)?;
+            self.handle(&packet)?;
         }
         Ok(())
     }
@@ -338,12 +338,12 @@ impl CommandPublisher<'_> {
     /// Receives packets until then.
     fn attend(&mut self, until: Instant) -> Result<(), ClientError> {
         while let Some(packet) = self.link()?.receive(until)? {
-            self.hear(&packet)?;
+            self.handle(&packet)?;
         }
         Ok(())
     }
 
-    fn hear(&mut self, packet: &[u8]) -> Result<(), ClientError> {
+    fn handle(&mut self, packet: &[u8]) -> Result<(), ClientError> {
         let packet = self.link()?.understand(packet)?;
         let (Packet::Puback(ack) | Packet::Pubrec(ack) | Packet::Pubcomp(ack)) = packet else {
             return Ok(());

@@ -180,7 +180,7 @@ impl<'a> Subscriber<'a> {
                 return Err(error);
             }
             let pause = backoff.pause();
-            options.tell(format_args!("{error}; trying again in {pause:?}"));
+            options.print_verbose(format_args!("{error}; trying again in {pause:?}"));
             if self
                 .until
                 .is_some_and(|until| Instant::now() + pause >= until)
@@ -268,14 +268,15 @@ impl<'a> Subscriber<'a> {
         }
     }
 
-    /// Says which subscriptions were not granted; with none at all there is nothing to wait for.
+    /// Prints the subscriptions that were not granted; with none at all there is nothing to wait
+    /// for.
     fn granted(&self, reasons: &[gatepost_mqtt::Reason]) -> Result<(), ClientError> {
         for (filter, reason) in self.filters.iter().zip(reasons) {
             if reason.is_error() {
                 eprintln!("gatepost: no subscription to {filter}: {reason}");
             } else {
                 let options = &self.arguments.client;
-                options.tell(format_args!("subscribed to {filter}"));
+                options.print_verbose(format_args!("subscribed to {filter}"));
             }
         }
         match reasons.first() {

@@ -83,7 +83,7 @@ impl BrokerConnection {
             password: address.password.as_deref().map(str::as_bytes),
         }))?;
         link.await_connack()?;
-        options.tell(format_args!("connected to {}", address.host));
+        options.print_verbose(format_args!("connected to {}", address.host));
         Ok(link)
     }
 
@@ -198,13 +198,13 @@ impl BrokerConnection {
         }
     }
 
-    /// Says goodbye. The session goes on as it was agreed.
+    /// Sends DISCONNECT. The session goes on as it was agreed.
     pub(crate) fn close(mut self) {
         // A peer that is gone needs no DISCONNECT.
         let _ = self.send(&Packet::Disconnect(ReasonedPacket::default()));
     }
 
-    /// Says goodbye, and that the session is of no more use.
+    /// Sends DISCONNECT, which ends the session too.
     pub(crate) fn close_for_ever(mut self) {
         let mut properties = PropertiesBuffer::new();
         if self.version.has_properties() {

@@ -148,7 +148,7 @@ impl ClientOptions {
     }
 
     /// A line about the connection, for those who asked.
-    pub(crate) fn tell(&self, text: std::fmt::Arguments<'_>) {
+    pub(crate) fn print_verbose(&self, text: std::fmt::Arguments<'_>) {
         if self.debug {
             eprintln!("gatepost: {text}");
         }

@@ -30,7 +30,7 @@ impl Block {
         self.language == language && self.reason().is_none()
     }
 
-    /// Where it stands, for messages.
+    /// The page and the line, for messages.
     pub(crate) fn place(&self) -> String {
         format!("{}:{}", self.page, self.line)
     }

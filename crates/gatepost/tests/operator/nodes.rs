@@ -27,7 +27,7 @@ fn the_number_is_in_each_id_and_ids_rise_when_it_is_changed() {
             assert_eq!(node_of(id), node, "{settings}");
             ids.push(id);
         }
-        // What an earlier number was given to is found by its id.
+        // The messages after the first are found by its id, whichever number gave it.
         let first = ids.first().expect("one");
         let path = format!("/topics/hall/door?poll=1&since={first}");
         let later = super::curl(&gateway, &path, &["-H", "Accept: application/x-ndjson"]);

@@ -170,10 +170,10 @@ fn mqtt_3_1_2_22_a_silent_client_is_disconnected() {
 #[test]
 fn mqtt_4_12_0_1_enhanced_authentication_is_refused_properly() {
     let server = Server::start();
-    let wishes = properties(&[Property::AuthenticationMethod("UNKNOWN")]);
+    let requested = properties(&[Property::AuthenticationMethod("UNKNOWN")]);
     let mut wire = Wire::open(server.address, Version::Mqtt5);
     let mut packet = plain_connect(Version::Mqtt5, "wire");
-    packet.properties = wishes.as_properties();
+    packet.properties = requested.as_properties();
     wire.send(&Packet::Connect(packet));
     wire.expect(|packet| match packet {
         Packet::Connack(connack) => {

@@ -41,7 +41,7 @@ fn connect_as<T>(
 }
 
 /// Connects with these properties, by MQTT 5.
-fn wishing(server: &Server, client_id: &str, list: &[Property<'_>]) -> Wire {
+fn connect_with(server: &Server, client_id: &str, list: &[Property<'_>]) -> Wire {
     let list = properties(list);
     let connect = Connect {
         properties: list.as_properties(),

@@ -3,7 +3,9 @@
 use gatepost_message::Qos;
 use gatepost_mqtt::{Ack, Packet, Property, Reason};
 
-use super::{expect_disconnect, expect_publish, packet_id, payload, publish_with, v5, wishing};
+use super::{
+    connect_with, expect_disconnect, expect_publish, packet_id, payload, publish_with, v5,
+};
 use crate::server::Server;
 
 #[test]
@@ -34,7 +36,7 @@ fn mqtt_4_3_3_a_qos_2_publication_arrives_once() {
 #[test]
 fn mqtt_3_3_4_9_no_more_is_in_flight_than_the_receive_maximum() {
     let server = Server::start();
-    let mut narrow = wishing(&server, "narrow", &[Property::ReceiveMaximum(2)]);
+    let mut narrow = connect_with(&server, "narrow", &[Property::ReceiveMaximum(2)]);
     narrow.subscribe("a", Qos::AtLeastOnce);
     let mut publisher = v5(&server, "publisher");
     for text in ["1", "2", "3"] {
@@ -51,7 +53,7 @@ fn mqtt_3_3_4_9_no_more_is_in_flight_than_the_receive_maximum() {
 #[test]
 fn mqtt_3_1_2_25_packets_that_are_too_large_are_left_out() {
     let server = Server::start();
-    let mut small = wishing(&server, "small", &[Property::MaximumPacketSize(60)]);
+    let mut small = connect_with(&server, "small", &[Property::MaximumPacketSize(60)]);
     small.subscribe("a", Qos::AtLeastOnce);
     let mut publisher = v5(&server, "publisher");
     for (text, qos) in [
@@ -137,7 +139,7 @@ fn mqtt_3_3_2_7_aliases_stand_for_topics() {
 #[test]
 fn mqtt_3_1_2_26_aliases_are_used_up_to_the_clients_maximum() {
     let server = Server::start();
-    let mut subscriber = wishing(&server, "subscriber", &[Property::TopicAliasMaximum(1)]);
+    let mut subscriber = connect_with(&server, "subscriber", &[Property::TopicAliasMaximum(1)]);
     subscriber.subscribe("#", Qos::AtMostOnce);
     let mut publisher = v5(&server, "publisher");
     for topic in ["one", "one", "two"] {

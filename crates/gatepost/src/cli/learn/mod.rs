@@ -119,7 +119,7 @@ impl LearnError {
     }
 }
 
-/// How the messages were learned.
+/// The outcome of learning the messages.
 enum LearnOutcome {
     /// All of them.
     Complete,
