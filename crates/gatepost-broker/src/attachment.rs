@@ -99,7 +99,7 @@ impl Attachment {
         }
     }
 
-    fn shared(&self) -> &Arc<BrokerShared> {
+    pub(crate) fn shared(&self) -> &Arc<BrokerShared> {
         self.sessions.shared()
     }
 
@@ -130,7 +130,7 @@ impl Attachment {
         }
     }
 
-    fn is_current(&self) -> bool {
+    pub(crate) fn is_current(&self) -> bool {
         self.session.epoch.load(Ordering::Acquire) == self.epoch
     }
 
@@ -301,12 +301,22 @@ impl Attachment {
 
     /// Delivers what topics retained, as [`Attachment::subscribe`] returned it.
     pub fn deliver_retained(&self, retained: &[Arc<Publication>], options: &SubscribeOptions) {
-        let target = DeliveryTarget::from(&GroupMember::new(self.session.clone(), *options));
+        let retained = retained.iter().map(|publication| (publication, true));
+        self.deliver_stored(retained, *options);
+    }
+
+    /// Delivers publications from before the subscription, each with its retain flag.
+    pub(crate) fn deliver_stored<'a>(
+        &self,
+        publications: impl Iterator<Item = (&'a Arc<Publication>, bool)>,
+        options: SubscribeOptions,
+    ) {
+        let target = DeliveryTarget::from(&GroupMember::new(self.session.clone(), options));
         let broker = self.shared().view();
         let mut batch = ChangeBatch::default();
         let session = &self.session;
-        for publication in retained {
-            session.deliver(publication, &target.options, true, &mut batch, broker);
+        for (publication, retain) in publications {
+            session.deliver(publication, &target.options, retain, &mut batch, broker);
         }
         if let Some(store) = &self.shared().store
             && !batch.is_empty()

@@ -12,8 +12,8 @@ use std::task::{Context, Poll, Waker};
 use gatepost_message::TopicFilter;
 use parking_lot::Mutex;
 
-use crate::recent::Since;
 use crate::shared::BrokerShared;
+use crate::since::Since;
 use crate::stream_queue::{EventSink, StreamEvent, StreamQueue};
 use crate::subscription::Subscription;
 

@@ -25,30 +25,14 @@ use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::SystemTime;
 
 use gatepost_message::{MessageId, Publication, Topic, TopicFilter};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
+use crate::since::Since;
+
 /// Bytes counted for each remembered publication besides its contents.
 const PUBLICATION_OVERHEAD_BYTES: usize = 160;
-
-/// From where a reader starts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Since {
-    /// Only what comes from now on.
-    #[default]
-    Now,
-    /// First what was published after the one with this position or message id, after a gap if
-    /// something of it may be forgotten.
-    After(MessageId),
-    /// First what is remembered of the messages that arrived at this time or later.
-    From(SystemTime),
-    /// First everything remembered.
-    Everything,
-    /// First the last publication of each topic.
-    Latest,
-}
 
 /// A topic as a key that can be looked up by text.
 #[derive(Clone, PartialEq, Eq)]

@@ -5,6 +5,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use gatepost_alarms::Alarms;
 use gatepost_broker::Broker;
 use gatepost_gateway::Gateway;
 use gatepost_message::Peer;
@@ -41,6 +42,8 @@ pub struct HttpServices {
     pub operations: Option<Operations>,
     /// The sinks, if there are any.
     pub sinks: Option<Sinks>,
+    /// The alarms, if there are any.
+    pub alarms: Option<Alarms>,
 }
 
 /// State that all connections share.
@@ -169,6 +172,9 @@ impl HttpContext {
         }
         if let Some(sinks) = &self.services.sinks {
             metrics::push_sinks(text, &sinks.status());
+        }
+        if let Some(alarms) = &self.services.alarms {
+            metrics::push_alarms(text, &alarms.status(0));
         }
         let (dropped, failures) = self.access_log.losses();
         let mut page = Page(text);

@@ -1,11 +1,9 @@
 //! Parameters of a request besides its body: header fields and values of the query that mean the
 //! same, and the forms in which they are written.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use gatepost_broker::Since;
-use gatepost_message::MessageId;
-use gatepost_settings::Period;
+use gatepost_broker::{MalformedSince, Since};
 
 use super::error::HttpError;
 use super::request::HttpRequest;
@@ -85,21 +83,10 @@ pub(super) fn since_of(request: &HttpRequest, default: Since) -> Result<Since, H
 }
 
 fn parse_since(text: &str) -> Result<Since, HttpError> {
-    match text {
-        "all" => return Ok(Since::Everything),
-        "none" => return Ok(Since::Now),
-        "latest" => return Ok(Since::Latest),
-        _ => {}
-    }
-    if let Ok(id) = text.parse::<MessageId>() {
-        return Ok(Since::After(id));
-    }
-    time_from(text)
-        .map(Since::From)
-        .ok_or(HttpError::Parameter {
+    text.parse()
+        .map_err(|error: MalformedSince| HttpError::Parameter {
             name: "since",
-            detail: "write all, none, latest, a message id, Unix seconds, or a period such as 10m"
-                .to_owned(),
+            detail: error.to_string(),
         })
 }
 
@@ -109,27 +96,20 @@ pub(super) fn time_of(
     name: &'static str,
 ) -> Result<Option<SystemTime>, HttpError> {
     let text = request.query_value(name).filter(|text| !text.is_empty());
-    let Some(text) = text else {
-        return Ok(None);
-    };
-    time_from(&text).map(Some).ok_or(HttpError::Parameter {
-        name,
-        detail: "write Unix seconds, or a period such as 10m".to_owned(),
-    })
-}
-
-fn time_from(text: &str) -> Option<SystemTime> {
-    if let Ok(seconds) = text.parse::<u32>() {
-        return Some(SystemTime::UNIX_EPOCH + Duration::from_secs(u64::from(seconds)));
+    match text.map(|text| text.parse()) {
+        None => Ok(None),
+        Some(Ok(Since::From(time))) => Ok(Some(time)),
+        Some(_) => Err(HttpError::Parameter {
+            name,
+            detail: "write Unix seconds, or a period such as 10m".to_owned(),
+        }),
     }
-    let period: Period = text.parse().ok()?;
-    let time = SystemTime::now().checked_sub(period.duration());
-    Some(time.unwrap_or(SystemTime::UNIX_EPOCH))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gatepost_message::MessageId;
 
     #[test]
     fn starts_are_read_in_every_form() {

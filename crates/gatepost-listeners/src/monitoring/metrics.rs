@@ -1,6 +1,7 @@
 //! `/metrics`: what procedures, broker, store, users and bans count. No label names a client or a
 //! topic, since their number has no bound.
 
+use gatepost_alarms::AlarmStatus;
 use gatepost_bans::{BanTotals, Offence};
 use gatepost_broker::{Broker, BrokerStats};
 use gatepost_gateway::Gateway;
@@ -132,6 +133,33 @@ pub(crate) fn push_sinks(text: &mut String, sinks: &[SinkStatus]) {
             "Age of the oldest message that a sink is at.",
         ),
         |sink| sink.lag_seconds,
+    );
+}
+
+/// Appends what each alarm watches. Their number is bounded by the config.
+pub(crate) fn push_alarms(text: &mut String, alarms: &[AlarmStatus]) {
+    let mut page = Page(text);
+    let mut push = |metric, of: fn(&AlarmStatus) -> u64| {
+        let values = alarms.iter().map(|alarm| (&alarm.name, of(alarm)));
+        page.by_label(metric, "alarm", values);
+    };
+    push(
+        gauge(
+            "gatepost_alarm_raised",
+            "Topics for which an alarm is raised.",
+        ),
+        |alarm| alarm.raised_count as u64,
+    );
+    push(
+        gauge("gatepost_alarm_topics", "Topics that an alarm watches."),
+        |alarm| alarm.topics as u64,
+    );
+    push(
+        counter(
+            "gatepost_alarm_unwatched_total",
+            "Messages on topics beyond the topics_max of an alarm.",
+        ),
+        |alarm| alarm.unwatched,
     );
 }
 

@@ -2,6 +2,7 @@
 //! [`Stats`] each second on `$SYS/gatepost/stats` and a journal entry for each judged message on
 //! `$SYS/gatepost/journal`.
 
+use gatepost_alarms::AlarmStatus;
 use gatepost_sinks::SinkStatus;
 use serde::Serialize;
 
@@ -83,6 +84,8 @@ pub struct Stats {
     pub slowdowns: Vec<Slowdown>,
     /// The sinks.
     pub sinks: Vec<SinkStatus>,
+    /// The alarms.
+    pub alarms: Vec<AlarmStatus>,
     /// The procedures.
     pub procedures: Vec<ProcedureStats>,
     /// Connections and messages by listener.

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use gatepost_alarms::Alarms;
 use gatepost_broker::Broker;
 use gatepost_gateway::{Gateway, ListenerCounts, journal};
 use gatepost_message::{Action, Listener, Publication, Topic};
@@ -22,6 +23,8 @@ use super::state::{
 const SECONDS_KEPT: usize = 300;
 const TOPICS_SHOWN: usize = 20;
 const SESSIONS_SHOWN: usize = 20;
+/// Topics of each alarm that is raised.
+const RAISED_SHOWN: usize = 10;
 /// Journal entries of a snapshot.
 const JOURNAL_SHOWN: usize = 100;
 
@@ -41,6 +44,7 @@ pub struct StatsKeeper {
     broker: Broker,
     store: Store,
     sinks: Option<Sinks>,
+    alarms: Option<Alarms>,
     addresses: Mutex<Vec<OpenAddress>>,
     kept: Mutex<VecDeque<Stats>>,
     slowdowns: Mutex<Slowdowns>,
@@ -55,6 +59,7 @@ impl StatsKeeper {
             broker,
             store,
             sinks: None,
+            alarms: None,
             addresses: Mutex::default(),
             kept: Mutex::default(),
             slowdowns: Mutex::default(),
@@ -66,6 +71,13 @@ impl StatsKeeper {
     #[must_use]
     pub fn with_sinks(mut self, sinks: Sinks) -> Self {
         self.sinks = Some(sinks);
+        self
+    }
+
+    /// Shows these alarms too.
+    #[must_use]
+    pub fn with_alarms(mut self, alarms: Alarms) -> Self {
+        self.alarms = Some(alarms);
         self
     }
 
@@ -153,6 +165,10 @@ impl StatsKeeper {
             sessions: broker.queues.into_iter().map(session).collect(),
             slowdowns: self.slowdowns(now.unix_ms),
             sinks: self.sinks.as_ref().map_or_else(Vec::new, Sinks::status),
+            alarms: self
+                .alarms
+                .as_ref()
+                .map_or_else(Vec::new, |alarms| alarms.status(RAISED_SHOWN)),
             procedures: self.procedures(),
             listeners: self.listeners(),
         }

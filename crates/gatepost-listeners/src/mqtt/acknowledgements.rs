@@ -32,6 +32,17 @@ pub(super) struct PublishAcknowledgement {
 /// The retained messages of the topics.
 pub(super) type RetainedMessages = Vec<(Vec<Arc<Publication>>, SubscribeOptions)>;
 
+/// The outcome of a SUBSCRIBE.
+pub(super) struct Subscribed {
+    pub(super) packet_id: PacketId,
+    pub(super) reasons: SmallVec<[Reason; 8]>,
+    pub(super) retained: RetainedMessages,
+    /// The filters before whose replayed messages some are missing.
+    pub(super) gaps: Vec<String>,
+    /// For people; empty where there is nothing to say.
+    pub(super) text: String,
+}
+
 /// The other packets that promise something, in a session that outlives the server.
 pub(super) enum SessionAcknowledgement {
     /// PUBREL.
@@ -39,7 +50,7 @@ pub(super) enum SessionAcknowledgement {
     /// PUBCOMP.
     Complete(PacketId, Reason),
     /// SUBACK, and what follows it.
-    Subscribed(PacketId, SmallVec<[Reason; 8]>, RetainedMessages),
+    Subscribed(Subscribed),
     /// UNSUBACK.
     Unsubscribed(PacketId, SmallVec<[Reason; 8]>),
 }
@@ -62,7 +73,8 @@ impl DueAcknowledgement {
     /// See [`Acknowledgements::retained_waiting`].
     fn retained(&self) -> usize {
         match self {
-            Self::Session(SessionAcknowledgement::Subscribed(_, _, retained)) => {
+            Self::Session(SessionAcknowledgement::Subscribed(subscribed)) => {
+                let retained = &subscribed.retained;
                 retained.iter().map(|(messages, _)| messages.len()).sum()
             }
             _ => 0,

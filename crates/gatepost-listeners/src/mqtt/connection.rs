@@ -425,9 +425,12 @@ impl MqttConnection {
     /// Whether a reason string may go along: the client wants it, and takes packets of its size
     /// \[MQTT-3.4.2-2\].
     pub(super) fn may_explain(&self, text: &str) -> bool {
+        !text.is_empty() && self.may_explain_in(text.len())
+    }
+
+    /// The same for properties of so many bytes.
+    pub(super) const fn may_explain_in(&self, bytes: usize) -> bool {
         const OTHER_BYTES_MAX: usize = 32;
-        self.wants_reasons
-            && !text.is_empty()
-            && text.len() + OTHER_BYTES_MAX <= self.packet_bytes_max
+        self.wants_reasons && bytes + OTHER_BYTES_MAX <= self.packet_bytes_max
     }
 }

@@ -103,9 +103,7 @@ impl MqttConnection {
             SessionAcknowledgement::Complete(packet_id, reason) => {
                 self.answer(&Packet::Pubcomp(Ack::new(packet_id, reason)));
             }
-            SessionAcknowledgement::Subscribed(packet_id, reasons, retained) => {
-                self.subscribed(packet_id, reasons, &retained);
-            }
+            SessionAcknowledgement::Subscribed(subscribed) => self.subscribed(subscribed),
             SessionAcknowledgement::Unsubscribed(packet_id, reasons) => {
                 self.unsubscribed(packet_id, reasons);
             }

@@ -1,13 +1,23 @@
 //! SUBSCRIBE and UNSUBSCRIBE (sections 3.8 and 3.10).
+//!
+//! The user property `since` of a SUBSCRIBE asks for what was published before, in the words of
+//! HTTP's `since=`. The standard leaves user properties to the application, and permits PUBLISH
+//! packets of a subscription before its SUBACK (section 3.8.4): the replay is such.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 
-use gatepost_broker::{Limit, RequestedFilter, RetainHandling, SubscribeError, SubscribeOptions};
-use gatepost_message::TopicFilter;
-use gatepost_mqtt::{Packet, PacketId, PacketProperties, Reason, Suback, Subscribe, Unsubscribe};
+use gatepost_broker::{
+    Limit, MalformedSince, RequestedFilter, RetainHandling, Since, SubscribeError, SubscribeOptions,
+};
+use gatepost_message::{Publication, TopicFilter};
+use gatepost_mqtt::{
+    Filter, Packet, PacketId, PacketProperties, PropertiesBuffer, Property, Reason, Suback,
+    Subscribe, Unsubscribe,
+};
 use smallvec::SmallVec;
 
-use super::acknowledgements::{RetainedMessages, SessionAcknowledgement};
+use super::acknowledgements::{SessionAcknowledgement, Subscribed};
 use super::connection::MqttConnection;
 use super::connection_end::ConnectionEnd;
 
@@ -15,88 +25,172 @@ use super::connection_end::ConnectionEnd;
 /// less.
 const RETAINED_WAITING_MIN: usize = 100_000;
 
+/// The user property that asks for a replay, and the one of the SUBACK that names filters with a
+/// gap.
+const SINCE_PROPERTY: &str = "since";
+const GAP_PROPERTY: &str = "gap";
+
+/// Filters of one SUBSCRIBE that may ask for a replay: each looks through the topics that are
+/// remembered.
+const REPLAYED_FILTERS_MAX: usize = 16;
+
+/// A subscription that was made.
+#[derive(Default)]
+struct Entered {
+    /// To be sent after the SUBACK.
+    retained: Vec<Arc<Publication>>,
+    has_gap: bool,
+}
+
+/// The start that the user property `since` names.
+fn since_of(subscribe: &Subscribe<'_>) -> Result<Since, MalformedSince> {
+    let mut properties = subscribe.properties.user_properties();
+    let since = properties.find(|(name, _)| *name == SINCE_PROPERTY);
+    match since {
+        None | Some((_, "")) => Ok(Since::Now),
+        Some((_, text)) => text.parse(),
+    }
+}
+
+fn options_of(filter: &Filter<'_>, identifier: Option<NonZeroU32>) -> SubscribeOptions {
+    SubscribeOptions {
+        qos: filter.options.qos,
+        no_local: filter.options.no_local,
+        retain_as_published: filter.options.retain_as_published,
+        retain_handling: match filter.options.retain_handling {
+            0 => RetainHandling::Send,
+            1 => RetainHandling::SendIfNew,
+            _ => RetainHandling::DoNotSend,
+        },
+        identifier,
+    }
+}
+
 impl MqttConnection {
     pub(super) fn subscribe(&mut self, subscribe: &Subscribe<'_>) -> Result<(), ConnectionEnd> {
         let identifier = subscribe.identifier().and_then(NonZeroU32::new);
-        let mut reasons = SmallVec::new();
-        let mut kept = Vec::new();
+        let mut outcome = Subscribed {
+            packet_id: subscribe.packet_id,
+            reasons: SmallVec::new(),
+            retained: Vec::new(),
+            gaps: Vec::new(),
+            text: String::new(),
+        };
+        let since = since_of(subscribe).unwrap_or_else(|error| {
+            outcome.text = format!("since: {error}");
+            let refused = Reason::IMPLEMENTATION_SPECIFIC_ERROR;
+            outcome
+                .reasons
+                .extend(std::iter::repeat_n(refused, subscribe.filters.len()));
+            Since::Now
+        });
         let settings = self.context.broker.settings();
-        let filters_max = settings.subscriptions_per_session_max;
+        let filters_max = match since {
+            Since::Now => settings.subscriptions_per_session_max,
+            _ => settings
+                .subscriptions_per_session_max
+                .min(REPLAYED_FILTERS_MAX),
+        };
         let retained_max = settings.retained_messages_max.max(RETAINED_WAITING_MIN);
         let mut retained_waiting = self.acknowledgements.retained_waiting();
-        for (number, filter) in subscribe.filters.iter().enumerate() {
+        // Those that are answered already are refused.
+        let answered = outcome.reasons.len();
+        for (number, filter) in subscribe.filters.iter().enumerate().skip(answered) {
             // One filter may match everything, and a packet holds millions of it.
             if number >= filters_max || retained_waiting > retained_max {
                 let client = self.attachment.session().client_id();
                 self.context.broker.note_limit(Limit::Subscriptions, client);
                 let left = subscribe.filters.len() - number;
-                reasons.extend(std::iter::repeat_n(Reason::QUOTA_EXCEEDED, left));
+                outcome
+                    .reasons
+                    .extend(std::iter::repeat_n(Reason::QUOTA_EXCEEDED, left));
                 break;
             }
-            let options = SubscribeOptions {
-                qos: filter.options.qos,
-                no_local: filter.options.no_local,
-                retain_as_published: filter.options.retain_as_published,
-                retain_handling: match filter.options.retain_handling {
-                    0 => RetainHandling::Send,
-                    1 => RetainHandling::SendIfNew,
-                    _ => RetainHandling::DoNotSend,
-                },
-                identifier,
-            };
-            let Ok(requested) = RequestedFilter::new(filter.text) else {
-                reasons.push(Reason::TOPIC_FILTER_INVALID);
-                continue;
-            };
-            if requested.share.is_some() && options.no_local {
-                return Err(ConnectionEnd::Server(
-                    Reason::PROTOCOL_ERROR,
-                    "a shared subscription is never no-local [MQTT-3.8.3-4]",
-                ));
-            }
-            if !self.may_have(&requested) {
-                tracing::debug!(target: "mqtt", peer = %self.peer,
-                    filter = filter.text, "subscription not allowed");
-                reasons.push(Reason::NOT_AUTHORIZED);
-                continue;
-            }
-            match self.attachment.subscribe(&requested, &options) {
-                Ok(retained) => {
-                    reasons.push(Reason(options.qos.level()));
-                    if !retained.is_empty() {
-                        retained_waiting += retained.len();
-                        kept.push((retained, options));
+            let options = options_of(filter, identifier);
+            match self.enter(filter.text, &options, since)? {
+                Ok(entered) => {
+                    outcome.reasons.push(Reason(options.qos.level()));
+                    if entered.has_gap {
+                        outcome.gaps.push(filter.text.to_owned());
+                    }
+                    if !entered.retained.is_empty() {
+                        retained_waiting += entered.retained.len();
+                        outcome.retained.push((entered.retained, options));
                     }
                 }
-                Err(SubscribeError::TooMany | SubscribeError::OutOfMemory) => {
-                    reasons.push(Reason::QUOTA_EXCEEDED);
-                }
-                Err(SubscribeError::BeyondLimits) => reasons.push(Reason::TOPIC_FILTER_INVALID),
+                Err(reason) => outcome.reasons.push(reason),
             }
         }
-        self.step(SessionAcknowledgement::Subscribed(
-            subscribe.packet_id,
-            reasons,
-            kept,
-        ));
+        self.step(SessionAcknowledgement::Subscribed(outcome));
         Ok(())
     }
 
-    /// SUBACK. The client learns of its subscription before what it brings.
-    pub(super) fn subscribed(
-        &mut self,
-        packet_id: PacketId,
-        reasons: SmallVec<[Reason; 8]>,
-        retained: &RetainedMessages,
-    ) {
+    /// Subscribes to one filter; the reason where that is refused.
+    fn enter(
+        &self,
+        text: &str,
+        options: &SubscribeOptions,
+        since: Since,
+    ) -> Result<Result<Entered, Reason>, ConnectionEnd> {
+        let Ok(requested) = RequestedFilter::new(text) else {
+            return Ok(Err(Reason::TOPIC_FILTER_INVALID));
+        };
+        if requested.share.is_some() && options.no_local {
+            return Err(ConnectionEnd::Server(
+                Reason::PROTOCOL_ERROR,
+                "a shared subscription is never no-local [MQTT-3.8.3-4]",
+            ));
+        }
+        if requested.share.is_some() && since != Since::Now {
+            // A group has no beginning: what one member asked for, another may have had.
+            return Ok(Err(Reason::IMPLEMENTATION_SPECIFIC_ERROR));
+        }
+        if !self.may_have(&requested) {
+            tracing::debug!(target: "mqtt", peer = %self.peer,
+                filter = text, "subscription not allowed");
+            return Ok(Err(Reason::NOT_AUTHORIZED));
+        }
+        let entered = if since == Since::Now {
+            let retained = self.attachment.subscribe(&requested, options);
+            retained.map(|retained| Entered {
+                retained,
+                has_gap: false,
+            })
+        } else {
+            let replayed = self.attachment.subscribe_since(&requested, options, since);
+            replayed.map(|replayed| Entered {
+                retained: Vec::new(),
+                has_gap: replayed.has_gap,
+            })
+        };
+        Ok(entered.map_err(|error| match error {
+            SubscribeError::TooMany | SubscribeError::OutOfMemory => Reason::QUOTA_EXCEEDED,
+            SubscribeError::BeyondLimits => Reason::TOPIC_FILTER_INVALID,
+        }))
+    }
+
+    /// SUBACK. The client learns of its subscription before what topics retained.
+    pub(super) fn subscribed(&mut self, outcome: Subscribed) {
+        let mut properties = PropertiesBuffer::new();
+        if self.may_explain(&outcome.text) {
+            let _ = properties.push(&Property::ReasonString(&outcome.text));
+        }
+        // As long as the client takes more [MQTT-3.9.2-2].
+        let mut length = outcome.text.len() + outcome.reasons.len();
+        for filter in &outcome.gaps {
+            length += filter.len() + GAP_PROPERTY.len() + 5;
+            if self.may_explain_in(length) {
+                let _ = properties.push(&Property::UserProperty((GAP_PROPERTY, filter)));
+            }
+        }
         self.answer(&Packet::Suback(Suback {
-            packet_id,
-            properties: PacketProperties::EMPTY,
-            reasons,
+            packet_id: outcome.packet_id,
+            properties: properties.as_properties(),
+            reasons: outcome.reasons,
         }));
-        if !retained.is_empty() {
+        if !outcome.retained.is_empty() {
             self.send_answers();
-            for (retained, options) in retained {
+            for (retained, options) in &outcome.retained {
                 self.attachment.deliver_retained(retained, options);
             }
         }

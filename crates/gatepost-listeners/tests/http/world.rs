@@ -76,6 +76,7 @@ impl World {
                 stats: Arc::new(stats),
                 operations: None,
                 sinks: None,
+                alarms: None,
             },
             _folder: folder,
         }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use gatepost_alarms::AlarmSettings;
 use gatepost_bans::BansSettings;
 use gatepost_broker::BrokerSettings;
 use gatepost_listeners::call::CallSettings;
@@ -61,6 +62,8 @@ pub(crate) struct Config {
     pub(crate) broker: BrokerSettings,
     /// The webhooks and bridges that carry messages out of the server.
     pub(crate) sink: Vec<SinkSettings>,
+    /// Topics that are watched, and the reasons for an alarm.
+    pub(crate) alarm: Vec<AlarmSettings>,
     /// Pages and static files.
     pub(crate) pages: PagesSettings,
     /// The log of web requests.
@@ -91,6 +94,7 @@ impl Default for Config {
             procedure: ProcedureTable::default(),
             broker: BrokerSettings::default(),
             sink: Vec::new(),
+            alarm: Vec::new(),
             pages: PagesSettings::default(),
             access_log: AccessLogSettings::default(),
             store: StoreSettings::default(),
@@ -338,6 +342,12 @@ impl Config {
         let of_sinks = gatepost_sinks::mistakes(&self.sink).into_iter();
         mistakes.extend(
             of_sinks.map(|mistake| {
+                Mistake::new(layers.origin(&mistake.key), mistake.key, mistake.reason)
+            }),
+        );
+        let of_alarms = gatepost_alarms::mistakes(&self.alarm).into_iter();
+        mistakes.extend(
+            of_alarms.map(|mistake| {
                 Mistake::new(layers.origin(&mistake.key), mistake.key, mistake.reason)
             }),
         );

@@ -25,6 +25,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gatepost_alarms::Alarms;
 use gatepost_bans::Bans;
 use gatepost_broker::Broker;
 use gatepost_gateway::Gateway;
@@ -150,8 +151,10 @@ async fn serve(
     let gateway = Gateway::new(procedures.clone(), Arc::new(broker.clone()), store.clone());
     gateway.set_journal_unjudged(config.store.journal_unjudged);
     let sinks = Sinks::start(broker.clone(), &config.sink).map_err(StartError::Threads)?;
+    let alarms = Alarms::start(broker.clone(), store.clone(), &config.alarm);
+    let alarms = alarms.map_err(StartError::Threads)?;
     let stats = StatsKeeper::new(gateway.clone(), broker.clone(), store.clone());
-    let stats = Arc::new(stats.with_sinks(sinks.clone()));
+    let stats = Arc::new(stats.with_sinks(sinks.clone()).with_alarms(alarms.clone()));
     sinks.opened().await;
     let workers = Workers::start(&config.workers).map_err(StartError::Threads)?;
 
@@ -174,6 +177,7 @@ async fn serve(
         stats: stats.clone(),
         operations: Some(operations),
         sinks: Some(sinks.clone()),
+        alarms: Some(alarms.clone()),
     };
     let limits = SharedLimits {
         bans: Some(bans.clone()),
@@ -200,6 +204,7 @@ async fn serve(
         learner: &learner,
         problems: &unusable,
         sinks: &sinks,
+        alarms: &alarms,
     };
     loop {
         let request = tokio::select! {
@@ -218,6 +223,7 @@ async fn serve(
     let _ = down.send(true);
     let _ = housekeeping.await;
     listening.closed().await;
+    alarms.stop().await;
     sinks.stop().await;
     learner_thread.end();
     store.close();

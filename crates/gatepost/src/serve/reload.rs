@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use gatepost_alarms::Alarms;
 use gatepost_gateway::Gateway;
 use gatepost_operations::learner::Learner;
 use gatepost_operations::reload::ReloadReport;
@@ -40,6 +41,7 @@ pub(super) struct Reloader<'a> {
     pub(super) learner: &'a Arc<Learner>,
     pub(super) problems: &'a RuleProblems,
     pub(super) sinks: &'a Sinks,
+    pub(super) alarms: &'a Alarms,
 }
 
 impl Reloader<'_> {
@@ -96,6 +98,7 @@ impl Reloader<'_> {
                 *self.problems.write() = problems;
             }
             self.sinks.apply(&config.sink);
+            self.alarms.apply(&config.alarm);
         }
         ReloadReport {
             possible: true,

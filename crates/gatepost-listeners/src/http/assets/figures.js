@@ -1,5 +1,6 @@
 // The figures of this second: tiles, charts and the tables below them.
 
+import { showAlarms } from "./alarms.js";
 import { SECONDS_SHOWN, showTraffic, showVerdicts, spark } from "./charts.js";
 import { $, bytes, cell, element, figure, fill, mono, number, rate, time, whole } from "./page.js";
 import { CAUSES } from "./sessions.js";
@@ -93,6 +94,7 @@ function showTables(now) {
       element("span", { class: "quiet" }, " " + session.kind))),
     figure(session.subscriptions), figure(session.queued),
     element("td", { class: session.dropped ? "number warn" : "number", title: causes(session.dropped_by) }, number(session.dropped))]));
+  showAlarms(now.alarms ?? []);
   const sinks = now.sinks ?? [];
   $("sinks-card").hidden = sinks.length === 0;
   fill("sinks", sinks.map((sink) => {

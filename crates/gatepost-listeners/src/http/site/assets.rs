@@ -9,10 +9,11 @@ use crate::http::request::{HttpRequest, expect_method};
 use crate::http::response::Response;
 
 /// The files under `/gatepost/`.
-const ASSETS: [(&str, &[u8]); 17] = [
+const ASSETS: [(&str, &[u8]); 18] = [
     ("live.js", include_bytes!("../assets/live.js")),
     ("dashboard.js", include_bytes!("../assets/dashboard.js")),
     ("access.js", include_bytes!("../assets/access.js")),
+    ("alarms.js", include_bytes!("../assets/alarms.js")),
     ("bans.js", include_bytes!("../assets/bans.js")),
     ("charts.js", include_bytes!("../assets/charts.js")),
     ("figures.js", include_bytes!("../assets/figures.js")),

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+mod alarms;
 mod audit;
 mod bans;
 mod clock;
@@ -62,6 +63,9 @@ async fn dispatch(
             "/admin/reload" => return rules::reload(operations, request).await,
             _ => {}
         }
+    }
+    if let Some(alarm) = below(&request.path, "/admin/alarms") {
+        return alarms::respond(context, request, alarm);
     }
     if let Some(network) = below(&request.path, "/admin/bans") {
         return bans::respond(context, request, network).await;

@@ -1,0 +1,30 @@
+//! Alarms: topics that fall silent, and values beyond their limits.
+//!
+//! An alarm reads the topics under its filter as any reader within the process does, and keeps a
+//! state for each (`watch.rs`, which knows neither broker nor clock). What changes is published
+//! (`notice.rs`) and stored (`stored.rs`), so that a restart neither repeats nor forgets an alarm.
+//! All alarms run on one thread (`alarms.rs`), each as a task of its own (`running.rs`).
+//!
+//! Invariants:
+//! - A message costs its publisher what one more reader costs: values are read from payloads on the
+//!   alarms' thread.
+//! - The state is stored after its notice is published: a crash in between repeats the notice.
+//! - The topics of one alarm are bounded in number (`topics_max`).
+//! - What alarms publish is watched by none, so they cannot raise each other without end.
+
+mod alarms;
+mod limit;
+mod mistake;
+mod notice;
+mod payload_field;
+mod running;
+mod settings;
+mod status;
+mod stored;
+mod topic_state;
+mod watch;
+
+pub use alarms::{Alarms, UnknownAlarm};
+pub use mistake::{AlarmMistake, mistakes};
+pub use settings::{AlarmPayload, AlarmSettings};
+pub use status::{AlarmStatus, RaisedTopic};

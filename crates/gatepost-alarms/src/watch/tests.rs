@@ -1,0 +1,283 @@
+//! Messages and moments, and what changes.
+
+use gatepost_settings::Period;
+
+use super::*;
+use crate::limit::AlarmCause;
+
+/// A watch with a clock that the test moves.
+struct World {
+    watch: AlarmWatch,
+    now: AlarmMoment,
+}
+
+impl World {
+    fn new(change: impl FnOnce(&mut AlarmSettings)) -> Self {
+        let mut settings = AlarmSettings {
+            name: "freezer".to_owned(),
+            filter: "freezer/+".to_owned(),
+            ..AlarmSettings::default()
+        };
+        change(&mut settings);
+        let filter = TopicFilter::new(&settings.filter).expect("a filter");
+        let now = AlarmMoment {
+            steady: Duration::ZERO,
+            unix_ms: 1_800_000_000_000,
+        };
+        let mut watch = AlarmWatch::new(&settings, &filter);
+        watch.begin(now);
+        Self { watch, now }
+    }
+
+    /// Seconds pass, each of them looked at.
+    fn pass(&mut self, seconds: u64) -> Vec<String> {
+        for _ in 0..seconds {
+            self.now.steady += Duration::from_secs(1);
+            self.now.unix_ms += 1_000;
+            self.watch.elapse(self.now);
+        }
+        self.notices()
+    }
+
+    fn hear(&mut self, topic: &str, payload: &str) -> Vec<String> {
+        self.watch.heard(message(topic, payload), self.now);
+        self.notices()
+    }
+
+    fn notices(&mut self) -> Vec<String> {
+        let changes = self.watch.take_changes();
+        let notices: Vec<Notice> = changes
+            .into_iter()
+            .filter_map(|change| change.notice)
+            .collect();
+        for notice in &notices {
+            if notice.state == NoticeState::Raised {
+                self.watch.announced(&notice.topic, "alarms/freezer");
+            }
+        }
+        let lines = notices.iter().map(|notice| {
+            let state = match notice.state {
+                NoticeState::Raised => "raised",
+                NoticeState::Cleared => "cleared",
+            };
+            format!("{} {state} {}", notice.topic, notice.raised.cause.name())
+        });
+        lines.collect()
+    }
+}
+
+fn message<'a>(topic: &'a str, payload: &'a str) -> Heard<'a> {
+    Heard {
+        topic,
+        payload: payload.as_bytes(),
+        retain: false,
+    }
+}
+
+fn silence(settings: &mut AlarmSettings) {
+    settings.silence = Period::seconds(600);
+}
+
+fn limit(settings: &mut AlarmSettings) {
+    (settings.above, settings.hysteresis) = (Some(8.0), 1.0);
+}
+
+const NOTHING: [&str; 0] = [];
+
+#[test]
+fn each_topic_that_falls_silent_is_published_once_and_its_return_too() {
+    let mut world = World::new(silence);
+    assert_eq!(world.pass(2_000), NOTHING, "no topic is known");
+    world.hear("freezer/1", "x");
+    world.pass(300);
+    world.hear("freezer/2", "x");
+    assert_eq!(world.pass(299), NOTHING);
+    assert_eq!(world.pass(1), ["freezer/1 raised silence"]);
+    assert_eq!(world.pass(300), ["freezer/2 raised silence"]);
+    assert_eq!(world.pass(10_000), NOTHING);
+    assert_eq!(world.hear("freezer/1", ""), ["freezer/1 cleared silence"]);
+    for _ in 0..100 {
+        assert_eq!(world.pass(599), NOTHING);
+        assert_eq!(world.hear("freezer/1", ""), NOTHING);
+    }
+    assert_eq!(
+        world.watch.due.len(),
+        1,
+        "one moment for each topic at most"
+    );
+}
+
+#[test]
+fn a_topic_that_is_named_is_missed_though_it_never_spoke() {
+    let mut world = World::new(|settings| {
+        silence(settings);
+        settings.filter = "backup/done".to_owned();
+    });
+    assert_eq!(world.pass(600), ["backup/done raised silence"]);
+}
+
+#[test]
+fn a_value_is_published_when_it_holds_and_when_it_is_back() {
+    let mut world = World::new(|settings| {
+        limit(settings);
+        settings.hold = Period::seconds(60);
+    });
+    world.hear("freezer/1", "9");
+    world.pass(59);
+    world.hear("freezer/1", "6");
+    assert_eq!(world.pass(100), NOTHING, "a short peak");
+    world.hear("freezer/1", "9");
+    assert_eq!(
+        world.pass(60),
+        ["freezer/1 raised above"],
+        "without another message"
+    );
+    assert_eq!(world.hear("freezer/1", "7.5"), NOTHING);
+    assert_eq!(world.hear("freezer/1", "no number"), NOTHING);
+    assert_eq!(world.hear("freezer/1", "7"), ["freezer/1 cleared above"]);
+}
+
+#[test]
+fn silence_outranks_a_value_and_gives_it_back() {
+    let mut world = World::new(|settings| {
+        silence(settings);
+        limit(settings);
+    });
+    assert_eq!(world.hear("freezer/1", "9"), ["freezer/1 raised above"]);
+    assert_eq!(world.pass(600), ["freezer/1 raised silence"]);
+    assert_eq!(world.hear("freezer/1", "9"), ["freezer/1 raised above"]);
+    assert_eq!(world.hear("freezer/1", "1"), ["freezer/1 cleared above"]);
+}
+
+#[test]
+fn reminders_end_with_the_acknowledgement() {
+    let mut world = World::new(|settings| {
+        limit(settings);
+        settings.repeat = Period::seconds(100);
+    });
+    world.hear("freezer/1", "9");
+    assert_eq!(world.pass(250).len(), 2);
+    assert_eq!(world.watch.acknowledge(Some("freezer/2"), "ann"), 0);
+    assert_eq!(world.watch.acknowledge(None, "ann"), 1);
+    assert_eq!(world.pass(1_000), NOTHING);
+    assert_eq!(world.hear("freezer/1", "1"), ["freezer/1 cleared above"]);
+    assert_eq!(world.hear("freezer/1", "9"), ["freezer/1 raised above"]);
+    assert_eq!(world.pass(100).len(), 1, "a new alarm is not acknowledged");
+}
+
+#[test]
+fn a_snoozed_alarm_is_published_at_the_end_if_it_lasts() {
+    let mut world = World::new(limit);
+    world.hear("freezer/1", "1");
+    let hour = Duration::from_hours(1);
+    assert_eq!(world.watch.snooze(Some("freezer/1"), hour, world.now), 1);
+    assert_eq!(world.hear("freezer/1", "9"), NOTHING);
+    assert_eq!(
+        world.hear("freezer/1", "1"),
+        NOTHING,
+        "it was never published"
+    );
+    assert_eq!(world.hear("freezer/1", "9"), NOTHING);
+    assert_eq!(world.pass(3_599), NOTHING);
+    assert_eq!(world.pass(1), ["freezer/1 raised above"]);
+    world.watch.snooze(None, hour, world.now);
+    world.pass(10);
+    world.watch.snooze(None, Duration::ZERO, world.now);
+    assert_eq!(world.notices(), ["freezer/1 raised above"], "taken back");
+}
+
+#[test]
+fn a_restart_neither_repeats_nor_forgets() {
+    let mut world = World::new(|settings| {
+        silence(settings);
+        limit(settings);
+    });
+    let topics = ["freezer/1", "freezer/2"].map(Arc::<str>::from);
+    let raised = |cause| Raised {
+        cause,
+        value: Some(9.0),
+        since_unix_ms: 5,
+        acknowledged_by: None,
+        announced_on: Some("alarms/freezer/freezer/1".to_owned()),
+    };
+    let (now, heard) = (world.now, world.now.unix_ms - 700_000);
+    let above = Some(raised(AlarmCause::Above));
+    world.watch.restore(
+        &topics[0],
+        heard,
+        Some(raised(AlarmCause::Silence)),
+        None,
+        now,
+    );
+    world
+        .watch
+        .restore(&topics[1], now.unix_ms, above, None, now);
+    // The history has the last messages, from before.
+    world
+        .watch
+        .heard_before(message("freezer/1", "1"), heard, now);
+    world
+        .watch
+        .heard_before(message("freezer/2", "9"), now.unix_ms, now);
+    world
+        .watch
+        .heard_before(message("freezer/9", "9"), heard, now);
+    assert_eq!(world.notices(), NOTHING);
+    assert_eq!(
+        world.watch.topics().len(),
+        2,
+        "freezer/9 was silent already"
+    );
+    assert_eq!(world.hear("freezer/1", "1"), ["freezer/1 cleared silence"]);
+    assert_eq!(world.hear("freezer/2", "1"), ["freezer/2 cleared above"]);
+}
+
+#[test]
+fn clients_may_come_back_after_a_restart() {
+    let mut world = World::new(silence);
+    let topic = Arc::from("freezer/1");
+    let (now, heard) = (world.now, world.now.unix_ms - 550_000);
+    world.watch.restore(&topic, heard, None, None, now);
+    assert_eq!(world.pass(119), NOTHING);
+    assert_eq!(world.pass(1), ["freezer/1 raised silence"]);
+}
+
+#[test]
+fn a_device_that_says_farewell_is_forgotten() {
+    let mut world = World::new(silence);
+    world.hear("freezer/1", "x");
+    world.pass(600);
+    let farewell = Heard {
+        retain: true,
+        ..message("freezer/1", "")
+    };
+    world.watch.heard(farewell, world.now);
+    assert_eq!(world.notices(), ["freezer/1 cleared silence"]);
+    assert_eq!(world.pass(2_000), NOTHING);
+    assert!(world.watch.due.is_empty());
+}
+
+#[test]
+fn topics_beyond_the_bound_are_counted() {
+    let mut world = World::new(|settings| {
+        silence(settings);
+        settings.topics_max = 10;
+    });
+    for number in 0..1_000 {
+        world.hear(&format!("freezer/{number}"), "x");
+    }
+    assert_eq!(world.watch.topics().len(), 10);
+    assert_eq!(world.watch.unwatched(), 990);
+    assert_eq!(world.pass(600).len(), 10);
+}
+
+#[test]
+fn what_could_not_be_published_is_published_later() {
+    let mut world = World::new(limit);
+    world.watch.heard(message("freezer/1", "9"), world.now);
+    let changes = world.watch.take_changes();
+    let notice = changes.iter().find_map(|change| change.notice.as_ref());
+    let topic = notice.expect("raised").topic.clone();
+    world.watch.not_announced(&topic, world.now);
+    assert_eq!(world.pass(10), ["freezer/1 raised above"]);
+}

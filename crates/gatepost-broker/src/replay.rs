@@ -1,0 +1,181 @@
+//! Subscriptions that begin with what was published before (`since`).
+//!
+//! A session has no order of its own with those who publish, so the seam between the history and
+//! what comes from now on is that of a reader within the process: while one has the filter, all who
+//! publish under it take the lock of [`Recent::order`](crate::recent::Recent::order). Under that
+//! lock the session gets its subscription and, before anything else of it, the history. So nothing
+//! is lost and nothing comes twice at the seam, unless the session had the subscription already.
+//!
+//! Bounds: a replay takes half of the session's free space at most; of more, the oldest are left
+//! out. Where something is missing, the first message has a user property that says so.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use gatepost_message::{Publication, Qos};
+
+use crate::attachment::{Attachment, SubscribeError};
+use crate::filter::{RequestedFilter, SubscribeOptions};
+use crate::reader::{LocalSubscription, ReaderOptions};
+use crate::since::Since;
+use crate::stream_queue::StreamEvent;
+use crate::weight::content_bytes;
+
+/// The user property of the first message after a gap.
+const GAP_PROPERTY: &str = "gap";
+/// Its value where it is not known how many messages are missing.
+const GAP_UNKNOWN: &str = "unknown";
+
+/// The replay with which a subscription began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Replayed {
+    /// The messages that were handed over.
+    pub messages: usize,
+    /// `true` where some are missing.
+    pub has_gap: bool,
+}
+
+/// Messages that may be missing before the first one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Gap {
+    None,
+    /// So many were left out.
+    Known(usize),
+    Unknown,
+}
+
+/// Room for messages.
+#[derive(Clone, Copy)]
+struct Room {
+    messages: usize,
+    bytes: usize,
+}
+
+impl Room {
+    /// Half of a bound, without what is taken.
+    const fn left(bound: Self, taken: Self) -> Self {
+        Self {
+            messages: (bound.messages / 2).saturating_sub(taken.messages),
+            bytes: (bound.bytes / 2).saturating_sub(taken.bytes),
+        }
+    }
+
+    /// Takes the space of a message; returns whether there was enough.
+    fn take(&mut self, bytes: usize) -> bool {
+        let fits = self.messages > 0 && self.bytes >= bytes;
+        if fits {
+            self.messages -= 1;
+            self.bytes -= bytes;
+        }
+        fits
+    }
+}
+
+impl Attachment {
+    /// As [`Attachment::subscribe`], and hands over at once what topics retained and then what was
+    /// published since. Of what a topic retained, nothing is sent that the history has too.
+    pub fn subscribe_since(
+        &self,
+        requested: &RequestedFilter,
+        options: &SubscribeOptions,
+        since: Since,
+    ) -> Result<Replayed, SubscribeError> {
+        let shared = self.shared();
+        let reader = ReaderOptions {
+            since,
+            name: self.session().client_id().to_owned(),
+            kind: "replay",
+        };
+        let filters = std::slice::from_ref(&requested.text);
+        let mut reader = LocalSubscription::new(shared.clone(), filters, reader);
+        let order = shared.recent.order();
+        let retained = self.subscribe(requested, options)?;
+        let (history, gap) = self.history(&mut reader, options.qos);
+        let replayed: HashSet<_> = history.iter().map(|publication| publication.id).collect();
+        let only_retained = retained.iter().filter(|one| !replayed.contains(&one.id));
+        let retained = only_retained.map(|publication| (publication, true));
+        let history = after_gap(history, gap);
+        let with_flag = history
+            .iter()
+            .map(|one| (one, one.retain && options.retain_as_published));
+        self.deliver_stored(retained.chain(with_flag), options);
+        drop(order);
+        Ok(Replayed {
+            messages: history.len(),
+            has_gap: gap != Gap::None,
+        })
+    }
+
+    /// The space for replayed messages in the outbox, for QoS 0, and in the queue.
+    fn room(&self) -> (Room, Room) {
+        let settings = &self.shared().settings;
+        let outbox = Room {
+            messages: settings.outbox_messages_max,
+            bytes: settings.outbox_max.as_usize(),
+        };
+        let queue = Room {
+            messages: settings.queue_messages_max,
+            bytes: settings.queue_bytes_max.as_usize(),
+        };
+        let state = self.session().lock();
+        let in_outbox = Room {
+            messages: state.outbox.messages(),
+            bytes: state.outbox.bytes(),
+        };
+        let waiting = state.acknowledged.as_ref();
+        let in_queue = Room {
+            messages: waiting.map_or(0, |queue| queue.waiting.len()),
+            bytes: waiting.map_or(0, |queue| queue.waiting_bytes()),
+        };
+        (Room::left(outbox, in_outbox), Room::left(queue, in_queue))
+    }
+
+    /// The messages that `reader` has, oldest first, as far as the session has space for them.
+    fn history(&self, reader: &mut LocalSubscription, qos: Qos) -> (Vec<Arc<Publication>>, Gap) {
+        let mut gap = Gap::None;
+        let mut history = Vec::new();
+        let now = self.shared().clock.time_of_day();
+        while let Some(event) = reader.try_next() {
+            match event {
+                StreamEvent::Gap { .. } => gap = Gap::Unknown,
+                StreamEvent::Publication(one) => {
+                    if one.expiry_seconds_left(now) != Some(0) {
+                        history.push(one.publication);
+                    }
+                }
+            }
+        }
+        let (mut outbox, mut queue) = self.room();
+        let newest = history.iter().rev().take_while(|one| {
+            let room = match one.qos.min(qos) {
+                Qos::AtMostOnce => &mut outbox,
+                Qos::AtLeastOnce | Qos::ExactlyOnce => &mut queue,
+            };
+            room.take(content_bytes(one))
+        });
+        let left_out = history.len() - newest.count();
+        history.drain(..left_out);
+        if left_out > 0 && gap == Gap::None {
+            gap = Gap::Known(left_out);
+        }
+        (history, gap)
+    }
+}
+
+/// The history with the note of a gap at its first message.
+fn after_gap(mut history: Vec<Arc<Publication>>, gap: Gap) -> Vec<Arc<Publication>> {
+    let missing = match gap {
+        Gap::None => return history,
+        Gap::Known(count) => count.to_string(),
+        Gap::Unknown => GAP_UNKNOWN.to_owned(),
+    };
+    if let Some(first) = history.first_mut() {
+        let mut noted = Publication::clone(first);
+        let properties = noted.properties.get_or_insert_default();
+        properties
+            .user
+            .insert(0, (GAP_PROPERTY.to_owned(), missing));
+        *first = Arc::new(noted);
+    }
+    history
+}

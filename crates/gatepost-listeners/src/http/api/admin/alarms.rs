@@ -1,0 +1,70 @@
+//! `/admin/alarms`: the alarms, and how an administrator acknowledges and snoozes them.
+
+use gatepost_alarms::UnknownAlarm;
+use gatepost_settings::Period;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{body, count_of};
+use crate::http::context::HttpContext;
+use crate::http::error::HttpError;
+use crate::http::request::{HttpRequest, expect_method};
+use crate::http::response::Response;
+
+/// The name of an administrator that has none: requests of this machine need no login.
+const NAMELESS: &str = "an administrator";
+
+/// The body of a POST. Without a topic, all topics of the alarm are meant.
+#[derive(Deserialize)]
+#[serde(
+    tag = "action",
+    rename_all = "lowercase",
+    deny_unknown_fields,
+    expecting = "an object with action = acknowledge, snooze or forget"
+)]
+enum AlarmAction {
+    /// It is not published again while it stays raised.
+    Acknowledge {
+        #[serde(default)]
+        topic: Option<String>,
+    },
+    /// Nothing of it is published for this time; none takes that back.
+    Snooze {
+        #[serde(default)]
+        topic: Option<String>,
+        time: Period,
+    },
+    /// The topic is watched again when something is published on it.
+    Forget { topic: String },
+}
+
+/// `/admin/alarms`, `/admin/alarms/NAME`
+pub(super) fn respond(
+    context: &HttpContext,
+    request: &HttpRequest,
+    name: &str,
+) -> Result<Response, HttpError> {
+    let alarms = context.services.alarms.as_ref();
+    if name.is_empty() {
+        expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
+        let count = count_of(request)?;
+        let statuses = alarms.map_or_else(Vec::new, |alarms| alarms.status(count));
+        return Ok(Response::json(200, &json!({ "alarms": statuses })));
+    }
+    expect_method(request, &["POST"], "POST")?;
+    let action: AlarmAction = body(request)?;
+    let unknown = || HttpError::NotFound(format!("an alarm of the name {name}"));
+    let alarms = alarms.ok_or_else(unknown)?;
+    let changed = match action {
+        AlarmAction::Acknowledge { topic } => {
+            let by = request.user().unwrap_or(NAMELESS);
+            alarms.acknowledge(name, topic.as_deref(), by)
+        }
+        AlarmAction::Snooze { topic, time } => {
+            alarms.snooze(name, topic.as_deref(), time.duration())
+        }
+        AlarmAction::Forget { topic } => alarms.forget(name, &topic),
+    };
+    let topics = changed.map_err(|UnknownAlarm| unknown())?;
+    Ok(Response::json(200, &json!({ "topics": topics })))
+}
