@@ -153,7 +153,7 @@ mod tests {
             },
             value,
             limit: (cause != AlarmCause::Silence).then_some(8.0),
-            silence: Duration::from_secs(600),
+            silence: Duration::from_mins(10),
             field: "temperature".to_owned(),
         }
     }

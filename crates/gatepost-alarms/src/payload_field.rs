@@ -15,10 +15,11 @@ pub(crate) struct PayloadField {
 impl PayloadField {
     /// The place that a dotted path such as `readings.0.value` names.
     pub(crate) fn new(field: &str) -> Self {
-        let levels = field.split('.').filter(|_| !field.is_empty());
-        let pointer = levels
-            .map(|level| format!("/{}", level.replace('~', "~0").replace('/', "~1")))
-            .collect();
+        let mut pointer = String::new();
+        for level in field.split('.').filter(|_| !field.is_empty()) {
+            pointer.push('/');
+            pointer.push_str(&level.replace('~', "~0").replace('/', "~1"));
+        }
         Self { pointer }
     }
 

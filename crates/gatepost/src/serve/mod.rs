@@ -40,6 +40,7 @@ use gatepost_operations::reload::{ReloadRequest, requests};
 use gatepost_operations::{AuditLog, Operations};
 use gatepost_procedures::Procedures;
 use gatepost_sinks::Sinks;
+use gatepost_store::Store;
 use gatepost_users::Users;
 use tokio::sync::watch;
 
@@ -151,8 +152,7 @@ async fn serve(
     let gateway = Gateway::new(procedures.clone(), Arc::new(broker.clone()), store.clone());
     gateway.set_journal_unjudged(config.store.journal_unjudged);
     let sinks = Sinks::start(broker.clone(), &config.sink).map_err(StartError::Threads)?;
-    let alarms = Alarms::start(broker.clone(), store.clone(), &config.alarm);
-    let alarms = alarms.map_err(StartError::Threads)?;
+    let alarms = start_alarms(&broker, &store, &config)?;
     let stats = StatsKeeper::new(gateway.clone(), broker.clone(), store.clone());
     let stats = Arc::new(stats.with_sinks(sinks.clone()).with_alarms(alarms.clone()));
     sinks.opened().await;
@@ -187,9 +187,7 @@ async fn serve(
         &config, encryption, bound, services, &users, &limits, &workers,
     )?;
     tokio::spawn(stats.run());
-    tokio::spawn(mqtt::follow_users(broker.clone(), users.clone()));
-    publish_refusals(&broker, users.clone());
-    start_upkeep(&users, bans);
+    start_upkeep(&broker, &users, bans);
     let (down, is_down) = watch::channel(false);
     let housekeeping = tokio::spawn(broker.clone().run(is_down));
     announce(&listening);
@@ -255,8 +253,17 @@ fn carry_out(
     }
 }
 
-/// Follows changes of users by other processes, forgets bans that are over, and gives back memory.
-fn start_upkeep(users: &Users, bans: Bans) {
+/// Starts the alarms, on a thread of their own.
+fn start_alarms(broker: &Broker, store: &Store, config: &Config) -> Result<Alarms, StartError> {
+    let alarms = Alarms::start(broker.clone(), store.clone(), &config.alarm);
+    alarms.map_err(StartError::Threads)
+}
+
+/// Follows changes of users, publishes what access rules denied, forgets bans that are over, and
+/// gives back memory.
+fn start_upkeep(broker: &Broker, users: &Users, bans: Bans) {
+    tokio::spawn(mqtt::follow_users(broker.clone(), users.clone()));
+    publish_refusals(broker, users.clone());
     let users = users.clone();
     tokio::spawn(async move { users.follow().await });
     tokio::spawn(sweep_bans(bans));
