@@ -98,7 +98,7 @@ impl Attachment {
         let with_flag = history
             .iter()
             .map(|one| (one, one.retain && options.retain_as_published));
-        self.deliver_stored(retained.chain(with_flag), options);
+        self.deliver_stored(retained.chain(with_flag), *options);
         drop(order);
         Ok(Replayed {
             messages: history.len(),
