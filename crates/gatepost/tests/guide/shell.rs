@@ -32,13 +32,18 @@ until_ended() { timeout --signal INT 2 bash -c "$1" || [ $? = 124 ]; }
 set -e
 "#;
 
+/// The longest that the commands of a page may take: generous, so that a busy machine fails
+/// nothing.
+const PAGE_SECONDS_MAX: &str = "300";
+
 /// A shell in a network of its own.
 fn isolated() -> Command {
     let mut command = Command::new("unshare");
     if !rustix::process::geteuid().is_root() {
         command.args(["--user", "--map-root-user"]);
     }
-    command.args(["--net", "bash", "-c"]);
+    // A command that does not end fails the test, instead of holding it up.
+    command.args(["--net", "timeout", PAGE_SECONDS_MAX, "bash", "-c"]);
     command
 }
 
