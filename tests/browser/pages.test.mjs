@@ -20,6 +20,8 @@ ${rooms.map((room) => `<dt>${room}</dt><dd id="${room}">{{ live("house/${room}")
 const BOOK = `<!doctype html><html lang="en"><meta charset="utf-8"><title>Visitors</title><body><h1>Visitors</h1>
 <form method="post">{{ form_publish("visitors/book") }}<label>Name <input name="payload"></label> <button>Sign</button></form>
 <p>Last: <b id="last">{{ live("visitors/book") }}</b></p></body></html>`;
+const LAMPS = `<!doctype html><html lang="en"><meta charset="utf-8"><title>Lamps</title><body>
+<p id="power">{{ live("lamps", "state.0.power") }}</p><p id="name">{{ live("lamps", "name") }}</p></body></html>`;
 const ASK = `<!doctype html><html lang="en"><meta charset="utf-8"><title>Ask</title><body>
 <form method="post">{{ form_call("/answer") }}<label>Question <input name="question" value="{{ request.form.question }}"></label> <button>Ask</button></form>
 <p id="answer">{{ request.result.text }}</p><p id="refused">{{ request.result.reason }}</p></body></html>`;
@@ -30,7 +32,7 @@ let browser;
 before(async () => {
   mkdirSync(pictures, { recursive: true });
   server = await Server.start(
-    { "_frame.html": FRAME, "house.html": HOUSE, "book.html": BOOK, "ask.html": ASK },
+    { "_frame.html": FRAME, "house.html": HOUSE, "book.html": BOOK, "lamps.html": LAMPS, "ask.html": ASK },
     {
       "broken.luau": `return function() error("as meant") end\n`,
       "answer.luau": `return function(message, arguments)
@@ -73,6 +75,19 @@ test("all live values of a page share one stream, which goes on where it broke o
   await server.publish("house/attic", "30.0");
   await page.locator("#attic", { hasText: "30.0" }).waitFor();
   assert.equal(await page.evaluate(() => window.mark), "not reloaded");
+  await close();
+});
+
+test("a live value may be one of a JSON payload", async () => {
+  await server.publish("lamps", JSON.stringify({ name: "<b>hall</b>", state: [{ power: 20.0 }] }));
+  const { page, close } = await open("/lamps");
+  assert.equal(await page.locator("#power").textContent(), "20");
+  assert.equal(await page.locator("#name").textContent(), "<b>hall</b>");
+  await server.publish("lamps", JSON.stringify({ name: { length: 1 }, state: [{ power: 21.5 }] }));
+  await page.locator("#power", { hasText: "21.5" }).waitFor();
+  assert.equal(await page.locator("#name").textContent(), '{"length":1}');
+  await server.publish("lamps", "no JSON");
+  await page.locator("#power").filter({ hasText: /^$/ }).waitFor({ state: "attached" });
   await close();
 });
 

@@ -1,15 +1,15 @@
 //! Insertion points, and the text of each in a page.
 
-use std::sync::Arc;
 use std::time::Instant;
 
-use gatepost_message::{MessageId, PageReply, Publication};
+use gatepost_message::{MessageId, PageReply};
 
 use crate::clock;
 use crate::escape::push_escaped;
 use crate::forms::{Form, Forms};
+use crate::live::LiveValue;
 use crate::request::{PageRequest, Reference};
-use crate::values::{CallError, PageCall, Values};
+use crate::values::{CallError, PageCall, Values, text_of};
 
 /// One insertion point whose arguments are constants or values of the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub enum Insertion {
     /// `latest("topic")`: the payload of the topic's last publication.
     Latest(String),
     /// `live("topic")`: the same, kept up to date by the browser.
-    Live(String),
+    Live(LiveValue),
     /// `request.query.name`
     Request(Reference),
     /// `form_publish("topic")` and similar functions.
@@ -93,7 +93,7 @@ impl Insertion {
                     push_escaped(output, &text_of(&publication));
                 }
             }
-            Self::Live(topic) => push_live(output, topic, values.latest(topic)),
+            Self::Live(live) => live.push(output, values),
             Self::Call { .. } | Self::Request(_) | Self::Form(_) => {
                 push_failure(output, "an insertion point needs a request, and has none");
             }
@@ -161,27 +161,6 @@ pub(crate) fn push_form(output: &mut Vec<u8>, form: &Form, making: &Making<'_>) 
         Some(forms) => forms.push_field(output, form, making.request),
         None => push_failure(output, "the system gives no randomness to sign forms with"),
     }
-}
-
-/// A payload as text; what is not UTF-8 becomes U+FFFD.
-pub(crate) fn text_of(publication: &Publication) -> std::borrow::Cow<'_, str> {
-    String::from_utf8_lossy(&publication.payload)
-}
-
-/// The value in an element that the live script finds by its attribute. The script resumes
-/// after `data-gatepost-id`, so nothing published between rendering and connecting is missed.
-pub(crate) fn push_live(output: &mut Vec<u8>, topic: &str, latest: Option<Arc<Publication>>) {
-    output.extend_from_slice(b"<span data-gatepost-live=\"");
-    push_escaped(output, topic);
-    let id = latest.as_ref().map_or_else(
-        || MessageId::floor_at(std::time::SystemTime::now()),
-        |latest| latest.id,
-    );
-    output.extend_from_slice(format!("\" data-gatepost-id=\"{id}\">").as_bytes());
-    if let Some(publication) = latest {
-        push_escaped(output, &text_of(&publication));
-    }
-    output.extend_from_slice(b"</span>");
 }
 
 /// A comment that replaces a missing value, with the id of the log line.

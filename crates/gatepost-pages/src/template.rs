@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use crate::forms::{Form, FormAction};
 use crate::insertion::{Argument, Insertion};
+use crate::live::LiveValue;
 use crate::request::Reference;
 
 /// A piece of a page.
@@ -128,7 +129,8 @@ fn insertion_of(name: &str, arguments: TemplateArguments) -> Option<Insertion> {
         ("now", None) => Some(Insertion::Now),
         ("now", Some(format)) => Some(Insertion::NowAs(format)),
         ("latest", Some(topic)) => Some(Insertion::Latest(topic)),
-        ("live", Some(topic)) => Some(Insertion::Live(topic)),
+        // One that cannot work has its error from the engine, with the line.
+        ("live", Some(topic)) => LiveValue::new(&topic, None).ok().map(Insertion::Live),
         ("call", Some(path)) => Some(Insertion::Call {
             path,
             arguments: named,
@@ -356,8 +358,8 @@ mod tests {
         assert_eq!(
             pieces,
             [
-                "Live(\"a\")",
-                "Live(\"b\")",
+                "Live(LiveValue { topic: \"a\", path: None })",
+                "Live(LiveValue { topic: \"b\", path: None })",
                 "<p>",
                 LIVE_SCRIPT,
                 "</BODY></html>"

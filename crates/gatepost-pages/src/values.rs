@@ -75,3 +75,8 @@ pub trait Values: Send + Sync + 'static {
     /// The response of a procedure. Runs it on the current thread: for page workers only.
     fn call(&self, call: &PageCall<'_>) -> Result<Called, CallError>;
 }
+
+/// A payload as text; what is not UTF-8 becomes U+FFFD.
+pub(crate) fn text_of(publication: &Publication) -> std::borrow::Cow<'_, str> {
+    String::from_utf8_lossy(&publication.payload)
+}

@@ -9,12 +9,14 @@ use gatepost_message::TopicFilter;
 use minijinja::value::{Kwargs, Value, ValueIter};
 use minijinja::{Environment, Error, ErrorKind};
 
+use super::live_span::LiveSpan;
 use super::present::with_present;
 use super::shown::Shown;
 use super::{check_memory, own};
 use crate::clock;
 use crate::forms::{Form, FormAction};
-use crate::insertion::{call, failure_comment, push_form, push_live};
+use crate::insertion::{call, failure_comment, push_form};
+use crate::live::LiveValue;
 use crate::memory_limit::unwatched;
 use crate::values::Values;
 
@@ -53,14 +55,16 @@ pub(super) fn add_functions(environment: &mut Environment<'static>, values: &Arc
         Ok::<_, Error>(shown)
     });
     let source = Arc::clone(values);
-    environment.add_function("live", move |topic: &str| {
+    environment.add_function("live", move |topic: &str, path: Option<&str>| {
         check_memory()?;
         let span = unwatched(|| {
+            let live = LiveValue::new(topic, path)
+                .map_err(|detail| Error::new(ErrorKind::InvalidOperation, detail))?;
             let mut span = Vec::new();
-            push_live(&mut span, topic, source.latest(topic));
+            live.push(&mut span, &*source);
             with_present(|_, noted| noted.uses_live = true).map(|()| text(span))
         })?;
-        Ok::<_, Error>(Value::from_safe_string(own(span)))
+        Ok::<_, Error>(Value::from_object(LiveSpan(own(span))))
     });
     environment.add_function("call", |path: &str, named: Kwargs| {
         check_memory()?;

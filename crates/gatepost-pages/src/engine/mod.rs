@@ -10,6 +10,7 @@
 //! of another rendering.
 
 mod functions;
+mod live_span;
 mod present;
 mod shown;
 
@@ -31,6 +32,7 @@ use crate::template::{LIVE_SCRIPT, body_end};
 use crate::values::Values;
 use crate::workers::{self, Worker};
 use functions::add_functions;
+use live_span::{LiveSpan, NO_VALUE};
 use present::Present;
 pub(crate) use present::{Job, Made};
 
@@ -140,6 +142,13 @@ impl Engine {
         let rendered = rendered.map_err(|Exhausted| refused(&self.name))?;
         rendered.map_err(|error| TemplateError::from_engine(&error, &self.name))?;
         self.spare.lock().push(environment);
+        if noted.misuses_live {
+            return Err(TemplateError {
+                file: self.name.clone(),
+                line: 0,
+                detail: NO_VALUE.to_owned(),
+            });
+        }
         let mut html = output.bytes;
         if noted.uses_live {
             let place = body_end(&html).unwrap_or(html.len());
@@ -187,6 +196,9 @@ fn environment(
     environment.set_fuel(Some(limits.steps));
     environment.set_formatter(|output, state, value| {
         check_memory()?;
+        if let Some(live) = LiveSpan::html(value) {
+            return output.write_str(&live.0).map_err(Error::from);
+        }
         minijinja::escape_formatter(output, state, value)
     });
     let (root, loaded) = (Arc::clone(root), Arc::clone(files));

@@ -7,8 +7,8 @@ use gatepost_message::Publication;
 use minijinja::value::{Enumerator, Object, Value};
 
 use crate::clock;
-use crate::insertion::text_of;
 use crate::memory_limit::{self, unwatched};
+use crate::values::text_of;
 
 /// A publication in a template: prints as its payload; has `payload`, `topic`, `id`, `time`,
 /// `json` and `properties`.

@@ -13,6 +13,19 @@
   }
   if (!places.size || !window.EventSource) return;
 
+  /** A value within a JSON payload; empty where there is none. */
+  const valueAt = (payload, path) => {
+    let value;
+    try {
+      value = JSON.parse(payload);
+    } catch {
+      return "";
+    }
+    for (const name of path.split(".")) value = value !== null && typeof value === "object" && Object.hasOwn(value, name) ? value[name] : undefined;
+    if (value == null) return "";
+    return typeof value === "object" ? JSON.stringify(value) : String(value);
+  };
+
   const query = new URLSearchParams({ since });
   for (const topic of places.keys()) query.append("filter", topic);
   const source = new EventSource("/topics?" + query);
@@ -21,8 +34,10 @@
     for (const place of places.get(topic) ?? []) {
       if (id <= place.dataset.gatepostId) continue;
       place.dataset.gatepostId = id;
-      place.textContent = payload ?? "";
-      place.dispatchEvent(new CustomEvent("gatepost:value", { bubbles: true, detail: { topic, payload } }));
+      const { gatepostPath: path } = place.dataset;
+      const value = path === undefined ? payload ?? "" : valueAt(payload, path);
+      place.textContent = value;
+      place.dispatchEvent(new CustomEvent("gatepost:value", { bubbles: true, detail: { topic, payload, value } }));
     }
   };
   addEventListener("pagehide", () => source.close());

@@ -192,6 +192,39 @@ async fn live_values_carry_what_the_script_needs() {
 }
 
 #[tokio::test]
+async fn a_live_value_may_be_one_of_a_json_payload() {
+    let page = folder_with("<body>{{ live('t', 'state.on') }}</body>")
+        .render("/page")
+        .await;
+    let html = page.expect("a page");
+    assert!(
+        html.contains("data-gatepost-live=\"t\" data-gatepost-path=\"state.on\""),
+        "{html}"
+    );
+    assert!(
+        html.contains("\"></span>"),
+        "the payload is no JSON: {html}"
+    );
+    assert_eq!(html.matches(template::LIVE_SCRIPT).count(), 1, "{html}");
+}
+
+#[tokio::test]
+async fn a_live_value_that_cannot_work_is_an_error() {
+    for source in [
+        "{{ live('a/#') }}",
+        "{{ live('t', 'a..b') }}",
+        "{{ live('t').json.text }}",
+        "{{ live('t').payload }}",
+        "{{ live('t') | upper }}",
+        "{{ live('t') ~ '!' }}",
+    ] {
+        let page = folder_with(source).render("/page").await;
+        let error = page.expect_err(source);
+        assert!(error.to_string().contains("live("), "{source}: {error}");
+    }
+}
+
+#[tokio::test]
 async fn the_engine_renders_history_and_includes() {
     let folder = folder_with(
         "{% extends '_layout.html' %}{% block main %}{% for m in history('#', 3) %}{{ m }}={{ \
