@@ -142,7 +142,7 @@ fn a_refusal_that_a_new_connection_repeats_reaches_the_client() {
         transcript.contains("<** 450 4.7.1 Error: too much mail"),
         "{transcript}"
     );
-    let log = limited.log();
+    let log = limited.await_log("rate limit exceeded: 4");
     // The test's own, the first for two messages, and one more that was tried for the third.
     assert_eq!(log.matches(": connect from").count(), 3, "{log}");
     limited.await_mail("anna", 2);

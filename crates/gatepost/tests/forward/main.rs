@@ -216,11 +216,7 @@ fn postfix_asks_before_its_queue_and_names_its_client() {
     );
     let mail = next_hop.await_mail("anna", 1);
     assert!(mail[0].contains("[192.0.2.77]"), "{mail:?}");
-    assert!(
-        next_hop.log().contains("client=unknown[192.0.2.77]"),
-        "{}",
-        next_hop.log()
-    );
+    next_hop.await_log("client=unknown[192.0.2.77]");
     let refused = send(
         &server,
         "anna@boxes.example",

@@ -159,7 +159,16 @@ impl Postfix {
         text_of(&self.program("postqueue", &["-p"]))
     }
 
-    /// The log.
+    /// Waits until the log contains a text: a process of its own writes the lines, some time after
+    /// the reply. Returns the log.
+    pub(crate) fn await_log(&self, text: &str) -> String {
+        await_some(&format!("'{text}' in the log of Postfix"), || {
+            let log = self.log();
+            log.contains(text).then_some(log)
+        })
+    }
+
+    /// The log as far as it is written.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("data/log")).unwrap_or_default()
     }
