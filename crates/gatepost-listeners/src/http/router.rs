@@ -1,6 +1,6 @@
 //! The choice of the handler that answers a request.
 //!
-//! A user's own pages come before our pages of the same name (the dashboard at `/`, `/status`),
+//! A user's own pages come before our pages of the same name (the dashboard at `/`, `/docs`),
 //! and after the API, whose prefixes are few and fixed.
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::context::HttpContext;
 use super::error::HttpError;
 use super::request::HttpRequest;
 use super::response::Response;
-use super::site::{assets, error_page, files};
+use super::site::{assets, error_page, files, guide};
 use super::{access, forwarded, https_redirect, origin, websocket_handshake};
 
 /// The methods that some path takes, or that are refused by name.
@@ -136,6 +136,9 @@ async fn route(
         && let Some(response) = files::respond(context, request).await?
     {
         return Ok(response);
+    }
+    if let Some(answered) = guide::respond(context, request).await {
+        return answered;
     }
     match path {
         // ntfy's clients publish to the root in JSON.

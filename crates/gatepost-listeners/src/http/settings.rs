@@ -59,6 +59,8 @@ pub struct HttpSettings {
     pub https_port: u16,
     /// Header fields of every answer.
     pub headers: BTreeMap<String, String>,
+    /// Whether the user guide is served at `/docs`.
+    pub docs: bool,
     /// Requests in a second, all together; 0 for no limit. More are answered 429.
     pub requests_per_second: u32,
     /// Requests in a second from one address; 0 for no limit.
@@ -120,6 +122,7 @@ impl Default for HttpSettings {
             ]
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .into(),
+            docs: true,
             requests_per_second: 0,
             requests_per_second_per_address: 0,
             bandwidth: ByteSize::kibibytes(0),

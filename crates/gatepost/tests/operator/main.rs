@@ -7,6 +7,7 @@ mod support;
 mod access;
 mod clock;
 mod edges;
+mod guide;
 mod journal;
 mod metrics;
 mod nodes;

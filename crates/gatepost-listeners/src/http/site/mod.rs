@@ -1,9 +1,10 @@
-//! Contents of a site: the user's pages, files and forms, and the dashboard.
+//! Contents of a site: the user's pages, files and forms, the dashboard and the user guide.
 
 pub(super) mod assets;
 pub(super) mod error_page;
 pub(super) mod files;
 mod forms;
+pub(super) mod guide;
 mod lookup;
 mod multipart;
 pub(super) mod pages;
