@@ -27,7 +27,7 @@ fn the_guide_is_served_with_a_search_and_without_scripts() {
         assert_eq!(status, "404", "{path}");
     }
     let foreign = [&STATUS[..], &["-H", "Host: evil.example"]].concat();
-    assert_eq!(curl(&gateway, "/docs", &foreign), "401");
+    assert_eq!(curl(&gateway, "/docs", &foreign), "403");
 }
 
 #[test]
