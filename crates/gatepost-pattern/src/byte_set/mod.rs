@@ -112,29 +112,27 @@ impl ByteSet {
     }
 
     /// The maximal ranges of bytes, as first and last.
-    pub(crate) fn ranges(&self) -> Vec<(u8, u8)> {
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = (u8, u8)> + use<> {
         let members = self.blocks();
         let others = members.map(|block| !block);
-        let mut ranges = Vec::new();
         let mut from = 0;
-        while let Some(first) = next_one(&members, from) {
+        std::iter::from_fn(move || {
+            let first = next_one(&members, from)?;
             from = next_one(&others, first).unwrap_or(256);
-            ranges.push((first as u8, (from - 1) as u8));
-        }
-        ranges
+            Some((first as u8, (from - 1) as u8))
+        })
     }
 
     /// The set with the other case of every byte added, by Perl's rules for `/aa`: ASCII letters
     /// fold among themselves, and so do the letters of Latin-1, since Perl treats byte strings as
     /// Latin-1.
     pub(crate) fn fold_case(&self) -> Self {
-        let mut folded = *self;
-        for byte in self.iter() {
-            if let Some(other) = other_case(byte) {
-                folded.insert(other);
-            }
-        }
-        folded
+        // The two cases of a letter differ by 0x20, so their bits are in one element, two apart.
+        let fold = |at: usize| {
+            let (bits, upper) = (self.0[at], UPPER_CASE.0[at]);
+            bits | (bits & upper) << 2 | (bits >> 2 & upper)
+        };
+        Self(std::array::from_fn(fold))
     }
 }
 
@@ -187,14 +185,19 @@ fn next_one(blocks: &[u64; 4], from: usize) -> Option<usize> {
     None
 }
 
-/// The other case of a Latin-1 letter whose two cases are one byte each.
-fn other_case(byte: u8) -> Option<u8> {
-    match byte {
-        b'A'..=b'Z' | 0xC0..=0xD6 | 0xD8..=0xDE => Some(byte + 0x20),
-        b'a'..=b'z' | 0xE0..=0xF6 | 0xF8..=0xFE => Some(byte - 0x20),
-        _ => None,
+/// The upper-case letters of Latin-1 whose two cases are one byte each.
+const UPPER_CASE: ByteSet = {
+    let mut upper = ByteSet::EMPTY;
+    let mut byte = 0;
+    while byte < 256 {
+        if matches!(byte as u8, b'A'..=b'Z' | 0xC0..=0xD6 | 0xD8..=0xDE) {
+            let (at, bit) = bit_of(byte as u8);
+            upper.0[at] |= bit;
+        }
+        byte += 1;
     }
-}
+    upper
+};
 
 #[cfg(test)]
 mod tests {
@@ -203,8 +206,10 @@ mod tests {
     #[test]
     fn ranges_are_maximal() {
         let set: ByteSet = b"cabxz".iter().copied().collect();
-        assert_eq!(set.ranges(), [(b'a', b'c'), (b'x', b'x'), (b'z', b'z')]);
-        assert_eq!(ByteSet::ALL.ranges(), [(0, 255)]);
+        let ranges = |set: ByteSet| set.ranges().collect::<Vec<_>>();
+        assert_eq!(ranges(set), [(b'a', b'c'), (b'x', b'x'), (b'z', b'z')]);
+        assert_eq!(ranges(ByteSet::ALL), [(0, 255)]);
+        assert_eq!(ranges(ByteSet::EMPTY), []);
         assert_eq!(ByteSet::EMPTY.complement(), ByteSet::ALL);
     }
 
@@ -246,5 +251,14 @@ mod tests {
         assert_eq!(ByteSet::one(0xD7).fold_case().len(), 1);
         assert_eq!(ByteSet::one(0xDF).fold_case().len(), 1);
         assert_eq!(ByteSet::one(0xFF).fold_case().len(), 1);
+        for byte in 0..=u8::MAX {
+            let other = match byte {
+                b'A'..=b'Z' | 0xC0..=0xD6 | 0xD8..=0xDE => byte + 0x20,
+                b'a'..=b'z' | 0xE0..=0xF6 | 0xF8..=0xFE => byte - 0x20,
+                _ => byte,
+            };
+            let expected: ByteSet = [byte, other].into_iter().collect();
+            assert_eq!(ByteSet::one(byte).fold_case(), expected, "{byte:#x}");
+        }
     }
 }

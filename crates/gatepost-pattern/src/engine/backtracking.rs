@@ -237,16 +237,18 @@ impl Printer<'_> {
 
 /// Prints one position of a pattern.
 fn print_set(set: &ByteSet, out: &mut String) {
-    let ranges = set.ranges();
-    if let &[(upper, upper_last), (lower, lower_last)] = ranges.as_slice()
-        && upper == upper_last
-        && lower == lower_last
+    let mut ranges = set.ranges();
+    if let (Some((upper, _)), Some((lower, _)), None) =
+        (ranges.next(), ranges.next(), ranges.next())
+        && set.len() == 2
         && upper.is_ascii_uppercase()
         && lower == upper.to_ascii_lowercase()
     {
         // A letter of either case compiles to two bytes, a class to 33, and a compiled pattern is
         // limited to 64 KiB, which the longest stock rules would exceed.
-        let _ = write!(out, "(?i){}(?-i)", char::from(lower));
+        out.push_str("(?i)");
+        out.push(char::from(lower));
+        out.push_str("(?-i)");
     } else {
         print_class(set, out);
     }
@@ -254,14 +256,14 @@ fn print_set(set: &ByteSet, out: &mut String) {
 
 /// Prints one position of a pattern so that a quantifier may follow.
 fn print_class(set: &ByteSet, out: &mut String) {
-    let ranges = set.ranges();
-    match ranges.as_slice() {
-        [] => out.push_str("(?!)"),
-        [(0, 255)] => out.push('.'),
-        [(byte, last)] if byte == last => print_byte(*byte, out),
-        _ => {
+    let mut ranges = set.ranges();
+    match (ranges.next(), ranges.next()) {
+        (None, _) => out.push_str("(?!)"),
+        (Some((0, 255)), _) => out.push('.'),
+        (Some((byte, last)), None) if byte == last => print_byte(byte, out),
+        (first, second) => {
             out.push('[');
-            for (first, last) in ranges {
+            for (first, last) in first.into_iter().chain(second).chain(ranges) {
                 print_byte(first, out);
                 if last > first {
                     out.push('-');
@@ -277,6 +279,7 @@ fn print_byte(byte: u8, out: &mut String) {
     if byte.is_ascii_alphanumeric() {
         out.push(char::from(byte));
     } else {
-        let _ = write!(out, "\\x{byte:02x}");
+        let digit = |value: u8| char::from(b"0123456789abcdef"[usize::from(value & 15)]);
+        out.extend(['\\', 'x', digit(byte >> 4), digit(byte)]);
     }
 }

@@ -131,7 +131,7 @@ fn convert(node: &Node, last: bool) -> Option<Hir> {
     Some(match node {
         Node::Empty => Hir::empty(),
         Node::Byte(set) => {
-            let ranges = set.ranges().into_iter();
+            let ranges = set.ranges();
             let ranges = ranges.map(|(first, last)| ClassBytesRange::new(first, last));
             Hir::class(Class::Bytes(ClassBytes::new(ranges)))
         }

@@ -8,6 +8,7 @@
 //! kept.
 
 mod error;
+mod source;
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -18,8 +19,6 @@ use crate::first_use::{FirstUse, counted};
 use crate::prefix::PrefixFilter;
 use crate::syntax::{self, Modifiers, Node};
 
-/// A pattern with a source of this many bytes takes milliseconds to compile.
-const LARGE_PATTERN_BYTES: usize = 32 * 1024;
 /// Longer texts, in bytes, are searched in linear time where that is possible.
 pub const LONG_TEXT_BYTES: usize = 16 * 1024;
 /// The slice of a long text that is searched at once if only backtracking is possible; matches are
@@ -48,8 +47,7 @@ const HEAVY_OFFSET_BYTES: usize = 256 * 1024;
 /// A pattern, compiled when it is first needed.
 #[derive(Debug)]
 pub struct Pattern {
-    body: Box<[u8]>,
-    modifiers: Modifiers,
+    source: Source,
     /// The linear engine searches texts of every length.
     prefers_linear: bool,
     /// Few texts are searched, so structures that pay off only over many texts are not built.
@@ -71,6 +69,7 @@ pub struct Pattern {
 }
 
 pub use error::PatternError;
+use source::{Reading, Source};
 
 /// A search was stopped at a limit before it had a result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -93,12 +92,11 @@ impl Pattern {
 
     /// Parses a pattern without delimiters.
     pub fn parse_bare(body: &[u8], modifiers: Modifiers) -> Result<Self, PatternError> {
-        let tree = read(body, modifiers)?;
+        let (source, tree) = Source::parse(body, modifiers)?;
         let is_opaque = matches!(tree, Node::Opaque(_));
         Ok(Self {
             is_opaque,
-            body: body.into(),
-            modifiers,
+            source,
             prefers_linear: false,
             is_single_use: false,
             tree: Some(Box::new(tree)),
@@ -120,7 +118,8 @@ impl Pattern {
 
     /// The tree, which is large and is not kept any longer.
     pub(crate) fn take_tree(&mut self) -> Node {
-        self.tree.take().map_or_else(|| self.read(), |tree| *tree)
+        let tree = self.tree.take();
+        tree.map_or_else(|| self.source.tree(), |tree| *tree)
     }
 
     /// Searches texts of every length with the linear engine, which tries all alternatives at once
@@ -147,49 +146,41 @@ impl Pattern {
     pub(crate) fn tree(&self) -> Cow<'_, Node> {
         match &self.tree {
             Some(tree) => Cow::Borrowed(tree),
-            None => Cow::Owned(self.read()),
+            None => Cow::Owned(self.source.tree()),
         }
-    }
-
-    /// Parses the pattern again, which succeeded before.
-    fn read(&self) -> Node {
-        syntax::parse(&self.body, self.modifiers)
-            .ok()
-            .or_else(|| syntax::opaque(&self.body, self.modifiers))
-            .unwrap_or(Node::Empty)
     }
 
     /// Compiles now what the first search would compile; an error means that the pattern cannot
     /// run.
     pub fn compile(&self) -> Result<(), String> {
-        self.code()
+        self.code(&self.source.reading())
             .map(|_| ())
             .map_err(|LimitReached(reason)| reason)
     }
 
-    /// Compiles now a pattern so large that its first search would take noticeably longer.
-    pub fn compile_if_large(&self) {
-        if self.body.len() >= LARGE_PATTERN_BYTES {
+    /// Makes now what its first candidate would wait for: the prefix filter, and compiled code.
+    pub fn make_ready(&self) {
+        let reading = self.source.reading();
+        if self.prefix(&reading).literal.is_none() && !self.is_opaque {
             // An error is reported by the first search.
-            let _ = self.anchored();
+            let _ = self.anchored(&reading);
         }
     }
 
-    fn code(&self) -> Result<&PcreCode, LimitReached> {
-        self.code
-            .get_or_init(|| self.compiled(CompileMode::Search))
-            .as_ref()
-            .map_err(|reason| LimitReached(reason.to_string()))
+    fn code(&self, reading: &Reading<'_>) -> Result<&PcreCode, LimitReached> {
+        let compile = || compiled(reading, CompileMode::Search);
+        let code = self.code.get_or_init(compile).as_ref();
+        code.map_err(|reason| LimitReached(reason.to_string()))
     }
 
-    /// Compiles the pattern, which its first use waits for.
-    fn compiled(&self, mode: CompileMode) -> Result<PcreCode, Box<str>> {
-        let compile = || engine::compile(&self.read(), mode).map_err(Into::into);
-        counted(FirstUse::Pattern, compile)
+    fn anchored(&self, reading: &Reading<'_>) -> Result<&PcreCode, LimitReached> {
+        let compile = || compiled(reading, CompileMode::Anchored);
+        let code = self.anchored.get_or_init(compile).as_ref();
+        code.map_err(|reason| LimitReached(reason.to_string()))
     }
 
     pub(crate) fn linear(&self) -> Option<&LinearEngine> {
-        let make = || LinearEngine::of(&self.read()).map(Box::new);
+        let make = || LinearEngine::of(&self.source.tree()).map(Box::new);
         let linear = self.linear.get_or_init(|| counted(FirstUse::Pattern, make));
         linear.as_deref()
     }
@@ -216,7 +207,8 @@ impl Pattern {
         if self.is_single_use && !is_long {
             return self.search(text, start, keep_going);
         }
-        let prefix = self.prefix();
+        let reading = self.source.reading();
+        let prefix = self.prefix(&reading);
         if prefix.rules_out(text, start) {
             return Ok(None);
         }
@@ -228,7 +220,7 @@ impl Pattern {
         if is_long {
             self.search_slices(text, start, keep_going)
         } else {
-            self.search_by_prefix(prefix, text, start, keep_going)
+            self.search_by_prefix((prefix, &reading), text, start, keep_going)
         }
     }
 
@@ -262,7 +254,7 @@ impl Pattern {
     /// few.
     fn search_by_prefix(
         &self,
-        prefix: &PrefixFilter,
+        (prefix, reading): (&PrefixFilter, &Reading<'_>),
         text: &[u8],
         start: usize,
         keep_going: KeepGoing<'_>,
@@ -285,7 +277,7 @@ impl Pattern {
                 cost += OFFSET_TEST_COST;
                 if candidates.may_start(offset) {
                     cost += OFFSET_MATCH_COST;
-                    let found = match_at(self.anchored()?, text, offset, keep_going)?;
+                    let found = match_at(self.anchored(reading)?, text, offset, keep_going)?;
                     if found.is_some() {
                         return Ok(found);
                     }
@@ -306,11 +298,13 @@ impl Pattern {
     ) -> Result<MatchSpan, LimitReached> {
         let offsets = text.len().saturating_sub(start) + 1;
         let steps_max = u32::try_from(SEARCH_STEPS_MAX / offsets).unwrap_or(STEPS_MAX);
-        match self.code()?.search(text, start, steps_max.min(STEPS_MAX)) {
+        let reading = self.source.reading();
+        let code = self.code(&reading)?;
+        match code.search(text, start, steps_max.min(STEPS_MAX)) {
             Err(PcreError::STEPS) if steps_max < STEPS_MAX && !self.is_opaque => {}
             outcome => return outcome.map_err(LimitReached::from),
         }
-        let anchored = self.anchored()?;
+        let anchored = self.anchored(&reading)?;
         for offset in start..=text.len() {
             if !keep_going(OFFSET_BYTES) {
                 return Err(LimitReached::time());
@@ -325,13 +319,13 @@ impl Pattern {
 
     /// Whether the pattern consists of a few literals and needs no engine.
     pub fn is_literal(&self) -> bool {
-        !self.is_single_use && self.prefix().literal.is_some()
+        !self.is_single_use && self.prefix(&self.source.reading()).literal.is_some()
     }
 
     /// The number of matches of a pattern that is a few literals, up to `hits_max`, in one pass
     /// over the text; 0 for any other pattern.
     pub fn count_literal(&self, text: &[u8], hits_max: u32) -> u32 {
-        let prefix = self.prefix();
+        let prefix = self.prefix(&self.source.reading());
         let Some(literal) = &prefix.literal else {
             return 0;
         };
@@ -375,7 +369,8 @@ impl Pattern {
             let found = self.search(text, *offsets.start(), keep_going)?;
             return Ok((found.is_some_and(|(start, _)| offsets.contains(&start)), 1));
         }
-        let prefix = self.prefix();
+        let reading = self.source.reading();
+        let prefix = self.prefix(&reading);
         let mut candidates = prefix.candidates(text);
         let (mut at, last) = offsets.into_inner();
         let mut tried = 0;
@@ -383,7 +378,7 @@ impl Pattern {
             tried += 1;
             let matches = match &prefix.literal {
                 Some(literal) => literal.end_at(text, offset).is_some(),
-                None => match_at(self.anchored()?, text, offset, keep_going)?.is_some(),
+                None => match_at(self.anchored(&reading)?, text, offset, keep_going)?.is_some(),
             };
             if matches {
                 return Ok((true, tried));
@@ -394,35 +389,16 @@ impl Pattern {
     }
 
     /// The prefix filter, which delays compiling until the first candidate.
-    fn prefix(&self) -> &PrefixFilter {
-        let make = || Box::new(PrefixFilter::of(self.read()));
+    fn prefix(&self, reading: &Reading<'_>) -> &PrefixFilter {
+        let make = || Box::new(PrefixFilter::of(reading.tree()));
         self.prefix.get_or_init(|| counted(FirstUse::Prefix, make))
-    }
-
-    fn anchored(&self) -> Result<&PcreCode, LimitReached> {
-        let compiled = self
-            .anchored
-            .get_or_init(|| self.compiled(CompileMode::Anchored));
-        compiled
-            .as_ref()
-            .map_err(|reason| LimitReached(reason.to_string()))
     }
 }
 
-/// Parses a pattern. Syntax that the parser does not support is accepted if PCRE2 compiles it. A
-/// pattern that PCRE2 may refuse is compiled once, so that its rule is reported when it is loaded.
-fn read(body: &[u8], modifiers: Modifiers) -> Result<Node, PatternError> {
-    let tree = match syntax::parse(body, modifiers) {
-        Ok(tree) if !tree.may_be_refused() => return Ok(tree),
-        Ok(tree) => tree,
-        Err(error) => {
-            let opaque = syntax::opaque(body, modifiers).ok_or_else(|| error.clone())?;
-            let compiled = engine::compile(&opaque, CompileMode::Search);
-            return compiled.map(|_| opaque).map_err(|_| error.into());
-        }
-    };
-    let compiled = engine::compile(&tree, CompileMode::Search);
-    compiled.map(|_| tree).map_err(PatternError::Engine)
+/// Compiles a pattern, which its first use waits for.
+fn compiled(reading: &Reading<'_>, mode: CompileMode) -> Result<PcreCode, Box<str>> {
+    let compile = || engine::compile(reading.tree(), mode).map_err(Into::into);
+    counted(FirstUse::Pattern, compile)
 }
 
 /// The match that starts at an offset. If that takes many steps, `keep_going` is called.

@@ -40,8 +40,8 @@ pub(super) struct PrefixDfa {
 
 impl PrefixDfa {
     /// `None` if a match may be empty, or if its first bytes are unknown.
-    pub(super) fn of(tree: Node) -> Option<Self> {
-        let tree = widen(tree);
+    pub(super) fn of(tree: &Node) -> Option<Self> {
+        let tree = widen(tree.front(DEPTH_MAX as usize));
         let mut prefixes = PrefixBuilder {
             builder: NfaBuilder::new(),
             depths: vec![0, 0],
@@ -231,7 +231,7 @@ mod tests {
     use crate::syntax::parse_delimited;
 
     fn prefix_dfa(pattern: &str) -> Option<PrefixDfa> {
-        PrefixDfa::of(parse_delimited(pattern))
+        PrefixDfa::of(&parse_delimited(pattern))
     }
 
     #[test]
@@ -257,6 +257,11 @@ mod tests {
             (r"/(?:ab){9}c/", b"ababababab", true),
             (r"/(?:ab){9}c/", b"ababac", false),
             (r"/(?:a|b)(c)\1/", b"bcx", true),
+            // Parts beyond the depth that may be left out.
+            (r"/a(?:bcdefghijk)?xyz/", b"abcdefghijkxyz", true),
+            (r"/a(?:bcdefghijk)?xyz/", b"axyz", true),
+            (r"/a(?:bcdefghijk)?xyz/", b"abcdxyz", false),
+            (r"/a(?:bcdefghijk|q)*xyz/", b"abcdefghijkqxyz", true),
             (r"/v(?:i|\xc3[\xac-\xaf])a/", b"v\xc3\xada", true),
         ] {
             let dfa = prefix_dfa(pattern).expect(pattern);

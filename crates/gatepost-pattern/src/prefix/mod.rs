@@ -155,11 +155,11 @@ impl StartCondition {
 }
 
 impl PrefixFilter {
-    pub(crate) fn of(tree: Node) -> Self {
-        let literal = LiteralPattern::of(&tree);
+    pub(crate) fn of(tree: &Node) -> Self {
+        let literal = LiteralPattern::of(tree);
         let first = tree.first_bytes();
-        let first = first.map(|set| (set, FirstBytes::of(&tree, &set)));
-        let start = StartCondition::of(&tree);
+        let first = first.map(|set| (set, FirstBytes::of(tree, &set)));
+        let start = StartCondition::of(tree);
         let dfa = match literal {
             Some(_) => None,
             None => PrefixDfa::of(tree),
@@ -354,7 +354,7 @@ mod tests {
     use crate::syntax::parse_delimited;
 
     fn candidates(pattern: &str, text: &[u8]) -> Vec<usize> {
-        let filter = PrefixFilter::of(parse_delimited(pattern));
+        let filter = PrefixFilter::of(&parse_delimited(pattern));
         let mut candidates = filter.candidates(text);
         let mut all = Vec::new();
         let mut at = 0;

@@ -172,7 +172,7 @@ mod tests {
     use crate::syntax::parse_delimited;
 
     fn prefix_sets(pattern: &str) -> PrefixSets {
-        PrefixDfa::of(parse_delimited(pattern))
+        PrefixDfa::of(&parse_delimited(pattern))
             .unwrap()
             .prefix_sets()
     }

@@ -1,13 +1,15 @@
 //! Perl's syntax of regular expressions, read into a tree.
 //!
 //! [`delimiters`] splits `/viagra/i` into body and modifiers, [`parser`] and [`escapes`] parse the
-//! body into [`Node`]s, and [`mod@widen`] over-approximates a tree for prefilters. Syntax that the
-//! parser does not support becomes an [`mod@opaque`] node.
+//! body into [`Node`]s, [`mod@widen`] over-approximates a tree for prefilters, and [`front`] cuts
+//! it off after the first bytes. Syntax that the parser does not support becomes an
+//! [`mod@opaque`] node.
 
 mod cursor;
 mod delimiters;
 mod error;
 mod escapes;
+mod front;
 mod node;
 mod opaque;
 mod parser;

@@ -198,8 +198,7 @@ impl RuleSet {
     }
 
     /// Runs the rules on a message and discards the result: nothing is learned from the message,
-    /// and no DNS queries are sent. Then compiles the large patterns, for which a message would
-    /// wait, whether or not this message needed them.
+    /// and no DNS queries are sent.
     pub(crate) fn run_discarding(&self, mail: &ScannedMail<'_>) {
         let (compiled, _) = self.ask_learning(mail);
         let context = ScanContext::default();
@@ -208,9 +207,6 @@ impl RuleSet {
         let known = captured.as_ref();
         let mut state = compiled.program.run(mail, None, known, time, &context);
         compiled.program.run_metas(&mut state);
-        for (_, pattern) in compiled.program.patterns() {
-            pattern.compile_if_large();
-        }
     }
 
     /// The report of a message whose rules have run.

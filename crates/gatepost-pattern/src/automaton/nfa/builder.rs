@@ -201,34 +201,29 @@ impl NfaBuilder {
 /// The class of each byte, and one byte of each class. The most frequent classes come first, so
 /// that the entries read of a transition row lie side by side.
 fn classes(sets: &[ByteSet]) -> ([u8; 256], Vec<u8>) {
-    let mut class_of = [0u8; 256];
+    let mut members = vec![ByteSet::ALL];
     for set in sets {
-        // By class: the new class of its bytes outside the set, and of those inside.
-        let mut numbers = [[None; 2]; 256];
-        let mut next = 0..=u8::MAX;
-        for byte in 0..=u8::MAX {
-            let class = &mut class_of[usize::from(byte)];
-            let number = &mut numbers[usize::from(*class)][usize::from(set.contains(byte))];
-            *class = *number.get_or_insert_with(|| next.next().unwrap_or_default());
+        for class in 0..members.len() {
+            let inside = members[class].intersection(set);
+            if inside != ByteSet::EMPTY && inside != members[class] {
+                members[class] = members[class].intersection(&set.complement());
+                members.push(inside);
+            }
         }
     }
-    let mut members: Vec<ByteSet> = Vec::new();
-    for byte in 0..=u8::MAX {
-        let class = usize::from(class_of[usize::from(byte)]);
-        // Classes are numbered in the order of their first bytes.
-        if class == members.len() {
-            members.push(ByteSet::EMPTY);
-        }
-        if let Some(members) = members.get_mut(class) {
-            members.insert(byte);
-        }
-    }
-    members.sort_by(|one, other| probability(other).total_cmp(&probability(one)));
-    for (class, bytes) in (0u8..=u8::MAX).zip(&members) {
+    let mut classes: Vec<(f32, u8, ByteSet)> = members
+        .iter()
+        .filter_map(|bytes| Some((probability(bytes), bytes.iter().next()?, *bytes)))
+        .collect();
+    classes.sort_by(|(one, one_byte, _), (other, other_byte, _)| {
+        other.total_cmp(one).then(one_byte.cmp(other_byte))
+    });
+    let mut class_of = [0u8; 256];
+    for (class, (.., bytes)) in (0u8..=u8::MAX).zip(&classes) {
         bytes
             .iter()
             .for_each(|byte| class_of[usize::from(byte)] = class);
     }
-    let representatives = members.iter().filter_map(|bytes| bytes.iter().next());
+    let representatives = classes.iter().map(|&(_, byte, _)| byte);
     (class_of, representatives.collect())
 }
