@@ -107,7 +107,7 @@ impl MqttConnection {
                 break;
             }
             let options = options_of(filter, identifier);
-            match self.enter(filter.text, &options, since)? {
+            match self.enter(filter.text, options, since)? {
                 Ok(entered) => {
                     outcome.reasons.push(Reason(options.qos.level()));
                     if entered.has_gap {
@@ -129,7 +129,7 @@ impl MqttConnection {
     fn enter(
         &self,
         text: &str,
-        options: &SubscribeOptions,
+        options: SubscribeOptions,
         since: Since,
     ) -> Result<Result<Entered, Reason>, ConnectionEnd> {
         let Ok(requested) = RequestedFilter::new(text) else {
@@ -151,13 +151,13 @@ impl MqttConnection {
             return Ok(Err(Reason::NOT_AUTHORIZED));
         }
         let entered = if since == Since::Now {
-            let retained = self.attachment.subscribe(&requested, options);
+            let retained = self.attachment.subscribe(&requested, &options);
             retained.map(|retained| Entered {
                 retained,
                 has_gap: false,
             })
         } else {
-            let replayed = self.attachment.subscribe_since(&requested, options, since);
+            let replayed = self.attachment.subscribe_since(&requested, &options, since);
             replayed.map(|replayed| Entered {
                 retained: Vec::new(),
                 has_gap: replayed.has_gap,

@@ -127,9 +127,7 @@ async fn serve(
 ) -> Result<(), StartError> {
     let mut signals = Signals::catch().map_err(StartError::Threads)?;
     let store = store::open(&config)?;
-    let learner =
-        Learner::open(&config.data, &store, &config.rules)?.ok_or(StartError::Learning)?;
-    let learner = Arc::new(learner);
+    let learner = open_learner(&store, &config)?;
     let unusable = RuleProblems::default();
     let rules = rules::deferred(&config.rules, &learner, &unusable);
     if rules::are_needed(&config) {
@@ -251,6 +249,12 @@ fn carry_out(
         // Fails where the receiver is gone.
         let _ = request.reply.send(report);
     }
+}
+
+/// Opens what earlier mails have taught.
+fn open_learner(store: &Store, config: &Config) -> Result<Arc<Learner>, StartError> {
+    let learner = Learner::open(&config.data, store, &config.rules)?;
+    learner.map(Arc::new).ok_or(StartError::Learning)
 }
 
 /// Starts the alarms, on a thread of their own.
