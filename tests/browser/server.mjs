@@ -8,9 +8,10 @@ import { createInterface } from "node:readline";
 const PROTOCOLS = ["mqtt", "http", "smtp", "lmtp", "milter", "pop3", "spamd", "call"];
 
 export class Server {
-  /** Starts a server whose pages are `pages`, with these procedures (name to text). */
-  static async start(pages, procedures = {}) {
+  /** Starts a server whose pages are `pages`, with these procedures (name to text) and settings. */
+  static async start(pages, procedures = {}, settings = []) {
     const server = new Server();
+    server.settings = settings;
     server.folder = await mkdtemp(join(tmpdir(), "gatepost-browser-"));
     await mkdir(join(server.folder, "pages"));
     for (const [name, text] of Object.entries(pages)) await writeFile(join(server.folder, "pages", name), text);
@@ -25,6 +26,7 @@ export class Server {
   async run() {
     const lines = PROTOCOLS.map((name) => `listeners.${name}.bind = ["${this.binds[name]}"]`);
     lines.push(`data = "${this.folder}/data"`, `pages.path = "${this.folder}/pages"`, `access_log.path = "${this.folder}/access.log"`);
+    lines.push(...this.settings);
     // Mail to kept/… goes into quarantine.
     await mkdir(join(this.folder, "procedures"), { recursive: true });
     await writeFile(join(this.folder, "procedures/keep.luau"), `return function() return "quarantine", "kept for a look" end\n`);

@@ -4,19 +4,21 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use gatepost_broker::{Broker, DisconnectCause, RequestedFilter, RetainHandling, SubscribeOptions};
+use gatepost_broker::{
+    Authorization, Broker, DisconnectCause, RequestedFilter, RetainHandling, SubscribeOptions,
+};
 use gatepost_message::{Qos, Topic};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::attempt::{Backoff, Failure, RequestPace, explained};
+use crate::carrier::Carrier;
 use crate::frame::{Delivery, Handed};
 use crate::given_up::give_up;
 use crate::inlet::{Inlet, Wanted};
 use crate::settings::SinkSettings;
 use crate::status::{SinkProgress, SinkState};
-use crate::webhook::Webhook;
 
 /// The longest time that an attempt which has begun may take when the sink is to stop.
 const STOP_TIME_MAX: Duration = Duration::from_secs(3);
@@ -31,11 +33,28 @@ enum AttemptEnding {
     Gone,
 }
 
+/// The reason why a sink is no longer at work.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum WorkEnd {
+    /// It was to stop.
+    Stopped,
+    /// The server no longer exists.
+    Gone,
+}
+
+/// The end of the service of a session.
+enum ServiceEnd {
+    Work(WorkEnd),
+    Session(DisconnectCause),
+}
+
 /// A sink at work.
 pub(crate) struct Delivering {
     pub(crate) broker: Broker,
     pub(crate) settings: SinkSettings,
-    pub(crate) webhook: Webhook,
+    pub(crate) carrier: Box<dyn Carrier>,
+    /// The rights of its user; `None` for a sink of the config.
+    pub(crate) authorization: Option<Arc<dyn Authorization>>,
     pub(crate) concurrency: u16,
     pub(crate) progress: Arc<SinkProgress>,
     pub(crate) dead_letter: Option<Topic>,
@@ -44,8 +63,9 @@ pub(crate) struct Delivering {
 }
 
 impl Delivering {
-    /// Works until the sink is to stop. Where the session is lost, it begins again.
-    pub(crate) async fn run(self) {
+    /// Works until the sink is to stop, or the server is gone for good. Where the session is
+    /// lost, it begins again.
+    pub(crate) async fn run(self) -> WorkEnd {
         let this = Arc::new(self);
         let mut backoff = Backoff::new(&this.settings.retry);
         while !*this.stop.borrow() {
@@ -59,8 +79,11 @@ impl Delivering {
                     this.progress.left_all();
                     inlet.close();
                     match ended {
-                        None | Some(DisconnectCause::ShuttingDown) => return,
-                        Some(cause) => explained(cause).to_owned(),
+                        ServiceEnd::Work(end) => return end,
+                        ServiceEnd::Session(DisconnectCause::ShuttingDown) => {
+                            return WorkEnd::Stopped;
+                        }
+                        ServiceEnd::Session(cause) => explained(cause).to_owned(),
                     }
                 }
                 Err(error) => error.to_string(),
@@ -68,6 +91,7 @@ impl Delivering {
             this.note_failure(&why, SinkState::Starting);
             this.sleep(Instant::now() + backoff.pause()).await;
         }
+        WorkEnd::Stopped
     }
 
     fn wanted(&self) -> Wanted {
@@ -83,25 +107,29 @@ impl Delivering {
             filters: filters.map(|filter| (filter, options)).collect(),
             in_flight_max: self.concurrency,
             frame_bytes_max: None,
-            kind: "webhook",
+            kind: self.carrier.kind(),
+            authorization: self.authorization.clone(),
         }
     }
 
-    /// Serves the session until the sink stops (`None`) or the session ends.
-    async fn serve(self: &Arc<Self>, inlet: &mut Inlet) -> Option<DisconnectCause> {
+    /// Serves the session until the sink stops or the session ends.
+    async fn serve(self: &Arc<Self>, inlet: &mut Inlet) -> ServiceEnd {
         let mut stop = self.stop.clone();
         let mut at_work: JoinSet<(Box<Delivery>, AttemptEnding)> = JoinSet::new();
         let mut is_gone = false;
         let ended = loop {
+            if is_gone && self.carrier.ends_when_gone() {
+                break ServiceEnd::Work(WorkEnd::Gone);
+            }
             let has_room = at_work.len() < usize::from(self.concurrency) && !is_gone;
             tokio::select! {
-                _ = stop.wait_for(|&stop| stop) => break None,
+                _ = stop.wait_for(|&stop| stop) => break ServiceEnd::Work(WorkEnd::Stopped),
                 Some(done) = at_work.join_next() => match done {
                     Ok(done) => is_gone |= self.settle(inlet, done),
                     Err(error) => {
                         tracing::error!(target: "sinks", sink = self.settings.name, %error,
                             "an attempt ended in a fault; what is unfinished comes again");
-                        break Some(DisconnectCause::Broken);
+                        break ServiceEnd::Session(DisconnectCause::Broken);
                     }
                 },
                 handed = inlet.next(), if has_room => match handed {
@@ -114,7 +142,7 @@ impl Delivering {
                         });
                     }
                     Ok(Handed::Release(packet_id)) => inlet.released(packet_id),
-                    Err(cause) => break Some(cause),
+                    Err(cause) => break ServiceEnd::Session(cause),
                 },
             }
         };
@@ -151,8 +179,13 @@ impl Delivering {
             if !self.sleep(self.pace.place()).await {
                 return AttemptEnding::Unfinished;
             }
+            // Rights may have gone since the subscription, and since the last attempt.
+            let rights = self.authorization.as_ref();
+            if rights.is_some_and(|rights| !rights.may_receive(&delivery.topic)) {
+                return AttemptEnding::Done;
+            }
             attempts += 1;
-            let failure = match self.webhook.attempt(delivery).await {
+            let failure = match self.carrier.attempt(delivery).await {
                 Ok(()) => {
                     self.progress.delivered();
                     return AttemptEnding::Done;

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use gatepost_broker::{
-    Attachment, Broker, Close, ConnectError, ConnectOptions, DisconnectCause, IN_PROCESS_PREFIX,
-    Publisher, QueueBounds, Receipt, RequestedFilter, SubscribeError, SubscribeOptions,
+    Attachment, Authorization, Broker, Close, ConnectError, ConnectOptions, DisconnectCause,
+    IN_PROCESS_PREFIX, Publisher, QueueBounds, Receipt, RequestedFilter, SubscribeError,
+    SubscribeOptions,
 };
 use gatepost_message::{Peer, Qos};
 use gatepost_mqtt::PacketId;
@@ -38,6 +39,8 @@ pub(crate) struct Wanted {
     /// The largest frame, in bytes, where the other broker has a bound.
     pub(crate) frame_bytes_max: Option<u32>,
     pub(crate) kind: &'static str,
+    /// The rights of its user; `None` for a sink of the config.
+    pub(crate) authorization: Option<Arc<dyn Authorization>>,
 }
 
 /// The client id of a sink's session.
@@ -63,7 +66,7 @@ impl Inlet {
         let options = ConnectOptions {
             client_id: Some(client_id(&settings.name)),
             user: None,
-            authorization: None,
+            authorization: wanted.authorization.clone(),
             kind: wanted.kind,
             // It is in the process: there is no address.
             peer: Peer::Local,

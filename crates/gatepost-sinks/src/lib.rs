@@ -13,22 +13,29 @@
 
 mod attempt;
 mod bridge;
+mod carrier;
 mod delivering;
 mod field_mistake;
 mod file_text;
 mod frame;
 mod given_up;
+mod http_client;
 mod inlet;
 mod mistake;
 mod pipe;
 mod ready_templates;
+mod session_end;
 mod settings;
 mod sinks;
 mod status;
 mod tls;
+mod web_push;
 mod webhook;
 
 pub use mistake::{SinkMistake, mistakes};
 pub use settings::{BridgeSettings, SinkRetrySettings, SinkSettings, WebhookSettings};
 pub use sinks::{Sinks, check};
 pub use status::{SinkError, SinkState, SinkStatus};
+pub use web_push::{
+    SubscriptionRequest, SubscriptionStatus, WebPush, WebPushError, WebPushSettings,
+};

@@ -4,12 +4,13 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle as ThreadHandle;
 use std::time::Duration;
 
-use gatepost_broker::{Broker, IN_PROCESS_PREFIX};
+use gatepost_broker::{Broker, IN_PROCESS_PREFIX, OwnerRights};
 use gatepost_message::Topic;
+use gatepost_store::Store;
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{oneshot, watch};
@@ -20,8 +21,10 @@ use crate::bridge::{Bridge, RunningBridge};
 use crate::delivering::Delivering;
 use crate::field_mistake::FieldMistake;
 use crate::inlet::client_id;
+use crate::session_end::end_session;
 use crate::settings::SinkSettings;
 use crate::status::{SinkProgress, SinkState, SinkStatus};
+use crate::web_push::{self, WebPush, WebPushError, WebPushSettings};
 use crate::webhook::Webhook;
 
 /// The longest time that sinks may take to end what they have begun.
@@ -51,14 +54,16 @@ impl Work {
     /// The kind, and where it leads.
     fn named(&self) -> (&'static str, String) {
         match self {
-            Self::Webhook(work) => ("webhook", work.webhook.origin()),
+            Self::Webhook(work) => ("webhook", work.carrier.target()),
             Self::Bridge(work) => ("bridge", work.bridge.target()),
         }
     }
 
     async fn run(self) {
         match self {
-            Self::Webhook(work) => work.run().await,
+            Self::Webhook(work) => {
+                work.run().await;
+            }
             Self::Bridge(work) => work.run().await,
         }
     }
@@ -68,6 +73,7 @@ struct SinksCore {
     broker: Broker,
     runtime: Handle,
     running: Mutex<BTreeMap<String, RunningSink>>,
+    web_push: OnceLock<WebPush>,
     thread: Mutex<Option<(ThreadHandle<()>, oneshot::Sender<()>)>>,
 }
 
@@ -90,11 +96,34 @@ impl Sinks {
             broker,
             runtime: handle,
             running: Mutex::default(),
+            web_push: OnceLock::new(),
             thread: Mutex::new(Some((thread, end))),
         }));
         sinks.apply(settings);
         sinks.end_unknown_sessions(settings);
         Ok(sinks)
+    }
+
+    /// Serves subscriptions of browsers, where the settings say so.
+    pub fn start_web_push(
+        &self,
+        store: &Store,
+        rights: Arc<dyn OwnerRights>,
+        settings: &WebPushSettings,
+    ) -> Result<(), WebPushError> {
+        let (broker, runtime) = (&self.0.broker, &self.0.runtime);
+        if settings.is_on() {
+            let (broker, store) = (broker.clone(), store.clone());
+            let started = WebPush::start(broker, store, rights, settings.clone(), runtime.clone())?;
+            let _ = self.0.web_push.set(started);
+        }
+        web_push::end_unknown_sessions(broker, runtime, self.web_push());
+        Ok(())
+    }
+
+    /// The subscriptions of browsers; `None` where they are switched off.
+    pub fn web_push(&self) -> Option<&WebPush> {
+        self.0.web_push.get()
     }
 
     /// Waits until each sink has its session, so that it misses nothing from then on; for a while.
@@ -211,7 +240,8 @@ impl Sinks {
         let webhook = settings.webhook.clone().unwrap_or_default();
         Ok(Work::Webhook(Box::new(Delivering {
             broker,
-            webhook: Webhook::new(&settings.name, &webhook)?,
+            carrier: Box::new(Webhook::new(&settings.name, &webhook)?),
+            authorization: None,
             concurrency: webhook.concurrency,
             progress,
             dead_letter,
@@ -228,7 +258,9 @@ impl Sinks {
         for session in sessions.into_iter().map(|session| session.stats) {
             let name = session.client.strip_prefix(IN_PROCESS_PREFIX);
             let is_known = |name: &str| settings.iter().any(|sink| sink.name == name);
-            if session.user.is_none() && name.is_some_and(|name| !is_known(name)) {
+            let is_push = |name: &str| name.starts_with(web_push::NAME_PREFIX);
+            if session.user.is_none() && name.is_some_and(|name| !is_known(name) && !is_push(name))
+            {
                 let broker = broker.clone();
                 self.0
                     .runtime
@@ -248,13 +280,12 @@ impl Sinks {
                 ..SinkStatus::default()
             };
             sink.progress.describe(&mut status);
-            if let Some(session) = self.0.broker.session(&client_id(name)) {
-                status.queued = session.unfinished as u64;
-                status.dropped = session.dropped;
-            }
+            status.count_queue(&self.0.broker, &client_id(name));
             status
         });
-        statuses.collect()
+        statuses
+            .chain(self.web_push().map(WebPush::status))
+            .collect()
     }
 
     /// Stops all sinks: what they have begun may end, what waits stays in their sessions.
@@ -267,6 +298,9 @@ impl Sinks {
             for task in sinks.into_values().filter_map(|sink| sink.task) {
                 let _ = task.await;
             }
+            if let Some(web_push) = self.web_push() {
+                web_push.stop().await;
+            }
         };
         if tokio::time::timeout(STOP_TIME_MAX, all).await.is_err() {
             tracing::warn!(target: "sinks", "some sinks did not end in time");
@@ -276,18 +310,6 @@ impl Sinks {
             let _ = end.send(());
             let _ = tokio::task::spawn_blocking(move || thread.join()).await;
         }
-    }
-}
-
-/// Ends the session of a sink that is configured no longer.
-async fn end_session(broker: &Broker, client_id: &str) {
-    let waiting = broker.session(client_id).map(|session| session.unfinished);
-    match broker.end_sessions(client_id, Some("")).await {
-        Ok(0) => {}
-        Ok(_) => tracing::info!(target: "sinks", client = client_id, waiting,
-            "a sink is configured no longer; its session is over"),
-        Err(error) => tracing::warn!(target: "sinks", client = client_id, %error,
-            "the session of a sink that is configured no longer could not be ended"),
     }
 }
 

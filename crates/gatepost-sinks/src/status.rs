@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use gatepost_broker::Broker;
 use gatepost_message::MessageId;
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -39,7 +40,7 @@ pub struct SinkError {
 pub struct SinkStatus {
     /// Its name.
     pub name: String,
-    /// `webhook` or `bridge`.
+    /// `webhook`, `bridge` or `web push`.
     pub kind: &'static str,
     /// The destination, without parts that may be secret.
     pub target: String,
@@ -61,6 +62,33 @@ pub struct SinkStatus {
     pub lag_seconds: u64,
     /// The last failure, also where attempts have succeeded since.
     pub last_error: Option<SinkError>,
+}
+
+impl SinkStatus {
+    /// Adds what its session has.
+    pub(crate) fn count_queue(&mut self, broker: &Broker, client_id: &str) {
+        if let Some(session) = broker.session(client_id) {
+            self.queued = session.unfinished as u64;
+            self.dropped = session.dropped;
+        }
+    }
+
+    /// Adds the figures of another: sums, the longest lag, the last error.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.delivered += other.delivered;
+        self.failed_attempts += other.failed_attempts;
+        self.given_up += other.given_up;
+        self.queued += other.queued;
+        self.dropped += other.dropped;
+        self.lag_seconds = self.lag_seconds.max(other.lag_seconds);
+        if other.state == SinkState::Retrying {
+            self.state = other.state;
+        }
+        let time = |error: &Option<SinkError>| error.as_ref().map(|error| error.unix_ms);
+        if time(&other.last_error) > time(&self.last_error) {
+            self.last_error = other.last_error;
+        }
+    }
 }
 
 #[derive(Default)]

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::api::{admin, call, ntfy, openapi, topics};
+use super::api::{admin, call, ntfy, openapi, topics, web_push};
 use super::context::HttpContext;
 use super::error::HttpError;
 use super::request::HttpRequest;
@@ -118,6 +118,7 @@ async fn route(
         "/metrics" => return admin::metrics(context, request),
         "/mqtt" if context.websocket.is_some() => return websocket_handshake::upgrade(request),
         "/topics" => return topics::respond(context, request, None).await,
+        "/v1/webpush" => return web_push::respond(context, request).await,
         _ => {}
     }
     if let Some(topic) = path.strip_prefix("/topics/") {
@@ -146,6 +147,11 @@ async fn route(
             access::identify(context, request).await?;
             ntfy::publish_json(context, request).await
         }
+        // ntfy's clients may publish to a topic of this name.
+        "/push" if matches!(method, "GET" | "HEAD") => {
+            access::identify(context, request).await?;
+            assets::push(request)
+        }
         "/" | "/dashboard" | "/status" => {
             access::identify(context, request).await?;
             access::expect_admin(context, request)?;
@@ -168,7 +174,7 @@ async fn route(
 /// Whether only some may have what is there. Of what is left, pages are for everyone, and the
 /// dashboard and ntfy's shapes ask when no page stands in their place.
 fn needs_identity(path: &str) -> bool {
-    ["/topics", "/call/", "/admin/", "/metrics"]
+    ["/topics", "/call/", "/admin/", "/metrics", "/v1/webpush"]
         .iter()
         .any(|prefix| path.starts_with(prefix))
 }

@@ -54,6 +54,7 @@ impl RunningBridge {
             in_flight_max: self.bridge.in_flight_max.min(receive_max),
             frame_bytes_max: None,
             kind: "bridge",
+            authorization: None,
         };
         let opened = Inlet::open(&self.broker, &self.settings, &wanted).await;
         opened.map_err(|error| error.to_string())

@@ -1,10 +1,7 @@
 //! Webhooks: each message becomes one HTTP request.
 
-mod addresses;
 mod answer;
-mod client;
 mod signature;
-mod target;
 mod template;
 
 use std::collections::BTreeMap;
@@ -16,15 +13,14 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header};
 use http_body_util::Full;
 
 use crate::attempt::Failure;
+use crate::carrier::{Attempt, Carrier};
 use crate::field_mistake::FieldMistake;
 use crate::file_text::{file_text, first_line};
 use crate::frame::Delivery;
+use crate::http_client::{AddressGuard, Client, SharedTls, Target};
 use crate::ready_templates::ready;
 use crate::settings::WebhookSettings;
-use addresses::AddressGuard;
-use client::Client;
 use signature::Signer;
-use target::Target;
 use template::{BodyTemplate, TemplateError};
 
 /// Header fields that the request has of itself.
@@ -76,7 +72,13 @@ impl Webhook {
         let timeout = settings.timeout.duration();
         Ok(Self {
             name: name.to_owned(),
-            client: Client::new(target.clone(), guard, settings.concurrency.into(), timeout),
+            client: Client::new(
+                target.clone(),
+                guard,
+                settings.concurrency.into(),
+                timeout,
+                SharedTls::default(),
+            ),
             target,
             method,
             headers: headers(settings)?,
@@ -101,8 +103,7 @@ impl Webhook {
             .map_err(|error| error.to_string())
     }
 
-    /// Sends a message once.
-    pub(crate) async fn attempt(&self, delivery: &Delivery) -> Result<(), Failure> {
+    async fn send(&self, delivery: &Delivery) -> Result<(), Failure> {
         let body = self
             .body(delivery)
             .map_err(|error| Failure::Refused(error.to_string()))?;
@@ -149,6 +150,24 @@ impl Webhook {
             .map(|(name, value)| (name.clone(), value.clone()));
         request.headers_mut().extend(fields);
         Ok(request)
+    }
+}
+
+impl Carrier for Webhook {
+    fn kind(&self) -> &'static str {
+        "webhook"
+    }
+
+    fn target(&self) -> String {
+        self.origin()
+    }
+
+    fn ends_when_gone(&self) -> bool {
+        false
+    }
+
+    fn attempt<'a>(&'a self, delivery: &'a Delivery) -> Attempt<'a> {
+        Box::pin(self.send(delivery))
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::client::{AdminError, AdminOptions};
 
-/// List the sinks of a running server: webhooks and bridges
+/// List the sinks of a running server: webhooks, bridges, and the subscriptions of browsers
 ///
 /// This asks the server by its administration API.
 #[derive(Debug, Args)]

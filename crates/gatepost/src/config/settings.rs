@@ -23,7 +23,7 @@ use gatepost_procedures::{
 use gatepost_rules::RulesSettings;
 use gatepost_settings::layers::Layers;
 use gatepost_settings::{Bind, PeerNetwork};
-use gatepost_sinks::SinkSettings;
+use gatepost_sinks::{SinkSettings, WebPushSettings};
 use gatepost_store::StoreSettings;
 use gatepost_users::AccessSettings;
 use serde::{Deserialize, Serialize};
@@ -64,6 +64,8 @@ pub(crate) struct Config {
     pub(crate) sink: Vec<SinkSettings>,
     /// Topics that are watched, and the reasons for an alarm.
     pub(crate) alarm: Vec<AlarmSettings>,
+    /// Notifications to browsers and phones.
+    pub(crate) web_push: WebPushSettings,
     /// Pages and static files.
     pub(crate) pages: PagesSettings,
     /// The log of web requests.
@@ -95,6 +97,7 @@ impl Default for Config {
             broker: BrokerSettings::default(),
             sink: Vec::new(),
             alarm: Vec::new(),
+            web_push: WebPushSettings::default(),
             pages: PagesSettings::default(),
             access_log: AccessLogSettings::default(),
             store: StoreSettings::default(),
@@ -340,6 +343,7 @@ impl Config {
             }
         }
         let of_sinks = gatepost_sinks::mistakes(&self.sink).into_iter();
+        let of_sinks = of_sinks.chain(self.web_push.mistakes());
         mistakes.extend(
             of_sinks.map(|mistake| {
                 Mistake::new(layers.origin(&mistake.key), mistake.key, mistake.reason)

@@ -5,6 +5,7 @@ use std::io;
 use gatepost_message::Listener;
 use gatepost_operations::learner::LearningError;
 use gatepost_settings::Bind;
+use gatepost_sinks::WebPushError;
 use gatepost_store::StoreError;
 use gatepost_users::UsersError;
 
@@ -57,6 +58,8 @@ pub(super) enum StartError {
     Privileges { user: String, cause: io::Error },
     #[error("sandbox = \"required\": the kernel does not provide it: {0}")]
     Sandbox(String),
+    #[error("web_push: {0}")]
+    WebPush(#[from] WebPushError),
     #[error("the threads cannot be started: {0}")]
     Threads(io::Error),
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\ngatepost: "))]
@@ -82,6 +85,7 @@ impl StartError {
             | Self::AccessLog { .. }
             | Self::Privileges { .. }
             | Self::Sandbox(_)
+            | Self::WebPush(_)
             | Self::Threads(_) => EXIT_UNAVAILABLE,
         }
     }

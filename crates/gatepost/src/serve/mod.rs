@@ -150,6 +150,7 @@ async fn serve(
     let gateway = Gateway::new(procedures.clone(), Arc::new(broker.clone()), store.clone());
     gateway.set_journal_unjudged(config.store.journal_unjudged);
     let sinks = Sinks::start(broker.clone(), &config.sink).map_err(StartError::Threads)?;
+    sinks.start_web_push(&store, Arc::new(rights), &config.web_push)?;
     let alarms = start_alarms(&broker, &store, &config)?;
     let stats = StatsKeeper::new(gateway.clone(), broker.clone(), store.clone());
     let stats = Arc::new(stats.with_sinks(sinks.clone()).with_alarms(alarms.clone()));
@@ -185,7 +186,7 @@ async fn serve(
         &config, encryption, bound, services, &users, &limits, &workers,
     )?;
     tokio::spawn(stats.run());
-    start_upkeep(&broker, &users, bans);
+    start_upkeep(&broker, &sinks, &users, bans);
     let (down, is_down) = watch::channel(false);
     let housekeeping = tokio::spawn(broker.clone().run(is_down));
     announce(&listening);
@@ -265,13 +266,25 @@ fn start_alarms(broker: &Broker, store: &Store, config: &Config) -> Result<Alarm
 
 /// Follows changes of users, publishes what access rules denied, forgets bans that are over, and
 /// gives back memory.
-fn start_upkeep(broker: &Broker, users: &Users, bans: Bans) {
+fn start_upkeep(broker: &Broker, sinks: &Sinks, users: &Users, bans: Bans) {
     tokio::spawn(mqtt::follow_users(broker.clone(), users.clone()));
     publish_refusals(broker, users.clone());
+    tokio::spawn(forget_subscriptions(sinks.clone(), users.clone()));
     let users = users.clone();
     tokio::spawn(async move { users.follow().await });
     tokio::spawn(sweep_bans(bans));
     tokio::spawn(memory::give_back_from_time_to_time());
+}
+
+/// Ends the notifications of users who are removed or disabled; runs until dropped.
+async fn forget_subscriptions(sinks: Sinks, users: Users) {
+    let mut changes = users.changes();
+    while let Some(web_push) = sinks.web_push() {
+        web_push.forget_users(|user| users.owner(Some(user), "").is_revoked());
+        if changes.changed().await.is_err() {
+            return;
+        }
+    }
 }
 
 /// Forgets now and then what needs no memory any more; runs until dropped.

@@ -6,6 +6,7 @@ mod support;
 mod bridges;
 mod mosquitto;
 mod web_peer;
+mod web_push;
 mod webhooks;
 
 use support::{Gateway, run, text_of};

@@ -13,7 +13,9 @@ pub(crate) struct WebRequest {
     pub(crate) path: String,
     /// The lines of its head, names in lower case.
     pub(crate) fields: Vec<(String, String)>,
+    /// As text, with replacements where it is none.
     pub(crate) body: String,
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl WebRequest {
@@ -118,12 +120,14 @@ fn read_request(reader: &mut BufReader<TcpStream>) -> Option<WebRequest> {
         path,
         fields,
         body: String::new(),
+        bytes: Vec::new(),
     };
     let length = request.field("content-length")?.parse().ok()?;
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
     Some(WebRequest {
-        body: String::from_utf8(body).ok()?,
+        body: String::from_utf8_lossy(&body).into_owned(),
+        bytes: body,
         ..request
     })
 }

@@ -1,7 +1,9 @@
-//! The handlers of the API: topics, calls of procedures, administration, and ntfy's shapes.
+//! The handlers of the API: topics, calls of procedures, administration, subscriptions of browsers,
+//! and ntfy's shapes.
 
 pub(super) mod admin;
 pub(super) mod call;
 pub(super) mod ntfy;
 pub(super) mod openapi;
 pub(super) mod topics;
+pub(super) mod web_push;

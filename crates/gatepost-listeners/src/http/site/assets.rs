@@ -8,8 +8,11 @@ use crate::http::error::HttpError;
 use crate::http::request::{HttpRequest, expect_method};
 use crate::http::response::Response;
 
+/// The service worker, which serves pages outside its own folder too.
+const WORKER: &str = "push-worker.js";
+
 /// The files under `/gatepost/`.
-const ASSETS: [(&str, &[u8]); 18] = [
+const ASSETS: [(&str, &[u8]); 21] = [
     ("live.js", include_bytes!("../assets/live.js")),
     ("dashboard.js", include_bytes!("../assets/dashboard.js")),
     ("access.js", include_bytes!("../assets/access.js")),
@@ -28,11 +31,18 @@ const ASSETS: [(&str, &[u8]); 18] = [
     ("topics.js", include_bytes!("../assets/topics.js")),
     ("dashboard.css", include_bytes!("../assets/dashboard.css")),
     ("icon.svg", include_bytes!("../assets/icon.svg")),
+    ("push.js", include_bytes!("../assets/push.js")),
+    (WORKER, include_bytes!("../assets/push-worker.js")),
+    (
+        "app.webmanifest",
+        include_bytes!("../assets/app.webmanifest"),
+    ),
 ];
 
 /// Everything from ourselves, nothing inline: what a message holds can never run.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' \
-     data:; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+     data:; connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; \
+     frame-ancestors 'none'";
 
 /// A file under `/gatepost/`.
 pub(in crate::http) fn respond(request: &HttpRequest, name: &str) -> Result<Response, HttpError> {
@@ -41,7 +51,12 @@ pub(in crate::http) fn respond(request: &HttpRequest, name: &str) -> Result<Resp
         .iter()
         .find(|(asset, _)| *asset == name)
         .ok_or_else(|| HttpError::NotFound(request.path.clone()))?;
-    Ok(Response::new(200, mime_type(name), *content).with("Cache-Control", "no-cache"))
+    let response = Response::new(200, mime_type(name), *content).with("Cache-Control", "no-cache");
+    Ok(if name == WORKER {
+        response.with("Service-Worker-Allowed", "/")
+    } else {
+        response
+    })
 }
 
 /// The welcome page.
@@ -53,9 +68,18 @@ pub(in crate::http) fn dashboard(request: &HttpRequest) -> Result<Response, Http
         "GET, HEAD"
     };
     expect_method(request, &["GET", "HEAD"], allow)?;
-    let page: &'static [u8] = include_bytes!("../assets/dashboard.html");
-    Ok(Response::new(200, HTML, page)
+    Ok(page(include_bytes!("../assets/dashboard.html")))
+}
+
+/// The page on which users have their browser notified.
+pub(in crate::http) fn push(request: &HttpRequest) -> Result<Response, HttpError> {
+    expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
+    Ok(page(include_bytes!("../assets/push.html")))
+}
+
+fn page(content: &'static [u8]) -> Response {
+    Response::new(200, HTML, content)
         .with("Cache-Control", "no-cache")
         .with("Content-Security-Policy", POLICY)
-        .with("Referrer-Policy", "same-origin"))
+        .with("Referrer-Policy", "same-origin")
 }

@@ -3,7 +3,8 @@
 //!
 //! A topic is one level of letters, digits, `-` and `_`, and several are joined by commas. What
 //! ntfy's fields say (title, priority, tags, …) becomes user properties: `fields.rs`. What Gatepost
-//! cannot do for them (delay, mail, phone calls) is refused rather than forgotten.
+//! cannot do for them (delay, mail, phone calls) is refused rather than forgotten. With `up=1` a
+//! topic is an endpoint of UnifiedPush.
 
 mod fields;
 mod filter;
@@ -21,7 +22,7 @@ use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
 use crate::http::event_stream::{Shape, to_ntfy};
 use crate::http::origin;
-use crate::http::parameters::{flag, parameter, since_of};
+use crate::http::parameters::{first_parameter, flag, is_yes, parameter, since_of};
 use crate::http::request::{HttpRequest, HttpVersion};
 use crate::http::response::{Body, Response};
 use crate::http::verdict::{status_of_outcome, verdict_json};
@@ -42,6 +43,9 @@ pub(in crate::http) async fn respond(
     }
     match (request.method(), path.split_once('/')) {
         ("POST" | "PUT", None) if is_topic(path) => Some(publish(context, request, path).await),
+        ("GET" | "HEAD", None) if is_topic(path) && is_unified_push(request) => Some(Ok(
+            Response::json(200, &json!({ "unifiedpush": { "version": 1 } })),
+        )),
         ("GET" | "HEAD", Some((topics, kind))) if topics.split(',').all(is_topic) => {
             let shape = match kind {
                 "json" => Shape::NtfyJson,
@@ -65,13 +69,25 @@ fn is_topic(name: &str) -> bool {
     !name.is_empty() && name.len() <= TOPIC_CHARACTERS_MAX && name.bytes().all(plain)
 }
 
+/// Whether a request is of UnifiedPush: an application server asks whether this is a push server,
+/// or sends bytes that only its application reads.
+fn is_unified_push(request: &HttpRequest) -> bool {
+    let flag = first_parameter(request, &["x-unifiedpush", "unifiedpush", "up"]);
+    flag.is_some_and(|flag| is_yes(&flag))
+}
+
 /// `POST /alarms` with the message as the body.
 async fn publish(
     context: &Arc<HttpContext>,
     request: &HttpRequest,
     topic: &str,
 ) -> Result<Response, HttpError> {
-    let fields = Fields::of_request(request)?;
+    let fields = if is_unified_push(request) {
+        // The fields that application servers send are those of Web Push (RFC 8030), not ntfy's.
+        Fields::default()
+    } else {
+        Fields::of_request(request)?
+    };
     send(context, request, topic, fields).await
 }
 

@@ -38,7 +38,10 @@ const MISSING: [(&str, &str); 14] = [
     ("attachment-", "a file is the message itself"),
     ("upstream-", "iOS push by another server is not available"),
     ("firebase-", "push by Firebase is not available"),
-    ("web-push-", "push by browsers is not available"),
+    (
+        "web-push-",
+        "browsers must subscribe again; write web_push.contact",
+    ),
     ("twilio-", "calls are not available"),
     ("stripe-", "payments are not available"),
     ("billing-", "payments are not available"),

@@ -1,4 +1,4 @@
-//! The address of a webhook: where it leads, and the path with the message's id in it.
+//! The address of a request: where it leads, and the path with the message's id in it.
 
 use gatepost_message::MessageId;
 use http::Uri;
@@ -8,19 +8,19 @@ const ID: &str = "{id}";
 
 /// A parsed address.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Target {
-    pub(super) is_tls: bool,
+pub(crate) struct Target {
+    pub(crate) is_tls: bool,
     /// A name or an address, without the brackets of IPv6.
-    pub(super) host: String,
-    pub(super) port: u16,
+    pub(crate) host: String,
+    pub(crate) port: u16,
     /// The value of the header field `Host`.
-    pub(super) authority: String,
+    pub(crate) authority: String,
     path: String,
 }
 
 impl Target {
     /// `None` for anything but an address of the web.
-    pub(super) fn new(url: &str) -> Option<Self> {
+    pub(crate) fn new(url: &str) -> Option<Self> {
         // Braces are not characters of an address.
         let uri: Uri = url.replace(ID, "%7Bid%7D").parse().ok()?;
         let is_tls = match uri.scheme_str()? {
@@ -44,16 +44,26 @@ impl Target {
     }
 
     /// Path and query of the request for a message.
-    pub(super) fn path(&self, id: MessageId) -> String {
+    pub(crate) fn path(&self, id: MessageId) -> String {
         self.path.replace(ID, &id.to_string())
     }
 
     /// The address as it may be shown: the path often is the secret.
-    pub(super) fn origin(&self) -> String {
+    pub(crate) fn origin(&self) -> String {
         let scheme = if self.is_tls { "https" } else { "http" };
         let brackets = self.host.contains(':');
         let (open, close) = if brackets { ("[", "]") } else { ("", "") };
         format!("{scheme}://{open}{}{close}:{}", self.host, self.port)
+    }
+
+    /// The origin as browsers write it (RFC 6454 section 6.2): without the scheme's own port.
+    pub(crate) fn web_origin(&self) -> String {
+        let origin = self.origin();
+        let own_port = if self.is_tls { ":443" } else { ":80" };
+        match origin.strip_suffix(own_port) {
+            Some(short) => short.to_owned(),
+            None => origin,
+        }
     }
 }
 
@@ -84,6 +94,7 @@ mod tests {
             );
         }
         let target = Target::new("https://example.org/send/{id}?again={id}").expect("a target");
+        assert_eq!(target.web_origin(), "https://example.org");
         let id = MessageId::next();
         assert_eq!(target.path(id), format!("/send/{id}?again={id}"));
         assert_eq!(

@@ -1,9 +1,13 @@
 //! An HTTP/1.1 client of one address: connections that are kept, each to an address that was
 //! checked.
 
+mod addresses;
+mod retry_after;
+mod target;
+
 use std::io;
 use std::net::IpAddr;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -18,9 +22,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::addresses::AddressGuard;
-use super::target::Target;
 use crate::tls;
+pub(crate) use addresses::AddressGuard;
+pub(crate) use retry_after::retry_after;
+pub(crate) use target::Target;
 
 /// A connection without a request is kept for this long; servers close theirs after a similar time.
 const IDLE_TIME_MAX: Duration = Duration::from_secs(15);
@@ -32,8 +37,8 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// The reason why there was no answer.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum SendError {
-    #[error("{0} is not a public address; webhook.allow_private or allow_networks would permit it")]
+pub(crate) enum SendError {
+    #[error("{0} is not a public address; allow_private or allow_networks would permit it")]
     Forbidden(IpAddr),
     #[error("no answer within {0:?}")]
     Late(Duration),
@@ -47,23 +52,29 @@ pub(super) enum SendError {
     Http(#[from] hyper::Error),
 }
 
+/// The system's verifier of certificates, made at the first use. It has all authorities of the
+/// system in memory, so clients of one purpose share it.
+#[derive(Clone, Default)]
+pub(crate) struct SharedTls(Arc<OnceLock<Result<TlsConnector, String>>>);
+
 type HttpSender = SendRequest<Full<Bytes>>;
 
-pub(super) struct Client {
+pub(crate) struct Client {
     target: Target,
     guard: AddressGuard,
     idle: Mutex<Vec<(HttpSender, Instant)>>,
     idle_max: usize,
     timeout: Duration,
-    tls: OnceLock<Result<TlsConnector, String>>,
+    tls: SharedTls,
 }
 
 impl Client {
-    pub(super) fn new(
+    pub(crate) fn new(
         target: Target,
         guard: AddressGuard,
         idle_max: usize,
         timeout: Duration,
+        tls: SharedTls,
     ) -> Self {
         Self {
             target,
@@ -71,12 +82,12 @@ impl Client {
             idle: Mutex::default(),
             idle_max,
             timeout,
-            tls: OnceLock::new(),
+            tls,
         }
     }
 
     /// Sends a request and reads the answer, of whose body nothing is wanted.
-    pub(super) async fn send(
+    pub(crate) async fn send(
         &self,
         request: Request<Full<Bytes>>,
     ) -> Result<(StatusCode, HeaderMap), SendError> {
@@ -128,13 +139,13 @@ impl Client {
     }
 
     /// Opens a connection, with TLS where the address asks for it.
-    pub(super) async fn connect(&self) -> Result<HttpSender, SendError> {
+    pub(crate) async fn connect(&self) -> Result<HttpSender, SendError> {
         let stream = self.reach().await?;
         stream.set_nodelay(true)?;
         if !self.target.is_tls {
             return greet(stream).await;
         }
-        let connector = self.tls.get_or_init(tls::connector);
+        let connector = self.tls.0.get_or_init(tls::connector);
         let connector = connector
             .as_ref()
             .map_err(|error| SendError::Tls(error.clone()))?;

@@ -1,8 +1,8 @@
-//! The addresses to which a webhook may be sent.
+//! The addresses to which a request may be sent.
 //!
-//! A URL is text from a config, and its name is resolved by servers that others run: both may lead
-//! into the network behind the server. So the address itself is checked, after the resolution and
-//! before the connection, and the connection goes to the address that was checked.
+//! A URL is text from a config or from a user, and its name is resolved by servers that others run:
+//! both may lead into the network behind the server. So the address itself is checked, after the
+//! resolution and before the connection, and the connection goes to the address that was checked.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -10,13 +10,13 @@ use gatepost_settings::PeerNetwork;
 
 /// Addresses that are allowed besides public ones.
 #[derive(Debug, Clone)]
-pub(super) struct AddressGuard {
-    pub(super) allow_private: bool,
-    pub(super) networks: Vec<PeerNetwork>,
+pub(crate) struct AddressGuard {
+    pub(crate) allow_private: bool,
+    pub(crate) networks: Vec<PeerNetwork>,
 }
 
 impl AddressGuard {
-    pub(super) fn allows(&self, address: IpAddr) -> bool {
+    pub(crate) fn allows(&self, address: IpAddr) -> bool {
         self.allow_private
             || is_public(address)
             || self

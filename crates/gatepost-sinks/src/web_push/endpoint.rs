@@ -1,0 +1,160 @@
+//! Requests to the push service of one subscription (RFC 8030 section 5).
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use gatepost_settings::Period;
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
+use http_body_util::Full;
+
+use super::encryption::BrowserKeys;
+use super::server_key::ServerKey;
+use super::settings::WebPushSettings;
+use super::subscription::{PushSubscription, guard};
+use super::{WebPushError, notification};
+use crate::attempt::Failure;
+use crate::carrier::{Attempt, Carrier};
+use crate::frame::Delivery;
+use crate::http_client::{Client, SharedTls, Target, retry_after};
+
+/// Connections to one push service that are kept for one subscription, whose messages go one
+/// after the other.
+const IDLE_CONNECTIONS_MAX: usize = 1;
+
+/// A subscription, ready to send.
+pub(super) struct PushEndpoint {
+    keys: BrowserKeys,
+    target: Target,
+    client: Client,
+    server_key: Arc<ServerKey>,
+    time_to_live: Period,
+}
+
+impl PushEndpoint {
+    pub(super) fn new(
+        subscription: &PushSubscription,
+        settings: &WebPushSettings,
+        server_key: Arc<ServerKey>,
+        tls: SharedTls,
+    ) -> Result<Self, WebPushError> {
+        let target = subscription.target(settings)?;
+        let timeout = settings.timeout.duration();
+        Ok(Self {
+            keys: subscription.keys()?,
+            client: Client::new(
+                target.clone(),
+                guard(settings),
+                IDLE_CONNECTIONS_MAX,
+                timeout,
+                tls,
+            ),
+            target,
+            server_key,
+            time_to_live: settings.time_to_live,
+        })
+    }
+
+    async fn send(&self, delivery: &Delivery) -> Result<(), Failure> {
+        let now = SystemTime::now();
+        let request = self
+            .request(delivery, now)
+            .map_err(|reason| Failure::Refused(reason.to_owned()))?;
+        let (status, fields) = self.client.send(request).await.map_err(Failure::again)?;
+        judged(status, &fields, now)
+    }
+
+    fn request(
+        &self,
+        delivery: &Delivery,
+        now: SystemTime,
+    ) -> Result<Request<Full<Bytes>>, &'static str> {
+        let text = notification::text(delivery).map_err(|_| "the message cannot be written")?;
+        let sealed = self.keys.encrypt(&text);
+        let sealed = sealed.map_err(|_| "the message cannot be encrypted")?;
+        let authorization = self
+            .server_key
+            .authorization(&self.target.web_origin(), now);
+        let authorization = authorization.map_err(|_| "the request cannot be signed")?;
+        let mut authorization = HeaderValue::try_from(authorization)
+            .map_err(|_| "the contact cannot be sent in a header field")?;
+        authorization.set_sensitive(true);
+        let kept = delivery.properties.expiry_seconds.map(u64::from);
+        let kept = kept.unwrap_or_else(|| self.time_to_live.duration().as_secs());
+        let mut request = Request::builder()
+            .method(Method::POST)
+            .uri(self.target.path(delivery.id))
+            .header(header::HOST, &self.target.authority)
+            .header(header::AUTHORIZATION, authorization)
+            .header(header::CONTENT_TYPE, "application/octet-stream")
+            .header(header::CONTENT_ENCODING, "aes128gcm")
+            .header("ttl", kept)
+            .header("urgency", notification::urgency(delivery));
+        if let Some(topic) = notification::replaced_topic(delivery) {
+            request = request.header("topic", topic);
+        }
+        let body = Full::new(Bytes::from(sealed));
+        request.body(body).map_err(|_| "the request cannot be made")
+    }
+}
+
+impl Carrier for PushEndpoint {
+    fn kind(&self) -> &'static str {
+        "web push"
+    }
+
+    fn target(&self) -> String {
+        self.target.web_origin()
+    }
+
+    /// A push service that no longer knows the endpoint never will again.
+    fn ends_when_gone(&self) -> bool {
+        true
+    }
+
+    fn attempt<'a>(&'a self, delivery: &'a Delivery) -> Attempt<'a> {
+        Box::pin(self.send(delivery))
+    }
+}
+
+/// The meaning of an answer for the message.
+fn judged(status: StatusCode, fields: &HeaderMap, now: SystemTime) -> Result<(), Failure> {
+    let code = status.as_u16();
+    let reason = format!("{code} {}", status.canonical_reason().unwrap_or_default());
+    Err(match code {
+        200..300 => return Ok(()),
+        // RFC 8030 section 7.3: the subscription has expired, or was never one.
+        404 | 410 => Failure::Gone(reason),
+        408 | 425 | 429 | 500.. => Failure::Again {
+            reason,
+            wait: retry_after(fields, now),
+        },
+        // 413 too: the same message would be refused again.
+        _ => Failure::Refused(reason),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_take_refuse_delay_or_end() {
+        let of = |code| {
+            let status = StatusCode::from_u16(code).expect("a status");
+            judged(status, &HeaderMap::new(), SystemTime::now())
+        };
+        for code in [200, 201, 202] {
+            assert!(of(code).is_ok(), "{code}");
+        }
+        for code in [404, 410] {
+            assert!(matches!(of(code), Err(Failure::Gone(_))), "{code}");
+        }
+        for code in [408, 429, 500, 502, 503, 599, 999] {
+            assert!(matches!(of(code), Err(Failure::Again { .. })), "{code}");
+        }
+        for code in [100, 301, 307, 400, 401, 403, 413] {
+            assert!(matches!(of(code), Err(Failure::Refused(_))), "{code}");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Web Push: notifications to browsers and phones whose page is closed.
+//!
+//! A browser gives its user's subscription an endpoint at a push service (RFC 8030) and keys; the
+//! user hands them to us with topics. Each subscription has a kept session `$sink/web-push/…` with
+//! the rights of its user, and the client of that session posts to the endpoint. So what waits,
+//! what may be read and what a crash leaves are the broker's.
+//!
+//! Invariants:
+//! - A subscription is on disk, and its session open, before it is acknowledged.
+//! - The record goes before the session: a session without a record is ended at the next start.
+//! - An endpoint is a secret, and so are the keys. Neither is logged nor shown.
+
+mod encryption;
+mod endpoint;
+mod notification;
+mod server_key;
+mod service;
+mod settings;
+mod status;
+mod subscription;
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use gatepost_store::StoreError;
+
+pub use service::WebPush;
+pub(crate) use service::end_unknown_sessions;
+pub use settings::WebPushSettings;
+pub use status::SubscriptionStatus;
+pub use subscription::SubscriptionRequest;
+
+/// Begins the names of the sinks of subscriptions; a name in the settings has no `/`.
+pub(crate) const NAME_PREFIX: &str = "web-push/";
+
+/// The reason why there is no subscription.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // the texts say it
+pub enum WebPushError {
+    #[error("endpoint: {0}")]
+    Endpoint(&'static str),
+    #[error("keys: p256dh and auth of the browser's subscription are needed")]
+    Keys,
+    #[error("topics: one to {0} are needed")]
+    TopicsCount(usize),
+    #[error("topics: '{topic}': {reason}")]
+    Topic { topic: String, reason: String },
+    #[error("there are {0} subscriptions, which is all that the settings allow")]
+    TooMany(usize),
+    #[error("this endpoint belongs to a subscription of another user")]
+    Taken,
+    #[error("the key of this server cannot be made or read")]
+    Key,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+fn unix_seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs()
+}

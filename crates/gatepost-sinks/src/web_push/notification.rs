@@ -1,0 +1,227 @@
+//! A message as a browser reads it: a JSON object in ntfy's words, and the header fields by
+//! which the push service treats it.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+use ring::digest;
+use serde::Serialize;
+
+use super::encryption::TEXT_BYTES_MAX;
+use crate::frame::Delivery;
+
+/// The longest `Topic` of a push service (RFC 8030 section 5.4).
+const TOPIC_CHARACTERS_MAX: usize = 32;
+/// The longest of the attributes besides the text; a longer one is left out.
+const ATTRIBUTE_BYTES_MAX: usize = 512;
+/// The longest topic; a longer one is cut.
+const SENT_TOPIC_BYTES_MAX: usize = 256;
+/// All but the text. What would leave too little room for the text is left out.
+const ATTRIBUTES_BYTES_MAX: usize = TEXT_BYTES_MAX / 2;
+
+/// The fields that a service worker shows.
+#[derive(Default, Serialize)]
+struct Notification<'a> {
+    event: &'static str,
+    id: String,
+    /// Unix seconds.
+    time: u64,
+    topic: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<&'a str>,
+    message: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    priority: Option<u8>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tags: Vec<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    click: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    icon: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sequence_id: Option<&'a str>,
+    /// Whether the text goes on on the server.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    truncated: bool,
+}
+
+/// The JSON of a message, short enough for one record. A text that is too long is cut.
+pub(super) fn text(delivery: &Delivery) -> Result<Vec<u8>, serde_json::Error> {
+    let binary;
+    let message = if let Ok(message) = std::str::from_utf8(&delivery.payload) {
+        message
+    } else {
+        binary = format!("{} bytes", delivery.payload.len());
+        &binary
+    };
+    let property = |name| {
+        let value = delivery.properties.user_property(name);
+        value.filter(|value| value.len() <= ATTRIBUTE_BYTES_MAX)
+    };
+    let tags = property("tags").unwrap_or_default().split(',');
+    let mut notification = Notification {
+        event: "message",
+        id: delivery.id.to_string(),
+        time: super::unix_seconds(delivery.id.time()),
+        topic: cut(&delivery.topic, SENT_TOPIC_BYTES_MAX),
+        title: property("title").or(property("subject")),
+        message: "",
+        priority: priority(delivery),
+        tags: tags.map(str::trim).filter(|tag| !tag.is_empty()).collect(),
+        click: property("click"),
+        icon: property("icon"),
+        sequence_id: property("sequence_id"),
+        truncated: false,
+    };
+    if serde_json::to_vec(&notification)?.len() > ATTRIBUTES_BYTES_MAX {
+        notification = Notification {
+            event: notification.event,
+            id: notification.id,
+            time: notification.time,
+            topic: notification.topic,
+            priority: notification.priority,
+            ..Notification::default()
+        };
+    }
+    // A character of JSON is at least as long as in the text, so the first cut is near.
+    let mut room = TEXT_BYTES_MAX;
+    loop {
+        notification.message = cut(message, room);
+        notification.truncated = notification.message.len() < message.len();
+        let json = serde_json::to_vec(&notification)?;
+        let excess = json.len().saturating_sub(TEXT_BYTES_MAX);
+        if excess == 0 || room == 0 {
+            return Ok(json);
+        }
+        // Up to six bytes of JSON are one of the text.
+        room = room
+            .min(message.len())
+            .saturating_sub(excess.div_ceil(6).max(1));
+    }
+}
+
+/// The beginning of a text, of at most so many bytes.
+fn cut(text: &str, bytes_max: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes_max)]
+}
+
+fn priority(delivery: &Delivery) -> Option<u8> {
+    let priority = delivery.properties.user_property("priority")?;
+    let number = priority.parse().ok();
+    number.filter(|number| (1..=5).contains(number))
+}
+
+/// `Urgency` (RFC 8030 section 5.3): a device that saves its battery takes only the urgent ones.
+pub(super) fn urgency(delivery: &Delivery) -> &'static str {
+    match priority(delivery) {
+        Some(1) => "very-low",
+        Some(2) => "low",
+        Some(4 | 5) => "high",
+        _ => "normal",
+    }
+}
+
+/// `Topic` (RFC 8030 section 5.4): a message with a sequence id takes the place of an earlier one
+/// that the push service still keeps.
+pub(super) fn replaced_topic(delivery: &Delivery) -> Option<String> {
+    let sequence_id = delivery.properties.user_property("sequence_id")?;
+    let named = [delivery.topic.as_bytes(), b"\0", sequence_id.as_bytes()].concat();
+    let mut name = BASE64.encode(digest::digest(&digest::SHA256, &named));
+    name.truncate(TOPIC_CHARACTERS_MAX);
+    Some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gatepost_message::{MessageId, Properties, Qos};
+    use serde_json::Value;
+
+    fn delivery(payload: &[u8], user: &[(&str, &str)]) -> Delivery {
+        let user = user
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Delivery {
+            id: MessageId::next(),
+            topic: "alarms/fire".to_owned(),
+            payload: payload.to_vec().into(),
+            properties: Properties {
+                user: user.collect(),
+                ..Properties::default()
+            },
+            qos: Qos::AtLeastOnce,
+            retain: false,
+            dup: false,
+            packet_id: None,
+        }
+    }
+
+    fn json(delivery: &Delivery) -> Value {
+        let text = text(delivery).expect("JSON");
+        assert!(text.len() <= TEXT_BYTES_MAX, "{}", text.len());
+        serde_json::from_slice(&text).expect("JSON")
+    }
+
+    #[test]
+    fn attributes_have_ntfys_names() {
+        let sent = json(&delivery(
+            b"smoke",
+            &[
+                ("title", "Hall"),
+                ("priority", "5"),
+                ("tags", "fire, hall"),
+                ("click", "https://example.org/"),
+            ],
+        ));
+        assert_eq!(sent["topic"], "alarms/fire");
+        assert_eq!(
+            (&sent["title"], &sent["message"]),
+            (&"Hall".into(), &"smoke".into())
+        );
+        assert_eq!(sent["priority"], 5);
+        assert_eq!(sent["tags"], serde_json::json!(["fire", "hall"]));
+        assert_eq!(sent["click"], "https://example.org/");
+        assert_eq!(json(&delivery(&[0xff, 0], &[]))["message"], "2 bytes");
+    }
+
+    #[test]
+    fn every_text_fits_into_one_record() {
+        for part in ["x", "é", "\u{1}", "\"", "𝄞"] {
+            for length in [3_000, 4_000, 100_000] {
+                let whole = part.repeat(length);
+                let sent = json(&delivery(whole.as_bytes(), &[("title", &"t".repeat(512))]));
+                let message = sent["message"].as_str().expect("a text");
+                assert!(whole.starts_with(message) && !message.is_empty());
+                let is_cut = message.len() < whole.len();
+                assert_eq!(sent["truncated"].as_bool().unwrap_or(false), is_cut);
+            }
+        }
+        let nasty = "\u{1}".repeat(512);
+        let all = ["title", "click", "icon", "sequence_id"].map(|name| (name, nasty.as_str()));
+        let sent = json(&delivery(&[b'x'; 5_000], &all));
+        assert!(
+            sent["message"]
+                .as_str()
+                .is_some_and(|text| text.len() > 1_000)
+        );
+    }
+
+    #[test]
+    fn priorities_become_urgencies_and_sequences_topics() {
+        for (given, urgency_of) in [
+            ("1", "very-low"),
+            ("2", "low"),
+            ("3", "normal"),
+            ("4", "high"),
+            ("5", "high"),
+            ("9", "normal"),
+        ] {
+            assert_eq!(urgency(&delivery(b"", &[("priority", given)])), urgency_of);
+        }
+        assert_eq!(urgency(&delivery(b"", &[])), "normal");
+        let of = |id| replaced_topic(&delivery(b"", &[("sequence_id", id)]));
+        assert_eq!(of("a"), of("a"));
+        assert_ne!(of("a"), of("b"));
+        assert_eq!(of("a").map(|name| name.len()), Some(32));
+        assert_eq!(replaced_topic(&delivery(b"", &[])), None);
+    }
+}

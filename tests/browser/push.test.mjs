@@ -1,0 +1,113 @@
+// The page on which users have their browser notified, as far as a browser without a push service
+// goes: what it subscribes with is replaced, and pushes are delivered by the browser's debugger.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { chromium } from "playwright-core";
+import { Server } from "./server.mjs";
+
+// Only a fault waits so long.
+const PATIENCE_MS = 60_000;
+
+let server;
+let browser;
+
+before(async () => {
+  server = await Server.start({}, {}, [`web_push.contact = "mailto:root@example.org"`]);
+  browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox", "--disable-quic"] });
+});
+
+after(async () => {
+  await browser?.close();
+  await server?.remove();
+});
+
+/** Opens the page; the scripts' faults and what the content policy refuses end in `faults`. */
+async function open(prepare) {
+  const context = await browser.newContext();
+  await context.grantPermissions(["notifications"], { origin: server.origin });
+  const page = await context.newPage();
+  page.setDefaultTimeout(PATIENCE_MS);
+  const faults = [];
+  page.on("console", (message) => message.type() === "error" && faults.push(message.text()));
+  page.on("pageerror", (error) => faults.push(String(error)));
+  if (prepare) await page.addInitScript(prepare);
+  await page.goto(server.origin + "/push");
+  return { context, page, faults };
+}
+
+/** What a push service would give the browser: an endpoint and keys. */
+function withPushService() {
+  let made = null;
+  const text = (bytes) => btoa(String.fromCharCode(...new Uint8Array(bytes))).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+  PushManager.prototype.getSubscription = async () => made;
+  PushManager.prototype.subscribe = async ({ applicationServerKey }) => {
+    const pair = await crypto.subtle.generateKey({ name: "ECDH", namedCurve: "P-256" }, true, ["deriveBits"]);
+    const keys = { p256dh: text(await crypto.subtle.exportKey("raw", pair.publicKey)), auth: text(crypto.getRandomValues(new Uint8Array(16))) };
+    const endpoint = "https://push.invalid/endpoint";
+    const key = Uint8Array.from(atob(applicationServerKey.replaceAll("-", "+").replaceAll("_", "/")), (c) => c.charCodeAt(0));
+    return (made = { endpoint, options: { applicationServerKey: key.buffer }, toJSON: () => ({ endpoint, expirationTime: null, keys }), unsubscribe: async () => ((made = null), true) });
+  };
+}
+
+test("the page can be installed, and its worker shows what is pushed", async () => {
+  const { context, page, faults } = await open();
+  await page.waitForSelector("#subscription:not([hidden])");
+  const session = await context.newCDPSession(page);
+  const manifest = await session.send("Page.getAppManifest");
+  assert.deepEqual(manifest.errors, []);
+  assert.equal(JSON.parse(manifest.data).start_url, "/push");
+  const { installabilityErrors } = await session.send("Page.getInstallabilityErrors");
+  const real = installabilityErrors.filter(({ errorId }) => errorId !== "in-incognito");
+  assert.deepEqual(real, []);
+  const registration = new Promise((resolve) =>
+    session.on("ServiceWorker.workerRegistrationUpdated", ({ registrations }) => registrations[0] && resolve(registrations[0])),
+  );
+  await session.send("ServiceWorker.enable");
+  const { registrationId, scopeURL } = await registration;
+  assert.equal(scopeURL, `${server.origin}/push`);
+  await page.evaluate(() => navigator.serviceWorker.ready.then(() => true));
+  const push = (data) => session.send("ServiceWorker.deliverPushMessage", { origin: server.origin, registrationId, data });
+  await push(JSON.stringify({ id: "1", time: 1_790_000_000, topic: "alarms/fire", title: "Hall", message: "smoke", priority: 5, tags: ["fire"], click: "https://example.org/" }));
+  await push(JSON.stringify({ id: "2", topic: "door", message: "open", sequence_id: "7" }));
+  await push(JSON.stringify({ id: "3", topic: "door", message: "closed", sequence_id: "7" }));
+  await push("no JSON");
+  const shown = () =>
+    page.evaluate(async () => {
+      const worker = await navigator.serviceWorker.ready;
+      const all = await worker.getNotifications();
+      return all.map(({ title, body, data, requireInteraction }) => ({ title, body, data, requireInteraction }));
+    });
+  const deadline = Date.now() + PATIENCE_MS;
+  let all = [];
+  const isDone = () => all.length === 3 && all.some(({ body }) => body === "closed") && all.some(({ title }) => title === "Gatepost");
+  while (!isDone() && Date.now() < deadline) all = await shown();
+  assert.ok(isDone(), JSON.stringify(all));
+  const fire = all.find(({ title }) => title === "Hall");
+  assert.deepEqual(fire, { title: "Hall", body: "smoke\n(fire)", data: { click: "https://example.org/" }, requireInteraction: true });
+  assert.deepEqual(faults, []);
+  await context.close();
+});
+
+test("a user chooses topics, changes them, and stops", async () => {
+  const { context, page, faults } = await open(withPushService);
+  const subscriptions = async () => (await (await fetch(`${server.origin}/v1/webpush`)).json()).subscriptions;
+  const said = (words) => page.waitForFunction(([id, text]) => document.getElementById(id).textContent.includes(text), ["done", words]);
+  await page.fill("#topics", "alarms/#\n\n door \n");
+  await page.click("#subscribe");
+  await said("Saved.");
+  assert.deepEqual((await subscriptions()).map(({ topics }) => topics), [["alarms/#", "door"]]);
+  assert.match(await page.textContent("#state"), /https:\/\/push\.invalid/);
+  await page.fill("#topics", "a/#/b");
+  await page.click("#subscribe");
+  await page.waitForSelector("#done.wrong");
+  await page.fill("#topics", "door");
+  await page.click("#subscribe");
+  await said("Saved.");
+  assert.deepEqual((await subscriptions()).map(({ topics }) => topics), [["door"]]);
+  await page.click("#unsubscribe");
+  await said("Stopped.");
+  assert.deepEqual(await subscriptions(), []);
+  // The refused topic is the only fault: the browser logs every 400.
+  assert.deepEqual(faults.filter((fault) => !fault.includes("400")), []);
+  await context.close();
+});
