@@ -149,8 +149,7 @@ async fn serve(
         LearnerThread::start(learner.clone(), procedures.clone()).map_err(StartError::Threads)?;
     let gateway = Gateway::new(procedures.clone(), Arc::new(broker.clone()), store.clone());
     gateway.set_journal_unjudged(config.store.journal_unjudged);
-    let sinks = Sinks::start(broker.clone(), &config.sink).map_err(StartError::Threads)?;
-    sinks.start_web_push(&store, Arc::new(rights), &config.web_push)?;
+    let sinks = start_sinks(&broker, &store, rights, &config)?;
     let alarms = start_alarms(&broker, &store, &config)?;
     let stats = StatsKeeper::new(gateway.clone(), broker.clone(), store.clone());
     let stats = Arc::new(stats.with_sinks(sinks.clone()).with_alarms(alarms.clone()));
@@ -256,6 +255,18 @@ fn carry_out(
 fn open_learner(store: &Store, config: &Config) -> Result<Arc<Learner>, StartError> {
     let learner = Learner::open(&config.data, store, &config.rules)?;
     learner.map(Arc::new).ok_or(StartError::Learning)
+}
+
+/// Starts webhooks, bridges and notifications, on a thread of their own.
+fn start_sinks(
+    broker: &Broker,
+    store: &Store,
+    rights: mqtt::UsersRights,
+    config: &Config,
+) -> Result<Sinks, StartError> {
+    let sinks = Sinks::start(broker.clone(), &config.sink).map_err(StartError::Threads)?;
+    sinks.start_web_push(store, Arc::new(rights), &config.web_push)?;
+    Ok(sinks)
 }
 
 /// Starts the alarms, on a thread of their own.
