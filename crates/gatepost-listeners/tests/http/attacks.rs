@@ -199,26 +199,37 @@ fn a_body_is_read_only_for_who_may_send_one() {
     }
 }
 
-/// The time that the refusal takes does not say whether there is such a user. The shortest of some
-/// is compared, which other work on the machine hardly changes: a password is checked, or not.
-#[test]
-fn an_unknown_user_takes_as_long_to_refuse() {
+/// The shortest time of some refusals of each user; alternating, so that other work on the machine
+/// hardly changes which is longer.
+fn shortest_refusals(names: [&str; 2]) -> [Duration; 2] {
     let Guarded { server, .. } = &Guarded::start(&["root"], |_| {});
-    let shortest = |name: &str| {
-        let times = (0..6).map(|number| {
+    let mut shortest = [Duration::MAX; 2];
+    for number in 0..6 {
+        for (name, shortest) in names.iter().zip(&mut shortest) {
             let login = BASE64.encode(format!("{name}:wrong{number}"));
             let fields = format!("Host: x\r\nAuthorization: Basic {login}\r\n");
             let began = Instant::now();
             assert_eq!(status(server, "GET /admin/state", &fields, ""), 401);
-            began.elapsed()
-        });
-        times.min().expect("some")
-    };
-    let (known, unknown) = (shortest("root"), shortest("otto"));
-    assert!(
-        unknown > known / 4 && known > unknown / 4,
-        "{known:?} for a known user, {unknown:?} for an unknown one"
-    );
+            *shortest = began.elapsed().min(*shortest);
+        }
+    }
+    shortest
+}
+
+/// The time that the refusal takes does not say whether there is such a user: a password is checked
+/// in both cases. On a busy machine one attempt may mislead; a check that is left out takes a small
+/// part of the time in every attempt.
+#[test]
+fn an_unknown_user_takes_as_long_to_refuse() {
+    let mut seen = Vec::new();
+    for _ in 0..10 {
+        let [known, unknown] = shortest_refusals(["root", "otto"]);
+        if unknown > known / 4 && known > unknown / 4 {
+            return;
+        }
+        seen.push((known, unknown));
+    }
+    panic!("the times for a known and for an unknown user: {seen:?}");
 }
 
 #[test]
