@@ -24,15 +24,15 @@ pub(in crate::http) async fn respond(
 ) -> Result<Response, HttpError> {
     expect_method(
         request,
-        &["GET", "HEAD", "POST", "PUT", "DELETE"],
-        "GET, HEAD, POST, PUT, DELETE",
+        &["GET", "HEAD", "POST", "DELETE"],
+        "GET, HEAD, POST, DELETE",
     )?;
     let sinks = context.services.sinks.as_ref();
     let web_push = sinks.and_then(Sinks::web_push).ok_or_else(|| {
         HttpError::NotFound("/v1/webpush; web_push.contact is not set".to_owned())
     })?;
     match request.method() {
-        "POST" | "PUT" => subscribe(context, request, web_push).await,
+        "POST" => subscribe(context, request, web_push).await,
         "DELETE" => unsubscribe(request, web_push).await,
         _ => Ok(Response::json(
             200,
