@@ -34,7 +34,8 @@ pub(super) struct PrefixDfa {
     anchored: LazyDfa,
     /// Built when first needed.
     unanchored: OnceLock<LazyDfa>,
-    /// Bytes after the first of a prefix within which the DFA decides.
+    /// Bytes after the first of a prefix within which the DFA decides; `SEARCHED_BYTES_MAX` where
+    /// it may be undecided after so many.
     length_max: usize,
 }
 
@@ -45,6 +46,7 @@ impl PrefixDfa {
         let mut prefixes = PrefixBuilder {
             builder: NfaBuilder::new(),
             depths: vec![0, 0],
+            lengths: vec![0, 0],
             ends: Vec::new(),
             has_loops: false,
         };
@@ -60,13 +62,14 @@ impl PrefixDfa {
             rounds: 1,
         };
         prefixes.builder.end(&ends, literal);
+        let length_max = prefixes.lengths.iter().max().copied().unwrap_or(0);
         Some(Self {
             anchored: LazyDfa::new(prefixes.builder),
             unanchored: OnceLock::new(),
             length_max: if prefixes.has_loops {
                 SEARCHED_BYTES_MAX
             } else {
-                DEPTH_MAX as usize
+                SEARCHED_BYTES_MAX.min(length_max)
             },
         })
     }
@@ -127,6 +130,9 @@ struct PrefixBuilder {
     builder: NfaBuilder,
     /// By position: the least number of bytes up to it.
     depths: Vec<u32>,
+    /// By position: the greatest number of bytes up to it, loops aside. Exceeds `DEPTH_MAX` after
+    /// branches of different lengths.
+    lengths: Vec<usize>,
     /// Positions in which a prefix ends: a match ends there, or is not followed any further.
     ends: Vec<Position>,
     /// The prefixes contain a loop.
@@ -176,9 +182,12 @@ impl PrefixBuilder {
             self.ends.extend(before);
             return Vec::new();
         }
+        let length = |position: &Position| self.lengths.get(*position as usize);
+        let length = before.iter().filter_map(length).max().copied().unwrap_or(0);
         let at = add(&mut self.builder, before);
         if at.iter().any(|&at| at as usize >= self.depths.len()) {
             self.depths.push(depth + 1);
+            self.lengths.push(length + 1);
         }
         at
     }
@@ -276,6 +285,35 @@ mod tests {
     fn patterns_without_a_prefix_have_no_dfa() {
         for pattern in ["/a?/", "/(?=a)/", r"/(?:)/", r"/(?:a?b?){20}c/"] {
             assert!(prefix_dfa(pattern).is_none(), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn a_prefix_of_long_branches_is_found_at_the_last_offset() {
+        let start = 50;
+        for (pattern, found) in [
+            (
+                "/(?:a|bcdefgh)(?:i|jklmnop)(?:q|rstuvwx)/",
+                "bcdefghjklmnoprstuvwx",
+            ),
+            (
+                "/(?:a|bcdefgh)?(?:i|jklmnop)(?:q|rstuvwx)/",
+                "bcdefghjklmnoprstuvwx",
+            ),
+            (
+                "/(?:a|b[a-z]*g)(?:1|1234567)(?:q|rstuvwx)/",
+                "bcdefg1234567rstuvwx",
+            ),
+        ] {
+            let dfa = prefix_dfa(pattern).expect(pattern);
+            let text = format!("{}{found}{}", "-".repeat(start), "-".repeat(start));
+            let candidates = dfa.first_candidates(text.as_bytes(), 0, start);
+            assert!(
+                candidates.is_some_and(|offsets| offsets.contains(&start)),
+                "{pattern}"
+            );
+            let candidates = dfa.first_candidates(text.as_bytes(), 0, start - 1);
+            assert_eq!(candidates, None, "{pattern}");
         }
     }
 }
