@@ -107,6 +107,16 @@ impl Admission {
 
     /// Counts a connection in. Peers of a Unix socket have no address to be counted by.
     pub fn admit(&self, peer: Peer) -> Result<Admitted, Refusal> {
+        self.admit_with(peer, true)
+    }
+
+    /// The same for a connection that another listener has accepted, and whose descriptor that
+    /// listener counts: a WebSocket.
+    pub(crate) fn admit_upgraded(&self, peer: Peer) -> Result<Admitted, Refusal> {
+        self.admit_with(peer, false)
+    }
+
+    fn admit_with(&self, peer: Peer, takes_descriptor: bool) -> Result<Admitted, Refusal> {
         let inner = &self.0;
         let total_max = inner.limits.total_max;
         let before = inner.open.fetch_add(1, Ordering::Relaxed);
@@ -118,9 +128,9 @@ impl Admission {
         let mut admitted = Admitted {
             admission: self.clone(),
             network: None,
-            has_descriptor: inner.budget.take(),
+            has_descriptor: takes_descriptor && inner.budget.take(),
         };
-        if !admitted.has_descriptor {
+        if takes_descriptor && !admitted.has_descriptor {
             if let Some(left_out) = inner.over_budget.permit() {
                 tracing::warn!(
                     target: "listeners", left_out,
@@ -309,6 +319,24 @@ mod tests {
         assert!(admission.admit(from("192.0.2.1:4")).is_ok());
         assert_eq!(admission.open(), 2);
         assert_eq!(admission.since_start(), 4);
+    }
+
+    #[test]
+    fn an_upgraded_connection_counts_but_takes_no_second_descriptor() {
+        let admission = Admission::new(1, 0);
+        let upgraded = admission.admit_upgraded(Peer::Local).expect("admitted");
+        assert!(!upgraded.has_descriptor);
+        assert_eq!(
+            admission.admit(Peer::Local).err(),
+            Some(Refusal::TooManyInTotal)
+        );
+        drop(upgraded);
+        assert!(
+            admission
+                .admit(Peer::Local)
+                .expect("admitted")
+                .has_descriptor
+        );
     }
 
     #[test]

@@ -205,7 +205,7 @@ pub async fn serve_websocket(
     start: WebSocketStart<'_>,
     context: Arc<MqttContext>,
 ) {
-    let admitted = context.limits.admission.admit(peer);
+    let admitted = context.limits.admission.admit_upgraded(peer);
     let opening = connection::open(stream, peer, Some(start), admitted, context);
     let opening = Box::pin(opening);
     if let Some(serving) = opening.await {
