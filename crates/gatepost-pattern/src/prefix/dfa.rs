@@ -130,8 +130,8 @@ struct PrefixBuilder {
     builder: NfaBuilder,
     /// By position: the least number of bytes up to it.
     depths: Vec<u32>,
-    /// By position: the greatest number of bytes up to it, loops aside. Exceeds `DEPTH_MAX` after
-    /// branches of different lengths.
+    /// By position: the greatest number of bytes up to it, each loop as one. Exceeds `DEPTH_MAX`
+    /// after branches of different lengths.
     lengths: Vec<usize>,
     /// Positions in which a prefix ends: a match ends there, or is not followed any further.
     ends: Vec<Position>,
