@@ -294,6 +294,10 @@ fn users_are_sent_what_they_may_read_and_nothing_else() {
     change(&["grant", "bob", "subscribe", "alarms/#"]);
     let browser = Browser::new();
     let asked = |path: &str, topics: &[&str]| browser.subscription(&peer.url(path), topics);
+    // As long as the server knows no user, everyone on this machine is its administrator.
+    await_some("the users are known", || {
+        (ask(&gateway, "", "GET", &Value::Null).0 == 401).then_some(())
+    });
     await_some("the rules are in force", || {
         let (status, _) = ask(&gateway, ann, "POST", &asked("/a", &["alarms/#"]));
         (status == 200).then_some(())
