@@ -69,6 +69,22 @@ test("topics are a tree that follows what is published, and one publishes into i
   await close();
 });
 
+test("a click on a topic counts though its line is drawn anew between press and release", async () => {
+  await server.publish("busy/line?retain=1", "before");
+  const { page, faults, close } = await open("/#explorer");
+  const value = level(page, "busy").locator(".quiet");
+  await value.filter({ hasText: "1 topic below" }).waitFor();
+  const { x, y, width, height } = await value.boundingBox();
+  await page.mouse.move(x + width / 4, y + height / 2);
+  await page.mouse.down();
+  await server.publish("busy/other", "new");
+  await value.filter({ hasText: "2 topics below" }).waitFor();
+  await page.mouse.up();
+  await level(page, "line").filter({ hasText: "before" }).waitFor();
+  assert.deepEqual(faults, []);
+  await close();
+});
+
 test("a pasted mail is scanned and explained, and goes nowhere", async () => {
   const { page, faults, close } = await open("/#rules");
   await page.locator("#scan-text").fill(`From: a@example.org\nSubject: <b>Offer</b>\n\n${GTUBE}\n`);

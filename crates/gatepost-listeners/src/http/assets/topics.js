@@ -21,7 +21,7 @@ const changed = new Set();
 
 /** A level of the tree; `topic` is its whole name. */
 function node(name, topic) {
-  return { name, topic, children: new Map(), latest: null, times: [], row: null, line: null };
+  return { name, topic, children: new Map(), latest: null, times: [], row: null, line: null, value: null, facts: null };
 }
 
 const pathOf = (topic) => "/topics/" + topic.split("/").map(encodeURIComponent).join("/");
@@ -49,7 +49,11 @@ function nodeOf(topic) {
 
 /** Puts a new level among its neighbours, in the order of the alphabet. */
 function place(parent, child) {
-  child.line = element("summary", {});
+  // A press on a part of the line that is replaced before the release is no click: the parts stay,
+  // and only their text changes.
+  child.value = element("span", { class: "value", dir: "auto" });
+  child.facts = element("span", { class: "quiet" });
+  child.line = element("summary", {}, element("b", { class: "mono", dir: "auto" }, child.name || "(empty)"), child.value, child.facts);
   child.detail = element("div", { class: "topic-detail" });
   child.list = element("ul", {});
   child.row = element("li", { "data-name": child.name }, element("details", {}, child.line, child.detail, child.list));
@@ -88,11 +92,8 @@ function drawLine(one) {
   const from = Date.now() - RATE_SECONDS * 1000;
   one.times = one.times.filter((time) => time > from);
   const { latest, children } = one;
-  const text = latest ? textOf(latest).slice(0, PREVIEW_CHARACTERS) : "";
-  one.line.replaceChildren(
-    element("b", { class: "mono", dir: "auto" }, one.name || "(empty)"),
-    element("span", { class: "value", dir: "auto" }, text),
-    element("span", { class: "quiet" }, [latest?.retain ? "retained" : "", children.size ? plural(children.size, "topic") + " below" : "", one.times.length ? `${rate(one.times.length / RATE_SECONDS)} a second` : "", latest ? when(latest.unix_ms) : ""].filter(Boolean).join(", ")));
+  one.value.textContent = latest ? textOf(latest).slice(0, PREVIEW_CHARACTERS) : "";
+  one.facts.textContent = [latest?.retain ? "retained" : "", children.size ? plural(children.size, "topic") + " below" : "", one.times.length ? `${rate(one.times.length / RATE_SECONDS)} a second` : "", latest ? when(latest.unix_ms) : ""].filter(Boolean).join(", ");
   // A rate that fades is drawn as well.
   if (one.times.length) setTimeout(() => { changed.add(one); draw(); }, RATE_SECONDS * 1000);
 }
