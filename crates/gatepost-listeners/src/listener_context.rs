@@ -24,31 +24,25 @@ pub struct ClientLimits {
 }
 
 impl ClientLimits {
-    /// Limits of 0 do not limit. Shares nothing with other listeners.
-    pub(crate) fn new(connections_max: u32, connections_per_address_max: u32) -> Self {
+    /// Limits of 0 do not limit.
+    pub(crate) fn new(
+        connections_max: u32,
+        connections_per_address_max: u32,
+        shared: &SharedLimits,
+    ) -> Self {
+        let admission = Admission::new(connections_max, connections_per_address_max);
         Self {
-            admission: Admission::new(connections_max, connections_per_address_max),
-            in_flight: InFlight::default(),
+            admission: match &shared.bans {
+                Some(bans) => admission.with_bans(bans.clone()),
+                None => admission,
+            },
+            in_flight: shared.in_flight.clone(),
         }
     }
 }
 
 /// The context of a listener: what all its connections share.
-pub trait ListenerContext: Sized {
+pub trait ListenerContext {
     /// The limits on its clients.
     fn limits(&self) -> &ClientLimits;
-
-    /// The same, to be set before the first connection.
-    fn limits_mut(&mut self) -> &mut ClientLimits;
-
-    /// Shares bans and the budget of unfinished messages with the other listeners.
-    #[must_use]
-    fn with_shared_limits(mut self, shared: &SharedLimits) -> Self {
-        let limits = self.limits_mut();
-        if let Some(bans) = &shared.bans {
-            limits.admission = limits.admission.with_bans(bans.clone());
-        }
-        limits.in_flight = shared.in_flight.clone();
-        self
-    }
 }

@@ -78,7 +78,13 @@ impl Server {
             ..AccessLogSettings::default()
         };
         world.publish_text("t", "<21>");
-        let context = HttpContext::new(settings, &pages, &access_log, world.services.clone());
+        let context = HttpContext::new(
+            settings,
+            &pages,
+            &access_log,
+            world.services.clone(),
+            &world.shared_limits,
+        );
         // Writes what it was handed, as a stand-in for MQTT.
         let websocket: http::WebSocketHandler = Arc::new(|mut upgraded| {
             Box::pin(async move {

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use gatepost_listeners::in_flight::{InFlight, InFlightSettings};
-use gatepost_listeners::listener_context::{ListenerContext, SharedLimits};
+use gatepost_listeners::listener_context::SharedLimits;
 use gatepost_listeners::pop3::{Pop3Context, Pop3Settings};
 use gatepost_listeners::smtp::{SmtpContext, SmtpSettings};
 use gatepost_message::Listener;
@@ -55,7 +55,13 @@ async fn users(world: &World, default: DefaultPolicy) -> Users {
 
 fn pop3(world: &World, users: &Users, settings: Pop3Settings) -> SocketAddr {
     let auth = ListenerAuth::new(users.clone(), Listener::Pop3, AnonymousAccess::No, true);
-    let context = Pop3Context::new(settings, world.store.clone(), auth, None);
+    let context = Pop3Context::new(
+        settings,
+        world.store.clone(),
+        auth,
+        None,
+        &SharedLimits::default(),
+    );
     world.serve_pop3(context)
 }
 
@@ -194,8 +200,13 @@ async fn mail_without_a_login_may_do_what_anonymous_may() {
     )
     .expect("settings");
     let anonymous = ListenerAuth::new(users.clone(), Listener::Smtp, AnonymousAccess::Yes, true);
-    let context =
-        SmtpContext::new(settings, "gate.example", world.gateway.clone()).with_anonymous(anonymous);
+    let context = SmtpContext::new(
+        settings,
+        "gate.example",
+        world.gateway.clone(),
+        &SharedLimits::default(),
+    )
+    .with_anonymous(anonymous);
     let address = world.serve_smtp(context);
     let ask = move |recipient: &'static str| {
         blocking(move || {
@@ -236,11 +247,11 @@ async fn unfinished_mails_of_one_address_leave_room_for_others() {
         SmtpSettings::default(),
         "gate.example",
         world.gateway.clone(),
-    )
-    .with_shared_limits(&SharedLimits {
-        in_flight: in_flight.clone(),
-        ..SharedLimits::default()
-    });
+        &SharedLimits {
+            in_flight: in_flight.clone(),
+            ..SharedLimits::default()
+        },
+    );
     let address = world.serve_smtp(context);
     let begun = move |bytes: usize| {
         let mut stream = connect(address);

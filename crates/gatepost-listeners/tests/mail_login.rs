@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 
+use gatepost_listeners::listener_context::SharedLimits;
 use gatepost_listeners::pop3::{Pop3Context, Pop3Settings};
 use gatepost_listeners::smtp::{SmtpContext, SmtpSettings};
 use gatepost_listeners::tls::{Tls, TlsSettings};
@@ -48,9 +49,14 @@ fn listener_auth(users: &Users, listener: Listener) -> ListenerAuth {
 async fn smtp(world: &World, folder: &Path, settings: &str) -> SocketAddr {
     let settings: SmtpSettings = toml::from_str(settings).expect("settings");
     let users = users(world).await;
-    let context = SmtpContext::new(settings, "gate.example", world.gateway.clone())
-        .with_auth(listener_auth(&users, Listener::Smtp))
-        .with_tls(Some(tls(folder)));
+    let context = SmtpContext::new(
+        settings,
+        "gate.example",
+        world.gateway.clone(),
+        &SharedLimits::default(),
+    )
+    .with_auth(listener_auth(&users, Listener::Smtp))
+    .with_tls(Some(tls(folder)));
     world.serve_smtp(context)
 }
 
@@ -193,6 +199,7 @@ async fn poplib_and_mpop_change_to_tls() {
         world.store.clone(),
         listener_auth(&users, Listener::Pop3),
         Some(tls(folder.path())),
+        &SharedLimits::default(),
     );
     let port = world.serve_pop3(context).port();
     let cert = folder.path().join("cert.pem").display().to_string();
@@ -237,9 +244,14 @@ async fn users_send_as_themselves_only_where_that_is_wanted() {
     let users = users(&world).await;
     let added = users.add("root", Secret::from("secret"), true).await;
     added.expect("an administrator");
-    let context = SmtpContext::new(settings, "gate.example", world.gateway.clone())
-        .with_auth(listener_auth(&users, Listener::Smtp))
-        .with_tls(Some(tls(folder.path())));
+    let context = SmtpContext::new(
+        settings,
+        "gate.example",
+        world.gateway.clone(),
+        &SharedLimits::default(),
+    )
+    .with_auth(listener_auth(&users, Listener::Smtp))
+    .with_tls(Some(tls(folder.path())));
     let address = world.serve_smtp(context);
     let refused_envelope = "553 5.7.1 this sender address is not yours";
     let refused_from = "550 5.7.1 the From field must have an address of yours";

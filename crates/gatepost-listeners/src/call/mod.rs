@@ -27,7 +27,7 @@ use gatepost_message::Peer;
 use tokio::sync::watch;
 
 use crate::acceptor::{Accepted, Acceptor};
-use crate::listener_context::{ClientLimits, ListenerContext};
+use crate::listener_context::{ClientLimits, ListenerContext, SharedLimits};
 use crate::service;
 use crate::workers::Workers;
 
@@ -50,11 +50,12 @@ pub struct CallContext {
 
 impl CallContext {
     /// A context for one or more sockets.
-    pub fn new(settings: CallSettings, gateway: Gateway) -> Self {
+    pub fn new(settings: CallSettings, gateway: Gateway, shared: &SharedLimits) -> Self {
         Self {
             limits: ClientLimits::new(
                 settings.connections_max,
                 settings.connections_per_address_max,
+                shared,
             ),
             settings,
             gateway,
@@ -65,10 +66,6 @@ impl CallContext {
 impl ListenerContext for CallContext {
     fn limits(&self) -> &ClientLimits {
         &self.limits
-    }
-
-    fn limits_mut(&mut self) -> &mut ClientLimits {
-        &mut self.limits
     }
 }
 

@@ -21,7 +21,7 @@ use super::drain::Drain;
 use super::page_values::PageValues;
 use super::rate_limits::RateLimits;
 use super::settings::HttpSettings;
-use crate::listener_context::{ClientLimits, ListenerContext};
+use crate::listener_context::{ClientLimits, ListenerContext, SharedLimits};
 use crate::minimum_rate::MinimumRate;
 use crate::monitoring::prometheus::{Page, counter, gauge};
 use crate::monitoring::{StatsKeeper, metrics};
@@ -86,6 +86,7 @@ impl HttpContext {
         pages: &PagesSettings,
         access_log: &AccessLogSettings,
         services: HttpServices,
+        shared: &SharedLimits,
     ) -> io::Result<Self> {
         if let Some(name) = settings.malformed_header() {
             let detail = format!("listeners.http.headers.{name:?} cannot be sent as it stands");
@@ -96,6 +97,7 @@ impl HttpContext {
         let limits = ClientLimits::new(
             settings.connections_max,
             settings.connections_per_address_max,
+            shared,
         );
         let answers_from_memory = settings.origins.is_empty()
             && settings.trusted_proxies.is_empty()
@@ -219,9 +221,5 @@ impl HttpContext {
 impl ListenerContext for HttpContext {
     fn limits(&self) -> &ClientLimits {
         &self.limits
-    }
-
-    fn limits_mut(&mut self) -> &mut ClientLimits {
-        &mut self.limits
     }
 }

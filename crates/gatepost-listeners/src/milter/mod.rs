@@ -24,7 +24,7 @@ use tokio::sync::watch;
 pub use settings::{Keeper, MilterSettings};
 
 use crate::acceptor::Acceptor;
-use crate::listener_context::{ClientLimits, ListenerContext};
+use crate::listener_context::{ClientLimits, ListenerContext, SharedLimits};
 use crate::mail;
 use crate::service::{self, Arrival};
 use crate::workers::Workers;
@@ -60,11 +60,17 @@ pub struct MilterContext {
 
 impl MilterContext {
     /// `hostname` is the host's own name, for where the settings give none.
-    pub fn new(settings: MilterSettings, hostname: &str, gateway: Gateway) -> Self {
+    pub fn new(
+        settings: MilterSettings,
+        hostname: &str,
+        gateway: Gateway,
+        shared: &SharedLimits,
+    ) -> Self {
         Self {
             limits: ClientLimits::new(
                 settings.connections_max,
                 settings.connections_per_address_max,
+                shared,
             ),
             hostname: mail::own_name(&settings.hostname, hostname),
             settings,
@@ -76,10 +82,6 @@ impl MilterContext {
 impl ListenerContext for MilterContext {
     fn limits(&self) -> &ClientLimits {
         &self.limits
-    }
-
-    fn limits_mut(&mut self) -> &mut ClientLimits {
-        &mut self.limits
     }
 }
 

@@ -48,7 +48,7 @@ use tokio::sync::watch;
 use crate::acceptor::{Accepted, Acceptor};
 use crate::admission::{Admission, Admitted, Refusal};
 use crate::connection_budget::descriptors_max;
-use crate::listener_context::{ClientLimits, ListenerContext};
+use crate::listener_context::{ClientLimits, ListenerContext, SharedLimits};
 use crate::service;
 use crate::stream::Stream;
 use crate::workers::Workers;
@@ -84,10 +84,16 @@ struct PlainAndWebSocketAuth {
 impl MqttContext {
     /// Without a gateway no scope applies to what is published; without users no login is
     /// needed.
-    pub fn new(settings: MqttSettings, broker: Broker, gateway: Option<Gateway>) -> Self {
+    pub fn new(
+        settings: MqttSettings,
+        broker: Broker,
+        gateway: Option<Gateway>,
+        shared: &SharedLimits,
+    ) -> Self {
         let limits = ClientLimits::new(
             settings.connections_max.number(descriptors_max()),
             settings.connections_per_address_max,
+            shared,
         );
         let turned_away = Admission::new(TURNED_AWAY_MAX, 0);
         Self {
@@ -123,10 +129,6 @@ impl MqttContext {
 impl ListenerContext for MqttContext {
     fn limits(&self) -> &ClientLimits {
         &self.limits
-    }
-
-    fn limits_mut(&mut self) -> &mut ClientLimits {
-        &mut self.limits
     }
 }
 

@@ -21,7 +21,7 @@ use tokio::sync::watch;
 pub use settings::Pop3Settings;
 
 use crate::acceptor::Acceptor;
-use crate::listener_context::{ClientLimits, ListenerContext};
+use crate::listener_context::{ClientLimits, ListenerContext, SharedLimits};
 use crate::service::{self, Arrival};
 use crate::tls::Tls;
 use crate::workers::Workers;
@@ -46,11 +46,18 @@ pub struct Pop3Context {
 
 impl Pop3Context {
     /// With `tls`, clients may ask for it by STLS.
-    pub fn new(settings: Pop3Settings, store: Store, auth: ListenerAuth, tls: Option<Tls>) -> Self {
+    pub fn new(
+        settings: Pop3Settings,
+        store: Store,
+        auth: ListenerAuth,
+        tls: Option<Tls>,
+        shared: &SharedLimits,
+    ) -> Self {
         Self {
             limits: ClientLimits::new(
                 settings.connections_max,
                 settings.connections_per_address_max,
+                shared,
             ),
             settings,
             store,
@@ -74,10 +81,6 @@ impl Pop3Context {
 impl ListenerContext for Pop3Context {
     fn limits(&self) -> &ClientLimits {
         &self.limits
-    }
-
-    fn limits_mut(&mut self) -> &mut ClientLimits {
-        &mut self.limits
     }
 }
 

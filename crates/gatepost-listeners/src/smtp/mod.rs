@@ -46,7 +46,7 @@ pub use settings::{SenderLogin, SmtpSettings};
 
 use crate::acceptor::Acceptor;
 use crate::forward::Forward;
-use crate::listener_context::{ClientLimits, ListenerContext};
+use crate::listener_context::{ClientLimits, ListenerContext, SharedLimits};
 use crate::mail;
 use crate::service::{self, Arrival};
 use crate::tls::Tls;
@@ -98,16 +98,32 @@ pub struct SmtpContext {
 
 impl SmtpContext {
     /// `hostname` is the host's own name, for where the settings give none.
-    pub fn new(settings: SmtpSettings, hostname: &str, gateway: Gateway) -> Self {
-        Self::with(Dialect::Smtp, settings, hostname, gateway)
+    pub fn new(
+        settings: SmtpSettings,
+        hostname: &str,
+        gateway: Gateway,
+        shared: &SharedLimits,
+    ) -> Self {
+        Self::with(Dialect::Smtp, settings, hostname, gateway, shared)
     }
 
     /// The same for LMTP.
-    pub fn lmtp(settings: LmtpSettings, hostname: &str, gateway: Gateway) -> Self {
-        Self::with(Dialect::Lmtp, settings.into(), hostname, gateway)
+    pub fn lmtp(
+        settings: LmtpSettings,
+        hostname: &str,
+        gateway: Gateway,
+        shared: &SharedLimits,
+    ) -> Self {
+        Self::with(Dialect::Lmtp, settings.into(), hostname, gateway, shared)
     }
 
-    fn with(dialect: Dialect, settings: SmtpSettings, hostname: &str, gateway: Gateway) -> Self {
+    fn with(
+        dialect: Dialect,
+        settings: SmtpSettings,
+        hostname: &str,
+        gateway: Gateway,
+        shared: &SharedLimits,
+    ) -> Self {
         let hostname = mail::own_name(&settings.hostname, hostname);
         Self {
             dialect,
@@ -115,6 +131,7 @@ impl SmtpContext {
             limits: ClientLimits::new(
                 settings.connections_max,
                 settings.connections_per_address_max,
+                shared,
             ),
             forward: Forward::new(settings.forward.clone()),
             settings,
@@ -159,10 +176,6 @@ impl SmtpContext {
 impl ListenerContext for SmtpContext {
     fn limits(&self) -> &ClientLimits {
         &self.limits
-    }
-
-    fn limits_mut(&mut self) -> &mut ClientLimits {
-        &mut self.limits
     }
 }
 

@@ -11,7 +11,7 @@ use gatepost_message::Peer;
 use tokio::sync::watch;
 
 use crate::acceptor::{Accepted, Acceptor};
-use crate::listener_context::{ClientLimits, ListenerContext};
+use crate::listener_context::{ClientLimits, ListenerContext, SharedLimits};
 use crate::service;
 use crate::workers::Workers;
 
@@ -33,11 +33,12 @@ pub struct SpamdContext {
 
 impl SpamdContext {
     /// A context for one or more sockets.
-    pub fn new(settings: SpamdSettings, gateway: Gateway) -> Self {
+    pub fn new(settings: SpamdSettings, gateway: Gateway, shared: &SharedLimits) -> Self {
         Self {
             limits: ClientLimits::new(
                 settings.connections_max,
                 settings.connections_per_address_max,
+                shared,
             ),
             settings,
             gateway,
@@ -48,10 +49,6 @@ impl SpamdContext {
 impl ListenerContext for SpamdContext {
     fn limits(&self) -> &ClientLimits {
         &self.limits
-    }
-
-    fn limits_mut(&mut self) -> &mut ClientLimits {
-        &mut self.limits
     }
 }
 

@@ -7,7 +7,6 @@ use std::time::Instant;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use gatepost_listeners::in_flight::{InFlight, InFlightSettings};
-use gatepost_listeners::listener_context::{ListenerContext, SharedLimits};
 use gatepost_listeners::mqtt;
 use gatepost_message::Listener;
 use gatepost_users::{AccessSet, AccessSettings, AnonymousAccess, Effect, ListenerAuth, Users};
@@ -237,15 +236,9 @@ fn bodies_in_flight_leave_room_for_others() {
     let in_flight = InFlight::new(&InFlightSettings {
         bytes_max: ByteSize::mebibytes(2),
     });
-    let limits = SharedLimits {
-        in_flight: in_flight.clone(),
-        ..SharedLimits::default()
-    };
-    let server = Server::start_in(
-        World::new(),
-        |_| {},
-        |context| context.with_shared_limits(&limits),
-    );
+    let mut world = World::new();
+    world.shared_limits.in_flight = in_flight.clone();
+    let server = Server::start_in(world, |_| {}, |context| context);
     let part = "x".repeat(500_000);
     let begun: Vec<_> = (0..4)
         .map(|_| {

@@ -1,5 +1,6 @@
 //! WebSocket frames at both of its ends, a reader of events and MQTT: the cases beside this file.
 
+use gatepost_listeners::listener_context::SharedLimits;
 use gatepost_listeners::mqtt::{self, MqttContext, MqttSettings, WebSocketStart};
 
 use super::*;
@@ -56,7 +57,12 @@ fn frames(notation: &str, is_masked: bool) -> Vec<u8> {
 fn start() -> Server {
     let world = World::new();
     let broker = world.services.broker.clone();
-    let mqtt = Arc::new(MqttContext::new(MqttSettings::default(), broker, None));
+    let mqtt = Arc::new(MqttContext::new(
+        MqttSettings::default(),
+        broker,
+        None,
+        &SharedLimits::default(),
+    ));
     let handler: http::WebSocketHandler = Arc::new(move |upgraded| {
         let mqtt = Arc::clone(&mqtt);
         Box::pin(async move {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use gatepost_broker::{Broker, BrokerSettings};
 use gatepost_gateway::Gateway;
 use gatepost_listeners::http::HttpServices;
+use gatepost_listeners::listener_context::SharedLimits;
 use gatepost_listeners::monitoring::StatsKeeper;
 use gatepost_message::{Listener, Publication, Topic};
 use gatepost_procedures::{Procedures, ProceduresConfiguration, ScopeSettings};
@@ -41,6 +42,7 @@ end"#,
 
 pub struct World {
     pub services: HttpServices,
+    pub shared_limits: SharedLimits,
     _folder: tempfile::TempDir,
 }
 
@@ -69,6 +71,7 @@ impl World {
         let gateway = Gateway::new(procedures, Arc::new(broker.clone()), store.clone());
         let stats = StatsKeeper::new(gateway.clone(), broker.clone(), store.clone());
         Self {
+            shared_limits: SharedLimits::default(),
             services: HttpServices {
                 gateway,
                 broker,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use gatepost_broker::{Broker, BrokerSettings};
 use gatepost_gateway::Gateway;
 use gatepost_listeners::acceptor::Acceptor;
+use gatepost_listeners::listener_context::SharedLimits;
 use gatepost_listeners::mqtt::{self, MqttContext, MqttSettings};
 use gatepost_listeners::workers::{Workers, WorkersSettings};
 use gatepost_message::Listener;
@@ -88,7 +89,7 @@ impl Server {
         let workers = Workers::start(&WorkersSettings::default()).expect("workers");
         let (shutdown, down) = watch::channel(false);
         let auth = ListenerAuth::new(users.clone(), Listener::Mqtt, settings.anonymous, true);
-        let context = MqttContext::new(settings, broker.clone(), gateway);
+        let context = MqttContext::new(settings, broker.clone(), gateway, &SharedLimits::default());
         let context = Arc::new(context.with_auths(auth.clone(), auth));
         let bind: Bind = "127.0.0.1:0".parse().expect("an address");
         let acceptor = runtime.block_on(async { Acceptor::bind(&bind).expect("a free port") });

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use gatepost_gateway::{Gateway, Handover, PublicationSink, journal};
 use gatepost_listeners::acceptor::Acceptor;
 use gatepost_listeners::call::{self, CallContext, CallSettings};
+use gatepost_listeners::listener_context::SharedLimits;
 use gatepost_listeners::milter::{self, MilterContext, MilterSettings};
 use gatepost_listeners::pop3::{self, Pop3Context};
 use gatepost_listeners::smtp::{self, LmtpSettings, SmtpContext, SmtpSettings};
@@ -120,17 +121,20 @@ impl World {
         match listener {
             "smtp" => {
                 let settings: SmtpSettings = toml::from_str(settings).expect("settings");
-                let context = SmtpContext::new(settings, "gate.example", gateway);
+                let context =
+                    SmtpContext::new(settings, "gate.example", gateway, &SharedLimits::default());
                 tokio::spawn(smtp::serve(acceptor, Arc::new(context), workers, shutdown));
             }
             "lmtp" => {
                 let settings: LmtpSettings = toml::from_str(settings).expect("settings");
-                let context = SmtpContext::lmtp(settings, "gate.example", gateway);
+                let context =
+                    SmtpContext::lmtp(settings, "gate.example", gateway, &SharedLimits::default());
                 tokio::spawn(smtp::serve(acceptor, Arc::new(context), workers, shutdown));
             }
             "milter" => {
                 let settings: MilterSettings = toml::from_str(settings).expect("settings");
-                let context = MilterContext::new(settings, "gate.example", gateway);
+                let context =
+                    MilterContext::new(settings, "gate.example", gateway, &SharedLimits::default());
                 tokio::spawn(milter::serve(
                     acceptor,
                     Arc::new(context),
@@ -140,12 +144,12 @@ impl World {
             }
             "spamd" => {
                 let settings: SpamdSettings = toml::from_str(settings).expect("settings");
-                let context = SpamdContext::new(settings, gateway);
+                let context = SpamdContext::new(settings, gateway, &SharedLimits::default());
                 tokio::spawn(spamd::serve(acceptor, Arc::new(context), workers, shutdown));
             }
             "call" => {
                 let settings: CallSettings = toml::from_str(settings).expect("settings");
-                let context = CallContext::new(settings, gateway);
+                let context = CallContext::new(settings, gateway, &SharedLimits::default());
                 tokio::spawn(call::serve(acceptor, Arc::new(context), workers, shutdown));
             }
             other => panic!("no listener is named {other}"),

@@ -97,15 +97,13 @@ impl Listening {
         let gateway = services.gateway.clone();
         let stats = services.stats.clone();
         let auths = ListenerAuths::new(config, users);
-        let smtp = SmtpContext::new(settings.smtp.clone(), &hostname(), gateway.clone())
-            .with_shared_limits(limits)
+        let smtp = SmtpContext::new(settings.smtp.clone(), &hostname(), gateway.clone(), limits)
             .with_auth(auths.smtp())
             .with_anonymous(auths.mail(Listener::Smtp))
             .with_store(&services.store)
             .with_tls(encryption.of(Listener::Smtp).cloned());
         let smtp = Arc::new(smtp);
-        let lmtp = SmtpContext::lmtp(settings.lmtp.clone(), &hostname(), gateway.clone())
-            .with_shared_limits(limits)
+        let lmtp = SmtpContext::lmtp(settings.lmtp.clone(), &hostname(), gateway.clone(), limits)
             .with_anonymous(auths.mail(Listener::Lmtp))
             .with_store(&services.store)
             .with_tls(encryption.of(Listener::Lmtp).cloned());
@@ -120,14 +118,16 @@ impl Listening {
             Protocol::new(&smtp, smtp::serve),
             Protocol::new(&lmtp, smtp::serve),
         );
-        let milter = MilterContext::new(settings.milter.clone(), &hostname(), gateway.clone())
-            .with_shared_limits(limits);
+        let milter = MilterContext::new(
+            settings.milter.clone(),
+            &hostname(),
+            gateway.clone(),
+            limits,
+        );
         let milter = Protocol::new(&Arc::new(milter), milter::serve);
-        let spamd =
-            SpamdContext::new(settings.spamd.clone(), gateway.clone()).with_shared_limits(limits);
+        let spamd = SpamdContext::new(settings.spamd.clone(), gateway.clone(), limits);
         let spamd = Protocol::new(&Arc::new(spamd), spamd::serve);
-        let call =
-            CallContext::new(settings.call.clone(), gateway.clone()).with_shared_limits(limits);
+        let call = CallContext::new(settings.call.clone(), gateway.clone(), limits);
         let call = Protocol::new(&Arc::new(call), call::serve);
         let broker = services.broker.clone();
         let pop3 = Pop3Context::new(
@@ -135,11 +135,10 @@ impl Listening {
             services.store.clone(),
             auths.pop3(),
             encryption.of(Listener::Pop3).cloned(),
-        )
-        .with_shared_limits(limits);
+            limits,
+        );
         let pop3 = Protocol::new(&Arc::new(pop3), pop3::serve);
-        let mqtt = MqttContext::new(settings.mqtt.clone(), broker, Some(gateway))
-            .with_shared_limits(limits);
+        let mqtt = MqttContext::new(settings.mqtt.clone(), broker, Some(gateway), limits);
         let mqtt = Arc::new(mqtt.with_auths(auths.mqtt(), auths.mqtt_over_websocket()));
         let context = open_http(config, services, limits, websocket_to(&mqtt), auths.http())?;
         let mqtt = Protocol::new(&mqtt, mqtt::serve);
@@ -247,13 +246,18 @@ fn open_http(
     auth: gatepost_users::ListenerAuth,
 ) -> Result<Arc<HttpContext>, StartError> {
     let settings = config.listeners.http.clone();
-    HttpContext::new(settings, &config.pages, &config.access_log, services)
-        .map(|context| context.with_websocket(websocket).with_auth(auth))
-        .map(|context| Arc::new(context.with_shared_limits(limits)))
-        .map_err(|cause| StartError::AccessLog {
-            path: config.access_log.path.display().to_string(),
-            cause,
-        })
+    HttpContext::new(
+        settings,
+        &config.pages,
+        &config.access_log,
+        services,
+        limits,
+    )
+    .map(|context| Arc::new(context.with_websocket(websocket).with_auth(auth)))
+    .map_err(|cause| StartError::AccessLog {
+        path: config.access_log.path.display().to_string(),
+        cause,
+    })
 }
 
 /// The host's own name, as SMTP's greeting has it.
