@@ -37,12 +37,12 @@ Every figure comes with its doubts: read the warnings. docs/bench.md says the re
 pub struct BenchArguments {
     /// The subcommand.
     #[command(subcommand)]
-    pub command: BenchCommand,
+    pub command: BenchSubcommand,
 }
 
 /// The subcommands.
 #[derive(Debug, Clone, Subcommand)]
-pub enum BenchCommand {
+pub enum BenchSubcommand {
     /// A client program is started once per call (Scope Engine, 2002)
     Call {
         /// Settings.

@@ -79,12 +79,12 @@ pub struct RunOutcome {
     /// The operation and its count, by which costs were divided. Not stored, since figures contain
     /// it.
     #[serde(skip)]
-    pub operations: Operations,
+    pub operations: OperationCount,
 }
 
 /// The number of times that an operation was performed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Operations {
+pub struct OperationCount {
     /// The operation, in the singular.
     pub name: String,
     /// The number of times.
@@ -146,7 +146,7 @@ impl RunOutcome {
     /// them; figures per `operation` are divided by its count.
     pub(crate) fn set_costs(&mut self, costs: Costs, operation: &str, count: u64) {
         let name = operation.to_owned();
-        self.operations = Operations { name, count };
+        self.operations = OperationCount { name, count };
         let count = count.max(1) as f64;
         if let Some(server) = &costs.server {
             let name = format!("server CPU per {operation}");

@@ -23,14 +23,14 @@ pub trait Meeting {
     fn wait(&self) -> Result<(), BenchError>;
 }
 
-enum Listener {
+enum ProgressReceiver {
     Terminal(ProgressBar),
     Others(Box<dyn Meeting>),
 }
 
 /// The progress of the current run.
 pub struct RunProgress {
-    listener: Listener,
+    listener: ProgressReceiver,
     last: Cell<Nanoseconds>,
     pace: Cell<Pace>,
 }
@@ -74,7 +74,7 @@ impl RunProgress {
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
-        Self::to(Listener::Terminal(bar))
+        Self::to(ProgressReceiver::Terminal(bar))
     }
 
     /// Shows nothing.
@@ -84,10 +84,10 @@ impl RunProgress {
 
     /// The progress of one part of a run on several hosts.
     pub fn among(others: Box<dyn Meeting>) -> Self {
-        Self::to(Listener::Others(others))
+        Self::to(ProgressReceiver::Others(others))
     }
 
-    fn to(listener: Listener) -> Self {
+    fn to(listener: ProgressReceiver) -> Self {
         Self {
             listener,
             last: Cell::new(0),
@@ -97,7 +97,7 @@ impl RunProgress {
 
     /// Marks the beginning of a run.
     pub fn begin(&self, what: String) {
-        if let Listener::Terminal(bar) = &self.listener {
+        if let ProgressReceiver::Terminal(bar) = &self.listener {
             bar.reset();
             bar.set_message("starting");
             bar.set_prefix(what);
@@ -115,7 +115,7 @@ impl RunProgress {
         self.last.set(now);
         let done = done.clamp(0.0, 1.0);
         match &self.listener {
-            Listener::Terminal(bar) => {
+            ProgressReceiver::Terminal(bar) => {
                 bar.set_position((done * STEPS as f64) as u64);
                 let pace = self.pace.get().step(now, done);
                 self.pace.set(pace);
@@ -123,7 +123,7 @@ impl RunProgress {
                 let left = left.map(|seconds| format!(", {:.0} s left", seconds.ceil()));
                 bar.set_message(message() + &left.unwrap_or_default());
             }
-            Listener::Others(others) => others.tell(done, message()),
+            ProgressReceiver::Others(others) => others.tell(done, message()),
         }
     }
 
@@ -131,22 +131,24 @@ impl RunProgress {
     /// calls it the same number of times.
     pub fn together(&self) -> Result<(), BenchError> {
         match &self.listener {
-            Listener::Terminal(_) => Ok(()),
-            Listener::Others(others) => others.wait(),
+            ProgressReceiver::Terminal(_) => Ok(()),
+            ProgressReceiver::Others(others) => others.wait(),
         }
     }
 
     /// Prints a line above the bar.
     pub fn line(&self, line: &str) {
         match &self.listener {
-            Listener::Terminal(bar) if !bar.is_hidden() => bar.suspend(|| println!("{line}")),
+            ProgressReceiver::Terminal(bar) if !bar.is_hidden() => {
+                bar.suspend(|| println!("{line}"))
+            }
             _ => println!("{line}"),
         }
     }
 
     /// Removes the bar.
     pub fn end(&self) {
-        if let Listener::Terminal(bar) = &self.listener {
+        if let ProgressReceiver::Terminal(bar) = &self.listener {
             bar.finish_and_clear();
         }
     }

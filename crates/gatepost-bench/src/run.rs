@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::arguments::{BenchArguments, BenchCommand, SeriesArguments};
+use crate::arguments::{BenchArguments, BenchSubcommand, SeriesArguments};
 use crate::error::BenchError;
 use crate::outcome::RunOutcome;
-use crate::report::{Report, TargetReport};
+use crate::report::{BenchReport, TargetReport};
 use crate::scenario::{self, Scenario, fanout::Fanout};
-use crate::series::Points;
+use crate::series::SweepPoints;
 use crate::sweep::{self, Point, Sweepable};
 use crate::{agent, compare, hosts, interrupt, load, peer, record, report, series};
 
@@ -31,9 +31,9 @@ pub fn run(arguments: BenchArguments) -> ExitCode {
     }
 }
 
-fn dispatch(command: BenchCommand) -> Result<(), BenchError> {
+fn dispatch(command: BenchSubcommand) -> Result<(), BenchError> {
     match command {
-        BenchCommand::Call {
+        BenchSubcommand::Call {
             scenario,
             hosts,
             series,
@@ -42,17 +42,17 @@ fn dispatch(command: BenchCommand) -> Result<(), BenchError> {
             &series,
             placed(&hosts, scenario::call::Call::new),
         ),
-        BenchCommand::Scan { scenario, series } => {
+        BenchSubcommand::Scan { scenario, series } => {
             swept(&scenario, &series, here(scenario::scan::Scan::new))
         }
-        BenchCommand::Fanout { scenario, series } => {
+        BenchSubcommand::Fanout { scenario, series } => {
             if scenario.hosts.is_several() {
                 let new = |arguments| Fanout::executed_by(arguments, agent::conduct);
                 return swept(&*scenario, &series, here(new));
             }
             swept(&*scenario, &series, here(Fanout::new))
         }
-        BenchCommand::Subscribe {
+        BenchSubcommand::Subscribe {
             scenario,
             hosts,
             series,
@@ -61,12 +61,12 @@ fn dispatch(command: BenchCommand) -> Result<(), BenchError> {
             &series,
             placed(&hosts, scenario::subscribe::SubscribeBurst::new),
         ),
-        BenchCommand::Web {
+        BenchSubcommand::Web {
             scenario,
             hosts,
             series,
         } => swept(&scenario, &series, placed(&hosts, scenario::web::Web::new)),
-        BenchCommand::Smtp {
+        BenchSubcommand::Smtp {
             scenario,
             hosts,
             series,
@@ -75,7 +75,7 @@ fn dispatch(command: BenchCommand) -> Result<(), BenchError> {
             &series,
             placed(&hosts, scenario::smtp::Smtp::new),
         ),
-        BenchCommand::Calls {
+        BenchSubcommand::Calls {
             scenario,
             hosts,
             series,
@@ -84,7 +84,7 @@ fn dispatch(command: BenchCommand) -> Result<(), BenchError> {
             &series,
             placed(&hosts, scenario::calls::Calls::new),
         ),
-        BenchCommand::Idle {
+        BenchSubcommand::Idle {
             scenario,
             hosts,
             series,
@@ -93,7 +93,7 @@ fn dispatch(command: BenchCommand) -> Result<(), BenchError> {
             &series,
             placed(&hosts, scenario::idle::Idle::new),
         ),
-        BenchCommand::All {
+        BenchSubcommand::All {
             peer,
             peers,
             runs,
@@ -111,17 +111,17 @@ fn dispatch(command: BenchCommand) -> Result<(), BenchError> {
             };
             run_all(quick, &series, results.as_deref())
         }
-        BenchCommand::Floor { json, record } => run_floor(json.as_deref(), record.as_deref()),
-        BenchCommand::Compare(arguments) => {
+        BenchSubcommand::Floor { json, record } => run_floor(json.as_deref(), record.as_deref()),
+        BenchSubcommand::Compare(arguments) => {
             print!("{}", compare::compare(&arguments)?);
             Ok(())
         }
-        BenchCommand::Report(arguments) => report::convert(&arguments),
-        BenchCommand::Record(arguments) => record::record(&arguments),
-        BenchCommand::Trend(arguments) => record::trend(&arguments),
-        BenchCommand::Tables(arguments) => record::renew_tables(&arguments),
-        BenchCommand::Agent(arguments) => agent::run(&arguments),
-        BenchCommand::Peers { peers, show } => list_peers(peers.as_deref(), show.as_deref()),
+        BenchSubcommand::Report(arguments) => report::convert(&arguments),
+        BenchSubcommand::Record(arguments) => record::record(&arguments),
+        BenchSubcommand::Trend(arguments) => record::trend(&arguments),
+        BenchSubcommand::Tables(arguments) => record::renew_tables(&arguments),
+        BenchSubcommand::Agent(arguments) => agent::run(&arguments),
+        BenchSubcommand::Peers { peers, show } => list_peers(peers.as_deref(), show.as_deref()),
     }
 }
 
@@ -152,14 +152,14 @@ fn swept<A: Sweepable>(
     series: &SeriesArguments,
     scenario: impl Fn(A) -> Result<Box<dyn Scenario>, BenchError>,
 ) -> Result<(), BenchError> {
-    let points: Result<Points, BenchError> = sweep::points(arguments, series.steps)?
+    let points: Result<SweepPoints, BenchError> = sweep::points(arguments, series.steps)?
         .into_iter()
         .map(|(point, arguments)| Ok((point, scenario(arguments)?)))
         .collect();
     run_series(&points?, series)
 }
 
-fn run_series(points: &Points, arguments: &SeriesArguments) -> Result<(), BenchError> {
+fn run_series(points: &SweepPoints, arguments: &SeriesArguments) -> Result<(), BenchError> {
     let (report, failure) = series::run(points, arguments)?;
     let shown = report.shown(arguments.originals);
     report::print_report(&shown);
@@ -186,12 +186,12 @@ fn run_all(
     arguments: &SeriesArguments,
     results: Option<&Path>,
 ) -> Result<(), BenchError> {
-    let definitions = peer::Definitions::load(arguments.peers.as_deref())?;
+    let definitions = peer::PeerDefinitions::load(arguments.peers.as_deref())?;
     for (file, scenario) in scenario::all::five(quick)? {
         if interrupt::interrupted() {
             return Ok(());
         }
-        let offers = |name: &String, definition: &peer::Definition| {
+        let offers = |name: &String, definition: &peer::PeerDefinition| {
             let Some(offer) = definition.offers.get(scenario.name()) else {
                 return false;
             };
@@ -233,7 +233,7 @@ fn run_floor(json: Option<&Path>, folder: Option<&Path>) -> Result<(), BenchErro
 }
 
 fn list_peers(folder: Option<&Path>, show: Option<&str>) -> Result<(), BenchError> {
-    let definitions = peer::Definitions::load(folder)?;
+    let definitions = peer::PeerDefinitions::load(folder)?;
     if let Some(name) = show {
         print!("{}", definitions.get(name)?.text);
         return Ok(());
@@ -257,13 +257,13 @@ fn list_peers(folder: Option<&Path>, show: Option<&str>) -> Result<(), BenchErro
 }
 
 /// A report on the machine itself.
-fn of_machine(scenario: &str, outcome: RunOutcome) -> Report {
-    Report {
+fn of_machine(scenario: &str, outcome: RunOutcome) -> BenchReport {
+    BenchReport {
         targets: vec![TargetReport {
             name: "this machine".into(),
             runs: vec![outcome],
             ..TargetReport::default()
         }],
-        ..Report::begin(scenario, serde_json::Value::Null)
+        ..BenchReport::begin(scenario, serde_json::Value::Null)
     }
 }

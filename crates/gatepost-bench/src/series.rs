@@ -7,31 +7,31 @@ use crate::arguments::SeriesArguments;
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
 use crate::outcome::RunOutcome;
-use crate::peer::{Definition, Definitions, Running, version};
+use crate::peer::{PeerDefinition, PeerDefinitions, Running, version};
 use crate::process::{Watched, count_system_calls, listener_of_port};
 use crate::progress::RunProgress;
-use crate::report::{FloorFigure, Report, TargetReport, print_run};
+use crate::report::{BenchReport, FloorFigure, TargetReport, print_run};
 use crate::scenario::{Scenario, floor};
 use crate::sweep::Point;
 use crate::target::{Endpoint, RunningTarget};
 
 /// A scenario with the values of its swept settings.
-pub(crate) type Points = Vec<(Point, Box<dyn Scenario>)>;
+pub(crate) type SweepPoints = Vec<(Point, Box<dyn Scenario>)>;
 
 /// A target before its run: given, or a peer that is started for each run.
 enum Candidate {
     Given(RunningTarget),
-    Peer(Peer),
+    Peer(PeerTarget),
 }
 
-struct Peer {
+struct PeerTarget {
     name: String,
-    definition: Box<Definition>,
+    definition: Box<PeerDefinition>,
     /// The selected offer.
     key: String,
 }
 
-impl Peer {
+impl PeerTarget {
     fn offer(&self) -> &str {
         self.definition
             .offers
@@ -52,13 +52,13 @@ impl Candidate {
 /// Runs the scenario against all targets. All measurements before an interruption or a failure are
 /// kept; a failure is returned beside them.
 pub(crate) fn run(
-    points: &Points,
+    points: &SweepPoints,
     arguments: &SeriesArguments,
-) -> Result<(Report, Option<BenchError>), BenchError> {
+) -> Result<(BenchReport, Option<BenchError>), BenchError> {
     let Some((_, first)) = points.first() else {
         return Err(BenchError::NoTarget);
     };
-    let definitions = Definitions::load(arguments.peers.as_deref())?;
+    let definitions = PeerDefinitions::load(arguments.peers.as_deref())?;
     let candidates = candidates(first.as_ref(), arguments, &definitions)?;
     if arguments.system_calls {
         count_system_calls();
@@ -131,7 +131,7 @@ fn label(
 fn candidates(
     scenario: &dyn Scenario,
     arguments: &SeriesArguments,
-    definitions: &Definitions,
+    definitions: &PeerDefinitions,
 ) -> Result<Vec<Candidate>, BenchError> {
     let mut candidates = Vec::new();
     for text in &arguments.targets {
@@ -157,7 +157,7 @@ fn candidates(
             });
         };
         definition.find_programs(name, offer)?;
-        candidates.push(Candidate::Peer(Peer {
+        candidates.push(Candidate::Peer(PeerTarget {
             name: name.clone(),
             definition: Box::new(definition.clone()),
             key: key.clone(),
@@ -215,11 +215,11 @@ fn run_once(
 }
 
 fn new_report(
-    points: &Points,
+    points: &SweepPoints,
     first: &dyn Scenario,
     candidates: &[Candidate],
     over: Option<&str>,
-) -> Result<Report, BenchError> {
+) -> Result<BenchReport, BenchError> {
     let target = |candidate: &Candidate| match candidate {
         Candidate::Given(target) => TargetReport {
             name: target.name.clone(),
@@ -255,11 +255,11 @@ fn new_report(
         values.dedup();
         settings[name.as_str()] = values.into();
     }
-    Ok(Report {
+    Ok(BenchReport {
         headlines: first.headlines(),
         floor: floor.collect(),
         floors: first.floors().into_iter().map(Into::into).collect(),
         targets: candidates.iter().map(target).collect(),
-        ..Report::begin(first.name(), settings)
+        ..BenchReport::begin(first.name(), settings)
     })
 }

@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gatepost_bench::outcome::RunOutcome;
-use gatepost_bench::report::Report;
+use gatepost_bench::report::BenchReport;
 use rustix::process::{Pid, Signal, kill_process};
 
 use broker::{Faults, start_counting};
@@ -98,7 +98,7 @@ fn ended(output: &Output) -> String {
 }
 
 fn outcome(json: &Path) -> RunOutcome {
-    let report = Report::read(json).expect("a report");
+    let report = BenchReport::read(json).expect("a report");
     report.targets[0].runs[0].clone()
 }
 

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::thread;
 
-use gatepost_bench::report::Report;
+use gatepost_bench::report::BenchReport;
 
 /// A web server that reports when it has answered this number of requests.
 fn server(answers: usize) -> (String, std::sync::mpsc::Receiver<()>) {
@@ -62,7 +62,7 @@ fn what_was_measured_is_kept() {
         text.contains("Interrupted: these are the figures up to then."),
         "{text}"
     );
-    let report = Report::read(&json).expect("a report");
+    let report = BenchReport::read(&json).expect("a report");
     assert!(report.interrupted && report.targets[0].runs[0].interrupted);
     // All except those in flight, and the one fetched before the measurement.
     assert!(report.targets[0].runs[0].latencies[0].summary.count >= 190);

@@ -119,7 +119,7 @@ fn every_installed_peer_does_what_its_definition_says() {
         let output = command.output().expect("it runs");
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{peer} {words:?}: {error}");
-        let report = gatepost_bench::report::Report::read(&json).expect("a report");
+        let report = gatepost_bench::report::BenchReport::read(&json).expect("a report");
         let target = &report.targets[0];
         let value = target.runs[0].value(figure);
         assert!(

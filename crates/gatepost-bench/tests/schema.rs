@@ -4,7 +4,7 @@
 use gatepost_bench::latency::Latencies;
 use gatepost_bench::outcome::{Better, Figure, Headline, NamedLatencies, RunOutcome};
 use gatepost_bench::process::ProcessRecord;
-use gatepost_bench::report::{FigureFloor, FloorFigure, Report, TargetReport};
+use gatepost_bench::report::{BenchReport, FigureFloor, FloorFigure, TargetReport};
 use serde_json::Value;
 
 fn resolved<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
@@ -89,7 +89,7 @@ fn a_full_report_is_as_the_schema_says() {
         value: 1.0,
         source: "someone".into(),
     };
-    let report = Report {
+    let report = BenchReport {
         headlines: vec![headline],
         targets: vec![TargetReport {
             name: "a".into(),
@@ -106,11 +106,11 @@ fn a_full_report_is_as_the_schema_says() {
             figure: "rate".into(),
             operations: vec!["send".into()],
         }],
-        ..Report::begin("web", Value::Null)
+        ..BenchReport::begin("web", Value::Null)
     };
     let schema: Value =
         serde_json::from_str(include_str!("../schema/report-2.json")).expect("JSON");
-    assert_eq!(schema["title"], Report::SCHEMA);
+    assert_eq!(schema["title"], BenchReport::SCHEMA);
     check(
         &schema,
         &schema,
@@ -130,8 +130,8 @@ fn a_report_of_version_1_is_still_read() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("report-1.json");
     std::fs::write(&path, text).expect("written");
-    let report = Report::read(&path).expect("read");
-    assert_eq!(report.schema, Report::SCHEMA);
+    let report = BenchReport::read(&path).expect("read");
+    assert_eq!(report.schema, BenchReport::SCHEMA);
     let run = &report.targets[0].runs[0];
     let (latency, then) = (
         &run.latencies[0],
@@ -145,7 +145,7 @@ fn a_report_of_version_1_is_still_read() {
     assert_eq!(run.value("lost"), Some(0.0));
     // A version newer than this program.
     std::fs::write(&path, text.replace("gatepost-bench/1", "gatepost-bench/9")).expect("written");
-    let error = Report::read(&path)
+    let error = BenchReport::read(&path)
         .expect_err("from the future")
         .to_string();
     assert!(error.contains("gatepost-bench/9"), "{error}");

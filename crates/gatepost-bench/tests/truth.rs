@@ -6,7 +6,7 @@ mod broker;
 use std::time::Duration;
 
 use clap::Parser;
-use gatepost_bench::arguments::{BenchArguments, BenchCommand};
+use gatepost_bench::arguments::{BenchArguments, BenchSubcommand};
 use gatepost_bench::outcome::RunOutcome;
 use gatepost_bench::progress::RunProgress;
 use gatepost_bench::scenario::Scenario;
@@ -22,7 +22,7 @@ struct CommandLine {
     bench: BenchArguments,
 }
 
-fn command(words: &str) -> BenchCommand {
+fn command(words: &str) -> BenchSubcommand {
     CommandLine::parse_from(words.split_whitespace())
         .bench
         .command
@@ -43,7 +43,7 @@ fn fanout(faults: Faults) -> RunOutcome {
 }
 
 fn fanout_with(faults: Faults, words: &str) -> RunOutcome {
-    let BenchCommand::Fanout { scenario, .. } = command(words) else {
+    let BenchSubcommand::Fanout { scenario, .. } = command(words) else {
         panic!("another command");
     };
     let fanout = Fanout::new(*scenario).expect("settings");
@@ -156,7 +156,7 @@ fn a_stall_shows_in_every_message_that_was_due_meanwhile() {
 #[test]
 fn refused_subscriptions_are_counted() {
     let words = "bench subscribe --users 5 --topics 100";
-    let BenchCommand::Subscribe { scenario, .. } = command(words) else {
+    let BenchSubcommand::Subscribe { scenario, .. } = command(words) else {
         panic!("another command");
     };
     let burst = SubscribeBurst::new(scenario).expect("settings");

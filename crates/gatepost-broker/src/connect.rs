@@ -6,7 +6,7 @@ use std::time::Duration;
 use gatepost_message::Peer;
 
 use crate::authorization::Authorization;
-use crate::encoder::{Format, Sink};
+use crate::encoder::{SubscriberSocket, WireFormat};
 use crate::session::SessionWill;
 use crate::settings::SlowSubscriber;
 
@@ -44,9 +44,9 @@ pub struct ConnectOptions {
     /// broker's setting for the user takes precedence.
     pub slow_subscriber: Option<SlowSubscriber>,
     /// The format in which publications are written for it.
-    pub format: Format,
+    pub format: WireFormat,
     /// The destination of the session's frames.
-    pub sink: Arc<dyn Sink>,
+    pub sink: Arc<dyn SubscriberSocket>,
 }
 
 /// The required contents of the first frame of a new connection.

@@ -11,7 +11,7 @@ use bytes::BytesMut;
 use gatepost_message::{Publication, Qos};
 
 /// A format is a static object, so that sessions name it without counting references.
-pub type Format = &'static dyn Encoder;
+pub type WireFormat = &'static dyn Encoder;
 
 /// The parts that differ between deliveries of one publication.
 #[derive(Debug, Clone, Copy, Default)]
@@ -65,7 +65,7 @@ pub trait Encoder: Send + Sync {
 }
 
 /// The writing side of a subscriber's connection.
-pub trait Sink: Send + Sync {
+pub trait SubscriberSocket: Send + Sync {
     /// Writes what the socket takes, without waiting; `WouldBlock` where it takes nothing.
     fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
 }

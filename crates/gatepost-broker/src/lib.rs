@@ -1,7 +1,7 @@
 //! The broker: the subscriptions, and how publications reach the subscribers.
 //!
 //! It knows no protocol. A listener hands over how publications are written (an [`Encoder`]) and
-//! where to (a [`Sink`]), holds a session by its [`Attachment`], and publishes by a
+//! where to (a [`SubscriberSocket`]), holds a session by its [`Attachment`], and publishes by a
 //! [`Publisher`]. Subscribers within the process take a [`LocalSubscription`].
 //!
 //! The way of a publication: [`Publisher::publish_at`] finds the route of its topic (kept from
@@ -65,7 +65,7 @@ pub use authorization::{Authorization, OwnerRights};
 pub use broker::Broker;
 pub use connect::{Close, ConnectError, ConnectOptions, IN_PROCESS_PREFIX, Welcome};
 pub use counters::DropCause;
-pub use encoder::{Alias, Encoder, Format, FrameOptions, Sink, Unencodable};
+pub use encoder::{Alias, Encoder, FrameOptions, SubscriberSocket, Unencodable, WireFormat};
 pub use filter::{FilterError, RequestedFilter, RetainHandling, SharedFilter, SubscribeOptions};
 pub use inspection::{ConnectionStats, QueueStats, SessionInspection, WaitCause};
 pub use limits::Limit;

@@ -10,7 +10,7 @@ use std::io::{self, IoSlice};
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use crate::encoder::Sink;
+use crate::encoder::SubscriberSocket;
 
 /// From this length on, shared bytes are referenced instead of copied.
 const REFERENCE_BYTES_MIN: usize = 512;
@@ -155,7 +155,7 @@ impl Outbox {
         &mut self,
         bytes: &Bytes,
         messages: u32,
-        sink: &dyn Sink,
+        sink: &dyn SubscriberSocket,
     ) -> io::Result<WriteProgress> {
         if !self.is_empty() {
             self.append_shared(bytes, messages);
@@ -175,7 +175,7 @@ impl Outbox {
     }
 
     /// Writes until everything is written or the socket refuses.
-    pub(crate) fn write_to(&mut self, sink: &dyn Sink) -> io::Result<WriteProgress> {
+    pub(crate) fn write_to(&mut self, sink: &dyn SubscriberSocket) -> io::Result<WriteProgress> {
         while !self.is_empty() {
             let mut vectors = [IoSlice::new(&[]); VECTORS_MAX];
             let mut count = 0;
@@ -276,7 +276,7 @@ mod tests {
         }
     }
 
-    impl Sink for Trickle {
+    impl SubscriberSocket for Trickle {
         fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
             let mut room = self.room.lock();
             if *room == 0 {

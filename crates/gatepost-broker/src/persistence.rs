@@ -30,9 +30,9 @@ use crate::trace::Trace;
 
 /// The progress of the changes of one batch; known once they were submitted.
 #[derive(Default)]
-pub(crate) struct BatchCommit(OnceLock<Submitted>);
+pub(crate) struct BatchCommit(OnceLock<BatchSubmission>);
 
-enum Submitted {
+enum BatchSubmission {
     /// With this commit.
     With(Ticket),
     /// Before this run of the server, or there was nothing to store.
@@ -55,24 +55,24 @@ pub(crate) enum CommitStatus {
 
 impl BatchCommit {
     fn before() -> Self {
-        Self(OnceLock::from(Submitted::Before))
+        Self(OnceLock::from(BatchSubmission::Before))
     }
 
     /// The batch was submitted; `None` where there was nothing to store.
     fn was_submitted(&self, ticket: Option<&Result<Ticket, StoreError>>) {
         let _ = self.0.set(match ticket {
-            Some(Ok(ticket)) => Submitted::With(ticket.clone()),
-            Some(Err(_)) => Submitted::Refused,
-            None => Submitted::Before,
+            Some(Ok(ticket)) => BatchSubmission::With(ticket.clone()),
+            Some(Err(_)) => BatchSubmission::Refused,
+            None => BatchSubmission::Before,
         });
     }
 
     pub(crate) fn status(&self) -> CommitStatus {
         match self.0.get() {
             None => CommitStatus::Collected,
-            Some(Submitted::Before) => CommitStatus::Committed,
-            Some(Submitted::Refused) => CommitStatus::Failed,
-            Some(Submitted::With(ticket)) => match ticket.outcome() {
+            Some(BatchSubmission::Before) => CommitStatus::Committed,
+            Some(BatchSubmission::Refused) => CommitStatus::Failed,
+            Some(BatchSubmission::With(ticket)) => match ticket.outcome() {
                 None => CommitStatus::Submitted(ticket.clone()),
                 Some(Ok(())) => CommitStatus::Committed,
                 Some(Err(_)) => CommitStatus::Failed,

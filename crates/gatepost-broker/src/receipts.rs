@@ -12,24 +12,24 @@ use parking_lot::Mutex;
 use crate::session::Session;
 
 /// The session that sent a publication, and the packet identifier that it used.
-pub(crate) type Receipt = (Arc<Session>, NonZeroU16);
+pub(crate) type PublicationOrigin = (Arc<Session>, NonZeroU16);
 
 /// Nearly always empty, so that looking costs one load.
 #[derive(Default)]
 pub(crate) struct PendingReceipts {
     count: AtomicUsize,
-    by_message: Mutex<HashMap<MessageId, Receipt>>,
+    by_message: Mutex<HashMap<MessageId, PublicationOrigin>>,
 }
 
 impl PendingReceipts {
-    pub(crate) fn insert(&self, message: MessageId, receipt: Receipt) {
+    pub(crate) fn insert(&self, message: MessageId, receipt: PublicationOrigin) {
         let mut by_message = self.by_message.lock();
         by_message.insert(message, receipt);
         self.count.store(by_message.len(), Ordering::Release);
     }
 
     /// Removes and returns the receipt of this message.
-    pub(crate) fn take(&self, message: MessageId) -> Option<Receipt> {
+    pub(crate) fn take(&self, message: MessageId) -> Option<PublicationOrigin> {
         if self.count.load(Ordering::Acquire) == 0 {
             return None;
         }

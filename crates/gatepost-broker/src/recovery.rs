@@ -27,17 +27,17 @@ use crate::subscription::{GroupMember, Subscription};
 /// Changes that are submitted together while a start cleans up.
 const CHANGES_MAX: usize = 10_000;
 
-struct Message {
+struct StoredPublication {
     publication: Arc<Publication>,
     stored: Arc<StoredMessage>,
 }
 
-struct Recovery<'a> {
+struct SessionRecovery<'a> {
     table: &'a SessionTable,
     rights: Option<&'a dyn OwnerRights>,
     store: &'a Store,
     now: SystemTime,
-    messages: BTreeMap<u64, Message>,
+    messages: BTreeMap<u64, StoredPublication>,
     sessions: BTreeMap<u64, (Arc<Session>, SessionRow)>,
     changes: Vec<StoreChange>,
     /// Sessions that expired while the server was down, or whose end was not stored.
@@ -57,7 +57,7 @@ pub(crate) fn restore_sessions(
     let Some(store) = &table.shared().store else {
         return Ok(());
     };
-    let mut recovery = Recovery {
+    let mut recovery = SessionRecovery {
         table,
         rights,
         store,
@@ -75,7 +75,7 @@ pub(crate) fn restore_sessions(
     Ok(())
 }
 
-impl Recovery<'_> {
+impl SessionRecovery<'_> {
     fn read(&mut self) -> Result<(), StoreError> {
         let store = self.store;
         let needed = memory_bytes(&store.queues_size()?);
@@ -95,7 +95,7 @@ impl Recovery<'_> {
     }
 
     fn message(&mut self, (number, publication): (u64, Publication)) {
-        let message = Message {
+        let message = StoredPublication {
             publication: Arc::new(publication),
             stored: StoredMessage::found(number),
         };

@@ -4,22 +4,22 @@ use std::sync::Arc;
 
 use gatepost_message::Qos;
 
-use crate::encoder::Format;
+use crate::encoder::WireFormat;
 use crate::index::{Index, TopicHash};
 use crate::session::{DeliveryMode, Session};
 use crate::stream_queue::StreamQueue;
 use crate::subscription::{DeliveryTarget, SharedGroup, Subscription};
 
 /// Sessions that share the bytes of QoS 0 frames.
-pub(crate) struct Class {
-    pub(crate) format: Format,
+pub(crate) struct FormatTargets {
+    pub(crate) format: WireFormat,
     pub(crate) targets: Vec<DeliveryTarget>,
 }
 
 /// All receivers of a topic.
 #[derive(Default)]
 pub(crate) struct Route {
-    pub(crate) classes: Vec<Class>,
+    pub(crate) classes: Vec<FormatTargets>,
     /// Sessions that need frames of their own (identifiers, aliases, a size limit) or are away.
     pub(crate) singles: Vec<DeliveryTarget>,
     pub(crate) groups: Vec<Arc<SharedGroup>>,
@@ -61,7 +61,7 @@ impl Route {
             .find(|class| class.format.name() == format.name());
         match class {
             Some(class) => class.targets.push(target),
-            None => self.classes.push(Class {
+            None => self.classes.push(FormatTargets {
                 format,
                 targets: vec![target],
             }),

@@ -10,12 +10,12 @@ use crate::session::DeferredEffects;
 const EFFECTS_MAX: usize = 100_000;
 
 /// Effects that were handed to the store together.
-struct Submitted {
+struct SubmittedEffects {
     effects: Vec<DeferredEffects>,
     ticket: Result<Ticket, StoreError>,
 }
 
-impl Submitted {
+impl SubmittedEffects {
     /// `None` while it is not known.
     fn outcome(&self) -> Option<Result<(), StoreError>> {
         match &self.ticket {
@@ -31,7 +31,7 @@ impl Submitted {
 
 /// All effects whose commit is not known to have succeeded.
 #[derive(Default)]
-pub(crate) struct UnsettledEffects(Mutex<Vec<Submitted>>);
+pub(crate) struct UnsettledEffects(Mutex<Vec<SubmittedEffects>>);
 
 impl UnsettledEffects {
     pub(crate) fn push(&self, effects: Vec<DeferredEffects>, ticket: Result<Ticket, StoreError>) {
@@ -40,7 +40,7 @@ impl UnsettledEffects {
             // Before it grows: nearly all are committed by then.
             all.retain(|submitted| !submitted.is_committed());
         }
-        all.push(Submitted { effects, ticket });
+        all.push(SubmittedEffects { effects, ticket });
     }
 
     /// Removes and returns what could not be stored.

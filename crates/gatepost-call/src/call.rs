@@ -2,7 +2,7 @@
 
 use crate::arguments::CallOptions;
 use crate::conversation::{converse, request};
-use crate::envelope::Envelope;
+use crate::envelope::ReportedEnvelope;
 use crate::exit_code;
 use crate::failure::CallFailure;
 use crate::spool::MessageFile;
@@ -57,7 +57,7 @@ fn ask(
 ) -> Result<(VerdictAnswer, Option<Vec<u8>>), CallFailure> {
     let wants_message = rewrites(arguments);
     let Some(message) = message else {
-        let request = request(arguments, &Envelope::default(), 0, wants_message);
+        let request = request(arguments, &ReportedEnvelope::default(), 0, wants_message);
         return converse(arguments, &request, |_| Ok(()));
     };
     let request = request(arguments, &message.envelope, message.size, wants_message);

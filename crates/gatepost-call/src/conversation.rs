@@ -3,7 +3,7 @@
 
 use crate::arguments::CallOptions;
 use crate::connection::DeadlineConnection;
-use crate::envelope::Envelope;
+use crate::envelope::ReportedEnvelope;
 use crate::failure::CallFailure;
 use crate::wire::{AnswerLine, AnswerReader, NoAnswer, RequestBytes, VerdictAnswer};
 
@@ -15,7 +15,7 @@ const ANSWER_READ_BYTES: usize = 512;
 /// The request for a message of this size; `wants_message` if the caller can use its changes.
 pub(crate) fn request(
     arguments: &CallOptions,
-    envelope: &Envelope,
+    envelope: &ReportedEnvelope,
     size: u64,
     wants_message: bool,
 ) -> Vec<u8> {

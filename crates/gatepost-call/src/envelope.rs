@@ -6,7 +6,7 @@ use crate::wire::RequestBytes;
 
 /// Metadata reported by a mail server; a plain file has none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Envelope {
+pub(crate) struct ReportedEnvelope {
     /// The reverse path without brackets; empty is the null path.
     pub(crate) sender: Option<Vec<u8>>,
     /// The name that the sending host gave for itself.
@@ -18,7 +18,7 @@ pub(crate) struct Envelope {
     pub(crate) recipients: Vec<Vec<u8>>,
 }
 
-impl Envelope {
+impl ReportedEnvelope {
     /// Adds a field for each known value.
     pub(crate) fn write(&self, request: &mut RequestBytes) {
         let known = [

@@ -110,7 +110,7 @@ pub fn fuzz_arguments<'word>(words: impl Iterator<Item = &'word [u8]>) {
     use std::os::unix::ffi::OsStrExt;
     let words = words.map(|word| OsStr::from_bytes(word).to_owned());
     if let Ok(CallTask::Call(arguments) | CallTask::Filter(arguments)) = CallOptions::parse(words) {
-        let envelope = envelope::Envelope::default();
+        let envelope = envelope::ReportedEnvelope::default();
         let request = conversation::request(&arguments, &envelope, 0, true);
         let lines = request.split(|&byte| byte == b'\n').count();
         assert_eq!(lines, 6 + arguments.pairs.len(), "{arguments:?}");

@@ -61,7 +61,7 @@ mod tlsa;
 pub mod wire;
 
 pub use cache::Cache;
-pub use lookup::{Lookup, LookupProgress, PendingQuestion, Purpose, Wake};
+pub use lookup::{Lookup, LookupProgress, LookupWake, PendingQuestion, Purpose};
 pub use resolver::{DnsError, Resolver};
 pub use reverse::reverse_name;
 pub use silence::{SilenceLimits, SilentList};

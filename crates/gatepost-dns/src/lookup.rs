@@ -40,7 +40,7 @@ pub struct Lookup {
 }
 
 /// A callback. It must not block, since it runs on the thread that handles all answers.
-pub type Wake = Box<dyn FnOnce() + Send>;
+pub type LookupWake = Box<dyn FnOnce() + Send>;
 
 /// A report of the resolver's thread.
 #[derive(Default)]
@@ -53,7 +53,7 @@ struct Arrivals {
     ended: Vec<(Question, Option<Resolved>)>,
     /// Whether an answer has arrived that may lead to further questions.
     leads_further: bool,
-    wake: Option<Wake>,
+    wake: Option<LookupWake>,
 }
 
 impl Arrivals {
@@ -70,7 +70,7 @@ impl LookupProgress {
     /// Calls `wake` when the caller should look again: all questions have ended, or an answer has
     /// arrived that may lead to further questions. The call happens at the deadline at the latest,
     /// and at once if the condition already holds.
-    pub fn then(self, wake: Wake) {
+    pub fn then(self, wake: LookupWake) {
         let mut arrivals = self.0.0.lock();
         if arrivals.is_worth_a_look() {
             drop(arrivals);

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::memory_file::{DiskImage, MemoryFiles};
-use crate::plan::{Fault, Operation};
+use crate::memory_file::{DiskFiles, DiskImage};
+use crate::plan::{Fault, FileOperation};
 use crate::state::{DISKS, SharedDisk};
 use crate::vfs;
 
@@ -30,10 +30,10 @@ impl Disk {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let folder = PathBuf::from(format!("/disk in memory {number}"));
-        Self::new(folder, Some(MemoryFiles::default()))
+        Self::new(folder, Some(DiskFiles::default()))
     }
 
-    fn new(folder: PathBuf, files: Option<MemoryFiles>) -> Self {
+    fn new(folder: PathBuf, files: Option<DiskFiles>) -> Self {
         vfs::register();
         let shared = Arc::new(SharedDisk::default());
         let mut state = shared.state.lock();
@@ -71,7 +71,7 @@ impl Disk {
     }
 
     /// The number of operations of this kind that were requested, failed ones included.
-    pub fn count(&self, operation: Operation) -> u64 {
+    pub fn count(&self, operation: FileOperation) -> u64 {
         let state = self.shared.state.lock();
         state.counts.get(&operation).copied().unwrap_or_default()
     }

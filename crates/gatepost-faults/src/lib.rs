@@ -33,5 +33,5 @@ mod vfs;
 
 pub use disk::Disk;
 pub use memory_file::DiskImage;
-pub use plan::{Effect, Fault, FileKind, Operation};
+pub use plan::{Fault, FaultEffect, FileKind, FileOperation};
 pub use random::FaultRandom;

@@ -16,15 +16,15 @@ const INDEX_HEADER_WORDS: usize = 34;
 /// The files of a disk in memory. A removed file keeps its place, so that the places of open files
 /// stay as they are.
 #[derive(Debug, Default)]
-pub(crate) struct MemoryFiles {
-    files: Vec<MemoryFile>,
+pub(crate) struct DiskFiles {
+    files: Vec<DiskFile>,
 }
 
 /// A part of the memory that the connections of a database share, which SQLite writes by itself.
 pub(crate) type SharedRegion = Box<[AtomicU32]>;
 
 #[derive(Debug, Default)]
-pub(crate) struct MemoryFile {
+pub(crate) struct DiskFile {
     path: PathBuf,
     pub(crate) is_there: bool,
     /// There is one connection to a database: what several share is not simulated.
@@ -47,12 +47,12 @@ enum UnsyncedChange {
 #[derive(Debug, Clone)]
 pub struct DiskImage(Vec<(PathBuf, Vec<u8>)>);
 
-impl MemoryFiles {
-    pub(crate) fn file(&mut self, index: usize) -> &mut MemoryFile {
+impl DiskFiles {
+    pub(crate) fn file(&mut self, index: usize) -> &mut DiskFile {
         &mut self.files[index]
     }
 
-    pub(crate) fn find(&mut self, path: &Path) -> Option<&mut MemoryFile> {
+    pub(crate) fn find(&mut self, path: &Path) -> Option<&mut DiskFile> {
         let known = self.files.iter_mut().find(|file| file.path == path);
         known.filter(|file| file.is_there)
     }
@@ -61,9 +61,9 @@ impl MemoryFiles {
     pub(crate) fn place_of(&mut self, path: &Path) -> usize {
         let known = self.files.iter().position(|file| file.path == path);
         let index = known.unwrap_or_else(|| {
-            self.files.push(MemoryFile {
+            self.files.push(DiskFile {
                 path: path.to_owned(),
-                ..MemoryFile::default()
+                ..DiskFile::default()
             });
             self.files.len() - 1
         });
@@ -112,7 +112,7 @@ impl MemoryFiles {
     }
 }
 
-impl MemoryFile {
+impl DiskFile {
     /// Only a file with content counts, as in SQLite's layer for Unix.
     pub(crate) const fn has_content(&self) -> bool {
         self.is_there && !self.content.is_empty()
@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     fn settled(choices: &[bool]) -> Vec<u8> {
-        let mut files = MemoryFiles::default();
+        let mut files = DiskFiles::default();
         let index = files.place_of(Path::new("/a"));
         files.file(index).write(&[1; 1_024], 0);
         files.file(index).sync();
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn an_image_is_what_the_files_held() {
-        let mut files = MemoryFiles::default();
+        let mut files = DiskFiles::default();
         let index = files.place_of(Path::new("/a"));
         files.file(index).write(b"one", 2);
         let image = files.image();

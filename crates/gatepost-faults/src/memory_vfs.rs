@@ -8,7 +8,7 @@
 //! integers, which may change behind a shared reference; each is a box of its own that does not
 //! move, and lives until `xShmUnmap`, after which SQLite does not use it. A database has one
 //! connection, so nothing else reads or writes them in the meantime, except
-//! [`MemoryFiles`](crate::memory_file::MemoryFiles), which clears them between transactions.
+//! [`DiskFiles`](crate::memory_file::MemoryFiles), which clears them between transactions.
 #![allow(unsafe_code)] // the VFS interface of SQLite is one of C
 
 use std::ffi::{c_int, c_void};
@@ -19,8 +19,8 @@ use std::sync::atomic::AtomicU32;
 
 use rusqlite::ffi;
 
-use crate::memory_file::MemoryFile;
-use crate::plan::{Effect, FileKind, Operation};
+use crate::memory_file::DiskFile;
+use crate::plan::{FaultEffect, FileKind, FileOperation};
 use crate::state::{FaultDecision, SharedDisk};
 
 /// The size of the memory of an open file.
@@ -64,11 +64,11 @@ static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
 };
 
 impl Context {
-    fn decide(&self, operation: Operation) -> FaultDecision {
+    fn decide(&self, operation: FileOperation) -> FaultDecision {
         self.disk.decide(operation, self.kind)
     }
 
-    fn with_file<T>(&self, action: impl FnOnce(&mut MemoryFile) -> T) -> Option<T> {
+    fn with_file<T>(&self, action: impl FnOnce(&mut DiskFile) -> T) -> Option<T> {
         self.disk.files(|files| action(files.file(self.place)))
     }
 }
@@ -117,7 +117,7 @@ pub(crate) unsafe fn open(
 }
 
 pub(crate) fn delete(disk: &SharedDisk, path: &Path) -> c_int {
-    let removed = disk.files(|files| files.find(path).map(MemoryFile::remove));
+    let removed = disk.files(|files| files.find(path).map(DiskFile::remove));
     match removed.flatten() {
         Some(()) => ffi::SQLITE_OK,
         None => ffi::SQLITE_IOERR_DELETE_NOENT,
@@ -147,7 +147,7 @@ unsafe extern "C" fn read(
         let buffer = slice::from_raw_parts_mut(buffer.cast::<u8>(), count as usize);
         (context(file), buffer)
     };
-    if let FaultDecision::Fail(effect) = context.decide(Operation::Read) {
+    if let FaultDecision::Fail(effect) = context.decide(FileOperation::Read) {
         return effect.code(ffi::SQLITE_IOERR_READ);
     }
     let wanted = buffer.len();
@@ -168,10 +168,10 @@ unsafe extern "C" fn write(
         let bytes = slice::from_raw_parts(bytes.cast::<u8>(), count as usize);
         (context(file), bytes)
     };
-    let (arriving, answer) = match context.decide(Operation::Write) {
+    let (arriving, answer) = match context.decide(FileOperation::Write) {
         FaultDecision::Do => (bytes.len(), ffi::SQLITE_OK),
-        FaultDecision::Fail(Effect::Short(part)) => (part, ffi::SQLITE_IOERR_WRITE),
-        FaultDecision::Fail(Effect::Torn(part)) => (part, ffi::SQLITE_OK),
+        FaultDecision::Fail(FaultEffect::Short(part)) => (part, ffi::SQLITE_IOERR_WRITE),
+        FaultDecision::Fail(FaultEffect::Torn(part)) => (part, ffi::SQLITE_OK),
         FaultDecision::Fail(effect) => return effect.code(ffi::SQLITE_IOERR_WRITE),
     };
     let arriving = &bytes[..arriving.min(bytes.len())];
@@ -181,7 +181,7 @@ unsafe extern "C" fn write(
 
 unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, length: ffi::sqlite3_int64) -> c_int {
     let context = unsafe { context(file) };
-    if let FaultDecision::Fail(effect) = context.decide(Operation::Truncate) {
+    if let FaultDecision::Fail(effect) = context.decide(FileOperation::Truncate) {
         return effect.code(ffi::SQLITE_IOERR_TRUNCATE);
     }
     context.with_file(|file| file.cut(length as usize));
@@ -190,12 +190,12 @@ unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, length: ffi::sqlite3
 
 unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, _flags: c_int) -> c_int {
     let context = unsafe { context(file) };
-    match context.decide(Operation::Sync) {
-        FaultDecision::Fail(Effect::Lie) => return ffi::SQLITE_OK,
+    match context.decide(FileOperation::Sync) {
+        FaultDecision::Fail(FaultEffect::Lie) => return ffi::SQLITE_OK,
         FaultDecision::Fail(effect) => return effect.code(ffi::SQLITE_IOERR_FSYNC),
         FaultDecision::Do => {}
     }
-    context.with_file(MemoryFile::sync);
+    context.with_file(DiskFile::sync);
     ffi::SQLITE_OK
 }
 

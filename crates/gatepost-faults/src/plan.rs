@@ -8,7 +8,7 @@ use rusqlite::ffi;
 
 /// An operation on a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Operation {
+pub enum FileOperation {
     /// Opening or creating a file.
     Open,
     /// Reading.
@@ -23,7 +23,7 @@ pub enum Operation {
     Delete,
 }
 
-impl Operation {
+impl FileOperation {
     /// All of them.
     pub const ALL: [Self; 6] = [
         Self::Open,
@@ -56,12 +56,12 @@ impl FileKind {
 
 /// The fault that replaces the operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effect {
+pub enum FaultEffect {
     /// EIO: the operation has no effect.
     Error,
     /// ENOSPC: the operation has no effect.
     Full,
-    /// EMFILE, for [`Operation::Open`].
+    /// EMFILE, for [`FileOperation::Open`].
     NoDescriptor,
     /// Only this many bytes are written, and an error is returned.
     Short(usize),
@@ -76,7 +76,7 @@ pub enum Effect {
     Slow(Duration),
 }
 
-impl Effect {
+impl FaultEffect {
     /// SQLite's code of the fault.
     pub(crate) const fn code(self, otherwise: c_int) -> c_int {
         match self {
@@ -90,8 +90,8 @@ impl Effect {
 /// A fault of the disk.
 #[derive(Debug, Clone, Copy)]
 pub struct Fault {
-    pub(crate) operation: Operation,
-    pub(crate) effect: Effect,
+    pub(crate) operation: FileOperation,
+    pub(crate) effect: FaultEffect,
     pub(crate) file: Option<FileKind>,
     pub(crate) skip: u64,
     pub(crate) times: u64,
@@ -99,7 +99,7 @@ pub struct Fault {
 
 impl Fault {
     /// A fault of every such operation on every file, from now on.
-    pub const fn new(operation: Operation, effect: Effect) -> Self {
+    pub const fn new(operation: FileOperation, effect: FaultEffect) -> Self {
         Self {
             operation,
             effect,
@@ -131,7 +131,7 @@ impl Fault {
     }
 
     /// The effect on this operation, if the fault is due.
-    pub(crate) fn take(&mut self, operation: Operation, file: FileKind) -> Option<Effect> {
+    pub(crate) fn take(&mut self, operation: FileOperation, file: FileKind) -> Option<FaultEffect> {
         if self.operation != operation || self.file.is_some_and(|kind| kind != file) {
             return None;
         }

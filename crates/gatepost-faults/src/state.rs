@@ -6,8 +6,8 @@ use std::sync::{Arc, LazyLock};
 
 use parking_lot::Mutex;
 
-use crate::memory_file::MemoryFiles;
-use crate::plan::{Effect, Fault, FileKind, Operation};
+use crate::memory_file::DiskFiles;
+use crate::plan::{Fault, FaultEffect, FileKind, FileOperation};
 use crate::power::Unsynced;
 
 pub(crate) static DISKS: LazyLock<Mutex<HashMap<PathBuf, Arc<SharedDisk>>>> =
@@ -22,11 +22,11 @@ pub(crate) struct SharedDisk {
 #[derive(Debug, Default)]
 pub(crate) struct DiskState {
     pub(crate) faults: Vec<Fault>,
-    pub(crate) counts: HashMap<Operation, u64>,
+    pub(crate) counts: HashMap<FileOperation, u64>,
     pub(crate) has_power: bool,
     pub(crate) unsynced: Unsynced,
     /// Of a disk in memory.
-    pub(crate) files: Option<MemoryFiles>,
+    pub(crate) files: Option<DiskFiles>,
 }
 
 /// The disk that this file is on, if it is one of ours.
@@ -39,28 +39,28 @@ pub(crate) fn of(path: &Path) -> Option<Arc<SharedDisk>> {
 /// The disk's decision on an operation.
 pub(crate) enum FaultDecision {
     Do,
-    Fail(Effect),
+    Fail(FaultEffect),
 }
 
 impl SharedDisk {
     /// Counts the operation and says what becomes of it.
-    pub(crate) fn decide(&self, operation: Operation, file: FileKind) -> FaultDecision {
+    pub(crate) fn decide(&self, operation: FileOperation, file: FileKind) -> FaultDecision {
         let mut state = self.state.lock();
         *state.counts.entry(operation).or_default() += 1;
         if !state.has_power {
-            return FaultDecision::Fail(Effect::Error);
+            return FaultDecision::Fail(FaultEffect::Error);
         }
         let due = state
             .faults
             .iter_mut()
             .find_map(|fault| fault.take(operation, file));
-        if due == Some(Effect::PowerCut) {
+        if due == Some(FaultEffect::PowerCut) {
             state.has_power = false;
         }
         drop(state);
         match due {
             None => FaultDecision::Do,
-            Some(Effect::Slow(time)) => {
+            Some(FaultEffect::Slow(time)) => {
                 std::thread::sleep(time);
                 FaultDecision::Do
             }
@@ -73,7 +73,7 @@ impl SharedDisk {
     }
 
     /// The files, if this disk is one in memory.
-    pub(crate) fn files<T>(&self, action: impl FnOnce(&mut MemoryFiles) -> T) -> Option<T> {
+    pub(crate) fn files<T>(&self, action: impl FnOnce(&mut DiskFiles) -> T) -> Option<T> {
         self.state.lock().files.as_mut().map(action)
     }
 

@@ -17,7 +17,7 @@ use std::sync::{Arc, Once};
 use rusqlite::ffi;
 
 use crate::memory_vfs;
-use crate::plan::{Effect, FileKind, Operation};
+use crate::plan::{FaultEffect, FileKind, FileOperation};
 use crate::state::{self, FaultDecision, SharedDisk};
 
 #[repr(C)]
@@ -113,7 +113,7 @@ macro_rules! pass {
     }};
 }
 
-fn decide(context: &Context, operation: Operation) -> FaultDecision {
+fn decide(context: &Context, operation: FileOperation) -> FaultDecision {
     let disk = context.disk.as_ref();
     disk.map_or(FaultDecision::Do, |disk| {
         disk.decide(operation, FileKind::of(&context.path))
@@ -134,7 +134,7 @@ unsafe extern "C" fn open(
             disk: state::of(&path),
             path,
         };
-        if let FaultDecision::Fail(effect) = decide(&context, Operation::Open) {
+        if let FaultDecision::Fail(effect) = decide(&context, FileOperation::Open) {
             return effect.code(ffi::SQLITE_CANTOPEN);
         }
         if let Some(disk) = context.disk.as_ref().filter(|disk| disk.is_in_memory()) {
@@ -161,7 +161,8 @@ unsafe extern "C" fn delete(
     unsafe {
         let path = path(name);
         if let Some(disk) = state::of(&path) {
-            if let FaultDecision::Fail(effect) = disk.decide(Operation::Delete, FileKind::of(&path))
+            if let FaultDecision::Fail(effect) =
+                disk.decide(FileOperation::Delete, FileKind::of(&path))
             {
                 return effect.code(ffi::SQLITE_IOERR_DELETE);
             }
@@ -231,7 +232,7 @@ unsafe extern "C" fn read(
     offset: ffi::sqlite3_int64,
 ) -> c_int {
     unsafe {
-        match decide(context(file), Operation::Read) {
+        match decide(context(file), FileOperation::Read) {
             FaultDecision::Do => pass!(file, xRead, buffer, count, offset),
             FaultDecision::Fail(effect) => effect.code(ffi::SQLITE_IOERR_READ),
         }
@@ -245,12 +246,14 @@ unsafe extern "C" fn write(
     offset: ffi::sqlite3_int64,
 ) -> c_int {
     unsafe {
-        let (arriving, answer) = match decide(context(file), Operation::Write) {
+        let (arriving, answer) = match decide(context(file), FileOperation::Write) {
             FaultDecision::Do => (count, ffi::SQLITE_OK),
-            FaultDecision::Fail(Effect::Short(part)) => {
+            FaultDecision::Fail(FaultEffect::Short(part)) => {
                 (count.min(part as c_int), ffi::SQLITE_IOERR_WRITE)
             }
-            FaultDecision::Fail(Effect::Torn(part)) => (count.min(part as c_int), ffi::SQLITE_OK),
+            FaultDecision::Fail(FaultEffect::Torn(part)) => {
+                (count.min(part as c_int), ffi::SQLITE_OK)
+            }
             FaultDecision::Fail(effect) => return effect.code(ffi::SQLITE_IOERR_WRITE),
         };
         remember_write(file, bytes, arriving, offset);
@@ -308,7 +311,7 @@ unsafe fn content(
 unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, length: ffi::sqlite3_int64) -> c_int {
     unsafe {
         let context = context(file);
-        if let FaultDecision::Fail(effect) = decide(context, Operation::Truncate) {
+        if let FaultDecision::Fail(effect) = decide(context, FileOperation::Truncate) {
             return effect.code(ffi::SQLITE_IOERR_TRUNCATE);
         }
         if let Some(disk) = &context.disk {
@@ -324,8 +327,8 @@ unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, length: ffi::sqlite3
 unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
     unsafe {
         let context = context(file);
-        match decide(context, Operation::Sync) {
-            FaultDecision::Fail(Effect::Lie) => return ffi::SQLITE_OK,
+        match decide(context, FileOperation::Sync) {
+            FaultDecision::Fail(FaultEffect::Lie) => return ffi::SQLITE_OK,
             FaultDecision::Fail(effect) => return effect.code(ffi::SQLITE_IOERR_FSYNC),
             FaultDecision::Do => {}
         }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use gatepost_faults::{Disk, Effect, Fault, FileKind, Operation};
+use gatepost_faults::{Disk, Fault, FaultEffect, FileKind, FileOperation};
 use rusqlite::Connection;
 
 fn open(folder: &Path) -> rusqlite::Result<Connection> {
@@ -27,22 +27,26 @@ fn errors_end_with_the_fault() {
     let folder = tempfile::tempdir().expect("a folder");
     let disk = Disk::at(folder.path());
     let database = open(folder.path()).expect("open");
-    for effect in [Effect::Error, Effect::Full, Effect::Short(100)] {
+    for effect in [
+        FaultEffect::Error,
+        FaultEffect::Full,
+        FaultEffect::Short(100),
+    ] {
         disk.inject(
-            Fault::new(Operation::Write, effect)
+            Fault::new(FileOperation::Write, effect)
                 .on(FileKind::Log)
                 .times(1),
         );
         assert!(insert(&database, 1).is_err(), "{effect:?}");
     }
-    disk.inject(Fault::new(Operation::Sync, Effect::Error).after(1));
+    disk.inject(Fault::new(FileOperation::Sync, FaultEffect::Error).after(1));
     assert!(insert(&database, 2).is_ok(), "the first sync goes well");
     assert!(insert(&database, 3).is_err());
     disk.heal();
     assert!(insert(&database, 4).is_ok());
-    disk.inject(Fault::new(Operation::Open, Effect::NoDescriptor));
+    disk.inject(Fault::new(FileOperation::Open, FaultEffect::NoDescriptor));
     assert!(open(folder.path()).is_err());
-    assert!(disk.count(Operation::Sync) >= 3);
+    assert!(disk.count(FileOperation::Sync) >= 3);
 }
 
 #[test]
@@ -54,7 +58,7 @@ fn a_power_cut_takes_what_was_not_synced_and_nothing_else() {
         for value in 0..50 {
             insert(&database, value).expect("synced");
         }
-        disk.inject(Fault::new(Operation::Sync, Effect::Lie));
+        disk.inject(Fault::new(FileOperation::Sync, FaultEffect::Lie));
         for value in 50..100 {
             insert(&database, value).expect("not synced");
         }

@@ -11,7 +11,7 @@ const RULES_MAX: usize = 20_000;
 
 /// Totals that are not updated together: two of them may differ by messages under way.
 #[derive(Debug, Default)]
-pub struct Counters {
+pub struct GatewayCounters {
     verdicts: [[AtomicU64; Action::ALL.len()]; Listener::ALL.len()],
     rules: Mutex<HashMap<String, RuleHits>>,
 }
@@ -41,7 +41,7 @@ impl ListenerCounts {
     }
 }
 
-impl Counters {
+impl GatewayCounters {
     /// Counts one message.
     pub fn count(&self, listener: Listener, action: Action) {
         self.verdicts[listener as usize][action as usize].fetch_add(1, Relaxed);
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn each_listener_and_action_counts_for_itself() {
-        let counters = Counters::default();
+        let counters = GatewayCounters::default();
         counters.count(Listener::Smtp, Action::Reject);
         counters.count(Listener::Smtp, Action::Accept);
         counters.count(Listener::Call, Action::Defer);

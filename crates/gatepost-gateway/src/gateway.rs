@@ -18,7 +18,7 @@ use gatepost_procedures::Procedures;
 use gatepost_store::{JournalEntry, QuarantineEntry, Store, StoreChange, StoreError, Ticket};
 
 use crate::allowed_senders::AllowedSenders;
-use crate::counters::Counters;
+use crate::counters::GatewayCounters;
 use crate::journal;
 use crate::mail_payload::{self, RenderedPayload};
 use crate::publication::publication;
@@ -47,7 +47,7 @@ struct GatewayCore {
     procedures: Procedures,
     sink: Arc<dyn PublicationSink>,
     store: Store,
-    counters: Counters,
+    counters: GatewayCounters,
     journal_topic: Topic,
     journals_unjudged: AtomicBool,
     allowed_senders: AllowedSenders,
@@ -77,7 +77,7 @@ impl Gateway {
             sink,
             allowed_senders: AllowedSenders::load(&store),
             store,
-            counters: Counters::default(),
+            counters: GatewayCounters::default(),
             journal_topic: journal::topic(),
             journals_unjudged: AtomicBool::new(false),
         }))
@@ -89,7 +89,7 @@ impl Gateway {
     }
 
     /// Messages and their verdicts since the start.
-    pub fn counters(&self) -> &Counters {
+    pub fn counters(&self) -> &GatewayCounters {
         &self.0.counters
     }
 

@@ -101,11 +101,11 @@ fn names<S: Serializer>(topics: &&[Topic], serializer: S) -> Result<S::Ok, S::Er
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
 fn rule_hits<S: Serializer>(hits: &&[RuleHit], serializer: S) -> Result<S::Ok, S::Error> {
     #[derive(Serialize)]
-    struct Hit<'a> {
+    struct JournalHit<'a> {
         name: &'a str,
         score: f64,
     }
-    serializer.collect_seq(hits.iter().map(|hit| Hit {
+    serializer.collect_seq(hits.iter().map(|hit| JournalHit {
         name: &hit.name,
         score: hit.score,
     }))

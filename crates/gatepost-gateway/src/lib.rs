@@ -17,7 +17,7 @@ mod publication;
 mod publication_sink;
 mod release;
 
-pub use counters::{Counters, ListenerCounts, RuleHits};
+pub use counters::{GatewayCounters, ListenerCounts, RuleHits};
 pub use gateway::{Gateway, SubmissionOutcome};
 pub use judged_mail::JudgedMail;
 pub use mail_payload::MailPayload;

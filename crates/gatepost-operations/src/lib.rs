@@ -29,5 +29,6 @@ pub use mail_routes::{Forwarding, MailDestination, MailRoutes, OutgoingMail};
 pub use operations::Operations;
 pub use release::{ReleaseRequest, Released};
 pub use request::{
-    AdminChange, JournalPage, Order, QuarantinePage, QuarantineSearch, Quarantined, Search,
+    AdminChange, JournalPage, QuarantineOrder, QuarantinePage, QuarantineSearch, Quarantined,
+    Search,
 };

@@ -6,7 +6,7 @@ use gatepost_store::JournalEntry;
 
 use crate::error::OperationError;
 use crate::operations::{Operations, as_json};
-use crate::request::{Order, QuarantinePage, QuarantineSearch, Search};
+use crate::request::{QuarantineOrder, QuarantinePage, QuarantineSearch, Search};
 use crate::search::JournalFilter;
 
 impl Operations {
@@ -25,7 +25,7 @@ impl Operations {
             text: search.text.clone(),
             ..Search::default()
         });
-        if filter.is_empty() && search.order == Order::Newest {
+        if filter.is_empty() && search.order == QuarantineOrder::Newest {
             let entries = self.store.quarantine_page(search.skip, search.count)?;
             return Ok(QuarantinePage {
                 messages: as_json(entries),
@@ -48,16 +48,16 @@ impl Operations {
 }
 
 /// The entries are sorted newest first, and stay so among equals.
-fn sort(entries: &mut [JournalEntry], order: Order) {
+fn sort(entries: &mut [JournalEntry], order: QuarantineOrder) {
     match order {
-        Order::Newest => {}
-        Order::Oldest => entries.reverse(),
-        Order::Score => {
+        QuarantineOrder::Newest => {}
+        QuarantineOrder::Oldest => entries.reverse(),
+        QuarantineOrder::Score => {
             let score = |entry: &JournalEntry| entry.score.map_or(f64::MIN, |score| score.value);
             entries.sort_by(|a, b| score(b).total_cmp(&score(a)));
         }
-        Order::Size => entries.sort_by_key(|entry| Reverse(entry.size)),
-        Order::Sender => entries.sort_by_cached_key(|entry| {
+        QuarantineOrder::Size => entries.sort_by_key(|entry| Reverse(entry.size)),
+        QuarantineOrder::Sender => entries.sort_by_cached_key(|entry| {
             let sender = entry.envelope.sender.as_deref().unwrap_or_default();
             sender.to_lowercase()
         }),

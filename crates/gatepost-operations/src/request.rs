@@ -40,7 +40,7 @@ pub struct JournalPage {
 
 /// In which order quarantined messages are listed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Order {
+pub enum QuarantineOrder {
     /// Those that arrived last first.
     #[default]
     Newest,
@@ -60,7 +60,7 @@ pub struct QuarantineSearch {
     /// As of [`Search::text`].
     pub text: String,
     /// The order of the messages.
-    pub order: Order,
+    pub order: QuarantineOrder,
     /// The number of messages to skip.
     pub skip: usize,
     /// The most messages to return.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use crate::file::StaticFile;
 use crate::memory_file::MemoryFile;
 use crate::page::CompiledPage;
-use crate::resolve::{Root, Stamp};
+use crate::resolve::{FileStamp, Root};
 
 /// The content of a path.
 #[derive(Debug)]
@@ -33,9 +33,9 @@ pub struct CachedPath {
     pub(crate) name: Arc<str>,
     pub(crate) root: Arc<Root>,
     pub(crate) file: PathBuf,
-    pub(crate) stamp: Stamp,
+    pub(crate) stamp: FileStamp,
     /// The precompressed files beside it, with their states at that time.
-    pub(crate) beside: Vec<(PathBuf, Option<Stamp>)>,
+    pub(crate) beside: Vec<(PathBuf, Option<FileStamp>)>,
     pub(crate) checked: Arc<Checked>,
 }
 
@@ -47,7 +47,7 @@ impl CachedPath {
     }
 
     pub(crate) fn is_unchanged(&self) -> bool {
-        let same = |file: &Path, stamp: Option<Stamp>| self.root.stamp(file) == stamp;
+        let same = |file: &Path, stamp: Option<FileStamp>| self.root.stamp(file) == stamp;
         let beside = || self.beside.iter().all(|(file, stamp)| same(file, *stamp));
         same(&self.file, Some(self.stamp))
             && beside()

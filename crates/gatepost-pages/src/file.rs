@@ -13,7 +13,7 @@ use crate::encoding::Encoding;
 use crate::memory_file::MemoryFile;
 use crate::memory_file::recounted;
 use crate::mime::mime_type;
-use crate::resolve::Stamp;
+use crate::resolve::FileStamp;
 
 /// A static file.
 #[derive(Debug, Clone)]
@@ -75,7 +75,7 @@ pub struct Conditions<'a> {
 
 impl StaticFile {
     /// A file in memory.
-    pub fn in_memory(name: &str, stamp: Stamp, content: Bytes) -> Self {
+    pub fn in_memory(name: &str, stamp: FileStamp, content: Bytes) -> Self {
         Self {
             content: Some(content),
             ..Self::on_disk(name, stamp)
@@ -83,7 +83,7 @@ impl StaticFile {
     }
 
     /// A file that is read from disk for each request.
-    pub fn on_disk(name: &str, stamp: Stamp) -> Self {
+    pub fn on_disk(name: &str, stamp: FileStamp) -> Self {
         let since = stamp
             .modified
             .duration_since(UNIX_EPOCH)
@@ -113,7 +113,7 @@ impl StaticFile {
     }
 
     /// Adds the same content in a coding: from a precompressed file, or compressed here.
-    pub fn add_variant(&mut self, encoding: Encoding, stamp: Stamp, content: Option<Bytes>) {
+    pub fn add_variant(&mut self, encoding: Encoding, stamp: FileStamp, content: Option<Bytes>) {
         let name = format!("{}{}", self.path.display(), encoding.suffix());
         let mut file = Self {
             content,
@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     fn file() -> StaticFile {
-        let stamp = Stamp {
+        let stamp = FileStamp {
             modified: UNIX_EPOCH + Duration::from_millis(784_111_777_500),
             length: 100,
         };

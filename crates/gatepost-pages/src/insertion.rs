@@ -9,7 +9,7 @@ use crate::escape::push_escaped;
 use crate::forms::{Form, Forms};
 use crate::live::LiveValue;
 use crate::request::{PageRequest, Reference};
-use crate::values::{CallError, PageCall, Values, text_of};
+use crate::values::{CallError, PageCall, ValueSource, text_of};
 
 /// One insertion point whose arguments are constants or values of the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub enum Argument {
 
 /// The requirements of a page's insertion points other than memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Needs {
+pub struct PageNeeds {
     /// A page worker, for procedures run there.
     pub worker: bool,
     /// The request.
@@ -56,7 +56,7 @@ pub struct Needs {
 /// The request for which a page is rendered, and the deadline.
 #[derive(Clone, Copy)]
 pub(crate) struct Making<'a> {
-    pub(crate) values: &'a dyn Values,
+    pub(crate) values: &'a dyn ValueSource,
     pub(crate) forms: Option<&'a Forms>,
     pub(crate) request: &'a PageRequest,
     pub(crate) deadline: Instant,
@@ -64,24 +64,24 @@ pub(crate) struct Making<'a> {
 
 impl Insertion {
     /// Its requirements.
-    pub fn needs(&self) -> Needs {
+    pub fn needs(&self) -> PageNeeds {
         match self {
-            Self::Call { arguments, .. } => Needs {
+            Self::Call { arguments, .. } => PageNeeds {
                 worker: true,
                 request: arguments
                     .iter()
                     .any(|(_, value)| matches!(value, Argument::Request(_))),
             },
-            Self::Request(_) | Self::Form(_) => Needs {
+            Self::Request(_) | Self::Form(_) => PageNeeds {
                 worker: false,
                 request: true,
             },
-            _ => Needs::default(),
+            _ => PageNeeds::default(),
         }
     }
 
     /// Appends the text of an insertion point that needs only memory.
-    pub fn push(&self, output: &mut Vec<u8>, values: &dyn Values) {
+    pub fn push(&self, output: &mut Vec<u8>, values: &dyn ValueSource) {
         match self {
             Self::Now => clock::push_page_date(output),
             Self::NowAs(format) => match clock::format_now(format) {

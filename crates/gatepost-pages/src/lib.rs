@@ -2,7 +2,7 @@
 //!
 //! This crate knows files, templates and values, but no sockets and no HTTP. The HTTP listener
 //! passes a path to [`Pages`] and receives pieces of bytes; the static ones are shared and never
-//! copied. The values come from an implementation of [`Values`].
+//! copied. The values come from an implementation of [`ValueSource`].
 
 pub mod access_log;
 pub mod clock;
@@ -38,13 +38,13 @@ pub use entry::{CachedPath, PathContent};
 pub use error::{RenderError, TemplateError};
 pub use escape::push_escaped;
 pub use file::{Conditions, Selection, StaticFile, Variant};
-pub use insertion::{Argument, Insertion, Needs};
+pub use insertion::{Argument, Insertion, PageNeeds};
 pub use live::LiveValue;
 pub use memory_file::MemoryFile;
 pub use mime::{is_compressible, mime_type};
-pub use page::{CompiledPage, Filled, Pieces, Rendered, Sink, push_static};
+pub use page::{CompiledPage, Filled, PageOutput, Pieces, RenderedPage, push_static};
 pub use pages::{Pages, rendered, takes_gzip};
 pub use request::{BrowserSession, FormResult, PageError, PageRequest, Pairs, Reference};
 pub use settings::{AccessLogFormat, AccessLogSettings, PagesSettings, Recheck};
 pub use site::Site;
-pub use values::{CallError, Called, PageCall, Promise, Values};
+pub use values::{CallError, Called, PageCall, Promise, ValueSource};

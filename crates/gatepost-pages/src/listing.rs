@@ -2,7 +2,7 @@
 
 use crate::clock;
 use crate::escape::push_escaped;
-use crate::resolve::Stamp;
+use crate::resolve::FileStamp;
 
 const STYLE: &str = "<style>:root{color-scheme:light dark}body{font:1rem/1.6 system-ui,sans-serif;\
 max-width:50rem;margin:2rem auto;padding:0 1rem}table{width:100%;border-collapse:collapse}\
@@ -10,7 +10,7 @@ td{padding:.1rem \
 .5rem}td+td{text-align:right;opacity:.7;font-variant-numeric:tabular-nums}</style>";
 
 /// The folder at `path`, which ends in a slash.
-pub(crate) fn html(path: &str, names: &[(String, Stamp)]) -> Vec<u8> {
+pub(crate) fn html(path: &str, names: &[(String, FileStamp)]) -> Vec<u8> {
     let mut html = Vec::with_capacity(1024 + names.len() * 100);
     let title = |html: &mut Vec<u8>| push_escaped(html, path);
     html.extend_from_slice(
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn names_are_text_and_addresses() {
-        let stamp = Stamp {
+        let stamp = FileStamp {
             modified: SystemTime::UNIX_EPOCH,
             length: 5,
         };

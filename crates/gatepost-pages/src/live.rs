@@ -11,7 +11,7 @@ use gatepost_message::{MessageId, Topic};
 use serde_json::Value;
 
 use crate::escape::push_escaped;
-use crate::values::{Values, text_of};
+use crate::values::{ValueSource, text_of};
 
 /// A topic's latest publication, or one value within it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl LiveValue {
     }
 
     /// Appends the element with the present value.
-    pub(crate) fn push(&self, output: &mut Vec<u8>, values: &dyn Values) {
+    pub(crate) fn push(&self, output: &mut Vec<u8>, values: &dyn ValueSource) {
         let latest = values.latest(&self.topic);
         output.extend_from_slice(b"<span data-gatepost-live=\"");
         push_escaped(output, &self.topic);

@@ -8,13 +8,13 @@ use gatepost_message::PageReply;
 use crate::engine::Engine;
 use crate::error::TemplateError;
 use crate::gzip::{self, Joining};
-use crate::insertion::{Making, Needs};
+use crate::insertion::{Making, PageNeeds};
 use crate::memory_file::{MemoryFile, recounted};
 use crate::template::TemplateNode;
-use crate::values::Values;
+use crate::values::ValueSource;
 
 /// The destination of a page's pieces: shared bytes by reference, values by copy.
-pub trait Sink {
+pub trait PageOutput {
     /// Appends bytes without copying them.
     fn shared(&mut self, bytes: &Bytes);
 
@@ -46,13 +46,13 @@ pub struct Pieces {
     compressed: Option<Vec<gzip::CompressedPart>>,
     /// The page's source in a file in memory, if a static piece is long.
     file: Option<Arc<MemoryFile>>,
-    needs: Needs,
+    needs: PageNeeds,
 }
 
 impl Pieces {
     /// Compresses the static text once, if there are `compress_min` bytes of it.
     pub(crate) fn new(pieces: Vec<TemplateNode>, compress_min: Option<usize>) -> Self {
-        let mut needs = Needs::default();
+        let mut needs = PageNeeds::default();
         let mut bytes = 0;
         for piece in &pieces {
             match piece {
@@ -111,7 +111,7 @@ impl Pieces {
     }
 
     /// Its requirements other than memory.
-    pub const fn needs(&self) -> Needs {
+    pub const fn needs(&self) -> PageNeeds {
         self.needs
     }
 
@@ -121,7 +121,12 @@ impl Pieces {
     }
 
     /// Renders pages that need only memory.
-    pub fn render_at_once(&self, values: &dyn Values, with_gzip: bool, sink: &mut impl Sink) {
+    pub fn render_at_once(
+        &self,
+        values: &dyn ValueSource,
+        with_gzip: bool,
+        sink: &mut impl PageOutput,
+    ) {
         self.render(with_gzip, sink, |piece, text| {
             if let TemplateNode::Insertion(insertion) = piece {
                 insertion.push(text, values);
@@ -143,7 +148,7 @@ impl Pieces {
     }
 
     /// Inserts the texts between the static bytes.
-    pub fn render_filled(&self, filled: &Filled, with_gzip: bool, sink: &mut impl Sink) {
+    pub fn render_filled(&self, filled: &Filled, with_gzip: bool, sink: &mut impl PageOutput) {
         let mut texts = filled.texts();
         self.render(with_gzip, sink, |_, text| {
             text.extend_from_slice(texts.next().unwrap_or_default());
@@ -153,7 +158,7 @@ impl Pieces {
     fn render(
         &self,
         with_gzip: bool,
-        sink: &mut impl Sink,
+        sink: &mut impl PageOutput,
         mut push: impl FnMut(&TemplateNode, &mut Vec<u8>),
     ) {
         let Some(compressed) = self.compressed.as_ref().filter(|_| with_gzip) else {
@@ -188,7 +193,7 @@ impl Pieces {
 }
 
 /// Appends bytes, from the file in memory if that is worthwhile.
-pub fn push_static(bytes: &Bytes, file: Option<&Arc<MemoryFile>>, sink: &mut impl Sink) {
+pub fn push_static(bytes: &Bytes, file: Option<&Arc<MemoryFile>>, sink: &mut impl PageOutput) {
     let filed = file.and_then(|file| Some((file, file.place_of(bytes)?)));
     match filed {
         Some((file, start)) => sink.filed(bytes, file, start),
@@ -227,7 +232,7 @@ impl Filled {
 
 /// A rendered page.
 #[derive(Debug, Default)]
-pub struct Rendered {
+pub struct RenderedPage {
     /// In order; static ones are shared with the page.
     pub pieces: Vec<Bytes>,
     /// Whether they are gzip.
@@ -242,7 +247,7 @@ pub struct Rendered {
     pub personal: bool,
 }
 
-impl Sink for Rendered {
+impl PageOutput for RenderedPage {
     fn shared(&mut self, bytes: &Bytes) {
         self.pieces.push(bytes.clone());
     }

@@ -12,14 +12,14 @@ use bytes::Bytes;
 
 /// The state of a file: if it is equal again, so is the content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stamp {
+pub struct FileStamp {
     /// The time of the last change.
     pub modified: SystemTime,
     /// Its length in bytes.
     pub length: u64,
 }
 
-impl Stamp {
+impl FileStamp {
     fn of(metadata: &Metadata) -> Self {
         Self {
             modified: metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH),
@@ -55,7 +55,7 @@ pub struct TemplateText {
     /// Its source.
     pub text: String,
     /// The file's state.
-    pub stamp: Stamp,
+    pub stamp: FileStamp,
 }
 
 impl Root {
@@ -112,7 +112,7 @@ impl Root {
 
     /// The listing of a folder: each name with its state, folders with a trailing slash; sorted,
     /// without hidden entries and links that lead outside.
-    pub fn list(&self, relative: &Path) -> Vec<(String, Stamp)> {
+    pub fn list(&self, relative: &Path) -> Vec<(String, FileStamp)> {
         let Ok(folder) = fs::read_dir(self.path.join(relative)) else {
             return Vec::new();
         };
@@ -126,7 +126,7 @@ impl Root {
                 if metadata.is_dir() {
                     name.push('/');
                 }
-                Some((name, Stamp::of(&metadata)))
+                Some((name, FileStamp::of(&metadata)))
             })
             .collect();
         names.sort_by(|one, other| one.0.cmp(&other.0));
@@ -134,20 +134,21 @@ impl Root {
     }
 
     /// The current state of a file.
-    pub fn stamp(&self, relative: &Path) -> Option<Stamp> {
-        self.metadata(relative).map(|metadata| Stamp::of(&metadata))
+    pub fn stamp(&self, relative: &Path) -> Option<FileStamp> {
+        self.metadata(relative)
+            .map(|metadata| FileStamp::of(&metadata))
     }
 
     /// Opens a file that [`Root::locate`] found.
-    pub fn open(&self, relative: &Path) -> Option<(File, Stamp)> {
+    pub fn open(&self, relative: &Path) -> Option<(File, FileStamp)> {
         self.real(relative)?;
         let file = File::open(self.path.join(relative)).ok()?;
-        let stamp = Stamp::of(&file.metadata().ok()?);
+        let stamp = FileStamp::of(&file.metadata().ok()?);
         Some((file, stamp))
     }
 
     /// Reads a whole file of at most `bytes_max`.
-    pub fn read(&self, relative: &Path, bytes_max: u64) -> Option<(Bytes, Stamp)> {
+    pub fn read(&self, relative: &Path, bytes_max: u64) -> Option<(Bytes, FileStamp)> {
         let (file, stamp) = self.open(relative)?;
         let mut content = Vec::with_capacity(stamp.length.min(bytes_max) as usize);
         file.take(bytes_max + 1).read_to_end(&mut content).ok()?;

@@ -12,14 +12,14 @@ use std::cell::RefCell;
 
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-type PageTask = Box<dyn FnOnce() + Send>;
+type ReturnedJob = Box<dyn FnOnce() + Send>;
 
 thread_local! {
-    static HERE: RefCell<Option<UnboundedSender<PageTask>>> = const { RefCell::new(None) };
+    static HERE: RefCell<Option<UnboundedSender<ReturnedJob>>> = const { RefCell::new(None) };
 }
 
 /// The queue of one thread.
-pub(crate) struct Returns(UnboundedSender<PageTask>);
+pub(crate) struct Returns(UnboundedSender<ReturnedJob>);
 
 impl Returns {
     /// The current thread's queue, if the thread runs a runtime.
@@ -40,8 +40,8 @@ impl Returns {
     }
 }
 
-fn start() -> UnboundedSender<PageTask> {
-    let (sender, mut receiver) = unbounded_channel::<PageTask>();
+fn start() -> UnboundedSender<ReturnedJob> {
+    let (sender, mut receiver) = unbounded_channel::<ReturnedJob>();
     tokio::spawn(async move {
         while let Some(delivery) = receiver.recv().await {
             delivery();

@@ -25,10 +25,10 @@ use crate::listing;
 use crate::memory_file::MemoryFiles;
 use crate::mime::is_compressible;
 use crate::page::{CompiledPage, Pieces};
-use crate::resolve::{Located, Root, Stamp};
+use crate::resolve::{FileStamp, Located, Root};
 use crate::settings::{PagesSettings, Recheck};
 use crate::template;
-use crate::values::Values;
+use crate::values::ValueSource;
 
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
 
@@ -36,7 +36,7 @@ static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
 pub struct Site {
     /// The longest prefix first; the last one is empty.
     roots: Vec<(String, Arc<Root>)>,
-    values: Arc<dyn Values>,
+    values: Arc<dyn ValueSource>,
     settings: Arc<PagesSettings>,
     memory_files: Arc<MemoryFiles>,
     cache: RwLock<HashMap<Box<str>, Arc<CachedPath>>>,
@@ -50,7 +50,7 @@ impl Site {
     pub(crate) fn new(
         path: &Path,
         settings: &Arc<PagesSettings>,
-        values: &Arc<dyn Values>,
+        values: &Arc<dyn ValueSource>,
         memory_files: &Arc<MemoryFiles>,
     ) -> Self {
         let root = |path: &Path| {
@@ -173,7 +173,7 @@ impl Site {
         })
     }
 
-    fn read_page(&self, root: &Arc<Root>, file: &Path) -> Option<(PathContent, Stamp)> {
+    fn read_page(&self, root: &Arc<Root>, file: &Path) -> Option<(PathContent, FileStamp)> {
         let (source, stamp) = root.read(file, self.settings.output_max.bytes())?;
         let compress_min = self
             .settings
@@ -223,8 +223,8 @@ impl Site {
         &self,
         root: &Root,
         file: &Path,
-        beside: &mut Vec<(PathBuf, Option<Stamp>)>,
-    ) -> Option<(StaticFile, Stamp)> {
+        beside: &mut Vec<(PathBuf, Option<FileStamp>)>,
+    ) -> Option<(StaticFile, FileStamp)> {
         let (mut found, stamp) = self.read_one(root, file)?;
         if self.settings.compress && is_compressible(found.mime) {
             self.add_beside(root, &mut found, stamp, beside);
@@ -242,7 +242,7 @@ impl Site {
         file.file = content.and_then(|content| self.memory_files.make(content, content.len()));
     }
 
-    fn read_one(&self, root: &Root, file: &Path) -> Option<(StaticFile, Stamp)> {
+    fn read_one(&self, root: &Root, file: &Path) -> Option<(StaticFile, FileStamp)> {
         let stamp = root.stamp(file)?;
         let name = file.to_string_lossy();
         let cached_max = self.settings.cached_file_max.bytes();
@@ -258,8 +258,8 @@ impl Site {
         &self,
         root: &Root,
         found: &mut StaticFile,
-        original: Stamp,
-        beside: &mut Vec<(PathBuf, Option<Stamp>)>,
+        original: FileStamp,
+        beside: &mut Vec<(PathBuf, Option<FileStamp>)>,
     ) {
         for encoding in Encoding::ALL {
             let mut name = found.path.clone().into_os_string();
@@ -276,7 +276,7 @@ impl Site {
     }
 
     /// Compresses content in memory, once, if no precompressed file exists.
-    fn add_gzip(&self, found: &mut StaticFile, original: Stamp) {
+    fn add_gzip(&self, found: &mut StaticFile, original: FileStamp) {
         let mut variants = found.variants.iter();
         let has_gzip = variants.any(|variant| variant.encoding == Encoding::Gzip);
         let worth = found.length >= self.settings.compress_min.bytes();
@@ -285,7 +285,7 @@ impl Site {
         };
         let compressed = gzip::compress(content, gzip::ONCE);
         if let Some(compressed) = compressed.filter(|smaller| smaller.len() < content.len()) {
-            let stamp = Stamp {
+            let stamp = FileStamp {
                 modified: original.modified,
                 length: compressed.len() as u64,
             };

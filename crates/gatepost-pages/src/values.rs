@@ -63,9 +63,9 @@ pub enum CallError {
 
 /// The source of the values of insertion points.
 ///
-/// [`Values::latest`] and [`Values::history`] read memory and are called on the hot path: they
+/// [`ValueSource::latest`] and [`ValueSource::history`] read memory and are called on the hot path: they
 /// must not block.
-pub trait Values: Send + Sync + 'static {
+pub trait ValueSource: Send + Sync + 'static {
     /// The topic's last publication.
     fn latest(&self, topic: &str) -> Option<Arc<Publication>>;
 

@@ -61,3 +61,6 @@ pub use rule_set::{
 pub use scan::ScanContext;
 pub use settings::RulesSettings;
 pub use statistics::Statistics;
+
+/// The index of a rule in the tables of its set.
+type RuleId = u32;

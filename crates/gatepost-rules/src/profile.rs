@@ -7,6 +7,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use crate::RuleId;
+
 /// A part of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
@@ -81,9 +83,6 @@ impl Stage {
         }
     }
 }
-
-/// The index of a rule in the tables of its set.
-type RuleId = u32;
 
 /// The work of one rule in one message.
 #[derive(Debug, Clone, Copy, Default)]

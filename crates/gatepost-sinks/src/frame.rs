@@ -4,7 +4,7 @@
 use std::num::NonZeroU16;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use gatepost_broker::{Encoder, Format, FrameOptions, Unencodable};
+use gatepost_broker::{Encoder, FrameOptions, Unencodable, WireFormat};
 use gatepost_message::{MessageId, Properties, Publication, Qos};
 use gatepost_mqtt::{
     Ack, EncodeError, Frame, Packet, PacketId, PacketType, PropertiesBuffer, Property, Publish,
@@ -15,7 +15,7 @@ use gatepost_mqtt::{
 const ID_BYTES: usize = 8;
 
 /// The format of all sinks.
-pub(crate) const FORMAT: Format = &SinkEncoder;
+pub(crate) const FORMAT: WireFormat = &SinkEncoder;
 
 struct SinkEncoder;
 

@@ -7,7 +7,7 @@ use std::io::{self, IoSlice};
 use std::task::{Context, Poll, Waker};
 
 use bytes::BytesMut;
-use gatepost_broker::Sink;
+use gatepost_broker::SubscriberSocket;
 use parking_lot::Mutex;
 
 /// Bytes that a sink has taken from its session and not looked at yet.
@@ -23,7 +23,7 @@ struct PipeState {
 #[derive(Default)]
 pub(crate) struct Pipe(Mutex<PipeState>);
 
-impl Sink for Pipe {
+impl SubscriberSocket for Pipe {
     fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut state = self.0.lock();
         let room = PIPE_BYTES_MAX.saturating_sub(state.bytes.len());

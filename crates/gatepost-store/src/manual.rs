@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use crate::clock::ClockSource;
 use crate::committer::Committer;
 use crate::recovery::Recovery;
-use crate::store::Parts;
+use crate::store::OpenDatabase;
 use crate::table;
 use crate::{Store, StoreChange, StoreError, StoreSettings, schema};
 
@@ -116,7 +116,7 @@ impl SimulatedDatabase {
         settings: &StoreSettings,
         clock: Arc<dyn ClockSource>,
     ) -> Result<(Store, ManualWriter), StoreError> {
-        let parts = Parts::of_simulated_server(self.0.clone(), settings, clock)?;
+        let parts = OpenDatabase::of_simulated_server(self.0.clone(), settings, clock)?;
         let (store, committer) = Store::assemble(parts, settings);
         Ok((store, ManualWriter::new(committer)))
     }

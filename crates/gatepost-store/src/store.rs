@@ -55,7 +55,7 @@ pub(crate) struct StoreCore {
 }
 
 /// An opened database, ready for its threads.
-pub(crate) struct Parts {
+pub(crate) struct OpenDatabase {
     writing: Arc<Mutex<Connection>>,
     reading: Arc<Mutex<Connection>>,
     locks: Vec<Lock>,
@@ -65,7 +65,7 @@ pub(crate) struct Parts {
     health: Arc<Health>,
 }
 
-impl Parts {
+impl OpenDatabase {
     /// Of a server whose database is simulated.
     pub(crate) fn of_simulated_server(
         connection: Arc<Mutex<Connection>>,
@@ -122,7 +122,7 @@ impl Store {
         folder: &Path,
         settings: &StoreSettings,
         clock: Arc<dyn ClockSource>,
-    ) -> Result<(Parts, Recovery, Scrub), StoreError> {
+    ) -> Result<(OpenDatabase, Recovery, Scrub), StoreError> {
         let mut opened = open::open_server(folder, settings)?;
         let recovery = std::mem::take(&mut opened.recovery);
         let jump_max = settings.clock_jump_max.duration();
@@ -138,7 +138,7 @@ impl Store {
         let looked = server.time_for_ages(&opened.writing, &health);
         looked.map_err(named)?;
         health.check_space();
-        let parts = Parts {
+        let parts = OpenDatabase {
             writing: Arc::new(Mutex::new(opened.writing)),
             reading: Arc::new(Mutex::new(opened.reading)),
             locks: opened.locks,
@@ -159,7 +159,7 @@ impl Store {
     /// always an error here: only the server recovers a database.
     pub fn open_secondary(folder: &Path, settings: &StoreSettings) -> Result<Self, StoreError> {
         let opened = open::open_secondary(folder)?;
-        let parts = Parts {
+        let parts = OpenDatabase {
             health: Arc::new(opened.health(settings)),
             writing: Arc::new(Mutex::new(opened.writing)),
             reading: Arc::new(Mutex::new(opened.reading)),
@@ -176,7 +176,7 @@ impl Store {
         let mut connection = Connection::open_in_memory()?;
         schema::prepare(&mut connection)?;
         let connection = Arc::new(Mutex::new(connection));
-        let parts = Parts {
+        let parts = OpenDatabase {
             writing: connection.clone(),
             reading: connection,
             locks: Vec::new(),
@@ -189,7 +189,7 @@ impl Store {
     }
 
     /// Starts the writer's thread.
-    fn start(parts: Parts, settings: &StoreSettings) -> Self {
+    fn start(parts: OpenDatabase, settings: &StoreSettings) -> Self {
         let (store, committer) = Self::assemble(parts, settings);
         let thread = std::thread::Builder::new()
             .name("store".to_owned())
@@ -204,7 +204,7 @@ impl Store {
     }
 
     /// The handle, and what commits its changes.
-    pub(crate) fn assemble(parts: Parts, settings: &StoreSettings) -> (Self, Committer) {
+    pub(crate) fn assemble(parts: OpenDatabase, settings: &StoreSettings) -> (Self, Committer) {
         let committer = Committer {
             queue: Arc::new(Queue::default()),
             writer: Writer::new(parts.writing, parts.server, parts.health.clone()),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gatepost_faults::{Disk, Effect, Fault, Operation};
+use gatepost_faults::{Disk, Fault, FaultEffect, FileOperation};
 use gatepost_message::{MessageId, Publication, Topic};
 use gatepost_store::{Store, StoreChange, StoreError, StoreSettings};
 
@@ -27,7 +27,7 @@ async fn the_highest_id_is_kept_though_a_commit_failed() {
     // As after a quick restart: ids that the row does not cover.
     let ahead = MessageId::highest().time() + Duration::from_hours(1);
     assert!(MessageId::continue_after(MessageId::floor_at(ahead)));
-    disk.inject(Fault::new(Operation::Write, Effect::Error).times(1));
+    disk.inject(Fault::new(FileOperation::Write, FaultEffect::Error).times(1));
     assert!(commit(&store).await.is_err());
     disk.heal();
     commit(&store).await.expect("a commit");

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use gatepost_faults::{Disk, Effect, Fault, Operation};
+use gatepost_faults::{Disk, Fault, FaultEffect, FileOperation};
 use gatepost_message::{MessageId, Publication, Topic};
 use gatepost_store::{OnDamage, Store, StoreChange, StoreError, StoreSettings};
 
@@ -82,8 +82,8 @@ async fn what_a_lying_disk_alters_is_noticed() {
         let mut random = Random(seed);
         let folder = tempfile::tempdir().expect("a folder");
         let disk = Disk::at(folder.path());
-        let lie = Fault::new(Operation::Sync, Effect::Lie);
-        let cut = Fault::new(Operation::Write, Effect::PowerCut);
+        let lie = Fault::new(FileOperation::Sync, FaultEffect::Lie);
+        let cut = Fault::new(FileOperation::Write, FaultEffect::PowerCut);
         disk.inject(lie.after(random.below(10)));
         if random.below(2) == 0 {
             disk.inject(cut.after(50 + random.below(100)).times(1));

@@ -12,7 +12,7 @@ use crate::error::BenchError;
 use crate::hosts::{HostArguments, assign_clients};
 use crate::interrupt::interrupted;
 use crate::outcome::{Headline, RunOutcome};
-use crate::peer::Definition;
+use crate::peer::PeerDefinition;
 use crate::progress::RunProgress;
 use crate::scenario::{FloorOf, Scenario};
 use crate::target::{Endpoint, RunningTarget};
@@ -120,7 +120,7 @@ impl Scenario for Distributed {
         self.here.words()
     }
 
-    fn prepare_peer(&self, peer: &Definition, folder: &Path) -> Result<(), BenchError> {
+    fn prepare_peer(&self, peer: &PeerDefinition, folder: &Path) -> Result<(), BenchError> {
         self.here.prepare_peer(peer, folder)
     }
 

@@ -14,8 +14,8 @@ use crate::error::BenchError;
 use crate::hosts::Assignment;
 use crate::latency::Latencies;
 use crate::process::{Costs, Sampler, Watched, listener_of_port};
-use crate::pubsub::{Broker, TrackerCounts};
-use crate::scenario::fanout::{Plan, Publishers, ReceiveTotals, Receivers, Stage};
+use crate::pubsub::{BrokerEndpoint, TrackerCounts};
+use crate::scenario::fanout::{FanoutProgress, Plan, Publishers, ReceiveTotals, Receivers};
 use crate::target::{Endpoint, Url};
 
 /// Interval of progress reports.
@@ -34,7 +34,7 @@ struct Times {
 /// A run in progress.
 pub(super) struct FanoutRun {
     plan: Arc<Plan>,
-    stage: Arc<Stage>,
+    stage: Arc<FanoutProgress>,
     receiving: Option<JoinHandle<Result<ReceiveTotals, BenchError>>>,
     publishing: Option<Publishing>,
     server: Option<u16>,
@@ -60,7 +60,7 @@ impl FanoutRun {
         clock_shift_ns: Vec<i64>,
     ) -> Result<Self, BenchError> {
         let plan = Arc::new(plan(orders, &assignment, clock_shift_ns)?);
-        let stage = Arc::new(Stage::default());
+        let stage = Arc::new(FanoutProgress::default());
         let receiving = (!plan.subscriber_share.is_empty()).then(|| {
             let (plan, stage) = (Arc::clone(&plan), Arc::clone(&stage));
             thread::spawn(move || Receivers::run(&plan, &stage, 0, 1))
@@ -274,10 +274,10 @@ fn plan(
     })
 }
 
-fn broker(text: &str) -> Result<Broker, BenchError> {
+fn broker(text: &str) -> Result<BrokerEndpoint, BenchError> {
     let malformed = || BenchError::Url(text.to_owned());
     match text.parse::<Endpoint>()? {
-        Endpoint::Url(url @ Url { .. }) => Broker::of(&url)?.ok_or_else(malformed),
+        Endpoint::Url(url @ Url { .. }) => BrokerEndpoint::of(&url)?.ok_or_else(malformed),
         Endpoint::Command(_) => Err(malformed()),
     }
 }

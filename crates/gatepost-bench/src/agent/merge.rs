@@ -11,7 +11,7 @@ use super::merge_fanout::{add, report_agents};
 use super::message::AgentReport;
 use crate::clock::{self, Nanoseconds};
 use crate::latency::Latencies;
-use crate::outcome::{Figure, Operations, RunOutcome};
+use crate::outcome::{Figure, OperationCount, RunOutcome};
 use crate::process::{Costs, ProcessRecord, Usage};
 
 /// The figure for the duration of all operations together.
@@ -35,7 +35,7 @@ pub(super) struct Merged {
 struct Single {
     name: String,
     outcome: RunOutcome,
-    operations: Operations,
+    operations: OperationCount,
 }
 
 impl Merged {
@@ -221,7 +221,7 @@ mod tests {
         Single {
             name: name.to_owned(),
             outcome,
-            operations: Operations {
+            operations: OperationCount {
                 name: name_of_operation,
                 count,
             },

@@ -7,7 +7,7 @@ use super::workload::Workload;
 use crate::clock::Nanoseconds;
 use crate::hosts::Assignment;
 use crate::latency::Buckets;
-use crate::outcome::{Operations, RunOutcome};
+use crate::outcome::{OperationCount, RunOutcome};
 use crate::process::{Machine, ProcessRecord, Usage};
 use crate::pubsub::TrackerCounts;
 use crate::scenario::fanout::Plan;
@@ -156,7 +156,7 @@ pub(super) enum AgentReport {
     /// The result of its clients.
     Result {
         outcome: Box<RunOutcome>,
-        operations: Operations,
+        operations: OperationCount,
     },
     /// Resources used by the server on its host: in total, and one sample for each gate.
     Watched {

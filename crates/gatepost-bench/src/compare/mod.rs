@@ -9,7 +9,7 @@ mod general;
 mod plot;
 mod sets;
 
-pub use sets::{Set, load};
+pub use sets::{NamedSample, load};
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -81,7 +81,7 @@ pub fn compare(arguments: &CompareArguments) -> Result<String, BenchError> {
 }
 
 fn write_all(
-    sets: &[Set],
+    sets: &[NamedSample],
     arguments: &CompareArguments,
     confidence: Confidence,
     text: &mut String,
@@ -175,8 +175,8 @@ fn write_student(
 
 /// Writes the combined result of the tests in words.
 fn write_words(
-    first: &Set,
-    second: &Set,
+    first: &NamedSample,
+    second: &NamedSample,
     confidence: Confidence,
     comparisons: usize,
     text: &mut String,

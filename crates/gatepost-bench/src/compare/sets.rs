@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::BenchError;
 use crate::outcome::Better;
-use crate::report::{Report, TargetReport};
+use crate::report::{BenchReport, TargetReport};
 use crate::statistics::SortedSample;
 use crate::sweep::Point;
 
@@ -15,7 +15,7 @@ const VALUES_MIN: usize = 3;
 
 /// Values with a name.
 #[derive(Debug, Clone)]
-pub struct Set {
+pub struct NamedSample {
     /// The name in the table.
     pub name: String,
     /// The values.
@@ -28,7 +28,7 @@ pub fn load(
     figure: Option<&str>,
     column: usize,
     delimiters: &str,
-) -> Result<Vec<Set>, BenchError> {
+) -> Result<Vec<NamedSample>, BenchError> {
     let mut sets = Vec::new();
     for path in files {
         let text = fs::read_to_string(path).map_err(|error| BenchError::File {
@@ -36,7 +36,7 @@ pub fn load(
             error,
         })?;
         if text.trim_start().starts_with('{') {
-            sets.extend(of_report(path, &Report::read(path)?, figure)?);
+            sets.extend(of_report(path, &BenchReport::read(path)?, figure)?);
         } else {
             let name = path.to_string_lossy();
             let name = path.file_name().map_or(name, |name| name.to_string_lossy());
@@ -54,7 +54,7 @@ fn bad_data(path: &Path, reason: impl Into<String>) -> BenchError {
     }
 }
 
-fn set(path: &Path, name: String, values: Vec<f64>) -> Result<Set, BenchError> {
+fn set(path: &Path, name: String, values: Vec<f64>) -> Result<NamedSample, BenchError> {
     if values.len() < VALUES_MIN {
         return Err(bad_data(
             path,
@@ -63,10 +63,14 @@ fn set(path: &Path, name: String, values: Vec<f64>) -> Result<Set, BenchError> {
     }
     let sample =
         SortedSample::new(values).ok_or_else(|| bad_data(path, "a value is not a number"))?;
-    Ok(Set { name, sample })
+    Ok(NamedSample { name, sample })
 }
 
-fn of_report(path: &Path, report: &Report, figure: Option<&str>) -> Result<Vec<Set>, BenchError> {
+fn of_report(
+    path: &Path,
+    report: &BenchReport,
+    figure: Option<&str>,
+) -> Result<Vec<NamedSample>, BenchError> {
     let runs = || report.targets.iter().flat_map(|target| &target.runs);
     let first = || {
         runs()

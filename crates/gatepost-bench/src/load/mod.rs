@@ -48,7 +48,7 @@ pub trait Conversation<Shared> {
     ) -> ReceiveOutcome;
 
     /// The connection has ended: the server closed it, or for the given reason.
-    fn closed(&mut self, reason: Closed, shared: &mut Shared);
+    fn closed(&mut self, reason: ConnectionClosed, shared: &mut Shared);
 }
 
 /// The result of handling received bytes.
@@ -64,7 +64,7 @@ pub enum ReceiveOutcome {
 
 /// The reason why a connection has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Closed {
+pub enum ConnectionClosed {
     /// The conversation ended it.
     Finished,
     /// The conversation detected a protocol violation.
@@ -163,12 +163,12 @@ impl<C> Loop<C> {
         if link.connected
             && let Err(error) = flush(link)
         {
-            self.close(index, Closed::Failed(error), shared);
+            self.close(index, ConnectionClosed::Failed(error), shared);
         }
     }
 
     /// Closes a connection.
-    pub fn close<Shared>(&mut self, index: usize, reason: Closed, shared: &mut Shared)
+    pub fn close<Shared>(&mut self, index: usize, reason: ConnectionClosed, shared: &mut Shared)
     where
         C: Conversation<Shared>,
     {
@@ -239,7 +239,7 @@ impl<C> Loop<C> {
         index: usize,
         flags: EventFlags,
         shared: &mut Shared,
-    ) -> Result<(), Closed>
+    ) -> Result<(), ConnectionClosed>
     where
         C: Conversation<Shared>,
     {
@@ -250,11 +250,11 @@ impl<C> Loop<C> {
         let failed = flags.intersects(EventFlags::ERR | EventFlags::HUP);
         if !link.connected {
             if let Ok(Err(error)) = sockopt::socket_error(&link.socket) {
-                return Err(Closed::Failed(error));
+                return Err(ConnectionClosed::Failed(error));
             }
             if !flags.contains(EventFlags::OUT) {
                 return if failed {
-                    Err(Closed::ByServer)
+                    Err(ConnectionClosed::ByServer)
                 } else {
                     Ok(())
                 };
@@ -263,7 +263,7 @@ impl<C> Loop<C> {
             link.conversation.connected(shared, &mut link.outgoing);
         }
         if !link.outgoing.is_empty() {
-            flush(link).map_err(Closed::Failed)?;
+            flush(link).map_err(ConnectionClosed::Failed)?;
         }
         let ending = failed || flags.contains(EventFlags::RDHUP);
         if ending || flags.contains(EventFlags::IN) {
@@ -286,7 +286,7 @@ fn read<C: Conversation<Shared>, Shared>(
     buffer: &mut Vec<u8>,
     ending: bool,
     shared: &mut Shared,
-) -> Result<(), Closed> {
+) -> Result<(), ConnectionClosed> {
     loop {
         let kept = link.tail.len();
         if kept * 2 > buffer.len() {
@@ -296,11 +296,11 @@ fn read<C: Conversation<Shared>, Shared>(
         buffer[..kept].copy_from_slice(&link.tail);
         let asked = buffer.len() - kept;
         let count = match recv(&link.socket, &mut buffer[kept..], RecvFlags::empty()) {
-            Ok((0, _)) => return Err(Closed::ByServer),
+            Ok((0, _)) => return Err(ConnectionClosed::ByServer),
             Ok((count, _)) => count,
             Err(Errno::AGAIN) => return Ok(()),
             Err(Errno::INTR) => continue,
-            Err(error) => return Err(Closed::Failed(error)),
+            Err(error) => return Err(ConnectionClosed::Failed(error)),
         };
         let bytes = &buffer[..kept + count];
         let now = clock::now();
@@ -309,8 +309,8 @@ fn read<C: Conversation<Shared>, Shared>(
             .received(bytes, now, shared, &mut link.outgoing)
         {
             ReceiveOutcome::Taken(taken) => taken,
-            ReceiveOutcome::Finished => return Err(Closed::Finished),
-            ReceiveOutcome::Broken => return Err(Closed::Broken),
+            ReceiveOutcome::Finished => return Err(ConnectionClosed::Finished),
+            ReceiveOutcome::Broken => return Err(ConnectionClosed::Broken),
         };
         link.tail.clear();
         if taken < bytes.len() {
@@ -319,7 +319,7 @@ fn read<C: Conversation<Shared>, Shared>(
             link.tail = Vec::new();
         }
         if !link.outgoing.is_empty() {
-            flush(link).map_err(Closed::Failed)?;
+            flush(link).map_err(ConnectionClosed::Failed)?;
         }
         if count < asked && !ending {
             return Ok(());

@@ -19,7 +19,7 @@ const MORE_FOLDERS: [&str; 3] = ["/usr/sbin", "/usr/local/sbin", "/sbin"];
 /// `{message}` (CALL only) the message file's path.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Definition {
+pub struct PeerDefinition {
     /// One line for the list of peers.
     pub about: String,
     /// The program that must be installed.
@@ -125,7 +125,7 @@ const fn default_ready_seconds() -> u64 {
     30
 }
 
-impl Definition {
+impl PeerDefinition {
     /// Its configuration for the record: its command and its files, with placeholders.
     pub fn configuration(&self) -> BTreeMap<String, String> {
         let mut all = self.files.clone();
@@ -247,7 +247,7 @@ fn needs_loader(program: &[u8]) -> bool {
 
 /// All definitions by name.
 #[derive(Debug, Clone)]
-pub struct Definitions(BTreeMap<String, Definition>);
+pub struct PeerDefinitions(BTreeMap<String, PeerDefinition>);
 
 macro_rules! built_in {
     ($($name:literal),* $(,)?) => {
@@ -280,7 +280,7 @@ const BUILT_IN: [(&str, &str); 22] = built_in![
     "spamd",
 ];
 
-impl Definitions {
+impl PeerDefinitions {
     /// The built-in definitions, and those of a folder.
     pub fn load(folder: Option<&Path>) -> Result<Self, BenchError> {
         let mut all = BTreeMap::new();
@@ -307,20 +307,20 @@ impl Definitions {
     }
 
     /// The definition of this name.
-    pub fn get(&self, name: &str) -> Result<&Definition, BenchError> {
+    pub fn get(&self, name: &str) -> Result<&PeerDefinition, BenchError> {
         self.0
             .get(name)
             .ok_or_else(|| BenchError::UnknownPeer(name.to_owned()))
     }
 
     /// All definitions, by name.
-    pub fn iter(&self) -> impl Iterator<Item = (&String, &Definition)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&String, &PeerDefinition)> {
         self.0.iter()
     }
 }
 
-fn parse(name: &str, text: &str) -> Result<Definition, BenchError> {
-    let mut definition: Definition =
+fn parse(name: &str, text: &str) -> Result<PeerDefinition, BenchError> {
+    let mut definition: PeerDefinition =
         toml::from_str(text).map_err(|error| BenchError::Definition {
             name: name.to_owned(),
             reason: error.to_string(),
@@ -360,7 +360,7 @@ mod tests {
 
     #[test]
     fn the_built_in_definitions_are_well_formed() {
-        let all = Definitions::load(None).expect("definitions");
+        let all = PeerDefinitions::load(None).expect("definitions");
         for (name, definition) in all.iter() {
             assert!(!definition.offers.is_empty(), "{name} offers nothing");
             assert!(!definition.about.is_empty(), "{name}");

@@ -6,6 +6,6 @@
 mod definition;
 mod running;
 
-pub use definition::{Definition, Definitions};
+pub use definition::{PeerDefinition, PeerDefinitions};
 pub use running::Running;
 pub(crate) use running::version;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::Definition;
+use super::PeerDefinition;
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
 use crate::process::{Processors, Watched};
@@ -41,7 +41,7 @@ impl Running {
     /// `before_start` may put files into its folder.
     pub fn start(
         name: &str,
-        definition: &Definition,
+        definition: &PeerDefinition,
         offer: &str,
         more: &[(&str, String)],
         processors: Option<&Processors>,
@@ -122,7 +122,7 @@ impl Running {
         }
     }
 
-    fn write_files(&self, definition: &Definition) -> Result<(), BenchError> {
+    fn write_files(&self, definition: &PeerDefinition) -> Result<(), BenchError> {
         for (name, content) in &definition.files {
             let path = self.folder.0.join(name);
             let write = || {
@@ -148,7 +148,7 @@ impl Running {
 
     fn launch(
         &mut self,
-        definition: &Definition,
+        definition: &PeerDefinition,
         processors: Option<&Processors>,
     ) -> Result<(), BenchError> {
         let log = File::create(self.folder.0.join(LOG))?;
@@ -233,7 +233,7 @@ impl Drop for Running {
 }
 
 /// The version that a peer's program reports, if any.
-pub(crate) fn version(name: &str, definition: &Definition) -> Option<String> {
+pub(crate) fn version(name: &str, definition: &PeerDefinition) -> Option<String> {
     let program = definition.find_program(name).ok()?;
     let words = definition.version.iter();
     let mut words = words.map(|word| word.replace("{program}", &program.to_string_lossy()));
@@ -322,7 +322,7 @@ mod tests {
             command=[\"{program}\",\"-c\",\"echo loading; sleep 20\"]\n[offers]\n\
             [ready_text]\nfile=\"peer.log\"\ntext=\"loaded\"\n";
         let text = text.replace("peer.log", LOG);
-        let definition: Definition = toml::from_str(&text).expect("a definition");
+        let definition: PeerDefinition = toml::from_str(&text).expect("a definition");
         let Err(error) = Running::start("slow", &definition, "", &[], None, |_| Ok(())) else {
             panic!("it never said so");
         };
@@ -332,7 +332,7 @@ mod tests {
         );
 
         let soon = text.replace("echo loading", "echo loading; sleep 0.1; echo loaded");
-        let definition: Definition = toml::from_str(&soon).expect("a definition");
+        let definition: PeerDefinition = toml::from_str(&soon).expect("a definition");
         Running::start("slow", &definition, "", &[], None, |_| Ok(())).expect("it says so");
     }
 
@@ -340,7 +340,7 @@ mod tests {
     fn a_server_that_ends_at_once_is_named_with_what_it_said() {
         let text = "about=\"x\"\nprogram=\"sh\"\nports=[\"p\"]\nready=\"p\"\n\
             command=[\"{program}\",\"-c\",\"echo no such port {p}\"]\n[offers]\n";
-        let definition: Definition = toml::from_str(text).expect("a definition");
+        let definition: PeerDefinition = toml::from_str(text).expect("a definition");
         let Err(error) = Running::start("mine", &definition, "", &[], None, |_| Ok(())) else {
             panic!("it cannot be ready");
         };

@@ -6,14 +6,14 @@ use std::net::SocketAddr;
 use gatepost_message::Qos;
 use gatepost_mqtt::PacketId;
 
-use super::{Dialect, PacketReader, mqtt, nats, websocket};
+use super::{BrokerProtocol, PacketReader, mqtt, nats, websocket};
 use crate::error::BenchError;
 use crate::target::Url;
 
 /// One protocol and address of one server.
 #[derive(Debug, Clone)]
-pub struct Broker {
-    dialect: Dialect,
+pub struct BrokerEndpoint {
+    dialect: BrokerProtocol,
     /// Its address.
     pub address: SocketAddr,
     /// Name and port, for `Host:`.
@@ -22,10 +22,10 @@ pub struct Broker {
     path: String,
 }
 
-impl Broker {
+impl BrokerEndpoint {
     /// The broker at a URL; `None` if the scheme is not one of a broker.
     pub fn of(url: &Url) -> Result<Option<Self>, BenchError> {
-        let Some(dialect) = Dialect::of(url) else {
+        let Some(dialect) = BrokerProtocol::of(url) else {
             return Ok(None);
         };
         Ok(Some(Self {
@@ -47,26 +47,26 @@ impl Broker {
 
     /// Whether publications are acknowledged whatever their quality of service.
     pub fn acknowledges_all(&self) -> bool {
-        self.dialect == Dialect::Post
+        self.dialect == BrokerProtocol::Post
     }
 
     /// Whether a new connection can publish at once, without a login.
     pub fn needs_no_login(&self) -> bool {
-        self.dialect == Dialect::Post
+        self.dialect == BrokerProtocol::Post
     }
 
     /// Appends the client's first message, if the client speaks first. A stream of events is
     /// requested with its topic.
     pub fn open(&self, client_id: &str, topic: &str, out: &mut Vec<u8>) {
         match self.dialect {
-            Dialect::Mqtt(version) => mqtt::login(version, client_id, out),
-            Dialect::WebSocket(_) => {
+            BrokerProtocol::Mqtt(version) => mqtt::login(version, client_id, out),
+            BrokerProtocol::WebSocket(_) => {
                 websocket::upgrade(&self.authority, &self.path, Some("mqtt"), out);
             }
-            Dialect::Messages => {
+            BrokerProtocol::Messages => {
                 websocket::upgrade(&self.authority, &self.path_of(topic), None, out);
             }
-            Dialect::Events => {
+            BrokerProtocol::Events => {
                 let (path, host) = (self.path_of(topic), &self.authority);
                 // Writing to a Vec cannot fail.
                 let _ = write!(
@@ -74,30 +74,33 @@ impl Broker {
                     "GET {path} HTTP/1.1\r\nHost: {host}\r\nAccept: text/event-stream\r\n\r\n"
                 );
             }
-            Dialect::Nats | Dialect::Post => {}
+            BrokerProtocol::Nats | BrokerProtocol::Post => {}
         }
     }
 
     /// Appends the reply to a greeting.
     pub fn login(&self, client_id: &str, out: &mut Vec<u8>) {
         match self.dialect {
-            Dialect::Mqtt(_) | Dialect::Events | Dialect::Messages | Dialect::Post => {}
-            Dialect::WebSocket(version) => {
+            BrokerProtocol::Mqtt(_)
+            | BrokerProtocol::Events
+            | BrokerProtocol::Messages
+            | BrokerProtocol::Post => {}
+            BrokerProtocol::WebSocket(version) => {
                 framed(out, |packet| mqtt::login(version, client_id, packet));
             }
-            Dialect::Nats => nats::login(client_id, out),
+            BrokerProtocol::Nats => nats::login(client_id, out),
         }
     }
 
     /// Appends a subscription; each is confirmed separately.
     pub fn subscribe(&self, topic: &str, number: PacketId, qos: Qos, out: &mut Vec<u8>) {
         match self.dialect {
-            Dialect::Mqtt(version) => mqtt::subscribe(version, topic, number, qos, out),
-            Dialect::WebSocket(version) => framed(out, |packet| {
+            BrokerProtocol::Mqtt(version) => mqtt::subscribe(version, topic, number, qos, out),
+            BrokerProtocol::WebSocket(version) => framed(out, |packet| {
                 mqtt::subscribe(version, topic, number, qos, packet);
             }),
-            Dialect::Nats => nats::subscribe(topic, number, out),
-            Dialect::Events | Dialect::Messages | Dialect::Post => {}
+            BrokerProtocol::Nats => nats::subscribe(topic, number, out),
+            BrokerProtocol::Events | BrokerProtocol::Messages | BrokerProtocol::Post => {}
         }
     }
 
@@ -110,12 +113,12 @@ impl Broker {
         out: &mut Vec<u8>,
     ) {
         match self.dialect {
-            Dialect::Mqtt(version) => mqtt::publish(version, topic, payload, packet_id, out),
-            Dialect::WebSocket(version) => framed(out, |packet| {
+            BrokerProtocol::Mqtt(version) => mqtt::publish(version, topic, payload, packet_id, out),
+            BrokerProtocol::WebSocket(version) => framed(out, |packet| {
                 mqtt::publish(version, topic, payload, packet_id, packet);
             }),
-            Dialect::Nats => nats::publish(topic, payload, out),
-            Dialect::Post => {
+            BrokerProtocol::Nats => nats::publish(topic, payload, out),
+            BrokerProtocol::Post => {
                 let (path, host) = (self.path_of(topic), &self.authority);
                 let length = payload.len();
                 let _ = write!(
@@ -124,15 +127,17 @@ impl Broker {
                 );
                 out.extend_from_slice(payload);
             }
-            Dialect::Events | Dialect::Messages => {}
+            BrokerProtocol::Events | BrokerProtocol::Messages => {}
         }
     }
 
     /// Appends the acknowledgement of a received publication.
     pub fn acknowledge(&self, packet_id: PacketId, out: &mut Vec<u8>) {
         match self.dialect {
-            Dialect::Mqtt(_) => mqtt::acknowledge(packet_id, out),
-            Dialect::WebSocket(_) => framed(out, |packet| mqtt::acknowledge(packet_id, packet)),
+            BrokerProtocol::Mqtt(_) => mqtt::acknowledge(packet_id, out),
+            BrokerProtocol::WebSocket(_) => {
+                framed(out, |packet| mqtt::acknowledge(packet_id, packet))
+            }
             _ => {}
         }
     }
@@ -140,8 +145,8 @@ impl Broker {
     /// Appends the answer to a ping.
     pub fn pong(&self, out: &mut Vec<u8>) {
         match self.dialect {
-            Dialect::Nats => out.extend_from_slice(b"PONG\r\n"),
-            Dialect::WebSocket(_) | Dialect::Messages => websocket::pong(out),
+            BrokerProtocol::Nats => out.extend_from_slice(b"PONG\r\n"),
+            BrokerProtocol::WebSocket(_) | BrokerProtocol::Messages => websocket::pong(out),
             _ => {}
         }
     }

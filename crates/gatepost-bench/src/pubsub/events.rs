@@ -5,7 +5,7 @@
 
 use memchr::{memchr, memchr_iter, memmem};
 
-use super::{PacketEvent, ReaderStep, Stamp};
+use super::{MessageStamp, PacketEvent, ReaderStep};
 
 /// The maximum length of the response's header.
 const HEAD_MAX_BYTES: usize = 16 * 1024;
@@ -153,7 +153,7 @@ fn event(text: &[u8]) -> PacketEvent<'_> {
     let data = text
         .split(|&byte| byte == b'\n')
         .find_map(|line| line.strip_prefix(b"data:"));
-    match data.and_then(Stamp::find) {
+    match data.and_then(MessageStamp::find) {
         Some(payload) => PacketEvent::Publication {
             payload,
             packet_id: None,
@@ -164,13 +164,13 @@ fn event(text: &[u8]) -> PacketEvent<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Dialect, publications};
+    use super::super::{BrokerProtocol, publications};
     use super::*;
     use proptest::prelude::*;
 
     fn stamped(sequence: u32) -> Vec<u8> {
         let mut payload = vec![b'.'; 40];
-        let stamp = Stamp {
+        let stamp = MessageStamp {
             publisher: 1,
             sequence,
             due: 77,
@@ -180,8 +180,8 @@ mod tests {
     }
 
     fn read(text: &[u8], part: usize) -> Vec<u32> {
-        let payloads = publications(Dialect::Events.reader(), text, part);
-        let sequence = |payload: &Vec<u8>| Stamp::read(payload).expect("a stamp").sequence;
+        let payloads = publications(BrokerProtocol::Events.reader(), text, part);
+        let sequence = |payload: &Vec<u8>| MessageStamp::read(payload).expect("a stamp").sequence;
         payloads.iter().map(sequence).collect()
     }
 

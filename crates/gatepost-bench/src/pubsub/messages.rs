@@ -3,7 +3,7 @@
 //! The request for the upgrade names the topic, so it is the subscription as well.
 
 use super::websocket::{Header, upgrade_answer};
-use super::{PacketEvent, ReaderStep, Stamp};
+use super::{MessageStamp, PacketEvent, ReaderStep};
 
 /// Reads what the server sends. Every message must be one frame, so nothing is carried over.
 #[derive(Debug, Default)]
@@ -38,7 +38,7 @@ impl MessageFrames {
 
 /// The stamped payload, at any position.
 fn message(text: &[u8]) -> PacketEvent<'_> {
-    match Stamp::find(text) {
+    match MessageStamp::find(text) {
         Some(payload) => PacketEvent::Publication {
             payload,
             packet_id: None,
@@ -49,7 +49,7 @@ fn message(text: &[u8]) -> PacketEvent<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Dialect, publications};
+    use super::super::{BrokerProtocol, publications};
     use super::*;
     use proptest::prelude::*;
 
@@ -61,15 +61,15 @@ mod tests {
             let mut text = UPGRADED.to_vec();
             for sequence in 0..count {
                 let mut payload = vec![b'.'; 100];
-                let stamp = Stamp { publisher: 1, sequence, due: 77 };
+                let stamp = MessageStamp { publisher: 1, sequence, due: 77 };
                 stamp.write(&mut payload);
                 // Text, a ping, binary.
                 text.extend_from_slice(&[0x81 + (sequence % 2) as u8, 100]);
                 text.extend_from_slice(&payload);
                 text.extend_from_slice(&[0x89, 0]);
             }
-            let payloads = publications(Dialect::Messages.reader(), &text, part);
-            let sequence = |payload: &Vec<u8>| Stamp::read(payload).expect("a stamp").sequence;
+            let payloads = publications(BrokerProtocol::Messages.reader(), &text, part);
+            let sequence = |payload: &Vec<u8>| MessageStamp::read(payload).expect("a stamp").sequence;
             let found: Vec<u32> = payloads.iter().map(sequence).collect();
             prop_assert_eq!(found, (0..count).collect::<Vec<_>>());
         }

@@ -1,6 +1,6 @@
 //! Brokers from a load generator's view: log in, subscribe, publish, receive.
 //!
-//! A [`Broker`] is one way to reach one server: its address, its protocol, and the path if the
+//! A [`BrokerEndpoint`] is one way to reach one server: its address, its protocol, and the path if the
 //! protocol has one. Sending needs no state; received bytes are parsed by a [`PacketReader`], one
 //! for each connection, because WebSocket frames and HTTP chunks divide messages at any position.
 
@@ -14,8 +14,8 @@ mod stamp;
 mod tracker;
 mod websocket;
 
-pub use broker::Broker;
-pub use stamp::{STAMP_BYTES, Stamp};
+pub use broker::BrokerEndpoint;
+pub use stamp::{MessageStamp, STAMP_BYTES};
 pub use tracker::{Tracker, TrackerCounts};
 
 use gatepost_mqtt::{PacketId, Version};
@@ -28,7 +28,7 @@ use websocket::Frames;
 
 /// The protocol of a broker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Dialect {
+pub enum BrokerProtocol {
     /// MQTT of this version.
     Mqtt(Version),
     /// MQTT of this version in WebSocket frames.
@@ -46,7 +46,7 @@ pub enum Dialect {
 /// A packet or event of the broker.
 #[derive(Debug, PartialEq, Eq)]
 pub enum PacketEvent<'a> {
-    /// A greeting, which must be answered with [`Broker::login`].
+    /// A greeting, which must be answered with [`BrokerEndpoint::login`].
     Greeting,
     /// Logged in.
     Ready,
@@ -138,7 +138,7 @@ impl PacketReader {
     }
 }
 
-impl Dialect {
+impl BrokerProtocol {
     /// The dialect of a URL's scheme.
     pub fn of(url: &Url) -> Option<Self> {
         match url.scheme {

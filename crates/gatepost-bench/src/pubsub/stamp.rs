@@ -10,7 +10,7 @@ pub const STAMP_BYTES: usize = 28;
 
 /// A message's identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stamp {
+pub struct MessageStamp {
     /// The publisher's number.
     pub publisher: u16,
     /// The message's number at that publisher, from 0.
@@ -19,7 +19,7 @@ pub struct Stamp {
     pub due: Nanoseconds,
 }
 
-impl Stamp {
+impl MessageStamp {
     /// Writes it over the first bytes of a payload, which must be long enough.
     pub fn write(self, payload: &mut [u8]) {
         put(&mut payload[..4], u64::from(self.publisher));
@@ -90,15 +90,15 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_reads_back(publisher: u16, sequence: u32, due: u64) {
-            let stamp = Stamp { publisher, sequence, due };
+            let stamp = MessageStamp { publisher, sequence, due };
             let mut payload = [b'.'; 40];
             stamp.write(&mut payload);
-            prop_assert_eq!(Stamp::read(&payload), Some(stamp));
+            prop_assert_eq!(MessageStamp::read(&payload), Some(stamp));
         }
 
         #[test]
         fn anything_else_is_none_of_ours(bytes: Vec<u8>) {
-            if let Some(stamp) = Stamp::read(&bytes) {
+            if let Some(stamp) = MessageStamp::read(&bytes) {
                 let mut again = bytes.clone();
                 stamp.write(&mut again);
                 prop_assert_eq!(again, bytes);

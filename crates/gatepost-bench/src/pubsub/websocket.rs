@@ -252,7 +252,7 @@ impl Header {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Dialect, publications};
+    use super::super::{BrokerProtocol, publications};
     use super::*;
     use gatepost_message::Qos;
     use gatepost_mqtt::PacketId;
@@ -288,7 +288,7 @@ mod tests {
                 from_server(cut, &mut text);
                 text.extend_from_slice(&[FINAL | PING, 0]);
             }
-            let reader = Dialect::WebSocket(Version::Mqtt311).reader();
+            let reader = BrokerProtocol::WebSocket(Version::Mqtt311).reader();
             prop_assert_eq!(publications(reader, &text, part), payloads);
         }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::error::BenchError;
-use crate::report::Report;
+use crate::report::BenchReport;
 
 /// Settings of `record`.
 #[derive(Debug, Clone, clap::Args)]
@@ -24,7 +24,7 @@ pub struct RecordArguments {
 /// Adds stored results to the folder.
 pub fn record(arguments: &RecordArguments) -> Result<(), BenchError> {
     for path in &arguments.files {
-        let mut report = Report::read(path)?;
+        let mut report = BenchReport::read(path)?;
         report.commit = arguments.commit.clone().or(report.commit);
         let kept = keep(&arguments.folder, report)?;
         println!("{}", kept.display());
@@ -33,7 +33,7 @@ pub fn record(arguments: &RecordArguments) -> Result<(), BenchError> {
 }
 
 /// Adds one report, with the commit that is checked out unless it has one; returns its path.
-pub fn keep(folder: &Path, mut report: Report) -> Result<PathBuf, BenchError> {
+pub fn keep(folder: &Path, mut report: BenchReport) -> Result<PathBuf, BenchError> {
     report.commit = report.commit.or_else(checked_out);
     // The figures stay exact; the complete histograms would fill a repository.
     let runs = report
@@ -71,7 +71,7 @@ fn checked_out() -> Option<String> {
 }
 
 /// All reports below a folder, the oldest first, or the one of a file.
-pub(super) fn recorded(path: &Path) -> Result<Vec<Report>, BenchError> {
+pub(super) fn recorded(path: &Path) -> Result<Vec<BenchReport>, BenchError> {
     let mut files = Vec::new();
     if path.is_file() {
         files.push(path.to_owned());
@@ -79,9 +79,9 @@ pub(super) fn recorded(path: &Path) -> Result<Vec<Report>, BenchError> {
         collect(path, &mut files)?;
     }
     files.sort();
-    let mut reports: Vec<Report> = files
+    let mut reports: Vec<BenchReport> = files
         .iter()
-        .map(|path| Report::read(path))
+        .map(|path| BenchReport::read(path))
         .collect::<Result<_, _>>()?;
     reports.sort_by_key(|report| report.started_unix_seconds);
     Ok(reports)
@@ -107,7 +107,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), BenchError> {
 }
 
 /// Day and commit.
-pub(super) fn label(report: &Report) -> String {
+pub(super) fn label(report: &BenchReport) -> String {
     let commit = report.commit.as_deref().unwrap_or("unknown");
     let short: String = commit.chars().take(9).collect();
     format!("{} {short}", day(report.started_unix_seconds))
@@ -139,10 +139,10 @@ mod tests {
     fn what_is_kept_is_found_again_in_order_of_time() {
         let folder = tempfile::tempdir().expect("a folder");
         for started in [200, 100] {
-            let report = Report {
+            let report = BenchReport {
                 started_unix_seconds: started,
                 commit: Some(format!("{started}abcdef")),
-                ..Report::begin("web", serde_json::Value::Null)
+                ..BenchReport::begin("web", serde_json::Value::Null)
             };
             let path = keep(folder.path(), report).expect("kept");
             assert!(path.starts_with(folder.path().join("web")), "{path:?}");

@@ -10,7 +10,7 @@ use std::path::Path;
 use super::folder::{label, recorded};
 use crate::error::BenchError;
 use crate::outcome::{Better, Figure};
-use crate::report::{Report, TargetReport, number};
+use crate::report::{BenchReport, TargetReport, number};
 use crate::statistics::SortedSample;
 use crate::sweep::Point;
 
@@ -79,9 +79,9 @@ pub(super) fn ratios(arguments: &RatioArguments<'_>) -> Result<(String, usize), 
 }
 
 /// The newest report of each scenario and setting that has both sides.
-fn newest<'a>(reports: &'a [Report], arguments: &RatioArguments<'_>) -> Vec<&'a Report> {
-    let mut found: Vec<&Report> = Vec::new();
-    let has_both = |report: &Report| {
+fn newest<'a>(reports: &'a [BenchReport], arguments: &RatioArguments<'_>) -> Vec<&'a BenchReport> {
+    let mut found: Vec<&BenchReport> = Vec::new();
+    let has_both = |report: &BenchReport| {
         let ours = |target: &TargetReport| target.name == arguments.ours;
         report.targets.len() > 1 && report.targets.iter().any(ours)
     };
@@ -97,7 +97,7 @@ fn newest<'a>(reports: &'a [Report], arguments: &RatioArguments<'_>) -> Vec<&'a 
 
 /// Whether two reports are of one scenario and setting. A setting that only one version of the
 /// program has does not count.
-fn is_same(one: &Report, other: &Report) -> bool {
+fn is_same(one: &BenchReport, other: &BenchReport) -> bool {
     let settings = one.settings.as_object().zip(other.settings.as_object());
     one.scenario == other.scenario
         && settings.is_some_and(|(one, other)| {
@@ -140,7 +140,11 @@ impl std::fmt::Display for RatioChange {
     }
 }
 
-fn changes(before: &Report, now: &Report, arguments: &RatioArguments<'_>) -> Vec<RatioChange> {
+fn changes(
+    before: &BenchReport,
+    now: &BenchReport,
+    arguments: &RatioArguments<'_>,
+) -> Vec<RatioChange> {
     let (then, today) = (advantages(before, arguments), advantages(now, arguments));
     let both = today
         .into_iter()
@@ -159,7 +163,7 @@ fn changes(before: &Report, now: &Report, arguments: &RatioArguments<'_>) -> Vec
 
 /// How many times ours is as good as each peer, by figure, values of swept settings, and peer.
 fn advantages(
-    report: &Report,
+    report: &BenchReport,
     arguments: &RatioArguments<'_>,
 ) -> BTreeMap<(String, String, String), f64> {
     let mut found = BTreeMap::new();
@@ -242,11 +246,11 @@ mod tests {
                 ..TargetReport::default()
             }
         };
-        let report = Report {
+        let report = BenchReport {
             started_unix_seconds: at,
             commit: Some(format!("{at}")),
             targets: vec![target("other", peer), target("gatepost", ours)],
-            ..Report::begin("web", serde_json::json!({"clients": 5}))
+            ..BenchReport::begin("web", serde_json::json!({"clients": 5}))
         };
         keep(folder, report).expect("kept");
     }

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use super::folder::recorded;
 use crate::error::BenchError;
 use crate::outcome::RunOutcome;
-use crate::report::{Columns, Report, markdown_table, number, percentile_names};
+use crate::report::{BenchReport, Columns, markdown_table, number, percentile_names};
 
 const BEGIN: &str = "<!-- bench: ";
 const END: &str = "<!-- bench end -->";
@@ -56,7 +56,7 @@ pub fn renew_tables(arguments: &TablesArguments) -> Result<(), BenchError> {
 }
 
 /// The document with the newest matching results in its tables.
-fn renewed(text: &str, reports: &[Report]) -> Result<String, String> {
+fn renewed(text: &str, reports: &[BenchReport]) -> Result<String, String> {
     let (mut rest, mut whole) = (text, String::new());
     while let Some(at) = rest.find(BEGIN) {
         let close = rest[at..].find("-->").ok_or("a marker is not closed")? + at;
@@ -104,7 +104,7 @@ impl Marker {
         Ok(marker)
     }
 
-    fn fits(&self, report: &Report) -> bool {
+    fn fits(&self, report: &BenchReport) -> bool {
         let has = |(name, value): &(String, String)| {
             let stored = &report.settings[name.as_str()];
             let text = stored
@@ -146,7 +146,7 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-fn block(marker: &Marker, reports: &[Report]) -> Result<String, String> {
+fn block(marker: &Marker, reports: &[BenchReport]) -> Result<String, String> {
     let mut fitting = reports.iter().filter(|report| marker.fits(report));
     let report = fitting
         .next_back()
@@ -174,7 +174,7 @@ fn block(marker: &Marker, reports: &[Report]) -> Result<String, String> {
     Ok(text)
 }
 
-fn provenance(report: &Report) -> String {
+fn provenance(report: &BenchReport) -> String {
     let machine = &report.machine;
     let runs = report
         .targets
@@ -212,17 +212,17 @@ mod tests {
     use super::*;
     use crate::report::TargetReport;
 
-    fn report(setting: u64, rate: f64) -> Report {
+    fn report(setting: u64, rate: f64) -> BenchReport {
         let mut run = RunOutcome::default();
         run.higher("rate", rate, "/s");
         run.lower("lost", 0.0, "");
-        Report {
+        BenchReport {
             targets: vec![TargetReport {
                 name: "ours".into(),
                 runs: vec![run],
                 ..TargetReport::default()
             }],
-            ..Report::begin("fanout", serde_json::json!({ "setting": setting }))
+            ..BenchReport::begin("fanout", serde_json::json!({ "setting": setting }))
         }
     }
 

@@ -8,7 +8,7 @@ use super::folder::{label, recorded};
 use super::ratios::{RatioArguments, ratios};
 use crate::error::BenchError;
 use crate::outcome::Better;
-use crate::report::{Report, number};
+use crate::report::{BenchReport, number};
 use crate::statistics::{LevelChange, SortedSample, changes};
 
 /// Columns of the plot.
@@ -134,7 +134,7 @@ fn plots(arguments: &TrendArguments) -> Result<String, BenchError> {
     Ok(text)
 }
 
-fn key(report: &Report, target: &str) -> Key {
+fn key(report: &BenchReport, target: &str) -> Key {
     let machine = &report.machine;
     Key {
         scenario: report.scenario.clone(),
@@ -144,7 +144,7 @@ fn key(report: &Report, target: &str) -> Key {
     }
 }
 
-fn first_figure(report: &Report) -> Option<String> {
+fn first_figure(report: &BenchReport) -> Option<String> {
     let runs = report.targets.iter().flat_map(|target| &target.runs);
     let mut figures = runs.flat_map(|run| &run.figures);
     let first = figures.find(|figure| figure.better != Better::Neither)?;
@@ -246,7 +246,7 @@ mod tests {
             run.higher("rate", mean + off, "/s");
             run
         };
-        let report = Report {
+        let report = BenchReport {
             started_unix_seconds: 1_700_000_000 + at * 86_400,
             commit: Some(format!("{at}{at}{at}{at}")),
             targets: vec![TargetReport {
@@ -254,7 +254,7 @@ mod tests {
                 runs: [-1.0, -0.5, 0.0, 0.7, 1.1].map(run).to_vec(),
                 ..TargetReport::default()
             }],
-            ..Report::begin("web", serde_json::json!({"clients": 5}))
+            ..BenchReport::begin("web", serde_json::json!({"clients": 5}))
         };
         keep(folder, report).expect("kept");
     }

@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
-use super::Report;
+use super::BenchReport;
 use super::view::latency_names;
 
 const HEAD: &str = "scenario,target,version,run,parameters,figure,value,unit\r\n";
 
 /// All figures and latencies.
-pub(super) fn csv(reports: &[Report]) -> String {
+pub(super) fn csv(reports: &[BenchReport]) -> String {
     let mut text = HEAD.to_owned();
     for report in reports {
         let names = latency_names(report);

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Report, csv, html, markdown, write_file};
+use super::{BenchReport, csv, html, markdown, write_file};
 use crate::error::BenchError;
 
 /// Settings of `report`.
@@ -27,10 +27,10 @@ pub struct ReportArguments {
 
 /// Writes the requested formats, or the table on the terminal if none is requested.
 pub fn convert(arguments: &ReportArguments) -> Result<(), BenchError> {
-    let reports: Vec<Report> = arguments
+    let reports: Vec<BenchReport> = arguments
         .files
         .iter()
-        .map(|path| Ok(Report::read(path)?.shown(arguments.originals)))
+        .map(|path| Ok(BenchReport::read(path)?.shown(arguments.originals)))
         .collect::<Result<_, BenchError>>()?;
     let ReportArguments {
         markdown,
@@ -53,7 +53,7 @@ pub fn convert(arguments: &ReportArguments) -> Result<(), BenchError> {
 
 /// Writes each format that has a path.
 pub fn write_forms(
-    reports: &[Report],
+    reports: &[BenchReport],
     markdown_path: Option<&Path>,
     csv_path: Option<&Path>,
     html_path: Option<&Path>,

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use super::Report;
+use super::BenchReport;
 use super::chart::{Axis, Chart, ChartLine, Scale, Style, escaped};
 use super::tiles::tiles;
 use super::view::{
@@ -18,7 +18,7 @@ const STYLE: &str = include_str!("style.css");
 const COMPARED_MAX: usize = 6;
 
 /// The reports as one page.
-pub(super) fn html(reports: &[Report]) -> String {
+pub(super) fn html(reports: &[BenchReport]) -> String {
     let titles: Vec<String> = reports
         .iter()
         .map(|report| report.scenario.to_uppercase())
@@ -36,7 +36,7 @@ pub(super) fn html(reports: &[Report]) -> String {
     page
 }
 
-fn section(report: &Report, page: &mut String) {
+fn section(report: &BenchReport, page: &mut String) {
     let columns = columns(report);
     // Writing to a String cannot fail.
     let _ = writeln!(page, "<section><h1>{}</h1>", report.scenario.to_uppercase());
@@ -58,7 +58,7 @@ fn section(report: &Report, page: &mut String) {
     page.push_str("</section>\n");
 }
 
-fn settings(report: &Report) -> String {
+fn settings(report: &BenchReport) -> String {
     let Some(settings) = report.settings.as_object() else {
         return String::new();
     };
@@ -72,7 +72,7 @@ fn settings(report: &Report) -> String {
     shown.map(one).collect::<Vec<_>>().join(" ")
 }
 
-fn doubts(report: &Report, page: &mut String) {
+fn doubts(report: &BenchReport, page: &mut String) {
     let warnings = view::warnings(report);
     if warnings.is_empty() {
         return;
@@ -97,7 +97,7 @@ fn list(lines: &[String], page: &mut String) {
     );
 }
 
-fn charts(report: &Report, columns: &[Column<'_>]) -> Vec<Chart> {
+fn charts(report: &BenchReport, columns: &[Column<'_>]) -> Vec<Chart> {
     let mut charts = Vec::new();
     let curves = curves(report);
     if curves.is_empty() {
@@ -149,7 +149,7 @@ fn charts(report: &Report, columns: &[Column<'_>]) -> Vec<Chart> {
 }
 
 /// Each run as a mark, each target's median as a bar.
-fn comparisons(report: &Report, columns: &[Column<'_>]) -> Vec<Chart> {
+fn comparisons(report: &BenchReport, columns: &[Column<'_>]) -> Vec<Chart> {
     let names = figure_names(report);
     let judged = names
         .iter()
@@ -255,7 +255,7 @@ fn growths(curves: &[Curve]) -> Vec<Chart> {
 }
 
 /// Latency against the share of slower operations, down to one in 100,000.
-fn percentiles(report: &Report, columns: &[Column<'_>]) -> Vec<Chart> {
+fn percentiles(report: &BenchReport, columns: &[Column<'_>]) -> Vec<Chart> {
     /// Points per factor of ten.
     const STEPS: i32 = 8;
     const DECADES: i32 = 5;
@@ -316,7 +316,7 @@ fn over_time(
     }
 }
 
-fn table(report: &Report, columns: &[Column<'_>], page: &mut String) {
+fn table(report: &BenchReport, columns: &[Column<'_>], page: &mut String) {
     page.push_str("<div class=\"wide\"><table><thead><tr><th></th>");
     let has_originals = !report.headlines.is_empty();
     if has_originals {
@@ -353,7 +353,7 @@ fn table(report: &Report, columns: &[Column<'_>], page: &mut String) {
     page.push_str("</tbody></table></div>\n");
 }
 
-fn latency_table(report: &Report, columns: &[Column<'_>], page: &mut String) {
+fn latency_table(report: &BenchReport, columns: &[Column<'_>], page: &mut String) {
     let names = latency_names(report);
     if names.is_empty() {
         return;
@@ -389,7 +389,7 @@ fn latency_table(report: &Report, columns: &[Column<'_>], page: &mut String) {
     page.push_str("</tbody></table></div>\n");
 }
 
-fn configurations(report: &Report, page: &mut String) {
+fn configurations(report: &BenchReport, page: &mut String) {
     for target in &report.targets {
         for (name, content) in &target.configuration {
             let _ = writeln!(

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::Report;
+use super::BenchReport;
 use super::view::{
     self, Column, FigureName, columns, curves, figure_names, growth_words, latency_names, number,
     time,
@@ -32,7 +32,7 @@ impl Columns {
 }
 
 /// The report as a document.
-pub(super) fn markdown(reports: &[Report]) -> String {
+pub(super) fn markdown(reports: &[BenchReport]) -> String {
     let mut text = String::new();
     let all = Columns {
         percentiles: percentile_names().map(str::to_owned).collect(),
@@ -62,7 +62,7 @@ pub(super) fn markdown(reports: &[Report]) -> String {
 
 /// The figures as one table: a column for each target, and for the original and the floor if
 /// available.
-pub fn markdown_table(report: &Report, shown: &Columns) -> String {
+pub fn markdown_table(report: &BenchReport, shown: &Columns) -> String {
     let mut text = String::new();
     let columns = columns(report);
     let names: Vec<_> = figure_names(report)

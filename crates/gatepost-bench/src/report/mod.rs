@@ -35,7 +35,7 @@ use crate::scenario::FloorOf;
 /// The version in `schema` increases when the meaning of a field changes or a field is removed;
 /// fields may be added without a new version. All earlier versions stay readable (`upgrade`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Report {
+pub struct BenchReport {
     /// Name and version of the format.
     pub schema: String,
     /// Version of the program that wrote it.
@@ -123,7 +123,7 @@ impl TargetReport {
     }
 }
 
-impl Report {
+impl BenchReport {
     /// The format that this program writes.
     pub const SCHEMA: &'static str = "gatepost-bench/2";
 
@@ -213,7 +213,7 @@ mod tests {
         let mut run = RunOutcome::default();
         run.higher("rate", 12.5, "/s");
         run.warn("noisy");
-        let report = Report {
+        let report = BenchReport {
             headlines: vec![Headline::new("rate", 1.0, "someone")],
             targets: vec![TargetReport {
                 name: "a".into(),
@@ -221,15 +221,15 @@ mod tests {
                 runs: vec![run],
                 ..TargetReport::default()
             }],
-            ..Report::begin("web", serde_json::json!({"clients": 5}))
+            ..BenchReport::begin("web", serde_json::json!({"clients": 5}))
         };
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("new").join("report.json");
         report.write(&path).expect("written");
-        assert_eq!(Report::read(&path).expect("read"), report);
+        assert_eq!(BenchReport::read(&path).expect("read"), report);
         assert_eq!(report.targets[0].values("rate"), [12.5]);
         fs::write(&path, "{}").expect("written");
-        assert!(Report::read(&path).is_err());
+        assert!(BenchReport::read(&path).is_err());
     }
 
     #[test]
@@ -242,13 +242,13 @@ mod tests {
             figure: figure.into(),
             operations: operations.iter().map(|&name| name.to_owned()).collect(),
         };
-        let report = Report {
+        let report = BenchReport {
             floor: vec![figure("send", 1_000.0), figure("wake", 500.0)],
             floors: vec![
                 of("cost", &["send", "send", "wake"]),
                 of("other", &["unknown"]),
             ],
-            ..Report::begin("web", serde_json::Value::Null)
+            ..BenchReport::begin("web", serde_json::Value::Null)
         };
         assert_eq!(report.floor_us("cost"), Some(2.5));
         assert_eq!(report.floor_us("other"), None);

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use super::Report;
+use super::BenchReport;
 use super::view::{
     self, Column, columns, curves, figure_names, growth_words, latency_names, number, time,
 };
@@ -39,11 +39,11 @@ pub fn print_run(
 }
 
 /// Prints the whole series.
-pub fn print_report(report: &Report) {
+pub fn print_report(report: &BenchReport) {
     print!("{}", render(report));
 }
 
-fn render(report: &Report) -> String {
+fn render(report: &BenchReport) -> String {
     let mut text = String::new();
     let columns = columns(report);
     // Writing to a String cannot fail.
@@ -72,7 +72,11 @@ fn render(report: &Report) -> String {
     text
 }
 
-fn write_table(report: &Report, columns: &[Column<'_>], text: &mut String) -> std::fmt::Result {
+fn write_table(
+    report: &BenchReport,
+    columns: &[Column<'_>],
+    text: &mut String,
+) -> std::fmt::Result {
     let names = figure_names(report);
     let widths = names
         .iter()
@@ -119,7 +123,11 @@ fn write_table(report: &Report, columns: &[Column<'_>], text: &mut String) -> st
 }
 
 /// A line for each value, a block for each figure.
-fn write_sweep(report: &Report, columns: &[Column<'_>], text: &mut String) -> std::fmt::Result {
+fn write_sweep(
+    report: &BenchReport,
+    columns: &[Column<'_>],
+    text: &mut String,
+) -> std::fmt::Result {
     for figure in figure_names(report) {
         writeln!(
             text,
@@ -137,7 +145,11 @@ fn write_sweep(report: &Report, columns: &[Column<'_>], text: &mut String) -> st
     Ok(())
 }
 
-fn write_latencies(report: &Report, columns: &[Column<'_>], text: &mut String) -> std::fmt::Result {
+fn write_latencies(
+    report: &BenchReport,
+    columns: &[Column<'_>],
+    text: &mut String,
+) -> std::fmt::Result {
     let names = latency_names(report);
     if names.is_empty() {
         return Ok(());
@@ -172,7 +184,11 @@ fn write_latencies(report: &Report, columns: &[Column<'_>], text: &mut String) -
 }
 
 /// Writes the ratio of the figures to the lower bounds of this machine.
-fn write_floor(report: &Report, columns: &[Column<'_>], text: &mut String) -> std::fmt::Result {
+fn write_floor(
+    report: &BenchReport,
+    columns: &[Column<'_>],
+    text: &mut String,
+) -> std::fmt::Result {
     text.push('\n');
     for floor in &report.floors {
         let Some(least) = report.floor_us(&floor.figure) else {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::Report;
+use super::BenchReport;
 use super::chart::escaped;
 use super::view::{Column, FigureName, figure_names};
 use crate::outcome::{Better, Headline};
@@ -12,7 +12,7 @@ const TILES_MAX: usize = 4;
 
 /// Appends a tile for each figure that the original published, with its value, or for the first
 /// figures that differ.
-pub(super) fn tiles(report: &Report, columns: &[Column<'_>], page: &mut String) {
+pub(super) fn tiles(report: &BenchReport, columns: &[Column<'_>], page: &mut String) {
     let names = figure_names(report);
     let of_figure = |figure: &FigureName| {
         let mut headlines = report.headlines.iter();
@@ -89,15 +89,15 @@ mod tests {
         run.higher("rate", 12.5, "/s");
         run.lower("lost", 0.0, "");
         run.lower("cost", 2_500.0, "µs");
-        let mut report = Report {
+        let mut report = BenchReport {
             targets: vec![TargetReport {
                 name: "ours".into(),
                 runs: vec![run],
                 ..TargetReport::default()
             }],
-            ..Report::begin("web", serde_json::Value::Null)
+            ..BenchReport::begin("web", serde_json::Value::Null)
         };
-        let page = |report: &Report| {
+        let page = |report: &BenchReport| {
             let mut page = String::new();
             tiles(report, &columns(report), &mut page);
             page

@@ -5,20 +5,20 @@
 
 use serde_json::Value;
 
-use super::Report;
+use super::BenchReport;
 
 /// A report of any version, converted to the newest.
-pub(super) fn parse(text: &str) -> Result<Report, String> {
+pub(super) fn parse(text: &str) -> Result<BenchReport, String> {
     let mut value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let schema = value["schema"].as_str().unwrap_or_default().to_owned();
     match schema.as_str() {
-        Report::SCHEMA => {}
+        BenchReport::SCHEMA => {}
         "gatepost-bench/1" => from_1(&mut value),
         "" => return Err("it has no schema, so it is not a report of the bench".into()),
         other => {
             return Err(format!(
                 "its schema is {other}; this program knows {}",
-                Report::SCHEMA
+                BenchReport::SCHEMA
             ));
         }
     }
@@ -26,7 +26,7 @@ pub(super) fn parse(text: &str) -> Result<Report, String> {
 }
 
 fn from_1(report: &mut Value) {
-    report["schema"] = Report::SCHEMA.into();
+    report["schema"] = BenchReport::SCHEMA.into();
     let runs = report["targets"].as_array_mut().into_iter().flatten();
     for run in runs
         .filter_map(|target| target["runs"].as_array_mut())

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::Report;
+use super::BenchReport;
 use crate::latency::Latencies;
 use crate::outcome::{Better, RunOutcome};
 use crate::statistics::{Growth, growth};
@@ -28,7 +28,7 @@ pub(super) struct FigureName {
 
 impl FigureName {
     /// The cell of a table with this spread.
-    pub(super) fn cell(&self, spread: Option<&Spread>) -> String {
+    pub(super) fn cell(&self, spread: Option<&ValueSpread>) -> String {
         spread.map_or("-".to_owned(), |spread| spread.cell(&self.unit))
     }
 
@@ -52,7 +52,7 @@ impl FigureName {
 }
 
 /// All figures, in the order of the first run that has them.
-pub(super) fn figure_names(report: &Report) -> Vec<FigureName> {
+pub(super) fn figure_names(report: &BenchReport) -> Vec<FigureName> {
     let mut names: Vec<FigureName> = Vec::new();
     let runs = report.targets.iter().flat_map(|target| &target.runs);
     for figure in runs.flat_map(|run| &run.figures) {
@@ -76,8 +76,8 @@ pub(super) struct Column<'report> {
 }
 
 impl Column<'_> {
-    pub(super) fn spread(&self, figure: &str) -> Option<Spread> {
-        Spread::of(
+    pub(super) fn spread(&self, figure: &str) -> Option<ValueSpread> {
+        ValueSpread::of(
             self.runs
                 .iter()
                 .filter_map(|run| run.value(figure))
@@ -108,7 +108,7 @@ impl Column<'_> {
 }
 
 /// All columns: targets in their order, points in the order of their values.
-pub(super) fn columns(report: &Report) -> Vec<Column<'_>> {
+pub(super) fn columns(report: &BenchReport) -> Vec<Column<'_>> {
     let mut columns: Vec<Column<'_>> = Vec::new();
     for (target, of_target) in report.targets.iter().enumerate() {
         for run in &of_target.runs {
@@ -130,7 +130,7 @@ pub(super) fn columns(report: &Report) -> Vec<Column<'_>> {
 }
 
 /// Names of the latencies, in the order of the first run that has them.
-pub(super) fn latency_names(report: &Report) -> Vec<String> {
+pub(super) fn latency_names(report: &BenchReport) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     let runs = report.targets.iter().flat_map(|target| &target.runs);
     for latency in runs.flat_map(|run| &run.latencies) {
@@ -152,7 +152,7 @@ pub(super) struct Curve {
 }
 
 /// The curves of all figures, if exactly one setting was swept over a sufficient number of values.
-pub(super) fn curves(report: &Report) -> Vec<Curve> {
+pub(super) fn curves(report: &BenchReport) -> Vec<Curve> {
     let mut curves: Vec<Curve> = Vec::new();
     let columns = columns(report);
     for figure in figure_names(report) {
@@ -202,7 +202,7 @@ pub(super) fn growth_words(curve: &Curve) -> Option<String> {
 }
 
 /// Notes for the reader: machine, versions, sources, reasons for caution.
-pub(super) fn notes(report: &Report) -> Vec<String> {
+pub(super) fn notes(report: &BenchReport) -> Vec<String> {
     let mut notes = Vec::new();
     let fewest = columns(report)
         .iter()
@@ -258,7 +258,7 @@ pub(super) fn notes(report: &Report) -> Vec<String> {
 }
 
 /// Each warning once, with the targets and the number of their runs that had it.
-pub(super) fn warnings(report: &Report) -> Vec<String> {
+pub(super) fn warnings(report: &BenchReport) -> Vec<String> {
     let mut all: Vec<(String, String, usize)> = Vec::new();
     for target in &report.targets {
         for warning in target.runs.iter().flat_map(|run| &run.warnings) {
@@ -280,14 +280,14 @@ pub(super) fn warnings(report: &Report) -> Vec<String> {
 
 /// Median, smallest, largest.
 #[derive(Debug, Clone)]
-pub(super) struct Spread {
+pub(super) struct ValueSpread {
     pub(super) median: f64,
     pub(super) smallest: f64,
     pub(super) largest: f64,
     pub(super) count: usize,
 }
 
-impl Spread {
+impl ValueSpread {
     pub(super) fn of(mut values: Vec<f64>) -> Option<Self> {
         values.sort_by(f64::total_cmp);
         let (smallest, largest) = (*values.first()?, *values.last()?);
@@ -357,15 +357,18 @@ mod tests {
 
     #[test]
     fn spreads_are_medians_with_their_extremes() {
-        let spread = Spread::of(vec![3.5, 1.0, 2.0, 10.0]).expect("values");
+        let spread = ValueSpread::of(vec![3.5, 1.0, 2.0, 10.0]).expect("values");
         assert_eq!(spread.cell("µs"), "2.750 [1 10]");
-        assert_eq!(Spread::of(vec![2.0, 2.0]).expect("values").cell(""), "2");
-        assert!(Spread::of(vec![]).is_none());
+        assert_eq!(
+            ValueSpread::of(vec![2.0, 2.0]).expect("values").cell(""),
+            "2"
+        );
+        assert!(ValueSpread::of(vec![]).is_none());
     }
 
     #[test]
     fn long_times_are_in_milliseconds() {
-        let spread = Spread::of(vec![900.0, 1_500.0, 44_007.0]).expect("values");
+        let spread = ValueSpread::of(vec![900.0, 1_500.0, 44_007.0]).expect("values");
         assert_eq!(spread.cell("µs"), "1.500 [0.90000 44.01] ms");
         assert_eq!(spread.cell("KB"), "1500 [900 44007]");
         assert_eq!(
@@ -388,7 +391,7 @@ mod tests {
     }
 
     /// Memory that grows in proportion, at three values, two runs each.
-    pub(in crate::report) fn swept() -> Report {
+    pub(in crate::report) fn swept() -> BenchReport {
         let mut runs = Vec::new();
         for _ in 0..2 {
             for users in [10.0, 100.0, 1_000.0] {
@@ -399,13 +402,13 @@ mod tests {
                 runs.push(run);
             }
         }
-        Report {
+        BenchReport {
             targets: vec![TargetReport {
                 name: "a".into(),
                 runs,
                 ..TargetReport::default()
             }],
-            ..Report::begin("idle", serde_json::Value::Null)
+            ..BenchReport::begin("idle", serde_json::Value::Null)
         }
     }
 

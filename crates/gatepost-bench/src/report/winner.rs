@@ -1,6 +1,6 @@
 //! The summary of a comparison, as hyperfine prints it: the best target, and by how much.
 
-use super::Report;
+use super::BenchReport;
 use super::view::{Column, FigureName, figure_names, number};
 use crate::outcome::Better;
 use crate::statistics::SortedSample;
@@ -10,7 +10,7 @@ const SAME_SHARE: f64 = 0.01;
 const COST: &str = "server CPU per ";
 
 /// The best target and its ratio to each other one; nothing of a single target or of a sweep.
-pub(super) fn winner_lines(report: &Report, columns: &[Column<'_>]) -> Vec<String> {
+pub(super) fn winner_lines(report: &BenchReport, columns: &[Column<'_>]) -> Vec<String> {
     if columns.len() < 2 || columns.iter().any(|column| !column.point.is_empty()) {
         return Vec::new();
     }
@@ -128,9 +128,9 @@ mod tests {
                 .collect(),
             ..TargetReport::default()
         };
-        let report = Report {
+        let report = BenchReport {
             targets: targets.iter().map(target).collect(),
-            ..Report::begin("web", serde_json::Value::Null)
+            ..BenchReport::begin("web", serde_json::Value::Null)
         };
         winner_lines(&report, &columns(&report))
     }

@@ -7,11 +7,13 @@ use super::{FloorOf, Scenario};
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
-use crate::load::{Closed, Conversation, Dialer, Loop, ReceiveOutcome, raise_descriptor_limit};
+use crate::load::{
+    ConnectionClosed, Conversation, Dialer, Loop, ReceiveOutcome, raise_descriptor_limit,
+};
 use crate::outcome::{Headline, RunOutcome};
 use crate::process::{Sampler, Usage};
 use crate::progress::RunProgress;
-use crate::pubsub::{Broker, PacketEvent, PacketReader};
+use crate::pubsub::{BrokerEndpoint, PacketEvent, PacketReader};
 use crate::sweep::{Parameter, Sweepable, Swept};
 use crate::target::RunningTarget;
 
@@ -79,7 +81,7 @@ impl Idle {
 }
 
 struct IdleTotals {
-    broker: Broker,
+    broker: BrokerEndpoint,
     run: Nanoseconds,
     logged_in: usize,
     connecting: usize,
@@ -120,7 +122,7 @@ impl IdleClient {
 }
 
 impl IdleTotals {
-    fn new(broker: Broker) -> Self {
+    fn new(broker: BrokerEndpoint) -> Self {
         Self {
             broker,
             run: clock::now(),
@@ -156,7 +158,7 @@ impl Conversation<IdleTotals> for IdleClient {
         }
     }
 
-    fn closed(&mut self, reason: Closed, shared: &mut IdleTotals) {
+    fn closed(&mut self, reason: ConnectionClosed, shared: &mut IdleTotals) {
         shared.lost += 1;
         let number = self.number;
         shared
@@ -191,7 +193,7 @@ impl Scenario for Idle {
     ) -> Result<RunOutcome, BenchError> {
         const TAKES: &str = "mqtt://, mqtt5://, ws://, ws5:// or nats://HOST:PORT";
         let url = target.url("idle", &["mqtt", "mqtt5", "ws", "ws5", "nats"], TAKES)?;
-        let broker = Broker::of(url)?.ok_or(BenchError::NoTarget)?;
+        let broker = BrokerEndpoint::of(url)?.ok_or(BenchError::NoTarget)?;
         let mut dialer = Dialer::new(broker.address);
         let mut clients: Loop<IdleClient> = Loop::new()?;
         let mut shared = IdleTotals::new(broker);

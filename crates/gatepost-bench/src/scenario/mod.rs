@@ -21,7 +21,7 @@ use std::path::Path;
 
 use crate::error::BenchError;
 use crate::outcome::{Headline, RunOutcome};
-use crate::peer::Definition;
+use crate::peer::PeerDefinition;
 use crate::progress::RunProgress;
 use crate::target::RunningTarget;
 
@@ -52,7 +52,7 @@ pub trait Scenario {
     }
 
     /// Puts files that the peer needs into its folder before it is started.
-    fn prepare_peer(&self, _peer: &Definition, _folder: &Path) -> Result<(), BenchError> {
+    fn prepare_peer(&self, _peer: &PeerDefinition, _folder: &Path) -> Result<(), BenchError> {
         Ok(())
     }
 

@@ -12,11 +12,11 @@ use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
 use crate::latency::Latencies;
-use crate::load::{Closed, Conversation, Dialer, Loop, ReceiveOutcome};
+use crate::load::{ConnectionClosed, Conversation, Dialer, Loop, ReceiveOutcome};
 use crate::outcome::{Headline, RunOutcome};
 use crate::process::Sampler;
 use crate::progress::RunProgress;
-use crate::pubsub::{Broker, PacketEvent, PacketReader};
+use crate::pubsub::{BrokerEndpoint, PacketEvent, PacketReader};
 use crate::sweep::{Parameter, Sweepable, Swept};
 use crate::target::RunningTarget;
 
@@ -110,7 +110,7 @@ impl Scenario for SubscribeBurst {
     ) -> Result<RunOutcome, BenchError> {
         const TAKES: &str = "mqtt://, mqtt5://, ws://, ws5:// or nats://HOST:PORT";
         let url = target.url("subscribe", &["mqtt", "mqtt5", "ws", "ws5", "nats"], TAKES)?;
-        let broker = Broker::of(url)?.ok_or(BenchError::NoTarget)?;
+        let broker = BrokerEndpoint::of(url)?.ok_or(BenchError::NoTarget)?;
         let dialer = Dialer::new(broker.address);
         let mut burst = Burst::new(&self.arguments, broker);
         let mut users: Loop<User> = Loop::new()?;
@@ -139,7 +139,7 @@ impl Scenario for SubscribeBurst {
 
 /// State that all users share.
 struct Burst {
-    broker: Broker,
+    broker: BrokerEndpoint,
     run: Nanoseconds,
     topics: u16,
     window: u16,
@@ -155,7 +155,7 @@ struct Burst {
 }
 
 impl Burst {
-    fn new(arguments: &SubscribeArguments, broker: Broker) -> Self {
+    fn new(arguments: &SubscribeArguments, broker: BrokerEndpoint) -> Self {
         Self {
             broker,
             run: clock::now(),
@@ -269,7 +269,7 @@ impl Conversation<Burst> for User {
         }
     }
 
-    fn closed(&mut self, reason: Closed, burst: &mut Burst) {
+    fn closed(&mut self, reason: ConnectionClosed, burst: &mut Burst) {
         let number = self.number;
         burst
             .failure

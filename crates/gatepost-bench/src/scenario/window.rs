@@ -13,7 +13,7 @@ use crate::progress::RunProgress;
 use crate::target::RunningTarget;
 
 /// A measurement in progress.
-pub(super) struct Window<'run> {
+pub(super) struct MeasurementWindow<'run> {
     target: &'run RunningTarget,
     progress: &'run RunProgress,
     /// The start of the warm-up.
@@ -24,7 +24,7 @@ pub(super) struct Window<'run> {
     sampler: Option<Sampler>,
 }
 
-impl<'run> Window<'run> {
+impl<'run> MeasurementWindow<'run> {
     /// Begins the warm-up, at the same time on all hosts of the run.
     pub(super) fn open(
         target: &'run RunningTarget,

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use gatepost_broker::{
-    Attachment, Broker, ConnectOptions, Encoder, FrameOptions, RequestedFilter, Sink,
-    SubscribeOptions, Unencodable,
+    Attachment, Broker, ConnectOptions, Encoder, FrameOptions, RequestedFilter, SubscribeOptions,
+    SubscriberSocket, Unencodable,
 };
 use gatepost_message::{Publication, Qos};
 
 struct Nowhere;
 
-impl Sink for Nowhere {
+impl SubscriberSocket for Nowhere {
     fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         Ok(slices.iter().map(|slice| slice.len()).sum())
     }

@@ -6,12 +6,12 @@ use std::time::SystemTime;
 
 use gatepost_message::{Peer, Topic};
 
-use crate::encoder::{Alias, Format, Sink};
+use crate::encoder::{Alias, SubscriberSocket, WireFormat};
 
 /// A live connection of a session.
 pub(crate) struct LiveLink {
-    pub(crate) sink: Arc<dyn Sink>,
-    pub(crate) format: Format,
+    pub(crate) sink: Arc<dyn SubscriberSocket>,
+    pub(crate) format: WireFormat,
     /// The largest frame that the client takes, in bytes.
     pub(crate) frame_bytes_max: usize,
     pub(crate) in_flight_max: usize,

@@ -31,7 +31,7 @@ use crate::acknowledged::Acknowledged;
 use crate::authorization::Authorization;
 use crate::clock::BrokerClock;
 use crate::counters::{Counters, DropCause, Drops};
-use crate::encoder::Format;
+use crate::encoder::WireFormat;
 use crate::limits::{Limit, LimitCounters};
 use crate::newest::Newest;
 use crate::outbox::Outbox;
@@ -64,7 +64,7 @@ pub enum DisconnectCause {
 #[derive(Clone, Copy)]
 pub(crate) enum DeliveryMode {
     /// By bytes shared with all of the same format.
-    Shared(Format),
+    Shared(WireFormat),
     /// By frames of its own.
     Single,
     /// Not at all now.
@@ -102,7 +102,7 @@ pub struct QueueBounds {
 pub(crate) struct SharedFrames {
     pub(crate) bytes: Bytes,
     pub(crate) messages: u32,
-    pub(crate) format: Format,
+    pub(crate) format: WireFormat,
 }
 
 /// A publication that waits for the client's end (section 3.1.2.5).

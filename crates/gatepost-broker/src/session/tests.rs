@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::*;
-use crate::encoder::{Encoder, FrameOptions, Sink, Unencodable};
+use crate::encoder::{Encoder, FrameOptions, SubscriberSocket, Unencodable};
 use crate::filter::DeliveryOptions;
 use crate::persistence::ChangeBatch;
 
@@ -23,7 +23,7 @@ struct BoundedSocket {
     taken: Mutex<Vec<u8>>,
 }
 
-impl Sink for BoundedSocket {
+impl SubscriberSocket for BoundedSocket {
     fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut room = self.room.lock();
         if *room == 0 {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use gatepost_broker::{Broker, BrokerSettings, MemoryGauge};
-use gatepost_faults::{Disk, DiskImage, Effect, Fault, FaultRandom, Operation};
+use gatepost_faults::{Disk, DiskImage, Fault, FaultEffect, FaultRandom, FileOperation};
 use gatepost_message::MessageId;
 use gatepost_settings::{ByteSize, Period};
 use gatepost_store::{
@@ -208,8 +208,8 @@ impl Server {
     /// server is gone when all attachments are dropped as well.
     pub(crate) fn crash(&mut self) {
         if let Some(random) = &mut self.faults {
-            let operation = [Operation::Write, Operation::Sync][random.below(2) as usize];
-            let cut = Fault::new(operation, Effect::PowerCut).after(random.below(4));
+            let operation = [FileOperation::Write, FileOperation::Sync][random.below(2) as usize];
+            let cut = Fault::new(operation, FaultEffect::PowerCut).after(random.below(4));
             let is_in_commit = random.one_in(2);
             ON_DISK.with(|OnDisk { disk, .. }| {
                 if is_in_commit && let Some((_, writer)) = &mut self.running {
@@ -253,10 +253,10 @@ impl Server {
         };
         let part = random.below(4_096) as usize;
         let (operation, effect) = [
-            (Operation::Write, Effect::Error),
-            (Operation::Write, Effect::Full),
-            (Operation::Write, Effect::Short(part)),
-            (Operation::Sync, Effect::Error),
+            (FileOperation::Write, FaultEffect::Error),
+            (FileOperation::Write, FaultEffect::Full),
+            (FileOperation::Write, FaultEffect::Short(part)),
+            (FileOperation::Sync, FaultEffect::Error),
         ][random.below(4) as usize];
         let skipped = random.below(3);
         ON_DISK.with(|OnDisk { disk, .. }| {

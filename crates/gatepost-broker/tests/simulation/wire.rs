@@ -6,7 +6,7 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use bytes::{BufMut, BytesMut};
-use gatepost_broker::{Encoder, FrameOptions, Sink, Unencodable};
+use gatepost_broker::{Encoder, FrameOptions, SubscriberSocket, Unencodable};
 use gatepost_message::{Publication, Qos};
 use parking_lot::Mutex;
 
@@ -156,7 +156,7 @@ impl Pipe {
     }
 }
 
-impl Sink for Pipe {
+impl SubscriberSocket for Pipe {
     fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut bytes = self.bytes.lock();
         let before = bytes.len();

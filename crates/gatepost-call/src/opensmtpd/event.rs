@@ -6,7 +6,7 @@
 
 use std::net::SocketAddr;
 
-use crate::envelope::Envelope;
+use crate::envelope::ReportedEnvelope;
 
 /// A line that the filter handles.
 #[derive(Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ fn split(fields: &[u8]) -> (&[u8], &[u8]) {
 }
 
 /// Adds the content of a report to the envelope.
-pub(super) fn learn(envelope: &mut Envelope, name: &[u8], rest: &[u8]) {
+pub(super) fn learn(envelope: &mut ReportedEnvelope, name: &[u8], rest: &[u8]) {
     match name {
         b"link-connect" => envelope.address = source(rest),
         b"link-identify" => {
@@ -126,8 +126,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn envelope_of(reports: &[&str]) -> Envelope {
-        let mut envelope = Envelope::default();
+    fn envelope_of(reports: &[&str]) -> ReportedEnvelope {
+        let mut envelope = ReportedEnvelope::default();
         for report in reports {
             match FilterEvent::parse(report.as_bytes()) {
                 FilterEvent::Report { name, rest, .. } => learn(&mut envelope, name, rest),
@@ -155,7 +155,7 @@ mod tests {
             "report|0.5|1.2|smtp-in|tx-mail|s1|m1|a|b@client.example|ok",
             "report|0.5|1.2|smtp-in|tx-rcpt|s1|m1|b@mx.example|ok",
         ]);
-        let expected = Envelope {
+        let expected = ReportedEnvelope {
             sender: Some(b"a|b@client.example".to_vec()),
             client: Some(b"client.example".to_vec()),
             address: "192.0.2.9".parse().ok(),
@@ -171,7 +171,7 @@ mod tests {
             "report|0.6|1.2|smtp-in|tx-mail|s1|m1|ok|a@client.example",
             "report|0.6|1.2|smtp-in|tx-reset|s1|m1",
         ]);
-        assert_eq!(next, Envelope::default());
+        assert_eq!(next, ReportedEnvelope::default());
     }
 
     #[test]
@@ -196,7 +196,7 @@ mod tests {
         fn no_line_panics(kind in "(report|filter|config)?", rest: Vec<u8>) {
             let line = [kind.as_bytes(), b"|", &rest].concat();
             if let FilterEvent::Report { name, rest, .. } = FilterEvent::parse(&line) {
-                learn(&mut Envelope::default(), name, rest);
+                learn(&mut ReportedEnvelope::default(), name, rest);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::arguments::CallOptions;
 use crate::conversation::{converse, request};
-use crate::envelope::Envelope;
+use crate::envelope::ReportedEnvelope;
 use crate::exit_code::OnFailure;
 use crate::failure::CallFailure;
 use crate::wire::{AnswerAction, VerdictAnswer};
@@ -29,7 +29,11 @@ pub(super) struct JudgedMessage {
 impl JudgedMessage {
     /// Asks the server; without an answer the sender must try again, unless the caller chose
     /// otherwise.
-    pub(super) fn ask(arguments: &CallOptions, envelope: &Envelope, message: Vec<u8>) -> Self {
+    pub(super) fn ask(
+        arguments: &CallOptions,
+        envelope: &ReportedEnvelope,
+        message: Vec<u8>,
+    ) -> Self {
         let request = request(arguments, envelope, message.len() as u64, true);
         let asked = converse(arguments, &request, |connection| connection.send(&message));
         match asked {

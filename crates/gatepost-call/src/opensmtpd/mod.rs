@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use crate::arguments::CallOptions;
-use crate::envelope::Envelope;
+use crate::envelope::ReportedEnvelope;
 use event::FilterEvent;
 use message::{FilterDecision, JudgedMessage};
 
@@ -41,7 +41,7 @@ const MESSAGE_BYTES_MAX: usize = 1 << 30;
 /// One client of smtpd.
 #[derive(Default)]
 struct FilterSession {
-    envelope: Envelope,
+    envelope: ReportedEnvelope,
     /// The message so far, each line with CR LF.
     message: Vec<u8>,
     is_too_long: bool,

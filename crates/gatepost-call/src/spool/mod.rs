@@ -10,7 +10,7 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use crate::envelope::Envelope;
+use crate::envelope::ReportedEnvelope;
 use crate::failure::CallFailure;
 
 const MARK: &[u8] = b"<<MAIL-DATA>>";
@@ -39,7 +39,7 @@ pub(crate) struct MessageFile {
     /// The length of the message from there.
     pub(crate) size: u64,
     /// From XMail's header, which contains the client at SMTP time only; a plain file has none.
-    pub(crate) envelope: Envelope,
+    pub(crate) envelope: ReportedEnvelope,
 }
 
 impl MessageFile {
@@ -57,7 +57,7 @@ impl MessageFile {
             file: None,
             start: 0,
             size: length,
-            envelope: Envelope::default(),
+            envelope: ReportedEnvelope::default(),
         };
         if layout != Layout::Plain {
             message.read_head(length, layout).map_err(failed)?;

@@ -18,7 +18,7 @@ const LINE_BYTES_MAX: u64 = 64 * 1024;
 
 /// The reason why a backup could not be written or read.
 #[derive(Debug, thiserror::Error)]
-pub enum BackupError {
+pub enum BayesBackupError {
     /// Reading or writing the file failed.
     #[error(transparent)]
     File(#[from] std::io::Error),
@@ -66,7 +66,7 @@ enum BackupLine {
 
 impl Bayes {
     /// Writes everything that was learned.
-    pub fn export(&self, out: &mut impl Write) -> Result<(), BackupError> {
+    pub fn export(&self, out: &mut impl Write) -> Result<(), BayesBackupError> {
         let mut learner = self.learner();
         self.keep_locked(&mut learner)?;
         self.settle()?;
@@ -90,7 +90,7 @@ impl Bayes {
     }
 
     /// Replaces all learned data by a backup. If the backup contains an error, nothing changes.
-    pub fn import(&self, backup: impl BufRead) -> Result<ImportSummary, BackupError> {
+    pub fn import(&self, backup: impl BufRead) -> Result<ImportSummary, BayesBackupError> {
         let now = now_seconds();
         let content = BackupContent::read(backup, now)?;
         let mut learner = self.learner();
@@ -150,13 +150,13 @@ struct BackupContent {
 }
 
 impl BackupContent {
-    fn read(mut backup: impl BufRead, now: u32) -> Result<Self, BackupError> {
+    fn read(mut backup: impl BufRead, now: u32) -> Result<Self, BayesBackupError> {
         let mut text = Vec::new();
         read_line(&mut backup, &mut text, 1)?;
         let is_encoded = match version(&text) {
             Some(2) => false,
             Some(3) => true,
-            _ => return Err(BackupError::Version),
+            _ => return Err(BayesBackupError::Version),
         };
         let mut content = Self::default();
         let (mut spam, mut ham) = (None, None);
@@ -166,10 +166,11 @@ impl BackupContent {
             if !read_line(&mut backup, &mut text, number)? {
                 break;
             }
-            let line = parse_line(&text, is_encoded, now).map_err(|reason| BackupError::Line {
-                line: number,
-                reason,
-            })?;
+            let line =
+                parse_line(&text, is_encoded, now).map_err(|reason| BayesBackupError::Line {
+                    line: number,
+                    reason,
+                })?;
             match line {
                 BackupLine::Spam(count) => spam = Some(count),
                 BackupLine::Ham(count) => ham = Some(count),
@@ -180,7 +181,7 @@ impl BackupContent {
         }
         content.totals = match (spam, ham) {
             (Some(spam), Some(ham)) => Totals { spam, ham },
-            _ => return Err(BackupError::Totals),
+            _ => return Err(BayesBackupError::Totals),
         };
         Ok(content)
     }
@@ -191,7 +192,7 @@ fn read_line(
     backup: &mut impl BufRead,
     text: &mut Vec<u8>,
     line: u64,
-) -> Result<bool, BackupError> {
+) -> Result<bool, BayesBackupError> {
     use std::io::Read;
     text.clear();
     let read = backup
@@ -200,7 +201,7 @@ fn read_line(
         .read_until(b'\n', text)?;
     if read as u64 == LINE_BYTES_MAX && text.last() != Some(&b'\n') {
         let reason = "the line is too long";
-        return Err(BackupError::Line { line, reason });
+        return Err(BayesBackupError::Line { line, reason });
     }
     while matches!(text.last(), Some(b'\n' | b'\r')) {
         text.pop();

@@ -38,14 +38,14 @@ mod token;
 mod words;
 
 pub use autolearn::{Autolearn, Points, PointsOf, RuleFlags, RulePlace};
-pub use backup::{BackupError, ImportSummary};
+pub use backup::{BayesBackupError, ImportSummary};
 pub use classifier::{Bayes, BayesLimits, BayesResult, BayesStatistics};
 pub use combine::{TokenCounts, Totals};
 pub use fields::BayesField;
 pub use interval::Interval;
 pub use learning::{Learned, Relearn};
 pub use message_key::MessageKey;
-pub use record::{Class, ExpiryRecord, LearnedRecord, Row};
+pub use record::{Class, ExpiryRecord, LearnedRecord, RecordChange};
 pub use sample::{BayesSample, Sources};
 pub use settings::{AutolearnSettings, BayesSettings, TokenSources};
 pub use store::{MemoryStore, NoStore, TokenStore, TokenStoreError};

@@ -53,7 +53,7 @@ pub struct ExpiryRecord {
 
 /// A record as a change to a table of keys and values.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Row {
+pub enum RecordChange {
     /// Sets the value of a key.
     Put(Vec<u8>, Vec<u8>),
     /// Removes a key.
@@ -70,16 +70,18 @@ const EXPIRY: u8 = b'e';
 
 impl LearnedRecord {
     /// The record as a row. Numbers are big-endian, in values as in keys.
-    pub fn to_row(&self) -> Row {
+    pub fn to_row(&self) -> RecordChange {
         match self {
-            Self::Totals(totals) => Row::Put(vec![TOTALS], words(&[totals.spam, totals.ham])),
+            Self::Totals(totals) => {
+                RecordChange::Put(vec![TOTALS], words(&[totals.spam, totals.ham]))
+            }
             Self::Token(token, counts, time) => {
                 let mut key = vec![TOKEN];
                 key.extend_from_slice(&token.to_bytes());
                 if counts.is_zero() {
-                    Row::Delete(key)
+                    RecordChange::Delete(key)
                 } else {
-                    Row::Put(key, words(&[counts.spam, counts.ham, *time]))
+                    RecordChange::Put(key, words(&[counts.spam, counts.ham, *time]))
                 }
             }
             Self::Learned {
@@ -94,14 +96,14 @@ impl LearnedRecord {
                 }];
                 value.extend_from_slice(&time.to_be_bytes());
                 value.extend_from_slice(id);
-                Row::Put(learned_key(*key), value)
+                RecordChange::Put(learned_key(*key), value)
             }
-            Self::Unlearned(key) => Row::Delete(learned_key(*key)),
-            Self::Expiry(expiry) => Row::Put(
+            Self::Unlearned(key) => RecordChange::Delete(learned_key(*key)),
+            Self::Expiry(expiry) => RecordChange::Put(
                 vec![EXPIRY],
                 words(&[expiry.time, expiry.age, expiry.removed]),
             ),
-            Self::Cleared => Row::DeleteAll,
+            Self::Cleared => RecordChange::DeleteAll,
         }
     }
 
@@ -192,7 +194,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_record_comes_back_from_its_row(record in records()) {
-            let Row::Put(key, value) = record.to_row() else {
+            let RecordChange::Put(key, value) = record.to_row() else {
                 return Err(TestCaseError::fail("kept records are put"));
             };
             prop_assert_eq!(LearnedRecord::from_row(&key, &value), Some(record));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 
-use super::record::{LearnedRecord, Row};
+use super::record::{LearnedRecord, RecordChange};
 
 /// The store failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -45,9 +45,9 @@ impl TokenStore for MemoryStore {
         let mut rows = self.rows.lock();
         for record in records {
             match record.to_row() {
-                Row::Put(key, value) => drop(rows.insert(key, value)),
-                Row::Delete(key) => drop(rows.remove(&key)),
-                Row::DeleteAll => rows.clear(),
+                RecordChange::Put(key, value) => drop(rows.insert(key, value)),
+                RecordChange::Delete(key) => drop(rows.remove(&key)),
+                RecordChange::DeleteAll => rows.clear(),
             }
         }
         Ok(())

@@ -10,7 +10,7 @@ use crate::bayes::Class;
 const LOW_SCORE: f64 = 2.0;
 
 /// An average in which a message counts.
-struct Identity {
+struct WeightedAverage {
     key: Vec<u8>,
     weight: f64,
 }
@@ -141,7 +141,7 @@ fn draw(entry: SenderHistory, points: f64) -> f64 {
 }
 
 /// The averages in which a message counts.
-fn identities(sender: &Sender, points: f64, settings: &TxrepSettings) -> Vec<Identity> {
+fn identities(sender: &Sender, points: f64, settings: &TxrepSettings) -> Vec<WeightedAverage> {
     let (ip, helo) = origin(sender, points);
     let network = ip
         .as_deref()
@@ -165,7 +165,7 @@ fn identities(sender: &Sender, points: f64, settings: &TxrepSettings) -> Vec<Ide
     }
     all.into_iter()
         .filter(|(_, weight)| *weight > 0.0)
-        .map(|(key, weight)| Identity { key, weight })
+        .map(|(key, weight)| WeightedAverage { key, weight })
         .collect()
 }
 

@@ -85,7 +85,7 @@ impl HopConnection {
             }
             _ => None,
         };
-        let opening = Opening {
+        let opening = HopOpening {
             next_hop,
             forward,
             hostname,
@@ -139,7 +139,7 @@ impl HopConnection {
     /// Begins TLS; what the server said before is forgotten.
     async fn encrypted(
         mut self,
-        opening: &Opening<'_>,
+        opening: &HopOpening<'_>,
         candidate: &Candidate,
         security: &Security,
     ) -> Result<Self, HopError> {
@@ -225,7 +225,7 @@ impl HopConnection {
 }
 
 /// Data that all hosts of a next hop share.
-struct Opening<'a> {
+struct HopOpening<'a> {
     next_hop: &'a NextHop,
     forward: &'a Forward,
     hostname: &'a str,
@@ -233,7 +233,7 @@ struct Opening<'a> {
     policy: Option<&'a Policy>,
 }
 
-impl Opening<'_> {
+impl HopOpening<'_> {
     async fn open(&self, candidate: &Candidate) -> Result<HopConnection, HopError> {
         self.check_policy(candidate)?;
         let limit = self.forward.settings.connect_timeout.duration();

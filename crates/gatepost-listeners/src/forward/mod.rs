@@ -23,7 +23,7 @@ use gatepost_store::Store;
 use crate::tls::{CertificateTrust, Outgoing};
 pub(crate) use error::HopError;
 pub use next_hop::{MalformedNextHop, NextHop};
-pub(crate) use relay::{Body, Relay, RelayClient, RelayMail, RelayStart};
+pub(crate) use relay::{BodyEncoding, HopTransaction, RelayClient, RelayMail, RelayStart};
 pub(crate) use reply::HopReply;
 pub use settings::{ForwardSettings, HopTls};
 

@@ -17,7 +17,7 @@ use super::{Forward, ForwardSettings, pool};
 
 /// The encoding of the body (RFC 6152, RFC 3030).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Body {
+pub(crate) enum BodyEncoding {
     /// The client said nothing, or 7BIT.
     #[default]
     SevenBit,
@@ -31,7 +31,7 @@ pub(crate) enum Body {
 pub(crate) struct RelayMail {
     /// Without angle brackets; empty for the null reverse path.
     pub(crate) from: String,
-    pub(crate) body: Body,
+    pub(crate) body: BodyEncoding,
     pub(crate) utf8: bool,
     pub(crate) size: Option<u64>,
     /// DSN's RET and ENVID (RFC 3461), as written.
@@ -47,7 +47,7 @@ pub(crate) struct RelayClient {
 }
 
 /// An open transaction.
-pub(crate) struct Relay {
+pub(crate) struct HopTransaction {
     hop: HopConnection,
     next_hop: Arc<NextHop>,
     settings: ForwardSettings,
@@ -60,7 +60,7 @@ pub(crate) struct Relay {
 /// The response of the next hop to MAIL.
 pub(crate) enum RelayStart {
     /// It waits for recipients.
-    Open(Box<Relay>),
+    Open(Box<HopTransaction>),
     /// It refused.
     Refused(HopReply),
 }
@@ -68,7 +68,7 @@ pub(crate) enum RelayStart {
 /// The maximum size that the verdict headers may add to a message, for the announced size.
 const HEADER_BYTES: u64 = 8 * 1024;
 
-impl Relay {
+impl HopTransaction {
     /// Begins a transaction: over an idle connection if there is one.
     pub(crate) async fn begin(
         next_hop: &Arc<NextHop>,
@@ -129,10 +129,12 @@ impl Relay {
     async fn mail(&mut self) -> Result<HopReply, HopError> {
         let offers = self.hop.offers;
         let unfit = match self.mail.body {
-            Body::Binary if !(offers.binary && offers.chunking) => {
+            BodyEncoding::Binary if !(offers.binary && offers.chunking) => {
                 Some("5.6.3 the next hop takes no BINARYMIME")
             }
-            Body::EightBit if !offers.eight_bit => Some("5.6.3 the next hop takes no 8BITMIME"),
+            BodyEncoding::EightBit if !offers.eight_bit => {
+                Some("5.6.3 the next hop takes no 8BITMIME")
+            }
             _ if self.mail.utf8 && !offers.utf8 => Some("5.6.7 the next hop takes no SMTPUTF8"),
             _ => None,
         };
@@ -144,9 +146,9 @@ impl Relay {
         }
         let mut line = format!("MAIL FROM:<{}>", self.mail.from);
         match self.mail.body {
-            Body::SevenBit => {}
-            Body::EightBit => line += " BODY=8BITMIME",
-            Body::Binary => line += " BODY=BINARYMIME",
+            BodyEncoding::SevenBit => {}
+            BodyEncoding::EightBit => line += " BODY=8BITMIME",
+            BodyEncoding::Binary => line += " BODY=BINARYMIME",
         }
         if self.mail.utf8 {
             line += " SMTPUTF8";
@@ -239,7 +241,7 @@ impl Relay {
         recipients: usize,
     ) -> Result<Vec<HopReply>, HopError> {
         let limit = self.settings.command_timeout.duration();
-        if self.mail.body == Body::Binary {
+        if self.mail.body == BodyEncoding::Binary {
             self.has_mail = false;
             let head = format!("BDAT {} LAST\r\n", message.len());
             self.hop.send(head.as_bytes(), limit).await?;

@@ -95,7 +95,7 @@ pub(super) enum HttpError {
 
 /// A row of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Row {
+pub(super) struct ErrorRow {
     /// The response's status.
     pub status: u16,
     /// The stable code.
@@ -106,7 +106,7 @@ pub(super) struct Row {
 
 impl HttpError {
     /// The error's row of the table.
-    pub(super) const fn row(&self) -> Row {
+    pub(super) const fn row(&self) -> ErrorRow {
         let (status, number, text) = match self {
             Self::MalformedHead(_) => (400, 1, "malformed request head"),
             Self::Framing(_) => (400, 2, "the length of the body is in doubt"),
@@ -150,7 +150,7 @@ impl HttpError {
             Self::Busy(_) => (503, 1, "busy"),
             Self::Version => (505, 1, "HTTP version not supported"),
         };
-        Row {
+        ErrorRow {
             status,
             code: status as u32 * 100 + number,
             text,

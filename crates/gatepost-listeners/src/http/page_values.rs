@@ -5,7 +5,7 @@ use std::sync::Arc;
 use gatepost_broker::Broker;
 use gatepost_gateway::Gateway;
 use gatepost_message::{Envelope, Format, Listener, Message, Peer, Publication, TopicFilter};
-use gatepost_pages::{CallError, Called, PageCall, Values};
+use gatepost_pages::{CallError, Called, PageCall, ValueSource};
 use gatepost_procedures::ProcedureArguments;
 
 /// The values of all pages of the listener.
@@ -20,7 +20,7 @@ impl PageValues {
     }
 }
 
-impl Values for PageValues {
+impl ValueSource for PageValues {
     fn latest(&self, topic: &str) -> Option<Arc<Publication>> {
         self.broker.latest(topic)
     }

@@ -28,7 +28,7 @@ pub(super) fn write_progress(output: &mut Vec<u8>) {
 
 /// The changes of a message that is passed on.
 #[derive(Debug, Default)]
-pub(super) struct Changes<'a> {
+pub(super) struct PassedChanges<'a> {
     /// In order; counted as if our own trace stood on top of the head.
     pub(super) edits: &'a [Edit],
     /// Recipients that do not get it, as the mail server wrote them.
@@ -40,7 +40,7 @@ pub(super) fn write(
     output: &mut Vec<u8>,
     agreement: Agreement,
     verdict: &Verdict,
-    changes: &Changes<'_>,
+    changes: &PassedChanges<'_>,
     held: bool,
 ) {
     match verdict.action {
@@ -91,7 +91,7 @@ fn reason(verdict: &Verdict, otherwise: &str) -> String {
     text
 }
 
-fn write_changes(output: &mut Vec<u8>, agreement: Agreement, changes: &Changes<'_>) {
+fn write_changes(output: &mut Vec<u8>, agreement: Agreement, changes: &PassedChanges<'_>) {
     for edit in changes.edits {
         match edit {
             Edit::PrependField(field) => write_insertion(output, agreement, field),
@@ -195,7 +195,11 @@ mod tests {
     }
 
     /// The packets as text, NUL as `|`.
-    fn written(agreement: Agreement, verdict: &Verdict, changes: &Changes<'_>) -> Vec<String> {
+    fn written(
+        agreement: Agreement,
+        verdict: &Verdict,
+        changes: &PassedChanges<'_>,
+    ) -> Vec<String> {
         let mut output = Vec::new();
         write(&mut output, agreement, verdict, changes, true);
         let mut input = BytesMut::from(&output[..]);
@@ -223,11 +227,14 @@ mod tests {
             (Action::Quarantine, "odd", vec!["qodd|", "c"]),
         ] {
             let verdict = Verdict::new(action, reason);
-            assert_eq!(written(all, &verdict, &Changes::default()), expected);
+            assert_eq!(written(all, &verdict, &PassedChanges::default()), expected);
         }
         let cannot_hold = agreement(0x1, 0);
         let verdict = Verdict::new(Action::Quarantine, "odd");
-        assert_eq!(written(cannot_hold, &verdict, &Changes::default()), ["d"]);
+        assert_eq!(
+            written(cannot_hold, &verdict, &PassedChanges::default()),
+            ["d"]
+        );
     }
 
     #[test]
@@ -250,7 +257,7 @@ mod tests {
             Edit::ReplaceBody("text".into()),
         ];
         let without = ["<a@b>".to_owned()];
-        let changes = Changes {
+        let changes = PassedChanges {
             edits: &edits,
             without: &without,
         };

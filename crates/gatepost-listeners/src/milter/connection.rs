@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::MilterContext;
-use super::answer::{self, Changes};
+use super::answer::{self, PassedChanges};
 use super::packet;
 use super::session::{MilterSession, PacketOutcome};
 use super::transaction::{MilterLimits, Whole, bare};
@@ -162,7 +162,7 @@ impl MilterConnection<'_> {
             &answer.verdict,
             facts,
         );
-        let changes = Changes {
+        let changes = PassedChanges {
             edits: &edits,
             without: &answer.without,
         };

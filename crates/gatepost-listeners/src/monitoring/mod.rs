@@ -12,6 +12,6 @@ mod stats;
 pub use slowdowns::Slowdown;
 pub use state::{
     ListenerState, MonitoredSession, MonitoredTopic, MonitoringSnapshot, ProcedureStats,
-    STATS_TOPIC, Stats, Verdicts,
+    STATS_TOPIC, Stats, VerdictCounts,
 };
 pub use stats::{OpenAddress, StatsKeeper};

@@ -59,7 +59,7 @@ pub struct Stats {
     /// Deliveries dropped since the start, because a subscriber was too slow.
     pub dropped: u64,
     /// Verdicts since the start, by action.
-    pub verdicts: Verdicts,
+    pub verdicts: VerdictCounts,
     /// Subscriptions held now.
     pub subscriptions: u64,
     /// Sessions connected now, with the readers of streams, as the list of sessions has them.
@@ -95,7 +95,7 @@ pub struct Stats {
 /// The number of messages by verdict.
 #[derive(Serialize, Debug, Clone, Copy, Default)]
 #[allow(missing_docs)] // the names are the actions'
-pub struct Verdicts {
+pub struct VerdictCounts {
     pub accept: u64,
     pub tag: u64,
     pub quarantine: u64,
@@ -148,5 +148,5 @@ pub struct ProcedureStats {
     /// CPU time used, in seconds.
     pub cpu_seconds: f64,
     /// Its verdicts.
-    pub verdicts: Verdicts,
+    pub verdicts: VerdictCounts,
 }

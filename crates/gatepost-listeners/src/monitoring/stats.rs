@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use super::slowdowns::{SLOWDOWNS_MAX, Slowdown, Slowdowns};
 use super::state::{
     ListenerState, MonitoredSession, MonitoredTopic, MonitoringSnapshot, ProcedureStats,
-    STATS_TOPIC, Stats, Verdicts,
+    STATS_TOPIC, Stats, VerdictCounts,
 };
 
 /// Seconds that the dashboard can look back.
@@ -237,9 +237,9 @@ impl Sums {
     }
 }
 
-fn named(verdicts: [u64; Action::ALL.len()]) -> Verdicts {
+fn named(verdicts: [u64; Action::ALL.len()]) -> VerdictCounts {
     let of = |action: Action| verdicts[action as usize];
-    Verdicts {
+    VerdictCounts {
         accept: of(Action::Accept),
         tag: of(Action::Tag),
         quarantine: of(Action::Quarantine),

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use gatepost_broker::{Attachment, Limit, Receipt, Sink};
+use gatepost_broker::{Attachment, Limit, Receipt, SubscriberSocket};
 use gatepost_message::Peer;
 use gatepost_mqtt::{Ack, Packet, PropertiesBuffer, Property, Reason, Version};
 use gatepost_users::Identity;
@@ -32,7 +32,7 @@ use crate::websocket::{self, Control};
 /// RFC 6455 section 7.4.1.
 const CLOSED_NORMALLY: u16 = 1000;
 
-impl Sink for Stream {
+impl SubscriberSocket for Stream {
     fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         Self::try_write(self, slices)
     }

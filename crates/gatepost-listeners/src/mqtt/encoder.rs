@@ -3,7 +3,7 @@
 use std::num::NonZeroU16;
 
 use bytes::BytesMut;
-use gatepost_broker::{Encoder, Format, FrameOptions, Unencodable};
+use gatepost_broker::{Encoder, FrameOptions, Unencodable, WireFormat};
 use gatepost_message::{Properties, Publication};
 use gatepost_mqtt::{Ack, EncodeError, PacketType, PropertiesBuffer, Property, Publish, Version};
 
@@ -56,7 +56,7 @@ static WEBSOCKET_5: MqttEncoder = MqttEncoder {
 };
 
 /// The format of a connection. 3.1 and 3.1.1 write publications alike.
-pub(super) fn format(version: Version, framing: Framing) -> Format {
+pub(super) fn format(version: Version, framing: Framing) -> WireFormat {
     match (version, framing) {
         (Version::Mqtt5, Framing::Plain) => &PLAIN_5,
         (Version::Mqtt5, Framing::WebSocket) => &WEBSOCKET_5,

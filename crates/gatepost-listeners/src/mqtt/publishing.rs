@@ -19,7 +19,7 @@ const JUDGED_MAX: usize = 64;
 
 /// Whether a scope applies to a topic, as long as the procedures stay the same.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Scope {
+enum TopicScope {
     Unknown,
     None,
     Applies,
@@ -42,7 +42,7 @@ pub(super) struct Publishing {
     /// By alias, less one; empty where the client has not set it.
     pub(super) aliases: Vec<Box<str>>,
     /// By topic slot.
-    scopes: Vec<Scope>,
+    scopes: Vec<TopicScope>,
     /// The topics and procedures that `scopes` is about.
     scopes_of: (u64, u64),
     judging: Option<Judging>,
@@ -106,17 +106,17 @@ impl Publishing {
             self.scopes_of = current;
         }
         if self.scopes.len() <= slot.index() {
-            self.scopes.resize(slot.index() + 1, Scope::Unknown);
+            self.scopes.resize(slot.index() + 1, TopicScope::Unknown);
         }
         let scope = &mut self.scopes[slot.index()];
-        if *scope == Scope::Unknown {
+        if *scope == TopicScope::Unknown {
             let topic = self.publisher.topic(slot).as_str();
             *scope = match procedures.scope_for(Listener::Mqtt, Some(topic), &[]) {
-                Some(_) => Scope::Applies,
-                None => Scope::None,
+                Some(_) => TopicScope::Applies,
+                None => TopicScope::None,
             };
         }
-        *scope == Scope::Applies
+        *scope == TopicScope::Applies
     }
 
     /// Waits for the next verdict. Publications of one client are judged one after the other,

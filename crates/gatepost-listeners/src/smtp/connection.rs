@@ -20,7 +20,7 @@ use super::reply::SmtpReply;
 use super::session::{ConnectionFacts, SmtpSession};
 use super::transaction::CommandOutcome;
 use crate::foreign_protocol::{self, spoke_before_greeting};
-use crate::forward::Relay;
+use crate::forward::HopTransaction;
 use crate::in_flight::Lease;
 use crate::minimum_rate::MinimumRate;
 use crate::stream::Stream;
@@ -92,7 +92,7 @@ enum ConversationEnd {
 }
 
 /// The time limits of a message that is arriving.
-pub(super) struct Arrival {
+pub(super) struct MessageDeadline {
     rate: MinimumRate,
     ends: Instant,
 }
@@ -115,7 +115,7 @@ pub(super) struct SmtpConnection<'a> {
     /// The part of the process's budget that the chunks of an unfinished message use.
     pub(super) chunks_lease: Option<Lease>,
     /// The transaction at the next hop, parallel to the client's.
-    pub(super) relay: Option<Box<Relay>>,
+    pub(super) relay: Option<Box<HopTransaction>>,
 }
 
 impl<'a> SmtpConnection<'a> {
@@ -325,10 +325,10 @@ impl<'a> SmtpConnection<'a> {
     }
 
     /// A message that begins to arrive now.
-    pub(super) fn begin_message(&self) -> Arrival {
+    pub(super) fn begin_message(&self) -> MessageDeadline {
         let settings = &self.context.settings;
         let began = Instant::now();
-        Arrival {
+        MessageDeadline {
             rate: MinimumRate::new(
                 began,
                 settings.data_timeout.duration(),
@@ -339,7 +339,7 @@ impl<'a> SmtpConnection<'a> {
     }
 
     /// Waits for more of a message. The client's end is an error, since the message is not whole.
-    pub(super) async fn fill_message(&mut self, arrival: &mut Arrival) -> io::Result<()> {
+    pub(super) async fn fill_message(&mut self, arrival: &mut MessageDeadline) -> io::Result<()> {
         let before = self.input.len();
         let deadline = arrival.rate.deadline(Instant::now()).min(arrival.ends);
         if self.fill(deadline, Interrupt::Never).await? {

@@ -4,7 +4,7 @@
 use super::path::Mailbox;
 use super::replies::{BAD_PARAMETER, UNKNOWN_PARAMETER};
 use super::reply::SmtpReply;
-use crate::forward::Body;
+use crate::forward::BodyEncoding;
 
 /// `MAIL FROM`, with its parameters.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -15,7 +15,7 @@ pub(super) struct MailCommand {
     pub(super) size: Option<u64>,
     /// The addresses or the head may hold UTF-8.
     pub(super) utf8: bool,
-    pub(super) body: Body,
+    pub(super) body: BodyEncoding,
     /// RET and ENVID, as written: they are the next hop's matter.
     pub(super) dsn: Vec<String>,
 }
@@ -83,11 +83,11 @@ pub(super) fn size(text: &str) -> Result<u64, SmtpReply> {
     Ok(text.parse().unwrap_or(u64::MAX))
 }
 
-fn body_of(text: &str) -> Result<Body, SmtpReply> {
+fn body_of(text: &str) -> Result<BodyEncoding, SmtpReply> {
     match text.to_ascii_uppercase().as_str() {
-        "7BIT" => Ok(Body::SevenBit),
-        "8BITMIME" => Ok(Body::EightBit),
-        "BINARYMIME" => Ok(Body::Binary),
+        "7BIT" => Ok(BodyEncoding::SevenBit),
+        "8BITMIME" => Ok(BodyEncoding::EightBit),
+        "BINARYMIME" => Ok(BodyEncoding::Binary),
         _ => Err(BAD_PARAMETER),
     }
 }
@@ -146,7 +146,7 @@ mod tests {
             from: None,
             size: Some(10),
             utf8: true,
-            body: Body::EightBit,
+            body: BodyEncoding::EightBit,
             dsn: vec!["RET=hdrs".to_owned(), "ENVID=a+2Bb".to_owned()],
         };
         assert_eq!(command, expected);

@@ -13,7 +13,7 @@ use super::replies;
 use super::reply::{self, SmtpReply};
 use super::session::SmtpSession;
 use super::transaction::Recipient;
-use crate::forward::{Body, HopError, Relay, RelayClient, RelayMail, RelayStart};
+use crate::forward::{BodyEncoding, HopError, HopTransaction, RelayClient, RelayMail, RelayStart};
 use crate::in_flight::Lease;
 
 impl SmtpConnection<'_> {
@@ -102,7 +102,7 @@ impl SmtpConnection<'_> {
         let message = message.map(std::mem::take).unwrap_or_default();
         let is_binary = session
             .transaction()
-            .is_some_and(|it| it.body == Body::Binary);
+            .is_some_and(|it| it.body == BodyEncoding::Binary);
         let line_max = self.context.settings.line_max.as_usize();
         let received = match data::check_lines(&message, line_max) {
             Err(refusal) if !is_binary => Err(refusal),
@@ -238,7 +238,7 @@ impl SmtpConnection<'_> {
             };
             let forward = &self.context.forward;
             let hostname = &self.context.hostname;
-            match Relay::begin(next_hop, forward, hostname, &origin, mail).await? {
+            match HopTransaction::begin(next_hop, forward, hostname, &origin, mail).await? {
                 RelayStart::Open(relay) => self.relay = Some(relay),
                 RelayStart::Refused(refusal) => return Ok(reply::of_hop(&refusal)),
             }

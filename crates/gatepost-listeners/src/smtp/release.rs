@@ -10,7 +10,7 @@ use gatepost_operations::{Forwarding, MailDestination, MailRoutes, OutgoingMail}
 use super::SmtpContext;
 use super::path::{self, Mailbox};
 use super::recipients::{ClientTrust, Destination};
-use crate::forward::{Body, NextHop, Relay, RelayClient, RelayMail, RelayStart};
+use crate::forward::{BodyEncoding, HopTransaction, NextHop, RelayClient, RelayMail, RelayStart};
 
 /// The routes of both mail listeners.
 pub struct ReleaseRoutes {
@@ -104,9 +104,9 @@ impl ReleaseRoutes {
         let start = RelayMail {
             from: sender,
             body: if is_ascii {
-                Body::SevenBit
+                BodyEncoding::SevenBit
             } else {
-                Body::EightBit
+                BodyEncoding::EightBit
             },
             utf8,
             size: Some(mail.mail.len() as u64),
@@ -117,7 +117,7 @@ impl ReleaseRoutes {
             helo: mail.envelope.client.clone(),
             protocol: "ESMTP",
         };
-        let begun = Relay::begin(
+        let begun = HopTransaction::begin(
             next_hop,
             &context.forward,
             &context.hostname,

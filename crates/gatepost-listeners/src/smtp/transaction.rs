@@ -3,7 +3,7 @@
 use super::path::Mailbox;
 use super::recipients::Destination;
 use super::reply::SmtpReply;
-use crate::forward::Body;
+use crate::forward::BodyEncoding;
 
 /// The client's statements about itself.
 #[derive(Debug, Clone)]
@@ -18,7 +18,7 @@ pub(super) struct Transaction {
     /// `None` is the null reverse path.
     pub(super) from: Option<Mailbox>,
     pub(super) utf8: bool,
-    pub(super) body: Body,
+    pub(super) body: BodyEncoding,
     pub(super) size: Option<u64>,
     /// RET and ENVID, for the next hop.
     pub(super) dsn: Vec<String>,

@@ -1,7 +1,7 @@
 //! Resolves the target of a link: RFC 3986 section 5.2, with the leniency of mail programs.
 
 /// The five parts of a reference, RFC 3986 appendix B.
-struct Reference<'a> {
+struct LinkReference<'a> {
     scheme: Option<&'a str>,
     authority: Option<&'a str>,
     path: &'a str,
@@ -9,7 +9,7 @@ struct Reference<'a> {
     fragment: Option<&'a str>,
 }
 
-impl<'a> Reference<'a> {
+impl<'a> LinkReference<'a> {
     fn parse(text: &'a str) -> Self {
         let (rest, fragment) = match text.split_once('#') {
             Some((rest, fragment)) => (rest, Some(fragment.split('\n').next().unwrap_or_default())),
@@ -45,8 +45,8 @@ impl<'a> Reference<'a> {
 
 /// Resolves `reference` against `base`, which may be empty.
 pub(super) fn resolve(base: &str, reference: &str) -> String {
-    let mut target = Reference::parse(reference);
-    let base = Reference::parse(base);
+    let mut target = LinkReference::parse(reference);
+    let base = LinkReference::parse(base);
     if target.scheme.is_some() && target.scheme == base.scheme {
         target.scheme = None;
     }
@@ -102,7 +102,7 @@ fn is_host_kind(authority: &str, kind: &str) -> bool {
         })
 }
 
-fn merge(base: &Reference<'_>, path: &str) -> String {
+fn merge(base: &LinkReference<'_>, path: &str) -> String {
     if base.authority.is_some() && (base.path.is_empty() || base.path == "0") {
         return format!("/{path}");
     }

@@ -14,7 +14,7 @@ pub(super) enum Division {
 }
 
 /// Iterates over the messages of a stream.
-pub(super) struct Stream<R> {
+pub(super) struct MboxStream<R> {
     source: R,
     division: Division,
     message_max: usize,
@@ -30,7 +30,7 @@ pub(super) struct MboxMessage {
     pub(super) source_bytes: u64,
 }
 
-impl<R: BufRead> Stream<R> {
+impl<R: BufRead> MboxStream<R> {
     pub(super) fn new(source: R, division: Division, message_max: usize) -> Self {
         Self {
             source,
@@ -110,7 +110,7 @@ mod tests {
         From a@b Sat Nov 21 04:16:26 2026\nSubject: 3\n\nthree";
 
     fn pieces(source: &[u8], division: Division, max: usize) -> Vec<MboxMessage> {
-        let mut stream = Stream::new(source, division, max);
+        let mut stream = MboxStream::new(source, division, max);
         std::iter::from_fn(|| stream.next_piece().expect("slices cannot fail")).collect()
     }
 

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use super::mbox::{Division, Stream, detect};
+use super::mbox::{Division, MboxStream, detect};
 use super::{MailboxMessage, MailboxProblem, MailboxSettings, STANDARD_INPUT};
 
 /// The number of bytes read at a time.
@@ -31,7 +31,7 @@ struct PendingPath {
 
 struct OpenMailbox {
     path: PathBuf,
-    stream: Stream<BufReader<Box<dyn Read + Send>>>,
+    stream: MboxStream<BufReader<Box<dyn Read + Send>>>,
     count: usize,
 }
 
@@ -107,7 +107,7 @@ impl Messages {
     ) -> OpenMailbox {
         OpenMailbox {
             path,
-            stream: Stream::new(source, division, self.message_max),
+            stream: MboxStream::new(source, division, self.message_max),
             count: 0,
         }
     }

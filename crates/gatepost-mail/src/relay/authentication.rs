@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use crate::pattern::MailPattern;
 
-struct Patterns {
+struct AuthenticationPatterns {
     protocol: MailPattern,
     google: MailPattern,
     google_cipher: MailPattern,
@@ -16,13 +16,13 @@ struct Patterns {
     via_http: MailPattern,
 }
 
-static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| {
+static PATTERNS: LazyLock<AuthenticationPatterns> = LazyLock::new(|| {
     let compile = |pattern: &str, flags: &str| {
         MailPattern::with_flags(pattern, flags)
             .unwrap_or_else(|error| unreachable!("built-in pattern: {error}"))
     };
     let ip = super::shape::IP;
-    Patterns {
+    AuthenticationPatterns {
         // RFC 3848 and 6531 protocol names that end in A, and those of web mail.
         protocol: compile(
             r" with ((?:ES|L|UTF8S|UTF8L)MTPS?A|ASMTP|HTTP[SU]?)(?:[ ;]|$)",

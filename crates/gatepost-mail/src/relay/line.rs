@@ -23,7 +23,7 @@ pub(super) enum Reading {
     Unparseable,
 }
 
-struct Patterns {
+struct LinePatterns {
     plain_hop: MailPattern,
     date: MailPattern,
     id: MailPattern,
@@ -34,7 +34,7 @@ struct Patterns {
     guess_helo: MailPattern,
 }
 
-static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| {
+static PATTERNS: LazyLock<LinePatterns> = LazyLock::new(|| {
     let compile = |pattern: &str, flags: &str| {
         MailPattern::with_flags(pattern, flags)
             .unwrap_or_else(|error| unreachable!("built-in pattern: {error}"))
@@ -42,7 +42,7 @@ static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| {
     // Characters permitted in a server's name for itself.
     let name = r"[-A-Za-z0-9.^+_&:=?!@%*$\\/]";
     let not_name = r"[^-A-Za-z0-9.^+_&:=?!@%*$\\/]";
-    Patterns {
+    LinePatterns {
         plain_hop: compile(r"^from (\S+) by [^\s;]+ ?;", "i"),
         date: compile(
             concat!(

@@ -1,7 +1,7 @@
 //! Stores the Bayes tokens as records of the database.
 
 use bytes::Bytes;
-use gatepost_learning::bayes::{LearnedRecord, Row, TokenStore, TokenStoreError};
+use gatepost_learning::bayes::{LearnedRecord, RecordChange, TokenStore, TokenStoreError};
 use gatepost_store::{Store, StoreChange, StoreError, Ticket};
 use parking_lot::Mutex;
 
@@ -49,18 +49,18 @@ impl TokenStore for StoredTokens {
     }
 }
 
-fn change(row: Row) -> StoreChange {
+fn change(row: RecordChange) -> StoreChange {
     match row {
-        Row::Put(key, value) => StoreChange::PutRecord {
+        RecordChange::Put(key, value) => StoreChange::PutRecord {
             space: SPACE,
             key: key.into(),
             value: value.into(),
         },
-        Row::Delete(key) => StoreChange::DeleteRecord {
+        RecordChange::Delete(key) => StoreChange::DeleteRecord {
             space: SPACE,
             key: key.into(),
         },
-        Row::DeleteAll => StoreChange::DeleteRecords {
+        RecordChange::DeleteAll => StoreChange::DeleteRecords {
             space: SPACE,
             prefix: Bytes::new(),
         },

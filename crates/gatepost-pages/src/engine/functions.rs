@@ -18,12 +18,12 @@ use crate::forms::{Form, FormAction};
 use crate::insertion::{call, failure_comment, push_form};
 use crate::live::LiveValue;
 use crate::memory_limit::unwatched;
-use crate::values::Values;
+use crate::values::ValueSource;
 
 /// The most publications that one `history()` returns.
 const HISTORY_MAX: usize = 10_000;
 
-pub(super) fn add_functions(environment: &mut Environment<'static>, values: &Arc<dyn Values>) {
+pub(super) fn add_functions(environment: &mut Environment<'static>, values: &Arc<dyn ValueSource>) {
     environment.add_function("range", range);
     environment.add_function("now", |format: Option<String>| {
         let text = unwatched(|| match &format {

@@ -27,14 +27,14 @@ use parking_lot::Mutex;
 
 use crate::error::TemplateError;
 use crate::memory_limit::{self, Exhausted, unwatched, watched};
-use crate::resolve::{Root, Stamp};
+use crate::resolve::{FileStamp, Root};
 use crate::template::{LIVE_SCRIPT, body_end};
-use crate::values::Values;
+use crate::values::ValueSource;
 use crate::workers::{self, Worker};
 use functions::add_functions;
 use live_span::{LiveSpan, NO_VALUE};
 use present::Present;
-pub(crate) use present::{Job, Made};
+pub(crate) use present::{Made, RenderJob};
 
 /// The limits of a page.
 #[derive(Debug, Clone, Copy)]
@@ -63,7 +63,7 @@ pub struct Engine {
     condemned: Arc<OnceLock<TemplateError>>,
 }
 
-type Files = Arc<Mutex<Vec<(String, Stamp)>>>;
+type Files = Arc<Mutex<Vec<(String, FileStamp)>>>;
 
 impl fmt::Debug for Engine {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -77,7 +77,7 @@ impl Engine {
         root: &Arc<Root>,
         name: &str,
         source: String,
-        values: &Arc<dyn Values>,
+        values: &Arc<dyn ValueSource>,
         limits: PageLimits,
     ) -> Result<Self, TemplateError> {
         let files = Files::default();
@@ -112,7 +112,7 @@ impl Engine {
     }
 
     /// Renders the page. Blocks on `call()`: for page workers only.
-    pub(crate) fn render(&self, job: &Job, worker: &Worker) -> Result<Made, TemplateError> {
+    pub(crate) fn render(&self, job: &RenderJob, worker: &Worker) -> Result<Made, TemplateError> {
         if let Some(error) = self.condemned.get() {
             return Err(error.clone());
         }
@@ -184,7 +184,7 @@ fn refused(page: &str) -> TemplateError {
 
 fn environment(
     root: &Arc<Root>,
-    values: &Arc<dyn Values>,
+    values: &Arc<dyn ValueSource>,
     limits: PageLimits,
     files: &Files,
 ) -> Environment<'static> {

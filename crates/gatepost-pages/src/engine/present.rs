@@ -13,18 +13,18 @@ use minijinja::{Error, ErrorKind};
 use crate::forms::Forms;
 use crate::insertion::Making;
 use crate::request::PageRequest;
-use crate::values::Values;
+use crate::values::ValueSource;
 
 /// A page to be rendered.
 #[derive(Clone)]
-pub(crate) struct Job {
-    pub(crate) values: Arc<dyn Values>,
+pub(crate) struct RenderJob {
+    pub(crate) values: Arc<dyn ValueSource>,
     pub(crate) forms: Arc<Option<Forms>>,
     pub(crate) request: Arc<PageRequest>,
     pub(crate) deadline: Instant,
 }
 
-impl Job {
+impl RenderJob {
     pub(crate) fn making(&self) -> Making<'_> {
         Making {
             values: &*self.values,
@@ -56,14 +56,14 @@ pub(super) struct Noted {
 
 thread_local! {
     /// The page that this thread renders.
-    static PRESENT: RefCell<Option<(Job, Noted)>> = const { RefCell::new(None) };
+    static PRESENT: RefCell<Option<(RenderJob, Noted)>> = const { RefCell::new(None) };
 }
 
 /// Sets the thread's page; dropping it resets the page, also after a panic.
 pub(super) struct Present;
 
 impl Present {
-    pub(super) fn begin(job: Job) -> Self {
+    pub(super) fn begin(job: RenderJob) -> Self {
         PRESENT.set(Some((job, Noted::default())));
         Self
     }
@@ -82,7 +82,7 @@ impl Drop for Present {
 }
 
 /// Passes the thread's page to a function of a template. Functions never call each other.
-pub(super) fn with_present<T>(act: impl FnOnce(&Job, &mut Noted) -> T) -> Result<T, Error> {
+pub(super) fn with_present<T>(act: impl FnOnce(&RenderJob, &mut Noted) -> T) -> Result<T, Error> {
     PRESENT.with_borrow_mut(|present| match present {
         Some((job, noted)) => Ok(act(job, noted)),
         None => Err(Error::new(

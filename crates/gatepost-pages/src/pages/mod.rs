@@ -7,18 +7,18 @@ use std::time::Instant;
 use bytes::Bytes;
 
 use crate::encoding::Encoding;
-use crate::engine::{Engine, Job};
+use crate::engine::{Engine, RenderJob};
 use crate::entry::{CachedPath, PathContent};
 use crate::error::RenderError;
 use crate::forms::{Form, FormError, Forms};
 use crate::gzip;
 use crate::memory_file::MemoryFiles;
-use crate::page::{CompiledPage, Filled, Pieces, Rendered};
+use crate::page::{CompiledPage, Filled, Pieces, RenderedPage};
 use crate::request::PageRequest;
 use crate::settings::PagesSettings;
 use crate::site::Site;
-use crate::values::{CallError, Called, PageCall, Values};
-use crate::workers::{self, Bounds, Worker, Workers};
+use crate::values::{CallError, Called, PageCall, ValueSource};
+use crate::workers::{self, Bounds, PageWorkers, Worker};
 
 /// The time beyond `time_max` for which a page is awaited, since its code may still run at the end
 /// of its time.
@@ -29,17 +29,17 @@ pub struct Pages {
     /// The site of every host without a site of its own.
     default: Site,
     hosts: Vec<(String, Site)>,
-    values: Arc<dyn Values>,
+    values: Arc<dyn ValueSource>,
     settings: Arc<PagesSettings>,
-    workers: Workers,
+    workers: PageWorkers,
     forms: Arc<Option<Forms>>,
 }
 
 impl Pages {
     /// Serves the folders that the settings name.
-    pub fn new(settings: PagesSettings, values: Arc<dyn Values>) -> Self {
+    pub fn new(settings: PagesSettings, values: Arc<dyn ValueSource>) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let workers = Workers::start(Bounds {
+        let workers = PageWorkers::start(Bounds {
             workers: if settings.workers == 0 {
                 cores
             } else {
@@ -70,7 +70,7 @@ impl Pages {
     }
 
     /// Sets the source of values for insertion points.
-    pub fn values(&self) -> &dyn Values {
+    pub fn values(&self) -> &dyn ValueSource {
         &*self.values
     }
 
@@ -139,7 +139,7 @@ impl Pages {
         entry: Arc<CachedPath>,
         request: PageRequest,
         accept_encoding: Option<&[u8]>,
-    ) -> Result<Rendered, RenderError> {
+    ) -> Result<RenderedPage, RenderError> {
         let wants_gzip = takes_gzip(accept_encoding);
         match &entry.content {
             PathContent::Page(CompiledPage::Broken(error)) => {
@@ -162,7 +162,7 @@ impl Pages {
                 };
                 self.on_worker(&entry, work).await?
             }
-            _ => Ok(Rendered::default()),
+            _ => Ok(RenderedPage::default()),
         }
     }
 
@@ -189,8 +189,8 @@ impl Pages {
         self.workers.run(&entry.name, time_max, work).await
     }
 
-    fn job(&self, request: PageRequest) -> Job {
-        Job {
+    fn job(&self, request: PageRequest) -> RenderJob {
+        RenderJob {
             values: Arc::clone(&self.values),
             forms: Arc::clone(&self.forms),
             request: Arc::new(request),
@@ -200,7 +200,7 @@ impl Pages {
 }
 
 /// A page with all its insertion points, as pieces.
-pub fn rendered(pieces: &Pieces, filled: Filled, accept_encoding: Option<&[u8]>) -> Rendered {
+pub fn rendered(pieces: &Pieces, filled: Filled, accept_encoding: Option<&[u8]>) -> RenderedPage {
     render_filled(pieces, filled, takes_gzip(accept_encoding))
 }
 
@@ -219,12 +219,12 @@ fn without_port(host: &[u8]) -> &[u8] {
     }
 }
 
-fn render_filled(pieces: &Pieces, filled: Filled, wants_gzip: bool) -> Rendered {
-    let mut rendered = Rendered {
+fn render_filled(pieces: &Pieces, filled: Filled, wants_gzip: bool) -> RenderedPage {
+    let mut rendered = RenderedPage {
         with_gzip: wants_gzip && pieces.is_compressed(),
         varies: pieces.is_compressed(),
         personal: pieces.needs().request,
-        ..Rendered::default()
+        ..RenderedPage::default()
     };
     pieces.render_filled(&filled, rendered.with_gzip, &mut rendered);
     rendered.reply = filled.reply;
@@ -235,17 +235,17 @@ fn render_filled(pieces: &Pieces, filled: Filled, wants_gzip: bool) -> Rendered 
 /// Runs on a page worker.
 fn render_engine(
     engine: &Engine,
-    job: &Job,
+    job: &RenderJob,
     worker: &Worker,
     wants_gzip: bool,
     compress_min: Option<usize>,
-) -> Result<Rendered, RenderError> {
+) -> Result<RenderedPage, RenderError> {
     let made = engine.render(job, worker)?;
     // Compressing a secret beside text that a visitor chose would reveal the secret by the length.
     let varies = compress_min.is_some_and(|min| made.html.len() >= min) && !made.has_form;
     let compressed = (wants_gzip && varies).then(|| gzip::compress(&made.html, gzip::EACH_TIME));
     let compressed = compressed.flatten();
-    Ok(Rendered {
+    Ok(RenderedPage {
         with_gzip: compressed.is_some(),
         varies,
         pieces: vec![Bytes::from(compressed.unwrap_or(made.html))],

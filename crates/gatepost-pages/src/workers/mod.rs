@@ -56,7 +56,7 @@ pub(crate) struct Bounds {
 }
 
 /// The workers. Dropping them lets them finish the waiting jobs, and end.
-pub(crate) struct Workers(Arc<WorkersShared>);
+pub(crate) struct PageWorkers(Arc<WorkersShared>);
 
 struct WorkersShared {
     state: Mutex<PageQueue>,
@@ -136,7 +136,7 @@ impl PageQueue {
     }
 }
 
-impl Workers {
+impl PageWorkers {
     /// Starts the workers.
     pub(crate) fn start(bounds: Bounds) -> Self {
         let shared = Arc::new(WorkersShared {
@@ -204,7 +204,7 @@ impl Workers {
     }
 }
 
-impl Drop for Workers {
+impl Drop for PageWorkers {
     fn drop(&mut self) {
         self.0.state.lock().closed = true;
         self.0.arrived.notify_all();

@@ -4,8 +4,8 @@ use super::*;
 
 const PATIENT: Duration = Duration::from_mins(1);
 
-fn workers(workers: usize, requests_max: u64) -> Workers {
-    Workers::start(Bounds {
+fn workers(workers: usize, requests_max: u64) -> PageWorkers {
+    PageWorkers::start(Bounds {
         workers,
         queue_max: 100,
         requests_max,

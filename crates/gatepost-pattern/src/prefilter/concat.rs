@@ -1,6 +1,6 @@
 //! A pattern as a flat concatenation, as far as a literal can extend over it.
 
-use super::cost::{Cost, ROUNDS_MAX, cost_of};
+use super::cost::{LiteralCost, ROUNDS_MAX, cost_of};
 use crate::automaton::Window;
 use crate::syntax::{Greed, Node};
 
@@ -48,7 +48,7 @@ pub(super) struct ConcatPart<'n> {
     pub(super) node: &'n Node,
     pub(super) length: LengthRange,
     /// The cost of the part in a literal; `None` for a gap, over which no literal extends.
-    pub(super) cost: Option<Cost>,
+    pub(super) cost: Option<LiteralCost>,
     /// A match that begins with this part contains a match that begins after it.
     pub(super) is_skipped: bool,
     /// Only skipped parts precede this one, and no assertion does.
@@ -127,7 +127,7 @@ impl<'n> ConcatParts<'n> {
         }
     }
 
-    fn push(&mut self, node: &'n Node, length: LengthRange, cost: Option<Cost>) {
+    fn push(&mut self, node: &'n Node, length: LengthRange, cost: Option<LiteralCost>) {
         let is_first = self.skips;
         let is_optional = matches!(
             node,

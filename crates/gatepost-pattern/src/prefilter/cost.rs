@@ -16,7 +16,7 @@ const GROUP_ROUNDS_MAX: u32 = 4;
 
 /// The cost of a node in a literal.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Cost {
+pub(super) struct LiteralCost {
     /// The probability that the node matches at an offset of mail.
     pub(super) probability: f32,
     /// The NFA positions of the node.
@@ -25,7 +25,7 @@ pub(super) struct Cost {
     pub(super) active: f32,
 }
 
-impl Cost {
+impl LiteralCost {
     pub(super) const NOTHING: Self = Self {
         probability: 1.0,
         positions: 0,
@@ -42,24 +42,24 @@ impl Cost {
 }
 
 /// The cost of a node; `None` if it cannot be part of a literal.
-pub(super) fn cost_of(node: &Node, loop_probability_max: f32) -> Option<Cost> {
+pub(super) fn cost_of(node: &Node, loop_probability_max: f32) -> Option<LiteralCost> {
     Some(match node {
-        Node::Empty | Node::Assertion(_) | Node::Look { .. } => Cost::NOTHING,
+        Node::Empty | Node::Assertion(_) | Node::Look { .. } => LiteralCost::NOTHING,
         Node::Byte(set) => {
             let probability = probability(set);
-            Cost {
+            LiteralCost {
                 probability,
                 positions: 1,
                 active: probability,
             }
         }
-        Node::Concat(parts) => parts.iter().try_fold(Cost::NOTHING, |all, part| {
+        Node::Concat(parts) => parts.iter().try_fold(LiteralCost::NOTHING, |all, part| {
             Some(all.then(cost_of(part, loop_probability_max)?))
         })?,
         Node::Alternate(branches) | Node::BranchReset(branches) => {
-            let mut all = Cost {
+            let mut all = LiteralCost {
                 probability: 0.0,
-                ..Cost::NOTHING
+                ..LiteralCost::NOTHING
             };
             for branch in branches {
                 let cost = cost_of(branch, loop_probability_max)?;
@@ -87,7 +87,7 @@ fn cost_of_repeat(
     inner: &Node,
     (min, max): (u32, Option<u32>),
     loop_probability_max: f32,
-) -> Option<Cost> {
+) -> Option<LiteralCost> {
     let once = cost_of(inner, loop_probability_max)?;
     let is_loop = max.is_none();
     if is_loop && !(matches!(inner, Node::Byte(_)) && once.probability <= loop_probability_max) {
@@ -104,7 +104,7 @@ fn cost_of_repeat(
         return None;
     }
     // Each round from `min` on may be the last.
-    let (mut all, mut ends) = (Cost::NOTHING, 0.0);
+    let (mut all, mut ends) = (LiteralCost::NOTHING, 0.0);
     for round in 0..rounds {
         if round >= min {
             ends += all.probability;

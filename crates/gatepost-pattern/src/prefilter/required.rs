@@ -7,7 +7,7 @@
 use std::cell::Cell;
 
 use super::concat::{ConcatPart, ConcatParts, LengthRange};
-use super::cost::{Cost, LITERAL_POSITIONS_MAX};
+use super::cost::{LITERAL_POSITIONS_MAX, LiteralCost};
 use super::sample::SampleMatches;
 use crate::automaton::{LiteralInfo, Window};
 use crate::syntax::{Assertion, Node};
@@ -205,7 +205,7 @@ impl Selector {
         is_anchored: bool,
         mut sample: Option<SampleMatches>,
     ) -> Option<(usize, LiteralSet<'n>, LengthRange)> {
-        let mut literal = Cost::NOTHING;
+        let mut literal = LiteralCost::NOTHING;
         let mut length = before;
         let mut found: Option<(usize, LiteralSet<'n>, LengthRange)> = None;
         for (count, part) in (1..).zip(parts) {

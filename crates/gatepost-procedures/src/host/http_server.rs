@@ -70,9 +70,9 @@ impl fmt::Display for Origin {
 /// The configuration that TLS connections share; the system's certificates are read for the first
 /// of them.
 #[derive(Default)]
-pub(super) struct Tls(OnceLock<Result<TlsConnector, String>>);
+pub(super) struct TlsClient(OnceLock<Result<TlsConnector, String>>);
 
-impl Tls {
+impl TlsClient {
     fn connector(&self) -> Result<&TlsConnector, OutgoingHttpError> {
         let made = self.0.get_or_init(|| {
             let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -92,7 +92,7 @@ pub(super) struct HttpServer {
     origin: Origin,
     connections: Connections,
     idle: Mutex<Vec<HttpConnection>>,
-    tls: Arc<Tls>,
+    tls: Arc<TlsClient>,
 }
 
 struct HttpConnection {
@@ -101,7 +101,7 @@ struct HttpConnection {
 }
 
 impl HttpServer {
-    pub(super) fn new(origin: &Origin, connections_max: usize, tls: &Arc<Tls>) -> Self {
+    pub(super) fn new(origin: &Origin, connections_max: usize, tls: &Arc<TlsClient>) -> Self {
         Self {
             origin: origin.clone(),
             connections: Connections::new(connections_max),
@@ -114,7 +114,7 @@ impl HttpServer {
     pub(super) async fn send(
         self: &Arc<Self>,
         request: Request<Full<Bytes>>,
-    ) -> Result<(Response<Incoming>, Lease), OutgoingHttpError> {
+    ) -> Result<(Response<Incoming>, ConnectionLease), OutgoingHttpError> {
         let request = addressed(request)?;
         let permit = self.connections.permit().await.map_err(failed)?;
         while let Some(mut connection) = self.take_idle() {
@@ -136,8 +136,12 @@ impl HttpServer {
         idle.pop()
     }
 
-    fn lease(self: &Arc<Self>, connection: HttpConnection, permit: OwnedSemaphorePermit) -> Lease {
-        Lease {
+    fn lease(
+        self: &Arc<Self>,
+        connection: HttpConnection,
+        permit: OwnedSemaphorePermit,
+    ) -> ConnectionLease {
+        ConnectionLease {
             server: Arc::clone(self),
             connection,
             _permit: permit,
@@ -163,13 +167,13 @@ impl HttpServer {
 }
 
 /// A connection whose response is being read.
-pub(super) struct Lease {
+pub(super) struct ConnectionLease {
     server: Arc<HttpServer>,
     connection: HttpConnection,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Lease {
+impl ConnectionLease {
     /// The response was read to its end: the connection serves the next request.
     pub(super) fn give_back(self) {
         let mut connection = self.connection;

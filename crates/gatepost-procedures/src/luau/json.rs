@@ -25,7 +25,7 @@ pub(super) fn create(lua: &Lua, deadline: &Arc<Deadline>, bytes_max: usize) -> m
     table.set(
         "encode",
         lua.create_function(move |lua, value: Value| {
-            let mut encoder = Encoder {
+            let mut encoder = JsonEncoder {
                 text: Vec::new(),
                 bytes_max,
                 deadline: &encoding,
@@ -44,13 +44,13 @@ pub(super) fn create(lua: &Lua, deadline: &Arc<Deadline>, bytes_max: usize) -> m
     Ok(table)
 }
 
-struct Encoder<'a> {
+struct JsonEncoder<'a> {
     text: Vec<u8>,
     bytes_max: usize,
     deadline: &'a Deadline,
 }
 
-impl Encoder<'_> {
+impl JsonEncoder<'_> {
     fn value(&mut self, value: &Value, depth: usize) -> mlua::Result<()> {
         match value {
             Value::Nil => self.push(b"null"),

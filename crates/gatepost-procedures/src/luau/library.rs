@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use super::deadline::Deadline;
 use super::host_memory::HostMemory;
 use super::json;
-use super::waiting::{self, Begun, PendingRequest, PresentRequest, WaitingFunctions};
+use super::waiting::{self, BegunRequest, PendingRequest, PresentRequest, WaitingFunctions};
 use crate::host::{NamesAnswer, OutgoingRequest, Resources};
 
 /// A longer line says nothing more to a reader of logs.
@@ -191,9 +191,13 @@ impl Library {
                 };
                 let dns = &library.resources.dns;
                 Ok(match dns.ask(&asked, kind, library.deadline.wait_until()) {
-                    Ok(NamesAnswer::Known(names)) => Begun::Known(Ok(waiting::list(lua, &names)?)),
-                    Ok(NamesAnswer::Pending(names)) => Begun::Pending(PendingRequest::Names(names)),
-                    Err(reason) => Begun::Known(Err(reason)),
+                    Ok(NamesAnswer::Known(names)) => {
+                        BegunRequest::Known(Ok(waiting::list(lua, &names)?))
+                    }
+                    Ok(NamesAnswer::Pending(names)) => {
+                        BegunRequest::Pending(PendingRequest::Names(names))
+                    }
+                    Err(reason) => BegunRequest::Known(Err(reason)),
                 })
             };
             table.set(name, waiting.function(lua, ask)?)?;
@@ -223,7 +227,7 @@ impl Library {
         url: String,
         body: Option<mlua::String>,
         fields: Option<Table>,
-    ) -> mlua::Result<Begun> {
+    ) -> mlua::Result<BegunRequest> {
         let mut given = Vec::new();
         for pair in fields.iter().flat_map(Table::pairs::<String, String>) {
             given.push(pair?);
@@ -239,8 +243,8 @@ impl Library {
         let Resources { http, network, .. } = &*self.resources;
         Ok(
             match http.start(network, request, self.deadline.wait_until()) {
-                Ok(response) => Begun::Pending(PendingRequest::Response(response)),
-                Err(error) => Begun::Known(Err(error.to_string())),
+                Ok(response) => BegunRequest::Pending(PendingRequest::Response(response)),
+                Err(error) => BegunRequest::Known(Err(error.to_string())),
             },
         )
     }

@@ -28,7 +28,7 @@ static MESSAGE_MEMBERS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
 
 /// One word of the code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Token<'a> {
+enum LuauToken<'a> {
     Name(&'a str),
     Text(&'a str),
     /// Any other character that is not white space.
@@ -54,22 +54,25 @@ pub(super) fn mistakes(source: &str) -> Vec<LintFinding> {
 }
 
 /// `return "rejct", reason` and `{action = "rejct"}`, and a text alone that is nearly a verdict.
-fn verdicts(tokens: &[(usize, Token<'_>)]) -> Vec<LintFinding> {
+fn verdicts(tokens: &[(usize, LuauToken<'_>)]) -> Vec<LintFinding> {
     let mut found = Vec::new();
     for (at, &(line, token)) in tokens.iter().enumerate() {
-        let Token::Text(text) = token else { continue };
+        let LuauToken::Text(text) = token else {
+            continue;
+        };
         if text.parse::<Action>().is_ok() {
             continue;
         }
         let before = |back: usize| at.checked_sub(back).and_then(|at| tokens.get(at));
-        let is = |token: Option<&(usize, Token<'_>)>, wanted| {
+        let is = |token: Option<&(usize, LuauToken<'_>)>, wanted| {
             token.is_some_and(|&(_, token)| token == wanted)
         };
-        let is_returned = is(before(1), Token::Name("return"));
-        let has_reason = is(tokens.get(at + 1), Token::Sign(','));
-        let is_action = is(before(1), Token::Sign('=')) && is(before(2), Token::Name("action"));
+        let is_returned = is(before(1), LuauToken::Name("return"));
+        let has_reason = is(tokens.get(at + 1), LuauToken::Sign(','));
+        let is_action =
+            is(before(1), LuauToken::Sign('=')) && is(before(2), LuauToken::Name("action"));
         // The name of a local variable is not that of a table's member.
-        let is_member = is_action && !is(before(3), Token::Name("local"));
+        let is_member = is_action && !is(before(3), LuauToken::Name("local"));
         let nearest = nearest(text, Action::ALL.iter().map(|action| action.name()));
         let is_meant = (is_returned && has_reason) || is_member;
         let is_alone = is_returned && ends_statement(tokens.get(at + 1));
@@ -91,24 +94,24 @@ fn verdicts(tokens: &[(usize, Token<'_>)]) -> Vec<LintFinding> {
 }
 
 /// Whether nothing of the statement follows.
-fn ends_statement(next: Option<&(usize, Token<'_>)>) -> bool {
+fn ends_statement(next: Option<&(usize, LuauToken<'_>)>) -> bool {
     match next {
-        None | Some((_, Token::Sign(';'))) => true,
-        Some((_, Token::Name(name))) => matches!(*name, "end" | "else" | "elseif" | "until"),
+        None | Some((_, LuauToken::Sign(';'))) => true,
+        Some((_, LuauToken::Name(name))) => matches!(*name, "end" | "else" | "elseif" | "until"),
         Some(_) => false,
     }
 }
 
 /// `message.subjct`, where `message` is the first parameter of the function that the file returns
 /// and no other variable has its name.
-fn fields(tokens: &[(usize, Token<'_>)]) -> Vec<LintFinding> {
-    let words: Vec<Token<'_>> = tokens.iter().map(|&(_, token)| token).collect();
+fn fields(tokens: &[(usize, LuauToken<'_>)]) -> Vec<LintFinding> {
+    let words: Vec<LuauToken<'_>> = tokens.iter().map(|&(_, token)| token).collect();
     let head = words.windows(4).find_map(|words| match *words {
         [
-            Token::Name("return"),
-            Token::Name("function"),
-            Token::Sign('('),
-            Token::Name(parameter),
+            LuauToken::Name("return"),
+            LuauToken::Name("function"),
+            LuauToken::Sign('('),
+            LuauToken::Name(parameter),
         ] => Some(parameter),
         _ => None,
     });
@@ -116,30 +119,32 @@ fn fields(tokens: &[(usize, Token<'_>)]) -> Vec<LintFinding> {
         return Vec::new();
     };
     let is_declared_again = words.windows(2).any(|pair| {
-        let is_it = pair.get(1) == Some(&Token::Name(parameter));
-        is_it && matches!(pair.first(), Some(Token::Name("local" | "for")))
+        let is_it = pair.get(1) == Some(&LuauToken::Name(parameter));
+        is_it && matches!(pair.first(), Some(LuauToken::Name("local" | "for")))
     });
     let functions = words.windows(3).filter(|words| {
-        let is_list = words.get(1) == Some(&Token::Sign('('));
-        let takes_it = words.get(2) == Some(&Token::Name(parameter));
-        words.first() == Some(&Token::Name("function")) && is_list && takes_it
+        let is_list = words.get(1) == Some(&LuauToken::Sign('('));
+        let takes_it = words.get(2) == Some(&LuauToken::Name(parameter));
+        words.first() == Some(&LuauToken::Name("function")) && is_list && takes_it
     });
     if is_declared_again || functions.count() > 1 {
         return Vec::new();
     }
     let mut found = Vec::new();
     for (at, &(line, token)) in tokens.iter().enumerate() {
-        let Token::Name(member) = token else { continue };
+        let LuauToken::Name(member) = token else {
+            continue;
+        };
         let is_accessed = at.checked_sub(2).is_some_and(|start| {
-            let is_dot = matches!(words.get(start + 1), Some(Token::Sign('.' | ':')));
-            let is_of_another = start
-                .checked_sub(1)
-                .is_some_and(|before| matches!(words.get(before), Some(Token::Sign('.' | ':'))));
+            let is_dot = matches!(words.get(start + 1), Some(LuauToken::Sign('.' | ':')));
+            let is_of_another = start.checked_sub(1).is_some_and(|before| {
+                matches!(words.get(before), Some(LuauToken::Sign('.' | ':')))
+            });
             // `function(message: Message)` gives its type.
             let is_declaration = start
                 .checked_sub(2)
-                .is_some_and(|before| words.get(before) == Some(&Token::Name("function")));
-            words.get(start) == Some(&Token::Name(parameter))
+                .is_some_and(|before| words.get(before) == Some(&LuauToken::Name("function")));
+            words.get(start) == Some(&LuauToken::Name(parameter))
                 && is_dot
                 && !is_of_another
                 && !is_declaration
@@ -170,7 +175,7 @@ fn nearest<'a>(text: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a s
 
 /// The words with their lines, without comments. A text with escapes or parts to be filled in is
 /// kept as it is written.
-fn tokens(source: &str) -> Vec<(usize, Token<'_>)> {
+fn tokens(source: &str) -> Vec<(usize, LuauToken<'_>)> {
     let mut tokens = Vec::new();
     let mut rest = source;
     let mut line = 1;
@@ -187,28 +192,28 @@ fn tokens(source: &str) -> Vec<(usize, Token<'_>)> {
 }
 
 /// The token that `rest` begins with, if it is one, and how many bytes it or the gap has.
-fn next(rest: &str, first: char) -> (Option<Token<'_>>, usize) {
+fn next(rest: &str, first: char) -> (Option<LuauToken<'_>>, usize) {
     if let Some(comment) = rest.strip_prefix("--") {
         let long = long_bracket(comment).map(|(_, length)| length + 2);
         return (None, long.unwrap_or_else(|| line_length(rest)));
     }
     if let Some((text, length)) = long_bracket(rest) {
-        return (Some(Token::Text(text)), length);
+        return (Some(LuauToken::Text(text)), length);
     }
     if matches!(first, '"' | '\'' | '`') {
         let (text, length) = quoted(rest, first);
-        return (Some(Token::Text(text)), length);
+        return (Some(LuauToken::Text(text)), length);
     }
     let is_word = |character: char| character.is_alphanumeric() || character == '_';
     if is_word(first) {
         let length = rest.find(|character| !is_word(character));
         let length = length.unwrap_or(rest.len());
         return (
-            Some(Token::Name(rest.get(..length).unwrap_or_default())),
+            Some(LuauToken::Name(rest.get(..length).unwrap_or_default())),
             length,
         );
     }
-    let sign = (!first.is_whitespace()).then_some(Token::Sign(first));
+    let sign = (!first.is_whitespace()).then_some(LuauToken::Sign(first));
     (sign, first.len_utf8())
 }
 

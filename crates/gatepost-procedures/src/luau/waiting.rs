@@ -80,7 +80,7 @@ impl PendingRequest {
 }
 
 /// The result of starting a Luau function: its outcome, or a request.
-pub(super) enum Begun {
+pub(super) enum BegunRequest {
     /// A value, or nothing and why.
     Known(Result<Value, String>),
     Pending(PendingRequest),
@@ -167,16 +167,16 @@ impl WaitingFunctions {
     pub(super) fn function<A: FromLuaMulti>(
         &self,
         lua: &Lua,
-        begin: impl Fn(&Lua, A) -> mlua::Result<Begun> + Send + 'static,
+        begin: impl Fn(&Lua, A) -> mlua::Result<BegunRequest> + Send + 'static,
     ) -> mlua::Result<Function> {
         let request = self.request.clone();
         let begin = lua.create_function(move |lua, arguments: A| {
             Ok(match begin(lua, arguments)? {
-                Begun::Known(outcome) => {
+                BegunRequest::Known(outcome) => {
                     let (value, why) = value_or_reason(outcome);
                     (true, value, why)
                 }
-                Begun::Pending(pending) => {
+                BegunRequest::Pending(pending) => {
                     *request.0.lock() = Some(pending);
                     (false, Value::Nil, None)
                 }

@@ -17,6 +17,7 @@ use gatepost_mail::HeaderSelector;
 use gatepost_pattern::Groups;
 
 use crate::Problem;
+use crate::RuleId;
 use crate::Severity;
 use crate::language::Definitions;
 use crate::language::definition::{Definition, Test, View};
@@ -24,7 +25,7 @@ use crate::network::{NetworkRule, NetworkTest};
 use crate::report;
 use crate::scan::{
     CaptureSource, EvalRule, FieldRule, FieldRules, LineRule, LineRules, MatchedText, MimeRule,
-    MimeRules, Program, RuleId, TemplateRule,
+    MimeRules, Program, TemplateRule,
 };
 use crate::shortcircuit::{Shortcircuit, ShortcircuitScores, Turn};
 use prepare::{Prepared, TemplateTarget};

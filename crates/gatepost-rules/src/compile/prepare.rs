@@ -6,12 +6,13 @@ use gatepost_mail::HeaderSelector;
 use gatepost_pattern::{Pattern, Template};
 
 use super::{Abilities, NotRunning, hits_max};
+use crate::RuleId;
 use crate::Severity;
 use crate::eval::{self, EvalProblem, Evaluation};
 use crate::language::Definitions;
 use crate::language::definition::{Definition, FieldTest, Test, View};
 use crate::network::{self, LinkList, NetworkTest};
-use crate::scan::{FieldRule, RuleId};
+use crate::scan::FieldRule;
 
 /// A test that can run.
 pub(super) enum Prepared {

@@ -15,17 +15,17 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     }),
 ];
 
-struct Attachment<'m> {
+struct AttachedFile<'m> {
     part: &'m MimePart,
     media_type: String,
     /// In lower case; empty if there is none.
     name: Vec<u8>,
 }
 
-fn attachments<'m>(mail: &'m ScannedMail<'_>) -> impl Iterator<Item = Attachment<'m>> {
+fn attachments<'m>(mail: &'m ScannedMail<'_>) -> impl Iterator<Item = AttachedFile<'m>> {
     mail.parts().leaves().map(|part| {
         let content_type = ContentType::parse(part.field(b"content-type"));
-        Attachment {
+        AttachedFile {
             part,
             media_type: content_type.media_type,
             name: content_type.name.unwrap_or_default().to_ascii_lowercase(),
@@ -45,7 +45,7 @@ pattern!(
 pattern!(PROGRAM_IN_BASE64, r"^TV[opqr].A..[AB].[AQgw][A-H].A");
 pattern!(PROGRAM_UUENCODED, r"^M35[GHIJK].`..`..*````");
 
-fn is_executable(attachment: &Attachment<'_>) -> bool {
+fn is_executable(attachment: &AttachedFile<'_>) -> bool {
     let part = attachment.part;
     if PROGRAM_NAME.is_match(&attachment.name) {
         return true;
@@ -70,7 +70,7 @@ pattern!(WORD_TYPE, "^application/.*word$");
 pattern!(SLIDES_TYPE, "^application/.*(?:powerpoint|ppt)$");
 pattern!(SHEET_TYPE, "^application/.*excel$");
 
-fn is_suspect(attachment: &Attachment<'_>) -> bool {
+fn is_suspect(attachment: &AttachedFile<'_>) -> bool {
     if attachment.name.is_empty() || attachment.media_type == "application/octet-stream" {
         return false;
     }

@@ -48,15 +48,15 @@ use gatepost_mail::Mail;
 use arguments::EvalArguments;
 
 /// A function with its arguments bound.
-type Test = Box<dyn Fn(&ScannedMail<'_>) -> u32 + Send + Sync>;
+type MailFunction = Box<dyn Fn(&ScannedMail<'_>) -> u32 + Send + Sync>;
 /// The result of binding arguments: a test, or a description of the error.
-type Built = Result<Test, String>;
+type Built = Result<MailFunction, String>;
 /// A function by its name, and how its arguments are bound.
 type Entry = (&'static str, fn(&EvalArguments<'_>) -> Built);
 
 /// A call of an eval function, ready to run on any message.
 pub struct Evaluation {
-    function: Test,
+    function: MailFunction,
 }
 
 impl Evaluation {

@@ -29,7 +29,7 @@ fn value(
 
 /// The open `if`s of a file.
 #[derive(Debug, Default)]
-pub(super) struct Conditions {
+pub(super) struct OpenConditions {
     /// For each open `if`: whether lines were skipped before it, and its line.
     open: Vec<(bool, u32)>,
     skipping: bool,
@@ -38,7 +38,7 @@ pub(super) struct Conditions {
 /// `else` or `endif` without `if`.
 pub(super) struct WithoutIf;
 
-impl Conditions {
+impl OpenConditions {
     /// Whether the current line is in a branch that is not taken.
     pub(super) fn skipping(&self) -> bool {
         self.skipping
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn branches_nest() {
-        let mut conditions = Conditions::default();
+        let mut conditions = OpenConditions::default();
         conditions.enter(false, 1);
         conditions.enter(true, 2);
         assert!(conditions.skipping());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use gatepost_mail::Directive;
 
-use super::condition::{self, Conditions};
+use super::condition::{self, OpenConditions};
 use super::definition::SourceLine;
 use super::directives;
 use super::line::{LineProblem, Loaded, RuleLine};
@@ -56,7 +56,7 @@ impl<'d> Loader<'d> {
         self.files.push(Arc::clone(&file));
         self.loaded.definitions.statistics.files += 1;
         self.loaded.definitions.statistics.bytes += text.len();
-        let mut conditions = Conditions::default();
+        let mut conditions = OpenConditions::default();
         for (index, line) in text.split(|&byte| byte == b'\n').enumerate() {
             let source = SourceLine {
                 file: Arc::clone(&file),
@@ -83,7 +83,7 @@ impl<'d> Loader<'d> {
         });
     }
 
-    fn line(&mut self, source: &SourceLine, raw: &[u8], conditions: &mut Conditions) {
+    fn line(&mut self, source: &SourceLine, raw: &[u8], conditions: &mut OpenConditions) {
         if let Some(version) = rules_version(raw) {
             self.loaded.definitions.options.rules_versions.push(version);
         }
@@ -129,7 +129,7 @@ impl<'d> Loader<'d> {
     fn condition(
         &mut self,
         line: &RuleLine<'_>,
-        conditions: &mut Conditions,
+        conditions: &mut OpenConditions,
     ) -> Option<Result<(), LineProblem>> {
         let without_if = |_| LineProblem::invalid("there is no if before it", "remove it");
         match line.directive {
@@ -154,7 +154,7 @@ impl<'d> Loader<'d> {
     fn apply(
         &mut self,
         line: &RuleLine<'_>,
-        conditions: &mut Conditions,
+        conditions: &mut OpenConditions,
     ) -> Result<(), LineProblem> {
         if self.is_user && directives::is_administrators(line.directive) {
             return Err(LineProblem::invalid(
@@ -228,7 +228,10 @@ impl<'d> Loader<'d> {
     }
 }
 
-fn require_version(line: &RuleLine<'_>, conditions: &mut Conditions) -> Result<(), LineProblem> {
+fn require_version(
+    line: &RuleLine<'_>,
+    conditions: &mut OpenConditions,
+) -> Result<(), LineProblem> {
     let version = line.value_text()?;
     // Packages write their version with or without trailing zeros.
     if matches!(

@@ -4,6 +4,7 @@
 #![allow(clippy::unnecessary_wraps)]
 
 use super::line::{LineProblem, Loaded, RuleLine};
+use super::rules::LineOutcome;
 use crate::shortcircuit::ShortcircuitScores;
 
 /// The threshold of folders without one.
@@ -82,8 +83,6 @@ impl Default for Options {
         }
     }
 }
-
-type LineOutcome = Result<(), LineProblem>;
 
 pub(super) fn required_score(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
     let value = line.value_text()?;

@@ -24,7 +24,7 @@ use crate::users::Preferences;
 use crate::{GivenUp, Report, ScanContext};
 
 /// A scan whose local rules have run.
-pub(super) struct Scan<'a> {
+pub(super) struct LocalScan<'a> {
     pub(super) mail: ScannedMail<'a>,
     user: Option<&'a Preferences>,
     compiled: &'a Compiled,
@@ -73,7 +73,7 @@ impl RuleSet {
         message: &'a [u8],
         user: Option<&'a Preferences>,
         context: &ScanContext<'_>,
-    ) -> Scan<'a> {
+    ) -> LocalScan<'a> {
         let is_cut = message.len() > self.size_max;
         let message = message.get(..self.size_max).unwrap_or(message);
         let configuration = self.configuration_of(user);
@@ -103,7 +103,7 @@ impl RuleSet {
         if may_end_early && !self.ends_before_network(compiled, &state) {
             asked = ask();
         }
-        Scan {
+        LocalScan {
             user,
             compiled,
             lesson,
@@ -128,10 +128,10 @@ impl RuleSet {
     /// Adds the results of DNS queries, and sums up.
     pub(super) fn end<T>(
         &self,
-        scan: Scan<'_>,
+        scan: LocalScan<'_>,
         look: impl FnOnce(&Compiled, &ScanState) -> T,
     ) -> (Report, T) {
-        let Scan {
+        let LocalScan {
             mail,
             user,
             compiled,

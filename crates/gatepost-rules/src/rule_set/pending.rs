@@ -11,7 +11,7 @@ use bytes::Bytes;
 use gatepost_dns::LookupProgress;
 
 use super::RuleSet;
-use super::judging::Scan;
+use super::judging::LocalScan;
 use crate::users::Preferences;
 use crate::{Report, ScanContext};
 
@@ -23,7 +23,7 @@ struct ScanOwner {
 }
 
 /// A scan that has not ended.
-struct ScanSlot<'a>(Option<Scan<'a>>);
+struct ScanSlot<'a>(Option<LocalScan<'a>>);
 
 self_cell::self_cell!(
     struct OwnedScan {

@@ -6,9 +6,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::RuleId;
 use crate::RuleSet;
 use crate::eval::ScannedMail;
-use crate::scan::{LineRules, RuleId};
+use crate::scan::LineRules;
 
 /// A rule that runs, as needed for the comparison of two sets.
 #[derive(Debug, Clone, PartialEq)]

@@ -10,9 +10,9 @@ use std::time::Duration;
 use gatepost_mail::{HeaderSelector, Mail};
 use gatepost_pattern::{Captured, Groups, Template};
 
-use super::RuleId;
 use super::budget::Budget;
 use super::state::ScanState;
+use crate::RuleId;
 use crate::language::definition::View;
 use crate::tags::message;
 

@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use gatepost_mail::{HeaderSelector, Mail};
 use gatepost_pattern::{Pattern, Prefilter, PrefilterThresholds};
 
-use super::RuleId;
 use super::filter;
 use super::state::ScanState;
+use crate::RuleId;
 
 const THRESHOLDS: PrefilterThresholds = PrefilterThresholds {
     patterns_min: 2,

@@ -2,9 +2,9 @@
 
 use gatepost_pattern::{LiteralInfo, Pattern, Prefilter, PrefilterThresholds};
 
-use super::RuleId;
 use super::filter;
 use super::state::ScanState;
+use crate::RuleId;
 
 const THRESHOLDS: PrefilterThresholds = PrefilterThresholds {
     patterns_min: 6,

@@ -4,8 +4,8 @@
 //! dependencies. One peculiarity of SpamAssassin is kept: a meta with score 0 is never *settled*
 //! when it would hit, so metas which name it are never computed ([`Settled`]).
 
-use super::RuleId;
 use super::state::ScanState;
+use crate::RuleId;
 use crate::language::expression::Expression;
 
 /// The usual number of metas of a message that differ from their value at rest.

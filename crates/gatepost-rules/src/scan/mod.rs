@@ -25,6 +25,7 @@ use gatepost_learning::Reputation;
 use gatepost_learning::bayes::Interval;
 use gatepost_pattern::{Captured, Pattern};
 
+use crate::RuleId;
 use crate::eval::{Evaluation, ScannedMail};
 use crate::network::NetworkRule;
 use crate::profile::{self, RunCause, Stage};
@@ -34,9 +35,6 @@ pub(crate) use fields::{FieldRule, FieldRules, MimeRule, MimeRules};
 pub(crate) use lines::{LineRule, LineRules};
 pub(crate) use meta::{MetaRule, MetaRules, NearMeta, Operand};
 pub(crate) use state::ScanState;
-
-/// The index of a rule in the tables of its rule set.
-pub(crate) type RuleId = u32;
 
 /// The cost of an eval function in steps: the clock is read for every eighth function.
 const EVAL_COST: u32 = 8;

@@ -6,7 +6,7 @@
 
 use gatepost_pattern::Window;
 
-use super::RuleId;
+use crate::RuleId;
 
 /// The end of a literal, and the window before it in which a match can start.
 type LiteralEnd = (usize, Option<Window>);

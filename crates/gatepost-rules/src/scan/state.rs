@@ -4,9 +4,9 @@ use std::cell::Cell;
 
 use gatepost_pattern::{LONG_TEXT_BYTES, LiteralInfo, Pattern, Window};
 
-use super::RuleId;
 use super::budget::Budget;
 use super::rounds::Rounds;
+use crate::RuleId;
 use crate::profile::{self, RunCause, Stage};
 
 /// Offsets of one text at which a rule is verified; after them the rest of the text is searched

@@ -41,13 +41,13 @@ const MARKER: &str = "gatepost-bridge";
 
 /// The address of the other broker.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Address {
+pub(super) struct BridgeAddress {
     is_tls: bool,
     host: String,
     port: u16,
 }
 
-impl Address {
+impl BridgeAddress {
     /// `mqtt://HOST[:PORT]` or `mqtts://HOST[:PORT]`.
     fn new(url: &str) -> Option<Self> {
         let (is_tls, rest) = match url.split_once("://")? {
@@ -80,7 +80,7 @@ impl Address {
 /// A bridge, ready to connect.
 pub(crate) struct Bridge {
     name: String,
-    address: Address,
+    address: BridgeAddress,
     version: Version,
     tls: Option<TlsConnector>,
     client_id: String,
@@ -97,7 +97,7 @@ impl Bridge {
     /// Reads the files that the settings name.
     pub(crate) fn new(name: &str, settings: &BridgeSettings) -> Result<Self, FieldMistake> {
         let wrong = |field, reason: &str| FieldMistake::new(field, reason);
-        let address = Address::new(&settings.address).ok_or_else(|| {
+        let address = BridgeAddress::new(&settings.address).ok_or_else(|| {
             wrong(
                 "bridge.address",
                 "write mqtt://HOST:PORT, or mqtts:// for TLS",
@@ -218,7 +218,7 @@ mod tests {
             ("https://broker.example", None),
             ("broker.example", None),
         ] {
-            let address = Address::new(url);
+            let address = BridgeAddress::new(url);
             let found = address
                 .as_ref()
                 .map(|at| (at.is_tls, at.host.as_str(), at.port));

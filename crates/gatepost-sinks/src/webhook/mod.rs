@@ -21,7 +21,7 @@ use crate::http_client::{AddressGuard, Client, SharedTls, Target};
 use crate::ready_templates::ready;
 use crate::settings::WebhookSettings;
 use signature::Signer;
-use template::{BodyTemplate, TemplateError};
+use template::{BodyError, BodyTemplate};
 
 /// Header fields that the request has of itself.
 const OWN_HEADERS: [HeaderName; 4] = [
@@ -115,7 +115,7 @@ impl Webhook {
         answer::judged(status, &headers, now)
     }
 
-    fn body(&self, delivery: &Delivery) -> Result<Vec<u8>, TemplateError> {
+    fn body(&self, delivery: &Delivery) -> Result<Vec<u8>, BodyError> {
         match &self.template {
             Some(template) => template.render(&self.name, &self.variables, delivery),
             None => template::message_json(delivery),

@@ -26,7 +26,7 @@ const PRIORITY_DEFAULT: u8 = 3;
 
 /// No body can be made of a message.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum TemplateError {
+pub(super) enum BodyError {
     #[error("the template: {0:#}")]
     Template(#[from] minijinja::Error),
     #[error("the template's result is not JSON: {0}")]
@@ -74,7 +74,7 @@ impl BodyTemplate {
         sink: &str,
         variables: &BTreeMap<String, String>,
         delivery: &Delivery,
-    ) -> Result<Vec<u8>, TemplateError> {
+    ) -> Result<Vec<u8>, BodyError> {
         let payload = &delivery.payload;
         let properties = &delivery.properties;
         let property = |name| properties.user_property(name);
@@ -113,7 +113,7 @@ impl BodyTemplate {
         let template = self.environment.get_template(NAME)?;
         template.render_captured_to(values, &mut body)?;
         if self.is_json {
-            serde_json::from_slice::<IgnoredAny>(&body.0).map_err(TemplateError::NotJson)?;
+            serde_json::from_slice::<IgnoredAny>(&body.0).map_err(BodyError::NotJson)?;
         }
         Ok(body.0)
     }
@@ -186,7 +186,7 @@ struct MessageJson<'a> {
 }
 
 /// The body where there is no template.
-pub(super) fn message_json(delivery: &Delivery) -> Result<Vec<u8>, TemplateError> {
+pub(super) fn message_json(delivery: &Delivery) -> Result<Vec<u8>, BodyError> {
     let text = std::str::from_utf8(&delivery.payload).ok();
     let nanoseconds = OffsetDateTime::from(delivery.id.time()).unix_timestamp_nanos();
     let message = MessageJson {
@@ -200,5 +200,5 @@ pub(super) fn message_json(delivery: &Delivery) -> Result<Vec<u8>, TemplateError
         expiry_seconds: delivery.properties.expiry_seconds,
         properties: &delivery.properties.user,
     };
-    serde_json::to_vec(&message).map_err(TemplateError::Message)
+    serde_json::to_vec(&message).map_err(BodyError::Message)
 }

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use gatepost_faults::{Effect, Fault, FaultRandom, FileKind, Operation};
+use gatepost_faults::{Fault, FaultEffect, FaultRandom, FileKind, FileOperation};
 use gatepost_message::{MessageId, Publication, Qos, Topic};
 use gatepost_store::{DeliveryRow, ManualWriter, SessionChange, Store, StoreChange};
 
@@ -107,20 +107,20 @@ impl Simulation {
         let after = self.random.below(40);
         let times = 1 + self.random.below(3);
         let (operation, effect) = match self.random.below(6) {
-            0 => (Operation::Write, Effect::Error),
-            1 => (Operation::Write, Effect::Full),
+            0 => (FileOperation::Write, FaultEffect::Error),
+            1 => (FileOperation::Write, FaultEffect::Full),
             2 => (
-                Operation::Write,
-                Effect::Short(self.random.below(4_000) as usize),
+                FileOperation::Write,
+                FaultEffect::Short(self.random.below(4_000) as usize),
             ),
-            3 => (Operation::Sync, Effect::Error),
-            4 => (Operation::Write, Effect::PowerCut),
-            _ => (Operation::Sync, Effect::PowerCut),
+            3 => (FileOperation::Sync, FaultEffect::Error),
+            4 => (FileOperation::Write, FaultEffect::PowerCut),
+            _ => (FileOperation::Sync, FaultEffect::PowerCut),
         };
         let disk = self.database.disk();
         disk.inject(Fault::new(operation, effect).after(after).times(times));
         if self.mutation == Mutation::NoSync {
-            disk.inject(Fault::new(Operation::Sync, Effect::Lie).on(FileKind::Log));
+            disk.inject(Fault::new(FileOperation::Sync, FaultEffect::Lie).on(FileKind::Log));
         }
     }
 

@@ -6,11 +6,11 @@ use clap::Args;
 
 /// Measure brokers, mail filters and web servers: this one and others
 #[derive(Debug, Args)]
-pub(super) struct BenchCommand {
+pub(super) struct BenchOptions {
     #[command(flatten)]
     bench: gatepost_bench::BenchArguments,
 }
 
-pub(super) fn run(command: BenchCommand) -> ExitCode {
+pub(super) fn run(command: BenchOptions) -> ExitCode {
     gatepost_bench::run(command.bench)
 }

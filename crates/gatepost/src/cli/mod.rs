@@ -47,7 +47,7 @@ struct CommandLine {
 #[derive(Debug, Subcommand)]
 enum Command {
     Serve(serve::ServeArguments),
-    Scan(scan::ScanArguments),
+    Scan(scan::ScanCommandArguments),
     Check(check::CheckArguments),
     Config(config::ConfigArguments),
     Learn(learn::LearnArguments),
@@ -62,8 +62,8 @@ enum Command {
     Backup(backup::BackupArguments),
     Restore(backup::RestoreArguments),
     Pub(publish::PublishArguments),
-    Sub(subscribe::SubscribeArguments),
-    Bench(bench::BenchCommand),
+    Sub(subscribe::SubscribeCommandArguments),
+    Bench(bench::BenchOptions),
     Healthcheck(healthcheck::HealthcheckArguments),
     Completions(completions::CompletionsArguments),
     Man(completions::ManArguments),

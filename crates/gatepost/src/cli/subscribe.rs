@@ -45,7 +45,7 @@ Examples:
 Exit codes: 0 what was asked for came, 27 it did not come in time, 64 wrong switches,
 69 no connection, 77 the broker refused."
 )]
-pub(super) struct SubscribeArguments {
+pub(super) struct SubscribeCommandArguments {
     #[command(flatten)]
     client: ClientOptions,
     /// A topic filter (repeatable)
@@ -101,7 +101,7 @@ enum SubscriptionEnd {
     TimedOut,
 }
 
-pub(super) fn run(arguments: &SubscribeArguments) -> ExitCode {
+pub(super) fn run(arguments: &SubscribeCommandArguments) -> ExitCode {
     match Subscriber::new(arguments).and_then(Subscriber::run) {
         Ok(SubscriptionEnd::Done) => ExitCode::SUCCESS,
         Ok(SubscriptionEnd::TimedOut) => ExitCode::from(EXIT_TIMEOUT),
@@ -113,7 +113,7 @@ pub(super) fn run(arguments: &SubscribeArguments) -> ExitCode {
 }
 
 struct Subscriber<'a> {
-    arguments: &'a SubscribeArguments,
+    arguments: &'a SubscribeCommandArguments,
     filters: Vec<String>,
     left_out: Vec<TopicFilter>,
     carried: CommandLineProperties,
@@ -126,7 +126,7 @@ struct Subscriber<'a> {
 }
 
 impl<'a> Subscriber<'a> {
-    fn new(arguments: &'a SubscribeArguments) -> Result<Self, ClientError> {
+    fn new(arguments: &'a SubscribeCommandArguments) -> Result<Self, ClientError> {
         let mut filters = arguments.topics.clone();
         filters.extend(arguments.client.address()?.topic);
         if filters.is_empty() {

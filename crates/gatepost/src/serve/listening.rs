@@ -32,7 +32,7 @@ use crate::config::Config;
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// All open listeners.
-pub(super) struct Listening {
+pub(super) struct OpenListeners {
     http: Arc<HttpContext>,
     encryption: Encryption,
     addresses: Vec<ListenerAddress>,
@@ -82,7 +82,7 @@ impl Protocol {
     }
 }
 
-impl Listening {
+impl OpenListeners {
     pub(super) fn open(
         config: &Config,
         encryption: Encryption,

@@ -50,7 +50,7 @@ use crate::users_marker;
 use binding::BoundListener;
 pub(crate) use encryption::Encryption;
 use error::StartError;
-use listening::Listening;
+use listening::OpenListeners;
 use log_limit::LogLimit;
 use notify::Notifier;
 use passed_sockets::PassedSockets;
@@ -181,7 +181,7 @@ async fn serve(
         bans: Some(bans.clone()),
         in_flight: InFlight::new(&config.in_flight),
     };
-    let listening = Listening::open(
+    let listening = OpenListeners::open(
         &config, encryption, bound, services, &users, &limits, &workers,
     )?;
     tokio::spawn(stats.run());
@@ -231,7 +231,7 @@ async fn serve(
 fn carry_out(
     request: Option<ReloadRequest>,
     reloader: &Reloader<'_>,
-    listening: &Listening,
+    listening: &OpenListeners,
     users: &Users,
     notifier: &Notifier,
 ) {
@@ -328,7 +328,7 @@ fn publish_refusals(broker: &Broker, users: Users) {
 
 /// Prints one line for each listener, and the dashboard's address last. Scripts that start the
 /// server read these lines.
-fn announce(listening: &Listening) {
+fn announce(listening: &OpenListeners) {
     let mut output = std::io::stdout().lock();
     let mut line = |text: std::fmt::Arguments<'_>| {
         // The server runs even if standard output is closed.

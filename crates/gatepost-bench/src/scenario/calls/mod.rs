@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::window::Window;
+use super::window::MeasurementWindow;
 use super::{FloorOf, Scenario};
 use crate::clock;
 use crate::error::BenchError;
@@ -107,7 +107,7 @@ impl Scenario for Calls {
         let mut dialer = Dialer::new(url.address()?);
         let mut sessions: Loop<CallerConnection> = Loop::new()?;
         let (warm_up, seconds) = (self.arguments.warm_up, self.arguments.seconds);
-        let mut window = Window::open(target, progress, warm_up, seconds)?;
+        let mut window = MeasurementWindow::open(target, progress, warm_up, seconds)?;
         let mut shared = CallTotals::new(&self.arguments, window.begin);
         let rate = self.arguments.rate.get();
         let connections = self.arguments.connections.get();

@@ -6,7 +6,7 @@ use memchr::memmem;
 
 use super::CallsArguments;
 use crate::clock::{self, Nanoseconds};
-use crate::load::{Closed, Conversation, ReceiveOutcome};
+use crate::load::{ConnectionClosed, Conversation, ReceiveOutcome};
 use crate::scenario::tally::{MeasurementCounts, Names};
 
 /// The maximum length of a response.
@@ -111,7 +111,7 @@ impl Conversation<CallTotals> for CallerConnection {
         ReceiveOutcome::Taken(taken)
     }
 
-    fn closed(&mut self, reason: Closed, shared: &mut CallTotals) {
+    fn closed(&mut self, reason: ConnectionClosed, shared: &mut CallTotals) {
         shared.tally.count_broken();
         shared
             .tally

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::measured::{MeasuredRun, ReceiveTotals};
 use super::publish::{Published, Publishers};
-use super::receive::{Receivers, Stage};
+use super::receive::{FanoutProgress, Receivers};
 use super::settings::{FanoutArguments, Plan};
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
@@ -27,7 +27,7 @@ pub(super) fn run(
     target: &RunningTarget,
     progress: &RunProgress,
 ) -> Result<MeasuredRun, BenchError> {
-    let stage = Stage::default();
+    let stage = FanoutProgress::default();
     let workers = arguments.workers.get();
     thread::scope(|scope| {
         let receiving: Vec<_> = (0..workers)
@@ -76,7 +76,7 @@ fn conduct<'plan>(
     arguments: &FanoutArguments,
     target: &RunningTarget,
     plan: &'plan Plan,
-    stage: &Stage,
+    stage: &FanoutProgress,
     progress: &RunProgress,
 ) -> Result<Conducted<'plan>, BenchError> {
     wait_until_ready(plan.subscribers, target, stage, progress)?;
@@ -121,7 +121,7 @@ fn conduct<'plan>(
 fn wait_until_ready(
     wanted: usize,
     target: &RunningTarget,
-    stage: &Stage,
+    stage: &FanoutProgress,
     progress: &RunProgress,
 ) -> Result<(), BenchError> {
     let deadline = clock::now() + READY_SECONDS * clock::SECOND;
@@ -148,7 +148,12 @@ fn wait_until_ready(
 }
 
 /// Waits until everything has arrived and was acknowledged, or nothing has arrived for a while.
-fn drain(arguments: &FanoutArguments, plan: &Plan, stage: &Stage, published: &mut Published<'_>) {
+fn drain(
+    arguments: &FanoutArguments,
+    plan: &Plan,
+    stage: &FanoutProgress,
+    published: &mut Published<'_>,
+) {
     let expected = published.expected_deliveries(plan);
     let patience = clock::from_seconds(arguments.drain);
     let (mut last_count, mut last_change) = (stage.received(), clock::now());

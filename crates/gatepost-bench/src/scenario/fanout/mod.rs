@@ -22,7 +22,7 @@ pub(crate) use conduct::READY_SECONDS;
 pub(crate) use measured::{MeasuredRun, ReceiveTotals};
 pub use own_cost::receive_cost_ns;
 pub(crate) use publish::Publishers;
-pub(crate) use receive::{Receivers, Stage};
+pub(crate) use receive::{FanoutProgress, Receivers};
 pub use settings::FanoutArguments;
 pub(crate) use settings::Plan;
 

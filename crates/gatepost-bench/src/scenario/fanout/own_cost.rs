@@ -9,11 +9,11 @@ use std::time::Duration;
 use gatepost_message::Qos;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::receive::{Receivers, Stage};
+use super::receive::{FanoutProgress, Receivers};
 use super::settings::Plan;
 use crate::clock;
 use crate::error::BenchError;
-use crate::pubsub::{Broker, Stamp};
+use crate::pubsub::{BrokerEndpoint, MessageStamp};
 use crate::target::Endpoint;
 
 /// Messages sent.
@@ -27,7 +27,7 @@ const BATCH: u32 = 500;
 pub fn receive_cost_ns() -> Result<f64, BenchError> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let plan = plan(&format!("mqtt://{}", listener.local_addr()?))?;
-    let stage = Stage::default();
+    let stage = FanoutProgress::default();
     stage.measure_between(1, u64::MAX);
     thread::scope(|scope| {
         let receiving = scope.spawn(|| {
@@ -56,7 +56,7 @@ fn plan(url: &str) -> Result<Plan, BenchError> {
     let Endpoint::Url(url) = url.parse()? else {
         return Err(malformed());
     };
-    let broker = Broker::of(&url)?.ok_or_else(malformed)?;
+    let broker = BrokerEndpoint::of(&url)?.ok_or_else(malformed)?;
     Ok(Plan {
         subscribe_at: broker.clone(),
         publish_at: broker,
@@ -91,7 +91,7 @@ fn flood(mut stream: TcpStream, plan: &Plan) -> std::io::Result<()> {
     for first in (0..MESSAGES).step_by(BATCH as usize) {
         batch.clear();
         for sequence in first..first + BATCH {
-            Stamp {
+            MessageStamp {
                 publisher: 0,
                 sequence,
                 due: clock::now(),

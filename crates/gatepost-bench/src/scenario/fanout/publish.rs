@@ -10,8 +10,8 @@ use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
 use crate::latency::Latencies;
-use crate::load::{Closed, Conversation, Dialer, Loop, ReceiveOutcome};
-use crate::pubsub::{PacketEvent, PacketReader, Stamp};
+use crate::load::{ConnectionClosed, Conversation, Dialer, Loop, ReceiveOutcome};
+use crate::pubsub::{MessageStamp, PacketEvent, PacketReader};
 
 /// The time within which the publishers must be ready.
 const READY_SECONDS: u64 = 30;
@@ -114,7 +114,7 @@ impl Conversation<PublisherTotals<'_>> for LoadPublisher {
         }
     }
 
-    fn closed(&mut self, reason: Closed, shared: &mut PublisherTotals<'_>) {
+    fn closed(&mut self, reason: ConnectionClosed, shared: &mut PublisherTotals<'_>) {
         let number = self.number;
         shared
             .failure
@@ -197,7 +197,7 @@ impl<'plan> Publishers<'plan> {
             };
             self.wait_until(due, watched)?;
             let sequence = sent[usize::from(publisher)];
-            Stamp {
+            MessageStamp {
                 publisher,
                 sequence,
                 due,

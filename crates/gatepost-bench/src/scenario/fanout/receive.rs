@@ -9,8 +9,8 @@ use super::measured::ReceiveTotals;
 use super::settings::Plan;
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
-use crate::load::{self, Closed, Conversation, Dialer, Loop};
-use crate::pubsub::{PacketEvent, PacketReader, Stamp, Tracker};
+use crate::load::{self, ConnectionClosed, Conversation, Dialer, Loop};
+use crate::pubsub::{MessageStamp, PacketEvent, PacketReader, Tracker};
 
 /// Number of subscribers that connect at the same time, per thread.
 const CONNECTING_MAX: usize = 100;
@@ -19,7 +19,7 @@ const LOOK: Nanoseconds = clock::SECOND / 50;
 
 /// State shared by the receiving threads and the conductor.
 #[derive(Default)]
-pub(crate) struct Stage {
+pub(crate) struct FanoutProgress {
     ready: AtomicUsize,
     received: AtomicU64,
     /// Messages overtaken by later ones that have not arrived yet.
@@ -30,7 +30,7 @@ pub(crate) struct Stage {
     failure: Mutex<Option<String>>,
 }
 
-impl Stage {
+impl FanoutProgress {
     pub(crate) fn ready(&self) -> usize {
         self.ready.load(Ordering::Relaxed)
     }
@@ -74,7 +74,7 @@ impl Stage {
 /// One thread's counts.
 pub(crate) struct Receivers<'plan> {
     plan: &'plan Plan,
-    stage: &'plan Stage,
+    stage: &'plan FanoutProgress,
     connecting: usize,
     from: Nanoseconds,
     to: Nanoseconds,
@@ -88,7 +88,7 @@ impl<'plan> Receivers<'plan> {
     /// Connects this worker's subscribers and receives until the stage is stopped.
     pub(crate) fn run(
         plan: &'plan Plan,
-        stage: &'plan Stage,
+        stage: &'plan FanoutProgress,
         worker: usize,
         workers: usize,
     ) -> Result<ReceiveTotals, BenchError> {
@@ -101,7 +101,7 @@ impl<'plan> Receivers<'plan> {
 
     fn receive(
         plan: &'plan Plan,
-        stage: &'plan Stage,
+        stage: &'plan FanoutProgress,
         worker: usize,
         workers: usize,
     ) -> Result<ReceiveTotals, BenchError> {
@@ -156,7 +156,7 @@ impl<'plan> Receivers<'plan> {
         }
     }
 
-    fn count(&mut self, stamp: Stamp, now: Nanoseconds) {
+    fn count(&mut self, stamp: MessageStamp, now: Nanoseconds) {
         self.unreported += 1;
         self.result.in_time += u64::from((self.from..self.to).contains(&now));
         let due = stamp
@@ -218,7 +218,8 @@ impl Subscriber {
                 if let Some(packet_id) = packet_id {
                     broker.acknowledge(packet_id, outgoing);
                 }
-                match Stamp::read(payload).filter(|stamp| stamp.publisher == self.publisher) {
+                match MessageStamp::read(payload).filter(|stamp| stamp.publisher == self.publisher)
+                {
                     Some(stamp) => {
                         shared.unreported_missing += self.tracker.see(stamp.sequence);
                         shared.count(stamp, now);
@@ -278,8 +279,8 @@ impl Conversation<Receivers<'_>> for Subscriber {
         }
     }
 
-    fn closed(&mut self, reason: Closed, shared: &mut Receivers<'_>) {
-        if reason != Closed::Broken {
+    fn closed(&mut self, reason: ConnectionClosed, shared: &mut Receivers<'_>) {
+        if reason != ConnectionClosed::Broken {
             shared.lost_subscriber(self, format!("{reason:?}"));
         }
         // Messages that it received count, the others are lost.

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::clock;
 use crate::error::BenchError;
-use crate::pubsub::{Broker, STAMP_BYTES};
+use crate::pubsub::{BrokerEndpoint, STAMP_BYTES};
 use crate::sweep::{Parameter, Sweepable, Swept};
 use crate::target::{Endpoint, RunningTarget, Url};
 
@@ -135,8 +135,8 @@ impl FanoutArguments {
             takes: TAKES,
         };
         Ok(Plan {
-            subscribe_at: Broker::of(&url)?.ok_or_else(unusable)?,
-            publish_at: Broker::of(&publish_url)?.ok_or_else(unusable)?,
+            subscribe_at: BrokerEndpoint::of(&url)?.ok_or_else(unusable)?,
+            publish_at: BrokerEndpoint::of(&publish_url)?.ok_or_else(unusable)?,
             qos: self.qos(),
             publishers: self.publishers.get(),
             subscribers: self.subscribers.get(),
@@ -178,8 +178,8 @@ impl FanoutArguments {
 /// The parameters that publishers and subscribers share, and the shares of this host.
 #[derive(Clone)]
 pub(crate) struct Plan {
-    pub(crate) subscribe_at: Broker,
-    pub(crate) publish_at: Broker,
+    pub(crate) subscribe_at: BrokerEndpoint,
+    pub(crate) publish_at: BrokerEndpoint,
     pub(crate) qos: Qos,
     pub(crate) publishers: u16,
     pub(crate) subscribers: usize,

@@ -40,7 +40,7 @@ impl Sample {
 }
 
 /// Messages as files and in memory.
-pub(super) struct Messages {
+pub(super) struct ScanCorpus {
     pub(super) sample: Sample,
     pub(super) files: Vec<PathBuf>,
     pub(super) contents: Vec<Vec<u8>>,
@@ -48,7 +48,7 @@ pub(super) struct Messages {
     _folder: Option<mail::MessageFolder>,
 }
 
-impl Messages {
+impl ScanCorpus {
     /// Reads or generates the messages.
     pub(super) fn load(arguments: &ScanArguments) -> Result<Self, BenchError> {
         let mut files = Vec::new();

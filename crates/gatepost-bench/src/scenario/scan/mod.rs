@@ -28,7 +28,7 @@ use crate::process::Sampler;
 use crate::progress::RunProgress;
 use crate::sweep::{Parameter, Sweepable, Swept};
 use crate::target::{Endpoint, RunningTarget};
-use messages::Messages;
+use messages::ScanCorpus;
 use server::ScanServer;
 
 /// Settings of SCAN.
@@ -62,7 +62,7 @@ impl Sweepable for ScanArguments {
 /// SCAN with its messages in memory.
 pub struct Scan {
     arguments: ScanArguments,
-    messages: Messages,
+    messages: ScanCorpus,
 }
 
 impl Scan {
@@ -71,7 +71,7 @@ impl Scan {
         if arguments.concurrency.get() == 0 {
             return Err(BenchError::Settings("concurrency must be above 0".into()));
         }
-        let messages = Messages::load(&arguments)?;
+        let messages = ScanCorpus::load(&arguments)?;
         Ok(Self {
             arguments,
             messages,

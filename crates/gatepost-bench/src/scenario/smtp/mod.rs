@@ -8,7 +8,7 @@ mod session;
 
 use serde::{Deserialize, Serialize};
 
-use super::window::Window;
+use super::window::MeasurementWindow;
 use super::{FloorOf, Scenario};
 use crate::clock;
 use crate::error::BenchError;
@@ -100,7 +100,7 @@ impl Scenario for Smtp {
         let mut dialer = Dialer::new(url.address()?);
         let mut sessions: Loop<SmtpLoadSession> = Loop::new()?;
         let (warm_up, seconds) = (self.arguments.warm_up, self.arguments.seconds);
-        let mut window = Window::open(target, progress, warm_up, seconds)?;
+        let mut window = MeasurementWindow::open(target, progress, warm_up, seconds)?;
         let mut shared = SmtpTotals::new(&self.arguments, window.begin);
         while let Some(now) = window.turn(&mut shared.tally)? {
             while sessions.open() < self.arguments.sessions.get() {

@@ -4,7 +4,7 @@ use memchr::memchr;
 
 use super::SmtpArguments;
 use crate::clock::Nanoseconds;
-use crate::load::{Closed, Conversation, ReceiveOutcome};
+use crate::load::{ConnectionClosed, Conversation, ReceiveOutcome};
 use crate::scenario::mail;
 use crate::scenario::tally::{MeasurementCounts, Names};
 
@@ -168,7 +168,7 @@ impl Conversation<SmtpTotals> for SmtpLoadSession {
         ReceiveOutcome::Taken(taken)
     }
 
-    fn closed(&mut self, reason: Closed, shared: &mut SmtpTotals) {
+    fn closed(&mut self, reason: ConnectionClosed, shared: &mut SmtpTotals) {
         if self.awaiting != Awaiting::Goodbye {
             shared.tally.count_broken();
             shared

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::clock::{self, Nanoseconds};
 use crate::latency::Latencies;
-use crate::load::{Closed, Conversation, ReceiveOutcome, ResponsePart, ResponseReader};
+use crate::load::{ConnectionClosed, Conversation, ReceiveOutcome, ResponsePart, ResponseReader};
 use crate::timeline::Timeline;
 
 /// Totals of all clients.
@@ -126,11 +126,12 @@ impl Conversation<WebTotals> for WebClient {
         }
     }
 
-    fn closed(&mut self, reason: Closed, shared: &mut WebTotals) {
-        self.whole |= reason == Closed::ByServer && self.reader.ends_with_connection();
+    fn closed(&mut self, reason: ConnectionClosed, shared: &mut WebTotals) {
+        self.whole |= reason == ConnectionClosed::ByServer && self.reader.ends_with_connection();
         // If the server closes a persistent connection between two responses, no request has
         // failed.
-        let between = shared.keep_alive && reason == Closed::ByServer && self.reader.bytes == 0;
+        let between =
+            shared.keep_alive && reason == ConnectionClosed::ByServer && self.reader.bytes == 0;
         if !between {
             self.count(clock::now(), shared);
         }

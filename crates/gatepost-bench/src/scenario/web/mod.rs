@@ -18,7 +18,7 @@ use super::{FloorOf, Scenario, page};
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
 use crate::outcome::{Headline, RunOutcome};
-use crate::peer::Definition;
+use crate::peer::PeerDefinition;
 use crate::process::Sampler;
 use crate::progress::RunProgress;
 use crate::sweep::{Listed, Parameter, Sweepable, Swept};
@@ -119,7 +119,7 @@ impl Scenario for Web {
         self.arguments.sizes.values().iter().map(of_size).collect()
     }
 
-    fn prepare_peer(&self, peer: &Definition, folder: &Path) -> Result<(), BenchError> {
+    fn prepare_peer(&self, peer: &PeerDefinition, folder: &Path) -> Result<(), BenchError> {
         let Some(web) = &peer.web else { return Ok(()) };
         for &size in self.arguments.sizes.values() {
             let path = folder.join(web.file.replace("{size}", &size.to_string()));

@@ -24,7 +24,7 @@ use tokio::time::{Instant, Sleep};
 use super::buffers::{READ_BYTES, WorkerBuffers, with_buffers};
 use super::encode;
 use super::from_memory;
-use super::head::{self, Framing};
+use super::head::{self, BodyFraming};
 use super::output::Output;
 use super::sending::Unsent;
 use super::worker_page::WorkerPage;
@@ -82,7 +82,7 @@ pub(super) enum RequestWaitEnd {
 /// A request whose body is still to be read.
 pub(super) struct Pending {
     pub(super) request: HttpRequest,
-    pub(super) framing: Framing,
+    pub(super) framing: BodyFraming,
     pub(super) keep_alive: bool,
     pub(super) expects_continue: bool,
 }

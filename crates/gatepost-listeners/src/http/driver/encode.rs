@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use gatepost_pages::access_log::push_number;
-use gatepost_pages::{Sink, clock};
+use gatepost_pages::{PageOutput, clock};
 
 use super::output::Output;
 use crate::http::response::{Body, Response, reason};

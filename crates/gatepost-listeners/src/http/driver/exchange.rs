@@ -10,7 +10,7 @@ use super::buffers::timeout;
 use super::connection::{Http1Connection, Pending, RequestWaitEnd};
 use super::encode::{self, Length};
 use super::file_chunks::FileChunks;
-use super::head::Framing;
+use super::head::BodyFraming;
 use super::http2;
 use super::live_stream::LiveStream;
 use crate::http::access;
@@ -88,7 +88,7 @@ impl Http1Connection {
         let request = &mut pending.request;
         request.secure = self.stream.tls().is_some();
         request.certified = self.stream.tls().and_then(TlsSession::user);
-        let has_body = pending.framing != Framing::Length(0);
+        let has_body = pending.framing != BodyFraming::Length(0);
         let mut keep_alive = pending.keep_alive;
         let mut is_whole = true;
         let response = match router::admit(&context, request, has_body).await {

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use gatepost_pages::access_log::LoggedRequest;
 use gatepost_pages::{
-    CachedPath, CompiledPage, Needs, PathContent, StaticFile, push_static, takes_gzip,
+    CachedPath, CompiledPage, PageNeeds, PathContent, StaticFile, push_static, takes_gzip,
 };
 use smallvec::SmallVec;
 
 use super::encode::{Length, push_head};
-use super::head::{Framing, RequestHead};
+use super::head::{BodyFraming, RequestHead};
 use super::output::{Mark, Output};
 use crate::http::context::HttpContext;
 use crate::http::request::HttpVersion;
@@ -23,7 +23,7 @@ pub(super) fn cached_entry(
 ) -> Option<Arc<CachedPath>> {
     let is_simple = context.answers_from_memory
         && (head.method == "GET" || head.method == "HEAD")
-        && head.framing == Framing::Length(0)
+        && head.framing == BodyFraming::Length(0)
         && !head.upgrade
         && !head.expects_continue
         && !context.drain.is_draining()
@@ -80,7 +80,7 @@ fn push_page(
     let CompiledPage::Pieces(pieces) = page else {
         return None;
     };
-    if pieces.needs() != Needs::default() {
+    if pieces.needs() != PageNeeds::default() {
         return None;
     }
     let varies = pieces.is_compressed();

@@ -28,7 +28,7 @@ pub(in crate::http) const fn field_storage<'b>() -> FieldStorage<'b> {
 
 /// The way in which the body's end is determined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::http) enum Framing {
+pub(in crate::http) enum BodyFraming {
     /// By its length; no body has the length 0.
     Length(u64),
     /// By a last chunk.
@@ -51,7 +51,7 @@ pub(in crate::http) struct RequestHead<'h, 'b> {
     /// All header fields.
     pub fields: &'h [Header<'b>],
     /// The end of the body.
-    pub framing: Framing,
+    pub framing: BodyFraming,
     /// Whether the connection may carry another request.
     pub keep_alive: bool,
     /// Whether the client waits for `100 Continue`.
@@ -294,7 +294,7 @@ impl<'b> Meaning<'b> {
         Ok(())
     }
 
-    const fn framing(&self, minor_version: u8) -> Result<Framing, HttpError> {
+    const fn framing(&self, minor_version: u8) -> Result<BodyFraming, HttpError> {
         match (self.chunked, self.length) {
             // RFC 9112 section 6.1: both together are what smuggling is made of.
             (true, Some(_)) => Err(HttpError::Framing(
@@ -303,9 +303,9 @@ impl<'b> Meaning<'b> {
             (true, None) if minor_version == 0 => {
                 Err(HttpError::Framing("HTTP/1.0 knows no Transfer-Encoding"))
             }
-            (true, None) => Ok(Framing::Chunked),
-            (false, Some(length)) => Ok(Framing::Length(length)),
-            (false, None) => Ok(Framing::Length(0)),
+            (true, None) => Ok(BodyFraming::Chunked),
+            (false, Some(length)) => Ok(BodyFraming::Length(length)),
+            (false, None) => Ok(BodyFraming::Length(0)),
         }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::Context;
 
 use bytes::Bytes;
-use gatepost_pages::{MemoryFile, Sink};
+use gatepost_pages::{MemoryFile, PageOutput};
 
 use super::sending::{Chunk, Outlet, SendBuffer, Unsent, send_some};
 use super::socket::Polled;
@@ -148,7 +148,7 @@ impl Output {
     }
 }
 
-impl Sink for Output {
+impl PageOutput for Output {
     fn shared(&mut self, bytes: &Bytes) {
         if !bytes.is_empty() {
             self.bytes += bytes.len();

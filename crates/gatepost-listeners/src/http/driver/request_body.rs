@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::chunked::ChunkedDecoder;
 use super::connection::{Http1Connection, Pending};
-use super::head::Framing;
+use super::head::BodyFraming;
 use crate::http::error::HttpError;
 use crate::in_flight::Lease;
 use crate::minimum_rate::MinimumRate;
@@ -35,13 +35,13 @@ impl Http1Connection {
         let body_max = self.context.settings.body_max.bytes();
         let mut lease = self.context.limits.in_flight.lease(pending.request.peer);
         match pending.framing {
-            Framing::Length(0) => {
+            BodyFraming::Length(0) => {
                 return Ok(Ok(ReceivedBody {
                     bytes: Bytes::new(),
                     _lease: lease,
                 }));
             }
-            Framing::Length(length) if length > body_max => {
+            BodyFraming::Length(length) if length > body_max => {
                 return Ok(Err(HttpError::BodyTooLarge(body_max)));
             }
             _ => {}
@@ -51,8 +51,8 @@ impl Http1Connection {
             self.flush().await?;
         }
         let read = match pending.framing {
-            Framing::Length(length) => self.read_length(length as usize, &mut lease).await,
-            Framing::Chunked => self.read_chunked(body_max, &mut lease).await,
+            BodyFraming::Length(length) => self.read_length(length as usize, &mut lease).await,
+            BodyFraming::Chunked => self.read_chunked(body_max, &mut lease).await,
         };
         Ok(read?.map(|bytes| ReceivedBody {
             bytes,
@@ -66,12 +66,12 @@ impl Http1Connection {
         let is_unsent = pending.expects_continue && self.tail.is_empty();
         let mut lease = self.context.limits.in_flight.lease(pending.request.peer);
         let read = match pending.framing {
-            Framing::Length(0) => return Ok(true),
+            BodyFraming::Length(0) => return Ok(true),
             // The client sends it only after `100 Continue`.
             _ if is_unsent => return Ok(false),
-            Framing::Length(length) if length > DISCARDED_BYTES_MAX => return Ok(false),
-            Framing::Length(length) => self.read_length(length as usize, &mut lease).await?,
-            Framing::Chunked => self.read_chunked(DISCARDED_BYTES_MAX, &mut lease).await?,
+            BodyFraming::Length(length) if length > DISCARDED_BYTES_MAX => return Ok(false),
+            BodyFraming::Length(length) => self.read_length(length as usize, &mut lease).await?,
+            BodyFraming::Chunked => self.read_chunked(DISCARDED_BYTES_MAX, &mut lease).await?,
         };
         Ok(read.is_ok())
     }

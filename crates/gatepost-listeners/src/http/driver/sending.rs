@@ -129,11 +129,13 @@ pub(super) fn send_unsent(unsent: &mut Unsent, outlet: &mut impl Outlet) -> io::
 mod tests {
     use super::*;
     use crate::http::driver::output::Output;
-    use gatepost_pages::{CompiledPage, Pages, PagesSettings, PathContent, Sink, Values};
+    use gatepost_pages::{
+        CompiledPage, PageOutput, Pages, PagesSettings, PathContent, ValueSource,
+    };
 
     struct NoValues;
 
-    impl Values for NoValues {
+    impl ValueSource for NoValues {
         fn latest(&self, _: &str) -> Option<Arc<gatepost_message::Publication>> {
             None
         }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use gatepost_message::Peer;
-use gatepost_pages::{CachedPath, CompiledPage, Needs, PathContent, Pieces};
+use gatepost_pages::{CachedPath, CompiledPage, PageNeeds, PathContent, Pieces};
 
 use super::head::RequestHead;
 use crate::http::request::HttpRequest;
@@ -26,7 +26,7 @@ impl WorkerPage {
         if head.method != "GET" || has_credentials(head) {
             return None;
         }
-        let for_anyone = Needs {
+        let for_anyone = PageNeeds {
             worker: true,
             request: false,
         };

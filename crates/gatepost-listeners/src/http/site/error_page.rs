@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use gatepost_pages::{PageError, PathContent, Rendered, Sink};
+use gatepost_pages::{PageError, PageOutput, PathContent, RenderedPage};
 
 use super::lookup::load;
 use super::pages::{page_request, render};
@@ -62,7 +62,7 @@ async fn own_error_page(
 
 fn built_in(error: &HttpError) -> Response {
     let row = error.row();
-    let mut page = Rendered::default();
+    let mut page = RenderedPage::default();
     page.shared(&Bytes::from_static(ERROR_PAGE_START));
     page.text(|text| {
         let (what, status) = (row.text, row.status);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use gatepost_message::{Format, Message, Properties, Qos, Topic};
 use gatepost_pages::forms::FormAction;
-use gatepost_pages::{CachedPath, CallError, FormResult, PageRequest, Rendered};
+use gatepost_pages::{CachedPath, CallError, FormResult, PageRequest, RenderedPage};
 
 use super::lookup::own_path;
 use super::multipart;
@@ -127,10 +127,10 @@ async fn call(
                 set.map_err(|error| HttpError::page_failed(&error))?;
             }
             if reply.redirect().is_some() {
-                let rendered = Rendered {
+                let rendered = RenderedPage {
                     reply,
                     personal: true,
-                    ..Rendered::default()
+                    ..RenderedPage::default()
                 };
                 let mut response = response_of(request, rendered, 303);
                 // A browser may repeat the form with 302, never with 303 (RFC 9110 section 15.4.4).

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gatepost_message::{Cookie, Peer};
 use gatepost_pages::{
-    BrowserSession, CachedPath, CompiledPage, PageRequest, Pairs, PathContent, Rendered,
+    BrowserSession, CachedPath, CompiledPage, PageRequest, Pairs, PathContent, RenderedPage,
 };
 
 use super::representation::HTML;
@@ -93,7 +93,7 @@ fn cookies(request: &HttpRequest) -> Pairs {
 /// A rendered page as a response, with what its procedures set.
 pub(in crate::http) fn response_of(
     request: &HttpRequest,
-    rendered: Rendered,
+    rendered: RenderedPage,
     status: u16,
 ) -> Response {
     let reply = &rendered.reply;

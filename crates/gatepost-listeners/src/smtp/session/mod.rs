@@ -15,7 +15,7 @@ use super::reply::SmtpReply;
 use super::settings::SmtpSettings;
 use super::transaction::{ClientGreeting, CommandOutcome, Transaction};
 use super::xclient::{self, ForwardedClient};
-use crate::forward::Body;
+use crate::forward::BodyEncoding;
 use crate::sasl;
 
 /// Facts about the connection; a change of them resets the session.
@@ -99,7 +99,7 @@ impl<'a> SmtpSession<'a> {
                     CommandOutcome::Reply(replies::CHUNKS_BEGUN)
                 }
                 // RFC 3030 section 3: lines and dots mean nothing in such a message.
-                Some(transaction) if transaction.body == Body::Binary => {
+                Some(transaction) if transaction.body == BodyEncoding::Binary => {
                     CommandOutcome::Reply(replies::BINARY_NEEDS_CHUNKS)
                 }
                 Some(_) => CommandOutcome::Data(replies::GO_AHEAD),

@@ -14,7 +14,7 @@ use super::entity::{EntityContext, decode};
 use super::facts::{ELEMENTS, HtmlFacts};
 use super::style::{Styles, Unseen};
 use super::tokens::{Attributes, TokenHandler, tokenise};
-use pieces::{Pieces, TextRun};
+use pieces::{TextRun, TextRuns};
 use prepare::prepare;
 use words::{collapse, is_blank};
 
@@ -29,7 +29,7 @@ pub struct Rendered {
     /// The text consists of characters, not bytes.
     pub characters: bool,
     /// The pieces of the text, each of which is either visible or invisible as a whole.
-    pieces: Pieces,
+    pieces: TextRuns,
     /// The facts that rules examine.
     pub facts: HtmlFacts,
     /// The document was longer than the limit, and its end was not read.
@@ -78,7 +78,7 @@ struct RenderCounts {
 struct Renderer {
     text: String,
     characters: bool,
-    pieces: Pieces,
+    pieces: TextRuns,
     styles: Styles,
     facts: HtmlFacts,
     link_index: HashMap<Arc<str>, usize>,
@@ -101,7 +101,7 @@ impl Renderer {
         Self {
             text: String::with_capacity(capacity / 2),
             characters,
-            pieces: Pieces::default(),
+            pieces: TextRuns::default(),
             styles: Styles::new(),
             facts,
             link_index: HashMap::new(),

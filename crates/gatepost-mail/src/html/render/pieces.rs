@@ -42,9 +42,9 @@ impl TextRun {
 
 /// The pieces of a text, in order.
 #[derive(Debug, Default)]
-pub(super) struct Pieces(Vec<TextRun>);
+pub(super) struct TextRuns(Vec<TextRun>);
 
-impl Pieces {
+impl TextRuns {
     pub(super) fn iter(&self) -> impl Iterator<Item = TextRun> {
         self.0.iter().copied()
     }

@@ -17,8 +17,8 @@ use wordings::Extra::{
 };
 pub(super) use wordings::IP;
 use wordings::{
-    BEFORE_QMAIL, Extra, LIKE_QMAIL, LOCALHOST, OTHERS, QMAIL, QMAIL_GUARD, Row, SERVERS,
-    UPPERCASE, WEB_MAIL,
+    BEFORE_QMAIL, Extra, LIKE_QMAIL, LOCALHOST, OTHERS, QMAIL, QMAIL_GUARD, SERVERS, UPPERCASE,
+    WEB_MAIL, Wording,
 };
 
 /// The values found in a line so far.
@@ -77,7 +77,7 @@ fn expand(template: &str) -> String {
 }
 
 impl Shape {
-    fn compile(&(needs, template, extra): &Row) -> Self {
+    fn compile(&(needs, template, extra): &Wording) -> Self {
         let pattern = compile_pattern(&expand(template));
         let fields = FIELDS.map(|field| pattern.group_number(field));
         Self {
@@ -216,7 +216,7 @@ struct Shapes {
 }
 
 static SHAPES: LazyLock<Shapes> = LazyLock::new(|| {
-    let all = |rows: &[Row]| rows.iter().map(Shape::compile).collect::<Vec<_>>();
+    let all = |rows: &[Wording]| rows.iter().map(Shape::compile).collect::<Vec<_>>();
     Shapes {
         web_mail: all(&WEB_MAIL),
         servers: SERVERS

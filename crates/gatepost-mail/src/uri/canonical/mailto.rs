@@ -1,9 +1,9 @@
 //! The forms of a link to a mail address: without its parameters, without encoded blanks, and
 //! without brackets.
 
-use super::Forms;
+use super::LinkForms;
 
-impl Forms<'_> {
+impl LinkForms<'_> {
     /// The address itself, without parameters and other text that Outlook ignores.
     pub(super) fn add_address(&mut self, link: &[u8]) {
         let Some(sign) = memchr::memchr(b'@', link).filter(|&sign| sign > 0) else {

@@ -22,7 +22,7 @@ pub(super) fn forms(
     redirectors: &[MailPattern],
     boundaries: &Boundaries,
 ) -> Vec<Vec<u8>> {
-    let mut forms = Forms {
+    let mut forms = LinkForms {
         queue: vec![clean(link)],
         all: Vec::new(),
         redirectors,
@@ -33,7 +33,7 @@ pub(super) fn forms(
         forms.add(&next);
         index += 1;
     }
-    let Forms { queue, mut all, .. } = forms;
+    let LinkForms { queue, mut all, .. } = forms;
     let mut result: Vec<Vec<u8>> = Vec::with_capacity(queue.len() + all.len());
     for form in queue.into_iter().chain(all.drain(..)) {
         if !result.contains(&form) {
@@ -53,7 +53,7 @@ fn clean(link: &[u8]) -> Vec<u8> {
         .collect()
 }
 
-struct Forms<'a> {
+struct LinkForms<'a> {
     /// Links that are still to be examined: the first, and those found in redirectors.
     queue: Vec<Vec<u8>>,
     /// Their other forms.
@@ -62,7 +62,7 @@ struct Forms<'a> {
     boundaries: &'a Boundaries,
 }
 
-impl Forms<'_> {
+impl LinkForms<'_> {
     fn push(&mut self, form: Vec<u8>) {
         if self.all.len() < FORMS_MAX {
             self.all.push(form);

@@ -4,11 +4,11 @@
 use std::borrow::Cow;
 
 use super::super::numeric_host::{is_hexadecimal_number, numeric_host};
-use super::Forms;
+use super::LinkForms;
 use super::web_link::WebLink;
 use crate::ascii::{find_ignore_case, is_word};
 
-impl Forms<'_> {
+impl LinkForms<'_> {
     pub(super) fn add_web(&mut self, web: WebLink<'_>) {
         let mut host: Cow<'_, [u8]> = Cow::Borrowed(web.host);
         // The scheme is compared in lower case only.

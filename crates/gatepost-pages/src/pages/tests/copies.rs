@@ -1,7 +1,7 @@
 //! The caching of pages: current after changes, and with static bytes that all hits share.
 
 use super::*;
-use crate::page::Sink;
+use crate::page::PageOutput;
 
 #[tokio::test]
 async fn content_is_fresh_until_the_recheck() {
@@ -59,7 +59,7 @@ struct Shares {
     text: Vec<u8>,
 }
 
-impl Sink for Shares {
+impl PageOutput for Shares {
     fn shared(&mut self, bytes: &Bytes) {
         self.places.push(bytes.as_ptr());
     }

@@ -18,7 +18,7 @@ use crate::values::{CallError, Called, PageCall};
 /// Constant values, and a procedure that fails.
 struct Fixed;
 
-impl Values for Fixed {
+impl ValueSource for Fixed {
     fn latest(&self, topic: &str) -> Option<Arc<Publication>> {
         (topic != "none").then(|| {
             let topic = Topic::new(topic).expect("a topic");
@@ -107,7 +107,7 @@ impl Folder {
         path: &str,
         request: PageRequest,
         accept: &str,
-    ) -> Result<Rendered, RenderError> {
+    ) -> Result<RenderedPage, RenderError> {
         let accept = Some(accept.as_bytes());
         self.pages.render(self.load(path), request, accept).await
     }

@@ -42,7 +42,7 @@ impl From<Wait> for Stop {
 }
 
 /// A check in progress.
-struct Evaluation<'e, 'a> {
+struct SpfEvaluation<'e, 'a> {
     known: &'e DnsResponses<'e, 'a>,
     sender: SpfSender<'e>,
     words: u32,
@@ -54,7 +54,7 @@ pub(crate) fn check_host(
     known: &DnsResponses<'_, '_>,
     sender: SpfSender<'_>,
 ) -> Result<SpfResult, Wait> {
-    let mut evaluation = Evaluation {
+    let mut evaluation = SpfEvaluation {
         known,
         sender,
         words: 0,
@@ -66,7 +66,7 @@ pub(crate) fn check_host(
     }
 }
 
-impl<'a> Evaluation<'_, 'a> {
+impl<'a> SpfEvaluation<'_, 'a> {
     fn check(&mut self, domain: &str) -> Result<SpfResult, Stop> {
         if !is_domain(domain) {
             return Ok(SpfResult::None);

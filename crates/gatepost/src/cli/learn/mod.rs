@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use gatepost_learning::Learning;
-use gatepost_learning::bayes::BackupError;
+use gatepost_learning::bayes::BayesBackupError;
 use gatepost_mail::mailbox;
 use gatepost_operations::learner::{self, Learner, LearningError};
 use gatepost_store::{Store, StoreError};
@@ -95,7 +95,10 @@ enum LearnError {
     #[error("the gateway is serving from this data folder: stop it to {0}")]
     Serving(&'static str),
     #[error("{path}: {cause}")]
-    Backup { path: String, cause: BackupError },
+    Backup {
+        path: String,
+        cause: BayesBackupError,
+    },
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
@@ -182,7 +185,7 @@ fn status(learning: &Learning) -> String {
 }
 
 fn export(learning: &Learning, path: &Path) -> Result<(), LearnError> {
-    let write = || -> Result<(), BackupError> {
+    let write = || -> Result<(), BayesBackupError> {
         let out: Box<dyn Write> = if is_standard(path) {
             Box::new(std::io::stdout().lock())
         } else {
@@ -244,7 +247,7 @@ fn is_standard(path: &Path) -> bool {
     path.as_os_str() == mailbox::STANDARD_INPUT
 }
 
-fn backup_error(path: &Path, cause: BackupError) -> LearnError {
+fn backup_error(path: &Path, cause: BayesBackupError) -> LearnError {
     let path = path.display().to_string();
     LearnError::Backup { path, cause }
 }

@@ -10,7 +10,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::client::{AdminClient, AdminError, AdminOptions, segment};
-use selection::{Selection, page_path};
+use selection::{QuarantineSelection, page_path};
 
 /// HTTP's status where some of several could not be done.
 const CONFLICT: u16 = 409;
@@ -72,7 +72,7 @@ enum QuarantineAction {
     /// Let messages go on to where they were for: topics, mailboxes, next hops
     Release {
         #[command(flatten)]
-        which: Selection,
+        which: QuarantineSelection,
         /// To this address instead of the message's own recipients; may be given several times
         #[arg(long, value_name = "ADDRESS")]
         to: Vec<String>,
@@ -88,14 +88,14 @@ enum QuarantineAction {
         #[arg(long = "as", value_name = "CLASS", value_parser = ["spam", "ham"])]
         class: String,
         #[command(flatten)]
-        which: Selection,
+        which: QuarantineSelection,
         #[command(flatten)]
         server: AdminOptions,
     },
     /// Delete messages
     Delete {
         #[command(flatten)]
-        which: Selection,
+        which: QuarantineSelection,
         #[command(flatten)]
         server: AdminOptions,
     },
@@ -188,7 +188,7 @@ fn path_of(id: &str, what: &str) -> String {
 /// Does something with each of the chosen messages. One that fails is reported, and does not stop
 /// the others; any failure decides the exit code.
 fn for_each(
-    which: &Selection,
+    which: &QuarantineSelection,
     client: &AdminClient<'_>,
     verb: &str,
     act: impl Fn(&str) -> Result<String, AdminError>,

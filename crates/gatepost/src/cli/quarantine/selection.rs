@@ -13,7 +13,7 @@ const PAGE: usize = 1_000;
 /// Some messages by id, or all that a search finds.
 #[derive(Debug, Args)]
 #[group(skip)]
-pub(super) struct Selection {
+pub(super) struct QuarantineSelection {
     /// The messages' ids
     #[arg(required_unless_present = "matching", value_name = "ID")]
     ids: Vec<String>,
@@ -25,7 +25,7 @@ pub(super) struct Selection {
     yes: bool,
 }
 
-impl Selection {
+impl QuarantineSelection {
     /// The ids, once the operator has agreed to those of a search.
     pub(super) fn ids(
         &self,

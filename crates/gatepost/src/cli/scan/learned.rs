@@ -21,12 +21,12 @@ pub(super) enum LearnedError {
 }
 
 /// The learned state, as long as this process is the one that adds to it.
-pub(super) struct Learned {
+pub(super) struct LearnedState {
     store: Store,
     learner: Learner,
 }
 
-impl Learned {
+impl LearnedState {
     pub(super) fn open(config: &Config) -> Result<Self, LearnedError> {
         database::announce(config, false)?;
         let store = Store::open_secondary(&config.data, &config.store)?;

@@ -29,7 +29,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::broken_pipe::EXIT_BROKEN_PIPE;
 use crate::config::{Config, ConfigSource, print_mistakes};
 use crate::exit::EXIT_UNAVAILABLE;
-use learned::Learned;
+use learned::LearnedState;
 use summary::ScanSummary;
 use table::TerminalStyle;
 use work::{ScanTask, ScannedMessage};
@@ -41,7 +41,7 @@ const EXIT_CONFIG: u8 = 78;
 
 /// Scan messages with the spam rules
 #[derive(Debug, Args)]
-pub(super) struct ScanArguments {
+pub(super) struct ScanCommandArguments {
     /// Message files, mbox files, Maildirs or other folders; - or none for standard input
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
@@ -100,7 +100,7 @@ impl ScanFormat {
 }
 
 /// Judges everything and says with which code to exit.
-pub(super) fn run(arguments: &ScanArguments) -> ExitCode {
+pub(super) fn run(arguments: &ScanCommandArguments) -> ExitCode {
     let mut config = match arguments.source.load() {
         Ok((config, _)) => config,
         Err(mistakes) => return print_mistakes(&mistakes),
@@ -111,7 +111,7 @@ pub(super) fn run(arguments: &ScanArguments) -> ExitCode {
     if !arguments.learned {
         return scan(arguments, &rules);
     }
-    let done = Learned::open(&config).and_then(|learned| {
+    let done = LearnedState::open(&config).and_then(|learned| {
         let code = scan(arguments, &rules.with_learning(learned.learning()?));
         learned.close().map(|()| code)
     });
@@ -121,7 +121,7 @@ pub(super) fn run(arguments: &ScanArguments) -> ExitCode {
     })
 }
 
-fn scan(arguments: &ScanArguments, rules: &RuleSet) -> ExitCode {
+fn scan(arguments: &ScanCommandArguments, rules: &RuleSet) -> ExitCode {
     let paths = match arguments.paths.as_slice() {
         [] => vec![PathBuf::from(STANDARD_INPUT)],
         paths => paths.to_vec(),
@@ -189,7 +189,7 @@ fn scan(arguments: &ScanArguments, rules: &RuleSet) -> ExitCode {
 
 /// Prints what was asked for of one message.
 fn print(
-    arguments: &ScanArguments,
+    arguments: &ScanCommandArguments,
     terminal: Option<TerminalStyle>,
     out: &mut impl Write,
     judged: &ScannedMessage,
@@ -223,7 +223,7 @@ fn jobs(asked: usize) -> usize {
 }
 
 /// `None`, with its reason printed, if a folder that was asked for gives no rules.
-fn load(arguments: &ScanArguments, config: &mut Config) -> Option<RuleSet> {
+fn load(arguments: &ScanCommandArguments, config: &mut Config) -> Option<RuleSet> {
     for path in arguments.rules.iter().chain(&arguments.prefs) {
         if !path.exists() {
             eprintln!(

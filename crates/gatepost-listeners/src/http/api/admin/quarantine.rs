@@ -5,7 +5,9 @@
 
 use gatepost_learning::bayes::Class;
 use gatepost_message::MessageId;
-use gatepost_operations::{OperationError, Operations, Order, QuarantineSearch, ReleaseRequest};
+use gatepost_operations::{
+    OperationError, Operations, QuarantineOrder, QuarantineSearch, ReleaseRequest,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -65,11 +67,11 @@ pub(super) async fn respond(
 
 async fn list(operations: &Operations, request: &HttpRequest) -> Result<Response, HttpError> {
     let order = match request.query_value("sort").as_deref() {
-        None | Some("" | "newest") => Order::Newest,
-        Some("oldest") => Order::Oldest,
-        Some("score") => Order::Score,
-        Some("size") => Order::Size,
-        Some("sender") => Order::Sender,
+        None | Some("" | "newest") => QuarantineOrder::Newest,
+        Some("oldest") => QuarantineOrder::Oldest,
+        Some("score") => QuarantineOrder::Score,
+        Some("size") => QuarantineOrder::Size,
+        Some("sender") => QuarantineOrder::Sender,
         Some(_) => {
             return Err(HttpError::Parameter {
                 name: "sort",

@@ -25,7 +25,7 @@ struct NewUser {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Changes {
+struct UserChanges {
     password: Option<String>,
     admin: Option<bool>,
     enabled: Option<bool>,
@@ -130,7 +130,7 @@ async fn one(users: &Users, request: &HttpRequest, name: &str) -> Result<Respons
     )?;
     match request.method() {
         "PATCH" => {
-            let changes: Changes = body(request)?;
+            let changes: UserChanges = body(request)?;
             shown(users, name)?;
             let demotes = changes.admin == Some(false) || changes.enabled == Some(false);
             if demotes {

@@ -47,7 +47,7 @@ pub(super) async fn write(
         return Ok(());
     }
     let rate = client.context.sending_rate();
-    let mut output = Output {
+    let mut output = ResponseStream {
         client,
         stream,
         rate,
@@ -77,14 +77,14 @@ pub(super) async fn write(
     output.stream.send_data(Bytes::new(), true).map_err(broken)
 }
 
-struct Output<'a> {
+struct ResponseStream<'a> {
     client: &'a Http2Client,
     stream: SendStream<Bytes>,
     /// The minimum rate of the reader of the response.
     rate: MinimumRate,
 }
 
-impl Output<'_> {
+impl ResponseStream<'_> {
     /// Sends an event. How slowly events may be taken, the broker decides.
     async fn send_event(&mut self, bytes: Bytes) -> io::Result<()> {
         self.rate = self.client.context.sending_rate();

@@ -7,7 +7,7 @@ use gatepost_listeners::tls::CertificateFacts;
 use gatepost_message::Listener;
 use time::OffsetDateTime;
 
-use super::Report;
+use super::DeployReport;
 use crate::config::{Config, ListenerBinding};
 
 /// A certificate that ends sooner should have been renewed.
@@ -15,7 +15,7 @@ const DAYS_LEFT_MIN: i64 = 14;
 /// Permission bits of others.
 const OTHERS: u32 = 0o007;
 
-pub(super) fn look(config: &Config, report: &mut Report) {
+pub(super) fn look(config: &Config, report: &mut DeployReport) {
     for binding in config.listeners.bindings() {
         let file = &binding.tls.cert;
         if file.as_os_str().is_empty() {
@@ -28,7 +28,12 @@ pub(super) fn look(config: &Config, report: &mut Report) {
     }
 }
 
-fn certificate(config: &Config, binding: &ListenerBinding<'_>, file: &Path, report: &mut Report) {
+fn certificate(
+    config: &Config,
+    binding: &ListenerBinding<'_>,
+    file: &Path,
+    report: &mut DeployReport,
+) {
     let name = format!("{}: {}", binding.listener, file.display());
     let facts = match CertificateFacts::of_file(file) {
         Ok(facts) => facts,
@@ -68,7 +73,7 @@ fn certificate(config: &Config, binding: &ListenerBinding<'_>, file: &Path, repo
     }
 }
 
-fn key_mode(key: &Path, report: &mut Report) {
+fn key_mode(key: &Path, report: &mut DeployReport) {
     // One that is missing or cannot be read is an error of the config.
     let Ok(metadata) = std::fs::metadata(key) else {
         return;

@@ -10,7 +10,7 @@ use gatepost_dns::{
     system_servers,
 };
 
-use super::Report;
+use super::DeployReport;
 use crate::config::Config;
 
 const SERVER_TIMEOUT: Duration = Duration::from_secs(3);
@@ -53,7 +53,7 @@ fn address(record: &RecordData) -> Option<IpAddr> {
     }
 }
 
-pub(super) fn look(config: &Config, report: &mut Report) {
+pub(super) fn look(config: &Config, report: &mut DeployReport) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -96,7 +96,7 @@ fn own_addresses() -> BTreeSet<IpAddr> {
     own
 }
 
-fn exchangers(domain: &str, own: &BTreeSet<IpAddr>, asking: &Asking, report: &mut Report) {
+fn exchangers(domain: &str, own: &BTreeSet<IpAddr>, asking: &Asking, report: &mut DeployReport) {
     let records = match asking.ask(domain, RecordType::Mx) {
         Ok(records) => records,
         Err(error) => {
@@ -132,7 +132,7 @@ fn exchangers(domain: &str, own: &BTreeSet<IpAddr>, asking: &Asking, report: &mu
     }
 }
 
-fn pointer(ip: IpAddr, asking: &Asking, report: &mut Report) {
+fn pointer(ip: IpAddr, asking: &Asking, report: &mut DeployReport) {
     let records = asking
         .ask(&reverse_name(ip), RecordType::Ptr)
         .unwrap_or_default();

@@ -16,9 +16,9 @@ use crate::security_report::Finding;
 
 /// The findings so far.
 #[derive(Default)]
-struct Report(Vec<Finding>);
+struct DeployReport(Vec<Finding>);
 
-impl Report {
+impl DeployReport {
     fn note(&mut self, text: impl Into<String>) {
         self.0.push(Finding {
             is_warning: false,
@@ -36,7 +36,7 @@ impl Report {
 
 /// Prints the findings; the exit code is 1 if there is a warning.
 pub(super) fn print(config: &Config, asks_dns: bool) -> ExitCode {
-    let mut report = Report::default();
+    let mut report = DeployReport::default();
     ports::look(config, &mut report);
     storage::look(config, &mut report);
     certificates::look(config, &mut report);

@@ -8,13 +8,13 @@ use std::path::Path;
 use gatepost_settings::Bind;
 use gatepost_store::Store;
 
-use super::Report;
+use super::DeployReport;
 use crate::config::Config;
 
 /// Ports below need a capability.
 const PRIVILEGED_PORTS: u16 = 1_024;
 
-pub(super) fn look(config: &Config, report: &mut Report) {
+pub(super) fn look(config: &Config, report: &mut DeployReport) {
     let is_served = Store::is_served(&config.data);
     let mut free = 0;
     for binding in config.listeners.bindings() {

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use gatepost_settings::ByteSize;
 use rustix::process::{Resource, getrlimit};
 
-use super::Report;
+use super::DeployReport;
 use crate::config::Config;
 
 /// The time at which this was written, in Unix seconds: no clock that is right is before.
@@ -15,13 +15,13 @@ const OTHER_DESCRIPTORS: u64 = 200;
 /// Less memory than this holds few sessions beside the rules.
 const MEMORY_MIN: u64 = 64 << 20;
 
-pub(super) fn look(config: &Config, report: &mut Report) {
+pub(super) fn look(config: &Config, report: &mut DeployReport) {
     descriptors(config, report);
     memory(config, report);
     clock(config, report);
 }
 
-fn descriptors(config: &Config, report: &mut Report) {
+fn descriptors(config: &Config, report: &mut DeployReport) {
     // A start raises the soft limit to the hard one.
     let limit = getrlimit(Resource::Nofile).maximum;
     let Some(limit) = limit else {
@@ -50,7 +50,7 @@ fn descriptors(config: &Config, report: &mut Report) {
     }
 }
 
-fn memory(config: &Config, report: &mut Report) {
+fn memory(config: &Config, report: &mut DeployReport) {
     let available = gatepost_broker::memory_available_bytes();
     let Some(available) = available.map(|bytes| bytes as u64) else {
         report.warn("/proc/meminfo cannot be read: broker.memory_max = 0 sets no limit here");
@@ -71,7 +71,7 @@ fn memory(config: &Config, report: &mut Report) {
     }
 }
 
-fn clock(config: &Config, report: &mut Report) {
+fn clock(config: &Config, report: &mut DeployReport) {
     let now = SystemTime::now();
     let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
     if since < WRITTEN {

@@ -6,7 +6,7 @@ use std::path::Path;
 use gatepost_settings::ByteSize;
 use rustix::fs::{Access, access, statvfs};
 
-use super::Report;
+use super::DeployReport;
 use crate::config::Config;
 
 /// Permission bits of others.
@@ -14,7 +14,7 @@ const OTHERS: u32 = 0o007;
 /// Less than so many times the reserve is soon used up.
 const COMFORTABLE_TIMES: u64 = 2;
 
-pub(super) fn look(config: &Config, report: &mut Report) {
+pub(super) fn look(config: &Config, report: &mut DeployReport) {
     writable("data", &config.data, report);
     if let Some(parent) = config.access_log.path.parent() {
         let parent = if parent.as_os_str().is_empty() {
@@ -42,7 +42,7 @@ fn existing(path: &Path) -> &Path {
         .unwrap_or(Path::new("."))
 }
 
-fn writable(name: &str, path: &Path, report: &mut Report) {
+fn writable(name: &str, path: &Path, report: &mut DeployReport) {
     let shown = path.display();
     let folder = existing(path);
     if let Err(error) = access(folder, Access::WRITE_OK | Access::EXEC_OK) {
@@ -64,7 +64,7 @@ fn writable(name: &str, path: &Path, report: &mut Report) {
     }
 }
 
-fn readable(name: &str, path: &Path, report: &mut Report) {
+fn readable(name: &str, path: &Path, report: &mut DeployReport) {
     let shown = path.display();
     if !path.exists() {
         return;
@@ -78,7 +78,7 @@ fn readable(name: &str, path: &Path, report: &mut Report) {
     }
 }
 
-fn space(config: &Config, report: &mut Report) {
+fn space(config: &Config, report: &mut DeployReport) {
     let folder = existing(&config.data);
     let system = match statvfs(folder) {
         Ok(system) => system,
