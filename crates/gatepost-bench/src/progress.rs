@@ -30,7 +30,7 @@ enum ProgressReceiver {
 
 /// The progress of the current run.
 pub struct RunProgress {
-    listener: ProgressReceiver,
+    receiver: ProgressReceiver,
     last: Cell<Nanoseconds>,
     pace: Cell<Pace>,
 }
@@ -87,9 +87,9 @@ impl RunProgress {
         Self::to(ProgressReceiver::Others(others))
     }
 
-    fn to(listener: ProgressReceiver) -> Self {
+    fn to(receiver: ProgressReceiver) -> Self {
         Self {
-            listener,
+            receiver,
             last: Cell::new(0),
             pace: Cell::default(),
         }
@@ -97,7 +97,7 @@ impl RunProgress {
 
     /// Marks the beginning of a run.
     pub fn begin(&self, what: String) {
-        if let ProgressReceiver::Terminal(bar) = &self.listener {
+        if let ProgressReceiver::Terminal(bar) = &self.receiver {
             bar.reset();
             bar.set_message("starting");
             bar.set_prefix(what);
@@ -114,7 +114,7 @@ impl RunProgress {
         }
         self.last.set(now);
         let done = done.clamp(0.0, 1.0);
-        match &self.listener {
+        match &self.receiver {
             ProgressReceiver::Terminal(bar) => {
                 bar.set_position((done * STEPS as f64) as u64);
                 let pace = self.pace.get().step(now, done);
@@ -130,7 +130,7 @@ impl RunProgress {
     /// In a run on several hosts, waits until all parts have reached the same point; each part
     /// calls it the same number of times.
     pub fn together(&self) -> Result<(), BenchError> {
-        match &self.listener {
+        match &self.receiver {
             ProgressReceiver::Terminal(_) => Ok(()),
             ProgressReceiver::Others(others) => others.wait(),
         }
@@ -138,9 +138,9 @@ impl RunProgress {
 
     /// Prints a line above the bar.
     pub fn line(&self, line: &str) {
-        match &self.listener {
+        match &self.receiver {
             ProgressReceiver::Terminal(bar) if !bar.is_hidden() => {
-                bar.suspend(|| println!("{line}"))
+                bar.suspend(|| println!("{line}"));
             }
             _ => println!("{line}"),
         }
@@ -148,7 +148,7 @@ impl RunProgress {
 
     /// Removes the bar.
     pub fn end(&self) {
-        if let ProgressReceiver::Terminal(bar) = &self.listener {
+        if let ProgressReceiver::Terminal(bar) = &self.receiver {
             bar.finish_and_clear();
         }
     }

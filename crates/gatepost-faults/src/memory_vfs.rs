@@ -31,10 +31,10 @@ const SECTOR_SIZE: c_int = 4_096;
 #[repr(C)]
 struct OpenFile {
     base: ffi::sqlite3_file,
-    context: *mut Context,
+    context: *mut MemoryContext,
 }
 
-struct Context {
+struct MemoryContext {
     disk: Arc<SharedDisk>,
     place: usize,
     kind: FileKind,
@@ -63,7 +63,7 @@ static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
     xUnfetch: None,
 };
 
-impl Context {
+impl MemoryContext {
     fn decide(&self, operation: FileOperation) -> FaultDecision {
         self.disk.decide(operation, self.kind)
     }
@@ -73,7 +73,7 @@ impl Context {
     }
 }
 
-unsafe fn context<'a>(file: *mut ffi::sqlite3_file) -> &'a Context {
+unsafe fn context<'a>(file: *mut ffi::sqlite3_file) -> &'a MemoryContext {
     unsafe { &*(*file.cast::<OpenFile>()).context }
 }
 
@@ -101,7 +101,7 @@ pub(crate) unsafe fn open(
     let Some(place) = place.flatten() else {
         return ffi::SQLITE_CANTOPEN;
     };
-    let context = Context {
+    let context = MemoryContext {
         disk: disk.clone(),
         place,
         kind: FileKind::of(path),

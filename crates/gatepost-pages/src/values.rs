@@ -63,8 +63,8 @@ pub enum CallError {
 
 /// The source of the values of insertion points.
 ///
-/// [`ValueSource::latest`] and [`ValueSource::history`] read memory and are called on the hot path: they
-/// must not block.
+/// [`ValueSource::latest`] and [`ValueSource::history`] read memory and are called on the hot path:
+/// they must not block.
 pub trait ValueSource: Send + Sync + 'static {
     /// The topic's last publication.
     fn latest(&self, topic: &str) -> Option<Arc<Publication>>;

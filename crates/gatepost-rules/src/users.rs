@@ -70,13 +70,13 @@ impl Preferences {
 }
 
 /// The modification time and size of a file, which identify the version that was read.
-type FileStamp = (SystemTime, u64);
+type PreferencesStamp = (SystemTime, u64);
 
 /// The preferences of all users, in a folder.
 pub(crate) struct UserPreferences {
     folder: PathBuf,
     language: Language,
-    read: Mutex<HashMap<String, (FileStamp, Arc<Preferences>)>>,
+    read: Mutex<HashMap<String, (PreferencesStamp, Arc<Preferences>)>>,
 }
 
 impl UserPreferences {
@@ -148,7 +148,7 @@ impl UserPreferences {
     }
 }
 
-fn version(path: &Path) -> Option<FileStamp> {
+fn version(path: &Path) -> Option<PreferencesStamp> {
     let metadata = std::fs::metadata(path).ok()?;
     Some((metadata.modified().ok()?, metadata.len()))
 }

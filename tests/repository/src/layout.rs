@@ -3,11 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::files::{below, exceptions};
+use crate::files::below;
 
 #[test]
 fn a_module_with_children_is_a_folder_with_mod_rs() {
-    let known = exceptions("module-files.txt");
     let files: Vec<String> = ["crates", "tests"]
         .iter()
         .flat_map(|folder| below(folder, "rs"))
@@ -19,7 +18,7 @@ fn a_module_with_children_is_a_folder_with_mod_rs() {
         .collect();
     let beside: Vec<&str> = files
         .iter()
-        .filter(|file| folders.contains(file.trim_end_matches(".rs")) && !known.contains(file))
+        .filter(|file| folders.contains(file.trim_end_matches(".rs")))
         .map(String::as_str)
         .collect();
     assert!(

@@ -41,7 +41,7 @@ pub fn run(arguments: &AgentArguments) -> Result<(), BenchError> {
         serde_json::to_vec(&gone).map_err(|error| BenchError::Settings(error.to_string()))?;
     let link = AgentLink::of_agent(&arguments.join, &name, &will)?;
     println!("agent {name}: joined {}", arguments.join);
-    let mut agent = Agent {
+    let mut agent = AgentLoop {
         name,
         link,
         session: 0,
@@ -63,7 +63,7 @@ fn host_name() -> String {
     }
 }
 
-struct Agent {
+struct AgentLoop {
     name: String,
     link: AgentLink,
     session: u64,
@@ -75,7 +75,7 @@ struct Agent {
     runs: usize,
 }
 
-impl Agent {
+impl AgentLoop {
     fn turn(&mut self) -> Result<(), BenchError> {
         if let Some((order, come)) = self.link.receive::<AddressedOrder>(clock::now() + LOOK)? {
             let ours = order.to.as_ref().is_none_or(|to| *to == self.name);

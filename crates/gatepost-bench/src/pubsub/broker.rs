@@ -13,7 +13,7 @@ use crate::target::Url;
 /// One protocol and address of one server.
 #[derive(Debug, Clone)]
 pub struct BrokerEndpoint {
-    dialect: BrokerProtocol,
+    protocol: BrokerProtocol,
     /// Its address.
     pub address: SocketAddr,
     /// Name and port, for `Host:`.
@@ -25,11 +25,11 @@ pub struct BrokerEndpoint {
 impl BrokerEndpoint {
     /// The broker at a URL; `None` if the scheme is not one of a broker.
     pub fn of(url: &Url) -> Result<Option<Self>, BenchError> {
-        let Some(dialect) = BrokerProtocol::of(url) else {
+        let Some(protocol) = BrokerProtocol::of(url) else {
             return Ok(None);
         };
         Ok(Some(Self {
-            dialect,
+            protocol,
             address: url.address()?,
             authority: format!("{}:{}", url.host, url.port),
             path: if url.path.is_empty() {
@@ -42,23 +42,23 @@ impl BrokerEndpoint {
 
     /// A reader for a new connection.
     pub fn reader(&self) -> PacketReader {
-        self.dialect.reader()
+        self.protocol.reader()
     }
 
     /// Whether publications are acknowledged whatever their quality of service.
     pub fn acknowledges_all(&self) -> bool {
-        self.dialect == BrokerProtocol::Post
+        self.protocol == BrokerProtocol::Post
     }
 
     /// Whether a new connection can publish at once, without a login.
     pub fn needs_no_login(&self) -> bool {
-        self.dialect == BrokerProtocol::Post
+        self.protocol == BrokerProtocol::Post
     }
 
     /// Appends the client's first message, if the client speaks first. A stream of events is
     /// requested with its topic.
     pub fn open(&self, client_id: &str, topic: &str, out: &mut Vec<u8>) {
-        match self.dialect {
+        match self.protocol {
             BrokerProtocol::Mqtt(version) => mqtt::login(version, client_id, out),
             BrokerProtocol::WebSocket(_) => {
                 websocket::upgrade(&self.authority, &self.path, Some("mqtt"), out);
@@ -80,7 +80,7 @@ impl BrokerEndpoint {
 
     /// Appends the reply to a greeting.
     pub fn login(&self, client_id: &str, out: &mut Vec<u8>) {
-        match self.dialect {
+        match self.protocol {
             BrokerProtocol::Mqtt(_)
             | BrokerProtocol::Events
             | BrokerProtocol::Messages
@@ -94,7 +94,7 @@ impl BrokerEndpoint {
 
     /// Appends a subscription; each is confirmed separately.
     pub fn subscribe(&self, topic: &str, number: PacketId, qos: Qos, out: &mut Vec<u8>) {
-        match self.dialect {
+        match self.protocol {
             BrokerProtocol::Mqtt(version) => mqtt::subscribe(version, topic, number, qos, out),
             BrokerProtocol::WebSocket(version) => framed(out, |packet| {
                 mqtt::subscribe(version, topic, number, qos, packet);
@@ -112,7 +112,7 @@ impl BrokerEndpoint {
         packet_id: Option<PacketId>,
         out: &mut Vec<u8>,
     ) {
-        match self.dialect {
+        match self.protocol {
             BrokerProtocol::Mqtt(version) => mqtt::publish(version, topic, payload, packet_id, out),
             BrokerProtocol::WebSocket(version) => framed(out, |packet| {
                 mqtt::publish(version, topic, payload, packet_id, packet);
@@ -133,10 +133,10 @@ impl BrokerEndpoint {
 
     /// Appends the acknowledgement of a received publication.
     pub fn acknowledge(&self, packet_id: PacketId, out: &mut Vec<u8>) {
-        match self.dialect {
+        match self.protocol {
             BrokerProtocol::Mqtt(_) => mqtt::acknowledge(packet_id, out),
             BrokerProtocol::WebSocket(_) => {
-                framed(out, |packet| mqtt::acknowledge(packet_id, packet))
+                framed(out, |packet| mqtt::acknowledge(packet_id, packet));
             }
             _ => {}
         }
@@ -144,7 +144,7 @@ impl BrokerEndpoint {
 
     /// Appends the answer to a ping.
     pub fn pong(&self, out: &mut Vec<u8>) {
-        match self.dialect {
+        match self.protocol {
             BrokerProtocol::Nats => out.extend_from_slice(b"PONG\r\n"),
             BrokerProtocol::WebSocket(_) | BrokerProtocol::Messages => websocket::pong(out),
             _ => {}

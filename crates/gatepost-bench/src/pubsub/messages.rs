@@ -69,8 +69,8 @@ mod tests {
                 text.extend_from_slice(&[0x89, 0]);
             }
             let payloads = publications(BrokerProtocol::Messages.reader(), &text, part);
-            let sequence = |payload: &Vec<u8>| MessageStamp::read(payload).expect("a stamp").sequence;
-            let found: Vec<u32> = payloads.iter().map(sequence).collect();
+            let stamp = |payload: &Vec<u8>| MessageStamp::read(payload).expect("a stamp");
+            let found: Vec<u32> = payloads.iter().map(|payload| stamp(payload).sequence).collect();
             prop_assert_eq!(found, (0..count).collect::<Vec<_>>());
         }
 

@@ -1,8 +1,9 @@
 //! Brokers from a load generator's view: log in, subscribe, publish, receive.
 //!
-//! A [`BrokerEndpoint`] is one way to reach one server: its address, its protocol, and the path if the
-//! protocol has one. Sending needs no state; received bytes are parsed by a [`PacketReader`], one
-//! for each connection, because WebSocket frames and HTTP chunks divide messages at any position.
+//! A [`BrokerEndpoint`] is one way to reach one server: its address, its protocol, and the path if
+//! the protocol has one. Sending needs no state; received bytes are parsed by a [`PacketReader`],
+//! one for each connection, because WebSocket frames and HTTP chunks divide messages at any
+//! position.
 
 mod broker;
 mod events;
@@ -139,7 +140,7 @@ impl PacketReader {
 }
 
 impl BrokerProtocol {
-    /// The dialect of a URL's scheme.
+    /// The protocol of a URL's scheme.
     pub fn of(url: &Url) -> Option<Self> {
         match url.scheme {
             "mqtt" => Some(Self::Mqtt(Version::Mqtt311)),

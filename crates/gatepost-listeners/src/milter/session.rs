@@ -6,7 +6,7 @@
 use super::macros::Macros;
 use super::negotiation::{Agreement, step};
 use super::packet::{self, Malformed, MilterPacket};
-use super::transaction::{Host, MilterLimits, Transaction, Whole};
+use super::transaction::{Host, MilterLimits, MilterTransaction, Whole};
 use crate::in_flight::{InFlight, Lease};
 
 /// One connection of a mail server.
@@ -16,7 +16,7 @@ pub(super) struct MilterSession {
     agreement: Option<Agreement>,
     host: Host,
     macros: Macros,
-    transaction: Transaction,
+    transaction: MilterTransaction,
 }
 
 /// The next step after a packet.
@@ -45,7 +45,7 @@ impl MilterSession {
             agreement: None,
             host: Host::default(),
             macros: Macros::default(),
-            transaction: Transaction::default(),
+            transaction: MilterTransaction::default(),
         }
     }
 
@@ -83,7 +83,7 @@ impl MilterSession {
                 return Ok(PacketOutcome::Silence);
             }
             b'A' => {
-                self.transaction = Transaction::default();
+                self.transaction = MilterTransaction::default();
                 return Ok(PacketOutcome::Silence);
             }
             b'Q' => return Ok(PacketOutcome::End),
@@ -155,19 +155,19 @@ impl MilterSession {
     fn forget_client(&mut self) {
         self.host = Host::default();
         self.macros = Macros::default();
-        self.transaction = Transaction::default();
+        self.transaction = MilterTransaction::default();
     }
 
     fn connect(&mut self, data: &[u8]) -> Result<(), Malformed> {
         // The macros of a connection precede it.
         self.macros.forget_message();
-        self.transaction = Transaction::default();
+        self.transaction = MilterTransaction::default();
         self.host = Host::from_packet(data)?;
         Ok(())
     }
 
     fn mail(&mut self, data: &[u8]) -> Result<(), Malformed> {
-        self.transaction = Transaction::from_sender(data)?;
+        self.transaction = MilterTransaction::from_sender(data)?;
         Ok(())
     }
 }

@@ -25,7 +25,7 @@ pub(super) struct Host {
 
 /// A message that is still arriving.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Transaction {
+pub(super) struct MilterTransaction {
     pub(super) sender: Option<String>,
     /// As the mail server wrote them, with their angle brackets: that is how they are deleted.
     pub(super) recipients: Vec<String>,
@@ -47,7 +47,7 @@ pub(super) struct Whole {
     /// The mail server's own name, and its id for the message.
     pub(super) server: Option<String>,
     pub(super) queue_id: Option<String>,
-    pub(super) transaction: Transaction,
+    pub(super) transaction: MilterTransaction,
 }
 
 impl Host {
@@ -67,7 +67,7 @@ impl Host {
     }
 }
 
-impl Transaction {
+impl MilterTransaction {
     /// Begun by a packet with a sender.
     pub(super) fn from_sender(data: &[u8]) -> Result<Self, Malformed> {
         let sender = packet::strings(data).next().ok_or(Malformed::Short('M'))?;

@@ -14,13 +14,13 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// The contents of the folder by name and state. Two that are equal hold the same procedures.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct ProcedureFolder {
-    files: BTreeMap<String, (PathBuf, FileStamp)>,
+    files: BTreeMap<String, (PathBuf, ProcedureStamp)>,
     complaints: BTreeMap<PathBuf, String>,
 }
 
 /// The attributes that change when a file does.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct FileStamp {
+struct ProcedureStamp {
     modified: Option<SystemTime>,
     bytes: u64,
     inode: u64,
@@ -45,7 +45,7 @@ impl ProcedureFolder {
             folder.add(path.clone(), file.to_owned(), &metadata);
         } else {
             // Compiling it says what is wrong with it.
-            let stamp = FileStamp {
+            let stamp = ProcedureStamp {
                 modified: None,
                 bytes: 0,
                 inode: 0,
@@ -118,7 +118,7 @@ impl ProcedureFolder {
             self.complain(&file, text);
             return;
         }
-        let stamp = FileStamp {
+        let stamp = ProcedureStamp {
             modified: metadata.modified().ok(),
             bytes: metadata.len(),
             inode: metadata.ino(),
