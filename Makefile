@@ -11,7 +11,7 @@ BUILD_CALL := rustc --locked -p gatepost-call --bin gatepost-call --profile call
 DENY_VERSION := 0.20.2
 DENY := target/tools/bin/cargo-deny
 
-.PHONY: help build benchmarks trend run test crash mutants soak check lint doc deny advisories sanitize format peers defaults dist call clean
+.PHONY: help build benchmarks trend run test crash mutants simulation soak check lint doc deny advisories sanitize format peers defaults dist call clean
 
 help: ## List the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -33,6 +33,10 @@ crash: ## Kill the server under load, ROUNDS times (300); FAULTS=eio,torn,...: o
 
 mutants: ## Build a server that breaks a promise, and expect the tests of durability to notice
 	@tests/mutants
+
+simulation: ## Simulate sessions under crashes, SEEDS schedules (100000) on all processors
+	GATEPOST_TEST_SIMULATION_SEEDS=$(or $(SEEDS),100000) \
+	$(CARGO) test --release --locked -p gatepost-broker --test simulation -- --nocapture --test-threads=1 promises
 
 soak: ## Let bad neighbours try the server, ROUNDS times (2000)
 	GATEPOST_TEST_SOAK_ROUNDS=$(or $(ROUNDS),2000) $(CARGO) test --release --locked -p gatepost --test soak -- --nocapture

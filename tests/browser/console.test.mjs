@@ -69,7 +69,7 @@ test("topics are a tree that follows what is published, and one publishes into i
   await close();
 });
 
-test("a click on a topic counts though its line is drawn anew between press and release", async () => {
+test("a click on a topic counts though its line is redrawn between press and release", async () => {
   await server.publish("busy/line?retain=1", "before");
   const { page, faults, close } = await open("/#explorer");
   const value = level(page, "busy").locator(".quiet");

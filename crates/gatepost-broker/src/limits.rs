@@ -4,8 +4,6 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::memory;
-
 /// A bound that was reached. Each is a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
@@ -79,30 +77,14 @@ struct Reached {
 }
 
 /// The number of times that each limit was reached.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct LimitCounters {
     reached: [Reached; Limit::ALL.len()],
-    memory_share_bytes: usize,
     /// Whether the process has more memory than it may.
     is_out_of_memory: AtomicBool,
 }
 
-impl Default for LimitCounters {
-    fn default() -> Self {
-        Self {
-            reached: Default::default(),
-            memory_share_bytes: memory::memory_share_bytes(),
-            is_out_of_memory: AtomicBool::new(false),
-        }
-    }
-}
-
 impl LimitCounters {
-    /// The share of the machine's memory that the process may use where no setting says it.
-    pub(crate) const fn memory_share_bytes(&self) -> usize {
-        self.memory_share_bytes
-    }
-
     /// Counts, and logs at a bounded rate.
     pub(crate) fn reached(&self, limit: Limit, client: &str, now_seconds: u32) {
         let reached = &self.reached[limit as usize];

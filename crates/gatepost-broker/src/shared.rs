@@ -11,7 +11,7 @@ use crate::clock::BrokerClock;
 use crate::counters::Counters;
 use crate::index::Index;
 use crate::limits::{Limit, LimitCounters};
-use crate::memory::MemoryGauge;
+use crate::memory::{MemoryGauge, memory_share_bytes};
 use crate::receipts::PendingReceipts;
 use crate::recent::Recent;
 use crate::retained::{BeyondMemory, Retained};
@@ -33,6 +33,8 @@ pub(crate) struct BrokerShared {
     pub(crate) counters: Counters,
     pub(crate) limits: LimitCounters,
     pub(crate) memory: Arc<dyn MemoryGauge>,
+    /// `broker.memory_max`, or its default for this machine.
+    memory_max_bytes: usize,
     pub(crate) clock: BrokerClock,
     pub(crate) receipts: PendingReceipts,
     pub(crate) on_disk: SessionsOnDisk,
@@ -46,7 +48,12 @@ impl BrokerShared {
         clock: Arc<dyn ClockSource>,
         memory: Arc<dyn MemoryGauge>,
     ) -> Self {
+        let memory_max_bytes = match settings.memory_max.as_usize() {
+            0 => memory_share_bytes(),
+            bytes => bytes,
+        };
         Self {
+            memory_max_bytes,
             index: Index::new(),
             retained: Retained::new(
                 settings.retained_messages_max,
@@ -70,11 +77,8 @@ impl BrokerShared {
     }
 
     /// The resident memory that the process may have.
-    pub(crate) fn memory_max(&self) -> usize {
-        match self.settings.memory_max.as_usize() {
-            0 => self.limits.memory_share_bytes(),
-            bytes => bytes,
-        }
+    pub(crate) const fn memory_max(&self) -> usize {
+        self.memory_max_bytes
     }
 
     /// The remaining part.

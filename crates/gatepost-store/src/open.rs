@@ -158,6 +158,7 @@ fn open_reading(folder: &DataFolder) -> Result<Connection, StoreError> {
     let open = || {
         let reading = Connection::open(folder.database())?;
         reading.busy_timeout(schema::BUSY_TIME_MAX)?;
+        schema::keep_plans(&reading)?;
         reading.pragma_update(None, "query_only", true)?;
         // It may outlive the locks, and must not touch the write-ahead log then.
         reading.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;

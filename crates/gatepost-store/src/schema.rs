@@ -3,6 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 
 /// The time for which one process waits for another's transaction.
@@ -165,6 +166,7 @@ pub(crate) fn version(connection: &Connection) -> rusqlite::Result<usize> {
 /// the group commit makes that affordable. Two processes may do this at once.
 pub(crate) fn prepare(connection: &mut Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(BUSY_TIME_MAX)?;
+    keep_plans(connection)?;
     if version(connection)? == 0 {
         // For free pages to be given back, a file must begin so; later it would be a change.
         connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
@@ -191,6 +193,12 @@ pub(crate) fn create(connection: &mut Connection) -> rusqlite::Result<()> {
     raise_highest_id(&transaction)?;
     transaction.pragma_update(None, "user_version", VERSION as i64)?;
     transaction.commit()
+}
+
+/// Keeps a prepared statement's plan whatever values are bound to it. Otherwise SQLite plans again,
+/// which takes longer than most of our reads, whenever a `LIMIT ?` is bound.
+pub(crate) fn keep_plans(connection: &Connection) -> rusqlite::Result<bool> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
 }
 
 /// SQLite's busy timeout does not cover the change to a write-ahead log.

@@ -11,9 +11,11 @@
 //! - a will is published once its connection is lost, and never otherwise.
 //!
 //! A failed schedule is printed with its seed, shortened to the steps that matter.
-//! `GATEPOST_TEST_SIMULATION_SEED` repeats it, `GATEPOST_TEST_SIMULATION_SEEDS` runs more of them.
+//! `GATEPOST_TEST_SIMULATION_SEED` repeats it, `GATEPOST_TEST_SIMULATION_SEEDS` runs more of them,
+//! on all processors.
 //! The last test proves that the checks notice what they are for.
 
+mod campaign;
 mod client;
 mod connection;
 mod ending;
@@ -91,8 +93,9 @@ fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Runs the schedules that are asked for, or one in `share` of the ordinary number.
-fn run_schedules(ordinary: u64, share: u64, medium: impl Fn(u64) -> Medium) {
+/// Runs the seeds of an ordinary test run, one seed, or a campaign, of which a test runs one seed
+/// in `share`. An ordinary run has always the same seeds: it fails for what was changed.
+fn run_schedules(test: &str, ordinary: u64, share: u64, medium: impl Fn(u64) -> Medium) {
     let check = |seed: u64| {
         let run = Run {
             mutation: Mutation::None,
@@ -101,28 +104,34 @@ fn run_schedules(ordinary: u64, share: u64, medium: impl Fn(u64) -> Medium) {
         let failed = run.of(&schedule::schedule(seed)).is_err();
         assert!(!failed, "{}", run.report(seed));
     };
-    if let Some(seed) = variable("GATEPOST_TEST_SIMULATION_SEED") {
-        check(seed);
-        return;
-    }
-    let asked = variable("GATEPOST_TEST_SIMULATION_SEEDS");
-    // An ordinary run has always the same seeds: it fails for what was changed.
-    let first = asked.map_or(0, |_| u64::from(std::process::id()) << 32);
-    let count = asked.map_or(ordinary, |asked| asked.div_ceil(share));
     let began = Instant::now();
-    (first..first + count).for_each(check);
+    let count = if let Some(seed) = variable("GATEPOST_TEST_SIMULATION_SEED") {
+        check(seed);
+        1
+    } else if let Some(seeds) = campaign::seeds_of_this_process() {
+        seeds.clone().for_each(check);
+        seeds.end - seeds.start
+    } else if let Some(seeds) = variable("GATEPOST_TEST_SIMULATION_SEEDS") {
+        campaign::run(test, seeds.div_ceil(share))
+    } else {
+        (0..ordinary).for_each(check);
+        ordinary
+    };
     let rate = count as f64 / began.elapsed().as_secs_f64();
     println!("{count} schedules, {rate:.0} a second");
 }
 
 #[test]
 fn sessions_keep_their_promises_over_crashes() {
-    run_schedules(SEEDS, 1, |_| Medium::Memory);
+    let test = "sessions_keep_their_promises_over_crashes";
+    run_schedules(test, SEEDS, 1, |_| Medium::Memory);
 }
 
 #[test]
 fn sessions_keep_their_promises_on_a_failing_disk() {
-    run_schedules(SEEDS_ON_DISK, SEEDS / SEEDS_ON_DISK, Medium::FailingDisk);
+    let test = "sessions_keep_their_promises_on_a_failing_disk";
+    let share = SEEDS / SEEDS_ON_DISK;
+    run_schedules(test, SEEDS_ON_DISK, share, Medium::FailingDisk);
 }
 
 #[test]
