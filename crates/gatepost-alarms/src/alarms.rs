@@ -1,6 +1,6 @@
-//! All alarms of the server: how they begin, change and end.
+//! All alarms of the server: start, change and end.
 //!
-//! They run on a thread of their own, so that payloads are read where no listener waits.
+//! Alarms run on a thread of their own, so that no listener waits while payloads are parsed.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,7 +22,7 @@ use crate::status::AlarmStatus;
 use crate::stored;
 use crate::watch::AlarmWatch;
 
-/// The time that alarms may take to store what they know.
+/// The time that stopping alarms may take to store their states.
 const STOP_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// No alarm has this name.
@@ -50,7 +50,7 @@ struct AlarmsCore {
 pub struct Alarms(Arc<AlarmsCore>);
 
 impl Alarms {
-    /// Starts the alarms of these settings, in which no mistake was found.
+    /// Starts the alarms of these settings, which have been checked for mistakes.
     pub fn start(broker: Broker, store: Store, settings: &[AlarmSettings]) -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_time().build()?;
         let handle = runtime.handle().clone();
@@ -72,14 +72,14 @@ impl Alarms {
         Ok(alarms)
     }
 
-    /// Adds, changes and removes alarms, so that those of `settings` run. One that is gone is
-    /// cleared where it was raised.
+    /// Adds, changes and removes alarms, so that those of `settings` run. A removed alarm that was
+    /// raised is cleared.
     pub fn apply(&self, settings: &[AlarmSettings]) {
         let mut configured = self.0.configured.lock();
         let mut before = std::mem::take(&mut *configured);
         for wanted in settings {
             let Ok(filter) = TopicFilter::new(&wanted.filter) else {
-                // Such settings are refused before.
+                // Such settings were refused by the earlier check.
                 continue;
             };
             let running = match before.remove(&wanted.name) {
@@ -96,7 +96,7 @@ impl Alarms {
                 removed.stop.send_replace(true);
                 let _ = removed.task.await;
             }
-            // What those have left is read next.
+            // The states that these alarms have stored are read next.
             core.store.flush().await;
             core.retire_others(&kept);
         });
@@ -126,7 +126,7 @@ impl Alarms {
             if let Some(earlier) = earlier {
                 earlier.stop.send_replace(true);
                 let _ = earlier.task.await;
-                // The states that the earlier one has left are read next.
+                // The states that the earlier alarm has stored are read next.
                 store.flush().await;
             }
             running.run(stopped).await;
@@ -163,8 +163,8 @@ impl Alarms {
         Ok(changed)
     }
 
-    /// Acknowledges an alarm, for one topic or all: it is not published again while
-    /// it stays raised. Returns the number of topics.
+    /// Acknowledges an alarm, for one topic or all: it is not published again while it remains
+    /// raised. Returns the number of topics.
     pub fn acknowledge(
         &self,
         alarm: &str,
@@ -174,7 +174,7 @@ impl Alarms {
         self.change(alarm, |_, watch| watch.acknowledge(topic, by))
     }
 
-    /// Publishes nothing of an alarm for a time, for one topic or all; no time takes that back.
+    /// Suppresses an alarm's notices for a time, for one topic or all; a time of zero ends that.
     /// Returns the number of topics.
     pub fn snooze(
         &self,
@@ -187,14 +187,14 @@ impl Alarms {
         })
     }
 
-    /// Watches a topic no longer, until it is published on again. Returns whether it was watched.
+    /// Stops watching a topic until the next message on it. Returns whether it was watched.
     pub fn forget(&self, alarm: &str, topic: &str) -> Result<usize, UnknownAlarm> {
         self.change(alarm, |alarm, watch| {
             usize::from(watch.forget(topic, alarm.clock.now()))
         })
     }
 
-    /// Stops all alarms; what they know stays for the next start.
+    /// Stops all alarms; their states are kept for the next start.
     pub async fn stop(&self) {
         let configured = std::mem::take(&mut *self.0.configured.lock());
         for one in configured.values() {
@@ -217,7 +217,7 @@ impl Alarms {
 }
 
 impl AlarmsCore {
-    /// Ends what is stored of alarms with other names.
+    /// Clears and deletes the stored states of alarms with other names.
     fn retire_others(&self, kept: &[String]) {
         let others = || {
             let mut names = stored::names(&self.store)?;
@@ -236,7 +236,7 @@ impl AlarmsCore {
                 }
             }
             Err(error) => tracing::error!(target: "alarms", %error,
-                "what is stored of alarms that are configured no longer cannot be read"),
+                "the stored states of removed alarms cannot be read"),
         }
     }
 }

@@ -1,16 +1,16 @@
 //! Alarms: topics that fall silent, and values beyond their limits.
 //!
-//! An alarm reads the topics under its filter as any reader within the process does, and keeps a
-//! state for each (`watch.rs`, which knows neither broker nor clock). What changes is published
+//! An alarm reads the topics under its filter like any other reader within the process, and keeps a
+//! state for each topic (`watch.rs`, which knows neither broker nor clock). Changes are published
 //! (`notice.rs`) and stored (`stored.rs`), so that a restart neither repeats nor forgets an alarm.
 //! All alarms run on one thread (`alarms.rs`), each as a task of its own (`running.rs`).
 //!
 //! Invariants:
-//! - A message costs its publisher what one more reader costs: values are read from payloads on the
-//!   alarms' thread.
+//! - For a publisher, an alarm costs no more than another reader: values are parsed from payloads
+//!   on the alarms' thread.
 //! - The state is stored after its notice is published: a crash in between repeats the notice.
 //! - The topics of one alarm are bounded in number (`topics_max`).
-//! - What alarms publish is watched by none, so they cannot raise each other without end.
+//! - No alarm watches the notices of alarms, so alarms cannot raise each other endlessly.
 
 mod alarms;
 mod limit;

@@ -43,7 +43,7 @@ impl Limits {
         }
     }
 
-    /// The limit that `value` is beyond, where the last value was beyond `before`.
+    /// The limit that `value` exceeds, given the limit that the last value exceeded.
     pub(crate) fn beyond(&self, value: f64, before: Option<AlarmCause>) -> Option<AlarmCause> {
         let margin = |cause| {
             if before == Some(cause) {
@@ -63,7 +63,7 @@ impl Limits {
         }
     }
 
-    /// The limit that such an alarm is about.
+    /// The limit that belongs to this cause.
     pub(crate) const fn of(&self, cause: AlarmCause) -> Option<f64> {
         match cause {
             AlarmCause::Silence => None,

@@ -1,4 +1,4 @@
-//! Mistakes in the settings of alarms that no single value shows.
+//! Mistakes in the settings of alarms that no single value reveals.
 
 use std::collections::BTreeSet;
 

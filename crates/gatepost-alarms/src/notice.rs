@@ -11,10 +11,10 @@ use crate::limit::AlarmCause;
 use crate::settings::{AlarmPayload, AlarmSettings};
 use crate::topic_state::Raised;
 
-/// The user property by which a publication of an alarm is known. No alarm watches such messages.
+/// The user property that marks a publication of an alarm. No alarm watches such messages.
 pub(crate) const ALARM_PROPERTY: &str = "alarm";
 
-/// The priority of the news that an alarm is over.
+/// The priority of the notice that an alarm is cleared.
 const PRIORITY_CLEARED: u8 = 3;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,13 +32,13 @@ impl NoticeState {
     }
 }
 
-/// An alarm about one topic is raised, or is over.
+/// The notice that an alarm for one topic is raised or cleared.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Notice {
     pub(crate) topic: Arc<str>,
     pub(crate) state: NoticeState,
     pub(crate) raised: Raised,
-    /// The value now; the one that raised it, where it is raised.
+    /// The present value; for a raised alarm, the value that raised it.
     pub(crate) value: Option<f64>,
     pub(crate) limit: Option<f64>,
     pub(crate) silence: Duration,
@@ -74,7 +74,7 @@ impl Notice {
 
     /// The topic that it is published on.
     fn published_on(&self, settings: &AlarmSettings, has_wildcard: bool) -> String {
-        // The end of an alarm belongs where its beginning was published.
+        // An alarm is cleared on the topic on which it was raised.
         if let (NoticeState::Cleared, Some(topic)) = (self.state, &self.raised.announced_on) {
             return topic.clone();
         }
@@ -86,7 +86,7 @@ impl Notice {
         }
     }
 
-    /// The publication. Retained, so that later subscribers know the state.
+    /// The publication. It is retained, so that later subscribers receive the state.
     pub(crate) fn publication(
         &self,
         settings: &AlarmSettings,

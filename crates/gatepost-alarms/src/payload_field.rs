@@ -1,4 +1,4 @@
-//! The number that a payload has at a field.
+//! The number in one field of a payload.
 
 use serde_json::Value;
 
@@ -23,7 +23,8 @@ impl PayloadField {
         Self { pointer }
     }
 
-    /// The number there: also one in a string, and 1 or 0 for `true` or `false`.
+    /// The number in that field. A string that contains a number counts as one, and `true` and
+    /// `false` count as 1 and 0.
     pub(crate) fn of(&self, payload: &[u8]) -> Option<f64> {
         if payload.len() > PAYLOAD_BYTES_MAX {
             return None;

@@ -1,4 +1,4 @@
-//! One alarm while it runs: it reads, waits for what is due, publishes and stores.
+//! The loop of one alarm: it reads messages, waits for deadlines, publishes and stores.
 
 use std::collections::BTreeSet;
 use std::future::pending;
@@ -19,7 +19,7 @@ use crate::stored::{self, StoredTopic};
 use crate::topic_state::AlarmMoment;
 use crate::watch::{AlarmWatch, Heard};
 
-/// Messages that are looked at before what has changed is published.
+/// The number of messages that are read before changes are published.
 const BATCH_MESSAGES_MAX: usize = 256;
 
 /// The clocks of all alarms.
@@ -51,7 +51,7 @@ fn unix_ms(time: SystemTime) -> u64 {
     since.as_millis() as u64
 }
 
-/// A subscription, and the highest message id when it began: what is not above it came earlier.
+/// A subscription, and the highest message id when it began: messages up to that id came earlier.
 struct Reader {
     subscription: LocalSubscription,
     seam: MessageId,
@@ -64,7 +64,7 @@ pub(crate) struct RunningAlarm {
     pub(crate) settings: AlarmSettings,
     pub(crate) filter: TopicFilter,
     pub(crate) watch: Mutex<AlarmWatch>,
-    /// An operator has changed something.
+    /// Wakes the alarm after a request of an operator.
     pub(crate) woken: Notify,
 }
 
@@ -80,7 +80,7 @@ impl RunningAlarm {
                 event = reader.subscription.next() => {
                     let Some(event) = event else { break };
                     if self.take(&mut reader, event).is_break() {
-                        // The latest message of each topic is what counts of those missed.
+                        // Of the missed messages, only the latest of each topic counts.
                         reader = self.subscribe();
                     }
                 }
@@ -89,7 +89,7 @@ impl RunningAlarm {
                 _ = stop.changed() => break,
             }
             self.watch.lock().elapse(self.clock.now());
-            // Under load there is always a next message.
+            // Under load another message is always ready, so the batch needs a bound.
             tokio::task::yield_now().await;
         }
         self.store_all();
@@ -107,7 +107,7 @@ impl RunningAlarm {
         Reader { subscription, seam }
     }
 
-    /// Takes what has come, from this event on; breaks off where messages are missing.
+    /// Processes the received messages, beginning with this event; stops if messages are missing.
     fn take(&self, reader: &mut Reader, first: StreamEvent) -> ControlFlow<()> {
         let mut watch = self.watch.lock();
         let now = self.clock.now();
@@ -122,7 +122,7 @@ impl RunningAlarm {
             }
             next = reader.subscription.try_next();
         }
-        // The batch ends with an event in hand.
+        // This event is the last of the batch.
         if let Some(StreamEvent::Publication(publication)) = next {
             hear(&mut watch, &publication, reader.seam, now);
         } else if next.is_some() {
@@ -131,7 +131,7 @@ impl RunningAlarm {
         ControlFlow::Continue(())
     }
 
-    /// Takes up the states of an earlier run.
+    /// Restores the states of an earlier run.
     fn restore(&self) {
         let name = &self.settings.name;
         let stored = stored::of_alarm(&self.store, name).unwrap_or_else(|error| {
@@ -165,7 +165,7 @@ impl RunningAlarm {
         }
     }
 
-    /// Publishes and stores what has changed.
+    /// Publishes and stores the changes.
     fn settle(&self) {
         let changes = self.watch.lock().take_changes();
         let mut topics = BTreeSet::new();
@@ -211,7 +211,7 @@ impl RunningAlarm {
         }
     }
 
-    /// Stores when each topic was heard last.
+    /// Stores the time of each topic's last message.
     fn store_all(&self) {
         self.settle();
         let watch = self.watch.lock();
@@ -239,7 +239,7 @@ fn hear(watch: &mut AlarmWatch, publication: &Remembered, seam: MessageId, now: 
     }
 }
 
-/// Publishes a notice; the topic, or why it was not taken.
+/// Publishes a notice; returns its topic, or the reason why it was refused.
 fn publish(
     broker: &Broker,
     settings: &AlarmSettings,
@@ -253,15 +253,15 @@ fn publish(
     if let Some(refused) = outcome.refused {
         return Err(refused.to_string());
     }
-    // Commits keep their order: the state that is stored next is not on disk before the notice.
+    // Commits keep their order, so the state that is stored next reaches the disk after the notice.
     match ticket {
         Some(Err(error)) => Err(error.to_string()),
         _ => Ok(topic),
     }
 }
 
-/// Ends what is stored of a topic that the alarm watches no longer: what was published as raised is
-/// published as cleared.
+/// Deletes the stored state of a topic that the alarm no longer watches; if the alarm was published
+/// as raised, it is published as cleared.
 pub(crate) fn retire(broker: &Broker, store: &Store, alarm: &str, known: StoredTopic) {
     if let Some(raised) = known
         .state

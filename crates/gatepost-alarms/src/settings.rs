@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AlarmSettings {
-    /// Its name: letters, digits, `-` and `_`.
+    /// The alarm's name: letters, digits, `-` and `_`.
     pub name: String,
-    /// The topic filter of what it watches. Each topic has a state of its own.
+    /// The filter of the topics that the alarm watches. Each topic has its own state.
     pub filter: String,
-    /// The topic that it publishes on, with the watched topic after it where the filter has a
-    /// wildcard; empty for `alarms/NAME`.
+    /// The topic that it publishes on, followed by the watched topic if the filter has a wildcard;
+    /// empty for `alarms/NAME`.
     pub topic: String,
     /// The time without a message after which it is raised; 0 for never.
     pub silence: Period,
@@ -31,17 +31,17 @@ pub struct AlarmSettings {
     pub repeat: Period,
     /// The priority of a raised alarm for ntfy's clients, from 1 to 5.
     pub priority: u8,
-    /// The form of what is published: `json`, or a line of `text`.
+    /// The format of notices: `json`, or a line of `text`.
     pub payload: AlarmPayload,
     /// Topics that are watched at once.
     pub topics_max: usize,
 }
 
-/// `payload`: the form of what is published.
+/// `payload`: the format of notices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AlarmPayload {
-    /// An object with everything that is known.
+    /// A JSON object with all information.
     Json,
     /// A line for people.
     Text,
@@ -68,7 +68,7 @@ impl Default for AlarmSettings {
 }
 
 impl AlarmSettings {
-    /// The topic that it publishes on, or the first levels of it.
+    /// The topic that the alarm publishes on, or its first levels.
     pub(crate) fn base_topic(&self) -> String {
         if self.topic.is_empty() {
             format!("alarms/{}", self.name)

@@ -21,7 +21,7 @@ pub struct RaisedTopic {
     pub since_unix_ms: u64,
     /// The user who has acknowledged it.
     pub acknowledged_by: Option<String>,
-    /// The time until which nothing of it is published, in Unix milliseconds.
+    /// The time until which its notices are suppressed, in Unix milliseconds.
     pub snoozed_until_unix_ms: Option<u64>,
 }
 
@@ -36,14 +36,14 @@ pub struct AlarmStatus {
     pub topics: usize,
     /// The number of topics for which it is raised.
     pub raised_count: usize,
-    /// Topics for which it is raised, those longest first, up to the number that was asked for.
+    /// Topics for which it is raised, the longest first, up to the requested number.
     pub raised: Vec<RaisedTopic>,
     /// Messages on topics beyond `topics_max` since the start; these are not watched.
     pub unwatched: u64,
 }
 
 impl AlarmStatus {
-    /// Adds what is known of the topics; `count` of those that are raised.
+    /// Adds the figures of the topics, and up to `count` raised topics.
     pub(crate) fn describe(&mut self, watch: &AlarmWatch, count: usize, now: Duration) {
         self.topics = watch.topics().len();
         self.unwatched = watch.unwatched();

@@ -18,7 +18,7 @@ pub(crate) struct StoredState {
     pub(crate) snoozed_until_unix_ms: Option<u64>,
 }
 
-/// A stored state, and what it belongs to.
+/// A stored state with its topic.
 #[derive(Debug)]
 pub(crate) struct StoredTopic {
     pub(crate) topic: String,
@@ -41,12 +41,12 @@ pub(crate) fn change(alarm: &str, topic: &str, state: Option<&TopicState>) -> St
         raised: state.raised.clone(),
         snoozed_until_unix_ms: state.snoozed_until.map(|until| until.unix_ms),
     };
-    // An object of numbers and text can always be written.
+    // An object of numbers and text always serialises.
     let value = serde_json::to_vec(&stored).unwrap_or_default().into();
     StoreChange::PutRecord { space, key, value }
 }
 
-/// The states of one alarm's topics. Unreadable ones are left out.
+/// The states of one alarm's topics. Unreadable records are skipped.
 pub(crate) fn of_alarm(store: &Store, alarm: &str) -> Result<Vec<StoredTopic>, StoreError> {
     let prefix = key(alarm, "");
     let mut found = Vec::new();
@@ -61,7 +61,7 @@ pub(crate) fn of_alarm(store: &Store, alarm: &str) -> Result<Vec<StoredTopic>, S
     Ok(found)
 }
 
-/// The names of all alarms that something is stored of.
+/// The names of all alarms with stored states.
 pub(crate) fn names(store: &Store) -> Result<Vec<String>, StoreError> {
     let mut names: Vec<String> = Vec::new();
     store.each_record(SPACE, b"", |key, _| {

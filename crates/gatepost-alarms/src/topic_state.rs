@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::limit::AlarmCause;
 
-/// A moment, by the clock that never jumps and by the clock of the day. What is waited for goes by
-/// the first, what is shown and stored by the second.
+/// A moment on the monotonic clock and on the wall clock. Deadlines use the first, displayed and
+/// stored times use the second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AlarmMoment {
     /// The time since the start of the alarms.
@@ -24,7 +24,7 @@ pub(crate) struct Raised {
     pub(crate) since_unix_ms: u64,
     /// The user who has acknowledged it.
     pub(crate) acknowledged_by: Option<String>,
-    /// The topic that it was published on, if it was.
+    /// The topic on which the alarm was published, if it was.
     pub(crate) announced_on: Option<String>,
 }
 
@@ -32,34 +32,34 @@ pub(crate) struct Raised {
 #[derive(Debug, Default)]
 pub(crate) struct TopicState {
     pub(crate) heard_unix_ms: u64,
-    /// No message is known of; then the time above is that of the first look.
+    /// No message was received yet; the time above is then that of the first evaluation.
     pub(crate) is_unheard: bool,
-    /// The moment at which it counts as silent; `None` where it does already, or where silence is
-    /// not watched.
+    /// The moment at which it counts as silent; `None` if the topic is silent already, or if
+    /// silence is not watched.
     pub(crate) silent_at: Option<Duration>,
     pub(crate) is_silent: bool,
     pub(crate) value: Option<f64>,
-    /// The limit that the value is beyond, and since when.
+    /// The limit that the value exceeds, and the time since then.
     pub(crate) beyond: Option<(AlarmCause, Duration)>,
     pub(crate) raised: Option<Raised>,
     /// The moment at which the raised alarm is published next.
     pub(crate) announce_at: Option<Duration>,
     pub(crate) snoozed_until: Option<AlarmMoment>,
-    /// The earliest moment at which the state is looked at again.
+    /// The earliest moment at which the state is evaluated again.
     pub(crate) armed: Option<Duration>,
 }
 
 /// A change of what is raised.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Transition {
-    /// It is raised, and is to be published at `announce_at`.
+    /// The alarm is raised, and must be published at `announce_at`.
     Raised,
-    /// The earlier alarm is over.
+    /// The earlier alarm is cleared.
     Cleared(Raised),
 }
 
 impl TopicState {
-    /// The cause for which it is to be raised now.
+    /// The cause for which the alarm must be raised now.
     fn cause(&self, hold: Duration, now: Duration) -> Option<AlarmCause> {
         if self.is_silent {
             return Some(AlarmCause::Silence);
@@ -69,7 +69,7 @@ impl TopicState {
         (is_raised || since + hold <= now).then_some(cause)
     }
 
-    /// Looks at what has come, and what has not.
+    /// Evaluates the last value and the time since the last message.
     pub(crate) fn evaluate(&mut self, hold: Duration, now: AlarmMoment) -> Option<Transition> {
         if self
             .silent_at
@@ -92,7 +92,7 @@ impl TopicState {
             value: self.value.filter(|_| cause != AlarmCause::Silence),
             since_unix_ms: now.unix_ms,
             acknowledged_by: None,
-            // Where another cause was published, the end of this one is published too.
+            // If the earlier cause was published, its end is published too.
             announced_on: before.and_then(|before| before.announced_on),
         });
         let snoozed_until = self.snoozed_until.map(|until| until.steady);
@@ -111,7 +111,7 @@ impl TopicState {
         times.into_iter().flatten().min()
     }
 
-    /// Returns whether nothing of it is to be published for now.
+    /// Returns whether notices are suppressed for now.
     pub(crate) fn is_snoozed(&self, now: Duration) -> bool {
         self.snoozed_until.is_some_and(|until| until.steady > now)
     }

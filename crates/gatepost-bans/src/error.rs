@@ -12,11 +12,11 @@ pub enum BanError {
     /// A Unix socket's peers have no address.
     #[error("write an address or a network, such as 192.0.2.1 or 192.0.2.0/24")]
     NoAddress,
-    /// So much at once is not an address or network of an attacker.
+    /// The network is larger than any attacker's.
     #[error("{0} is too large: at most a /8 of IPv4, or a /16 of IPv6, can be banned")]
     TooLarge(PeerNetwork),
-    /// As many as the settings allow, all of operators.
-    #[error("there are as many bans.networks_max allows")]
+    /// The table is full of bans by operators.
+    #[error("there are as many bans as bans.networks_max allows; lift one or raise the setting")]
     Full,
     /// The network is not banned.
     #[error("{0} is not banned")]

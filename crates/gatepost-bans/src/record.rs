@@ -37,7 +37,7 @@ impl BanRecord {
     }
 }
 
-/// The moment of now on both clocks.
+/// The present moment on both clocks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Now {
     pub(crate) instant: Instant,
@@ -77,7 +77,7 @@ pub(crate) fn put(network: PeerNetwork, ban: &Ban) -> StoreChange {
     put_in(SPACE, network.to_string(), ban)
 }
 
-/// The same of a user.
+/// The same for a user.
 pub(crate) fn put_user(name: &str, ban: &Ban) -> StoreChange {
     put_in(USER_SPACE, name.to_owned(), ban)
 }
@@ -105,7 +105,7 @@ pub(crate) fn delete(network: PeerNetwork) -> StoreChange {
     }
 }
 
-/// The same of a user.
+/// The same for a user.
 pub(crate) fn delete_user(name: &str) -> StoreChange {
     StoreChange::DeleteRecord {
         space: USER_SPACE,
@@ -125,9 +125,8 @@ pub(crate) fn load_users(store: &Store, now: Now) -> Result<Vec<(Box<str>, Ban)>
     Ok(records.into_iter().filter_map(read).collect())
 }
 
-/// The bans of an earlier run. A record that this version cannot read is passed over. `time_max`
-/// bounds the bans that were not imposed by an operator: a clock that was wrong must not lengthen
-/// them.
+/// The bans of an earlier run. A record that this version cannot read is skipped. `time_max` bounds
+/// the bans that were not imposed by an operator: a clock that was wrong must not lengthen them.
 pub(crate) fn load(
     store: &Store,
     now: Now,

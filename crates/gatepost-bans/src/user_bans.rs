@@ -1,4 +1,4 @@
-//! Bans of users: an operator shuts one out for a while, from wherever it logs in.
+//! Bans of users: an operator bans a user for a while, whatever its address.
 //!
 //! Unlike those of addresses no offence leads to them, so that a stranger who guesses at a login
 //! cannot have its user banned.
@@ -15,20 +15,20 @@ use crate::record::{self, Now};
 use crate::summary::BanSummary;
 use crate::table::Ban;
 
-/// Bans of users at once. There are as many as an operator types.
+/// Bans of users at once. Operators enter them by hand, so a fixed bound is enough.
 const USERS_MAX: usize = 10_000;
 
 /// The bans of users, by their names in lower case.
 #[derive(Default)]
 pub struct UserBans {
-    /// 0 says that no name needs to be looked up.
+    /// 0 means that no name needs to be looked up.
     count: AtomicUsize,
     bans: Mutex<HashMap<Box<str>, Ban>>,
     store: Option<Store>,
 }
 
 impl UserBans {
-    /// Those of an earlier run, kept in the store.
+    /// The bans of an earlier run, kept in the store.
     pub(crate) fn open(store: Store, now: Now) -> Result<Self, StoreError> {
         let kept = record::load_users(&store, now)?;
         let users = Self {
@@ -51,7 +51,7 @@ impl UserBans {
         ban.is_in_force(now).then(|| ban.remaining(now))
     }
 
-    /// Bans a user for so long, or until the ban is lifted. Returns when this is durable.
+    /// Bans a user for this duration, or until the ban is lifted. Returns when this is durable.
     pub async fn add(
         &self,
         name: &str,
@@ -104,7 +104,7 @@ impl UserBans {
             .collect()
     }
 
-    /// Forgets bans that are over.
+    /// Forgets expired bans.
     pub(crate) fn sweep(&self) {
         let now = Instant::now();
         let mut over = Vec::new();
@@ -117,7 +117,7 @@ impl UserBans {
         });
         self.publish_count();
         if let Some(store) = self.store.as_ref().filter(|_| !over.is_empty()) {
-            // Those that stay in the store are forgotten after the next start.
+            // Expired bans that remain in the store are forgotten after the next start.
             let _ = store.submit(over);
         }
     }

@@ -1,4 +1,4 @@
-//! One attempt to hand a message to the destination, and when the next one follows.
+//! One attempt to deliver a message to the destination, and the schedule of further attempts.
 
 use std::time::Duration;
 
@@ -11,17 +11,17 @@ use crate::settings::SinkRetrySettings;
 /// The reason why an attempt failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Failure {
-    /// This message will never be taken.
+    /// The destination refuses this message for good.
     #[error("{0}")]
     Refused(String),
-    /// The other side no longer exists.
+    /// The destination no longer exists.
     #[error("{0}")]
     Gone(String),
     /// A later attempt may succeed.
     #[error("{reason}")]
     Again {
         reason: String,
-        /// The time that the server asked to wait.
+        /// The pause that the server requested.
         wait: Option<Duration>,
     },
 }
@@ -35,8 +35,8 @@ impl Failure {
     }
 }
 
-/// The pauses between attempts: each twice the last, up to a bound, and a part of them by chance,
-/// so that many that failed together do not come again together.
+/// The pauses between attempts: each is twice as long as the last, up to a bound, plus a random
+/// part, so that attempts that failed together are not repeated together.
 pub(crate) struct Backoff {
     next: Duration,
     first: Duration,
@@ -53,30 +53,30 @@ impl Backoff {
         }
     }
 
-    /// The next failure is the first again.
+    /// Resets the pauses after a success.
     pub(crate) const fn succeeded(&mut self) {
         self.next = self.first;
     }
 
-    /// The pause before the next attempt, up to a quarter longer by chance.
+    /// The pause before the next attempt, made up to a quarter longer at random.
     pub(crate) fn pause(&mut self) -> Duration {
         let pause = self.next;
         self.next = pause.saturating_mul(2).min(self.longest);
-        // Without chance the pauses are shorter, and that is all.
+        // Without randomness the pauses are merely shorter.
         let chance = getrandom::u32().unwrap_or(0) % 256;
         pause.saturating_add(pause / 1_024 * chance)
     }
 }
 
-/// The rate at which the requests of a sink may start: so many in a second, and none while the
-/// server asked to wait.
+/// The rate at which the requests of a sink may start: a number per second, and none during a pause
+/// that the server requested.
 pub(crate) struct RequestPace {
     next: Mutex<Instant>,
     gap: Duration,
 }
 
 impl RequestPace {
-    /// Any number for 0.
+    /// A rate of 0 sets no limit.
     pub(crate) fn new(per_second: u32) -> Self {
         Self {
             next: Mutex::new(Instant::now()),
@@ -86,7 +86,7 @@ impl RequestPace {
         }
     }
 
-    /// Takes the next place, and returns when that is.
+    /// Reserves the next start of a request, and returns its time.
     pub(crate) fn place(&self) -> Instant {
         let mut next = self.next.lock();
         let place = (*next).max(Instant::now());
@@ -94,7 +94,7 @@ impl RequestPace {
         place
     }
 
-    /// Lets no request start for so long.
+    /// Starts no request for this long.
     pub(crate) fn wait(&self, pause: Duration) {
         let mut next = self.next.lock();
         *next = (*next).max(Instant::now() + pause);
@@ -104,10 +104,10 @@ impl RequestPace {
 /// The reason why a sink's session ended, for the log and the dashboard.
 pub(crate) const fn explained(cause: DisconnectCause) -> &'static str {
     match cause {
-        DisconnectCause::TooSlow => "the session was cut: it took too little for too long",
-        DisconnectCause::Administrative => "the session was ended, with all that waited",
+        DisconnectCause::TooSlow => "the session was ended: it accepted too little data for too long",
+        DisconnectCause::Administrative => "the session was ended, and its queued messages were discarded",
         DisconnectCause::ShuttingDown => "the server ends",
-        DisconnectCause::TakenOver => "another connection took the session",
+        DisconnectCause::TakenOver => "another connection took over the session",
         DisconnectCause::KeepAliveTimeout | DisconnectCause::Broken => "the session broke",
     }
 }

@@ -1,4 +1,4 @@
-//! The transport by which a sink's messages leave, one after the other or several at once.
+//! The transport of a sink's messages, one after the other or several at once.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,10 +17,10 @@ pub(crate) trait Carrier: Send + Sync {
     /// The address, without what may be secret.
     fn target(&self) -> String;
 
-    /// Whether the sink is over when the address no longer exists. A sink of the config waits until
-    /// that is changed.
+    /// Whether the sink ends when the address no longer exists. A sink of the config waits until
+    /// the config is changed.
     fn ends_when_gone(&self) -> bool;
 
-    /// Sends a message once.
+    /// Tries once to send a message.
     fn attempt<'a>(&'a self, delivery: &'a Delivery) -> Attempt<'a>;
 }

@@ -1,5 +1,5 @@
-//! The work of a sink whose messages are independent of each other: it takes as many at once as its
-//! settings allow, tries each until it is taken or given up, and acknowledges it.
+//! The work of a sink whose messages are independent of each other: the sink sends as many at once
+//! as its settings allow, repeats each until it is delivered or given up, and acknowledges it.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -20,40 +20,40 @@ use crate::inlet::{Inlet, Wanted};
 use crate::settings::SinkSettings;
 use crate::status::{SinkProgress, SinkState};
 
-/// The longest time that an attempt which has begun may take when the sink is to stop.
+/// The longest time for which a stopping sink waits for attempts that have begun.
 const STOP_TIME_MAX: Duration = Duration::from_secs(3);
 
 /// The outcome of the attempts at a message.
 enum AttemptEnding {
-    /// It is taken or given up, and may be acknowledged.
+    /// The message is delivered or given up, and may be acknowledged.
     Done,
-    /// The sink stops; the message comes again.
+    /// The sink is being stopped; the message is delivered again later.
     Unfinished,
-    /// The other side no longer exists.
+    /// The destination no longer exists.
     Gone,
 }
 
-/// The reason why a sink is no longer at work.
+/// The reason why a sink has ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum WorkEnd {
-    /// It was to stop.
+    /// The sink was stopped.
     Stopped,
     /// The server no longer exists.
     Gone,
 }
 
-/// The end of the service of a session.
+/// The reason why a session is no longer served.
 enum ServiceEnd {
     Work(WorkEnd),
     Session(DisconnectCause),
 }
 
-/// A sink at work.
+/// A running sink.
 pub(crate) struct Delivering {
     pub(crate) broker: Broker,
     pub(crate) settings: SinkSettings,
     pub(crate) carrier: Box<dyn Carrier>,
-    /// The rights of its user; `None` for a sink of the config.
+    /// The rights of the sink's user; `None` for a sink of the config.
     pub(crate) authorization: Option<Arc<dyn Authorization>>,
     pub(crate) concurrency: u16,
     pub(crate) progress: Arc<SinkProgress>,
@@ -63,8 +63,8 @@ pub(crate) struct Delivering {
 }
 
 impl Delivering {
-    /// Works until the sink is to stop, or the server is gone for good. Where the session is
-    /// lost, it begins again.
+    /// Runs until the sink is stopped, or the destination no longer exists. If the session is lost,
+    /// a new one is opened.
     pub(crate) async fn run(self) -> WorkEnd {
         let this = Arc::new(self);
         let mut backoff = Backoff::new(&this.settings.retry);
@@ -128,7 +128,7 @@ impl Delivering {
                     Ok(done) => is_gone |= self.settle(inlet, done),
                     Err(error) => {
                         tracing::error!(target: "sinks", sink = self.settings.name, %error,
-                            "an attempt ended in a fault; what is unfinished comes again");
+                            "an attempt ended in a fault; unfinished messages are delivered again");
                         break ServiceEnd::Session(DisconnectCause::Broken);
                     }
                 },
@@ -146,7 +146,7 @@ impl Delivering {
                 },
             }
         };
-        // A request that has begun may end: an answer that comes now spares a repetition.
+        // Requests that have begun may finish: an answer that arrives now avoids a repetition.
         let finish = async {
             while let Some(done) = at_work.join_next().await {
                 if let Ok(done) = done {
@@ -158,7 +158,7 @@ impl Delivering {
         ended
     }
 
-    /// Acknowledges what is done; returns whether the destination is gone.
+    /// Acknowledges a finished delivery; returns whether the destination is gone.
     fn settle(&self, inlet: &Inlet, (delivery, ending): (Box<Delivery>, AttemptEnding)) -> bool {
         match ending {
             AttemptEnding::Done => {
@@ -171,7 +171,7 @@ impl Delivering {
         }
     }
 
-    /// Tries until the message is taken or given up.
+    /// Repeats attempts until the message is delivered or given up.
     async fn deliver(&self, delivery: &Delivery) -> AttemptEnding {
         let mut backoff = Backoff::new(&self.settings.retry);
         let mut attempts = 0;
@@ -179,7 +179,7 @@ impl Delivering {
             if !self.sleep(self.pace.place()).await {
                 return AttemptEnding::Unfinished;
             }
-            // Rights may have gone since the subscription, and since the last attempt.
+            // Rights may have been withdrawn since the subscription, or since the last attempt.
             let rights = self.authorization.as_ref();
             if rights.is_some_and(|rights| !rights.may_receive(&delivery.topic)) {
                 return AttemptEnding::Done;
@@ -219,7 +219,7 @@ impl Delivering {
         }
     }
 
-    /// The pause before the next attempt; `None` where there is none left.
+    /// The pause before the next attempt; `None` if no attempt is left.
     fn next_attempt(
         &self,
         delivery: &Delivery,
@@ -241,8 +241,8 @@ impl Delivering {
         Some(backoff.pause().max(wait.unwrap_or_default()))
     }
 
-    /// Gives the message up; tries again where its dead letter cannot be stored. `false` where the
-    /// sink stops before that.
+    /// Gives the message up; tries again if its dead letter cannot be stored. Returns `false` if
+    /// the sink is stopped before that.
     async fn give_up(&self, delivery: &Delivery, attempts: u32, reason: &str) -> bool {
         let mut backoff = Backoff::new(&self.settings.retry);
         let (name, dead_letter) = (&self.settings.name, self.dead_letter.as_ref());
@@ -255,7 +255,7 @@ impl Delivering {
         true
     }
 
-    /// Counts a failure, and logs the first of a row.
+    /// Counts a failure, and logs the first failure of a series.
     fn note_failure(&self, reason: &str, state: SinkState) {
         if self.progress.failed(reason, state) {
             tracing::warn!(target: "sinks", sink = self.settings.name, reason,
@@ -263,7 +263,7 @@ impl Delivering {
         }
     }
 
-    /// Sleeps until then; `false` where the sink is to stop.
+    /// Sleeps until then; returns `false` if the sink is stopped.
     async fn sleep(&self, until: Instant) -> bool {
         if until <= Instant::now() {
             return !*self.stop.borrow();

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::field_mistake::FieldMistake;
 
-/// The text of a file that a setting names; `None` where it names none.
+/// The text of a file that a setting names; `None` if the setting is empty.
 pub(crate) fn file_text(file: &Path, field: &'static str) -> Result<Option<String>, FieldMistake> {
     if file.as_os_str().is_empty() {
         return Ok(None);
@@ -14,7 +14,7 @@ pub(crate) fn file_text(file: &Path, field: &'static str) -> Result<Option<Strin
         .map_err(|error| FieldMistake::new(field, format!("{}: {error}", file.display())))
 }
 
-/// Its first line, without the spaces around it.
+/// The first line of that file, without surrounding spaces.
 pub(crate) fn first_line(file: &Path, field: &'static str) -> Result<Option<String>, FieldMistake> {
     let text = file_text(file, field)?;
     Ok(text.map(|text| text.lines().next().unwrap_or_default().trim().to_owned()))

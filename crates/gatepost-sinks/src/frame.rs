@@ -1,5 +1,5 @@
-//! Publications as the broker hands them to a sink: the message's id, then the PUBLISH packet of
-//! MQTT 5. So a sink reads what any subscriber reads, and knows besides which message it is.
+//! Publications as the broker passes them to a sink: the message's id, then the PUBLISH packet of
+//! MQTT 5. So a sink reads the same packets as any subscriber, and also knows the message's id.
 
 use std::num::NonZeroU16;
 
@@ -80,26 +80,26 @@ pub(crate) struct Delivery {
     pub(crate) properties: Properties,
     pub(crate) qos: Qos,
     pub(crate) retain: bool,
-    /// Whether it may have been handed over before.
+    /// Whether the message may have been passed on before.
     pub(crate) dup: bool,
     /// The identifier by which it is acknowledged; `None` at QoS 0.
     pub(crate) packet_id: Option<PacketId>,
 }
 
-/// The messages that the broker hands to a sink.
+/// The frames that the broker passes to a sink.
 #[derive(Debug)]
 pub(crate) enum Handed {
     Delivery(Box<Delivery>),
-    /// A QoS 2 delivery that the destination has is to be released.
+    /// A QoS 2 delivery that the destination has received must be released.
     Release(PacketId),
 }
 
-/// The bytes are not a frame of ours: the sink's session must begin again.
+/// The bytes are not a valid frame: the sink's session must be opened again.
 #[derive(Debug, thiserror::Error)]
 #[error("a frame of the sink's own cannot be read")]
 pub(crate) struct Unreadable;
 
-/// Takes the first frame off `bytes`; `None` where it is not whole.
+/// Removes the first frame from `bytes`; `None` if it is not complete.
 pub(crate) fn take_frame(bytes: &mut BytesMut) -> Result<Option<Handed>, Unreadable> {
     let Some((mut id, packet)) = bytes.split_at_checked(ID_BYTES) else {
         return Ok(None);

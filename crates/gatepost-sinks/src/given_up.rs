@@ -6,8 +6,8 @@ use gatepost_message::{Publication, Qos, Topic};
 use crate::frame::Delivery;
 use crate::inlet::client_id;
 
-/// Gives a message up. Returns when the dead letter is on disk; `false` where it could not be
-/// stored, so that the message must not be acknowledged.
+/// Gives a message up. Returns when the dead letter is on disk; returns `false` if it could not be
+/// stored, so the message must not be acknowledged.
 pub(crate) async fn give_up(
     broker: &Broker,
     sink: &str,
@@ -42,7 +42,7 @@ pub(crate) async fn give_up(
         Ok(outcome) if outcome.refused.is_none() => true,
         Ok(outcome) => {
             let refused = outcome.refused.map(|refused| refused.to_string());
-            tracing::warn!(target: "sinks", sink, refused, "the dead letter was not taken");
+            tracing::warn!(target: "sinks", sink, refused, "the dead letter was refused");
             false
         }
         Err(error) => {

@@ -1,4 +1,4 @@
-//! A sink's hold on its session: what the broker hands over, and how that is acknowledged.
+//! A sink's session at the broker: the deliveries it receives, and their acknowledgement.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub(crate) struct Wanted {
     /// The largest frame, in bytes, where the other broker has a bound.
     pub(crate) frame_bytes_max: Option<u32>,
     pub(crate) kind: &'static str,
-    /// The rights of its user; `None` for a sink of the config.
+    /// The rights of the sink's user; `None` for a sink of the config.
     pub(crate) authorization: Option<Arc<dyn Authorization>>,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Inlet {
 }
 
 impl Inlet {
-    /// Takes the sink's session, or begins it, and subscribes to what is wanted and to nothing
+    /// Resumes or creates the sink's session, and subscribes to the wanted filters and to nothing
     /// else.
     pub(crate) async fn open(
         broker: &Broker,
@@ -68,10 +68,10 @@ impl Inlet {
             user: None,
             authorization: wanted.authorization.clone(),
             kind: wanted.kind,
-            // It is in the process: there is no address.
+            // The sink is a part of this process, so it has no address.
             peer: Peer::Local,
             clean_start: false,
-            // The longest that the broker's settings allow.
+            // The longest expiry that the broker's settings allow.
             expiry: Duration::MAX,
             receive_max: wanted.in_flight_max,
             frame_bytes_max: wanted.frame_bytes_max,
@@ -85,7 +85,7 @@ impl Inlet {
         let connected = broker.connect(options, |_, _| {})?;
         let mut attachment = connected.attachment;
         attachment.bound_queue(bounds(broker, settings));
-        // The store reports a session that cannot be stored; the sink works without.
+        // The store reports a session that cannot be stored; the sink works without it.
         for ticket in connected.promises.into_iter().flatten() {
             let _ = ticket.committed().await;
         }
@@ -122,7 +122,7 @@ impl Inlet {
         Ok(())
     }
 
-    /// The next that the broker hands over; the reason where the broker ended the session's
+    /// The next delivery of the broker, or the reason why the broker ended the session's
     /// connection. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Result<Handed, DisconnectCause> {
         poll_fn(|context| self.poll_next(context)).await
@@ -149,14 +149,15 @@ impl Inlet {
         }
     }
 
-    /// The other side has it, or it is given up.
+    /// Acknowledges a message that the destination has received or that is given up.
     pub(crate) fn complete(&self, delivery: &Delivery) {
         let Some(packet_id) = delivery.packet_id else {
             return;
         };
-        // Stray acknowledgements are of deliveries that an earlier connection was at.
+        // Stray acknowledgements belong to deliveries of an earlier connection.
         if delivery.qos == Qos::ExactlyOnce {
-            // Queued when the sink was another one, which subscribed at this level.
+            // The message was queued under earlier settings of the sink, which subscribed at this
+            // QoS.
             let _ = self.attachment.release(packet_id);
             let _ = self.attachment.finish(packet_id);
         } else {
@@ -165,14 +166,14 @@ impl Inlet {
         let _ = self.submit();
     }
 
-    /// A delivery at QoS 2 that an earlier connection released is over.
+    /// Completes a delivery at QoS 2 that an earlier connection released.
     pub(crate) fn released(&self, packet_id: PacketId) {
         let _ = self.attachment.finish(packet_id);
         let _ = self.submit();
     }
 
-    /// Hands what was acknowledged to the store. The ticket is for the steps of deliveries at
-    /// QoS 2; one at QoS 1 whose acknowledgement is lost is handed over again.
+    /// Submits the acknowledgements to the store. The ticket covers the steps of deliveries at QoS
+    /// 2; a delivery at QoS 1 whose acknowledgement is lost is repeated.
     pub(crate) fn submit(&self) -> Option<Result<Ticket, StoreError>> {
         let ticket = self.attachment.submit();
         self.attachment.flush();
@@ -189,7 +190,7 @@ impl Inlet {
         self.attachment.publisher()
     }
 
-    /// An identifier that no delivery has.
+    /// A packet identifier that no delivery uses.
     pub(crate) fn unused_packet_id(&self) -> PacketId {
         self.attachment.unused_packet_id()
     }
@@ -199,28 +200,29 @@ impl Inlet {
         self.attachment.receipt(packet_id)
     }
 
-    /// PUBACK of the other broker. It and the next three are stored by [`Inlet::submit`]; what they
-    /// do not fit to is of an earlier connection.
+    /// Handles PUBACK of the other broker. This and the next three changes are stored by
+    /// [`Inlet::submit`]; an acknowledgement of an unknown delivery belongs to an earlier
+    /// connection.
     pub(crate) fn acknowledge(&self, packet_id: PacketId) {
         let _ = self.attachment.acknowledge(packet_id);
     }
 
-    /// PUBREC of the other broker.
+    /// Handles PUBREC of the other broker.
     pub(crate) fn release(&self, packet_id: PacketId) {
         let _ = self.attachment.release(packet_id);
     }
 
-    /// PUBCOMP of the other broker.
+    /// Handles PUBCOMP of the other broker.
     pub(crate) fn finish(&self, packet_id: PacketId) {
         let _ = self.attachment.finish(packet_id);
     }
 
-    /// PUBREL of the other broker.
+    /// Handles PUBREL of the other broker.
     pub(crate) fn note_released(&self, packet_id: PacketId) {
         self.attachment.note_released(packet_id);
     }
 
-    /// Lets the session go; it waits for the next connection.
+    /// Disconnects from the session, which is kept for the next connection.
     pub(crate) fn close(self) {
         self.attachment.close(&Close::default());
     }

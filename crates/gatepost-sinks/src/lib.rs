@@ -1,15 +1,17 @@
-//! Sinks: subscribers whose client is a part of the server, and that carry messages out of it.
+//! Sinks: subscribers whose client is a part of the server, and that send messages to other
+//! systems.
 //!
-//! A sink holds a kept session of the broker (`inlet.rs`), so queue, expiry, order, policies,
-//! counters and crash safety are those of any subscriber. The broker writes into a buffer in
-//! memory (`pipe.rs`) in a format of the sinks' own (`frame.rs`). All sinks run on one thread
+//! A sink has a persistent session at the broker (`inlet.rs`), so queue, expiry, order, policies,
+//! counters and crash safety are those of any subscriber. The broker writes into a buffer in memory
+//! (`pipe.rs`) in a format of the sinks' own (`frame.rs`). All sinks run on one thread
 //! (`sinks.rs`).
 //!
 //! Invariants:
-//! - A message is acknowledged to the broker only after the destination has taken it, or its dead
-//!   letter is on disk. A crash in between repeats it.
-//! - No sink takes more messages from its session than it is at; the rest waits there.
-//! - Nothing of a URL is shown but its origin, since its path often is a secret.
+//! - A message is acknowledged to the broker only after the destination has accepted it, or its
+//!   dead letter is on disk. A crash in between repeats it.
+//! - A sink takes no more messages from its session than it processes at once; the rest waits
+//!   there.
+//! - Only the origin of a URL is shown, since its path is often a secret.
 
 mod attempt;
 mod bridge;

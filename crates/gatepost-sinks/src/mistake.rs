@@ -1,4 +1,4 @@
-//! Mistakes in the settings of sinks that no single value shows.
+//! Mistakes in the settings of sinks that no single value reveals.
 
 use std::collections::BTreeSet;
 
@@ -53,7 +53,7 @@ fn of_sink(sink: &SinkSettings) -> Vec<FieldMistake> {
     match (&sink.bridge, sink.filters.is_empty()) {
         (None, true) => add(
             "filters",
-            "write which topics it takes: [\"alarms/#\"]".to_owned(),
+            "write the topics that it receives, such as [\"alarms/#\"]".to_owned(),
         ),
         (Some(_), false) => add("filters", "a bridge has bridge.topics instead".to_owned()),
         _ => {}
@@ -72,7 +72,7 @@ fn of_sink(sink: &SinkSettings) -> Vec<FieldMistake> {
                     .iter()
                     .any(|filter| filter.matched().matches(topic.as_str())) =>
             {
-                let reason = "the sink's own filters match it: what it gives up would come again";
+                let reason = "the sink's own filters match it, so the sink would receive its own dead letters; choose a topic that no filter matches";
                 add("dead_letter", reason.to_owned());
             }
             Ok(_) => {}

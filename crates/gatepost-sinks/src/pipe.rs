@@ -1,7 +1,7 @@
 //! The connection between the broker and a sink: a bounded buffer of bytes.
 //!
-//! The broker writes as it writes to a socket, on the publisher's thread. Where the buffer
-//! is full, the rest waits in the session, under the policy of the session.
+//! The broker writes as it writes to a socket, on the publisher's thread. While the buffer is full,
+//! the rest waits in the session, under the policy of the session.
 
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll, Waker};
@@ -10,7 +10,7 @@ use bytes::BytesMut;
 use gatepost_broker::SubscriberSocket;
 use parking_lot::Mutex;
 
-/// Bytes that a sink has taken from its session and not looked at yet.
+/// Bytes that a sink has received from its session and not parsed yet.
 const PIPE_BYTES_MAX: usize = 64 * 1024;
 
 #[derive(Default)]
@@ -46,7 +46,7 @@ impl SubscriberSocket for Pipe {
 }
 
 impl Pipe {
-    /// Waits for room.
+    /// Waits for free space.
     pub(crate) fn poll_writable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut state = self.0.lock();
         if state.bytes.len() < PIPE_BYTES_MAX {
@@ -56,7 +56,7 @@ impl Pipe {
         Poll::Pending
     }
 
-    /// Moves what there is to the end of `out`; pending where there is nothing.
+    /// Moves the available bytes to the end of `out`; pending while there are none.
     pub(crate) fn poll_read(&self, context: &mut Context<'_>, out: &mut BytesMut) -> Poll<()> {
         let mut state = self.0.lock();
         if state.bytes.is_empty() {

@@ -1,4 +1,4 @@
-//! `[[sink]]`: what is carried out of the server, and where to.
+//! `[[sink]]`: the messages that are sent to other systems, and their destinations.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,11 +13,11 @@ use crate::ready_templates::ready;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SinkSettings {
-    /// Its name: letters, digits, `-` and `_`. Its session is `$sink/NAME`.
+    /// The sink's name: letters, digits, `-` and `_`. The sink's session is `$sink/NAME`.
     pub name: String,
-    /// Whether it runs. One that does not keeps its queue, which goes on filling.
+    /// Whether the sink runs. A sink that is switched off keeps its queue, which continues to fill.
     pub enabled: bool,
-    /// The topic filters of what it takes.
+    /// The topic filters of the messages that it receives.
     pub filters: Vec<String>,
     /// The topic on which messages that are given up are published; empty drops them.
     pub dead_letter: String,
@@ -25,7 +25,7 @@ pub struct SinkSettings {
     pub when_full: SlowSubscriber,
     /// QoS 1 and 2 messages that may wait; 0 for `broker.queue_messages_max`.
     pub queue_messages_max: usize,
-    /// Their bytes; 0 for `broker.queue_bytes_max`.
+    /// Bytes of messages that may wait; 0 for `broker.queue_bytes_max`.
     pub queue_bytes_max: ByteSize,
     /// The schedule by which a failed attempt is repeated, and a message is given up.
     pub retry: SinkRetrySettings,
@@ -148,26 +148,27 @@ pub struct BridgeSettings {
     /// The messages to carry, as in mosquitto's option `topic`: pattern, `out`, `in` or `both`,
     /// QoS, prefix here, prefix there.
     pub topics: Vec<String>,
-    /// The client id at the other broker; empty for the sink's name and the name of the machine.
+    /// The client id at the other broker; if empty, it consists of the sink's name and the name of
+    /// the machine.
     pub client_id: String,
-    /// The name of the user there.
+    /// The user name at the other broker.
     pub user: String,
     /// The file whose first line is the password.
     pub password_file: PathBuf,
     /// The authorities that are trusted, in PEM; empty for the system's.
     pub tls_ca: PathBuf,
-    /// The certificate that is shown there.
+    /// The client certificate for the other broker.
     pub tls_cert: PathBuf,
-    /// Its key.
+    /// The private key of that certificate.
     pub tls_key: PathBuf,
     /// The longest silence on the connection.
     pub keep_alive: Period,
-    /// The time for which the other broker keeps our session (MQTT 5).
+    /// The time for which the other broker keeps the bridge's session (MQTT 5).
     pub session_expiry: Period,
-    /// Messages that may be unacknowledged by the other broker; it may ask for fewer.
+    /// Messages that may be unacknowledged by the other broker; it may request fewer.
     pub in_flight_max: u16,
-    /// The topic at the other broker that has `1` while the bridge is connected, and otherwise `0`;
-    /// empty for none.
+    /// The topic at the other broker whose retained message is `1` while the bridge is connected,
+    /// and otherwise `0`; empty for none.
     pub notification_topic: String,
 }
 
@@ -192,7 +193,7 @@ impl Default for BridgeSettings {
 }
 
 impl SinkSettings {
-    /// The files that it reads, also at a reload.
+    /// The files that the sink reads, also at a reload.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         let webhook = self.webhook.as_ref();
         let of_webhook = webhook.into_iter().flat_map(|webhook| {
@@ -218,7 +219,7 @@ impl SinkSettings {
 }
 
 impl WebhookSettings {
-    /// The file of the template, where it is not a ready one.
+    /// The file of the template, unless it is a ready one.
     pub(crate) fn template_file(&self) -> Option<&Path> {
         let is_path = !self.template.is_empty() && ready(&self.template).is_none();
         is_path.then(|| Path::new(&self.template))

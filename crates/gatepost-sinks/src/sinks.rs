@@ -1,6 +1,6 @@
-//! All sinks of the server: how they begin, change and end.
+//! All sinks of the server: start, change and end.
 //!
-//! They run on a thread of their own, so that templates and connections delay no listener.
+//! Sinks run on a thread of their own, so that templates and connections delay no listener.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -27,7 +27,7 @@ use crate::status::{SinkProgress, SinkState, SinkStatus};
 use crate::web_push::{self, WebPush, WebPushError, WebPushSettings};
 use crate::webhook::Webhook;
 
-/// The longest time that sinks may take to end what they have begun.
+/// The longest time for which stopping sinks may finish requests that have begun.
 const STOP_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// The longest time that the start of the server waits for the sessions of sinks.
@@ -40,7 +40,7 @@ struct RunningSink {
     target: String,
     progress: Arc<SinkProgress>,
     stop: watch::Sender<bool>,
-    /// `None` for one that is switched off.
+    /// `None` for a sink that is switched off.
     task: Option<JoinHandle<()>>,
 }
 
@@ -51,7 +51,7 @@ enum Work {
 }
 
 impl Work {
-    /// The kind, and where it leads.
+    /// The kind and the destination.
     fn named(&self) -> (&'static str, String) {
         match self {
             Self::Webhook(work) => ("webhook", work.carrier.target()),
@@ -82,7 +82,7 @@ struct SinksCore {
 pub struct Sinks(Arc<SinksCore>);
 
 impl Sinks {
-    /// Starts the sinks of these settings, in which no mistake was found.
+    /// Starts the sinks of these settings, which have been checked for mistakes.
     pub fn start(broker: Broker, settings: &[SinkSettings]) -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
@@ -104,7 +104,7 @@ impl Sinks {
         Ok(sinks)
     }
 
-    /// Serves subscriptions of browsers, where the settings say so.
+    /// Serves subscriptions of browsers, if the settings enable that.
     pub fn start_web_push(
         &self,
         store: &Store,
@@ -121,12 +121,12 @@ impl Sinks {
         Ok(())
     }
 
-    /// The subscriptions of browsers; `None` where they are switched off.
+    /// The subscriptions of browsers; `None` if they are switched off.
     pub fn web_push(&self) -> Option<&WebPush> {
         self.0.web_push.get()
     }
 
-    /// Waits until each sink has its session, so that it misses nothing from then on; for a while.
+    /// Waits, for a bounded time, until each sink has its session and so misses no later message.
     pub async fn opened(&self) {
         let all: Vec<_> = {
             let running = self.0.running.lock();
@@ -143,8 +143,8 @@ impl Sinks {
         }
     }
 
-    /// Adds, changes and removes sinks, so that those of `settings` run. A sink that is gone is
-    /// ended with what waits for it.
+    /// Adds, changes and removes sinks, so that those of `settings` run. A removed sink ends, and
+    /// its queued messages are discarded.
     pub fn apply(&self, settings: &[SinkSettings]) {
         let core = &self.0;
         let mut running = core.running.lock();
@@ -192,7 +192,8 @@ impl Sinks {
         let work = match self.work(settings, &progress, stopped) {
             Ok(work) => work,
             Err(mistake) => {
-                // Found before the start, unless a file has changed since.
+                // The settings were checked before, so only a file that has changed since leads
+                // here.
                 let reason = format!("{}: {}", mistake.field, mistake.reason);
                 tracing::error!(target: "sinks", sink = settings.name, reason, "not started");
                 progress.failed(&reason, SinkState::Gone);
@@ -251,7 +252,8 @@ impl Sinks {
         })))
     }
 
-    /// Ends what earlier runs of the server left of sinks that are configured no longer.
+    /// Ends the sessions that earlier runs of the server left for sinks that are no longer
+    /// configured.
     fn end_unknown_sessions(&self, settings: &[SinkSettings]) {
         let broker = &self.0.broker;
         let (sessions, _) = broker.sessions(IN_PROCESS_PREFIX, 0, usize::MAX);
@@ -288,7 +290,7 @@ impl Sinks {
             .collect()
     }
 
-    /// Stops all sinks: what they have begun may end, what waits stays in their sessions.
+    /// Stops all sinks: requests that have begun may finish, waiting messages stay in the sessions.
     pub async fn stop(&self) {
         let sinks = std::mem::take(&mut *self.0.running.lock());
         for sink in sinks.values() {
@@ -313,8 +315,8 @@ impl Sinks {
     }
 }
 
-/// Connects to the destination of a sink, and sends no message; the destination's name, and what
-/// failed.
+/// Connects to the destination of a sink without sending a message; returns the destination's name
+/// and the failure, if any.
 pub async fn check(settings: &SinkSettings) -> (String, Result<(), String>) {
     if let Some(bridge) = &settings.bridge {
         return match Bridge::new(&settings.name, bridge) {

@@ -13,16 +13,16 @@ use tokio::sync::watch;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SinkState {
-    /// It has no session yet.
+    /// The sink has no session yet.
     #[default]
     Starting,
     /// The last attempt succeeded, or there was none yet.
     Running,
     /// The last attempt failed.
     Retrying,
-    /// The other side said that it no longer exists.
+    /// The destination replied that it no longer exists.
     Gone,
-    /// The settings say so.
+    /// The sink is switched off in the settings.
     Off,
 }
 
@@ -46,26 +46,26 @@ pub struct SinkStatus {
     pub target: String,
     /// The activity.
     pub state: SinkState,
-    /// Messages that the destination has taken.
+    /// Messages that the destination has accepted.
     pub delivered: u64,
-    /// Messages that it has brought in.
+    /// Messages that it has received from the destination.
     pub received: u64,
     /// Attempts that failed.
     pub failed_attempts: u64,
     /// Messages that were given up.
     pub given_up: u64,
-    /// Messages that wait, with those that the sink is at.
+    /// Messages that wait or are being delivered.
     pub queued: u64,
-    /// Messages that the queue had no room for, or that expired.
+    /// Messages that did not fit into the queue, or that expired.
     pub dropped: u64,
-    /// The age of the oldest message that the sink is at, in seconds.
+    /// The age of the oldest message that is being delivered, in seconds.
     pub lag_seconds: u64,
-    /// The last failure, also where attempts have succeeded since.
+    /// The last failure, even if attempts have succeeded since.
     pub last_error: Option<SinkError>,
 }
 
 impl SinkStatus {
-    /// Adds what its session has.
+    /// Adds the figures of the sink's session.
     pub(crate) fn count_queue(&mut self, broker: &Broker, client_id: &str) {
         if let Some(session) = broker.session(client_id) {
             self.queued = session.unfinished as u64;
@@ -99,7 +99,7 @@ struct Progress {
     failed_attempts: u64,
     given_up: u64,
     last_error: Option<SinkError>,
-    /// The messages that the sink is at.
+    /// The messages that are being delivered.
     at: BTreeSet<MessageId>,
 }
 
@@ -107,12 +107,12 @@ struct Progress {
 #[derive(Default)]
 pub(crate) struct SinkProgress {
     progress: Mutex<Progress>,
-    /// Whether it has had its session, or cannot have it for now.
+    /// Whether the sink has opened its session, or cannot open it for now.
     is_open: watch::Sender<bool>,
 }
 
 impl SinkProgress {
-    /// The session is there, or will not be for now.
+    /// Records that the session is open, or cannot be opened for now.
     pub(crate) fn opened(&self) {
         self.is_open.send_replace(true);
     }
@@ -134,12 +134,12 @@ impl SinkProgress {
         self.progress.lock().at.insert(id);
     }
 
-    /// The sink is no longer at this message.
+    /// Records that this message is no longer being delivered.
     pub(crate) fn left(&self, id: MessageId) {
         self.progress.lock().at.remove(&id);
     }
 
-    /// It is at none: what was unfinished is handed over again.
+    /// Records that no message is being delivered: unfinished ones are delivered again.
     pub(crate) fn left_all(&self) {
         self.progress.lock().at.clear();
     }
@@ -154,7 +154,7 @@ impl SinkProgress {
         self.progress.lock().received += 1;
     }
 
-    /// An attempt failed; returns whether the one before it had not.
+    /// Records a failed attempt; returns whether the attempt before it succeeded.
     pub(crate) fn failed(&self, text: &str, state: SinkState) -> bool {
         let mut progress = self.progress.lock();
         progress.failed_attempts += 1;
@@ -169,7 +169,7 @@ impl SinkProgress {
         self.progress.lock().given_up += 1;
     }
 
-    /// Adds what is known here to a status.
+    /// Adds these figures to a status.
     pub(crate) fn describe(&self, status: &mut SinkStatus) {
         let progress = self.progress.lock();
         status.state = progress.state;

@@ -1,4 +1,4 @@
-//! TLS towards other servers.
+//! TLS for connections to other servers.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use rustls::{ClientConfig, RootCertStore};
 use rustls_platform_verifier::BuilderVerifierExt;
 use tokio_rustls::TlsConnector;
 
-/// With the system's verifier of certificates.
+/// A connector with the system's verifier of certificates.
 pub(crate) fn connector() -> Result<TlsConnector, String> {
     connector_with([Path::new(""); 3])
 }
 
-/// With the authorities of a file, or the system's verifier where that is empty; and with our own
-/// certificate and its key, where those are not.
+/// A connector with the authorities of a file, or the system's verifier if the path is empty, and
+/// with a client certificate and its key if their paths are not empty.
 pub(crate) fn connector_with(
     [authorities, certificate, key]: [&Path; 3],
 ) -> Result<TlsConnector, String> {
@@ -29,7 +29,7 @@ pub(crate) fn connector_with(
         let (added, _) = roots.add_parsable_certificates(certificates(authorities)?);
         if added == 0 {
             return Err(format!(
-                "{}: there is no authority in it",
+                "{}: the file contains no certificate of an authority",
                 authorities.display()
             ));
         }

@@ -7,12 +7,12 @@ use super::{AlarmWatch, Heard};
 use crate::limit::AlarmCause;
 use crate::topic_state::{AlarmMoment, Raised, TopicState};
 
-/// After a start, no topic counts as silent before this, unless its alarm allows no longer silence:
-/// clients have to come back first.
+/// After a start, no topic counts as silent before this, unless its alarm permits only a shorter
+/// silence: clients must reconnect first.
 const START_GRACE: Duration = Duration::from_mins(2);
 
 impl AlarmWatch {
-    /// The state of an earlier run of the server.
+    /// Restores the state of an earlier run of the server.
     pub(crate) fn restore(
         &mut self,
         topic: &Arc<str>,
@@ -51,7 +51,8 @@ impl AlarmWatch {
         self.look(topic, now);
     }
 
-    /// The moment at which a topic counts as silent that was heard then, before the start.
+    /// The moment at which a topic counts as silent whose last message came before the start, at
+    /// this time.
     fn silent_at(&self, heard_unix_ms: u64, now: AlarmMoment) -> Option<Duration> {
         let age = Duration::from_millis(now.unix_ms.saturating_sub(heard_unix_ms));
         let left = self.silence.saturating_sub(age);
@@ -59,15 +60,15 @@ impl AlarmWatch {
         (!self.silence.is_zero()).then(|| now.steady + wait)
     }
 
-    /// A message from before the start: its value counts, and when it came.
+    /// Processes a message from before the start: its value and its time count.
     pub(crate) fn heard_before(&mut self, message: Heard<'_>, unix_ms: u64, now: AlarmMoment) {
-        if self.is_farewell(message) {
+        if self.is_removal(message) {
             self.forget(message.topic, now);
             return;
         }
         let age = Duration::from_millis(now.unix_ms.saturating_sub(unix_ms));
         let is_known = self.topics.contains_key(message.topic);
-        // A device that was given up before the alarm was made raises nothing.
+        // A device that was abandoned before the alarm was configured raises no alarm.
         if !is_known && !self.silence.is_zero() && age >= self.silence {
             return;
         }

@@ -1,8 +1,8 @@
-//! The topics that one alarm watches. Knows neither broker nor clock: messages and moments go in,
-//! changes come out.
+//! The topics that one alarm watches. The watch knows neither broker nor clock: its inputs are
+//! messages and moments, its outputs are changes.
 //!
-//! A message costs a look-up and a comparison: the ordered set of moments at which something is due
-//! is not touched when a deadline moves later, but when the earlier one has come.
+//! A message costs a look-up and a comparison: the ordered set of deadlines is not changed when a
+//! deadline moves later, but when the earlier deadline is reached.
 
 mod earlier;
 mod requests;
@@ -22,7 +22,7 @@ use crate::topic_state::{AlarmMoment, Raised, TopicState, Transition};
 /// The pause before a notice that could not be published is published again.
 const ANNOUNCE_AGAIN_AFTER: Duration = Duration::from_secs(10);
 
-/// The part of a message that is looked at.
+/// The part of a message that alarms read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Heard<'a> {
     pub(crate) topic: &'a str,
@@ -30,7 +30,7 @@ pub(crate) struct Heard<'a> {
     pub(crate) retain: bool,
 }
 
-/// Something about a topic has changed: its state is to be stored, after the notice is published.
+/// A change of a topic's state, which must be stored after the notice is published.
 #[derive(Debug)]
 pub(crate) struct Change {
     pub(crate) topic: Arc<str>,
@@ -48,10 +48,10 @@ pub(crate) struct AlarmWatch {
     reading: Option<PayloadField>,
     limits: Limits,
     topics: HashMap<Arc<str>, TopicState>,
-    /// The topics by the moment at which they are looked at.
+    /// The topics by the moment at which they are evaluated.
     due: BTreeSet<(Duration, Arc<str>)>,
     changes: Vec<Change>,
-    /// Messages on topics that there was no room for.
+    /// Messages on topics beyond `topics_max`.
     unwatched: u64,
 }
 
@@ -76,14 +76,14 @@ impl AlarmWatch {
         }
     }
 
-    /// Begins to watch; before, the states of an earlier run are put in.
+    /// Begins to watch, after the states of an earlier run were restored.
     pub(crate) fn begin(&mut self, now: AlarmMoment) {
         if let Some(only) = self.only.clone() {
             self.watch(&only, now);
         }
     }
 
-    /// The topic from now on, if there is room; `None` otherwise.
+    /// Watches the topic from now on; returns `None` if `topics_max` is reached.
     fn watch(&mut self, topic: &str, now: AlarmMoment) -> Option<Arc<str>> {
         if let Some((known, _)) = self.topics.get_key_value(topic) {
             return Some(known.clone());
@@ -101,16 +101,16 @@ impl AlarmWatch {
         };
         self.topics.insert(key.clone(), state);
         if !self.silence.is_zero() {
-            // After a restart its silence must be noticed, even if it never speaks again.
+            // After a restart the topic's silence must be noticed, even if no message ever comes.
             self.changed(&key, None);
         }
         self.look(&key, now);
         Some(key)
     }
 
-    /// A message has come.
+    /// Processes a message.
     pub(crate) fn heard(&mut self, message: Heard<'_>, now: AlarmMoment) {
-        if self.is_farewell(message) {
+        if self.is_removal(message) {
             self.forget(message.topic, now);
             return;
         }
@@ -128,11 +128,11 @@ impl AlarmWatch {
     }
 
     /// Returns whether the message clears its retained topic: its device is gone for good.
-    fn is_farewell(&self, message: Heard<'_>) -> bool {
+    fn is_removal(&self, message: Heard<'_>) -> bool {
         self.only.is_none() && message.retain && message.payload.is_empty()
     }
 
-    /// Compares the value in a payload, if there is one.
+    /// Compares the value in a payload, if it has one, with the limits.
     fn compare(&mut self, topic: &Arc<str>, payload: &[u8], now: AlarmMoment) {
         let value = self
             .reading
@@ -152,7 +152,7 @@ impl AlarmWatch {
         self.look(topic, now);
     }
 
-    /// Looks at a topic: raises, clears and publishes what is to be.
+    /// Evaluates a topic: raises, clears and publishes its alarm as necessary.
     fn look(&mut self, topic: &Arc<str>, now: AlarmMoment) {
         let Some(state) = self.topics.get_mut(topic) else {
             return;
@@ -182,7 +182,7 @@ impl AlarmWatch {
         self.arm(topic);
     }
 
-    /// The notice; `None` for the end of what was never published.
+    /// The notice; `None` for the end of an alarm that was never published.
     fn notice(
         &self,
         topic: &Arc<str>,
@@ -207,7 +207,7 @@ impl AlarmWatch {
         self.changes.push(Change { topic, notice });
     }
 
-    /// Has the topic looked at when something is due, if nothing earlier is set for it.
+    /// Schedules the topic's next evaluation, unless an earlier one is scheduled.
     fn arm(&mut self, topic: &Arc<str>) {
         let Some(state) = self.topics.get_mut(topic) else {
             return;
@@ -229,7 +229,7 @@ impl AlarmWatch {
         self.due.first().map(|(due, _)| *due)
     }
 
-    /// Time has passed.
+    /// Evaluates the topics whose deadline has passed.
     pub(crate) fn elapse(&mut self, now: AlarmMoment) {
         while self.next_due().is_some_and(|due| due <= now.steady) {
             let Some((_, topic)) = self.due.pop_first() else {
@@ -241,7 +241,7 @@ impl AlarmWatch {
             }
             self.look(&topic, now);
             if self.changes.len() == changes && !self.silence.is_zero() {
-                // So that a restart knows roughly when it was heard last.
+                // Stored so that after a restart the time of the last message is roughly known.
                 self.changed(&topic, None);
             }
         }
@@ -252,7 +252,7 @@ impl AlarmWatch {
         std::mem::take(&mut self.changes)
     }
 
-    /// A notice of this topic was published there.
+    /// Records that a notice of this topic was published on the topic `on`.
     pub(crate) fn announced(&mut self, topic: &str, on: &str) {
         if let Some(raised) = self
             .topics
@@ -263,7 +263,7 @@ impl AlarmWatch {
         }
     }
 
-    /// A notice of this topic could not be published.
+    /// Records that a notice of this topic could not be published.
     pub(crate) fn not_announced(&mut self, topic: &Arc<str>, now: AlarmMoment) {
         if let Some(state) = self
             .topics

@@ -11,7 +11,7 @@ use crate::topic_state::{AlarmMoment, Raised};
 const SNOOZE_TIME_MAX: Duration = Duration::from_hours(10 * 365 * 24);
 
 impl AlarmWatch {
-    /// Forgets a topic; one that is watched by name is begun again.
+    /// Forgets a topic; a topic that is watched by name gets a new state.
     pub(crate) fn forget(&mut self, topic: &str, now: AlarmMoment) -> bool {
         let Some((topic, mut state)) = self.topics.remove_entry(topic) else {
             return false;
@@ -28,7 +28,7 @@ impl AlarmWatch {
         true
     }
 
-    /// Acknowledges what is raised; returns the number of topics.
+    /// Acknowledges raised alarms; returns the number of topics.
     pub(crate) fn acknowledge(&mut self, topic: Option<&str>, by: &str) -> usize {
         let mut acknowledged = 0;
         for topic in self.named(topic) {
@@ -44,7 +44,7 @@ impl AlarmWatch {
         acknowledged
     }
 
-    /// Publishes nothing of these topics until then; returns their number.
+    /// Suppresses notices of these topics until then; returns their number.
     pub(crate) fn snooze(
         &mut self,
         topic: Option<&str>,
@@ -60,7 +60,8 @@ impl AlarmWatch {
         for topic in &named {
             if let Some(state) = self.topics.get_mut(topic) {
                 state.snoozed_until = (!time.is_zero()).then_some(until);
-                // The end of the time reminds; taken back early, only of what is not acknowledged.
+                // The end of the snooze publishes the alarm again; if the snooze is cancelled
+                // early, only an alarm that is not acknowledged.
                 let reminds = |raised: &Raised| !time.is_zero() || raised.acknowledged_by.is_none();
                 let is_raised = state.raised.as_ref().is_some_and(reminds);
                 state.announce_at = is_raised.then_some(until.steady);

@@ -243,15 +243,15 @@ fn clients_may_come_back_after_a_restart() {
 }
 
 #[test]
-fn a_device_that_says_farewell_is_forgotten() {
+fn a_removed_device_is_forgotten() {
     let mut world = World::new(silence);
     world.hear("freezer/1", "x");
     world.pass(600);
-    let farewell = Heard {
+    let removal = Heard {
         retain: true,
         ..message("freezer/1", "")
     };
-    world.watch.heard(farewell, world.now);
+    world.watch.heard(removal, world.now);
     assert_eq!(world.notices(), ["freezer/1 cleared silence"]);
     assert_eq!(world.pass(2_000), NOTHING);
     assert!(world.watch.due.is_empty());

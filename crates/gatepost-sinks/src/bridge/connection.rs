@@ -23,9 +23,9 @@ use crate::given_up::give_up;
 use crate::inlet::Inlet;
 use crate::status::SinkState;
 
-/// Bytes that may wait for the other broker's socket before no more is taken from the session.
+/// Bytes that may wait for the other broker's socket; above this, nothing is read from the session.
 const OUT_BYTES_MAX: usize = 256 * 1024;
-/// The largest packet that is taken in.
+/// The largest packet that is accepted.
 const PACKET_BYTES_MAX: usize = 16 << 20;
 
 /// The state of one connection.
@@ -41,14 +41,14 @@ pub(super) struct Connection<'a> {
 }
 
 impl Connection<'_> {
-    /// Subscribes at the other broker, and says there that we are connected.
+    /// Subscribes at the other broker, and publishes there that the bridge is connected.
     pub(super) fn begin(&mut self) -> Result<(), BridgeError> {
         let bridge = &self.running.bridge;
         let filters = bridge.maps.0.iter().filter_map(|map| {
             let options = SubscriptionOptions {
                 no_local: true,
                 retain_as_published: true,
-                retain_handling: 1, // what topics have kept, where the subscription is new
+                retain_handling: 1, // retained messages only if the subscription is new
                 ..SubscriptionOptions::at(map.qos)
             };
             let text = map.remote_filter()?.as_str();
@@ -112,7 +112,7 @@ impl Connection<'_> {
         }
     }
 
-    /// The instant at which a PINGREQ is due, or the other broker counts as gone.
+    /// The instant at which a PINGREQ is due, or the connection counts as lost.
     fn next_duty(&self) -> Instant {
         let keep_alive = self.keep_alive();
         (self.sent + keep_alive).min(self.heard + keep_alive * 2)
@@ -133,7 +133,7 @@ impl Connection<'_> {
         self.link.put(&Packet::Pingreq)
     }
 
-    /// Sends what the session has ready, up to a bound.
+    /// Sends the messages that are ready in the session, up to a bound.
     async fn send_all(&mut self, first: Handed) -> Result<(), BridgeError> {
         let mut next = Some(first);
         while let Some(handed) = next {
@@ -161,7 +161,8 @@ impl Connection<'_> {
         let has_passed = marks().any(|(_, value)| *value == bridge.client_id);
         let topic = bridge.maps.outward(&delivery.topic).filter(|_| !has_passed);
         let Some(topic) = topic else {
-            // It came by this bridge, or was queued under lines that are no longer there.
+            // The message came over this bridge, or was queued under a topic line that has been
+            // removed.
             self.inlet.complete(&delivery);
             return Ok(());
         };
@@ -194,9 +195,9 @@ impl Connection<'_> {
         if is_lowered || !fits {
             self.link.out.truncate(before);
             let reason = if is_lowered {
-                "the other broker does not take messages of this QoS"
+                "the other broker does not accept messages of this QoS"
             } else {
-                "the message is larger than the other broker takes"
+                "the message is larger than the other broker accepts"
             };
             return self.give_up(&delivery, reason).await;
         }
@@ -215,7 +216,7 @@ impl Connection<'_> {
         let (name, dead_letter) = (&running.settings.name, running.dead_letter.as_ref());
         running.progress.failed(reason, SinkState::Running);
         if !give_up(&running.broker, name, dead_letter, delivery, 1, reason).await {
-            // It is sent again over the next connection.
+            // The message is sent again over the next connection.
             return Err(BridgeError::NotStored);
         }
         running.progress.gave_up();
@@ -223,7 +224,7 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// Reads all packets that are whole, and hands them over as one batch.
+    /// Reads all complete packets, and passes them on as one batch.
     async fn take_in(&mut self) -> Result<(), BridgeError> {
         let mut received = std::mem::take(&mut self.link.received);
         let mut refused = Vec::new();
@@ -245,7 +246,7 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// Takes one packet; returns the delivery that the other broker refuses by it.
+    /// Handles one packet; returns the delivery that the other broker refuses with it.
     fn take_packet(
         &mut self,
         packet: &Packet<'_>,
@@ -268,8 +269,8 @@ impl Connection<'_> {
                 self.delivered(ack.packet_id);
             }
             Packet::Pubrec(ack) => {
-                // The release leaves when it is on disk: after it the other broker knows the
-                // delivery no longer, and would take its repetition for another one.
+                // PUBREL is sent once the release is on disk: after PUBREL the other broker forgets
+                // the delivery, and would treat a repetition as a new message.
                 self.inlet.release(ack.packet_id);
                 self.inbound.answer(PacketType::Pubrel, ack.packet_id)?;
                 self.delivered(ack.packet_id);

@@ -24,13 +24,13 @@ pub(super) enum BridgeError {
     Unexpected(&'static str),
     #[error("the other broker refused the subscription to {0}")]
     NotSubscribed(String),
-    #[error("a message that came in was not taken: {0}")]
+    #[error("a message of the other broker was not accepted: {0}")]
     NotTaken(String),
-    #[error("what came in could not be stored")]
+    #[error("the messages of the other broker could not be stored")]
     NotStored,
 }
 
-/// The reason's name, and what was said besides.
+/// The name of the reason code, and the reason string if there is one.
 fn explained(reason: Reason, said: &str) -> String {
     match said {
         "" => reason.name().to_owned(),

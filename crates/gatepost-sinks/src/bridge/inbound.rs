@@ -1,8 +1,8 @@
-//! Messages that come in from the other broker, and the acknowledgements that wait until they are
-//! on disk.
+//! Messages from the other broker, and the acknowledgements that wait until the messages are on
+//! disk.
 //!
-//! All that one read gave is published and stored together. Its acknowledgements leave together,
-//! after the commit, in the order of what they answer.
+//! All packets of one read are published and stored together. Their acknowledgements are sent
+//! together after the commit, in the order of the packets.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -24,7 +24,7 @@ type Commit = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>>;
 struct Waiting {
     commit: Commit,
     packets: BytesMut,
-    /// Publications of the other broker among what is acknowledged.
+    /// The number of the other broker's publications that these packets acknowledge.
     publications: usize,
 }
 
@@ -58,8 +58,9 @@ impl Inbound {
         self.unacknowledged
     }
 
-    /// Publishes a message of the other broker; returns whether it was taken. One that has passed
-    /// this bridge before, or that no line of the config maps, is acknowledged and ends here.
+    /// Publishes a message of the other broker; returns whether it was accepted. A message that has
+    /// passed this bridge before, or that no line of the config maps, is acknowledged and
+    /// discarded.
     pub(super) fn publish(
         &mut self,
         bridge: &Bridge,
@@ -81,7 +82,7 @@ impl Inbound {
                         self.tickets.push(ticket);
                         return Ok(false);
                     }
-                    // The first one is part of this batch, or is on disk.
+                    // The first copy is part of this batch, or is on disk.
                     Receipt::Undecided | Receipt::Received => return Ok(false),
                 }
             }
@@ -106,7 +107,7 @@ impl Inbound {
             Ok(slot) if !self.publisher.topic(slot).is_internal() => slot,
             _ => {
                 tracing::debug!(target: "sinks", sink = bridge.name, topic,
-                    "a message came in for a topic that cannot be published to");
+                    "the other broker sent a message for a topic that cannot be published to");
                 return Ok(false);
             }
         };
@@ -120,14 +121,15 @@ impl Inbound {
         };
         let outcome = self.publisher.publish_at(slot, publication);
         match outcome.refused {
-            // Its subscribers have it.
+            // The subscribers have received the message.
             None | Some(PublishRefusal::Retain) => Ok(true),
-            // It is not acknowledged, and comes again over the next connection.
+            // The message is not acknowledged, so the other broker repeats it over the next
+            // connection.
             Some(refusal) => Err(BridgeError::NotTaken(refusal.to_string())),
         }
     }
 
-    /// Answers with a packet, after the commit of what this batch changes.
+    /// Queues a packet in reply, to be sent after the batch is committed.
     pub(super) fn answer(
         &mut self,
         packet_type: PacketType,
@@ -137,7 +139,7 @@ impl Inbound {
         Ok(())
     }
 
-    /// The end of a batch: hands everything to the broker and to the store.
+    /// Ends a batch: passes everything to the broker and to the store.
     pub(super) fn flush(&mut self, inlet: &Inlet) -> Result<(), BridgeError> {
         for ticket in [self.publisher.flush(), inlet.submit()]
             .into_iter()
@@ -164,7 +166,7 @@ impl Inbound {
         Ok(())
     }
 
-    /// The next acknowledgements that may leave. Cancel-safe.
+    /// The next acknowledgements that may be sent. Cancel-safe.
     pub(super) async fn committed(&mut self) -> Result<BytesMut, BridgeError> {
         let Some(first) = self.waiting.front_mut() else {
             return std::future::pending().await;
@@ -178,7 +180,7 @@ impl Inbound {
         Ok(first.packets)
     }
 
-    /// Waits for subscribers of ours that are slower than what comes in.
+    /// Waits for local subscribers that are slower than the incoming messages.
     pub(super) async fn relief(&mut self) {
         std::future::poll_fn(|context| self.publisher.poll_relief(context)).await;
     }

@@ -15,12 +15,12 @@ use tokio::net::TcpStream;
 use super::Bridge;
 use super::error::BridgeError;
 
-/// A connection, with its handshake.
+/// The time limit of a connection attempt, with its handshake.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(20);
 /// Publications of the other broker that may be unacknowledged.
 pub(super) const RECEIVE_MAX: u16 = 1_000;
-/// Before MQTT 5 no broker says how many publications it takes at once. mosquitto cuts connections
-/// with more than 20, and counts those twice that it had before a restart.
+/// Before MQTT 5 a broker cannot announce how many publications it accepts at once. mosquitto
+/// closes connections with more than 20, and counts those from before a restart twice.
 const RECEIVE_MAX_BEFORE_5: u16 = 10;
 /// The bit of the protocol level by which mosquitto knows a bridge before MQTT 5: it then sends
 /// nothing back, and keeps the retain flag.
@@ -37,11 +37,11 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Wire for S {}
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Terms {
     pub(super) session_present: bool,
-    /// Publications that it takes at once.
+    /// The number of publications that the other broker accepts at once.
     pub(super) receive_max: u16,
     pub(super) packet_bytes_max: usize,
     pub(super) keep_alive: Duration,
-    /// The highest level that it takes.
+    /// The highest QoS that the other broker accepts.
     pub(super) qos_max: Qos,
     pub(super) takes_retained: bool,
 }
@@ -56,7 +56,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Connects and says who we are. `has_bridge_bit` is for the versions before MQTT 5.
+    /// Connects and sends CONNECT. `has_bridge_bit` is for the versions before MQTT 5.
     pub(super) async fn open(bridge: &Bridge, has_bridge_bit: bool) -> Result<Self, BridgeError> {
         let opening = Self::handshake(bridge, has_bridge_bit);
         let opened = tokio::time::timeout(CONNECT_TIME_MAX, opening).await;
@@ -138,14 +138,14 @@ impl Link {
         Ok(())
     }
 
-    /// Reads the CONNACK, where it is whole.
+    /// Reads the CONNACK if it is complete.
     fn take_connack(&mut self) -> Result<Option<()>, BridgeError> {
         let Some(frame) = Frame::split(&self.received, READ_BYTES)? else {
             return Ok(None);
         };
         let length = frame.length;
         let Packet::Connack(connack) = Packet::decode(self.version, frame)? else {
-            return Err(BridgeError::Unexpected("something else than CONNACK"));
+            return Err(BridgeError::Unexpected("a packet other than CONNACK"));
         };
         if connack.reason != Reason::SUCCESS {
             let said = connack.properties.reason_string().unwrap_or_default();
@@ -156,12 +156,12 @@ impl Link {
         Ok(Some(()))
     }
 
-    /// Reads what there is. Cancel-safe.
+    /// Reads the available bytes. Cancel-safe.
     pub(super) async fn read(&mut self) -> Result<(), BridgeError> {
         read(&mut self.reader, &mut self.received).await
     }
 
-    /// Writes a part of what waits. Cancel-safe.
+    /// Writes a part of the waiting bytes. Cancel-safe.
     pub(super) async fn write(&mut self) -> Result<(), BridgeError> {
         self.writer.write_buf(&mut self.out).await?;
         Ok(())

@@ -1,13 +1,13 @@
-//! Bridges: messages go to another MQTT broker and come from it.
+//! Bridges: messages are sent to another MQTT broker and received from it.
 //!
-//! The session of the sink is the one end of the connection, the session that the other broker
-//! keeps for us the other end. Between them packets are passed on: a delivery goes out under the
-//! packet identifier that it has in our session, and is acknowledged there by the other broker's
-//! acknowledgement. So a delivery at QoS 2 arrives once, as it would at a client, over lost
-//! connections and restarts of either side that keeps its session.
+//! One end of the connection is the session of the sink, the other end is the session that the
+//! other broker keeps for the bridge. The bridge passes packets between the two: a delivery is sent
+//! under the packet identifier that it has in the local session, and the other broker's
+//! acknowledgement acknowledges it there. So a delivery at QoS 2 arrives exactly once, even if
+//! connections are lost or either broker restarts, as long as that broker keeps its session.
 //!
-//! Messages do not go in circles: each side is asked to send nothing back (no local; before MQTT 5
-//! by mosquitto's bridge bit), and a user property names the bridges that a message has passed.
+//! Messages do not loop: each broker is requested to send nothing back (no local; before MQTT 5 by
+//! mosquitto's bridge bit), and a user property names the bridges that a message has passed.
 
 mod connection;
 mod error;
@@ -106,7 +106,7 @@ impl Bridge {
         let version = match settings.version.as_str() {
             "5" => Version::Mqtt5,
             "3.1.1" => Version::Mqtt311,
-            _ => return Err(wrong("bridge.version", "there are \"5\" and \"3.1.1\"")),
+            _ => return Err(wrong("bridge.version", "the versions are \"5\" and \"3.1.1\"")),
         };
         let maps = settings.topics.iter().map(|line| line.parse());
         let maps = maps
@@ -115,7 +115,7 @@ impl Bridge {
         if maps.is_empty() {
             return Err(wrong(
                 "bridge.topics",
-                "write what it carries: [\"sensors/# out 1\"]",
+                "write the topics that it carries, such as [\"sensors/# out 1\"]",
             ));
         }
         let tls = if address.is_tls {
@@ -158,7 +158,7 @@ impl Bridge {
         format!("{scheme}://{}:{}", self.address.host, self.address.port)
     }
 
-    /// Connects under another client id, so that a bridge that runs is not disturbed.
+    /// Connects under another client id, so that a running bridge is not disturbed.
     pub(crate) async fn check(&mut self) -> Result<(), String> {
         self.client_id = format!("{}.check", self.client_id);
         self.session_expiry_seconds = 0;
@@ -170,7 +170,7 @@ impl Bridge {
         Ok(())
     }
 
-    /// The subscriptions at our broker.
+    /// The subscriptions at the local broker.
     fn wanted(&self) -> Vec<(RequestedFilter, SubscribeOptions)> {
         let maps = self.maps.0.iter();
         let filters = maps.filter_map(|map| {
@@ -187,7 +187,7 @@ impl Bridge {
     }
 }
 
-/// The name of this machine, as mosquitto has it in its client ids.
+/// The name of this machine, as mosquitto uses it in its client ids.
 fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     match name.trim() {

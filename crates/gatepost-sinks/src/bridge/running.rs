@@ -1,4 +1,4 @@
-//! A bridge at work: connects, passes packets on in both directions, and connects again.
+//! The loop of a bridge: it connects, passes packets on in both directions, and reconnects.
 
 use std::collections::HashMap;
 
@@ -16,10 +16,10 @@ use crate::inlet::{Inlet, Wanted};
 use crate::status::SinkState;
 
 impl RunningBridge {
-    /// Works until the sink is to stop.
+    /// Runs until the sink is stopped.
     pub(crate) async fn run(self) {
         let mut backoff = Backoff::new(&self.settings.retry);
-        // The session must be there before the first connection, so that nothing is missed.
+        // The session must be there before the first connection, so that no message is missed.
         let mut has_session = false;
         self.announce(false);
         while !*self.stop.borrow() {
@@ -102,7 +102,8 @@ impl RunningBridge {
         ending
     }
 
-    /// Before MQTT 5 first as a bridge; brokers that do not know mosquitto's bit refuse that.
+    /// Before MQTT 5, tries to connect as a bridge first; brokers that do not know mosquitto's
+    /// bridge bit refuse that.
     async fn open(&self) -> Result<Link, BridgeError> {
         if self.bridge.version.has_properties() {
             return Link::open(&self.bridge, false).await;
@@ -122,7 +123,7 @@ impl RunningBridge {
         }
     }
 
-    /// The state topic, as mosquitto has it.
+    /// Publishes the connection state on a topic, as mosquitto does.
     fn announce(&self, is_connected: bool) {
         let topic = format!("$SYS/broker/connection/{}/state", self.bridge.name);
         if let Ok(topic) = Topic::new(&topic) {

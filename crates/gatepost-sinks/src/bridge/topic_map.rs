@@ -7,7 +7,7 @@ use std::str::FromStr;
 use gatepost_broker::RequestedFilter;
 use gatepost_message::{Qos, TopicFilter};
 
-/// The direction in which messages go.
+/// The direction of the messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Direction {
     Out,
@@ -15,7 +15,7 @@ enum Direction {
     Both,
 }
 
-/// One line: a pattern, and the prefix that topics have on each side in front of it.
+/// One line: a pattern, and the prefix in front of it on each side.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TopicMap {
     pattern: String,
@@ -50,7 +50,7 @@ impl Side {
     }
 }
 
-/// A line that is none.
+/// A line that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct MalformedTopicMap(String);
 
@@ -69,7 +69,7 @@ impl FromStr for TopicMap {
             MalformedTopicMap(format!("'{line}': {what}; it looks like {shape}"))
         };
         let mut words = line.split_whitespace().map(|word| match word {
-            // mosquitto's way to write nothing.
+            // mosquitto's notation for an empty prefix.
             "\"\"" | "''" => "",
             word => word,
         });
@@ -80,7 +80,7 @@ impl FromStr for TopicMap {
             None | Some("out") => Direction::Out,
             Some("in") => Direction::In,
             Some("both") => Direction::Both,
-            Some(_) => return Err(wrong("there are out, in and both")),
+            Some(_) => return Err(wrong("the direction is out, in or both")),
         };
         let qos = match words.next() {
             None => Qos::AtMostOnce,
@@ -88,11 +88,11 @@ impl FromStr for TopicMap {
                 .parse()
                 .ok()
                 .and_then(Qos::from_level)
-                .ok_or_else(|| wrong("there are the levels 0, 1 and 2"))?,
+                .ok_or_else(|| wrong("the QoS is 0, 1 or 2"))?,
         };
         let (local, remote) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
         if words.next().is_some() {
-            return Err(wrong("there are too many words"));
+            return Err(wrong("the line has too many words"));
         }
         Ok(Self {
             pattern: pattern.to_owned(),
@@ -105,23 +105,23 @@ impl FromStr for TopicMap {
 }
 
 impl TopicMap {
-    /// The filter to subscribe to here, if messages go out.
+    /// The filter to subscribe to at this broker, if messages are sent.
     pub(super) fn local_filter(&self) -> Option<&TopicFilter> {
         (self.direction != Direction::In).then_some(&self.local.filter)
     }
 
-    /// The filter to subscribe to at the other broker, if messages come in.
+    /// The filter to subscribe to at the other broker, if messages are received.
     pub(super) fn remote_filter(&self) -> Option<&TopicFilter> {
         (self.direction != Direction::Out).then_some(&self.remote.filter)
     }
 }
 
-/// All lines of a bridge. The first that matches a topic names it.
+/// All lines of a bridge. The first line that matches a topic determines its name.
 #[derive(Debug, Clone, Default)]
 pub(super) struct TopicMaps(pub(super) Vec<TopicMap>);
 
 impl TopicMaps {
-    /// The name that a topic of ours has at the other broker.
+    /// The name that a local topic has at the other broker.
     pub(super) fn outward(&self, topic: &str) -> Option<String> {
         let goes_out = |map: &&TopicMap| map.local_filter().is_some();
         self.0

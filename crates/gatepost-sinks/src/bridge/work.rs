@@ -1,4 +1,4 @@
-//! The shared resources of a bridge's work, and the ways in which it ends.
+//! The resources that the parts of a bridge share, and the reasons why a connection ends.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use super::Bridge;
 use crate::settings::SinkSettings;
 use crate::status::SinkProgress;
 
-/// The reason why a connection is over.
+/// The reason why a connection ended.
 pub(super) enum ConnectionEnding {
-    /// The bridge is to stop.
+    /// The bridge is being stopped.
     Stop,
-    /// It is to be made again.
+    /// The bridge must reconnect, for this reason.
     Again(String),
 }
 
@@ -27,8 +27,8 @@ pub(crate) struct RunningBridge {
     pub(crate) stop: watch::Receiver<bool>,
 }
 
-/// Waits until the sink is to stop.
+/// Waits until the sink is stopped.
 pub(super) async fn stopped(stop: &mut watch::Receiver<bool>) {
-    // Without a sender it is to stop too.
+    // A closed channel means stop, too.
     let _ = stop.wait_for(|&stop| stop).await;
 }

@@ -1,14 +1,14 @@
 //! The addresses to which a request may be sent.
 //!
-//! A URL is text from a config or from a user, and its name is resolved by servers that others run:
-//! both may lead into the network behind the server. So the address itself is checked, after the
-//! resolution and before the connection, and the connection goes to the address that was checked.
+//! A URL is text from a config or from a user, and other people's servers resolve its name: both
+//! may point into the network behind the server. So the address itself is checked, after the
+//! resolution and before the connection, and the connection is made to the checked address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use gatepost_settings::PeerNetwork;
 
-/// Addresses that are allowed besides public ones.
+/// The non-public addresses that are allowed.
 #[derive(Debug, Clone)]
 pub(crate) struct AddressGuard {
     pub(crate) allow_private: bool,
@@ -26,7 +26,8 @@ impl AddressGuard {
     }
 }
 
-/// Whether an address belongs to the public internet. Of IPv6 only what is assigned for it does.
+/// Whether an address belongs to the public internet. Of IPv6, only the range assigned for this
+/// purpose belongs to it.
 fn is_public(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => is_public_v4(address),
@@ -54,7 +55,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
     match address.segments() {
-        // NAT64 (RFC 6052) and 6to4 (RFC 3056) lead to the IPv4 address inside.
+        // NAT64 (RFC 6052) and 6to4 (RFC 3056) reach the embedded IPv4 address.
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => {
             is_public_v4(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)))
         }

@@ -1,5 +1,4 @@
-//! An HTTP/1.1 client of one address: connections that are kept, each to an address that was
-//! checked.
+//! An HTTP/1.1 client for one URL: persistent connections, each to a checked address.
 
 mod addresses;
 mod retry_after;
@@ -31,7 +30,8 @@ pub(crate) use target::Target;
 const IDLE_TIME_MAX: Duration = Duration::from_secs(15);
 /// A server's name has several addresses; one that does not answer leaves time for the next.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(4);
-/// Bytes of an answer that are read so that its connection can be kept, and the time for that.
+/// Bytes of a response body that are read so that its connection can be reused, and the time for
+/// that.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
 
@@ -52,8 +52,8 @@ pub(crate) enum SendError {
     Http(#[from] hyper::Error),
 }
 
-/// The system's verifier of certificates, made at the first use. It has all authorities of the
-/// system in memory, so clients of one purpose share it.
+/// The system's verifier of certificates, made at the first use. The verifier holds all authorities
+/// of the system in memory, so clients with one purpose share it.
 #[derive(Clone, Default)]
 pub(crate) struct SharedTls(Arc<OnceLock<Result<TlsConnector, String>>>);
 
@@ -86,7 +86,7 @@ impl Client {
         }
     }
 
-    /// Sends a request and reads the answer, of whose body nothing is wanted.
+    /// Sends a request and reads the response, whose body is ignored.
     pub(crate) async fn send(
         &self,
         request: Request<Full<Bytes>>,
@@ -101,7 +101,7 @@ impl Client {
         request: Request<Full<Bytes>>,
     ) -> Result<(HttpSender, Response<Incoming>), SendError> {
         while let Some(mut sender) = self.take_idle() {
-            // The server may have closed it meanwhile; then the request was not sent.
+            // The server may have closed the connection meanwhile; then the request was not sent.
             match sender.try_send_request(request.clone()).await {
                 Ok(response) => return Ok((sender, response)),
                 Err(error) if error.message().is_some() => {}
@@ -114,7 +114,7 @@ impl Client {
     }
 
     /// Reads the body to its end, so that the connection can serve the next request. The status
-    /// counts even where the body never ends: then the connection goes.
+    /// counts even if the body never ends: then the connection is closed.
     async fn finish(
         &self,
         sender: HttpSender,
@@ -138,7 +138,7 @@ impl Client {
         idle.pop().map(|(sender, _)| sender)
     }
 
-    /// Opens a connection, with TLS where the address asks for it.
+    /// Opens a connection, with TLS if the URL requires it.
     pub(crate) async fn connect(&self) -> Result<HttpSender, SendError> {
         let stream = self.reach().await?;
         stream.set_nodelay(true)?;
@@ -179,7 +179,7 @@ where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    // Ends with the sender and the response; what fails is an error of the request too.
+    // The task ends with the sender and the response; its errors are reported by the request too.
     tokio::spawn(async move {
         let _ = connection.await;
     });

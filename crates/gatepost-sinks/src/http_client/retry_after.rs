@@ -6,10 +6,10 @@ use http::{HeaderMap, header};
 use time::PrimitiveDateTime;
 use time::macros::format_description;
 
-/// The longest pause that an answer may ask for.
+/// The longest pause that a response may request.
 const RETRY_AFTER_MAX: Duration = Duration::from_hours(1);
 
-/// The pause that these header fields ask for.
+/// The pause that these header fields request.
 pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let value = headers.get(header::RETRY_AFTER)?;
     pause(value.to_str().ok()?, now)

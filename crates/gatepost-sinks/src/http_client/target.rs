@@ -1,4 +1,4 @@
-//! The address of a request: where it leads, and the path with the message's id in it.
+//! The URL of a request: its host, and its path with the message's id in it.
 
 use gatepost_message::MessageId;
 use http::Uri;
@@ -19,9 +19,9 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// `None` for anything but an address of the web.
+    /// Returns `None` for anything but an HTTP or HTTPS URL.
     pub(crate) fn new(url: &str) -> Option<Self> {
-        // Braces are not characters of an address.
+        // Braces are not permitted in a URL.
         let uri: Uri = url.replace(ID, "%7Bid%7D").parse().ok()?;
         let is_tls = match uri.scheme_str()? {
             "http" => false,
@@ -48,7 +48,7 @@ impl Target {
         self.path.replace(ID, &id.to_string())
     }
 
-    /// The address as it may be shown: the path often is the secret.
+    /// The URL as it may be shown: the path is often a secret.
     pub(crate) fn origin(&self) -> String {
         let scheme = if self.is_tls { "https" } else { "http" };
         let brackets = self.host.contains(':');

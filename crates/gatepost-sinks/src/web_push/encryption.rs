@@ -1,5 +1,5 @@
-//! Encryption of a push message for one browser (RFC 8291), in the content coding `aes128gcm`
-//! (RFC 8188): one record, sealed with a key that this message alone has.
+//! Encryption of a push message for one browser (RFC 8291), in the content coding `aes128gcm` (RFC
+//! 8188): one record, sealed with a key used for this message only.
 
 use ring::aead::{self, AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use ring::agreement::{ECDH_P256, EphemeralPrivateKey, UnparsedPublicKey, agree_ephemeral};
@@ -9,7 +9,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 
 /// A point of P-256 in its uncompressed form.
 pub(super) const POINT_BYTES: usize = 65;
-/// The secret that the browser shares with us (RFC 8291 section 3.2).
+/// The secret that the browser shares with the server (RFC 8291 section 3.2).
 pub(super) const AUTH_BYTES: usize = 16;
 const SALT_BYTES: usize = 16;
 /// The size of a record. A push service need not take a larger body (RFC 8030 section 7.2).
@@ -30,7 +30,7 @@ pub(super) struct BrowserKeys {
 }
 
 impl BrowserKeys {
-    /// Whether a message can be encrypted for them: a point may be off the curve.
+    /// Whether a message can be encrypted for these keys: the point may not be on the curve.
     pub(super) fn are_usable(&self) -> bool {
         self.encrypt(b"").is_ok()
     }
@@ -49,7 +49,7 @@ impl BrowserKeys {
         })?
     }
 
-    /// RFC 8291 section 3.4.
+    /// Seals one record (RFC 8291, section 3.4).
     fn seal(
         &self,
         shared: &[u8],
@@ -77,7 +77,7 @@ impl BrowserKeys {
     }
 }
 
-/// So many bytes of a key, for one purpose.
+/// Derives `N` bytes of key material for one purpose.
 fn derived<const N: usize>(from: &Prk, info: &[&[u8]]) -> Result<[u8; N], Unspecified> {
     struct Length(usize);
     impl KeyType for Length {

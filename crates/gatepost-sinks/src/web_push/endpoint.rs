@@ -107,7 +107,7 @@ impl Carrier for PushEndpoint {
         self.target.web_origin()
     }
 
-    /// A push service that no longer knows the endpoint never will again.
+    /// An endpoint that a push service has forgotten never becomes valid again.
     fn ends_when_gone(&self) -> bool {
         true
     }

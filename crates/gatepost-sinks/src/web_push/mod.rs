@@ -1,14 +1,15 @@
 //! Web Push: notifications to browsers and phones whose page is closed.
 //!
 //! A browser gives its user's subscription an endpoint at a push service (RFC 8030) and keys; the
-//! user hands them to us with topics. Each subscription has a kept session `$sink/web-push/…` with
-//! the rights of its user, and the client of that session posts to the endpoint. So what waits,
-//! what may be read and what a crash leaves are the broker's.
+//! user submits them with a list of topics. Each subscription has a persistent session
+//! `$sink/web-push/…` with the rights of its user, and the client of that session posts to the
+//! endpoint. So the broker provides the queue, the access control and the crash safety.
 //!
 //! Invariants:
 //! - A subscription is on disk, and its session open, before it is acknowledged.
-//! - The record goes before the session: a session without a record is ended at the next start.
-//! - An endpoint is a secret, and so are the keys. Neither is logged nor shown.
+//! - The record is deleted before the session: a session without a record is ended at the next
+//!   start.
+//! - Endpoints and keys are secrets: they are neither logged nor shown.
 
 mod encryption;
 mod endpoint;
@@ -29,12 +30,12 @@ pub use settings::WebPushSettings;
 pub use status::SubscriptionStatus;
 pub use subscription::SubscriptionRequest;
 
-/// Begins the names of the sinks of subscriptions; a name in the settings has no `/`.
+/// The prefix of the names of subscriptions' sinks; a name in the settings has no `/`.
 pub(crate) const NAME_PREFIX: &str = "web-push/";
 
-/// The reason why there is no subscription.
+/// The reason why a subscription was not created.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs)] // the texts say it
+#[allow(missing_docs)] // their texts say enough
 pub enum WebPushError {
     #[error("endpoint: {0}")]
     Endpoint(&'static str),
@@ -44,7 +45,7 @@ pub enum WebPushError {
     TopicsCount(usize),
     #[error("topics: '{topic}': {reason}")]
     Topic { topic: String, reason: String },
-    #[error("there are {0} subscriptions, which is all that the settings allow")]
+    #[error("there are {0} subscriptions already, the maximum of the settings; an operator can raise web_push.subscriptions_max or web_push.subscriptions_per_user_max")]
     TooMany(usize),
     #[error("this endpoint belongs to a subscription of another user")]
     Taken,

@@ -1,5 +1,5 @@
-//! A message as a browser reads it: a JSON object in ntfy's words, and the header fields by
-//! which the push service treats it.
+//! A message as a browser reads it: a JSON object with ntfy's field names, and the header fields
+//! that control its handling by the push service.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
@@ -11,11 +11,12 @@ use crate::frame::Delivery;
 
 /// The longest `Topic` of a push service (RFC 8030 section 5.4).
 const TOPIC_CHARACTERS_MAX: usize = 32;
-/// The longest of the attributes besides the text; a longer one is left out.
+/// The longest attribute other than the text; a longer one is omitted.
 const ATTRIBUTE_BYTES_MAX: usize = 512;
 /// The longest topic; a longer one is cut.
 const SENT_TOPIC_BYTES_MAX: usize = 256;
-/// All but the text. What would leave too little room for the text is left out.
+/// The size of all attributes but the text. An attribute that would leave too little space for the
+/// text is omitted.
 const ATTRIBUTES_BYTES_MAX: usize = TEXT_BYTES_MAX / 2;
 
 /// The fields that a service worker shows.
@@ -39,7 +40,7 @@ struct Notification<'a> {
     icon: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     sequence_id: Option<&'a str>,
-    /// Whether the text goes on on the server.
+    /// Whether the text was cut; the server has all of it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     truncated: bool,
 }
@@ -82,7 +83,8 @@ pub(super) fn text(delivery: &Delivery) -> Result<Vec<u8>, serde_json::Error> {
             ..Notification::default()
         };
     }
-    // A character of JSON is at least as long as in the text, so the first cut is near.
+    // A character takes at least as many bytes in JSON as in the text, so the first cut is close to
+    // the final one.
     let mut room = TEXT_BYTES_MAX;
     loop {
         notification.message = cut(message, room);
@@ -92,7 +94,7 @@ pub(super) fn text(delivery: &Delivery) -> Result<Vec<u8>, serde_json::Error> {
         if excess == 0 || room == 0 {
             return Ok(json);
         }
-        // Up to six bytes of JSON are one of the text.
+        // One byte of text takes up to six bytes of JSON.
         room = room
             .min(message.len())
             .saturating_sub(excess.div_ceil(6).max(1));
@@ -120,8 +122,8 @@ pub(super) fn urgency(delivery: &Delivery) -> &'static str {
     }
 }
 
-/// `Topic` (RFC 8030 section 5.4): a message with a sequence id takes the place of an earlier one
-/// that the push service still keeps.
+/// `Topic` (RFC 8030 section 5.4): a message with a sequence id replaces an earlier one that the
+/// push service has not delivered yet.
 pub(super) fn replaced_topic(delivery: &Delivery) -> Option<String> {
     let sequence_id = delivery.properties.user_property("sequence_id")?;
     let named = [delivery.topic.as_bytes(), b"\0", sequence_id.as_bytes()].concat();

@@ -1,7 +1,7 @@
 //! The key by which push services recognise this server (VAPID, RFC 8292).
 //!
-//! It is made once and stays: browsers bind their subscriptions to it. It is in the database, and
-//! so in backups; it is never shown nor logged.
+//! The key is made once and never changes, since browsers bind their subscriptions to it. It is
+//! stored in the database, and so in backups; it is never shown or logged.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -32,7 +32,7 @@ pub(super) struct ServerKey {
 }
 
 impl ServerKey {
-    /// The key of this database, which is made where there is none yet.
+    /// The key of this database, which is made if there is none yet.
     pub(super) fn open(store: &Store, contact: &str) -> Result<Self, WebPushError> {
         let random = SystemRandom::new();
         let algorithm = &ECDSA_P256_SHA256_FIXED_SIGNING;
@@ -42,7 +42,7 @@ impl ServerKey {
             let made = EcdsaKeyPair::generate_pkcs8(algorithm, &random);
             let made = made.map_err(|Unspecified| WebPushError::Key)?;
             let document = Bytes::copy_from_slice(made.as_ref());
-            // A subscription is committed after it, so none is bound to a key that is lost.
+            // A subscription is committed after the key, so no subscription is bound to a lost key.
             store.submit([StoreChange::PutRecord {
                 space: SPACE,
                 key: KEY.into(),

@@ -1,4 +1,4 @@
-//! All subscriptions: how they begin, change and end.
+//! All subscriptions: start, change and end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::status::{SinkProgress, SinkStatus};
 
 /// The time for which an acknowledgement waits for the session.
 const OPEN_TIME_MAX: Duration = Duration::from_secs(10);
-/// The shortest and the longest interval at which ended subscriptions are looked for.
+/// The shortest and the longest interval at which expired subscriptions are removed.
 const SWEEP_EVERY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_hours(1));
 
 /// A subscription that is served.
@@ -49,7 +49,7 @@ pub(super) struct WebPushCore {
     tls: SharedTls,
     /// By the ids of their endpoints.
     pub(super) running: Mutex<BTreeMap<String, RunningSubscription>>,
-    /// The sums of subscriptions that are gone.
+    /// The sums of removed subscriptions.
     pub(super) earlier: Mutex<SinkStatus>,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct WebPushCore {
 pub struct WebPush(pub(super) Arc<WebPushCore>);
 
 impl WebPush {
-    /// Goes on with the subscriptions of earlier runs.
+    /// Serves the subscriptions of earlier runs again.
     pub(crate) fn start(
         broker: Broker,
         store: Store,
@@ -82,7 +82,7 @@ impl WebPush {
             let id = id_of(&subscription.endpoint);
             match web_push.begin(&id, subscription, None) {
                 Ok(running) => drop(web_push.0.running.lock().insert(id, running)),
-                // The settings no longer allow it; it stays for when they do.
+                // The settings no longer allow this subscription; it is kept in case they do again.
                 Err(error) => {
                     tracing::warn!(target: "sinks", id, %error, "a subscription is not served");
                 }
@@ -101,8 +101,8 @@ impl WebPush {
         self.0.server_key.public()
     }
 
-    /// Stores a subscription, or changes or renews the one of the same endpoint. From when this
-    /// returns, nothing is missed that is published on its topics.
+    /// Stores a subscription, or changes or renews the one of the same endpoint. Once this returns,
+    /// no message that is published on its topics is missed.
     pub async fn subscribe(
         &self,
         user: Option<&str>,
@@ -128,7 +128,7 @@ impl WebPush {
                     self.begin(&id, wanted, Some(earlier))?
                 }
                 other => {
-                    // What waits for another user is not for this one's eyes.
+                    // The queued messages of another user must not be disclosed to this one.
                     if let Some(other) = other {
                         self.end(&id, other);
                     }
@@ -149,8 +149,8 @@ impl WebPush {
         Ok(id)
     }
 
-    /// Forgets a subscription of this user; returns whether there was one. It is gone from the disk
-    /// when this returns.
+    /// Forgets a subscription of this user; returns whether there was one. Its record is deleted
+    /// from the disk when this returns.
     pub async fn unsubscribe(
         &self,
         user: Option<&str>,
@@ -172,7 +172,7 @@ impl WebPush {
         });
     }
 
-    /// Stops: what waits stays in the sessions.
+    /// Stops all subscriptions; queued messages stay in the sessions.
     pub(crate) async fn stop(&self) {
         let running = std::mem::take(&mut *self.0.running.lock());
         for running in running.values() {
@@ -240,11 +240,12 @@ impl WebPush {
             Ok(None) => {}
             Ok(Some(_)) => tracing::info!(target: "sinks", id, reason, "a subscription is over"),
             Err(error) => tracing::warn!(target: "sinks", id, reason, %error,
-                "a subscription that is over could not be removed"),
+                "an ended subscription could not be removed"),
         }
     }
 
-    /// Ends a subscription, its record first; `None` where there is none of which this is true.
+    /// Ends a subscription, deleting its record first; returns `None` if no subscription satisfies
+    /// the condition.
     fn remove_if(
         &self,
         id: &str,
@@ -263,7 +264,7 @@ impl WebPush {
         Ok(Some(ticket))
     }
 
-    /// Stops it, and ends its session.
+    /// Stops a subscription, and ends its session.
     fn end(&self, id: &str, removed: RunningSubscription) {
         let core = &self.0;
         let status = core.status_of(id, &removed);
@@ -291,13 +292,13 @@ impl WebPush {
         }
     }
 
-    /// Forgets what was not renewed; runs until dropped.
+    /// Forgets subscriptions that were not renewed; runs until dropped.
     async fn sweep(&self) {
         let (shortest, longest) = SWEEP_EVERY;
         let every = self.0.settings.expiry.duration() / 10;
         loop {
             tokio::time::sleep(every.clamp(shortest, longest)).await;
-            // A clock that is far ahead ends nothing until it is believed.
+            // A clock that is far ahead ends no subscription until it has been confirmed.
             let now = self.0.store.time_for_ages();
             self.forget_all("it was not renewed", |one| one.has_ended(now));
         }
@@ -305,7 +306,7 @@ impl WebPush {
 }
 
 impl WebPushCore {
-    /// Whether this subscription may be had besides the others, or in place of the earlier one.
+    /// Checks whether this subscription may be added to the others, or may replace the earlier one.
     fn check_room(
         &self,
         running: &BTreeMap<String, RunningSubscription>,
@@ -317,7 +318,8 @@ impl WebPushCore {
             if earlier.user == wanted.user {
                 return Ok(());
             }
-            // Another user of the same browser, which proves that it is the same.
+            // Another user of the same browser: the shared secret proves that the browser is the
+            // same.
             if !earlier.has_secret_of(wanted) {
                 return Err(WebPushError::Taken);
             }
@@ -336,7 +338,7 @@ impl WebPushCore {
     }
 }
 
-/// Ends the sessions of subscriptions that are no more: all, where there is no Web Push.
+/// Ends the sessions of removed subscriptions: all of them if Web Push is off.
 pub(crate) fn end_unknown_sessions(broker: &Broker, runtime: &Handle, known: Option<&WebPush>) {
     let known: BTreeSet<String> = known.map_or_else(BTreeSet::new, |web_push| {
         let running = web_push.0.running.lock();

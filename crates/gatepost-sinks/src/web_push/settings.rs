@@ -13,24 +13,25 @@ pub(super) const ENDPOINT_BYTES_MAX: usize = 1_024;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WebPushSettings {
-    /// The contact in each request to a push service, `mailto:` or `https:`. Empty for no Web Push.
+    /// The contact in each request to a push service, `mailto:` or `https:`. If empty, Web Push is
+    /// off.
     pub contact: String,
-    /// Subscriptions in all.
+    /// The maximum number of subscriptions.
     pub subscriptions_max: usize,
     /// Subscriptions of one user; those without a login count as one.
     pub subscriptions_per_user_max: usize,
     /// Topic filters of one subscription.
     pub topics_max: usize,
-    /// The time after which a subscription is forgotten that its browser has not renewed.
+    /// The time after which a subscription is forgotten if its browser has not renewed it.
     pub expiry: Period,
-    /// The time for which a push service keeps a message for a device that is off, where the
-    /// message does not expire by itself.
+    /// The time for which a push service keeps a message for a device that is off, unless the
+    /// message has an expiry of its own.
     pub time_to_live: Period,
     /// The time for one attempt, from the connection to the end of the answer.
     pub timeout: Period,
     /// Whether endpoints may be on this machine or in a private network, and without TLS.
     pub allow_private: bool,
-    /// Networks in which endpoints may be besides public addresses.
+    /// Networks in which endpoints may be, in addition to public addresses.
     pub allow_networks: Vec<PeerNetwork>,
 }
 
@@ -51,12 +52,12 @@ impl Default for WebPushSettings {
 }
 
 impl WebPushSettings {
-    /// Whether there is Web Push at all.
+    /// Whether Web Push is on.
     pub const fn is_on(&self) -> bool {
         !self.contact.is_empty()
     }
 
-    /// The mistakes that no type shows.
+    /// The mistakes that no type reveals.
     pub fn mistakes(&self) -> Vec<SinkMistake> {
         let mut found = Vec::new();
         let mut add = |field: &str, reason: &str| {
@@ -91,12 +92,12 @@ impl WebPushSettings {
             if value == 0 {
                 add(
                     field,
-                    "there must be one; an empty contact switches Web Push off",
+                    "write at least 1; an empty contact switches Web Push off",
                 );
             }
         }
         if self.expiry.duration().is_zero() {
-            add("expiry", "subscriptions would be forgotten at once");
+            add("expiry", "subscriptions would be forgotten immediately; write a time such as 30d");
         }
         found
     }

@@ -1,4 +1,4 @@
-//! The state of subscriptions: for their users one by one, for operators in sum.
+//! The state of subscriptions: individually for their users, as sums for operators.
 
 use serde::Serialize;
 

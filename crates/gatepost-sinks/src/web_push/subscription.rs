@@ -1,6 +1,6 @@
-//! A subscription: where a browser's push service takes messages for it, the keys by which only
-//! that browser reads them, and the topics that its user asked for. Stored as JSON, one record for
-//! each.
+//! A subscription: the endpoint at the browser's push service, the keys with which only that
+//! browser decrypts messages, and the topics that its user requested. Each subscription is stored
+//! as one record in JSON.
 
 use std::time::SystemTime;
 
@@ -45,13 +45,14 @@ struct RequestedKeys {
     auth: String,
 }
 
-/// As it is stored.
+/// The stored form of a subscription.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct PushSubscription {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) user: Option<String>,
     pub(super) endpoint: String,
-    /// The name of its session. One that takes this one's place for another user has another.
+    /// The name of its session. A subscription that replaces this one for another user gets a new
+    /// name.
     pub(super) session: String,
     p256dh: String,
     auth: String,
@@ -60,14 +61,14 @@ pub(super) struct PushSubscription {
     pub(super) expires: u64,
 }
 
-/// The name of a subscription, which does not show its endpoint: that is a secret.
+/// The name of a subscription, which does not reveal its endpoint, since that is a secret.
 pub(super) fn id_of(endpoint: &str) -> String {
     let digest = digest::digest(&digest::SHA256, endpoint.as_bytes());
     BASE64.encode(&digest.as_ref()[..ID_BYTES])
 }
 
 impl PushSubscription {
-    /// The subscription that a user asks for, if it can be had.
+    /// The subscription that a user requests, if it is permitted.
     pub(super) fn new(
         user: Option<&str>,
         asked: SubscriptionRequest,
@@ -119,7 +120,7 @@ impl PushSubscription {
     /// checked, for each connection; an address that is written out is checked now too.
     pub(super) fn target(&self, settings: &WebPushSettings) -> Result<Target, WebPushError> {
         let wrong = WebPushError::Endpoint;
-        let target = Target::new(&self.endpoint).ok_or(wrong("it is no address of the web"))?;
+        let target = Target::new(&self.endpoint).ok_or(wrong("it is not an HTTPS URL"))?;
         if !target.is_tls && !settings.allow_private {
             return Err(wrong("it does not begin with https://"));
         }
@@ -137,12 +138,12 @@ impl PushSubscription {
         })
     }
 
-    /// Whether both are of one subscription of one browser: only that has the secret.
+    /// Whether both come from the same browser: only that browser has the secret.
     pub(super) fn has_secret_of(&self, other: &Self) -> bool {
         matches!((self.keys(), other.keys()), (Ok(own), Ok(others)) if own == others)
     }
 
-    /// Whether both are the same but for their end.
+    /// Whether both differ in their expiry only.
     pub(super) fn differs_in_end_only(&self, other: &Self) -> bool {
         let renewed = Self {
             expires: other.expires,
@@ -173,7 +174,7 @@ pub(super) fn delete(id: &str) -> StoreChange {
     }
 }
 
-/// Those of earlier runs. A record that this version cannot read is passed over.
+/// The subscriptions of earlier runs. A record that this version cannot read is skipped.
 pub(super) fn load(store: &Store) -> Result<Vec<PushSubscription>, StoreError> {
     let mut found = Vec::new();
     store.each_record(SPACE, b"", |_, value| {
@@ -190,7 +191,7 @@ pub(super) fn guard(settings: &WebPushSettings) -> AddressGuard {
     }
 }
 
-/// A key of this length, with or without padding.
+/// Decodes a key of this length, with or without padding.
 fn key<const N: usize>(text: &str) -> Result<[u8; N], WebPushError> {
     let bytes = BASE64.decode(text).or_else(|_| URL_SAFE.decode(text));
     let bytes = bytes.map_err(|_| WebPushError::Keys)?;

@@ -1,4 +1,4 @@
-//! The meaning of an answer for the message.
+//! The effect of an HTTP response on the message.
 
 use std::time::SystemTime;
 
@@ -7,7 +7,7 @@ use http::{HeaderMap, StatusCode};
 use crate::attempt::Failure;
 use crate::http_client::retry_after;
 
-/// Translates an answer into the outcome of the attempt.
+/// Translates a response into the outcome of the attempt.
 pub(super) fn judged(
     status: StatusCode,
     headers: &HeaderMap,

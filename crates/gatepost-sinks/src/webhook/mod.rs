@@ -23,7 +23,7 @@ use crate::settings::WebhookSettings;
 use signature::Signer;
 use template::{BodyError, BodyTemplate};
 
-/// Header fields that the request has of itself.
+/// Header fields that the client sets itself.
 const OWN_HEADERS: [HeaderName; 4] = [
     header::HOST,
     header::CONTENT_LENGTH,
@@ -51,14 +51,14 @@ impl Webhook {
         if settings.concurrency == 0 {
             return Err(wrong(
                 "webhook.concurrency",
-                "there must be a request at once",
+                "write at least 1: the number of requests at once",
             ));
         }
         let target = target(settings)?;
         let method = match settings.method.as_str() {
             "POST" => Method::POST,
             "PUT" => Method::PUT,
-            _ => return Err(wrong("webhook.method", "there are POST and PUT")),
+            _ => return Err(wrong("webhook.method", "the method is POST or PUT")),
         };
         let guard = AddressGuard {
             allow_private: settings.allow_private,
@@ -94,7 +94,7 @@ impl Webhook {
         self.target.origin()
     }
 
-    /// Connects, and sends nothing.
+    /// Connects without sending anything.
     pub(crate) async fn check(&self) -> Result<(), String> {
         self.client
             .connect()
@@ -238,7 +238,7 @@ fn hmac_header(settings: &WebhookSettings) -> Result<Option<HeaderName>, FieldMi
         return Ok(None);
     }
     if settings.secret_file.as_os_str().is_empty() {
-        return wrong("there is no secret for it; write secret_file");
+        return wrong("the HMAC needs a secret; write secret_file");
     }
     match settings.hmac_header.parse() {
         Ok(name) => Ok(Some(name)),

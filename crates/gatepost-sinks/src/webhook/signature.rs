@@ -11,10 +11,10 @@ const BASE64_PREFIX: &str = "whsec_";
 #[derive(Clone, Default)]
 pub(super) struct Signer(Vec<hmac::Key>);
 
-/// A line of the file is not a secret.
+/// A line of the file that is not a secret.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum MalformedSecret {
-    #[error("there is no secret in it; write one in each line")]
+    #[error("the file contains no secret; write one in each line")]
     None,
     #[error("what follows whsec_ is not base64")]
     Base64,
@@ -31,7 +31,7 @@ impl Signer {
         Ok(Self(keys))
     }
 
-    /// `webhook-signature`: a signature by each key; `None` where there is none.
+    /// `webhook-signature`: a signature by each key; `None` if there is no key.
     pub(super) fn standard(&self, id: &str, timestamp: &str, body: &[u8]) -> Option<String> {
         let signed = self.0.iter().map(|key| {
             let mut context = hmac::Context::with_key(key);

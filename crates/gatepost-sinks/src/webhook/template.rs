@@ -1,7 +1,7 @@
 //! The body of a request: a template's result, or the message as JSON.
 //!
-//! In a JSON body, the template's values are written as JSON, so no payload can break out
-//! of its place, and the result is checked.
+//! In a JSON body, the template's values are written as JSON, so no payload can break out of its
+//! string, and the result is checked.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,14 +17,14 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::frame::Delivery;
 
-/// Instructions of the template language for one message.
+/// The maximum number of template instructions for one message.
 const STEPS_MAX: u64 = 100_000;
-/// Bytes of a request's body.
+/// The maximum number of bytes of a request's body.
 const BODY_BYTES_MAX: usize = 4 << 20;
 const NAME: &str = "body";
 const PRIORITY_DEFAULT: u8 = 3;
 
-/// No body can be made of a message.
+/// The reason why a message has no request body.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BodyError {
     #[error("the template: {0:#}")]
@@ -185,7 +185,7 @@ struct MessageJson<'a> {
     properties: &'a [(String, String)],
 }
 
-/// The body where there is no template.
+/// The body if there is no template.
 pub(super) fn message_json(delivery: &Delivery) -> Result<Vec<u8>, BodyError> {
     let text = std::str::from_utf8(&delivery.payload).ok();
     let nanoseconds = OffsetDateTime::from(delivery.id.time()).unix_timestamp_nanos();
