@@ -1,4 +1,4 @@
-//! A connection's hold on its session: what the connection's own task does with it.
+//! The handle by which a connection's own task uses its session.
 
 use std::io;
 use std::num::NonZeroU16;
@@ -33,25 +33,26 @@ pub enum SubscribeError {
     /// The filter is longer or deeper than the settings allow.
     #[error("the filter is longer or deeper than this server allows")]
     BeyondLimits,
-    /// The retained messages of its topics are on disk, and there is no memory for them.
+    /// The retained messages of its topics are on disk, and memory is too short to load them.
     #[error("the server has no memory for the retained messages")]
     OutOfMemory,
 }
 
-/// A connection that has its session.
+/// The result of a successful connect.
 pub struct Connected {
-    /// The hold on it.
+    /// The handle of the session.
     pub attachment: Attachment,
-    /// Whether state of an earlier connection is there.
+    /// Whether state of an earlier connection is present.
     pub session_present: bool,
-    /// The commits that must be durable before the client is greeted: of its session, if that is to
-    /// outlive the server, and of the end of an earlier one. Nothing is written to the client
-    /// before [`Attachment::begin`], which the broker has called if there is nothing to wait for.
+    /// The commits that must be durable before the client is greeted: of its session, if that must
+    /// survive the server, and of the end of an earlier one. Nothing is written to the client
+    /// before [`Attachment::begin`], which the broker calls itself if there is no commit to wait
+    /// for.
     pub promises: SmallVec<[Result<Ticket, StoreError>; 2]>,
 }
 
-/// Reports the results of judged exactly-once publications to a session. It may outlive the
-/// connection that they came by.
+/// Reports the results of judged exactly-once publications to a session. The value may outlive the
+/// connection of these publications.
 #[derive(Clone)]
 pub struct Verdicts {
     sessions: Arc<SessionTable>,
@@ -59,8 +60,8 @@ pub struct Verdicts {
 }
 
 impl Verdicts {
-    /// The publication was judged. One that was taken is received, whether it was published or
-    /// not, so that its repetition is known for one; of one that was not nothing is known.
+    /// Records the verdict on a publication. An accepted publication counts as received, whether it
+    /// was published or not, so that its repetition is recognised; a refused one is forgotten.
     pub fn settle(&self, packet_id: NonZeroU16, message: MessageId, is_taken: bool) {
         let pending = self.sessions.shared().receipts.take(message);
         if !is_taken {
@@ -73,8 +74,8 @@ impl Verdicts {
     }
 }
 
-/// A connection's hold on its session. Dropped without [`Attachment::close`], the connection
-/// counts as lost and the will is due.
+/// The handle of a connection on its session. If it is dropped without [`Attachment::close`], the
+/// connection counts as lost and the will is due.
 pub struct Attachment {
     sessions: Arc<SessionTable>,
     session: Arc<Session>,
@@ -108,12 +109,12 @@ impl Attachment {
         &self.session
     }
 
-    /// A publisher that is known to be this session's, for no-local subscriptions.
+    /// A publisher that belongs to this session, for no-local subscriptions.
     pub fn publisher(&self) -> Publisher {
         Publisher::new(self.shared().clone(), Some(self.session.clone()))
     }
 
-    /// Permits the first frame, and what follows it, to be written at the next flush.
+    /// Permits the first and all later frames to be written at the next flush.
     pub fn begin(&mut self) {
         self.is_begun = true;
         let mut state = self.session.lock();
@@ -122,7 +123,7 @@ impl Attachment {
         }
     }
 
-    /// Notes that the client was heard, for the keep alive.
+    /// Records activity of the client, for the keep alive.
     pub fn note_activity(&self) {
         let now = self.shared().clock.now_seconds();
         if self.session.heard_seconds.load(Ordering::Relaxed) != now {
@@ -134,8 +135,8 @@ impl Attachment {
         self.session.epoch.load(Ordering::Acquire) == self.epoch
     }
 
-    /// Waits until the broker ends the connection, and meanwhile writes what the socket refused
-    /// to others. `poll_writable` waits for room in the socket.
+    /// Waits until the broker ends the connection, and meanwhile writes the bytes that the socket
+    /// refused before. `poll_writable` waits until the socket can be written.
     pub fn poll_ended(
         &self,
         context: &mut Context<'_>,
@@ -143,7 +144,8 @@ impl Attachment {
     ) -> Poll<DisconnectCause> {
         let mut state = self.session.lock();
         if !self.is_current() {
-            // A session that is over keeps the reason; otherwise another connection has it.
+            // A session that has ended keeps the reason; otherwise another connection has taken it
+            // over.
             let why = state.ended.filter(|_| state.has_ended);
             return Poll::Ready(why.unwrap_or(DisconnectCause::TakenOver));
         }
@@ -170,26 +172,27 @@ impl Attachment {
             .then(|| self.session.append_control(write, self.shared().view()))
     }
 
-    /// Whether so many answers wait for the client (`broker.outbox_max`) that it must take some
-    /// before it may ask for more. [`Attachment::poll_ended`] wakes its caller when that changes.
+    /// Whether so many answers wait for the client (`broker.outbox_max`) that it must read some
+    /// before it may send more requests. [`Attachment::poll_ended`] wakes its caller when that
+    /// changes.
     pub fn has_many_answers(&self) -> bool {
         self.session.has_many_answers()
     }
 
-    /// Writes what waits, as far as the socket takes it.
+    /// Writes the waiting bytes, as far as the socket accepts them.
     pub fn flush(&self) {
         self.session.flush(self.shared().view());
     }
 
-    /// Whether the session outlives its connection and the server, so that what changes in it must
-    /// be durable before the client is answered.
+    /// Whether the session outlives its connection and the server, so that its changes must be
+    /// durable before the client is answered.
     pub fn is_persistent(&self) -> bool {
         self.session.lock().is_persistent()
     }
 
-    /// Hands what changed in the session to the store: to be called once for what one read gave,
-    /// after the publisher's flush. The ticket, where there is one, is for what must be durable
-    /// before it is acknowledged: subscriptions, and the steps of exactly-once deliveries.
+    /// Submits the session's changes to the store: to be called once per read, after the
+    /// publisher's flush. The ticket, if any, is for changes that must be durable before they are
+    /// acknowledged: subscriptions, and the steps of exactly-once deliveries.
     pub fn submit(&self) -> Option<Result<Ticket, StoreError>> {
         let store = self.shared().store.as_ref()?;
         if self.is_current() {
@@ -199,9 +202,9 @@ impl Attachment {
         }
     }
 
-    /// Adds a subscription, or replaces the one of the same filter \[MQTT-3.8.4-3\]. Returns
-    /// what the topics retained for it; to be handed to [`Attachment::deliver_retained`] when the
-    /// SUBACK has been sent.
+    /// Adds a subscription, or replaces the one of the same filter \[MQTT-3.8.4-3\]. Returns the
+    /// retained messages of its topics, which must be passed to [`Attachment::deliver_retained`]
+    /// after the SUBACK has been sent.
     pub fn subscribe(
         &self,
         requested: &RequestedFilter,
@@ -271,8 +274,8 @@ impl Attachment {
         self.session.filters.lock().iter().cloned().collect()
     }
 
-    /// Rights have changed, or another login has taken place: what waits for the client is asked
-    /// about again before it leaves.
+    /// Sets the rights after a change or another login: the rights for queued messages are checked
+    /// again before they are sent.
     pub fn set_authorization(&self, authorization: Option<Arc<dyn Authorization>>) {
         let mut state = self.session.lock();
         if self.is_current() {
@@ -280,7 +283,7 @@ impl Attachment {
         }
     }
 
-    /// Bounds what may wait for the session, other than the settings do.
+    /// Sets the bounds of the session's queue, in place of the settings.
     pub fn bound_queue(&self, bounds: QueueBounds) {
         let mut state = self.session.lock();
         if self.is_current() {
@@ -299,7 +302,7 @@ impl Attachment {
         existed
     }
 
-    /// Delivers what topics retained, as [`Attachment::subscribe`] returned it.
+    /// Delivers the retained messages that [`Attachment::subscribe`] returned.
     pub fn deliver_retained(&self, retained: &[Arc<Publication>], options: &SubscribeOptions) {
         let retained = retained.iter().map(|publication| (publication, true));
         self.deliver_stored(retained, *options);
@@ -322,7 +325,7 @@ impl Attachment {
             && !batch.is_empty()
         {
             session.lock().submit_with(&mut batch, store);
-            session.go_on(broker, Some(store));
+            session.continue_after_submit(broker, Some(store));
         }
     }
 
@@ -336,7 +339,7 @@ impl Attachment {
         self.acknowledged(|state| state.release(packet_id))
     }
 
-    /// PUBREC with a failure: the QoS 2 delivery is over.
+    /// PUBREC with a failure: the QoS 2 delivery ends.
     pub fn refuse(&self, packet_id: NonZeroU16) -> Result<(), StrayAcknowledgement> {
         self.acknowledged(|state| state.refuse(packet_id))
     }
@@ -356,8 +359,8 @@ impl Attachment {
         self.session.with_acknowledged(self.shared().view(), act)
     }
 
-    /// Whether a QoS 2 publication of this identifier was received and not released: it is the
-    /// same again \[MQTT-4.3.3-10\]. [`Publisher::note_received`] notes new ones.
+    /// Whether a QoS 2 publication of this identifier was received and not released, so that it is
+    /// a repetition \[MQTT-4.3.3-10\]. [`Publisher::note_received`] records new ones.
     pub fn receipt(&self, packet_id: NonZeroU16) -> Receipt {
         self.session.receipt(packet_id)
     }
@@ -367,8 +370,8 @@ impl Attachment {
         self.session.received_count()
     }
 
-    /// Notes that a QoS 2 publication was received that is yet to be judged. Published under this
-    /// message id, it becomes durable together with the identifier; otherwise
+    /// Records a received QoS 2 publication that must still be judged. If it is published under
+    /// this message id, it becomes durable together with the identifier; otherwise
     /// [`Attachment::verdicts`] settles it.
     pub fn expect_received(&self, packet_id: NonZeroU16, message: MessageId) {
         self.session.begin_judging(packet_id);
@@ -389,8 +392,8 @@ impl Attachment {
         self.is_current() && self.session.unreceive(packet_id)
     }
 
-    /// A packet identifier that no delivery has, nor any of the next thousands: the one furthest
-    /// from the last that was sent.
+    /// A packet identifier that no delivery has or will soon have: the one furthest from the last
+    /// that was sent.
     pub fn unused_packet_id(&self) -> NonZeroU16 {
         let state = self.session.lock();
         let sent = state

@@ -1,9 +1,9 @@
-//! The rights of a client, asked again where time has passed since the listener asked them: when
-//! a queued message leaves, and when a will is published.
+//! The rights of a client, checked again if time has passed since the listener checked them: when a
+//! queued message is sent, and when a will is published.
 
 use std::sync::Arc;
 
-/// Current permissions of a client. They follow changes of users and rules.
+/// The current permissions of a client, which follow changes of users and rules.
 pub trait Authorization: Send + Sync {
     /// Whether a publication under this topic may be sent to the client.
     fn may_receive(&self, topic: &str) -> bool;

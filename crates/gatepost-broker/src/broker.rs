@@ -29,13 +29,13 @@ use crate::weight::content_bytes;
 
 /// Idle publishers that are kept for the next single publication.
 const IDLE_PUBLISHERS_MAX: usize = 16;
-/// Bytes of the history that a start reads before it looks at the memory again.
+/// Bytes of the history that a start reads between two checks of the memory in use.
 const RECENT_STEP_BYTES: usize = 1 << 20;
 
 /// The sources from which the broker reads the time and the memory in use.
 type Surroundings = (Arc<dyn ClockSource>, Arc<dyn MemoryGauge>);
 
-/// Those of a server.
+/// The clock and the memory gauge of a server.
 fn system() -> Surroundings {
     (Arc::new(SystemClock::default()), Arc::new(ProcessMemory))
 }
@@ -49,7 +49,7 @@ struct BrokerCore {
     sessions: Arc<SessionTable>,
     traces: Traces,
     figures: Figures,
-    /// Their topics stay known from one use to the next.
+    /// Idle publishers keep their topics from one use to the next.
     idle_publishers: Mutex<Vec<Publisher>>,
 }
 
@@ -59,13 +59,13 @@ impl Broker {
         Self::with(settings, None, system())
     }
 
-    /// A broker that keeps in `store` what must survive, and starts from what is there.
+    /// A broker that keeps its durable state in `store`, and restores it from there.
     pub fn open(settings: BrokerSettings, store: Store) -> Result<Self, StoreError> {
         Self::restore(settings, store, system(), None)
     }
 
-    /// As [`Broker::open`], where clients have rights: wills of an earlier run are published only
-    /// where their owners may still do so.
+    /// As [`Broker::open`], with access rights: wills of an earlier run are published only where
+    /// their owners may still do so.
     pub fn open_with_rights(
         settings: BrokerSettings,
         store: Store,
@@ -103,7 +103,7 @@ impl Broker {
                  disk: subscriptions read them there, until there is room");
         }
         recovery::restore_sessions(&broker.0.sessions, rights)?;
-        // After the queues, which clients wait for.
+        // After the queues, since clients wait for those.
         let mut left_out = 0_u64;
         let mut fits = shared.has_room_for_recent();
         let mut unchecked = 0;
@@ -139,7 +139,7 @@ impl Broker {
         }))
     }
 
-    /// The settings that it runs with.
+    /// The settings of the broker.
     pub fn settings(&self) -> &BrokerSettings {
         &self.0.shared.settings
     }
@@ -149,8 +149,8 @@ impl Broker {
         Publisher::new(self.0.shared.clone(), None)
     }
 
-    /// Publishes one message at once. The ticket is for what must be durable before the sender
-    /// is answered with success; `None` where nothing needs to be.
+    /// Publishes one message at once. The ticket is for changes that must be durable before the
+    /// sender is answered with success; `None` if there are none.
     pub fn publish_now(
         &self,
         publication: Publication,
@@ -185,8 +185,8 @@ impl Broker {
         self.with_publisher(|publisher| publisher.publish_traced(publication, trace))
     }
 
-    /// Remembers what became of a message elsewhere than at a subscriber: in whose mailbox it lies,
-    /// or the reply of the next hop (`said`).
+    /// Records the outcome of a message outside the broker: the mailbox that it was stored in, or
+    /// the reply of the next hop (`said`).
     pub fn note_elsewhere(
         &self,
         message: MessageId,
@@ -200,8 +200,8 @@ impl Broker {
         }
     }
 
-    /// The subscribers of a message and the outcome at each, with how many subscribers there were
-    /// beyond those named; `None` where that is not remembered.
+    /// The subscribers of a message and the outcome at each, with the number of further
+    /// subscribers; `None` if the trace is no longer remembered.
     pub fn trace(&self, message: MessageId) -> Option<(Vec<TraceStep>, u64)> {
         self.0.traces.of(message)
     }
@@ -224,7 +224,7 @@ impl Broker {
         LocalSubscription::new(self.0.shared.clone(), filters, options)
     }
 
-    /// The topic's last publication that is remembered.
+    /// The topic's last remembered publication.
     pub fn latest(&self, topic: &str) -> Option<Arc<Publication>> {
         self.0.shared.recent.latest(topic)
     }
@@ -239,8 +239,7 @@ impl Broker {
         self.0.shared.recent.history(filters, count)
     }
 
-    /// The retained messages under `filter`; those in memory alone, where others are on disk and
-    /// too many.
+    /// The retained messages under `filter`; only those in memory, if too many others are on disk.
     pub fn retained(&self, filter: &TopicFilter) -> Vec<Arc<Publication>> {
         let shared = &self.0.shared;
         let found = shared.retained_matching(filter);
@@ -250,9 +249,9 @@ impl Broker {
         })
     }
 
-    /// Gives a client its session: a new one, or the one that waits for it. A connection that
-    /// has it now is ended. `greet` writes what the client must read before anything else
-    /// (MQTT's CONNACK); it is called under a lock, so it should only write.
+    /// Connects a client to its session: a new one, or the one that waits for it. A present
+    /// connection of the session is ended. `greet` writes what the client must read before anything
+    /// else (MQTT's CONNACK); it is called under a lock, so it should only write.
     pub fn connect(
         &self,
         options: ConnectOptions,
@@ -271,19 +270,20 @@ impl Broker {
         })
     }
 
-    /// Has further figures published under `$SYS/broker/`, by these names; the first call counts.
+    /// Adds figures under `$SYS/broker/`, by these names; only the first call has an effect.
     pub fn add_figures(&self, figures: impl Fn() -> Vec<(String, u64)> + Send + Sync + 'static) {
         self.0.figures.add(figures);
     }
 
-    /// Counts a bound that a listener saw reached, by this client or address.
+    /// Counts a limit that this client or address reached at a listener.
     pub fn note_limit(&self, limit: Limit, client: &str) {
         self.0.shared.reached(limit, client);
     }
 
-    /// Ends the sessions of this client id, connected or not, and all that they have: those of one
-    /// user, where one is named (the empty name stands for clients without a login). Their wills
-    /// are published \[MQTT-3.1.2-8\]. Returns how many there were, when their end is durable.
+    /// Ends the sessions of this client id, connected or not, and discards their state: the
+    /// sessions of one user, if one is named (the empty name stands for clients without a login).
+    /// Their wills are published \[MQTT-3.1.2-8\]. Returns how many there were, when their end is
+    /// durable.
     pub async fn end_sessions(
         &self,
         client_id: &str,
@@ -296,8 +296,8 @@ impl Broker {
         Ok(ended)
     }
 
-    /// Ends the connections of this client id's sessions, of one user where one is named as above;
-    /// the sessions go on as if the client had lost its connection. Returns how many there were.
+    /// Ends the connections of this client id's sessions, of one user if one is named as above; the
+    /// sessions continue as if the client had lost its connection. Returns how many there were.
     pub fn end_connections(&self, client_id: &str, user: Option<&str>) -> usize {
         let mut found = self.0.sessions.all_of(client_id, user);
         found.retain(|session| session.is_connected());
@@ -323,8 +323,8 @@ impl Broker {
         ended
     }
 
-    /// The sessions of this client id, of one user where one is named as above, each with at most
-    /// so many of its subscriptions.
+    /// The sessions of this client id, of one user if one is named as above, each with a limited
+    /// number of subscriptions.
     pub fn inspect(
         &self,
         client_id: &str,
@@ -369,7 +369,7 @@ impl Broker {
         self.shut_down();
     }
 
-    /// Does the housekeeping of one second, the one of this number: for simulations, which do not
+    /// Does the housekeeping of one second, given its number: for simulations, which do not
     /// [`run`](Broker::run) the broker.
     pub fn tick(&self, count: u32) {
         self.housekeeper().tick(count);
@@ -383,8 +383,8 @@ impl Broker {
         }
     }
 
-    /// Wakes the task of every connection and reader, so that it checks what has changed, such as
-    /// the rights of its user.
+    /// Wakes the task of every connection and reader, so that it checks for changes, such as the
+    /// rights of its user.
     pub fn wake_connections(&self) {
         for session in self.0.sessions.all() {
             session.lock().wake_owner();
@@ -394,7 +394,7 @@ impl Broker {
         }
     }
 
-    /// Ends all connections and readers, when the server goes down.
+    /// Ends all connections and readers when the server shuts down.
     pub fn shut_down(&self) {
         for session in self.0.sessions.all() {
             session.end(DisconnectCause::ShuttingDown);

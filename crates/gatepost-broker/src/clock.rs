@@ -1,8 +1,8 @@
 //! The broker's time, from a source that simulations replace.
 //!
-//! Delays and expiries of sessions go by a time that never jumps; what publications carry goes by
-//! the time of day. The seconds since the start are kept by the housekeeper, so that noting when a
-//! client was heard costs one load.
+//! Delays and expiries of sessions use a clock that never jumps; times within publications use the
+//! time of day. The housekeeper keeps the seconds since the start, so that recording a client's
+//! activity costs one load.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -10,15 +10,15 @@ use crate::encoder::{SubscriberSocket, WireFormat};
 use crate::session::SessionWill;
 use crate::settings::SlowSubscriber;
 
-/// The prefix of the client ids of clients that are parts of the server. Listeners let no client
-/// take one.
+/// The prefix of the client ids of clients that are parts of the server. Listeners refuse clients
+/// that use it.
 pub const IN_PROCESS_PREFIX: &str = "$sink/";
 
 /// A client's request to connect.
 pub struct ConnectOptions {
-    /// Its name; `None` for one that the broker makes.
+    /// Its name; `None` if the broker chooses one.
     pub client_id: Option<String>,
-    /// The user that logged in, if any; it owns the session from then on.
+    /// The user that logged in, if any; that user owns the session from then on.
     pub user: Option<Arc<str>>,
     /// The rights of the client; `None` where no login is needed.
     pub authorization: Option<Arc<dyn Authorization>>,
@@ -30,18 +30,18 @@ pub struct ConnectOptions {
     pub clean_start: bool,
     /// The time for which the session outlives the connection; zero for not at all.
     pub expiry: Duration,
-    /// QoS 1 and 2 publications that the client takes at once.
+    /// The number of QoS 1 and 2 publications that the client accepts at once.
     pub receive_max: u16,
-    /// The largest frame that the client takes, in bytes.
+    /// The largest frame that the client accepts, in bytes.
     pub frame_bytes_max: Option<u32>,
-    /// The highest topic alias that the client understands.
+    /// The highest topic alias that the client accepts.
     pub alias_max: u16,
-    /// The longest silence after which the client counts as gone.
+    /// The silence after which the connection counts as lost.
     pub silence_max: Option<Duration>,
     /// The message to publish when the connection ends.
     pub will: Option<SessionWill>,
-    /// The treatment of a connection that takes less than it is sent, if its listener sets one; the
-    /// broker's setting for the user takes precedence.
+    /// The treatment of a connection that reads more slowly than messages arrive, if its listener
+    /// sets one; the broker's setting for the user takes precedence.
     pub slow_subscriber: Option<SlowSubscriber>,
     /// The format in which publications are written for it.
     pub format: WireFormat,
@@ -52,7 +52,7 @@ pub struct ConnectOptions {
 /// The required contents of the first frame of a new connection.
 #[derive(Debug, Clone, Copy)]
 pub struct Welcome<'a> {
-    /// Whether state of an earlier connection is there.
+    /// Whether state of an earlier connection is present.
     pub session_present: bool,
     /// The client's name.
     pub client_id: &'a str,
@@ -69,10 +69,10 @@ pub enum ConnectError {
     /// The user has as many connections as the settings allow.
     #[error("there are as many connections of this user as the settings allow")]
     TooManyOfUser,
-    /// More connect in a second than the settings allow.
-    #[error("too many connect at once")]
+    /// More clients connect per second than the settings allow.
+    #[error("too many clients connect at once; try again later")]
     TooFast,
-    /// The server takes nothing in until it has memory again.
+    /// The server accepts no messages until it has memory again.
     #[error("the server is out of memory")]
     OutOfMemory,
 }
@@ -80,7 +80,7 @@ pub enum ConnectError {
 /// The way in which a connection ends.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Close {
-    /// Whether the will is due: the client did not say goodbye, or asked for it.
+    /// Whether the will is due: the client did not send DISCONNECT, or requested the will in it.
     pub with_will: bool,
     /// The new expiry of the session, if it changed at the end.
     pub expiry: Option<Duration>,

@@ -10,7 +10,7 @@ pub enum DropCause {
     OutboxFull,
     /// The session's queue of QoS 1 and 2 messages was full.
     QueueFull,
-    /// The subscriber took nothing for too long and was disconnected.
+    /// The subscriber read nothing for too long and was disconnected.
     Stalled,
     /// The connection ended before its outbox was written.
     ConnectionLost,
@@ -24,7 +24,7 @@ pub enum DropCause {
     NotStored,
     /// The client may no longer receive it.
     Denied,
-    /// A newer one of its topic took its place, and the policy is to keep the newest.
+    /// A newer message of its topic replaced it, under the policy of keeping the newest.
     Superseded,
 }
 
@@ -60,18 +60,18 @@ impl DropCause {
     }
 }
 
-/// Sums since the start. Relaxed throughout: they order nothing.
+/// Sums since the start. All accesses are relaxed, since the counters order nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) messages_in: AtomicU64,
     pub(crate) bytes_in: AtomicU64,
     pub(crate) deliveries: AtomicU64,
-    /// Of the frames of deliveries.
+    /// Bytes of the frames of deliveries.
     pub(crate) bytes_out: AtomicU64,
     /// Connections that got a session.
     pub(crate) connections: AtomicU64,
     pub(crate) connected: AtomicU64,
-    /// The most that were connected when figures were published.
+    /// The maximum number of connected sessions at any publication of the figures.
     pub(crate) connected_max: AtomicU64,
     dropped: Drops,
 }

@@ -1,8 +1,8 @@
 //! Encoding of deliveries by the listeners: the broker itself knows no protocol.
 //!
-//! A listener hands over one [`Encoder`] for each wire format it speaks (MQTT 3.1.1, MQTT 5,
-//! each again in WebSocket frames). The broker asks it once for each publication and lets all
-//! sessions of that format share the bytes.
+//! A listener provides one [`Encoder`] for each of its wire formats (MQTT 3.1.1, MQTT 5, each also
+//! in WebSocket frames). The broker calls it once for each publication, and all sessions of that
+//! format share the bytes.
 
 use std::io::{self, IoSlice};
 use std::num::NonZeroU16;
@@ -16,7 +16,7 @@ pub type WireFormat = &'static dyn Encoder;
 /// The parts that differ between deliveries of one publication.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct FrameOptions<'a> {
-    /// The level of this delivery.
+    /// The QoS of this delivery.
     pub qos: Qos,
     /// Whether it may have been sent before.
     pub dup: bool,
@@ -37,11 +37,11 @@ pub struct FrameOptions<'a> {
 pub struct Alias {
     /// The number.
     pub number: u16,
-    /// Whether the topic must go along, because the receiver does not know the number yet.
+    /// Whether the topic must be sent too, because the receiver does not know the number yet.
     pub is_new: bool,
 }
 
-/// The publication has no form in this format, such as one that is too long.
+/// The publication cannot be encoded in this format, for example because it is too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the publication cannot be written in this format")]
 pub struct Unencodable;
@@ -51,8 +51,8 @@ pub trait Encoder: Send + Sync {
     /// A unique name: sessions whose formats have equal names share bytes.
     fn name(&self) -> &'static str;
 
-    /// Appends the frame, and returns where in it the packet identifier lies (0 if nowhere).
-    /// A failure leaves `out` as it was.
+    /// Appends the frame, and returns where in it the packet identifier lies (0 if nowhere). A
+    /// failure leaves `out` unchanged.
     fn encode(
         &self,
         publication: &Publication,
@@ -66,6 +66,7 @@ pub trait Encoder: Send + Sync {
 
 /// The writing side of a subscriber's connection.
 pub trait SubscriberSocket: Send + Sync {
-    /// Writes what the socket takes, without waiting; `WouldBlock` where it takes nothing.
+    /// Writes as many bytes as the socket accepts, without waiting; `WouldBlock` if it accepts
+    /// none.
     fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
 }

@@ -1,5 +1,5 @@
-//! The figures under `$SYS`: those of other brokers under the names that they have there, and
-//! drops, limits and slow sessions, which others keep to themselves.
+//! The figures under `$SYS`: those of other brokers under their usual names, and also drops, limits
+//! and slow sessions.
 
 use std::fmt::Write;
 use std::sync::OnceLock;
@@ -36,7 +36,7 @@ impl Figures {
         }
     }
 
-    /// Adds figures; the first call counts.
+    /// Adds figures; only the first call has an effect.
     pub(crate) fn add(&self, figures: impl Fn() -> Vec<(String, u64)> + Send + Sync + 'static) {
         let _ = self.more.set(Box::new(figures));
     }
@@ -74,7 +74,7 @@ impl Figures {
             publication.retain = true;
             publisher.publish(publication);
         }
-        // Names of the server's own are not stored.
+        // Topics that begin with `$` are not stored.
         let _ = publisher.flush();
     }
 
@@ -148,7 +148,7 @@ fn server_figures(stats: &BrokerStats, shared: &BrokerShared) -> Vec<(String, St
     texts.into_iter().chain(numbers).collect()
 }
 
-/// One session as JSON, by hand: nothing else here writes any.
+/// One session as JSON, written by hand, since this is the crate's only JSON.
 fn session_json(session: &SessionStats) -> String {
     let mut causes = String::new();
     for (cause, count) in &session.dropped_by {

@@ -1,4 +1,4 @@
-//! A subscriber's request: a filter, alone or shared, and how to be served.
+//! A subscriber's request: a filter, plain or shared, and its options.
 
 use std::num::NonZeroU32;
 
@@ -8,9 +8,9 @@ use smallvec::SmallVec;
 /// The options of a subscription (MQTT 5 section 3.8.3.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SubscribeOptions {
-    /// The highest level to deliver at.
+    /// The highest QoS of deliveries.
     pub qos: Qos,
-    /// Not to be sent what the same session published.
+    /// Publications of the same session are not delivered.
     pub no_local: bool,
     /// Keep the retain flag as the publisher set it.
     pub retain_as_published: bool,
@@ -21,7 +21,7 @@ pub struct SubscribeOptions {
 }
 
 impl SubscribeOptions {
-    /// Plain, as in MQTT 3.1.1.
+    /// Options with only a QoS, as in MQTT 3.1.1.
     pub const fn at(qos: Qos) -> Self {
         Self {
             qos,
@@ -43,8 +43,8 @@ pub(crate) struct DeliveryOptions {
 }
 
 impl DeliveryOptions {
-    /// Adds another subscription: the highest level counts \[MQTT-3.3.4-2\], and a delivery
-    /// carries all identifiers \[MQTT-3.3.4-3\].
+    /// Adds another subscription: the highest QoS counts \[MQTT-3.3.4-2\], and a delivery carries
+    /// all identifiers \[MQTT-3.3.4-3\].
     pub(crate) fn merge(&mut self, other: &Self) {
         self.qos = self.qos.max(other.qos);
         self.no_local &= other.no_local;
@@ -69,7 +69,7 @@ pub enum RetainHandling {
 pub struct RequestedFilter {
     /// The whole text.
     pub text: TopicFilter,
-    /// The share name, where it is shared (section 4.8.2).
+    /// The share name, if it is shared (section 4.8.2).
     pub share: Option<SharedFilter>,
 }
 

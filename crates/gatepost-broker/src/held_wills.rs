@@ -1,9 +1,9 @@
-//! Wills that are due and cannot be published yet: memory is short, or the queue of a session that
-//! they go to is on disk.
+//! Wills that are due and cannot be published yet: memory is short, or the queue of a receiving
+//! session is on disk.
 //!
 //! Such a will is kept as the will of a session of its own, which has already ended. With a store
-//! that session has a row, so that what this run cannot publish is published by the next start. The
-//! session of the client goes on, or ends, without the will.
+//! that session has a row, so that a will which this run cannot publish is published at the next
+//! start. The client's own session continues, or ends, without the will.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::publisher::Publisher;
 use crate::session::{DeferredEffects, Session, SessionWill};
 use crate::shared::BrokerShared;
 
-/// Wills in memory; with a store, those beyond it wait on disk for the next start.
+/// The number of wills in memory; with a store, further ones wait on disk for the next start.
 const WILLS_MAX: usize = 10_000;
 
 /// The wills of this run that wait for memory.
@@ -24,7 +24,7 @@ const WILLS_MAX: usize = 10_000;
 pub(crate) struct HeldWills(Mutex<Vec<Arc<Session>>>);
 
 impl HeldWills {
-    /// Takes the will out of these effects, where it cannot be published now. Its rows go with
+    /// Takes the will out of these effects if it cannot be published now. Its rows are added to
     /// their other changes.
     pub(crate) fn hold(
         &self,

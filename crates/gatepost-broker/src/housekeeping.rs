@@ -1,8 +1,8 @@
-//! Tasks of each second: silent and stalled connections are ended, wills and sessions whose
-//! time has come, rates, and the figures under `$SYS`.
+//! Tasks of each second: the end of silent and stalled connections, due wills, expired sessions,
+//! rates, and the figures under `$SYS`.
 //!
-//! One walk over all sessions instead of a timer for each: a connection that lives costs one
-//! atomic store per read, and a timer that is never set.
+//! One walk over all sessions replaces a timer for each: a live connection costs one atomic store
+//! per read, and no timer.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -72,11 +72,12 @@ impl Housekeeper<'_> {
             if let Some(store) = &self.shared.store
                 && !expired.is_empty()
             {
-                // No client was promised this; what fails is expired at the next start as well.
+                // No client was promised this removal; if it fails, the message has expired at the
+                // next start as well.
                 let _ = store.submit(expired.into_iter().map(StoreChange::Unretain));
             }
         }
-        // Less than a second is a second: only zero means never.
+        // A time below one second counts as one second, since zero means never.
         let sys_interval = self.shared.settings.sys_interval.duration();
         let sys_seconds = sys_interval.as_millis().div_ceil(1_000) as u32;
         if sys_seconds > 0 && count.is_multiple_of(sys_seconds) {
@@ -120,7 +121,8 @@ impl Housekeeper<'_> {
             }
             session.lock().is_due(now)
         });
-        // Nearly always none. In the order in which they began, not in that of the table.
+        // There are nearly always none. They are sorted in the order in which they began, not in
+        // that of the table.
         sessions.sort_unstable_by_key(|session| session.ordinal);
         for session in sessions {
             all_effects.extend(session.due_will(&mut session.lock(), now));
@@ -134,8 +136,8 @@ impl Housekeeper<'_> {
         let _ = self.sessions.settle(all_effects);
     }
 
-    /// Submits what a failing disk did not take of a session whose client is away; a connected
-    /// client's own task does it for itself.
+    /// Submits the changes of a disconnected client's session that a failing disk refused; a
+    /// connected client's own task does it for itself.
     fn store_again(self, session: &Session) {
         if let Some(store) = &self.shared.store
             && let Some(persistent) = session.lock().persistent_mut()
@@ -156,7 +158,7 @@ impl Housekeeper<'_> {
             .is_some_and(|since| session.give_up_stalled(since))
         {
             tracing::warn!(target: "broker", client = session.client_id(),
-                "disconnected: it took too little for too long");
+                "disconnected: the client read too little for too long");
             session.end(DisconnectCause::TooSlow);
         }
     }

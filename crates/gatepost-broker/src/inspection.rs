@@ -1,8 +1,8 @@
-//! One session in full, for an operator: its connection, its subscriptions, its queue, and what
-//! that waits for.
+//! The details of one session, for operators: its connection, its subscriptions, its queue, and the
+//! causes that delay it.
 //!
-//! Everything is read under the session's lock at one moment, apart from the subscriptions, which
-//! are read before it: no lock is ever held together with another.
+//! Everything is read under the session's lock at one moment, except the subscriptions, which are
+//! read before it: no lock is ever held together with another.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,14 +23,14 @@ pub enum WaitCause {
     Client,
     /// Its queue is on disk until there is memory for it (`broker.memory_max`).
     Memory,
-    /// The socket takes no more: the client does not read, or the network is slow.
+    /// The socket accepts no more bytes: the client does not read, or the network is slow.
     Socket,
     /// As many publications as the client permits (Receive Maximum) or `broker.inflight_max` are
     /// unacknowledged.
     Acknowledgements,
     /// The next delivery's packet identifier is still in use.
     PacketIdentifier,
-    /// The next delivery is sent when it is on disk.
+    /// The next delivery must be on disk before it is sent.
     Commit,
 }
 
@@ -57,13 +57,13 @@ pub struct ConnectionStats {
     pub protocol: &'static str,
     /// The time at which the connection got the session.
     pub since: SystemTime,
-    /// The time since the client was last heard of.
+    /// The time since the client's last packet.
     pub silent_for: Duration,
-    /// The silence after which it counts as gone; `None` for none.
+    /// The silence after which the connection counts as lost; `None` for none.
     pub silence_max: Option<Duration>,
     /// The most unacknowledged publications at once.
     pub in_flight_max: usize,
-    /// The largest packet that the client takes; `None` for any.
+    /// The largest packet that the client accepts; `None` for any.
     pub frame_bytes_max: Option<usize>,
 }
 
@@ -72,7 +72,7 @@ pub struct ConnectionStats {
 pub struct QueueStats {
     /// QoS 1 and 2 publications that wait for their turn.
     pub waiting: usize,
-    /// Their bytes: topics, payloads, properties.
+    /// Bytes of the waiting publications: topics, payloads, properties.
     pub waiting_bytes: usize,
     /// Publications that were sent and are not acknowledged.
     pub in_flight: usize,
@@ -80,7 +80,7 @@ pub struct QueueStats {
     pub unreleased: usize,
     /// Publications whose bytes wait for the socket.
     pub outbox: usize,
-    /// These bytes.
+    /// The number of these bytes.
     pub outbox_bytes: usize,
 }
 
@@ -89,7 +89,7 @@ pub struct QueueStats {
 pub struct SessionInspection {
     /// The entry of a session in the list.
     pub stats: SessionStats,
-    /// `None` while the client is away.
+    /// `None` while the client is not connected.
     pub connection: Option<ConnectionStats>,
     /// The time for which it outlives its connection.
     pub expiry: Duration,
@@ -99,18 +99,18 @@ pub struct SessionInspection {
     pub is_stored: bool,
     /// Its queue.
     pub queue: QueueStats,
-    /// The causes that delay its publications; empty where nothing waits.
+    /// The causes that delay its publications; empty if nothing waits.
     pub waits_for: Vec<WaitCause>,
     /// The time for which publishers have waited for it.
     pub slows_publishers_for: Option<Duration>,
     /// The topic of its will.
     pub will: Option<String>,
-    /// At most so many of its subscriptions as were asked for, sorted by filter.
+    /// Its subscriptions, up to the requested number, sorted by filter.
     pub subscriptions: Vec<(TopicFilter, SubscribeOptions)>,
 }
 
-/// The sessions of this client id, those of one user where one is named (the empty name stands for
-/// clients without a login), with at most so many subscriptions each.
+/// The sessions of this client id, those of one user if one is named (the empty name stands for
+/// clients without a login), each with a limited number of subscriptions.
 pub(crate) fn of_client(
     table: &SessionTable,
     client_id: &str,
@@ -159,7 +159,7 @@ pub(crate) fn slowing_publishers(table: &SessionTable, count: usize) -> Vec<Sess
         .collect()
 }
 
-/// One session, with at most so many subscriptions.
+/// One session, with a limited number of subscriptions.
 fn of_session(
     table: &SessionTable,
     session: &Arc<Session>,
@@ -205,7 +205,7 @@ fn subscriptions(
             qos: member.qos,
             no_local: member.no_local,
             retain_as_published: member.retain_as_published,
-            // It says what SUBSCRIBE is answered with, and nothing afterwards.
+            // It only affects the answer to SUBSCRIBE, so it is not shown.
             retain_handling: RetainHandling::Send,
             identifier: member.identifier,
         };

@@ -1,21 +1,21 @@
-//! The broker: the subscriptions, and how publications reach the subscribers.
+//! The broker: subscriptions, and the delivery of publications to subscribers.
 //!
 //! It knows no protocol. A listener hands over how publications are written (an [`Encoder`]) and
 //! where to (a [`SubscriberSocket`]), holds a session by its [`Attachment`], and publishes by a
 //! [`Publisher`]. Subscribers within the process take a [`LocalSubscription`].
 //!
-//! The way of a publication: [`Publisher::publish_at`] finds the route of its topic (kept from
-//! the last time, `route.rs`), writes the frame once for each wire format, and collects; at
-//! [`Publisher::flush`] each subscriber's [`Session`] gets the shared bytes and the publisher's
-//! own task writes them to the socket (`session.rs`, `outbox.rs`).
+//! The path of a publication: [`Publisher::publish_at`] finds the route of its topic (kept from the
+//! last time, `route.rs`), writes the frame once for each wire format, and collects; at
+//! [`Publisher::flush`] each subscriber's [`Session`] gets the shared bytes and the publisher's own
+//! task writes them to the socket (`session.rs`, `outbox.rs`).
 //!
 //! Invariants:
 //! - Every queue is bounded by a setting, and every delivery that does not happen is counted by
 //!   its cause ([`DropCause`]).
-//! - Of one publisher's publications every subscriber sees the same order.
-//! - What is acknowledged to a publisher is first in the store: [`Publisher::flush`] gives the
-//!   ticket to wait for. Sessions that outlive their connection are in it with their queues
-//!   (`persistence.rs`) and come back from it at the next start (`recovery.rs`).
+//! - Every subscriber receives one publisher's publications in the same order.
+//! - A publication is stored before it is acknowledged to its publisher: [`Publisher::flush`]
+//!   returns the ticket to wait for. Sessions that outlive their connection are stored with their
+//!   queues (`persistence.rs`) and are restored at the next start (`recovery.rs`).
 //! - No lock is held across an await; locks of sessions are never held together.
 
 mod acknowledged;

@@ -1,5 +1,5 @@
-//! The limits that are answered with the protocol's own codes: which were reached, how often, and
-//! a rate-limited log line for each.
+//! Counters and rate-limited log lines for the limits that are answered with the protocol's own
+//! codes.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -67,7 +67,7 @@ impl Limit {
 }
 
 /// Seconds between two log lines of one bound: an attack must not fill the disk.
-const TELL_EVERY_SECONDS: u32 = 10;
+const WARN_EVERY_SECONDS: u32 = 10;
 
 #[derive(Debug, Default)]
 struct Reached {
@@ -80,7 +80,7 @@ struct Reached {
 #[derive(Debug, Default)]
 pub(crate) struct LimitCounters {
     reached: [Reached; Limit::ALL.len()],
-    /// Whether the process has more memory than it may.
+    /// Whether the process uses more memory than its limit.
     is_out_of_memory: AtomicBool,
 }
 
@@ -90,10 +90,10 @@ impl LimitCounters {
         let reached = &self.reached[limit as usize];
         reached.count.fetch_add(1, Ordering::Relaxed);
         let warned = reached.warned.load(Ordering::Relaxed);
-        if warned == 0 || now_seconds >= warned.saturating_add(TELL_EVERY_SECONDS) {
+        if warned == 0 || now_seconds >= warned.saturating_add(WARN_EVERY_SECONDS) {
             reached.warned.store(now_seconds.max(1), Ordering::Relaxed);
             tracing::warn!(target: "broker", limit = limit.name(), client,
-                "a limit is reached (warned at most every {TELL_EVERY_SECONDS} seconds)");
+                "a limit is reached (warned at most every {WARN_EVERY_SECONDS} seconds)");
         }
     }
 
@@ -110,7 +110,7 @@ impl LimitCounters {
     }
 }
 
-/// So many in each second, and no more than a second's worth at once.
+/// A rate per second, with a burst of one second's worth.
 #[derive(Debug)]
 pub(crate) struct Rate {
     per_second: f64,
@@ -119,7 +119,7 @@ pub(crate) struct Rate {
 }
 
 impl Rate {
-    /// `None` for 0, which is any number.
+    /// Returns `None` for 0, which sets no limit.
     pub(crate) fn new(per_second: u32) -> Option<Self> {
         (per_second > 0).then(|| Self {
             per_second: per_second.into(),
@@ -128,7 +128,7 @@ impl Rate {
         })
     }
 
-    /// Takes one at `now`; `false` where there is none left.
+    /// Takes one unit at `now`; returns `false` if none is left.
     pub(crate) fn take(&mut self, now: Instant) -> bool {
         let passed = now.saturating_duration_since(self.filled);
         if passed > Duration::ZERO {

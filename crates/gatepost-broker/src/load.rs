@@ -1,4 +1,4 @@
-//! Averages of one, five and fifteen minutes, as `$SYS/broker/load` has them in other brokers.
+//! Averages of one, five and fifteen minutes, as in other brokers' `$SYS/broker/load`.
 //!
 //! Each is an exponentially weighted moving average of a sum's growth in a minute, the formula of
 //! the load average of Unix: after a period *t* the old average keeps the weight *e^(-t/T)*.
@@ -13,7 +13,7 @@ pub(crate) const SPANS: [(&str, Duration); 3] = [
 ];
 const MINUTE_SECONDS: f64 = 60.0;
 
-/// Over less than this no rate is worked out.
+/// The shortest period for which a rate is computed.
 const PERIOD_MIN: Duration = Duration::from_millis(500);
 
 /// The averages of several sums.
@@ -30,7 +30,7 @@ struct LoadAverage {
 }
 
 impl Loads {
-    /// Of sums that are 0 at `start`.
+    /// The averages of sums that are 0 at `start`.
     pub(crate) const fn new(start: Instant) -> Self {
         Self {
             updated: start,
@@ -38,8 +38,8 @@ impl Loads {
         }
     }
 
-    /// Takes in what the sums, always the same ones, are at `now`, and gives the averages of each,
-    /// in events a minute.
+    /// Updates the averages with the values of the sums at `now`, always in the same order, and
+    /// returns them in events per minute.
     pub(crate) fn update(&mut self, now: Instant, sums: &[u64]) -> Vec<[f64; SPANS.len()]> {
         self.loads.resize_with(sums.len(), LoadAverage::default);
         let passed = now.saturating_duration_since(self.updated);
@@ -74,7 +74,7 @@ mod tests {
         let start = Instant::now();
         let mut loads = Loads::new(start);
         assert_eq!(loads.update(start, &[5]), [[0.0; 3]], "no rate yet");
-        // 10 a second for a minute, looked at every 10 seconds.
+        // 10 a second for a minute, sampled every 10 seconds.
         let mut averages = [0.0; 3];
         for step in 1..=6 {
             let now = start + Duration::from_secs(10 * step);

@@ -1,15 +1,15 @@
 //! Memory of this process, and its limit.
 //!
-//! In a container, `/proc/meminfo` describes the whole machine. What counts is the limit of the
+//! In a container, `/proc/meminfo` describes the whole machine. The effective limit is that of the
 //! control group (cgroup v2 `memory.max`, v1 `memory.limit_in_bytes`) and of every group above it:
 //! beyond the smallest of them the kernel kills the process.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Measures the memory that is in use; simulations bring their own.
+/// Measures the memory in use; simulations have their own gauge.
 pub trait MemoryGauge: Send + Sync {
-    /// Resident bytes; `None` where they are not known.
+    /// Resident bytes; `None` if they are unknown.
     fn resident_bytes(&self) -> Option<usize>;
 }
 
@@ -23,15 +23,15 @@ impl MemoryGauge for ProcessMemory {
     }
 }
 
-/// Makes the allocator give back to the system what was freed: mimalloc does so when it next takes
-/// or returns a large block. The block is never written to, so it takes no memory.
+/// Makes the allocator return freed memory to the system: mimalloc does so at the next allocation
+/// or release of a large block. The block is never written to, so it takes no memory.
 pub(crate) fn return_freed() {
     const BLOCK_BYTES: usize = 64 << 20;
     drop(std::hint::black_box(Vec::<u8>::with_capacity(BLOCK_BYTES)));
 }
 
 /// The memory in bytes that this process may have in all, by the machine and its control groups;
-/// `None` where neither is known.
+/// `None` if both are unknown.
 pub fn memory_available_bytes() -> Option<usize> {
     available_bytes(Path::new("/proc"), Path::new("/sys/fs/cgroup"))
 }
@@ -57,7 +57,7 @@ fn available_bytes(proc: &Path, groups: &Path) -> Option<usize> {
 /// The smallest limit of the group that a line of `/proc/self/cgroup` names, and of those above.
 ///
 /// Lines read `NUMBER:CONTROLLERS:PATH`; that of v2 has no controllers. In a container the path may
-/// be that of the host, which is not to be seen; its own group is the root of what is.
+/// be that of the host, which is not visible; the container's own group is then the visible root.
 fn limit_of(line: &str, groups: &Path) -> Option<usize> {
     let mut parts = line.splitn(3, ':');
     let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);

@@ -1,5 +1,5 @@
-//! For subscribers that want each topic's newest message and no other, once they are too slow for
-//! all of them: what waits is one message for each topic, and the next replaces it.
+//! A queue for slow subscribers that want only each topic's newest message: one message waits for
+//! each topic, and the next one replaces it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ impl Newest {
     }
 
     /// Queues a delivery; returns how many it replaced. Beyond `topics_max` the topic that waits
-    /// longest makes room.
+    /// longest is dropped.
     pub(crate) fn put(&mut self, latest: Latest, topics_max: usize) -> u64 {
         let topic = latest.publication.topic.clone();
         if self.latest.insert(topic.clone(), latest).is_some() {

@@ -44,7 +44,7 @@ struct Segment {
     content: OutboxChunk,
     /// Publications that begin in it.
     messages: u32,
-    /// Whether it holds nothing but publications at QoS 0.
+    /// Whether it contains only publications at QoS 0.
     droppable: bool,
 }
 
@@ -62,8 +62,8 @@ pub(crate) enum WriteProgress {
 pub(crate) struct Outbox {
     segments: VecDeque<Segment>,
     bytes: usize,
-    /// Not more than so many of them are not publications: those that wait, and those that were
-    /// written before publications that wait.
+    /// An upper bound of the bytes that are not publications: waiting ones, and those written
+    /// before waiting publications.
     control_bytes: usize,
     messages: usize,
     front_is_begun: bool,
@@ -88,7 +88,7 @@ impl Outbox {
         self.bytes == 0
     }
 
-    /// Appends what `write` writes: `messages` publications, which may be dropped or not.
+    /// Appends the bytes that `write` writes: `messages` publications, which may be dropped or not.
     pub(crate) fn append<T>(
         &mut self,
         messages: u32,
@@ -111,7 +111,10 @@ impl Outbox {
                 droppable,
             });
         }
-        let segment = self.segments.back_mut().expect("one was just made sure of");
+        let segment = self
+            .segments
+            .back_mut()
+            .expect("a last segment was just ensured");
         segment.messages += messages;
         let OutboxChunk::Own(bytes) = &mut segment.content else {
             unreachable!("the last segment is a copy");
@@ -127,7 +130,7 @@ impl Outbox {
         result
     }
 
-    /// Takes back the one message that was just announced to [`Outbox::append`] and not written.
+    /// Uncounts the one message that was just announced to [`Outbox::append`] and not written.
     pub(crate) fn uncount_message(&mut self) {
         if let Some(segment) = self.segments.back_mut() {
             segment.messages -= 1;
@@ -150,7 +153,8 @@ impl Outbox {
         });
     }
 
-    /// Sends `bytes` at once where nothing waits before them, and keeps what the socket refuses.
+    /// Sends `bytes` at once if nothing waits before them, and keeps the bytes that the socket
+    /// refuses.
     pub(crate) fn send_shared(
         &mut self,
         bytes: &Bytes,
@@ -223,7 +227,7 @@ impl Outbox {
     }
 
     /// Drops the oldest droppable segments until at most `bytes_max` bytes and `messages_max`
-    /// messages are left, and returns how many messages went.
+    /// messages are left, and returns the number of dropped messages.
     pub(crate) fn drop_oldest(&mut self, bytes_max: usize, messages_max: usize) -> u64 {
         let mut dropped = 0;
         let mut index = usize::from(self.front_is_begun);
@@ -243,7 +247,7 @@ impl Outbox {
         dropped
     }
 
-    /// Forgets everything, and returns how many droppable messages went with it.
+    /// Discards everything, and returns the number of droppable messages among it.
     pub(crate) fn clear(&mut self) -> u64 {
         let lost = self
             .segments
@@ -261,7 +265,7 @@ mod tests {
     use super::*;
     use parking_lot::Mutex;
 
-    /// Takes so many bytes, then refuses.
+    /// Accepts this many bytes, then refuses.
     struct Trickle {
         room: Mutex<usize>,
         taken: Mutex<Vec<u8>>,

@@ -1,20 +1,19 @@
-//! Changes that a persistent session writes to the store, and when what it sends may
-//! leave.
+//! Changes that a persistent session writes to the store, and the order of storing and sending.
 //!
 //! Every change of such a session is a row; changes are collected ([`PersistentSession::changes`])
-//! and submitted once for each batch, in the order in which they were made. What a publisher adds
-//! to a session goes with the publisher's own changes, so that its acknowledgement waits for all of
-//! it.
+//! and submitted once for each batch, in the order in which they were made. A publisher's changes
+//! to a session are submitted with the publisher's own changes, so that its acknowledgement waits
+//! for all of them.
 //!
 //! Invariants:
 //! - Nothing is sent before its row is submitted, or the removal could overtake the row.
-//! - A delivery at QoS 2 is sent only once its row is committed: were it forgotten, the publisher
-//!   would publish again and the client get it twice. At QoS 1 that is allowed, and not waiting
-//!   spares most rows the disk. A session that ends with its connection has no rows; its deliveries
-//!   at QoS 2 wait for what else the publisher's batch has to store.
-//! - After a failed commit the memory has what the disk has, or comes to it: deliveries, receipts
-//!   and retained messages of the failed batch are undone, and what a session itself changed is
-//!   submitted again.
+//! - A delivery at QoS 2 is sent only once its row is committed: if the row were lost, the
+//!   publisher would publish again and the client would receive the message twice. At QoS 1 that is
+//!   permitted, and without waiting most rows never reach the disk. A session that ends with its
+//!   connection has no rows; its deliveries at QoS 2 wait for the other changes of the publisher's
+//!   batch.
+//! - After a failed commit the memory and the disk converge: deliveries, receipts and retained
+//!   messages of the failed batch are undone, and the session's own changes are submitted again.
 //! - A publication is stored once; [`StoredMessage`] counts the references to it.
 
 use std::collections::VecDeque;
@@ -28,14 +27,14 @@ use gatepost_store::{SessionChange, SessionRow, Store, StoreChange, StoreError, 
 
 use crate::trace::Trace;
 
-/// The progress of the changes of one batch; known once they were submitted.
+/// The progress of the changes of one batch; set when they were submitted.
 #[derive(Default)]
 pub(crate) struct BatchCommit(OnceLock<BatchSubmission>);
 
 enum BatchSubmission {
-    /// With this commit.
+    /// The changes are part of this commit.
     With(Ticket),
-    /// Before this run of the server, or there was nothing to store.
+    /// The changes were stored before this run of the server, or there were none.
     Before,
     /// The store refused the changes.
     Refused,
@@ -43,13 +42,13 @@ enum BatchSubmission {
 
 /// The progress of stored changes.
 pub(crate) enum CommitStatus {
-    /// They are not yet handed to the store.
+    /// The changes are not yet submitted to the store.
     Collected,
-    /// They are, and the ticket says when they are on disk.
+    /// The changes are submitted; the ticket completes when they are on disk.
     Submitted(Ticket),
-    /// They are on disk.
+    /// The changes are on disk.
     Committed,
-    /// They could not be written, and the publisher got a failure.
+    /// The changes could not be written, and the publisher received a failure.
     Failed,
 }
 
@@ -58,7 +57,7 @@ impl BatchCommit {
         Self(OnceLock::from(BatchSubmission::Before))
     }
 
-    /// The batch was submitted; `None` where there was nothing to store.
+    /// Records that the batch was submitted; `None` if there was nothing to store.
     fn was_submitted(&self, ticket: Option<&Result<Ticket, StoreError>>) {
         let _ = self.0.set(match ticket {
             Some(Ok(ticket)) => BatchSubmission::With(ticket.clone()),
@@ -89,10 +88,10 @@ pub(crate) struct StoredMessage {
 }
 
 impl StoredMessage {
-    /// Stores a publication. The maker holds one reference.
+    /// Stores a publication. The caller holds one reference.
     pub(crate) fn new(publication: &Arc<Publication>, changes: &mut Vec<StoreChange>) -> Arc<Self> {
-        // Ids are never given twice, over restarts too; one publication may go out under several
-        // topics with one id, so that id itself will not do.
+        // Numbers are never reused, even after a restart. The message id is not sufficient, since
+        // one message may be published under several topics.
         let number = MessageId::next().number();
         changes.push(StoreChange::Session(SessionChange::Message {
             number,
@@ -105,7 +104,7 @@ impl StoredMessage {
         })
     }
 
-    /// The data that an earlier process stored; the finder holds one reference.
+    /// A publication that an earlier process stored; the caller holds one reference.
     pub(crate) fn found(number: u64) -> Arc<Self> {
         Arc::new(Self {
             number,
@@ -114,12 +113,12 @@ impl StoredMessage {
         })
     }
 
-    /// Another one needs it.
+    /// Adds a reference.
     pub(crate) fn hold(&self) {
         self.references.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One needs it no more; the last one forgets it.
+    /// Releases a reference; the last one deletes the row.
     pub(crate) fn let_go(&self, changes: &mut Vec<StoreChange>) {
         if self.references.fetch_sub(1, Ordering::AcqRel) == 1 {
             changes.push(StoreChange::Session(SessionChange::ForgetMessage {
@@ -147,12 +146,12 @@ struct PendingCommit {
 /// Changes of the session itself are kept until their commit is known: those that could not be
 /// stored are submitted again, before later ones, so that the disk reaches the state of the memory.
 pub(crate) struct PersistentSession {
-    /// Names its rows.
+    /// The number that identifies its rows.
     pub(crate) number: u64,
     /// Changes that are not yet submitted.
     pub(crate) changes: Vec<StoreChange>,
-    /// Oldest first. Each may only be stored after the one before it, so that where one fails the
-    /// later ones have failed too.
+    /// Pending commits, oldest first. Each may only be stored after the one before it, so if one
+    /// fails, the later ones have failed too.
     submitted: VecDeque<PendingCommit>,
     /// The commit of effects without which nothing more may be stored, until it has succeeded.
     pub(crate) prerequisite: Option<Result<Ticket, StoreError>>,
@@ -186,9 +185,9 @@ impl PersistentSession {
         self.push(SessionChange::Put(Box::new(row)));
     }
 
-    /// Hands the changes to the store, those that failed before first. The ticket is for all
-    /// changes of the session so far, by whichever task they were submitted; `None` where all of
-    /// them are on disk.
+    /// Submits the changes to the store, beginning with those that failed before. The ticket is for
+    /// all changes of the session so far, whichever task submitted them; `None` if all of them are
+    /// on disk.
     pub(crate) fn submit(&mut self, store: &Store) -> Option<Result<Ticket, StoreError>> {
         self.take_back_failed();
         if self.changes.is_empty() {
@@ -214,7 +213,7 @@ impl PersistentSession {
     }
 
     /// The reason why nothing may be stored now. A prerequisite whose outcome is not known yet does
-    /// no harm: where it fails, all that is submitted meanwhile fails with it.
+    /// no harm: if it fails, all later submissions fail with it.
     pub(crate) fn unmet_prerequisite(&mut self) -> Option<StoreError> {
         let outcome = match self.prerequisite.as_ref()? {
             Ok(ticket) => ticket.outcome()?,
@@ -231,7 +230,7 @@ impl PersistentSession {
         self.submitted.back().map(|last| &last.ticket)
     }
 
-    /// Whether there is something that the disk does not have and that nothing else will submit.
+    /// Whether there are changes that are not on disk and that no other task will submit.
     pub(crate) fn has_unsubmitted(&mut self) -> bool {
         self.take_back_failed();
         !self.changes.is_empty()
@@ -261,16 +260,16 @@ impl PersistentSession {
     }
 }
 
-/// The rows of one batch of deliveries: of a publisher, or of a connection that is sent
-/// what topics retained.
+/// The rows of one batch of deliveries: of a publisher, or of a connection that receives retained
+/// messages.
 #[derive(Default)]
 pub(crate) struct ChangeBatch {
     pub(crate) changes: Vec<StoreChange>,
     /// The publications of this batch that are stored.
     stored: Vec<Arc<StoredMessage>>,
-    /// Shared by what must be undone where this batch cannot be stored.
+    /// The commit of this batch, shared by all parts that must be undone if it fails.
     commit: Option<Arc<BatchCommit>>,
-    /// The commit again, where the batch changes retained messages.
+    /// The same commit, if the batch changes retained messages.
     pub(crate) retaining: Option<Arc<BatchCommit>>,
     /// The last publication, for the next session that needs it.
     last: Option<(Arc<Publication>, Arc<StoredMessage>)>,
@@ -302,8 +301,8 @@ impl ChangeBatch {
         self.commit.get_or_insert_with(Arc::default).clone()
     }
 
-    /// The changes were handed to the store or refused; `None` where there were none. Changes
-    /// that remove unreferenced messages are left here.
+    /// Records that the changes were submitted or refused; `None` if there were none. Changes that
+    /// remove unreferenced messages remain in this batch.
     pub(crate) fn was_submitted(&mut self, ticket: Option<&Result<Ticket, StoreError>>) {
         self.last = None;
         if let Some(commit) = self.commit.take() {

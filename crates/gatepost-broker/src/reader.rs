@@ -1,7 +1,7 @@
 //! Subscribers within this process: server-sent events, JSON lines, live pages.
 //!
-//! They get the publications themselves, not bytes. A reader that falls behind loses the oldest
-//! publications; an [`StreamEvent::Gap`] in their place says how many.
+//! Readers receive the publications themselves, not bytes. A reader that falls behind loses the
+//! oldest publications; a [`StreamEvent::Gap`] in their place states their number.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -20,7 +20,7 @@ use crate::subscription::Subscription;
 /// A reader's request.
 #[derive(Debug, Clone, Default)]
 pub struct ReaderOptions {
-    /// From where it starts.
+    /// The start of the subscription.
     pub since: Since,
     /// Its name in the list of sessions.
     pub name: String,
@@ -52,7 +52,8 @@ impl LocalSubscription {
             delivered: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
         });
-        // Nothing that has readers is published meanwhile; see `recent/mod.rs` for what has none.
+        // No topic with readers is published to meanwhile; `recent/mod.rs` describes topics without
+        // readers.
         let order = shared.recent.order();
         for filter in filters {
             shared
@@ -111,21 +112,21 @@ impl LocalSubscription {
 }
 
 impl LocalSubscription {
-    /// Hands what comes from now on to `sink`. The caller has written what
-    /// [`LocalSubscription::try_next`] gave before, until that was nothing.
+    /// Passes later events to `sink`. The caller must have written all events of
+    /// [`LocalSubscription::try_next`] before.
     pub fn attach(&mut self, sink: Arc<dyn EventSink>) {
         let mut state = self.queue.state.lock();
         state.sink = Some(sink);
         state.pump();
     }
 
-    /// Hands over what waited for room.
+    /// Passes on the events that waited for free space.
     pub fn pump(&self) {
         self.queue.state.lock().pump();
     }
 
-    /// With a sink: waits for the broker's end. Also wakes the task when the sink has no room,
-    /// which the caller looks at itself.
+    /// With a sink: waits for the broker's end. Also wakes the task when the sink is full, which
+    /// the caller checks itself.
     pub fn poll_ended(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut state = self.queue.state.lock();
         if state.closed {

@@ -14,7 +14,7 @@ use crate::session::Session;
 /// The session that sent a publication, and the packet identifier that it used.
 pub(crate) type PublicationOrigin = (Arc<Session>, NonZeroU16);
 
-/// Nearly always empty, so that looking costs one load.
+/// The map is nearly always empty, so a look-up costs one load.
 #[derive(Default)]
 pub(crate) struct PendingReceipts {
     count: AtomicUsize,

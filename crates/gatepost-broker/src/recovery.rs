@@ -1,9 +1,8 @@
-//! Sessions as an earlier run of the server left them.
+//! Recovery of the sessions of an earlier run of the server.
 //!
 //! The rows read are those that were committed, at any moment at which that run may have ended.
-//! Messages
-//! can only come from damage and are logged. Queues that do not fit into the memory stay
-//! [on disk](crate::sessions_on_disk).
+//! Rows that contradict each other can only result from damage, and are logged. Queues that do not
+//! fit into the memory stay [on disk](crate::sessions_on_disk).
 
 use std::collections::BTreeMap;
 use std::num::{NonZeroU16, NonZeroU32};
@@ -102,7 +101,7 @@ impl SessionRecovery<'_> {
         self.messages.insert(number, message);
     }
 
-    /// Leaves all queues on disk, and then loads as many as fit.
+    /// Leaves all queues on disk, then loads as many as fit.
     fn leave_on_disk(&mut self) -> Result<(), StoreError> {
         let mut left = Vec::new();
         for (number, size) in self.store.queue_sizes()? {
@@ -146,8 +145,8 @@ impl SessionRecovery<'_> {
             self.over.push(session);
             return;
         }
-        // Sorted by number: a later one of the same client is the one that counts. The end of the
-        // earlier one was not stored.
+        // Sorted by number: of two sessions of the same client the later one counts, since the end
+        // of the earlier one was not stored.
         if let Some(earlier) = self.table.restore(session.clone()) {
             let number = earlier
                 .lock()
@@ -159,7 +158,7 @@ impl SessionRecovery<'_> {
         self.sessions.insert(row.number, (session, row));
     }
 
-    /// The session of this row, whose connection ended so long ago.
+    /// The session of this row, whose connection ended this long ago.
     fn restored(&self, row: &SessionRow, age: Duration) -> Session {
         let session = Session::new(Arc::from(row.client.as_str()), row.kind.clone().into());
         let clock = &self.table.shared().clock;
@@ -176,7 +175,7 @@ impl SessionRecovery<'_> {
             if let Some(persistent) = &mut queue.persistent {
                 persistent.will = Some(message.stored.clone());
             }
-            // The login that the client had is not known any more.
+            // The client's login is no longer known.
             let rights = self.rights;
             state.authorization =
                 rights.map(|rights| rights.of_owner(row.user.as_deref(), &row.client));
@@ -262,8 +261,8 @@ impl SessionRecovery<'_> {
             .iter()
             .map(|session| self.table.end_session(session));
         let mut all_effects: Vec<_> = ended.collect();
-        // Before a client is back: a will without delay is due in any case. Also of sessions whose
-        // queue is on disk.
+        // This happens before a client reconnects: a will without delay is due in any case, even if
+        // the session's queue is on disk.
         let mut restored = self.table.all();
         restored.sort_unstable_by_key(|session| session.ordinal);
         for session in restored {
@@ -279,7 +278,7 @@ impl SessionRecovery<'_> {
         }
         if self.incomplete > 0 {
             tracing::warn!(target: "broker", deliveries = self.incomplete,
-                "deliveries whose message is damaged were given up");
+                "deliveries whose message is damaged were dropped");
         }
         if !self.sessions.is_empty() {
             tracing::info!(target: "broker", sessions = self.sessions.len(),

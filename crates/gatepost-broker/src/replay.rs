@@ -1,13 +1,14 @@
-//! Subscriptions that begin with what was published before (`since`).
+//! Subscriptions that begin with earlier publications (`since`).
 //!
-//! A session has no order of its own with those who publish, so the seam between the history and
-//! what comes from now on is that of a reader within the process: while one has the filter, all who
-//! publish under it take the lock of [`Recent::order`](crate::recent::Recent::order). Under that
-//! lock the session gets its subscription and, before anything else of it, the history. So nothing
-//! is lost and nothing comes twice at the seam, unless the session had the subscription already.
+//! A session has no order relative to publishers, so the boundary between the history and live
+//! publications is that of a reader within the process: while a reader has the filter, all
+//! publishers under it take the lock of [`Recent::order`](crate::recent::Recent::order). Under that
+//! lock the session gets its subscription, and first of all its history. So at the boundary no
+//! message is lost or delivered twice, unless the session had the subscription already.
 //!
-//! Bounds: a replay takes half of the session's free space at most; of more, the oldest are left
-//! out. Where something is missing, the first message has a user property that says so.
+//! Bounds: a replay takes at most half of the session's free space; if the history is larger, its
+//! oldest messages are omitted. If messages are missing, the first one has a user property that
+//! reports it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -23,13 +24,13 @@ use crate::weight::content_bytes;
 
 /// The user property of the first message after a gap.
 const GAP_PROPERTY: &str = "gap";
-/// Its value where it is not known how many messages are missing.
+/// The value if the number of missing messages is unknown.
 const GAP_UNKNOWN: &str = "unknown";
 
 /// The replay with which a subscription began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Replayed {
-    /// The messages that were handed over.
+    /// The number of messages delivered.
     pub messages: usize,
     /// `true` where some are missing.
     pub has_gap: bool,
@@ -39,12 +40,12 @@ pub struct Replayed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Gap {
     None,
-    /// So many were left out.
+    /// This number of messages was omitted.
     Known(usize),
     Unknown,
 }
 
-/// Room for messages.
+/// Free space for messages.
 #[derive(Clone, Copy)]
 struct Room {
     messages: usize,
@@ -52,7 +53,7 @@ struct Room {
 }
 
 impl Room {
-    /// Half of a bound, without what is taken.
+    /// Half of the free part of a bound.
     const fn left(bound: Self, taken: Self) -> Self {
         Self {
             messages: (bound.messages / 2).saturating_sub(taken.messages),
@@ -72,8 +73,8 @@ impl Room {
 }
 
 impl Attachment {
-    /// As [`Attachment::subscribe`], and hands over at once what topics retained and then what was
-    /// published since. Of what a topic retained, nothing is sent that the history has too.
+    /// As [`Attachment::subscribe`], and delivers at once the retained messages and then the
+    /// publications since then. A retained message that is also in the history is sent once.
     pub fn subscribe_since(
         &self,
         requested: &RequestedFilter,
@@ -162,7 +163,7 @@ impl Attachment {
     }
 }
 
-/// The history with the note of a gap at its first message.
+/// The history with the gap property at its first message.
 fn after_gap(mut history: Vec<Arc<Publication>>, gap: Gap) -> Vec<Arc<Publication>> {
     let missing = match gap {
         Gap::None => return history,

@@ -1,4 +1,4 @@
-//! Receivers of the publications of one topic: the match, sorted by how each receiver is served.
+//! Receivers of the publications of one topic: the result of the match, grouped by delivery mode.
 
 use std::sync::Arc;
 
@@ -20,7 +20,8 @@ pub(crate) struct FormatTargets {
 #[derive(Default)]
 pub(crate) struct Route {
     pub(crate) classes: Vec<FormatTargets>,
-    /// Sessions that need frames of their own (identifiers, aliases, a size limit) or are away.
+    /// Sessions that need frames of their own (identifiers, aliases, a size limit) or are not
+    /// connected.
     pub(crate) singles: Vec<DeliveryTarget>,
     pub(crate) groups: Vec<Arc<SharedGroup>>,
     pub(crate) readers: Vec<Arc<StreamQueue>>,
@@ -35,7 +36,7 @@ impl Route {
             Subscription::Group(group) => route.groups.push(group.clone()),
             Subscription::Reader(queue) => route.readers.push(queue.clone()),
         });
-        // One reader may match by several of its filters.
+        // One reader may match through several of its filters.
         route.readers.sort_unstable_by_key(Arc::as_ptr);
         route
             .readers
@@ -68,7 +69,7 @@ impl Route {
         }
     }
 
-    /// Whether a session would get a publication at QoS 1 or 2 whose queue is not in memory.
+    /// Whether a receiving session at QoS 1 or 2 has its queue on disk.
     pub(crate) fn has_session_on_disk(&self) -> bool {
         let is_on_disk = |session: &Session, qos| qos > Qos::AtMostOnce && session.is_on_disk();
         let mut singles = self.singles.iter();
@@ -88,7 +89,7 @@ impl Route {
 }
 
 fn merge_overlapping(targets: &mut Vec<DeliveryTarget>) {
-    // Stable, so that identifiers stay in the order in which they were found.
+    // The sort is stable, so that identifiers keep the order in which they were found.
     targets.sort_by_key(|target| target.session.ordinal);
     targets.dedup_by(|later, earlier| {
         let is_same = same(&later.session, &earlier.session);

@@ -1,14 +1,14 @@
-//! Sessions whose queue does not fit into the memory, and waits on disk.
+//! Sessions whose queue does not fit into memory and remains on disk.
 //!
-//! A start that would need more memory than `broker.memory_max` leaves the queues of sessions in
-//! the store, the largest. Until its queue is loaded, such a session takes no part: its client is
-//! refused (CONNACK 0x97), and so is every publication at QoS 1 or 2 that the session would get, so
-//! that it misses nothing that was acknowledged, and its order stays. The housekeeper loads one
-//! queue after the other, the smallest first, as soon as there is room.
+//! A start that would need more memory than `broker.memory_max` leaves the largest queues of
+//! sessions in the store. Until its queue is loaded, such a session is inactive: its client is
+//! refused (CONNACK 0x97), and so is every publication at QoS 1 or 2 for the session, so that it
+//! misses no acknowledged message and keeps their order. The housekeeper loads one queue after the
+//! other, the smallest first, as soon as memory is free.
 //!
-//! While messages are only partly known, no reference to one can be counted: those of this start
-//! stay on disk until the next, which removes what no session waits for. The message of a will is
-//! referred to by that will alone, and is removed as always.
+//! While messages are only partly loaded, references to them cannot be counted: messages from
+//! before this start remain on disk until the next start, which removes those that no session
+//! needs. The message of a will is referred to by that will alone, and is removed as always.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -41,10 +41,10 @@ pub(crate) struct SessionOnDisk {
     pub(crate) memory_bytes: u64,
 }
 
-/// The sessions that wait for room.
+/// The sessions that wait for memory.
 #[derive(Default)]
 pub(crate) struct SessionsOnDisk {
-    /// The smallest last.
+    /// The waiting sessions, the smallest last.
     waiting: Mutex<Vec<SessionOnDisk>>,
     count: AtomicUsize,
 }
@@ -64,7 +64,8 @@ impl SessionsOnDisk {
         self.count.load(Ordering::Acquire) > 0
     }
 
-    /// Loads the smallest queue, if `room` bytes of memory are enough for it; whether it was.
+    /// Loads the smallest queue, if `room` bytes of memory are enough for it; returns whether it
+    /// was loaded.
     pub(crate) fn load_next(
         &self,
         store: &Store,
@@ -118,7 +119,7 @@ const fn megabytes(bytes: u64) -> ByteSize {
     ByteSize::megabytes(bytes.div_ceil(1_000_000))
 }
 
-/// Reads one queue; nothing is changed where that fails.
+/// Reads one queue; a failure changes nothing.
 fn load(store: &Store, waiting: &SessionOnDisk) -> Result<(), StoreError> {
     let number = waiting.row.number;
     let mut messages: HashMap<u64, (Arc<Publication>, Arc<StoredMessage>)> = HashMap::new();
@@ -146,12 +147,12 @@ fn load(store: &Store, waiting: &SessionOnDisk) -> Result<(), StoreError> {
         return Ok(());
     };
     tracing::warn!(target: "broker", deliveries = incomplete.len(),
-        "deliveries whose message is damaged were given up");
+        "deliveries whose message is damaged were dropped");
     for sequence in incomplete {
         let session = number;
         persistent.push(SessionChange::Dequeue { session, sequence });
     }
-    // Before a later delivery can take the same number.
+    // This happens before a later delivery can take the same number.
     persistent
         .submit(store)
         .map_or(Ok(()), |submitted| submitted.map(drop))

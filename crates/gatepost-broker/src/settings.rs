@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SlowSubscriber {
-    /// Publishers wait for it, for as long as `patience` says; then it is disconnected.
+    /// Publishers wait for it for at most `patience`; then it is disconnected.
     #[default]
     SlowPublisher,
     /// The oldest waiting delivery is dropped.
     DropOldest,
     /// The new publication is refused.
     DropNewest,
-    /// Of what waits, each topic keeps only its newest.
+    /// Of the waiting deliveries, only the newest of each topic is kept.
     NewestOnly,
     /// It is disconnected at once.
     Disconnect,
@@ -28,19 +28,20 @@ pub enum SlowSubscriber {
 pub struct BrokerSettings {
     /// The policy for a subscriber that is slower than its publications.
     pub slow_subscriber: SlowSubscriber,
-    /// The same for the sessions of certain users; goes before what a listener says.
+    /// The same for the sessions of certain users; takes precedence over a listener's setting.
     pub slow_subscriber_of_user: BTreeMap<String, SlowSubscriber>,
-    /// Bytes that may wait for one subscriber's socket. Under `slow-publisher` those who cannot be
-    /// slowed may fill four times as much before their publications are dropped. A client that
-    /// leaves so many bytes of answers waiting is not read until it takes some.
+    /// Bytes that may wait for one subscriber's socket. Under `slow-publisher`, publishers that
+    /// cannot be slowed may fill four times as much before their publications are dropped. A client
+    /// with this many bytes of unread answers is not read until it reads some.
     pub outbox_max: ByteSize,
     /// Publications that may wait for one subscriber's socket.
     pub outbox_messages_max: usize,
-    /// The time for which publishers wait for a subscriber until half of its room is free again.
-    /// Then it is disconnected, and they do not wait for it again before it has caught up that far.
+    /// The time for which publishers wait for a subscriber until half of its queue is free again.
+    /// After that it is disconnected, and publishers do not wait for it again before it has caught
+    /// up that far.
     pub patience: Period,
-    /// The longest that a publisher at QoS 0 is left to gather, where it brings more than its many
-    /// subscribers can be sent one by one; 0 for never.
+    /// The longest delay for which publications at QoS 0 are gathered into larger writes, if they
+    /// arrive faster than they can be sent to the subscribers one by one; 0 for never.
     pub gather_max: Period,
     /// QoS 1 and 2 messages that may wait for one session, connected or not.
     pub queue_messages_max: usize,
@@ -63,9 +64,9 @@ pub struct BrokerSettings {
     pub topic_bytes_max: usize,
     /// Levels of a topic or filter.
     pub topic_levels_max: usize,
-    /// Resident memory above which nothing more is taken in: no connection, no publication at
-    /// QoS 1 or 2, nothing retained; queues that a start has no room for wait on disk. 0 for three
-    /// quarters of the memory of the machine or of the control group.
+    /// Resident memory above which new connections, publications at QoS 1 or 2 and retained
+    /// messages are refused; queues that do not fit at a start wait on disk. 0 for three quarters
+    /// of the memory of the machine or of the control group.
     pub memory_max: ByteSize,
     /// Subscriptions of one session.
     pub subscriptions_per_session_max: usize,
@@ -79,12 +80,12 @@ pub struct BrokerSettings {
     pub recent_per_topic: usize,
     /// Bytes remembered for all topics together: topics, payloads, properties.
     pub recent_bytes_max: ByteSize,
-    /// Topics that are remembered; the longest unused make room.
+    /// Topics that are remembered; the longest unused are forgotten.
     pub recent_topics_max: usize,
     /// Publications that may wait for one reader by SSE or JSON lines.
     pub stream_messages_max: usize,
-    /// Messages whose way to each subscriber is remembered, the last ones: for their story in the
-    /// dashboard. 0 for none.
+    /// The number of latest messages whose delivery to each subscriber is remembered, for their
+    /// story in the dashboard; 0 for none.
     pub traced_messages_max: usize,
     /// The interval at which statistics are published under `$SYS`, in whole seconds; 0 for never.
     pub sys_interval: Period,

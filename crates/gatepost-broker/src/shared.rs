@@ -1,5 +1,6 @@
-//! State that publishing and subscribing share: the subscriptions, what topics keep, the counters
-//! and the limits. It knows neither publishers nor the table of sessions; those hold it.
+//! State shared by publishing and subscribing: the subscriptions, the messages kept for topics, the
+//! counters and the limits. It knows neither publishers nor the table of sessions, which refer to
+//! it.
 
 use std::sync::{Arc, Weak};
 
@@ -20,7 +21,8 @@ use crate::sessions_on_disk::SessionsOnDisk;
 use crate::settings::{BrokerSettings, SlowSubscriber};
 use crate::stream_queue::StreamQueue;
 
-/// Retained messages leave one in so many bytes of the memory to the queues of sessions.
+/// The fraction of memory that retained messages leave to the queues of sessions: one part in this
+/// many.
 const RESERVED_SHARE: u64 = 8;
 
 /// The part of the broker that every publisher, attachment and reader holds.
@@ -87,8 +89,8 @@ impl BrokerShared {
         self.memory_max().saturating_sub(resident) as u64
     }
 
-    /// The retained messages under `filter`; an error where some are on disk and cannot be read
-    /// into the memory.
+    /// The retained messages under `filter`; an error if some are on disk and do not fit into
+    /// memory.
     pub(crate) fn retained_matching(
         &self,
         filter: &TopicFilter,
@@ -105,13 +107,13 @@ impl BrokerShared {
         })
     }
 
-    /// Whether the latest messages of topics may take memory at a start: what is reserved for
-    /// sessions stays free.
+    /// Whether the latest messages of topics may use memory at a start: the reserve for sessions
+    /// remains free.
     pub(crate) fn has_room_for_recent(&self) -> bool {
         self.memory_room() > self.memory_max() as u64 / RESERVED_SHARE
     }
 
-    /// Loads retained messages as long as there is room for them, in at most so many steps.
+    /// Loads retained messages as long as they fit into memory, in at most `steps_max` steps.
     pub(crate) fn load_retained(&self, steps_max: usize) -> Result<(), StoreError> {
         let reserve = self.memory_max() as u64 / RESERVED_SHARE;
         for _ in 0..steps_max {

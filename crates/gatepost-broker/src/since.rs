@@ -1,4 +1,4 @@
-//! From where a subscription starts, in the words of clients.
+//! The start of a subscription, and its syntax for clients.
 
 use std::str::FromStr;
 use std::time::{Duration, SystemTime};
@@ -6,24 +6,24 @@ use std::time::{Duration, SystemTime};
 use gatepost_message::MessageId;
 use gatepost_settings::Period;
 
-/// From where a subscription starts.
+/// The start of a subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Since {
-    /// Only what comes from now on.
+    /// Only later publications.
     #[default]
     Now,
-    /// First what was published after the one with this position or message id, after a gap if
-    /// something of it may be forgotten.
+    /// First the publications after the one with this position or message id, preceded by a gap if
+    /// some may have been forgotten.
     After(MessageId),
-    /// First what is remembered of the messages that arrived at this time or later.
+    /// First the remembered messages that arrived at this time or later.
     From(SystemTime),
-    /// First everything remembered.
+    /// First all remembered messages.
     Everything,
     /// First the last publication of each topic.
     Latest,
 }
 
-/// The text names no start.
+/// The text does not describe a start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("write all, none, latest, a message id, Unix seconds, or a period such as 10m")]
 pub struct MalformedSince;

@@ -17,9 +17,9 @@ pub struct TopicStats {
     pub topic: String,
     /// Publications in the last whole second.
     pub per_second: u64,
-    /// Publications since it is known.
+    /// Publications since the topic was first used.
     pub messages: u64,
-    /// Payload bytes since it is known.
+    /// Payload bytes since the topic was first used.
     pub bytes: u64,
 }
 
@@ -38,15 +38,15 @@ pub struct SessionStats {
     pub subscriptions: usize,
     /// Publications that wait for it.
     pub queued: usize,
-    /// The same with those that it was sent and has not acknowledged.
+    /// The same, including those that were sent and are not acknowledged.
     pub unfinished: usize,
     /// Bytes that wait for its socket.
     pub queued_bytes: usize,
-    /// Publications handed to it.
+    /// Publications delivered to it.
     pub delivered: u64,
     /// Publications that it missed.
     pub dropped: u64,
-    /// Of these, how many for which cause; only causes that there were.
+    /// The number of missed publications, by cause; causes without any are omitted.
     pub dropped_by: Vec<(DropCause, u64)>,
     /// The policy for a subscriber that is slower than its publications.
     pub policy: SlowSubscriber,
@@ -55,15 +55,15 @@ pub struct SessionStats {
 /// All figures at one moment; sums are since the start.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BrokerStats {
-    /// Publications that came in.
+    /// Publications received.
     pub messages_in: u64,
-    /// Their payload bytes.
+    /// The payload bytes of these.
     pub bytes_in: u64,
-    /// Publications handed to subscribers.
+    /// Publications delivered to subscribers.
     pub deliveries: u64,
     /// The bytes of their frames.
     pub bytes_out: u64,
-    /// Connections that got a session, in all.
+    /// The total number of connections that got a session.
     pub connections: u64,
     /// Deliveries that did not happen, by cause.
     pub dropped: Vec<(DropCause, u64)>,
@@ -73,7 +73,7 @@ pub struct BrokerStats {
     pub subscriptions: usize,
     /// Sessions held now.
     pub sessions: usize,
-    /// Of these, how many are connected.
+    /// The number of connected sessions.
     pub sessions_connected: u64,
     /// Readers of streams: server-sent events, JSON lines.
     pub readers: u64,
@@ -81,7 +81,7 @@ pub struct BrokerStats {
     pub stored: u64,
     /// Retained messages held now.
     pub retained: usize,
-    /// Their payload bytes.
+    /// The payload bytes of these.
     pub retained_bytes: usize,
     /// The busiest topics, busiest first.
     pub topics: Vec<TopicStats>,

@@ -1,10 +1,9 @@
 //! The queue between the broker and one reader within this process.
 //!
-//! Events leave it in one of two ways, always under its lock, so in order. The reader's own task
-//! asks for the next one; or, with a [`EventSink`], events are handed over on the thread that
-//! publishes, once for each batch of the publisher, as outboxes of sessions are flushed: no task
-//! is woken, and one thread encodes for all. The reader's task is woken only when the sink has no
-//! room.
+//! Events leave it in one of two ways, always under its lock, so in order. Either the reader's own
+//! task takes the next one; or, with an [`EventSink`], the publishing thread passes events on, once
+//! for each batch of the publisher, like the flush of a session's outbox: no task is woken, and one
+//! thread encodes for all. The reader's task is woken only when the sink is full.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,18 +21,18 @@ use crate::trace::{OpenSteps, StepOutcome, Trace};
 pub enum StreamEvent {
     /// A publication.
     Publication(Remembered),
-    /// So many are missing here.
+    /// Events are missing at this position.
     Gap {
         /// The number of missed events; `None` where that is unknown, because they were forgotten.
         missed: Option<u64>,
     },
 }
 
-/// Takes a reader's events on the thread that publishes.
+/// Receives a reader's events on the thread that publishes.
 pub trait EventSink: Send + Sync {
-    /// Takes events from `next` for as long as it has room, without waiting; returns whether it
-    /// still has room. Otherwise the reader's task is woken, which makes room and calls
-    /// `Reader::pump`. Called under the reader's lock.
+    /// Takes events from `next` until it is full, without waiting; returns whether it can take
+    /// more. Otherwise the reader's task is woken, which frees space and calls `Reader::pump`.
+    /// Called under the reader's lock.
     fn take(&self, next: &mut dyn FnMut() -> Option<StreamEvent>) -> bool;
 }
 
@@ -44,9 +43,9 @@ pub(crate) struct StreamState {
     /// Traced events that the reader has not taken, by message id.
     traced: OpenSteps,
     pub(crate) reader: Option<Waker>,
-    /// Takes the events in place of the reader's task.
+    /// Receives the events in place of the reader's task.
     pub(crate) sink: Option<Arc<dyn EventSink>>,
-    /// Whether a publisher has it among those to be flushed.
+    /// Whether a publisher has scheduled this queue to be flushed.
     is_due: bool,
     pub(crate) closed: bool,
 }
@@ -64,7 +63,7 @@ impl StreamState {
         Some(StreamEvent::Publication(publication))
     }
 
-    /// Hands events to the sink, and wakes the task if the sink has no more room.
+    /// Passes events to the sink, and wakes the task if the sink is full.
     pub(crate) fn pump(&mut self) {
         let Some(sink) = self.sink.clone() else {
             return;
@@ -77,7 +76,7 @@ impl StreamState {
     }
 }
 
-/// Between the broker and one reader.
+/// The queue between the broker and one reader.
 pub(crate) struct StreamQueue {
     pub(crate) name: String,
     pub(crate) kind: &'static str,
@@ -99,7 +98,7 @@ impl StreamQueue {
     ) -> bool {
         let mut state = self.state.lock();
         if state.events.len() >= self.messages_max {
-            // A batch of its own length shall not cost a sink anything.
+            // A batch as long as the queue must not lose events of a sink.
             state.pump();
         }
         if state.events.len() >= self.messages_max {
@@ -127,7 +126,7 @@ impl StreamQueue {
         false
     }
 
-    /// Hands over what was pushed.
+    /// Passes the pushed events to the sink.
     pub(crate) fn flush(&self) {
         let mut state = self.state.lock();
         state.is_due = false;

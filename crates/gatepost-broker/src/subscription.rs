@@ -1,4 +1,4 @@
-//! One entry of the index: a receiver of what matches a filter, and its options.
+//! One entry of the index: a receiver of publications under a filter, and its options.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use crate::filter::{DeliveryOptions, SubscribeOptions};
 use crate::session::Session;
 use crate::stream_queue::StreamQueue;
 
-/// A receiver of what matches. Kept small: there may be millions.
+/// A receiver of matching publications. The type is small, since there may be millions.
 #[derive(Clone)]
 pub(crate) enum Subscription {
-    /// A session of its own.
+    /// A single session.
     Session(GroupMember),
     /// One member of a group in turn.
     Group(Arc<SharedGroup>),

@@ -1,16 +1,16 @@
 //! Traces of single publications: the subscribers that each one went to, and its outcome there.
 //!
-//! Only messages that an operator may ask about are traced: those that a listener submitted to be
-//! judged or promised. What MQTT clients publish among themselves is counted and not traced, so
-//! that the fast way pays one comparison. What goes elsewhere than to a subscriber, into a mailbox
-//! or to the next hop, is noted beside them by the code that delivers it there.
+//! Only messages that an operator may inspect are traced: those that a listener submitted with a
+//! promise or for a verdict. Publications among MQTT clients are counted and not traced, so that
+//! the fast path costs one comparison. Deliveries to a mailbox or to the next hop are recorded in
+//! the same trace by the code that makes them.
 //!
-//! A subscriber keeps the steps that are not yet at their end ([`OpenSteps`]), by a number of its
-//! own: the sequence of a QoS 1 or 2 delivery, the running number of a QoS 0 one, the message's id
-//! at a reader. The code that ends a delivery records the outcome.
+//! A subscriber keeps its unfinished steps ([`OpenSteps`]), by a number of its own: the sequence of
+//! a QoS 1 or 2 delivery, the running number of a QoS 0 one, the message's id at a reader. The code
+//! that ends a delivery records the outcome.
 //!
-//! Bounds: so many messages ([`Traces::new`]), [`STEPS_MAX`] subscribers of each, [`PENDING_MAX`]
-//! open steps of each subscriber. What is beyond them is counted, and not named.
+//! Bounds: the number of messages ([`Traces::new`]), [`STEPS_MAX`] subscribers of each,
+//! [`PENDING_MAX`] open steps of each subscriber. Steps beyond these bounds are only counted.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
@@ -30,7 +30,7 @@ const PENDING_MAX: usize = 64;
 /// The known outcome of a publication at one subscriber.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepOutcome {
-    /// Handed to its connection; at QoS 0 nothing comes back.
+    /// Written to its connection; at QoS 0 there is no acknowledgement.
     Sent,
     /// Sent or stored, and not yet acknowledged.
     Waiting,
@@ -40,13 +40,13 @@ pub enum StepOutcome {
     Away,
     /// Its session ended before it was acknowledged.
     SessionEnded,
-    /// It did not get it.
+    /// The subscriber did not receive it.
     Dropped(DropCause),
-    /// It lies in a mailbox.
+    /// It is stored in a mailbox.
     Kept,
-    /// The next hop took it.
+    /// The next hop accepted it.
     HandedOn,
-    /// The next hop did not.
+    /// The next hop refused it.
     Refused,
 }
 
@@ -67,7 +67,7 @@ impl StepOutcome {
     }
 }
 
-/// One subscriber's, mailbox's or next hop's part of a message's way.
+/// One step of a message's trace: at a subscriber, a mailbox or the next hop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceStep {
     /// The client id, the name of a reader, the user whose mailbox it is, the address at the next
@@ -75,7 +75,7 @@ pub struct TraceStep {
     pub client: Arc<str>,
     /// `mqtt`, `websocket`, `sse`, `json`, `mailbox`, `next hop`.
     pub kind: Cow<'static, str>,
-    /// The topic that it was published under, and at which level; `None` for mailbox and next hop.
+    /// The topic and QoS of the publication; `None` for mailbox and next hop.
     pub published: Option<(Topic, Qos)>,
     /// Its outcome.
     pub outcome: StepOutcome,
@@ -91,7 +91,7 @@ struct Steps {
     more: u64,
 }
 
-/// One message's way; several publications may share it.
+/// The trace of one message; several publications may share it.
 #[derive(Default)]
 pub(crate) struct Trace(Mutex<Steps>);
 
@@ -108,8 +108,8 @@ impl Trace {
         Some(OpenStep { trace, index })
     }
 
-    /// Notes what happened at a session.
-    #[allow(clippy::ptr_arg)] // cloned only if the trace has room: a borrowed kind stays borrowed
+    /// Records the outcome at a session.
+    #[allow(clippy::ptr_arg)] // cloned only for a trace that is not full
     pub(crate) fn at_session(
         self: &Arc<Self>,
         client_id: &Arc<str>,
@@ -128,7 +128,7 @@ impl Trace {
         })
     }
 
-    /// Notes that it was handed to a reader of this name.
+    /// Records the delivery to a reader with this name.
     pub(crate) fn at_reader(
         self: &Arc<Self>,
         name: &str,
@@ -147,7 +147,7 @@ impl Trace {
 }
 
 impl Trace {
-    /// Notes what happened elsewhere.
+    /// Records the outcome at a mailbox or the next hop.
     pub(crate) fn elsewhere(
         self: &Arc<Self>,
         receiver: &str,
@@ -203,7 +203,7 @@ impl OpenSteps {
         }
     }
 
-    /// The same of all deliveries whose numbers lie above `after` and up to `last`.
+    /// The same for all deliveries whose numbers are above `after` and up to `last`.
     pub(crate) fn settle_range(&mut self, after: u64, last: u64, outcome: StepOutcome) {
         self.0.retain(|(number, step)| {
             let is_in = *number > after && *number <= last;
@@ -215,7 +215,7 @@ impl OpenSteps {
     }
 }
 
-/// The open steps of a queue of QoS 1 and 2: what is still open at its end was not acknowledged.
+/// The open steps of a queue of QoS 1 and 2: steps that are open at its end were not acknowledged.
 #[derive(Default)]
 pub(crate) struct AcknowledgementSteps(Option<Box<OpenSteps>>);
 
@@ -281,8 +281,8 @@ impl Traces {
         Some(trace)
     }
 
-    /// The steps of a message and how many subscribers there were beyond them; `None` where it is
-    /// not remembered.
+    /// The steps of a message and the number of further subscribers; `None` if the trace is no
+    /// longer remembered.
     pub(crate) fn of(&self, message: MessageId) -> Option<(Vec<TraceStep>, u64)> {
         let trace = self.messages.lock().by_message.get(&message).cloned()?;
         let steps = trace.0.lock();

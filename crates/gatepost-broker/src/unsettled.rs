@@ -1,22 +1,22 @@
-//! Wills and ends of sessions that were handed to the store, until their commit is known: what a
-//! failing disk did not take is tried again.
+//! Wills and ends of sessions that were submitted to the store, until their commit is known:
+//! changes that a failing disk refused are tried again.
 
 use gatepost_store::{StoreError, Ticket};
 use parking_lot::Mutex;
 
 use crate::session::DeferredEffects;
 
-/// Effects that wait for a disk that fails; beyond this the oldest are given up.
+/// The number of effects that wait for a failing disk; beyond it the oldest are given up.
 const EFFECTS_MAX: usize = 100_000;
 
-/// Effects that were handed to the store together.
+/// Effects that were submitted to the store together.
 struct SubmittedEffects {
     effects: Vec<DeferredEffects>,
     ticket: Result<Ticket, StoreError>,
 }
 
 impl SubmittedEffects {
-    /// `None` while it is not known.
+    /// The outcome, `None` while it is unknown.
     fn outcome(&self) -> Option<Result<(), StoreError>> {
         match &self.ticket {
             Ok(ticket) => ticket.outcome(),
@@ -37,13 +37,13 @@ impl UnsettledEffects {
     pub(crate) fn push(&self, effects: Vec<DeferredEffects>, ticket: Result<Ticket, StoreError>) {
         let mut all = self.0.lock();
         if all.len() == all.capacity() {
-            // Before it grows: nearly all are committed by then.
+            // Checked before the list grows: nearly all are committed by then.
             all.retain(|submitted| !submitted.is_committed());
         }
         all.push(SubmittedEffects { effects, ticket });
     }
 
-    /// Removes and returns what could not be stored.
+    /// Removes and returns the effects that could not be stored.
     pub(crate) fn take_failed(&self) -> Vec<DeferredEffects> {
         let mut failed = Vec::new();
         self.0.lock().retain_mut(|submitted| {
@@ -74,8 +74,8 @@ impl UnsettledEffects {
         })
     }
 
-    /// The commit of this client's last effects, where it is not known to have succeeded: what
-    /// was forgotten on demand must not come back \[MQTT-3.1.2-4\].
+    /// The commit of this client's last effects, unless it is known to have succeeded: a session
+    /// that was discarded on request must not reappear \[MQTT-3.1.2-4\].
     pub(crate) fn of_client(&self, client_id: &str) -> Option<Result<Ticket, StoreError>> {
         let all = self.0.lock();
         let last = all.iter().rev().find(|submitted| {

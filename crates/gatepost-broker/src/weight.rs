@@ -1,5 +1,5 @@
-//! Memory that a publication takes: everything that its sender chose, not the payload alone.
-//! Counted by payload only, a message of one byte could carry megabytes of properties.
+//! The memory that a publication uses: everything that its sender chose, not only the payload.
+//! Otherwise a message of one byte could carry megabytes of properties uncounted.
 
 use gatepost_message::{Properties, Publication};
 
@@ -12,7 +12,7 @@ pub(crate) fn content_bytes(publication: &Publication) -> usize {
 }
 
 fn properties_bytes(properties: &Properties) -> usize {
-    /// Two strings' own headers, for each user property.
+    /// The size of two string headers, for each user property.
     const USER_PROPERTY_BYTES: usize = 2 * size_of::<String>();
     let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
     let user = properties.user.iter();

@@ -1,12 +1,11 @@
 //! Senders whose mail is always accepted, because an operator allowed them.
 //!
 //! The list applies where `/spamcheck` decided by the rules' score, or where a procedure would
-//! quarantine the mail. It never overrides a virus, nor a rejection or a drop by a procedure of the
-//! user's own, even if the mail was scored before. It compares the envelope's sender, which anybody
-//! can write: where SPF, DKIM or DMARC were asked, one of them must confirm the sender's domain.
-//! If no server was asked (`rules.network = false`), the list overrides the rules' score only: what
-//! a
-//! procedure of the user's own quarantines stays there.
+//! quarantine the mail. It never overrides a virus, nor a rejection or a drop by an operator's own
+//! procedure, even if the mail was scored before. It compares the envelope's sender, which can be
+//! forged: if SPF, DKIM or DMARC were checked, one of them must confirm the sender's domain. If no
+//! DNS server was queried (`rules.network = false`), the list overrides the rules' score only: mail
+//! that an operator's own procedure quarantines stays there.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -109,14 +108,14 @@ impl AllowedSenders {
     }
 }
 
-/// Whether the envelope's sender is unverified: its client has not logged in, and no rule asked for
+/// Whether the envelope's sender is unverified: its client has not logged in, and no rule checked
 /// SPF, DKIM or DMARC.
 fn is_unknown(message: &Message, verdict: &Verdict) -> bool {
     message.envelope.user.is_none() && verdict.authentication.is_empty()
 }
 
-/// Whether nothing speaks against the envelope's sender: its client has logged in, no rule asked
-/// for SPF, DKIM or DMARC, or one of them passed for the sender's domain.
+/// Whether the envelope's sender is plausible: its client has logged in, no rule checked SPF, DKIM
+/// or DMARC, or one of them passed for the sender's domain.
 fn is_confirmed(sender: &str, message: &Message, verdict: &Verdict) -> bool {
     if message.envelope.user.is_some() || is_unknown(message, verdict) {
         return true;
@@ -187,7 +186,7 @@ mod tests {
         assert_eq!(anybodys.action, Action::Quarantine);
         let anna = list().apply(&mail(Some("anna")), own());
         assert_eq!(anna.action, Action::Accept);
-        // Scored by /spamcheck before, and rejected by a procedure of the user's own.
+        // Scored by /spamcheck before, and rejected by an operator's own procedure.
         assert_eq!(after(Action::Reject, "/mail/block"), Action::Reject);
         assert_eq!(after(Action::Drop, "/mail/block"), Action::Drop);
         assert_eq!(after(Action::Defer, "/mail/block"), Action::Defer);

@@ -40,7 +40,7 @@ fn handover((delivery, ticket): (PublishOutcome, Option<Result<Ticket, StoreErro
     Handover {
         deliveries: delivery.receivers as u64,
         ticket,
-        // One that is only not retained has reached its subscribers.
+        // A publication that could not be retained has still reached its subscribers.
         refused: delivery
             .refused
             .filter(|refusal| *refusal != PublishRefusal::Retain),

@@ -1,5 +1,5 @@
-//! Messages that another server delivers: a mail server that only asks (milter), or the next hop.
-//! Gatepost journals them and keeps its own copy of a quarantined one.
+//! Messages that another server delivers: a mail server that only requests a verdict (milter), or
+//! the next hop. Gatepost journals them and keeps its own copy of a quarantined one.
 
 use gatepost_message::{Action, Verdict};
 use gatepost_store::{JournalEntry, StoreError};
@@ -9,15 +9,15 @@ use crate::judged_mail::JudgedMail;
 use crate::mail_payload;
 
 impl Gateway {
-    /// Journals a mail that its mail server handles as the verdict says.
+    /// Journals a mail that its mail server handles according to the verdict.
     pub fn journal_mail(&self, mail: &JudgedMail) {
         let judgement = &mail.judgement;
         self.journal(&mail.message, &judgement.verdict, judgement.duration);
     }
 
     /// Puts a copy of a mail into quarantine and journals it, whatever the mail server does with
-    /// its own copy. Returns when the copy is on disk, with the verdict that holds then: `defer`
-    /// where the disk failed.
+    /// its own copy. Returns when the copy is on disk, with the verdict that holds then: `defer` if
+    /// the disk failed.
     pub async fn quarantine_copy(&self, mail: &JudgedMail) -> Verdict {
         let (message, judgement) = (&mail.message, &mail.judgement);
         let entry = JournalEntry {
@@ -32,7 +32,7 @@ impl Gateway {
         };
         let mut verdict = judgement.verdict.clone();
         if let Err(error) = kept {
-            // The store logs why it fails, once a second.
+            // The store logs the cause, once a second.
             tracing::debug!(target: "gateway", message = %message.id, "not stored: {error}");
             verdict = Verdict::new(Action::Defer, STORE_FAILED);
         }

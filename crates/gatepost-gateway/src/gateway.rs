@@ -30,7 +30,7 @@ pub(crate) const STORE_FAILED: &str = "the message could not be stored; try agai
 /// The result of a submission.
 #[derive(Debug, Clone)]
 pub struct SubmissionOutcome {
-    /// The verdict of the procedures; `defer` as well where the disk failed.
+    /// The verdict of the procedures; `defer` also if the disk failed.
     pub verdict: Verdict,
     /// Number of subscribers that received the message.
     pub deliveries: u64,
@@ -229,7 +229,7 @@ impl Gateway {
             is_disk_full: false,
         };
         if let Err(error) = all_committed(tickets).await {
-            // The store logs why it fails, once a second.
+            // The store logs the cause, once a second.
             tracing::debug!(target: "gateway", message = %message.id, "not stored: {error}");
             outcome.verdict = Verdict::new(Action::Defer, STORE_FAILED);
             outcome.is_disk_full = error.is_disk_full();
@@ -239,8 +239,8 @@ impl Gateway {
         outcome
     }
 
-    /// Journals and announces a message that was judged for another server, which decides what
-    /// becomes of it. Does not wait for the disk.
+    /// Journals and announces a message that was judged for another server, which handles it. Does
+    /// not wait for the disk.
     pub fn journal(&self, message: &Message, verdict: &Verdict, duration: Duration) {
         let entry = JournalEntry {
             subject: mail_payload::subject(message),

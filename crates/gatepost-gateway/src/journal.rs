@@ -18,8 +18,8 @@ pub(crate) fn topic() -> Topic {
     Topic::new(TOPIC).expect("a constant that is a topic")
 }
 
-/// One entry. Times are Unix milliseconds and microseconds, scores are numbers; what is not
-/// known is null.
+/// One entry. Times are Unix milliseconds and microseconds, scores are numbers; unknown values are
+/// null.
 pub fn to_json(entry: &JournalEntry) -> Value {
     serde_json::to_value(JournalRecord::of(entry)).unwrap_or_default()
 }

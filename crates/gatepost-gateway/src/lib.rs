@@ -2,7 +2,7 @@
 //!
 //! This is the middle of the flow. Listeners turn bytes into a message and submit it to the
 //! [`Gateway`]; the gateway asks the procedures for a verdict, hands publications to the broker and
-//! changes to the store, and returns an [`SubmissionOutcome`] that the listener turns into its
+//! changes to the store, and returns a [`SubmissionOutcome`] that the listener turns into its
 //! protocol's answer. The gateway knows no protocol.
 
 mod allowed_senders;

@@ -15,7 +15,7 @@ pub(crate) fn publication(
     let mut properties = message.properties.as_deref().cloned().unwrap_or_default();
     rendered.describe(&mut properties);
     let mut add = |name: &str, value: String| properties.user.push((name.to_owned(), value));
-    // A message that nothing judged has no verdict to name.
+    // A message that no procedure judged has no verdict to name.
     if !verdict.procedure.is_empty() || verdict.score.is_some() {
         add("verdict", verdict.action.name().to_owned());
     }

@@ -7,7 +7,7 @@ use gatepost_store::{StoreError, Ticket};
 /// The result of submitting one publication.
 #[derive(Debug, Default)]
 pub struct Handover {
-    /// Subscribers that got it.
+    /// The number of subscribers that received it.
     pub deliveries: u64,
     /// The commit that a successful reply to the sender must wait for.
     pub ticket: Option<Result<Ticket, StoreError>>,

@@ -87,7 +87,7 @@ impl Gateway {
             entry.deliveries += handover.deliveries;
             tickets.extend(handover.ticket);
             if let Some(refusal) = handover.refused {
-                return not_released(&format!("{refusal}; it stays in quarantine"));
+                return not_released(&format!("{refusal}; the message stays in quarantine"));
             }
         }
         let deliveries = entry.deliveries;

@@ -2,13 +2,12 @@
 //! network may open them.
 //!
 //! A client network is an IPv4 address (or its neighbours too, by `bans.ipv4_bits`), or the /64 of
-//! an IPv6 address: a host has as many addresses of its /64 as it likes. Networks that are exempt
-//! from bans are counted in total only. All listeners together stay within the process's file
-//! descriptors ([`ConnectionBudget`]). The count goes down when the [`Admitted`] of a connection is
-//! dropped.
+//! an IPv6 address: a host can use any address of its /64. Networks that are exempt from bans are
+//! counted in total only. All listeners together stay within the process's file descriptors
+//! ([`ConnectionBudget`]). The count goes down when the [`Admitted`] of a connection is dropped.
 //!
-//! Totals are atomics; only what belongs to a network is behind a lock, which is taken once and
-//! looks its entry up once.
+//! Totals are atomics; only the counts of a network are behind a lock, which is taken once for one
+//! look-up.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -26,8 +25,8 @@ use crate::acceptor::Accepted;
 use crate::connection_budget::ConnectionBudget;
 use crate::log_throttle::LogThrottle;
 
-/// Networks without a connection that are remembered because they connected lately; beyond so many,
-/// those that have recovered are forgotten.
+/// The number of networks without a connection that are remembered because they connected recently;
+/// above it, networks that have recovered are forgotten.
 const RECENT_NETWORKS_MAX: usize = 65_536;
 
 /// The counts of one listener. Cheap to clone.
@@ -63,14 +62,14 @@ struct FromNetwork {
 /// The reason why a connection is not served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// The listener has as many as it accepts, or the process has no descriptor for more.
+    /// The listener has reached its maximum, or the process has no descriptor left.
     #[error("too many connections")]
     TooManyInTotal,
-    /// This client network has as many as it may have.
+    /// This client network has reached its maximum.
     #[error("too many connections from your address")]
     TooManyFromAddress,
     /// This client network opens them too fast.
-    #[error("connections from your address come too fast")]
+    #[error("too many new connections from your address; wait before the next one")]
     TooFastFromAddress,
 }
 
@@ -84,8 +83,8 @@ impl Admission {
         })
     }
 
-    /// The same before any connection, with the rate of connections and the exempt networks of
-    /// `bans`, which also counts the offences.
+    /// The same limits with the rate of connections and the exempt networks of `bans`, which also
+    /// counts offences. To be called before any connection is admitted.
     #[must_use]
     pub fn with_bans(&self, bans: Bans) -> Self {
         Self::with(AdmissionLimits {
@@ -124,7 +123,7 @@ impl Admission {
             inner.open.fetch_sub(1, Ordering::Relaxed);
             return Err(Refusal::TooManyInTotal);
         }
-        // From here on, dropping it gives everything back.
+        // From here on, dropping the value returns all counts.
         let mut admitted = Admitted {
             admission: self.clone(),
             network: None,
@@ -147,8 +146,8 @@ impl Admission {
         Ok(admitted)
     }
 
-    /// The same for a socket that was accepted, before anything is read of it. `None`: it is to be
-    /// closed unseen, since its peer connects too fast to be answered.
+    /// The same for an accepted socket, before anything is read from it. `None` means that the
+    /// socket must be closed without a reply, since its peer connects too fast.
     pub(crate) fn admit_accepted(
         &self,
         accepted: &Accepted,
@@ -160,7 +159,7 @@ impl Admission {
         (!is_too_fast || accepted.is_from_proxy(peer)).then_some(admitted)
     }
 
-    /// Counts a proxy's connection for the client that it came for.
+    /// Counts a proxy's connection for the proxy's client.
     pub fn admit_proxied(
         &self,
         admitted: Result<Admitted, Refusal>,
@@ -181,13 +180,13 @@ impl Admission {
         }
     }
 
-    /// Whether a request or session is refused because its client is banned, where that is not the
-    /// peer of the connection.
+    /// Whether a request or session is refused because its client is banned, where the client is
+    /// not the peer of the connection.
     pub(crate) fn refuses(&self, client: Peer) -> bool {
         self.bans().is_some_and(|bans| bans.refuses(client))
     }
 
-    /// The bans that offences of clients lead to, where there are any.
+    /// The bans that offences of clients lead to, if the listener has any.
     pub(crate) fn bans(&self) -> Option<&Bans> {
         self.0.limits.bans.as_ref()
     }
@@ -204,7 +203,7 @@ impl Admission {
 }
 
 impl AdmissionLimits {
-    /// The network that a connection counts for; `None` where none is counted.
+    /// The network that a connection counts for; `None` if no network is counted.
     fn counted_network(&self, peer: Peer) -> Option<PeerNetwork> {
         let ip = peer.ip()?;
         match &self.bans {
@@ -216,7 +215,7 @@ impl AdmissionLimits {
         }
     }
 
-    /// The time that the rate allows for a connection, and the burst in such times.
+    /// The interval between connections at the permitted rate, and the burst as a multiple of it.
     fn rate(&self) -> Option<(Duration, u32)> {
         let settings = self.bans.as_ref()?.settings();
         let time = Duration::from_secs(1).checked_div(settings.connects_per_second)?;
@@ -256,7 +255,8 @@ impl AdmissionCore {
         if let Entry::Occupied(mut entry) = by_network.entry(network) {
             let from_network = entry.get_mut();
             from_network.open = from_network.open.saturating_sub(1);
-            // One that has not recovered keeps its entry until it connects again, or the sweep.
+            // A network that has not recovered keeps its entry until it connects again, or until
+            // the sweep.
             if from_network.open == 0 && from_network.paid <= Instant::now() {
                 entry.remove();
             }

@@ -2,11 +2,11 @@
 //!
 //! Each connection takes a descriptor, and so do the database, log files and connections to other
 //! servers. Without a division the idle clients of one listener would use up all descriptors, and
-//! no other listener could accept. Each listener has a reserve that no other can take; what is
-//! beyond the reserves is open to all.
+//! no other listener could accept. Each listener has a reserve that no other can take; the
+//! descriptors beyond the reserves are available to all.
 //!
-//! Descriptors belong to the process, and so does this count. It is kept in atomics: it changes
-//! with every connection.
+//! Descriptors belong to the process, and so does this count. The count is kept in atomics, since
+//! it changes with every connection.
 //!
 //! Invariant: `beyond` is the sum, over all listeners, of the connections that each has beyond its
 //! reserve. The reserve never changes, so each connection is taken from and given back to the same
@@ -21,20 +21,20 @@ use serde::{Deserialize, Serialize};
 
 /// Descriptors that connections never take: database, logs, pages, next hops, name servers.
 const OTHER_DESCRIPTORS: u64 = 128;
-/// Of few descriptors at most this part is kept for other uses.
+/// If descriptors are few, at most this fraction of them is kept for other uses.
 const OTHER_PART: u64 = 4;
-/// Connections that each listener can always have; fewer where descriptors are few.
+/// Connections that each listener can always have; fewer if descriptors are few.
 const RESERVE_MAX: u64 = 32;
-/// Of few descriptors, the reserves of so many listeners take at most half.
+/// If descriptors are few, the reserves of this many listeners take at most half of them.
 const LISTENERS_USUAL: u64 = 16;
 
 /// The maximum number of connections of a listener, as the settings define it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum ConnectionsMax {
-    /// So many; 0 for any number.
+    /// A number; 0 for no limit.
     Number(u32),
-    /// By the process's limit of file descriptors.
+    /// Derived from the process's limit of file descriptors.
     Derived(Derived),
 }
 
@@ -47,7 +47,7 @@ pub enum Derived {
 }
 
 impl ConnectionsMax {
-    /// The number, for a process with so many descriptors.
+    /// The number, for a process with this many descriptors.
     pub fn number(self, descriptors: u64) -> u32 {
         match self {
             Self::Number(number) => number,
@@ -97,7 +97,7 @@ pub(crate) struct ConnectionBudget {
 }
 
 impl ConnectionBudget {
-    /// For one more listener of this process.
+    /// A budget for one more listener of this process.
     pub(crate) fn for_listener() -> Self {
         let mut process = PROCESS.lock();
         let descriptors =
@@ -105,7 +105,8 @@ impl ConnectionBudget {
         Descriptors::add_listener(descriptors)
     }
 
-    /// Whether the listener may have one more connection; [`release`](Self::release) gives it back.
+    /// Takes a descriptor for one more connection; returns whether there was one.
+    /// [`release`](Self::release) returns it.
     pub(crate) fn take(&self) -> bool {
         let descriptors = &self.descriptors;
         if self.open.fetch_add(1, Ordering::Relaxed) < descriptors.reserve {

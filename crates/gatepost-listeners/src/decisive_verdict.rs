@@ -34,7 +34,7 @@ pub(crate) fn apply_refusal(mails: &mut [JudgedMail]) {
     if mails.len() < 2 {
         return;
     }
-    // `max_by_key` takes the last of equals; the first is to be named, hence the reversal.
+    // `max_by_key` takes the last of equals; the reply must name the first, hence the reversal.
     let decisive = (0..mails.len())
         .rev()
         .max_by_key(|&number| mails[number].verdict().action.max(Action::Drop));

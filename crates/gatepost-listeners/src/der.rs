@@ -1,4 +1,4 @@
-//! The little DER that certificates are read with (X.690, RFC 5280).
+//! The subset of DER that is needed to read certificates (X.690, RFC 5280).
 //!
 //! Every length is checked, and an unexpected structure yields nothing.
 
@@ -7,7 +7,7 @@ pub(crate) const OBJECT_IDENTIFIER: u8 = 0x06;
 /// `[0]`, the version of a certificate.
 const VERSION: u8 = 0xa0;
 
-/// Tag, content and what follows of the first element.
+/// Splits the first element off: its tag, its content, and the rest.
 pub(crate) fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&tag, rest) = bytes.split_first()?;
     let (&first, mut rest) = rest.split_first()?;
@@ -28,7 +28,7 @@ pub(crate) fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((tag, content, rest))
 }
 
-/// The content of the next element, which is taken off.
+/// Removes the next element and returns its content.
 pub(crate) fn take<'a>(bytes: &mut &'a [u8], expected: u8) -> Option<&'a [u8]> {
     let (tag, content, rest) = element(bytes)?;
     if tag != expected {
@@ -38,7 +38,7 @@ pub(crate) fn take<'a>(bytes: &mut &'a [u8], expected: u8) -> Option<&'a [u8]> {
     Some(content)
 }
 
-/// Takes off the next element, whatever it is.
+/// Removes the next element, whatever its tag.
 pub(crate) fn skip(bytes: &mut &[u8]) -> Option<()> {
     let (_, _, rest) = element(bytes)?;
     *bytes = rest;

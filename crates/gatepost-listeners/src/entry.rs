@@ -3,8 +3,8 @@
 //! client delays no other.
 //!
 //! This is the one place where listeners refuse banned connections, before anything is read of
-//! them; behind a proxy, before TLS. HTTP checks besides the clients that `X-Forwarded-For` names,
-//! which are known with each request only.
+//! them; behind a proxy, before TLS. HTTP also checks the clients that `X-Forwarded-For` names,
+//! which are known per request only.
 
 use std::future::poll_fn;
 use std::io;
@@ -19,7 +19,7 @@ use crate::proxy_protocol;
 use crate::stream::Stream;
 use crate::tls::Tls;
 
-/// A proxy says who its client is at once, or something is wrong.
+/// The time for a proxy to send its header. A working proxy sends it at once.
 const PROXY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The admission of connections of one address. Cheap to clone.
@@ -46,7 +46,7 @@ impl ListenerEntry {
         self.bans = Some(bans);
     }
 
-    /// Whether a connection of this peer is closed unseen.
+    /// Whether a connection of this peer is closed without reading from it.
     pub(crate) fn refuses(&self, peer: Peer) -> bool {
         self.bans.as_ref().is_some_and(|bans| bans.refuses(peer))
     }
@@ -56,12 +56,12 @@ impl ListenerEntry {
         self.tls.is_none() && !self.is_proxy(peer)
     }
 
-    /// Whether this peer names the client that it comes for.
+    /// Whether this peer is a proxy, which names its client.
     pub(crate) fn is_proxy(&self, peer: Peer) -> bool {
         self.proxies.iter().any(|network| network.holds(peer.ip()))
     }
 
-    /// Gives the stream to serve, and the peer behind a proxy.
+    /// Returns the stream to serve, and the peer behind a proxy.
     pub(crate) async fn open(&self, stream: Stream, peer: Peer) -> io::Result<(Stream, Peer)> {
         let mut client = peer;
         if self.is_proxy(peer) {
@@ -81,7 +81,7 @@ impl ListenerEntry {
     }
 }
 
-/// Reads the header and not a byte more: what follows is TLS's or the protocol's.
+/// Reads the header and not a byte more: the following bytes belong to TLS or to the protocol.
 async fn read_header(stream: &Stream) -> io::Result<Option<std::net::SocketAddr>> {
     let mut header = Vec::with_capacity(64);
     loop {

@@ -37,10 +37,10 @@ pub(crate) fn spoke_before_greeting(stream: &Stream) -> bool {
     if stream.tls().is_some() && stream.try_read(&mut byte).is_ok_and(|count| count > 0) {
         return true;
     }
-    // Asked of the kernel itself: the reactor may not have seen the bytes yet.
+    // The kernel itself is queried: the reactor may not have seen the bytes yet.
     let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
     let peeked = rustix::net::recv(stream.descriptor(), &mut byte, flags);
-    // The end of input is for the conversation to find.
+    // The conversation detects the end of input itself.
     peeked.is_ok_and(|(_, count)| count > 0)
 }
 

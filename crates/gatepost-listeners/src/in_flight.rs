@@ -1,11 +1,11 @@
-//! One budget in bytes for what peers have sent and the server has not finished handling:
-//! unfinished bodies, mails and packets, over all listeners.
+//! One budget in bytes for input that the server has not finished handling: unfinished bodies,
+//! mails and packets, over all listeners.
 //!
-//! Each address gets a fair share: it may hold as much as is still free for the others. So one
-//! address alone can use half of the budget, two a third each, and a newcomer always finds room.
-//! IPv6 addresses are counted by /64, since one host has as many of them as it likes.
+//! Each address gets a fair share: it may hold as much as is still free for the others. So a single
+//! address can use half of the budget, two addresses a third each, and a new address always gets a
+//! share. IPv6 addresses are counted by /64, since one host can use any address of its /64.
 //!
-//! Invariant: what a [`Lease`] reserved is returned when it is dropped.
+//! Invariant: the bytes that a [`Lease`] reserved are returned when it is dropped.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::admission::client_network;
 
 /// The bytes that each unfinished message may hold without a reservation: as many as one read can
-/// bring, so that short messages take no lock.
+/// return, so that short messages take no lock.
 const UNRESERVED_BYTES: u64 = 64 << 10;
 /// Reservations grow in steps of this size.
 const STEP_BYTES: u64 = 256 << 10;
@@ -57,7 +57,7 @@ struct Held {
     by_address: HashMap<Option<PeerNetwork>, u64>,
 }
 
-/// There is no room for more from this address now.
+/// The budget has no more bytes for this address now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("too many bytes are in flight; try again later")]
 pub struct NoRoom;
@@ -152,7 +152,7 @@ mod tests {
         Peer::Address(text.parse().expect("an address"))
     }
 
-    /// The number of messages of a mebibyte for which there is room.
+    /// The number of messages of a mebibyte that fit.
     fn fill(budget: &InFlight, peer: Peer, leases: &mut Vec<Lease>) -> usize {
         let before = leases.len();
         loop {

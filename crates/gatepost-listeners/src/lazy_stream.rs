@@ -1,8 +1,9 @@
 //! A connection that is registered with a reactor only when something has to be waited for.
 //!
-//! In protocols where the client speaks first, the kernel holds a connection back until it has
+//! In protocols where the client speaks first, the kernel holds a connection back until the client
+//! has sent bytes
 //! ([`Acceptor::defer_until_first_bytes`](crate::acceptor::Acceptor::defer_until_first_bytes)). A
-//! small request therefore arrives with its connection, and the socket takes the answer at once.
+//! small request therefore arrives with its connection, and the socket accepts the answer at once.
 //! Registering the socket, setting timers and waking a task would cost as much as reading and
 //! answering the request.
 //!
@@ -52,7 +53,7 @@ impl LazyStream {
         }
     }
 
-    /// Reads the PROXY header and negotiates TLS, where the listener's address asks for them, and
+    /// Reads the PROXY header and negotiates TLS, if the listener's address requires them, and
     /// returns the client. A plain connection stays unregistered.
     pub(crate) async fn open(&mut self) -> io::Result<Peer> {
         if !self.is_plain() {
@@ -89,7 +90,7 @@ impl LazyStream {
         }
     }
 
-    /// Reads what has arrived; `WouldBlock` where nothing has, `Ok(0)` at the end.
+    /// Reads the bytes that have arrived; `WouldBlock` if there are none, `Ok(0)` at the end.
     pub(crate) fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match &self.state {
             Registration::Unregistered(accepted) => accepted.try_read(buffer),
@@ -98,12 +99,12 @@ impl LazyStream {
         }
     }
 
-    /// Appends what has arrived to `input`; errors as [`try_read`](Self::try_read).
+    /// Appends the bytes that have arrived to `input`; errors as [`try_read`](Self::try_read).
     pub(crate) fn read_now(&self, input: &mut BytesMut) -> io::Result<usize> {
         wire::append(input, |buffer| self.try_read(buffer))
     }
 
-    /// Writes what the socket takes; `WouldBlock` where it takes nothing.
+    /// Writes as many bytes as the socket accepts; `WouldBlock` if it accepts none.
     pub(crate) fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         match &self.state {
             Registration::Unregistered(accepted) => accepted.try_write(slices),
@@ -112,7 +113,7 @@ impl LazyStream {
         }
     }
 
-    /// Writes what the socket takes at once, and returns the rest.
+    /// Writes as many bytes as the socket accepts at once, and returns the rest.
     pub(crate) fn write_now<'b>(&self, bytes: &'b [u8]) -> io::Result<&'b [u8]> {
         match self.try_write(&[IoSlice::new(bytes)]) {
             Ok(count) => Ok(bytes.get(count..).unwrap_or_default()),
@@ -134,7 +135,7 @@ impl LazyStream {
         wire::read(self.registered()?, input, deadline).await
     }
 
-    /// As [`wire::write`]; registers the connection if the socket does not take all of `bytes`.
+    /// As [`wire::write`]; registers the connection if the socket does not accept all of `bytes`.
     pub(crate) async fn write(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<()> {
         let rest = self.write_now(bytes)?;
         if rest.is_empty() {

@@ -1,8 +1,8 @@
 //! The end of a connection that this side closes first.
 //!
-//! A socket that is closed with unread bytes resets the connection, and the peer may lose what was
-//! written last. So is one whose peer sends more after the close. Therefore the connection is read
-//! on for a moment after its writing side was closed.
+//! A socket that is closed with unread bytes resets the connection, and the peer may lose the last
+//! bytes written. The same happens if the peer sends more after the close. Therefore the server
+//! continues to read for a moment after it has closed its writing side.
 
 use std::future::poll_fn;
 use std::io;

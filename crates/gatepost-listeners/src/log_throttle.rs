@@ -1,11 +1,11 @@
-//! A log line that repeats is written once in a while, with the number of times that it was left
-//! out: a peer must not be able to fill the disk with them.
+//! Throttling of repeating log lines: a line is written once per period, with the number of omitted
+//! repetitions, so that a peer cannot fill the disk with log lines.
 
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// At most one line in so long.
+/// At most one line is written in this time.
 const PERIOD: Duration = Duration::from_secs(10);
 
 /// The state of one repeating line.
@@ -19,7 +19,7 @@ struct ThrottleState {
 }
 
 impl LogThrottle {
-    /// Whether the line is to be written now: the number of lines left out since the last one.
+    /// Returns the number of lines omitted since the last one if the line may be written now.
     pub(crate) fn permit(&self) -> Option<u64> {
         self.permit_at(Instant::now())
     }

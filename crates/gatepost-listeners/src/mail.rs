@@ -8,7 +8,7 @@ use gatepost_message::{Envelope, Format, Message, MessageId};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 
-/// The name that a listener goes by: the one that is set, otherwise the host's own.
+/// The name of a listener: the configured one, otherwise the host's own.
 pub(crate) fn own_name(set: &str, host: &str) -> String {
     if set.is_empty() { host } else { set }.to_owned()
 }
@@ -22,19 +22,19 @@ pub(crate) fn message(envelope: &Envelope, recipients: Vec<String>, mail: Bytes)
     Message::new(envelope, None, Format::Mail, mail)
 }
 
-/// The Received field that every server adds in front of a message (RFC 5321 section 4.4): it shows
-/// the way, lets loops be noticed, and is what relay rules read.
+/// The Received field that every server adds in front of a message (RFC 5321 section 4.4): it
+/// records the path of the message, makes loops detectable, and is read by relay rules.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReceivedField<'a> {
-    /// The name that the client gave for itself.
+    /// The name that the client gave in HELO or EHLO.
     pub(crate) helo: Option<&'a str>,
-    /// Its name and address as they are known here.
+    /// The client's name and address as this server knows them.
     pub(crate) client: &'a str,
     /// The receiving host and program.
     pub(crate) by: &'a str,
     pub(crate) program: &'static str,
     pub(crate) protocol: &'static str,
-    /// The message's name here, and its time.
+    /// The message's id, which contains its time.
     pub(crate) id: MessageId,
     /// The mail server's own name for it.
     pub(crate) queue_id: Option<&'a str>,
@@ -71,7 +71,7 @@ impl fmt::Display for ReceivedField<'_> {
     }
 }
 
-/// The name that a peer gave, as one word that cannot be taken for another part of the field.
+/// The name that a peer gave, as one word that cannot be confused with another part of the field.
 pub(crate) fn word(text: &str) -> String {
     let is_apart = |character: char| {
         character.is_control() || character.is_whitespace() || "()<>;".contains(character)

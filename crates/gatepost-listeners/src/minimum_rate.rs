@@ -1,8 +1,8 @@
-//! The minimum rate at which a peer must send what it has begun, and take what is sent to it.
+//! The minimum rate at which a peer must send a message and read a response.
 //!
-//! A limit on pauses alone is not a bound: a peer that moves one byte within each pause holds a
-//! connection for as long as it likes. So what is begun also has an absolute deadline, which moves
-//! only as fast as bytes do at the minimum rate.
+//! A limit on pauses alone is not a bound: a peer that moves one byte within each pause can hold a
+//! connection indefinitely. So each transfer also has an absolute deadline, which moves only as
+//! fast as bytes do at the minimum rate.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub(crate) struct MinimumRate {
 }
 
 impl MinimumRate {
-    /// Of a body that began then; 0 bytes per second leaves only the pause.
+    /// The progress of a body that began then; with 0 bytes per second only the pause is limited.
     pub(crate) const fn new(
         began: Instant,
         pause_max: Duration,
@@ -32,12 +32,12 @@ impl MinimumRate {
         }
     }
 
-    /// Notes that bytes have arrived, or were taken.
+    /// Records that bytes have arrived, or were read by the peer.
     pub(crate) const fn add(&mut self, bytes: usize) {
         self.moved += bytes as u64;
     }
 
-    /// Until when more must move, as it stands at `now`.
+    /// The deadline for the next bytes, as of `now`.
     pub(crate) fn deadline(&self, now: Instant) -> Instant {
         let pause_ends = now + self.pause_max;
         match self.moved.checked_mul(1_000) {

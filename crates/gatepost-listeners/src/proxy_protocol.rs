@@ -1,27 +1,27 @@
-//! The PROXY protocol, versions 1 and 2, without I/O: how a proxy in front says who the client is.
+//! The PROXY protocol, versions 1 and 2, without I/O: a proxy's header that names the client.
 //!
-//! Read only from peers that the settings trust, since any client could send one. From
-//! those it is required: a connection without the header is refused, so that a client that finds
-//! a way round the proxy is not taken for the proxy itself.
+//! The header is read only from peers that the settings trust, since any client could send one.
+//! From those peers it is required: a connection without the header is refused, so that a client
+//! that bypasses the proxy is not mistaken for the proxy itself.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// The signature of version 2; no protocol served here begins so.
+/// The signature of version 2; no protocol of a listener begins with these bytes.
 const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 /// The longest line of version 1, with its CR LF.
 const LINE_BYTES_MAX: usize = 107;
 /// Signature, command, family and length of version 2.
 const HEADER_BYTES: usize = 16;
-/// The most that version 2 may add: addresses and fields. More is not a proxy's way.
+/// The maximum length of version 2's addresses and fields. Proxies send less.
 const REST_BYTES_MAX: usize = 4 * 1024;
 
 /// A whole header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProxyHeader {
-    /// The client; `None` where the proxy speaks for itself, as in its health checks, or for a
-    /// client without an IP address.
+    /// The client; `None` for the proxy's own connections, such as health checks, or for a client
+    /// without an IP address.
     pub client: Option<SocketAddr>,
-    /// The header's length: what follows is the client's.
+    /// The header's length: the bytes after it come from the client.
     pub length: usize,
 }
 
@@ -30,8 +30,8 @@ pub struct ProxyHeader {
 #[error("no PROXY header where one is required: {0}")]
 pub struct NoProxyHeader(&'static str);
 
-/// Reads the header at the start of `bytes`; `Ok(None)` means that it is not all there yet:
-/// [`missing`] says how much more may be read.
+/// Reads the header at the start of `bytes`; `Ok(None)` means that it is not complete yet:
+/// [`missing`] returns how many more bytes may be read.
 pub fn parse(bytes: &[u8]) -> Result<Option<ProxyHeader>, NoProxyHeader> {
     if bytes.starts_with(&SIGNATURE) {
         return parse_binary(bytes);
@@ -65,7 +65,9 @@ fn parse_line(bytes: &[u8]) -> Result<Option<ProxyHeader>, NoProxyHeader> {
     const START: &[u8] = b"PROXY ";
     let known = bytes.len().min(START.len());
     if bytes.get(..known) != START.get(..known) {
-        return Err(NoProxyHeader("neither version 1 nor version 2 begins so"));
+        return Err(NoProxyHeader(
+            "the signature is neither version 1's nor version 2's",
+        ));
     }
     let line = bytes
         .get(..bytes.len().min(LINE_BYTES_MAX))
@@ -82,14 +84,14 @@ fn parse_line(bytes: &[u8]) -> Result<Option<ProxyHeader>, NoProxyHeader> {
     let line = std::str::from_utf8(line).map_err(|_| malformed)?;
     let mut words = line.split(' ').skip(1);
     let client = match words.next() {
-        // The rest of the line is to be ignored.
+        // The rest of the line must be ignored.
         Some("UNKNOWN") => None,
         Some(family @ ("TCP4" | "TCP6")) => {
             let mut next = || words.next().ok_or(malformed);
             let (source, destination) = (next()?, next()?);
             let (source_port, destination_port) = (next()?, next()?);
-            // Checked as well: a proxy that errs in one address is not to be trusted with the
-            // other.
+            // The destination is checked as well: a proxy whose one address is wrong cannot be
+            // trusted with the other.
             address(family, destination, destination_port).ok_or(malformed)?;
             let client = address(family, source, source_port).ok_or(malformed)?;
             if words.next().is_some() {
@@ -124,7 +126,7 @@ fn parse_binary(bytes: &[u8]) -> Result<Option<ProxyHeader>, NoProxyHeader> {
     };
     let length = usize::from(u16::from_be_bytes([high, low]));
     if length > REST_BYTES_MAX {
-        return Err(NoProxyHeader("version 2 with too much in it"));
+        return Err(NoProxyHeader("a header of version 2 that is too long"));
     }
     let Some(addresses) = rest.get(..length) else {
         return Ok(None);
@@ -144,7 +146,7 @@ fn parse_binary(bytes: &[u8]) -> Result<Option<ProxyHeader>, NoProxyHeader> {
 
 /// Source, destination, source port, destination port; more fields may follow.
 fn client(family: u8, addresses: &[u8]) -> Result<Option<SocketAddr>, NoProxyHeader> {
-    let short = NoProxyHeader("version 2 without room for its addresses");
+    let short = NoProxyHeader("a header of version 2 that is too short for its addresses");
     let port = |at: usize| {
         let bytes = addresses.get(at..at + 2)?;
         Some(u16::from_be_bytes(bytes.try_into().ok()?))
@@ -172,7 +174,7 @@ fn client(family: u8, addresses: &[u8]) -> Result<Option<SocketAddr>, NoProxyHea
         }
         // Unspecified, and Unix sockets.
         0x00 | 0x31 => Ok(None),
-        _ => Err(NoProxyHeader("a family that no stream has")),
+        _ => Err(NoProxyHeader("an address family that no stream has")),
     }
 }
 
@@ -264,7 +266,8 @@ mod tests {
     }
 
     proptest! {
-        /// However the header is cut, more is asked for until it is whole, and never too much.
+        /// However the header is split, further bytes are requested until it is complete, and never
+        /// too many.
         #[test]
         fn a_cut_header_is_waited_for(is_binary: bool, source: u32, port: u16) {
             let source = Ipv4Addr::from(source);

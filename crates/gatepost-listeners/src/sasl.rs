@@ -1,6 +1,6 @@
 //! SASL exchanges (RFC 4422) of SMTP and POP3: PLAIN (RFC 4616), LOGIN, SCRAM-SHA-256 (RFC 7677).
 //!
-//! The protocols differ in how they carry a challenge; what is in it is decided here.
+//! The protocols differ in the framing of challenges; the content is the same and is handled here.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -30,7 +30,7 @@ pub(crate) enum SaslStep {
 }
 
 impl Exchange {
-    /// `None` for a mechanism that is not known here.
+    /// Begins an exchange; returns `None` for an unsupported mechanism.
     pub(crate) fn begin(mechanism: &str, auth: &ListenerAuth, peer: Peer) -> Option<Self> {
         Some(match mechanism.to_ascii_uppercase().as_str() {
             "PLAIN" => Self::Plain,
@@ -48,7 +48,7 @@ impl Exchange {
         }
     }
 
-    /// Takes a response, in base64; `=` is an empty one (RFC 4954 section 4).
+    /// Handles a response, in base64; `=` is an empty one (RFC 4954 section 4).
     pub(crate) async fn respond(
         self,
         response: &str,
@@ -86,7 +86,7 @@ impl Exchange {
                 }
             }),
             Self::ScramDone(identity) if response.is_empty() => Ok(SaslStep::Done(identity)),
-            Self::ScramDone(_) => Err(Denied::Malformed("a response where none belongs")),
+            Self::ScramDone(_) => Err(Denied::Malformed("an unexpected response")),
         }
     }
 }
@@ -109,7 +109,7 @@ fn plain(response: &[u8]) -> Result<Credentials, Denied> {
     else {
         return Err(MALFORMED);
     };
-    // Acting for someone else is not supported; naming oneself is harmless.
+    // Authorization as another user is not supported; naming the same user is harmless.
     if !authorize.is_empty() && authorize != user {
         return Err(Denied::Malformed("authorization as another user"));
     }

@@ -15,24 +15,25 @@ use crate::log_throttle::LogThrottle;
 use crate::stream::Stream;
 use crate::workers::Workers;
 
-/// After an error of accept (no file descriptor left, most often) others may close meanwhile.
+/// The pause after an error of accept, usually a lack of file descriptors, in which other
+/// connections may close.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(50);
 
-/// So many connections are accepted before those that are open get their turn.
+/// The number of connections that are accepted before open connections get their turn.
 const ACCEPTED_IN_TURN: u32 = 16;
 
-/// A connection as it comes in.
+/// A new connection.
 pub(crate) struct Arrival {
     pub(crate) stream: Stream,
     pub(crate) peer: Peer,
     /// Its place among the listener's connections, or the refusal that the client receives.
     pub(crate) admitted: Result<Admitted, Refusal>,
-    /// Becomes true when the server wants to end.
+    /// Becomes true when the server shuts down.
     pub(crate) shutdown: watch::Receiver<bool>,
 }
 
-/// Accepts until `shutdown` becomes true. Connections are served by what `serve` makes of them;
-/// each holds a clone of `shutdown` until it has ended.
+/// Accepts until `shutdown` becomes true. `serve` returns the future that serves a connection; each
+/// holds a clone of `shutdown` until it has ended.
 pub(crate) async fn accept<S, F>(
     name: &'static str,
     acceptor: Acceptor,
@@ -76,9 +77,9 @@ pub(crate) async fn accept<S, F>(
     on_every_worker(name, acceptor, &workers, down, take).await;
 }
 
-/// Has every worker accept until `shutdown` becomes true. `take` either deals with a connection
-/// at once, or gives the future that serves it, which opens it on the worker where it runs.
-/// A caller that waits for connections to end must keep `workers` until then.
+/// Makes every worker accept until `shutdown` becomes true. `take` either handles a connection at
+/// once, or returns the future that serves it, which opens it on the worker where it runs. A caller
+/// that waits for connections to end must keep `workers` until then.
 pub(crate) async fn on_every_worker<T, F>(
     name: &'static str,
     acceptor: Acceptor,
@@ -114,7 +115,7 @@ pub(crate) async fn on_every_worker<T, F>(
         })
         .collect();
     for ended in loops {
-        // An error means that the worker has ended before us, and its loop with it.
+        // An error means that the worker, and its loop, have ended already.
         let _ = ended.await;
     }
 }

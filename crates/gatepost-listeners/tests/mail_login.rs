@@ -253,7 +253,7 @@ async fn users_send_as_themselves_only_where_that_is_wanted() {
     .with_auth(listener_auth(&users, Listener::Smtp))
     .with_tls(Some(tls(folder.path())));
     let address = world.serve_smtp(context);
-    let refused_envelope = "553 5.7.1 this sender address is not yours";
+    let refused_envelope = "553 5.7.1 this sender address belongs to another user";
     let refused_from = "550 5.7.1 the From field must have an address of yours";
     for (user, envelope, from, refusal) in [
         ("anna", "anna@example.org", "anna@example.org", None),

@@ -55,7 +55,8 @@ impl fmt::Display for Listener {
 /// No listener has this name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "no listener is named '{0}'; there are smtp, lmtp, milter, spamd, pop3, mqtt, http and call"
+    "no listener is named '{0}'; the listeners are smtp, lmtp, milter, spamd, pop3, mqtt, http \
+        and call"
 )]
 pub struct UnknownListener(pub String);
 
@@ -105,7 +106,7 @@ pub struct Envelope {
     pub listener: Listener,
     /// The other end of the connection.
     pub peer: Peer,
-    /// The name that the peer gave for itself: SMTP's HELO, MQTT's client id.
+    /// The peer's own name for itself: SMTP's HELO, MQTT's client id.
     pub client: Option<String>,
     /// The authenticated user.
     pub user: Option<String>,

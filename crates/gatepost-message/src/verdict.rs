@@ -62,7 +62,10 @@ impl fmt::Display for Action {
 
 /// No action has this name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no verdict is named '{0}'; there are accept, tag, quarantine, drop, reject and defer")]
+#[error(
+    "no verdict is named '{0}'; the verdicts are accept, tag, quarantine, drop, reject and \
+    defer"
+)]
 pub struct UnknownAction(pub String);
 
 impl FromStr for Action {

@@ -251,7 +251,7 @@ pub(crate) const fn expect_end(reader: ByteReader<'_>) -> Result<(), DecodeError
         Ok(())
     } else {
         Err(DecodeError::malformed(
-            "the packet goes on after its content",
+            "the packet continues after its content",
         ))
     }
 }

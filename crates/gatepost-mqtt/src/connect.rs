@@ -14,7 +14,7 @@ use crate::{DecodeError, EncodeError, Frame, PacketProperties, Property, Reason,
 pub struct Connect<'a> {
     /// The protocol version of the rest of the connection.
     pub version: Version,
-    /// Whether earlier state is to be discarded (3.1.1: clean session).
+    /// Whether earlier state must be discarded (3.1.1: clean session).
     pub clean_start: bool,
     /// The longest time without a packet from the client, in seconds; 0 for no limit.
     pub keep_alive_seconds: u16,
@@ -60,7 +60,7 @@ impl<'a> Connect<'a> {
         let mut reader = ByteReader::new(frame.body);
         let name = reader.binary()?;
         if name != b"MQTT" && name != b"MQIsdp" {
-            // [MQTT-3.1.2-1]: there is no known protocol to answer in.
+            // [MQTT-3.1.2-1]: no answer is possible in an unknown protocol.
             return Err(DecodeError::malformed(
                 "the protocol name is not MQTT [MQTT-3.1.2-1]",
             ));

@@ -1,9 +1,9 @@
 //! MQTT 3.1, 3.1.1 and 5 on the wire, without I/O: for the server, for clients and for the bench.
 //!
-//! Reasons for a codec of our own: the broker forwards what it read, so decoding must borrow from
-//! the read buffer (no allocation for a PUBLISH, regardless of its properties), and encoding must
-//! append to a shared buffer. Every packet can be decoded and encoded, so the load generator and
-//! the server use the same interpretation of the standard.
+//! Reasons for a codec of our own: the broker forwards the bytes that it read, so decoding must
+//! borrow from the read buffer (no allocation for a PUBLISH, regardless of its properties), and
+//! encoding must append to a shared buffer. Every packet can be decoded and encoded, so the load
+//! generator and the server use the same interpretation of the standard.
 //!
 //! [`Frame::split`] finds the end of a packet, [`Packet::decode`] reads it, and `encode` of each
 //! packet's type appends it to a [`bytes::BytesMut`].

@@ -96,37 +96,38 @@ macro_rules! properties {
 properties! {
     PayloadFormatIndicator = 0x01, boolean, packets([P::Publish]) | WILL, "Whether the payload is \
         UTF-8 text.";
-    MessageExpiryInterval = 0x02, four, packets([P::Publish]) | WILL, "How long the message is \
-        worth delivering, in seconds.";
+    MessageExpiryInterval = 0x02, four, packets([P::Publish]) | WILL, "The time for which the \
+        message is worth delivering, in seconds.";
     ContentType = 0x03, string, packets([P::Publish]) | WILL, "The payload's MIME type.";
-    ResponseTopic = 0x08, string, packets([P::Publish]) | WILL, "Where an answer is expected.";
-    CorrelationData = 0x09, binary, packets([P::Publish]) | WILL, "What the answer must carry \
-        along.";
+    ResponseTopic = 0x08, string, packets([P::Publish]) | WILL, "The topic on which an answer is \
+        expected.";
+    CorrelationData = 0x09, binary, packets([P::Publish]) | WILL, "The data that the answer must \
+        repeat.";
     SubscriptionIdentifier = 0x0B, variable, packets([P::Publish, P::Subscribe]), "A number that \
         the subscriber gave to its subscription.";
-    SessionExpiryInterval = 0x11, four, packets([P::Connect, P::Connack, P::Disconnect]), "How \
-        long the session outlives the connection, in seconds.";
+    SessionExpiryInterval = 0x11, four, packets([P::Connect, P::Connack, P::Disconnect]), "The \
+        time for which the session outlives the connection, in seconds.";
     AssignedClientIdentifier = 0x12, string, packets([P::Connack]), "The client id that the server \
         chose.";
     ServerKeepAlive = 0x13, two, packets([P::Connack]), "The keep alive that the server uses \
         instead, in seconds.";
     AuthenticationMethod = 0x15, string, packets([P::Connect, P::Connack, P::Auth]), "The name of \
         the enhanced authentication.";
-    AuthenticationData = 0x16, binary, packets([P::Connect, P::Connack, P::Auth]), "What the \
-        enhanced authentication says.";
+    AuthenticationData = 0x16, binary, packets([P::Connect, P::Connack, P::Auth]), "The data of \
+        the enhanced authentication.";
     RequestProblemInformation = 0x17, boolean, packets([P::Connect]), "Whether reason strings and \
         user properties may accompany failures.";
-    WillDelayInterval = 0x18, four, WILL, "How long the Will waits after the connection's end, in \
+    WillDelayInterval = 0x18, four, WILL, "The delay of the Will after the connection's end, in \
         seconds.";
-    RequestResponseInformation = 0x19, boolean, packets([P::Connect]), "Whether the server is \
-        asked for response information.";
+    RequestResponseInformation = 0x19, boolean, packets([P::Connect]), "Whether the client \
+        requests response information.";
     ResponseInformation = 0x1A, string, packets([P::Connack]), "The basis for response topics.";
     ServerReference = 0x1C, string, packets([P::Connack, P::Disconnect]), "Another server to use.";
     ReasonString = 0x1F, string, REASONED, "What happened, for people.";
-    ReceiveMaximum = 0x21, two, packets([P::Connect, P::Connack]), "How many QoS 1 and 2 \
-        publications may be unacknowledged at once.";
+    ReceiveMaximum = 0x21, two, packets([P::Connect, P::Connack]), "The number of QoS 1 and 2 \
+        publications that may be unacknowledged at once.";
     TopicAliasMaximum = 0x22, two, packets([P::Connect, P::Connack]), "The highest topic alias \
-        that is understood.";
+        that is accepted.";
     TopicAlias = 0x23, two, packets([P::Publish]), "A number that stands for the topic.";
     MaximumQos = 0x24, boolean, packets([P::Connack]), "Whether the highest QoS is 1 (true) or 0; \
         absent, it is 2.";
@@ -134,7 +135,7 @@ properties! {
         supported.";
     UserProperty = 0x26, pair,
         REASONED | packets([P::Connect, P::Publish, P::Subscribe, P::Unsubscribe]) | WILL,
-        "A name and a value of the application's own.";
+        "A name and a value defined by the application.";
     MaximumPacketSize = 0x27, four, packets([P::Connect, P::Connack]), "The largest packet that is \
         accepted, in bytes.";
     WildcardSubscriptionAvailable = 0x28, boolean, packets([P::Connack]), "Whether wildcards are \

@@ -172,7 +172,7 @@ impl Operations {
     pub async fn reload(&self, only_checks: bool) -> Result<ReloadReport, OperationError> {
         let (reply, answer) = oneshot::channel();
         let request = ReloadRequest { only_checks, reply };
-        let ending = || OperationError::Failed("the server is about to end".to_owned());
+        let ending = || OperationError::Failed("the server is shutting down".to_owned());
         self.reloads.send(request).await.map_err(|_| ending())?;
         answer.await.map_err(|_| ending())
     }

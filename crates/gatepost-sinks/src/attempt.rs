@@ -104,8 +104,14 @@ impl RequestPace {
 /// The reason why a sink's session ended, for the log and the dashboard.
 pub(crate) const fn explained(cause: DisconnectCause) -> &'static str {
     match cause {
-        DisconnectCause::TooSlow => "the session was ended: it accepted too little data for too long",
-        DisconnectCause::Administrative => "the session was ended, and its queued messages were discarded",
+        DisconnectCause::TooSlow => {
+            "the session was ended: it accepted too little data for too \
+            long"
+        }
+        DisconnectCause::Administrative => {
+            "the session was ended, and its queued messages were \
+            discarded"
+        }
         DisconnectCause::ShuttingDown => "the server ends",
         DisconnectCause::TakenOver => "another connection took over the session",
         DisconnectCause::KeepAliveTimeout | DisconnectCause::Broken => "the session broke",

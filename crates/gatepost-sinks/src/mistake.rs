@@ -72,7 +72,8 @@ fn of_sink(sink: &SinkSettings) -> Vec<FieldMistake> {
                     .iter()
                     .any(|filter| filter.matched().matches(topic.as_str())) =>
             {
-                let reason = "the sink's own filters match it, so the sink would receive its own dead letters; choose a topic that no filter matches";
+                let reason = "the sink's own filters match it, so the sink would receive its own \
+                    dead letters; choose a topic that no filter matches";
                 add("dead_letter", reason.to_owned());
             }
             Ok(_) => {}

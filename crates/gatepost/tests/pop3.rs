@@ -165,7 +165,7 @@ try:
     server.dele(1)
     assert False
 except poplib.error_proto as error:
-    assert b'only to look at' in error.args[0]
+    assert b'read-only' in error.args[0]
 server.quit()
 server = login('anna')
 assert server.stat()[0] == 0

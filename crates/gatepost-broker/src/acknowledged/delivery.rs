@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use crate::persistence::{BatchCommit, CommitStatus, StoredMessage};
 
-/// Sequences after which packet identifiers come round.
+/// The number of sequences after which packet identifiers repeat.
 pub(super) const PACKET_IDS: u64 = u16::MAX as u64;
 /// A QoS 1 or 2 delivery.
 #[derive(Clone)]
@@ -17,10 +17,10 @@ pub(crate) struct Delivery {
     pub(crate) publication: Arc<Publication>,
     /// The row of the publication in the store, for a session that outlives its connection.
     pub(crate) stored: Option<Arc<StoredMessage>>,
-    /// The batch that brought it, for a session that ends with its connection: at QoS 2 it waits
-    /// for what that batch stores.
+    /// The batch of the publication, for a session that ends with its connection: at QoS 2 the
+    /// delivery waits for that batch's commit.
     pub(crate) commit: Option<Arc<BatchCommit>>,
-    /// Its place in the session's order; given by `Acknowledged::push`.
+    /// The delivery's place in the session's order; set by `Acknowledged::push`.
     pub(crate) sequence: u64,
     pub(crate) qos: Qos,
     pub(crate) retain: bool,
@@ -30,7 +30,7 @@ pub(crate) struct Delivery {
 }
 
 impl Delivery {
-    /// As an earlier run of the server stored it.
+    /// A delivery that an earlier run of the server stored.
     pub(crate) fn found(
         row: &DeliveryRow,
         publication: Arc<Publication>,

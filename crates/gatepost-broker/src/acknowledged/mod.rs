@@ -1,14 +1,14 @@
-//! The part of a session that QoS 1 and 2 need: what waits, what is in flight, which packet
-//! identifiers are in use (MQTT 5 section 4.3, section 4.4).
+//! The part of a session for QoS 1 and 2: waiting deliveries, deliveries in flight, and packet
+//! identifiers in use (MQTT 5 section 4.3, section 4.4).
 //!
-//! Each delivery has a sequence within its session, and its packet identifier follows from that.
-//! So a stored session need not write which identifier it used: after a restart the same delivery
-//! goes out under the same one, and the client recognises what it has.
+//! Each delivery has a sequence within its session, and its packet identifier follows from that. So
+//! a stored session need not contain packet identifiers: after a restart the same delivery is sent
+//! under the same identifier, and the client recognises it.
 //!
-//! Invariants: a packet identifier belongs to one message from its PUBLISH to its PUBACK or
-//! PUBCOMP \[MQTT-2.2.1-4\]; messages go out in the order in which they came
-//! \[MQTT-4.6.0-5\]; at most the receiver's quota is in flight \[MQTT-3.3.4-9\]. `in_flight` and
-//! `waiting` are each sorted by sequence.
+//! Invariants: a packet identifier belongs to one message from its PUBLISH to its PUBACK or PUBCOMP
+//! \[MQTT-2.2.1-4\]; messages are sent in the order of their arrival \[MQTT-4.6.0-5\]; at most the
+//! receiver's quota is in flight \[MQTT-3.3.4-9\]. `in_flight` and `waiting` are each sorted by
+//! sequence.
 
 mod delivery;
 mod received;
@@ -30,26 +30,26 @@ pub use received::Receipt;
 use received::ReceivedIds;
 pub use steps::StrayAcknowledgement;
 
-/// Topics that may be remembered beyond what waits, before they are looked through.
+/// The number of topics without waiting messages that may be remembered before such topics are
+/// removed.
 const NEWEST_SLACK: usize = 1024;
 
-/// Queue and window of one session.
+/// The queue and the window of one session.
 #[derive(Default)]
 pub(crate) struct Acknowledged {
     pub(crate) in_flight: VecDeque<InFlightDelivery>,
     pub(crate) waiting: VecDeque<Delivery>,
     waiting_bytes: usize,
     last_sequence: u64,
-    /// Deliveries up to this sequence were queued before the rights of the client were last known
-    /// to hold.
+    /// For deliveries up to this sequence, the rights of the client must be checked again.
     recheck_until: u64,
     /// The highest sequence that was ever sent.
     last_sent: u64,
     /// Identifiers of QoS 2 publications that this client sent and has not released.
     pub(crate) received: ReceivedIds,
-    /// The sequence of each topic's last delivery, where only the newest is wanted.
+    /// The sequence of each topic's last delivery, if only the newest is wanted.
     newest: HashMap<Topic, u64>,
-    /// Present where the session outlives its connection, and a store is there to outlive it in.
+    /// Present if the session outlives its connection and the broker has a store.
     pub(crate) persistent: Option<Box<PersistentSession>>,
     /// Traced deliveries that are not yet acknowledged.
     pub(crate) awaited: AcknowledgementSteps,
@@ -67,7 +67,7 @@ impl Acknowledged {
     }
 
     /// The sequence of the next delivery: the next whose identifier is not in flight, so that one
-    /// message that is never acknowledged does not stop those after it.
+    /// message that is never acknowledged does not block later ones.
     pub(crate) fn next_sequence(&mut self) -> u64 {
         loop {
             self.last_sequence += 1;
@@ -87,7 +87,8 @@ impl Acknowledged {
         self.waiting.push_back(delivery);
     }
 
-    /// Takes back what an earlier run of the server stored, and may have sent up to `sent`.
+    /// Restores a delivery that an earlier run of the server stored; deliveries up to `sent` may
+    /// have been sent.
     pub(crate) fn take_back(&mut self, mut delivery: Delivery, released: bool, sent: u64) {
         self.last_sequence = self.last_sequence.max(delivery.sequence);
         if released {
@@ -102,18 +103,19 @@ impl Acknowledged {
         self.push(delivery);
     }
 
-    /// Rights may have changed: what waits now must be asked about again.
+    /// Records that rights may have changed: the rights for waiting deliveries must be checked
+    /// again.
     pub(crate) const fn recheck(&mut self) {
         self.recheck_until = self.last_sequence;
     }
 
-    /// Whether the right to receive this delivery must be asked about again. One that may have
-    /// been sent before goes its way to the end \[MQTT-4.3.3-7\].
+    /// Whether the right to receive this delivery must be checked again. A delivery that may have
+    /// been sent before is always completed \[MQTT-4.3.3-7\].
     pub(crate) const fn must_recheck(&self, delivery: &Delivery) -> bool {
         !delivery.dup && delivery.sequence <= self.recheck_until
     }
 
-    /// The next delivery in turn; it stays where it is.
+    /// The next delivery, which stays in the queue.
     pub(crate) fn front(&self) -> Option<&Delivery> {
         self.waiting.front()
     }
@@ -127,7 +129,7 @@ impl Acknowledged {
         Some(delivery)
     }
 
-    /// Gives up the next delivery in turn; returns whether there was one.
+    /// Drops the next delivery; returns whether there was one.
     pub(crate) fn drop_front(&mut self, cause: DropCause) -> bool {
         let dropped = self.pop();
         if let Some(delivery) = &dropped {
@@ -138,7 +140,7 @@ impl Acknowledged {
         dropped.is_some()
     }
 
-    /// Gives up the waiting delivery of this topic, where only the newest of each is wanted;
+    /// Drops the waiting delivery of this topic, if only the newest of each topic is wanted;
     /// returns whether there was one. Every delivery of such a session passes here before it is
     /// pushed.
     pub(crate) fn supersede(&mut self, topic: &Topic) -> bool {
@@ -148,7 +150,7 @@ impl Acknowledged {
             let oldest = self.waiting.front().map_or(next, |front| front.sequence);
             newest.retain(|_, sequence| *sequence >= oldest);
         }
-        // Should this sequence be skipped, the delivery is the first after it.
+        // If this sequence was skipped, the delivery is the first after it.
         let Some(sequence) = newest.insert(topic.clone(), next) else {
             return false;
         };
@@ -168,7 +170,7 @@ impl Acknowledged {
         true
     }
 
-    /// Removes what is stored of a delivery that is over.
+    /// Removes the stored rows of a completed delivery.
     fn forget(&mut self, delivery: &Delivery) {
         if let (Some(persistent), Some(stored)) = (&mut self.persistent, &delivery.stored) {
             let (session, sequence) = (persistent.number, delivery.sequence);
@@ -193,7 +195,7 @@ impl Acknowledged {
             && self.position(next.packet_id()).is_some()
     }
 
-    /// Puts the next delivery in turn in flight.
+    /// Puts the next delivery in flight.
     pub(crate) fn send(&mut self) -> Option<Delivery> {
         let delivery = self.pop()?;
         self.last_sent = self.last_sent.max(delivery.sequence);
@@ -208,7 +210,7 @@ impl Acknowledged {
             delivery,
             phase,
         };
-        // Nearly always the last.
+        // This is nearly always the last one.
         let newest_first = self.in_flight.iter().rev();
         let later = newest_first
             .take_while(|other| other.delivery.sequence > sequence)
@@ -216,7 +218,7 @@ impl Acknowledged {
         self.in_flight.insert(self.in_flight.len() - later, flight);
     }
 
-    /// Gives up a delivery that was just put in flight.
+    /// Drops a delivery that was just put in flight.
     pub(crate) fn abandon(&mut self, packet_id: NonZeroU16) {
         if let Some(at) = self.position(packet_id) {
             let sequence = self.in_flight[at].delivery.sequence;
@@ -226,8 +228,8 @@ impl Acknowledged {
         }
     }
 
-    /// A new connection begins: what was sent and not acknowledged waits again, in its place, to
-    /// be sent as far as the new connection's quota goes.
+    /// Begins a new connection: unacknowledged deliveries wait again, in their places, and are sent
+    /// within the new connection's quota.
     pub(crate) fn send_again(&mut self) {
         let (again, released): (Vec<_>, Vec<_>) = std::mem::take(&mut self.in_flight)
             .into_iter()
@@ -240,7 +242,7 @@ impl Acknowledged {
         }
     }
 
-    /// Forgets everything: the session is over.
+    /// Discards everything at the end of the session.
     pub(crate) fn end(&mut self) -> Option<Box<PersistentSession>> {
         let mut persistent = self.persistent.take()?;
         persistent.push(SessionChange::End {

@@ -1,8 +1,8 @@
 //! Exactly-once publications that the client sent and has not released (MQTT 5 section 4.3.3).
 //!
-//! The packet identifier of such a publication marks its repetition. It may do so only as long as
-//! the publication itself is safe: where its commit failed, the repetition is a new publication,
-//! or it would be acknowledged and lost.
+//! The packet identifier of such a publication identifies its repetition, but only if the
+//! publication itself is durable: if its commit failed, the repetition counts as a new publication,
+//! since it would otherwise be acknowledged and lost.
 
 use std::collections::HashMap;
 use std::num::NonZeroU16;
@@ -15,21 +15,21 @@ use crate::persistence::{BatchCommit, CommitStatus};
 /// The known state of a publication with this packet identifier.
 #[derive(Debug, Clone)]
 pub enum Receipt {
-    /// Nothing: it is a new one.
+    /// The publication is new.
     Unknown,
-    /// It is being judged or submitted; [`crate::Attachment::poll_ended`] wakes the task when that
-    /// has changed.
+    /// The publication is being judged or submitted; [`crate::Attachment::poll_ended`] wakes the
+    /// task when that has changed.
     Undecided,
-    /// It was handed to the store, and is received when this is committed.
+    /// The publication was submitted to the store, and is received when this is committed.
     Submitted(Ticket),
-    /// It was received \[MQTT-4.3.3-10\].
+    /// The publication was received \[MQTT-4.3.3-10\].
     Received,
 }
 
 enum Reception {
     /// A procedure has yet to judge it.
     Judged,
-    /// It belongs to this batch.
+    /// The publication belongs to this batch.
     Published(Arc<BatchCommit>),
     Stored,
 }
@@ -43,7 +43,7 @@ impl ReceivedIds {
         self.0.len()
     }
 
-    /// The known state of this identifier. One whose commit failed is removed.
+    /// The known state of this identifier. An identifier whose commit failed is removed.
     pub(crate) fn receipt(&mut self, packet_id: NonZeroU16) -> Receipt {
         let status = match self.0.get(&packet_id) {
             None => return Receipt::Unknown,

@@ -9,13 +9,13 @@ use gatepost_store::SessionChange;
 use super::{Acknowledged, DeliveryPhase};
 use crate::trace::StepOutcome;
 
-/// The reason why an acknowledgement has no effect here.
+/// The reason why an acknowledgement has no effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StrayAcknowledgement {
-    /// No delivery has this identifier; a repetition, perhaps.
+    /// No delivery has this identifier; the acknowledgement may be a repetition.
     #[error("no delivery has this packet identifier")]
     Unknown,
-    /// The delivery awaits another step: the client does not keep to the protocol.
+    /// The delivery awaits another step: the client violates the protocol.
     #[error("the delivery awaits another acknowledgement")]
     OutOfStep,
 }
@@ -55,7 +55,7 @@ impl Acknowledged {
         Ok(())
     }
 
-    /// PUBREC: the QoS 2 delivery arrived and is to be released.
+    /// PUBREC: the QoS 2 delivery arrived and must be released.
     pub(crate) fn release(&mut self, packet_id: NonZeroU16) -> Result<(), StrayAcknowledgement> {
         match self.expect(packet_id, Qos::ExactlyOnce, DeliveryPhase::Sent) {
             Ok(at) => {
@@ -68,14 +68,14 @@ impl Acknowledged {
                 }
                 Ok(())
             }
-            // Sent again by a client that did not see our PUBREL.
+            // PUBREC is repeated by a client that did not receive PUBREL.
             Err(_) => self
                 .expect(packet_id, Qos::ExactlyOnce, DeliveryPhase::Released)
                 .map(|_| ()),
         }
     }
 
-    /// PUBREC with a failure: the QoS 2 delivery is over \[MQTT-4.3.3\].
+    /// PUBREC with a failure: the QoS 2 delivery ends \[MQTT-4.3.3\].
     pub(crate) fn refuse(&mut self, packet_id: NonZeroU16) -> Result<(), StrayAcknowledgement> {
         let at = self.expect(packet_id, Qos::ExactlyOnce, DeliveryPhase::Sent)?;
         self.complete(at);

@@ -1,9 +1,9 @@
 //! All subscriptions, found by topic.
 //!
-//! Filters without wildcards, which are nearly all where there are many, lie in hash maps split
-//! into shards; filters with wildcards lie in a tree of levels. Both are behind locks that a
-//! change holds for one subscription only (well under a microsecond). Publishers keep what they
-//! found (see `publisher.rs`) and come back only when a generation says that it may have
+//! Filters without wildcards, which are nearly all if there are many, are in hash maps split into
+//! shards; filters with wildcards are in a tree of levels. Both are behind locks that a change
+//! holds for one subscription only (well under a microsecond). Publishers keep the result of a
+//! search (see `publisher.rs`) and search again only if a generation shows that it may have
 //! changed, so publishing normally takes no lock here at all.
 //!
 //! Immutable snapshots, copied at each batch of changes, were rejected: a snapshot of a flat level
@@ -11,7 +11,8 @@
 //!
 //! Invariant: a change of a topic's subscriptions increments, *after* the change and before the
 //! subscriber is answered, a generation that every publisher of that topic compares. A publisher
-//! reads generations *before* it looks, so what it keeps is never newer than it believes.
+//! reads generations *before* it searches, so its result is never older than the generation that it
+//! keeps.
 
 mod list;
 mod tree;
@@ -37,11 +38,11 @@ const BRANCHES: usize = 64;
 
 /// One filter without wildcards, and its subscriptions.
 ///
-/// Apart from the table, which holds only its address: a table that grows leaves its former self
-/// behind, and of so many tables none is given back to the system for long. What is left behind
-/// is then 9 bytes a slot instead of 41.
+/// It is stored outside the table, which contains only its address: a growing table leaves its
+/// former allocation behind, which is not returned to the system for long. That allocation has 9
+/// bytes per slot instead of 41.
 struct ExactFilter {
-    /// Kept, so that a table that grows reads no text.
+    /// The hash is kept, so that a growing table need not read the text.
     hash: u64,
     filter: TopicFilter,
     subscriptions: Subscriptions,
@@ -50,7 +51,7 @@ struct ExactFilter {
 #[derive(Default)]
 struct Shard {
     generation: AtomicU64,
-    /// By the hash of the text, which is worked out once for each change.
+    /// Filters by the hash of their text, which is computed once for each change.
     table: RwLock<HashTable<Box<ExactFilter>>>,
 }
 
@@ -87,7 +88,8 @@ pub(crate) struct Index {
     wildcards: RwLock<Node>,
     wildcard_count: AtomicUsize,
     branches: Box<[AtomicU64]>,
-    /// For filters that begin with a wildcard, and for sessions whose way of delivery changes.
+    /// The generation for filters that begin with a wildcard, and for sessions whose delivery mode
+    /// changes.
     everywhere: AtomicU64,
     count: AtomicUsize,
 }
@@ -137,7 +139,7 @@ impl Index {
         }
     }
 
-    /// Invalidates all routes: a session is reached in another way than before.
+    /// Invalidates all routes, because a session's delivery mode has changed.
     pub(crate) fn touch_everything(&self) {
         self.everywhere.fetch_add(1, Ordering::Release);
     }
@@ -152,8 +154,8 @@ impl Index {
         generation.fetch_add(1, Ordering::Release);
     }
 
-    /// Runs `change` on the list of `filter`, and invalidates the routes that it may concern. A
-    /// list that is left empty goes.
+    /// Runs `change` on the list of `filter`, and invalidates the routes that it may concern. An
+    /// empty list is removed.
     fn change<T>(&self, filter: &TopicFilter, change: impl FnOnce(&mut Subscriptions) -> T) -> T {
         let text = filter.as_str();
         if filter.has_wildcard() {
@@ -252,7 +254,7 @@ impl Index {
         existed
     }
 
-    /// Takes `session` out of the group; the last one out closes it.
+    /// Removes `session` from the group; an empty group is removed.
     pub(crate) fn leave(&self, filter: &TopicFilter, name: &str, session: &Arc<Session>) -> bool {
         let existed = self.change(filter, |list| {
             let is_group = |subscription: &Subscription| {

@@ -17,7 +17,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// The list of the filter whose levels these are; made where it is missing.
+    /// The list of the filter whose levels these are; created if it is missing.
     pub(super) fn list_mut<'t>(
         &mut self,
         mut levels: impl Iterator<Item = &'t str>,
@@ -34,7 +34,7 @@ impl Node {
         }
     }
 
-    /// The list of the filter whose levels these are, where there is one.
+    /// The list of the filter whose levels these are, if there is one.
     pub(super) fn list<'t>(
         &self,
         mut levels: impl Iterator<Item = &'t str>,
@@ -47,7 +47,7 @@ impl Node {
         }
     }
 
-    /// Removes the nodes of these levels that nothing needs any more.
+    /// Removes the empty nodes of these levels.
     pub(super) fn prune<'t>(&mut self, mut levels: impl Iterator<Item = &'t str>) {
         match levels.next() {
             None | Some("#") => {}

@@ -1,4 +1,5 @@
-//! The end of a batch: what must be durable goes to the store, what is due to the sockets.
+//! The end of a batch: durable changes are submitted to the store, and frames are written to the
+//! sockets.
 
 use std::task::{Context, Poll};
 
@@ -8,13 +9,13 @@ use super::Publisher;
 use crate::counters::Counters;
 
 impl Publisher {
-    /// Writes what was collected to the sockets, once each. The ticket, where there is one, is
-    /// for what must be durable before it is acknowledged.
+    /// Writes the collected frames, with one write per socket. The ticket, if any, is for changes
+    /// that must be durable before they are acknowledged.
     pub fn flush(&mut self) -> Option<Result<Ticket, StoreError>> {
         let began = self.begin_pace();
         let ticket = self.submit_changes();
         self.close_run(true);
-        self.let_held_go_on();
+        self.send_held();
         for session in self.dirty.drain(..) {
             session.flush(self.shared.view());
         }
@@ -48,7 +49,7 @@ impl Publisher {
         });
         let ticket = store.submit_after(changes, self.last_ticket.as_ref());
         if ticket.is_err() {
-            // No client gets a success for these changes, so none of them is owed.
+            // No client receives a success for these changes, so they may be lost.
             changes.clear();
         }
         self.batch.was_submitted(Some(&ticket));
@@ -56,34 +57,36 @@ impl Publisher {
         Some(ticket)
     }
 
-    /// Ends the order of what was published so far and what follows: they have other senders.
+    /// Ends the order between earlier and later publications, which have different senders.
     pub(crate) fn forget_order(&mut self) {
         self.last_ticket = None;
     }
 
-    /// Sends what sessions held back until its rows were submitted.
-    fn let_held_go_on(&mut self) {
+    /// Sends the deliveries that sessions held back until their rows were submitted.
+    fn send_held(&mut self) {
         self.held.sort_unstable_by_key(|session| session.ordinal);
         self.held.dedup_by_key(|session| session.ordinal);
         let store = self.shared.store.as_ref();
         for session in self.held.drain(..) {
-            session.go_on(self.shared.view(), store);
+            session.continue_after_submit(self.shared.view(), store);
         }
         if let Some(store) = store
             && !self.batch.changes.is_empty()
         {
-            // Messages that nothing refers to; refused, they are removed at the next start.
+            // Removals of unreferenced messages; if they are refused, the next start removes the
+            // messages.
             let _ = store.submit_all(&mut self.batch.changes);
             self.batch.changes.clear();
         }
     }
 
-    /// Whether subscribers asked to be waited for, since the last [`Publisher::poll_relief`].
+    /// Whether a subscriber's queue became too full since the last [`Publisher::poll_relief`].
     pub fn is_congested(&self) -> bool {
         !self.congested.is_empty()
     }
 
-    /// Waits until the subscribers that were too full have room again, or are disconnected.
+    /// Waits until the queues of these subscribers have free space again, or the subscribers are
+    /// disconnected.
     pub fn poll_relief(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let shared = &self.shared;
         self.congested

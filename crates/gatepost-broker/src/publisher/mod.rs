@@ -1,10 +1,10 @@
 //! A publisher: one for each connection that publishes.
 //!
-//! It remembers for each topic the route of its publications, and collects a batch. Publications
-//! that follow each other under one topic at QoS 0 form a *run*: for each wire format their frames
-//! are written once, into one buffer, and each subscriber gets that buffer with one `send`. Fan-out
-//! thus costs by subscriber and run, not by subscriber and message. The caller publishes all that
-//! one read gave, then flushes once.
+//! A publisher remembers the route of each topic, and collects a batch. Publications that follow
+//! each other under one topic at QoS 0 form a *run*: for each wire format their frames are written
+//! once, into one buffer, and each subscriber gets that buffer with one `send`. Fan-out thus costs
+//! by subscriber and run, not by subscriber and message. The caller publishes all messages of one
+//! read, then flushes once.
 //!
 //! Order: a run is closed before anything else is published, so every subscriber sees the
 //! publisher's order over all topics, which is more than the standard asks.
@@ -51,18 +51,18 @@ pub struct PublishOutcome {
 /// The reason why a publication was not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PublishRefusal {
-    /// It was delivered, but there is no room to retain it.
-    #[error("no room for another retained message")]
+    /// The publication was delivered, but the limits do not permit to retain it.
+    #[error("the limit of retained messages is reached")]
     Retain,
-    /// No subscriber's queue had room.
+    /// Every subscriber's queue was full.
     #[error("every subscriber's queue is full")]
     Queues,
-    /// The server takes nothing in until it has memory again.
+    /// The server accepts no messages until it has memory again.
     #[error("the server is out of memory")]
     Memory,
 }
 
-/// One connection's way into the broker.
+/// The handle through which one connection publishes.
 pub struct Publisher {
     shared: Arc<BrokerShared>,
     session: Option<Arc<Session>>,
@@ -72,25 +72,25 @@ pub struct Publisher {
     last: Option<TopicSlot>,
     run: Option<Run>,
     dirty: Vec<Arc<Session>>,
-    /// Readers that are to be handed what was published.
+    /// Readers that must be notified of publications.
     due: Vec<Arc<StreamQueue>>,
     congested: Vec<Arc<Session>>,
-    /// Sessions that may be sent to once the changes are submitted.
+    /// Sessions that wait until the changes are submitted.
     held: Vec<Arc<Session>>,
     batch: ChangeBatch,
-    /// The commit of the last batch that had something to store: later ones may only be stored
-    /// after it, so that the order of publications survives a failure.
+    /// The commit of the last batch with changes: later batches may only be stored after it, so
+    /// that the order of publications survives a failure.
     last_ticket: Option<Ticket>,
-    /// Present where the settings bound it.
+    /// Present if the settings limit the rate.
     rate: Option<Rate>,
     messages: u64,
     bytes: u64,
     deliveries: u64,
-    /// Of the frames of these deliveries, as far as they are shared.
+    /// Bytes of the shared frames of these deliveries.
     bytes_out: u64,
-    /// Sessions whose queue had no room for the present publication.
+    /// The number of sessions whose queue was full for the present publication.
     refusals: usize,
-    /// Whether a publication of this batch is to be acknowledged.
+    /// Whether a publication of this batch must be acknowledged.
     is_awaited: bool,
     gathers_until: Option<Instant>,
 }
@@ -122,16 +122,16 @@ impl Publisher {
         }
     }
 
-    /// Counts a publication against the connection's rate; `false` where it is above it.
-    pub fn is_in_time(&mut self) -> bool {
+    /// Counts a publication against the connection's rate; returns `false` if the rate is exceeded.
+    pub fn is_within_rate(&mut self) -> bool {
         let Some(rate) = &mut self.rate else {
             return true;
         };
-        let is_in_time = rate.take(self.shared.clock.now());
-        if !is_in_time {
+        let is_within_rate = rate.take(self.shared.clock.now());
+        if !is_within_rate {
             self.reached(Limit::PublishRate);
         }
-        is_in_time
+        is_within_rate
     }
 
     fn reached(&self, limit: Limit) {
@@ -148,7 +148,7 @@ impl Publisher {
         self.publish_at(slot, publication)
     }
 
-    /// As [`Publisher::publish`], noting in `trace` what becomes of it.
+    /// As [`Publisher::publish`], recording its deliveries in `trace`.
     pub(crate) fn publish_traced(
         &mut self,
         publication: Publication,
@@ -160,8 +160,8 @@ impl Publisher {
         delivery
     }
 
-    /// Whether there is no memory for what would wait for subscribers of the topic, or the queue of
-    /// one of them is on disk.
+    /// Whether memory is too short for queues of the topic's subscribers, or the queue of one of
+    /// them is on disk.
     fn is_short_of_memory(&mut self, slot: TopicSlot) -> bool {
         self.shared.limits.is_out_of_memory()
             || self.shared.on_disk.is_any() && self.route(slot).has_session_on_disk()
@@ -217,7 +217,7 @@ impl Publisher {
     }
 
     /// Gives the publication its position, remembers it, and queues it for the topic's readers, in
-    /// that order (see `recent/mod.rs`). Returns the route that was current meanwhile.
+    /// that order (see `recent/mod.rs`). Returns the route that was used.
     fn remember_and_queue(
         &mut self,
         slot: TopicSlot,
@@ -309,22 +309,22 @@ impl Publisher {
         false
     }
 
-    /// Notes that the exactly-once publication of this packet identifier was received, so that
-    /// its repetition is known for one. Durable together with what was published since the last
-    /// [`Publisher::flush`].
+    /// Records that the exactly-once publication of this packet identifier was received, so that
+    /// its repetition is recognised. The record becomes durable together with the publications
+    /// since the last [`Publisher::flush`].
     pub fn note_received(&mut self, packet_id: NonZeroU16) {
         if let Some(session) = &self.session {
             session.receive(packet_id, &mut self.batch);
         }
     }
 
-    /// Changes that are to be durable together with what is published.
-    pub(crate) fn take_along(&mut self, changes: Vec<StoreChange>) {
+    /// Adds changes that must become durable together with the publications of this batch.
+    pub(crate) fn add_changes(&mut self, changes: Vec<StoreChange>) {
         self.batch.changes.extend(changes);
     }
 }
 
-/// Stores what must survive a restart at its position.
+/// Stores a publication at its position if it must survive a restart.
 fn keep_in_history(
     shared: &BrokerShared,
     batch: &mut ChangeBatch,

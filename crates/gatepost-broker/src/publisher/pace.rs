@@ -1,13 +1,13 @@
 //! The delay before a publisher is read again.
 //!
-//! A flush costs one `send` for each subscriber, whether that carries one publication or fifty.
-//! As long as each read brings one publication, each leaves at once. A publisher whose reads bring
-//! several publishes faster than its subscribers can be sent one at a time; read again at once, it
-//! would have the workers busy with sends that carry two or three, while what the sends cost is
-//! taken from receiving, and queues grow on both sides. Its next read is delayed instead for a
-//! few times as long as the flush took: the sends get fewer, and carry more.
+//! A flush costs one `send` for each subscriber, whether that carries one publication or fifty. As
+//! long as each read returns one publication, each is sent at once. If reads return several, the
+//! publisher is faster than single sends to its subscribers; if it were read again at once, the
+//! workers would spend their time on sends with two or three publications, receiving would slow
+//! down, and queues would grow on both sides. Its next read is delayed instead by a few times the
+//! duration of the flush: the sends become fewer and larger.
 //!
-//! The delay is at most `broker.gather_max`, and there is none while a publication is to be
+//! The delay is at most `broker.gather_max`, and there is none while a publication must be
 //! acknowledged: the quota of unacknowledged publications bounds such a publisher already.
 
 use std::time::{Duration, Instant};
@@ -16,13 +16,13 @@ use super::Publisher;
 
 /// The delay as a multiple of the duration of a flush, the flush included.
 const GATHER_FACTOR: u32 = 6;
-/// The resolution of timers: a shorter wait is none.
+/// The resolution of timers: a shorter wait is omitted.
 const GATHER_MIN: Duration = Duration::from_millis(1);
-/// Sends that carry so much are large enough.
+/// Sends of this size are large enough.
 const ENOUGH_BYTES: u64 = 16 * 1024;
 
-/// Returns the time from the beginning of a flush to the next read, for a batch of so many
-/// publications and payload bytes whose flush took so long; `None` reads at once.
+/// Returns the time from the beginning of a flush to the next read, for a batch with this number of
+/// publications and payload bytes and this duration of the flush; `None` reads at once.
 fn gathering(
     is_awaited: bool,
     messages: u64,
@@ -44,7 +44,8 @@ impl Publisher {
         (self.messages > 1 && !self.is_awaited).then(Instant::now)
     }
 
-    /// At the end of a flush that began then, of so many publications and payload bytes.
+    /// Ends the measurement of a flush that began then, with this number of publications and
+    /// payload bytes.
     pub(super) fn end_pace(&mut self, began: Option<Instant>, messages: u64, bytes: u64) {
         let most = self.shared.settings.gather_max.duration();
         let is_awaited = std::mem::take(&mut self.is_awaited);

@@ -1,4 +1,4 @@
-//! Runs, and how what is published gets to the sessions.
+//! Runs, and the delivery of publications to sessions.
 
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ pub(super) struct Run {
     /// A buffer for each of the route's classes.
     buffers: Vec<BytesMut>,
     messages: u32,
-    /// The server's own figures do not count as deliveries.
-    is_ours: bool,
+    /// Whether the run contains the server's own figures, which do not count as deliveries.
+    is_own_figures: bool,
 }
 
 impl Publisher {
@@ -39,7 +39,7 @@ impl Publisher {
             route: route.clone(),
             buffers: vec![BytesMut::new(); route.classes.len()],
             messages: 0,
-            is_ours: publication.topic.is_internal(),
+            is_own_figures: publication.topic.is_internal(),
         });
         run.messages += 1;
         let options = FrameOptions {
@@ -52,7 +52,7 @@ impl Publisher {
         }
     }
 
-    /// Hands the run's buffers to all its subscribers; writes to their sockets if `send`.
+    /// Passes the run's buffers to all its subscribers; writes to their sockets if `send`.
     pub(super) fn close_run(&mut self, send: bool) {
         let Some(run) = self.run.take() else {
             return;
@@ -80,7 +80,7 @@ impl Publisher {
             deliveries += delivered;
             bytes_out += runs * frames.bytes.len() as u64;
         }
-        if !run.is_ours {
+        if !run.is_own_figures {
             self.deliveries += deliveries;
             self.bytes_out += bytes_out;
         }
@@ -121,9 +121,9 @@ impl Publisher {
             DeliveryOutcome::Held => self.held.push(session.clone()),
             DeliveryOutcome::Refused => self.refusals += 1,
             DeliveryOutcome::Filling | DeliveryOutcome::Congested => {
-                // It may be held as well; going on flushes too.
+                // The session may be held as well; continuing it flushes too.
                 self.held.push(session.clone());
-                if pressure == DeliveryOutcome::Filling && self.must_go_on_reading(session) {
+                if pressure == DeliveryOutcome::Filling && self.must_continue_reading(session) {
                     return;
                 }
                 if !self
@@ -137,9 +137,9 @@ impl Publisher {
         }
     }
 
-    /// Whether this publisher is a subscriber that has yet to acknowledge: not to read from it
-    /// until others acknowledge could leave each waiting for the other.
-    fn must_go_on_reading(&self, congested: &Arc<Session>) -> bool {
+    /// Whether this publisher is a subscriber with unacknowledged deliveries: if it were not read
+    /// until others acknowledge, each could wait for the other.
+    fn must_continue_reading(&self, congested: &Arc<Session>) -> bool {
         self.is_own(congested) || self.session.as_ref().is_some_and(|own| own.has_in_flight())
     }
 }

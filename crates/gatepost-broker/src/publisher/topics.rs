@@ -1,4 +1,4 @@
-//! The topics that a publisher knows, and where the publications of each go.
+//! The topics that a publisher knows, and the route of each.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use crate::limits::Limit;
 use crate::recent::{TopicKey, TopicRecord};
 use crate::route::Route;
 
-/// Topics that one publisher remembers; beyond that it starts again.
+/// The number of topics that one publisher remembers; beyond it, the table is cleared.
 const TOPICS_MAX: usize = 1024;
 /// A topic that a publisher remembers; valid until [`Publisher::topics_epoch`] changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TopicSlot(usize);
 
 impl TopicSlot {
-    /// A small number, for tables beside the publisher's own.
+    /// The index of the slot, for further tables by topic.
     pub const fn index(self) -> usize {
         self.0
     }
@@ -44,10 +44,10 @@ impl EnterError {
 /// The reason why a topic cannot be published to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EnterError {
-    /// It is none.
+    /// The text is not a topic.
     #[error(transparent)]
     Topic(#[from] TopicError),
-    /// It is longer or deeper than the settings allow.
+    /// The topic is longer or deeper than the settings allow.
     #[error("the topic is longer or deeper than this server allows")]
     BeyondLimits,
 }
@@ -106,7 +106,7 @@ impl Publisher {
         slot
     }
 
-    /// Rises whenever earlier [`TopicSlot`]s lose their meaning.
+    /// A number that increases whenever earlier [`TopicSlot`]s become invalid.
     pub const fn topics_epoch(&self) -> u64 {
         self.epoch
     }
@@ -116,13 +116,13 @@ impl Publisher {
         &self.known[slot.0].topic
     }
 
-    /// Whether the route that is known of the topic is the one that it has.
+    /// Whether the known route of the topic is current.
     pub(super) fn is_current(&self, slot: TopicSlot) -> bool {
         let known = &self.known[slot.0];
         self.shared.index.generations(known.hash) == known.generations
     }
 
-    /// Looks the topic's record up again, which was evicted.
+    /// Looks up the topic's record again after it was evicted.
     pub(super) fn renew_record(&mut self, slot: TopicSlot) {
         let known = &mut self.known[slot.0];
         known.record = self.shared.recent.record(&known.topic);

@@ -3,21 +3,22 @@
 //! Each topic has a ring, bounded in number; all together are bounded in bytes. A publisher
 //! keeps the record of its topic, so remembering costs one uncontended lock and no search.
 //!
-//! Every publication gets a [position](Remembered::position) when it is published. It is the
-//! message id where that is newer than all positions before, as it is unless messages overtook each
-//! other while they were judged, or one was published under several topics. Otherwise it is a
-//! number that is not an id. Readers see positions in rising order, so the last one that a reader
-//! saw says what it has missed. Positions are stored with the history, and are the same after a
-//! restart.
+//! Every publication gets a [position](Remembered::position) when it is published. The position is
+//! the message id if that is higher than all earlier positions, which is the case unless messages
+//! overtook each other while they were judged, or one message was published under several topics.
+//! Otherwise it is a number that is not an id. Readers receive positions in rising order, so the
+//! last one that a reader received determines which it has missed. Positions are stored with the
+//! history, and are the same after a restart.
 //!
 //! Invariants:
 //! - Positions rise within each ring, and in the order in which readers are given publications:
-//!   what has readers is remembered and queued under [`Recent::order`], and readers begin under it.
-//! - What has no reader is remembered under its ring's lock while its route is still current. A
-//!   reader that begins meanwhile changes the route first and looks at the ring second, so it finds
-//!   the publication in the ring or is on the route of it, and never both.
-//! - A reader that resumes where something was forgotten gets a gap: forgotten by a ring,
-//!   with its topic, or by a restart, which only knows what was stored.
+//!   publications with readers are remembered and queued under [`Recent::order`], and readers begin
+//!   under it.
+//! - A publication without a reader is remembered under its ring's lock while its route is still
+//!   current. A reader that begins meanwhile changes the route first and reads the ring second, so
+//!   the publication is either in the ring or routed to the reader, never both.
+//! - A reader that resumes before a forgotten publication receives a gap: publications are
+//!   forgotten by a ring, with their topic, or by a restart, which only restores stored ones.
 
 use std::borrow::Borrow;
 use std::collections::{HashMap, VecDeque};
@@ -53,7 +54,7 @@ impl Borrow<str> for TopicKey {
 /// A publication and its place in the order of all publications.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remembered {
-    /// Unique, and higher than that of everything published before.
+    /// The position, unique and higher than that of all earlier publications.
     pub position: MessageId,
     /// The publication.
     pub publication: Arc<Publication>,
@@ -70,9 +71,9 @@ impl Deref for Remembered {
 #[derive(Default)]
 struct Ring {
     publications: VecDeque<Remembered>,
-    /// The position of the newest that was forgotten.
+    /// The position of the newest forgotten publication.
     forgotten: Option<MessageId>,
-    /// The record is not among those of [`Recent`] any more; what is pushed would be lost.
+    /// Whether the record was removed from [`Recent`]; a publication pushed to it would be lost.
     is_evicted: bool,
 }
 
@@ -82,12 +83,12 @@ pub(crate) struct TopicRecord {
     ring: Mutex<Ring>,
     pub(crate) messages: AtomicU64,
     pub(crate) bytes: AtomicU64,
-    /// `messages` a second ago, and the rate since, both kept by the housekeeper.
+    /// The value of `messages` a second ago, and the rate since then; the housekeeper updates both.
     pub(crate) messages_before: AtomicU64,
     pub(crate) per_second: AtomicU64,
     /// The last publication's position; the topic that was unused longest is forgotten first.
     last: AtomicU64,
-    /// The last position when the record was made: of earlier publications it knows nothing.
+    /// The last position when the record was made: the record knows no earlier publications.
     since: MessageId,
 }
 
@@ -105,11 +106,11 @@ pub(crate) struct Recent {
     records: RwLock<HashMap<TopicKey, Arc<TopicRecord>>>,
     /// The last position that was given away.
     last_position: AtomicU64,
-    /// Held while something that has readers is remembered and queued, and while a reader begins.
+    /// Held while a publication with readers is remembered and queued, and while a reader begins.
     order: Mutex<()>,
     /// The newest position of a topic that was evicted; 0 for none.
     evicted: AtomicU64,
-    /// The same of topics that begin with `$`, which no filter matches that begins with a wildcard.
+    /// The same for topics that begin with `$`, which filters with a leading wildcard do not match.
     evicted_system: AtomicU64,
     /// Publications with an older position were published before the start.
     started: MessageId,
@@ -139,7 +140,7 @@ impl Recent {
         }
     }
 
-    /// The record of `topic`; made where it is missing.
+    /// The record of `topic`; created if it is missing.
     pub(crate) fn record(&self, topic: &Topic) -> Arc<TopicRecord> {
         if let Some(record) = self.records.read().get(topic.as_str()) {
             return record.clone();
@@ -166,8 +167,8 @@ impl Recent {
             .clone()
     }
 
-    /// Forgets the tenth of the topics that was unused longest, so that the search for them is
-    /// paid for by many new ones.
+    /// Forgets the tenth of the topics that was unused longest, so that the cost of the search is
+    /// spread over many new topics.
     fn forget_unused(&self, records: &mut HashMap<TopicKey, Arc<TopicRecord>>) {
         let mut ages: Vec<u64> = records
             .values()
@@ -192,13 +193,13 @@ impl Recent {
         });
     }
 
-    /// Held from the look at a topic's readers until a publication is remembered and queued for
-    /// them, and while a reader begins.
+    /// The lock that is held from the look-up of a topic's readers until a publication is
+    /// remembered and queued for them, and while a reader begins.
     pub(crate) fn order(&self) -> MutexGuard<'_, ()> {
         self.order.lock()
     }
 
-    /// `wanted`, or the place after all others.
+    /// Returns `wanted`, or the position after all others.
     fn next_position(&self, wanted: MessageId) -> MessageId {
         let next = |last: u64| {
             if wanted.number() > last {
@@ -216,7 +217,8 @@ impl Recent {
         MessageId::from_number(next(last))
     }
 
-    /// Remembers a publication and gives its position, if `is_current` under the lock of its ring.
+    /// Remembers a publication and returns its position, if `is_current` under the lock of its
+    /// ring.
     pub(crate) fn push(
         &self,
         record: &TopicRecord,
@@ -226,11 +228,11 @@ impl Recent {
         self.push_at(record, publication.id, publication, is_current)
     }
 
-    /// Remembers what was published before the start, at the position that it had. Must be called
-    /// in the order of positions, before anything else is published.
+    /// Restores a publication from before the start, at its former position. Must be called in the
+    /// order of positions, before anything is published.
     pub(crate) fn restore(&self, position: MessageId, publication: Publication) {
         let record = self.record(&publication.topic);
-        // Of a record just made; nothing else is running yet.
+        // The record was just made, and nothing else is running yet.
         let _ = self.push_at(&record, position, &Arc::new(publication), || true);
     }
 
@@ -278,8 +280,8 @@ impl Recent {
         Ok(position)
     }
 
-    /// Forgets what topics remember, first of those that were unused longest, until all together
-    /// are a tenth below the bound, so that the search for them is paid for by many publications.
+    /// Forgets publications, beginning with the topics that were unused longest, until the total is
+    /// a tenth below the bound, so that the cost of the search is spread over many publications.
     fn make_room(&self, newest: &TopicRecord) {
         let target = self.bytes_max / 10 * 9;
         let mut by_age: Vec<_> = self.records.read().values().cloned().collect();
@@ -372,7 +374,7 @@ impl Recent {
         (found, has_gap)
     }
 
-    /// Whether something under `filters` that was published after `position` may be forgotten.
+    /// Whether a publication under `filters` after `position` may have been forgotten.
     fn may_miss(
         &self,
         filters: &[TopicFilter],
@@ -390,7 +392,7 @@ impl Recent {
             let evicted = self.evicted_of(filter.as_str());
             evicted.load(Ordering::Relaxed) > position.number()
         };
-        // A topic that has been remembered all the time was not evicted meanwhile.
+        // A topic whose record is older was not evicted meanwhile.
         let is_whole = |filter: &TopicFilter| {
             let of_filter = |record: &&Arc<TopicRecord>| record.topic.as_str() == filter.as_str();
             let record = records.iter().find(of_filter);
@@ -399,7 +401,8 @@ impl Recent {
         !filters.iter().filter(was_evicted).all(is_whole)
     }
 
-    /// The newest evicted position of what a topic or filter like this one belongs to.
+    /// The newest evicted position for the class of this topic or filter: with a leading `$`, or
+    /// without.
     fn evicted_of(&self, text: &str) -> &AtomicU64 {
         if text.starts_with('$') {
             &self.evicted_system
@@ -414,8 +417,8 @@ impl Recent {
     }
 }
 
-/// The position that `id` stands for: its own, or that of the first publication of this message.
-/// An id that is not remembered is taken for a position.
+/// The position of `id`: the id itself, or the position of the first publication of this message.
+/// An unknown id is treated as a position.
 fn position_of(id: MessageId, remembered: &[Remembered]) -> MessageId {
     let is_position = remembered.iter().any(|one| one.position == id);
     let of_message = || {

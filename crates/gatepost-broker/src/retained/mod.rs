@@ -1,10 +1,10 @@
 //! The message that each topic retains (MQTT 5 section 3.3.1.3).
 //!
-//! Sorted by topic, so that a filter with a literal beginning looks only at what begins so.
+//! Sorted by topic, so that a filter with a literal prefix searches only topics with that prefix.
 //!
 //! Invariant: a message that could not be stored is not retained. Until the commit of a change is
-//! known its topic has both, the message before it and the new one; after a failure the former is
-//! the topic's message again, as it is on disk.
+//! known, its topic has both the previous and the new message; after a failure the previous one is
+//! the topic's message again, as on disk.
 
 mod on_disk;
 
@@ -30,14 +30,14 @@ pub(crate) enum RetainOutcome {
     Stored,
     /// The topic retains no message any more.
     Cleared,
-    /// There is no room, or nothing to clear.
+    /// A limit is reached, or there is nothing to clear.
     Nothing,
 }
 
-/// A message of a topic, or `None` where it was cleared.
+/// A message of a topic, or `None` if it was cleared.
 type RetainedVersion = Option<Arc<Publication>>;
 
-/// Versions with the commits that decide over them, oldest first.
+/// Versions with the commits that decide whether they are valid, oldest first.
 type PendingVersions = Vec<(RetainedVersion, Arc<BatchCommit>)>;
 
 /// The retained message of one topic.
@@ -60,7 +60,7 @@ impl RetainedTopic {
         last.map_or(&self.stored, |(version, _)| version).clone()
     }
 
-    /// Takes in the commits that are known, and hands every version that goes to `gone`.
+    /// Applies the known commits, and passes every removed version to `gone`.
     fn settle(&mut self, mut gone: impl FnMut(Arc<Publication>)) {
         let Some(mut pending) = self.pending.take() else {
             return;
@@ -86,8 +86,8 @@ impl RetainedTopic {
         }
     }
 
-    /// The version that a batch of this commit, which is about to be submitted, is to write: its
-    /// own, or the later one that was submitted before it.
+    /// The version that the batch of this commit must write when it is submitted: its own, or a
+    /// later one that was submitted before it.
     fn to_submit(&self, commit: &Arc<BatchCommit>) -> &RetainedVersion {
         let pending = self.pending.as_deref().map_or(&[][..], Vec::as_slice);
         let own = pending
@@ -133,8 +133,8 @@ pub(crate) struct Retained {
     submitting: Mutex<()>,
     /// Counted topics.
     count: AtomicUsize,
-    /// Of these, topics, payloads and properties, those of versions that a commit may still bring
-    /// back included.
+    /// Bytes of topics, payloads and properties, including versions that a failed commit may
+    /// restore.
     bytes: AtomicUsize,
     messages_max: usize,
     bytes_max: usize,
@@ -162,9 +162,8 @@ impl Retained {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Retains `publication`, or clears its topic if the payload is empty \[MQTT-3.3.1-6\]. Where
-    /// the commit of that fails, the topic retains what it retained before; without a commit the
-    /// change is final.
+    /// Retains `publication`, or clears its topic if the payload is empty \[MQTT-3.3.1-6\]. If its
+    /// commit fails, the topic retains its previous message; without a commit the change is final.
     pub(crate) fn retain(
         &self,
         publication: &Arc<Publication>,
@@ -179,7 +178,7 @@ impl Retained {
             return RetainOutcome::Nothing;
         }
         if !is_clearing && is_counted(topic) && !self.has_room(&messages, publication) {
-            // Versions that are over may make room.
+            // Obsolete versions may free enough space.
             let topics = std::mem::take(&mut *self.unsettled.lock());
             for topic in topics {
                 self.settle_listed(&mut messages, topic);
@@ -197,13 +196,14 @@ impl Retained {
         }
     }
 
-    /// To be held while a batch is submitted that [`Retained::put_in_order`] has looked at.
+    /// The lock that is held while a batch is submitted that [`Retained::put_in_order`] has
+    /// checked.
     pub(crate) fn begin_submitting(&self) -> MutexGuard<'_, ()> {
         self.submitting.lock()
     }
 
-    /// A batch may retain what is older than what another batch has submitted before it. It then
-    /// writes the later message again, so that the disk has it in the end, and so that its own
+    /// A batch may retain a message that is older than one that another batch has submitted before.
+    /// It then writes the later message again, so that the disk finally has it, and its own
     /// acknowledgements wait for it.
     pub(crate) fn put_in_order(&self, changes: &mut [StoreChange], commit: &Arc<BatchCommit>) {
         let messages = self.messages.read();
@@ -221,7 +221,7 @@ impl Retained {
         }
     }
 
-    /// Whether the limits permit `publication` in place of what its topic has.
+    /// Whether the limits permit `publication` in place of the topic's present message.
     fn has_room(
         &self,
         messages: &BTreeMap<Topic, RetainedTopic>,
@@ -271,7 +271,7 @@ impl Retained {
         }
     }
 
-    /// Takes in the commits of a topic's changes that are known.
+    /// Applies the known commits of a topic's changes.
     fn settle(&self, messages: &mut BTreeMap<Topic, RetainedTopic>, topic: &Topic) {
         if let Some(entry) = messages.get_mut(topic)
             && entry.pending.is_some()
@@ -289,8 +289,7 @@ impl Retained {
         }
     }
 
-    /// Takes in all commits that are known, so that versions that are over take no memory; for the
-    /// housekeeper.
+    /// Applies all known commits, so that obsolete versions use no memory; for the housekeeper.
     pub(crate) fn settle_all(&self) {
         let topics = std::mem::take(&mut *self.unsettled.lock());
         for topic in topics {
@@ -299,7 +298,7 @@ impl Retained {
         }
     }
 
-    /// Takes in the commits of a topic from the list, which it stays on where some are not known.
+    /// Applies the commits of a topic of the list, on which it remains if some are unknown.
     fn settle_listed(&self, messages: &mut BTreeMap<Topic, RetainedTopic>, topic: Topic) {
         self.settle(messages, &topic);
         let is_pending = |entry: &RetainedTopic| entry.pending.is_some();
@@ -332,7 +331,7 @@ impl Retained {
         found
     }
 
-    /// The same, with what is on disk, of which `room` bytes of memory are to be enough.
+    /// The same, including messages on disk, which may use at most `room` bytes of memory.
     pub(crate) fn matching_with_disk(
         &self,
         filter: &TopicFilter,
@@ -348,7 +347,7 @@ impl Retained {
         Ok(added.map(|()| found))
     }
 
-    /// Removes what has expired at `now`, and returns its topics; for the housekeeper.
+    /// Removes messages that have expired at `now`, and returns their topics; for the housekeeper.
     pub(crate) fn remove_expired(&self, now: SystemTime) -> Vec<Topic> {
         let is_over = |stored: &Arc<Publication>| stored.expiry_seconds_left(now) == Some(0);
         let mut messages = self.messages.write();
@@ -404,7 +403,7 @@ fn remove_dead(found: &mut Vec<Arc<Publication>>, now: impl Fn() -> SystemTime) 
     });
 }
 
-/// The broker's own figures take no room from other topics: their number is fixed.
+/// The broker's own figures do not count against the limits: their number is fixed.
 fn is_counted(topic: &Topic) -> bool {
     !topic.as_str().starts_with("$SYS/")
 }

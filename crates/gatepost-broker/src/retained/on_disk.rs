@@ -1,8 +1,8 @@
 //! Retained messages that do not fit into the memory.
 //!
-//! They are loaded in the order of their topics, so that one topic says what is in memory: the
-//! messages up to it. The others stay on disk. A subscription reads them there; a publication to
-//! such a topic needs nothing of them, since what a topic retained before is either replaced by its
+//! They are loaded in the order of their topics, so that one topic marks the boundary: messages up
+//! to it are in memory. The others stay on disk. A subscription reads them there; a publication to
+//! such a topic does not need them, since the topic's previous message is either replaced by the
 //! commit or still on disk. The housekeeper loads more as soon as there is room.
 //!
 //! Invariant: of a topic after the last loaded one that has no entry in memory, or only one whose
@@ -21,11 +21,11 @@ use crate::weight::content_bytes;
 
 /// Topics that are loaded in one step, while publishers wait.
 const STEP_TOPICS: usize = 256;
-/// And bytes, unless one message has more.
+/// Bytes that are loaded in one step, unless a single message has more.
 const STEP_BYTES: u64 = 4 << 20;
 /// The memory that an entry takes besides the topic and the payload.
 const ENTRY_BYTES: usize = 500;
-/// Messages on disk of up to so many bytes are read for a subscription, however short memory is.
+/// Messages on disk of up to this size are read for a subscription even if memory is short.
 const READ_BYTES_MIN: u64 = 1 << 20;
 
 /// The messages on disk, of topics after the last one that was loaded.
@@ -34,18 +34,18 @@ pub(super) struct RetainedOnDisk(Mutex<Option<Unloaded>>);
 
 struct Unloaded {
     store: Store,
-    /// Empty before the first.
+    /// The last loaded topic; empty before the first.
     last_loaded: String,
     /// Bytes of memory that the last step took.
     step_bytes: u64,
 }
 
-/// Messages on disk that a subscription would get need more memory than there is.
+/// The messages on disk for a subscription need more memory than is available.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BeyondMemory;
 
 impl Retained {
-    /// Begins to load what is in `store`, whose messages are all on disk so far.
+    /// Begins to load the messages of `store`, which are all on disk so far.
     pub(crate) fn leave_in(&self, store: &Store) {
         *self.on_disk.0.lock() = Some(Unloaded {
             store: store.clone(),
@@ -67,8 +67,8 @@ impl Retained {
         }
     }
 
-    /// Loads the next messages, where `room` bytes of memory are enough for as much as the last
-    /// step took; returns whether there may be more to load.
+    /// Loads the next messages if `room` bytes of memory are enough for as much as the last step
+    /// used; returns whether there may be more to load.
     pub(crate) fn load_next(&self, room: u64) -> Result<bool, StoreError> {
         // Publishers must not change a topic between its reading and its entry.
         let mut messages = self.messages.write();
@@ -94,7 +94,7 @@ impl Retained {
         Ok(true)
     }
 
-    /// Limits that are lower by now do not matter: what was acknowledged is kept.
+    /// Limits that have been lowered do not apply: acknowledged messages are kept.
     fn put_loaded(
         &self,
         messages: &mut BTreeMap<Topic, RetainedTopic>,
@@ -102,7 +102,7 @@ impl Retained {
     ) {
         let entry = messages.get_mut(&publication.topic);
         if let Some(entry) = entry.filter(|entry| entry.pending.is_some()) {
-            // Its changes are not decided, so this may be what the topic retains in the end.
+            // Its changes are not committed yet, so the topic may finally retain this message.
             if entry.stored.is_none() {
                 self.count_bytes(&publication);
                 entry.stored = Some(publication);
@@ -159,7 +159,7 @@ impl Retained {
     }
 }
 
-/// Whether an entry says what its topic retains, so that the disk does not matter.
+/// Whether an entry determines its topic's retained message, so that the disk need not be read.
 fn decides(entry: &RetainedTopic) -> bool {
     let mut pending = entry.pending.iter().flat_map(|pending| pending.iter());
     let is_alive = |status| !matches!(status, CommitStatus::Failed);

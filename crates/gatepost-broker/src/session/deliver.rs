@@ -19,8 +19,8 @@ use crate::trace::StepOutcome;
 /// The factor by which publishers that cannot be slowed (they have read ahead, or belong to this
 /// process) may exceed the outbox's bound before the session is dropped.
 const UNSLOWED_FACTOR: usize = 4;
-/// The bytes made ready for the socket under a policy that keeps only the newest, so that waiting
-/// messages can still be replaced.
+/// The size of the outbox under a policy that keeps only the newest, so that other waiting messages
+/// can still be replaced.
 const NEWEST_OUTBOX_BYTES: usize = 16 * 1024;
 
 impl Session {
@@ -35,10 +35,10 @@ impl Session {
         let mut guard = self.state.lock();
         let state = &mut *guard;
         let Some(link) = &state.link else {
-            return DeliveryOutcome::None; // QoS 0 is for those who are there.
+            return DeliveryOutcome::None; // QoS 0 is delivered to connected sessions only.
         };
         if link.format.name() != frames.format.name() {
-            // Returned in another version since the route was found.
+            // The client has reconnected with another version since the route was found.
             self.count_drop(
                 broker,
                 DropCause::ConnectionLost,
@@ -85,7 +85,8 @@ impl Session {
             return true;
         }
         match state.policy {
-            // Publishers stop after what they have read; this is for publishers that cannot stop.
+            // Most publishers stop after the bytes that they have read; this is for publishers that
+            // cannot stop.
             SlowSubscriber::SlowPublisher => {
                 if !state.is_given_up && has_room(state, UNSLOWED_FACTOR) {
                     return true;
@@ -121,7 +122,7 @@ impl Session {
 
     #[inline]
     fn pressure(&self, state: &mut SessionState, broker: BrokerView<'_>) -> DeliveryOutcome {
-        // The socket took everything, and nothing waits for an acknowledgement.
+        // The socket accepted everything, and nothing waits for an acknowledgement.
         if state.outbox.is_empty() && state.acknowledged.is_none() && !state.is_given_up {
             return DeliveryOutcome::None;
         }
@@ -165,8 +166,8 @@ impl Session {
         DeliveryOutcome::Dirty
     }
 
-    /// Delivers one publication in a frame of this session's own. What must be stored for it
-    /// goes to `batch`, and then nothing is sent before that is submitted.
+    /// Delivers one publication in a frame of this session's own. Its stored changes are added to
+    /// `batch`, and then nothing is sent before that is submitted.
     pub(crate) fn deliver(
         &self,
         publication: &Arc<Publication>,
@@ -287,7 +288,7 @@ impl Session {
         has_moved
     }
 
-    /// Appends a frame of this session's own; returns whether the client can take it.
+    /// Appends a frame of this session's own; returns whether the frame fits the client's limit.
     pub(super) fn encode(
         &self,
         state: &mut SessionState,
@@ -303,7 +304,7 @@ impl Session {
             .as_mut()
             .and_then(|aliases| aliases.of(&publication.topic));
         let options = FrameOptions { alias, ..*options };
-        // A frame that defines an alias must arrive, or later ones mean nothing.
+        // A frame that defines an alias must be sent, or later frames would be undefined.
         let defines_alias = alias.is_some_and(|alias| alias.is_new);
         let droppable = options.qos == Qos::AtMostOnce && !defines_alias;
         let (format, frame_bytes_max) = (link.format, link.frame_bytes_max);
@@ -336,7 +337,7 @@ impl Session {
     }
 }
 
-/// Only publications that expire need to look at the clock.
+/// The remaining expiry. The clock is read only for publications that expire.
 pub(crate) fn expiry_left(publication: &Publication, clock: &BrokerClock) -> Option<u32> {
     publication.properties.as_ref()?.expiry_seconds?;
     publication.expiry_seconds_left(clock.time_of_day())

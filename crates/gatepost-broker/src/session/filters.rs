@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, btree_set};
 
 use gatepost_message::TopicFilter;
 
-/// A set of filters that knows its size. A tree: unlike a hash table it leaves nothing behind as
+/// A set of filters that knows its size. A tree, since a hash table leaves freed memory behind when
 /// it grows.
 #[derive(Default)]
 pub(crate) struct SessionFilters {
@@ -21,8 +21,8 @@ impl SessionFilters {
         self.filters.is_empty()
     }
 
-    /// Adds a filter where both limits permit it: `Some(true)` if it is new, `None` if there is no
-    /// room for it.
+    /// Adds a filter if both limits permit it: `Some(true)` if it is new, `None` if a limit is
+    /// reached.
     pub(crate) fn insert(
         &mut self,
         filter: &TopicFilter,

@@ -12,7 +12,7 @@ use crate::encoder::{Alias, SubscriberSocket, WireFormat};
 pub(crate) struct LiveLink {
     pub(crate) sink: Arc<dyn SubscriberSocket>,
     pub(crate) format: WireFormat,
-    /// The largest frame that the client takes, in bytes.
+    /// The largest frame that the client accepts, in bytes.
     pub(crate) frame_bytes_max: usize,
     pub(crate) in_flight_max: usize,
     pub(crate) aliases: Option<Box<Aliases>>,

@@ -5,10 +5,10 @@
 //! is entered under it), so there is no order of locks to keep.
 //!
 //! - `link.rs`: the live connection;
-//! - `deliver.rs`: how a publication gets into the session, or why it does not;
-//! - `queue.rs`: the same of QoS 1 and 2, which wait for their turn;
-//! - `write.rs`: how bytes leave it, and which task waits when the socket is full;
-//! - `persist.rs`: what of it survives the server.
+//! - `deliver.rs`: delivery of a publication to the session, and the reasons against it;
+//! - `queue.rs`: the same for QoS 1 and 2, which are queued;
+//! - `write.rs`: writing to the socket, and the task that waits when the socket is full;
+//! - `persist.rs`: the part of the session that survives the server.
 
 mod deliver;
 mod filters;
@@ -46,15 +46,15 @@ pub(crate) use persist::DeferredEffects;
 /// The reason why the broker ends a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DisconnectCause {
-    /// Another connection took the session (\[MQTT-3.1.4-3\]).
+    /// Another connection took over the session (\[MQTT-3.1.4-3\]).
     TakenOver,
     /// The client was silent for one and a half times its keep alive \[MQTT-3.1.2-22\].
     KeepAliveTimeout,
-    /// It took less than it was sent, and the policy is to disconnect.
+    /// The client read more slowly than messages arrived, and the policy is to disconnect.
     TooSlow,
     /// An operator ended it.
     Administrative,
-    /// The server goes down.
+    /// The server shuts down.
     ShuttingDown,
     /// The socket failed.
     Broken,
@@ -63,11 +63,11 @@ pub enum DisconnectCause {
 /// The way in which QoS 0 publications reach sessions of a connection's kind.
 #[derive(Clone, Copy)]
 pub(crate) enum DeliveryMode {
-    /// By bytes shared with all of the same format.
+    /// By bytes shared with all sessions of the same format.
     Shared(WireFormat),
     /// By frames of its own.
     Single,
-    /// Not at all now.
+    /// Not connected: nothing is sent.
     Away,
 }
 
@@ -78,9 +78,9 @@ pub(crate) enum DeliveryOutcome {
     None,
     /// Bytes wait to be flushed by this publisher.
     Dirty,
-    /// It may be sent once the publisher has submitted its changes.
+    /// The delivery may be sent once the publisher has submitted its changes.
     Held,
-    /// The session's queue had no room.
+    /// The session's queue was full.
     Refused,
     /// The client acknowledges too slowly, and publishers should wait, unless they are such
     /// clients themselves.
@@ -94,7 +94,7 @@ pub(crate) enum DeliveryOutcome {
 pub struct QueueBounds {
     /// QoS 1 and 2 messages.
     pub messages_max: usize,
-    /// Their bytes: topics, payloads, properties.
+    /// Bytes of these messages: topics, payloads, properties.
     pub bytes_max: usize,
 }
 
@@ -105,7 +105,7 @@ pub(crate) struct SharedFrames {
     pub(crate) format: WireFormat,
 }
 
-/// A publication that waits for the client's end (section 3.1.2.5).
+/// A publication for the case that the client's connection is lost (section 3.1.2.5).
 #[derive(Debug, Clone)]
 pub struct SessionWill {
     /// The message to publish.
@@ -116,9 +116,9 @@ pub struct SessionWill {
 
 #[derive(Default)]
 pub(crate) struct SessionState {
-    /// The user that owns the session; `None` where any client may have it.
+    /// The user that owns the session; `None` if any client may use it.
     pub(crate) user: Option<Arc<str>>,
-    /// The rights of the client; `None` where that is not limited, or not known since a restart.
+    /// The rights of the client; `None` if they are not limited, or unknown since a restart.
     pub(crate) authorization: Option<Arc<dyn Authorization>>,
     pub(crate) link: Option<LiveLink>,
     pub(crate) outbox: Outbox,
@@ -126,30 +126,30 @@ pub(crate) struct SessionState {
     pub(crate) policy: SlowSubscriber,
     /// The limits of its queue, if they differ from the settings.
     pub(crate) queue_bounds: Option<QueueBounds>,
-    /// Deliveries that wait for the outbox, where only the newest of each topic is wanted.
+    /// Deliveries that wait for the outbox, if only the newest of each topic is wanted.
     pub(crate) newest: Option<Box<Newest>>,
     pub(crate) acknowledged: Option<Box<Acknowledged>>,
     pub(crate) will: Option<Box<SessionWill>>,
-    /// The instant at which the will is due, once the connection is gone.
+    /// The instant at which the will is due, after the end of the connection.
     pub(crate) will_due: Option<Instant>,
-    /// The instant at which the session ends, once the connection is gone; `None` for never.
+    /// The instant at which the session ends, after the end of the connection; `None` for never.
     pub(crate) expires: Option<Instant>,
     pub(crate) expiry: Duration,
     pub(crate) has_ended: bool,
-    /// Whether the connection that lost the session had been written everything.
+    /// Whether everything had been written to the connection that lost the session.
     pub(crate) was_cut_cleanly: bool,
     pub(crate) ended: Option<DisconnectCause>,
     /// The connection's own task.
     owner: Option<Waker>,
-    /// Publishers that wait for room.
+    /// Publishers that wait for free space.
     waiting: Vec<Waker>,
-    /// The socket refused; only the owner writes until it takes again.
+    /// Whether the socket refused bytes; until it accepts them, only the owner writes.
     blocked: bool,
     dirty: bool,
-    /// The instant since which publishers wait for it.
+    /// The instant since which publishers wait for this session.
     congested_since: Option<Instant>,
-    /// Whether publishers have waited for as long as they do: they wait no more until half of the
-    /// room is free, over connections too.
+    /// Whether publishers have waited for the maximum time: they do not wait again until half of
+    /// the space is free, even if the client reconnects.
     is_given_up: bool,
     /// Traced QoS 0 deliveries that may still be lost, by their place among all deliveries.
     traced: Option<Box<OpenSteps>>,
@@ -158,7 +158,7 @@ pub(crate) struct SessionState {
 /// Sessions that have begun in this process.
 static SESSIONS: AtomicU64 = AtomicU64::new(0);
 
-/// A subscriber's state; outlives its connection if it asked to.
+/// A subscriber's state, which outlives its connection if the client requested that.
 pub struct Session {
     pub(crate) client_id: Arc<str>,
     pub(crate) kind: Cow<'static, str>,
@@ -172,9 +172,10 @@ pub struct Session {
     /// Whether its queue is not in memory (see `sessions_on_disk.rs`).
     on_disk: AtomicBool,
     congested: AtomicBool,
-    /// Whether its client asks and does not take the answers: it is not read meanwhile.
+    /// Whether its client sends requests and does not read the answers: its requests are not read
+    /// meanwhile.
     has_many_answers: AtomicBool,
-    /// Seconds since the broker's start at which the client was last heard.
+    /// The time of the client's last packet, in seconds since the broker's start.
     pub(crate) heard_seconds: AtomicU32,
     /// One and a half times the keep alive; 0 for none.
     pub(crate) silence_max_seconds: AtomicU32,
@@ -213,7 +214,7 @@ impl Session {
         }
     }
 
-    /// The client's name for itself, or the one that it was given.
+    /// The client's own id, or the one that the broker chose.
     pub fn client_id(&self) -> &str {
         &self.client_id
     }
@@ -289,8 +290,8 @@ impl Session {
         self.connected.store(true, Ordering::Release);
     }
 
-    /// Writes the first frame of a connection, then what was in flight on the last one. None of it
-    /// leaves before [`SessionState::begin`].
+    /// Appends the first frame of a connection, then the deliveries that were in flight on the last
+    /// one. None of them is sent before [`SessionState::begin`].
     pub(crate) fn greet(
         &self,
         state: &mut SessionState,
@@ -303,8 +304,8 @@ impl Session {
         state.blocked = true;
     }
 
-    /// Takes the connection away; returns whether everything had been written, that is, whether
-    /// the old connection may still be sent a last frame.
+    /// Detaches the connection; returns whether everything had been written, that is, whether the
+    /// old connection may still be sent a last frame.
     pub(crate) fn detach(&self, state: &mut SessionState, broker: BrokerView<'_>) -> bool {
         state.link = None;
         state.owner = None;
@@ -328,7 +329,7 @@ impl Session {
         was_clean
     }
 
-    /// Runs `act` on the QoS 1 and 2 state, and sends what its outcome makes room for.
+    /// Runs `act` on the QoS 1 and 2 state, and sends the deliveries that the outcome permits.
     pub(crate) fn with_acknowledged<T>(
         &self,
         broker: BrokerView<'_>,
@@ -358,7 +359,7 @@ impl Session {
         written
     }
 
-    /// Whether its client has yet to acknowledge something.
+    /// Whether a delivery is unacknowledged.
     pub(crate) fn has_in_flight(&self) -> bool {
         let state = self.state.lock();
         let queue = state.acknowledged.as_ref();
@@ -393,8 +394,8 @@ impl SessionState {
         }
     }
 
-    /// Whether the housekeeper has something to do for this session, whose client is away: its
-    /// will or its end is due, or a failing disk did not take its changes.
+    /// Whether the housekeeper has something to do for this session, whose client is not connected:
+    /// its will or its end is due, or a failing disk refused its changes.
     pub(crate) fn is_due(&mut self, now: Instant) -> bool {
         let is_will_due = self.will_due.is_some_and(|due| due <= now);
         is_will_due
@@ -404,19 +405,20 @@ impl SessionState {
                 .is_some_and(PersistentSession::has_unsubmitted)
     }
 
-    /// Whether the client stayed away for as long as the session was to outlive its connection.
+    /// Whether the session's expiry has passed since its connection ended.
     pub(crate) fn has_expired(&self, now: Instant) -> bool {
         self.link.is_none() && self.expires.is_some_and(|at| at <= now)
     }
 
-    /// The greeting may be written, and what follows it.
+    /// Permits the greeting and all later frames to be written.
     pub(crate) const fn begin(&mut self) {
         self.blocked = false;
-        // A publisher may have tried to write in between, and left it to the connection's task.
+        // A publisher may have tried to write meanwhile, and left the bytes to the connection's
+        // task.
         self.dirty = true;
     }
 
-    /// The instant since which publishers wait for it.
+    /// The instant since which publishers wait for this session.
     pub(crate) const fn congested_since(&self) -> Option<Instant> {
         self.congested_since
     }

@@ -16,8 +16,8 @@ use crate::authorization::Authorization;
 use crate::filter::SubscribeOptions;
 use crate::persistence::{ChangeBatch, PersistentSession, StoredMessage};
 
-/// Work that remains when a session or its connection ended, once no lock is held: a will to
-/// publish, and changes that go with it.
+/// Work that remains after the end of a session or its connection, done when no lock is held: a
+/// will to publish, and the related changes.
 #[derive(Clone)]
 pub(crate) struct DeferredEffects {
     pub(crate) session: Arc<Session>,
@@ -25,7 +25,7 @@ pub(crate) struct DeferredEffects {
     pub(crate) changes: Vec<StoreChange>,
     /// Whether earlier effects of the session could not be stored: they must be stored first.
     pub(crate) follows_failed: bool,
-    /// The session that keeps the will, where that cannot be published yet.
+    /// The session that keeps the will, if it cannot be published yet.
     pub(crate) held_will: Option<Arc<Session>>,
 }
 
@@ -40,15 +40,16 @@ impl DeferredEffects {
         }
     }
 
-    /// They were handed to the store, with this outcome. The session's own row names the will no
-    /// more, so it may only be stored after them; and so may the end of a will that is kept.
+    /// Records that the effects were submitted to the store, with this outcome. The session's own
+    /// row no longer refers to the will, so it may only be stored after them; the same applies to
+    /// the end of a kept will.
     pub(crate) fn were_submitted(&self, ticket: &Result<Ticket, StoreError>) {
         let has_will = self.will.is_some() || self.held_will.is_some();
         let session = has_will.then_some(&self.session);
         self.require(session, Some(ticket));
     }
 
-    /// They are given up.
+    /// Records that the effects are given up.
     pub(crate) fn were_given_up(&self) {
         self.require(Some(&self.session), None);
     }
@@ -71,8 +72,8 @@ impl DeferredEffects {
 }
 
 impl Session {
-    /// Writes the session's own row, and the collected changes; returns the ticket for both, where
-    /// the session is persistent.
+    /// Writes the session's own row, and the collected changes; returns the ticket for both, if the
+    /// session is persistent.
     pub(crate) fn store_row(
         &self,
         state: &mut SessionState,
@@ -82,14 +83,14 @@ impl Session {
         self.collect_row(state, store, now);
         let submitted = state.submit(store)?;
         if let Err(error) = &submitted {
-            // The store logs why it fails, once a second.
+            // The store logs the cause, once a second.
             tracing::debug!(target: "broker", client = self.client_id(), %error,
                 "a session could not be stored");
         }
         Some(submitted)
     }
 
-    /// Adds the session's own row to the collected changes, where the session is persistent.
+    /// Adds the session's own row to the collected changes, if the session is persistent.
     pub(crate) fn collect_row(&self, state: &mut SessionState, store: &Store, now: Instant) {
         let is_connected = state.link.is_some();
         let (expiry, will) = (state.expiry, state.will.as_deref());
@@ -120,7 +121,7 @@ impl Session {
         persistent.push_row(row);
     }
 
-    /// The will whose delay has passed, of a session whose client is away.
+    /// The will of a disconnected client's session whose delay has passed.
     pub(crate) fn due_will(
         self: &Arc<Self>,
         state: &mut SessionState,
@@ -129,20 +130,21 @@ impl Session {
         if state.link.is_some() || state.will_due.is_none_or(|due| due > now) {
             return None;
         }
-        // The session's row may name the will for a while yet: its message is then forgotten.
+        // The session's row may refer to the will for a while longer: its message is deleted after
+        // that.
         let mut effects = DeferredEffects::of(self);
         effects.will = state.take_will(&mut effects.changes);
         Some(effects)
     }
 
-    /// Hands the collected changes to the store. `None` where there are none.
+    /// Submits the collected changes to the store. `None` if there are none.
     pub(crate) fn submit(&self, store: &Store) -> Option<Result<Ticket, StoreError>> {
         self.state.lock().submit(store)
     }
 
-    /// A publisher has submitted its changes: what it brought may be sent, as far as it need not
-    /// wait for the commit.
-    pub(crate) fn go_on(&self, broker: BrokerView<'_>, store: Option<&Store>) {
+    /// Continues after a publisher has submitted its changes: sends its publications, except those
+    /// that wait for the commit.
+    pub(crate) fn continue_after_submit(&self, broker: BrokerView<'_>, store: Option<&Store>) {
         let mut guard = self.state.lock();
         let state = &mut *guard;
         self.pump(state, broker);
@@ -157,7 +159,7 @@ impl Session {
         self.flush_locked(state, broker);
     }
 
-    /// Sends what was held back until its commit.
+    /// Sends deliveries that were held back until their commit.
     pub(super) fn poll_awaited(
         &self,
         state: &mut SessionState,
@@ -199,8 +201,8 @@ impl Session {
         }
     }
 
-    /// Notes that an exactly-once publication was received; its row goes with the publication's,
-    /// and so does its fate.
+    /// Records that an exactly-once publication was received; its row is part of the same commit as
+    /// the publication's.
     pub(crate) fn receive(&self, packet_id: NonZeroU16, batch: &mut ChangeBatch) {
         let mut state = self.state.lock();
         let queue = state.acknowledged.get_or_insert_default();
@@ -215,14 +217,14 @@ impl Session {
         }
     }
 
-    /// Notes that an exactly-once publication waits for a verdict.
+    /// Records that an exactly-once publication waits for a verdict.
     pub(crate) fn begin_judging(&self, packet_id: NonZeroU16) {
         let mut state = self.state.lock();
         let queue = state.acknowledged.get_or_insert_default();
         queue.received.begin_judging(packet_id);
     }
 
-    /// Takes back an identifier that an earlier run of the server stored.
+    /// Restores an identifier that an earlier run of the server stored.
     pub(crate) fn restore_received(&self, packet_id: NonZeroU16) {
         let mut state = self.state.lock();
         let queue = state.acknowledged.get_or_insert_default();
@@ -236,7 +238,7 @@ impl Session {
         queue.map_or(Receipt::Unknown, |queue| queue.received.receipt(packet_id))
     }
 
-    /// Notes that a judged publication was received, and writes its row.
+    /// Records that a judged publication was received, and writes its row.
     pub(crate) fn store_received(&self, packet_id: NonZeroU16) {
         let mut state = self.state.lock();
         let queue = state.acknowledged.get_or_insert_default();
@@ -247,7 +249,7 @@ impl Session {
         }
     }
 
-    /// The client released the identifier; returns whether it was in use.
+    /// Frees an identifier that the client released; returns whether it was in use.
     pub(crate) fn unreceive(&self, packet_id: NonZeroU16) -> bool {
         let mut state = self.state.lock();
         let Some(queue) = &mut state.acknowledged else {
@@ -283,7 +285,7 @@ impl SessionState {
         ended.unwrap_or(time)
     }
 
-    /// Makes the session one that is stored.
+    /// Makes the session persistent.
     pub(crate) fn make_persistent(&mut self, number: u64) -> &mut Acknowledged {
         let queue = self.acknowledged.get_or_insert_default();
         queue
@@ -316,7 +318,8 @@ impl SessionState {
         }
     }
 
-    /// Takes the will out, to be published or forgotten; the changes go with its publication.
+    /// Removes the will, to be published or discarded; the changes belong to the same commit as its
+    /// publication.
     pub(crate) fn take_will(&mut self, changes: &mut Vec<StoreChange>) -> Option<Publication> {
         let will = self.will.take()?;
         self.will_due = None;
@@ -331,12 +334,12 @@ impl SessionState {
         });
         if !may_publish {
             tracing::info!(target: "broker", topic = publication.topic.as_str(),
-                "a will is not published: its client is no longer allowed to");
+                "a will is not published: its client no longer has the right to");
         }
         may_publish.then_some(publication)
     }
 
-    /// The session goes on without a connection.
+    /// Begins the time in which the session has no connection.
     pub(crate) fn begin_absence(&mut self, effects: &mut DeferredEffects, now: Instant) {
         self.expires = now.checked_add(self.expiry);
         let delay = self.will.as_ref().map(|will| will.delay);

@@ -1,4 +1,4 @@
-//! QoS 1 and 2 deliveries: how they wait in a session, and when they leave.
+//! QoS 1 and 2 deliveries: the queue of a session, and the conditions for sending.
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ impl SessionState {
 }
 
 impl Session {
-    /// Queues a QoS 1 or 2 delivery; returns whether there was room.
+    /// Queues a QoS 1 or 2 delivery; returns whether there was free space.
     pub(super) fn enqueue(
         &self,
         state: &mut SessionState,
@@ -131,8 +131,8 @@ impl Session {
         !is_full
     }
 
-    /// Sends what waits, as far as the client's quota goes \[MQTT-3.3.4-9\] and as far as it is
-    /// safe (`persistence.rs`).
+    /// Sends waiting deliveries within the client's quota \[MQTT-3.3.4-9\], as far as that is safe
+    /// (`persistence.rs`).
     pub(super) fn pump(&self, state: &mut SessionState, broker: BrokerView<'_>) {
         while let (Some(link), Some(queue)) = (&state.link, &mut state.acknowledged) {
             let has_quota = queue.in_flight.len() < link.in_flight_max;
@@ -161,7 +161,7 @@ impl Session {
                 self.count_drop(broker, DropCause::Denied, 1);
                 continue;
             }
-            // One that may have been sent goes its way to the end [MQTT-4.3.3-7].
+            // A delivery that may have been sent is always completed [MQTT-4.3.3-7].
             if !next.dup && expiry_left(&next.publication, broker.clock) == Some(0) {
                 queue.drop_front(DropCause::Expired);
                 self.count_drop(broker, DropCause::Expired, 1);
@@ -176,13 +176,13 @@ impl Session {
             if !self.send_delivery(state, &delivery, broker)
                 && let Some(queue) = &mut state.acknowledged
             {
-                // Too large for the client: as if it were complete [MQTT-3.1.2-25].
+                // Too large for the client: handled as if it were complete [MQTT-3.1.2-25].
                 queue.abandon(delivery.packet_id());
             }
         }
     }
 
-    /// Everything unacknowledged, in its order \[MQTT-4.4.0-1\].
+    /// Sends all unacknowledged deliveries again, in order \[MQTT-4.4.0-1\].
     pub(super) fn resend(&self, state: &mut SessionState, broker: BrokerView<'_>) {
         let (Some(link), Some(queue)) = (&state.link, &mut state.acknowledged) else {
             return;

@@ -1,4 +1,4 @@
-//! A session without a broker: what leaves it, in which order, and what waits.
+//! A session without a broker: the frames that it sends, their order, and its queue.
 
 use std::io::{self, IoSlice};
 use std::num::NonZeroU16;
@@ -17,7 +17,7 @@ use crate::encoder::{Encoder, FrameOptions, SubscriberSocket, Unencodable};
 use crate::filter::DeliveryOptions;
 use crate::persistence::ChangeBatch;
 
-/// A socket that takes as much as it has room for.
+/// A socket that accepts a limited number of bytes.
 struct BoundedSocket {
     room: Mutex<usize>,
     taken: Mutex<Vec<u8>>,

@@ -1,8 +1,8 @@
 //! Writing of a session's outbox, and the task that waits when the socket is full.
 //!
 //! A publisher's task appends to the outbox and writes to the socket itself. When the socket
-//! refuses, the outbox is *blocked* and the connection's own task is woken, which waits for
-//! writability and goes on; while it is blocked, publishers only append. Thus fan-out needs no
+//! refuses bytes, the outbox is *blocked* and the connection's own task is woken, which waits for
+//! writability and continues; while it is blocked, publishers only append. Thus fan-out needs no
 //! wake-up per subscriber, and no task waits for a socket under the lock.
 
 use std::sync::atomic::Ordering;
@@ -13,7 +13,7 @@ use super::{BrokerView, DisconnectCause, Session, SessionState, wake};
 use crate::outbox::WriteProgress;
 
 impl Session {
-    /// Writes what waits, unless the socket refused before.
+    /// Writes the waiting bytes, unless the outbox is blocked.
     pub(crate) fn flush(&self, broker: BrokerView<'_>) {
         let mut state = self.state.lock();
         if state.dirty {
@@ -66,7 +66,7 @@ impl Session {
         }
     }
 
-    /// Wakes the publishers that wait for room.
+    /// Wakes the publishers that wait for free space.
     pub(super) fn relieve(&self, state: &mut SessionState) {
         if state.congested_since.take().is_some() {
             self.congested.store(false, Ordering::Relaxed);
@@ -103,10 +103,10 @@ impl Session {
         true
     }
 
-    /// Gives it up where it has been congested since before `since`, that is, where it has not
-    /// made half of its room free for so long; returns whether it was given up. A bound on silence
-    /// alone would let a subscriber that takes one message now and then hold its publishers for
-    /// ever.
+    /// Gives the subscriber up if it has been congested since before `since`, that is, if half of
+    /// its space has not been free since then; returns whether it was given up. A bound on silence
+    /// alone would permit a subscriber that reads one message now and then to block its publishers
+    /// forever.
     pub(crate) fn give_up_stalled(&self, since: Instant) -> bool {
         if !self.is_congested() {
             return false;
@@ -117,8 +117,9 @@ impl Session {
         is_stalled
     }
 
-    /// Does the work for which the connection's own task is woken: writes what the socket refused
-    /// to others, sends what was held back until its commit, and learns that the broker ends it.
+    /// Does the work for which the connection's own task is woken: writes bytes that the socket
+    /// refused before, sends deliveries that were held back until their commit, and detects that
+    /// the broker ends the connection.
     pub(crate) fn poll_owner(
         &self,
         state: &mut SessionState,

@@ -1,4 +1,4 @@
-//! All sessions by client id: how they begin, change hands and end.
+//! All sessions by client id: their start, their takeover by another connection, and their end.
 
 mod settling;
 
@@ -21,7 +21,7 @@ use crate::session::{Aliases, DeferredEffects, DisconnectCause, LiveLink, Sessio
 use crate::shared::BrokerShared;
 use crate::unsettled::UnsettledEffects;
 
-/// Names a session. Client ids are per user: a client can neither get nor block the session of
+/// The key of a session. Client ids are per user: a client can neither get nor block the session of
 /// another user by its client id.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct SessionKey {
@@ -41,7 +41,7 @@ impl SessionKey {
     }
 }
 
-/// A session that a new connection got.
+/// A session with its new connection.
 pub(crate) struct Attached {
     pub(crate) session: Arc<Session>,
     /// The connection's number within the session.
@@ -55,9 +55,9 @@ pub(crate) struct Attached {
 pub(crate) struct SessionTable {
     shared: Arc<BrokerShared>,
     by_key: Mutex<HashMap<SessionKey, Arc<Session>>>,
-    /// Present where the settings bound it.
+    /// Present if the settings limit the rate.
     connect_rate: Option<Mutex<Rate>>,
-    /// Connections of each user, where the settings bound them.
+    /// Connections of each user, if the settings limit them.
     connections_of_user: Mutex<HashMap<Arc<str>, usize>>,
     /// Client ids that were assigned since the start.
     assigned: AtomicU64,
@@ -99,7 +99,7 @@ impl SessionTable {
         self.by_key.lock().insert(SessionKey::of(&session), session)
     }
 
-    /// Gives a client its session: a new one, or the one that waits for it.
+    /// Connects a client to its session: a new one, or the one that waits for it.
     pub(crate) fn connect(
         &self,
         options: ConnectOptions,
@@ -117,7 +117,7 @@ impl SessionTable {
         let key = SessionKey::new(options.user.clone(), client_id.clone());
         let mut found = sessions.get(&key).cloned();
         if found.is_none() && key.user.is_some() {
-            // A session from before there were users becomes that of the first who logs in.
+            // A session from before there were users is assigned to the first user who logs in.
             let unowned = SessionKey::new(None, client_id.clone());
             found = sessions.remove(&unowned);
             if let Some(session) = &found {
@@ -134,7 +134,7 @@ impl SessionTable {
             sessions.remove(&key);
             all_effects.push(self.end_session(&earlier)); // [MQTT-3.1.2-4]
         }
-        // A client that comes for what waits in memory frees some.
+        // A client that fetches messages waiting in memory frees some of it.
         let may_enter = found
             .as_ref()
             .map_or(!is_out_of_memory, |found| !found.is_on_disk());
@@ -172,7 +172,7 @@ impl SessionTable {
             epoch
         };
         drop(sessions);
-        // A session that is forgotten on demand must not come back after a crash [MQTT-3.1.2-4].
+        // A session that is discarded on request must not reappear after a crash [MQTT-3.1.2-4].
         if self.unsettled.has_failed(&session.client_id) {
             let later = std::mem::replace(&mut all_effects, self.unsettled.take_failed());
             all_effects.extend(later);
@@ -244,8 +244,8 @@ impl SessionTable {
         Arc::from(format!("auto-{unique}-{number}"))
     }
 
-    /// Takes the session from its present connection, if it has one. What is due of an earlier one
-    /// is due all the same.
+    /// Takes the session over from its present connection, if it has one. Due effects of an earlier
+    /// one remain due.
     fn take_over(
         &self,
         session: &Arc<Session>,
@@ -258,15 +258,15 @@ impl SessionTable {
         session.end_locked(state, DisconnectCause::TakenOver);
         state.was_cut_cleanly = session.detach(state, self.shared.view());
         self.count_connection(state.user.as_ref(), false);
-        // The client is back before any delay could pass; only a will without delay is due.
+        // The client has reconnected before any delay could pass; only a will without delay is due.
         state.will.as_ref().filter(|will| will.delay.is_zero())?;
         let mut effects = DeferredEffects::of(session);
         effects.will = state.take_will(&mut effects.changes);
         Some(effects)
     }
 
-    /// Gives the session its new connection, and returns the epoch of that. The session's own row
-    /// is yet to be written.
+    /// Gives the session its new connection, and returns the epoch of that. The caller must then
+    /// write the session's own row.
     fn attach(&self, session: &Session, state: &mut SessionState, options: ConnectOptions) -> u64 {
         let in_flight_max = options
             .receive_max
@@ -312,7 +312,7 @@ impl SessionTable {
         session.epoch.fetch_add(1, Ordering::AcqRel) + 1
     }
 
-    /// Writes the row of a session that is to outlive the server, unless another connection has
+    /// Writes the row of a session that must survive the server, unless another connection has
     /// taken the session and writes it.
     fn store_row(&self, session: &Session, epoch: u64) -> Option<Result<Ticket, StoreError>> {
         let store = self.shared.store.as_ref()?;
@@ -323,14 +323,14 @@ impl SessionTable {
             .flatten()
     }
 
-    /// The connection of this epoch is over.
+    /// Ends the connection of this epoch.
     pub(crate) fn close(&self, session: &Arc<Session>, epoch: u64, close: &Close) {
         let mut effects = DeferredEffects::of(session);
         {
             let mut sessions = self.by_key.lock();
             let mut state = session.lock();
             if session.epoch.load(Ordering::Acquire) != epoch || state.link.is_none() {
-                return; // Another connection has it.
+                return; // Another connection has the session.
             }
             session.detach(&mut state, self.shared.view());
             self.count_connection(state.user.as_ref(), false);
@@ -350,7 +350,7 @@ impl SessionTable {
             } else {
                 state.begin_absence(&mut effects, self.shared.clock.now());
                 drop(state);
-                // Routes may leave it out, or must give it frames of its own.
+                // Routes may omit the session, or must use frames of its own.
                 if !session.filters.lock().is_empty() {
                     self.shared.index.touch_everything();
                 }
@@ -362,8 +362,8 @@ impl SessionTable {
         let _ = self.store_row(session, epoch);
     }
 
-    /// Ends a session that the caller has taken out of the table: its subscriptions, its queue,
-    /// its connection. Its leftovers are to be settled when no lock is held.
+    /// Ends a session that the caller has taken out of the table: its subscriptions, its queue, its
+    /// connection. The returned effects must be settled when no lock is held.
     pub(crate) fn end_session(&self, session: &Arc<Session>) -> DeferredEffects {
         self.end_session_for(session, DisconnectCause::TakenOver)
     }
@@ -395,7 +395,7 @@ impl SessionTable {
         effects
     }
 
-    /// The sessions of this client id: those of this user, where one is given.
+    /// The sessions of this client id: those of this user, if one is given.
     pub(crate) fn all_of(&self, client_id: &str, user: Option<&str>) -> Vec<Arc<Session>> {
         let sessions = self.by_key.lock();
         let is_it = |key: &SessionKey| {
@@ -406,8 +406,9 @@ impl SessionTable {
         found.map(|(_, session)| session.clone()).collect()
     }
 
-    /// Ends the sessions of this client id, connected or not, as an operator asks: those of this
-    /// user, where one is given. Returns how many there were, and what makes their end durable.
+    /// Ends the sessions of this client id, connected or not, at an operator's request: those of
+    /// this user, if one is given. Returns their number, and the effects that make their end
+    /// durable.
     pub(crate) fn end_all_of(
         &self,
         client_id: &str,
@@ -429,7 +430,7 @@ impl SessionTable {
         (removed.len(), self.settle(all_effects))
     }
 
-    /// Ends a session whose client stayed away for too long, unless the client is back.
+    /// Ends an expired session, unless its client has reconnected.
     pub(crate) fn end_expired(
         &self,
         session: &Arc<Session>,

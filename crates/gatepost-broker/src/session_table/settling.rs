@@ -7,8 +7,8 @@ use crate::publisher::Publisher;
 use crate::session::DeferredEffects;
 
 impl SessionTable {
-    /// Publishes wills and submits what goes with them; the ticket, where there is one, is for all
-    /// of it. What cannot be stored is tried again. To be called when no lock is held.
+    /// Publishes wills and submits the related changes; the ticket, if any, is for all of them.
+    /// Changes that cannot be stored are tried again. To be called when no lock is held.
     pub(crate) fn settle(
         &self,
         mut all_effects: Vec<DeferredEffects>,
@@ -17,7 +17,8 @@ impl SessionTable {
             return None;
         }
         if all_effects.iter().any(|effects| effects.follows_failed) {
-            // In one commit with those before, or a crash could come between.
+            // These changes belong to the same commit as the earlier ones, since a crash could come
+            // between two commits.
             let later = std::mem::replace(&mut all_effects, self.unsettled.take_failed());
             all_effects.extend(later);
         }
@@ -27,7 +28,7 @@ impl SessionTable {
             if let Some(will) = &effects.will {
                 publisher.publish(will.clone());
             }
-            publisher.take_along(effects.changes.clone());
+            publisher.add_changes(effects.changes.clone());
         }
         let ticket = publisher.flush()?;
         for effects in &all_effects {
@@ -37,7 +38,7 @@ impl SessionTable {
         Some(ticket)
     }
 
-    /// Tries again what could not be stored, and publishes wills that waited for memory; for the
+    /// Stores failed changes again, and publishes wills that waited for memory; for the
     /// housekeeper.
     pub(crate) fn settle_again(&self) {
         let _ = self.settle(self.unsettled.take_failed());

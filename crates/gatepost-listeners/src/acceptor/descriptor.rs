@@ -1,6 +1,6 @@
-//! Socket options without a safe interface: `TCP_DEFER_ACCEPT`, by which the
-//! kernel gives a connection when its first bytes are there, and waiting on a socket that the
-//! runtime does not accept from itself.
+//! Socket options without a safe interface: `TCP_DEFER_ACCEPT`, by which the kernel reports a
+//! connection once its first bytes have arrived, and waiting for a socket that the runtime itself
+//! does not accept from.
 
 #![allow(unsafe_code)]
 
@@ -13,7 +13,8 @@ use tokio::io::unix::AsyncFd;
 
 const VALUE_BYTES: libc::socklen_t = size_of::<libc::c_int>() as libc::socklen_t;
 
-/// Has a listening socket hold back connections that say nothing, for about so long.
+/// Makes a listening socket hold back connections whose client has sent nothing, for about this
+/// long.
 pub(super) fn defer(socket: BorrowedFd<'_>, limit: Duration) -> io::Result<()> {
     let seconds = libc::c_int::try_from(limit.as_secs()).unwrap_or(libc::c_int::MAX);
     // SAFETY: the descriptor is open for as long as it is borrowed; the kernel reads one int from
@@ -34,7 +35,7 @@ pub(super) fn defer(socket: BorrowedFd<'_>, limit: Duration) -> io::Result<()> {
     }
 }
 
-/// Whether a socket does so.
+/// Whether a socket holds connections back.
 pub(super) fn is_deferred(socket: BorrowedFd<'_>) -> bool {
     let mut seconds: libc::c_int = 0;
     let mut length = VALUE_BYTES;

@@ -1,17 +1,17 @@
-//! Listening sockets, and the sockets that they give.
+//! Listening sockets, and the sockets that they accept.
 //!
 //! Every worker accepts for itself: a connection is served by the thread that the kernel woke for
 //! it, and a request on a connection of its own costs no hand-over between threads. For TCP the
-//! kernel spreads connections over one listening socket per worker (`SO_REUSEPORT`); a Unix
-//! socket has one, and `workers.rs` evens out what either way leaves uneven.
+//! kernel spreads connections over one listening socket per worker (`SO_REUSEPORT`); a Unix socket
+//! has one, and `workers.rs` evens out the connections in both cases.
 //!
-//! Invariant: an address that another process listens on is refused, by us too. `SO_REUSEPORT`
-//! would let a second gateway share the port in silence, so the first socket is bound without it
-//! and gets it afterwards.
+//! Invariant: an address that another process listens on is refused, even if that process is a
+//! gateway. `SO_REUSEPORT` would silently permit a second gateway to share the port, so the first
+//! socket is bound without the option and gets it afterwards.
 //!
-//! A socket that the service manager has opened stays the only one of its address: another user has
-//! opened it, and the kernel lets only that user open more. One worker accepts from it, and
-//! `workers.rs` spreads its connections.
+//! A socket that the service manager has opened remains the only one of its address: another user
+//! has opened it, and the kernel permits only that user to open more. One worker accepts from it,
+//! and `workers.rs` spreads its connections.
 
 mod descriptor;
 
@@ -42,7 +42,7 @@ pub struct Acceptor {
     socket: OwnedFd,
     /// More sockets of the same address, opened ahead of time.
     siblings: Vec<OwnedFd>,
-    /// Whether another process has opened it and passed it on.
+    /// Whether another process has opened the socket and passed it on.
     is_passed: bool,
     bind: Bind,
     entry: ListenerEntry,
@@ -138,8 +138,8 @@ impl Acceptor {
         self
     }
 
-    /// For protocols in which the client speaks first: a connection comes with its first bytes,
-    /// so that one wake-up serves both. One that stays silent comes a second later.
+    /// For protocols in which the client speaks first: a connection is accepted with its first
+    /// bytes, so that one wake-up serves both. A silent connection is accepted a second later.
     pub(crate) fn defer_until_first_bytes(&self) {
         if !matches!(self.bind, Bind::Tcp(_)) {
             return;
@@ -149,7 +149,7 @@ impl Acceptor {
                 tracing::debug!(
                     target: "listeners",
                     %error,
-                    "connections come without their first bytes",
+                    "connections are accepted before their first bytes arrive",
                 );
             }
         }
@@ -160,8 +160,8 @@ impl Acceptor {
         &self.bind
     }
 
-    /// The sockets from which so many workers accept; at least one, and no more than one where
-    /// the kernel spreads nothing.
+    /// The sockets from which `workers` workers accept; at least one, and no more than one if the
+    /// kernel does not spread connections.
     pub(crate) fn share(self, workers: usize) -> Vec<UnregisteredListener> {
         let mut sockets = vec![self.socket];
         if let (Bind::Tcp(address), false) = (&self.bind, self.is_passed) {
@@ -192,7 +192,7 @@ impl Acceptor {
             .collect()
     }
 
-    /// All of its connections, on the present runtime. For tests.
+    /// Accepts all connections on the present runtime. For tests.
     pub fn listen(self) -> io::Result<Listening> {
         self.share(1).remove(0).listen()
     }
@@ -269,7 +269,7 @@ impl Listening {
                 continue;
             };
             match accepted {
-                // Closed without a word: an answer would cost more than the connection.
+                // Closed without a reply: a reply would cost more than the connection.
                 Ok((_, peer)) if self.entry.refuses(peer) => tokio::task::consume_budget().await,
                 accepted => return accepted,
             }
@@ -281,7 +281,7 @@ impl Listening {
         let (socket, address) = rustix::net::acceptfrom_with(socket, flags)?;
         let peer = if self.is_tcp {
             let address = address.and_then(|address| address.try_into().ok());
-            // Gone before it was looked at (accept(2)): as if it had never come.
+            // The connection was closed before it was accepted (accept(2)); it is ignored.
             let address = address.ok_or(io::ErrorKind::ConnectionAborted)?;
             Peer::Address(address)
         } else {
@@ -311,8 +311,7 @@ impl Accepted {
         entry.open(self.register()?, peer).await
     }
 
-    /// Registers the socket with the reactor of the present worker, and no more: for one that is
-    /// plain.
+    /// Only registers the socket with the reactor of the present worker: for a plain connection.
     pub(crate) fn register(self) -> io::Result<Stream> {
         Ok(if self.is_tcp {
             Stream::Tcp(TcpStream::from_std(StdTcpStream::from(self.socket))?)
@@ -321,7 +320,7 @@ impl Accepted {
         })
     }
 
-    /// Whether this peer is a proxy, which comes for a client that it is about to name.
+    /// Whether this peer is a proxy, which will name its client.
     pub(crate) fn is_from_proxy(&self, peer: Peer) -> bool {
         self.entry.is_proxy(peer)
     }
@@ -336,13 +335,13 @@ impl Accepted {
         self.is_tcp
     }
 
-    /// Reads what has come with the connection; `WouldBlock` if nothing has.
+    /// Reads the bytes that arrived with the connection; `WouldBlock` if there are none.
     pub(crate) fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let (_, count) = rustix::net::recv(&self.socket, buffer, RecvFlags::empty())?;
         Ok(count)
     }
 
-    /// Writes what the socket takes; `WouldBlock` where it takes nothing.
+    /// Writes as much as the socket accepts; `WouldBlock` if it accepts nothing.
     pub(crate) fn try_write(&self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
         Ok(match slices {
             [slice] => rustix::io::write(&self.socket, slice)?,

@@ -1,10 +1,10 @@
 //! Answers.
 //!
-//! | field | what |
+//! | field | content |
 //! |---|---|
 //! | `score` | `value/required`, where rules ran |
 //! | `procedure` | the path that decided |
-//! | `reason` | why, in one line |
+//! | `reason` | the reason, in one line |
 //! | `tag` | a header field to add, `Name: value`; may repeat |
 //! | `text` | one line of the text that the procedure returns with its verdict; may repeat |
 //! | `message` | bytes of the changed message, which follows the answer's empty line; on request |

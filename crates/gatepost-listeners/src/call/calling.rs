@@ -16,21 +16,21 @@ use super::{CallContext, CallRequest};
 pub(super) enum CallNeeds {
     /// Nothing but its request.
     Nothing,
-    /// The message, of so many bytes.
+    /// The message, with its size in bytes.
     Body(usize),
-    /// It cannot be made; the failure is written already.
+    /// The call cannot be made; the failure is written already.
     Refused,
 }
 
 /// A call that a judge thread runs.
 pub(super) struct PendingCall {
     unready: Unready,
-    /// The message as it came, where the caller wants it back changed.
+    /// The message as received, if the caller requested the changed message.
     original: Option<Bytes>,
 }
 
 impl CallContext {
-    /// Looks at a request before it is called.
+    /// Determines what a call needs before it is made.
     pub(super) fn needs(&self, request: &CallRequest, output: &mut Vec<u8>) -> CallNeeds {
         let Some(needs) = self.gateway.procedures().needs(&request.procedure) else {
             answer::write_failure(output, &ProcedureCallError::NoSuchProcedure.to_string());
@@ -41,7 +41,10 @@ impl CallContext {
         }
         let size_max = self.settings.message_max;
         if request.size > size_max.bytes() {
-            let failure = format!("the message is larger than the {size_max} taken here");
+            let failure = format!(
+                "the message is larger than {size_max}, the listener's \
+                message_max"
+            );
             answer::write_failure(output, &failure);
             return CallNeeds::Refused;
         }

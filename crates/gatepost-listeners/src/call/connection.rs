@@ -1,4 +1,4 @@
-//! A connection that stays: calls, one after another.
+//! A connection that carries several calls, one after another.
 
 use std::io;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(super) struct CallConnection {
     peer: Peer,
     context: Arc<CallContext>,
     shutdown: watch::Receiver<bool>,
-    /// Until when the request under way must have arrived.
+    /// The deadline for the arrival of the present request.
     head_deadline: Option<Instant>,
     /// Received and not yet parsed.
     pub(super) input: BytesMut,
@@ -35,7 +35,7 @@ pub(super) struct CallConnection {
 }
 
 impl CallConnection {
-    /// A connection on which nothing was said yet.
+    /// A connection on which nothing was received yet.
     pub(super) fn new(
         stream: Stream,
         peer: Peer,
@@ -53,8 +53,8 @@ impl CallConnection {
         }
     }
 
-    /// Answers calls until the client has no more. The first may be with a judge already, and be
-    /// the last.
+    /// Answers calls until the client has no more. The first call may be waiting for a judge
+    /// already, and may be the last.
     pub(super) async fn serve(
         &mut self,
         first: Option<PendingCall>,
@@ -131,7 +131,7 @@ impl CallConnection {
         Ok(())
     }
 
-    /// Asks for the body and waits for it.
+    /// Requests the body and waits for it.
     async fn body(&mut self, size: usize, lease: &mut Lease) -> io::Result<BytesMut> {
         self.output.extend_from_slice(b"NEED body\n");
         self.flush().await?;
@@ -149,11 +149,12 @@ impl CallConnection {
         Ok(self.input.split_to(size))
     }
 
-    /// Waits for more of a request; false where the connection is to end.
+    /// Waits for more of a request; returns false if the connection must end.
     async fn fill_between_calls(&mut self) -> io::Result<bool> {
         let settings = &self.context.settings;
         let deadline = if self.input.has_remaining() {
-            // For the whole head: a client that sends it byte by byte gets no more time.
+            // The deadline is for the whole head: a client that sends it byte by byte gets no more
+            // time.
             let head_time_max = settings.head_time_max.duration();
             *self
                 .head_deadline
@@ -172,7 +173,7 @@ impl CallConnection {
         }
     }
 
-    /// Writes what there is to write.
+    /// Writes the pending output.
     pub(super) async fn flush(&mut self) -> io::Result<()> {
         if !self.output.is_empty() {
             let deadline = Instant::now() + self.context.settings.head_time_max.duration();

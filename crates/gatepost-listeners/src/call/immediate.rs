@@ -1,8 +1,8 @@
 //! The call that arrives with its connection, answered before the socket is registered.
 //!
-//! A client that is started for one message says `want: close`: its call costs the server accept,
-//! read, write and close. Registering the socket, a task and timers are for connections that stay,
-//! and for calls that wait for the bytes of a message or for a judge.
+//! A client that is started for one message sends `want: close`: its call costs the server accept,
+//! read, write and close. Registering the socket, a task and timers are needed only for connections
+//! that continue, and for calls that wait for the bytes of a message or for a judge.
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;
@@ -62,7 +62,7 @@ pub(super) fn answer(
     })
 }
 
-/// `None` where nothing is left to do.
+/// Returns `None` if nothing is left to do.
 fn read_and_answer(
     context: &CallContext,
     stream: &LazyStream,
@@ -141,7 +141,8 @@ impl Continuation {
             }
         };
         if let Err(error) = result {
-            tracing::debug!(target: "call", peer = %client, "the connection broke off: {error}");
+            tracing::debug!(target: "call", peer = %client, "the connection was closed \
+                unexpectedly: {error}");
         }
     }
 }

@@ -29,7 +29,7 @@ pub struct CallRequest {
     pub envelope: SenderFacts,
     /// For the procedure.
     pub arguments: ProcedureArguments,
-    /// Whether the caller takes a changed message back.
+    /// Whether the caller wants a changed message returned.
     pub wants_message: bool,
     /// Whether this is the connection's last call.
     pub closes: bool,
@@ -48,7 +48,7 @@ pub struct SenderFacts {
 
 /// The reason why a request cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs)] // the messages say it
+#[allow(missing_docs)] // their messages say enough
 pub enum RequestError {
     #[error("the request has more than {0} bytes before its empty line")]
     TooLong(usize),
@@ -83,8 +83,8 @@ impl RequestReader {
         }
     }
 
-    /// The next request, or `None` where its end has not arrived. After an error there is no
-    /// telling where the next one begins.
+    /// The next request, or `None` if its end has not arrived. After an error the start of the next
+    /// request is unknown.
     pub fn take(&mut self, input: &mut BytesMut) -> Result<Option<CallRequest>, RequestError> {
         let Some(end) = self.end_of_head(input) else {
             // A first line that is not a request need not wait for an end.

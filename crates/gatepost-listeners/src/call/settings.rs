@@ -19,9 +19,9 @@ pub struct CallSettings {
     /// Proxies in front that begin each connection with a PROXY header (version 1 or 2): their
     /// addresses, networks, `"unix"`. Every other peer is the client itself.
     pub proxy_protocol: Vec<PeerNetwork>,
-    /// The largest message that is taken for a procedure that looks at the body.
+    /// The largest message that is accepted for a procedure that reads the body.
     pub message_max: ByteSize,
-    /// The most that a request may have before its empty line.
+    /// The most bytes that a request may have before its empty line.
     pub head_max: ByteSize,
     /// The longest pause of a client within a request, or without reading responses.
     pub head_time_max: Period,

@@ -1,4 +1,4 @@
-//! The hosts that stand for a next hop: the one that it names, or those of a domain's MX records.
+//! The hosts of a next hop: the host that it names, or those of a domain's MX records.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

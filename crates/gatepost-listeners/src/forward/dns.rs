@@ -1,8 +1,7 @@
 //! DNS lookups of forwarding, and whether DNSSEC proves the responses.
 //!
 //! An answer is authentic if the resolver says so and is trusted: it was named in the settings, or
-//! it is on this machine. What any other resolver says about DNSSEC, anybody on the way may have
-//! written.
+//! it is on this machine. The answers of any other resolver may have been forged on the way.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -15,17 +14,17 @@ use gatepost_dns::{
 
 use super::error::HopError;
 
-/// The time to wait for one server before the next is asked.
+/// The time to wait for one server before the next one is queried.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) struct Dns {
     resolver: Resolver,
     is_trusted: bool,
-    /// The names that the system asks no server for.
+    /// The file of names that the system resolves without a server.
     hosts: PathBuf,
 }
 
-/// Records, and whether DNSSEC proves them: also that there are none.
+/// Records, and whether DNSSEC proves them or proves their absence.
 struct SecuredRecords {
     records: Vec<RecordData>,
     is_authentic: bool,
@@ -89,7 +88,7 @@ impl Dns {
         if exchangers.is_empty() {
             return Ok(vec![domain.to_owned()]);
         }
-        // Those of the same preference in any order.
+        // Hosts of the same preference may be in any order.
         exchangers.sort();
         Ok(exchangers.into_iter().map(|(_, _, name)| name).collect())
     }
@@ -119,7 +118,7 @@ impl Dns {
     }
 
     /// The TLSA records of a host that the system resolves. Where the system has its address from a
-    /// file, DNSSEC proves nothing about that address (RFC 7672 section 2.2.2), and no server need
+    /// file, DNSSEC proves nothing about that address (RFC 7672 section 2.2.2), and servers may not
     /// know the name. The file is read each time, as the system does to connect.
     pub(super) async fn tlsa_of_named(
         &self,
@@ -134,7 +133,7 @@ impl Dns {
         self.tlsa(host, port, until).await
     }
 
-    /// The TLSA records of a service that DNSSEC proves; `None` where it proves none.
+    /// The TLSA records of a service that DNSSEC proves; `None` if it proves none.
     pub(super) async fn tlsa(
         &self,
         host: &str,
@@ -161,8 +160,8 @@ impl Dns {
         Ok((!records.is_empty()).then_some(records))
     }
 
-    /// RFC 7672 section 2.2.2: name servers of zones without DNSSEC may not know TLSA and need not;
-    /// in a zone with DNSSEC an attacker may keep the answer back.
+    /// RFC 7672 section 2.2.2: name servers of zones without DNSSEC need not support TLSA; in a
+    /// zone with DNSSEC an attacker may suppress the answer.
     async fn without_tlsa(
         &self,
         host: &str,
@@ -176,7 +175,7 @@ impl Dns {
         }
     }
 
-    /// The texts of a name; none where they are not known.
+    /// The texts of a name; none if they are not known.
     pub(super) async fn texts(&self, name: &str, until: Instant) -> Vec<Vec<u8>> {
         let found = self.find(name, RecordType::Txt, until).await;
         let records = found.map(|found| found.records).unwrap_or_default();
@@ -201,8 +200,8 @@ const fn address(record: &RecordData) -> Option<IpAddr> {
     }
 }
 
-/// Whether DNS could prove something about it: neither an address nor a name of the local network,
-/// such as that of a container, which has no dot.
+/// Whether DNS can prove anything about this host: that is impossible for an address, and for a
+/// name of the local network, which has no dot, such as that of a container.
 fn is_name(host: &str) -> bool {
     host.parse::<IpAddr>().is_err() && host.contains('.')
 }
@@ -219,8 +218,8 @@ mod tests {
 
     use super::*;
 
-    /// A server that answers every question with SERVFAIL, as one does that cannot reach the zone's
-    /// servers.
+    /// A server that answers every query with SERVFAIL, like a resolver that cannot reach the
+    /// zone's servers.
     fn failing_server() -> SocketAddr {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
         let address = socket.local_addr().expect("an address");

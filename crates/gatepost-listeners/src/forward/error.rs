@@ -12,13 +12,13 @@ use super::reply;
 pub(crate) enum HopError {
     #[error("the next hop cannot be reached")]
     Unreachable(#[source] io::Error),
-    #[error("the next hop broke off")]
+    #[error("the next hop closed the connection")]
     Broken(#[source] io::Error),
     #[error("the next hop did not answer in time")]
     Timeout,
     #[error(transparent)]
     Garbled(#[from] reply::Garbled),
-    #[error("the next hop does not greet: {0} {1}")]
+    #[error("the next hop refused the connection: {0} {1}")]
     Refused(u16, String),
     #[error("{name} does not offer STARTTLS, which {by} requires")]
     NoTls { name: String, by: Requirement },
@@ -75,7 +75,7 @@ impl HopError {
         }
     }
 
-    /// Whether the next hop did not prove who it is.
+    /// Whether the next hop failed to prove its identity.
     pub(crate) const fn is_about_trust(&self) -> bool {
         matches!(
             self,

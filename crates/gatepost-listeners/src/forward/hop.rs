@@ -20,7 +20,7 @@ use crate::stream::Stream;
 use crate::tls::{self, dane};
 use crate::wire;
 
-/// The extensions that it offers.
+/// The extensions that the next hop offers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools)] // each is one keyword of EHLO
 pub(super) struct Offers {
@@ -70,7 +70,8 @@ pub(super) struct HopConnection {
 }
 
 impl HopConnection {
-    /// Connects to the first host of the next hop that will have us, and that proves what it must.
+    /// Connects to the first host of the next hop that accepts the connection and gives the
+    /// required proof of its identity.
     pub(super) async fn open(
         next_hop: &NextHop,
         forward: &Forward,
@@ -103,7 +104,8 @@ impl HopConnection {
                         "{}",
                         error.with_cause(),
                     );
-                    // That a host could not be trusted says more than that another is away.
+                    // A host that could not be trusted is more informative than another that is
+                    // unreachable.
                     if !failure.as_ref().is_some_and(HopError::is_about_trust) {
                         failure = Some(error);
                     }
@@ -122,7 +124,7 @@ impl HopConnection {
         }
     }
 
-    /// EHLO, or what stands for it.
+    /// Sends EHLO, LHLO or HELO.
     async fn greet(&mut self, hostname: &str, limit: Duration) -> Result<(), HopError> {
         let hello = if self.speaks_lmtp { "LHLO" } else { "EHLO" };
         let mut answer = self.command(&format!("{hello} {hostname}"), limit).await?;
@@ -136,7 +138,7 @@ impl HopConnection {
         Ok(())
     }
 
-    /// Begins TLS; what the server said before is forgotten.
+    /// Begins TLS; earlier replies of the server are discarded.
     async fn encrypted(
         mut self,
         opening: &HopOpening<'_>,
@@ -213,7 +215,7 @@ impl HopConnection {
         }
     }
 
-    /// Whether it has sent something unprompted, most often a 421.
+    /// Whether the next hop has sent something unprompted, usually a 421.
     pub(super) fn has_spoken(&mut self) -> bool {
         let mut byte = [0];
         !self.input.is_empty()
@@ -251,12 +253,13 @@ impl HopOpening<'_> {
                 return Err(error);
             };
             let next_hop = self.next_hop;
-            tracing::warn!(target: "smtp", %next_hop, "mail goes on with less protection: {error}");
+            tracing::warn!(target: "smtp", %next_hop, "mail is forwarded with less protection: \
+                {error}");
             security = weaker;
         }
     }
 
-    /// RFC 8461 section 4.1: hosts that the policy does not have are passed over.
+    /// RFC 8461 section 4.1: hosts that the policy does not list are skipped.
     fn check_policy(&self, candidate: &Candidate) -> Result<(), HopError> {
         let (Some(policy), Some(domain)) = (self.policy, self.domain) else {
             return Ok(());
@@ -271,7 +274,8 @@ impl HopOpening<'_> {
         if policy.mode == Mode::Enforce {
             return Err(error);
         }
-        tracing::warn!(target: "smtp", "mail goes on, since the policy is in testing: {error}");
+        tracing::warn!(target: "smtp", "mail is forwarded, since the policy is in testing mode: \
+            {error}");
         Ok(())
     }
 
@@ -296,8 +300,8 @@ impl HopOpening<'_> {
             // Removing the offer is the simplest attack on it (RFC 7672 section 1.3.1).
             let name = &candidate.name;
             if *security == Security::Tested {
-                tracing::warn!(target: "smtp", "{name} does not offer STARTTLS; mail goes on in \
-                     plain text, since the policy of its domain is in testing");
+                tracing::warn!(target: "smtp", "{name} does not offer STARTTLS; mail is forwarded \
+                    in plain text, since the policy of its domain is in testing mode");
             }
             return if security.weaker().is_some() {
                 Ok(hop)
@@ -309,7 +313,7 @@ impl HopOpening<'_> {
             };
         }
         let mut hop = hop.encrypted(self, candidate, security).await?;
-        // RFC 3207 section 4.2: what it said before counts no more.
+        // RFC 3207 section 4.2: earlier replies of the server must be discarded.
         hop.greet(self.hostname, limit).await?;
         Ok(hop)
     }

@@ -1,10 +1,10 @@
 //! Forwarding to the next hop, as a proxy before its queue: the client's transaction and one at the
 //! next hop run in parallel, and the client receives success only after the next hop has reported
-//! it. There is no queue here that could lose mail.
+//! it. There is no queue of Gatepost's that could lose mail.
 //!
-//! `next_hop` is its address, `candidates` the hosts that stand for it, `security` what each must
-//! prove (by `dns` and `mta_sts`), `hop` a connection to one, `reply` parses its replies, `pool`
-//! keeps idle connections, `relay` is one transaction.
+//! `next_hop` is its address, `candidates` its hosts, `security` the proof that each must give (by
+//! `dns` and `mta_sts`), `hop` a connection to one, `reply` parses its replies, `pool` keeps idle
+//! connections, `relay` is one transaction.
 
 mod candidates;
 mod dns;
@@ -27,14 +27,14 @@ pub(crate) use relay::{BodyEncoding, HopTransaction, RelayClient, RelayMail, Rel
 pub(crate) use reply::HopReply;
 pub use settings::{ForwardSettings, HopTls};
 
-/// The parser of a next hop's replies alone, for fuzzing.
+/// Runs the parser of a next hop's replies, for fuzzing.
 #[doc(hidden)]
 pub fn fuzz_reply(input: &[u8]) -> String {
     let mut input = bytes::BytesMut::from(input);
     format!("{:?}", reply::take(&mut input))
 }
 
-/// The parser of MTA-STS policies alone, for fuzzing.
+/// Runs the parser of MTA-STS policies, for fuzzing.
 #[doc(hidden)]
 pub fn fuzz_policy(text: &str) -> String {
     format!("{:?}", mta_sts::Policy::parse(text))
@@ -43,9 +43,9 @@ pub fn fuzz_policy(text: &str) -> String {
 /// The configuration of all connections of a listener to the next hop.
 pub(crate) struct Forward {
     pub(crate) settings: ForwardSettings,
-    /// Encrypts, without checking the server's identity.
+    /// TLS without a check of the server's identity.
     anybody: Outgoing,
-    /// Believes authorities only.
+    /// TLS that verifies certificates against trusted authorities.
     authorities: Outgoing,
     dns: dns::Dns,
     policies: mta_sts::Policies,

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A mail server that takes what we hand on.
+/// A mail server that mail is forwarded to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct NextHop {
@@ -32,10 +32,10 @@ pub(super) enum HopAddress {
 /// The port of the hosts in MX records (RFC 5321 section 4.5.4.2).
 const SMTP_PORT: u16 = 25;
 
-/// The text names no next hop.
+/// The text does not name a next hop.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{0}' names no next hop; write smtp://127.0.0.1:10026, lmtp://127.0.0.1:24, \
+    "'{0}' is not a next hop; write smtp://127.0.0.1:10026, lmtp://127.0.0.1:24, \
      lmtp://unix:/run/lmtp or mx://example.org"
 )]
 pub struct MalformedNextHop(String);

@@ -13,7 +13,8 @@ use super::next_hop::NextHop;
 
 struct IdleHop {
     next_hop: NextHop,
-    /// Those that it was opened with: other listeners may demand more of the same next hop.
+    /// The settings that the connection was opened with: other listeners may require more of the
+    /// same next hop.
     settings: ForwardSettings,
     hop: HopConnection,
     since: Instant,

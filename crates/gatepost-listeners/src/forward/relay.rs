@@ -18,7 +18,7 @@ use super::{Forward, ForwardSettings, pool};
 /// The encoding of the body (RFC 6152, RFC 3030).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum BodyEncoding {
-    /// The client said nothing, or 7BIT.
+    /// The client gave no BODY, or 7BIT.
     #[default]
     SevenBit,
     EightBit,
@@ -59,9 +59,9 @@ pub(crate) struct HopTransaction {
 
 /// The response of the next hop to MAIL.
 pub(crate) enum RelayStart {
-    /// It waits for recipients.
+    /// The next hop waits for recipients.
     Open(Box<HopTransaction>),
-    /// It refused.
+    /// The next hop refused.
     Refused(HopReply),
 }
 
@@ -130,12 +130,12 @@ impl HopTransaction {
         let offers = self.hop.offers;
         let unfit = match self.mail.body {
             BodyEncoding::Binary if !(offers.binary && offers.chunking) => {
-                Some("5.6.3 the next hop takes no BINARYMIME")
+                Some("5.6.3 the next hop does not accept BINARYMIME")
             }
             BodyEncoding::EightBit if !offers.eight_bit => {
-                Some("5.6.3 the next hop takes no 8BITMIME")
+                Some("5.6.3 the next hop does not accept 8BITMIME")
             }
-            _ if self.mail.utf8 && !offers.utf8 => Some("5.6.7 the next hop takes no SMTPUTF8"),
+            _ if self.mail.utf8 && !offers.utf8 => Some("5.6.7 the next hop does not accept SMTPUTF8"),
             _ => None,
         };
         if let Some(reason) = unfit {
@@ -173,7 +173,7 @@ impl HopTransaction {
         &self.next_hop
     }
 
-    /// Asks for one recipient.
+    /// Sends one RCPT.
     pub(crate) async fn recipient(
         &mut self,
         address: &str,
@@ -234,7 +234,7 @@ impl HopTransaction {
         Ok(None)
     }
 
-    /// Sends the message. Gives one reply, or with LMTP one for each of the `recipients`.
+    /// Sends the message. Returns one reply, or with LMTP one for each of the `recipients`.
     pub(crate) async fn deliver(
         &mut self,
         message: &[u8],

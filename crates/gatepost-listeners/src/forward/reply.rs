@@ -5,7 +5,7 @@ use memchr::memchr;
 
 /// RFC 5321 section 4.5.3.1.5 has 512; some servers write more.
 const LINE_BYTES_MAX: usize = 4_096;
-/// No sensible answer has more lines, EHLO's among them.
+/// No reasonable reply has more lines, including EHLO's.
 const LINES_MAX: usize = 128;
 
 /// One reply.
@@ -26,7 +26,7 @@ impl HopReply {
         matches!(self.code, 400..=499)
     }
 
-    /// Its lines as one text, a line each.
+    /// The lines as one text, separated by line breaks.
     pub(crate) fn text(&self) -> String {
         self.lines.join("\n")
     }
@@ -34,10 +34,10 @@ impl HopReply {
 
 /// The line is not a reply.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("what the next hop says is not an SMTP reply")]
+#[error("the next hop sent a line that is not an SMTP reply")]
 pub(crate) struct Garbled;
 
-/// Takes a whole reply off the front of `input`; `None` where more must come.
+/// Removes a complete reply from the front of `input`; `None` if more bytes are needed.
 pub(crate) fn take(input: &mut BytesMut) -> Result<Option<HopReply>, Garbled> {
     let mut lines = Vec::new();
     let mut first_code = None;

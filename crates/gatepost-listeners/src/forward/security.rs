@@ -1,8 +1,8 @@
 //! Proofs that a host must give before it gets mail.
 //!
 //! TLSA records come first: a policy of MTA-STS cannot overrule what DNSSEC proves (RFC 8461
-//! section 2). `forward.tls = "off"` and `"required"` are decisions of the operator, and ask
-//! neither.
+//! section 2). `forward.tls = "off"` and `"required"` are decisions of the operator, so neither is
+//! looked up.
 
 use std::time::Instant;
 
@@ -19,14 +19,14 @@ use crate::tls::dane;
 pub(super) enum Security {
     /// In plain text.
     Plain,
-    /// Encrypted where that works; the host's identity is not checked.
+    /// Encrypted if possible; the host's identity is not checked.
     Opportunistic,
     /// The same, and a host that does not prove its name is logged (MTA-STS, mode `testing`).
     Tested,
     /// Encrypted, the host's identity unchecked: it has TLSA records, and none of them is usable
     /// (RFC 7672 section 2.2).
     Encrypted,
-    /// Encrypted, with a certificate that one of these names.
+    /// Encrypted, with a certificate that one of these records matches.
     Dane(Vec<Tlsa>),
     /// Encrypted, with an authority's certificate for its name.
     Verified(Requirement),
@@ -42,7 +42,7 @@ impl Security {
         }
     }
 
-    /// The fallback if TLS fails; `None` where it does not.
+    /// The fallback if TLS fails; `None` if the connection must not be weakened.
     pub(super) const fn weaker(&self) -> Option<Self> {
         match self {
             Self::Tested => Some(Self::Opportunistic),

@@ -14,11 +14,11 @@ use crate::tls::{CertificateTrust, Outgoing, TlsError};
 pub enum HopTls {
     /// Never.
     Off,
-    /// As DNS and the domain demand it (DANE, MTA-STS). Without either where it offers STARTTLS,
-    /// whatever its certificate; in plain text if TLS fails (RFC 7435).
+    /// As DANE and MTA-STS demand. Without either, TLS is used if the next hop offers STARTTLS,
+    /// whatever its certificate; if TLS fails, mail goes in plain text (RFC 7435).
     #[default]
     Opportunistic,
-    /// Always, with an authority's certificate for its name, or the mail stays with its client.
+    /// Always, with an authority's certificate for its name; otherwise the client keeps the mail.
     Required,
 }
 
@@ -37,13 +37,13 @@ impl ForwardSettings {
     }
 }
 
-/// `listeners.smtp.forward`: how the next hop is spoken to.
+/// `listeners.smtp.forward`: connections to the next hop.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ForwardSettings {
-    /// Whether mail goes to it encrypted: `off`; `opportunistic`, as DANE and MTA-STS demand it,
-    /// and without either where it offers STARTTLS, whatever its certificate; `required`, with an
-    /// authority's certificate, or else the mail stays with its client.
+    /// Whether mail goes to it encrypted: `off`; `opportunistic`, as DANE and MTA-STS demand, and
+    /// without either if it offers STARTTLS, whatever its certificate; `required`, always with an
+    /// authority's certificate, otherwise the client keeps the mail.
     pub tls: HopTls,
     /// Whether TLSA records that DNSSEC proves decide about its certificate (DANE, RFC 7672).
     pub dane: bool,
@@ -51,17 +51,18 @@ pub struct ForwardSettings {
     pub mta_sts: bool,
     /// The port that MTA-STS policies are fetched from; the standard's is 443.
     pub mta_sts_port: u16,
-    /// Resolvers that validate DNSSEC and are reached over a safe way, with their port: what they
-    /// call authentic is trusted. Empty takes those of `/etc/resolv.conf`, which are trusted only
-    /// if all of them are on this machine.
+    /// Resolvers that validate DNSSEC and are reached over a secure path, with their ports: records
+    /// that they mark as authentic are trusted. Empty takes those of `/etc/resolv.conf`, which are
+    /// trusted only if all of them are on this machine.
     pub dns_servers: Vec<SocketAddr>,
     /// The authorities that may sign its certificate where TLS is required or an MTA-STS policy
     /// demands it, and that of the policy's server: a PEM file; empty takes the system's.
     pub tls_ca: PathBuf,
-    /// Its name, for certificates and TLSA records; empty takes the one it is reached by. An MX has
-    /// its own.
+    /// The next hop's name, for certificates and TLSA records; if empty, the host name of the
+    /// address is used. An MX has its own.
     pub tls_name: String,
-    /// Whether it receives the client's own name and address (XFORWARD), where it offers that.
+    /// Whether the next hop receives the client's own name and address (XFORWARD), if it offers
+    /// that.
     pub xforward: bool,
     /// The time limit for connecting and greeting.
     pub connect_timeout: Period,

@@ -1,7 +1,7 @@
 //! Authentication and authorization of requests.
 //!
-//! [`gatepost_users`] decides; a listener without a `ListenerAuth` asks for no login. Pages and
-//! static files need no login; a page's procedures guard what they give it.
+//! [`gatepost_users`] decides; a listener without a `ListenerAuth` requires no login. Pages and
+//! static files need no login; a page's procedures guard the values that they return.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{URL_SAFE, URL_SAFE_NO_PAD};
@@ -17,7 +17,7 @@ use super::stream_rights::{StreamRights, is_admin, is_internal};
 /// The topics whose right to publish is the right to call the procedure of that path.
 const CALL_TOPICS: &str = "$call";
 
-/// Finds out who asks, once for each request: from `Authorization`, from ntfy's `auth=`, or from
+/// Determines the user, once for each request: from `Authorization`, from ntfy's `auth=`, or from
 /// the certificate of the connection.
 pub(super) async fn identify(
     context: &HttpContext,
@@ -47,7 +47,7 @@ pub(super) async fn identify(
         remote.authenticate(credentials, request.peer, None).await
     };
     let identity = identity.map_err(|denied| match denied {
-        // Asking for a login is useless where no user exists.
+        // Requesting a login is useless if no user exists.
         Denied::Anonymous if !auth.any_user() => HttpError::NoUserYet,
         denied => HttpError::Denied(denied),
     });
@@ -95,8 +95,8 @@ pub(super) fn is_local(request: &HttpRequest) -> bool {
         && request.field("host").is_none_or(names_this_machine)
 }
 
-/// Refuses everybody but administrators: users who are, and requests from this machine while there
-/// is no user.
+/// Refuses requests that do not come from an administrator, or, while there is no user, from this
+/// machine.
 pub(super) fn expect_admin(context: &HttpContext, request: &HttpRequest) -> Result<(), HttpError> {
     let (Some(auth), Some(identity)) = (&context.auth, &request.identity) else {
         return Ok(());
@@ -132,7 +132,7 @@ fn expect_permission(request: &HttpRequest, topic: &str, retain: bool) -> Result
     }
 }
 
-/// Refuses to have a procedure judge for a peer without the right to publish to its topic,
+/// Refuses a procedure call of a peer without the right to publish to the procedure's topic,
 /// `$call/PROCEDURE`.
 pub(super) fn expect_call(request: &HttpRequest, procedure: &str) -> Result<(), HttpError> {
     if request.identity.is_none() {
@@ -160,7 +160,7 @@ pub(super) fn expect_subscribe(
     Ok(())
 }
 
-/// 401 asks for a login, 403 says that this one does not do.
+/// 401 requests a login, 403 refuses the present one.
 fn forbidden(identity: Option<&Identity>) -> HttpError {
     match identity.and_then(Identity::user) {
         None => HttpError::Denied(Denied::Anonymous),
@@ -168,7 +168,7 @@ fn forbidden(identity: Option<&Identity>) -> HttpError {
     }
 }
 
-/// For how long a stream may go on that this request begins, whose subscription is allowed.
+/// The time for which the stream of this permitted subscription may continue.
 pub(super) fn stream_rights(request: &HttpRequest, filters: &[TopicFilter]) -> StreamRights {
     StreamRights::new(request.identity.clone(), filters, is_local(request))
 }

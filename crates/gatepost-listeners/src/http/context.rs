@@ -27,14 +27,14 @@ use crate::monitoring::prometheus::{Page, counter, gauge};
 use crate::monitoring::{StatsKeeper, metrics};
 use crate::stream::Stream;
 
-/// The parts of the gateway that requests are answered from.
+/// The parts of the server that handlers use.
 #[derive(Clone)]
 pub struct HttpServices {
-    /// Judges and publishes what is sent.
+    /// Judges and publishes messages.
     pub gateway: Gateway,
-    /// Has what was published.
+    /// Delivers publications to readers.
     pub broker: Broker,
-    /// Counted in the metrics.
+    /// The store, whose figures are part of the metrics.
     pub store: Store,
     /// Makes the snapshot that the dashboard starts from.
     pub stats: Arc<StatsKeeper>,
@@ -55,7 +55,7 @@ pub struct HttpContext {
     pub(super) limits: ClientLimits,
     pub(super) drain: Drain,
     pub(super) rate_limits: RateLimits,
-    /// Whether the read buffer's requests may be answered from memory: no setting asks for more
+    /// Whether the read buffer's requests may be answered from memory: no setting requires more
     /// than their path.
     pub(super) answers_from_memory: bool,
     pub(super) requests: Requests,
@@ -118,14 +118,15 @@ impl HttpContext {
         })
     }
 
-    /// Hands WebSocket connections at `/mqtt` to `handler`; without one there is no `/mqtt`.
+    /// Passes WebSocket connections at `/mqtt` to `handler`; without a handler the path does not
+    /// exist.
     #[must_use]
     pub fn with_websocket(mut self, handler: WebSocketHandler) -> Self {
         self.websocket = Some(handler);
         self
     }
 
-    /// Asks for logins as `auth` says; without it no request needs one.
+    /// Requires logins as `auth` demands; without it no request needs one.
     #[must_use]
     pub fn with_auth(mut self, auth: ListenerAuth) -> Self {
         self.auth = Some(auth);
@@ -148,7 +149,7 @@ impl HttpContext {
         self.access_log.reopen();
     }
 
-    /// The connections that are open, without those whose only request was answered at once.
+    /// The number of open connections, without those whose only request was answered at once.
     pub fn connections(&self) -> u32 {
         self.limits.admission.open()
     }
@@ -190,7 +191,8 @@ impl HttpContext {
         page.value(
             counter(
                 "gatepost_page_workers_replaced_total",
-                "Page workers replaced: worn, failed, or late.",
+                "Page workers that were replaced because they were worn out, failed or took too \
+                    long.",
             ),
             self.pages.workers_replaced(),
         );

@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::monitoring::prometheus::{Page, counter};
 
-/// As many as there may be threads without two in one place; more only share.
+/// The number of threads that have a counter of their own; further threads share.
 const THREADS: usize = 16;
 
-/// Requests answered, by class of status. Each thread has a cache line of its own: it is written
-/// at every request.
+/// Requests answered, by class of status. Each thread has a cache line of its own: counters are
+/// written at every request.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     by_thread: [CounterLine; THREADS],
@@ -49,7 +49,7 @@ impl Requests {
             .sum()
     }
 
-    /// Appends them in Prometheus' text format.
+    /// Appends the counters in Prometheus' text format.
     pub(super) fn push_metrics(&self, text: &mut String) {
         let classes = (1..=5).map(|class| (format!("{class}xx"), self.of_class(class - 1)));
         Page(text).by_label(

@@ -1,7 +1,7 @@
-//! Ending: requests in progress finish, idle connections close.
+//! Draining: requests in progress finish, idle connections close.
 //!
-//! A connection leaves its waker here once; to drain is to set a flag and to wake them all. So
-//! the flag costs a request one load, and no channel is polled beside the socket.
+//! A connection registers its waker once; a drain sets a flag and wakes all of them. So the flag
+//! costs a request one load, and no channel is polled beside the socket.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -36,7 +36,7 @@ impl Drain {
         .await;
     }
 
-    /// Lets connections end and wakes those that wait.
+    /// Begins the drain, and wakes the waiting connections.
     pub(super) fn begin(&self) {
         self.draining.store(true, Ordering::SeqCst);
         let wakers: Vec<_> = self.wakers.lock().values().cloned().collect();

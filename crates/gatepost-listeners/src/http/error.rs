@@ -63,7 +63,7 @@ pub(super) enum HttpError {
     Unavailable(String),
     #[error("more requests than are allowed in a second; try again in {0} s")]
     TooManyRequests(u64),
-    #[error("a precondition of the request does not hold")]
+    #[error("a precondition of the request is not fulfilled")]
     PreconditionFailed,
     #[error("a body has at most {0} bytes")]
     BodyTooLarge(u64),
@@ -83,13 +83,13 @@ pub(super) enum HttpError {
     TooManyFields(usize),
     #[error("error {0}")]
     Internal(String),
-    #[error("only the transfer coding \"chunked\" is understood")]
+    #[error("the only supported transfer coding is \"chunked\"")]
     TransferCoding,
     #[error("no method {0} is known")]
     UnknownMethod(String),
     #[error("{0}")]
     Busy(&'static str),
-    #[error("HTTP/1.0, HTTP/1.1 and HTTP/2 are spoken here")]
+    #[error("the supported versions are HTTP/1.0, HTTP/1.1 and HTTP/2")]
     Version,
 }
 
@@ -109,7 +109,7 @@ impl HttpError {
     pub(super) const fn row(&self) -> ErrorRow {
         let (status, number, text) = match self {
             Self::MalformedHead(_) => (400, 1, "malformed request head"),
-            Self::Framing(_) => (400, 2, "the length of the body is in doubt"),
+            Self::Framing(_) => (400, 2, "the length of the body is ambiguous"),
             Self::Target(_) => (400, 3, "malformed request target"),
             Self::Chunk(_) => (400, 4, "malformed chunked body"),
             Self::Topic(_) => (400, 5, "malformed topic"),
@@ -125,8 +125,12 @@ impl HttpError {
             Self::NoUserYet => (403, 5, "there is no user yet"),
             Self::ServerTopic => (403, 8, "topic of the server"),
             Self::Banned => (403, 6, "address banned"),
-            Self::NoTopic(_) => (409, 1, "there is nowhere to release it to"),
-            Self::Conflict(_) => (409, 2, "not as things are"),
+            Self::NoTopic(_) => (
+                409,
+                1,
+                "the message has no recipient or topic to release it to",
+            ),
+            Self::Conflict(_) => (409, 2, "in conflict with the present state"),
             Self::Body(_) => (400, 8, "malformed body"),
             Self::Unavailable(_) => (503, 3, "not available"),
             Self::CrossOrigin(_) => (403, 1, "refused to a page of another origin"),
@@ -157,7 +161,7 @@ impl HttpError {
         }
     }
 
-    /// The response that reports it: JSON with `code`, `error` and `detail`.
+    /// The response that reports the error: JSON with `code`, `error` and `detail`.
     pub(super) fn response(&self) -> Response {
         let row = self.row();
         let body = serde_json::json!({

@@ -1,8 +1,8 @@
 //! The client that a trusted proxy reports: `Forwarded` (RFC 7239), or the older
 //! `X-Forwarded-For` and `X-Forwarded-Proto`.
 //!
-//! Each proxy appends, so the list is read from its end for as long as those who wrote are
-//! trusted: entries that a client writes itself stand before that and are not trusted.
+//! Each proxy appends, so the list is read from its end for as long as the writers are trusted:
+//! entries written by the client itself precede them and are not trusted.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -11,7 +11,7 @@ use gatepost_settings::PeerNetwork;
 
 use super::request::HttpRequest;
 
-/// The fields by which proxies say that they speak for another client.
+/// The fields by which proxies report that they forward a request of another client.
 const FORWARDING_FIELDS: [&str; 6] = [
     "forwarded",
     "x-forwarded-for",
@@ -21,8 +21,8 @@ const FORWARDING_FIELDS: [&str; 6] = [
     "via",
 ];
 
-/// Puts the client in the proxy's place, where the peer is one of `trusted`; notes that there is
-/// a client behind the peer where it is not.
+/// Replaces the peer by the client if the peer is one of `trusted`; otherwise records that there is
+/// a client behind the peer.
 pub(super) fn apply(trusted: &[PeerNetwork], request: &mut HttpRequest) {
     let is_trusted = |peer: Peer| trusted.iter().any(|network| network.holds(peer.ip()));
     if !is_trusted(request.peer) {
@@ -49,7 +49,7 @@ pub(super) fn apply(trusted: &[PeerNetwork], request: &mut HttpRequest) {
 /// The report of one proxy about its client.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct ForwardedElement {
-    /// `None` where it said nothing usable: `unknown`, or a name of its own.
+    /// `None` if the proxy reported no usable address: `unknown`, or an obfuscated name.
     client: Option<SocketAddr>,
     secure: Option<bool>,
 }
@@ -105,7 +105,7 @@ fn element_of(element: &str) -> ForwardedElement {
     hop
 }
 
-/// An address with or without port; IPv6 in brackets, or bare as `X-Forwarded-For` has it.
+/// An address with or without port; IPv6 in brackets, or bare as in `X-Forwarded-For`.
 fn node(text: &str) -> Option<SocketAddr> {
     if let Ok(address) = text.parse::<SocketAddr>() {
         return Some(address);

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr};
 /// section 3.2.2): no user information, path, list or quotes. Empty is allowed: the field of a
 /// request whose target has no authority.
 pub(super) fn is_host(value: &[u8]) -> bool {
-    // Nearly all: letters, digits, dots and hyphens, then perhaps a port.
+    // Nearly all hosts consist of letters, digits, dots and hyphens, and perhaps a port.
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
     match value.iter().position(|byte| !is_plain(byte)) {
         None => true,
@@ -28,7 +28,7 @@ fn is_unusual_host(value: &[u8]) -> bool {
     is_port && is_name(name)
 }
 
-/// The name, and what follows its colon. The colons of an IPv6 address stand in brackets.
+/// Splits a host into the name and the text after its colon. An IPv6 address is in brackets.
 fn split_port(host: &str) -> (&str, Option<&str>) {
     match host.find(']') {
         Some(end) => {
@@ -59,7 +59,8 @@ fn is_name(name: &str) -> bool {
 }
 
 /// Whether a `Host` field is an address or a local name. A name of the public DNS is neither: its
-/// owner can let it point at this machine, and a page of theirs would then be of our own origin.
+/// owner can point it at this machine, and the owner's pages would then have the server's own
+/// origin.
 pub(super) fn names_this_machine(host: &str) -> bool {
     let (name, _) = split_port(host);
     let bare = name.trim_start_matches('[').trim_end_matches(']');
@@ -67,7 +68,7 @@ pub(super) fn names_this_machine(host: &str) -> bool {
     bare.parse::<IpAddr>().is_ok()
         || lower == "localhost"
         || lower.ends_with(".localhost")
-        // A name without a dot is the local network's.
+        // A name without a dot belongs to the local network.
         || !lower.contains('.')
 }
 

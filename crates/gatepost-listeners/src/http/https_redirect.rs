@@ -1,10 +1,10 @@
-//! Sending a client to the same place by https.
+//! Redirects to the same path over HTTPS.
 
 use super::error::HttpError;
 use super::request::HttpRequest;
 use super::response::Response;
 
-/// 308: the method and the body stay.
+/// Status 308: the method and the body are kept.
 pub(super) fn to_https(request: &HttpRequest, port: u16) -> Result<Response, HttpError> {
     let host = request.field("host").unwrap_or_default();
     let name = match host.rsplit_once(':') {
@@ -21,7 +21,7 @@ pub(super) fn to_https(request: &HttpRequest, port: u16) -> Result<Response, Htt
         port => format!(":{port}"),
     };
     let target = request.target();
-    // Absolute form and the asterisk name no place of their own.
+    // A target in absolute form, or an asterisk, has no path to keep.
     let target = if target.starts_with('/') { target } else { "/" };
     Ok(Response::empty(308).with("Location", format!("https://{name}{port}{target}")))
 }

@@ -7,7 +7,7 @@ use super::context::HttpContext;
 use super::request::HttpRequest;
 use super::response::Response;
 
-/// A page that a page worker had a part in.
+/// A page that a page worker helped to make.
 pub(super) fn worker_page(
     context: &HttpContext,
     peer: &str,

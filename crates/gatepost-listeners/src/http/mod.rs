@@ -4,11 +4,11 @@
 //!   [`response`] into bytes, and answers cached pages without either.
 //! - `router.rs` finds the handler of a request: `api/` (topics, calls, administration, ntfy's
 //!   shapes) or `site/` (pages, files, forms, the dashboard).
-//! - What both use stands beside them: who asks (`access.rs`, `origin.rs`, `forwarded.rs`), how
-//!   errors are written (`error.rs`), how publications are written (`event_stream/`).
+//! - Shared modules are beside them: identification of the client (`access.rs`, `origin.rs`,
+//!   `forwarded.rs`), errors (`error.rs`), encoding of publications (`event_stream/`).
 //!
 //! Imports go one way: driver, router, handlers, shared modules. A handler knows no version of
-//! HTTP, so that another version is another driver and nothing else.
+//! HTTP, so that another version needs another driver and nothing else.
 
 mod access;
 mod api;
@@ -47,12 +47,12 @@ use crate::workers::Workers;
 pub use context::{HttpContext, HttpServices, Upgraded, WebSocketHandler};
 pub use settings::HttpSettings;
 
-/// The parsers of what peers send, for fuzzing: any bytes are taken, none may panic.
+/// The parsers of peers' bytes, for fuzzing: they accept any bytes, and none may panic.
 #[doc(hidden)]
 pub mod parsers {
     use super::driver::{chunked, head};
 
-    /// Parses a head, and what its target and query hold. Returns the head's length.
+    /// Parses a head, its target and its query. Returns the head's length.
     pub fn head(bytes: &[u8]) -> Option<usize> {
         let mut storage = head::field_storage();
         let (head, length) = head::parse(bytes, &mut storage, 16 << 10).ok()??;
@@ -61,7 +61,7 @@ pub mod parsers {
         Some(length)
     }
 
-    /// Decodes a chunked body that arrives in two pieces. Returns the body where it is whole.
+    /// Decodes a chunked body that arrives in two pieces. Returns the body if it is complete.
     pub fn chunked(first: &[u8], second: &[u8], body_bytes_max: u64) -> Option<Vec<u8>> {
         let mut decoder = chunked::ChunkedDecoder::new(body_bytes_max);
         let mut body = Vec::new();
@@ -85,7 +85,7 @@ pub async fn serve(
     let take = move |accepted: Accepted, peer: Peer| {
         let admitted = shared.limits.admission.admit_accepted(&accepted, peer)?;
         if admitted.is_err() && !accepted.is_from_proxy(peer) {
-            // It has spoken no protocol yet that could be answered.
+            // The connection's protocol is not known yet, so no reply is possible.
             return None;
         }
         let connection = driver::answer_at_once(&shared, accepted, peer)?;

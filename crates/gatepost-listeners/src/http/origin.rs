@@ -1,19 +1,19 @@
 //! Requests that a page of another origin makes a browser send.
 //!
-//! A browser sends a visitor's request to this machine's loopback as readily as anywhere, so
-//! without this any web page could publish here. Browsers name the page's origin; programs that
-//! are no browsers name none and are not concerned.
+//! A browser sends requests to this machine's loopback like to any other address, so without this
+//! check any web page could publish here. Browsers send the page's origin; other programs send none
+//! and are not affected.
 
 use super::context::HttpContext;
 use super::error::HttpError;
 use super::request::HttpRequest;
 use super::response::Response;
 
-/// Refuses what changes something, or opens a WebSocket, for a page of an origin that is neither
-/// ours nor allowed.
+/// Refuses a request that changes something or opens a WebSocket, if its page has an origin that is
+/// neither the server's own nor allowed.
 pub(super) fn check(context: &HttpContext, request: &HttpRequest) -> Result<(), HttpError> {
     let reads = matches!(request.method(), "GET" | "HEAD" | "OPTIONS");
-    // No browser asks a server before it opens a WebSocket to it (RFC 6455 section 10.2).
+    // Browsers open WebSockets without a preflight request (RFC 6455 section 10.2).
     if reads && !request.has_token("upgrade", "websocket") {
         return Ok(());
     }
@@ -25,8 +25,8 @@ pub(super) fn check(context: &HttpContext, request: &HttpRequest) -> Result<(), 
     }
 }
 
-/// Refuses a form that a browser says comes from elsewhere; a page that may publish from another
-/// origin still has no forms here. Browsers that name no origin name at least the page.
+/// Refuses a form from a page of another origin, even if that origin may publish. Browsers that
+/// send no origin send at least the page's address.
 pub(super) fn expect_own(request: &HttpRequest) -> Result<(), HttpError> {
     match request.field("sec-fetch-site") {
         None | Some("same-origin" | "none") => {}
@@ -38,7 +38,7 @@ pub(super) fn expect_own(request: &HttpRequest) -> Result<(), HttpError> {
     }
 }
 
-/// Refuses a link that changes something and that a page of another origin has a browser follow,
+/// Refuses a link that changes something if a page of another origin made the browser follow it,
 /// unless that origin is allowed.
 pub(super) fn expect_own_link(
     context: &HttpContext,
@@ -52,7 +52,7 @@ pub(super) fn expect_own_link(
     }
 }
 
-/// The page that a browser says made the request.
+/// The page that made the request, as reported by the browser.
 fn page_of(request: &HttpRequest) -> Option<&str> {
     request.field("origin").or_else(|| request.field("referer"))
 }
@@ -86,7 +86,7 @@ fn is_allowed(context: &HttpContext, origin: &str) -> bool {
     allowed.iter().any(|entry| entry == "*" || entry == origin)
 }
 
-/// The answer to a browser that asks beforehand (CORS), where the origin is allowed.
+/// The answer to a preflight request (CORS), if the origin is allowed.
 pub(super) fn preflight(context: &HttpContext, request: &HttpRequest) -> Option<Response> {
     let origin = request.field("origin")?;
     request.field("access-control-request-method")?;
@@ -105,8 +105,8 @@ pub(super) fn preflight(context: &HttpContext, request: &HttpRequest) -> Option<
     Some(response)
 }
 
-/// Lets a page of an allowed origin read the answer. An origin that is allowed by name may send
-/// what the visitor is logged in with; `"*"` gives no origin that.
+/// Permits a page of an allowed origin to read the answer. An origin that is allowed by name may
+/// send the visitor's credentials; `"*"` permits that for no origin.
 pub(super) fn mark(context: &HttpContext, request: &HttpRequest, response: &mut Response) {
     if context.settings.origins.is_empty() {
         return;

@@ -30,7 +30,7 @@ impl ValueSource for PageValues {
     }
 
     fn call(&self, call: &PageCall<'_>) -> Result<Called, CallError> {
-        // A page has no message; its procedure sees the visitor, and the form that was sent.
+        // A page has no message; its procedure receives the visitor and the submitted form.
         let request = call.request;
         let mut envelope = Envelope::new(Listener::Http, request.peer.unwrap_or(Peer::Local));
         envelope.user.clone_from(&request.user);

@@ -1,5 +1,5 @@
-//! Parameters of a request besides its body: header fields and values of the query that mean the
-//! same, and the forms in which they are written.
+//! Parameters of a request in addition to its body: equivalent header fields and query values, and
+//! the parsers of their values.
 
 use std::time::SystemTime;
 
@@ -16,13 +16,13 @@ pub(super) fn parameter(request: &HttpRequest, name: &str) -> Option<String> {
         .or_else(|| request.query_value(name))
 }
 
-/// The first of these names that has a value which is not empty.
+/// The first of these names with a non-empty value.
 pub(super) fn first_parameter(request: &HttpRequest, names: &[&str]) -> Option<String> {
     let mut values = names.iter().filter_map(|name| parameter(request, name));
     values.find(|value| !value.is_empty())
 }
 
-/// Yes or no, given as text; no where the text is missing.
+/// A yes or no given as text; a missing text means no.
 pub(super) fn flag(name: &'static str, text: Option<String>) -> Result<bool, HttpError> {
     match text.as_deref() {
         None | Some("0" | "false" | "no" | "off") => Ok(false),
@@ -56,7 +56,7 @@ pub(super) fn count_of(
         })
 }
 
-/// `skip=`, 0 where it is missing.
+/// `skip=`, 0 if it is missing.
 pub(super) fn skip_of(request: &HttpRequest) -> Result<usize, HttpError> {
     let Some(text) = request.query_value("skip") else {
         return Ok(0);
@@ -90,7 +90,7 @@ fn parse_since(text: &str) -> Result<Since, HttpError> {
         })
 }
 
-/// A moment, as Unix seconds or as a period before now; `None` where the parameter is missing.
+/// A moment, as Unix seconds or as a period before now; `None` if the parameter is missing.
 pub(super) fn time_of(
     request: &HttpRequest,
     name: &'static str,

@@ -1,9 +1,8 @@
-//! Limits on the requests and the bytes that an address, and all of them together, may have in a
-//! second.
+//! Limits on requests and bytes per second, for each address and for all together.
 //!
-//! Each limit is a generic cell rate: of an address nothing is kept but the moment at which it
-//! has paid for what it took, and a second's worth may be taken in advance. Addresses that owe
-//! nothing are forgotten.
+//! Each limit is a generic cell rate: for each address only one moment is stored, at which its past
+//! use is within the rate again; one second's worth may be used in advance. Addresses whose moment
+//! has passed are forgotten.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -17,7 +16,7 @@ use crate::admission::client_network;
 
 /// The burst that is permitted.
 const BURST: Duration = Duration::from_secs(1);
-/// The number of addresses from which on those that owe nothing are forgotten.
+/// Above this number of addresses, those whose moment has passed are forgotten.
 const ADDRESSES_MAX: usize = 65_536;
 /// The size of one write if bandwidth is limited.
 pub(super) const PACED_BYTES: usize = 16 << 10;
@@ -48,17 +47,17 @@ impl RateLimits {
         self.requests.any() || self.bytes.any()
     }
 
-    /// Whether bytes are.
+    /// Whether bytes are limited.
     pub(super) const fn caps_bandwidth(&self) -> bool {
         self.bytes.any()
     }
 
-    /// Counts a request, or says how long its sender is to wait.
+    /// Counts a request, or returns the time that its sender must wait.
     pub(super) fn admit(&self, peer: Peer) -> Result<(), Duration> {
         self.requests.take(peer, 1, Instant::now())
     }
 
-    /// Waits until so many bytes may be written to this peer.
+    /// Waits until this many bytes may be written to this peer.
     pub(super) async fn pace(&self, peer: Peer, bytes: usize) {
         loop {
             match self.bytes.take(peer, bytes as u64, Instant::now()) {
@@ -98,7 +97,7 @@ impl Rate {
         self.total > 0 || self.per_address > 0
     }
 
-    /// Takes from both or from neither.
+    /// Uses units of both limits or of neither.
     fn take(&self, peer: Peer, units: u64, now: Instant) -> Result<(), Duration> {
         if !self.any() {
             return Ok(());
@@ -155,7 +154,7 @@ mod tests {
         let rate = &Rate::new(16, 8);
         let now = Instant::now();
         let taken = |last, now| (0..100).take_while(move |_| rate.take(peer(last), 1, now).is_ok());
-        // A second's worth in advance, and the one that is being paid for.
+        // One second's worth in advance, and the current unit.
         assert_eq!(taken(1, now).count(), 9);
         assert_eq!(taken(2, now).count(), 8, "the total is used up");
         let later = now + Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! A request without its wire form: what handlers work with, for all versions of HTTP.
+//! A request independent of its encoding: the input of handlers, for all versions of HTTP.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -21,7 +21,7 @@ pub(super) enum HttpVersion {
 }
 
 impl HttpVersion {
-    /// As access logs name it.
+    /// The name in access logs.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Http10 => "HTTP/1.0",
@@ -45,9 +45,9 @@ pub(super) struct HttpRequest {
     pub query: String,
     /// The version of HTTP that it came by.
     pub version: HttpVersion,
-    /// Whether the client's connection is encrypted, as far as we or a trusted proxy know.
+    /// Whether the client's connection is encrypted, as far as the server or a trusted proxy knows.
     pub secure: bool,
-    /// Whether a proxy that is not trusted says that it speaks for another client.
+    /// Whether an untrusted proxy reports that it forwards a request of another client.
     pub is_forwarded: bool,
     /// The body.
     pub body: Bytes,
@@ -60,7 +60,7 @@ pub(super) struct HttpRequest {
 }
 
 impl HttpRequest {
-    /// Of method and target, path and query, and the header fields.
+    /// Makes a request of method and target, path and query, and the header fields.
     pub(super) fn new<'a>(
         (method, target): (&str, &str),
         (path, query): (&str, &str),
@@ -193,7 +193,7 @@ impl HttpRequest {
     }
 }
 
-/// Refuses a method that the path does not take.
+/// Refuses a method that the path does not support.
 pub(super) fn expect_method(
     request: &HttpRequest,
     allowed: &[&str],
@@ -208,7 +208,7 @@ pub(super) fn expect_method(
     })
 }
 
-/// Decodes a path's percent escapes; refuses what no path of ours can hold.
+/// Decodes a path's percent escapes; refuses bytes that no path of the server can contain.
 pub(super) fn decode_path(path: &str) -> Result<Cow<'_, str>, HttpError> {
     if !path.contains('%') {
         return Ok(Cow::Borrowed(path));
@@ -224,8 +224,8 @@ pub(super) fn decode_path(path: &str) -> Result<Cow<'_, str>, HttpError> {
     Ok(Cow::Owned(decoded))
 }
 
-/// A body that is a JSON object of this form. A list of its values, which serde would take as
-/// well, is none.
+/// A body that is a JSON object of this form. A list of its values, which serde would accept too,
+/// is refused.
 pub(super) fn json_object<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, HttpError> {
     if body.trim_ascii_start().first() != Some(&b'{') {
         return Err(HttpError::Body("write a JSON object".to_owned()));

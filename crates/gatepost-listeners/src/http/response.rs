@@ -1,4 +1,4 @@
-//! A response without its wire form.
+//! A response independent of its encoding.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -15,7 +15,7 @@ use super::stream_rights::StreamRights;
 pub(super) struct Response {
     /// The status code.
     pub status: u16,
-    /// Header fields beside those that the wire needs.
+    /// Header fields in addition to those of the encoding.
     pub fields: Vec<(Cow<'static, str>, Cow<'static, str>)>,
     /// The body.
     pub body: Body,
@@ -27,7 +27,7 @@ pub(super) struct Response {
 pub(super) enum Body {
     /// Bytes, in pieces that are written as they are.
     Pieces(Vec<Bytes>),
-    /// So many bytes of a file from a place on, read as they are written.
+    /// A range of a file, read while it is written.
     File {
         /// The open file.
         file: File,
@@ -42,7 +42,7 @@ pub(super) enum Body {
         reader: Box<LocalSubscription>,
         /// The format of the events.
         format: StreamFormat,
-        /// For how long.
+        /// The rights that end the stream when they are lost.
         rights: Box<StreamRights>,
     },
     /// The connection becomes a WebSocket that carries MQTT.
@@ -91,8 +91,8 @@ impl Response {
         response
     }
 
-    /// Adds a header field. A value that would end its line is left out: nothing that a peer
-    /// sent can add a field of its own.
+    /// Adds a header field. A value with a line break is omitted, so that a peer's text cannot
+    /// inject a field.
     pub(super) fn field(
         &mut self,
         name: impl Into<Cow<'static, str>>,

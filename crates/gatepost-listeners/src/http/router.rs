@@ -1,7 +1,7 @@
 //! The choice of the handler that answers a request.
 //!
-//! A user's own pages come before our pages of the same name (the dashboard at `/`, `/docs`),
-//! and after the API, whose prefixes are few and fixed.
+//! The operator's own pages take precedence over built-in pages of the same name (the dashboard at
+//! `/`, `/docs`); the API, whose prefixes are few and fixed, takes precedence over both.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use super::response::Response;
 use super::site::{assets, error_page, files, guide};
 use super::{access, forwarded, https_redirect, origin, websocket_handshake};
 
-/// The methods that some path takes, or that are refused by name.
+/// The methods that some path supports, or that are refused by name.
 const METHODS: [&str; 9] = [
     "GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "QUERY",
 ];
 
-/// Decides before the body is read whether the request is served at all: proxies, rates, https,
-/// origin, and who asks wherever a body or the path needs a login. The error is the response.
+/// Decides before the body is read whether the request is served at all: proxies, rates, HTTPS,
+/// origin, and authentication if a body or the path needs a login. The error is the response.
 pub(super) async fn admit(
     context: &Arc<HttpContext>,
     request: &mut HttpRequest,
@@ -76,7 +76,7 @@ pub(super) fn with_common_fields(
     response
 }
 
-/// The checks of [`admit`]; a response where the request is answered already.
+/// The checks of [`admit`]; a response if the request is answered already.
 async fn check(
     context: &HttpContext,
     request: &mut HttpRequest,
@@ -171,8 +171,8 @@ async fn route(
     }
 }
 
-/// Whether only some may have what is there. Of what is left, pages are for everyone, and the
-/// dashboard and ntfy's shapes ask when no page stands in their place.
+/// Whether the path needs authentication. Of the other paths, pages are public, and the dashboard
+/// and ntfy's shapes authenticate if no page replaces them.
 fn needs_identity(path: &str) -> bool {
     ["/topics", "/call/", "/admin/", "/metrics", "/v1/webpush"]
         .iter()

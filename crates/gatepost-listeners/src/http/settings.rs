@@ -39,35 +39,35 @@ pub struct HttpSettings {
     /// The number of bytes of a body that must arrive per second, after a first `body_timeout`; 0
     /// for any number.
     pub body_rate_min: ByteSize,
-    /// The longest time for which a reader may take no bytes of a response.
+    /// The longest time for which a reader may read no bytes of a response.
     pub write_timeout: Period,
-    /// The number of bytes of a response that must be taken per second, after a first
-    /// `write_timeout`; 0 for any number. Event streams are the broker's to judge.
+    /// The number of bytes of a response that must be read per second, after a first
+    /// `write_timeout`; 0 for any number. For event streams the broker's limits apply.
     pub write_rate_min: ByteSize,
     /// The interval of comments that keep an event stream open through proxies.
     pub keepalive: Period,
     /// The time limit for requests in progress when the server ends.
     pub drain_timeout: Period,
-    /// Origins whose pages may publish, call and open WebSockets beside our own, such as
+    /// Further origins whose pages may publish, call and open WebSockets, such as
     /// `"https://example.org"`; `"*"` allows all.
     pub origins: Vec<String>,
     /// Peers whose `Forwarded` or `X-Forwarded-For` is trusted: addresses, networks, `"unix"`.
     pub trusted_proxies: Vec<PeerNetwork>,
-    /// Whether requests that come unencrypted are sent to the same place by https.
+    /// Whether unencrypted requests are redirected to the same path over HTTPS.
     pub https_redirect: bool,
-    /// The port that they are sent to.
+    /// The HTTPS port of these redirects.
     pub https_port: u16,
     /// Header fields of every answer.
     pub headers: BTreeMap<String, String>,
     /// Whether the user guide is served at `/docs`.
     pub docs: bool,
-    /// Requests in a second, all together; 0 for no limit. More are answered 429.
+    /// Requests per second in total; 0 for no limit. Further requests are answered with 429.
     pub requests_per_second: u32,
-    /// Requests in a second from one address; 0 for no limit.
+    /// Requests per second from one address; 0 for no limit.
     pub requests_per_second_per_address: u32,
-    /// Bytes of answers in a second, all together; 0 for no limit. More are written later.
+    /// Bytes of responses per second in total; 0 for no limit. Further bytes are delayed.
     pub bandwidth: ByteSize,
-    /// Bytes of answers in a second to one address; 0 for no limit.
+    /// Bytes of responses per second to one address; 0 for no limit.
     pub bandwidth_per_address: ByteSize,
     /// The time after which a deferred sender should try again.
     pub retry_after: Period,
@@ -80,7 +80,7 @@ impl HttpSettings {
         fields.map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// The first header field that cannot be sent as it stands.
+    /// The first header field that cannot be sent as written.
     pub fn malformed_header(&self) -> Option<&str> {
         let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         let good = |(name, value): &(&str, &str)| {

@@ -10,7 +10,7 @@ use std::task::Poll;
 use gatepost_message::TopicFilter;
 use gatepost_users::Identity;
 
-/// Whether a stream may go on: its reader's rights as they are now.
+/// The rights of a stream's reader, which decide whether the stream may continue.
 pub(super) struct StreamRights {
     identity: Option<Identity>,
     filters: Vec<TopicFilter>,
@@ -20,7 +20,8 @@ pub(super) struct StreamRights {
 }
 
 impl StreamRights {
-    /// Of an identity that may subscribe to all of these now; `None` where no login is needed.
+    /// The rights of an identity that may subscribe to all of these filters now; `None` if no login
+    /// is needed.
     pub(super) fn new(identity: Option<Identity>, filters: &[TopicFilter], is_local: bool) -> Self {
         let checked = identity.as_ref().map_or(0, Identity::generation);
         Self {
@@ -41,7 +42,7 @@ impl StreamRights {
         self.checked.load(Ordering::Relaxed) != current
     }
 
-    /// Returns when they are gone; for a task that the broker wakes at every change of users.
+    /// Returns when the rights are lost; for a task that the broker wakes at every change of users.
     pub(super) async fn lost(&self) {
         poll_fn(|_| {
             if self.still_hold() {
@@ -53,7 +54,7 @@ impl StreamRights {
         .await;
     }
 
-    /// Checks them again; false where the stream must end.
+    /// Checks the rights again; returns false if the stream must end.
     pub(super) fn still_hold(&self) -> bool {
         let Some(identity) = &self.identity else {
             return true;
@@ -75,13 +76,13 @@ impl StreamRights {
     }
 }
 
-/// Without a login only a local peer is an administrator, whatever the config opens to others.
+/// Without a login only a local peer is an administrator, whatever the config permits to others.
 pub(super) fn is_admin(identity: &Identity, is_local: bool) -> bool {
     identity.is_admin() && (identity.user().is_some() || is_local)
 }
 
-/// Whether a filter can match a topic below `$SYS/gatepost`. They show subjects and senders of all
-/// mail, so they are the administrators'.
+/// Whether a filter can match a topic below `$SYS/gatepost`. These topics show subjects and senders
+/// of all mail, so only administrators may read them.
 pub(super) fn is_internal(filter: &TopicFilter) -> bool {
     let mut levels = filter.as_str().split('/');
     // Wildcards of the first level do not match `$SYS` [MQTT-4.7.2-1].

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::context::HttpContext;
 use super::response::Response;
 
-/// The status that stands for a verdict.
+/// The status of a verdict.
 pub(super) const fn status_of(action: Action) -> u16 {
     match action {
         Action::Accept | Action::Tag => 200,
@@ -17,7 +17,7 @@ pub(super) const fn status_of(action: Action) -> u16 {
     }
 }
 
-/// The status that stands for the outcome of a submission.
+/// The status of the outcome of a submission.
 pub(super) const fn status_of_outcome(outcome: &SubmissionOutcome) -> u16 {
     if outcome.is_disk_full {
         return 507;
@@ -25,7 +25,7 @@ pub(super) const fn status_of_outcome(outcome: &SubmissionOutcome) -> u16 {
     status_of(outcome.verdict.action)
 }
 
-/// Adds when a deferred sender is to try again, where the verdict defers.
+/// Adds `Retry-After` if the verdict defers.
 pub(super) fn add_retry_after(context: &HttpContext, action: Action, response: &mut Response) {
     if action == Action::Defer {
         let seconds = context.settings.retry_after.duration().as_secs();
@@ -66,7 +66,7 @@ pub(super) fn verdict_json(id: MessageId, verdict: &Verdict) -> Value {
     object
 }
 
-/// Scores have three decimals in the rules; their sums show no more.
+/// Scores have three decimals in the rules, so their sums are rounded to three.
 fn rounded(score: f64) -> Value {
     ((score * 1_000.0).round() / 1_000.0).into()
 }

@@ -1,5 +1,5 @@
-//! The HTTP side of a WebSocket (RFC 6455 section 4.2): the handshake. What follows is MQTT, or a
-//! stream of events to a client that only reads.
+//! The HTTP side of a WebSocket (RFC 6455 section 4.2): the handshake. The following bytes are
+//! MQTT, or a stream of events for a client that only reads.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -25,7 +25,7 @@ pub(super) fn upgrade(request: &HttpRequest) -> Result<Response, HttpError> {
     Ok(response)
 }
 
-/// Checks what every handshake has, and gives the value that proves that it was understood.
+/// Checks the parts that every handshake has, and returns the value that confirms it.
 pub(super) fn accept(request: &HttpRequest, otherwise: &'static str) -> Result<String, HttpError> {
     // An upgrade in HTTP/1.0 is ignored (RFC 9110 section 7.8), HTTP/2 has none.
     let asked = request.version == HttpVersion::Http11
@@ -36,7 +36,9 @@ pub(super) fn accept(request: &HttpRequest, otherwise: &'static str) -> Result<S
         return Err(HttpError::Upgrade(otherwise));
     }
     if request.field("sec-websocket-version") != Some("13") {
-        return Err(HttpError::Upgrade("version 13 of WebSocket is spoken here"));
+        return Err(HttpError::Upgrade(
+            "the supported version of WebSocket is 13",
+        ));
     }
     let key = request.field("sec-websocket-key").unwrap_or_default();
     // 16 bytes in base64.
@@ -46,7 +48,7 @@ pub(super) fn accept(request: &HttpRequest, otherwise: &'static str) -> Result<S
     Ok(accept_of(key))
 }
 
-/// The first subprotocol of ours that the client names.
+/// The first supported subprotocol that the client names.
 pub(super) fn subprotocol(request: &HttpRequest) -> Option<&'static str> {
     SUBPROTOCOLS
         .into_iter()

@@ -1,7 +1,7 @@
-//! The answer to a whole message: what to change, then the verdict in the protocol's words.
+//! The answer to a complete message: the changes, then the verdict as the protocol encodes it.
 //!
-//! A change that the mail server did not offer is left out: its own settings decide what filters
-//! may do, and the verdict holds without the header fields.
+//! A change that the mail server did not offer is omitted: its own settings decide which changes
+//! filters may make, and the verdict holds without the header fields.
 
 use gatepost_message::{Action, Edit, EditedField, Verdict};
 
@@ -11,17 +11,17 @@ use super::packet::{self, CHUNK_BYTES_MAX};
 /// Longer reasons are cut: a reply line has at most 512 octets (RFC 5321 section 4.5.3.1.5).
 const TEXT_BYTES_MAX: usize = 450;
 
-/// "Go on": to a step that asks.
+/// Appends "continue", the answer to a step.
 pub(super) fn write_continue(output: &mut Vec<u8>) {
     packet::write(output, b'c', &[]);
 }
 
-/// "Send no more of the body."
+/// Appends "skip": the rest of the body is not needed.
 pub(super) fn write_skip(output: &mut Vec<u8>) {
     packet::write(output, b's', &[]);
 }
 
-/// "Still judging": keeps the mail server waiting.
+/// Appends "progress": the message is still being judged, so the mail server keeps waiting.
 pub(super) fn write_progress(output: &mut Vec<u8>) {
     packet::write(output, b'p', &[]);
 }
@@ -29,13 +29,14 @@ pub(super) fn write_progress(output: &mut Vec<u8>) {
 /// The changes of a message that is passed on.
 #[derive(Debug, Default)]
 pub(super) struct PassedChanges<'a> {
-    /// In order; counted as if our own trace stood on top of the head.
+    /// The edits in order; their positions count a Received field of Gatepost at the top of the
+    /// head.
     pub(super) edits: &'a [Edit],
-    /// Recipients that do not get it, as the mail server wrote them.
+    /// Recipients that do not receive the message, as the mail server wrote them.
     pub(super) without: &'a [String],
 }
 
-/// Appends the answer to a message; `held` says that the mail server is to keep a quarantined one.
+/// Appends the answer to a message; `held` means that the mail server keeps a quarantined message.
 pub(super) fn write(
     output: &mut Vec<u8>,
     agreement: Agreement,
@@ -50,7 +51,7 @@ pub(super) fn write(
             let reason = reason(verdict, "quarantined");
             packet::write(output, b'q', &[reason.as_bytes(), &[0]]);
         }
-        // Kept by us, or dropped: the sender sees success either way.
+        // Quarantined by Gatepost, or dropped: the sender sees success in both cases.
         Action::Quarantine | Action::Drop => return packet::write(output, b'd', &[]),
         Action::Reject => return write_reply(output, "550 5.7.1", &reason(verdict, "refused")),
         Action::Defer => {
@@ -61,7 +62,7 @@ pub(super) fn write(
     write_continue(output);
 }
 
-/// A refusal in words of ours.
+/// A refusal with Gatepost's own text.
 pub(super) fn write_reply(output: &mut Vec<u8>, codes: &str, text: &str) {
     // Mail servers undo one doubling of percent signs, as sendmail's library has it.
     let text = text.replace('%', "%%");
@@ -122,7 +123,7 @@ fn write_change(
     occurrence: u32,
     value: &[u8],
 ) {
-    // The topmost Received field of the judged message is ours and not the mail server's.
+    // The topmost Received field of the judged message is Gatepost's, not the mail server's.
     let ours = u32::from(name.eq_ignore_ascii_case("Received"));
     let occurrence = occurrence.saturating_sub(ours);
     if agreement.may(action::CHANGE_HEADERS) && occurrence > 0 {
@@ -133,7 +134,7 @@ fn write_change(
 
 fn write_insertion(output: &mut Vec<u8>, agreement: Agreement, field: &EditedField) {
     if agreement.version < 6 {
-        // Inserting came with the later versions; before, a field can only be appended.
+        // Only later versions can insert a field; with earlier ones it can only be appended.
         return write_addition(output, agreement, field);
     }
     if agreement.may(action::ADD_HEADERS) {
@@ -162,7 +163,7 @@ fn write_body(output: &mut Vec<u8>, agreement: Agreement, body: &[u8]) {
     }
 }
 
-/// The value as the protocol has it: folded lines end with LF, the last with nothing.
+/// The value as the protocol encodes it: folded lines end with LF, the last one has no line end.
 fn value(field: &EditedField) -> Vec<u8> {
     let whole = field.write(b"\n");
     let value = whole.get(field.name().len() + 1..).unwrap_or_default();

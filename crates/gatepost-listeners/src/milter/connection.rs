@@ -58,7 +58,7 @@ struct MilterConnection<'a> {
 impl MilterConnection<'_> {
     async fn converse(&mut self, session: &mut MilterSession) -> io::Result<()> {
         let packet_max = self.context.settings.packet_max.as_usize();
-        // For a whole packet: one that drips is not waited for any longer.
+        // The deadline is for a complete packet: a slow sender gets no more time.
         let idle_time_max = self.context.settings.idle_time_max.duration();
         let mut deadline = Instant::now() + idle_time_max;
         // Held until the message is judged.
@@ -82,7 +82,7 @@ impl MilterConnection<'_> {
             }
             session.reserve(&mut lease, &self.context.limits.in_flight);
             if self.output.is_empty() {
-                // Most of what a mail server says has no answer.
+                // Most packets of a mail server have no answer.
                 self.stream.acknowledge_now();
             }
             self.flush().await?;
@@ -92,7 +92,8 @@ impl MilterConnection<'_> {
         }
     }
 
-    /// Reads what comes; false at the end, or when the server ends and `interruptible`.
+    /// Reads some bytes; returns false at the end of input, or if the server shuts down and
+    /// `interruptible` is set.
     async fn fill(&mut self, deadline: Instant, interruptible: bool) -> io::Result<bool> {
         let read = tokio::select! {
             biased;
@@ -115,7 +116,7 @@ impl MilterConnection<'_> {
         Ok(())
     }
 
-    /// Has a whole message judged and answers what is to become of it.
+    /// Has a complete message judged, and answers with the verdict.
     async fn judge(&mut self, whole: Whole) -> io::Result<()> {
         if whole.transaction.lacks_room {
             let text = "too many unfinished messages, try again later";
@@ -123,7 +124,7 @@ impl MilterConnection<'_> {
             return Ok(());
         }
         if whole.transaction.is_too_large {
-            let text = "the message is larger than is taken here";
+            let text = "the message is larger than the listener's message_max";
             answer::write_reply(&mut self.output, "552 5.3.4", text);
             return Ok(());
         }
@@ -177,7 +178,7 @@ impl MilterConnection<'_> {
         Ok(())
     }
 
-    /// The recipients that one scope judges, together; at least one group, though it be empty.
+    /// The recipients that one scope judges, together; at least one group, which may be empty.
     fn groups(&self, recipients: &[String]) -> Vec<Vec<String>> {
         let procedures = self.context.gateway.procedures();
         let groups = decisive_verdict::group_by_scope(recipients.iter().cloned(), |recipient| {
@@ -189,7 +190,7 @@ impl MilterConnection<'_> {
         groups
     }
 
-    /// Waits for the verdict and keeps the mail server waiting with us.
+    /// Waits for the verdict, and sends progress to the mail server meanwhile.
     async fn judged(&mut self, message: Message) -> io::Result<JudgedMail> {
         let context = self.context;
         let interval = context.settings.progress_interval.duration();
@@ -213,14 +214,14 @@ fn envelope(whole: &Whole) -> Envelope {
     }
 }
 
-/// The mail server shows filters every field but its own Received, which rules must see to know
-/// the client. This one is judged with the message and never sent.
+/// The mail server sends filters every field but its own Received field, which rules need to know
+/// the client. This substitute is judged with the message and never sent.
 fn received_field(whole: &Whole) -> String {
     let address = match whole.host.peer() {
         Peer::Address(address) => address.ip().to_string(),
         Peer::Local => "127.0.0.1".to_owned(),
     };
-    // A client without a name has its address there.
+    // For a client without a name, its address is used.
     let name = match whole.host.name.as_str() {
         name if name.starts_with('[') => "unknown".to_owned(),
         name => mail::word(name),

@@ -14,7 +14,7 @@ const MACRO_BYTES_MAX: usize = 4_096;
 pub(super) struct Macros(Vec<(Bytes, Bytes)>);
 
 impl Macros {
-    /// Takes a packet: the step whose macros they are, then names and values in turn.
+    /// Adds the macros of a packet: the step that they belong to, then names and values in turn.
     pub(super) fn take(&mut self, data: &Bytes) {
         let Some(pairs) = data.get(1..) else { return };
         let mut strings = packet::strings(pairs);
@@ -35,13 +35,13 @@ impl Macros {
     pub(super) fn value_of(&self, name: &str) -> Option<String> {
         let bare = name.trim_matches(['{', '}']);
         let (_, value) = self.0.iter().find(|(known, _)| {
-            // One-letter names come without braces, but some mail servers write them with.
+            // One-letter names come without braces, but some mail servers write them with braces.
             known == name || known.strip_prefix(b"{") == Some(format!("{bare}}}").as_bytes())
         })?;
         (!value.is_empty()).then(|| packet::text(value))
     }
 
-    /// Drops what belonged to an earlier message.
+    /// Drops the macros of an earlier message.
     pub(super) fn forget_message(&mut self) {
         self.0
             .retain(|(name, _)| name != "i" && name != "{auth_authen}");

@@ -1,9 +1,9 @@
-//! Milter: the protocol by which sendmail and Postfix ask a filter about a mail before they accept
-//! it. Version 6, and versions 2 to 5; a connection carries many messages and clients.
+//! Milter: the protocol by which sendmail and Postfix consult a filter about a mail before they
+//! accept it. Version 6, and versions 2 to 5; a connection carries many messages and clients.
 //!
-//! The mail server keeps the message and acts on the answer: nothing is published here. `packet`
-//! reads and writes packets, `negotiation` agrees on a version and steps, `session` holds the
-//! state, `transaction` collects a message, `verdicts` combines the verdicts of several scopes,
+//! The mail server keeps the message and acts on the answer; this listener publishes nothing.
+//! `packet` reads and writes packets, `negotiation` agrees on a version and steps, `session` holds
+//! the state, `transaction` collects a message, `verdicts` combines the verdicts of several scopes,
 //! `answer` writes the result, `connection` does the I/O.
 
 mod answer;
@@ -29,7 +29,7 @@ use crate::mail;
 use crate::service::{self, Arrival};
 use crate::workers::Workers;
 
-/// The parser alone, for fuzzing: what a mail server's bytes come to, in words.
+/// Runs the parser, for fuzzing: describes the outcome of a mail server's bytes as text.
 #[doc(hidden)]
 pub fn fuzz(input: &[u8]) -> Vec<String> {
     let mut session = session::MilterSession::new(transaction::MilterLimits {
@@ -59,7 +59,7 @@ pub struct MilterContext {
 }
 
 impl MilterContext {
-    /// `hostname` is the host's own name, for where the settings give none.
+    /// `hostname` is the host's own name, used if the settings give none.
     pub fn new(
         settings: MilterSettings,
         hostname: &str,
@@ -85,7 +85,7 @@ impl ListenerContext for MilterContext {
     }
 }
 
-/// Serves connections until `shutdown` becomes true; those open by then end with their present
+/// Serves connections until `shutdown` becomes true; open connections end after their present
 /// message.
 pub async fn serve(
     acceptor: Acceptor,
@@ -110,6 +110,6 @@ async fn serve_connection(arrival: Arrival, context: Arc<MilterContext>) {
         }
     };
     if let Err(error) = served {
-        tracing::info!(target: "milter", %peer, %error, "the connection broke off");
+        tracing::info!(target: "milter", %peer, %error, "the connection was closed unexpectedly");
     }
 }

@@ -1,13 +1,13 @@
 //! The first packet: the version, the changes that are permitted, and the steps that are sent.
 //!
 //! A step costs the mail server a round trip unless it is left out or needs no answer. Messages are
-//! judged when they are whole, so all steps but two are left out or silent: the end of the message,
-//! and recipients, of which one too many is refused while its client can still send it with another
-//! message.
+//! judged when they are complete, so all steps but two are omitted or need no answer: the end of
+//! the message, and recipients, of which one too many is refused while its client can still send it
+//! with another message.
 
 use super::packet::{self, Malformed};
 
-/// The newest version, spoken since sendmail 8.14 and Postfix 2.6.
+/// The newest version, supported since sendmail 8.14 and Postfix 2.6.
 const VERSION_MAX: u32 = 6;
 /// The version with which sendmail 8.10 began.
 const VERSION_MIN: u32 = 2;
@@ -61,8 +61,8 @@ const STEPS: u32 = step::NO_UNKNOWN
     | step::SILENT_BODY
     | step::LEADING_SPACE;
 
-/// The macros that we read, by the number of their step: connect, helo, mail, recipient, end of
-/// message. Asking for them spares people the mail server's macro settings.
+/// The macros that the listener reads, by the number of their step: connect, helo, mail, recipient,
+/// end of message. Because they are requested, the mail server needs no macro settings.
 const MACROS: [(u32, &str); 5] = [
     (
         0,
@@ -83,7 +83,7 @@ pub(super) struct Agreement {
 }
 
 impl Agreement {
-    /// From what the mail server offers: version, actions, steps, each of 32 bits.
+    /// Makes an agreement from the mail server's offer: version, actions, steps, each of 32 bits.
     pub(super) fn from_offer(data: &[u8]) -> Result<Self, Malformed> {
         let mut words = data
             .chunks_exact(4)
@@ -103,7 +103,7 @@ impl Agreement {
         })
     }
 
-    /// Whether we may change this.
+    /// Whether this change is permitted.
     pub(super) const fn may(&self, action: u32) -> bool {
         self.actions & action != 0
     }
@@ -113,7 +113,7 @@ impl Agreement {
         self.steps & step != 0
     }
 
-    /// Appends our side of it.
+    /// Appends the packet with the listener's side of the agreement.
     pub(super) fn write(&self, output: &mut Vec<u8>) {
         let words = [self.version, self.actions, self.steps].map(u32::to_be_bytes);
         let mut macros = Vec::new();

@@ -4,7 +4,7 @@ use bytes::{Buf, Bytes, BytesMut};
 
 /// Bytes of the length.
 const LENGTH_BYTES: usize = 4;
-/// A chunk of a body that we send: older mail servers take no more.
+/// The largest chunk of a body that is sent: older mail servers accept no more.
 pub(super) const CHUNK_BYTES_MAX: usize = 65_535;
 
 /// One packet of the mail server.
@@ -19,19 +19,19 @@ pub(super) struct MilterPacket {
 pub(super) enum Malformed {
     #[error("a packet without a command")]
     Empty,
-    #[error("a packet of {0} bytes is larger than is taken")]
+    #[error("a packet of {0} bytes is larger than the listener's packet_max")]
     TooLarge(usize),
     #[error("a command before the negotiation")]
     NotNegotiated,
-    #[error("the mail server speaks version {0}; 2 to 6 are understood")]
+    #[error("the mail server uses version {0}; versions 2 to 6 are supported")]
     Version(u32),
-    #[error("no command is {0:?}")]
+    #[error("there is no command {0:?}")]
     Unknown(char),
     #[error("the packet {0:?} is too short")]
     Short(char),
 }
 
-/// Takes a whole packet off the front of `input`; `None` where more must come.
+/// Removes a complete packet from the front of `input`; `None` if more bytes are needed.
 pub(super) fn take(
     input: &mut BytesMut,
     bytes_max: usize,
@@ -74,7 +74,7 @@ pub(super) fn strings(data: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter_map(|string| string.strip_suffix(&[0]))
 }
 
-/// Peers say names in any bytes; what is not UTF-8 is shown as such.
+/// Names can contain any bytes; invalid UTF-8 is replaced.
 pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

@@ -1,7 +1,7 @@
 //! The state of a connection, packet by packet, until a message is complete. Without I/O.
 //!
-//! The mail server decides the order of packets: each is processed by itself, a new sender begins a
-//! new message, and an end of message without a beginning is judged as it is.
+//! The mail server decides the order of packets: each packet is processed by itself, a new sender
+//! begins a new message, and an end of message without a sender is judged as an empty message.
 
 use super::macros::Macros;
 use super::negotiation::{Agreement, step};
@@ -24,17 +24,18 @@ pub(super) struct MilterSession {
 pub(super) enum PacketOutcome {
     /// The mail server expects no answer.
     Silence,
-    /// It waits for this agreement.
+    /// The mail server waits for this agreement.
     Agree(Agreement),
-    /// It waits for permission to continue.
+    /// The mail server waits for permission to continue.
     Continue,
-    /// It refuses this recipient to its client: the message has as many as it may have.
+    /// The mail server must refuse this recipient: the message has the maximum number of
+    /// recipients.
     RefuseRecipient,
-    /// It need not send the rest of the body.
+    /// The mail server need not send the rest of the body.
     Skip,
     /// A message is complete and waits for its verdict.
     Judge(Box<Whole>),
-    /// It has quit.
+    /// The mail server has quit.
     End,
 }
 
@@ -49,13 +50,12 @@ impl MilterSession {
         }
     }
 
-    /// Whether a message has begun and is not whole.
+    /// Whether a message has begun and is not complete.
     pub(super) fn is_within_message(&self) -> bool {
         self.transaction.sender.is_some()
     }
 
-    /// Makes sure that the budget has room for the message; a message without is refused at its
-    /// end.
+    /// Reserves memory for the message; a message without a reservation is refused at its end.
     pub(super) fn reserve(&mut self, lease: &mut Option<Lease>, in_flight: &InFlight) {
         if !self.is_within_message() {
             *lease = None;
@@ -68,7 +68,7 @@ impl MilterSession {
         }
     }
 
-    /// Takes one packet.
+    /// Processes one packet.
     pub(super) fn take(&mut self, packet: &MilterPacket) -> Result<PacketOutcome, Malformed> {
         let data = &packet.data;
         if packet.command == b'O' {

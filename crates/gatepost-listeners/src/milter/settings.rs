@@ -21,13 +21,13 @@ pub struct MilterSettings {
     /// Proxies in front that begin each connection with a PROXY header (version 1 or 2): their
     /// addresses, networks, `"unix"`. Every other peer is the client itself.
     pub proxy_protocol: Vec<PeerNetwork>,
-    /// Our name in `Authentication-Results`; empty takes the host's own.
+    /// The listener's name in `Authentication-Results`; empty takes the host's own.
     pub hostname: String,
     /// The header fields that state the verdict, in mail that passes.
     #[serde(alias = "marks")]
     pub verdict_headers: VerdictHeaderSettings,
-    /// The keeper of a quarantined message: `mail-server` (Postfix's hold queue), or `gatepost`,
-    /// where the dashboard shows it and the mail server discards its own copy.
+    /// The place where a quarantined message is kept: `mail-server` (Postfix's hold queue), or
+    /// `gatepost`, where the dashboard shows it and the mail server discards its own copy.
     pub quarantine: Keeper,
     /// The maximum size of a message.
     pub message_max: ByteSize,
@@ -37,8 +37,8 @@ pub struct MilterSettings {
     pub packet_max: ByteSize,
     /// The interval of progress messages while a message is judged, so that the mail server waits.
     pub progress_interval: Period,
-    /// The longest time without a packet of the mail server: it keeps the connection for as long as
-    /// an SMTP client stays.
+    /// The longest time without a packet of the mail server: a mail server keeps the connection for
+    /// as long as an SMTP client stays connected.
     pub idle_time_max: Period,
     /// The longest time for which the mail server may leave responses unread.
     pub write_time_max: Period,

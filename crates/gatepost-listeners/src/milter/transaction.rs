@@ -27,12 +27,13 @@ pub(super) struct Host {
 #[derive(Debug, Clone, Default)]
 pub(super) struct MilterTransaction {
     pub(super) sender: Option<String>,
-    /// As the mail server wrote them, with their angle brackets: that is how they are deleted.
+    /// Recipients as the mail server wrote them, with their angle brackets, which is the form for
+    /// deleting them.
     pub(super) recipients: Vec<String>,
     pub(super) head: Vec<u8>,
     pub(super) body: Vec<u8>,
     pub(super) is_too_large: bool,
-    /// Whether the process has no memory for the message.
+    /// Whether the memory budget has no space for the message.
     pub(super) lacks_room: bool,
     /// Bytes of recipients, head and body.
     held: usize,
@@ -51,7 +52,7 @@ pub(super) struct Whole {
 }
 
 impl Host {
-    /// Of a packet that a client has connected.
+    /// Parses the packet that reports a connected client.
     pub(super) fn from_packet(data: &[u8]) -> Result<Self, Malformed> {
         let name = packet::strings(data).next().ok_or(Malformed::Short('C'))?;
         let rest = data.get(name.len() + 1..).unwrap_or_default();
@@ -68,7 +69,7 @@ impl Host {
 }
 
 impl MilterTransaction {
-    /// Begun by a packet with a sender.
+    /// Begins a message with the packet that contains its sender.
     pub(super) fn from_sender(data: &[u8]) -> Result<Self, Malformed> {
         let sender = packet::strings(data).next().ok_or(Malformed::Short('M'))?;
         Ok(Self {
@@ -77,7 +78,7 @@ impl MilterTransaction {
         })
     }
 
-    /// Takes a packet with a recipient; false if the message has as many as it may have.
+    /// Adds a recipient; returns false if the message has the maximum number of recipients.
     pub(super) fn recipient(
         &mut self,
         data: &[u8],
@@ -94,8 +95,7 @@ impl MilterTransaction {
         Ok(true)
     }
 
-    /// Takes a packet with a field: name and value; the lines of a folded value are separated by
-    /// LF.
+    /// Adds a field of a packet: name and value; the lines of a folded value are separated by LF.
     pub(super) fn header(
         &mut self,
         data: &[u8],
@@ -129,14 +129,14 @@ impl MilterTransaction {
         Ok(())
     }
 
-    /// Takes a piece of the body.
+    /// Adds a piece of the body.
     pub(super) fn body(&mut self, chunk: &[u8], limits: MilterLimits) {
         if self.takes(chunk.len(), limits) {
             self.body.extend_from_slice(chunk);
         }
     }
 
-    /// Whether so many more bytes are within the limit, and kept.
+    /// Whether this many more bytes are within the limit and are kept.
     fn takes(&mut self, bytes: usize, limits: MilterLimits) -> bool {
         self.held = self.held.saturating_add(bytes);
         if self.held > limits.message_bytes_max {
@@ -146,12 +146,12 @@ impl MilterTransaction {
         !self.is_too_large && !self.lacks_room
     }
 
-    /// Bytes that are held of it.
+    /// The number of bytes that are held of the message.
     pub(super) fn held_bytes(&self) -> u64 {
         (self.head.len() + self.body.len()) as u64
     }
 
-    /// Refuses the message at its end, because there is no memory for it.
+    /// Marks the message to be refused at its end, because there is no memory for it.
     pub(super) fn give_up_room(&mut self) {
         self.lacks_room = true;
         self.discard();

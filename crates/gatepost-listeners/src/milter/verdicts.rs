@@ -16,9 +16,9 @@ use crate::decisive_verdict;
 /// One verdict for the mail server.
 pub(super) struct Settled {
     pub(super) verdict: Verdict,
-    /// Recipients that do not get it.
+    /// Recipients that do not receive the message.
     pub(super) without: Vec<String>,
-    /// Whether a quarantined message is to be held by the mail server.
+    /// Whether the mail server holds a quarantined message.
     pub(super) held: bool,
 }
 
@@ -46,7 +46,7 @@ pub(super) async fn settle(
     let mut decided = false;
     for (mail, recipients) in mails.iter().zip(groups) {
         let verdict = note(context, mail, held).await;
-        // The disk failed: the mail server keeps the message, for everybody.
+        // The disk failed: the mail server keeps the message for all recipients.
         if verdict.action == Action::Defer {
             settled.verdict = verdict;
             return settled;

@@ -1,5 +1,5 @@
-//! `/metrics`: what procedures, broker, store, users and bans count. No label names a client or a
-//! topic, since their number has no bound.
+//! `/metrics`: the counters of procedures, broker, store, users and bans. No label names a client
+//! or a topic, since their number has no bound.
 
 use gatepost_alarms::AlarmStatus;
 use gatepost_bans::{BanTotals, Offence};
@@ -49,7 +49,7 @@ pub(crate) fn push(
     }
 }
 
-/// Appends what is known of offences and bans.
+/// Appends the metrics of offences and bans.
 pub(crate) fn push_bans(text: &mut String, totals: BanTotals) {
     let mut page = Page(text);
     page.value(
@@ -78,7 +78,7 @@ pub(crate) fn push_bans(text: &mut String, totals: BanTotals) {
     );
 }
 
-/// Appends what each sink does. Their number is bounded by the config.
+/// Appends the metrics of each sink. Their number is bounded by the config.
 pub(crate) fn push_sinks(text: &mut String, sinks: &[SinkStatus]) {
     let mut page = Page(text);
     let mut push = |metric, of: fn(&SinkStatus) -> u64| {
@@ -91,14 +91,14 @@ pub(crate) fn push_sinks(text: &mut String, sinks: &[SinkStatus]) {
     push(
         counter(
             "gatepost_sink_delivered_total",
-            "Messages that the destination of a sink has taken.",
+            "Messages that the destination of a sink has accepted.",
         ),
         |sink| sink.delivered,
     );
     push(
         counter(
             "gatepost_sink_received_total",
-            "Messages that a bridge has brought in.",
+            "Messages that a bridge has received.",
         ),
         |sink| sink.received,
     );
@@ -119,7 +119,7 @@ pub(crate) fn push_sinks(text: &mut String, sinks: &[SinkStatus]) {
     push(
         counter(
             "gatepost_sink_dropped_total",
-            "Messages that a sink's queue had no room for, or that expired in it.",
+            "Messages that did not fit into a sink's queue, or that expired in it.",
         ),
         |sink| sink.dropped,
     );
@@ -130,13 +130,13 @@ pub(crate) fn push_sinks(text: &mut String, sinks: &[SinkStatus]) {
     push(
         gauge(
             "gatepost_sink_lag_seconds",
-            "Age of the oldest message that a sink is at.",
+            "Age of the oldest message that a sink is delivering.",
         ),
         |sink| sink.lag_seconds,
     );
 }
 
-/// Appends what each alarm watches. Their number is bounded by the config.
+/// Appends the metrics of each alarm. Their number is bounded by the config.
 pub(crate) fn push_alarms(text: &mut String, alarms: &[AlarmStatus]) {
     let mut page = Page(text);
     let mut push = |metric, of: fn(&AlarmStatus) -> u64| {
@@ -192,7 +192,7 @@ fn push_procedures(page: &mut Page<'_>, gateway: &Gateway) {
     page.by_label(
         counter(
             "gatepost_procedure_errors_total",
-            "Of these, those that failed.",
+            "Messages whose procedure failed.",
         ),
         "procedure",
         procedures.iter().map(|one| (&one.path, one.errors)),
@@ -208,7 +208,7 @@ fn push_procedures(page: &mut Page<'_>, gateway: &Gateway) {
     page.value(
         counter(
             "gatepost_messages_given_up_total",
-            "Mails that limits of time, steps or size kept from being judged whole.",
+            "Mails that were not judged completely, because of a limit of time, steps or size.",
         ),
         status.given_up,
     );
@@ -227,8 +227,7 @@ fn push_network(page: &mut Page<'_>, status: &Status) {
     page.by_label(
         gauge(
             "gatepost_dns_list_questions_skipped",
-            "Questions not put to a DNS list since it stopped answering; only such lists \
-             are named.",
+            "Queries omitted because a DNS list stopped answering; only such lists are named.",
         ),
         "list",
         &status.silent_lists,
@@ -238,7 +237,7 @@ fn push_network(page: &mut Page<'_>, status: &Status) {
 fn push_broker(page: &mut Page<'_>, broker: &Broker) {
     let stats = broker.stats(0, 0);
     page.value(
-        counter("gatepost_publications_total", "Publications that came in."),
+        counter("gatepost_publications_total", "Publications received."),
         stats.messages_in,
     );
     page.value(
@@ -307,7 +306,7 @@ fn push_store(page: &mut Page<'_>, store: &Store) {
     page.value(
         counter(
             "gatepost_store_damaged_rows_total",
-            "Stored rows that do not fit their checksum.",
+            "Stored rows whose checksum is wrong.",
         ),
         store.damaged_rows(),
     );
@@ -315,7 +314,8 @@ fn push_store(page: &mut Page<'_>, store: &Store) {
     page.value(
         gauge(
             "gatepost_store_held_rows",
-            "Rows that a clock which is ahead would remove; they stay until it is accepted.",
+            "Rows that have expired by a clock that jumped ahead; they are kept until an \
+                administrator accepts the clock.",
         ),
         held.map_or(0, |held| held.rows),
     );

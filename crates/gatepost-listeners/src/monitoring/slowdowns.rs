@@ -1,20 +1,21 @@
-//! The subscribers that publishers waited for: who, why, from when and until when.
+//! The subscribers that publishers waited for, with cause, start and end.
 //!
-//! The broker knows them at each moment only. Seen once a second, and kept for some minutes, they
-//! explain a pause in the traffic after it is over. The log has each that lasted.
+//! The broker knows only the present ones. Sampled once a second and kept for some minutes, they
+//! explain a pause in the traffic after its end. Those that lasted are logged.
 
 use std::time::Duration;
 
 use gatepost_broker::{SessionInspection, WaitCause};
 use serde::Serialize;
 
-/// The most that are looked at and kept.
+/// The maximum number of slowdowns that are sampled and kept.
 pub(crate) const SLOWDOWNS_MAX: usize = 20;
-/// The time for which one that is over is shown.
+/// The time for which a slowdown is shown after its end.
 const KEPT_MS: u64 = 300_000;
-/// One that begins again within this time goes on: a subscriber that makes room now and then.
+/// A slowdown that begins again within this time counts as the same one: its subscriber reads now
+/// and then.
 const PAUSE_MAX_MS: u64 = 5_000;
-/// The duration from which one is logged.
+/// The duration from which a slowdown is logged.
 const LOGGED_FROM_MS: u64 = 1_000;
 
 /// One subscriber, and the time for which its publishers waited.
@@ -28,24 +29,24 @@ pub struct Slowdown {
     pub kind: String,
     /// Its address.
     pub address: Option<String>,
-    /// What its messages wait for.
+    /// The causes for which its messages wait.
     pub waits_for: Vec<&'static str>,
     /// The number of messages that wait for it.
     pub queued: u64,
     /// Unix time of the beginning, in milliseconds.
     pub since_unix_ms: u64,
-    /// The same of the end; `None` while it lasts.
+    /// The end, in Unix milliseconds; `None` while the slowdown lasts.
     pub until_unix_ms: Option<u64>,
     #[serde(skip)]
     is_logged: bool,
 }
 
-/// Those of the last minutes, oldest first.
+/// The slowdowns of the last minutes, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Slowdowns(Vec<Slowdown>);
 
 impl Slowdowns {
-    /// Takes in the subscribers that publishers wait for now.
+    /// Records the subscribers that publishers wait for now.
     pub(crate) fn observe(&mut self, now_ms: u64, slow: &[SessionInspection]) -> &[Slowdown] {
         for known in self
             .0
@@ -114,7 +115,7 @@ impl Slowdown {
         self.queued = session.stats.queued as u64;
     }
 
-    /// Logs it once, when it has lasted.
+    /// Logs the slowdown once, when it has lasted long enough.
     fn log(&mut self, now_ms: u64) {
         if self.is_logged || now_ms.saturating_sub(self.since_unix_ms) < LOGGED_FROM_MS {
             return;
@@ -196,7 +197,7 @@ mod tests {
         assert!(seen[0].is_logged);
         let seen = slowdowns.observe(12_000, &[]);
         assert_eq!(seen[0].until_unix_ms, Some(12_000));
-        // It makes room now and then: one slowdown, not many.
+        // The subscriber reads now and then, so this is one slowdown, not many.
         let seen = slowdowns.observe(13_000, &[slow("display", 100)]);
         assert_eq!((seen.len(), seen[0].since_unix_ms), (1, 9_600));
         assert_eq!(seen[0].until_unix_ms, None);

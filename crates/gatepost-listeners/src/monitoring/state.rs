@@ -39,7 +39,7 @@ pub struct ListenerState {
     pub error: Option<String>,
     /// Connections open now.
     pub connections: u64,
-    /// Messages taken in since the start.
+    /// Messages received since the start.
     pub messages: u64,
 }
 
@@ -48,11 +48,11 @@ pub struct ListenerState {
 pub struct Stats {
     /// Unix time in milliseconds.
     pub unix_ms: u64,
-    /// Messages that came in during the last second.
+    /// Messages received during the last second.
     pub messages_in_per_second: f64,
     /// Deliveries to subscribers during the last second.
     pub deliveries_per_second: f64,
-    /// Messages in since the start.
+    /// Messages received since the start.
     pub messages_in: u64,
     /// Deliveries since the start.
     pub deliveries: u64,
@@ -68,9 +68,10 @@ pub struct Stats {
     pub retained: u64,
     /// Messages in quarantine.
     pub quarantined: u64,
-    /// Rows that a clock which is ahead would remove, and that stay until it is accepted.
+    /// Rows that have expired by a clock that jumped ahead, kept until an administrator accepts the
+    /// clock.
     pub held_rows: u64,
-    /// By how much it is ahead, in seconds.
+    /// The number of seconds by which the clock is ahead.
     pub clock_ahead_seconds: u64,
     /// Resident memory of the process, in bytes.
     pub memory_bytes: u64,
@@ -109,7 +110,7 @@ pub struct VerdictCounts {
 pub struct MonitoredTopic {
     /// Its name.
     pub topic: String,
-    /// Publications per second, lately.
+    /// Publications per second, recently.
     pub per_second: f64,
     /// Publications since the start.
     pub messages: u64,
@@ -120,7 +121,7 @@ pub struct MonitoredTopic {
 /// One subscriber.
 #[derive(Serialize, Debug, Clone, Default)]
 pub struct MonitoredSession {
-    /// The client id, or the address for those who have none.
+    /// The client id, or the address for a client without one.
     pub client: String,
     /// `mqtt`, `websocket`, `sse` or `jsonl`.
     pub kind: String,
@@ -132,7 +133,7 @@ pub struct MonitoredSession {
     pub queued: u64,
     /// Publications that it missed.
     pub dropped: u64,
-    /// Of these, how many for which cause.
+    /// The number of missed publications, by cause.
     pub dropped_by: std::collections::BTreeMap<String, u64>,
 }
 
@@ -143,7 +144,7 @@ pub struct ProcedureStats {
     pub path: String,
     /// Messages judged.
     pub requests: u64,
-    /// Of these, how many ended in an error.
+    /// The number of messages whose judgement ended in an error.
     pub errors: u64,
     /// CPU time used, in seconds.
     pub cpu_seconds: f64,

@@ -1,5 +1,5 @@
 //! The figures of each second: published on `$SYS/gatepost/stats` for the dashboard, and kept for
-//! the last minutes, so that a page opened now has a past to show.
+//! the last minutes, so that a newly opened page can show them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use super::state::{
     STATS_TOPIC, Stats, VerdictCounts,
 };
 
-/// Seconds that the dashboard can look back.
+/// The number of seconds of history that the dashboard shows.
 const SECONDS_KEPT: usize = 300;
 const TOPICS_SHOWN: usize = 20;
 const SESSIONS_SHOWN: usize = 20;
-/// Topics of each alarm that is raised.
+/// Topics that are shown for each raised alarm.
 const RAISED_SHOWN: usize = 10;
 /// Journal entries of a snapshot.
 const JOURNAL_SHOWN: usize = 100;
@@ -52,7 +52,7 @@ pub struct StatsKeeper {
 }
 
 impl StatsKeeper {
-    /// Reads the counters of these from now on.
+    /// Creates a keeper that reads the counters of these parts.
     pub fn new(gateway: Gateway, broker: Broker, store: Store) -> Self {
         Self {
             gateway,
@@ -67,14 +67,14 @@ impl StatsKeeper {
         }
     }
 
-    /// Shows these sinks too.
+    /// Adds these sinks to the figures.
     #[must_use]
     pub fn with_sinks(mut self, sinks: Sinks) -> Self {
         self.sinks = Some(sinks);
         self
     }
 
-    /// Shows these alarms too.
+    /// Adds these alarms to the figures.
     #[must_use]
     pub fn with_alarms(mut self, alarms: Alarms) -> Self {
         self.alarms = Some(alarms);
@@ -114,7 +114,7 @@ impl StatsKeeper {
         let topic = stats_topic();
         let mut ticks = tokio::time::interval(Duration::from_secs(1));
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        // The first tick comes at once: a rate over no time is none.
+        // The first tick comes at once, when there is no interval to compute a rate from.
         ticks.tick().await;
         let mut before = Sums::now(&self.broker);
         loop {

@@ -1,8 +1,8 @@
 //! Access rights of a connection, and the effects of a change while it lasts.
 //!
-//! Each publication and each subscription is asked about when it comes. A change of users or
-//! rules wakes every connection: one whose login is no longer good ends, the others lose the
-//! subscriptions that they would not get today.
+//! The rights for each publication and each subscription are checked when it arrives. A change of
+//! users or rules wakes every connection: a connection whose login is no longer valid ends, the
+//! others lose the subscriptions that are no longer permitted.
 
 use std::future::Future;
 use std::task::{Context, Poll};
@@ -18,7 +18,7 @@ use super::connection_end::ConnectionEnd;
 use super::rights::authorization;
 
 impl MqttConnection {
-    /// Takes another login, or the first one.
+    /// Sets the login: the first one, or another.
     pub(super) fn set_identity(&mut self, identity: Option<Identity>) {
         let expires = identity.as_ref().and_then(Identity::expires);
         self.login_end = expires.map(|expires| {
@@ -51,7 +51,7 @@ impl MqttConnection {
         };
         self.access_generation = identity.generation();
         if identity.is_revoked() {
-            let text = "the login is no longer good";
+            let text = "the login is no longer valid";
             self.end_with(ConnectionEnd::Server(Reason::NOT_AUTHORIZED, text));
         } else {
             self.login_end = None;
@@ -60,14 +60,14 @@ impl MqttConnection {
         }
     }
 
-    /// Has what waits for the client asked about again before it leaves.
+    /// Makes the rights of queued messages be checked again before they are sent.
     pub(super) fn recheck_waiting(&self) {
         let authorization = self.identity.as_ref().map(authorization);
         self.attachment.set_authorization(authorization);
     }
 
-    /// Ends the subscriptions that the client would not get today. MQTT has no packet for it, so
-    /// the log has.
+    /// Ends the subscriptions that are no longer permitted. MQTT has no packet to report this, so
+    /// it is logged.
     pub(super) fn drop_denied_subscriptions(&self) {
         for filter in self.attachment.filters() {
             if !self.may_subscribe(&filter) && self.attachment.unsubscribe(&filter) {
@@ -83,7 +83,7 @@ impl MqttConnection {
         RequestedFilter::new(filter.as_str()).is_ok_and(|filter| self.may_have(&filter))
     }
 
-    /// The same of a filter that is understood already.
+    /// The same for a parsed filter.
     pub(super) fn may_have(&self, requested: &RequestedFilter) -> bool {
         let filter = requested
             .share

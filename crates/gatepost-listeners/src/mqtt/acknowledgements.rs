@@ -1,8 +1,8 @@
-//! Acknowledgements that may not go out yet.
+//! Acknowledgements that must wait before they are sent.
 //!
-//! An acknowledgement is a promise: it waits for the commit of what it promises, or for a verdict.
-//! Acknowledgements leave in the order of what they answer, so one that waits holds back those
-//! after it; answers that promise nothing do not pass through here.
+//! An acknowledgement promises durability: it waits for the commit of the acknowledged change, or
+//! for a verdict. Acknowledgements are sent in the order of the packets that they answer, so a
+//! waiting one delays those after it; answers that promise nothing do not pass through this queue.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -21,11 +21,12 @@ use smallvec::SmallVec;
 pub(super) struct PublishAcknowledgement {
     pub(super) packet_id: PacketId,
     pub(super) reason: Reason,
-    /// For people; empty where there is nothing to say.
+    /// A text for people, which may be empty.
     pub(super) text: String,
     /// PUBREC instead of PUBACK.
     pub(super) exactly_once: bool,
-    /// Whether subscribers have it though the reason is a failure: it could not be retained.
+    /// Whether subscribers have received the message although the reason is a failure: it could not
+    /// be retained.
     pub(super) is_delivered: bool,
 }
 
@@ -37,9 +38,9 @@ pub(super) struct Subscribed {
     pub(super) packet_id: PacketId,
     pub(super) reasons: SmallVec<[Reason; 8]>,
     pub(super) retained: RetainedMessages,
-    /// The filters before whose replayed messages some are missing.
+    /// The filters whose replay begins after missing messages.
     pub(super) gaps: Vec<String>,
-    /// For people; empty where there is nothing to say.
+    /// A text for people, which may be empty.
     pub(super) text: String,
 }
 
@@ -49,13 +50,13 @@ pub(super) enum SessionAcknowledgement {
     Release(PacketId, Reason),
     /// PUBCOMP.
     Complete(PacketId, Reason),
-    /// SUBACK, and what follows it.
+    /// SUBACK, and the retained messages that follow it.
     Subscribed(Subscribed),
     /// UNSUBACK.
     Unsubscribed(PacketId, SmallVec<[Reason; 8]>),
 }
 
-/// An answer whose time has come.
+/// An acknowledgement that may be sent now.
 pub(super) enum DueAcknowledgement {
     Publication(PublishAcknowledgement),
     Session(SessionAcknowledgement),
@@ -93,9 +94,9 @@ enum Condition {
     Verdict,
     /// The same publication, which an earlier packet brought.
     Repetition,
-    /// Nothing any more.
+    /// The acknowledgement waits for nothing and can be sent.
     Open,
-    /// Nothing: it cannot go out.
+    /// The acknowledgement must not be sent, because storing failed.
     Failed,
 }
 
@@ -115,7 +116,7 @@ pub(super) struct Unstored;
 pub(super) struct Acknowledgements {
     waiting: VecDeque<(Condition, DueAcknowledgement)>,
     unacknowledged: usize,
-    /// Counted, since each SUBSCRIBE asks, and thousands may wait.
+    /// A counter, since each SUBSCRIBE reads it, and thousands of acknowledgements may wait.
     retained_waiting: usize,
     /// The number that wait for a ticket that is not known yet.
     without_ticket: usize,
@@ -127,28 +128,30 @@ impl Acknowledgements {
         self.waiting.len()
     }
 
-    /// Of these, the ones that count against the client's quota and that no received packet
-    /// identifier stands for (section 4.9): a PUBREC's identifier is received already.
+    /// The number of waiting acknowledgements that count against the client's quota and are not
+    /// counted as received packet identifiers (section 4.9): a PUBREC's identifier is counted as
+    /// received already.
     pub(super) const fn unacknowledged(&self) -> usize {
         self.unacknowledged
     }
 
-    /// Retained messages that wait for a SUBACK, once for each subscription that they are for.
+    /// The number of retained messages that wait for a SUBACK, counted once per subscription.
     pub(super) const fn retained_waiting(&self) -> usize {
         self.retained_waiting
     }
 
-    /// For a publication that was handed to the broker.
+    /// Adds the acknowledgement of a publication that was passed to the broker.
     pub(super) fn push(&mut self, answer: PublishAcknowledgement) {
         self.put(Condition::Batch, DueAcknowledgement::Publication(answer));
     }
 
-    /// For a publication whose fate is known.
+    /// Adds the acknowledgement of a publication whose outcome is known.
     pub(super) fn push_decided(&mut self, answer: PublishAcknowledgement) {
         self.put(Condition::Open, DueAcknowledgement::Publication(answer));
     }
 
-    /// For a publication that is being judged; see [`Acknowledgements::decide`].
+    /// Adds the acknowledgement of a publication that is being judged; see
+    /// [`Acknowledgements::decide`].
     pub(super) fn push_undecided(&mut self, packet_id: PacketId, exactly_once: bool) {
         let answer = PublishAcknowledgement {
             packet_id,
@@ -160,7 +163,7 @@ impl Acknowledgements {
         self.put(Condition::Verdict, DueAcknowledgement::Publication(answer));
     }
 
-    /// For the repetition of a publication whose own acknowledgement is not decided yet.
+    /// Adds the acknowledgement of a repetition whose original is not decided yet.
     pub(super) fn push_repetition(&mut self, packet_id: PacketId) {
         let answer = PublishAcknowledgement {
             packet_id,
@@ -202,7 +205,7 @@ impl Acknowledgements {
         };
     }
 
-    /// For a change of the session.
+    /// Adds the acknowledgement of a change of the session.
     pub(super) fn push_step(&mut self, step: SessionAcknowledgement) {
         self.put(Condition::Session, DueAcknowledgement::Session(step));
     }
@@ -214,7 +217,7 @@ impl Acknowledgements {
         self.waiting.push_back((condition, acknowledgement));
     }
 
-    /// The verdict on the first publication that is still being judged. What it changed in the
+    /// The verdict on the first publication that is still being judged. The resulting change of the
     /// session is part of the present batch.
     pub(super) fn decide(&mut self, reason: Reason, text: String) {
         let undecided = |(condition, _): &&mut (Condition, DueAcknowledgement)| {
@@ -230,13 +233,13 @@ impl Acknowledgements {
         }
     }
 
-    /// Broker and session were flushed, and this is what the present batch waits for.
+    /// Sets the tickets that the present batch waits for, after broker and session were flushed.
     pub(super) fn batch_flushed(
         &mut self,
         publications: Option<&Result<Ticket, StoreError>>,
         session: Option<&Result<Ticket, StoreError>>,
     ) {
-        // Nearly always the last ones; a verdict may come after later batches.
+        // These are nearly always the last entries; a verdict may come after later batches.
         for (condition, acknowledgement) in self.waiting.iter_mut().rev() {
             if self.without_ticket == 0 {
                 return;
@@ -259,8 +262,8 @@ impl Acknowledgements {
         }
     }
 
-    /// The next answer that may go out. An error where a change of the session could not be
-    /// stored: what the two sides know of each other is no longer the same.
+    /// The next acknowledgement that may be sent. An error means that a change of the session could
+    /// not be stored, so that client and server no longer agree on the session's state.
     pub(super) fn pop_ready(&mut self) -> Option<Result<DueAcknowledgement, Unstored>> {
         let (condition, acknowledgement) = self.waiting.front_mut()?;
         match condition {

@@ -14,7 +14,7 @@ use crate::linger::linger;
 use crate::websocket;
 
 impl MqttConnection {
-    /// Ends the connection for the reason that was set, or else as lost.
+    /// Ends the connection for the given reason, or as lost if there is none.
     pub(super) async fn end(mut self: Box<Self>) {
         let end = self.ended_by.take().unwrap_or(ConnectionEnd::Lost);
         tracing::debug!(target: "mqtt", peer = %self.peer,
@@ -52,7 +52,7 @@ impl MqttConnection {
         }
     }
 
-    /// Sends the last packet, as far as the socket takes it at once.
+    /// Sends the last packet, as far as the socket accepts it at once.
     fn send_disconnect(&self, end: &ConnectionEnd) {
         let mut out = BytesMut::new();
         self.framing.put(&mut out, |out| {

@@ -1,4 +1,4 @@
-//! One connection: when it reads, what it does with what it read, how it ends.
+//! One connection: its loop of reading, handling packets and writing, and its end.
 
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
@@ -41,11 +41,11 @@ impl SubscriberSocket for Stream {
 /// A connection that is served until it ends.
 pub(super) type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Opens a connection: gives what serves it until it ends, or `None` where it has ended already.
+/// Opens a connection: returns the future that serves it, or `None` if it has ended already.
 /// `websocket` is `None` for a plain connection.
 ///
-/// Apart from the serving, and to be boxed: a task is as large as the largest thing that it ever
-/// awaits, and all that it takes to open a connection (timers, TLS, passwords) is gone after it.
+/// Opening is separate from serving, and boxed: a task is as large as the largest future that it
+/// ever awaits, and the state for opening (timers, TLS, passwords) is freed afterwards.
 pub(super) async fn open(
     stream: Stream,
     peer: Peer,
@@ -77,7 +77,8 @@ pub(super) async fn open(
             context
                 .broker
                 .note_limit(Limit::Connections, &peer.to_string());
-            // Answered, unless there are many of them: answers must not bypass the limit.
+            // Such a connection is answered unless there are many: answers must not bypass the
+            // limit.
             if let Ok(_turned_away) = context.turned_away.admit(peer) {
                 let turning = first.turn_away(&mut input, received);
                 let _ = tokio::time::timeout(TURN_AWAY_TIMEOUT.min(timeout), turning).await;
@@ -98,8 +99,8 @@ pub(super) async fn open(
     }
 }
 
-/// Serves a connection until it ends. It is handed over by its address, since what a future takes
-/// by value it may hold several times.
+/// Serves a connection until it ends. The connection is boxed, since a future may hold several
+/// copies of a value.
 async fn serve(mut connection: Box<MqttConnection>, mut input: Input, admitted: Admitted) {
     tracing::debug!(target: "mqtt", peer = %connection.peer,
         client = connection.attachment.session().client_id(),
@@ -109,7 +110,7 @@ async fn serve(mut connection: Box<MqttConnection>, mut input: Input, admitted: 
     while connection.ended_by.is_none() {
         match poll_fn(|context| connection.poll_event(&mut input, context)).await {
             MqttWakeup::Readable => connection.read(&mut input),
-            MqttWakeup::Late => connection.end_with(ConnectionEnd::Server(
+            MqttWakeup::SlowPacket => connection.end_with(ConnectionEnd::Server(
                 Reason::UNSPECIFIED_ERROR,
                 "the rest of a packet did not arrive in time",
             )),
@@ -123,23 +124,23 @@ async fn serve(mut connection: Box<MqttConnection>, mut input: Input, admitted: 
     drop(admitted);
 }
 
-/// The time for a connection beyond the limits to send the CONNECT that is refused.
+/// The time in which a connection beyond the limits must send the CONNECT that is refused.
 const TURN_AWAY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The event that woke the connection's task.
 enum MqttWakeup {
     Readable,
     /// The rest of a packet does not arrive, or too slowly.
-    Late,
+    SlowPacket,
     Broken,
     Ended(gatepost_broker::DisconnectCause),
-    /// Something that answers wait for has happened.
+    /// A commit or verdict that acknowledgements wait for is complete.
     Progress,
     /// Users or rules have changed, or the login has ended.
     Access,
 }
 
-/// After the CONNECT.
+/// A connection after its CONNECT.
 pub(super) struct MqttConnection {
     pub(super) stream: Arc<Stream>,
     pub(super) framing: Framing,
@@ -156,12 +157,12 @@ pub(super) struct MqttConnection {
     pub(super) expiry_seconds: u32,
     pub(super) context: Arc<MqttContext>,
     pub(super) peer: Peer,
-    /// Most clients only listen.
+    /// Allocated at the first PUBLISH, since most clients only subscribe.
     pub(super) publishing: Option<Box<Publishing>>,
     pub(super) acknowledgements: Acknowledgements,
     /// Control packets of the present batch.
     pub(super) out: BytesMut,
-    /// Publishers wait for slow subscribers by not reading.
+    /// Whether reading is paused, so that a publisher waits for slow subscribers.
     paused: bool,
     pub(super) ended_by: Option<ConnectionEnd>,
     /// The code of WebSocket's Close frame.
@@ -242,7 +243,7 @@ impl MqttConnection {
                 let settings = &self.context.settings;
                 input
                     .poll_late(context, settings)
-                    .map(|()| MqttWakeup::Late)
+                    .map(|()| MqttWakeup::SlowPacket)
             }
         }
     }
@@ -281,7 +282,7 @@ impl MqttConnection {
         }
     }
 
-    /// WebSocket's own frames.
+    /// Handles WebSocket's control frames.
     fn obey(&mut self, controls: Controls) {
         for control in controls.controls {
             match control {
@@ -309,7 +310,7 @@ impl MqttConnection {
         self.ended_by.get_or_insert(end);
     }
 
-    /// Appends a control packet to what this batch answers.
+    /// Appends a control packet to the answers of this batch.
     pub(super) fn answer(&mut self, packet: &Packet<'_>) {
         let version = self.version;
         let encoded = self
@@ -320,7 +321,7 @@ impl MqttConnection {
         }
     }
 
-    /// Hands this batch's answers to the session, in front of what follows.
+    /// Passes this batch's answers to the session, in front of later packets.
     pub(super) fn send_answers(&mut self) {
         if self.out.is_empty() {
             return;
@@ -335,7 +336,7 @@ impl MqttConnection {
         });
     }
 
-    /// Everything that one read gave is handled: flush publications, then answers.
+    /// Ends the batch of one read: flushes publications, then answers.
     fn finish_batch(&mut self) {
         let publications = self.publishing.as_mut().and_then(|publishing| {
             let ticket = publishing.flush();
@@ -367,7 +368,7 @@ impl MqttConnection {
         self.attachment.flush();
     }
 
-    /// The next acknowledgement that may go out.
+    /// The next acknowledgement that may be sent.
     fn next_acknowledgement(&mut self) -> Option<Result<DueAcknowledgement, Unstored>> {
         if let Some(packet_id) = self.acknowledgements.awaited_repetition() {
             let receipt = self.attachment.receipt(packet_id);
@@ -384,25 +385,25 @@ impl MqttConnection {
         })
     }
 
-    /// PUBACK or PUBREC. MQTT 3 has none for a failure: of a publication that is not allowed it
-    /// is sent all the same \[MQTT-3.3.5-2\]; one that was not taken must not be acknowledged,
-    /// and its sender will repeat it over a new connection \[MQTT-4.8.0-2\]. So it is with one that
-    /// was not retained; its repetition is acknowledged.
+    /// PUBACK or PUBREC. MQTT 3 cannot report a failure: a publication that is not permitted is
+    /// acknowledged nevertheless \[MQTT-3.3.5-2\]; a publication that was not accepted must not be
+    /// acknowledged, and its sender repeats it over a new connection \[MQTT-4.8.0-2\]. The same
+    /// applies to one that was not retained; its repetition is acknowledged.
     fn acknowledge(&mut self, answer: &PublishAcknowledgement) -> Result<(), ConnectionEnd> {
         if answer.exactly_once && answer.reason.is_error() && !answer.is_delivered {
-            // The identifier is free again, for the client and for us [MQTT-4.3.3-4].
+            // The identifier is free again on both sides [MQTT-4.3.3-4].
             self.attachment.note_released(answer.packet_id);
         }
         let mut properties = PropertiesBuffer::new();
         if self.may_explain(&answer.text) {
-            // A reason that is too long for a string is left out.
+            // A reason that is too long for a string is omitted.
             let _ = properties.push(&Property::ReasonString(&answer.text));
         }
         let is_silent = answer.reason.is_error() && !self.version.has_properties();
         if is_silent && answer.reason == Reason::QUOTA_EXCEEDED {
             return Err(ConnectionEnd::Server(
                 answer.reason,
-                "a publication was not taken, and MQTT 3 cannot say so",
+                "a publication was not accepted, and MQTT 3 cannot report that",
             ));
         }
         let ack = Ack {
@@ -422,13 +423,13 @@ impl MqttConnection {
         Ok(())
     }
 
-    /// Whether a reason string may go along: the client wants it, and takes packets of its size
-    /// \[MQTT-3.4.2-2\].
+    /// Whether a reason string may be added: the client requested it, and accepts packets of this
+    /// size \[MQTT-3.4.2-2\].
     pub(super) fn may_explain(&self, text: &str) -> bool {
         !text.is_empty() && self.may_explain_in(text.len())
     }
 
-    /// The same for properties of so many bytes.
+    /// The same for properties with this many bytes.
     pub(super) const fn may_explain_in(&self, bytes: usize) -> bool {
         const OTHER_BYTES_MAX: usize = 32;
         self.wants_reasons && bytes + OTHER_BYTES_MAX <= self.packet_bytes_max

@@ -13,11 +13,11 @@ pub(super) enum ConnectionEnd {
         with_will: bool,
         expiry_seconds: Option<u32>,
     },
-    /// The client is gone.
+    /// The connection was lost.
     Lost,
     /// The server ends it for this reason; the text is for people.
     Server(Reason, &'static str),
-    /// A verdict refused a publication, and the settings want the connection to end with it.
+    /// A verdict refused a publication, and the settings demand the end of the connection.
     Refused(String),
 }
 
@@ -36,16 +36,20 @@ impl From<DisconnectCause> for ConnectionEnd {
             ),
             DisconnectCause::KeepAliveTimeout => (
                 Reason::KEEP_ALIVE_TIMEOUT,
-                "nothing was heard for one and a half times the keep alive",
+                "no packet arrived for one and a half times the keep alive",
             ),
             DisconnectCause::TooSlow => (
                 Reason::QUOTA_EXCEEDED,
-                "more is published than this connection takes",
+                "the connection publishes more than its limits permit",
             ),
             DisconnectCause::Administrative => {
                 (Reason::ADMINISTRATIVE_ACTION, "ended by an operator")
             }
-            DisconnectCause::ShuttingDown => (Reason::SERVER_SHUTTING_DOWN, "the server goes down"),
+            DisconnectCause::ShuttingDown => (
+                Reason::SERVER_SHUTTING_DOWN,
+                "the server shuts \
+                down",
+            ),
             DisconnectCause::Broken => return Self::Lost,
         };
         Self::Server(reason, text)
@@ -82,7 +86,7 @@ impl ConnectionEnd {
         }
         let mut properties = PropertiesBuffer::new();
         if wants_reasons {
-            // A text that is too long for a property stays away.
+            // A text that is too long for a property is omitted.
             let _ = properties.push(&Property::ReasonString(text));
         }
         let outcome = ReasonedPacket::new(reason, properties.as_properties());

@@ -1,4 +1,4 @@
-//! Publications as MQTT writes them: one encoder for each version and framing.
+//! Publications as MQTT packets: one encoder for each version and framing.
 
 use std::num::NonZeroU16;
 
@@ -12,9 +12,9 @@ use crate::websocket;
 /// The framing of packets on the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
-    /// One after the other.
+    /// Packets follow each other without framing.
     Plain,
-    /// Each in a binary WebSocket frame.
+    /// Each packet is in a binary WebSocket frame.
     WebSocket,
 }
 

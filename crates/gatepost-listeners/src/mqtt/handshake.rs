@@ -39,17 +39,18 @@ pub(super) struct OpenedSession {
     pub(super) session_present: bool,
     /// Whether reason strings may accompany failures \[MQTT-3.1.2-29\].
     pub(super) wants_reasons: bool,
-    /// The largest packet that the client takes.
+    /// The largest packet that the client accepts.
     pub(super) packet_bytes_max: usize,
     /// The Session Expiry Interval of CONNECT, in seconds.
     pub(super) expiry_seconds: u32,
-    /// The changes that the CONNACK waits for: see [`OpenedSession::greet`].
+    /// The changes whose commit the CONNACK waits for: see [`OpenedSession::greet`].
     promises: SmallVec<[Result<Ticket, StoreError>; 2]>,
 }
 
 impl OpenedSession {
-    /// Waits until what the CONNACK promises is durable, and sends it. A CONNACK promises that the
-    /// session is kept, or that an earlier one is gone; after a crash either must still be true.
+    /// Waits until the changes behind the CONNACK are durable, and sends it. A CONNACK promises
+    /// that the session is kept, or that an earlier one was deleted; either must still be true
+    /// after a crash.
     pub(super) async fn greet(&mut self) -> Result<(), ConnectRefusal> {
         if self.promises.is_empty() {
             return Ok(());
@@ -60,7 +61,7 @@ impl OpenedSession {
                 Err(error) => Err(error),
             };
             if let Err(error) = outcome {
-                // The store logs why it fails, once a second.
+                // The store logs the cause, once a second.
                 tracing::debug!(target: "mqtt", %error, "refused: its session cannot be stored");
                 return Err(ConnectRefusal {
                     version: self.version,
@@ -171,7 +172,7 @@ fn connect_session(
         .packet_bytes_max
         .is_some_and(|bytes| greeting.length(connect) > bytes as usize)
     {
-        return Err(None); // Not even the answer would be taken [MQTT-3.1.2-24].
+        return Err(None); // The client would not accept even the answer [MQTT-3.1.2-24].
     }
     let connected = enter(options, &greeting, opening).map_err(refuse)?;
     let authentication = match opening.auth {
@@ -195,7 +196,7 @@ fn connect_session(
     })
 }
 
-/// Gets the session.
+/// Creates or resumes the session.
 fn enter(
     options: ConnectOptions,
     greeting: &Greeting<'_>,
@@ -214,7 +215,7 @@ fn enter(
     })
 }
 
-/// Refuses what no client may ask for, before any login.
+/// Refuses invalid requests before the login is checked.
 fn check(connect: &Connect<'_>, settings: &MqttSettings) -> Result<(), Reason> {
     let is_lasting_and_nameless =
         connect.client_id.is_empty() && !connect.clean_start && !connect.version.has_properties();
@@ -242,7 +243,7 @@ fn keep_alive(connect: &Connect<'_>, settings: &MqttSettings) -> u16 {
     }
 }
 
-/// The will, if it may be left.
+/// The will, if the client may publish it.
 fn checked_will(
     connect: &Connect<'_>,
     identity: Option<&Identity>,
@@ -305,7 +306,8 @@ impl Greeting<'_> {
         let mut properties = PropertiesBuffer::new();
         if self.version.has_properties() {
             for property in self.properties(welcome) {
-                // Only a client id could be too long, and it came by a string of that length.
+                // Only a client id could be too long, and the client sent it in a string of that
+                // length.
                 let _ = properties.push(&property);
             }
         }

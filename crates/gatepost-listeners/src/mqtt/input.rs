@@ -1,4 +1,5 @@
-//! From the socket to whole packets, owning nothing while nothing is unfinished.
+//! The reading half of a connection: from the socket to complete packets, with no buffer of its own
+//! while no packet is unfinished.
 
 use std::cell::RefCell;
 use std::io;
@@ -12,10 +13,11 @@ use crate::in_flight::{Lease, NoRoom};
 use crate::stream::Stream;
 use crate::websocket::{Accepts, Control, Decoder, FrameError};
 
-/// A worker's read buffer. One read is what one batch of work comes from: large enough that a
-/// busy connection pays few system calls, small enough that others get their turn.
+/// The size of a worker's read buffer. One read gives one batch of work: large enough that a busy
+/// connection needs few system calls, small enough that other connections get their turn.
 const READ_BYTES: usize = 64 * 1024;
-/// An unfinished packet's buffer grows by what arrives, never by what the packet claims.
+/// The buffer of an unfinished packet grows with the bytes that arrive, never with the length that
+/// the packet announces.
 const GROWTH_BYTES_MAX: usize = 1024 * 1024;
 
 thread_local! {
@@ -30,9 +32,9 @@ pub(super) struct WebSocketInput {
 /// The content of the bytes of a WebSocket connection.
 #[derive(Default)]
 pub(super) struct Controls {
-    /// Frames to answer or obey.
+    /// Control frames to answer or to follow.
     pub(super) controls: Vec<Control>,
-    /// The frames are broken.
+    /// The error of a malformed frame.
     pub(super) error: Option<FrameError>,
 }
 
@@ -41,7 +43,7 @@ pub(super) struct Controls {
 pub(super) struct Input {
     /// The beginning of a packet whose end has not arrived.
     tail: Vec<u8>,
-    /// Only while there is such a beginning.
+    /// Present only while `tail` contains such a beginning.
     unfinished: Option<Box<Unfinished>>,
     websocket: Option<Box<WebSocketInput>>,
 }
@@ -65,7 +67,7 @@ impl Input {
         !self.tail.is_empty() || self.websocket.as_deref().is_some_and(in_frame)
     }
 
-    /// Notes what a read has brought, and whether packets have ended with it.
+    /// Records the bytes of a read, and whether packets were completed by them.
     fn note(&mut self, count: usize, ended_packets: bool) {
         if ended_packets || !self.is_unfinished() {
             self.unfinished = None;
@@ -74,8 +76,8 @@ impl Input {
         }
     }
 
-    /// Ready when the rest of a packet comes too slowly. To be asked only when the client is waited
-    /// for.
+    /// Ready when the rest of a packet arrives too slowly. To be polled only while waiting for the
+    /// client.
     pub(super) fn poll_late(
         &mut self,
         context: &mut Context<'_>,
@@ -88,14 +90,15 @@ impl Input {
         unfinished.poll_late(context, settings)
     }
 
-    /// The client is not read: what it has begun cannot end meanwhile.
+    /// Stops the clock while the client is not read, since its packet cannot be completed
+    /// meanwhile.
     pub(super) fn stop_clock(&mut self) {
         if let Some(unfinished) = &mut self.unfinished {
             unfinished.stop_clock();
         }
     }
 
-    /// Makes sure that the unfinished packet may be as long as it is by now.
+    /// Reserves memory for the present length of the unfinished packet.
     pub(super) fn reserve(&mut self, lease: impl FnOnce() -> Lease) -> Result<(), NoRoom> {
         let bytes = self.tail.len();
         if bytes <= READ_BYTES {
@@ -105,7 +108,7 @@ impl Input {
         unfinished.reserve(bytes, lease)
     }
 
-    /// Reads once and hands the bytes of all packets so far to `process`, which returns how many
+    /// Reads once and passes the bytes of all packets so far to `process`, which returns how many
     /// it used. `Ok(0)` is the end of the connection.
     pub(super) fn read(
         &mut self,
@@ -138,7 +141,7 @@ impl Input {
         Frame::expected_length(&self.tail).is_some_and(|length| length > READ_BYTES)
     }
 
-    /// Goes on with a large packet in the connection's own buffer.
+    /// Continues with a large packet in the connection's own buffer.
     fn read_large(
         &mut self,
         stream: &Stream,
@@ -161,7 +164,7 @@ impl Input {
         result
     }
 
-    /// Takes bytes that were read elsewhere, such as after an HTTP request.
+    /// Adds bytes that were read elsewhere, such as after an HTTP request.
     pub(super) fn take_frames(
         &mut self,
         bytes: &[u8],

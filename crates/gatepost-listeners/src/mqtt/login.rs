@@ -17,7 +17,7 @@ use crate::stream::TlsSession;
 pub(super) struct Login {
     /// `None` where no login is needed.
     pub(super) identity: Option<Identity>,
-    /// The server's proof for the CONNACK, where the login was by enhanced authentication.
+    /// The server's proof for the CONNACK, if the login used enhanced authentication.
     pub(super) proof: Option<Vec<u8>>,
 }
 
@@ -40,8 +40,8 @@ pub(super) const fn disconnect_reason(denied: &Denied) -> Reason {
     }
 }
 
-/// Authenticates the sender of a CONNECT. The reason is for its CONNACK; `None` where the client
-/// broke off.
+/// Authenticates the sender of a CONNECT. The reason is for its CONNACK; `None` if the client
+/// disconnected.
 pub(super) async fn log_in(
     opening: &Opening<'_>,
     input: &mut Input,
@@ -91,7 +91,7 @@ fn credentials(connect: &Connect<'_>, opening: &Opening<'_>) -> Credentials {
     }
 }
 
-/// Goes on with enhanced authentication until the client is in \[MQTT-4.12.0-2\].
+/// Continues the enhanced authentication until the client is logged in \[MQTT-4.12.0-2\].
 async fn converse(
     opening: &Opening<'_>,
     input: &mut Input,
@@ -128,7 +128,7 @@ async fn converse(
 /// A connection's means to log in again (section 4.12.1).
 pub(super) struct Reauthentication {
     pub(super) auth: ListenerAuth,
-    /// While the client proves itself.
+    /// The exchange in progress, while the client proves its identity.
     pub(super) exchange: Option<ScramLogin>,
 }
 
@@ -141,7 +141,7 @@ impl Reauthentication {
     }
 }
 
-/// Appends an AUTH of ours.
+/// Appends an AUTH packet of the server.
 pub(super) fn put_auth(reason: Reason, data: &[u8], out: &mut BytesMut) {
     let mut properties = PropertiesBuffer::new();
     // Challenges and proofs are short.

@@ -6,12 +6,11 @@
 //!
 //! - `opening.rs`: a connection before its session; `login.rs`: authentication; `handshake.rs`:
 //!   CONNECT (`connect_properties.rs`) and its answer;
-//! - `connection.rs`: the loop, and when it reads; `input.rs`: what it has read, up to a deadline
-//!   (`unfinished.rs`); `closing.rs`: how it ends;
-//! - `packets.rs`: what each packet does; `publish.rs` (`publishing.rs`), `subscribe.rs`: those
-//!   that do more;
-//! - `access.rs`: what the client may do (`rights.rs`), as that changes; `reauthentication.rs`:
-//!   AUTH;
+//! - `connection.rs`: the loop; `input.rs`: reading, with a deadline for unfinished packets
+//!   (`unfinished.rs`); `closing.rs`: the end of a connection;
+//! - `packets.rs`: handling of packets; `publish.rs` (`publishing.rs`), `subscribe.rs`: PUBLISH and
+//!   SUBSCRIBE;
+//! - `access.rs`: the client's rights (`rights.rs`) and their changes; `reauthentication.rs`: AUTH;
 //! - `acknowledgements.rs`: acknowledgements that wait for the disk or for a verdict;
 //! - `connection_end.rs`: the one place where errors become DISCONNECT;
 //! - `encoder.rs`: publications on the wire.
@@ -57,7 +56,8 @@ use connection::Serving;
 pub use rights::UsersRights;
 pub use settings::{MqttSettings, OnReject};
 
-/// Connections beyond the bounds that are answered at once; more are only closed.
+/// The number of connections beyond the limits that are answered at the same time; further ones are
+/// closed without an answer.
 const TURNED_AWAY_MAX: u32 = 64;
 /// The time limit for connections to end at a shutdown.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -73,7 +73,8 @@ pub struct MqttContext {
     auths: Option<PlainAndWebSocketAuth>,
 }
 
-/// WebSocket connections come in by another listener, which others may be able to reach.
+/// Authentication of plain and of WebSocket connections. The latter arrive over the HTTP listener,
+/// which other machines may be able to reach.
 struct PlainAndWebSocketAuth {
     plain: ListenerAuth,
     websocket: ListenerAuth,
@@ -82,8 +83,7 @@ struct PlainAndWebSocketAuth {
 }
 
 impl MqttContext {
-    /// Without a gateway no scope applies to what is published; without users no login is
-    /// needed.
+    /// Without a gateway no scope applies to publications; without users no login is needed.
     pub fn new(
         settings: MqttSettings,
         broker: Broker,
@@ -106,7 +106,7 @@ impl MqttContext {
         }
     }
 
-    /// Admits clients by this authentication only, those of WebSocket by their own.
+    /// Sets the authentication of plain clients and of WebSocket clients.
     #[must_use]
     pub fn with_auths(mut self, plain: ListenerAuth, websocket: ListenerAuth) -> Self {
         self.auths = Some(PlainAndWebSocketAuth {
@@ -196,7 +196,7 @@ async fn open(
 pub struct WebSocketStart<'a> {
     /// Whether the handshake certainly came from a program on this machine.
     pub is_local: bool,
-    /// The bytes that the client sent after the handshake already.
+    /// The bytes that arrived after the handshake.
     pub received: &'a [u8],
 }
 

@@ -1,6 +1,6 @@
 //! A connection before it has a session: the packets of CONNECT, authentication and CONNACK.
 //!
-//! Nothing of the broker is touched before the sender is known. All of it together, proofs and
+//! The broker is not used before the sender is authenticated. All of it together, proofs and
 //! password checks included, takes no longer than `connect_timeout`.
 
 use std::future::poll_fn;
@@ -53,8 +53,8 @@ impl Opening<'_> {
         }
     }
 
-    /// The next packet, which must be of this type; nothing else may come before the CONNACK
-    /// but what a login needs \[MQTT-3.1.2-30\].
+    /// The next packet, which must be of this type; before the CONNACK only packets of the login
+    /// are permitted \[MQTT-3.1.2-30\].
     pub(super) async fn packet(
         &self,
         input: &mut Input,
@@ -96,8 +96,8 @@ impl Opening<'_> {
         admission.offended(self.peer, Offence::ProtocolFault);
     }
 
-    /// Answers WebSocket's own frames, which may come at any time (RFC 6455 section 5.5); `None`
-    /// where the connection ends.
+    /// Answers WebSocket's control frames, which may come at any time (RFC 6455 section 5.5);
+    /// returns `None` if the connection ends.
     pub(super) async fn obey(&self, controls: Controls) -> Option<()> {
         let mut out = BytesMut::new();
         let mut close_code = controls.error.map(FrameError::close_code);
@@ -117,7 +117,8 @@ impl Opening<'_> {
             websocket::put_close(&mut out, code);
         }
         if !out.is_empty() {
-            // A client that does not take it is lost, and reading will tell.
+            // If the client does not accept it, the connection is lost, and the next read reports
+            // that.
             let _ = self.stream.try_write(&[IoSlice::new(&out)]);
         }
         if close_code.is_some() {
@@ -131,7 +132,7 @@ impl Opening<'_> {
     pub(super) fn send(&self, write: impl FnOnce(&mut BytesMut)) {
         let mut out = BytesMut::new();
         self.framing.put(&mut out, write);
-        // A client that does not take it is lost, and reading will tell.
+        // If the client does not accept it, the connection is lost, and the next read reports that.
         let _ = self.stream.try_write(&[IoSlice::new(&out)]);
     }
 
@@ -141,12 +142,12 @@ impl Opening<'_> {
     }
 }
 
-/// The content of the bytes so far.
+/// The packet at the front of the bytes received so far.
 enum FirstPacket {
     Unfinished,
-    /// The packet, whole.
+    /// A complete packet.
     Packet(Vec<u8>),
-    /// Something else.
+    /// Bytes of another packet type.
     Other,
 }
 
@@ -173,12 +174,12 @@ impl FirstPacket {
     }
 }
 
-/// The frame of bytes that were found to be one.
+/// The frame of bytes that were found to contain a complete one.
 pub(super) fn whole(bytes: &[u8]) -> Option<Frame<'_>> {
     Frame::split(bytes, bytes.len()).ok().flatten()
 }
 
-/// The answer to a malformed CONNECT, if its version can be made out.
+/// The answer to a malformed CONNECT, if its version can be determined.
 pub(super) fn refusal(body: &[u8], error: DecodeError) -> Option<ConnectRefusal> {
     let level = match body {
         [0, 4, b'M', b'Q', b'T', b'T', level, ..]

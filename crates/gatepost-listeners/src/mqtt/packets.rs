@@ -1,5 +1,5 @@
-//! Handling of each packet of a connected client; those that take more than a few lines have files
-//! of their own.
+//! Handling of each packet of a connected client; PUBLISH, SUBSCRIBE and AUTH have files of their
+//! own.
 
 use gatepost_broker::StrayAcknowledgement;
 use gatepost_mqtt::{Ack, Frame, Packet, Reason, ReasonedPacket};
@@ -86,7 +86,7 @@ impl MqttConnection {
         self.step(SessionAcknowledgement::Complete(ack.packet_id, reason));
     }
 
-    /// Acknowledgements what changed the session: at once, or when it is durable.
+    /// Acknowledges a change of the session: at once, or when it is durable.
     pub(super) fn step(&mut self, step: SessionAcknowledgement) {
         if self.attachment.is_persistent() {
             self.acknowledgements.push_step(step);
@@ -116,7 +116,7 @@ impl MqttConnection {
         if revives {
             return ConnectionEnd::Server(
                 Reason::PROTOCOL_ERROR,
-                "a session without expiry gets none at its end [MQTT-3.1.2-11]",
+                "a session that began without an expiry cannot set one at its end [MQTT-3.1.2-11]",
             );
         }
         ConnectionEnd::Client {
@@ -126,13 +126,13 @@ impl MqttConnection {
     }
 }
 
-/// An unknown identifier is a repetition, or a mistake that harms none; a step out of turn means
-/// that the two sides no longer agree.
+/// An unknown identifier is a repetition, or a harmless mistake; a step in the wrong order means
+/// that client and server no longer agree.
 fn in_step(result: Result<(), StrayAcknowledgement>) -> Result<(), ConnectionEnd> {
     match result {
         Err(StrayAcknowledgement::OutOfStep) => Err(ConnectionEnd::Server(
             Reason::PROTOCOL_ERROR,
-            "an acknowledgement out of its turn [MQTT-4.3.3-4]",
+            "an acknowledgement in the wrong order [MQTT-4.3.3-4]",
         )),
         _ => Ok(()),
     }

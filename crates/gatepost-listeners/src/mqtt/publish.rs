@@ -1,4 +1,4 @@
-//! PUBLISH from a client (section 3.3): straight to the broker, or first to the judges.
+//! PUBLISH from a client (section 3.3): directly to the broker, or first to the procedures.
 
 use bytes::Bytes;
 use gatepost_broker::{PublishRefusal, Publisher, Receipt, TopicSlot};
@@ -17,10 +17,10 @@ use super::settings::OnReject;
 
 impl MqttConnection {
     pub(super) fn publish(&mut self, publish: &Publish<'_>) -> Result<(), ConnectionEnd> {
-        if !self.publishing().publisher.is_in_time() {
+        if !self.publishing().publisher.is_within_rate() {
             return Err(ConnectionEnd::Server(
                 Reason::MESSAGE_RATE_TOO_HIGH,
-                "more publications in a second than this server allows",
+                "more publications per second than this server permits",
             ));
         }
         let names_subscription =
@@ -28,7 +28,7 @@ impl MqttConnection {
         if publish.properties.find(names_subscription).is_some() {
             return Err(ConnectionEnd::Server(
                 Reason::PROTOCOL_ERROR,
-                "a client that publishes names no subscription [MQTT-3.3.4-6]",
+                "a publication of a client has no subscription identifier [MQTT-3.3.4-6]",
             ));
         }
         let slot = self.enter_topic(publish)?;
@@ -100,7 +100,8 @@ impl MqttConnection {
         }
     }
 
-    /// Section 3.3.4: more publications than the client was allowed. MQTT 3 has no such limit.
+    /// Section 3.3.4: more publications than the client may have unacknowledged. MQTT 3 has no such
+    /// limit.
     fn check_receive_maximum(&self) -> Result<(), ConnectionEnd> {
         let receive_max = usize::from(self.context.settings.receive_max);
         let count = self.acknowledgements.unacknowledged() + self.attachment.received_count();
@@ -126,7 +127,7 @@ impl MqttConnection {
         let identity = self.identity.as_ref();
         if identity.is_some_and(|who| !who.may_publish(topic, publish.retain).is_allowed()) {
             tracing::debug!(target: "mqtt", peer = %self.peer, topic, "publication not allowed");
-            return Some((Reason::NOT_AUTHORIZED, "the access rules do not allow it"));
+            return Some((Reason::NOT_AUTHORIZED, "the access rules do not permit it"));
         }
         let is_text = publish.properties.find(|property| match property {
             Property::PayloadFormatIndicator(is_text) => Some(is_text),
@@ -138,7 +139,7 @@ impl MqttConnection {
         None
     }
 
-    /// Whether the same exactly-once publication came before: then it is answered as the first
+    /// Whether the same exactly-once publication arrived before: then it is answered like the first
     /// one, and not published \[MQTT-4.3.3-10\].
     fn is_repetition(&mut self, publish: &Publish<'_>, packet_id: PacketId) -> bool {
         match self.attachment.receipt(packet_id) {
@@ -180,8 +181,8 @@ impl MqttConnection {
             return;
         };
         let is_delivered = delivery.refused == Some(PublishRefusal::Retain) && !can_fail;
-        // A client that has learnt from the end of a connection that there is no room to retain its
-        // publication would send it for ever, and nothing else.
+        // Otherwise a client whose connection ended because its publication could not be retained
+        // would repeat that publication forever.
         let is_lasting = is_delivered && publish.dup;
         let refused = delivery.refused.filter(|_| !is_lasting);
         let refusal = refused.map(|refused| refused.to_string());
@@ -205,7 +206,7 @@ impl MqttConnection {
         });
     }
 
-    /// Submits it to the procedures first.
+    /// Submits a publication to the procedures first.
     fn submit(&mut self, publish: &Publish<'_>, slot: TopicSlot, gateway: &Gateway) {
         let mut envelope = Envelope::new(Listener::Mqtt, self.peer);
         envelope.client = Some(self.attachment.session().client_id().to_owned());
@@ -231,7 +232,7 @@ impl MqttConnection {
         }
     }
 
-    /// A verdict came: tell the client, judge the next.
+    /// Handles a verdict: acknowledges the publication, and submits the next one.
     pub(super) fn judged(&mut self, judged: JudgedPublication) {
         let on_reject = self.context.settings.on_reject;
         let text = explanation(&judged.outcome.verdict);

@@ -17,7 +17,7 @@ use super::settings::OnReject;
 /// Publications of one connection that may wait for a verdict.
 const JUDGED_MAX: usize = 64;
 
-/// Whether a scope applies to a topic, as long as the procedures stay the same.
+/// Whether a scope applies to a topic, as long as the procedures do not change.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TopicScope {
     Unknown,
@@ -25,7 +25,7 @@ enum TopicScope {
     Applies,
 }
 
-/// A publication whose verdict came.
+/// A publication with its verdict.
 pub(super) struct JudgedPublication {
     pub(super) outcome: SubmissionOutcome,
     message: MessageId,
@@ -39,15 +39,15 @@ type Judging = Pin<Box<dyn Future<Output = JudgedPublication> + Send>>;
 pub(super) struct Publishing {
     pub(super) publisher: Publisher,
     verdicts: Verdicts,
-    /// By alias, less one; empty where the client has not set it.
+    /// The topics by alias, less one; empty if the client has not set the alias.
     pub(super) aliases: Vec<Box<str>>,
-    /// By topic slot.
+    /// The scopes by topic slot.
     scopes: Vec<TopicScope>,
-    /// The topics and procedures that `scopes` is about.
+    /// The generations of topics and procedures that `scopes` belongs to.
     scopes_of: (u64, u64),
     judging: Option<Judging>,
     pub(super) waiting: VecDeque<(Message, Option<PacketId>)>,
-    /// Until when the next read is delayed; made once, for the few that need it.
+    /// The timer that delays the next read; made once, for the few connections that need it.
     gathering: Option<Pin<Box<Sleep>>>,
 }
 
@@ -77,7 +77,7 @@ impl Publishing {
         ticket
     }
 
-    /// Waits until the client is to be read again.
+    /// Waits until the client may be read again.
     pub(super) fn poll_gathered(&mut self, context: &mut Context<'_>) -> Poll<()> {
         match &mut self.gathering {
             Some(timer) if !timer.is_elapsed() => timer.as_mut().poll(context),
@@ -119,8 +119,8 @@ impl Publishing {
         *scope == TopicScope::Applies
     }
 
-    /// Waits for the next verdict. Publications of one client are judged one after the other,
-    /// so that their order stays.
+    /// Waits for the next verdict. Publications of one client are judged one after the other, so
+    /// that their order is kept.
     pub(super) fn poll_verdict(&mut self, context: &mut Context<'_>) -> Poll<JudgedPublication> {
         let Some(judging) = &mut self.judging else {
             return Poll::Pending;
@@ -130,8 +130,8 @@ impl Publishing {
         Poll::Ready(judged)
     }
 
-    /// Reports the result of an exactly-once publication to the session: one that was not taken
-    /// must not be taken for received when its sender repeats it.
+    /// Reports the result of an exactly-once publication to the session: a publication that was not
+    /// accepted must not count as received when its sender repeats it.
     pub(super) fn settle(&self, judged: &JudgedPublication, on_reject: OnReject) {
         if let Some(packet_id) = judged.packet_id.filter(|_| judged.exactly_once) {
             let ends = on_reject == OnReject::Disconnect
@@ -149,7 +149,7 @@ impl Publishing {
         }
     }
 
-    /// The connection is over; what it published is still judged and delivered.
+    /// Judges and delivers the remaining publications of a connection that has ended.
     pub(super) fn finish_in_background(
         mut self: Box<Self>,
         gateway: Option<Gateway>,

@@ -8,8 +8,8 @@ use super::connection_end::ConnectionEnd;
 use super::login::{data, disconnect_reason, method, put_auth};
 
 impl MqttConnection {
-    /// AUTH after the CONNACK. Until the new login succeeds the old one holds; when it fails the
-    /// connection ends \[MQTT-4.12.1-2\].
+    /// AUTH after the CONNACK. The old login remains valid until the new one succeeds; if the new
+    /// one fails the connection ends \[MQTT-4.12.1-2\].
     pub(super) fn authenticate(&mut self, auth: &ReasonedPacket<'_>) -> Result<(), ConnectionEnd> {
         let error = |text| ConnectionEnd::Server(Reason::PROTOCOL_ERROR, text);
         let (peer, client_id) = (self.peer, self.attachment.session().client_id());
@@ -24,7 +24,7 @@ impl MqttConnection {
         let mut exchange = match (auth.reason, authentication.exchange.take()) {
             (Reason::REAUTHENTICATE, _) => authentication.auth.scram(peer, Some(client_id)),
             (Reason::CONTINUE_AUTHENTICATION, Some(exchange)) => exchange,
-            _ => return Err(error("AUTH out of its turn [MQTT-4.12.0-3]")),
+            _ => return Err(error("AUTH in the wrong order [MQTT-4.12.0-3]")),
         };
         let denied = |denied: Denied| {
             let reason = disconnect_reason(&denied);
@@ -45,13 +45,13 @@ impl MqttConnection {
         Ok(())
     }
 
-    /// The session stays its user's.
+    /// A session belongs to one user, so the new login must be of the same user.
     fn log_in_again(&mut self, identity: Identity) -> Result<(), ConnectionEnd> {
         let before = self.identity.as_ref().and_then(Identity::user);
         if before != identity.user() {
             return Err(ConnectionEnd::Server(
                 Reason::NOT_AUTHORIZED,
-                "a session is one user's: connect again to log in as another",
+                "a session belongs to one user: connect again to log in as another",
             ));
         }
         self.set_identity(Some(identity));

@@ -1,4 +1,4 @@
-//! Access rights of a login, in the form that the broker asks for.
+//! Access rights of a login, in the form that the broker requires.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use gatepost_broker::{Authorization, OwnerRights};
 use gatepost_users::{Access, Identity, Users};
 use tokio::time::Sleep;
 
-/// A login's rights, as the broker asks about them.
+/// A login's rights, as the broker queries them.
 struct IdentityRights(Identity);
 
 impl Authorization for IdentityRights {

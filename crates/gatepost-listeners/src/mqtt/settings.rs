@@ -35,20 +35,20 @@ pub struct MqttSettings {
     pub connect_max: ByteSize,
     /// The longest pause within a packet that has begun to arrive.
     pub packet_timeout: Period,
-    /// The fewest bytes of a packet in a second, measured since its beginning, beyond one
+    /// The minimum number of bytes of a packet per second, measured from its beginning, after one
     /// `packet_timeout`.
     pub packet_rate_min: ByteSize,
     /// QoS 1 and 2 publications of one client that may be unacknowledged at once.
     pub receive_max: u16,
     /// The highest topic alias that a client may use.
     pub topic_alias_max: u16,
-    /// The longest keep alive, in seconds; MQTT 5 clients that ask for a longer one, or for
-    /// none, get this one. 0 for any.
+    /// The longest keep alive, in seconds; MQTT 5 clients that request a longer one, or none, get
+    /// this one. 0 permits any.
     pub keep_alive_max_seconds: u16,
     /// The longest client id, in bytes.
     pub client_id_bytes_max: usize,
-    /// The treatment of a connection that takes less than it is sent; `None` takes the broker's
-    /// setting.
+    /// The treatment of a connection that reads more slowly than messages arrive; `None` applies
+    /// the broker's setting.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slow_subscriber: Option<SlowSubscriber>,
     /// The reason code for a publisher whose message a procedure rejects: `"not-authorized"`
@@ -66,7 +66,7 @@ pub enum OnReject {
     NotAuthorized,
     /// PUBACK or PUBREC with 0x99.
     PayloadFormatInvalid,
-    /// DISCONNECT with 0x87, or what it is before MQTT 5: the end of the connection.
+    /// DISCONNECT with 0x87; before MQTT 5, the end of the connection.
     Disconnect,
 }
 

@@ -1,8 +1,8 @@
 //! SUBSCRIBE and UNSUBSCRIBE (sections 3.8 and 3.10).
 //!
-//! The user property `since` of a SUBSCRIBE asks for what was published before, in the words of
+//! The user property `since` of a SUBSCRIBE requests earlier publications, with the syntax of
 //! HTTP's `since=`. The standard leaves user properties to the application, and permits PUBLISH
-//! packets of a subscription before its SUBACK (section 3.8.4): the replay is such.
+//! packets of a subscription before its SUBACK (section 3.8.4), which the replay makes use of.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -21,17 +21,16 @@ use super::acknowledgements::{SessionAcknowledgement, Subscribed};
 use super::connection::MqttConnection;
 use super::connection_end::ConnectionEnd;
 
-/// So many retained messages may wait for a client's SUBACK, also where `retained_messages_max` is
-/// less.
+/// The number of retained messages that may wait for a client's SUBACK even if
+/// `retained_messages_max` is less.
 const RETAINED_WAITING_MIN: usize = 100_000;
 
-/// The user property that asks for a replay, and the one of the SUBACK that names filters with a
-/// gap.
+/// The user property that requests a replay, and that of the SUBACK that names filters with a gap.
 const SINCE_PROPERTY: &str = "since";
 const GAP_PROPERTY: &str = "gap";
 
-/// Filters of one SUBSCRIBE that may ask for a replay: each looks through the topics that are
-/// remembered.
+/// The number of filters of one SUBSCRIBE that may request a replay: each searches the remembered
+/// topics.
 const REPLAYED_FILTERS_MAX: usize = 16;
 
 /// A subscription that was made.
@@ -93,10 +92,10 @@ impl MqttConnection {
         };
         let retained_max = settings.retained_messages_max.max(RETAINED_WAITING_MIN);
         let mut retained_waiting = self.acknowledgements.retained_waiting();
-        // Those that are answered already are refused.
+        // The filters that have a reason already are refused.
         let answered = outcome.reasons.len();
         for (number, filter) in subscribe.filters.iter().enumerate().skip(answered) {
-            // One filter may match everything, and a packet holds millions of it.
+            // One filter may match every topic, and a packet can contain very many filters.
             if number >= filters_max || retained_waiting > retained_max {
                 let client = self.attachment.session().client_id();
                 self.context.broker.note_limit(Limit::Subscriptions, client);
@@ -125,7 +124,7 @@ impl MqttConnection {
         Ok(())
     }
 
-    /// Subscribes to one filter; the reason where that is refused.
+    /// Subscribes to one filter; returns the reason if that is refused.
     fn enter(
         &self,
         text: &str,
@@ -142,7 +141,8 @@ impl MqttConnection {
             ));
         }
         if requested.share.is_some() && since != Since::Now {
-            // A group has no beginning: what one member asked for, another may have had.
+            // A shared subscription cannot be replayed: another member may have received the
+            // messages that one requests.
             return Ok(Err(Reason::IMPLEMENTATION_SPECIFIC_ERROR));
         }
         if !self.may_have(&requested) {
@@ -169,13 +169,13 @@ impl MqttConnection {
         }))
     }
 
-    /// SUBACK. The client learns of its subscription before what topics retained.
+    /// Sends SUBACK, before the retained messages of its topics.
     pub(super) fn subscribed(&mut self, outcome: Subscribed) {
         let mut properties = PropertiesBuffer::new();
         if self.may_explain(&outcome.text) {
             let _ = properties.push(&Property::ReasonString(&outcome.text));
         }
-        // As long as the client takes more [MQTT-3.9.2-2].
+        // As long as the packet fits the client's maximum [MQTT-3.9.2-2].
         let mut length = outcome.text.len() + outcome.reasons.len();
         for filter in &outcome.gaps {
             length += filter.len() + GAP_PROPERTY.len() + 5;
@@ -209,7 +209,7 @@ impl MqttConnection {
                 Err(_) if !self.version.has_properties() => {
                     return Err(ConnectionEnd::Server(
                         Reason::TOPIC_FILTER_INVALID,
-                        "a filter that is none [MQTT-4.7.1-3]",
+                        "a topic filter is malformed [MQTT-4.7.1-3]",
                     ));
                 }
                 Err(_) => Reason::TOPIC_FILTER_INVALID,

@@ -1,9 +1,9 @@
-//! The resources of a connection while a packet has begun to arrive and has not ended: a deadline,
-//! and the packet's bytes in the process's budget.
+//! The resources of a connection with an unfinished packet: a deadline, and the packet's bytes in
+//! the process's budget.
 //!
 //! The clock runs only while the connection waits for its client: a publisher that is not read,
-//! because its subscribers are slow, is not late. It is made when the connection first waits, so
-//! that a client that sends faster than it is read pays for none.
+//! because its subscribers are slow, is not delayed by its own fault. The clock is made when the
+//! connection first waits, so that a client that sends faster than it is read needs none.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -28,7 +28,7 @@ struct PacketDeadline {
 }
 
 impl Unfinished {
-    /// Notes bytes that have arrived.
+    /// Records bytes that have arrived.
     pub(super) const fn add(&mut self, bytes: usize) {
         if let Some(clock) = &mut self.clock {
             clock.rate.add(bytes);
@@ -40,7 +40,7 @@ impl Unfinished {
         self.clock = None;
     }
 
-    /// Makes sure that so many bytes may be held.
+    /// Reserves this many bytes of the budget.
     pub(super) fn reserve(
         &mut self,
         bytes: usize,
@@ -49,7 +49,7 @@ impl Unfinished {
         self.lease.get_or_insert_with(lease).reserve(bytes as u64)
     }
 
-    /// Ready when the client has sent too little since the connection waits.
+    /// Ready when the client has sent too little since the connection began to wait.
     pub(super) fn poll_late(
         &mut self,
         context: &mut Context<'_>,

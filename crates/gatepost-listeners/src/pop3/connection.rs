@@ -1,5 +1,5 @@
-//! The conversation: greeting, the commands of a maildrop, and the update at QUIT; `login` comes
-//! between.
+//! The conversation: greeting, the commands of a maildrop, and the update at QUIT; `login` handles
+//! the state between them.
 
 use std::io;
 
@@ -35,7 +35,7 @@ pub(super) async fn serve(arrival: Arrival, context: &Pop3Context) -> io::Result
     let outcome = match arrival.admitted {
         Ok(_place) if is_early => {
             connection.note_fault();
-            connection.push_reply("-ERR commands came before the greeting, good bye");
+            connection.push_reply("-ERR commands came before the greeting; closing the connection");
             Ok(())
         }
         Ok(_place) => {
@@ -55,7 +55,7 @@ pub(super) async fn serve(arrival: Arrival, context: &Pop3Context) -> io::Result
 pub(super) struct Pop3Connection<'a> {
     /// `None` only while TLS is negotiated.
     pub(super) stream: Option<Stream>,
-    /// Until when the client must have logged in, however many commands it sends.
+    /// The deadline for the login, however many commands the client sends.
     login_deadline: Option<Instant>,
     pub(super) peer: Peer,
     pub(super) context: &'a Pop3Context,
@@ -77,8 +77,8 @@ enum Pop3State {
 }
 
 const NO_MESSAGE: &str = "-ERR no such message";
-/// Answers to pipelined commands leave together until they are so much: some bytes ask for a whole
-/// message, and a client that asks for many must read them.
+/// Answers to pipelined commands are written together up to this size: a few bytes can request a
+/// whole message, and a client that requests many must read them.
 const OUTPUT_BYTES_MAX: usize = 64 * 1024;
 
 impl Pop3Connection<'_> {
@@ -87,7 +87,7 @@ impl Pop3Connection<'_> {
         while let Some(line) = self.line().await? {
             if foreign_protocol::is_http(&line) {
                 self.note_fault();
-                self.push_reply("-ERR this is not HTTP, good bye");
+                self.push_reply("-ERR this is not HTTP; closing the connection");
                 return Ok(());
             }
             match command::parse(&line) {
@@ -97,7 +97,7 @@ impl Pop3Connection<'_> {
             }
             if self.errors > self.context.settings.errors_max {
                 self.note_fault();
-                self.push_reply("-ERR too many errors, good bye");
+                self.push_reply("-ERR too many errors; closing the connection");
                 return Ok(());
             }
             if self.output.len() > OUTPUT_BYTES_MAX {
@@ -146,7 +146,7 @@ impl Pop3Connection<'_> {
             Pop3Command::Retr(number) => self.message(maildrop, number, None).await,
             Pop3Command::Top { number, lines } => self.message(maildrop, number, Some(lines)).await,
             Pop3Command::Dele(_) if maildrop.is_read_only() => {
-                self.refuse("-ERR [SYS/PERM] the quarantine is only to look at");
+                self.refuse("-ERR [SYS/PERM] the quarantine is read-only");
             }
             Pop3Command::Dele(number) if maildrop.delete(number) => self.push_reply("+OK"),
             Pop3Command::Dele(_) => self.refuse(NO_MESSAGE),
@@ -180,7 +180,7 @@ impl Pop3Connection<'_> {
         self.push_reply(".");
     }
 
-    /// The message, or its head and so many lines of its body.
+    /// Sends a message, or its head and a number of lines of its body.
     async fn message(&mut self, maildrop: &Maildrop, number: usize, lines: Option<usize>) {
         let Some(id) = maildrop.entry(number).map(|entry| entry.id) else {
             self.refuse(NO_MESSAGE);
@@ -192,7 +192,7 @@ impl Pop3Connection<'_> {
                 self.push_reply("+OK");
                 write_message(&mut self.output, &content, lines);
             }
-            Ok(None) => self.refuse("-ERR [SYS/TEMP] the message is gone"),
+            Ok(None) => self.refuse("-ERR [SYS/TEMP] the message has been deleted"),
             Err(error) => self.failed(&error),
         }
     }
@@ -235,7 +235,7 @@ impl Pop3Connection<'_> {
         loop {
             if let Some(end) = memchr(b'\n', &self.input) {
                 let mut line = self.input.split_to(end + 1);
-                // A password may end with a blank; only the line end goes.
+                // A password may end with a blank; only the line end is removed.
                 let is_whole = line.ends_with(b"\r\n");
                 line.truncate(end - usize::from(is_whole));
                 return Ok(Some(line));
@@ -272,7 +272,7 @@ impl Pop3Connection<'_> {
     }
 }
 
-/// Reading from the disk is a blocking thread's work.
+/// Reads from the disk on a thread that may block.
 pub(super) async fn blocking<T: Send + 'static>(
     read: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, StoreError> {
@@ -280,8 +280,8 @@ pub(super) async fn blocking<T: Send + 'static>(
     task.unwrap_or(Err(StoreError::Closed))
 }
 
-/// With dots at the start of lines doubled, CR LF after each line, and the end. `lines` are
-/// those of the body.
+/// Writes a message with dots at the start of lines doubled, CR LF after each line, and the end
+/// mark. `lines` limits the lines of the body.
 fn write_message(output: &mut Vec<u8>, message: &[u8], lines: Option<usize>) {
     let mut left = None;
     for line in message.split_inclusive(|&byte| byte == b'\n') {

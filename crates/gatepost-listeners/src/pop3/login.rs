@@ -12,7 +12,7 @@ use super::maildrop::{self, Maildrop, MaildropKind};
 use crate::sasl::{self, Exchange, SaslStep};
 
 impl Pop3Connection<'_> {
-    /// A command before the login; gives the maildrop of one that succeeded.
+    /// Handles a command before the login; returns the maildrop of a login that succeeded.
     pub(super) async fn authorize(
         &mut self,
         command: Pop3Command,
@@ -25,14 +25,14 @@ impl Pop3Connection<'_> {
             Pop3Command::User(_) | Pop3Command::Pass(_) | Pop3Command::Auth { .. }
                 if !self.may_login() =>
             {
-                self.refuse("-ERR [AUTH] not without TLS: say STLS first");
+                self.refuse("-ERR [AUTH] a login needs TLS; send STLS first");
             }
             Pop3Command::User(name) => {
                 *next = Some(name);
                 self.push_reply("+OK");
             }
             Pop3Command::Pass(password) => match named {
-                None => self.refuse("-ERR name yourself first: USER anna"),
+                None => self.refuse("-ERR send the user name first: USER anna"),
                 Some(name) => {
                     let (user, kind) = maildrop::asked_for(&name);
                     let credentials = Credentials::Password {
@@ -115,7 +115,7 @@ impl Pop3Connection<'_> {
     ) -> io::Result<Option<Result<Identity, Denied>>> {
         let auth = &self.context.auth;
         let Some(mut exchange) = Exchange::begin(mechanism, auth, self.peer) else {
-            self.refuse("-ERR the mechanism is not known here; see CAPA");
+            self.refuse("-ERR the mechanism is not supported; see CAPA");
             return Ok(None);
         };
         let mut response = initial;
@@ -143,7 +143,7 @@ impl Pop3Connection<'_> {
         }
     }
 
-    /// Sends a challenge and waits for the response; `None` where the client gives up.
+    /// Sends a challenge and waits for the response; returns `None` if the client cancels.
     async fn challenge(&mut self, challenge: &str) -> io::Result<Option<String>> {
         self.push_reply(&format!("+ {challenge}"));
         let Some(line) = self.line().await? else {

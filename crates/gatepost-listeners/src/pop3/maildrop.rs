@@ -1,24 +1,24 @@
-//! A maildrop: the messages of one user as they are at login (RFC 1939 section 3: they are numbered
-//! then and stay so).
+//! A maildrop: the messages of one user as they are at login (RFC 1939 section 3: the numbers are
+//! assigned then and do not change).
 //!
-//! A user's mailbox can be emptied; their quarantine is another maildrop, to look at only, since
-//! what becomes of mail there is decided by releasing or deleting it.
+//! A user's mailbox can be emptied; the quarantine is another, read-only maildrop, since its mail
+//! is released or deleted by other means.
 
 use bytes::Bytes;
 use gatepost_message::MessageId;
 use gatepost_store::{Store, StoreChange, StoreError};
 
-/// After a user's name: the maildrop of quarantined mail.
+/// The suffix of a user's name that selects the maildrop of quarantined mail.
 const QUARANTINE: &str = "+quarantine";
 
-/// The maildrop that a login asks for.
+/// The maildrop that a login requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum MaildropKind {
     Mailbox,
     Quarantine,
 }
 
-/// A user's name without what it asks for, and that.
+/// Splits a login name into the user's name and the requested maildrop.
 pub(super) fn asked_for(name: &str) -> (&str, MaildropKind) {
     match name.strip_suffix(QUARANTINE) {
         Some(user) => (user, MaildropKind::Quarantine),
@@ -49,7 +49,7 @@ pub(super) struct MaildropSource {
 }
 
 impl Maildrop {
-    /// Reads which messages there are; waits for the disk.
+    /// Lists the messages; waits for the disk.
     pub(super) fn open(store: Store, user: &str, kind: MaildropKind) -> Result<Self, StoreError> {
         let entries = match kind {
             MaildropKind::Mailbox => store
@@ -101,7 +101,7 @@ impl Maildrop {
         })
     }
 
-    /// Marks a message; false where there is none.
+    /// Marks a message as deleted; returns false if there is none.
     pub(super) fn delete(&mut self, number: usize) -> bool {
         let exists = self.entry(number).is_some();
         if let Some(entry) = self.entries.get_mut(number.wrapping_sub(1)) {
@@ -122,7 +122,7 @@ impl Maildrop {
         &self.source
     }
 
-    /// Takes out what is marked; returns when that is on disk.
+    /// Deletes the marked messages; returns when that is on disk.
     pub(super) async fn update(&self) -> Result<(), StoreError> {
         let marked = self.entries.iter().filter(|entry| entry.is_deleted);
         let changes: Vec<StoreChange> = marked
@@ -133,7 +133,7 @@ impl Maildrop {
 }
 
 impl MaildropSource {
-    /// A message's content; waits for the disk. `None` where it is gone meanwhile.
+    /// A message's content; waits for the disk. `None` if the message was deleted meanwhile.
     pub(super) fn content(&self, id: MessageId) -> Result<Option<Bytes>, StoreError> {
         match self.kind {
             MaildropKind::Mailbox => self.store.mailbox_mail(&self.user, id),

@@ -1,5 +1,5 @@
 //! POP3 (RFC 1939) with CAPA (2449), STLS (2595), AUTH (5034), UIDL and TOP: a user's mailbox, and
-//! as user `NAME+quarantine` what was quarantined for them, to look at.
+//! for the login `NAME+quarantine` the user's quarantined mail, read-only.
 //!
 //! `command` parses a line, `login` is the AUTHORIZATION state, `maildrop` the messages,
 //! `connection` the conversation.
@@ -27,7 +27,7 @@ use crate::tls::Tls;
 use crate::workers::Workers;
 use maildrop::MaildropKind;
 
-/// The parser alone, for fuzzing: what it makes of a line, in words.
+/// Runs the parser, for fuzzing: describes the parsed line as text.
 #[doc(hidden)]
 pub fn fuzz_command(line: &[u8]) -> String {
     format!("{:?}", command::parse(line))
@@ -45,7 +45,7 @@ pub struct Pop3Context {
 }
 
 impl Pop3Context {
-    /// With `tls`, clients may ask for it by STLS.
+    /// With `tls`, clients may request it by STLS.
     pub fn new(
         settings: Pop3Settings,
         store: Store,
@@ -67,7 +67,7 @@ impl Pop3Context {
         }
     }
 
-    /// Takes a maildrop for one client; `None` while another has it.
+    /// Locks a maildrop for one client; returns `None` while another client has it.
     fn take(&self, user: &str, kind: MaildropKind) -> Option<MaildropLock> {
         let name = (user.to_owned(), kind);
         let is_free = self.open.lock().insert(name.clone());
@@ -84,7 +84,7 @@ impl ListenerContext for Pop3Context {
     }
 }
 
-/// A maildrop that is one client's until this is dropped.
+/// The lock of a maildrop, held until this value is dropped.
 struct MaildropLock {
     open: Arc<Mutex<HashSet<(String, MaildropKind)>>>,
     name: (String, MaildropKind),
@@ -96,7 +96,7 @@ impl Drop for MaildropLock {
     }
 }
 
-/// Serves connections until `shutdown` becomes true; those open by then end with their present
+/// Serves connections until `shutdown` becomes true; open connections end after their present
 /// command.
 pub async fn serve(
     acceptor: Acceptor,
@@ -112,6 +112,6 @@ pub async fn serve(
 async fn serve_connection(arrival: Arrival, context: Arc<Pop3Context>) {
     let peer = arrival.peer;
     if let Err(error) = connection::serve(arrival, &context).await {
-        tracing::debug!(target: "pop3", %peer, %error, "the connection broke off");
+        tracing::debug!(target: "pop3", %peer, %error, "the connection was closed unexpectedly");
     }
 }

@@ -17,7 +17,7 @@ pub struct Pop3Settings {
     /// Proxies in front that begin each connection with a PROXY header (version 1 or 2): their
     /// addresses, networks, `"unix"`. Every other peer is the client itself.
     pub proxy_protocol: Vec<PeerNetwork>,
-    /// Whether a password may come without TLS from another machine.
+    /// Whether a client on another machine may send a password without TLS.
     pub plain_login: bool,
     /// The maximum length of a command line.
     pub command_max: ByteSize,

@@ -6,10 +6,10 @@ use super::replies::{NO_TEXT, NOT_OFFERED};
 use super::reply::SmtpReply;
 use super::xclient::ForwardedClient;
 
-/// One command, its syntax checked; whether it fits the state is the session's matter.
+/// One command, its syntax checked; the session decides whether the state permits it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum SmtpCommand {
-    /// The client names itself.
+    /// The client's greeting.
     Hello {
         verb: Hello,
         name: String,
@@ -20,13 +20,13 @@ pub(super) enum SmtpCommand {
         /// NOTIFY and ORCPT (RFC 3461), as written.
         parameters: Vec<String>,
     },
-    /// BDAT (RFC 3030): so many bytes of the message follow at once.
+    /// BDAT (RFC 3030): this many bytes of the message follow at once.
     Chunk {
         size: u64,
         last: bool,
     },
     StartTls,
-    /// AUTH (RFC 4954), with the initial response where there is one.
+    /// AUTH (RFC 4954), with the initial response, if any.
     Auth {
         mechanism: String,
         initial: Option<String>,
@@ -43,7 +43,7 @@ pub(super) enum SmtpCommand {
     Help,
 }
 
-/// The word that a client begins with.
+/// The verb of a client's greeting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hello {
     Helo,
@@ -56,7 +56,7 @@ const NO_COMMAND: SmtpReply = SmtpReply::new(500, "5.5.1", "no such command");
 const NO_QUEUE: SmtpReply = SmtpReply::new(
     502,
     "5.5.1",
-    "nothing is queued here, so nothing can be sent",
+    "this server has no queue, so it cannot start one",
 );
 const BAD_AUTH: SmtpReply = SmtpReply::new(501, "5.5.4", "write a mechanism: AUTH PLAIN");
 const BAD_CHUNK: SmtpReply = SmtpReply::new(
@@ -125,7 +125,7 @@ pub(super) fn parse(line: &[u8]) -> Result<SmtpCommand, SmtpReply> {
 }
 
 fn hello(verb: Hello, arguments: &str) -> Result<SmtpCommand, SmtpReply> {
-    // Clients name themselves in many ways; what counts is that it is one printable word.
+    // Client names vary widely, so any printable word is accepted.
     let name = arguments.split(' ').next().unwrap_or_default();
     if name.is_empty() || name.len() > 255 {
         return Err(BAD_HELLO);

@@ -87,7 +87,7 @@ async fn anonymous_identity(auth: &ListenerAuth, peer: Peer) -> io::Result<Ident
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ConversationEnd {
     Connection,
-    /// It goes on in TLS.
+    /// It continues in TLS.
     StartTls,
 }
 
@@ -99,9 +99,9 @@ pub(super) struct MessageDeadline {
 
 pub(super) struct SmtpConnection<'a> {
     stream: Stream,
-    /// The peer itself, whomever it names as the client of a message.
+    /// The peer itself, even if it names another client for a message.
     peer: Peer,
-    /// The instant since which the client is to greet.
+    /// The instant since which the server waits for the client's greeting.
     awaits_hello_since: Instant,
     pub(super) context: &'a SmtpContext,
     shutdown: watch::Receiver<bool>,
@@ -173,7 +173,7 @@ impl<'a> SmtpConnection<'a> {
         Ok(ConversationEnd::Connection)
     }
 
-    /// The next command line. A client that has not greeted has so long for all its lines.
+    /// The next command line. A client that has not greeted has one time limit for all its lines.
     async fn next_command(
         &mut self,
         session: &SmtpSession<'_>,
@@ -186,7 +186,7 @@ impl<'a> SmtpConnection<'a> {
         self.line_before(deadline).await
     }
 
-    /// The next line, or what is wrong with it; `None` where the connection ends.
+    /// The next line, or its error; `None` if the connection ends.
     pub(super) async fn next_line(&mut self) -> io::Result<Option<Result<BytesMut, SmtpReply>>> {
         let deadline = Instant::now() + self.context.settings.command_timeout.duration();
         self.line_before(deadline).await
@@ -207,7 +207,7 @@ impl<'a> SmtpConnection<'a> {
         }
     }
 
-    /// Does what a command asks for, and says whether the conversation ends with it.
+    /// Executes a command, and returns whether the conversation ends with it.
     async fn act(
         &mut self,
         session: &mut SmtpSession<'_>,
@@ -260,13 +260,13 @@ impl<'a> SmtpConnection<'a> {
         Ok(None)
     }
 
-    /// Notes an offence of the peer.
+    /// Records an offence of the peer.
     pub(super) fn note(&self, offence: Offence) {
         self.context.limits.admission.offended(self.peer, offence);
     }
 
-    /// Notes a recipient that does not exist. Peers of LMTP are mail servers, which bring the mail
-    /// of others, and users make mistakes.
+    /// Records a recipient that does not exist as an offence, except for LMTP peers, which are mail
+    /// servers that forward the mail of others, and for users, who make mistakes.
     fn note_recipient(&self, session: &SmtpSession<'_>, reply: &SmtpReply) {
         let is_stranger = self.context.dialect == Dialect::Smtp && session.user().is_none();
         if is_stranger && reply.refuses_recipient() {
@@ -286,8 +286,8 @@ impl<'a> SmtpConnection<'a> {
         reply.write_to(&mut self.output);
     }
 
-    /// Takes a line off the input. Only CR LF ends a command: a line that ends with a lone LF is
-    /// refused and not executed, and no part of a line that is too long is.
+    /// Removes a line from the input. Only CR LF ends a command: a line that ends with a lone LF is
+    /// refused and not executed, and no part of an overlong line is executed.
     fn take_line(&mut self) -> Option<Result<BytesMut, SmtpReply>> {
         let limit = self.context.settings.command_max.as_usize();
         if self.skips_line {
@@ -317,7 +317,7 @@ impl<'a> SmtpConnection<'a> {
         Some(Ok(line))
     }
 
-    /// Acknowledges a part of a message at once, where the peer waits for that before it continues.
+    /// Acknowledges a part of a message at once if the peer waits for that before it continues.
     pub(super) fn acknowledge_now(&self) {
         if self.output.is_empty() {
             self.stream.acknowledge_now();
@@ -349,7 +349,7 @@ impl<'a> SmtpConnection<'a> {
         Err(io::ErrorKind::UnexpectedEof.into())
     }
 
-    /// Writes what was answered and reads what comes; false at the client's end.
+    /// Writes pending replies and reads some bytes; returns false at the end of input.
     async fn fill(&mut self, deadline: Instant, interrupt: Interrupt) -> io::Result<bool> {
         self.flush().await?;
         let interruptible = interrupt == Interrupt::ByShutdown;
@@ -381,7 +381,8 @@ impl<'a> SmtpConnection<'a> {
     }
 }
 
-/// Whether waiting ends when the server does. A message that is being sent is still taken.
+/// Whether a shutdown of the server interrupts waiting. A message that is being sent is still
+/// received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Interrupt {
     ByShutdown,

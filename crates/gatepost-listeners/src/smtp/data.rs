@@ -1,9 +1,9 @@
-//! The message after DATA: finds its end, undoes dot-stuffing, and notices what is not allowed.
+//! The message after DATA: finds its end, removes dot-stuffing, and detects violations.
 //!
 //! Only CR LF `.` CR LF ends a message. A CR or LF on its own never does, and makes the message be
-//! refused, since another server on the way may take it for a line end: that difference is what
-//! SMTP smuggling lives on. The receiver takes any split of the input and keeps its state between;
-//! it works on whole lines with `memchr`, not byte by byte.
+//! refused, since another server on the way may treat it as a line end: SMTP smuggling exploits
+//! that difference. The receiver accepts any split of the input and keeps its state between; it
+//! works on whole lines with `memchr`, not byte by byte.
 
 use memchr::{memchr, memchr2};
 
@@ -37,9 +37,9 @@ enum LineState {
 /// The result of [`DataReceiver::receive`].
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum DataProgress {
-    /// All input was taken; the message goes on.
+    /// All input was consumed; the message continues.
     More,
-    /// The message ended; so many bytes of the input belonged to it.
+    /// The message ended after `consumed` bytes of the input.
     End { consumed: usize },
 }
 
@@ -55,7 +55,7 @@ impl DataReceiver {
         }
     }
 
-    /// The message, or why it is refused.
+    /// The message, or the reply that refuses it.
     pub(super) fn finish(self) -> Result<Vec<u8>, SmtpReply> {
         match self.refusal {
             None => Ok(self.message),
@@ -63,10 +63,10 @@ impl DataReceiver {
         }
     }
 
-    /// Takes the next piece of input.
+    /// Consumes the next piece of input.
     pub(super) fn receive(&mut self, input: &[u8]) -> DataProgress {
         if self.refusal.is_none() {
-            // Line by line it would grow many times.
+            // Growing line by line would reallocate many times.
             self.message.reserve(input.len().min(self.size_max));
         }
         let mut at = 0;
@@ -106,8 +106,8 @@ impl DataReceiver {
         DataProgress::More
     }
 
-    /// Takes text up to the next CR or LF, and that; returns how much. The dot of a stuffed line
-    /// was left out before.
+    /// Consumes text up to and including the next CR or LF; returns the number of bytes. The dot of
+    /// a stuffed line was removed before.
     fn text(&mut self, input: &[u8]) -> usize {
         self.state = LineState::Middle;
         let Some(end) = memchr2(b'\r', b'\n', input) else {
@@ -136,7 +136,7 @@ impl DataReceiver {
         }
     }
 
-    /// Bytes of the message that are held so far.
+    /// The number of bytes of the message that are held so far.
     pub(super) fn held_bytes(&self) -> u64 {
         self.message.len() as u64
     }
@@ -151,7 +151,7 @@ impl DataReceiver {
     }
 }
 
-/// Whether a message that came in chunks is one of lines: RFC 3030 lets only BINARYMIME be none.
+/// Checks that a message that came in chunks consists of lines: RFC 3030 exempts only BINARYMIME.
 pub(super) fn check_lines(message: &[u8], line_max: usize) -> Result<(), SmtpReply> {
     let mut line_start = 0;
     let mut at = 0;

@@ -1,9 +1,9 @@
 //! A complete message: judged, forwarded, published, stored; and the replies that end its
 //! transaction.
 //!
-//! The order follows from what a reply promises: all verdicts first, then the next hop accepts its
-//! part, and only then is anything published or stored here, since the next hop's refusal must
-//! reach a client that has received no success.
+//! The order follows from the promise of a reply: all verdicts come first, then the next hop
+//! accepts its part, and only then is the message published or stored, since the next hop's refusal
+//! must reach a client that has received no success.
 
 use std::cmp::Reverse;
 use std::io;
@@ -60,7 +60,7 @@ pub(super) async fn deliver(
     }
     let score = |(mail, _): &Part| mail.verdict().score;
     let is_spam = parts.iter().filter_map(score).any(Score::is_spam);
-    // A mail server brings the mail of others, and a user can be called to account.
+    // A mail server forwards the mail of others, and a user is identified by the login.
     if context.dialect == Dialect::Smtp && session.user().is_none() && is_spam {
         connection.note(Offence::Spam);
     }
@@ -78,7 +78,7 @@ pub(super) async fn deliver(
     Ok(())
 }
 
-/// Journals mail that stays with its client since the next hop did not prove who it is: there is no
+/// Journals mail that its client keeps because the next hop did not prove its identity: there is no
 /// message yet, but an operator must see the reason.
 pub(super) fn journal_distrust(
     connection: &SmtpConnection<'_>,
@@ -140,7 +140,7 @@ impl MailDelivery {
         }
     }
 
-    /// The message with our Received field in front.
+    /// The message with the server's Received field in front.
     fn traced(
         &self,
         connection: &SmtpConnection<'_>,
@@ -156,8 +156,8 @@ impl MailDelivery {
         message.into()
     }
 
-    /// Hands every part that goes on to the next hop. A refusal by it becomes the part's verdict,
-    /// and in SMTP everybody's.
+    /// Sends every part with forwarded recipients to the next hop. A refusal of the next hop
+    /// becomes the part's verdict, and in SMTP the verdict of all parts.
     async fn hand_on(
         &self,
         connection: &mut SmtpConnection<'_>,
@@ -188,7 +188,7 @@ impl MailDelivery {
             note_next_hop(connection, mail.message().id, &group.forwards, &said);
             let places = group.places.iter().filter(|(_, forwarded)| *forwarded);
             for (turn, (place, _)) in places.enumerate() {
-                // One reply is for all; LMTP gave one for each.
+                // One reply is for all recipients; LMTP gave one for each.
                 if let Some(reply) = said.get(turn).or(said.last()) {
                     replies.push((*place, reply.clone()));
                 }
@@ -215,7 +215,7 @@ impl MailDelivery {
         replies
     }
 
-    /// The mail as it is handed on or kept: with the procedures' changes and the verdict headers.
+    /// The mail as it is forwarded or stored: with the procedures' changes and the verdict headers.
     fn marked(&self, connection: &SmtpConnection<'_>, mail: &JudgedMail) -> Bytes {
         let context = connection.context;
         let facts = DeliveryFacts {
@@ -232,7 +232,8 @@ impl MailDelivery {
         edit::apply(body, &edits)
     }
 
-    /// Publishes, keeps and notes what is ours of a part; the reply for its recipients.
+    /// Publishes, stores and journals the local recipients of a part; returns the reply for its
+    /// recipients.
     async fn carry_out(
         &self,
         connection: &SmtpConnection<'_>,
@@ -244,7 +245,7 @@ impl MailDelivery {
         let is_ours = !group.topics.is_empty() || !group.mailboxes.is_empty();
         let id = mail.message().id;
         if delivers && !is_ours {
-            // All of it is the next hop's now: nothing of ours must be on disk first.
+            // The next hop has accepted all of it, so no local change must be on disk first.
             gateway.journal_mail(&mail);
             return reply::of_verdict(id, mail.verdict());
         }
@@ -265,7 +266,7 @@ impl MailDelivery {
         reply::of_verdict(id, &outcome.verdict)
     }
 
-    /// RFC 5321 section 4.4: who delivers at last says where bounces would have gone.
+    /// RFC 5321 section 4.4: the server that makes the final delivery records the return path.
     fn with_return_path(&self, mail: Bytes) -> Bytes {
         let sender = self.envelope.sender.as_deref().unwrap_or_default();
         let field = EditedField::new("Return-Path", &format!("<{sender}>"));
@@ -294,7 +295,7 @@ async fn send(
     relay.deliver(message, group.forwards.len()).await
 }
 
-/// Remembers for the message's story what the next hop said of each recipient.
+/// Records the next hop's reply for each recipient in the message's story.
 fn note_next_hop(
     connection: &SmtpConnection<'_>,
     message: MessageId,
@@ -302,7 +303,7 @@ fn note_next_hop(
     said: &[SmtpReply],
 ) {
     for (turn, recipient) in forwards.iter().enumerate() {
-        // One reply is for all; LMTP gave one for each.
+        // One reply is for all recipients; LMTP gave one for each.
         let Some(reply) = said.get(turn).or(said.last()) else {
             continue;
         };
@@ -325,7 +326,10 @@ fn verdict_of(refusal: &SmtpReply) -> Verdict {
         Action::Reject
     };
     let text = refusal.text.replace('\n', " ");
-    Verdict::new(action, format!("the next hop said {} {text}", refusal.code))
+    Verdict::new(
+        action,
+        format!("the next hop replied {} {text}", refusal.code),
+    )
 }
 
 /// The recipients that are judged together.
@@ -347,7 +351,7 @@ fn groups(connection: &SmtpConnection<'_>, to: Vec<Recipient>) -> Vec<RecipientG
 #[derive(Debug, Default)]
 struct RecipientGroup {
     /// The index of each of these recipients among the accepted ones, and whether the next hop has
-    /// it.
+    /// accepted it.
     places: Vec<(usize, bool)>,
     recipients: Vec<String>,
     topics: Vec<Topic>,

@@ -55,7 +55,7 @@ impl Dialect {
         names[transmission.is_encrypted as usize + 2 * transmission.is_authenticated as usize]
     }
 
-    /// RFC 2033 section 4.1: LMTP knows no other hello, and SMTP not LMTP's.
+    /// RFC 2033 section 4.1: LMTP has only LHLO, which SMTP does not have.
     pub(super) const fn speaks(self, verb: Hello) -> bool {
         match self {
             Self::Smtp => matches!(verb, Hello::Helo | Hello::Ehlo),
@@ -65,8 +65,8 @@ impl Dialect {
 
     pub(super) const fn wrong_hello(self) -> SmtpReply {
         match self {
-            Self::Smtp => SmtpReply::new(500, "5.5.1", "this is SMTP; say EHLO"),
-            Self::Lmtp => SmtpReply::new(500, "5.5.1", "this is LMTP; say LHLO"),
+            Self::Smtp => SmtpReply::new(500, "5.5.1", "this is SMTP; send EHLO"),
+            Self::Lmtp => SmtpReply::new(500, "5.5.1", "this is LMTP; send LHLO"),
         }
     }
 

@@ -10,8 +10,8 @@ use crate::forward::ForwardSettings;
 use crate::tls::TlsSettings;
 use crate::verdict_headers::VerdictHeaderSettings;
 
-/// The settings of the LMTP listener. There are no domains among them: the mail server in front
-/// has decided which mail is ours. It must not be open to the world (RFC 2033 section 5).
+/// The settings of the LMTP listener. They have no domains: the mail server in front decides which
+/// mail is local. It must not be open to the world (RFC 2033 section 5).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LmtpSettings {
@@ -82,7 +82,7 @@ impl Default for LmtpSettings {
             recipients_max: smtp.recipients_max,
             line_max: smtp.line_max,
             connections_max: smtp.connections_max,
-            // Most of them come from the one mail server in front.
+            // Most connections come from the one mail server in front.
             connections_per_address_max: 500,
             command_timeout: smtp.command_timeout,
             data_timeout: smtp.data_timeout,

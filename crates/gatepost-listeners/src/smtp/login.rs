@@ -9,7 +9,8 @@ use super::session::SmtpSession;
 use crate::sasl::{self, Exchange, SaslStep};
 
 impl SmtpConnection<'_> {
-    /// Holds the exchange and says how it ended; false where the client has left.
+    /// Runs the exchange and replies with its outcome; returns false if the client has
+    /// disconnected.
     pub(super) async fn login(
         &mut self,
         session: &mut SmtpSession<'_>,
@@ -62,7 +63,7 @@ impl SmtpConnection<'_> {
         self.answer(&SmtpReply::with(334, "", challenge.to_owned()));
         Ok(match self.next_line().await? {
             Some(Ok(line)) => Some(String::from_utf8_lossy(&line).into_owned()),
-            // A line that is none gives up as well.
+            // A malformed line cancels the exchange as well.
             Some(Err(_)) => Some("*".to_owned()),
             None => None,
         })

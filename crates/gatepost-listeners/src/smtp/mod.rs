@@ -1,13 +1,13 @@
 //! SMTP (RFC 5321), with PIPELINING (2920), SIZE (1870), 8BITMIME (6152), CHUNKING and BINARYMIME
-//! (3030), SMTPUTF8 (6531), ENHANCEDSTATUSCODES (2034), DSN (3461) where mail is handed on, LIMITS
-//! (9422), STARTTLS (3207), AUTH (4954), XCLIENT and XFORWARD; and LMTP (2033), which differs by
-//! its hello and by answering for each recipient.
+//! (3030), SMTPUTF8 (6531), ENHANCEDSTATUSCODES (2034), DSN (3461) for forwarded mail, LIMITS
+//! (9422), STARTTLS (3207), AUTH (4954), XCLIENT and XFORWARD; and LMTP (2033), which differs in
+//! its greeting and in replying for each recipient.
 //!
-//! Mail is taken for our own domains only, each recipient's to a topic, a mailbox or the next hop,
-//! and answered when it has been judged and what was promised is durable: a `250` is never taken
+//! Mail is accepted for local domains only. Each recipient's mail goes to a topic, a mailbox or the
+//! next hop. The reply is sent when the mail has been judged and is durable: a `250` is never taken
 //! back. Reading is split so that each part is tested without a socket: `command`, `parameters`,
 //! `path` and `xclient` read a line, `data` a message, `session` decides, `connection` and
-//! `receiving` and `login` do the I/O, `delivery` carries out what the verdicts say.
+//! `receiving` and `login` do the I/O, `delivery` carries out the verdicts.
 
 mod command;
 mod connection;
@@ -55,7 +55,7 @@ use crate::workers::Workers;
 use dialect::Dialect;
 use recipients::Recipients;
 
-/// The parsers alone, for fuzzing: what they make of bytes, in words.
+/// The parsers, for fuzzing: they describe the parsed bytes as text.
 #[doc(hidden)]
 pub mod parsers {
     use super::data::{DataProgress, DataReceiver};
@@ -68,7 +68,7 @@ pub mod parsers {
             .map_err(|reply| format!("{reply:?}"))
     }
 
-    /// A message after DATA, in two pieces: how much of the input it took, and what became of it.
+    /// A message after DATA, in two pieces: the number of bytes consumed, and the outcome.
     pub fn data(first: &[u8], second: &[u8]) -> (Option<usize>, Result<Vec<u8>, String>) {
         let mut receiver = DataReceiver::new(1 << 20, 1 << 10);
         let end = match receiver.receive(first) {
@@ -97,7 +97,7 @@ pub struct SmtpContext {
 }
 
 impl SmtpContext {
-    /// `hostname` is the host's own name, for where the settings give none.
+    /// `hostname` is the host's own name, used if the settings give none.
     pub fn new(
         settings: SmtpSettings,
         hostname: &str,
@@ -143,29 +143,29 @@ impl SmtpContext {
         }
     }
 
-    /// Offers AUTH, as long as there is a user that could log in.
+    /// Offers AUTH while there is a user.
     #[must_use]
     pub fn with_auth(mut self, auth: ListenerAuth) -> Self {
         self.auth = Some(auth);
         self
     }
 
-    /// Subjects mail without a login to the access rules: what `anonymous` may publish to, and
-    /// which users have mailboxes.
+    /// Applies the access rules to mail without a login: the topics that `anonymous` may publish
+    /// to, and the users with mailboxes.
     #[must_use]
     pub fn with_anonymous(mut self, anonymous: ListenerAuth) -> Self {
         self.anonymous = Some(anonymous);
         self
     }
 
-    /// Keeps in this database what other domains demand of forwarding (MTA-STS).
+    /// Stores the MTA-STS policies of other domains in this database.
     #[must_use]
     pub fn with_store(mut self, store: &Store) -> Self {
         self.forward.keep_policies(store);
         self
     }
 
-    /// Offers STARTTLS, where there is a certificate.
+    /// Offers STARTTLS if there is a certificate.
     #[must_use]
     pub fn with_tls(mut self, tls: Option<Tls>) -> Self {
         self.tls = tls;
@@ -179,7 +179,7 @@ impl ListenerContext for SmtpContext {
     }
 }
 
-/// Serves connections until `shutdown` becomes true; those open then receive a 421 at their next
+/// Serves connections until `shutdown` becomes true; open connections receive a 421 at their next
 /// command.
 pub async fn serve(
     acceptor: Acceptor,
@@ -209,6 +209,6 @@ async fn serve_connection(arrival: Arrival, context: Arc<SmtpContext>) {
         wire::write(&stream, &output, deadline).await
     };
     if let Err(error) = served {
-        tracing::debug!(target: "smtp", %peer, %error, "the connection broke off");
+        tracing::debug!(target: "smtp", %peer, %error, "the connection was closed unexpectedly");
     }
 }

@@ -16,7 +16,7 @@ pub(super) struct MailCommand {
     /// The addresses or the head may hold UTF-8.
     pub(super) utf8: bool,
     pub(super) body: BodyEncoding,
-    /// RET and ENVID, as written: they are the next hop's matter.
+    /// RET and ENVID, as written: they are passed to the next hop.
     pub(super) dsn: Vec<String>,
 }
 
@@ -74,7 +74,7 @@ pub(super) fn of_rcpt(text: &str) -> Result<Vec<String>, SmtpReply> {
     Ok(dsn)
 }
 
-/// RFC 1870 section 4: up to 20 digits. More than 64 bits is as much too large as 64 bits are.
+/// RFC 1870 section 4: up to 20 digits. A number of more than 64 bits is too large in any case.
 pub(super) fn size(text: &str) -> Result<u64, SmtpReply> {
     let is_number = (1..=20).contains(&text.len()) && text.bytes().all(|it| it.is_ascii_digit());
     if !is_number {

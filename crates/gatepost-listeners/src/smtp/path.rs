@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-/// A mailbox, split where rules and recipient maps want it.
+/// A mailbox, split as rules and recipient maps need it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mailbox {
     /// As written, without angle brackets and source route.
@@ -34,7 +34,7 @@ const LOCAL_BYTES_MAX: usize = 64;
 /// RFC 5321 section 4.5.3.1.2.
 const DOMAIN_BYTES_MAX: usize = 255;
 
-/// Takes a path off the front of `text`: the mailbox (`None` for `<>`), and what follows.
+/// Parses a path at the front of `text`: returns the mailbox (`None` for `<>`) and the rest.
 pub(super) fn parse(text: &str) -> Option<(Option<Mailbox>, &str)> {
     let inner = text.strip_prefix('<')?;
     let end = closing_bracket(inner)?;
@@ -97,7 +97,7 @@ fn is_quoted_rest(text: &str) -> bool {
     false
 }
 
-/// RFC 5322's atext, and what RFC 6531 adds: any character beyond ASCII.
+/// RFC 5322's atext, and RFC 6531's addition: any character beyond ASCII.
 fn is_atext(character: char) -> bool {
     character.is_ascii_alphanumeric()
         || "!#$%&'*+-/=?^_`{|}~".contains(character)
@@ -126,7 +126,7 @@ pub(super) fn is_domain(domain: &str) -> bool {
     domain.split('.').all(is_label)
 }
 
-/// The bracket that ends the path; one within quotes does not.
+/// The bracket that ends the path; a bracket within quotes does not.
 fn closing_bracket(text: &str) -> Option<usize> {
     let mut quoted = false;
     let mut escaped = false;

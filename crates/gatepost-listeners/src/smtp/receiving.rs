@@ -1,4 +1,4 @@
-//! Reading a message, by DATA or in BDAT's chunks, and asking about recipients before it.
+//! Reception of a message, by DATA or in BDAT's chunks, and the check of recipients before it.
 
 use std::io;
 
@@ -17,7 +17,8 @@ use crate::forward::{BodyEncoding, HopError, HopTransaction, RelayClient, RelayM
 use crate::in_flight::Lease;
 
 impl SmtpConnection<'_> {
-    /// Receives a message after DATA, has it judged, and answers what ends the transaction.
+    /// Receives a message after DATA, has it judged, and sends the replies that end the
+    /// transaction.
     pub(super) async fn data(&mut self, session: &mut SmtpSession<'_>) -> io::Result<()> {
         // The lease is held until the message is delivered.
         let mut lease = self.context.limits.in_flight.lease(session.peer());
@@ -25,7 +26,8 @@ impl SmtpConnection<'_> {
         self.end_of_message(session, received).await
     }
 
-    /// Reads a message up to its end. One for which the process has no memory is read and refused.
+    /// Reads a message up to its end. A message that does not fit the memory budget is read and
+    /// refused.
     async fn receive(&mut self, lease: &mut Lease) -> io::Result<Result<Vec<u8>, SmtpReply>> {
         let settings = &self.context.settings;
         let mut receiver = DataReceiver::new(
@@ -52,8 +54,8 @@ impl SmtpConnection<'_> {
         }
     }
 
-    /// Reads one chunk (RFC 3030 section 2); with the last one the message is whole. A chunk that
-    /// is refused is read all the same, since a command follows it.
+    /// Reads one chunk (RFC 3030 section 2); with the last one the message is complete. A refused
+    /// chunk is read nevertheless, since a command follows it.
     pub(super) async fn chunk(
         &mut self,
         session: &mut SmtpSession<'_>,
@@ -111,7 +113,7 @@ impl SmtpConnection<'_> {
         self.end_of_message(session, received).await
     }
 
-    /// Reads what the client still sends, until it ends or has sent so much.
+    /// Reads and discards further input, until the client ends or has sent this many bytes.
     pub(super) async fn discard_input(&mut self, bytes_max: u64) -> io::Result<()> {
         self.flush().await?;
         let mut arrival = self.begin_message();
@@ -151,7 +153,7 @@ impl SmtpConnection<'_> {
         Ok(())
     }
 
-    /// Asks whether a recipient's mail is taken: the next hop, or the recipient's mailbox.
+    /// Checks whether the next hop or the recipient's mailbox accepts mail for a recipient.
     pub(super) async fn ask(
         &mut self,
         session: &mut SmtpSession<'_>,
@@ -184,13 +186,14 @@ impl SmtpConnection<'_> {
                     tracing::warn!(
                         target: "smtp",
                         %next_hop,
-                        "not asked about a recipient: {cause}",
+                        "a recipient could not be verified: {cause}",
                     );
                     if error.is_about_trust() {
                         let recipient = &recipient.mailbox.address;
                         delivery::journal_distrust(self, session, recipient, &error);
                     }
-                    // Recipients that it had accepted are lost with it; the end will say so.
+                    // Recipients that the next hop had accepted are lost with the connection; the
+                    // reply to the message reports that.
                     self.relay = None;
                     reply::of_hop_error(&error)
                 }

@@ -1,4 +1,4 @@
-//! The map from recipients to destinations, which also says which recipients are ours.
+//! The map from recipients to destinations, which also determines which recipients are local.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::forward::NextHop;
 const NO_RELAY: SmtpReply = SmtpReply::new(
     550,
     "5.7.1",
-    "not a relay: mail to this domain is not taken here",
+    "not a relay: mail to this domain is not accepted",
 );
 const NO_ROUTED_RECIPIENT: SmtpReply = SmtpReply::new(
     550,
@@ -24,13 +24,14 @@ const NO_ROUTED_RECIPIENT: SmtpReply = SmtpReply::new(
 const NO_TOPIC: SmtpReply = SmtpReply::new(
     550,
     "5.1.3",
-    "the recipient makes no topic: no '#', no '$' in front, no empty name",
+    "the recipient cannot be mapped to a topic: it must have no '#', no leading '$' and no empty \
+        level",
 );
 
 const NO_MAILBOX: SmtpReply = SmtpReply::new(
     550,
     "5.1.3",
-    "the recipient names no mailbox: letters, digits, '.', '-' and '_'",
+    "the recipient is not a valid mailbox name: use letters, digits, '.', '-' and '_'",
 );
 
 /// The destination of one recipient's mail.
@@ -48,7 +49,7 @@ pub(super) struct ClientTrust {
     pub(super) has_logged_in: bool,
     /// Whether it is a mail server of `trusted`, which has checked recipients itself.
     pub(super) is_trusted: bool,
-    /// Our address, as the client knows it.
+    /// The server's address, as the client knows it.
     pub(super) connected_to: Option<IpAddr>,
 }
 
@@ -78,9 +79,9 @@ impl Recipients {
 
     /// The destination of this recipient's mail, or the reason of a refusal.
     ///
-    /// A client that has logged in may send to every domain that a route hands on. Other clients
-    /// may not name a route inside an address that is handed on: a next hop that trusts this host
-    /// might follow it and relay their mail anywhere.
+    /// A client that has logged in may send to every domain that a route forwards. Other clients
+    /// may not name a source route inside an address that is forwarded: a next hop that trusts this
+    /// host might follow it and relay their mail anywhere.
     pub(super) fn destination(
         &self,
         to: &Mailbox,
@@ -108,7 +109,7 @@ impl Recipients {
         }
     }
 
-    /// The mailbox that a route gives this address.
+    /// The mailbox that a route maps this address to.
     pub(super) fn mailbox_of(&self, address: &Mailbox) -> Option<Destination> {
         let mut routes = self.routes.iter();
         let (route, _) = routes.find(|(route, _)| matches(&route.recipients, &address.address))?;
@@ -118,21 +119,21 @@ impl Recipients {
         }
     }
 
-    /// Whether this domain is named as one of ours.
+    /// Whether the settings list this domain as local.
     pub(super) fn has_domain(&self, domain: &str) -> bool {
         let mut domains = self.domains.iter();
         domains.any(|ours| ours.eq_ignore_ascii_case(domain))
     }
 
-    /// Whether any mail is handed on.
+    /// Whether any mail is forwarded.
     pub(super) fn forwards(&self) -> bool {
         self.routes.iter().any(|(_, next_hop)| next_hop.is_some())
     }
 
     fn is_ours(&self, domain: &str, connected_to: Option<IpAddr>) -> bool {
         let literal = path::literal_address(domain).map(|address| address.to_canonical());
-        // `postmaster` without a domain is always here (RFC 5321 section 4.5.1). A literal is ours
-        // if it is the address that the client reached us by; any other would be a relay.
+        // `postmaster` without a domain is always local (RFC 5321 section 4.5.1). A literal is
+        // local if it is the address that the client connected to; any other would be a relay.
         self.any_domain
             || domain.is_empty()
             || literal.is_some() && literal == connected_to
@@ -157,7 +158,7 @@ fn topic(name: &str) -> Result<Destination, SmtpReply> {
     Ok(Destination::Topic(topic))
 }
 
-/// Mailboxes have users' names, and those know no case here: mail to Anna is anna's.
+/// Mailboxes have users' names, which ignore case: mail to Anna belongs to anna.
 fn mailbox(template: &str, to: &Mailbox) -> Result<Destination, SmtpReply> {
     let name = fill(template, to).to_lowercase();
     let is_name = |character: char| character.is_alphanumeric() || ".-_@".contains(character);
@@ -177,7 +178,7 @@ fn fill(template: &str, to: &Mailbox) -> String {
         .replace("{domain}", to.domain())
 }
 
-/// Whether `text` fits `pattern`, in which `*` stands for any text.
+/// Whether `text` matches `pattern`, in which `*` stands for any text.
 pub(super) fn matches(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.to_lowercase(), text.to_lowercase());
     let mut pieces = pattern.split('*');

@@ -1,5 +1,5 @@
-//! Mail that an operator releases from quarantine: it goes where the routes say now, as if a user
-//! had sent it.
+//! Mail that an operator releases from quarantine: it follows the present routes, as if a user had
+//! sent it.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use crate::forward::{BodyEncoding, HopTransaction, NextHop, RelayClient, RelayMa
 
 /// The routes of both mail listeners.
 pub struct ReleaseRoutes {
-    /// Of SMTP, and of mail that other listeners took.
+    /// The routes of SMTP, also used for mail that other listeners received.
     pub smtp: Arc<SmtpContext>,
-    /// Of LMTP.
+    /// The routes of LMTP.
     pub lmtp: Arc<SmtpContext>,
 }
 
@@ -33,7 +33,7 @@ impl ReleaseRoutes {
 
     fn routed(&self, envelope: &Envelope, recipient: &str) -> Result<Destination, String> {
         let mailbox = mailbox(recipient).ok_or_else(|| "not an address".to_owned())?;
-        // The operator answers for it, so it may go wherever a route leads.
+        // The operator is responsible for it, so it may go to any destination of a route.
         let trust = ClientTrust {
             has_logged_in: true,
             is_trusted: true,
@@ -78,10 +78,10 @@ impl ReleaseRoutes {
                 let before = if before.is_empty() {
                     before
                 } else {
-                    format!(" (already handed on for {before})")
+                    format!(" (already forwarded for {before})")
                 };
                 format!(
-                    "not handed on for {}: {refusal}{before}",
+                    "not forwarded for {}: {refusal}{before}",
                     recipients.join(", ")
                 )
             })?;
@@ -90,7 +90,7 @@ impl ReleaseRoutes {
         Ok(())
     }
 
-    /// One transaction at a next hop; it takes the mail for all recipients or for none.
+    /// One transaction at a next hop; the next hop accepts the mail for all recipients or for none.
     async fn send(
         &self,
         mail: &OutgoingMail,

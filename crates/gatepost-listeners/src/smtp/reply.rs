@@ -1,4 +1,4 @@
-//! Replies: a code, an enhanced code (RFC 3463) and a text. Those in fixed words are in
+//! Replies: a code, an enhanced code (RFC 3463) and a text. Replies with fixed texts are in
 //! [`super::replies`].
 
 use std::borrow::Cow;
@@ -12,7 +12,7 @@ use crate::forward::{HopError, HopReply};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SmtpReply {
     pub(super) code: u16,
-    /// Empty where RFC 2034 section 3 has none: greeting, HELO, EHLO and 354.
+    /// Empty if RFC 2034 section 3 defines none: greeting, HELO, EHLO and 354.
     pub(super) enhanced: &'static str,
     pub(super) text: Cow<'static, str>,
 }
@@ -42,7 +42,7 @@ impl SmtpReply {
         self.code >= 500
     }
 
-    /// Whether it refuses a recipient for good: ours, or the next hop's.
+    /// Whether it refuses a recipient permanently: a local one, or one of the next hop.
     pub(super) fn refuses_recipient(&self) -> bool {
         let is_about_it = |code: &str| code.starts_with("5.1.") || code.starts_with("5.7.1");
         self.code == 550 && (is_about_it(self.enhanced) || is_about_it(&self.text))
@@ -98,18 +98,18 @@ pub(super) fn of_verdict(id: impl std::fmt::Display, verdict: &Verdict) -> SmtpR
     };
     match verdict.action {
         Action::Accept | Action::Tag => SmtpReply::with(250, "2.0.0", format!("{id} accepted")),
-        // The sender sees success: what happens to it is between us and the recipient.
+        // The sender sees success: quarantine and drop are not reported to senders.
         Action::Drop | Action::Quarantine => SmtpReply::with(250, "2.0.0", format!("{id} taken")),
         Action::Reject => SmtpReply::with(550, "5.7.1", reason("refused")),
         Action::Defer => SmtpReply::with(451, "4.7.1", reason("not now, try again later")),
     }
 }
 
-/// The next hop's reply, for our client. If the next hop closes its connection (421), ours
-/// continues.
+/// The next hop's reply, for the client. If the next hop closes its connection (421), the client's
+/// connection continues.
 pub(super) fn of_hop(reply: &HopReply) -> SmtpReply {
     let code = match reply.code {
-        // A 3xx fits none of our commands, so it is unknown what the next hop accepted.
+        // A 3xx fits no command that was sent, so it is unknown what the next hop accepted.
         300..=399 | 421 => 451,
         code => code,
     };

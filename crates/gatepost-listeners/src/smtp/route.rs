@@ -1,4 +1,4 @@
-//! `listeners.smtp.routes`: which recipients' mail goes where.
+//! `listeners.smtp.routes`: the destinations of recipients' mail.
 
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +26,7 @@ pub enum RouteTo {
     Forward(NextHop),
 }
 
-/// As it stands in the config.
+/// The fields as written in the config.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RouteFields {
@@ -41,7 +41,7 @@ struct RouteFields {
 
 /// The route names no destination, or several.
 #[derive(Debug, thiserror::Error)]
-#[error("a route has one of topic, mailbox and forward")]
+#[error("a route needs exactly one of topic, mailbox and forward")]
 struct Ambiguous;
 
 impl TryFrom<RouteFields> for RecipientRoute {

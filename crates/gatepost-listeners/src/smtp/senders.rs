@@ -1,8 +1,8 @@
-//! The addresses as which a client that has logged in may send (RFC 6409 section 6.1).
+//! The sender addresses that a client may use after login (RFC 6409 section 6.1).
 //!
-//! A user's own addresses are those whose mail it would get, by its name or by a mailbox route, and
-//! those that the settings add. Administrators may send as anybody. The null reverse path is
-//! not an address: reports need it.
+//! A user's own addresses are those whose mail the user would receive, by name or by a mailbox
+//! route, and those that the settings add. Administrators may use any sender address. The null
+//! reverse path is not an address and always permitted, since reports need it.
 
 use gatepost_mail::Mail;
 use gatepost_users::Identity;
@@ -15,7 +15,7 @@ use super::settings::{SenderLogin, SmtpSettings};
 const NOT_YOUR_ADDRESS: SmtpReply = SmtpReply::new(
     553,
     "5.7.1",
-    "this sender address is not yours; log in as its user",
+    "this sender address belongs to another user; log in as that user",
 );
 /// RFC 5321 section 4.3.2 has no 553 after DATA.
 const NOT_YOUR_FROM: SmtpReply = SmtpReply::new(
@@ -75,7 +75,7 @@ fn is_own(settings: &SmtpSettings, recipients: &Recipients, user: &str, address:
         .local()
         .split_once('+')
         .unwrap_or((address.local(), ""));
-    // A name may be a whole address, and one without a domain is of all our domains.
+    // A name may be a complete address; a name without a domain stands for all local domains.
     if is_same(&address.address) || is_same(name) && recipients.has_domain(address.domain()) {
         return true;
     }

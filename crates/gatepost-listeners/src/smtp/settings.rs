@@ -15,7 +15,7 @@ use crate::verdict_headers::VerdictHeaderSettings;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SenderLogin {
-    /// Nothing: it may send as anybody.
+    /// None: the client may use any sender address.
     #[default]
     Any,
     /// The address of MAIL.
@@ -56,18 +56,18 @@ pub struct SmtpSettings {
     pub trusted: Vec<PeerNetwork>,
     /// Whether only clients that have logged in may send (submission, RFC 6409).
     pub login_required: bool,
-    /// The addresses as which a client that has logged in may send: `any`; `envelope`, its user's
-    /// own in MAIL; `envelope-and-from`, in the From field too. Administrators may send as anybody.
+    /// The sender addresses that a client may use after login: `any`; `envelope`, its user's own in
+    /// MAIL; `envelope-and-from`, in the From field too. Administrators may use any address.
     pub sender_login: SenderLogin,
     /// More addresses that users may send as, with `*` for any text: `anna =
     /// ["*@shop.example.org"]`. The user `"*"` stands for all.
     pub sender_addresses: BTreeMap<String, Vec<String>>,
-    /// Whether a password may come without TLS from another machine.
+    /// Whether a client on another machine may send a password without TLS.
     pub plain_login: bool,
     /// The maximum size of a mailbox; more is refused with `452`.
     pub mailbox_max: ByteSize,
-    /// The payload that subscribers get of a mail: `text` (subject, empty line, the text that a
-    /// person would read), `raw` or `json`.
+    /// The payload of a mail for subscribers: `text` (subject, empty line, the text that a person
+    /// would read), `raw` or `json`.
     pub payload: MailPayload,
     /// The maximum size of a message.
     pub message_max: ByteSize,

@@ -1,4 +1,4 @@
-//! The Received field of what SMTP and LMTP bring.
+//! The Received field of mail that SMTP and LMTP receive.
 
 use gatepost_message::{MessageId, Peer};
 

@@ -12,7 +12,7 @@ pub(super) struct ClientGreeting {
     pub(super) extended: bool,
 }
 
-/// A message on its way: sender and recipients, before its text.
+/// A mail transaction: sender and recipients, before the text.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Transaction {
     /// `None` is the null reverse path.
@@ -23,7 +23,7 @@ pub(super) struct Transaction {
     /// RET and ENVID, for the next hop.
     pub(super) dsn: Vec<String>,
     pub(super) to: Vec<Recipient>,
-    /// The bytes that came by BDAT so far; `None` before the first chunk.
+    /// The bytes received by BDAT so far; `None` before the first chunk.
     pub(super) chunks: Option<Vec<u8>>,
 }
 
@@ -40,12 +40,12 @@ pub(super) struct Recipient {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum CommandOutcome {
     Reply(SmtpReply),
-    /// Someone else must say whether this recipient is taken: the next hop, or the mailbox.
+    /// The next hop or the mailbox must be asked whether it accepts this recipient.
     Ask(Box<Recipient>),
-    /// The reply says "go ahead", and the message follows.
+    /// The reply is 354, and the message follows.
     Data(SmtpReply),
-    /// So many bytes of the message follow at once; `refusal` is the answer to them whatever
-    /// they are.
+    /// This many bytes of the message follow at once; if there is a `refusal`, it is the reply to
+    /// them.
     Chunk {
         size: u64,
         last: bool,
@@ -59,7 +59,7 @@ pub(super) enum CommandOutcome {
         initial: Option<String>,
     },
     /// The connection ends after the reply. The client is still sending and would lose the reply if
-    /// the connection were closed, so up to so many bytes are read and discarded first.
+    /// the connection were closed, so up to this many bytes are read and discarded first.
     EndDiscarding(SmtpReply, u64),
     /// The connection ends after the reply.
     End(SmtpReply),

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use super::replies::BAD_PARAMETER;
 use super::reply::SmtpReply;
 
-/// The attributes of the client that a peer forwards for; unknown ones are `None`.
+/// The attributes of the client that a trusted peer names; unknown ones are `None`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct ForwardedClient {
     pub(super) address: Option<IpAddr>,
@@ -45,7 +45,7 @@ impl ForwardedClient {
         Ok(client)
     }
 
-    /// Takes over the attributes that a later command gives.
+    /// Updates the attributes with those of a later command.
     pub(super) fn update(&mut self, later: Self) {
         self.address = later.address.or(self.address);
         self.port = later.port.or(self.port);
@@ -65,7 +65,7 @@ fn without_family(address: &str) -> &str {
     }
 }
 
-/// Undoes xtext; nothing that could end a line comes out of it.
+/// Decodes xtext; the result contains no line end.
 fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();

@@ -1,6 +1,6 @@
-//! Answers, as spamc 4 reads them.
+//! Answers in the format that spamc 4 reads.
 //!
-//! libspamc takes the `Spam` field apart by fixed single blanks, so its layout is exact.
+//! libspamc splits the `Spam` field at fixed single blanks, so its layout is exact.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use super::request::{SpamdCommand, SpamdHead};
 /// BSD's code for a request that cannot be understood.
 const EX_PROTOCOL: u8 = 76;
 
-/// The reason why there is no answer to a request; the protocol's own codes are those of sysexits.
+/// The reason why a request fails; the protocol's own codes are those of sysexits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SpamdFailure {
     pub(super) code: u8,
@@ -27,7 +27,7 @@ impl SpamdFailure {
         }
     }
 
-    /// EX_UNAVAILABLE: understood, and not offered.
+    /// EX_UNAVAILABLE: understood, but not supported.
     pub(super) fn unavailable(reason: &str) -> Self {
         Self {
             code: 69,
@@ -35,7 +35,7 @@ impl SpamdFailure {
         }
     }
 
-    /// EX_TEMPFAIL: later, perhaps.
+    /// EX_TEMPFAIL: a later attempt may succeed.
     pub(super) fn temporary(reason: &str) -> Self {
         Self {
             code: 75,
@@ -79,7 +79,7 @@ pub(super) enum TellResult {
     Nothing,
 }
 
-/// The answer to TELL. An empty line more than the others have stands at its end.
+/// The answer to TELL. Unlike other answers it ends with one more empty line.
 pub(super) fn of_tell(result: TellResult) -> Vec<u8> {
     let field = match result {
         TellResult::Learned => "DidSet: local\r\n",
@@ -139,14 +139,14 @@ fn spam_field(command: SpamdCommand, report: &Report, is_spam: bool) -> String {
     )
 }
 
-/// The report is made of lines that end in LF; on the wire they end in CR LF.
+/// Converts the lines of the report, which end in LF, to CR LF.
 fn with_crlf(text: &str) -> Vec<u8> {
     text.replace("\r\n", "\n")
         .replace('\n', "\r\n")
         .into_bytes()
 }
 
-/// Up to and with the empty line.
+/// The head of a message, up to and including the empty line.
 fn head_of(mut message: Vec<u8>) -> Vec<u8> {
     let ends = [&b"\r\n\r\n"[..], b"\n\n"];
     let ends = ends.map(|end| memchr::memmem::find(&message, end).map(|at| at + end.len()));

@@ -1,5 +1,5 @@
-//! One connection: its request is read on a worker, and answered there or by the judge that scans
-//! its message.
+//! One connection: its request is read on a worker, and answered there or by the judge thread that
+//! scans its message.
 
 use std::io;
 use std::sync::Arc;
@@ -24,8 +24,9 @@ use crate::in_flight::Lease;
 use crate::lazy_stream::LazyStream;
 use crate::linger::linger;
 
-/// For a message that was announced room is made at once, but no more than this before it has come,
-/// and then so many times what has: who announces much and sends little shall not hold more.
+/// The buffer for an announced message is allocated ahead, but only up to this size before bytes
+/// arrive, and then up to a multiple of the received bytes: a client that announces much and sends
+/// little must not occupy more.
 const ANNOUNCED_BYTES_MAX: usize = 64 * 1024;
 const ANNOUNCED_PER_BYTE_MAX: usize = 8;
 
@@ -70,7 +71,7 @@ pub(super) async fn serve(
 }
 
 pub(super) fn note_broken(peer: Peer, error: &io::Error) {
-    tracing::debug!(target: "spamd", %peer, "the connection broke off: {error}");
+    tracing::debug!(target: "spamd", %peer, "the connection was closed unexpectedly: {error}");
 }
 
 struct SpamdConnection {
@@ -79,9 +80,9 @@ struct SpamdConnection {
     context: Arc<SpamdContext>,
     /// The part of the process's budget that its message uses.
     lease: Lease,
-    /// Its place among the connections.
+    /// The connection's admission by the listener.
     _place: Option<Admitted>,
-    /// The listener ends after its connections.
+    /// Held so that the listener ends after its connections.
     _shutdown: watch::Receiver<bool>,
 }
 
@@ -93,7 +94,7 @@ enum SpamdReply {
 }
 
 impl SpamdConnection {
-    /// Reads the request, and answers it as far as that needs no judge.
+    /// Reads the request, and answers it if that needs no judge thread.
     async fn request(&mut self) -> io::Result<SpamdReply> {
         let deadline = Instant::now() + self.context.settings.request_time_max.duration();
         match self.reply(deadline).await {
@@ -119,7 +120,7 @@ impl SpamdConnection {
     async fn reply(&mut self, deadline: Instant) -> Result<SpamdReply, RequestFailure> {
         let mut input = BytesMut::new();
         let Some(head) = self.head(&mut input, deadline).await? else {
-            return Ok(SpamdReply::Now(Vec::new())); // connected, and said nothing
+            return Ok(SpamdReply::Now(Vec::new())); // the client connected and sent nothing
         };
         match head.command {
             SpamdCommand::Ping => return Ok(SpamdReply::Now(answer::PONG.to_vec())),
@@ -151,7 +152,11 @@ impl SpamdConnection {
     /// to which this server reports nothing.
     fn teaching(&self, head: &SpamdHead) -> Result<Option<Teaching>, RequestFailure> {
         if !self.context.settings.allow_tell {
-            return Err(SpamdFailure::unavailable("TELL is not allowed here").into());
+            return Err(SpamdFailure::unavailable(
+                "TELL is switched off; the setting allow_tell \
+                permits it",
+            )
+            .into());
         }
         if head.set.meets(head.remove) {
             let reason = "Set and Remove name the same place";
@@ -165,7 +170,8 @@ impl SpamdConnection {
         }
     }
 
-    /// Teaches; the answer, whether that changed anything, comes once it is on disk.
+    /// Learns the message; the answer, which reports whether that changed anything, is sent once
+    /// the change is on disk.
     async fn tell(
         &self,
         message: Arc<Message>,
@@ -216,7 +222,7 @@ impl SpamdConnection {
         }
     }
 
-    /// The message: as many bytes as the head says, or all up to the end of the stream.
+    /// Reads the message: as many bytes as the head announces, or all up to the end of the stream.
     async fn body(
         &mut self,
         head: &SpamdHead,
@@ -225,7 +231,10 @@ impl SpamdConnection {
     ) -> Result<Bytes, RequestFailure> {
         let size_max = self.context.settings.message_max;
         let too_large = || {
-            let reason = format!("the message is larger than the {size_max} taken here");
+            let reason = format!(
+                "the message is larger than {size_max}, the listener's \
+                message_max"
+            );
             RequestFailure::from(SpamdFailure::protocol(&reason))
         };
         let expected = head.content_length;
@@ -249,7 +258,7 @@ impl SpamdConnection {
         drop_line_end(&mut input, expected);
         let got = input.len() as u64;
         if let Some(length) = expected.filter(|length| *length != got) {
-            let reason = format!("Content-length is {length}, and {got} bytes came");
+            let reason = format!("Content-length is {length}, and {got} bytes arrived");
             return Err(SpamdFailure::protocol(&reason).into());
         }
         if head.compressed {
@@ -259,7 +268,7 @@ impl SpamdConnection {
         Ok(input.freeze())
     }
 
-    /// The judge thread that scans a message writes the answer too, which spares waking a worker.
+    /// Scans a message on a judge thread, which also writes the answer, to avoid waking a worker.
     fn scan(self, head: SpamdHead, message: Arc<Message>) {
         let started = Instant::now();
         let worker = Handle::current();
@@ -298,7 +307,7 @@ impl SpamdConnection {
         let ProcedureAnswer {
             verdict, report, ..
         } = procedures.judge_and_report(message).await;
-        // A scope that runs the rules is not to run them twice: they learn from each scan.
+        // A scope that runs the rules must not run them twice, since they learn from each scan.
         let report = if let Some(report) = report {
             report
         } else {
@@ -309,7 +318,7 @@ impl SpamdConnection {
         Ok((report, !verdict.action.delivers(), verdict.edits))
     }
 
-    /// Notes what became of a message; an error where the client is to come again.
+    /// Journals the verdict of a message; an error means that the client must try again.
     fn note(
         &self,
         message: &Message,
@@ -324,8 +333,8 @@ impl SpamdConnection {
         Ok(())
     }
 
-    /// Writes an answer on a thread that has no reactor; what the socket does not take at once is
-    /// left to the worker.
+    /// Writes an answer on a thread that has no reactor; the bytes that the socket does not accept
+    /// at once are left to the worker.
     fn write_from_anywhere(mut self, answer: &[u8], worker: &Handle) {
         match self.stream.write_now(answer) {
             Ok([]) if self.has_ended() => {}
@@ -352,7 +361,7 @@ impl SpamdConnection {
         self.stream.write(answer, deadline).await
     }
 
-    /// Whether the client has said that it sends no more, as spamc does after its request.
+    /// Whether the client has closed its writing side, as spamc does after its request.
     fn has_ended(&self) -> bool {
         let is_waiting = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
         match self.stream.try_read(&mut [0; LINE_END.len()]) {
@@ -361,7 +370,7 @@ impl SpamdConnection {
         }
     }
 
-    /// Waits for the rest of what the client sends, so that it receives the answer and no reset.
+    /// Reads the rest of the client's input, so that the client receives the answer and no reset.
     async fn end(self) -> io::Result<()> {
         if self.has_ended() {
             return Ok(());
@@ -387,7 +396,7 @@ fn drop_line_end(input: &mut BytesMut, announced: Option<u64>) {
     }
 }
 
-/// Makes room for what is announced and has not come, once and not each time that a part comes.
+/// Allocates the buffer for announced bytes that have not arrived, once and not at each read.
 fn reserve_ahead(input: &mut BytesMut, announced: Option<u64>) {
     let most = ANNOUNCED_BYTES_MAX.max(input.len().saturating_mul(ANNOUNCED_PER_BYTE_MAX));
     let announced = announced.and_then(|length| usize::try_from(length).ok());
@@ -399,7 +408,7 @@ fn reserve_ahead(input: &mut BytesMut, announced: Option<u64>) {
 enum RequestFailure {
     /// The client receives the failure.
     Answered(SpamdFailure),
-    /// The connection is broken.
+    /// The connection was lost.
     Disconnected(io::Error),
 }
 

@@ -1,5 +1,5 @@
-//! `Compress: zlib`: a message may be compressed on its way; its size when unpacked is bounded,
-//! whatever the packed one was.
+//! `Compress: zlib`: a message may be compressed on its way; the decompressed size is bounded,
+//! whatever the compressed size.
 
 use std::io::Read;
 
@@ -10,7 +10,7 @@ use flate2::read::ZlibDecoder;
 pub(super) enum InflateError {
     #[error("the message is not a zlib stream")]
     Malformed,
-    #[error("the message unpacks to more than the {0} bytes taken here")]
+    #[error("the message decompresses to more than {0} bytes, the listener's message_max")]
     TooLarge(usize),
 }
 

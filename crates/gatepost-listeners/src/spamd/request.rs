@@ -64,9 +64,9 @@ pub struct SpamdHead {
 /// The places that TELL names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Targets {
-    /// In what is learned here.
+    /// The server's own learned data.
     pub local: bool,
-    /// In collections of others, to which messages are reported.
+    /// Public collections to which messages are reported.
     pub remote: bool,
 }
 
@@ -77,9 +77,9 @@ impl Targets {
     }
 }
 
-/// The reason why a header cannot be read. The text stands in the answer.
+/// The reason why a header cannot be read. The text is a part of the answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs)] // the messages say it
+#[allow(missing_docs)] // their messages say enough
 pub enum HeadError {
     #[error("the head is longer than {0} bytes")]
     TooLong(usize),
@@ -91,7 +91,7 @@ pub enum HeadError {
     Line(String),
     #[error("Content-length is not a number of bytes: '{0}'")]
     ContentLength(String),
-    #[error("the compression '{0}' is not known; there is zlib")]
+    #[error("the compression '{0}' is not supported; use zlib")]
     Compression(String),
     #[error("Compress needs a Content-length")]
     CompressedWithoutLength,
@@ -102,8 +102,8 @@ pub enum HeadError {
 }
 
 impl SpamdHead {
-    /// Takes a head from the front of `input`, or `None` where its end has not arrived and `ended`
-    /// does not say that no more will come.
+    /// Removes a head from the front of `input`; returns `None` if its end has not arrived and
+    /// `ended` is not set.
     pub fn take(
         input: &mut BytesMut,
         bytes_max: usize,
@@ -204,7 +204,7 @@ fn parse(text: &str) -> Result<SpamdHead, HeadError> {
     Ok(head)
 }
 
-/// Unknown fields are passed over, as the protocol says.
+/// Unknown fields are skipped, as the protocol demands.
 fn field(head: &mut SpamdHead, name: &str, value: &str) -> Result<(), HeadError> {
     match name.to_ascii_lowercase().as_str() {
         "content-length" => {

@@ -21,13 +21,14 @@ pub struct SpamdSettings {
     pub proxy_protocol: Vec<PeerNetwork>,
     /// The largest message, after decompression.
     pub message_max: ByteSize,
-    /// The most that a request may have before its empty line.
+    /// The most bytes that a request may have before its empty line.
     pub head_max: ByteSize,
     /// The time within which a whole request must arrive.
     pub request_time_max: Period,
     /// The longest time for which a client may leave its answer unread.
     pub answer_time_max: Period,
-    /// Whether clients may teach (`TELL`, `spamc -L`); every peer that reaches the port may then.
+    /// Whether clients may teach (`TELL`, `spamc -L`); every peer that reaches the port may then do
+    /// so.
     pub allow_tell: bool,
     /// The maximum number of open connections; 0 for no limit.
     pub connections_max: u32,

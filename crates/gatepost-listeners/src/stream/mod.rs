@@ -39,7 +39,7 @@ impl Stream {
         }
     }
 
-    /// Reads what is there; `WouldBlock` where nothing is, `Ok(0)` at the end.
+    /// Reads the available bytes; `WouldBlock` if there are none, `Ok(0)` at the end.
     pub fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.try_read(buffer),
@@ -48,7 +48,7 @@ impl Stream {
         }
     }
 
-    /// Writes what the socket takes; `WouldBlock` where it takes nothing.
+    /// Writes as many bytes as the socket accepts; `WouldBlock` if it accepts none.
     pub fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         match (self, slices) {
             (Self::Tcp(stream), [slice]) => stream.try_write(slice),
@@ -67,7 +67,7 @@ impl Stream {
         }
     }
 
-    /// Waits for room to write, or an error.
+    /// Waits until the socket can be written, or for an error.
     pub fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Tcp(stream) => stream.poll_write_ready(context),
@@ -87,12 +87,12 @@ impl Stream {
         }
     }
 
-    /// Has the kernel acknowledge received bytes now. For protocols in which a peer
-    /// sends several pieces before it gets an answer: where it gathers small ones (Nagle), the
-    /// second piece leaves when the first is acknowledged, which is else put off for an answer to
-    /// carry, by 40 ms.
+    /// Makes the kernel acknowledge received bytes now. For protocols in which a peer sends several
+    /// pieces before it gets an answer: with Nagle's algorithm, the peer sends the second piece
+    /// only when the first is acknowledged, and the kernel would delay that acknowledgement by 40
+    /// ms to combine it with an answer.
     pub(crate) fn acknowledge_now(&self) {
-        // A Unix socket has nothing of the kind, and refuses.
+        // A Unix socket does not have this option, and refuses it.
         let _ = sockopt::set_tcp_quickack(self.descriptor(), true);
     }
 

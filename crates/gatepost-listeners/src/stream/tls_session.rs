@@ -1,12 +1,12 @@
 //! One encrypted connection in one shared reference.
 //!
-//! The listeners' [`Stream`](super::Stream) is written to from other tasks, without
-//! waiting, so TLS is too: the state of rustls is guarded by a lock that is held for the length
-//! of one read or write, never across an await. The plain sockets pay nothing for this.
+//! The listeners' [`Stream`](super::Stream) is written to from other tasks, without waiting, so a
+//! TLS session is too: the state of rustls is guarded by a lock that is held for the length of one
+//! read or write, never across an await. Plain sockets have no lock.
 //!
 //! Invariants:
-//! - Records leave in the order in which they were sealed: what is sealed and not yet written
-//!   goes first, always.
+//! - Records are written in the order in which they were sealed: records that wait are always
+//!   written first.
 //! - A write accepts more only when everything sealed before has left. If the socket fills up
 //!   with the last record of a write, the connection's own task is woken and writes the rest
 //!   whenever it waits for reading or for writing, so no data stays unsent.
@@ -110,7 +110,7 @@ fn broken(error: rustls::Error) -> io::Error {
 }
 
 impl TlsSessionState {
-    /// Writes what is sealed; `WouldBlock` if some of it stays.
+    /// Writes sealed records; `WouldBlock` if some remain.
     fn drain(&mut self, socket: &TransportSocket) -> io::Result<()> {
         while self.connection.wants_write() {
             if self.connection.write_tls(&mut Wire(socket))? == 0 {
@@ -120,8 +120,8 @@ impl TlsSessionState {
         Ok(())
     }
 
-    /// Reads records once and opens them; `Ok(false)` at the socket's end. An alert of ours goes
-    /// out before an error is returned.
+    /// Reads records once and opens them; `Ok(false)` at the socket's end. An alert is sent before
+    /// an error is returned.
     fn fill(&mut self, socket: &TransportSocket) -> io::Result<bool> {
         let read = self.connection.read_tls(&mut Wire(socket))?;
         if let Err(error) = self.connection.process_new_packets() {
@@ -180,9 +180,9 @@ impl TlsSession {
         }
     }
 
-    /// Reads what is there; `WouldBlock` where nothing is, `Ok(0)` at the end. An end without
-    /// TLS's farewell is an end too: every protocol spoken here says itself where a message ends,
-    /// so a cut is seen as one.
+    /// Reads the available bytes; `WouldBlock` if there are none, `Ok(0)` at the end. An end
+    /// without TLS's close_notify is accepted: every protocol of the listeners marks the end of its
+    /// messages itself, so a truncated message is detected.
     pub fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut state = self.state.lock();
         loop {
@@ -195,7 +195,7 @@ impl TlsSession {
         }
     }
 
-    /// Seals and writes what the socket takes; `WouldBlock` where it takes nothing.
+    /// Seals and writes as many bytes as the socket accepts; `WouldBlock` if it accepts none.
     pub fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut state = self.state.lock();
         state.drain(&self.socket)?;
@@ -222,7 +222,7 @@ impl TlsSession {
         Ok(accepted)
     }
 
-    /// Waits for bytes to read, the end, or an error; writes meanwhile what is sealed.
+    /// Waits for bytes to read, the end, or an error; writes sealed records meanwhile.
     pub fn poll_read_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         {
             let mut state = self.state.lock();
@@ -232,14 +232,14 @@ impl TlsSession {
                 return Poll::Ready(Ok(()));
             }
         }
-        // Pending means that this task is woken for it; reading is waited for all the same.
+        // Pending means that this task is woken for writing; it waits for reading as well.
         if let Poll::Ready(Err(error)) = self.poll_drain(context) {
             return Poll::Ready(Err(error));
         }
         self.socket.poll_read_ready(context)
     }
 
-    /// Waits for room to write, or an error.
+    /// Waits until the socket can be written, or for an error.
     pub fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_drain(context))?;
         self.socket.poll_write_ready(context)
@@ -270,7 +270,7 @@ impl TlsSession {
         common_name::of(state.connection.peer_certificates()?.first()?)
     }
 
-    /// The user that the client's certificate logs in, where the settings say that it does.
+    /// The user that the client's certificate logs in, if the settings enable that.
     pub fn user(&self) -> Option<String> {
         self.client_is_user.then(|| self.client_name()).flatten()
     }
@@ -295,7 +295,7 @@ impl TlsSession {
     }
 }
 
-/// Seals plaintext from `skip` on, as much as the buffer of rustls takes.
+/// Seals plaintext from `skip` on, as much as the buffer of rustls holds.
 fn seal(connection: &mut Connection, slices: &[IoSlice<'_>], mut skip: usize) -> io::Result<usize> {
     // Small pieces, such as packets of MQTT, share a record: one seal instead of many.
     let mut rest: smallvec::SmallVec<[IoSlice<'_>; 16]> = smallvec::SmallVec::new();
@@ -325,7 +325,7 @@ impl AsFd for TlsSession {
 }
 
 impl Drop for TlsSession {
-    /// A connection that is dropped without close_notify sends it, if the socket takes it.
+    /// A connection that is dropped without close_notify sends it, if the socket accepts it.
     fn drop(&mut self) {
         let state = self.state.get_mut();
         state.connection.send_close_notify();

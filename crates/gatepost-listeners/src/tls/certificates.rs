@@ -1,5 +1,5 @@
-//! From the settings to what rustls serves: certificates chosen by server name, and what is
-//! asked of clients.
+//! The configuration of rustls from the settings: certificates chosen by server name, and the
+//! requirements for clients.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -80,7 +80,8 @@ impl Certificates {
 
 impl ResolvesServerCert for Certificates {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        // Few certificates, and a handshake costs a thousand times a look at their names.
+        // There are few certificates, and a handshake costs a thousand times more than a comparison
+        // of names.
         let named = hello.server_name().and_then(|name| {
             let name = rustls::pki_types::ServerName::try_from(name).ok()?;
             self.all.iter().find(|key| {
@@ -113,7 +114,7 @@ fn certified_key(cert: &Path, key: &Path) -> Result<CertifiedKey, TlsError> {
             key,
             0,
             format!(
-                "this key is not that of the first certificate in {}; \
+                "this key does not belong to the first certificate in {}; \
                  fix: give the pair that was made together, the server's certificate first",
                 cert.display()
             ),

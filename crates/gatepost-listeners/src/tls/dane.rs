@@ -1,10 +1,10 @@
-//! DANE for SMTP (RFC 7672): a server's certificate is the one that TLSA records name, and no
-//! authority is asked.
+//! DANE for SMTP (RFC 7672): a server's certificate must match TLSA records, and no authority is
+//! consulted.
 //!
-//! The records must come from an answer that DNSSEC proves; that is the caller's part. With DANE-EE
-//! the certificate or its key is compared, and neither its names nor its dates count (RFC 7672
-//! section 3.1.1). With DANE-TA a certificate of the chain is compared, becomes the only authority,
-//! and the server's certificate must be for one of the names.
+//! The caller must have obtained the records from an answer that DNSSEC proves. With DANE-EE the
+//! certificate or its key is compared, and neither its names nor its dates count (RFC 7672 section
+//! 3.1.1). With DANE-TA a certificate of the chain is compared, becomes the only authority, and the
+//! server's certificate must be for one of the names.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ const WHOLE_CERTIFICATE: u8 = 0;
 const PUBLIC_KEY: u8 = 1;
 
 /// Whether a certificate can be compared with the record at all (RFC 7672 section 3.1.3; RFC 6698
-/// section 4.1: others are left out).
+/// section 4.1: others are ignored).
 pub fn is_usable(record: &Tlsa) -> bool {
     let fits = match record.matching {
         0 => !record.data.is_empty(),
@@ -40,8 +40,8 @@ pub fn is_usable(record: &Tlsa) -> bool {
         && matches!(record.selector, WHOLE_CERTIFICATE | PUBLIC_KEY)
 }
 
-/// A client that accepts what the records name. `names` are those that a certificate of an
-/// authority may have.
+/// A client that accepts the certificates that the records name. `names` are those that a
+/// certificate of an authority may have.
 pub fn client_config(
     records: Vec<Tlsa>,
     names: Vec<ServerName<'static>>,
@@ -64,7 +64,7 @@ pub fn client_config(
 
 /// The reason why a certificate is refused.
 #[derive(Debug, thiserror::Error)]
-#[error("no TLSA record fits its certificate")]
+#[error("no TLSA record matches its certificate")]
 struct NotNamed;
 
 #[derive(Debug)]
@@ -91,12 +91,12 @@ impl DaneCheck {
         let mut authorities = RootCertStore::empty();
         for one in intermediates {
             if self.is_named(DANE_TA, one) {
-                // One that cannot be read leads nowhere.
+                // A certificate that cannot be parsed ends no chain.
                 let _ = authorities.add(one.clone().into_owned());
             }
         }
         for record in &self.records {
-            // A server may leave out an authority whose whole certificate is in the record.
+            // A server may omit an authority whose whole certificate is in the record.
             if (record.usage, record.selector, record.matching) == (DANE_TA, WHOLE_CERTIFICATE, 0) {
                 let _ = authorities.add(CertificateDer::from(record.data.clone()));
             }
@@ -235,7 +235,7 @@ mod tests {
                     |of: &CertificateChain| record(DANE_TA, selector, matching, &of.authority);
                 assert!(is_accepted(vec![authority(&own)], &own, true));
                 assert!(!is_accepted(vec![authority(&other)], &own, true));
-                // One record of several is enough: keys are changed so.
+                // One matching record of several is enough, which permits changes of keys.
                 assert!(is_accepted(vec![server(&other), server(&own)], &own, false));
             }
         }

@@ -1,10 +1,10 @@
 //! TLS for every listener, by rustls.
 //!
-//! [`Tls`] is one listener's certificates and what it asks of clients; [`Tls::accept`] turns a
+//! [`Tls`] is one listener's certificates and requirements for clients; [`Tls::accept`] turns a
 //! plain [`Stream`] into an encrypted one, at once or after STARTTLS. Certificates are read again
-//! when their files change and on SIGHUP; connections that are open keep what they began with,
-//! and a file that cannot be used changes nothing. [`Outgoing`] is the other side, for servers that
-//! we connect to.
+//! when their files change and on SIGHUP; open connections keep the certificates that they began
+//! with, and an unusable file changes nothing. [`Outgoing`] is TLS as a client, for connections to
+//! other servers.
 
 mod certificates;
 pub mod dane;
@@ -41,14 +41,14 @@ pub struct Tls {
 
 struct TlsShared {
     settings: TlsSettings,
-    /// The protocols that ALPN offers, best first; empty offers nothing and takes every client.
+    /// The protocols that ALPN offers, best first; empty offers nothing and accepts every client.
     protocols: Vec<Vec<u8>>,
     config: ArcSwap<ServerConfig>,
     /// The files as they were when they were last read with success.
     read: Mutex<Vec<TlsFileStamp>>,
 }
 
-/// The attributes that change when a file does.
+/// The attributes of a file that reveal a change.
 type TlsFileStamp = Option<(SystemTime, u64, u64)>;
 
 impl Tls {
@@ -75,8 +75,8 @@ impl Tls {
         &self.inner.settings
     }
 
-    /// Does the handshake on a plain stream. A caller that upgrades a connection must have nothing
-    /// of it left unread: what came in plain text before the handshake is not the client's word.
+    /// Does the handshake on a plain stream. A caller that upgrades a connection must have
+    /// discarded its unread input: plain text before the handshake may not come from the client.
     pub async fn accept(&self, stream: Stream) -> io::Result<Stream> {
         let socket = match stream {
             Stream::Tcp(stream) => TransportSocket::Tcp(stream),
@@ -99,10 +99,10 @@ impl Tls {
         Ok(Stream::Tls(Box::new(session)))
     }
 
-    /// Reads the files again (SIGHUP). On an error the previous certificates stay.
+    /// Reads the files again (SIGHUP). On an error the previous certificates remain in use.
     pub fn reload(&self) -> Result<(), TlsError> {
         let inner = &self.inner;
-        // Taken before reading: a change meanwhile is seen at the next look.
+        // Taken before reading: a change meanwhile is detected at the next check.
         let stamps = stamps(&inner.settings);
         let config = certificates::config(&inner.settings, &inner.protocols)?;
         inner.config.store(Arc::new(config));
@@ -120,7 +120,8 @@ impl Tls {
                 Ok(Ok(true)) => tracing::info!(target: "tls", "certificates were read again"),
                 Ok(Ok(false)) | Err(_) => {}
                 Ok(Err(error)) => {
-                    tracing::error!(target: "tls", %error, "the certificates stay as they were");
+                    tracing::error!(target: "tls", %error, "the certificates cannot be reloaded; \
+                        the previous ones remain in use");
                 }
             }
         }

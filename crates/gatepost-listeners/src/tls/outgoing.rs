@@ -1,4 +1,4 @@
-//! TLS towards servers that we connect to: the next hop of mail.
+//! TLS for connections to other servers: the next hop of mail.
 
 use std::future::poll_fn;
 use std::io;
@@ -26,22 +26,22 @@ pub const SYSTEM_AUTHORITIES: [&str; 3] = [
 /// The authorities whose certificates are trusted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CertificateTrust {
-    /// Everybody's: no one can read along, but who the server is stays open.
+    /// All certificates: the connection is encrypted, but the server's identity is not checked.
     Anybody,
-    /// Those for the server's name, signed by an authority of this file; an empty path stands
-    /// for the system's.
+    /// Certificates for the server's name that an authority of this file has signed; an empty path
+    /// stands for the system's authorities.
     Authorities(PathBuf),
 }
 
-/// Our side of TLS as a client. The file of authorities is read at its first use, and again when
-/// it changes.
+/// The client side of TLS. The file of authorities is read at its first use, and again when it
+/// changes.
 pub struct Outgoing {
     trust: CertificateTrust,
     read: Mutex<Option<(TlsFileStamp, Arc<ClientConfig>)>>,
 }
 
 impl Outgoing {
-    /// Reads nothing yet.
+    /// Creates a client without reading any file.
     pub const fn new(trust: CertificateTrust) -> Self {
         Self {
             trust,
@@ -49,7 +49,7 @@ impl Outgoing {
         }
     }
 
-    /// Reads what a connection would need.
+    /// Reads the files that a connection would need.
     pub fn check(&self) -> Result<(), TlsError> {
         self.config().map(drop)
     }
@@ -86,7 +86,7 @@ impl Outgoing {
     }
 }
 
-/// Does the handshake with the server of this name as `config` has it, within `limit`.
+/// Does the handshake with the server of this name with this configuration, within `limit`.
 pub async fn connect(
     config: Arc<ClientConfig>,
     stream: Stream,
@@ -132,7 +132,11 @@ fn config(authorities: Option<&Path>) -> Result<ClientConfig, TlsError> {
     let mut roots = RootCertStore::empty();
     let (added, _) = roots.add_parsable_certificates(pem::certificates(file)?);
     if added == 0 {
-        return Err(TlsError::file(file, 0, "there is no authority in it"));
+        return Err(TlsError::file(
+            file,
+            0,
+            "the file contains no certificate of an authority",
+        ));
     }
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }

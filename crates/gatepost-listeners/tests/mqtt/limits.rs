@@ -173,7 +173,11 @@ fn depth_and_length_of_topics() {
     for topic in ["a/b/c", "123456789"] {
         let mut wire = enter(&server, "publisher");
         wire.publish(topic, b"x", Qos::AtLeastOnce, false);
-        assert_eq!(disconnect_reason(&mut wire), Reason::TOPIC_NAME_INVALID, "{topic}");
+        assert_eq!(
+            disconnect_reason(&mut wire),
+            Reason::TOPIC_NAME_INVALID,
+            "{topic}"
+        );
     }
 }
 

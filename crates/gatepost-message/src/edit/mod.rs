@@ -2,8 +2,8 @@
 //!
 //! A procedure never changes the bytes that arrived. It requests changes, as a list of [`Edit`]s in
 //! a [`Verdict`](crate::Verdict). The code that passes the message on (to subscribers, to the next
-//! hop, back to the mail server that asked) applies the list with [`apply`], or forwards it edit by
-//! edit, as the milter protocol requires.
+//! hop, back to the mail server that requested a verdict) applies the list with [`apply`], or
+//! forwards it edit by edit, as the milter protocol requires.
 //!
 //! Edits are applied in order. An occurrence is counted in the header as the previous edits left
 //! it, so all fields of a name are removed by removing the first one repeatedly. Postfix counts in
@@ -28,7 +28,7 @@ pub enum Edit {
     AppendField(EditedField),
     /// Replaces the value of one field in place. Has no effect if there is no such field.
     ReplaceField {
-        /// The name, as it is to be written, and the new value.
+        /// The name as it will be written, and the new value.
         field: EditedField,
         /// The index among the fields of that name: 1 is the topmost. The comparison of names
         /// ignores letter case.
@@ -44,7 +44,7 @@ pub enum Edit {
     /// Replaces everything after the header; in a message that is not mail, everything.
     ReplaceBody(Bytes),
     /// Replaces the payload that subscribers receive instead of the listener's own form of the
-    /// message. Has no effect on a mailbox, a next hop or a mail server that asked.
+    /// message. Has no effect on a mailbox, a next hop or a mail server that requested a verdict.
     SetPayload {
         /// The bytes.
         payload: Bytes,
@@ -53,8 +53,8 @@ pub enum Edit {
     },
 }
 
-/// The mail with all `edits` applied, in order. Everything else stays unchanged, byte for byte: new
-/// parts use the line end of the mail's first line.
+/// The mail with all `edits` applied, in order. Everything else remains unchanged, byte for byte:
+/// new parts use the line end of the mail's first line.
 pub fn apply(mail: &Bytes, edits: &[Edit]) -> Bytes {
     if edits
         .iter()
@@ -109,8 +109,8 @@ fn find(user: &[(String, String)], name: &str, occurrence: u32) -> Option<usize>
     places.nth((occurrence as usize).checked_sub(1)?)
 }
 
-/// A message with the edits applied: what the next procedure of a chain receives, and what a caller
-/// gets back.
+/// A message with the edits applied: the input of the next procedure of a chain, and the result for
+/// a caller.
 pub fn applied(message: &Message, edits: &[Edit]) -> Message {
     let mut message = message.clone();
     if message.format == Format::Mail {

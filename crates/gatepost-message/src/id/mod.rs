@@ -18,7 +18,7 @@
 //!   at each start. While the clock is behind the highest id, each new id is the successor of the
 //!   previous one, and its time stands still.
 //! - Servers with different numbers give different ids. Ids given by a release without numbers have
-//!   a longer counter in their place, so the bits of an id do not tell who gave it.
+//!   a longer counter in their place, so the bits of an id do not identify its server.
 //! - New ids are even. The odd numbers between them are places in an order of messages that is not
 //!   the order of their ids: [`MessageId::place_after`].
 

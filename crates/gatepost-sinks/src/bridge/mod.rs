@@ -106,7 +106,12 @@ impl Bridge {
         let version = match settings.version.as_str() {
             "5" => Version::Mqtt5,
             "3.1.1" => Version::Mqtt311,
-            _ => return Err(wrong("bridge.version", "the versions are \"5\" and \"3.1.1\"")),
+            _ => {
+                return Err(wrong(
+                    "bridge.version",
+                    "the versions are \"5\" and \"3.1.1\"",
+                ));
+            }
         };
         let maps = settings.topics.iter().map(|line| line.parse());
         let maps = maps

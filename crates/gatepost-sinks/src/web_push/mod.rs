@@ -45,7 +45,10 @@ pub enum WebPushError {
     TopicsCount(usize),
     #[error("topics: '{topic}': {reason}")]
     Topic { topic: String, reason: String },
-    #[error("there are {0} subscriptions already, the maximum of the settings; an operator can raise web_push.subscriptions_max or web_push.subscriptions_per_user_max")]
+    #[error(
+        "there are {0} subscriptions already, the maximum of the settings; an operator can \
+        raise web_push.subscriptions_max or web_push.subscriptions_per_user_max"
+    )]
     TooMany(usize),
     #[error("this endpoint belongs to a subscription of another user")]
     Taken,

@@ -97,7 +97,10 @@ impl WebPushSettings {
             }
         }
         if self.expiry.duration().is_zero() {
-            add("expiry", "subscriptions would be forgotten immediately; write a time such as 30d");
+            add(
+                "expiry",
+                "subscriptions would be forgotten immediately; write a time such as 30d",
+            );
         }
         found
     }

@@ -175,7 +175,7 @@ fn the_story_of_a_refused_mail_says_so_in_the_next_hops_words() {
         let found = json(&gateway, &format!("/admin/messages?search={recipient}"));
         assert_eq!(
             found["messages"][0]["reason"],
-            format!("the next hop said {said}")
+            format!("the next hop replied {said}")
         );
     }
 }

@@ -129,9 +129,9 @@ fn tlsa_records_decide_where_dnssec_proves_them() {
     let wrong = tlsa(3, 1, &path("other.pem"));
     set(std::slice::from_ref(&wrong), true);
     let refused = "451 4.7.5 TLS with hop.example fails, which its TLSA record (DANE) requires: \
-                   other error: no TLSA record fits its certificate";
+                   other error: no TLSA record matches its certificate";
     assert_deferred(&gateway, "anna", refused);
-    assert!(gateway.log().contains("no TLSA record fits"));
+    assert!(gateway.log().contains("no TLSA record matches"));
     await_some("the reason in the journal", || {
         let found = crate::json(&gateway, "/admin/messages?search=anna");
         let mut messages = found["messages"].as_array()?.iter();
@@ -336,7 +336,7 @@ fn a_policy_in_testing_is_logged_and_one_that_cannot_be_believed_is_none() {
     }
     let log = gateway.log();
     assert!(
-        log.contains("mail goes on with less protection: TLS with mx.wrong.example"),
+        log.contains("mail is forwarded with less protection: TLS with mx.wrong.example"),
         "{log}"
     );
     assert!(

@@ -84,7 +84,7 @@ impl PolicyRequest {
     }
 }
 
-/// The addresses that DNS gave.
+/// The addresses that DNS returned.
 #[derive(Debug)]
 struct Addresses(Vec<SocketAddr>);
 
@@ -96,7 +96,7 @@ impl Resolver for Addresses {
         _timeout: NextTimeout,
     ) -> Result<ResolvedSocketAddrs, ureq::Error> {
         let mut resolved = self.empty();
-        // More do not fit.
+        // The body is larger than the buffer.
         for address in self.0.iter().take(16) {
             resolved.push(*address);
         }

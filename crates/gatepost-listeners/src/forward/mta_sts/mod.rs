@@ -1,9 +1,9 @@
-//! MTA-STS (RFC 8461): a domain says by HTTPS which hosts take its mail, and that they prove their
-//! names.
+//! MTA-STS (RFC 8461): a domain publishes over HTTPS which hosts receive its mail, and that their
+//! certificates must be valid.
 //!
-//! A policy is kept for as long as it says, in the database too: an attacker who answers for DNS or
-//! keeps answers back cannot make us forget it (RFC 8461 section 10.2). A policy that cannot be
-//! fetched is none, unless an earlier one is still valid.
+//! A policy is kept for its own `max_age`, in the database too: an attacker who forges or
+//! suppresses DNS answers cannot remove it (RFC 8461 section 10.2). If a policy cannot be fetched,
+//! there is none, unless an earlier one is still valid.
 
 mod fetch;
 mod policy;
@@ -23,7 +23,7 @@ pub(super) use policy::{Mode, Policy};
 
 /// The key space of policies among the records, by their domain.
 const SPACE: &str = "mta-sts";
-/// A policy that could not be fetched is not asked for again so soon (RFC 8461 section 3.3).
+/// The pause before a policy that could not be fetched is requested again (RFC 8461 section 3.3).
 const RETRY_AFTER: Duration = Duration::from_mins(5);
 /// A policy is fetched again after this time, so that it does not run out (RFC 8461 section 10.2).
 const REFRESH_AFTER: Duration = Duration::from_hours(24);
@@ -83,7 +83,7 @@ impl KnownPolicy {
         self.age(now) < self.policy.max_age
     }
 
-    /// Whether it is as the domain announces it, and no refresh is due.
+    /// Whether the policy has the announced id, and no refresh is due.
     fn is_current(&self, announced: Option<&str>, now: SystemTime) -> bool {
         announced.is_none_or(|id| id == self.id) && self.age(now) < REFRESH_AFTER
     }
@@ -134,7 +134,7 @@ impl Policies {
         failed.get(domain).is_some_and(|(_, failed)| failed == id)
     }
 
-    /// Remembers a policy; `None` for a text that is none.
+    /// Stores a policy; returns `None` for a text that is not a policy.
     fn keep(&self, domain: &str, id: &str, text: String, now: SystemTime) -> Option<Arc<Policy>> {
         let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
         let kept = StoredPolicy {
@@ -176,7 +176,7 @@ impl Forward {
             return Some(Arc::clone(&known.policy));
         }
         let earlier = known.map(|known| known.policy);
-        // Without a record there is no policy but the one that is known (RFC 8461 section 3.1).
+        // Without a record only a known policy applies (RFC 8461 section 3.1).
         let Some(id) = announced.clone() else {
             return earlier;
         };
@@ -195,7 +195,8 @@ impl Forward {
                 if let Some(policy) = policies.keep(domain, &id, text, now) {
                     return Some(policy);
                 }
-                tracing::warn!(target: "smtp", domain, "what its MTA-STS host has is not a policy");
+                tracing::warn!(target: "smtp", domain, "the file on its MTA-STS host is not a \
+                    policy");
             }
             Err(cause) => {
                 tracing::warn!(
@@ -265,7 +266,7 @@ mod tests {
         assert!(policies.valid("example.org", later(100_001)).is_none());
         assert!(policies.valid("old.example", now).is_none());
 
-        // An announcement that is missing keeps it; another id and its age renew it.
+        // A missing announcement keeps the policy; a new id or its age renews it.
         assert!(known.is_current(None, now));
         assert!(known.is_current(Some("1"), now));
         assert!(!known.is_current(Some("2"), now));

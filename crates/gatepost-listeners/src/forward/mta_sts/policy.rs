@@ -9,7 +9,7 @@ const MAX_AGE_SECONDS_MAX: u64 = 31_557_600;
 /// Patterns of one policy.
 const HOSTS_MAX: usize = 200;
 
-/// A domain's requirements for the hosts that take its mail.
+/// A domain's requirements for the hosts that receive its mail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) struct Policy {
     pub(in super::super) mode: Mode,
@@ -28,7 +28,7 @@ pub(in super::super) enum Mode {
 }
 
 impl Policy {
-    /// `None` for what is not a policy of version 1.
+    /// Returns `None` for a text that is not a policy of version 1.
     pub(in super::super) fn parse(text: &str) -> Option<Self> {
         let (mut version, mut mode, mut max_age) = (None, None, None);
         let mut hosts = Vec::new();
@@ -38,7 +38,7 @@ impl Policy {
             };
             let value = value.trim();
             match key.trim() {
-                // Of fields that occur once, the first counts.
+                // Of repeated fields that may occur only once, the first counts.
                 "version" => version = version.or(Some(value)),
                 "mode" => mode = mode.or(Some(value)),
                 "max_age" => max_age = max_age.or(Some(value)),
@@ -61,7 +61,8 @@ impl Policy {
         })
     }
 
-    /// Whether this host takes the domain's mail. `*` stands for one label (RFC 8461 section 4.1).
+    /// Whether this host receives the domain's mail. `*` stands for one label (RFC 8461 section
+    /// 4.1).
     pub(in super::super) fn has(&self, host: &str) -> bool {
         let host = host.to_ascii_lowercase();
         let parent = host.split_once('.').map(|(_, parent)| parent);

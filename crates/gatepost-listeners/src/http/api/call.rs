@@ -13,7 +13,7 @@ use crate::http::request::{HttpRequest, expect_method};
 use crate::http::response::Response;
 use crate::http::verdict::{add_retry_after, status_of, verdict_json};
 
-/// Has a procedure judge the request's body.
+/// Runs a procedure on the request's body.
 pub(in crate::http) async fn respond(
     context: &Arc<HttpContext>,
     request: &HttpRequest,
@@ -42,8 +42,8 @@ pub(in crate::http) async fn respond(
     Ok(response)
 }
 
-/// A body is mail where its type says so, and also where it has no type: a mail filter's pipe
-/// names none, and header fields are what most procedures look at.
+/// A body is mail if its type says so, and also if it has no type: the pipe of a mail filter sends
+/// none, and most procedures read header fields.
 fn format_of(request: &HttpRequest) -> Format {
     match request.field("content-type") {
         Some(kind)

@@ -20,9 +20,9 @@ use crate::http::request::{HttpRequest, expect_method};
 use crate::http::response::{Body, Response};
 use crate::http::verdict::{add_retry_after, status_of_outcome, verdict_json};
 
-/// The publications that a plain GET shows, unless `count=` says otherwise.
+/// The number of publications that a plain GET returns without `count=`.
 const COUNT_DEFAULT: usize = 100;
-/// The most that it shows.
+/// The largest number that a plain GET returns.
 const COUNT_MAX: usize = 10_000;
 /// The most filters of one subscription.
 const FILTERS_MAX: usize = 100;
@@ -84,7 +84,7 @@ fn read(
             });
         }
     };
-    // Checked also where the response does not need it, so that a mistake does not go unnoticed.
+    // Checked even if the response does not depend on it, so that a mistake is reported.
     let since = since_of(request, Since::Now)?;
     let ends = flag("poll", request.query_value("poll"))?;
     let shape = if request.accepts("text/event-stream") {
@@ -105,7 +105,7 @@ fn read(
     Ok(response)
 }
 
-/// A response that goes on.
+/// A streaming response.
 pub(super) fn stream(
     context: &HttpContext,
     request: &HttpRequest,
@@ -124,7 +124,7 @@ pub(super) fn stream(
     let mut response = Response::empty(200)
         .with("Content-Type", shape.content_type())
         .with("Cache-Control", "no-store")
-        // For nginx: each event must pass at once.
+        // This makes nginx pass each event on at once.
         .with("X-Accel-Buffering", "no");
     response.body = Body::Stream {
         reader: Box::new(context.services.broker.subscribe_stream(filters, reader)),
@@ -167,7 +167,7 @@ pub(super) fn message_of(request: &HttpRequest, topic: Topic) -> Result<Message,
 }
 
 fn properties_of(request: &HttpRequest) -> Result<Properties, HttpError> {
-    // curl's default type, which no publisher means.
+    // This is curl's default type, which no publisher intends.
     let is_meant = |kind: &&str| !kind.starts_with("application/x-www-form-urlencoded");
     let content_type = request
         .field("content-type")
@@ -226,7 +226,7 @@ fn user_properties(request: &HttpRequest) -> Result<Vec<(String, String)>, HttpE
         .collect()
 }
 
-/// The answer to a publisher, sent when everything promised is durable.
+/// The answer to a publisher, sent once the message is durable.
 fn answer(context: &HttpContext, id: MessageId, outcome: &SubmissionOutcome) -> Response {
     let action = outcome.verdict.action;
     let mut body = verdict_json(id, &outcome.verdict);

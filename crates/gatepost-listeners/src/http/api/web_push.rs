@@ -11,13 +11,13 @@ use crate::http::error::HttpError;
 use crate::http::request::{HttpRequest, expect_method, json_object};
 use crate::http::response::Response;
 
-/// The subscription that a browser gives up.
+/// The subscription that a browser cancels.
 #[derive(Deserialize)]
 struct UnsubscribeRequest {
     endpoint: String,
 }
 
-/// Answers a request of a user who is known.
+/// Answers a request of an authenticated user.
 pub(in crate::http) async fn respond(
     context: &HttpContext,
     request: &HttpRequest,

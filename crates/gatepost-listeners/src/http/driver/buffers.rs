@@ -1,4 +1,5 @@
-//! Buffers that a worker lends to the connection that it polls: a waiting connection owns none.
+//! Buffers that a worker lends to the connection that it polls, so that a waiting connection owns
+//! none.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -31,7 +32,7 @@ pub(super) fn with_buffers<T>(use_them: impl FnOnce(&mut WorkerBuffers) -> T) ->
     BUFFERS.with_borrow_mut(use_them)
 }
 
-/// The result of `future`, or `None` where it takes longer than `limit`. Most are ready when first
+/// The result of `future`, or `None` if it takes longer than `limit`. Most are ready when first
 /// polled, and then no timer is made: it would cost more than a small write.
 pub(super) async fn timeout<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);

@@ -1,11 +1,11 @@
 //! The chunked transfer coding (RFC 9112 section 7.1), decoded as it arrives, in any split.
 //!
-//! Line ends are CR LF and nothing else, sizes are hexadecimal digits and nothing else: what a
-//! lenient decoder would take is where smuggling hides.
+//! Line ends are CR LF and nothing else, sizes are hexadecimal digits and nothing else: whatever
+//! only a lenient decoder accepts can be used for request smuggling.
 
 use crate::http::error::HttpError;
 
-/// Chunk extensions and trailer fields are read and forgotten, up to so many bytes in all.
+/// Chunk extensions and trailer fields are read and forgotten, up to this many bytes in total.
 const IGNORED_BYTES_MAX: usize = 8 << 10;
 /// Enough for any size that a body may have.
 const SIZE_DIGITS_MAX: u8 = 15;
@@ -45,7 +45,7 @@ enum Extension {
 }
 
 impl Extension {
-    /// The state after this byte; `None` where it may not stand here.
+    /// The state after this byte; `None` if the byte is not permitted here.
     fn after(self, byte: u8) -> Option<Self> {
         let is_token = byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         Some(match (self, byte) {

@@ -1,13 +1,13 @@
-//! One HTTP/1.1 connection: read, answer, write, in as few system calls as there are.
+//! One HTTP/1.1 connection: read, answer, write, in as few system calls as possible.
 //!
 //! A read goes into a buffer of the worker; every whole request in it is parsed in place, and
 //! those that memory can answer (pages and files of the cache) are answered at once; all the
 //! answers leave in one `writev`. Only a request that must wait (for its body, for the disk, for
 //! a verdict) is copied out of the buffer. An idle connection owns no buffer.
 //!
-//! Invariants: responses leave in the order of their requests; bytes that came after a request
-//! are kept in `tail` until that request is answered; after an error that leaves the wire in
-//! doubt nothing more is read.
+//! Invariants: responses leave in the order of their requests; bytes that came after a request are
+//! kept in `tail` until that request is answered; after an error that makes the position in the
+//! stream uncertain, nothing more is read.
 
 use std::fmt::Write as _;
 use std::future::{Future, poll_fn};
@@ -71,9 +71,9 @@ pub(super) struct Http1Connection {
 pub(super) enum RequestWaitEnd {
     /// A request that cannot be answered at once.
     Request(Box<Pending>),
-    /// A page that a page worker has a part in.
+    /// A page that needs a page worker.
     WorkerPage(Box<WorkerPage>),
-    /// HTTP/2 from here on; its preface is in `tail`.
+    /// The client speaks HTTP/2; its preface is in `tail`.
     Http2,
     /// The end of the connection.
     Close,
@@ -121,7 +121,7 @@ impl Http1Connection {
         }
     }
 
-    /// Goes on after [`answer_at_once`](super::answer_at_once): with bytes to parse, or with an
+    /// Continues after [`answer_at_once`](super::answer_at_once): with bytes to parse, or with an
     /// answer to write that is the last.
     pub(super) fn continuing(mut self, received: Vec<u8>, unsent: Unsent) -> Self {
         self.closing = !unsent.is_empty();
@@ -304,8 +304,8 @@ impl Http1Connection {
         }
     }
 
-    /// Whether the present wait has lasted too long. The timer is not moved at every request;
-    /// when it fires early it is set to the time that is right by then.
+    /// Whether the present wait has lasted too long. The timer is not moved at every request; when
+    /// it fires early it is set to the time that is correct by then.
     fn poll_timer(&mut self, task: &mut Context<'_>) -> Poll<RequestWaitEnd> {
         loop {
             ready!(self.timer.as_mut().poll(task));

@@ -1,4 +1,4 @@
-//! One request that must wait: its body is read, a handler answers, the answer is written.
+//! An exchange whose request must wait: its body is read, a handler answers, the answer is written.
 
 use std::io;
 use std::sync::Arc;
@@ -25,13 +25,13 @@ use crate::stream::TlsSession;
 /// The number of further bytes of a refused client that are read, so that it can read the reason.
 const LINGER_BYTES_MAX: usize = 1 << 20;
 
-/// The fate of the connection after an exchange.
+/// The use of the connection after an exchange.
 pub(super) enum After {
     Continue,
     Close,
-    /// The bytes are another protocol's from here on, as this request asked.
+    /// The following bytes belong to another protocol, as this request demanded.
     HandOver(Box<HttpRequest>),
-    /// The rest of the connection is events.
+    /// The rest of the connection carries events.
     Live(Box<LiveStream>),
 }
 
@@ -221,7 +221,7 @@ impl Http1Connection {
         Ok(())
     }
 
-    /// Answers the handshake; from here on the bytes are MQTT's.
+    /// Answers the handshake; the following bytes belong to MQTT.
     pub(super) async fn become_websocket(
         &mut self,
         request: &HttpRequest,
@@ -236,7 +236,8 @@ impl Http1Connection {
         self.flush().await
     }
 
-    /// Gives the connection, with what was read after the handshake, to the handler of WebSockets.
+    /// Passes the connection, with the bytes read after the handshake, to the handler of
+    /// WebSockets.
     async fn hand_over(self, request: &HttpRequest) {
         if let Some(handler) = self.context.websocket.clone() {
             handler(Upgraded {
@@ -249,8 +250,8 @@ impl Http1Connection {
         }
     }
 
-    /// Closes in the order that lets the peer read the last answer: a socket closed with unread
-    /// input sends a reset, which would discard it (RFC 9112 section 9.6).
+    /// Closes in the order that permits the peer to read the last answer: a socket closed with
+    /// unread input sends a reset, which would discard it (RFC 9112 section 9.6).
     async fn linger(mut self) {
         if self.stream.shutdown().await.is_err() {
             return;

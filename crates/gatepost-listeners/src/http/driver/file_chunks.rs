@@ -18,7 +18,7 @@ pub(super) struct FileChunks {
 }
 
 impl FileChunks {
-    /// So many bytes from `start` on.
+    /// The `length` bytes from `start` on.
     pub(super) fn new(file: File, start: u64, length: u64) -> Self {
         Self {
             file: Arc::new(file),

@@ -1,5 +1,5 @@
-//! Writes that must wait: bytes that the socket did not take at once, and
-//! until when the client must take them.
+//! Writes that must wait: bytes that the socket did not accept at once, and the deadline for the
+//! client to read them.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -35,7 +35,7 @@ impl Http1Connection {
         Poll::Ready(Ok(()))
     }
 
-    /// The client does not take everything at once: from here on it has deadlines.
+    /// Starts the deadlines of a client that does not read everything at once.
     fn begin_sending(&mut self) {
         if self.sending.is_none() {
             self.sending = Some(self.context.sending_rate());
@@ -45,7 +45,7 @@ impl Http1Connection {
         }
     }
 
-    /// Everything was taken: the timer is for requests again.
+    /// Ends these deadlines, since everything was written: the timer is used for requests again.
     pub(super) fn end_sending(&mut self) {
         if self.sending.take().is_some() {
             let idle = self.context.settings.idle_timeout.duration();
@@ -53,7 +53,7 @@ impl Http1Connection {
         }
     }
 
-    /// Until when the client must take more of what waits for it.
+    /// The deadline for the client to read more of the waiting bytes.
     pub(super) fn write_deadline(&self) -> Instant {
         match &self.sending {
             Some(sending) => sending.deadline(self.since),
@@ -67,14 +67,14 @@ impl Http1Connection {
         self.unsent.extend(bytes.map(Chunk::from));
     }
 
-    /// Writes events that are queued. How slowly events may be taken, the broker decides: the rate
-    /// begins again with each write.
+    /// Writes events that are queued. The broker decides how slowly events may be read, so the
+    /// minimum rate begins again with each write.
     pub(super) async fn flush_events(&mut self) -> io::Result<()> {
         self.sending = None;
         self.flush().await
     }
 
-    /// Writes what is queued; a reader that takes nothing for `write_timeout`, or less than
+    /// Writes the queued bytes; a reader that accepts nothing for `write_timeout`, or less than
     /// `write_rate_min` in the long run, is an error.
     pub(super) async fn flush(&mut self) -> io::Result<()> {
         if !self.context.rate_limits.caps_bandwidth() {
@@ -86,7 +86,7 @@ impl Http1Connection {
                 let part = bytes.split_to(bytes.len().min(PACED_BYTES));
                 let context = Arc::clone(&self.context);
                 context.rate_limits.pace(self.peer, part.len()).await;
-                // It is our own limit that makes the reader slow.
+                // The reader is slow because of the server's own limit.
                 self.sending = None;
                 self.unsent.push_back(part.into());
                 self.flush_all().await?;
@@ -102,7 +102,7 @@ impl Http1Connection {
                     return Poll::Ready(flushed);
                 }
                 ready!(self.timer.as_mut().poll(task));
-                // Bytes that were taken meanwhile have moved the deadline.
+                // Bytes that were written meanwhile have moved the deadline.
                 let due = self.write_deadline();
                 if due <= Instant::now() {
                     return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));

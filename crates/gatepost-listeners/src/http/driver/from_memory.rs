@@ -15,8 +15,8 @@ use crate::http::context::HttpContext;
 use crate::http::request::HttpVersion;
 use crate::http::site::representation::{coding_fields, file_fields, page_fields};
 
-/// The cached entry that a GET or HEAD request names, where neither the settings nor the head ask
-/// for more than the path. Cached pages and worker pages share this condition.
+/// The cached entry that a GET or HEAD request names, if neither the settings nor the head require
+/// more than the path. Cached pages and worker pages share this condition.
 pub(super) fn cached_entry(
     context: &HttpContext,
     head: &RequestHead<'_, '_>,
@@ -35,7 +35,7 @@ pub(super) fn cached_entry(
 }
 
 /// Answers `head` with `entry` into `output` and returns true, or returns false and leaves `output`
-/// as it was: where the entry needs a page worker, the disk or the head's conditions.
+/// as it was: if the entry needs a page worker, the disk or an evaluation of the head's conditions.
 pub(super) fn answer(
     context: &HttpContext,
     peer: &str,
@@ -128,7 +128,7 @@ fn finish<'a>(
     body_bytes
 }
 
-/// Puts the head before a body that is all there.
+/// Puts the head before a complete body.
 pub(super) fn push_head_before<'a>(
     context: &'a HttpContext,
     output: &mut Output,

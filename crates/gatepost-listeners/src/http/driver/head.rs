@@ -1,8 +1,8 @@
 //! The head of an HTTP/1 request: parsed in place, and its meaning for the wire.
 //!
 //! Everything that decides where a request ends is decided here, once, and strictly: whatever two
-//! parsers might read differently is refused (RFC 9112 section 6.3, section 11.2), so that no one
-//! can smuggle a request past a proxy in front of us.
+//! parsers might read differently is refused (RFC 9112 section 6.3, section 11.2), so that no
+//! request can be smuggled past a proxy in front of the server.
 
 use std::mem::MaybeUninit;
 
@@ -21,7 +21,7 @@ pub(super) const TARGET_BYTES_MAX: usize = 8 << 10;
 /// Storage for the fields of one head.
 pub(in crate::http) type FieldStorage<'b> = [MaybeUninit<Header<'b>>; FIELDS_MAX];
 
-/// Storage with nothing in it.
+/// Empty storage.
 pub(in crate::http) const fn field_storage<'b>() -> FieldStorage<'b> {
     [const { MaybeUninit::uninit() }; FIELDS_MAX]
 }
@@ -29,7 +29,7 @@ pub(in crate::http) const fn field_storage<'b>() -> FieldStorage<'b> {
 /// The way in which the body's end is determined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::http) enum BodyFraming {
-    /// By its length; no body has the length 0.
+    /// By its length; a missing body has the length 0.
     Length(u64),
     /// By a last chunk.
     Chunked,
@@ -56,7 +56,7 @@ pub(in crate::http) struct RequestHead<'h, 'b> {
     pub keep_alive: bool,
     /// Whether the client waits for `100 Continue`.
     pub expects_continue: bool,
-    /// Whether the client asks for another protocol.
+    /// Whether the client requests another protocol.
     pub upgrade: bool,
     /// Whether a field makes the request conditional or partial.
     pub conditional: bool,
@@ -71,7 +71,7 @@ pub(in crate::http) struct RequestHead<'h, 'b> {
 }
 
 impl RequestHead<'_, '_> {
-    /// Copies what must outlive the read buffer.
+    /// Copies the parts that must outlive the read buffer.
     pub(in crate::http) fn to_request(&self, peer: Peer) -> Result<HttpRequest, HttpError> {
         let fields = self.fields.iter().map(|field| (field.name, field.value));
         let line = (self.method, self.target);
@@ -89,8 +89,8 @@ impl From<&RequestHead<'_, '_>> for HttpVersion {
     }
 }
 
-/// Parses the head at the start of `buffer`. `Ok(None)` means that it is not all there yet;
-/// otherwise gives the head and its length.
+/// Parses the head at the start of `buffer`. `Ok(None)` means that the head is not complete yet;
+/// otherwise returns the head and its length.
 pub(in crate::http) fn parse<'h, 'b: 'h>(
     buffer: &'b [u8],
     storage: &'h mut FieldStorage<'b>,
@@ -131,7 +131,7 @@ pub(in crate::http) fn parse<'h, 'b: 'h>(
             minor_version,
             fields,
             framing: meaning.framing(minor_version)?,
-            // HTTP/1.0 connections carry one request: nothing of today asks for more.
+            // HTTP/1.0 connections carry one request: no present client needs more.
             keep_alive: minor_version == 1 && meaning.keep_alive.unwrap_or(true),
             expects_continue: meaning.expects_continue && minor_version == 1,
             upgrade: meaning.upgrade,
@@ -158,8 +158,8 @@ const fn syntax_error(error: httparse::Error) -> HttpError {
     }
 }
 
-/// RFC 9112 section 2.2 lets a recipient take a bare LF for a line end; where a proxy in front does
-/// not, that is a way to smuggle. The parser takes it, so it is refused here.
+/// RFC 9112 section 2.2 permits a recipient to treat a bare LF as a line end; if a proxy in front
+/// does not, requests can be smuggled. The parser accepts a bare LF, so it is refused here.
 fn refuse_bare_newline(head: &[u8]) -> Result<(), HttpError> {
     let bare = |newline: usize| newline == 0 || head.get(newline - 1) != Some(&b'\r');
     if memchr::memchr_iter(b'\n', head).any(bare) {
@@ -296,7 +296,7 @@ impl<'b> Meaning<'b> {
 
     const fn framing(&self, minor_version: u8) -> Result<BodyFraming, HttpError> {
         match (self.chunked, self.length) {
-            // RFC 9112 section 6.1: both together are what smuggling is made of.
+            // RFC 9112 section 6.1: both together permit request smuggling.
             (true, Some(_)) => Err(HttpError::Framing(
                 "Content-Length and Transfer-Encoding exclude each other",
             )),

@@ -1,8 +1,9 @@
 //! A connection that is answered before a reactor knows its socket.
 //!
-//! A client that asks for one page with a connection of its own costs five system calls here:
-//! accept, read, write, close, and the wait. Registering the socket, a task and timers are for
-//! connections that stay: those whose first request memory cannot answer, or that keep alive.
+//! A client that requests one page with a connection of its own costs five system calls: accept,
+//! read, write, close, and the wait. Registering the socket, a task and timers are needed only for
+//! connections that continue: those whose first request cannot be answered from memory, or that are
+//! kept alive.
 
 use std::io;
 use std::sync::Arc;
@@ -22,16 +23,15 @@ use crate::lazy_stream::LazyStream;
 /// A connection that no reactor knows yet, with what it has received and answered so far.
 pub(in crate::http) struct LazyConnection {
     stream: LazyStream,
-    /// Read, and not answered yet.
+    /// Bytes that were read and not answered yet.
     received: Vec<u8>,
-    /// The answer to the only request, as far as the socket did not take it.
+    /// The part of the answer to the only request that the socket did not accept.
     unsent: Unsent,
 }
 
 impl LazyConnection {
-    /// Registers the connection with the reactor of the present worker and serves it to its end.
-    /// One that was not admitted is closed without a word: it has spoken no protocol yet that
-    /// could be answered.
+    /// Registers the connection with the reactor of the present worker and serves it to its end. A
+    /// connection that is not admitted is closed without a reply: its protocol is not known yet.
     pub(in crate::http) async fn serve(
         self,
         peer: Peer,
@@ -56,14 +56,14 @@ impl LazyConnection {
 enum FirstBytes {
     /// The only request is answered, or the client is gone.
     Done,
-    /// These bytes are to be parsed by the connection.
+    /// The connection must parse these bytes.
     Received(Vec<u8>),
-    /// The answer is longer than what the socket takes at once.
+    /// The answer is longer than the socket accepts at once.
     Unsent(Unsent),
 }
 
-/// Answers the first request where it is the only one and can be answered at once. Gives the
-/// connection that is to be served on.
+/// Answers the first request if it is the only one and can be answered at once. Otherwise returns
+/// the connection to be served.
 pub(in crate::http) fn answer_at_once(
     context: &HttpContext,
     accepted: Accepted,

@@ -1,17 +1,18 @@
-//! A stream of events to one reader over HTTP/1.1, for as long as both live.
+//! A stream of events to one reader over HTTP/1.1, for as long as the reader and the server stay
+//! connected.
 //!
 //! Events are encoded and written by the thread that publishes, with one system call for each
 //! reader and batch: the bytes are made once and shared by all readers of that kind, and no
-//! reader's task is woken for them. The task writes only what the socket refused, watches the
-//! client and keeps the connection from falling silent.
+//! reader's task is woken for them. The task writes only bytes that the socket refused, watches the
+//! client, and sends keep-alives.
 //!
 //! At the end of the broker or the beginning of a drain, the task also takes the events in the
-//! broker's queue and then ends the stream in form. The drain bounds the time that this may take.
+//! broker's queue and then ends the stream properly. The drain bounds the time that this may take.
 //!
 //! Invariants: bytes reach the socket only under `state`'s lock, in the order of the events, and
-//! none after the end; while something waits in `unsent` nothing more is taken, so what waits for
-//! a slow reader is bounded by the broker, which reports to it what it missed; after a change of
-//! users or rules nothing is taken before the task has checked that the reader may still read it.
+//! none after the end; while bytes wait in `unsent`, no more events are taken, so the broker bounds
+//! the backlog of a slow reader, and reports missed events to it; after a change of users or rules
+//! nothing is taken before the task has checked that the reader may still read it.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -47,8 +48,8 @@ pub(super) struct LiveStream {
 }
 
 impl Http1Connection {
-    /// Writes events until the client goes, or the broker ends or a drain begins and all is
-    /// written. The head has been queued.
+    /// Writes events until the client disconnects, or until the broker ends or a drain begins and
+    /// all is written. The head has been queued.
     pub(super) async fn serve_live(mut self, live: LiveStream) -> io::Result<()> {
         let LiveStream {
             mut reader,
@@ -125,15 +126,15 @@ struct LiveStreamState {
     unsent: VecDeque<Bytes>,
     /// The time of the last progress.
     wrote_at: Instant,
-    /// The reason why it takes nothing any more; for the task, which ends the connection.
+    /// The error of the socket, for the task, which ends the connection.
     error: Option<io::Error>,
-    /// The end has been said.
+    /// The end of the stream has been written.
     ended: bool,
 }
 
 impl EventSink for LiveSocket {
     fn take(&self, next: &mut dyn FnMut() -> Option<StreamEvent>) -> bool {
-        // The task checks them, and ends the stream where they are gone.
+        // The task checks the rights, and ends the stream if they were withdrawn.
         if self.rights.are_stale() {
             return false;
         }
@@ -164,7 +165,7 @@ impl LiveStreamState {
 }
 
 impl LiveSocket {
-    /// Writes what nothing waits before, and keeps what the socket refuses.
+    /// Writes events if no bytes wait before them, and keeps the bytes that the socket refuses.
     fn write_batch(&self, state: &mut LiveStreamState, batch: SmallVec<[Bytes; 4]>) {
         let written = match batch.as_slice() {
             [] => return,
@@ -197,8 +198,8 @@ impl LiveSocket {
         }
     }
 
-    /// Answers a Ping, unless so much waits already that the client does not read: it may be
-    /// answered by the Pong of a later one (RFC 6455 section 5.5.3).
+    /// Answers a Ping, unless so many bytes wait already that the client is not reading: the Pong
+    /// of a later Ping may answer it (RFC 6455 section 5.5.3).
     fn push_pong(&self, pong: Vec<u8>) {
         let mut state = self.state.lock();
         if state.unsent.len() < UNSENT_WITH_PONG_MAX {
@@ -216,7 +217,7 @@ impl LiveSocket {
         }
     }
 
-    /// Writes what waits.
+    /// Writes the waiting bytes.
     fn poll_flush(&self, task: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             {
@@ -275,9 +276,9 @@ struct StreamTask<'a> {
 
 /// Input of a client that only reads.
 enum ClientBytes {
-    /// Of a WebSocket.
+    /// Frames of a WebSocket.
     Frames(Box<ReadingClient>),
-    /// So many bytes of later requests, which are never answered.
+    /// The number of bytes of later requests, which are never answered.
     Requests(usize),
 }
 
@@ -309,14 +310,15 @@ impl ClientBytes {
 
 /// The end of a stream.
 enum Ended {
-    /// With an end that the client can tell from a break; a WebSocket's has this code.
+    /// Ended properly, so that the client can distinguish the end from a lost connection; a
+    /// WebSocket's close frame has this code.
     InForm(u16),
     /// The client is gone.
     Gone,
 }
 
 impl Ended {
-    /// The code of the close frame, where there is to be one.
+    /// The code of the close frame, if one must be sent.
     const fn close_code(&self) -> Option<u16> {
         match self {
             Self::InForm(code) => Some(*code),
@@ -327,12 +329,12 @@ impl Ended {
 
 /// RFC 6455 section 7.4.1: the server goes down.
 const GOING_AWAY: u16 = 1001;
-/// The same: what the reader may read has changed.
+/// The same section: the rights of the reader have changed.
 const POLICY_VIOLATION: u16 = 1008;
 
 impl StreamTask<'_> {
-    /// Returns the code of the close where the stream is to be ended in form, `None` where the
-    /// client is gone. `received` came with the request.
+    /// Returns the code of the close frame if the stream must be ended properly, `None` if the
+    /// client is gone. `received` are bytes that came with the request.
     async fn serve(mut self, received: &[u8]) -> io::Result<Option<u16>> {
         if !received.is_empty()
             && let Err(ended) = self.sent.take(received, self.socket)
@@ -343,7 +345,8 @@ impl StreamTask<'_> {
     }
 
     fn poll(&mut self, task: &mut Context<'_>) -> Poll<io::Result<Option<u16>>> {
-        // First of all: a publisher that finds the socket full from here on wakes this task.
+        // This comes first, so that from here on a publisher that finds the socket full wakes this
+        // task.
         let ended = self.reader.poll_ended(task).is_ready();
         if !self.socket.rights.still_hold() {
             return Poll::Ready(Ok(Some(POLICY_VIOLATION)));
@@ -368,7 +371,7 @@ impl StreamTask<'_> {
         }
     }
 
-    /// Takes what waits in the broker's queue; returns whether nothing is left to be written.
+    /// Takes the events in the broker's queue; returns whether nothing is left to be written.
     fn takes_nothing(&mut self) -> bool {
         self.reader.pump();
         self.socket.state.lock().unsent.is_empty()
@@ -397,8 +400,8 @@ impl StreamTask<'_> {
         }
     }
 
-    /// Ready when the silence has been long enough to be broken, which the caller is to write, or
-    /// with an error when the socket took nothing for too long.
+    /// Ready when a keep-alive is due, which the caller must write, or with an error when the
+    /// socket has accepted nothing for too long.
     fn poll_time(&mut self, task: &mut Context<'_>) -> Poll<io::Result<()>> {
         let settings = &self.context.settings;
         loop {
@@ -412,7 +415,8 @@ impl StreamTask<'_> {
                 settings.keepalive
             };
             let due = wrote_at + limit.duration();
-            // Moved when it fires, not at each event; before that only where the socket is full.
+            // The timer is moved when it fires, not at each event; before that only if the socket
+            // is full.
             if is_full && self.timer.deadline() > due {
                 self.timer.as_mut().reset(due);
             }

@@ -1,7 +1,7 @@
 //! The output that a worker is about to write: small texts in one buffer, large bytes by reference.
 //!
-//! The answers of a whole read buffer are gathered here and leave in one `writev`, or, where a long
-//! part lies in a file, as few calls as that takes. The texts of a response may be appended in any
+//! The answers of a whole read buffer are gathered here and leave in one `writev`, or, if a long
+//! part is in a file, in as few calls as possible. The texts of a response may be appended in any
 //! order (a page's values before its head, whose Content-Length depends on them); the segments say
 //! in which order they are written.
 
@@ -90,7 +90,7 @@ impl Output {
         }
     }
 
-    /// Sends as much as `outlet` takes. What it does not take goes to `unsent`.
+    /// Sends as much as `outlet` accepts. The rest goes to `unsent`.
     pub(super) fn write(
         &mut self,
         unsent: &mut Unsent,
@@ -123,7 +123,7 @@ impl Output {
         Ok(())
     }
 
-    /// The same to a stream, whose task is woken when there is room again.
+    /// The same to a stream, whose task is woken when the socket can be written again.
     pub(super) fn poll_write(
         &mut self,
         stream: &mut Stream,

@@ -1,6 +1,6 @@
-//! Writing a subscription to a connection by the connection's own task: what is remembered and ends
-//! there, and streams whose bandwidth is capped, which have to wait. All others are written by
-//! `live_stream.rs`.
+//! Subscriptions that the connection's own task writes: those that end after the remembered
+//! publications, and streams with limited bandwidth, which have to wait. `live_stream.rs` writes
+//! all others.
 
 use std::io;
 use std::pin::pin;
@@ -31,7 +31,8 @@ enum Happened {
 }
 
 impl Http1Connection {
-    /// Writes events until the broker ends or a drain begins (true), or the client goes (false).
+    /// Writes events until the broker ends or a drain begins (true), or the client disconnects
+    /// (false).
     pub(super) async fn write_stream(
         &mut self,
         mut reader: Box<LocalSubscription>,
@@ -45,8 +46,8 @@ impl Http1Connection {
         self.flush_events().await?;
         let context = Arc::clone(&self.context);
         let keepalive = self.context.settings.keepalive.duration();
-        // One timer for all waits: it fires late where something was written meanwhile, and is
-        // set again then, instead of once for each event.
+        // One timer serves all waits: if bytes were written meanwhile, it is set again when it
+        // fires, instead of at each event.
         let mut client = ReadingClient::new();
         let mut silence = pin!(sleep_until(Instant::now() + keepalive));
         let mut silent_since = Instant::now();
@@ -63,7 +64,7 @@ impl Http1Connection {
                     event = reader.next() => Happened::Event(event),
                     sent = self.read_more() => Happened::Sent(sent),
                     () = &mut silence => Happened::Silence,
-                    // Asked last: what waits is written before.
+                    // Polled last, so that waiting events are written first.
                     () = context.drain.begun() => Happened::Event(None),
                 }
             };
@@ -77,7 +78,7 @@ impl Http1Connection {
                         }
                         next = reader.try_next();
                     }
-                    // Taken, so it must leave too.
+                    // The event is taken from the queue, so it must be written.
                     if let Some(event) = next.filter(|event| format.wants(event)) {
                         self.queue([encode_shared(&event, shape, chunked)]);
                     }

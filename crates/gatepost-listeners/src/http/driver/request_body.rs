@@ -1,8 +1,8 @@
 //! Reading the body of an HTTP/1 request.
 //!
-//! Bounds: the size of the body, the budget of what is in flight, and the time, by a pause and by
-//! a minimum rate. The request has been admitted before (`router::admit`), so no client without a
-//! login makes the gateway hold a body where a login is needed.
+//! Bounds: the size of the body, the budget of bytes in flight, and the time, by a longest pause
+//! and a minimum rate. The request has been admitted before (`router::admit`), so a client without
+//! a login cannot make the gateway buffer a body where a login is needed.
 
 use std::io;
 
@@ -60,8 +60,8 @@ impl Http1Connection {
         }))
     }
 
-    /// Reads and drops the body of a refused request; false where that is not worth it and the
-    /// connection must be closed.
+    /// Reads and drops the body of a refused request; returns false if the body is too long for
+    /// that and the connection must be closed.
     pub(super) async fn discard_body(&mut self, pending: &Pending) -> io::Result<bool> {
         let is_unsent = pending.expects_continue && self.tail.is_empty();
         let mut lease = self.context.limits.in_flight.lease(pending.request.peer);
@@ -129,7 +129,7 @@ impl Http1Connection {
         )
     }
 
-    /// Reads some bytes of a body, while it may still take time.
+    /// Reads some bytes of a body, within its time limit.
     async fn read_some(&mut self, rate: &mut MinimumRate) -> io::Result<Result<(), HttpError>> {
         match timeout_at(rate.deadline(Instant::now()), self.read_more()).await {
             Ok(Ok(0)) => Err(io::ErrorKind::UnexpectedEof.into()),

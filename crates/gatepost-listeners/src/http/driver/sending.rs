@@ -1,4 +1,4 @@
-//! Bytes on their way to a socket: written, or sent by the kernel from where they lie in a file.
+//! Bytes for a socket: written, or sent by the kernel from a file.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -11,19 +11,20 @@ use smallvec::SmallVec;
 /// Enough for most batches in one system call; the kernel takes 1024.
 const SLICES_PER_WRITE: usize = 64;
 
-/// A socket that takes what it has room for and never waits: `WouldBlock` where that is nothing.
+/// A socket that never waits: it accepts as many bytes as fit, or returns `WouldBlock`.
 pub(super) trait Outlet {
-    /// Whether [`Outlet::send_file`] is understood; else everything is written.
+    /// Whether [`Outlet::send_file`] is supported; otherwise everything is written.
     fn sends_files(&self) -> bool;
 
-    /// Writes. `more` follows at once, so that the kernel does not send a packet for this alone.
+    /// Writes. `more` means that further bytes follow at once, so that the kernel does not send a
+    /// separate packet.
     fn write(&mut self, slices: &[IoSlice<'_>], more: bool) -> io::Result<usize>;
 
     /// Sends `length` bytes of a file from `start` on.
     fn send_file(&mut self, file: &MemoryFile, start: u64, length: usize) -> io::Result<usize>;
 }
 
-/// A piece of what is to be sent.
+/// A piece of the bytes to send.
 #[derive(Clone, Copy)]
 pub(super) struct SendBuffer<'a> {
     pub(super) bytes: &'a [u8],
@@ -41,8 +42,9 @@ impl SendBuffer<'_> {
     }
 }
 
-/// Sends what one system call can of `parts`, of which the first `skipped` bytes have been sent
-/// already; returns how many bytes the outlet took, which is 0 only where there were none.
+/// Sends as much of `parts` as one system call can, after the first `skipped` bytes, which have
+/// been sent already; returns the number of bytes that were accepted, which is 0 only if there were
+/// none.
 pub(super) fn send_some<'a>(
     parts: impl Iterator<Item = SendBuffer<'a>>,
     mut skipped: usize,
@@ -110,7 +112,7 @@ impl Chunk {
 /// Bytes that the socket has not accepted yet, in order.
 pub(super) type Unsent = VecDeque<Chunk>;
 
-/// Sends what one system call can of what waits; returns how many bytes that were.
+/// Sends as many waiting bytes as one system call can; returns their number.
 pub(super) fn send_unsent(unsent: &mut Unsent, outlet: &mut impl Outlet) -> io::Result<usize> {
     let all_sent = send_some(unsent.iter().map(Chunk::part), 0, outlet)?;
     let mut sent = all_sent;
@@ -156,7 +158,7 @@ mod tests {
         }
     }
 
-    /// Takes so many bytes at a time, and refuses each second time.
+    /// Accepts this many bytes at a time, and refuses every second write.
     struct Trickle {
         room: usize,
         is_full: bool,
@@ -250,7 +252,7 @@ mod tests {
             let (second, rest) = rest.split_once(&long).expect("and again");
             assert!(first.starts_with('<') && first.ends_with('>'), "{first}");
             assert_eq!((second.len(), rest), (first.len() - 2, "the end"));
-            // The angle before the first of them is of the same part.
+            // The angle bracket before the first of them belongs to the same part.
             let expected = if files { 2 * long.len() + 1 } else { 0 };
             assert_eq!(outlet.from_files, expected, "{room} bytes at a time");
         }

@@ -26,7 +26,7 @@ use crate::http::site::representation::page_fields;
 use crate::http::site::{error_page, pages};
 
 impl Http1Connection {
-    /// Has the page made, and writes what the socket takes of it.
+    /// Has a worker make the page, and writes as much as the socket accepts.
     pub(super) async fn serve_worker_page(&mut self, page: WorkerPage) -> io::Result<After> {
         let context = Arc::clone(&self.context);
         let WorkerPage {
@@ -91,7 +91,7 @@ impl Http1Connection {
     }
 }
 
-/// The response where a procedure set more than a text.
+/// The response if a procedure set more than a text.
 fn response_of(request: &HttpRequest, page: &Pieces, filled: Filled) -> Response {
     let accept = request.field("accept-encoding").map(str::as_bytes);
     pages::response_of(request, gatepost_pages::rendered(page, filled, accept), 200)

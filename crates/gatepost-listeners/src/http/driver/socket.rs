@@ -1,5 +1,5 @@
-//! The listeners' stream as the runtime's reader and writer, which know when a short read or
-//! write means that the socket is drained, and spare the system call that would only say so.
+//! The listeners' stream as the runtime's reader and writer, which know when a short read or write
+//! means that the socket is drained, and avoid the system call that would only confirm it.
 
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
@@ -86,7 +86,7 @@ impl AsyncWrite for Stream {
     }
 }
 
-/// A stream for the task that is polled, which is woken when there is room again.
+/// A stream for the task that is polled, which is woken when the socket can be written again.
 pub(super) struct Polled<'a, 'c> {
     stream: &'a mut Stream,
     task: &'a mut Context<'c>,
@@ -97,7 +97,7 @@ impl<'a, 'c> Polled<'a, 'c> {
         Self { stream, task }
     }
 
-    /// Tries on TCP, as often as that has room.
+    /// Tries on TCP, as long as the socket accepts bytes.
     fn try_tcp(
         &mut self,
         mut act: impl FnMut(&TcpStream) -> io::Result<usize>,
@@ -141,7 +141,8 @@ impl Outlet for Polled<'_, '_> {
 /// A connection that no reactor knows yet.
 impl Outlet for &LazyStream {
     fn sends_files(&self) -> bool {
-        // Asked only of plain ones; a Unix socket's write takes no more than a TCP one's.
+        // Called only for plain connections; a Unix socket's write accepts no more than a TCP
+        // socket's.
         self.is_unregistered_tcp()
     }
 
@@ -158,7 +159,7 @@ impl Outlet for &LazyStream {
     }
 }
 
-/// Writes what the kernel is to send together with what follows.
+/// Writes bytes that the kernel sends together with the following ones.
 fn write_more(socket: impl AsFd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
     let mut nothing_else = SendAncillaryBuffer::default();

@@ -17,7 +17,8 @@ pub(super) struct WorkerPage {
 }
 
 impl WorkerPage {
-    /// The page of `entry`, if it is one of these and `head` is a plain GET for it.
+    /// The page of `entry`, if a worker makes it without reading the request and `head` is a plain
+    /// GET for it.
     pub(super) fn of(
         peer: Peer,
         head: &RequestHead<'_, '_>,

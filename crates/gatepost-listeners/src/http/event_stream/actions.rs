@@ -6,12 +6,12 @@ use serde_json::{Map, Value, json};
 /// ntfy's bound.
 const ACTIONS_MAX: usize = 3;
 
-/// Whether the text can be understood; otherwise what is wrong with it.
+/// Checks that the text can be parsed; the error describes the mistake.
 pub(in crate::http) fn check_actions(text: &str) -> Result<(), &'static str> {
     parse(text).map(drop)
 }
 
-/// The actions as readers get them; nothing where they cannot be understood.
+/// The actions as readers receive them; `None` if they cannot be parsed.
 pub(super) fn to_json(text: &str) -> Option<Value> {
     parse(text).ok().map(Value::from)
 }

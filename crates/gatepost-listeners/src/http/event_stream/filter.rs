@@ -15,7 +15,7 @@ pub(in crate::http) struct EventFilter {
 }
 
 impl EventFilter {
-    /// Whether the reader wants it.
+    /// Whether the publication passes the filter.
     pub(in crate::http) fn wants(&self, publication: &Publication) -> bool {
         let property = |name: &str| {
             let properties = publication.properties.as_ref()?;

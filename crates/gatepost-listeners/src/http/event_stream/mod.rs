@@ -1,9 +1,9 @@
 //! Publications as text: server-sent events, JSON lines, and the shapes of ntfy.
 //!
 //! The text of an event depends on the publication and the format only, never on the reader, so
-//! each thread keeps the last texts it made: of a publication that goes to thousands of readers,
-//! the thread that publishes it encodes it once and all share the bytes, also where readers are
-//! several events behind and each takes them all at once.
+//! each thread keeps the texts that it made last: a publication with thousands of readers is
+//! encoded once by the publishing thread, and all readers share the bytes, even if they are several
+//! events behind and take them all at once.
 
 mod actions;
 mod filter;
@@ -48,7 +48,7 @@ pub(super) enum Shape {
 /// The format of a stream.
 #[derive(Debug, Clone)]
 pub(super) struct StreamFormat {
-    /// The texts.
+    /// The format of an event's text.
     pub shape: Shape,
     /// Whether the stream ends when everything remembered has been written.
     pub ends: bool,
@@ -59,7 +59,7 @@ pub(super) struct StreamFormat {
 }
 
 impl StreamFormat {
-    /// Whether the reader is to see this.
+    /// Whether the reader receives this event.
     pub(super) fn wants(&self, event: &StreamEvent) -> bool {
         match (&self.filter, event) {
             (Some(filter), StreamEvent::Publication(publication)) => filter.wants(publication),
@@ -118,7 +118,7 @@ impl Shape {
         }
     }
 
-    /// The text of an event; empty where the shape has no word for it.
+    /// The text of an event; empty if the shape has no such event.
     pub(super) fn encode(self, event: &StreamEvent) -> Vec<u8> {
         let publication = match event {
             StreamEvent::Gap { missed } => return self.encode_gap(*missed),
@@ -183,7 +183,7 @@ fn chunk(text: &[u8]) -> Bytes {
     chunk.into()
 }
 
-/// A text as the connection carries it.
+/// A text in the framing of the connection.
 pub(super) fn framed(text: Vec<u8>, chunked: bool) -> Bytes {
     match (text.is_empty(), chunked) {
         // An empty chunk would end the body.
@@ -193,9 +193,9 @@ pub(super) fn framed(text: Vec<u8>, chunked: bool) -> Bytes {
     }
 }
 
-/// Events that a thread remembers the bytes of.
+/// The number of events whose bytes a thread remembers.
 const ENCODED_EVENTS: usize = 64;
-/// Of longer ones only the last is remembered.
+/// Of longer events only the last one is remembered.
 const ENCODED_BYTES_MAX: usize = 16 * 1024;
 
 /// An event that this thread has encoded.
@@ -212,8 +212,8 @@ impl Encoded {
     }
 }
 
-/// The last events that a thread encoded, and the last long one, so that what lies here stays
-/// within a megabyte and one event.
+/// The last events that a thread encoded, and the last long one, so that their size is bounded by a
+/// megabyte and one event.
 #[derive(Default)]
 struct LastEncoded {
     short: VecDeque<Encoded>,
@@ -221,7 +221,7 @@ struct LastEncoded {
 }
 
 impl LastEncoded {
-    /// Looks at the newest first: it is what most readers want.
+    /// Begins with the newest event, which most readers need.
     fn find(&self, id: MessageId, shape: Shape, chunked: bool) -> Option<Bytes> {
         let mut all = self.short.iter().rev().chain(&self.long);
         let encoded = all.find(|encoded| encoded.is_of(id, shape, chunked))?;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::actions;
 use super::publication_json::unix_ms;
 
-/// ntfy's message object. Its id is what a reader resumes after.
+/// ntfy's message object. A reader resumes after its id.
 pub(in crate::http) fn to_ntfy(id: MessageId, publication: &Publication) -> Value {
     let mut object = json!({
         "id": id.to_string(),

@@ -1,5 +1,5 @@
-//! The dashboard and the script of live values, built into the binary: they need neither a folder
-//! nor another server.
+//! The dashboard and the script of live values, built into the binary: both work without a folder
+//! of files and without another server.
 
 use gatepost_pages::mime_type;
 
@@ -39,7 +39,8 @@ const ASSETS: [(&str, &[u8]); 21] = [
     ),
 ];
 
-/// Everything from ourselves, nothing inline: what a message holds can never run.
+/// Everything is loaded from this server and nothing is inline, so the content of a message is
+/// never executed.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' \
      data:; connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; \
      frame-ancestors 'none'";
@@ -61,7 +62,7 @@ pub(in crate::http) fn respond(request: &HttpRequest, name: &str) -> Result<Resp
 
 /// The welcome page.
 pub(in crate::http) fn dashboard(request: &HttpRequest) -> Result<Response, HttpError> {
-    // Publishing to the root as ntfy's clients do is another handler's.
+    // Another handler serves publications to the root by ntfy's clients.
     let allow = if request.path == "/" {
         "GET, HEAD, POST, PUT"
     } else {
@@ -71,7 +72,7 @@ pub(in crate::http) fn dashboard(request: &HttpRequest) -> Result<Response, Http
     Ok(page(include_bytes!("../assets/dashboard.html")))
 }
 
-/// The page on which users have their browser notified.
+/// The page on which users subscribe their browser to notifications.
 pub(in crate::http) fn push(request: &HttpRequest) -> Result<Response, HttpError> {
     expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
     Ok(page(include_bytes!("../assets/push.html")))

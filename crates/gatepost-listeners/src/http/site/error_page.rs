@@ -1,4 +1,4 @@
-//! Error pages: the user's own (`404.html`), or a built-in one.
+//! Error pages: the operator's own (`404.html`), or a built-in one.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use crate::http::error::HttpError;
 use crate::http::request::HttpRequest;
 use crate::http::response::{Body, Response};
 
-/// The user's own page for an error (`404.html`), or ours, where the client is a browser; `None`
-/// where JSON serves it better.
+/// The operator's own page for an error (`404.html`), or the built-in one, if the client is a
+/// browser; otherwise `None`, for JSON.
 pub(in crate::http) async fn respond(
     context: &Arc<HttpContext>,
     request: &HttpRequest,

@@ -13,8 +13,8 @@ use crate::http::error::HttpError;
 use crate::http::request::HttpRequest;
 use crate::http::response::{Body, Response};
 
-/// Answers with what lies at the request's path; `None` where nothing does. A form goes to the
-/// page that it was sent to; other POST requests do not.
+/// Answers with the file or page at the request's path; `None` if there is none. A form is handled
+/// by the page that it was sent to; other POST requests are not.
 pub(in crate::http) async fn respond(
     context: &Arc<HttpContext>,
     request: &mut HttpRequest,
@@ -37,8 +37,8 @@ pub(in crate::http) async fn respond(
     })
 }
 
-/// The reason why a request has no response: nothing lies at its path, or what does takes other
-/// methods.
+/// The reason why a request has no response: its path does not exist, or supports other methods
+/// only.
 pub(in crate::http) async fn refusal(
     context: &Arc<HttpContext>,
     request: &HttpRequest,
@@ -70,7 +70,7 @@ fn listing(html: &Bytes) -> Response {
     response
 }
 
-/// To a folder's own address.
+/// Redirects to a folder's own address.
 fn with_slash(request: &HttpRequest) -> Response {
     let query = if request.query.is_empty() { "" } else { "?" };
     let location = format!("{}/{query}{}", own_path(request), request.query);

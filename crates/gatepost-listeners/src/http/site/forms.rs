@@ -1,4 +1,4 @@
-//! Forms that are sent to a page: what they may do is signed in a hidden field of theirs.
+//! Forms that are sent to a page: a hidden, signed field states the permitted action.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ const MULTIPART: &str = "multipart/form-data";
 /// The reason shown for a refused form.
 const FORMS: &str = "application/x-www-form-urlencoded or multipart/form-data";
 
-/// Whether a browser's form may have made the body.
+/// Whether the body may come from a browser's form.
 pub(super) fn is_form(request: &HttpRequest) -> bool {
     let kind = media_type(request);
     kind.eq_ignore_ascii_case(URLENCODED) || kind.eq_ignore_ascii_case(MULTIPART)
@@ -34,7 +34,7 @@ fn media_type(request: &HttpRequest) -> &str {
     field.split(';').next().unwrap_or_default().trim()
 }
 
-/// Does what a form asks for, and answers with a redirect or with the page.
+/// Executes the action of a form, and answers with a redirect or with the page.
 pub(super) async fn respond(
     context: &Arc<HttpContext>,
     request: &mut HttpRequest,
@@ -106,7 +106,7 @@ async fn publish(
     Ok(response)
 }
 
-/// Has a procedure do what the form is for.
+/// Calls the form's procedure.
 async fn call(
     context: &Arc<HttpContext>,
     request: &HttpRequest,
@@ -122,7 +122,7 @@ async fn call(
             if reply.redirect().is_none()
                 && let Some(then) = then
             {
-                // The address is the page's: a malformed one is the page's error.
+                // The address comes from the page, so a malformed one is an error of the page.
                 let set = reply.set_redirect(then);
                 set.map_err(|error| HttpError::page_failed(&error))?;
             }

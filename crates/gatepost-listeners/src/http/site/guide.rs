@@ -9,12 +9,12 @@ use crate::http::error::HttpError;
 use crate::http::request::HttpRequest;
 use crate::http::response::Response;
 
-/// Its own sheet and form, and no script.
+/// The guide's own style sheet and form, and no script.
 const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; \
      form-action 'self'; frame-ancestors 'none'";
 
-/// The part of the guide at the request's path, for everyone who may log in; `None` if there is
-/// none, so that a topic of ntfy's clients may be called `docs`.
+/// The part of the guide at the request's path, for every client that can log in; `None` if there
+/// is none, so that a topic of ntfy's clients may be called `docs`.
 pub(in crate::http) async fn respond(
     context: &HttpContext,
     request: &mut HttpRequest,

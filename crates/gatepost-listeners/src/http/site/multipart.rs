@@ -1,4 +1,4 @@
-//! The fields of a `multipart/form-data` body (RFC 7578), of which files are left away.
+//! The fields of a `multipart/form-data` body (RFC 7578), without uploaded files.
 
 /// The fields in order; `None` for any other body.
 pub(super) fn fields(content_type: &str, body: &[u8]) -> Option<Vec<(String, String)>> {

@@ -1,4 +1,4 @@
-//! Pages: what a page gets of the request, and the response that it becomes.
+//! Pages: the properties of the request for a page, and the page as a response.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(super) async fn respond(
     render(context, request, entry, page_request, 200).await
 }
 
-/// Renders a page and makes a response of it.
+/// Renders a page and returns it as a response.
 pub(super) async fn render(
     context: &HttpContext,
     request: &HttpRequest,
@@ -42,7 +42,7 @@ pub(super) async fn render(
     Ok(response_of(request, rendered, status))
 }
 
-/// Whether a page reads the request: one that calls a procedure does.
+/// Whether a page reads the request: a page that calls a procedure does.
 fn needs_request(entry: &CachedPath) -> bool {
     match &entry.content {
         PathContent::Page(CompiledPage::Pieces(pieces)) => {
@@ -106,12 +106,12 @@ pub(in crate::http) fn response_of(
         response.field("Set-Cookie", cookie.field(request.secure));
     }
     if let Some(session) = &rendered.session {
-        // Lax, its default: with Strict, a visitor who follows a link to the page would be given a
-        // new one, and forms in other tabs would be refused.
+        // Lax, its default: with Strict, a visitor who follows a link to the page would receive a
+        // new session, and forms in other tabs would be refused.
         let cookie = Cookie::new(BrowserSession::COOKIE, Some(session.clone()));
         response.field("Set-Cookie", cookie.field(request.secure));
     }
-    // A form is signed for one browser; what is made for one visitor is not another's.
+    // A form is signed for one browser, and a page for one visitor must not be shown to another.
     let caching = match (rendered.session.is_some(), rendered.personal) {
         (true, _) => "no-store",
         (false, true) => "private, no-cache",

@@ -26,7 +26,7 @@ pub(in crate::http) fn file_fields(file: &StaticFile) -> [(&'static str, &str); 
     ]
 }
 
-/// The fields that tell caches and clients of content codings.
+/// The fields that inform caches and clients about content codings.
 pub(in crate::http) fn coding_fields(
     original: &StaticFile,
     encoding: Option<Encoding>,

@@ -9,8 +9,8 @@ use super::super::senders;
 use super::super::transaction::{CommandOutcome, Recipient, Transaction};
 use super::SmtpSession;
 
-/// A refused chunk of up to so many times `message_max` is read to its end. A larger one is refused
-/// at once, and the connection ends after so much of it.
+/// A refused chunk of up to this many times `message_max` is read to its end. A larger one is
+/// refused at once, and the connection ends after this many bytes of it.
 const CHUNK_READ_MAX: u64 = 4;
 
 impl SmtpSession<'_> {
@@ -105,7 +105,7 @@ impl SmtpSession<'_> {
         }
     }
 
-    /// Takes a recipient that was asked about.
+    /// Adds a recipient that was verified.
     pub(in super::super) fn accept(&mut self, recipient: Recipient) -> SmtpReply {
         if let Some(transaction) = &mut self.transaction {
             transaction.to.push(recipient);
@@ -113,7 +113,7 @@ impl SmtpSession<'_> {
         replies::OK
     }
 
-    /// The transaction under way.
+    /// The present transaction.
     pub(in super::super) const fn transaction(&self) -> Option<&Transaction> {
         self.transaction.as_ref()
     }

@@ -1,4 +1,4 @@
-//! The state of a session: which command is valid when, and its reply. Without I/O.
+//! The state of a session: the commands that are valid in it, and their replies. Without I/O.
 
 mod mail;
 
@@ -23,7 +23,7 @@ use crate::sasl;
 #[allow(clippy::struct_excessive_bools)] // independent facts
 pub(super) struct ConnectionFacts {
     pub(super) peer: Peer,
-    /// Our address, as the client knows it.
+    /// The server's address, as the client knows it.
     pub(super) local_ip: Option<IpAddr>,
     pub(super) is_encrypted: bool,
     /// Whether TLS can begin.
@@ -165,7 +165,7 @@ impl<'a> SmtpSession<'a> {
             SmtpCommand::Help => SmtpReply::new(214, "2.0.0", self.dialect.help()),
             SmtpCommand::XForward(client) => self.xforward(*client),
             SmtpCommand::XClient(client) => self.xclient(*client),
-            // These have been answered.
+            // These commands have been answered.
             SmtpCommand::Noop
             | SmtpCommand::Data
             | SmtpCommand::Quit

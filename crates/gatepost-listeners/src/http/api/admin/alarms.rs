@@ -1,4 +1,4 @@
-//! `/admin/alarms`: the alarms, and how an administrator acknowledges and snoozes them.
+//! `/admin/alarms`: the alarms, and requests to acknowledge and snooze them.
 
 use gatepost_alarms::UnknownAlarm;
 use gatepost_settings::Period;
@@ -11,7 +11,7 @@ use crate::http::error::HttpError;
 use crate::http::request::{HttpRequest, expect_method};
 use crate::http::response::Response;
 
-/// The name of an administrator that has none: requests of this machine need no login.
+/// The name of an administrator without a login: requests from this machine need none.
 const NAMELESS: &str = "an administrator";
 
 /// The body of a POST. Without a topic, all topics of the alarm are meant.
@@ -23,18 +23,18 @@ const NAMELESS: &str = "an administrator";
     expecting = "an object with action = acknowledge, snooze or forget"
 )]
 enum AlarmAction {
-    /// It is not published again while it stays raised.
+    /// The alarm is not published again while it remains raised.
     Acknowledge {
         #[serde(default)]
         topic: Option<String>,
     },
-    /// Nothing of it is published for this time; none takes that back.
+    /// The alarm's notices are suppressed for this time; a missing time ends that.
     Snooze {
         #[serde(default)]
         topic: Option<String>,
         time: Period,
     },
-    /// The topic is watched again when something is published on it.
+    /// The topic is watched again after the next message on it.
     Forget { topic: String },
 }
 
@@ -53,7 +53,7 @@ pub(super) fn respond(
     }
     expect_method(request, &["POST"], "POST")?;
     let action: AlarmAction = body(request)?;
-    let unknown = || HttpError::NotFound(format!("an alarm of the name {name}"));
+    let unknown = || HttpError::NotFound(format!("an alarm with the name {name}"));
     let alarms = alarms.ok_or_else(unknown)?;
     let changed = match action {
         AlarmAction::Acknowledge { topic } => {

@@ -1,5 +1,5 @@
 //! The audit log: every change through `/admin` is recorded in one place, and `/admin/changes`
-//! shows the last ones.
+//! shows the latest ones.
 
 use gatepost_operations::{AdminChange, Operations};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::http::error::HttpError;
 use crate::http::request::{HttpRequest, expect_method};
 use crate::http::response::Response;
 
-/// Longer details say nothing more about a change.
+/// Longer details are cut.
 const DETAILS_BYTES_MAX: usize = 4_096;
 
 /// Records a request that was carried out and may have changed something.
@@ -24,7 +24,8 @@ pub(super) async fn record(operations: &Operations, request: &HttpRequest) {
         details: details(request),
     };
     if let Err(error) = operations.audit(change).await {
-        tracing::error!(target: "audit", %error, "the change is missing in the audit log");
+        tracing::error!(target: "audit", %error, "the change could not be recorded in the audit \
+            log");
     }
 }
 

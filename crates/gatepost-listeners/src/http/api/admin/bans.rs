@@ -1,4 +1,4 @@
-//! `/admin/bans`: which addresses and users are refused, and why.
+//! `/admin/bans`: the refused addresses and users, with reasons.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::http::error::HttpError;
 use crate::http::request::{HttpRequest, expect_method};
 use crate::http::response::Response;
 
-/// Longer reasons say nothing more.
+/// The longest reason.
 const REASON_CHARACTERS_MAX: usize = 200;
 
 /// The body of a POST.
@@ -106,7 +106,7 @@ pub(super) async fn ban_user(
     Ok((json!(added), ended))
 }
 
-/// Has open connections ask again for their rights.
+/// Makes open connections check their rights again.
 async fn rights_changed(context: &HttpContext) -> Result<(), HttpError> {
     let users = context
         .auth

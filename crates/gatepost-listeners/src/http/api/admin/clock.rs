@@ -1,4 +1,4 @@
-//! `/admin/clock`: rows that a clock which is ahead would remove, and that wait until an
+//! `/admin/clock`: rows that have expired by a clock that jumped ahead, which are kept until an
 //! administrator accepts the clock.
 
 use gatepost_store::HeldExpiry;
@@ -9,7 +9,7 @@ use crate::http::error::HttpError;
 use crate::http::request::{HttpRequest, expect_method};
 use crate::http::response::Response;
 
-/// `GET` shows what is held back, `POST` accepts the clock and returns what was.
+/// `GET` shows the rows that are held back, `POST` accepts the clock and returns them.
 pub(super) fn respond(context: &HttpContext, request: &HttpRequest) -> Result<Response, HttpError> {
     expect_method(request, &["GET", "HEAD", "POST"], "GET, HEAD, POST")?;
     let store = &context.services.store;

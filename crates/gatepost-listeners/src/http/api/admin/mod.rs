@@ -104,7 +104,7 @@ fn below<'a>(path: &'a str, folder: &str) -> Option<&'a str> {
 fn body<T: serde::de::DeserializeOwned>(request: &HttpRequest) -> Result<T, HttpError> {
     let kind = request.field("content-type").unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
-    // A form of another origin cannot have this type without asking first.
+    // A form of another origin cannot send this type without a preflight request.
     if !kind.eq_ignore_ascii_case("application/json") {
         return Err(HttpError::MediaType("application/json"));
     }
@@ -121,15 +121,15 @@ fn skip_of(request: &HttpRequest) -> Result<usize, HttpError> {
     parameters::skip_of(request)
 }
 
-/// `/healthz`: the process answers. `/readyz`: it is not about to end, and can store messages; it
-/// says so too if rules are still being loaded, for which mail waits.
+/// `/healthz`: the process answers. `/readyz`: the server is not shutting down, and can store
+/// messages; the response also reports whether rules are still being loaded, for which mail waits.
 pub(in crate::http) fn health(
     context: &HttpContext,
     request: &HttpRequest,
 ) -> Result<Response, HttpError> {
     expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
     if request.path == "/readyz" && context.drain.is_draining() {
-        return Err(HttpError::Busy("the server is about to end"));
+        return Err(HttpError::Busy("the server is shutting down"));
     }
     if request.path == "/readyz"
         && let Err(error) = context.services.store.readiness()
@@ -164,7 +164,7 @@ pub(in crate::http) fn metrics(
     ))
 }
 
-/// `/admin/sinks`: what each sink does.
+/// `/admin/sinks`: the status of each sink.
 fn sinks(context: &HttpContext, request: &HttpRequest) -> Result<Response, HttpError> {
     expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
     let sinks = context.services.sinks.as_ref();

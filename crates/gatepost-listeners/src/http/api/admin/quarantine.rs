@@ -1,7 +1,7 @@
-//! `/admin/quarantine`: the messages in quarantine, and what an operator does with them.
+//! `/admin/quarantine`: the messages in quarantine, and the actions of operators on them.
 //!
 //! A quarantined message is hostile until proven otherwise: its source is sent as plain text that
-//! no browser interprets, and what is shown of it is text, never markup.
+//! no browser interprets, and excerpts are shown as text, never as markup.
 
 use gatepost_learning::bayes::Class;
 use gatepost_message::MessageId;
@@ -98,7 +98,7 @@ async fn list(operations: &Operations, request: &HttpRequest) -> Result<Response
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct ReleaseBody {
-    /// Instead of those of the message.
+    /// Recipients in place of the message's own.
     recipients: Option<Vec<String>>,
     as_attachment: bool,
 }
@@ -163,7 +163,7 @@ async fn source(
     Ok(
         Response::new(200, "application/octet-stream", message.source)
             .with("Cache-Control", "no-store")
-            // Should a browser show it after all, then as a page that can do nothing.
+            // If a browser displays the source nevertheless, the page has no permissions.
             .with("Content-Security-Policy", "default-src 'none'; sandbox")
             .with(
                 "Content-Disposition",
@@ -173,7 +173,7 @@ async fn source(
 }
 
 pub(super) fn message_id(request: &HttpRequest, text: &str) -> Result<MessageId, HttpError> {
-    // A text that is not an id names nothing.
+    // A text that is not an id matches no message.
     text.parse()
         .map_err(|_| HttpError::NotFound(request.path.clone()))
 }

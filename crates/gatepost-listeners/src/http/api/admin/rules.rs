@@ -1,5 +1,5 @@
-//! `/admin/rules` and `/admin/reload`: what the rules do, which cannot run, and what a reload of
-//! the config would change or has changed.
+//! `/admin/rules` and `/admin/reload`: statistics of the rules, rules that cannot run, and the
+//! changes that a reload of the config makes or would make.
 
 use gatepost_operations::Operations;
 

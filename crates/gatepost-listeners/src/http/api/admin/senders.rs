@@ -1,4 +1,5 @@
-//! `/admin/senders`: whose mail passes, whatever the rules' score or the quarantine would say.
+//! `/admin/senders`: senders whose mail passes regardless of the rules' score and of the
+//! quarantine.
 
 use gatepost_operations::Operations;
 use serde_json::json;

@@ -1,5 +1,5 @@
-//! `/admin/sessions`: the MQTT sessions, connected or not, what each waits for, and how an
-//! administrator disconnects, ends or bans one.
+//! `/admin/sessions`: the MQTT sessions, connected or not, their queues, and requests to
+//! disconnect, end or ban one.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -27,12 +27,12 @@ const SUBSCRIPTIONS_MAX: usize = 1_000;
     expecting = "an object with action = kick or ban"
 )]
 enum SessionAction {
-    /// Ends the connection; the session stays for its client to come back.
+    /// Ends the connection; the session is kept for its client's next connection.
     Kick,
     /// Ends the connection, and refuses the next ones.
     Ban {
         what: BannedPart,
-        /// Without it, until the ban is lifted.
+        /// Without a time, the ban holds until it is lifted.
         #[serde(default)]
         time: Option<Period>,
         #[serde(default)]
@@ -160,7 +160,7 @@ async fn ban_address(
     let ip = connection.and_then(|connection| connection.peer.ip());
     let Some(ip) = ip else {
         return Err(HttpError::Conflict(format!(
-            "{} has no address now: it is away, or connected by a Unix socket",
+            "{} has no address now: it is disconnected, or connected by a Unix socket",
             session.stats.client
         )));
     };

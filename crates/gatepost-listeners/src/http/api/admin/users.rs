@@ -1,7 +1,8 @@
-//! `/admin/users` and `/admin/tokens`: who may log in, with what, and what they may do.
+//! `/admin/users` and `/admin/tokens`: the users, their credentials and their rights.
 //!
-//! Changes equal those of `gatepost user`: a change is on disk when it is answered and in
-//! force for open connections too. Secrets go in and never come out, but for a token, once.
+//! Changes have the same effect as those of `gatepost user`: a change is on disk when it is
+//! answered, and applies to open connections too. Secrets are accepted and never returned, except
+//! for a new token, once.
 
 use gatepost_settings::Period;
 use gatepost_users::{ANONYMOUS, AccessSet, EVERYONE, Effect, Secret, Users, UsersError};
@@ -147,7 +148,7 @@ async fn one(users: &Users, request: &HttpRequest, name: &str) -> Result<Respons
         }
         "DELETE" => {
             shown(users, name)?;
-            // The very last user may go: then this machine needs no login again.
+            // The very last user may be removed: then this machine needs no login again.
             if users.list().len() > 1 {
                 expect_another_admin(users, name)?;
             }
@@ -212,7 +213,7 @@ async fn token(users: &Users, request: &HttpRequest, name: &str) -> Result<Respo
         parts.collect()
     });
     let secret = users.create_token(name, &new.label, seconds, parts).await?;
-    // Shown this once: no cache may keep it.
+    // The token is shown only once, so no cache may keep it.
     Ok(
         Response::json(201, &json!({ "user": name, "token": secret.expose() }))
             .with("Cache-Control", "no-store"),
@@ -226,7 +227,7 @@ fn shown(users: &Users, name: &str) -> Result<Response, HttpError> {
         .ok_or_else(|| HttpError::NotFound(format!("user {name:?}")))
 }
 
-/// Whether somebody but `name` can log in and change everything.
+/// Whether a user other than `name` can log in as an administrator.
 fn has_admin_beside(users: &Users, name: Option<&str>) -> bool {
     let list = users.list();
     let mut others = list.iter().filter(|user| Some(user.name.as_str()) != name);

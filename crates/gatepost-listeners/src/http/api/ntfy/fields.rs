@@ -22,7 +22,7 @@ const PROPERTIES: [(&str, &[&str]); 10] = [
     ("markdown", &["x-markdown", "markdown", "md"]),
     ("sequence_id", &["x-sequence-id", "sequence-id", "sid"]),
 ];
-/// The text itself, where the body is not it.
+/// The text, if the body is not the text.
 const MESSAGE: [&str; 3] = ["x-message", "message", "m"];
 /// Features of ntfy's server that are not supported.
 const REFUSED: [(&str, &[&str]); 3] = [
@@ -39,9 +39,9 @@ const EMPTY: &str = "triggered";
 /// The published fields.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Fields {
-    /// The text, where the request's body is not it.
+    /// The text, if the request's body is not the text.
     pub text: Option<String>,
-    /// Whether it came as a JSON object.
+    /// Whether the fields came as a JSON object.
     pub is_json: bool,
     /// The user properties.
     pub properties: Vec<(String, String)>,
@@ -98,7 +98,7 @@ impl Fields {
         Ok(fields)
     }
 
-    /// These, with the properties of `others` that these do not name.
+    /// These fields, completed with the properties of `others` that they do not name.
     pub(super) fn or(mut self, others: Self) -> Self {
         for (name, value) in others.properties {
             if self.properties.iter().all(|(known, _)| *known != name) {
@@ -151,7 +151,7 @@ impl Fields {
     }
 }
 
-/// The text of `actions` as it was given, if it can be understood.
+/// The text of `actions` as received, if it can be parsed.
 fn checked_actions(text: String) -> Result<String, HttpError> {
     match check_actions(&text) {
         Ok(()) => Ok(text),
@@ -165,7 +165,7 @@ fn checked_actions(text: String) -> Result<String, HttpError> {
 fn refused(name: &'static str) -> HttpError {
     HttpError::Parameter {
         name,
-        detail: "this server cannot do that; leave it out".to_owned(),
+        detail: "this server does not support that feature; omit the field".to_owned(),
     }
 }
 

@@ -1,4 +1,5 @@
-//! Readers that want some messages only: `?priority=high,urgent&tags=fire&title=…&message=…&id=…`.
+//! Filters for readers that want only some messages:
+//! `?priority=high,urgent&tags=fire&title=…&message=…&id=…`.
 
 use super::fields::priority;
 use crate::http::error::HttpError;

@@ -1,10 +1,10 @@
 //! ntfy's shapes: `POST /alarms`, JSON to `/`, `GET /alarms/publish?message=…`, and for readers
 //! `GET /alarms/json`, `/alarms/sse`, `/alarms/raw`, `/alarms/ws`.
 //!
-//! A topic is one level of letters, digits, `-` and `_`, and several are joined by commas. What
-//! ntfy's fields say (title, priority, tags, …) becomes user properties: `fields.rs`. What Gatepost
-//! cannot do for them (delay, mail, phone calls) is refused rather than forgotten. With `up=1` a
-//! topic is an endpoint of UnifiedPush.
+//! A topic is one level of letters, digits, `-` and `_`, and several are joined by commas. ntfy's
+//! fields (title, priority, tags, …) become user properties: `fields.rs`. Features that Gatepost
+//! does not support (delay, mail, phone calls) are refused rather than ignored. With `up=1` a topic
+//! is an endpoint of UnifiedPush.
 
 mod fields;
 mod filter;
@@ -69,8 +69,8 @@ fn is_topic(name: &str) -> bool {
     !name.is_empty() && name.len() <= TOPIC_CHARACTERS_MAX && name.bytes().all(plain)
 }
 
-/// Whether a request is of UnifiedPush: an application server asks whether this is a push server,
-/// or sends bytes that only its application reads.
+/// Whether a request belongs to UnifiedPush: an application server checks whether this is a push
+/// server, or sends bytes that only its application reads.
 fn is_unified_push(request: &HttpRequest) -> bool {
     let flag = first_parameter(request, &["x-unifiedpush", "unifiedpush", "up"]);
     flag.is_some_and(|flag| is_yes(&flag))
@@ -100,14 +100,17 @@ pub(in crate::http) async fn publish_json(
     // Header fields supply the values that the object omits.
     let fields = fields.or(Fields::of_request(request)?);
     if !is_topic(&topic) {
-        let detail = format!("topic: {topic:?} is none; letters, digits, '-' and '_' make one");
+        let detail = format!(
+            "topic: {topic:?} is not a valid name; use letters, digits, '-' and \
+            '_'"
+        );
         return Err(HttpError::Body(detail));
     }
     send(context, request, &topic, fields).await
 }
 
-/// `GET /alarms/publish?message=…`: for what can only follow a link. A page of another site that
-/// makes a visitor's browser follow one is refused.
+/// `GET /alarms/publish?message=…`: for clients that can only follow a link. A request that a page
+/// of another site makes through a visitor's browser is refused.
 async fn publish_by_link(
     context: &Arc<HttpContext>,
     request: &HttpRequest,
@@ -133,7 +136,7 @@ async fn send(
     }
     let properties = message.properties.get_or_insert_default();
     if fields.is_json {
-        // The type was that of the request, not of the message in it.
+        // The type belongs to the request, not to the message in it.
         properties.content_type = None;
         properties.payload_is_text = Some(true);
     }
@@ -182,12 +185,12 @@ fn subscribe(
         .find_map(|name| parameter(request, name));
     let polls = flag("poll", polls)?;
     access::expect_subscribe(context, request, &filters)?;
-    // A poll without a start wants what is there.
+    // A poll without a start returns all remembered messages.
     let default = if polls { Since::Everything } else { Since::Now };
     let since = since_of(request, default)?;
     let accept = match shape {
         Shape::NtfyWs if request.version == HttpVersion::Http2 => {
-            return Err(HttpError::Upgrade("WebSockets are opened by HTTP/1.1 here"));
+            return Err(HttpError::Upgrade("WebSockets are opened over HTTP/1.1"));
         }
         Shape::NtfyWs => Some(websocket_handshake::accept(
             request,

@@ -85,13 +85,13 @@ struct ResponseStream<'a> {
 }
 
 impl ResponseStream<'_> {
-    /// Sends an event. How slowly events may be taken, the broker decides.
+    /// Sends an event. The broker decides how slowly events may be read.
     async fn send_event(&mut self, bytes: Bytes) -> io::Result<()> {
         self.rate = self.client.context.sending_rate();
         self.send(bytes).await
     }
 
-    /// Sends bytes as the windows open; a reader that takes nothing for `write_timeout`, or less
+    /// Sends bytes as the windows open; a reader that accepts nothing for `write_timeout`, or less
     /// than `write_rate_min` in the long run, is an error.
     async fn send(&mut self, mut bytes: Bytes) -> io::Result<()> {
         while !bytes.is_empty() {
@@ -99,7 +99,7 @@ impl ResponseStream<'_> {
             let wanted = if limits.caps_bandwidth() {
                 let part = bytes.len().min(PACED_BYTES);
                 limits.pace(self.client.peer, part).await;
-                // It is our own limit that makes the reader slow.
+                // The reader is slow because of the server's own limit.
                 self.rate = self.client.context.sending_rate();
                 part
             } else {
@@ -129,7 +129,7 @@ impl ResponseStream<'_> {
         Ok(())
     }
 
-    /// Sends events until the broker ends, the client goes or a drain begins.
+    /// Sends events until the broker ends, the client disconnects or a drain begins.
     async fn send_stream(
         &mut self,
         mut reader: Box<LocalSubscription>,

@@ -1,9 +1,9 @@
 //! Checks of a client's frames that the `h2` crate omits: the number of control frames, and the
 //! length of frames whose type determines it.
 //!
-//! PING, SETTINGS, PRIORITY, WINDOW_UPDATE and RST_STREAM cost a client a few bytes and us a reply
-//! or a search, and no flow control bounds them (RFC 9113 section 10.5). A client needs a few of
-//! them at the beginning, now and then one, and a WINDOW_UPDATE for what it has received.
+//! PING, SETTINGS, PRIORITY, WINDOW_UPDATE and RST_STREAM cost a client a few bytes and the server
+//! a reply or a search, and no flow control bounds them (RFC 9113 section 10.5). A client needs a
+//! few of them at the beginning, now and then one, and a WINDOW_UPDATE for what it has received.
 //!
 //! A frame whose length its type forbids is an error of its own, FRAME_SIZE_ERROR (section 4.2),
 //! for which `h2` sends PROTOCOL_ERROR.
@@ -14,9 +14,9 @@ use h2::Reason;
 
 /// Control frames at once.
 const BURST: u64 = 1_000;
-/// And in a second.
+/// Control frames per second.
 const PER_SECOND: u64 = 20;
-/// And one for so many bytes that we have written.
+/// One more control frame is permitted per this many bytes that the server has written.
 const WRITTEN_BYTES_PER_FRAME: u64 = 512;
 /// The client's preface (section 3.4), which is not a frame.
 const PREFACE_BYTES: usize = 24;
@@ -60,13 +60,13 @@ impl FrameGuard {
         }
     }
 
-    /// Notes that bytes were written to the client.
+    /// Records that bytes were written to the client.
     pub(super) const fn wrote(&mut self, bytes: usize) {
         self.written_bytes += bytes as u64;
     }
 
-    /// Follows what the client sent. Where the connection must end: the number of bytes before the
-    /// frame that is the cause, and the reason.
+    /// Follows what the client sent. If the connection must end, returns the number of bytes before
+    /// the offending frame, and the reason.
     pub(super) fn take(&mut self, received: &[u8]) -> Result<(), (usize, Reason)> {
         let before = self.control_frames;
         let mut input = received;
@@ -97,7 +97,7 @@ impl FrameGuard {
         }
     }
 
-    /// False for a frame that its type forbids to be so long.
+    /// Returns false for a frame whose type forbids this length.
     fn begin_frame(&mut self) -> bool {
         let [high, middle, low, kind, flags, ..] = self.header;
         self.skipped = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);

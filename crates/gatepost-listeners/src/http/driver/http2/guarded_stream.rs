@@ -1,8 +1,8 @@
-//! A connection's stream for the `h2` crate: of which some bytes were read already, and whose
-//! client has a bounded number of control frames, of the right lengths.
+//! A connection's stream for the `h2` crate: some of its bytes were read already, and the number
+//! and the lengths of its control frames are checked.
 //!
 //! After a violation, nothing more is read, and the holder of the [`Violation`] ends the
-//! connection: an error here would keep `h2` from sending the reason.
+//! connection: an error here would prevent `h2` from sending the reason.
 
 use std::io;
 use std::pin::Pin;
@@ -27,10 +27,10 @@ struct Noticed {
 }
 
 impl Violation {
-    /// Waits for it; the reason that the client is given.
+    /// Waits for the violation; returns the reason that is sent to the client.
     pub(super) async fn noticed(&self) -> Reason {
         self.0.notify.notified().await;
-        // It is set before anything is notified.
+        // The reason is set before the notification.
         self.0
             .reason
             .get()

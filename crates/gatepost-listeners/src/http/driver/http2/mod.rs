@@ -2,7 +2,7 @@
 //!
 //! Frames, header compression and flow control are the `h2` crate's; each stream is a task of the
 //! connection's worker. A stream's answer is written as the reader's windows allow, so a slow
-//! reader holds one chunk of ours and no more.
+//! reader occupies one chunk of memory and no more.
 
 use std::future::poll_fn;
 use std::io;
@@ -44,11 +44,11 @@ const STREAM_WINDOW_BYTES: u32 = 256 << 10;
 /// The same for all streams together.
 const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
 /// The time for a client that violates the protocol to read the reason.
-const FAREWELL_TIME_MAX: Duration = Duration::from_secs(1);
+const REASON_TIME_MAX: Duration = Duration::from_secs(1);
 /// The bytes of responses that a reader has not taken, by stream.
 const SEND_BUFFER_BYTES: usize = 256 << 10;
 
-/// Speaks HTTP/2 on a connection until it ends; its preface may be in `tail`.
+/// Serves HTTP/2 on a connection until it ends; its preface may be in `tail`.
 pub(super) async fn serve(connection: Http1Connection) {
     let Http1Connection {
         stream,
@@ -94,7 +94,7 @@ struct Http2Client {
 }
 
 impl Http2Client {
-    /// Notes that the client has violated the protocol.
+    /// Records that the client has violated the protocol.
     fn offended(&self) {
         let admission = &self.context.limits.admission;
         admission.offended(self.peer, Offence::ProtocolFault);
@@ -141,7 +141,7 @@ async fn run(
                 // RFC 9113 sections 4.2 and 10.5.
                 connection.abrupt_shutdown(reason);
                 let closed = poll_fn(|task| connection.poll_closed(task));
-                return timeout(FAREWELL_TIME_MAX, closed).await.unwrap_or(Ok(()));
+                return timeout(REASON_TIME_MAX, closed).await.unwrap_or(Ok(()));
             }
             () = client.context.drain.begun(), if !draining => {
                 draining = true;
@@ -242,10 +242,10 @@ fn request_of(
     } else {
         uri.path()
     };
-    // RFC 9113 section 8.3.1: `:authority` is what Host is in HTTP/1.1.
+    // RFC 9113 section 8.3.1: `:authority` corresponds to HTTP/1.1's Host.
     let authority = uri.authority().map(http::uri::Authority::as_str);
     let host_field = parts.headers.get("host").map(http::HeaderValue::as_bytes);
-    // RFC 9113 section 8.3.1: no user information, and a Host field says the same.
+    // RFC 9113 section 8.3.1: no user information, and a Host field must have the same value.
     let is_consistent = match (authority, host_field) {
         (Some(authority), Some(host)) => {
             is_host(authority.as_bytes()) && authority.as_bytes().eq_ignore_ascii_case(host)
@@ -319,7 +319,7 @@ fn head_of(response: &Response, length: Length) -> Result<http::Response<()>, ht
         .header("date", date)
         .header("x-content-type-options", "nosniff");
     for (name, value) in &response.fields {
-        // RFC 9113 section 8.2.2: fields of the connection are HTTP/1.1's.
+        // RFC 9113 section 8.2.2: connection-specific fields belong to HTTP/1.1 only.
         if !name.eq_ignore_ascii_case("upgrade") {
             builder = builder.header(name.as_ref(), value.as_ref());
         }
