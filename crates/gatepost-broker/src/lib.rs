@@ -1,8 +1,8 @@
 //! The broker: subscriptions, and the delivery of publications to subscribers.
 //!
-//! It knows no protocol. A listener hands over how publications are written (an [`Encoder`]) and
-//! where to (a [`SubscriberSocket`]), holds a session by its [`Attachment`], and publishes by a
-//! [`Publisher`]. Subscribers within the process take a [`LocalSubscription`].
+//! The broker knows no protocol. A listener provides the encoding of publications (an [`Encoder`])
+//! and their destination (a [`SubscriberSocket`]), uses a session through its [`Attachment`], and
+//! publishes through a [`Publisher`]. Subscribers within the process use a [`LocalSubscription`].
 //!
 //! The path of a publication: [`Publisher::publish_at`] finds the route of its topic (kept from the
 //! last time, `route.rs`), writes the frame once for each wire format, and collects; at

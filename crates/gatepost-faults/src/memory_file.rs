@@ -1,4 +1,5 @@
-//! Files that exist in memory only: what they hold, what of it is synced, and what a crash leaves.
+//! Files that exist in memory only: their contents, the synced part of them, and their state after
+//! a crash.
 //!
 //! A file has two contents: the one that is read, and the one that was synced. Changes since the
 //! last sync are kept in their order. A power cut begins with the synced content, and makes some
@@ -122,7 +123,7 @@ impl DiskFile {
         self.content.len()
     }
 
-    /// Fills the buffer; how many bytes there were. The rest is zero.
+    /// Fills the buffer and returns the number of bytes read. The rest is zero.
     pub(crate) fn read(&self, buffer: &mut [u8], offset: usize) -> usize {
         let there = self.content.get(offset..).unwrap_or_default();
         let count = there.len().min(buffer.len());

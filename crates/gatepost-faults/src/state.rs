@@ -29,7 +29,7 @@ pub(crate) struct DiskState {
     pub(crate) files: Option<DiskFiles>,
 }
 
-/// The disk that this file is on, if it is one of ours.
+/// The disk that this file is on, if it is a simulated one.
 pub(crate) fn of(path: &Path) -> Option<Arc<SharedDisk>> {
     let disks = DISKS.lock();
     path.ancestors()
@@ -43,7 +43,7 @@ pub(crate) enum FaultDecision {
 }
 
 impl SharedDisk {
-    /// Counts the operation and says what becomes of it.
+    /// Counts the operation and returns the decision on it.
     pub(crate) fn decide(&self, operation: FileOperation, file: FileKind) -> FaultDecision {
         let mut state = self.state.lock();
         *state.counts.entry(operation).or_default() += 1;

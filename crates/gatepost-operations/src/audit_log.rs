@@ -2,7 +2,7 @@
 //! the data folder.
 //!
 //! The server and `gatepost user` write to it, each line with one call on a file that is opened for
-//! appending, so that lines of both stay intact. A change is not undone if its line cannot be
+//! appending, so that lines of both remain intact. A change is not undone if its line cannot be
 //! written; the server's own log then reports this.
 
 use std::fs::{File, OpenOptions};
@@ -54,7 +54,8 @@ impl AuditLog {
             "changed"
         );
         if let Err(error) = self.append(entry) {
-            tracing::error!(target: "audit", %error, "the change is missing in the audit log");
+            tracing::error!(target: "audit", %error, "the change could not be recorded in the \
+                audit log");
         }
     }
 

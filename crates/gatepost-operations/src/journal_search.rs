@@ -4,7 +4,7 @@
 //! conditions are compared row by row: a part of a subject or an address can be anywhere in it, and
 //! an index of all such parts would cost every mail more than a rare search does. A step reads so
 //! few rows that other queries of the same connection wait for milliseconds only, and a search that
-//! takes long ends with the place at which the next one goes on.
+//! takes long ends with the position at which the next one continues.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! The destinations of mail besides topics. The listener that took a mail knows them; a release
-//! from quarantine asks it again.
+//! The destinations of mail other than topics. The listener that received a mail knows them; a
+//! release from quarantine queries it again.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -31,7 +31,7 @@ pub struct OutgoingMail {
     pub mail: Bytes,
 }
 
-/// The work of a forward; the error says which recipients it was for and what was answered.
+/// The work of a forward; the error states the recipients and the reply.
 pub type Forwarding<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
 
 /// The recipient maps of the mail listeners.

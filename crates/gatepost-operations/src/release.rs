@@ -1,8 +1,8 @@
-//! Releases from quarantine: a message goes where its recipients' mail goes, or where the operator
-//! says.
+//! Releases from quarantine: a message goes to the destinations of its recipients' mail, or to
+//! those that the operator names.
 //!
-//! Next hops come first: what they refuse must stay in quarantine. What is ours (topics and
-//! mailboxes) follows in one commit with the end of the quarantine.
+//! Next hops come first: messages that they refuse must stay in quarantine. Topics and mailboxes
+//! follow in one commit with the end of the quarantine.
 
 use std::fmt::Write as _;
 
@@ -165,7 +165,7 @@ impl Operations {
         };
         let mut envelope = entry.journal.envelope.clone();
         if request.as_attachment {
-            // A bounce of our own mail must not reach the sender of what was kept.
+            // A bounce of this mail must not reach the sender of the quarantined message.
             envelope.sender = Some(String::new());
         }
         let outgoing = OutgoingMail {
@@ -238,7 +238,7 @@ fn nowhere(plan: &ReleasePlan, listener: Listener) -> OperationError {
     OperationError::Nowhere(reason)
 }
 
-/// RFC 5321 section 4.4: who delivers at last says where bounces would have gone.
+/// RFC 5321 section 4.4: the server that makes the final delivery records the return path.
 fn with_return_path(entry: &QuarantineEntry, mail: Bytes) -> Bytes {
     let sender = entry.journal.envelope.sender.as_deref();
     let field = EditedField::new("Return-Path", &format!("<{}>", sender.unwrap_or_default()));

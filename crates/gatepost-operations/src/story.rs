@@ -55,7 +55,7 @@ fn unjudged(id: MessageId, steps: &[TraceStep], more: u64) -> Value {
         "unix_ms": unix_ms(id.time()),
         "action": Action::Accept.name(),
         "topic": topic,
-        "reason": "no procedure was asked about it",
+        "reason": "no procedure judged it",
         "deliveries": steps.len() as u64 + more,
     })
 }

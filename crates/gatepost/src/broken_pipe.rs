@@ -1,4 +1,4 @@
-//! `gatepost … | head`: a reader that has seen enough ends the command, without a word.
+//! `gatepost … | head`: a reader that closes the pipe ends the command silently.
 //!
 //! The standard library turns a failed `println!` into a panic. A signal would end the process as
 //! it does in C, but at a write to any socket too.
@@ -9,7 +9,7 @@ use std::process;
 /// The exit code that a shell reports for a process that SIGPIPE ended.
 pub(crate) const EXIT_BROKEN_PIPE: u8 = 128 + 13;
 
-/// Has such a panic end the process quietly.
+/// Makes such a panic end the process silently.
 pub(crate) fn end_quietly() {
     let default = panic::take_hook();
     panic::set_hook(Box::new(move |what| {

@@ -1,4 +1,4 @@
-//! Whether the server can read its private keys again after it has given up root.
+//! Checks that the server can read its private keys again after it has given up root.
 //!
 //! A server that is started as root reads its keys before it becomes another user. A key that only
 //! root can read works until its certificate is renewed: the new pair cannot be read, and the old
@@ -31,7 +31,7 @@ pub(crate) fn unreadable_keys(config: &Config) -> Vec<PathBuf> {
         keys.retain(|key| is_refused(key));
         return keys;
     }
-    // Without such a user the server stays root.
+    // Without such a user the server remains root.
     match SystemUser::find(&config.user) {
         Ok(Some(user)) if !user.uid.is_root() => keys.retain(|key| !may_read(&user, key)),
         _ => keys.clear(),
@@ -39,14 +39,14 @@ pub(crate) fn unreadable_keys(config: &Config) -> Vec<PathBuf> {
     keys
 }
 
-/// Whether this process is refused the file. One that is missing is another mistake.
+/// Whether this process is refused the file. A missing file is reported as another mistake.
 fn is_refused(file: &Path) -> bool {
     let opened = File::open(file);
     opened.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
-/// Whether another user could read the file, by owners and modes. What has an access control list
-/// is taken for readable: the server itself will see.
+/// Whether another user could read the file, by owners and modes. A file with an access control
+/// list counts as readable: the server itself will find out.
 fn may_read(user: &SystemUser, file: &Path) -> bool {
     const READ: u32 = 0o4;
     const ENTER: u32 = 0o1;
@@ -63,7 +63,7 @@ fn permits(user: &SystemUser, path: &Path, wanted: u32) -> bool {
     };
     let has_list = rustix::fs::getxattr(path, ACCESS_LIST, &mut [0; 0][..]).is_ok_and(|it| it > 0);
     let mode = metadata.mode();
-    // The first class that fits decides, not the most generous.
+    // The first matching class decides, not the most permissive.
     let granted = if metadata.uid() == user.uid.as_raw() {
         mode >> 6
     } else if user

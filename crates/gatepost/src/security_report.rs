@@ -1,9 +1,9 @@
-//! The exposure of a config: who can reach what, who may do what there, which limits are off, and
-//! which files others can read. `gatepost check --security` prints it, and a start logs its
+//! The exposure of a config: reachable addresses, the rights of their clients, disabled limits, and
+//! files that other users can read. `gatepost check --security` prints it, and a start logs its
 //! warnings.
 //!
-//! A finding is a warning where the config gives away more than its author may know, and a note
-//! where it only states a fact.
+//! A finding is a warning if the config exposes more than its author may know, and a note if it
+//! only states a fact.
 
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
@@ -36,7 +36,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Looks at a config and its files. `has_users` is whether anybody can log in, where that is known.
+/// Examines a config and its files. `has_users` states whether there is a user, if that is known.
 pub(crate) fn report(config: &Config, has_users: Option<bool>) -> Vec<Finding> {
     let mut findings = Findings(Vec::new());
     for binding in config.listeners.bindings() {
@@ -120,22 +120,26 @@ impl Findings {
         }
         if !config.rules.network {
             self.note(
-                "rules.network = false: no rule confirms senders, so anybody can write the address \
-                 of an allowed sender"
+                "rules.network = false: no rule confirms senders, so the address of an allowed \
+                    sender can be forged"
                     .to_owned(),
             );
         }
         if config.access.failures_per_user == 0 {
-            self.note("access.failures_per_user = 0: no failed login is free".to_owned());
+            self.note(
+                "access.failures_per_user = 0: every failed login delays the next \
+                one"
+                .to_owned(),
+            );
         }
         if !config.bans.enabled {
             self.warn(
-                "bans.enabled = false: an address may guess passwords without end".to_owned(),
+                "bans.enabled = false: an address may guess passwords indefinitely".to_owned(),
             );
         }
         if config.access.password_length_min < 6 {
             self.warn(format!(
-                "access.password_length_min = {}: such passwords are guessed",
+                "access.password_length_min = {}: passwords of this length are easily guessed",
                 config.access.password_length_min
             ));
         }
@@ -146,7 +150,7 @@ impl Findings {
             self.warn("sandbox = \"off\": a fault in a parser reaches all files".to_owned());
         }
         if config.user.is_empty() {
-            self.warn("user = \"\": a server that is started as root stays root".to_owned());
+            self.warn("user = \"\": a server that is started as root remains root".to_owned());
         }
     }
 
@@ -164,7 +168,7 @@ impl Findings {
         for key in key_access::unreadable_keys(config) {
             self.warn(format!(
                 "{} cannot be read by the user that the server runs as, so a renewed key is not \
-                 taken without a restart: give it and its folders to a group of this user \
+                    applied without a restart: give it and its folders to a group of this user \
                  (docs/tls.md)",
                 key.display()
             ));
@@ -196,9 +200,9 @@ impl Findings {
         };
         let mode = metadata.mode() & 0o777;
         if mode & refused != 0 {
-            let mended = mode & !refused;
+            let corrected = mode & !refused;
             self.warn(format!(
-                "{} has mode {mode:04o}, so others can reach it: chmod {mended:04o}",
+                "{} has mode {mode:04o}, so others can reach it: chmod {corrected:04o}",
                 path.display()
             ));
         }
@@ -230,7 +234,7 @@ fn rights(
         (None, Listener::Smtp) if config.listeners.smtp.login_required => "users only",
         (None, Listener::Smtp | Listener::Lmtp) => "everybody may send mail to its domains",
         (None, Listener::Spamd) if config.listeners.spamd.allow_tell => {
-            "everybody may have mail judged, and teach"
+            "everybody may have mail judged, and train the filter"
         }
         (None, _) => "everybody may have messages judged",
     }

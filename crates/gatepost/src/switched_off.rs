@@ -4,7 +4,7 @@ use toml::Value;
 
 use crate::config::Config;
 
-/// Settings that limit nothing where they are 0.
+/// Settings that set no limit if they are 0.
 const LIMITS: [&str; 30] = [
     "listeners.smtp.connections_max",
     "listeners.smtp.connections_per_address_max",

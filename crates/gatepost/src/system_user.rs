@@ -29,9 +29,9 @@ impl SystemUser {
         Ok(Self::read(name, &users, &groups))
     }
 
-    /// Becomes the owner of a folder, where root runs a command on the data of a server that is
-    /// another user. What the command creates then belongs to the server, and no link that this
-    /// user may have placed leads root to another file.
+    /// Becomes the owner of a folder if root runs a command on the data of a server with another
+    /// user. Files that the command creates then belong to the server, and no link that this user
+    /// may have placed leads root to another file.
     pub(crate) fn become_owner(folder: &Path) -> io::Result<()> {
         if !geteuid().is_root() {
             return Ok(());
@@ -52,8 +52,8 @@ impl SystemUser {
         user.take_over()
     }
 
-    /// Gives up root for this user. Real, effective and saved ids: nothing is left to return to.
-    /// The thread's ids are the process's as long as there is no other thread.
+    /// Gives up root for this user. Real, effective and saved ids are all set, so that root cannot
+    /// be regained. The thread's ids are the process's as long as there is no other thread.
     pub(crate) fn take_over(&self) -> io::Result<()> {
         // In this order: without root's user id the groups could not be changed any more.
         set_thread_groups(&self.groups)?;

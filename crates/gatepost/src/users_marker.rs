@@ -1,9 +1,8 @@
-//! Notices that a gateway has lost its users.
+//! Detects that a gateway has lost its users.
 //!
 //! Without users no login is required, and on loopback every peer is an administrator. A gateway
-//! whose database was lost or emptied must therefore not take itself for a new one. The file
-//! `users-exist` in the data folder says that there were users; only the removal of the last one
-//! removes it.
+//! whose database was lost or emptied must therefore not act as a new one. The file `users-exist`
+//! in the data folder records that there were users; only the removal of the last one removes it.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

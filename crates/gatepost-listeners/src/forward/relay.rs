@@ -135,7 +135,10 @@ impl HopTransaction {
             BodyEncoding::EightBit if !offers.eight_bit => {
                 Some("5.6.3 the next hop does not accept 8BITMIME")
             }
-            _ if self.mail.utf8 && !offers.utf8 => Some("5.6.7 the next hop does not accept SMTPUTF8"),
+            _ if self.mail.utf8 && !offers.utf8 => Some(
+                "5.6.7 the next hop does not accept \
+                SMTPUTF8",
+            ),
             _ => None,
         };
         if let Some(reason) = unfit {

@@ -234,7 +234,7 @@ pub(crate) fn verdict(settings: &SpamcheckSettings, report: &Report) -> Verdict 
         hits: report.hits.iter().map(hit).collect(),
         reason: match action {
             Action::Accept => String::new(),
-            _ if is_given_up => format!("not judged whole: limit of {}", report.given_up),
+            _ if is_given_up => format!("not judged completely: limit of {}", report.given_up),
             _ => reason(score, report),
         },
         procedure: String::new(),

@@ -65,7 +65,7 @@ impl fmt::Display for Status {
         if self.given_up > 0 {
             writeln!(
                 formatter,
-                "{} mails were not judged whole because of limits",
+                "{} mails were not judged completely because of limits",
                 self.given_up
             )?;
         }

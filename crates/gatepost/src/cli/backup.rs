@@ -1,4 +1,4 @@
-//! `gatepost backup` and `gatepost restore`: the database in one file, and back.
+//! `gatepost backup` and `gatepost restore`: the database as one file, and its restoration.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -22,23 +22,23 @@ use crate::system_user::SystemUser;
 /// the structure of the file, and the checksum of each row. It is an SQLite database that only its
 /// owner can read.
 ///
-/// It does not hold files that you write yourself: the config, certificates and keys, procedures,
-/// pages, rule folders; nor the logs (access.log, audit.log).
+/// It does not contain files that you write yourself: the config, certificates and keys,
+/// procedures, pages, rule folders; nor the logs (access.log, audit.log).
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   gatepost backup /var/backups/gatepost-$(date +%F).db
-  gatepost backup --verify FILE       whether a backup is whole, and what is in it
+  gatepost backup --verify FILE       verify a backup and list its contents
 
 Exit codes: 0 whole; 65 the backup is unusable, or has rows that do not fit their checksum;
 69 it could not be written; 78 wrong config")]
 pub(super) struct BackupArguments {
     /// The file to write; an existing one is never overwritten
     file: PathBuf,
-    /// Verify an existing backup instead, and say what is in it
+    /// Verify an existing backup instead, and list its contents
     #[arg(long)]
     verify: bool,
-    /// Print what is in it as JSON
+    /// Print the contents as JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -121,7 +121,7 @@ pub(super) fn run_restore(arguments: &RestoreArguments) -> ExitCode {
             }
             print(&arguments.file, &contents);
             if let Some(kept) = kept {
-                println!("the database before is kept as {}", kept.display());
+                println!("the previous database is kept as {}", kept.display());
             }
             AuditLog::of(&config.data).record(&AuditEntry {
                 actor: &format!("uid {}", rustix::process::getuid().as_raw()),
@@ -141,7 +141,7 @@ pub(super) fn run_restore(arguments: &RestoreArguments) -> ExitCode {
     }
 }
 
-/// A folder that root has made for a server that will run as a user of its own.
+/// Makes a folder that root has created belong to the user that the server will run as.
 fn give_to_server(config: &Config) {
     if !rustix::process::getuid().is_root() {
         return;
@@ -171,14 +171,15 @@ fn print(file: &Path, contents: &BackupContents) {
     }
 }
 
-/// Reports the faults of a file that was written or read.
+/// Reports the defects of a file that was written or read.
 fn exit_code_of(contents: &BackupContents) -> ExitCode {
     if contents.rows_damaged == 0 {
         return ExitCode::SUCCESS;
     }
     eprintln!(
         "gatepost: {} rows do not fit their checksum, so the disk of the server altered them; all \
-         others are whole. `gatepost restore` takes this file with store.on_damage = \"recover\"",
+            others are intact. `gatepost restore` accepts this file with store.on_damage = \
+            \"recover\"",
         contents.rows_damaged
     );
     ExitCode::from(EXIT_DATA)

@@ -1,4 +1,4 @@
-//! `gatepost bans`: which addresses and users a running server refuses.
+//! `gatepost bans`: the addresses and users that a running server refuses.
 
 use std::process::ExitCode;
 
@@ -14,14 +14,14 @@ use crate::client::{AdminClient, AdminError, AdminOptions, segment};
 /// List, add and lift bans of addresses and users at a running server
 ///
 /// Addresses with too many failed logins, unknown recipients, protocol faults and spam are banned
-/// for a while, by the settings under `bans`. This asks the server by its administration API.
+/// for a while, by the settings under `bans`. The command uses the server's administration API.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  gatepost bans list                                    which addresses are banned, and why
+  gatepost bans list                                    the banned addresses, with reasons
   gatepost bans add 192.0.2.0/24 --time 7d --reason abuse
   gatepost bans remove 192.0.2.1
-  gatepost bans add user:anna --time 1d                 whatever address it logs in from
+  gatepost bans add user:anna --time 1d                 from any address
   gatepost bans list -u root --pw-file FILE             as soon as there is a user")]
 pub(super) struct BansArguments {
     #[command(subcommand)]
@@ -43,7 +43,7 @@ enum BansAction {
         /// The address, the network with its prefix, or user:NAME
         #[arg(value_parser = banned)]
         network: String,
-        /// For how long, such as 1d; without it, until the ban is lifted
+        /// The duration, such as 1d; without it, until the ban is lifted
         #[arg(long, value_name = "TIME")]
         time: Option<Period>,
         /// The reason

@@ -1,4 +1,4 @@
-//! `gatepost clock`: whether a running server believes its clock.
+//! `gatepost clock`: shows whether a running server trusts its clock.
 
 use std::process::ExitCode;
 
@@ -11,16 +11,17 @@ use crate::client::{AdminError, AdminOptions};
 const DAY_SECONDS: u64 = 86_400;
 const HOUR_SECONDS: u64 = 3_600;
 
-/// Show whether a running server holds rows back since its clock has jumped, and accept the clock
+/// Show whether a running server keeps expired rows because its clock has jumped, and accept the
+/// clock
 ///
 /// A clock that is suddenly ahead would make many rows of the history, the quarantine and the
-/// journal too old at once. They stay until the clock is set right or accepted. This asks the
-/// server by its administration API.
+/// journal too old at once. They are kept until the clock is corrected or accepted. The command
+/// uses the server's administration API.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  gatepost clock show                        what is held back, and by how much the clock is ahead
-  gatepost clock accept                      the clock is right: remove what is too old
+  gatepost clock show                        the rows held back, and by how much the clock is ahead
+  gatepost clock accept                      the clock is right: remove the rows that have expired
   gatepost clock accept -u root --pw-file FILE    as soon as there is a user")]
 pub(super) struct ClockArguments {
     #[command(subcommand)]
@@ -29,12 +30,12 @@ pub(super) struct ClockArguments {
 
 #[derive(Debug, Subcommand)]
 enum ClockAction {
-    /// Show what is held back
+    /// Show the rows that are held back
     Show {
         #[command(flatten)]
         server: AdminOptions,
     },
-    /// Trust the clock: what is too old by it is removed within a minute
+    /// Trust the clock: rows that have expired by it are removed within a minute
     Accept {
         #[command(flatten)]
         server: AdminOptions,
@@ -58,7 +59,7 @@ fn ask(server: &AdminOptions, method: &str) -> Result<(), AdminError> {
 /// One line for people.
 fn line(held: &Value, is_accepted: bool) -> String {
     let (Some(rows), Some(ahead)) = (held["rows"].as_u64(), held["ahead_seconds"].as_u64()) else {
-        return "nothing is held back".to_owned();
+        return "no rows are held back".to_owned();
     };
     // Rounded, for people.
     let unit = if ahead >= DAY_SECONDS {

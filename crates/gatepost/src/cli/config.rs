@@ -1,4 +1,4 @@
-//! `gatepost config`: the settings in force and where each comes from.
+//! `gatepost config`: the settings in force, each with its origin.
 
 use std::process::ExitCode;
 
@@ -9,8 +9,7 @@ use crate::config::{ConfigSource, print_mistakes, reference};
 /// Print the settings in force, each with its origin
 #[derive(Debug, Args)]
 pub(super) struct ConfigArguments {
-    /// Print a config file instead: every setting with its description, and those that are not
-    /// written as comments
+    /// Print a config file instead: every setting with its description, unset ones as comments
     #[arg(long)]
     explain: bool,
     #[command(flatten)]

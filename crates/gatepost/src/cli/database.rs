@@ -1,7 +1,7 @@
 //! The choice of the database that a command changes, and the permission to create one.
 //!
-//! A command in the wrong folder, or without the config of the server, would make a database of its
-//! own and report success, while the server goes on without the change.
+//! A command in the wrong folder, or without the config of the server, would create another
+//! database and report success, while the server continues without the change.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
@@ -12,7 +12,7 @@ use crate::config::Config;
 /// The file in the data folder.
 const FILE: &str = "gatepost.db";
 
-/// The database is not there, and the operator did not want one.
+/// The database does not exist, and the operator declined to create one.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "there is no database in {0}: name the config of the server by --config, or its folder by \
@@ -20,8 +20,9 @@ const FILE: &str = "gatepost.db";
 )]
 pub(crate) struct NoDatabase(String);
 
-/// Says on standard error which database is changed, if `changes`. Where there is none, one is made
-/// after a question at the terminal; for a script, after a line that says so in any case.
+/// Reports on standard error which database is changed, if `changes`. If there is none, one is
+/// created after a question at the terminal; for a script, after a line that reports it in any
+/// case.
 pub(super) fn announce(config: &Config, changes: bool) -> Result<(), NoDatabase> {
     let folder = config.data.display();
     let path = config.data.join(FILE);

@@ -1,5 +1,5 @@
-//! `gatepost healthcheck`: whether a running server is ready, for container engines and monitors
-//! that run a program. It needs no shell and no further program.
+//! `gatepost healthcheck`: checks that a running server is ready, for container engines and
+//! monitors that run a program. The command needs no shell and no further program.
 
 use std::process::ExitCode;
 
@@ -9,7 +9,7 @@ use crate::client::AdminOptions;
 
 /// Exit with 0 if a running server is ready for messages
 ///
-/// This asks `/readyz` of the HTTP listener, which needs no login.
+/// The command requests `/readyz` of the HTTP listener, which needs no login.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

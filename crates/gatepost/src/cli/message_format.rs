@@ -1,4 +1,4 @@
-//! `gatepost sub -F FORMAT`: how a message is printed.
+//! `gatepost sub -F FORMAT`: the output format of a message.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// A format, understood once.
+/// A parsed format.
 #[derive(Debug)]
 pub(super) struct MessageFormat(Vec<FormatPart>);
 
@@ -46,7 +46,11 @@ impl MessageFormat {
                     Some('a') => '\x07',
                     Some('e') => '\x1b',
                     Some('\\') => '\\',
-                    _ => return Err("-F: there are \\n \\t \\r \\0 \\a \\e and \\\\".to_owned()),
+                    _ => {
+                        return Err("-F: the escapes are \\n \\t \\r \\0 \\a \\e and \
+                        \\\\"
+                            .to_owned());
+                    }
                 }),
                 character => plain.push(character),
             }

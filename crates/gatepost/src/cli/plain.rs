@@ -1,6 +1,6 @@
-//! Text of others on a terminal: clients choose their names, senders their subjects.
+//! Untrusted text on a terminal: clients choose their names, senders their subjects.
 
-/// The text without control characters, which could steer the terminal.
+/// The text without control characters, which could control the terminal.
 pub(super) fn plain(text: &str) -> String {
     let shown = |character: char| {
         if character.is_control() {

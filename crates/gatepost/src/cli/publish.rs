@@ -1,8 +1,7 @@
 //! `gatepost pub`: publish by MQTT to any broker.
 //!
 //! A publication at QoS 1 or 2 is complete when the broker has acknowledged it; until then it is
-//! kept, and sent again when a lost connection is back. The exit code is 0 only if everything was
-//! taken.
+//! kept, and sent again after a reconnect. The exit code is 0 only if everything was accepted.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read};
@@ -20,11 +19,11 @@ use crate::client::{
     SessionOptions,
 };
 
-/// The time without acknowledgements after which the connection counts as broken.
+/// The time without acknowledgements after which the connection counts as lost.
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
-/// Unacknowledged publications at once, where the broker takes more.
+/// The number of unacknowledged publications at once, unless the broker accepts fewer.
 const WINDOW: usize = 256;
-/// A session for so long, so that QoS 2 is exactly once over a new connection too.
+/// The expiry of the session, so that QoS 2 is exactly once over a new connection too.
 const SESSION_SECONDS: u32 = 300;
 /// Some publication was refused.
 const EXIT_REFUSED: u8 = 1;
@@ -40,7 +39,7 @@ Examples:
   gatepost pub -L mqtts://anna@broker.example/home/door --pw-file secret -r -q 1 -m open
   tail -f log | gatepost pub -t log/web -l -q 1
 
-Exit codes: 0 all was taken, 1 the broker refused something, 64 wrong switches, 69 no connection,
+Exit codes: 0 all was accepted, 1 the broker refused something, 64 wrong options, 69 no connection,
 77 the broker refused the connection."
 )]
 pub(super) struct PublishArguments {
@@ -163,7 +162,7 @@ pub(super) fn run(arguments: &PublishArguments) -> ExitCode {
     }
 }
 
-/// Publishes everything; gives how much of it was refused.
+/// Publishes everything; returns the number of refused publications.
 fn publish_all(arguments: &PublishArguments) -> Result<usize, ClientError> {
     let by_url = arguments.client.address()?.topic;
     let topic = arguments.topic.clone().or(by_url);
@@ -213,7 +212,7 @@ impl CommandPublisher<'_> {
         self.open.insert(id, PublishProgress::Sent(payload.clone()));
         let sent = self.send(PacketId::new(id), &payload, false);
         match sent {
-            // It is among the open ones: sent again with them.
+            // The publication is among the unacknowledged ones, and is sent again with them.
             Err(error) if error.is_passing() => {
                 self.lost(error)?;
                 self.persist(|_| Ok(()))
@@ -231,7 +230,7 @@ impl CommandPublisher<'_> {
         }
     }
 
-    /// Does something with a connection, and again with the next one while that may help.
+    /// Runs an action on a connection, and repeats it on the next one as long as that may succeed.
     fn persist(
         &mut self,
         mut act: impl FnMut(&mut Self) -> Result<(), ClientError>,
@@ -248,7 +247,7 @@ impl CommandPublisher<'_> {
         }
     }
 
-    /// Waits before the next attempt, unless there shall be none.
+    /// Waits before the next attempt, unless reconnecting is off.
     fn lost(&mut self, error: ClientError) -> Result<(), ClientError> {
         let options = &self.arguments.client;
         let tries = (self.was_connected && !options.no_reconnect) || options.retry;
@@ -285,7 +284,7 @@ impl CommandPublisher<'_> {
                 PublishProgress::Released => (*id, None),
             })
             .collect();
-        // In the order in which they were sent, where identifiers have come round too.
+        // In the order in which they were sent, even if identifiers have wrapped around.
         let next = self.last_id.wrapping_add(1);
         open.sort_by_key(|(id, _)| id.wrapping_sub(next));
         for (id, payload) in open {
@@ -335,7 +334,7 @@ impl CommandPublisher<'_> {
         Ok(())
     }
 
-    /// Receives packets until then.
+    /// Receives packets until this time.
     fn attend(&mut self, until: Instant) -> Result<(), ClientError> {
         while let Some(packet) = self.link()?.receive(until)? {
             self.handle(&packet)?;

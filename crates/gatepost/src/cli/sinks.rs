@@ -1,4 +1,4 @@
-//! `gatepost sinks`: what carries messages out of a running server.
+//! `gatepost sinks`: the sinks of a running server.
 
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -10,11 +10,11 @@ use crate::client::{AdminError, AdminOptions};
 
 /// List the sinks of a running server: webhooks, bridges, and the subscriptions of browsers
 ///
-/// This asks the server by its administration API.
+/// The command uses the server's administration API.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  gatepost sinks                    each sink, what waits for it, and its last error
+  gatepost sinks                    each sink, its queue, and its last error
   gatepost sinks --json")]
 pub(super) struct SinksArguments {
     /// As JSON, one array

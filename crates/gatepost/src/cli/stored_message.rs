@@ -1,10 +1,10 @@
-//! A stored message made whole again, from its journal entry and its body.
+//! Reconstruction of a stored message from its journal entry and its body.
 
 use bytes::Bytes;
 use gatepost_message::{Format, Listener, Message};
 use gatepost_store::JournalEntry;
 
-/// The format of what a listener receives.
+/// The format of a listener's messages.
 pub(super) const fn format_of(entry: &JournalEntry) -> Format {
     match entry.envelope.listener {
         Listener::Mqtt | Listener::Http => Format::Payload,

@@ -1,4 +1,4 @@
-//! `gatepost sub`: subscribe by MQTT at any broker, and print what comes.
+//! `gatepost sub`: subscribe by MQTT at any broker, and print the messages.
 
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -18,9 +18,9 @@ use crate::client::{
     SessionOptions,
 };
 
-/// Nothing came in the time that `-W` gives; mosquitto_sub's own code.
+/// No message came within the time of `-W`; the code is mosquitto_sub's.
 const EXIT_TIMEOUT: u8 = 27;
-/// For those who wait for ever.
+/// The interval of waits without an end.
 const LONG: Duration = Duration::from_hours(1);
 const SUBSCRIBE_ID: PacketId = PacketId::MIN;
 
@@ -268,8 +268,7 @@ impl<'a> Subscriber<'a> {
         }
     }
 
-    /// Prints the subscriptions that were not granted; with none at all there is nothing to wait
-    /// for.
+    /// Prints the subscriptions that were not granted; if none was granted, returns an error.
     fn granted(&self, reasons: &[gatepost_mqtt::Reason]) -> Result<(), ClientError> {
         for (filter, reason) in self.filters.iter().zip(reasons) {
             if reason.is_error() {
@@ -291,7 +290,7 @@ impl<'a> Subscriber<'a> {
         }
     }
 
-    /// Prints a publication; gives what to answer.
+    /// Prints a publication; returns the packet to answer with.
     fn take(&mut self, publish: &Publish<'_>) -> Result<Option<Packet<'static>>, ClientError> {
         let answer = publish.packet_id.map(|id| match publish.qos {
             gatepost_message::Qos::ExactlyOnce => Packet::Pubrec(Ack::success(id)),
@@ -320,7 +319,7 @@ impl<'a> Subscriber<'a> {
     }
 }
 
-/// A reader that closes the pipe has seen enough.
+/// A reader that closes the pipe needs no more output.
 fn not_written(error: io::Error) -> ClientError {
     if error.kind() == io::ErrorKind::BrokenPipe {
         std::process::exit(EXIT_BROKEN_PIPE.into());

@@ -6,7 +6,7 @@ use super::ClientError;
 const PORT: u16 = 1883;
 const TLS_PORT: u16 = 8883;
 
-/// A broker's address, and what a URL says besides.
+/// A broker's address, and the other parts of a URL.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct BrokerAddress {
     /// A name, an address, or the path of a Unix socket.
@@ -19,7 +19,7 @@ pub(crate) struct BrokerAddress {
 }
 
 impl BrokerAddress {
-    /// The port, where none was named that of the protocol.
+    /// The port, by default that of the protocol.
     pub(crate) fn port(&self) -> u16 {
         let usual = if self.tls { TLS_PORT } else { PORT };
         self.port.unwrap_or(usual)
@@ -74,7 +74,7 @@ fn host_and_port(place: &str) -> Option<(&str, Option<u16>)> {
     }
 }
 
-/// `%2F` is a slash; any other text stays as it is.
+/// `%2F` is a slash; any other text is unchanged.
 fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

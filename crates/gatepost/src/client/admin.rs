@@ -17,9 +17,9 @@ use super::transport::Transport;
 use super::{BrokerAddress, CertificateOptions, ClientError};
 use crate::config::{Config, ConfigSource};
 
-/// No request of an operator takes longer.
+/// The time limit of a request.
 const ANSWER_TIME_MAX: Duration = Duration::from_mins(1);
-/// No answer is larger.
+/// The largest answer.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 /// The server and the login.
@@ -58,11 +58,11 @@ pub(crate) enum AdminError {
     Refused {
         /// HTTP's.
         status: u16,
-        /// The server's words.
+        /// The server's reason.
         detail: String,
     },
     /// The answer is not that of a Gatepost.
-    #[error("the server's answer is not understood")]
+    #[error("the server's answer is not that of a Gatepost; check the URL")]
     Malformed,
 }
 
@@ -89,7 +89,7 @@ pub(crate) struct AdminClient<'a> {
 }
 
 impl AdminOptions {
-    /// The client that these switches ask for.
+    /// The client for these options.
     pub(crate) fn client(&self) -> Result<AdminClient<'_>, AdminError> {
         let mut address = match &self.url {
             Some(url) => parse(url)?,
@@ -135,7 +135,7 @@ impl AdminClient<'_> {
         Err(refusal(status, body))
     }
 
-    /// The bytes of a success, whatever they are.
+    /// The raw bytes of a success.
     pub(crate) fn fetch(&self, path: &str) -> Result<Vec<u8>, AdminError> {
         let answer = self.send("GET", path, None)?;
         let (status, body) = split(&answer).ok_or(AdminError::Malformed)?;
@@ -145,7 +145,7 @@ impl AdminClient<'_> {
         Err(refusal(status, body))
     }
 
-    /// Whether the server is ready for messages; its answer has no JSON where it is.
+    /// Whether the server is ready for messages; a ready server's answer has no JSON.
     pub(crate) fn is_ready(&self) -> Result<(), AdminError> {
         let answer = self.send("GET", "/readyz", None)?;
         let (status, _) = split(&answer).ok_or(AdminError::Malformed)?;
@@ -207,7 +207,8 @@ fn exchange(transport: &mut Transport, request: &[u8]) -> io::Result<Vec<u8>> {
     let mut buffer = vec![0; 16 << 10];
     while answer.len() < ANSWER_BYTES_MAX {
         let count = match transport.read(&mut buffer) {
-            // A TLS server that is closed without a farewell: the length says whether all came.
+            // A TLS server may close without close_notify: the length shows whether everything
+            // arrived.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => 0,
             read => read?,
         };

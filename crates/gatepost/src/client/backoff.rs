@@ -1,5 +1,5 @@
-//! The time of the next attempt: soon at first, then ever later, so that a returning broker is not
-//! met by all clients at once.
+//! The time of the next attempt: short pauses at first, then longer ones, with a random part, so
+//! that all clients do not reconnect at once.
 
 use std::time::Duration;
 
@@ -17,16 +17,16 @@ impl Backoff {
         Self { next: FIRST }
     }
 
-    /// After a success, the next failure is tried again soon.
+    /// Resets the pauses after a success.
     pub(crate) const fn succeeded(&mut self) {
         self.next = FIRST;
     }
 
-    /// The pause before the next attempt, up to a quarter longer by chance.
+    /// The pause before the next attempt, made up to a quarter longer at random.
     pub(crate) fn pause(&mut self) -> Duration {
         let pause = self.next;
         self.next = (pause * 2).min(LONGEST);
-        // Any number that differs between processes does.
+        // Any number that differs between processes is suitable.
         let chance = std::process::id() % 64;
         pause + pause * chance / 256
     }

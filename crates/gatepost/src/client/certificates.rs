@@ -1,4 +1,4 @@
-//! The switches for TLS: the trusted authorities, and our own certificate.
+//! The options for TLS: the trusted authorities, and the client's own certificate.
 
 use std::path::PathBuf;
 
@@ -9,13 +9,13 @@ pub(crate) struct CertificateOptions {
     /// The authorities that are trusted, in PEM; switches TLS on
     #[arg(long, value_name = "FILE")]
     pub(crate) cafile: Option<PathBuf>,
-    /// Our certificate, in PEM
+    /// The client's certificate, in PEM
     #[arg(long, value_name = "FILE", requires = "key")]
     pub(crate) cert: Option<PathBuf>,
-    /// Its key, in PEM
+    /// The certificate's key, in PEM
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub(crate) key: Option<PathBuf>,
-    /// Do not check that the certificate is the server's: only for trials
+    /// Do not verify the server's certificate: only for tests
     #[arg(long)]
     pub(crate) insecure: bool,
 }

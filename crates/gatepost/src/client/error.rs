@@ -7,18 +7,18 @@ use gatepost_mqtt::{DecodeError, EncodeError, Reason};
 /// The reason why a connection failed or ended.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClientError {
-    /// A switch or a file of the user's.
+    /// A wrong option, or an unusable file.
     #[error("{0}")]
     Usage(String),
-    /// No connection, or it broke.
+    /// The broker cannot be reached, or the connection failed.
     #[error("{address}: {cause}")]
     Unreachable {
-        /// As the user named it.
+        /// The address as the user gave it.
         address: String,
         /// The system's error.
         cause: io::Error,
     },
-    /// The broker went away.
+    /// The connection was lost.
     #[error("the connection was lost: {0}")]
     Lost(io::Error),
     /// CONNACK or DISCONNECT with a failure.
@@ -28,13 +28,13 @@ pub(crate) enum ClientError {
         did: &'static str,
         /// Its code.
         reason: Reason,
-        /// Its words, if it had any.
+        /// Its reason string, if any.
         text: String,
     },
-    /// It does not speak MQTT as we do.
-    #[error("the broker's answer is not understood: {0}")]
+    /// The broker violates the protocol.
+    #[error("the broker's answer is malformed: {0}")]
     Malformed(#[from] DecodeError),
-    /// Something of ours does not fit into a packet.
+    /// A value is too long for a packet.
     #[error("it cannot be sent: {0}")]
     TooLong(#[from] EncodeError),
 }
@@ -48,7 +48,7 @@ fn explained(text: &str) -> String {
 }
 
 impl ClientError {
-    /// Whether another attempt may go better.
+    /// Whether another attempt may succeed.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
             Self::Unreachable { cause, .. } => cause.kind() != io::ErrorKind::InvalidData,

@@ -16,10 +16,10 @@ use super::{ClientError, ClientOptions, CommandLineProperties, PropertyPacket};
 const CONNACK_TIMEOUT: Duration = Duration::from_secs(30);
 const READ_BYTES: usize = 64 * 1024;
 
-/// The options of a connection besides the user's switches.
+/// The options of a connection in addition to the user's.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SessionOptions {
-    /// Whether an earlier session is to be forgotten.
+    /// Whether an earlier session is discarded.
     pub(crate) clean_start: bool,
     /// The expiry of the session, if the user did not specify it.
     pub(crate) expiry_seconds: u32,
@@ -33,7 +33,7 @@ pub(crate) struct BrokerConnection {
     keep_alive: Duration,
     sent: Instant,
     heard: Instant,
-    /// Whether the broker kept our session.
+    /// Whether the broker kept the session.
     pub(crate) session_present: bool,
     /// The number of publications that it accepts at once.
     pub(crate) receive_max: u16,
@@ -130,7 +130,7 @@ impl BrokerConnection {
         Ok(())
     }
 
-    /// The bytes of the next packet, or `None` where none comes until then. Keeps the connection
+    /// The bytes of the next packet, or `None` if none arrives until then. Keeps the connection
     /// alive meanwhile; a DISCONNECT is an error.
     pub(crate) fn receive(&mut self, until: Instant) -> Result<Option<Vec<u8>>, ClientError> {
         loop {
@@ -159,7 +159,7 @@ impl BrokerConnection {
         Ok(Packet::decode(self.version, frame)?)
     }
 
-    /// Sends a PINGREQ when it is time, and says when it will be.
+    /// Sends a PINGREQ when it is due, and returns when the next one is due.
     fn stay_alive(&mut self, now: Instant) -> Result<Instant, ClientError> {
         if self.keep_alive.is_zero() {
             return Ok(now + Duration::from_hours(1));
@@ -198,7 +198,7 @@ impl BrokerConnection {
         }
     }
 
-    /// Sends DISCONNECT. The session goes on as it was agreed.
+    /// Sends DISCONNECT. The session continues as agreed.
     pub(crate) fn close(mut self) {
         // A peer that is gone needs no DISCONNECT.
         let _ = self.send(&Packet::Disconnect(ReasonedPacket::default()));
@@ -240,7 +240,7 @@ fn connect_properties(
     let expiry = match options.session_expiry_interval {
         Some(-1) => u32::MAX,
         Some(seconds) => u32::try_from(seconds).map_err(|_| {
-            ClientError::Usage("-x takes a number of seconds, or -1 for ever".to_owned())
+            ClientError::Usage("-x takes a number of seconds, or -1 for no expiry".to_owned())
         })?,
         None => session.expiry_seconds,
     };

@@ -1,12 +1,12 @@
 //! A small MQTT client for `gatepost pub` and `gatepost sub`: one connection, driven by one thread
-//! that waits for the socket or for its next duty, whichever comes first. And a client of the
-//! administration API, for commands that ask a running server.
+//! that waits for the socket or for its next duty, whichever comes first. It also contains a client
+//! of the administration API, for commands about a running server.
 //!
-//! - `options.rs`: the switches that both commands have, which are mosquitto's;
+//! - `options.rs`: the options of both commands, which are mosquitto's;
 //! - `address.rs`: MQTT URLs; `properties.rs`: `-D`;
 //! - `transport.rs`: TCP, Unix sockets and TLS;
 //! - `link.rs`: a connection from CONNECT to DISCONNECT, its keep alive and its packets;
-//! - `backoff.rs`: when to try again;
+//! - `backoff.rs`: the pauses between attempts;
 //! - `admin.rs`: requests to `/admin`.
 
 mod address;

@@ -1,5 +1,5 @@
-//! The switches of `gatepost pub` and `gatepost sub`. They are those of mosquitto's clients, so
-//! that scripts need no other words.
+//! The options of `gatepost pub` and `gatepost sub`. They are those of mosquitto's clients, so that
+//! scripts need no changes.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ pub(crate) struct ClientOptions {
     /// mqtts://
     #[arg(short = 'L', long, value_name = "URL", conflicts_with_all = ["host", "port"])]
     url: Option<String>,
-    /// The level: 0 at most once, 1 at least once, 2 exactly once
+    /// The QoS: 0 at most once, 1 at least once, 2 exactly once
     #[arg(
         short, long, value_name = "0|1|2", default_value_t = 0,
         value_parser = clap::value_parser!(u8).range(0..=2),
@@ -41,7 +41,7 @@ pub(crate) struct ClientOptions {
     pw_file: Option<PathBuf>,
     #[command(flatten)]
     pub(super) certificates: CertificateOptions,
-    /// Speak TLS, believing the system's authorities
+    /// Use TLS, trusting the system's authorities
     #[arg(long)]
     tls: bool,
     /// The version of the protocol: 5, 311 or 31 (also as mqttv5, mqttv311, mqttv31)
@@ -53,7 +53,8 @@ pub(crate) struct ClientOptions {
     /// The longest silence, in seconds
     #[arg(short, long, value_name = "SECONDS", default_value_t = 60)]
     pub(crate) keepalive: u16,
-    /// The time for which the session outlives the connection, in seconds; -1 for ever (version 5)
+    /// The time for which the session outlives the connection, in seconds; -1 for no expiry
+    /// (version 5)
     #[arg(
         short = 'x',
         long,
@@ -73,22 +74,22 @@ pub(crate) struct ClientOptions {
     /// The will's payload
     #[arg(long, value_name = "TEXT", requires = "will_topic")]
     pub(super) will_payload: Option<String>,
-    /// The will's level
+    /// The will's QoS
     #[arg(
         long, value_name = "0|1|2", default_value_t = 0,
         value_parser = clap::value_parser!(u8).range(0..=2),
     )]
     pub(super) will_qos: u8,
-    /// The will is kept for later subscribers
+    /// Retain the will for later subscribers
     #[arg(long, requires = "will_topic")]
     pub(super) will_retain: bool,
-    /// Give up when the connection is lost, instead of trying again ever later
+    /// Exit when the connection is lost, instead of reconnecting with growing pauses
     #[arg(long)]
     pub(crate) no_reconnect: bool,
-    /// Try again also where not even the first connection came about
+    /// Also retry if the first connection fails
     #[arg(long, conflicts_with = "no_reconnect")]
     pub(crate) retry: bool,
-    /// Say what happens with the connection
+    /// Print the events of the connection
     #[arg(short = 'd', long)]
     pub(crate) debug: bool,
     /// Print help
@@ -96,7 +97,7 @@ pub(crate) struct ClientOptions {
     help: Option<bool>,
 }
 
-/// A password that a file holds in its first line.
+/// The password in the first line of a file.
 pub(super) fn first_line(file: &Path) -> Result<String, ClientError> {
     let text = std::fs::read_to_string(file)
         .map_err(|error| ClientError::Usage(format!("{}: {error}", file.display())))?;
@@ -108,7 +109,7 @@ fn version(text: &str) -> Result<Version, String> {
         "5" | "mqttv5" => Ok(Version::Mqtt5),
         "311" | "mqttv311" => Ok(Version::Mqtt311),
         "31" | "mqttv31" => Ok(Version::Mqtt31),
-        _ => Err("there are 5, 311 and 31".to_owned()),
+        _ => Err("the versions are 5, 311 and 31".to_owned()),
     }
 }
 
@@ -138,7 +139,7 @@ impl ClientOptions {
         Qos::from_level(self.qos).unwrap_or_default()
     }
 
-    /// Empty where the broker is to choose, which MQTT 3.1 does not know.
+    /// Empty if the broker must choose one, which MQTT 3.1 does not support.
     pub(crate) fn client_id(&self) -> String {
         match &self.id {
             Some(id) => id.clone(),
@@ -147,7 +148,7 @@ impl ClientOptions {
         }
     }
 
-    /// A line about the connection, for those who asked.
+    /// Prints a line about the connection, with `--debug`.
     pub(crate) fn print_verbose(&self, text: std::fmt::Arguments<'_>) {
         if self.debug {
             eprintln!("gatepost: {text}");

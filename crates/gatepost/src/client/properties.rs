@@ -47,7 +47,10 @@ impl CommandLineProperties {
         {
             let known = PropertyPacket::parse(&place).ok_or_else(|| {
                 let places = "connect, publish, subscribe and will";
-                ClientError::Usage(format!("-D {place}: there are properties of {places}"))
+                ClientError::Usage(format!(
+                    "-D {place}: unknown packet; the packets with \
+                    properties are {places}"
+                ))
             })?;
             let second = if name == "user-property" {
                 words.next()

@@ -1,4 +1,4 @@
-//! Bytes to a server and back: TCP, a Unix socket, or TLS over TCP.
+//! The transport to a server: TCP, a Unix socket, or TLS over TCP.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -67,7 +67,7 @@ impl Transport {
 
     /// The time limit of the next read.
     pub(super) fn wait_at_most(&self, time: Duration) -> io::Result<()> {
-        // Zero would mean for ever.
+        // Zero would mean no limit.
         let time = Some(time.max(Duration::from_millis(1)));
         match (self, self.socket()) {
             (Self::Unix(stream), _) => stream.set_read_timeout(time),
@@ -155,7 +155,7 @@ fn authorities(options: &CertificateOptions) -> Result<RootCertStore, ClientErro
     let mut roots = RootCertStore::empty();
     let (added, _) = roots.add_parsable_certificates(certificates(file)?);
     if added == 0 {
-        let text = format!("{}: there is no certificate in it", file.display());
+        let text = format!("{}: the file contains no certificate", file.display());
         return Err(ClientError::Usage(text));
     }
     Ok(roots)

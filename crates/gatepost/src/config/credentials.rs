@@ -1,9 +1,9 @@
 //! Files that the service manager passes: `credential:NAME` in place of a path is the file NAME in
-//! `$CREDENTIALS_DIRECTORY` (systemd's `LoadCredential=`). So a key stays readable for root only,
-//! and its path is written in the unit alone.
+//! `$CREDENTIALS_DIRECTORY` (systemd's `LoadCredential=`). So a key is readable for root only, and
+//! its path is written only in the unit.
 //!
-//! Without that folder the text stays as it is: a command beside the server needs no keys, and
-//! where one is read, the error names it.
+//! Without that folder the text is unchanged: commands other than the server need no keys, and if
+//! one is read, the error names it.
 
 use std::path::{Path, PathBuf};
 

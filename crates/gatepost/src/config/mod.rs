@@ -42,7 +42,7 @@ pub(crate) fn load(
 }
 
 /// The procedures' problems, each with the place where its key was written. A problem whose place
-/// is no key is about a file of its own.
+/// is not a key concerns a separate file.
 pub(crate) fn located(
     layers: &Layers,
     problems: &[gatepost_procedures::ConfigurationProblem],

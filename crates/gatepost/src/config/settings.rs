@@ -1,4 +1,4 @@
-//! All settings, composed of each crate's own.
+//! All settings, composed of those of each crate.
 
 use std::path::PathBuf;
 
@@ -36,11 +36,11 @@ use super::Mistake;
 pub(crate) struct Config {
     /// The folder of the embedded database and its files.
     pub(crate) data: PathBuf,
-    /// The user as which the server runs once it has opened its sockets, where it was started as
-    /// root; empty keeps it root.
+    /// The user that the server becomes after it has opened its sockets, if it was started as root;
+    /// empty keeps it root.
     pub(crate) user: String,
     /// The number of this server among all of yours, from 1 to 255. It is part of the message ids,
-    /// so that two servers give different ones.
+    /// so that two servers assign different ones.
     pub(crate) node: u16,
     /// Whether the kernel confines the server to its own files and to the system calls of a server.
     pub(crate) sandbox: SandboxMode,
@@ -54,13 +54,13 @@ pub(crate) struct Config {
     pub(crate) rules: RulesSettings,
     /// The settings of procedures.
     pub(crate) procedures: ProceduresSettings,
-    /// Chains of procedures, and the messages that each is for.
+    /// Chains of procedures, and the messages that each applies to.
     pub(crate) scope: Vec<ScopeSettings>,
     /// The settings of each procedure.
     pub(crate) procedure: ProcedureTable,
     /// Topics, sessions and subscribers.
     pub(crate) broker: BrokerSettings,
-    /// The webhooks and bridges that carry messages out of the server.
+    /// The webhooks and bridges that send messages to other systems.
     pub(crate) sink: Vec<SinkSettings>,
     /// Topics that are watched, and the reasons for an alarm.
     pub(crate) alarm: Vec<AlarmSettings>,
@@ -120,7 +120,7 @@ pub(crate) enum SandboxMode {
     Required,
 }
 
-/// Without a word in the config, mail is checked for size and spam.
+/// By default, mail is checked for size and spam.
 fn mail_scope() -> ScopeSettings {
     ScopeSettings {
         path: "/mail".to_owned(),
@@ -148,11 +148,11 @@ pub(crate) struct ListenersSettings {
 /// connections.
 pub(crate) struct ListenerBinding<'a> {
     pub(crate) listener: Listener,
-    /// Its own addresses; those of `tls.bind` come besides.
+    /// The listener's own addresses, in addition to those of `tls.bind`.
     pub(crate) bind: &'a [Bind],
     pub(crate) tls: &'a TlsSettings,
     pub(crate) proxy_protocol: &'a [PeerNetwork],
-    /// Whether connections begin in plain text and change to TLS when the client asks
+    /// Whether connections begin in plain text and change to TLS at the client's request
     /// (STARTTLS); then `tls.cert` does not encrypt the listener's own addresses.
     pub(crate) upgrades: bool,
     /// Access from other machines.
@@ -162,11 +162,11 @@ pub(crate) struct ListenerBinding<'a> {
 /// Access from other machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RemoteAccess {
-    /// Peers that log in, and strangers only where `anonymous = "yes"` admits them.
+    /// For peers that log in; others only if `anonymous = "yes"` admits them.
     Login,
-    /// Everybody: `open_to_world` says so.
+    /// For every peer, by `open_to_world`.
     Open,
-    /// No client: such addresses are refused at the start.
+    /// For no client: such addresses are refused at the start.
     Refused,
 }
 
@@ -295,8 +295,8 @@ impl Config {
         }
     }
 
-    /// The settings of bans. Proxies and mail servers that speak for their clients are allowed
-    /// besides: a ban of one of them would refuse all its clients.
+    /// The settings of bans. Proxies and mail servers that name their clients are also allowed: a
+    /// ban of one of them would refuse all its clients.
     pub(crate) fn bans(&self) -> BansSettings {
         let mut bans = self.bans.clone();
         let listeners = &self.listeners;
@@ -314,7 +314,7 @@ impl Config {
         NodeNumber::new(self.node)
     }
 
-    /// Mistakes that reading a value does not find, such as settings that contradict each other.
+    /// Mistakes that parsing a value does not reveal, such as settings that contradict each other.
     pub(super) fn mistakes(&self, layers: &Layers) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
         if self.node().is_none() {

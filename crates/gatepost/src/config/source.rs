@@ -8,10 +8,10 @@ use clap::Args;
 use super::{Config, Layers, Mistake};
 use crate::exit::EXIT_CONFIG;
 
-/// The config file and the flags over it.
+/// The config file and the flags that override it.
 #[derive(Debug, Args)]
 pub(crate) struct ConfigSource {
-    /// The config file; without one, everything is on its default, on loopback
+    /// The config file; without one, all settings have their defaults, with listeners on loopback
     #[arg(long, value_name = "FILE", env = "GATEPOST_CONFIG")]
     config: Option<PathBuf>,
     /// Set one key over the file and the environment: `--set data=/var/lib/gatepost`

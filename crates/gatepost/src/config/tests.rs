@@ -1,4 +1,4 @@
-//! The layers over each other, and the words for each kind of mistake.
+//! The precedence of layers, and the text for each kind of mistake.
 
 use std::path::Path;
 

@@ -1,5 +1,6 @@
 //! Opens the socket of every configured address, before anything else is started: a start opens all
-//! of them or none, and a server that was started as root needs its privileges no longer.
+//! of them or none, and afterwards a server that was started as root no longer needs its
+//! privileges.
 
 use std::io;
 
@@ -13,7 +14,7 @@ use super::error::StartError;
 use super::passed_sockets::PassedSockets;
 use crate::config::Config;
 
-/// A socket that is listened on, before anybody accepts from it.
+/// A listening socket, before any worker accepts from it.
 pub(super) struct BoundListener {
     pub(super) listener: Listener,
     pub(super) speaks_tls: bool,
@@ -49,7 +50,8 @@ pub(super) fn bind_all(
     Ok(all)
 }
 
-/// The lock of the data folder comes later, as the user that owns it; here it only explains.
+/// The lock of the data folder is taken later, as the user that owns it; here it only explains the
+/// error.
 fn refused(config: &Config, listener: Listener, bind: &Bind, cause: io::Error) -> StartError {
     let bind = bind.clone();
     if cause.kind() == io::ErrorKind::AddrInUse && Store::is_served(&config.data) {

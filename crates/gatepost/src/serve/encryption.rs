@@ -19,7 +19,7 @@ pub(crate) struct Unusable {
     error: TlsError,
 }
 
-/// Each listener's side of TLS, where it has one.
+/// The TLS of each listener, if it has one.
 #[derive(Default)]
 pub(crate) struct Encryption {
     listeners: Vec<(Listener, Tls)>,
@@ -59,7 +59,7 @@ impl Encryption {
         Ok(encryption)
     }
 
-    /// A listener's TLS, also for those that change to it when the client asks.
+    /// A listener's TLS, also for those that change to TLS at the client's request.
     pub(crate) fn of(&self, listener: Listener) -> Option<&Tls> {
         let mut listeners = self.listeners.iter();
         listeners.find_map(|(one, tls)| (*one == listener).then_some(tls))
@@ -79,7 +79,7 @@ impl Encryption {
         }
     }
 
-    /// Reads the files again, changed or not. What cannot be used stays as it was.
+    /// Reads the files again, changed or not. Unusable files change nothing.
     pub(crate) fn reload(&self) {
         for (listener, tls) in &self.listeners {
             if let Err(error) = tls.reload() {

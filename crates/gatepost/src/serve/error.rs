@@ -24,7 +24,10 @@ pub(super) enum StartError {
     UsersMarker(#[from] UsersMarkerError),
     #[error(transparent)]
     Learner(#[from] LearningError),
-    #[error("another process learns for this data folder; start again when it has ended")]
+    #[error(
+        "another process learns for this data folder; start the server again after it has \
+        ended"
+    )]
     Learning,
     #[error("listeners.{listener}.bind: {bind} cannot be listened on: {cause}")]
     Bind {

@@ -8,14 +8,13 @@ use gatepost_message::Publication;
 use gatepost_procedures::{ProcedureHost, ProcedurePublications, ProceduresSettings};
 use gatepost_store::{Originals, OriginalsLimits, Store, StoreError, Values};
 
-/// Publications of procedures go straight to the broker: they are not judged again, so no
-/// procedure can call itself.
+/// Publications of procedures go directly to the broker: they are not judged again, so no procedure
+/// can call itself.
 struct ToBroker(Broker);
 
 impl ProcedurePublications for ToBroker {
     fn publish(&self, publication: Publication) {
-        // The commit is not waited for; it is in the queue before that of the message's own
-        // journal.
+        // The commit is not waited for; it precedes the message's own journal entry in the queue.
         let _ = self.0.publish_now(publication);
     }
 }

@@ -1,11 +1,11 @@
-//! Pages of 2 MB for the rules, and of 4 KB for what comes and goes.
+//! Pages of 2 MB for the rules, and of 4 KB for short-lived memory.
 //!
-//! Rules are read all over for every message. In small pages the processor's own table of pages
-//! cannot hold them, and a message takes 7 % longer. What is made for a message is of another kind:
-//! a large page must be cleared when it is first touched, for a millisecond or more, and then holds
-//! one text of a large mail, or the first few blocks of a size that a thread uses. So the kernel
-//! may back memory with huge pages while rules are loaded and warmed up, and not from then on. What
-//! it has given stays.
+//! Every message reads rules all over their memory. With small pages the processor's TLB cannot
+//! hold their addresses, and a message takes 7 % longer. Memory for a message is different: a large
+//! page must be cleared when it is first touched, which takes a millisecond or more, and then holds
+//! only one text of a large mail, or the first few blocks of a thread's size class. So the kernel
+//! may back memory with huge pages while rules are loaded and warmed up, and not from then on.
+//! Pages already given remain.
 //!
 //! If the kernel has none, or they are disabled for the process, nothing changes.
 
@@ -19,16 +19,16 @@ use rustix::thread::{disable_transparent_huge_pages, transparent_huge_pages_are_
 static ARE_ALLOWED: LazyLock<bool> =
     LazyLock::new(|| matches!(transparent_huge_pages_are_disabled(), Ok(false)));
 
-/// The number of rule sets that are being made.
+/// The number of rule sets that are being loaded.
 static MAKERS: Mutex<usize> = Mutex::new(0);
 
-/// From here on memory comes in small pages, unless rules are made. To be called first of all.
+/// Disables huge pages, except while rules are loaded. To be called first of all.
 pub(super) fn only_for_rules() {
     set(false);
 }
 
-/// Lets the kernel use huge pages while rules are made, if the settings want them, and afterwards
-/// small ones.
+/// Permits the kernel to use huge pages while rules are loaded, if the settings enable them, and
+/// disables them afterwards.
 pub(super) fn used_while<T>(settings: &RulesSettings, make: impl FnOnce() -> T) -> T {
     let _making = settings.huge_pages.then(Making::begin);
     make()
@@ -74,7 +74,7 @@ mod tests {
         };
         let are_used = || !transparent_huge_pages_are_disabled().expect("asked");
         if !are_used() {
-            // Disabled for the test process: they stay disabled.
+            // Disabled for the test process, they remain disabled.
             assert!(!used_while(&settings, are_used));
             return;
         }

@@ -1,4 +1,4 @@
-//! The authentication of each listener: who needs no login there.
+//! The authentication of each listener, and the clients that need no login.
 
 use gatepost_message::Listener;
 use gatepost_users::{AnonymousAccess, ListenerAuth, Users};
@@ -58,7 +58,7 @@ impl<'a> ListenerAuths<'a> {
         ListenerAuth::new(self.users.clone(), listener, AnonymousAccess::No, false)
     }
 
-    /// The authentication of `listener` at the addresses of `bound`. Where other machines reach
+    /// The authentication of `listener` at the addresses of `bound`. If other machines can reach
     /// these and no user exists, every peer is refused; the log names the remedy.
     fn auth(
         &self,

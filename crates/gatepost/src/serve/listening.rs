@@ -1,5 +1,5 @@
 //! The listeners: every configured address is opened before the first is served, so that a start
-//! either has all its auths or none.
+//! opens all addresses or none.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -47,7 +47,7 @@ pub(super) struct ListenerAddress {
 }
 
 impl std::fmt::Display for ListenerAddress {
-    /// A line for those who started us: `mqtt/tls 127.0.0.1:8883`.
+    /// A line for the program that started the server: `mqtt/tls 127.0.0.1:8883`.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let tls = if self.speaks_tls { "/tls" } else { "" };
         let name = format!("{}{tls}", self.listener);
@@ -57,7 +57,7 @@ impl std::fmt::Display for ListenerAddress {
 
 type Served = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// One protocol: how a socket of it is served, and how many are connected.
+/// One protocol: the function that serves a socket, and the number of connections.
 struct Protocol {
     serve: Box<dyn Fn(Acceptor, Workers, watch::Receiver<bool>) -> Served>,
     connections: Arc<dyn Fn() -> u64 + Send + Sync>,
@@ -206,7 +206,7 @@ impl OpenListeners {
         self.encryption.reload();
     }
 
-    /// No new connections from here on.
+    /// Stops accepting connections.
     pub(super) fn close(&self) {
         self.shutdown.send_replace(true);
     }
@@ -218,12 +218,12 @@ impl OpenListeners {
             .await
             .is_err()
         {
-            tracing::warn!("some connections did not end in time; they are cut");
+            tracing::warn!("some connections did not end in time and are closed");
         }
     }
 }
 
-/// MQTT speaks on where the HTTP listener has ended a WebSocket handshake.
+/// Passes connections to MQTT after the HTTP listener has completed their WebSocket handshake.
 fn websocket_to(mqtt: &Arc<MqttContext>) -> WebSocketHandler {
     let mqtt = mqtt.clone();
     Arc::new(move |upgraded: Upgraded| {
@@ -260,7 +260,7 @@ fn open_http(
     })
 }
 
-/// The host's own name, as SMTP's greeting has it.
+/// The host's own name, as in SMTP's greeting.
 fn hostname() -> String {
     let name = rustix::system::uname()
         .nodename()

@@ -1,9 +1,9 @@
-//! The rate limit of repeating log lines. Many lines are caused by what a peer does, and no peer
-//! may fill the disk with them or bury other lines.
+//! The rate limit of repeating log lines. Peers can cause many lines, and no peer may fill the disk
+//! with them or bury other lines.
 //!
 //! The limit is in one place for all crates: it counts the lines of each place in the code that
-//! logs. Lines that record what was done are exempt: each judged message, each ban, each change by
-//! an administrator. They cost their cause more than they cost the log.
+//! logs. Lines that record actions are exempt: each judged message, each ban, each change by an
+//! administrator. Their cause costs more than the line.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -38,7 +38,7 @@ struct LogSite {
 }
 
 impl LogLimit {
-    /// 0 does not limit.
+    /// A limit of 0 sets no limit.
     pub(super) fn new(repeats_max: u32) -> Self {
         Self {
             repeats_max,
@@ -54,7 +54,7 @@ impl LogLimit {
         }
     }
 
-    /// Whether a line of this place is to be written now; otherwise it is counted.
+    /// Whether a line of this place may be written now; otherwise it is counted.
     fn permits(&self, metadata: &'static Metadata<'static>, now: Instant) -> bool {
         if self.repeats_max == 0 || RECORDS.contains(&metadata.target()) {
             return true;
@@ -79,7 +79,7 @@ impl LogLimit {
         is_permitted
     }
 
-    /// The places whose lines were left out since the last call, and how many.
+    /// The places with omitted lines since the last call, and the number of lines.
     fn take_left_out(&self) -> Vec<(&'static Metadata<'static>, u64)> {
         let mut places = self.places.lock();
         let suppressed = places.values_mut().filter(|place| place.left_out > 0);
@@ -88,7 +88,7 @@ impl LogLimit {
             .collect()
     }
 
-    /// Logs now and then how many lines were left out; runs until dropped.
+    /// Logs periodically how many lines were omitted; runs until dropped.
     pub(super) async fn report(self) {
         loop {
             tokio::time::sleep(PERIOD).await;
@@ -96,7 +96,7 @@ impl LogLimit {
                 tracing::warn!(
                     target: "log", lines, of = metadata.target(), level = %metadata.level(),
                     place = metadata.name(),
-                    "lines that repeat were left out (log.repeats_max)"
+                    "repeated lines were omitted (log.repeats_max)"
                 );
             }
         }

@@ -8,12 +8,13 @@ use tracing_subscriber::EnvFilter;
 use super::log_limit::LogLimit;
 use crate::config::{LogFormat, LogSettings};
 
-/// Starts logging; called once. Gives the limit of lines that repeat, which is to be reported.
+/// Starts logging; called once. Returns the limit of repeating lines, whose report the caller must
+/// run.
 pub(super) fn start(settings: &LogSettings) -> LogLimit {
     let limit = LogLimit::new(settings.repeats_max);
     // The level was checked with the config.
     let mut filter = EnvFilter::try_new(&settings.level).unwrap_or_else(|_| EnvFilter::new("info"));
-    // This crate warns of each frame that a client sends out of order, as often as it likes.
+    // This crate warns of each frame that a client sends out of order, without a limit.
     if let (false, Ok(quiet)) = (settings.level.contains("h2"), "h2=error".parse()) {
         filter = filter.add_directive(quiet);
     }

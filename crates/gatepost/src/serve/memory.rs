@@ -1,14 +1,14 @@
-//! Gives back to the kernel what the start, a reload or a burst has left.
+//! Returns memory to the kernel that the start, a reload or a burst has freed.
 //!
-//! Starting and loading rules allocate many times what they keep. The allocator gives freed memory
-//! back when it is used again after a while, which an idle server never does: two thirds of what
-//! such a server held was free memory. So it is asked to give back all of it at the end of the
-//! start and of each loading of rules, and every [`COLLECT_INTERVAL`] what has been free for a
-//! while.
+//! Starting and loading rules allocate many times the memory that they keep. The allocator returns
+//! freed memory when it is used again after a while, which an idle server never does: two thirds of
+//! such a server's memory was free. So the allocator is called to return all of it at the end of
+//! the start and of each loading of rules, and every [`COLLECT_INTERVAL`] the memory that has been
+//! free for a while.
 //!
-//! The code that only the start runs stays mapped too, in pieces of 64 KiB around each page that
-//! was used. It is unmapped from the process; the kernel keeps the file's pages in its cache as
-//! long as it has memory for them, and maps again what runs again.
+//! Code that only the start runs remains mapped too, in pieces of 64 KiB around each used page. It
+//! is unmapped from the process; the kernel keeps the file's pages in its cache as long as it has
+//! memory for them, and maps code again when it runs again.
 
 // SAFETY of the module: `mi_collect` is the allocator's own function, may be called on any thread
 // at any time and frees only what is free already. `madvise` is called for the parts of loaded
@@ -30,16 +30,15 @@ unsafe extern "C" {
     fn mi_collect(force: bool);
 }
 
-/// Gives back all that is free now, and unmaps code. To be called at the end of something large, on
-/// its thread.
+/// Returns all free memory, and unmaps code. To be called after a large task, on its thread.
 pub(super) fn give_back() {
     // SAFETY: see the module.
     unsafe { mi_collect(true) };
     unmap_code();
 }
 
-/// Gives back from time to time what a burst has left; runs until dropped.
-pub(super) async fn give_back_from_time_to_time() {
+/// Returns freed memory periodically; runs until dropped.
+pub(super) async fn return_memory_periodically() {
     let mut ticks = tokio::time::interval(COLLECT_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

@@ -79,8 +79,9 @@ pub(crate) fn run(config: Config, layers: &Layers, source: &ConfigSource) -> Exi
     }
 }
 
-/// Does what needs privileges, gives them up, and serves. Until the sandbox stands there must be no
-/// second thread: privileges and sandbox are those of a thread and of its children.
+/// Performs the privileged steps, gives up the privileges, and serves. Until the sandbox is entered
+/// there must be no second thread: privileges and sandbox are those of a thread and of its
+/// children.
 fn start(
     config: Config,
     layers: &Layers,
@@ -109,8 +110,8 @@ fn start(
         })
 }
 
-/// Makes the data folder before the sandbox, which allows only what exists. Where this fails,
-/// opening the store says why.
+/// Makes the data folder before the sandbox, which allows only what exists. If this fails, opening
+/// the store reports the cause.
 fn create_data_folder(folder: &Path) {
     use std::os::unix::fs::DirBuilderExt;
     let mut builder = std::fs::DirBuilder::new();
@@ -213,7 +214,7 @@ async fn serve(
         carry_out(request, &reloader, &listening, &users, notifier);
     }
     notifier.stopping();
-    tracing::info!("ending: listeners close, what was accepted is finished");
+    tracing::info!("shutting down: listeners close, accepted work is finished");
     // First the listeners close, then the connections, then the store after its last commit.
     listening.close();
     let _ = down.send(true);
@@ -227,7 +228,8 @@ async fn serve(
     Ok(())
 }
 
-/// Reloads, or checks what a reload would change, and says so to the requester, where there is one.
+/// Reloads, or checks what a reload would change, and reports the result to the requester, if there
+/// is one.
 fn carry_out(
     request: Option<ReloadRequest>,
     reloader: &Reloader<'_>,
@@ -246,12 +248,12 @@ fn carry_out(
         notifier.ready();
     }
     if let Some(request) = request {
-        // Fails where the receiver is gone.
+        // Fails if the receiver is gone.
         let _ = request.reply.send(report);
     }
 }
 
-/// Opens what earlier mails have taught.
+/// Opens the learned data.
 fn open_learner(store: &Store, config: &Config) -> Result<Arc<Learner>, StartError> {
     let learner = Learner::open(&config.data, store, &config.rules)?;
     learner.map(Arc::new).ok_or(StartError::Learning)
@@ -275,8 +277,8 @@ fn start_alarms(broker: &Broker, store: &Store, config: &Config) -> Result<Alarm
     alarms.map_err(StartError::Threads)
 }
 
-/// Follows changes of users, publishes what access rules denied, forgets bans that are over, and
-/// gives back memory.
+/// Follows changes of users, publishes counts of denied access, removes expired bans, and returns
+/// memory.
 fn start_upkeep(broker: &Broker, sinks: &Sinks, users: &Users, bans: Bans) {
     tokio::spawn(mqtt::follow_users(broker.clone(), users.clone()));
     publish_refusals(broker, users.clone());
@@ -284,7 +286,7 @@ fn start_upkeep(broker: &Broker, sinks: &Sinks, users: &Users, bans: Bans) {
     let users = users.clone();
     tokio::spawn(async move { users.follow().await });
     tokio::spawn(sweep_bans(bans));
-    tokio::spawn(memory::give_back_from_time_to_time());
+    tokio::spawn(memory::return_memory_periodically());
 }
 
 /// Ends the notifications of users who are removed or disabled; runs until dropped.
@@ -298,7 +300,7 @@ async fn forget_subscriptions(sinks: Sinks, users: Users) {
     }
 }
 
-/// Forgets now and then what needs no memory any more; runs until dropped.
+/// Periodically removes expired bans and scores; runs until dropped.
 async fn sweep_bans(bans: Bans) {
     loop {
         tokio::time::sleep(BANS_SWEPT_EVERY).await;
@@ -306,7 +308,7 @@ async fn sweep_bans(bans: Bans) {
     }
 }
 
-/// Logs what the config gives away, the warnings only; `gatepost check --security` shows all.
+/// Logs the exposure of the config, the warnings only; `gatepost check --security` shows all.
 fn log_exposure(config: &Config, users: &Users) {
     for finding in security_report::report(config, Some(users.any())) {
         if finding.is_warning {
@@ -315,7 +317,7 @@ fn log_exposure(config: &Config, users: &Users) {
     }
 }
 
-/// Shows under `$SYS` what access rules denied.
+/// Publishes counts of denied access under `$SYS`.
 fn publish_refusals(broker: &Broker, users: Users) {
     broker.add_figures(move || {
         let refusals = users.refusals();

@@ -2,8 +2,8 @@
 //! library. Each message is one datagram to the socket that `NOTIFY_SOCKET` names; without it
 //! nothing is sent.
 //!
-//! The watchdog is fed only after every worker has answered, so a server whose workers are stuck is
-//! restarted although its process lives.
+//! The watchdog is notified only after every worker has answered, so a server whose workers are
+//! stuck is restarted although its process lives.
 
 use std::fmt::Write;
 use std::io;
@@ -19,18 +19,18 @@ use gatepost_procedures::{Procedures, RulesState};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::time::MissedTickBehavior;
 
-/// The time for which a message may wait for room in the service manager's queue.
+/// The time for which a message may wait for space in the service manager's queue.
 const SEND_TIME_MAX: Duration = Duration::from_secs(5);
 /// The interval at which the line of `systemctl status` is updated.
 const STATUS_INTERVAL: Duration = Duration::from_secs(10);
-/// The watchdog is fed so many times in the period that it allows.
+/// The number of watchdog notifications per permitted period.
 const FEEDS_PER_PERIOD: u32 = 3;
 
 /// The connection to the service manager, where there is one.
 #[derive(Clone, Default)]
 pub(super) struct Notifier {
     socket: Option<Arc<UnixDatagram>>,
-    /// After how long without a sign of life the service manager ends the server.
+    /// The time without a notification after which the service manager ends the server.
     watchdog: Option<Duration>,
 }
 
@@ -52,21 +52,22 @@ impl Notifier {
         }
     }
 
-    /// All listeners are open. Rules may still be loading: mail that needs them waits for them.
+    /// Reports that all listeners are open. Rules may still be loading: mail that needs them waits
+    /// for them.
     pub(super) fn ready(&self) {
         self.send("READY=1");
     }
 
-    /// A reload begins; [`Notifier::ready`] ends it.
+    /// Reports that a reload begins; [`Notifier::ready`] ends it.
     pub(super) fn reloading(&self) {
         let now = clock_gettime(ClockId::Monotonic);
         let microseconds = now.tv_sec * 1_000_000 + now.tv_nsec / 1_000;
         self.send(&format!("RELOADING=1\nMONOTONIC_USEC={microseconds}"));
     }
 
-    /// The listeners close.
+    /// Reports that the listeners close.
     pub(super) fn stopping(&self) {
-        self.send("STOPPING=1\nSTATUS=Ending: what was accepted is finished");
+        self.send("STOPPING=1\nSTATUS=Shutting down: accepted work is finished");
     }
 
     /// The reason why the server did not start.
@@ -75,7 +76,7 @@ impl Notifier {
         self.send(&format!("STATUS=Not started: {text}"));
     }
 
-    /// Sends status and signs of life from now on; to be called on a runtime.
+    /// Sends status and watchdog notifications from now on; to be called on a runtime.
     pub(super) fn keep_informed(&self, broker: Broker, procedures: Procedures, workers: Workers) {
         if self.socket.is_none() {
             return;
@@ -120,7 +121,7 @@ impl Notifier {
         let Some(socket) = &self.socket else { return };
         if let Err(error) = socket.send(message.as_bytes()) {
             let subject = message.lines().next().unwrap_or_default();
-            tracing::warn!(%error, "the service manager does not take '{subject}'");
+            tracing::warn!(%error, "the service manager does not accept '{subject}'");
         }
     }
 }
@@ -133,7 +134,7 @@ fn interval(period: Duration) -> tokio::time::Interval {
 
 fn status(sessions: u64, messages: u64, seconds: f64) -> String {
     let mut text = format!("STATUS={sessions} sessions");
-    // Of the first moment there is no rate.
+    // The first sample has no rate.
     if seconds >= 1.0 {
         let _ = write!(text, ", {:.0} messages/s", messages as f64 / seconds);
     }
@@ -152,7 +153,7 @@ fn connect(path: &[u8]) -> io::Result<UnixDatagram> {
     Ok(socket)
 }
 
-/// The period that `WATCHDOG_USEC` allows, where it is meant for this process.
+/// The period that `WATCHDOG_USEC` allows, if it is meant for this process.
 fn watchdog_period(variable: impl Fn(&str) -> Option<String>) -> Option<Duration> {
     let is_ours = variable("WATCHDOG_PID").is_none_or(|pid| pid.parse() == Ok(std::process::id()));
     let microseconds: u64 = variable("WATCHDOG_USEC")?.parse().ok()?;

@@ -2,8 +2,8 @@
 //! Ports below 1024 then need no capability, and no connection is refused while the server is
 //! replaced.
 //!
-//! The config stays the only list of what is open: a passed socket takes the place of the address
-//! in a listener's `bind` that it listens on, and one that fits no address is an error.
+//! The config remains the only list of open addresses: a passed socket replaces the address in a
+//! listener's `bind` that it listens on, and a socket that matches no address is an error.
 
 // SAFETY of the module: it takes ownership of descriptors by their numbers, in `take` only.
 #![allow(unsafe_code)]
@@ -18,7 +18,7 @@ use super::error::StartError;
 
 /// The first descriptor that is passed: the one after standard error.
 const FIRST_DESCRIPTOR: RawFd = 3;
-/// More sockets than a config has addresses.
+/// The maximum number of sockets, more than a config has addresses.
 const SOCKETS_MAX: RawFd = 1024;
 
 /// The sockets that no address of the config has taken yet.
@@ -72,7 +72,7 @@ impl PassedSockets {
         Some(self.0.remove(position).acceptor)
     }
 
-    /// All sockets must have found their address.
+    /// Checks that every socket has matched an address.
     pub(super) fn expect_none_left(&self) -> Result<(), StartError> {
         match self.0.first() {
             None => Ok(()),

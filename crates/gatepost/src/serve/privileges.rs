@@ -19,13 +19,13 @@ const ROOT: u32 = 0;
 /// Folders below the data folder that are given to the user; it has one level itself.
 const DEPTH_MAX: usize = 8;
 
-/// Becomes the configured user, where the server runs as root.
+/// Becomes the configured user if the server runs as root.
 pub(super) fn drop_privileges(config: &Config, layers: &Layers) -> Result<(), StartError> {
     if !geteuid().is_root() {
         return Ok(());
     }
     if config.user.is_empty() {
-        tracing::warn!("the server stays root: `user` is empty");
+        tracing::warn!("the server remains root: `user` is empty");
         return Ok(());
     }
     let failed = |cause: io::Error| StartError::Privileges {
@@ -37,7 +37,7 @@ pub(super) fn drop_privileges(config: &Config, layers: &Layers) -> Result<(), St
             return Err(StartError::NoSuchUser(config.user.clone()));
         }
         tracing::warn!(
-            "the server stays root: there is no user '{}'; add it, or name another one by `user`",
+            "the server remains root: there is no user '{}'; add it, or name another one by `user`",
             config.user
         );
         return Ok(());
@@ -60,8 +60,9 @@ fn give_data(folder: &Path, user: &SystemUser) -> io::Result<()> {
     give(folder, user, 0)
 }
 
-/// Gives a file, or a folder with what is in it. What does not belong to root is left alone, and
-/// with it all below: where another user may write, a hard link to a file of root could stand.
+/// Gives a file, or a folder with what is in it. A file or folder that does not belong to root is
+/// left unchanged, with everything below it: where another user may write, there could be a hard
+/// link to a file of root.
 fn give(path: &Path, user: &SystemUser, depth: usize) -> io::Result<()> {
     let metadata = std::fs::symlink_metadata(path)?;
     if metadata.uid() != ROOT || depth > DEPTH_MAX {

@@ -1,7 +1,7 @@
 //! Reload, by SIGHUP or from the dashboard: rules, procedures and scopes are compiled beside the
-//! running ones and swapped at once. After any mistake the running ones stay, and the report lists
-//! the mistakes. A reload can also be tried without applying it; the report then lists what would
-//! change.
+//! running ones and swapped at once. After any mistake the running ones remain in use, and the
+//! report lists the mistakes. A reload can also be tried without applying it; the report then lists
+//! what would change.
 //!
 //! A reload takes some tenths of a second on the main thread, which otherwise only waits for
 //! signals and requests. Connections run on worker threads, judging on judge threads and
@@ -28,7 +28,8 @@ use crate::config::{Config, ConfigSource};
 /// Reads users, rules and the keys of token issuers again.
 pub(super) fn reload_users(users: &Users) {
     if let Err(error) = users.reload() {
-        tracing::error!(target: "users", %error, "not reloaded: the last known users stay");
+        tracing::error!(target: "users", %error, "not reloaded: the last known users remain in \
+            use");
     }
 }
 
@@ -110,8 +111,8 @@ impl Reloader<'_> {
         }
     }
 
-    /// The rules of a new config. They are loaded where they are needed now, or were before;
-    /// otherwise nothing of their folders is read.
+    /// The rules of a new config. They are loaded if they are needed now, or were before; otherwise
+    /// their folders are not read.
     fn reload_rules(
         &self,
         config: &Config,
@@ -138,7 +139,8 @@ impl Reloader<'_> {
             }
         }
         if config.rules.warm_up && !only_checks {
-            // Before they are swapped: until then messages meet the old ones, which are warm.
+            // Done before the swap: until then messages are judged by the old rules, which are
+            // warm.
             huge_pages::used_while(&config.rules, || rules.warm_up());
         }
         Ok(ReloadedRules {
@@ -148,15 +150,15 @@ impl Reloader<'_> {
     }
 }
 
-/// The rules of a new config, and what cannot be used of their folders where these were read.
+/// The rules of a new config, and the problems of their folders if these were read.
 struct ReloadedRules {
     rules: DeferredRules,
     problems: Option<Arc<[Problem]>>,
 }
 
-/// Mistakes of the rule folders that the running ones do not have. With old ones a folder is in use
-/// already, so that they must not keep a better one out; and a folder may have many, which are all
-/// there when the gateway starts.
+/// Mistakes of the rule folders that the running ones do not have. A folder with known mistakes is
+/// in use already, so these must not prevent a better one from being loaded; and a folder may have
+/// many of them, which are all known when the gateway starts.
 fn new_mistakes(running: &[Problem], new: &[Problem]) -> Vec<String> {
     let is_known = |problem: &Problem| {
         let alike = |known: &Problem| {

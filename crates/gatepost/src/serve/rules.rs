@@ -1,8 +1,8 @@
-//! The rules of the server: loaded beside the listeners, and only if something needs them.
+//! The rules of the server: loaded in parallel to the listeners, and only if they are needed.
 //!
-//! A server for MQTT and the web reads no rule folder. Where a listener or a scope may need the
-//! rules for its next message, loading begins with the start, and the listeners do not wait for
-//! it; anywhere else the first message that needs them begins it.
+//! A server for MQTT and the web reads no rule folder. If a listener or a scope may need the rules
+//! for its next message, loading begins at the start, and the listeners do not wait for it;
+//! otherwise the first message that needs the rules starts it.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -25,8 +25,8 @@ const SPAMCHECK: &str = "/spamcheck";
 /// The problems of the rule folders in force.
 pub(super) type RuleProblems = Arc<RwLock<Arc<[Problem]>>>;
 
-/// Whether the next message may need the rules: the callers of spamd and of the call listener ask
-/// for them by themselves, and any other listener where a scope runs them.
+/// Whether the next message may need the rules: the clients of spamd and of the call listener can
+/// request them, and other listeners need them if a scope runs them.
 pub(super) fn are_needed(config: &Config) -> bool {
     let bindings = config.listeners.bindings();
     let is_open = |listener: &Listener| {
@@ -53,8 +53,8 @@ pub(super) fn are_needed(config: &Config) -> bool {
     })
 }
 
-/// The rules of these settings, loaded when they are first needed. What cannot be used of their
-/// folders is then among the problems.
+/// The rules of these settings, loaded when they are first needed. Unusable parts of their folders
+/// are then listed in the problems.
 pub(super) fn deferred(
     settings: &RulesSettings,
     learner: &Arc<Learner>,
@@ -100,7 +100,7 @@ pub(super) fn load(
     Ok((Arc::new(rules), problems.into()))
 }
 
-/// Makes ready what the first messages would wait for.
+/// Computes in advance what the first messages would wait for.
 fn warm_up(rules: &RuleSet, settings: &RulesSettings) {
     let started = Instant::now();
     huge_pages::used_while(settings, || rules.warm_up());

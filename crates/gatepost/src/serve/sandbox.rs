@@ -1,11 +1,12 @@
 //! Confinement by the kernel: Landlock for files, seccomp for system calls.
 //!
-//! A fault in a parser must not become a way into the machine. From here on the process reads only
-//! its configured folders and what the system's libraries need, writes only its data and its logs,
-//! executes nothing, and is refused the system calls by which a process changes the machine. Both
-//! apply to this thread and all that it starts, so this runs before there is another one.
+//! A fault in a parser must not give access to the machine. From here on the process reads only its
+//! configured folders and the files that the system's libraries need, writes only its data and its
+//! logs, executes nothing, and is refused the system calls by which a process changes the machine.
+//! Both apply to this thread and the threads that it starts, so this runs before there is another
+//! one.
 //!
-//! The list of system calls is a list of refusals: allocator, database, PCRE2's compiler of
+//! The list of system calls names those that are refused: allocator, database, PCRE2's compiler of
 //! patterns and the runtime use different ones by version and by kernel, and a forgotten one would
 //! stop mail.
 
@@ -22,7 +23,8 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 use super::error::StartError;
 use crate::config::{Config, ConfigSource, SandboxMode};
 
-/// The newest set of file accesses that is asked for; older kernels confine what they know.
+/// The newest set of file accesses that is requested; older kernels confine those that they
+/// support.
 const FILE_ACCESSES: ABI = ABI::V5;
 
 /// Files that libraries read: names, certificates, time zones, figures of the process and of its
@@ -113,7 +115,7 @@ pub(super) fn enter(config: &Config, source: &ConfigSource) -> Result<(), StartE
 fn confine_files(config: &Config, source: &ConfigSource) -> Result<(), String> {
     let failed = |error: landlock::RulesetError| error.to_string();
     let all = AccessFs::from_all(FILE_ACCESSES);
-    // To execute is not part of reading here.
+    // Executing is not included in reading here.
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let mut ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
@@ -133,12 +135,12 @@ fn confine_files(config: &Config, source: &ConfigSource) -> Result<(), String> {
     }
     let status = ruleset.restrict_self().map_err(failed)?;
     match status.ruleset {
-        RulesetStatus::NotEnforced => Err("this kernel has none".to_owned()),
+        RulesetStatus::NotEnforced => Err("this kernel does not support it".to_owned()),
         RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => Ok(()),
     }
 }
 
-/// Adds a rule for a path, where it exists.
+/// Adds a rule for a path, if it exists.
 fn allow(
     ruleset: RulesetCreated,
     path: &Path,
@@ -159,7 +161,8 @@ fn allow(
 }
 
 /// The paths that the config names to be read. Certificates are replaced by renaming, so their
-/// folders are allowed; so is the folder above one that does not exist yet, where it may appear.
+/// folders are allowed; so is the parent of a folder that does not exist yet, in which it may
+/// appear.
 fn read_paths(config: &Config, source: &ConfigSource) -> Vec<PathBuf> {
     let mut files: Vec<&Path> = source.file().into_iter().collect();
     let mut folders: Vec<&Path> = vec![&config.procedures.path, &config.pages.path];

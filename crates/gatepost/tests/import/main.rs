@@ -312,7 +312,7 @@ fn each_line_of_mosquitto_conf_is_carried_over_or_named_with_the_reason() {
             "{line} is not named in\n{said}"
         );
     }
-    assert!(said.contains("10 lines are not carried over"), "{said}");
+    assert!(said.contains("10 lines are not imported"), "{said}");
     // The command's output is a config.
     let target = folder.path().join("gatepost.toml");
     let printed = said.split("\n10 lines are").next().unwrap_or_default();

@@ -86,14 +86,17 @@ fn what_was_given_up_is_deferred_where_wanted() {
     let gateway = start(folder.path(), defer);
     let sent = send(&gateway, folder.path());
     assert!(sent.contains("<** 451 "), "{sent}");
-    assert!(sent.contains("not judged whole: limit of size"), "{sent}");
+    assert!(
+        sent.contains("not judged completely: limit of size"),
+        "{sent}"
+    );
     let (code, _) = spamc(&gateway);
     // The exit code of spamc for the server's EX_TEMPFAIL.
     assert_eq!(code, Some(74));
     assert!(
         gateway
             .log()
-            .contains("Temporary failure: not judged whole")
+            .contains("Temporary failure: not judged completely")
     );
 }
 
@@ -113,5 +116,8 @@ fn a_scan_says_what_was_given_up() {
     assert!(line.contains("\"given_up\":\"steps\""), "{line}");
     assert!(line.contains("\"GATEPOST_GIVEN_UP\":0.001"), "{line}");
     let why = scan(&["--why"]);
-    assert!(why.contains("not judged whole: limit of steps"), "{why}");
+    assert!(
+        why.contains("not judged completely: limit of steps"),
+        "{why}"
+    );
 }

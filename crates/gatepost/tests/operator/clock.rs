@@ -73,6 +73,6 @@ fn rows_wait_until_an_administrator_accepts_the_clock() {
         accepted.starts_with("the clock is accepted: 150 rows"),
         "{accepted}"
     );
-    assert_eq!(clock(&gateway, "show").trim(), "nothing is held back");
+    assert_eq!(clock(&gateway, "show").trim(), "no rows are held back");
     assert!(curl(&gateway, "/metrics", &[]).contains("gatepost_store_held_rows 0\n"));
 }

@@ -125,7 +125,10 @@ fn ctrl_c_keeps_and_reports_what_was_learned() {
         Box::new(child.stderr.take().expect("piped"))
     });
     assert_eq!(code, Some(130), "{said}");
-    assert!(said.contains("what was learned so far is kept"), "{said}");
+    assert!(
+        said.contains("the messages learned so far are kept"),
+        "{said}"
+    );
     assert!(status().contains("1 spam, 0 ham"), "{}", status());
 }
 

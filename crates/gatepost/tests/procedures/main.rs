@@ -217,7 +217,7 @@ fn a_replay_shows_whose_verdict_would_change() {
         shown.contains("replayed 4 kept messages").then_some(shown)
     });
     assert!(
-        shown.contains("1 would get another verdict, 3 the same"),
+        shown.contains("1 would get a different verdict, 3 the same"),
         "{shown}"
     );
     assert!(shown.contains(" http accept -> reject  from "), "{shown}");
@@ -230,7 +230,7 @@ fn a_replay_shows_whose_verdict_would_change() {
         &["check", "--config", "gatepost.toml", "--replay", "2"],
     );
     assert!(
-        same.contains("replayed 2 kept messages: 0 would get another verdict, 2 the same"),
+        same.contains("replayed 2 kept messages: 0 would get a different verdict, 2 the same"),
         "{same}"
     );
     // The server saw nothing of it.
@@ -263,7 +263,7 @@ fn a_replay_knows_what_was_learned_and_changes_nothing_of_it() {
             shown.contains(verdicts).then_some(shown)
         })
     };
-    replayed("replayed 1 kept messages: 0 would get another verdict");
+    replayed("replayed 1 kept messages: 0 would get a different verdict");
 
     write("spam.eml", &format!("Subject: win\n\n{body}\n"));
     write("ham.eml", "Subject: tea\n\nshall we meet on thursday\n");
@@ -271,7 +271,7 @@ fn a_replay_knows_what_was_learned_and_changes_nothing_of_it() {
         let (output, code) = gatepost(folder.path(), &["learn", class, file]);
         assert_eq!(code, Some(0), "{output}");
     }
-    let shown = replayed("replayed 1 kept messages: 1 would get another verdict");
+    let shown = replayed("replayed 1 kept messages: 1 would get a different verdict");
     assert!(shown.contains(" smtp accept -> reject "), "{shown}");
     assert!(shown.contains("BAYES_99"), "{shown}");
 }

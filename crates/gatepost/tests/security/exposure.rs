@@ -72,8 +72,8 @@ fn a_server_that_stays_root_warns() {
         return;
     }
     for (user, warning) in [
-        ("user = \"\"\n", "the server stays root: `user` is empty"),
-        ("", "the server stays root: there is no user 'gatepost'"),
+        ("user = \"\"\n", "the server remains root: `user` is empty"),
+        ("", "the server remains root: there is no user 'gatepost'"),
     ] {
         let users = std::fs::read_to_string("/etc/passwd").expect("the users");
         if user.is_empty() && users.lines().any(|line| line.starts_with("gatepost:")) {

@@ -141,7 +141,7 @@ fn unusable_files_are_reported_with_a_fix() {
     )
     .expect("written");
     for (cert, key, hint) in [
-        ("a.pem", "b.key", "not that of the first certificate"),
+        ("a.pem", "b.key", "does not belong to the first certificate"),
         ("a.key", "a.pem", "swapped"),
         ("a.pem", "a.pem", "swapped"),
         ("a.pem", "locked.key", "locked.key:1: the key is encrypted"),

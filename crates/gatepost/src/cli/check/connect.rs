@@ -1,4 +1,4 @@
-//! `gatepost check --connect`: whether the destination of each sink can be reached.
+//! `gatepost check --connect`: checks that the destination of each sink can be reached.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! `gatepost check`: whether the config can be served, without serving it.
+//! `gatepost check`: checks that the config can be served, without serving it.
 
 mod connect;
 mod deploy;
@@ -17,7 +17,7 @@ use crate::config::{Config, ConfigSource, print_mistakes};
 use crate::exit::{EXIT_CONFIG, EXIT_UNAVAILABLE};
 use crate::security_report;
 
-/// Errors of the rule folders that are shown without being asked for.
+/// The number of errors of the rule folders that are shown by default.
 const ERRORS_SHOWN: usize = 10;
 
 /// Check the configuration and all files that it names, without starting the gateway
@@ -31,8 +31,8 @@ pub(super) struct CheckArguments {
     /// With --rules: show the file and line of each, and every line without effect
     #[arg(long, requires = "rules")]
     verbose: bool,
-    /// Show what listens where, who may do what there, disabled limits and file modes; exit code 1
-    /// if there is a warning
+    /// Show open addresses, the rights of their clients, disabled limits and file modes; exit code
+    /// 1 if there is a warning
     #[arg(long)]
     security: bool,
     /// Connect to the destination of each sink, without sending a message
@@ -42,8 +42,8 @@ pub(super) struct CheckArguments {
     /// if there is a warning
     #[arg(long)]
     deploy: bool,
-    /// With --deploy: ask DNS whether the MX of the mail domains lead here, and this address has a
-    /// name
+    /// With --deploy: check in DNS that the MX of the mail domains point to this machine, and that
+    /// its address has a name
     #[arg(long, requires = "deploy")]
     dns: bool,
     /// Judge the last N stored messages with this configuration, and show changed verdicts
@@ -76,7 +76,7 @@ pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
         let examples = rules.self_tests();
         let every_line = arguments.verbose;
         let overview = rules::Overview::of(&problems, &examples, statistics, every_line);
-        // A reader that closes the pipe has seen enough.
+        // A reader that closes the pipe needs no more output.
         if writeln!(std::io::stdout(), "{overview}").is_err() {
             return ExitCode::SUCCESS;
         }

@@ -1,9 +1,9 @@
-//! `gatepost check --replay N`: the rules, procedures and scopes of this config on the last
-//! messages that were kept, and whose verdict would be another.
+//! `gatepost check --replay N`: runs the rules, procedures and scopes of this config on the last
+//! kept messages, and lists those whose verdict would change.
 //!
-//! Nothing is delivered, published or learned: what was learned until now (Bayes, averages of
-//! senders) and the values that procedures keep are copies. Rate limits and folded alarms begin
-//! again, and the output says so.
+//! Nothing is delivered, published or learned: the learned data (Bayes, averages of senders) and
+//! the values of procedures are copies. Rate limits and folded alarms begin empty, which the output
+//! states.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(super) fn run(config: &Config, layers: &Layers, rules: Arc<RuleSet>, count: 
     }
 }
 
-/// A copy of what the rules have learned until now.
+/// A copy of the data that the rules have learned.
 pub(super) fn learned(config: &Config) -> Result<Learning, LearningError> {
     let store = Store::open_secondary(&config.data, &config.store)?;
     learner::copy(&store, &config.rules)
@@ -50,7 +50,7 @@ fn replay(
     let kept = kept(&store, count)?;
     if kept.is_empty() {
         println!(
-            "gatepost: no judged message is kept in {}; procedures.originals_max says how many are",
+            "gatepost: no judged message is kept in {}; procedures.originals_max sets how many are",
             config.data.display()
         );
         return Ok(ExitCode::SUCCESS);
@@ -73,7 +73,7 @@ fn replay(
         }
     }
     println!(
-        "replayed {} kept messages: {changed} would get another verdict, {} the same",
+        "replayed {} kept messages: {changed} would get a different verdict, {} the same",
         kept.len(),
         kept.len() - changed
     );
@@ -81,7 +81,7 @@ fn replay(
     Ok(ExitCode::SUCCESS)
 }
 
-/// The newest judged messages of which all is known, the oldest of them first.
+/// The newest completely stored messages with their verdicts, in order of arrival.
 fn kept(store: &Store, count: usize) -> Result<Vec<(JournalEntry, Format, Bytes)>, StoreError> {
     let mut kept = Vec::new();
     for (id, format, body) in store.originals(count)? {

@@ -1,7 +1,6 @@
-//! The output of `gatepost check --rules`: first how much of it there is, in a
-//! table by cause; then the mistakes, with their lines; then what cannot run here, by name. What is
-//! accounted for and needs nothing done, such as a setting of SpamAssassin's own programs, is only
-//! counted, unless every line is asked for.
+//! The output of `gatepost check --rules`: first a table of the problems by cause; then the
+//! mistakes, with their lines; then the rules that cannot run, by name. Lines that need no action,
+//! such as a setting of SpamAssassin's own programs, are only counted, unless `--verbose` is given.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -37,7 +36,7 @@ impl ProblemKind {
         }
     }
 
-    /// The same of what the rules' own examples showed.
+    /// The same for the results of the rules' own examples.
     const fn of_example(problem: &Problem) -> Self {
         match problem.severity {
             Severity::Note => Self::WithoutEffect,
@@ -54,7 +53,7 @@ impl ProblemKind {
         }
     }
 
-    /// Whether each line is shown without being asked for.
+    /// Whether each line is shown by default.
     const fn is_reported_in_full(self) -> bool {
         matches!(self, Self::Mistake | Self::FailedExample)
     }
@@ -118,7 +117,7 @@ impl<'a> Overview<'a> {
         if unneeded > 0 {
             writeln!(
                 out,
-                "{unneeded:>6}  rules not needed: of score 0, and no rule that runs asks for them"
+                "{unneeded:>6}  rules not needed: of score 0, and no running rule refers to them"
             )?;
         }
         for kind in ProblemKind::ALL {
@@ -168,7 +167,7 @@ impl fmt::Display for Overview<'_> {
     }
 }
 
-/// The rules of one cause, by what exactly keeps each from running.
+/// The rules of one cause, grouped by the exact reason.
 fn names_by_reason(
     cause: &str,
     problems: &[&Problem],
@@ -252,7 +251,7 @@ mod tests {
     #[test]
     fn what_matters_comes_first_and_what_does_not_is_counted() {
         let expected = "     1  rules run, from 1 file\n\
-            \x20    1  rules not needed: of score 0, and no rule that runs asks for them\n\
+            \x20    1  rules not needed: of score 0, and no running rule refers to them\n\
             \x20    2  mistakes\n\
             \x20          1  bad pattern\n\
             \x20          1  unknown directive\n\

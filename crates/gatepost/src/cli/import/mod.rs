@@ -1,4 +1,4 @@
-//! `gatepost import`: the configuration and the users of mosquitto or ntfy as a start.
+//! `gatepost import`: imports the configuration and the users of mosquitto or ntfy.
 
 mod mosquitto;
 mod ntfy;
@@ -24,11 +24,11 @@ use plan::{ImportPlan, toml_text};
 const CONFIG_FILE: &str = "gatepost.toml";
 const DATA_FOLDER: &str = "gatepost-data";
 
-/// Take over mosquitto's or ntfy's configuration, users and access rules
+/// Import mosquitto's or ntfy's configuration, users and access rules
 ///
 /// Prints the gatepost.toml that it would write, the users and rules, and every line that is not
-/// carried over with the reason. With --write, a folder gets the file and a database with users and
-/// rules; users log in with the passwords that they have.
+/// imported, with the reason. With --write, the file and a database with users and rules are
+/// written into a folder; users keep their passwords.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -60,7 +60,7 @@ enum ImportError {
     File { path: PathBuf, cause: io::Error },
     #[error("{}: {reason}", .path.display())]
     Database { path: PathBuf, reason: String },
-    #[error("{} is there already; name a folder without one", .0.display())]
+    #[error("{} exists already; name a folder without one", .0.display())]
     Exists(PathBuf),
     #[error(transparent)]
     Users(#[from] UsersError),
@@ -116,7 +116,7 @@ fn import(arguments: &ImportArguments) -> Result<(), ImportError> {
         Some(folder) => write(&plan, &origin, folder)?,
     }
     if plan.left_out_count() > 0 {
-        eprintln!("{} lines are not carried over", plan.left_out_count());
+        eprintln!("{} lines are not imported", plan.left_out_count());
     }
     Ok(())
 }

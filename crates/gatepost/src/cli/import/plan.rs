@@ -1,5 +1,5 @@
-//! The plan of an import: settings, users and rules, and every line that is not carried over with
-//! the reason.
+//! The plan of an import: settings, users and rules, and every line that is not imported, with the
+//! reason.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -32,9 +32,9 @@ pub(super) struct ImportPlan {
     settings: BTreeMap<String, String>,
     pub(super) users: Vec<ImportedUser>,
     pub(super) rules: Vec<ImportedRule>,
-    /// Changes of behaviour in lines that are carried over.
+    /// Changes of behaviour of imported lines.
     notes: Vec<String>,
-    /// The lines that are not carried over: the place, the line, and the reason.
+    /// The lines that are not imported: the place, the line, and the reason.
     left_out: Vec<(String, String, String)>,
 }
 
@@ -49,7 +49,7 @@ impl ImportPlan {
         self.set(key, toml_text(text));
     }
 
-    /// Adds a text to a list; the value of the key is nothing else.
+    /// Adds a text to a list, which must be the key's value.
     pub(super) fn add_text(&mut self, key: &str, text: &str) {
         let item = toml_text(text);
         let list = match self.settings.get(key) {
@@ -60,7 +60,7 @@ impl ImportPlan {
     }
 
     /// The reason why a user cannot be added, if there is one: its name, or the hash of its
-    /// password, of which `not_a_hash` says what is wrong.
+    /// password, whose defect `not_a_hash` describes.
     pub(super) fn check_user(
         &self,
         name: &str,
@@ -90,13 +90,13 @@ impl ImportPlan {
         }
     }
 
-    /// A line that is not carried over.
+    /// Records a line that is not imported.
     pub(super) fn leave_out(&mut self, place: &str, line: &str, reason: impl Into<String>) {
         let entry = (place.to_owned(), line.trim().to_owned(), reason.into());
         self.left_out.push(entry);
     }
 
-    /// The number of lines that are not carried over.
+    /// The number of lines that are not imported.
     pub(super) fn left_out_count(&self) -> usize {
         self.left_out.len()
     }
@@ -124,7 +124,7 @@ impl ImportPlan {
         text
     }
 
-    /// Users and rules as the commands that would make them; passwords are taken over as hashes.
+    /// Users and rules as the commands that would make them; passwords are imported as hashes.
     pub(super) fn commands(&self) -> String {
         let mut text = String::new();
         for user in &self.users {

@@ -1,7 +1,7 @@
-//! Learning from messages: from the database where no gateway serves from it, and otherwise through
-//! the queue of the one that does.
+//! Learning from messages: directly in the database if no gateway is running with it, otherwise
+//! through the queue of the running gateway.
 //!
-//! Ctrl-C ends it after the current message; what was learned until then is kept.
+//! Ctrl-C ends learning after the current message; earlier messages remain learned.
 
 use std::path::PathBuf;
 
@@ -22,7 +22,7 @@ use crate::config::Config;
 /// The number of messages after which the learned data is stored.
 const KEEP_EVERY: usize = 500;
 
-/// Learns or forgets the messages of the paths, in steps that are kept each.
+/// Learns or forgets the messages of the paths, in steps that are stored one by one.
 pub(super) fn learn(
     arguments: &LearnArguments,
     config: &Config,
@@ -75,7 +75,7 @@ pub(super) fn learn(
     keep(store, learner, &mut waiting)?;
     progress.finish_and_clear();
     if interrupt::is_signalled() {
-        eprintln!("interrupted: what was learned so far is kept");
+        eprintln!("interrupted: the messages learned so far are kept");
     }
     if !arguments.quiet {
         println!("{}", tally.summary(request, learner.is_some()));
@@ -90,7 +90,7 @@ pub(super) fn learn(
     })
 }
 
-/// Makes safe what was learned, or handed to the serving gateway, so far.
+/// Stores what has been learned, or submitted to the running gateway, so far.
 fn keep(
     store: &Store,
     learner: Option<&Learner>,
@@ -144,7 +144,7 @@ impl LearnCounts {
     fn summary(&self, request: LearnRequest, is_learner: bool) -> String {
         if !is_learner {
             let count = self.messages;
-            return format!("{count} messages handed to the serving gateway");
+            return format!("{count} messages submitted to the running gateway");
         }
         if self.off > 0 {
             return "Bayes is switched off (use_bayes 0): nothing was learned".to_owned();

@@ -1,5 +1,5 @@
-//! `gatepost learn`: teaches Bayes what is spam and what is not, and exchanges what was learned
-//! with SpamAssassin.
+//! `gatepost learn`: trains Bayes with spam and wanted mail, and exchanges learned data with
+//! SpamAssassin.
 
 mod messages;
 
@@ -33,7 +33,7 @@ pub(super) struct LearnArguments {
     /// The messages are wanted
     #[arg(long, group = "what")]
     ham: bool,
-    /// Remove what was learned from the messages
+    /// Forget what was learned from the messages
     #[arg(long, group = "what")]
     forget: bool,
     /// Write all learned data in the format of `sa-learn --backup`; `-` is standard output
@@ -42,10 +42,10 @@ pub(super) struct LearnArguments {
     /// Replace all learned data by a file from `sa-learn --backup` or `--export`
     #[arg(long, value_name = "FILE", group = "what")]
     import: Option<PathBuf>,
-    /// Draw the scores of this address's messages down, where AWL or TxRep is enabled
+    /// Lower the scores of this address's messages, if AWL or TxRep is enabled
     #[arg(long, value_name = "ADDRESS", group = "what")]
     welcome_sender: Option<String>,
-    /// Draw the scores of this address's messages up
+    /// Raise the scores of this address's messages
     #[arg(long, value_name = "ADDRESS", group = "what")]
     block_sender: Option<String>,
     /// Remove what was learned about this address
@@ -65,12 +65,13 @@ pub(super) struct LearnArguments {
 }
 
 impl LearnArguments {
-    /// Whether what was learned may become something else.
+    /// Whether the command may change learned data.
     fn changes(&self) -> bool {
         self.export.is_none() && !self.status
     }
 
-    /// The address to change, and the average that it gets; none if it is to be forgotten.
+    /// The address to change, and the average that it gets; no average if the address is to be
+    /// forgotten.
     fn senders(&self) -> Option<(&str, Option<f64>)> {
         let welcome = self
             .welcome_sender
@@ -92,7 +93,7 @@ enum LearnError {
     NoAction,
     #[error("missing messages: give files, mbox files, folders, or - for standard input")]
     NoPath,
-    #[error("the gateway is serving from this data folder: stop it to {0}")]
+    #[error("the gateway is running with this data folder: stop it to {0}")]
     Serving(&'static str),
     #[error("{path}: {cause}")]
     Backup {
@@ -126,7 +127,7 @@ impl LearnError {
 enum LearnOutcome {
     /// All of them.
     Complete,
-    /// Without those that could not be read.
+    /// All but those that could not be read.
     Unread,
     /// Until the user interrupted it.
     Interrupted,
@@ -148,13 +149,13 @@ pub(super) fn run(arguments: &LearnArguments) -> ExitCode {
     }
 }
 
-/// Does what the arguments say.
+/// Executes the command.
 fn learn(arguments: &LearnArguments, config: &Config) -> Result<LearnOutcome, LearnError> {
     super::database::announce(config, arguments.changes() && !arguments.quiet)?;
     let store = Store::open_secondary(&config.data, &config.store)?;
     let learner = Learner::open(&config.data, &store, &config.rules)?;
     let learner_for = |what| learner.as_ref().ok_or(LearnError::Serving(what));
-    // Reading does not need to wait until the gateway ends.
+    // Reading is possible while the gateway is running.
     let known = || match &learner {
         Some(learner) => learner.learning().cloned(),
         None => learner::copy(&store, &config.rules),

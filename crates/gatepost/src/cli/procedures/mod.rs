@@ -1,4 +1,4 @@
-//! `gatepost procedures`: what there is, and trying one out.
+//! `gatepost procedures`: lists procedures, and tests one.
 
 mod trial;
 
@@ -75,7 +75,7 @@ fn list(arguments: &ListArguments) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The procedures of a config, apart from a running server; what is wrong with them is printed.
+/// The procedures of a config, independent of a running server; their problems are printed.
 pub(super) fn start(
     config: &Config,
     layers: &Layers,
@@ -83,7 +83,7 @@ pub(super) fn start(
     host: ProcedureHost,
 ) -> Result<Procedures, ExitCode> {
     let mut configuration = config.procedures();
-    // A trial has one message at a time, and looks at the folder once.
+    // A test has one message at a time, and reads the folder once.
     configuration.procedures.recheck = gatepost_settings::Period::seconds(0);
     let started = Procedures::start_in(configuration, rules, host);
     started

@@ -1,4 +1,4 @@
-//! `gatepost procedures test`: one procedure, one message, and all that comes of it.
+//! `gatepost procedures test`: runs one procedure on one message, and prints all its effects.
 
 use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
@@ -62,7 +62,7 @@ pub(super) struct TestArguments {
     user: Option<String>,
 }
 
-/// Notes what would have been published.
+/// Records the publications that would have been made.
 #[derive(Default)]
 struct Notes(Mutex<Vec<Publication>>);
 
@@ -120,7 +120,7 @@ pub(super) fn run(arguments: &TestArguments) -> ExitCode {
     }
 }
 
-/// The database, where there is one: for values, and for kept messages.
+/// The database, if there is one, for values and for kept messages.
 fn store_of(config: &Config) -> Option<Store> {
     config
         .data
@@ -140,7 +140,7 @@ fn procedures(
     let values = store.and_then(|store| Values::copy_of(store, limits).ok());
     let values = values.unwrap_or_else(|| Values::in_memory(limits));
     let host = ProcedureHost::new(values, Some(notes.clone()));
-    // So that failures are seen with file and line.
+    // This prints failures with file and line.
     let _ = tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
@@ -165,8 +165,7 @@ fn message(arguments: &TestArguments, store: Option<&Store>) -> Result<Message, 
     let topic = arguments.topic.as_deref().map(Topic::new).transpose();
     let topic = topic.map_err(|error| format!("--topic: {error}"))?;
     if let (Ok(id), Some(store)) = (arguments.message.parse::<MessageId>(), store) {
-        return kept(id, store)?
-            .ok_or_else(|| format!("no message {id} is kept in the data folder"));
+        return kept(id, store)?.ok_or_else(|| format!("the data folder contains no message {id}"));
     }
     let body = match arguments.message.as_str() {
         "-" => {
@@ -217,7 +216,13 @@ fn pairs(words: &[String]) -> Result<ProcedureArguments, String> {
             ));
         };
         let name = name.strip_prefix('-');
-        let name = name.ok_or_else(|| format!("'{}' stands where -name should", pair[0]))?;
+        let name = name.ok_or_else(|| {
+            format!(
+                "'{}' is not an argument; write -name \
+            value",
+                pair[0]
+            )
+        })?;
         arguments.push(name, value.as_str());
     }
     Ok(arguments)

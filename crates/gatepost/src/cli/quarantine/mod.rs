@@ -12,17 +12,17 @@ use serde_json::{Value, json};
 use crate::client::{AdminClient, AdminError, AdminOptions, segment};
 use selection::{QuarantineSelection, page_path};
 
-/// HTTP's status where some of several could not be done.
+/// HTTP's status if a part of several actions failed.
 const CONFLICT: u16 = 409;
 
 /// List, show, release, learn and delete messages in quarantine at a running server
 ///
-/// This asks the server by its administration API.
+/// The command uses the server's administration API.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   gatepost quarantine list --search invoice --sort score
-  gatepost quarantine show 01j9zq6m3c7d2            what the message says, and why it was kept
+  gatepost quarantine show 01j9zq6m3c7d2            the message's text, and why it was kept
   gatepost quarantine release 01j9zq6m3c7d2         to its topics, mailboxes and next hop
   gatepost quarantine release 01j9zq6m3c7d2 --to anna@example.org --attached
   gatepost quarantine learn --as ham 01j9zq6m3c7d2
@@ -36,7 +36,7 @@ pub(super) struct QuarantineArguments {
 enum QuarantineAction {
     /// List messages, newest first
     List {
-        /// Only those with this in subject, sender, recipient, topic, rule, reason or peer
+        /// Only messages with this text in subject, sender, recipient, topic, rule, reason or peer
         #[arg(long, value_name = "TEXT", default_value = "")]
         search: String,
         /// The order
@@ -47,7 +47,7 @@ enum QuarantineAction {
         #[arg(long, value_name = "COUNT", default_value_t = 50,
               value_parser = clap::value_parser!(u16).range(1..=1_000))]
         count: u16,
-        /// Pass over so many, to page through more
+        /// Skip this many, to page through more
         #[arg(long, value_name = "COUNT", default_value_t = 0)]
         skip: usize,
         /// As JSON: messages, found, total
@@ -60,7 +60,7 @@ enum QuarantineAction {
     Show {
         /// The message's id
         id: String,
-        /// Its bytes as they arrived instead
+        /// Its bytes as they arrived, instead of the description
         #[arg(long, conflicts_with = "json")]
         source: bool,
         /// As JSON, with text and source
@@ -69,14 +69,14 @@ enum QuarantineAction {
         #[command(flatten)]
         server: AdminOptions,
     },
-    /// Let messages go on to where they were for: topics, mailboxes, next hops
+    /// Deliver messages to their original destinations: topics, mailboxes, next hops
     Release {
         #[command(flatten)]
         which: QuarantineSelection,
         /// To this address instead of the message's own recipients; may be given several times
         #[arg(long, value_name = "ADDRESS")]
         to: Vec<String>,
-        /// Mailboxes and next hops get the message as an attachment
+        /// Deliver the message to mailboxes and next hops as an attachment
         #[arg(long)]
         attached: bool,
         #[command(flatten)]
@@ -133,7 +133,7 @@ fn act(action: &QuarantineAction) -> Result<(), AdminError> {
             let client = server.client()?;
             if *source {
                 let bytes = client.fetch(&path_of(id, "/source"))?;
-                // A closed pipe wants no more.
+                // A reader that closes the pipe needs no more output.
                 let _ = std::io::stdout().write_all(&bytes);
                 return Ok(());
             }
@@ -185,8 +185,8 @@ fn path_of(id: &str, what: &str) -> String {
     format!("/admin/quarantine/{}{what}", segment(id))
 }
 
-/// Does something with each of the chosen messages. One that fails is reported, and does not stop
-/// the others; any failure decides the exit code.
+/// Runs an action on each of the selected messages. A failure is reported and does not stop the
+/// others, but determines the exit code.
 fn for_each(
     which: &QuarantineSelection,
     client: &AdminClient<'_>,
@@ -203,7 +203,7 @@ fn for_each(
                 failures += 1;
                 eprintln!("{id}  {error}");
             }
-            // The server is gone: the others would fail as well.
+            // The server cannot be reached: the others would fail as well.
             Err(error) => return Err(error),
         }
     }
@@ -233,7 +233,7 @@ fn released(answer: &Value) -> String {
 
 fn learned(answer: &Value) -> &str {
     match answer["learned"].as_str().unwrap_or_default() {
-        "changed" => "it was known as the other",
+        "changed" => "it had been learned as the other class",
         "before" => "it was known",
         "off" => "Bayes is switched off",
         _ => "new",

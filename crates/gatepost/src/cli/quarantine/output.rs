@@ -42,7 +42,7 @@ fn line(message: &Value) -> String {
     )
 }
 
-/// The message as people read it.
+/// Prints the message for people.
 pub(super) fn print_whole(message: &Value) {
     let row = |name: &str, value: Option<String>| {
         if let Some(value) = value {

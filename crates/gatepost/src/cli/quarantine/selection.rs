@@ -17,7 +17,8 @@ pub(super) struct QuarantineSelection {
     /// The messages' ids
     #[arg(required_unless_present = "matching", value_name = "ID")]
     ids: Vec<String>,
-    /// All with this in subject, sender, recipient, topic, rule, reason or peer; asks first
+    /// All messages with this text in subject, sender, recipient, topic, rule, reason or peer; asks
+    /// first
     #[arg(long, value_name = "TEXT", conflicts_with = "ids")]
     matching: Option<String>,
     /// Do not ask
@@ -54,7 +55,7 @@ pub(super) fn page_path(search: &str, sort: &str, skip: usize, count: usize) -> 
 fn matching(client: &AdminClient<'_>, text: &str) -> Result<Vec<String>, AdminError> {
     let mut ids = Vec::new();
     loop {
-        // Oldest first, so that what arrives meanwhile does not move the pages.
+        // Oldest first, so that messages that arrive meanwhile do not shift the pages.
         let path = page_path(text, "oldest", ids.len(), PAGE);
         let answer = client.ask("GET", &path, None)?;
         let page = answer["messages"].as_array();
@@ -73,7 +74,7 @@ fn id_of(message: &Value) -> Option<String> {
 /// Asks at the terminal. Without one there is no consent.
 fn agrees(question: &str) -> Result<bool, ClientError> {
     if !io::stdin().is_terminal() {
-        let text = "this is asked at a terminal only; --yes agrees beforehand";
+        let text = "confirmation needs a terminal; --yes confirms beforehand";
         return Err(ClientError::Usage(text.to_owned()));
     }
     eprint!("{question}");

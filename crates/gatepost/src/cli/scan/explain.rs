@@ -26,7 +26,7 @@ pub(super) fn print(out: &mut impl Write, judged: &ScannedMessage) -> io::Result
         }
     }
     if report.given_up.is_any() {
-        writeln!(out, "not judged whole: limit of {}", report.given_up)?;
+        writeln!(out, "not judged completely: limit of {}", report.given_up)?;
     }
     for rule in &report.limited {
         writeln!(out, "     ?  {rule}  ran into its limit")?;

@@ -1,4 +1,4 @@
-//! `--learned`: scans with what was learned in the data folder, and keeps what they add to it.
+//! `--learned`: scans with the learned data of the data folder, and stores their additions.
 
 use gatepost_learning::Learning;
 use gatepost_operations::learner::{Learner, LearningError};
@@ -10,7 +10,7 @@ use crate::config::Config;
 /// The reason why learned data cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LearnedError {
-    #[error("the gateway is serving from this data folder: send it the message instead (spamc)")]
+    #[error("the gateway is running with this data folder: send it the message instead (spamc)")]
     Serving,
     #[error(transparent)]
     Database(#[from] NoDatabase),
@@ -40,7 +40,7 @@ impl LearnedState {
         Ok(self.learner.learning()?.clone())
     }
 
-    /// Waits until what was learned is on disk.
+    /// Waits until the learned data is on disk.
     pub(super) fn close(self) -> Result<(), LearnedError> {
         self.learner.keep()?;
         self.learner.settle()?;

@@ -1,12 +1,12 @@
 //! `gatepost scan`: judges messages of files, mbox files, Maildir folders and standard input.
 //!
-//! One thread reads, as many as asked for judge, and results are printed in the order in which
-//! messages were read. Exit code, as `spamassassin -e` has it: 0 if no message was spam, 5 if at
-//! least one was; and 66 if something could not be read, 74 if results could not be written, 78 if
-//! the rules cannot be used. A mail filter (`--format message`) ends with 0 for spam too: procmail
-//! discards what a program with another code has written.
+//! One thread reads, the requested number of threads judge, and results are printed in the order in
+//! which messages were read. Exit codes are those of `spamassassin -e`: 0 if no message was spam, 5
+//! if at least one was; and 66 if something could not be read, 74 if results could not be written,
+//! 78 if the rules cannot be used. A mail filter (`--format message`) ends with 0 for spam too:
+//! procmail discards the output of a program with another code.
 //!
-//! Ctrl-C ends the reading: what was read until then is judged, printed, counted and learned.
+//! Ctrl-C ends the reading: messages read before are judged, printed, counted and learned.
 
 mod explain;
 mod learned;
@@ -61,14 +61,14 @@ pub(super) struct ScanCommandArguments {
     /// Explain each hit with the matched text, and list rules that nearly hit
     #[arg(long)]
     why: bool,
-    /// Say on standard error where the time went: by stage, by rule, and by what is computed on
-    /// first use; scans one message at a time
+    /// Report on standard error where the time went: by stage, by rule, and by first-use
+    /// computations; scans one message at a time
     #[arg(long, conflicts_with_all = ["why", "unmark", "jobs"])]
     profile: bool,
     /// Warm up the rules before the first message, as a server does
     #[arg(long)]
     warm_up: bool,
-    /// Score with what was learned in the data folder, and learn as the server does
+    /// Score with the learned data of the data folder, and learn as the server does
     #[arg(long)]
     learned: bool,
     /// Instead of scanning, print each message without the header fields of a spam filter
@@ -87,7 +87,7 @@ enum ScanFormat {
     Jsonl,
     /// The full report of each message
     Report,
-    /// Each message as it is delivered: with header fields, spam wrapped as `report_safe` says
+    /// Each message as it is delivered: with header fields, spam wrapped according to `report_safe`
     Message,
     /// The same, followed by the full report
     MessageAndReport,
@@ -99,7 +99,7 @@ impl ScanFormat {
     }
 }
 
-/// Judges everything and says with which code to exit.
+/// Judges everything and returns the exit code.
 pub(super) fn run(arguments: &ScanCommandArguments) -> ExitCode {
     let mut config = match arguments.source.load() {
         Ok((config, _)) => config,
@@ -181,13 +181,13 @@ fn scan(arguments: &ScanCommandArguments, rules: &RuleSet) -> ExitCode {
         eprintln!("{}", summary.line());
     }
     if let Some(profile) = &profile {
-        // Without a reader, standard error may be closed.
+        // Standard error may be closed if nothing reads it.
         let _ = profile::print(&mut std::io::stderr().lock(), profile);
     }
     summary.exit_code(arguments.format.is_message() || arguments.unmark)
 }
 
-/// Prints what was asked for of one message.
+/// Prints the requested output for one message.
 fn print(
     arguments: &ScanCommandArguments,
     terminal: Option<TerminalStyle>,
@@ -208,7 +208,7 @@ fn print(
     }
 }
 
-/// A reader that has seen enough (`| head`) is no error of ours; a full disk is one.
+/// A reader that closes the pipe (`| head`) is not an error; a full disk is.
 fn output_error(error: &std::io::Error) -> ExitCode {
     if error.kind() == std::io::ErrorKind::BrokenPipe {
         return ExitCode::from(EXIT_BROKEN_PIPE);
@@ -222,7 +222,7 @@ fn jobs(asked: usize) -> usize {
     if asked == 0 { cores() } else { asked }
 }
 
-/// `None`, with its reason printed, if a folder that was asked for gives no rules.
+/// `None`, with its reason printed, if a requested folder contains no rules.
 fn load(arguments: &ScanCommandArguments, config: &mut Config) -> Option<RuleSet> {
     for path in arguments.rules.iter().chain(&arguments.prefs) {
         if !path.exists() {
@@ -245,7 +245,7 @@ fn load(arguments: &ScanCommandArguments, config: &mut Config) -> Option<RuleSet
     Some(rules)
 }
 
-/// Errors are named; what merely does not run here is counted.
+/// Errors are named; rules that merely cannot run here are counted.
 fn report(problems: &[Problem]) {
     const NAMED_MAX: usize = 20;
     let errors = || {

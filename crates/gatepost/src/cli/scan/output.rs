@@ -17,10 +17,10 @@ struct ScanRecord<'r> {
     required: f64,
     spam: bool,
     hits: Hits<'r>,
-    /// Rules that ran into a limit of theirs or of the message's time.
+    /// Rules that reached their own limit or the message's time limit.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     limited: Vec<&'r str>,
-    /// The limits that kept the message from being judged whole: time, steps, size.
+    /// The limits that prevented a complete judgement: time, steps, size.
     #[serde(skip_serializing_if = "String::is_empty")]
     given_up: String,
 }

@@ -1,4 +1,4 @@
-//! `--profile`: where the time of the scans went.
+//! `--profile`: the distribution of the scans' time.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub(super) fn print(out: &mut impl Write, profile: &ScanProfile) -> io::Result<(
     rules_by_time(out, profile, &rules)
 }
 
-/// Prints the part of the stages that later messages do not pay again.
+/// Prints the part of the stages that later messages do not repeat.
 fn first_uses(out: &mut impl Write, profile: &ScanProfile, total: Duration) -> io::Result<()> {
     let uses = profile.first_uses;
     writeln!(
@@ -59,7 +59,7 @@ fn first_uses(out: &mut impl Write, profile: &ScanProfile, total: Duration) -> i
     )
 }
 
-/// Prints how often the prefilters were right.
+/// Prints the precision of the prefilters.
 fn candidates(out: &mut impl Write, rules: &[RuleCost]) -> io::Result<()> {
     let candidates: u64 = rules.iter().map(|rule| rule.candidates).sum();
     let confirmed: u64 = rules.iter().map(|rule| rule.confirmed).sum();

@@ -8,7 +8,7 @@ use gatepost_rules::Report;
 
 use crate::cli::plain::plain;
 
-/// The width of a terminal that does not say its own.
+/// The width assumed if the terminal does not report its own.
 const WIDTH_DEFAULT: usize = 80;
 /// Columns before the names of rules: below the name of the message.
 const INDENT: usize = 18;
@@ -18,7 +18,7 @@ const HAM: &str = "\x1b[32m";
 const FAINT: &str = "\x1b[2m";
 const RESET: &str = "\x1b[0m";
 
-/// The terminal that standard output is.
+/// The terminal of standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TerminalStyle {
     width: usize,

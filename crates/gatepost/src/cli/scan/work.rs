@@ -1,4 +1,4 @@
-//! Messages through judging threads, and results back in order.
+//! Distributes messages to judging threads, and returns results in order.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,13 +11,13 @@ use gatepost_rules::{NearMiss, Report, RuleSet, ScanContext, ScanProfile};
 /// Messages that wait for a judge, and results that wait to be printed, per thread.
 const WAITING_PER_THREAD: usize = 16;
 
-/// One message and what was found.
+/// One message and its result.
 pub(super) struct ScannedMessage {
     pub(super) name: String,
     pub(super) outcome: Result<Report, MailboxProblem>,
-    /// Rules that nearly hit, where explanations were asked for.
+    /// Rules that nearly hit, if explanations were requested.
     pub(super) near_misses: Vec<NearMiss>,
-    /// The message with a filter's header fields, or without them, where either was asked for.
+    /// The message with a filter's header fields, or without them, if either was requested.
     pub(super) message: Vec<u8>,
     pub(super) source_bytes: u64,
 }
@@ -87,7 +87,7 @@ fn judge_all(
     task: ScanTask,
 ) {
     loop {
-        // Only the receiving is under the lock.
+        // The lock is held only for receiving.
         let next = messages
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -150,7 +150,7 @@ fn in_order(
     results: &Receiver<(usize, ScannedMessage)>,
     print: &mut impl FnMut(ScannedMessage) -> io::Result<()>,
 ) -> io::Result<()> {
-    // Bounded by the channels: a slow message holds up at most what they hold.
+    // The channels bound this: a slow message delays at most the messages that they hold.
     let mut early = BTreeMap::new();
     let mut next = 0;
     for (number, judged) in results {

@@ -12,15 +12,15 @@ use crate::client::{AdminError, AdminOptions, segment};
 
 /// Find, inspect, disconnect, end and ban the MQTT sessions of a running server
 ///
-/// This asks the server by its administration API.
+/// The command uses the server's administration API.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  gatepost sessions list                       client ids, users, addresses, what waits and for what
+  gatepost sessions list                       client ids, users, addresses, queues
   gatepost sessions list --search 192.0.2.
   gatepost sessions show sensor-1              subscriptions, queue, unacknowledged messages, expiry
-  gatepost sessions kick sensor-1 --user anna  ends the connection; the session stays
-  gatepost sessions forget sensor-1            ends the session, with all that waits for it
+  gatepost sessions kick sensor-1 --user anna  ends the connection; the session is kept
+  gatepost sessions forget sensor-1            ends the session and discards its queue
   gatepost sessions ban sensor-1 --what user --time 1d --reason abuse")]
 pub(super) struct SessionsArguments {
     #[command(subcommand)]
@@ -31,13 +31,13 @@ pub(super) struct SessionsArguments {
 enum SessionsAction {
     /// List sessions, connected or not
     List {
-        /// Only those whose client id, user or address contains this
+        /// Only sessions whose client id, user or address contains this
         #[arg(long, value_name = "TEXT", default_value = "")]
         search: String,
         /// The number
         #[arg(long, value_name = "COUNT", default_value_t = 1_000)]
         count: u16,
-        /// Pass over so many, to page through more
+        /// Skip this many, to page through more
         #[arg(long, value_name = "COUNT", default_value_t = 0)]
         skip: usize,
         /// As JSON, one array
@@ -46,7 +46,7 @@ enum SessionsAction {
         #[command(flatten)]
         server: AdminOptions,
     },
-    /// Show a session: connection, subscriptions, queue, and what it waits for
+    /// Show a session: connection, subscriptions, queue, and causes of delay
     Show {
         #[command(flatten)]
         which: SessionName,
@@ -56,7 +56,7 @@ enum SessionsAction {
         #[command(flatten)]
         server: AdminOptions,
     },
-    /// End the connection; the session stays, and its client may connect again
+    /// End the connection; the session is kept, and its client may connect again
     ///
     /// An MQTT 5 client is sent DISCONNECT with 0x98 (administrative action). Its will is
     /// published.
@@ -66,7 +66,7 @@ enum SessionsAction {
         #[command(flatten)]
         server: AdminOptions,
     },
-    /// End a session, with its connection, its subscriptions and what waits for it
+    /// End a session, with its connection, its subscriptions and its queue
     ///
     /// An MQTT 5 client is sent DISCONNECT with 0x98 (administrative action). Its will is
     /// published.
@@ -84,10 +84,10 @@ enum SessionsAction {
     Ban {
         #[command(flatten)]
         which: SessionName,
-        /// The banned address (in all protocols) or user (wherever it logs in from)
+        /// Ban the address (in all protocols) or the user (from any address)
         #[arg(long, value_name = "WHAT", value_parser = ["address", "user"])]
         what: String,
-        /// For how long, such as 1d; without it, until the ban is lifted
+        /// The duration, such as 1d; without it, until the ban is lifted
         #[arg(long, value_name = "TIME")]
         time: Option<Period>,
         /// The reason
@@ -98,7 +98,7 @@ enum SessionsAction {
     },
 }
 
-/// The selection of a session.
+/// The session that the command selects.
 #[derive(Debug, Args)]
 struct SessionName {
     /// The client id

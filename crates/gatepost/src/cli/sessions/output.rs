@@ -47,7 +47,7 @@ fn line(session: &Value) -> String {
     line.trim_end().to_owned()
 }
 
-/// All that is known of each.
+/// Prints all details of each session.
 pub(super) fn print_whole(sessions: &Value) {
     for (place, session) in list(sessions).iter().enumerate() {
         if place > 0 {
@@ -101,7 +101,7 @@ fn print_one(session: &Value) {
 fn print_connection(session: &Value) {
     let connection = &session["connection"];
     if connection.is_null() {
-        row("connection", "none: the client is away");
+        row("connection", "none: the client is not connected");
         return;
     }
     row("address", &text(&connection["address"]));
@@ -134,7 +134,7 @@ fn explain(cause: &str, session: &Value) -> String {
     match cause {
         "client" => "the client: it is not connected".to_owned(),
         "memory" => "memory: its queue is on disk (broker.memory_max)".to_owned(),
-        "socket" => "the socket: the client or the network takes no more".to_owned(),
+        "socket" => "the socket: the client or the network accepts no more data".to_owned(),
         "acknowledgements" => format!(
             "acknowledgements: {most} are open, as many as its Receive Maximum or \
              broker.inflight_max permit"

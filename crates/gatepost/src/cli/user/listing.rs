@@ -1,4 +1,4 @@
-//! Users for people and for programs.
+//! The list of users, as text or as JSON.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use gatepost_users::{
     ANONYMOUS, AccessRuleSummary, EVERYONE, Effect, TokenSummary, UserSummary, Users, UsersError,
 };
 
-/// Prints all users, or one; with the rules for everyone where all are asked for.
+/// Prints all users, or one; with the rules for everyone if all are requested.
 pub(super) fn print(users: &Users, name: Option<&str>, json: bool) -> Result<(), UsersError> {
     let mut list = users.list();
     if let Some(name) = name {

@@ -1,7 +1,7 @@
-//! `gatepost user`: who may log in, and what each may do.
+//! `gatepost user`: users and their rights.
 //!
-//! It writes to the database beside a running server, which sees each change within a second;
-//! connections whose login is no longer good end then.
+//! The command writes to the database while the server runs, which applies each change within a
+//! second; connections whose login is no longer valid then end.
 
 mod listing;
 mod password;
@@ -23,15 +23,15 @@ use crate::system_user::SystemUser;
 use crate::users_marker::{self, UsersMarkerError};
 use password::PasswordSource;
 
-/// Manage users, their tokens and what they may do
+/// Manage users, their tokens and their rights
 ///
-/// From the first user on, clients must log in: MQTT with user name and password (or a token as
-/// the password), HTTP with Basic or Bearer. A running server follows within a second.
+/// From the first user on, clients must log in: MQTT with user name and password (or a token as the
+/// password), HTTP with Basic or Bearer. A running server applies changes within a second.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  gatepost user add anna                           ask for a password, add a user who may do all
-  gatepost user grant anna publish,subscribe 'home/%u/#'   from now on only this
+  gatepost user add anna                           prompt for a password, add a user with all rights
+  gatepost user grant anna publish,subscribe 'home/%u/#'   from now on only these topics
   gatepost user grant everyone subscribe 'news/#'  every peer may read the news
   gatepost user grant --deny anna publish home/anna/lock
   gatepost user token add anna --expires 90d --allow publish=alarms/#
@@ -47,7 +47,7 @@ enum UserAction {
     Add {
         /// Its name: no / + # % : , = and no control characters
         name: String,
-        /// It may do everything, $SYS and the quarantine included
+        /// Permit everything, including $SYS and the quarantine
         #[arg(long)]
         admin: bool,
         #[command(flatten)]
@@ -55,7 +55,7 @@ enum UserAction {
         #[command(flatten)]
         source: ConfigSource,
     },
-    /// Set another password; connections made with the old one end, tokens stay
+    /// Set another password; connections made with the old one end, tokens remain valid
     Passwd {
         /// The user's name
         name: String,
@@ -64,7 +64,7 @@ enum UserAction {
         #[command(flatten)]
         source: ConfigSource,
     },
-    /// Switch a user off or on, make it an administrator or none
+    /// Switch a user off or on, or change whether it is an administrator
     Set {
         /// The user's name
         name: String,
@@ -77,7 +77,7 @@ enum UserAction {
         #[command(flatten)]
         source: ConfigSource,
     },
-    /// Let a user do something with the topics of a filter, or forbid it
+    /// Permit or deny a user access to the topics of a filter
     ///
     /// A user without any allow rule may do everything that is not denied; a user with one may do
     /// only what is allowed. A user's own rules come before those for `everyone`; among each, a
@@ -89,13 +89,13 @@ enum UserAction {
         access: AccessSet,
         /// A topic filter; %u stands for the user's name, %c for the MQTT client id
         filter: String,
-        /// Forbid instead
+        /// Deny instead
         #[arg(long)]
         deny: bool,
         #[command(flatten)]
         source: ConfigSource,
     },
-    /// Take a rule away again
+    /// Remove a rule
     Revoke {
         /// The user or group
         subject: String,
@@ -106,7 +106,7 @@ enum UserAction {
         #[command(flatten)]
         source: ConfigSource,
     },
-    /// Make or revoke tokens, to log in with instead of a password
+    /// Create or revoke tokens, which replace the password at a login
     Token {
         #[command(subcommand)]
         action: TokenAction,
@@ -132,17 +132,17 @@ enum UserAction {
 
 #[derive(Debug, Subcommand)]
 enum TokenAction {
-    /// Make a token and print it; it is not shown again
+    /// Create a token and print it; it is not shown again
     Add {
         /// The user's name
         name: String,
         /// The purpose of the token, as a label
         #[arg(long, default_value = "")]
         label: String,
-        /// After what time it ends, such as 90d; without it, never
+        /// The time after which it expires, such as 90d; without it, never
         #[arg(long, value_name = "TIME")]
         expires: Option<Period>,
-        /// Narrow it to this (repeatable); without it, it may all that its user may
+        /// Restrict it to this (repeatable); without it, it has all rights of its user
         #[arg(long, value_name = "ACCESS=FILTER", value_parser = scope)]
         allow: Vec<(AccessSet, String)>,
         #[command(flatten)]
@@ -161,7 +161,8 @@ enum TokenAction {
 struct PasswordArguments {
     /// Read the password from the first line of this file; - is standard input
     ///
-    /// Without it, it is asked for; where standard input is not a terminal, it is read from there.
+    /// Without this option, the command prompts for it, or reads it from standard input if that is
+    /// not a terminal.
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
 }
@@ -185,7 +186,7 @@ enum UserError {
     Database(#[from] NoDatabase),
     #[error("the password cannot be read: {0}")]
     Password(#[from] password::PasswordError),
-    #[error("the data folder's owner cannot act: {0}")]
+    #[error("the command cannot run as the data folder's owner: {0}")]
     Owner(std::io::Error),
     #[error("the threads cannot be started: {0}")]
     Threads(std::io::Error),
@@ -315,7 +316,7 @@ fn act_on(config: &Config, action: &UserAction) -> Result<(), UserError> {
     // The database may be new, and holds hashes of passwords.
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     let actor = format!("uid {}", rustix::process::getuid().as_raw());
-    // Root may read this file where the server's user may not.
+    // Root may read this file even if the server's user may not.
     let source = action
         .password_file()
         .map(PasswordSource::open)

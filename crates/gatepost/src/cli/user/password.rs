@@ -42,7 +42,8 @@ impl PasswordSource {
         }
     }
 
-    /// Reads the password for `name`: from a file's first line, from a pipe's, or asked for twice.
+    /// Reads the password for `name`: from a file's first line, from a pipe's, or by prompting
+    /// twice.
     pub(super) fn read(self, name: &str) -> Result<Secret, PasswordError> {
         let stdin = io::stdin();
         let line = match self {
@@ -112,7 +113,7 @@ impl Hidden {
 
 impl Drop for Hidden {
     fn drop(&mut self) {
-        // Nothing is left to do about a terminal that is gone.
+        // Nothing can be done about a terminal that is gone.
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.0);
     }
 }

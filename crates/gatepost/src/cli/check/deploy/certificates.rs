@@ -1,4 +1,5 @@
-//! Whether certificates are valid for a while, for the server's name, and their keys only ours.
+//! Checks that certificates remain valid for a while and match the server's name, and that their
+//! keys are private.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -52,9 +53,7 @@ fn certificate(
     } else if facts.ends < now {
         report.warn(format!("{name} expired on {}", facts.ends.date()));
     } else if days < DAYS_LEFT_MIN {
-        report.warn(format!(
-            "{name} expires in {days} days: is its renewal at work?"
-        ));
+        report.warn(format!("{name} expires in {days} days: check its renewal"));
     } else {
         report.note(format!(
             "{name} is valid for {days} days, for {}",
@@ -74,7 +73,7 @@ fn certificate(
 }
 
 fn key_mode(key: &Path, report: &mut DeployReport) {
-    // One that is missing or cannot be read is an error of the config.
+    // A certificate that is missing or cannot be read is an error of the config.
     let Ok(metadata) = std::fs::metadata(key) else {
         return;
     };

@@ -1,5 +1,5 @@
-//! Checks of the mail domains in DNS: whether their MX leads here, and whether this address has a
-//! name that leads back, as receivers of forwarded mail want it.
+//! Checks of the mail domains in DNS: whether their MX points to this machine, and whether this
+//! address has a name that resolves back to it, as receivers of forwarded mail require.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, UdpSocket};
@@ -60,7 +60,7 @@ pub(super) fn look(config: &Config, report: &mut DeployReport) {
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
-            report.warn(format!("DNS cannot be asked: {error}"));
+            report.warn(format!("DNS cannot be queried: {error}"));
             return;
         }
     };
@@ -79,7 +79,7 @@ pub(super) fn look(config: &Config, report: &mut DeployReport) {
     }
 }
 
-/// The addresses that this machine sends from. Nothing is sent for it.
+/// The addresses that this machine sends from. Nothing is sent to find out.
 fn own_addresses() -> BTreeSet<IpAddr> {
     let mut own = BTreeSet::new();
     for (any, far) in [("0.0.0.0:0", "192.0.2.1"), ("[::]:0", "2001:db8::1")] {
@@ -123,11 +123,11 @@ fn exchangers(domain: &str, own: &BTreeSet<IpAddr>, asking: &Asking, report: &mu
     });
     let list = hosts.join(", ");
     if leads_here {
-        report.note(format!("MX of {domain}: {list}, which leads here"));
+        report.note(format!("MX of {domain}: {list}, which is this machine"));
     } else {
         report.warn(format!(
-            "MX of {domain}: {list}; none of them has an address of this machine (behind NAT or a \
-             relay that is so)"
+            "MX of {domain}: {list}; none of them has an address of this machine (correct if this \
+                machine is behind NAT or a relay)"
         ));
     }
 }
@@ -147,9 +147,10 @@ fn pointer(ip: IpAddr, asking: &Asking, report: &mut DeployReport) {
         .iter()
         .find(|name| asking.addresses(name).contains(&ip));
     match confirmed {
-        Some(name) => report.note(format!("PTR of {ip}: {name}, which leads back")),
+        Some(name) => report.note(format!("PTR of {ip}: {name}, which resolves back to it")),
         None => report.warn(format!(
-            "{ip} has no PTR that leads back: other servers distrust mail forwarded from there"
+            "{ip} has no PTR whose name resolves back to it: other servers distrust mail \
+                forwarded from this address"
         )),
     }
 }

@@ -1,7 +1,7 @@
 //! `gatepost check --deploy`: whether this machine can serve the config: ports, folders, space,
-//! certificates, limits, memory, the clock, and with `--dns` what DNS says of the mail domains.
+//! certificates, limits, memory, the clock, and with `--dns` the records of the mail domains.
 //!
-//! A finding is a warning where something will not work, or not for long, and a note otherwise.
+//! A finding is a warning if something will not work, or not for long, and a note otherwise.
 
 mod certificates;
 mod dns;

@@ -1,4 +1,4 @@
-//! Whether the addresses can be listened on.
+//! Checks that the addresses can be listened on.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -28,8 +28,8 @@ pub(super) fn look(config: &Config, report: &mut DeployReport) {
                 Ok(()) => free += 1,
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_served => {
                     report.note(format!(
-                        "{listener}: {bind} is in use, and so is the data folder: \
-                         a gatepost serves it"
+                        "{listener}: {bind} is in use, and so is the data folder: a gatepost is \
+                            already running with it"
                     ));
                 }
                 Err(error) => report.warn(format!("{listener}: {bind}: {}", advice(bind, &error))),
@@ -44,7 +44,8 @@ fn tcp(address: SocketAddr) -> io::Result<()> {
     TcpListener::bind(address).map(drop)
 }
 
-/// A socket that answers is served; one that does not is left over, and a start replaces it.
+/// A socket that answers belongs to a running server; one that does not is left over, and a start
+/// replaces it.
 fn unix(path: &Path) -> io::Result<()> {
     if UnixStream::connect(path).is_ok() {
         return Err(io::ErrorKind::AddrInUse.into());

@@ -1,4 +1,4 @@
-//! Descriptors, memory and the clock.
+//! Checks of descriptors, memory and the clock.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -8,11 +8,11 @@ use rustix::process::{Resource, getrlimit};
 use super::DeployReport;
 use crate::config::Config;
 
-/// The time at which this was written, in Unix seconds: no clock that is right is before.
+/// The time at which this was written, in Unix seconds: a correct clock is later.
 const WRITTEN: Duration = Duration::from_secs(1_760_000_000);
 /// Descriptors besides those of connections: files, sockets, the database.
 const OTHER_DESCRIPTORS: u64 = 200;
-/// Less memory than this holds few sessions beside the rules.
+/// With less memory than this, few sessions fit beside the rules.
 const MEMORY_MIN: u64 = 64 << 20;
 
 pub(super) fn look(config: &Config, report: &mut DeployReport) {

@@ -1,4 +1,4 @@
-//! Whether the folders can be used, and whether there is space for messages.
+//! Checks that the folders can be used, and that there is space for messages.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::config::Config;
 
 /// Permission bits of others.
 const OTHERS: u32 = 0o007;
-/// Less than so many times the reserve is soon used up.
+/// Free space below this multiple of the reserve is soon used up.
 const COMFORTABLE_TIMES: u64 = 2;
 
 pub(super) fn look(config: &Config, report: &mut DeployReport) {
@@ -32,7 +32,7 @@ pub(super) fn look(config: &Config, report: &mut DeployReport) {
     space(config, report);
 }
 
-/// The folder, or the nearest above it that exists.
+/// The folder, or its nearest existing parent.
 fn existing(path: &Path) -> &Path {
     let mut above = path
         .ancestors()

@@ -1,6 +1,6 @@
 //! mosquitto's ACL file: `topic`, `user` and `pattern`.
 //!
-//! Topics before the first `user` are of clients without a login; a pattern holds for everybody,
+//! Topics before the first `user` apply to clients without a login; a pattern applies to everybody,
 //! logged in or not, and `%u` and `%c` stand for the same in Gatepost's filters.
 
 use std::path::Path;
@@ -30,7 +30,7 @@ pub(super) fn read(file: &Path, plan: &mut ImportPlan) -> Result<(), ImportError
             }
             "topic" => add(&subject, rest, plan),
             "pattern" => add(EVERYONE, rest, plan),
-            _ => Err("not known to this import".to_owned()),
+            _ => Err("unknown option, not imported".to_owned()),
         };
         if let Err(reason) = taken {
             plan.leave_out(&place, line, reason);
@@ -56,9 +56,7 @@ fn add(subject: &str, rest: &str, plan: &mut ImportPlan) -> Result<(), String> {
     let folded = subject.to_lowercase();
     let is_known = |name: &str| name.to_lowercase() == folded;
     if !is_group && !plan.users.iter().any(|user| is_known(&user.name)) {
-        return Err(format!(
-            "{subject} is not among the users that are taken over"
-        ));
+        return Err(format!("{subject} is not among the imported users"));
     }
     gatepost_message::TopicFilter::new(filter).map_err(|error| error.to_string())?;
     plan.rules.push(ImportedRule {

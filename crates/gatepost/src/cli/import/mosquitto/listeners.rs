@@ -1,4 +1,4 @@
-//! Listeners: `listener`, and what stands below each.
+//! Listeners: `listener`, and the options below each.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -22,7 +22,7 @@ struct MosquittoListener {
     certificate_is_user: bool,
 }
 
-/// All of them. The first stands for `port` and `bind_address`, which name no listener.
+/// All of them. The first represents `port` and `bind_address`, which name no listener.
 #[derive(Default)]
 pub(super) struct Listeners {
     all: Vec<MosquittoListener>,
@@ -30,7 +30,7 @@ pub(super) struct Listeners {
 }
 
 impl Listeners {
-    /// Takes an option that belongs to listeners; whether it was one.
+    /// Handles an option of listeners; returns whether it was one.
     pub(super) fn take(&mut self, option: OptionLine<'_>, plan: &mut ImportPlan) -> bool {
         let is_true = option.value == "true";
         match option.name {
@@ -90,7 +90,7 @@ impl Listeners {
     pub(super) fn finish(mut self, plan: &mut ImportPlan) {
         let is_local = self.all.is_empty();
         if is_local {
-            // mosquitto without a listener serves this machine, and everybody on it.
+            // mosquitto without a listener serves all clients of this machine.
             self.all.push(MosquittoListener {
                 port: PORT_DEFAULT.to_owned(),
                 host: Some("127.0.0.1".to_owned()),
@@ -116,7 +116,7 @@ impl Listeners {
     }
 }
 
-/// Carries one listener over; whether it is one of plain MQTT.
+/// Imports one listener; returns whether it is one of plain MQTT.
 fn open(listener: &MosquittoListener, plan: &mut ImportPlan) -> bool {
     let Some(bind) = bind(listener) else {
         let reason = "the host is a name; write its address into listeners.mqtt.bind";
@@ -134,7 +134,7 @@ fn open(listener: &MosquittoListener, plan: &mut ImportPlan) -> bool {
     };
     let key = |name: &str| format!("{section}.tls.{name}");
     if plan.has(&key("cert")) {
-        let reason = "one certificate for each protocol is carried over; add this one under \
+        let reason = "one certificate for each protocol is imported; add this one under \
              tls.more";
         plan.leave_out(&listener.place, &listener.line, reason);
     } else {
@@ -153,7 +153,7 @@ fn open(listener: &MosquittoListener, plan: &mut ImportPlan) -> bool {
     false
 }
 
-/// The address as Gatepost writes it; `None` where the host is a name.
+/// The address as Gatepost writes it; `None` if the host is a name.
 fn bind(listener: &MosquittoListener) -> Option<String> {
     let host = listener.host.as_deref();
     if let Some(path) = host.filter(|host| host.starts_with('/')) {

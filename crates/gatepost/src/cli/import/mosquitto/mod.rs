@@ -25,7 +25,7 @@ struct OptionLine<'a> {
 struct MosquittoImport {
     plan: ImportPlan,
     listeners: Listeners,
-    /// Within the options of a bridge, which begin with `connection`.
+    /// Whether the lines belong to a bridge, which begins with `connection`.
     in_bridge: bool,
     acl_file: Option<String>,
     password_file: Option<String>,
@@ -38,7 +38,7 @@ pub(super) fn read(file: &Path) -> Result<ImportPlan, ImportError> {
     import.finish()
 }
 
-/// mosquitto itself bounds nothing here; a folder that includes itself must not go on for ever.
+/// mosquitto itself bounds nothing here; a folder that includes itself must not be read endlessly.
 const INCLUDES_MAX: usize = 8;
 
 impl MosquittoImport {
@@ -125,7 +125,7 @@ impl MosquittoImport {
                  Gatepost refuses a subscription that covers more than is granted",
             );
         }
-        plan.note("sessions and retained messages of mosquitto.db are not taken over");
+        plan.note("sessions and retained messages of mosquitto.db are not imported");
         Ok(self.plan)
     }
 }

@@ -1,16 +1,16 @@
-//! The options of mosquitto.conf that belong to no listener: what each is here, or why it is
-//! nothing.
+//! The options of mosquitto.conf that belong to no listener: the corresponding setting of each, or
+//! the reason why there is none.
 
 use super::OptionLine;
 use crate::cli::import::plan::ImportPlan;
 
-/// An option and the setting that has its value as it stands.
+/// An option and the setting that takes the same value.
 const SAME: [(&str, &str); 2] = [
     ("max_topic_alias", "listeners.mqtt.topic_alias_max"),
     ("max_keepalive", "listeners.mqtt.keep_alive_max_seconds"),
 ];
 
-/// Options that ask for what Gatepost does in any case.
+/// Options for behaviour that Gatepost always has.
 const ALWAYS: [(&str, &str); 9] = [
     (
         "persistence",
@@ -20,12 +20,21 @@ const ALWAYS: [(&str, &str); 9] = [
         "persistence_file",
         "the database is gatepost.db in the data folder",
     ),
-    ("persistence_location", "the folder is that of `data`"),
-    ("autosave_interval", "what is acknowledged is on disk"),
-    ("autosave_on_changes", "what is acknowledged is on disk"),
+    (
+        "persistence_location",
+        "the setting `data` names the folder",
+    ),
+    (
+        "autosave_interval",
+        "acknowledged messages are always on disk",
+    ),
+    (
+        "autosave_on_changes",
+        "acknowledged messages are always on disk",
+    ),
     ("allow_zero_length_clientid", "always allowed"),
     ("set_tcp_nodelay", "always set"),
-    ("pid_file", "the service manager knows the process"),
+    ("pid_file", "the service manager tracks the process"),
     ("user", "the service manager sets the user"),
 ];
 
@@ -33,11 +42,11 @@ const ALWAYS: [(&str, &str); 9] = [
 const MISSING: [(&str, &str); 23] = [
     (
         "auth_plugin",
-        "no plugins; access.jwt takes tokens of other servers",
+        "no plugins; access.jwt accepts tokens of other servers",
     ),
     (
         "plugin",
-        "no plugins; access.jwt takes tokens of other servers",
+        "no plugins; access.jwt accepts tokens of other servers",
     ),
     ("auth_plugin_deny_special_chars", "no plugins"),
     ("capath", "name one file by tls.client_ca"),
@@ -77,7 +86,7 @@ const MISSING: [(&str, &str); 23] = [
     ),
     (
         "queue_qos0_messages",
-        "QoS 0 messages are for clients that are connected",
+        "QoS 0 messages are only sent to connected clients",
     ),
     ("upgrade_outgoing_qos", "not available"),
     (
@@ -110,7 +119,7 @@ pub(super) fn is_of_bridge(name: &str) -> bool {
             .any(|prefix| name.starts_with(prefix))
 }
 
-/// Takes one option.
+/// Handles one option.
 pub(super) fn take(option: OptionLine<'_>, plan: &mut ImportPlan) {
     let OptionLine {
         place,
@@ -145,7 +154,7 @@ pub(super) fn take(option: OptionLine<'_>, plan: &mut ImportPlan) {
 /// Limits, whose 0 means no limit for mosquitto.
 fn limit(name: &str, value: &str, plan: &mut ImportPlan) -> Result<(), &'static str> {
     let number = || value.parse::<u64>().map_err(|_| "not a number");
-    let is_open = "no limit is not available; the default stays";
+    let is_open = "unlimited is not available; the default applies";
     match name {
         "max_inflight_messages" => {
             let count = number()?.min(u16::MAX.into());
@@ -167,7 +176,7 @@ fn limit(name: &str, value: &str, plan: &mut ImportPlan) -> Result<(), &'static 
         "message_size_limit" => match number()? {
             0 => {}
             _ if plan.has("listeners.mqtt.packet_max") => {
-                return Err("max_packet_size says how large a packet may be");
+                return Err("max_packet_size limits the packet");
             }
             bytes => {
                 plan.set_text("listeners.mqtt.packet_max", &format!("{bytes}B"));
@@ -185,7 +194,7 @@ fn limit(name: &str, value: &str, plan: &mut ImportPlan) -> Result<(), &'static 
         "persistent_client_expiration" => plan.set_text("broker.session_expiry_max", &age(value)?),
         "per_listener_settings" => {
             if value == "true" {
-                return Err("users, rules and `anonymous` hold for all MQTT listeners");
+                return Err("users, rules and `anonymous` apply to all MQTT listeners");
             }
         }
         "max_qos" => {
@@ -193,7 +202,7 @@ fn limit(name: &str, value: &str, plan: &mut ImportPlan) -> Result<(), &'static 
                 return Err("QoS 2 is always offered");
             }
         }
-        _ => return Err("not known to this import"),
+        _ => return Err("unknown option, not imported"),
     }
     Ok(())
 }

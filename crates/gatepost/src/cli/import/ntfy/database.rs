@@ -8,7 +8,7 @@ use rusqlite::{Connection, OpenFlags};
 use crate::cli::import::ImportError;
 use crate::cli::import::plan::{ImportPlan, ImportedRule, ImportedUser};
 
-/// The user that stands for those without a login.
+/// The user that represents clients without a login.
 const EVERYBODY: &str = "*";
 const NOT_HASHED: &str = "the hash of its password is not bcrypt's";
 
@@ -49,7 +49,7 @@ pub(super) fn read(file: &Path, plan: &mut ImportPlan) -> Result<(), ImportError
         .query_row(tokens, [], |row| row.get(0))
         .unwrap_or_default();
     if tokens > 0 {
-        let reason = "make new ones by gatepost user token add: Gatepost's begin with gp_";
+        let reason = "make new ones by gatepost user token add: tokens of Gatepost begin with gp_";
         plan.leave_out(&place, &format!("{tokens} tokens"), reason);
     }
     Ok(())
@@ -86,9 +86,9 @@ fn add(row: &AccessRow, plan: &mut ImportPlan) -> Result<(), String> {
     };
     let is_known = plan.users.iter().any(|user| user.name == subject);
     if !is_known && subject != EVERYONE {
-        return Err("the user is not taken over".to_owned());
+        return Err("the user is not imported".to_owned());
     }
-    // As ntfy stores patterns: % for any text, and \_ for an underscore.
+    // ntfy stores patterns with % for any text, and \_ for an underscore.
     let topic = row.topic.replace("\\_", "_");
     let filter = match topic.as_str() {
         "%" => "#".to_owned(),
@@ -110,7 +110,7 @@ fn add(row: &AccessRow, plan: &mut ImportPlan) -> Result<(), String> {
     let withheld = AccessSet::from(Access::Publish)
         .with(Access::Subscribe.into())
         .without(granted);
-    // The first rule that fits decides in ntfy: what it does not give is denied.
+    // In ntfy the first matching rule decides: it denies every right that it does not grant.
     for (effect, access) in [(Effect::Allow, granted), (Effect::Deny, withheld)] {
         if !access.is_empty() {
             plan.rules.push(ImportedRule {

@@ -11,7 +11,7 @@ use super::ImportError;
 use super::plan::{ImportPlan, ImportedRule};
 use yaml::YamlEntry;
 
-/// Options that ask for what Gatepost does in any case, or needs no setting for.
+/// Options for behaviour that Gatepost always has, or that needs no setting.
 const ALWAYS: [(&str, &str); 7] = [
     ("base-url", "not needed"),
     ("cache-file", "messages are always kept in the database"),
@@ -22,10 +22,13 @@ const ALWAYS: [(&str, &str); 7] = [
     ),
     (
         "enable-login",
-        "the dashboard asks for a login as soon as there is a user",
+        "the dashboard requires a login as soon as there is a user",
     ),
     ("web-root", "the dashboard is at /dashboard"),
-    ("cache-startup-queries", "the database sets its own"),
+    (
+        "cache-startup-queries",
+        "the database has its own startup queries",
+    ),
 ];
 
 /// Beginnings of options without a counterpart.
@@ -117,7 +120,7 @@ impl NtfyImport {
             "smtp-server-domain" => plan.add_text("listeners.smtp.domains", value),
             "auth-file" => self.auth_file = Some(PathBuf::from(value)),
             "auth-default-access" => self.default_access = Some(value.to_owned()),
-            "" => return Err("not understood: nested values are not read".to_owned()),
+            "" => return Err("nested values are not supported".to_owned()),
             name => return Err(left_out(name).to_owned()),
         }
         Ok(())
@@ -136,10 +139,10 @@ impl NtfyImport {
                 default_access(access, plan);
                 database::read(file, plan)?;
             }
-            // Without users ntfy serves everybody.
+            // Without users ntfy serves every client.
             None => plan.set_text("listeners.http.anonymous", "yes"),
         }
-        plan.note("messages in ntfy's cache are not taken over");
+        plan.note("messages in ntfy's cache are not imported");
         Ok(self.plan)
     }
 }
@@ -169,7 +172,7 @@ fn left_out(name: &str) -> &'static str {
     let missing = MISSING.iter().find(|(known, _)| name.starts_with(known));
     always
         .or(missing)
-        .map_or("not known to this import", |(_, reason)| reason)
+        .map_or("unknown option, not imported", |(_, reason)| reason)
 }
 
 /// `:80`, `0.0.0.0:80`, `-` for none

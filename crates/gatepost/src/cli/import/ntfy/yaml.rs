@@ -1,7 +1,7 @@
-//! The YAML that ntfy's server.yml is written in: keys with one value, or with a list of values.
+//! The subset of YAML in ntfy's server.yml: keys with one value, or with a list of values.
 //!
-//! Anchors, tags, nested maps and texts over several lines do not occur in such a file; a line that
-//! is none of the above is handed back as it stands.
+//! Anchors, tags, nested maps and texts over several lines do not occur in such a file; any other
+//! line is returned unchanged.
 
 /// One key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub(super) struct YamlEntry {
     /// Counted from 1.
     pub(super) number: usize,
     pub(super) line: String,
-    /// Empty where the line is not understood.
+    /// The key; empty if the line cannot be parsed.
     pub(super) key: String,
     pub(super) values: Vec<String>,
 }
