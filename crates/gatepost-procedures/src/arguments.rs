@@ -17,11 +17,11 @@ pub struct ScopeMember {
 /// The reason why a text is not a member of a scope.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MalformedMember {
-    /// Nothing stands there.
+    /// The text is empty.
     #[error("it is empty; name a procedure, as in \"/sizecheck -max 1MB\"")]
     Empty,
-    /// A value where an argument's name should stand.
-    #[error("'{0}' stands where an argument should begin; write -name value")]
+    /// A value in place of an argument's name.
+    #[error("'{0}' is not an argument; write -name value")]
     NoArgument(String),
     /// The last argument has no value.
     #[error("-{0} has no value")]
@@ -105,7 +105,7 @@ impl ProcedureArguments {
             .map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// These, and `others` over them.
+    /// These arguments, overridden by `others`.
     pub(crate) fn under(&self, others: &Self) -> Self {
         Self([self.0.as_slice(), others.0.as_slice()].concat())
     }

@@ -68,8 +68,8 @@ impl BuiltinFactory<'_> {
     }
 }
 
-/// Settings with arguments in the place of some: `-max 1MB` for `max = "1MB"`. An argument is a
-/// text first, and a number or `true` where the setting wants one.
+/// Settings with some overridden by arguments: `-max 1MB` for `max = "1MB"`. An argument is tried
+/// as a text first, then as a number or `true` if the setting requires one.
 fn with<S: Serialize + DeserializeOwned + Clone>(
     settings: &S,
     arguments: &ProcedureArguments,
@@ -99,6 +99,6 @@ fn without(
 ) -> Result<Arc<dyn Procedure>, String> {
     match arguments.iter().next() {
         None => Ok(procedure),
-        Some((key, _)) => Err(format!("-{key}: it takes no arguments")),
+        Some((key, _)) => Err(format!("-{key}: the procedure takes no arguments")),
     }
 }

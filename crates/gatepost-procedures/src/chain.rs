@@ -1,4 +1,4 @@
-//! A chain of procedures, and how the answers of its members become one verdict.
+//! A chain of procedures, and the combination of its members' answers into one verdict.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,7 +18,7 @@ pub(crate) struct ChainMember {
     pub(crate) path: Arc<str>,
     pub(crate) counters: Arc<ProcedureCounters>,
     pub(crate) procedure: Arc<dyn Procedure>,
-    /// The arguments from the scope; a caller's arguments stand over these.
+    /// The arguments from the scope; a caller's arguments override these.
     pub(crate) arguments: ProcedureArguments,
 }
 
@@ -83,7 +83,7 @@ impl ChainMember {
             "the procedure failed: {failure}"
         );
         self.counters.count_error(action);
-        // The peer learns which procedure failed, not the inside of a user's code.
+        // The peer receives the name of the failed procedure, not details of a user's code.
         Verdict::new(
             action,
             format!("{} failed; see the server's log", self.path),
@@ -96,13 +96,13 @@ impl ChainMember {
 #[derive(Clone)]
 pub(crate) struct ProcedureChain(pub(crate) Arc<[ChainMember]>);
 
-/// A chain on its way through one message. Moves between threads whole.
+/// A chain that judges one message. It moves between threads as a whole.
 pub(crate) struct ChainRun {
     chain: ProcedureChain,
     next: usize,
     /// The combined answer of the members that have run.
     sum: ProcedureAnswer,
-    /// The instant at which the caller gives up.
+    /// The instant at which the caller stops waiting.
     deadline: Option<Instant>,
     /// The message as the members so far have changed it.
     changed: Option<Arc<Message>>,
@@ -113,9 +113,9 @@ pub(crate) struct ChainRun {
 /// The thread on which a chain runs, which decides what it may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RunPlace {
-    /// On a thread that serves others: cheap members only.
+    /// On a thread that serves other connections: cheap members only.
     Anywhere,
-    /// On a judge thread, which members do not keep while they wait.
+    /// On a judge thread, which members release while they wait.
     Judge,
     /// On a thread that may wait.
     Blocking,
@@ -150,13 +150,13 @@ impl ProcedureChain {
 }
 
 impl ChainRun {
-    /// The caller waits no longer than until `deadline`.
+    /// Sets the `deadline` until which the caller waits.
     pub(crate) fn until(mut self, deadline: Instant) -> Self {
         self.deadline = Some(deadline);
         self
     }
 
-    /// Runs members until the chain ends, or a member comes that `place` does not permit.
+    /// Runs members until the chain ends, or the next member is not permitted in `place`.
     pub(crate) fn advance(
         &mut self,
         message: &Arc<Message>,
@@ -164,7 +164,8 @@ impl ChainRun {
         statistics: &ProcedureStatistics,
         place: RunPlace,
     ) -> ChainProgress {
-        // Borrowed part by part, so that the members need not be shared once more.
+        // The fields are borrowed separately, so that the members' reference count is not
+        // incremented.
         let Self {
             chain: ProcedureChain(members),
             next,
@@ -220,18 +221,18 @@ impl ChainRun {
         ChainProgress::Ended
     }
 
-    /// Has a function called when a chain that waits can go on.
+    /// Registers a function that is called when a waiting chain can continue.
     pub(crate) fn notifier(&self) -> Option<Box<dyn FnOnce(Wake) + Send>> {
         self.pending.as_ref().map(|pending| pending.notifier())
     }
 
-    /// Memory in bytes that a chain that waits holds beside the message.
+    /// The memory in bytes that a waiting chain holds in addition to the message.
     pub(crate) fn waiting_memory_bytes(&self) -> usize {
         let pending = self.pending.as_ref();
         pending.map_or(0, |pending| pending.memory_bytes())
     }
 
-    /// The sum of what was said; whatever has not run is left out.
+    /// The combined answer of the members that have run.
     pub(crate) fn finish(self) -> ProcedureAnswer {
         self.sum
     }
@@ -246,8 +247,8 @@ fn alone(path: &str, mut answer: ProcedureAnswer) -> ProcedureAnswer {
     answer
 }
 
-/// Adds one member's answer: tags and hits accumulate, the more severe action holds and brings its
-/// reason and its procedure along, a later score replaces an earlier one.
+/// Adds one member's answer: tags and hits accumulate, the more severe action holds with its reason
+/// and its procedure, a later score replaces an earlier one.
 fn add(answers: &mut ProcedureAnswer, path: &str, answer: ProcedureAnswer) {
     let (sum, mut one) = (&mut answers.verdict, answer.verdict);
     if one.action > sum.action {

@@ -1,12 +1,12 @@
 //! Rules that are loaded when they are first needed, on a thread of their own.
 //!
-//! Stock rules take tenths of a second to load and tens of megabytes to hold. A server that judges
-//! no mail never loads them, and any other one serves before they are there: a message that needs
-//! them waits without a thread, and is judged by them.
+//! Stock rules take tenths of a second to load and tens of megabytes of memory. A server that
+//! judges no mail never loads them, and other servers accept connections before they are loaded: a
+//! message that needs them waits without a thread, and is judged by them.
 //!
-//! Invariants: the rules are loaded at most once, whatever needs them first. Each waiter is woken
-//! exactly once: when loading has ended, in whatever way, or when it has waited for
-//! [`RULES_WAIT_MAX`]. What is not judged then fails, so that its message is deferred.
+//! Invariants: the rules are loaded at most once, whichever message needs them first. Each waiter
+//! is woken exactly once: when loading has ended, with or without success, or after
+//! [`RULES_WAIT_MAX`]. A judgement that could not run then fails, so that its message is deferred.
 
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,7 +22,7 @@ use crate::procedure::Wake;
 /// The time for which a message waits for rules that are being loaded, before it is deferred.
 pub const RULES_WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// Rules, or the way to get them. Cheap to clone; all clones load once.
+/// Rules, or the function that loads them. Cheap to clone; all clones load once.
 #[derive(Clone)]
 pub struct DeferredRules(Arc<SharedRules>);
 
@@ -35,9 +35,9 @@ type LoadRules = Box<dyn FnOnce() -> Option<Arc<RuleSet>> + Send>;
 type AfterLoad = Box<dyn FnOnce(&Arc<RuleSet>) + Send>;
 
 enum LoadProgress {
-    /// Nothing has needed them.
+    /// No message has needed the rules yet.
     Unneeded(LoadRules, AfterLoad),
-    /// With those that wait, and since when.
+    /// The rules are being loaded; with the waiters, and the start of each wait.
     Loading(Vec<(Instant, Wake)>),
     Ended,
 }
@@ -45,13 +45,13 @@ enum LoadProgress {
 /// The progress of loading the rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RulesState {
-    /// Nothing has needed them.
+    /// No message has needed the rules yet.
     Unneeded,
     /// Messages that need them wait.
     Loading,
-    /// They judge.
+    /// The rules are in use.
     Loaded,
-    /// Loading broke off: messages that need them are deferred.
+    /// Loading failed: messages that need the rules are deferred.
     Failed,
 }
 
@@ -77,8 +77,8 @@ impl From<Arc<RuleSet>> for DeferredRules {
 }
 
 impl DeferredRules {
-    /// Rules that `load` returns when they are first needed, or `None`, having logged why. `after`
-    /// is called on the same thread when they already judge.
+    /// Rules that `load` returns when they are first needed, or `None` after logging the reason.
+    /// `after` is called on the same thread once the rules are in use.
     pub fn new(
         load: impl FnOnce() -> Option<Arc<RuleSet>> + Send + 'static,
         after: impl FnOnce(&Arc<RuleSet>) + Send + 'static,
@@ -102,7 +102,7 @@ impl DeferredRules {
         match *self.0.progress.lock() {
             LoadProgress::Unneeded(..) => RulesState::Unneeded,
             LoadProgress::Loading(_) => RulesState::Loading,
-            // They may have been loaded just now.
+            // The rules may have been loaded meanwhile.
             LoadProgress::Ended if self.loaded().is_some() => RulesState::Loaded,
             LoadProgress::Ended => RulesState::Failed,
         }
@@ -122,7 +122,8 @@ impl DeferredRules {
         let shared = Arc::clone(&self.0);
         let thread = thread::Builder::new().name("rules".to_owned());
         if let Err(error) = thread.spawn(move || shared.load(load, after)) {
-            tracing::error!(target: "rules", %error, "rules are not loaded: no thread");
+            tracing::error!(target: "rules", %error, "the rules are not loaded: no thread can be \
+                started");
             self.0.end();
         }
     }
@@ -133,7 +134,7 @@ impl DeferredRules {
         if self.loaded().is_none() {
             let (ready, wait) = mpsc::channel();
             self.then(Box::new(move || {
-                // Fails if this no longer waits.
+                // Fails if the receiver no longer waits.
                 let _ = ready.send(());
             }));
             let _ = wait.recv_timeout(time_max);
@@ -141,8 +142,8 @@ impl DeferredRules {
         self.loaded().cloned()
     }
 
-    /// Loads the rules if necessary, and has a function called when they are loaded, or when they
-    /// do not come.
+    /// Loads the rules if necessary, and registers a function that is called when they are loaded,
+    /// or when loading fails.
     pub(crate) fn then(&self, wake: Wake) {
         self.load();
         if let LoadProgress::Loading(waiting) = &mut *self.0.progress.lock() {
@@ -152,7 +153,7 @@ impl DeferredRules {
         wake();
     }
 
-    /// Wakes those that have waited too long.
+    /// Wakes waiters that have waited too long.
     pub(crate) fn wake_overdue(&self, now: Instant) {
         let overdue: Vec<Wake> = match &mut *self.0.progress.lock() {
             LoadProgress::Loading(waiting) => waiting

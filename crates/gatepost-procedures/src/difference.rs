@@ -9,19 +9,19 @@ use crate::ProceduresConfiguration;
 use crate::luau::ProcedureFolder;
 use crate::set::ProcedureSet;
 
-/// Names that come, go, or stand for something else than before; each list is sorted.
+/// Names that were added, removed or changed; each list is sorted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Changed {
-    /// New.
+    /// The added names.
     pub added: Vec<String>,
-    /// Gone.
+    /// The removed names.
     pub removed: Vec<String>,
-    /// Still there, and other than before.
+    /// The names with a changed meaning.
     pub changed: Vec<String>,
 }
 
 impl Changed {
-    /// Compares what names stand for.
+    /// Compares the values of names.
     pub fn between<V: PartialEq>(
         before: &BTreeMap<String, V>,
         after: &BTreeMap<String, V>,
@@ -44,7 +44,7 @@ impl Changed {
         }
     }
 
-    /// Whether nothing is other than before.
+    /// Whether nothing has changed.
     pub fn is_empty(&self) -> bool {
         self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty()
     }
@@ -55,7 +55,7 @@ impl Changed {
 pub struct Difference {
     /// Procedures by path: their files and their settings.
     pub procedures: Changed,
-    /// Scopes by path: their conditions, what they run, and their place among the others.
+    /// Scopes by path: their conditions, their procedures, and their order.
     pub scopes: Changed,
 }
 
@@ -93,7 +93,7 @@ fn procedures(set: &ProcedureSet) -> BTreeMap<String, String> {
 
 fn scopes(set: &ProcedureSet) -> BTreeMap<String, String> {
     let scopes = set.configuration.scopes.iter().enumerate();
-    // The first that fits judges, so the order is part of what a scope means.
+    // The first matching scope judges, so the order is part of a scope's meaning.
     scopes
         .map(|(place, scope)| (scope.path.clone(), format!("{place} {}", text(scope))))
         .collect()

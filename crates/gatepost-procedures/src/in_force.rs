@@ -1,6 +1,6 @@
 //! The time since which the current configuration, rules and procedures are in force, and later
 //! changes that were refused: a reload with an error, or a changed folder of procedures that does
-//! not compile. The status shows in this way that the running configuration differs from the files.
+//! not compile. So the status shows that the running configuration differs from the files.
 
 use std::fmt;
 use std::time::SystemTime;
@@ -18,11 +18,12 @@ pub struct InForce {
     /// The time at which the running config and rules were read.
     #[serde(rename = "since_unix_ms", serialize_with = "unix_ms")]
     pub since: SystemTime,
-    /// At most one for each thing that can be refused; gone when a later one was not.
+    /// The refused changes, at most one of each kind; removed when a later change of that kind
+    /// succeeds.
     pub refused: Vec<RefusedChange>,
 }
 
-/// Something that did not come into force.
+/// A change that did not come into force.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RefusedChange {
     /// The kind of change that was refused.
@@ -30,7 +31,7 @@ pub struct RefusedChange {
     /// The time of the attempt.
     #[serde(rename = "unix_ms", serialize_with = "unix_ms")]
     pub time: SystemTime,
-    /// The mistakes, a line each; the first ones.
+    /// The first mistakes, one line each.
     pub problems: Vec<String>,
 }
 
@@ -52,12 +53,12 @@ impl InForce {
         }
     }
 
-    /// A reload came into force, and with it the folder of procedures as it is.
+    /// Records a successful reload, which includes the folder of procedures.
     pub(crate) fn reloaded(&mut self) {
         *self = Self::new();
     }
 
-    /// The changed folder of procedures came into force.
+    /// Records that the changed folder of procedures came into force.
     pub(crate) fn procedures_changed(&mut self) {
         self.refused
             .retain(|refusal| refusal.what != RefusedKind::Procedures);

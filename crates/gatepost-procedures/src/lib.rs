@@ -1,15 +1,15 @@
-//! Judges of messages: scopes, the built-in procedures and the host of the users' own Luau code.
+//! Judgement of messages: scopes, the built-in procedures and the host of operators' own Luau code.
 //!
 //! A *procedure* is a named judge with a path (`/sizecheck`); a *scope* is an ordered chain of
 //! procedures bound to listeners, topics or recipients. [`Procedures`] finds the scope of a
 //! message and runs its chain; it knows no protocol and no broker.
 //!
 //! Invariants:
-//! - Everything compiled from the config stands in one immutable set that is swapped whole: a
-//!   message is judged by one set from its first procedure to its last, whatever is reloaded.
-//! - Procedures that only look at numbers run where they are called. All others run on judge
+//! - Everything compiled from the config is in one immutable set that is swapped as a whole: a
+//!   message is judged by one set from its first procedure to its last, even during a reload.
+//! - Procedures that only compare numbers run on the calling thread. All others run on judge
 //!   threads with a bounded queue, never on an I/O runtime; a full queue gives `defer`.
-//! - A procedure cannot take a judge down: its time and memory are bounded, a panic or an error
+//! - A procedure cannot end a judge thread: its time and memory are bounded, a panic or an error
 //!   becomes the verdict that the settings name, a log line and a count.
 
 mod arguments;

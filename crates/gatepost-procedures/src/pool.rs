@@ -1,14 +1,14 @@
 //! The judge threads: one per core, with one bounded queue before them.
 //!
-//! A scan keeps a core busy for up to seconds; on a runtime that moves thousands of connections
-//! it would hold all of them up. So it runs here, and the connection's task only waits.
+//! A scan keeps a core busy for up to seconds; on a runtime with thousands of connections it would
+//! delay all of them. So it runs here, and the connection's task only waits.
 //!
-//! Of the threads that wait for work the one that worked last is woken: what it needs is still in
-//! its core's cache, and where one message comes after the other, the other cores are left to those
-//! who bring them.
+//! Of the waiting threads, the one that worked last is woken: its data is still in its core's
+//! cache, and if messages come one after the other, the other cores are left to the threads that
+//! receive them.
 //!
-//! Jobs that have waited for others take turns with new ones: a thousand messages whose list
-//! answers, or is given up, at the same moment hold a new message up by one of theirs, not by all.
+//! Jobs that have waited for a response alternate with new ones: if a DNS list answers or times out
+//! for a thousand messages at the same moment, a new message waits for one of them, not for all.
 
 use std::collections::VecDeque;
 use std::num::NonZero;
@@ -21,14 +21,14 @@ type JudgeJob = Box<dyn FnOnce() + Send>;
 
 struct JudgeQueue {
     waiting: Mutex<WaitingJobs>,
-    /// One for each thread.
+    /// One condition variable for each thread.
     arrived: Box<[Condvar]>,
     length_max: usize,
 }
 
 struct WaitingJobs {
     new: VecDeque<JudgeJob>,
-    /// Jobs that have waited for others, and were admitted before.
+    /// Jobs that have waited for a response, and were admitted before.
     resumed: VecDeque<JudgeJob>,
     is_turn_of_resumed: bool,
     /// Threads without work, in the order in which they ran out of it.
@@ -49,10 +49,10 @@ impl WaitingJobs {
     }
 }
 
-/// Hands work to the threads. After a drop the threads finish the queue and end.
+/// Passes jobs to the threads. After a drop the threads finish the queue and end.
 pub(crate) struct JudgePool(Arc<JudgeQueue>);
 
-/// So many jobs wait that one more would only wait longer than its sender.
+/// The queue is full: a further job would wait longer than its sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Full;
 
@@ -88,15 +88,15 @@ impl JudgePool {
         Self(queue)
     }
 
-    /// Queues a job that has waited for an external response; it was admitted before, so there is
-    /// room for it.
+    /// Queues a job that has waited for an external response; it was admitted before, so it is
+    /// always accepted.
     pub(crate) fn resume(&self, job: JudgeJob) {
         let mut waiting = self.0.waiting.lock();
         waiting.resumed.push_back(job);
         self.0.wake(waiting);
     }
 
-    /// Queues a job, or says that the queue is full.
+    /// Queues a job, or returns that the queue is full.
     pub(crate) fn submit(&self, job: JudgeJob) -> Result<(), Full> {
         let mut waiting = self.0.waiting.lock();
         if waiting.new.len() >= self.0.length_max {
@@ -132,8 +132,8 @@ impl JudgeQueue {
             return;
         };
         while let Some(job) = self.next(number, arrived) {
-            // A panic is a defect, but one message's: the thread stays, and the job's reply
-            // channel is dropped, which its waiter sees as a failure.
+            // A panic is a defect, but affects one message only: the thread survives, and the job's
+            // reply channel is dropped, which its waiter sees as a failure.
             if std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)).is_err() {
                 tracing::error!(target: "procedures", "a judge panicked; its message is deferred");
             }

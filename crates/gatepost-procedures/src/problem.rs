@@ -5,9 +5,9 @@ use std::fmt;
 /// Whether Gatepost can run with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProblemSeverity {
-    /// It runs, without the thing complained of.
+    /// Gatepost runs without the affected part.
     Warning,
-    /// It must be mended first.
+    /// The problem must be fixed first.
     Error,
 }
 

@@ -1,4 +1,4 @@
-//! The interface of every procedure, built in or the user's own.
+//! The interface of every procedure, built in or an operator's own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,13 +27,13 @@ pub struct ProcedureAnswer {
     pub text: String,
     /// The reply to a page's visitor besides the text.
     pub reply: Option<Box<PageReply>>,
-    /// The costs of the Luau members; nothing for the built-in ones.
+    /// The costs of the Luau members; zero for the built-in ones.
     pub cost: Cost,
-    /// All that the rules found, where they ran.
+    /// The report of the rules, if they ran.
     pub report: Option<Arc<Report>>,
 }
 
-/// Resources that Luau code used besides time.
+/// Resources that Luau code used, other than time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cost {
     /// Loops and calls.
@@ -73,11 +73,11 @@ pub(crate) struct ProcedureCall<'a> {
     /// The message, shared: a Luau view of it may not borrow.
     pub(crate) message: &'a Arc<Message>,
     pub(crate) arguments: &'a ProcedureArguments,
-    /// The verdict so far of the chain in which this call stands.
+    /// The verdict so far of the chain that this call is part of.
     pub(crate) so_far: &'a Verdict,
     /// Statistics of all procedures since the start.
     pub(crate) statistics: &'a ProcedureStatistics,
-    /// The caller waits no longer than that, whatever the procedure's own limit is.
+    /// The time for which the caller waits at most, whatever the procedure's own limit.
     pub(crate) time_max: Option<Duration>,
 }
 
@@ -100,7 +100,7 @@ impl ProcedureResult {
                         // Fails if the caller no longer waits.
                         let _ = ready.send(());
                     }));
-                    // Closed only where nothing will come any more.
+                    // Closed only if no outcome will come.
                     let _ = wait.recv();
                     self = pending.resume();
                 }
@@ -109,21 +109,21 @@ impl ProcedureResult {
     }
 }
 
-/// Is called when a judgement can go on, on any thread. Must not wait.
+/// A function that is called on any thread when a judgement can continue. It must not wait.
 pub(crate) type Wake = Box<dyn FnOnce() + Send>;
 
 /// A call of a procedure that waits for an external response without a thread.
 pub(crate) trait PendingJudgement: Send {
-    /// Has a function called, once, when the judgement can go on. Holds nothing of the judgement,
-    /// so that the function may own it.
+    /// Registers a function that is called once, when the judgement can continue. The notifier does
+    /// not refer to the judgement, so that the function may own it.
     fn notifier(&self) -> Box<dyn FnOnce(Wake) + Send>;
 
-    /// Memory in bytes that it holds beside the message.
+    /// The memory in bytes that it holds in addition to the message.
     fn memory_bytes(&self) -> usize {
         0
     }
 
-    /// Goes on as far as possible without waiting, after the notifier has called.
+    /// Continues as far as possible without waiting, after the notifier's call.
     fn resume(self: Box<Self>) -> ProcedureResult;
 }
 
@@ -132,8 +132,8 @@ pub(crate) trait Procedure: Send + Sync {
     /// The part of the message that it examines.
     fn needs(&self) -> Needs;
 
-    /// Whether it is done in well under a microsecond, so that handing it to another thread
-    /// would cost more than doing it.
+    /// Whether it takes well under a microsecond, so that passing it to another thread would cost
+    /// more than running it.
     fn is_cheap(&self) -> bool {
         false
     }

@@ -6,8 +6,8 @@ use gatepost_message::{Listener, TopicFilter};
 use crate::ScopeSettings;
 use crate::chain::ProcedureChain;
 
-/// Names a scope within one set of procedures. After a reload it may name another one, so it is
-/// kept no longer than [`Procedures::generation`](crate::Procedures::generation) stays the same.
+/// Identifies a scope within one set of procedures. After a reload it may name another one, so it
+/// is kept no longer than [`Procedures::generation`](crate::Procedures::generation) stays the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ScopeId(pub(crate) usize);
 
@@ -32,8 +32,8 @@ impl Scope {
         }
     }
 
-    /// Whether every condition holds. A scope for topics or recipients is not for a message
-    /// that has none.
+    /// Whether every condition holds. A scope with topics or recipients does not match a message
+    /// without any.
     pub(crate) fn fits(
         &self,
         listener: Listener,
@@ -56,8 +56,8 @@ impl Scope {
     }
 }
 
-/// Whether `text` is `mask` with each `*` standing for any run of characters. Takes the first
-/// place where each piece fits, so the time is bounded by the product of the lengths.
+/// Whether `text` is `mask` with each `*` standing for any run of characters. Each piece is matched
+/// at its first position, so the time is bounded by the product of the lengths.
 fn mask_matches(mask: &str, text: &str) -> bool {
     let mut pieces = mask.split('*');
     let Some(mut rest) = text.strip_prefix(pieces.next().unwrap_or_default()) else {

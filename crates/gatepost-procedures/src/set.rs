@@ -1,6 +1,6 @@
 //! Everything compiled from one configuration: the procedures by path, and the scopes.
 //!
-//! Immutable; a reload builds another one beside it and swaps it in whole.
+//! A set is immutable; a reload builds another one and swaps it as a whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -66,8 +66,8 @@ impl ProcedureSet {
         self.procedures.keys().map(listed).collect()
     }
 
-    /// Compiles a configuration. What can be passed over is a warning; what cannot be is an
-    /// error, and the caller decides whether to start or to keep the set it has.
+    /// Compiles a configuration. Problems that can be ignored are warnings, others are errors; the
+    /// caller decides whether to start or to keep the present set.
     pub(crate) fn build(
         configuration: Arc<ProceduresConfiguration>,
         rules: DeferredRules,
@@ -127,7 +127,7 @@ impl ProcedureSet {
         self.scopes.get(id.0)
     }
 
-    /// The chain that a path names: one procedure, or a scope's whole.
+    /// The chain of a path: one procedure, or all procedures of a scope.
     pub(crate) fn chain(&self, path: &str) -> Option<&ProcedureChain> {
         if let Some(chain) = self.procedures.get(path) {
             return Some(chain);
@@ -210,7 +210,7 @@ impl SetBuilder<'_> {
                 problems.push(ConfigurationProblem::error(place("path"), text));
             }
             if procedures.contains_key(path) || !seen.insert(path) {
-                let text = format!("{path} is taken already; give this scope another path");
+                let text = format!("{path} exists already; give this scope another path");
                 problems.push(ConfigurationProblem::error(place("path"), text));
             }
             if settings.run.is_empty() {

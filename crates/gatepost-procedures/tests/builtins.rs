@@ -59,7 +59,10 @@ fn mistaken_members_are_named() {
         ("/sizecheck max", "write -name value"),
         ("/noop -a b", "it takes no arguments"),
         ("/ratelimit -by weather", "unknown variant `weather`"),
-        ("/ratelimit -messages 0", "messages and per are more than 0"),
+        (
+            "/ratelimit -messages 0",
+            "messages and per must be greater than 0",
+        ),
         (
             "/jsoncheck -schema /no/such/file",
             "/no/such/file: No such file",

@@ -316,7 +316,7 @@ async fn only_the_servers_of_the_settings_are_asked() {
     };
     let refused = ask("http://127.0.0.1:1".to_owned()).await.text;
     assert!(
-        refused.contains("not a server that procedures.http.hosts allows"),
+        refused.contains("not among the servers of procedures.http.hosts"),
         "{refused}"
     );
     let smuggled = ask(format!("http://{address}@127.0.0.1:1")).await.text;

@@ -1,11 +1,11 @@
-//! Limits in bytes for what the history and the quarantine keep.
+//! Limits in bytes for the history and the quarantine.
 //!
 //! The sums are counted once at the start and then follow every change, so that a commit never
-//! counts rows. They are part of a commit: what one adds beyond a limit makes the oldest rows leave
-//! in the same transaction, and a commit that fails changes no sum. The newest message always
-//! stays.
+//! counts rows. They are part of a commit: if a commit exceeds a limit, the oldest rows are removed
+//! in the same transaction, and a commit that fails changes no sum. The newest message is always
+//! kept.
 //!
-//! A command in another process can remove rows while the server runs. SQLite says when another
+//! A command in another process can remove rows while the server runs. SQLite reports that another
 //! connection has changed the file; the sums are then counted again, in the pass over old rows.
 
 use std::time::{Duration, Instant};
@@ -42,7 +42,7 @@ impl Limited {
         connection.query_row(&sql, [], |row| row.get(0))
     }
 
-    /// Removes the rows that this condition names; their bytes.
+    /// Removes the rows that match this condition; returns their bytes.
     pub(crate) fn delete(
         &self,
         connection: &Connection,
@@ -61,8 +61,8 @@ impl Limited {
         Ok(removed)
     }
 
-    /// Removes the oldest messages until so many bytes are gone; how many bytes and messages these
-    /// were.
+    /// Removes the oldest messages until this many bytes are freed; returns the number of bytes and
+    /// messages.
     fn delete_oldest(
         &self,
         connection: &Connection,
@@ -146,7 +146,7 @@ impl Bounds {
         self.kept
     }
 
-    /// Removes within the transaction what is over the limits of the sums in `kept`.
+    /// Removes rows within the transaction until the sums in `kept` are within the limits.
     pub(crate) fn enforce(
         &mut self,
         transaction: &Connection,
@@ -167,7 +167,7 @@ impl Bounds {
         Ok(())
     }
 
-    /// Takes over the sums of a transaction that has been committed.
+    /// Adopts the sums of a committed transaction.
     pub(crate) fn committed(&mut self, kept: KeptBytes) {
         self.kept = kept;
         self.left_early += std::mem::take(&mut self.leaving_early);
@@ -176,7 +176,7 @@ impl Bounds {
         }
     }
 
-    /// Logs at once that messages left early, and then once a minute how many did since.
+    /// Logs at once that messages were removed early, and then once a minute their number.
     fn warn(&mut self) {
         let is_recent = |warned: Instant| warned.elapsed() < WARN_EVERY;
         if self.warned.is_some_and(is_recent) {
@@ -207,7 +207,8 @@ impl Bounds {
     }
 }
 
-/// Changes whenever another connection has committed; our own commits leave it.
+/// Changes whenever another connection has committed; this connection's own commits do not change
+/// it.
 fn data_version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, "data_version", |row| row.get(0))
 }

@@ -15,9 +15,9 @@ pub enum StoreChange {
     Retain(Arc<Publication>),
     /// Removes the retained message of the topic.
     Unretain(Topic),
-    /// Adds to the history of its topic, at the place of its id.
+    /// Adds to the history of its topic, at the position of its id.
     History(Arc<Publication>),
-    /// Adds to the history of its topic, at another place: messages overtook each other.
+    /// Adds to the history of its topic, at another position, because messages overtook each other.
     HistoryAt(MessageId, Arc<Publication>),
     /// Puts a message into quarantine.
     Quarantine(Box<QuarantineEntry>),

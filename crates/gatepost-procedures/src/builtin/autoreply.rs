@@ -1,5 +1,5 @@
-//! `/autoreply`: answers mail by itself, with the manners of RFC 3834: once in a while to each
-//! sender, to people only, never to what another program wrote, and to the envelope's sender.
+//! `/autoreply`: answers mail automatically, as RFC 3834 demands: once in a while to each sender,
+//! only to people, never to mail of another program, and only to the envelope's sender.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::host::{Letter, Resources};
 use crate::procedure::{Needs, Procedure, ProcedureAnswer, ProcedureCall, ProcedureFailure};
 
-/// The space of values that notes who was answered.
+/// The space of values that records the answered senders.
 const SPACE: &str = "/autoreply";
 
 /// `[procedure."/autoreply"]`
@@ -26,7 +26,7 @@ pub struct AutoreplySettings {
     pub subject: String,
     /// The text.
     pub text: String,
-    /// A file with the text, in its place.
+    /// A file with the text, used in place of `text`.
     pub file: Option<PathBuf>,
     /// The time for which a sender who was answered gets no other reply.
     pub every: Period,
@@ -85,7 +85,7 @@ impl Autoreply {
         text += &String::from_utf8_lossy(&subject);
         if let Some(id) = mail.message_id() {
             let id = clean(id.trim());
-            // RFC 3834 section 3.1.5: In-Reply-To and References, as any reply has them.
+            // RFC 3834 section 3.1.5: In-Reply-To and References, as in any reply.
             text += &["In-Reply-To: ", &id, "\r\nReferences: ", &id, "\r\n"].concat();
         }
         let host = own.rsplit_once('@').map_or("localhost", |(_, host)| host);
@@ -124,7 +124,7 @@ impl Procedure for Autoreply {
     fn judge(&self, call: &ProcedureCall<'_>) -> Result<ProcedureAnswer, ProcedureFailure> {
         let message = call.message;
         let accepted = Ok(Verdict::accept().into());
-        // A message that the chain doubts is not answered: its sender is most likely forged.
+        // A suspicious message is not answered: its sender is probably forged.
         if message.format != Format::Mail || call.so_far.action != Action::Accept {
             return accepted;
         }
@@ -189,7 +189,7 @@ fn correspondents<'a>(message: &'a Message, mail: &Mail<'_>) -> Option<(&'a str,
     if automatic || bulk || list || is_program(to) {
         return None;
     }
-    // Only where the mail was written to the recipient, not where it came by a list or in secret.
+    // Only if the mail names the recipient, not if it came by a list or as a blind copy.
     let named = format!(
         "{} {}",
         field("To:addr").unwrap_or_default(),
@@ -210,7 +210,7 @@ fn correspondents<'a>(message: &'a Message, mail: &Mail<'_>) -> Option<(&'a str,
     (!own.eq_ignore_ascii_case(to)).then_some((to, own.as_str()))
 }
 
-/// Names that are not a person's.
+/// Whether the address belongs to a program rather than a person.
 fn is_program(address: &str) -> bool {
     let local = address
         .split('@')

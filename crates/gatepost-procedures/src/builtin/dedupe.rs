@@ -1,6 +1,6 @@
-//! `/dedupe`: of messages that say the same within a time, the first passes and the others are
-//! counted. At the end of the time the last of them is published with its count, so that a storm
-//! of alarms is two messages, and nothing of it is lost in silence.
+//! `/dedupe`: of equal messages within a time, the first passes and the others are counted. At the
+//! end of the time the last of them is published with the count, so that a burst of alarms becomes
+//! two messages, and no repetition is lost silently.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub struct DedupeSettings {
     #[serde(with = "crate::text_values")]
     pub action: Action,
     /// Whether the last of them is published at the end of the window, with the user property
-    /// `repeated`: how many were folded.
+    /// `repeated`, the number of folded messages.
     pub summary: bool,
     /// Different messages that are remembered at once; beyond them nothing is folded.
     pub keys_max: usize,

@@ -1,4 +1,5 @@
-//! `/jsoncheck`: whether a payload is JSON, and fits a JSON Schema (drafts 4 to 2020-12).
+//! `/jsoncheck`: checks that a payload is JSON, and conforms to a JSON Schema (drafts 4 to
+//! 2020-12).
 
 use std::path::PathBuf;
 
@@ -12,10 +13,10 @@ use crate::procedure::{Needs, Procedure, ProcedureAnswer, ProcedureCall, Procedu
 #[derive(Deserialize, Serialize, Clone, Debug, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct JsoncheckSettings {
-    /// The file of the schema; without one a payload needs only be JSON. References to other
-    /// files and to the web are not followed.
+    /// The file of the schema; without one a payload need only be JSON. References to other files
+    /// and to the web are not followed.
     pub schema: Option<PathBuf>,
-    /// The action for a payload that does not fit the schema.
+    /// The action for a payload that does not conform to the schema.
     #[serde(with = "crate::text_values")]
     pub action: Action,
 }
@@ -44,7 +45,7 @@ impl Jsoncheck {
                 .map_err(|error| format!("{place}:{}: {error}", error.line()))?;
             let validator = jsonschema::validator_for(&schema).map_err(|error| {
                 let at = error.instance_path().to_string();
-                format!("{place}: no JSON Schema: {error} (at {at:?})")
+                format!("{place}: not a JSON Schema: {error} (at {at:?})")
             })?;
             let name = file.file_name().unwrap_or_default().to_string_lossy();
             Ok::<_, String>((name.into_owned(), validator))
@@ -66,7 +67,9 @@ impl Jsoncheck {
             at if at.is_empty() => "the top".to_owned(),
             at => at,
         };
-        Some(format!("the payload does not fit {name}: at {at}: {error}"))
+        Some(format!(
+            "the payload does not conform to {name}: at {at}: {error}"
+        ))
     }
 }
 
@@ -86,7 +89,7 @@ impl Procedure for Jsoncheck {
     }
 }
 
-/// A complaint quotes the payload, which may hold anything and be long.
+/// An error text quotes the payload, which may contain anything and be long.
 fn one_line(text: &str) -> String {
     const CHARACTERS_MAX: usize = 300;
     let plain = text.chars().take(CHARACTERS_MAX);

@@ -1,4 +1,4 @@
-//! The procedures that Gatepost brings along, one file each.
+//! The built-in procedures, one file each.
 
 pub(crate) mod autoreply;
 pub(crate) mod dedupe;

@@ -1,4 +1,4 @@
-//! `/ratelimit`: so many messages in a time from one address, user, sender, or to one topic.
+//! `/ratelimit`: limits the messages per time from one address, user, sender, or to one topic.
 //!
 //! A token bucket for each: it fills steadily, and a message takes one token. Buckets live in
 //! memory and outlive a reload. Their number is bounded; those beyond it share one, so that a
@@ -28,7 +28,7 @@ pub enum By {
     Sender,
     /// The topic.
     Topic,
-    /// The client's name for itself: HELO, client id.
+    /// The client's own name: HELO, client id.
     Client,
 }
 
@@ -41,7 +41,7 @@ pub struct RatelimitSettings {
     pub by: By,
     /// The number of messages.
     pub messages: u32,
-    /// In which time.
+    /// The time in which this number of messages is permitted.
     pub per: Period,
     /// The number of messages that may arrive at once after a pause; 0 takes `messages`.
     pub burst: u32,
@@ -79,7 +79,7 @@ impl Ratelimit {
         resources: &Arc<Resources>,
     ) -> Result<Self, String> {
         if settings.messages == 0 || settings.per.duration().is_zero() {
-            return Err("messages and per are more than 0".to_owned());
+            return Err("messages and per must be greater than 0".to_owned());
         }
         Ok(Self {
             name: name.into(),
@@ -129,7 +129,7 @@ impl Procedure for Ratelimit {
     }
 }
 
-/// In words, since the reason names it.
+/// The key as text, since the reason names it.
 fn whose(by: By, message: &Message) -> Option<String> {
     let envelope = &message.envelope;
     match by {

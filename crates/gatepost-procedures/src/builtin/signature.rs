@@ -1,7 +1,7 @@
-//! `/signature`: puts a text under a mail: below its plain text, and below its HTML. Attachments,
-//! encrypted and signed mail, and mail that has the text already stay as they are.
+//! `/signature`: appends a text to a mail: below its plain text, and below its HTML. Attachments,
+//! encrypted and signed mail, and mail that contains the text already are unchanged.
 //!
-//! Only the bytes of the parts that get the text change; their transfer encoding stays.
+//! Only the bytes of the parts that get the text change; their transfer encoding is kept.
 
 use std::path::PathBuf;
 
@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::procedure::{Needs, Procedure, ProcedureAnswer, ProcedureCall, ProcedureFailure};
 
-/// Deeper parts are not text that a person wrote.
+/// The depth of parts; deeper parts are not text that a person wrote.
 const DEPTH_MAX: usize = 5;
-/// Encoded lines have so many characters (RFC 2045 section 6.7, section 6.8).
+/// The length of encoded lines, in characters (RFC 2045 section 6.7, section 6.8).
 const ENCODED_LINE: usize = 76;
 
 /// `[procedure."/signature"]`
@@ -24,9 +24,9 @@ const ENCODED_LINE: usize = 76;
 pub struct SignatureSettings {
     /// The text.
     pub text: String,
-    /// A file with the text, in its place.
+    /// A file with the text, used in place of `text`.
     pub file: Option<PathBuf>,
-    /// The same as HTML; empty makes it of the text.
+    /// The same as HTML; if empty, it is derived from the text.
     pub html: String,
 }
 
@@ -52,7 +52,7 @@ impl SignatureCheck {
         Ok(Self { text, html })
     }
 
-    /// An entity with the text below it; nothing where it gets none.
+    /// The entity with the text appended; `None` if it gets none.
     fn sign(&self, entity: &[u8], depth: usize) -> Option<Vec<u8>> {
         let (head, body) = split(entity);
         let kind = field(head, "content-type").unwrap_or_else(|| "text/plain".to_owned());
@@ -79,7 +79,7 @@ impl SignatureCheck {
         }
     }
 
-    /// The mark "-- " by which mail programs know a signature (RFC 3676 section 4.3).
+    /// The mark "-- " by which mail programs recognise a signature (RFC 3676 section 4.3).
     fn plain(&self) -> String {
         format!("-- \r\n{}", self.text.replace('\n', "\r\n"))
     }
@@ -115,7 +115,7 @@ impl SignatureCheck {
         let encoding = encoding.trim().to_ascii_lowercase();
         let charset = parameter(kind, "charset").unwrap_or_default();
         let is_utf8 = charset == "utf-8" || charset == "utf8";
-        // Letters of another character set than the part's would come out as others.
+        // Letters outside the part's character set would be displayed as others.
         let takes_eight_bits = matches!(
             encoding.as_str(),
             "8bit" | "binary" | "base64" | "quoted-printable"
@@ -255,7 +255,7 @@ fn parts(entity: &[u8], from: usize, boundary: &str) -> Vec<(usize, usize)> {
     ranges
 }
 
-/// The body, a line end, the text and another. A closing `</body>` stays last.
+/// The body, a line end, the text and another line end. A closing `</body>` remains last.
 fn below(body: &[u8], text: &str) -> Vec<u8> {
     let lower = body.to_ascii_lowercase();
     let cut = memmem::rfind(&lower, b"</body>").filter(|_| !text.starts_with("-- "));
@@ -316,7 +316,7 @@ mod tests {
         let once = signed("Anna\nOffice", mail).expect("signed");
         assert_eq!(once, "Subject: a\r\n\r\nhello\r\n-- \r\nAnna\r\nOffice\r\n");
         assert_eq!(signed("Anna\nOffice", &once), None);
-        // No letters beyond ASCII where the part says that it has none.
+        // No letters beyond ASCII if the part declares that it has none.
         assert_eq!(signed("Jürgen", mail), None);
     }
 

@@ -38,7 +38,7 @@ impl Procedure for Sizecheck {
         if size <= max.bytes() {
             return Ok(Verdict::accept().into());
         }
-        let reason = format!("the message has {size} bytes, more than the {max} allowed here");
+        let reason = format!("the message has {size} bytes, more than the maximum of {max}");
         Ok(Verdict::new(Action::Reject, reason).into())
     }
 }

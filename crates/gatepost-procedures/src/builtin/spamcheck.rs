@@ -1,4 +1,4 @@
-//! `/spamcheck`: the SpamAssassin rules, and what their score leads to.
+//! `/spamcheck`: the SpamAssassin rules, and the action for their score.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use crate::procedure::{
 /// The most rules that a reason names; the hits and the journal have all of them.
 const RULES_IN_REASON: usize = 12;
 
-/// `[procedure."/spamcheck"]`: a ladder of scores. The highest rung that a message's score
-/// reaches says what becomes of it; below the lowest it is accepted.
+/// `[procedure."/spamcheck"]`: thresholds of scores. The highest threshold that a message's score
+/// reaches determines the action; below the lowest it is accepted.
 #[derive(Deserialize, Serialize, Clone, Debug, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct SpamcheckSettings {
@@ -40,10 +40,10 @@ pub struct SpamcheckSettings {
 #[derive(Deserialize, Serialize, Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[serde(rename_all = "lowercase")]
 pub enum GivenUpAction {
-    /// Its score decides, in which a rule says what happened.
+    /// The score decides; a rule reports the limit.
     #[default]
     Score,
-    /// It is deferred, unless its score is enough to keep it from its readers.
+    /// The message is deferred, unless its score is enough to withhold it from its readers.
     Defer,
 }
 
@@ -77,7 +77,7 @@ impl SpamcheckSettings {
             .map_or(Action::Accept, |(_, action)| action)
     }
 
-    /// The action for a report, and whether it stands for what was given up.
+    /// The action for a report, and whether the incomplete judgement decided it.
     fn action(&self, score: Score, report: &Report) -> (Action, bool) {
         let action = self.action_at(score);
         let defers = self.given_up == GivenUpAction::Defer && report.given_up.is_any();
@@ -100,7 +100,7 @@ impl Procedure for Spamcheck {
 
     fn start(&self, call: &ProcedureCall<'_>) -> ProcedureResult {
         if call.message.format != Format::Mail {
-            // The rules are about mail; of a sensor's payload they have nothing to say.
+            // The rules are for mail only, so a payload is accepted.
             return ProcedureResult::Done(Ok(Verdict::accept().into()));
         }
         match self.rules.loaded() {
@@ -206,13 +206,13 @@ pub(crate) fn warn_of_limits(report: &Report, message: &Message) {
             message = %message.id,
             first = &**first,
             rules = report.limited.len(),
-            "rules ran into their limits, and their answers are missing"
+            "rules reached their limits, so their results are missing"
         );
     } else if report.given_up.size {
         tracing::warn!(
             target: "rules",
             message = %message.id,
-            "part of the message is beyond a limit of size and was not read"
+            "part of the message exceeds a size limit and was not read"
         );
     }
 }

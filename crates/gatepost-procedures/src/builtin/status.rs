@@ -1,5 +1,5 @@
-//! `/status`: what every procedure did since the start and in the last day, as a table to read;
-//! also mailed from time to time.
+//! `/status`: the activity of every procedure since the start and in the last day, as a table; also
+//! mailed periodically.
 
 use std::sync::Arc;
 
@@ -15,7 +15,8 @@ use crate::status::ProcedureStatistics;
 #[derive(Deserialize, Serialize, Clone, Debug, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct StatusSettings {
-    /// The recipient of the table, by way of `procedures.mail.server`; if empty, it is not mailed.
+    /// The recipients of the table, which is sent through `procedures.mail.server`; if empty, it is
+    /// not mailed.
     pub mail_to: Vec<String>,
     /// The sender of that mail.
     pub mail_from: String,

@@ -1,5 +1,5 @@
-//! `/viruscheck`: hands a message to clamd, or to whatever speaks its INSTREAM command, and
-//! refuses what it finds something in.
+//! `/viruscheck`: sends a message to clamd, or to another server with its INSTREAM command, and
+//! refuses infected messages.
 
 use std::io;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::procedure::{
 
 /// clamd reads the message in pieces of this size.
 const PIECE_BYTES: usize = 64 * 1024;
-/// A longer answer is none.
+/// The longest valid answer.
 const ANSWER_BYTES_MAX: usize = 4096;
 
 /// `[procedure."/viruscheck"]`
@@ -30,8 +30,8 @@ pub struct ViruscheckSettings {
     pub server: Bind,
     /// The time limit of a check.
     pub timeout: Period,
-    /// Connections to clamd at one time; further messages wait for one of them. clamd has a limit
-    /// of its own (`MaxThreads`).
+    /// Connections to clamd at one time; further messages wait for one of them. clamd has its own
+    /// limit (`MaxThreads`).
     pub connections_max: usize,
     /// The action for an infected message.
     #[serde(with = "crate::text_values")]
@@ -139,7 +139,7 @@ impl PendingJudgement for PendingCheck {
     }
 }
 
-/// The name of what was found, if anything.
+/// The name of the virus found, if any.
 async fn ask(server: Bind, connections: Connections, body: Bytes) -> io::Result<Option<String>> {
     let _permit = connections.permit().await?;
     let answer = match server {
@@ -154,7 +154,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let sent = send(&mut stream, body).await;
-    // clamd closes in the middle of what is too large, and has said so before.
+    // clamd closes the connection during a message that is too large, after it has reported that.
     let mut answer = Vec::new();
     let mut buffer = [0; 512];
     loop {

@@ -1,8 +1,7 @@
-//! `dns.a`, `dns.aaaa`, `dns.mx`, `dns.ptr`, `dns.txt` of Luau: questions to the domain name
-//! system.
+//! `dns.a`, `dns.aaaa`, `dns.mx`, `dns.ptr`, `dns.txt` of Luau: queries to the domain name system.
 //!
-//! Answers are cached as long as their records permit, so that a procedure that asks about every
-//! sender asks about each of them once.
+//! Answers are cached as long as their records permit, so that a procedure that looks up every
+//! sender queries each of them once.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::SharedMemory;
 use crate::procedure::Wake;
 
-/// `[procedures.dns]`: what `dns.…` of Luau procedures asks.
+/// `[procedures.dns]`: queries by `dns.…` of Luau procedures.
 #[derive(Deserialize, Serialize, Clone, Debug, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct DnsSettings {
@@ -37,7 +36,7 @@ impl Default for DnsSettings {
     }
 }
 
-/// Asks for procedures.
+/// The DNS client for procedures.
 pub(crate) struct Dns {
     resolver: Resolver,
     memory: Arc<SharedMemory>,
@@ -57,8 +56,8 @@ impl Dns {
     }
 
     /// The records as text, none if there is no such name or no such record: addresses, names,
-    /// texts, and for MX `preference name`. At once if they are known, else the question is put,
-    /// and answered by `deadline` at the latest.
+    /// texts, and for MX `preference name`. Known records are returned at once; otherwise a query
+    /// is sent, which ends at `deadline` at the latest.
     pub(crate) fn ask(
         &self,
         name: &str,
@@ -77,26 +76,26 @@ impl Dns {
     }
 }
 
-/// The state of a question.
+/// The state of a query.
 pub(crate) enum NamesAnswer {
     Known(Vec<String>),
     Pending(PendingNames),
 }
 
-/// A question on its way.
+/// A pending query.
 pub(crate) struct PendingNames {
     question: PendingQuestion,
     memory: Arc<SharedMemory>,
 }
 
 impl PendingNames {
-    /// Has a function called when the question has ended.
+    /// Registers a function that is called when the query has ended.
     pub(crate) fn notifier(&self) -> Box<dyn FnOnce(Wake) + Send> {
         let progress = self.question.progress();
         Box::new(move |wake| progress.then(wake))
     }
 
-    /// The answer, which is kept.
+    /// The answer, which is cached.
     pub(crate) fn end(self) -> Result<Vec<String>, String> {
         let (question, resolved) = self.question.end();
         let resolved = resolved.map_err(reason)?;
@@ -127,7 +126,7 @@ fn reason(error: DnsError) -> String {
     match error {
         DnsError::NoServer => format!(
             "there is no DNS server: procedures.dns.servers is empty, and {SYSTEM_CONFIGURATION} \
-             names none"
+                names none"
         ),
         other => other.to_string(),
     }

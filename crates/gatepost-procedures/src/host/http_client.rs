@@ -17,8 +17,8 @@ use super::network::{HostNetwork, PendingAnswer};
 use crate::procedure::Wake;
 
 const USER_AGENT: &str = concat!("gatepost/", env!("CARGO_PKG_VERSION"));
-/// Fields that say where a request and its body end, and to which server it goes (RFC 9112 section
-/// 6): they follow from the request itself.
+/// Fields that determine the end of a request and its server (RFC 9112 section 6): they are derived
+/// from the request itself.
 const OWN_FIELDS: [&str; 5] = [
     "Connection",
     "Content-Length",
@@ -27,7 +27,7 @@ const OWN_FIELDS: [&str; 5] = [
     "Upgrade",
 ];
 
-/// `[procedures.http]`: which servers `http.…` of Luau procedures may ask.
+/// `[procedures.http]`: the servers that `http.…` of Luau procedures may connect to.
 #[derive(Deserialize, Serialize, Clone, Debug, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct ProcedureHttpSettings {
@@ -114,11 +114,11 @@ impl Http {
     }
 }
 
-/// A request on its way.
+/// A pending request.
 pub(crate) struct PendingResponse(PendingAnswer<Result<OutgoingResponse, OutgoingHttpError>>);
 
 impl PendingResponse {
-    /// Has a function called when the request has ended.
+    /// Registers a function that is called when the request has ended.
     pub(crate) fn notifier(&self) -> Box<dyn FnOnce(Wake) + Send> {
         self.0.notifier()
     }

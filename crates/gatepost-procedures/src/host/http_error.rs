@@ -3,11 +3,11 @@
 /// The reason why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OutgoingHttpError {
-    #[error("{0} is not a server that procedures.http.hosts allows")]
+    #[error("{0} is not among the servers of procedures.http.hosts")]
     NotAllowed(String),
-    #[error("'{0}' is not an address of the web")]
+    #[error("'{0}' is not an HTTP or HTTPS URL")]
     Malformed(String),
-    #[error("a request has its own field {0}; give no other")]
+    #[error("the header field {0} is set by the request itself; omit it")]
     OwnField(String),
     #[error("the server did not answer in time")]
     Timeout,

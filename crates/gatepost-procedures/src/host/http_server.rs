@@ -1,4 +1,4 @@
-//! One server that procedures may ask by HTTP/1.1, and the connections to it.
+//! One server that procedures may contact by HTTP/1.1, and the connections to it.
 
 use std::fmt;
 use std::io;
@@ -40,7 +40,7 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    /// `None` for what is not an address of the web.
+    /// Returns `None` for anything but an HTTP or HTTPS URL.
     pub(super) fn of(url: &str) -> Option<Self> {
         let uri: Uri = url.parse().ok()?;
         let is_tls = match uri.scheme_str()?.to_ascii_lowercase().as_str() {
@@ -118,7 +118,7 @@ impl HttpServer {
         let request = addressed(request)?;
         let permit = self.connections.permit().await.map_err(failed)?;
         while let Some(mut connection) = self.take_idle() {
-            // The server may have closed it meanwhile; then the request was not sent.
+            // The server may have closed the connection meanwhile; then the request was not sent.
             match connection.sender.try_send_request(request.clone()).await {
                 Ok(response) => return Ok((response, self.lease(connection, permit))),
                 Err(error) if error.message().is_some() => {}
@@ -174,7 +174,7 @@ pub(super) struct ConnectionLease {
 }
 
 impl ConnectionLease {
-    /// The response was read to its end: the connection serves the next request.
+    /// Returns the connection for the next request, after the response was read to its end.
     pub(super) fn give_back(self) {
         let mut connection = self.connection;
         connection.idle_since = Instant::now();
@@ -202,7 +202,7 @@ where
     let (sender, connection) = http1::handshake(TokioIo::new(stream))
         .await
         .map_err(failed)?;
-    // Ends with the sender and the response; what fails is an error of the request too.
+    // The task ends with the sender and the response; its errors are reported by the request too.
     tokio::spawn(connection);
     Ok(sender)
 }

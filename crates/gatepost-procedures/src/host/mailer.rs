@@ -1,6 +1,6 @@
-//! Mail that procedures write themselves: automatic replies, and the status report. It goes to one
-//! server that takes it for delivery; letters wait in a short queue, and one that cannot be handed
-//! over is named in the log and given up. Nothing of importance is sent in this way.
+//! Mail that procedures write themselves: automatic replies, and the status report. One server
+//! accepts it for delivery. Mails wait in a short queue, and a mail that cannot be sent is logged
+//! and given up. Nothing important is sent in this way.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -11,19 +11,19 @@ use std::time::Duration;
 use gatepost_settings::Period;
 use serde::{Deserialize, Serialize};
 
-/// Letters that may wait; one more is given up.
+/// The number of mails that may wait; further ones are given up.
 const QUEUE_MAX: usize = 100;
 /// Longest line of a server's reply (RFC 5321 section 4.5.3.1.5), with space for servers that
 /// exceed it.
 const REPLY_BYTES_MAX: u64 = 4096;
 
-/// `[procedures.mail]`: how mail of procedures leaves.
+/// `[procedures.mail]`: mail that procedures send.
 #[derive(Deserialize, Serialize, Clone, Debug, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct MailerSettings {
-    /// The mail server that takes it, as `host:port`; empty sends nothing.
+    /// The mail server for it, as `host:port`; if empty, nothing is sent.
     pub server: String,
-    /// Our name in the greeting.
+    /// The server's name in the greeting.
     pub hostname: String,
     /// The time limit of each reply of the server.
     pub timeout: Period,
@@ -42,14 +42,15 @@ impl Default for MailerSettings {
 /// A mail to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Letter {
-    /// Empty for what must not be answered (RFC 3834 section 3.3).
+    /// The envelope's sender; empty for mail that must not be answered (RFC 3834 section 3.3).
     pub(crate) sender: String,
     pub(crate) recipients: Vec<String>,
     /// Head and body, with CR LF.
     pub(crate) text: String,
 }
 
-/// Hands letters to a thread that sends them. The thread ends with it, after what waits.
+/// Passes mails to a thread that sends them. The thread ends with the mailer, after the waiting
+/// mails.
 pub(crate) struct Mailer {
     queue: Option<SyncSender<Letter>>,
 }
@@ -77,7 +78,7 @@ impl Mailer {
         self.queue.is_some()
     }
 
-    /// Queues a letter; without a server, or with a full queue, says so in the log.
+    /// Queues a mail; without a server, or with a full queue, it is logged and given up.
     pub(crate) fn send(&self, letter: Letter) {
         let Some(queue) = &self.queue else {
             tracing::warn!(
@@ -165,7 +166,7 @@ fn expect(server: &mut BufReader<TcpStream>, to_what: &str, code: u16) -> io::Re
         }
         let command = to_what.split("\r\n").next().unwrap_or_default();
         return Err(io::Error::other(format!(
-            "to {command:?} the server said {:?}",
+            "the server answered {command:?} with {:?}",
             line.trim_end()
         )));
     }

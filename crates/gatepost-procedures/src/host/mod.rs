@@ -29,9 +29,9 @@ pub(crate) use memory::SharedMemory;
 pub(crate) use network::{Connections, HostNetwork, PendingAnswer};
 pub(crate) use repetitions::RepetitionLimits;
 
-/// The destination of procedures' publications: the broker, or a trial's notes.
+/// The destination of procedures' publications: the broker, or the record of a test run.
 pub trait ProcedurePublications: Send + Sync {
-    /// Hands it to everyone who subscribed to its topic. It is not judged again.
+    /// Publishes to the subscribers of the topic. The publication is not judged again.
     fn publish(&self, publication: Publication);
 }
 
@@ -45,7 +45,7 @@ pub struct ProcedureHost {
 }
 
 impl ProcedureHost {
-    /// Values that last, and a way out for publications.
+    /// A host with persistent values and a destination of publications.
     pub fn new(values: Values, publications: Option<Arc<dyn ProcedurePublications>>) -> Self {
         Self {
             values,
@@ -55,7 +55,7 @@ impl ProcedureHost {
         }
     }
 
-    /// Has what scopes judge kept as it arrived, for trials of other rules.
+    /// Keeps judged messages as they arrived, for replays with other rules.
     #[must_use]
     pub fn keeping(self, originals: Originals) -> Self {
         Self {
@@ -64,8 +64,8 @@ impl ProcedureHost {
         }
     }
 
-    /// For trials: values end with the process, and publications go nowhere.
-    pub fn apart() -> Self {
+    /// A host for test runs: values end with the process, and publications are discarded.
+    pub fn detached() -> Self {
         Self::new(Values::in_memory(VALUES_APART), None)
     }
 }
@@ -75,7 +75,7 @@ const VALUES_APART: ValuesLimits = ValuesLimits {
     bytes_max: ByteSize::mebibytes(64),
 };
 
-/// The host, and what the settings add to it.
+/// The host, and the resources of the settings.
 pub(crate) struct Resources {
     pub(crate) host: ProcedureHost,
     pub(crate) dns: Dns,

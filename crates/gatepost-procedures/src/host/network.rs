@@ -1,8 +1,8 @@
 //! Requests of procedures to other servers over a connection: on one thread for all of them, so
-//! that a procedure that waits holds no judge.
+//! that a waiting procedure occupies no judge thread.
 //!
-//! A request is a future with a deadline. Its outcome waits in a [`PendingAnswer`], which calls
-//! back when there is one, and ends the request when it is dropped.
+//! A request is a future with a deadline. Its outcome is stored in a [`PendingAnswer`], which calls
+//! back when there is one, and cancels the request when it is dropped.
 //!
 //! Invariants:
 //! - Every request ends: with an outcome, at its deadline, or with the thread.
@@ -22,10 +22,10 @@ use tokio::time::timeout_at;
 
 use crate::procedure::Wake;
 
-/// Threads that look names of servers up, which the system's resolver does not do without waiting.
+/// The number of threads for look-ups of server names, since the system's resolver blocks.
 const NAME_THREADS_MAX: usize = 4;
 
-/// Carries out requests. Its thread starts with the first of them and ends with this.
+/// Executes requests. Its thread starts with the first request and ends when this is dropped.
 #[derive(Default)]
 pub(crate) struct HostNetwork(OnceLock<Option<NetworkThread>>);
 
@@ -36,7 +36,7 @@ struct NetworkThread {
 }
 
 impl HostNetwork {
-    /// Begins a request. Without an outcome by `deadline` there is none.
+    /// Begins a request, which is cancelled at `deadline`.
     pub(crate) fn start<T: Send + 'static>(
         &self,
         deadline: Instant,
@@ -58,7 +58,7 @@ impl HostNetwork {
         let thread = self.0.get_or_init(|| {
             let started = NetworkThread::start();
             if let Err(error) = &started {
-                tracing::error!(target: "procedures", "no other server can be asked: {error}");
+                tracing::error!(target: "procedures", "no other server can be contacted: {error}");
             }
             started.ok()
         });
@@ -79,7 +79,7 @@ impl NetworkThread {
             .spawn(move || {
                 // Ends with an error when the sender is dropped.
                 let _ = runtime.block_on(ended);
-                // A name that is being looked up does not hold up the end.
+                // A pending name look-up does not delay the end.
                 runtime.shutdown_background();
             })?;
         Ok(Self {
@@ -95,7 +95,7 @@ enum PendingOutcome<T> {
     Ended(Option<T>),
 }
 
-/// Reports the outcome, and that there is none if it is dropped before.
+/// Reports the outcome; if it is dropped before, reports that there is none.
 struct OutcomeSender<T>(Arc<Mutex<PendingOutcome<T>>>);
 
 impl<T> OutcomeSender<T> {
@@ -118,14 +118,14 @@ impl<T> Drop for OutcomeSender<T> {
     }
 }
 
-/// A request on its way. Dropping it ends the request.
+/// A pending request. Dropping it cancels the request.
 pub(crate) struct PendingAnswer<T> {
     answer: Arc<Mutex<PendingOutcome<T>>>,
     task: Option<AbortHandle>,
 }
 
 impl<T: Send + 'static> PendingAnswer<T> {
-    /// Has a function called when the request has ended.
+    /// Registers a function that is called when the request has ended.
     pub(crate) fn notifier(&self) -> Box<dyn FnOnce(Wake) + Send> {
         let answer = Arc::clone(&self.answer);
         Box::new(move |wake| {
@@ -168,7 +168,7 @@ impl Connections {
         )))
     }
 
-    /// Waits for a connection that may be made; it is counted as long as the permit lives.
+    /// Waits for permission to connect; the connection is counted until the permit is dropped.
     pub(crate) async fn permit(&self) -> io::Result<OwnedSemaphorePermit> {
         let permit = Arc::clone(&self.0).acquire_owned().await;
         permit.map_err(|_| io::ErrorKind::ConnectionAborted.into())

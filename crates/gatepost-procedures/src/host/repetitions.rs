@@ -1,4 +1,4 @@
-//! Repeated messages that `/dedupe` folds. The table lies in memory and outlives a reload.
+//! Repeated messages that `/dedupe` folds. The table is in memory and survives a reload.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -20,19 +20,19 @@ pub(crate) struct RepetitionLimits {
     pub(crate) summary: bool,
 }
 
-/// Messages whose repetitions are folded at present, by the hash of what makes them the same.
+/// Messages whose repetitions are folded at present, by the hash of their equal parts.
 #[derive(Default)]
 pub(crate) struct Repetitions(Mutex<HashMap<u64, Repetition>>);
 
 struct Repetition {
     ends: Instant,
     folded: u64,
-    /// The last that was folded, where a summary is wanted.
+    /// The last folded message, if a summary is requested.
     last: Option<Arc<Message>>,
 }
 
 impl Repetitions {
-    /// Counts a message; which of those folded it is, or nothing for the first.
+    /// Counts a message; returns its number among the folded ones, or `None` for the first.
     pub(crate) fn fold(
         &self,
         key: u64,
@@ -80,7 +80,7 @@ impl Repetitions {
             .collect()
     }
 
-    /// The time at which the next one ends.
+    /// The time until the next window ends.
     pub(crate) fn next_end(&self) -> Option<Duration> {
         let repetitions = self.0.lock();
         let ends = repetitions
@@ -91,7 +91,7 @@ impl Repetitions {
     }
 }
 
-/// The last of a repetition, with its count; nothing for a message without a topic.
+/// The last repetition with its count; `None` for a message without a topic.
 fn summary(last: &Message, folded: u64) -> Option<Publication> {
     let mut publication = Publication::new(last.topic.clone()?, last.body.clone());
     let mut properties = last.properties.as_deref().cloned().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The token buckets of `/ratelimit`. They lie in memory and outlive a reload.
+//! The token buckets of `/ratelimit`. They are in memory and survive a reload.
 //!
 //! A bucket fills steadily, and a message takes one token. The number of buckets is bounded; names
 //! beyond the bound share one bucket of their limit, so that a flood of new names is limited too.
@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-/// All buckets, by limit and by what is counted.
+/// All buckets, by limit and by key.
 #[derive(Default)]
 pub(crate) struct TokenBuckets(Mutex<HashMap<BucketKey, TokenBucket>>);
 
@@ -21,7 +21,7 @@ struct TokenBucket {
 }
 
 impl TokenBuckets {
-    /// Takes a token; where there is none, the seconds until there is one.
+    /// Takes a token; if there is none, returns the seconds until there is one.
     pub(crate) fn take(
         &self,
         key: BucketKey,
@@ -34,7 +34,7 @@ impl TokenBuckets {
         let key = if buckets.len() < keys_max || buckets.contains_key(&key) {
             key
         } else {
-            // A full bucket is as good as none.
+            // A full bucket can be removed.
             buckets.retain(|(limit, _), bucket| {
                 *limit != key.0 || bucket.level(rate, burst, now) < burst
             });

@@ -1,12 +1,12 @@
-//! Reads what a procedure returned.
+//! Reads the result of a procedure.
 
 use gatepost_message::{Action, Cookie, MalformedReply, PageReply, Score, Verdict};
 use mlua::{MultiValue, Table, Value};
 
 use crate::procedure::ProcedureAnswer;
 
-/// `action, reason` · `{action, reason, score, required, tags, text, …}` · nothing. A text that
-/// names no action is the answer to a caller who wants a text: `return "Hello"`.
+/// `action, reason` · `{action, reason, score, required, tags, text, …}` · nothing. A text that is
+/// not an action is the answer to a caller that requests a text: `return "Hello"`.
 pub(super) fn read(values: MultiValue) -> mlua::Result<ProcedureAnswer> {
     let mut values = values.into_iter();
     match values.next().unwrap_or(Value::Nil) {
@@ -17,7 +17,7 @@ pub(super) fn read(values: MultiValue) -> mlua::Result<ProcedureAnswer> {
             let reason = values.next();
             let action = match first.parse::<Action>() {
                 Ok(action) => action,
-                // A text alone is for a caller; with a reason it was meant as a verdict.
+                // A text alone is for a caller; with a reason it is meant as a verdict.
                 Err(_) if matches!(reason, None | Some(Value::Nil)) => {
                     return Ok(ProcedureAnswer::text(first));
                 }
@@ -59,7 +59,7 @@ fn from_table(table: &Table) -> mlua::Result<ProcedureAnswer> {
             let (name, value) = pair?;
             verdict.tags.push((one_line(&name), one_line(&value)));
         }
-        // A table has no order of its own.
+        // A Luau table is unordered.
         verdict.tags.sort();
     }
     Ok(ProcedureAnswer {
@@ -92,7 +92,7 @@ fn reply(table: &Table) -> mlua::Result<Option<Box<PageReply>>> {
                 value => fields.push((name, value.to_string()?)),
             }
         }
-        // A table has no order of its own; values of one name keep theirs.
+        // A Luau table is unordered; values of one name keep theirs.
         fields.sort_by(|one, other| one.0.cmp(&other.0));
         for (name, value) in fields {
             reply.add_header(name, value).map_err(malformed)?;
@@ -141,8 +141,8 @@ fn malformed(error: MalformedReply) -> mlua::Error {
     mlua::Error::runtime(error.to_string())
 }
 
-/// A reason or a header field is one line, whatever the code made of it: a line end in it would
-/// let a message write answers and header fields of its own.
+/// A reason or a header field is one line, whatever the code returns: a line end would permit a
+/// message to inject answers and header fields.
 fn one_line(text: &str) -> String {
     text.replace(|character: char| character.is_control(), " ")
 }

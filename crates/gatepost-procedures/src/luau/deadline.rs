@@ -1,15 +1,15 @@
 //! Limits of the running call: CPU time, waiting time and instructions.
 //!
-//! Both times are counted apart: while a call waits, no time of its run passes, so that a call
-//! which is resumed late on a busy server does not fail for that.
+//! The two times are counted separately: while a call waits, its running time stops, so that a call
+//! that is resumed late on a busy server does not fail for that reason.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use mlua::VmState;
 
-/// The interrupt comes at every loop and call; the clock is read at one in so many. Between two
-/// of them lies a bounded piece of work, so the overrun is microseconds.
+/// The interrupt occurs at every loop and call; the clock is read at one in this many. The work
+/// between two interrupts is bounded, so the overrun is microseconds.
 const INTERRUPTS_PER_CLOCK: u64 = 64;
 
 /// The bounds of one call.
@@ -19,7 +19,7 @@ pub(super) struct CallTimes {
     pub(super) run: Duration,
     /// The maximum total waiting time.
     pub(super) wait: Duration,
-    /// The time at which its caller gives up.
+    /// The time after which its caller stops waiting.
     pub(super) caller: Option<Duration>,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Deadline {
     time_max_ms: AtomicU64,
     /// Loops and calls so far.
     steps: AtomicU64,
-    /// 0 for any number.
+    /// The maximum number of steps; 0 for no limit.
     steps_max: u64,
 }
 
@@ -76,7 +76,7 @@ impl Deadline {
         self.made + Duration::from_nanos(until.min(self.caller_at_ns.load(Relaxed)))
     }
 
-    /// The call waits from now on.
+    /// Begins a wait of the call.
     pub(super) fn pause(&self) -> Pause {
         let now = self.now_ns();
         Pause {
@@ -85,8 +85,8 @@ impl Deadline {
         }
     }
 
-    /// The wait has ended, and the call runs again.
-    pub(super) fn go_on(&self, pause: &Pause) {
+    /// Ends a wait: the call runs again.
+    pub(super) fn end_pause(&self, pause: &Pause) {
         let now = self.now_ns();
         let waited = now.saturating_sub(pause.since_ns);
         let left = self.wait_left_ns.load(Relaxed).saturating_sub(waited);
@@ -110,16 +110,16 @@ impl Deadline {
         let steps = self.steps.fetch_add(1, Relaxed);
         if self.steps_max > 0 && steps >= self.steps_max {
             return Err(mlua::Error::runtime(format!(
-                "the procedure took more than the {} steps that it may take",
+                "the procedure took more than the {} steps that are permitted",
                 self.steps_max
             )));
         }
         if steps.is_multiple_of(INTERRUPTS_PER_CLOCK) && self.now_ns() >= self.at_ns.load(Relaxed) {
-            // From now on every interrupt fails: code that catches the first error gets no
-            // further than its next loop or call.
+            // From now on every interrupt fails: code that catches the first error is stopped at
+            // its next loop or call.
             self.steps.fetch_sub(1, Relaxed);
             return Err(mlua::Error::runtime(format!(
-                "the procedure ran longer than the {} ms that it may take",
+                "the procedure ran longer than the {} ms that are permitted",
                 self.time_max_ms.load(Relaxed)
             )));
         }
@@ -127,7 +127,7 @@ impl Deadline {
     }
 }
 
-/// A setting may be longer than what fits; half of what fits leaves room for a sum.
+/// A setting may exceed the range; half of the range leaves space for a sum.
 fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).map_or(u64::MAX / 4, |time| time.min(u64::MAX / 4))
 }
@@ -151,7 +151,7 @@ mod tests {
             run_left_ns: nanoseconds(hour),
         };
         let before = Instant::now();
-        deadline.go_on(&waited);
+        deadline.end_pause(&waited);
         let run_left = deadline.at_ns.load(Relaxed) - nanoseconds(before - deadline.made);
         assert!(run_left >= nanoseconds(hour));
         assert!(deadline.wait_until() < Instant::now() + hour);

@@ -1,4 +1,4 @@
-//! The folder of procedures: which files there are, and whether that changed.
+//! The folder of procedures: its files, and detection of changes.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
@@ -6,19 +6,19 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 const EXTENSION: &str = "luau";
-/// Deeper folders are not looked into, so that a link to a parent ends.
+/// Deeper folders are not read, so that a link to a parent causes no endless recursion.
 const DEPTH_MAX: usize = 8;
 /// A larger file is not a procedure that a person wrote.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// The contents of the folder by name and state. Two that are equal hold the same procedures.
+/// The contents of the folder by name and state. Equal values contain the same procedures.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct ProcedureFolder {
     files: BTreeMap<String, (PathBuf, ProcedureStamp)>,
     complaints: BTreeMap<PathBuf, String>,
 }
 
-/// The attributes that change when a file does.
+/// The attributes of a file that reveal a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct ProcedureStamp {
     modified: Option<SystemTime>,
@@ -27,7 +27,7 @@ struct ProcedureStamp {
 }
 
 impl ProcedureFolder {
-    /// Looks at the folder; one that is not there holds nothing.
+    /// Reads the folder; a missing folder is empty.
     pub(crate) fn read(root: &Path) -> Self {
         let mut folder = Self::default();
         if root.exists() {
@@ -44,7 +44,7 @@ impl ProcedureFolder {
         if let Ok(metadata) = fs::metadata(file) {
             folder.add(path.clone(), file.to_owned(), &metadata);
         } else {
-            // Compiling it says what is wrong with it.
+            // Compiling the file reports its mistakes.
             let stamp = ProcedureStamp {
                 modified: None,
                 bytes: 0,
@@ -62,7 +62,7 @@ impl ProcedureFolder {
             .map(|(path, (file, _))| (path.as_str(), file.as_path()))
     }
 
-    /// Files that were passed over, and why.
+    /// Files that were skipped, with reasons.
     pub(crate) fn complaints(&self) -> impl Iterator<Item = (&Path, &str)> {
         self.complaints
             .iter()

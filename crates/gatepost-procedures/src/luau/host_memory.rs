@@ -1,8 +1,8 @@
 //! Memory that a call holds outside of its virtual machine: publications and changes of the
 //! message.
 //!
-//! The machine's own limit does not see it, so it has a limit of its own, of the same size.
-//! Everything that outlives the function that made it is charged here before it is copied.
+//! The machine's own limit does not include this memory, so it has a separate limit of the same
+//! size. Data that outlives the function that made it is charged here before it is copied.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -50,7 +50,7 @@ impl HostMemory {
         Ok(())
     }
 
-    /// Begins a call: what the last one held is free again.
+    /// Begins a call: releases the memory of the last one.
     pub(super) fn clear(&self) {
         self.bytes_held.store(0, Relaxed);
     }

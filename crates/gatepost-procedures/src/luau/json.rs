@@ -1,10 +1,9 @@
 //! `json.encode` and `json.decode`.
 //!
-//! Both are recursive, so both have a depth limit, [`DEPTH_MAX`], far below what a thread's stack
-//! holds. A table may also reach the same part many times, which multiplies the text at each level;
+//! Both are recursive, so both have a depth limit, [`DEPTH_MAX`], far below the limit of a thread's
+//! stack. A table may also reach the same part many times, which multiplies the text at each level;
 //! so the text has a limit in bytes, and each table counts as a step of the call, whose deadline
-//! ends it. Decoding builds Luau values directly: no copy lies outside of the machine's memory
-//! limit.
+//! ends it. Decoding builds Luau values directly: no copy is outside the machine's memory limit.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -142,8 +141,8 @@ impl JsonEncoder<'_> {
     }
 }
 
-/// The value, or nil and why the text is not JSON. Other errors, such as a lack of memory, are
-/// raised.
+/// The value, or nil and the reason why the text is not JSON. Other errors, such as a lack of
+/// memory, are raised.
 fn decode(lua: &Lua, text: &[u8], deadline: &Deadline) -> mlua::Result<(Value, Option<String>)> {
     let context = Context {
         lua,
@@ -229,7 +228,7 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
         let mut index = 0_usize;
         while let Some(value) = items.next_element_seed(self)? {
             index += 1;
-            // A null leaves a hole, so that what follows keeps its place.
+            // A null leaves a gap, so that later elements keep their index.
             if !value.is_nil() {
                 table.raw_set(index, value).map_err(raise)?;
             }

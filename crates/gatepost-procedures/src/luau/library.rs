@@ -1,5 +1,6 @@
-//! Library of Luau code besides the language's own: `log`, `store`, `shared`, `publish`, `dns`,
-//! `http`, `json`. What waits for others is in `waiting.rs`, and ends at the call's deadline.
+//! Functions for Luau code in addition to the language's own library: `log`, `store`, `shared`,
+//! `publish`, `dns`, `http`, `json`. Functions that wait are in `waiting.rs`, and end at the call's
+//! deadline.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,11 +18,11 @@ use super::json;
 use super::waiting::{self, BegunRequest, PendingRequest, PresentRequest, WaitingFunctions};
 use crate::host::{NamesAnswer, OutgoingRequest, Resources};
 
-/// A longer line says nothing more to a reader of logs.
+/// Longer lines are cut.
 const LOG_CHARACTERS_MAX: usize = 1000;
 /// Publications of one call.
 const PUBLICATIONS_MAX: usize = 100;
-/// The space of `shared`. No path of a procedure, so no procedure's own space is this one.
+/// The space of `shared`. It is not a path, so no procedure's own space has this name.
 const SHARED_SPACE: &str = "shared";
 
 /// State of the functions of one machine.
@@ -31,7 +32,7 @@ pub(super) struct Library {
     /// The procedure's path: the name of its space of values.
     pub(super) path: String,
     pub(super) memory: Arc<HostMemory>,
-    /// The publications that the current call requested; done when it has ended well.
+    /// The publications that the current call requested, made after it has succeeded.
     pub(super) publications: Arc<Mutex<Vec<Publication>>>,
     /// The request that the current call waits for.
     pub(super) request: PresentRequest,
@@ -43,7 +44,7 @@ impl Library {
         let library = Arc::new(self);
         let globals = lua.globals();
         let log = library.log(lua)?;
-        // There is no terminal.
+        // There is no terminal, so `print` writes to the log.
         globals.set("print", &log)?;
         globals.set("log", log)?;
         globals.set("publish", library.publish(lua)?)?;
@@ -80,7 +81,7 @@ impl Library {
         })
     }
 
-    /// `publish(topic, payload, options)`: to the broker, when the call has ended well.
+    /// `publish(topic, payload, options)`: to the broker, after the call has succeeded.
     fn publish(self: &Arc<Self>, lua: &Lua) -> mlua::Result<mlua::Function> {
         let publications = Arc::clone(&self.publications);
         let memory = Arc::clone(&self.memory);
@@ -142,7 +143,7 @@ impl Library {
                         }
                         other => {
                             return Err(Error::runtime(format!(
-                                "a {} cannot be kept; json.encode makes a text of a table",
+                                "a {} cannot be stored; json.encode converts a table to a text",
                                 other.type_name()
                             )));
                         }
@@ -173,7 +174,7 @@ impl Library {
         Ok(table)
     }
 
-    /// `a`, `aaaa`, `mx`, `txt` of a name, `ptr` of an address: a list, or nil and why.
+    /// `a`, `aaaa`, `mx`, `txt` of a name, `ptr` of an address: a list, or nil and the reason.
     fn dns(self: &Arc<Self>, lua: &Lua, waiting: &WaitingFunctions) -> mlua::Result<Table> {
         let table = lua.create_table()?;
         for (name, kind) in [
@@ -205,7 +206,7 @@ impl Library {
         Ok(table)
     }
 
-    /// `get(url, fields)`, `post(url, body, fields)`: the answer, or nil and why.
+    /// `get(url, fields)`, `post(url, body, fields)`: the answer, or nil and the reason.
     fn http(self: &Arc<Self>, lua: &Lua, waiting: &WaitingFunctions) -> mlua::Result<Table> {
         let table = lua.create_table()?;
         let library = Arc::clone(self);

@@ -1,15 +1,15 @@
 //! Mistakes of the users' code that compile: misspelt verdicts, and fields that no message has.
 //!
 //! Luau's own analysis is a library in C++ of several megabytes that `mlua` does not build, so the
-//! code is only read word by word. The text in `return "rejct", …` is certainly not a verdict, and
-//! `message.subjct` is always nil; `return "rejct"` may be a text for a page, and is a warning. The
-//! fields are those of `docs/gatepost.d.luau`.
+//! code is only analysed token by token. The text in `return "rejct", …` is certainly not a
+//! verdict, and `message.subjct` is always nil; `return "rejct"` may be a text for a page, and is a
+//! warning. The fields are those of `docs/gatepost.d.luau`.
 
 use std::sync::LazyLock;
 
 use gatepost_message::Action;
 
-/// The definitions that editors get.
+/// The definitions for editors.
 const TYPES: &str = include_str!("../../../../docs/gatepost.d.luau");
 
 /// The members of the class `Message`.
@@ -40,7 +40,7 @@ enum LuauToken<'a> {
 pub(super) struct LintFinding {
     pub(super) line: usize,
     pub(super) text: String,
-    /// Whether it cannot be meant.
+    /// Whether it is certainly a mistake.
     pub(super) is_certain: bool,
 }
 
@@ -80,7 +80,7 @@ fn verdicts(tokens: &[(usize, LuauToken<'_>)]) -> Vec<LintFinding> {
             continue;
         }
         let fix = nearest.map_or_else(
-            || "there are accept, tag, quarantine, drop, reject and defer".to_owned(),
+            || "the verdicts are accept, tag, quarantine, drop, reject and defer".to_owned(),
             |name| format!("did you mean '{name}'?"),
         );
         let text = format!("'{text}' is not a verdict; {fix}");
@@ -140,7 +140,7 @@ fn fields(tokens: &[(usize, LuauToken<'_>)]) -> Vec<LintFinding> {
             let is_of_another = start.checked_sub(1).is_some_and(|before| {
                 matches!(words.get(before), Some(LuauToken::Sign('.' | ':')))
             });
-            // `function(message: Message)` gives its type.
+            // `function(message: Message)` declares its type.
             let is_declaration = start
                 .checked_sub(2)
                 .is_some_and(|before| words.get(before) == Some(&LuauToken::Name("function")));
@@ -274,7 +274,7 @@ mod tests {
             ]
         );
         let unknown = "return function(m) return \"banana\", \"why\" end";
-        let list = "there are accept, tag, quarantine, drop, reject and defer";
+        let list = "the verdicts are accept, tag, quarantine, drop, reject and defer";
         assert_eq!(
             found(unknown),
             [format!("1: 'banana' is not a verdict; {list}")]

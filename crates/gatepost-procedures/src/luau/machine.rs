@@ -1,4 +1,4 @@
-//! A virtual machine that runs one procedure, and the bounds it runs in.
+//! A virtual machine that runs one procedure, and its limits.
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +22,7 @@ use crate::procedure::{ProcedureAnswer, ProcedureCall, ProcedureFailure, Wake};
 
 /// A file's bytecode, shared by the machines that run it.
 pub(crate) struct LuauProgram {
-    /// `@` and the file's name: Luau then begins its messages with `name:line:`.
+    /// `@` and the file's name, so that Luau begins its messages with `name:line:`.
     chunk_name: String,
     /// The procedure's path.
     path: String,
@@ -89,8 +89,8 @@ impl LuauMachine {
     }
 
     fn make(program: &LuauProgram, settings: &LuauSettings) -> mlua::Result<Self> {
-        // No io, os or package exist in Luau's safe set; `coroutine` stays, since the interrupt
-        // reaches into coroutines too.
+        // No io, os or package exist in Luau's safe set; `coroutine` is kept, since the interrupt
+        // works in coroutines too.
         let lua = Lua::new_with(StdLib::ALL_SAFE, LuaOptions::new())?;
         lua.globals().raw_remove("require")?;
         let deadline = Arc::new(Deadline::new(settings.steps_max));
@@ -147,13 +147,13 @@ impl LuauMachine {
         })
     }
 
-    /// Whether it has served as long as it may: what its code let grow goes with it.
+    /// Whether it has reached its maximum number of calls: its accumulated state is discarded with
+    /// it.
     pub(crate) const fn is_worn(&self, settings: &LuauSettings) -> bool {
         settings.calls_max > 0 && self.calls >= settings.calls_max
     }
 
-    /// Calls the procedure; `None` if it waits. After a failure the machine is not to be used
-    /// again.
+    /// Calls the procedure; `None` if it waits. After a failure the machine must not be used again.
     pub(crate) fn call(
         &mut self,
         call: &ProcedureCall<'_>,
@@ -179,16 +179,16 @@ impl LuauMachine {
         self.went(message, values)
     }
 
-    /// Goes on with the call that waits.
+    /// Continues the waiting call.
     pub(crate) fn resume(&mut self) -> Result<Option<ProcedureAnswer>, ProcedureFailure> {
         let present = self.present.take();
         let present = present.ok_or_else(|| ProcedureFailure("no call waits".to_owned()))?;
-        self.deadline.go_on(&present.pause);
+        self.deadline.end_pause(&present.pause);
         let values = self.thread.resume(());
         self.went(present.message, values)
     }
 
-    /// Has a function called when the call that waits can go on; `None` without one.
+    /// Registers a function that is called when the waiting call can continue; `None` without one.
     pub(crate) fn notifier(&self) -> Option<Box<dyn FnOnce(Wake) + Send>> {
         self.request.notifier()
     }
@@ -198,7 +198,7 @@ impl LuauMachine {
         self.lua.used_memory() + self.memory.bytes_held()
     }
 
-    /// The coroutine has ended, failed, or waits.
+    /// Handles a coroutine that has ended, failed, or waits.
     fn went(
         &mut self,
         message: SharedMessage,
@@ -221,7 +221,7 @@ impl LuauMachine {
         self.settle(answer).map(Some)
     }
 
-    /// Publishes what the call wants published, now that it has ended well.
+    /// Makes the publications of the call, now that it has succeeded.
     fn settle(&self, mut answer: ProcedureAnswer) -> Result<ProcedureAnswer, ProcedureFailure> {
         answer.cost.steps = self.deadline.steps();
         answer.cost.memory_bytes = self.lua.used_memory().saturating_sub(self.memory_idle) as u64;
@@ -231,7 +231,7 @@ impl LuauMachine {
                 sink.publish(publication);
             }
         }
-        // Luau collects as it allocates, but has no last collection before it gives up.
+        // Luau collects while it allocates, but does not collect once more before it fails.
         if self.lua.used_memory() > self.memory_max / 2 {
             self.lua
                 .gc_collect()
@@ -249,7 +249,7 @@ fn times(settings: &LuauSettings, caller: Option<Duration>) -> CallTimes {
     }
 }
 
-/// The first line of an error: what happened and where, without mlua's own trace.
+/// The first line of an error: the error and its place, without mlua's own trace.
 fn failure(error: &mlua::Error) -> ProcedureFailure {
     let text = match error {
         mlua::Error::CallbackError { cause, .. } => return failure(cause),

@@ -1,4 +1,4 @@
-//! The host of the users' own procedures, written in Luau.
+//! The host of operators' own procedures, written in Luau.
 //!
 //! A file `procedures/mail/greylist.luau` is the procedure `/mail/greylist`. It returns a
 //! function of the message and a table of arguments, which answers with an action and a reason,
@@ -16,9 +16,9 @@
 //! Invariants: code is compiled once, when the file is read. Each procedure has virtual machines of
 //! its own, one for each call of it that runs or waits at the same time, so no procedure can read
 //! the globals of another, and a memory limit affects only the procedure that exceeds it. A machine
-//! that failed, or whose call was given up, is discarded.
+//! that failed, or whose call was cancelled, is discarded.
 //!
-//! A call that waits for another server keeps its machine and gives its thread back (`waiting.rs`).
+//! A call that waits for another server keeps its machine and releases its thread (`waiting.rs`).
 //! Many coroutines in one machine would hold less memory, but a call would then see others change
 //! its globals while it waits, one thread at a time could resume them, and a call that exceeds the
 //! memory would end all of them. So the machines of waiting calls are bounded by their memory
@@ -52,7 +52,8 @@ mod working;
 pub(crate) use folder::ProcedureFolder;
 use machine::{LuauMachine, LuauProgram};
 
-/// Machines without a call that are kept. Where many calls waited at once, the others go with them.
+/// The number of idle machines that are kept. If more calls waited at once, the other machines are
+/// discarded.
 const IDLE_MACHINES_MAX: usize = 32;
 
 /// A procedure from a file.
@@ -98,7 +99,7 @@ pub(crate) fn compile(
     procedures
 }
 
-/// The mistakes in a file that compiles all the same.
+/// The mistakes in a file that compiles nevertheless.
 fn misspelt(file: &Path) -> Vec<ConfigurationProblem> {
     let source = std::fs::read(file).unwrap_or_default();
     let found = lint::mistakes(&String::from_utf8_lossy(&source));
@@ -113,7 +114,7 @@ fn misspelt(file: &Path) -> Vec<ConfigurationProblem> {
     found.into_iter().map(problem).collect()
 }
 
-/// Splits `FILE:LINE: text`, as the machine says it, or `LINE: text`, as the compiler does, into
+/// Splits `FILE:LINE: text`, the format of the machine, or `LINE: text`, that of the compiler, into
 /// the place and the text.
 fn located<'a>(file: &Path, text: &'a str) -> (String, &'a str) {
     let file = file.display().to_string();

@@ -1,4 +1,4 @@
-//! A message as Luau code sees it: views, which copy only what is asked for.
+//! A message for Luau code: views, which copy only the requested parts.
 
 use std::sync::Arc;
 
@@ -181,7 +181,7 @@ fn joined(values: &[String]) -> Option<String> {
     (!values.is_empty()).then(|| values.join("\n"))
 }
 
-/// `message.headers`: a mail's header fields, or the user properties of what is not mail.
+/// `message.headers`: a mail's header fields, or the user properties of other messages.
 struct HeadersView(SharedMessage);
 
 impl UserData for HeadersView {
@@ -251,7 +251,7 @@ impl UserData for PartView {
     }
 }
 
-/// A view of its own for a call.
+/// Creates the view of a call.
 pub(super) fn create(lua: &Lua, shared: &SharedMessage) -> mlua::Result<Value> {
     lua.create_userdata(MessageView(shared.clone()))
         .map(Value::UserData)

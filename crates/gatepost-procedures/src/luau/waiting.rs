@@ -1,10 +1,10 @@
 //! Calls that wait for other servers.
 //!
-//! A procedure runs as a coroutine of its machine. A function that asks another server begins its
-//! request and yields, through all coroutines of the procedure's own, to the host; the host resumes
-//! it with the outcome. Meanwhile the call needs no thread, only its machine, which no other call
-//! uses: the code sees no foreign change of its globals, and its limits of memory and time remain
-//! its own.
+//! A procedure runs as a coroutine of its machine. A function that contacts another server begins
+//! its request and yields, through all of the procedure's own coroutines, to the host; the host
+//! resumes it with the outcome. Meanwhile the call needs no thread, only its machine, which no
+//! other call uses: the code sees no foreign change of its globals, and its limits of memory and
+//! time remain its own.
 //!
 //! In places where Luau cannot yield (a callback of `table.sort` or `string.gsub`, a metamethod,
 //! the loading of the file), the request is awaited on the present thread.
@@ -19,8 +19,8 @@ use super::deadline::Deadline;
 use crate::host::{OutgoingResponse, PendingNames, PendingResponse};
 use crate::procedure::Wake;
 
-/// The Luau side. Coroutines pass a wait on: the one that resumes them waits too, and they go on
-/// with it.
+/// The Luau side. Coroutines propagate a wait: the coroutine that resumes them waits too, and they
+/// continue together.
 const WAITING: &str = r"
 local take, block, token = ...
 local create, resume, yield = coroutine.create, coroutine.resume, coroutine.yield
@@ -64,7 +64,7 @@ return function(begin)
 end
 ";
 
-/// A request on its way.
+/// A pending request.
 pub(super) enum PendingRequest {
     Names(PendingNames),
     Response(PendingResponse),
@@ -81,7 +81,7 @@ impl PendingRequest {
 
 /// The result of starting a Luau function: its outcome, or a request.
 pub(super) enum BegunRequest {
-    /// A value, or nothing and why.
+    /// A value, or nil and the reason.
     Known(Result<Value, String>),
     Pending(PendingRequest),
 }
@@ -92,12 +92,12 @@ pub(super) enum BegunRequest {
 pub(super) struct PresentRequest(Arc<Mutex<Option<PendingRequest>>>);
 
 impl PresentRequest {
-    /// Has a function called when the request has ended; `None` without a request.
+    /// Registers a function that is called when the request has ended; `None` without a request.
     pub(super) fn notifier(&self) -> Option<Box<dyn FnOnce(Wake) + Send>> {
         self.0.lock().as_ref().map(PendingRequest::notifier)
     }
 
-    /// Ends the request, where there is one.
+    /// Cancels the request, if there is one.
     pub(super) fn clear(&self) {
         *self.0.lock() = None;
     }
@@ -129,9 +129,9 @@ impl PresentRequest {
             // Fails where the call has ended.
             let _ = ended.send(());
         }));
-        // Every request ends; closed only where nothing will come any more.
+        // Every request ends; the channel is closed only if no outcome will come.
         let _ = end.recv();
-        deadline.go_on(&pause);
+        deadline.end_pause(&pause);
     }
 }
 
@@ -162,8 +162,7 @@ impl WaitingFunctions {
         })
     }
 
-    /// A function of Luau that begins something, and returns its value, or nil and why there is
-    /// none.
+    /// A Luau function that begins a request, and returns its value, or nil and the reason.
     pub(super) fn function<A: FromLuaMulti>(
         &self,
         lua: &Lua,

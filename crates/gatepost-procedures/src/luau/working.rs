@@ -1,4 +1,4 @@
-//! A message while a procedure has it: as it came, with what the code has changed so far.
+//! A message during a procedure's call: as it arrived, with the code's changes so far.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::host_memory::HostMemory;
 
-/// More changes of one message are a runaway loop.
+/// The maximum number of changes of one message; more indicate a runaway loop.
 const EDITS_MAX: usize = 1000;
 
 /// The state of the message, its headers and its parts. Empty after the call, so that code
@@ -22,9 +22,9 @@ pub(super) struct MessageInWork {
     pub(super) message: Arc<Message>,
     pub(super) so_far: Verdict,
     edits: Vec<Edit>,
-    /// With the edits done; made when it is asked for.
+    /// The message with the edits applied; made on demand.
     edited: Option<Message>,
-    /// The parts of the mail as it is now, shared by all that ask for them.
+    /// The parts of the mail as it is now, shared by all their users.
     leaves: Option<Arc<[Leaf]>>,
     /// The account to which the changes are charged.
     memory: Arc<HostMemory>,
@@ -42,19 +42,19 @@ impl SharedMessage {
         }))))
     }
 
-    /// Looks at the message, or changes it.
+    /// Reads or changes the message.
     pub(super) fn with<T>(
         &self,
         act: impl FnOnce(&mut MessageInWork) -> mlua::Result<T>,
     ) -> mlua::Result<T> {
         let mut state: MutexGuard<'_, Option<MessageInWork>> = self.0.lock();
         let working = state.as_mut().ok_or_else(|| {
-            Error::runtime("this message was judged already; keep nothing of it over a call")
+            Error::runtime("this message was judged already; do not keep it beyond the call")
         })?;
         act(working)
     }
 
-    /// Ends it; gives what was changed.
+    /// Ends the call's access; returns the changes.
     pub(super) fn close(&self) -> Vec<Edit> {
         self.0
             .lock()
@@ -67,7 +67,7 @@ impl SharedMessage {
 // A method of a type with a lifetime of its own is not a closure for every lifetime.
 #[allow(clippy::redundant_closure_for_method_calls)]
 impl MessageInWork {
-    /// The message with the edits done.
+    /// The message with the edits applied.
     pub(super) fn now(&mut self) -> &Message {
         if self.edits.is_empty() {
             return &self.message;
@@ -89,7 +89,7 @@ impl MessageInWork {
         Ok(())
     }
 
-    /// The payload that was set, where one was.
+    /// The payload that was set, if any.
     pub(super) fn payload(&self) -> Option<Bytes> {
         edit::payload(&self.edits).map(|(payload, _)| payload.clone())
     }
@@ -157,7 +157,7 @@ impl MessageInWork {
         properties.map_or(&[], |properties| properties.user.as_slice())
     }
 
-    /// Takes all fields of this name out; how many there were.
+    /// Removes all fields of this name; returns their number.
     pub(super) fn remove(&mut self, name: &str) -> mlua::Result<usize> {
         let names = self.names();
         let count = names

@@ -1,10 +1,10 @@
-//! A message on its way over the judge threads.
+//! The judgement of a message on the judge threads.
 //!
-//! A member of a chain that waits for the network gives its judge back: the rest of the run becomes
-//! a job that is queued again when there is something to go on with. The number of such runs is
-//! bounded ([`WaitingRuns`]), and so is the memory that they hold beside their messages; beyond, a
-//! judge waits along, which lets the queue fill and senders be deferred. A run whose caller gives
-//! up ([`Caller`]) ends at once.
+//! A member of a chain that waits for the network releases its judge thread: the rest of the run
+//! becomes a job that is queued again when the response has arrived. The number of such runs is
+//! bounded ([`WaitingRuns`]), and so is the memory that they hold in addition to their messages;
+//! beyond these bounds the judge thread itself waits, so that the queue fills and senders are
+//! deferred. A run whose caller stops waiting ([`Caller`]) ends at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -52,7 +52,7 @@ struct WaitingRun {
 }
 
 impl WaitingRun {
-    /// `None` if as many wait as may, or they hold as much memory as they may.
+    /// Returns `None` if the maximum number of runs wait, or they hold the maximum memory.
     fn count(core: &Arc<ProceduresCore>, memory_bytes: usize) -> Option<Self> {
         let counted = Self {
             core: Arc::clone(core),
@@ -76,7 +76,7 @@ impl Drop for WaitingRun {
 }
 
 /// Queues a job when the external response has arrived.
-fn go_on_later(
+fn continue_later(
     waiting: WaitingRun,
     notifier: impl FnOnce(Wake),
     job: impl FnOnce() + Send + 'static,
@@ -88,11 +88,10 @@ fn go_on_later(
     }));
 }
 
-/// A run that waits, with the place in which it is counted. The thread that takes it out goes on
-/// with it, or ends it.
+/// A waiting run with its count. The thread that takes it out continues or ends it.
 type Parked = Arc<Mutex<Option<(WaitingRun, ChainJob)>>>;
 
-/// The caller of a run: when it is dropped, a run that waits ends.
+/// The caller of a run: when it is dropped, a waiting run ends.
 pub(super) struct Caller(Parked);
 
 impl Drop for Caller {
@@ -101,18 +100,18 @@ impl Drop for Caller {
     }
 }
 
-/// Ends a run that waits. It is dropped outside of the lock, since it holds the other end of it.
+/// Ends a waiting run. It is dropped outside the lock, since it refers to the lock itself.
 fn end(parked: &Parked) {
     let run = parked.lock().take();
     drop(run);
 }
 
-/// Goes on with a parked run when the answer has arrived, or ends it when none will come. It stands
-/// for one wait only: the run that it went on with may be parked again before this is dropped.
+/// Continues a parked run when the answer has arrived, or ends it if none will come. The value is
+/// for one wait only: the continued run may be parked again before this is dropped.
 struct Unpark(Option<Parked>);
 
 impl Unpark {
-    fn go_on(mut self) {
+    fn continue_run(mut self) {
         let run = self.0.take().and_then(|parked| parked.lock().take());
         if let Some((waiting, job)) = run {
             let core = Arc::clone(&waiting.core);
@@ -141,7 +140,7 @@ pub(super) struct ChainJob {
 }
 
 impl ChainJob {
-    /// A run, the answer to it, and its caller, who must live as long as the answer is awaited.
+    /// A run, its answer, and its caller, which must exist as long as the answer is awaited.
     pub(super) fn new(
         core: &Arc<ProceduresCore>,
         run: ChainRun,
@@ -163,7 +162,7 @@ impl ChainJob {
 
     /// Runs the chain until it ends or waits.
     pub(super) fn run(mut self) {
-        // The caller may have given up while this waited.
+        // The caller may have stopped waiting meanwhile.
         if self.reply.is_closed() {
             return;
         }
@@ -184,8 +183,8 @@ impl ChainJob {
         let parked = Arc::clone(&self.parked);
         let unpark = Unpark(Some(Arc::clone(&parked)));
         *parked.lock() = Some((waiting, self));
-        notifier(Box::new(move || unpark.go_on()));
-        // The caller may have given up before there was anything to end.
+        notifier(Box::new(move || unpark.continue_run()));
+        // The caller may have stopped waiting before the run was parked.
         let run = parked.lock().take_if(|(_, job)| job.reply.is_closed());
         drop(run);
     }
@@ -197,16 +196,16 @@ impl ChainJob {
     }
 }
 
-/// The rules alone over a message, for a report of all that they found.
+/// A job that runs only the rules on a message, for their full report.
 pub(super) struct ScanJob<F> {
     pub(super) core: Arc<ProceduresCore>,
     pub(super) message: Arc<Message>,
-    /// Gets the report, on a judge thread.
+    /// Receives the report, on a judge thread.
     pub(super) then: F,
 }
 
 impl<F: FnOnce(Report) + Send + 'static> ScanJob<F> {
-    /// Starts when the rules are there. If they do not come, `then` is dropped.
+    /// Starts when the rules are loaded. If loading fails, `then` is dropped.
     pub(super) fn start(self, rules: DeferredRules) {
         if rules.loaded().is_some() {
             return self.start_with(&rules);
@@ -217,17 +216,17 @@ impl<F: FnOnce(Report) + Send + 'static> ScanJob<F> {
         };
         let loading = rules.clone();
         let job = move || self.start_with(&rules);
-        go_on_later(waiting, move |wake| loading.then(wake), job);
+        continue_later(waiting, move |wake| loading.then(wake), job);
     }
 
     fn start_with(self, rules: &DeferredRules) {
         if let Some(rules) = rules.loaded() {
             let progress = start_scan(rules, &self.message);
-            self.go_on(progress);
+            self.continue_run(progress);
         }
     }
 
-    fn go_on(self, mut progress: ScanProgress) {
+    fn continue_run(self, mut progress: ScanProgress) {
         loop {
             let scan = match progress {
                 ScanProgress::Done(report) => {
@@ -239,8 +238,8 @@ impl<F: FnOnce(Report) + Send + 'static> ScanJob<F> {
             };
             let answers = scan.progress();
             if let Some(waiting) = WaitingRun::count(&self.core, 0) {
-                let job = move || self.go_on(scan.resume());
-                return go_on_later(waiting, move |wake| answers.then(wake), job);
+                let job = move || self.continue_run(scan.resume());
+                return continue_later(waiting, move |wake| answers.then(wake), job);
             }
             progress = scan.wait();
         }

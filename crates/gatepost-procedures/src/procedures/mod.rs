@@ -32,7 +32,7 @@ use folder_watch::FolderWatch;
 use judging::{ChainJob, ScanJob, WaitingRuns};
 
 const BUSY: &str = "the judges are busy; try again later";
-const BROKEN: &str = "a judge broke off; try again later";
+const BROKEN: &str = "the judgement failed; try again later";
 
 /// All procedures and scopes. Cheap to clone; every clone sees a reload at once.
 #[derive(Clone)]
@@ -40,7 +40,7 @@ pub struct Procedures(Arc<ProceduresCore>);
 
 pub(crate) struct ProceduresCore {
     set: ArcSwap<ProcedureSet>,
-    /// Counts the sets, so that others know when their cached [`ScopeId`] has aged.
+    /// Counts the sets, so that a cached [`ScopeId`] can be recognised as outdated.
     generation: AtomicU64,
     pool: JudgePool,
     waiting: WaitingRuns,
@@ -89,10 +89,10 @@ impl Procedures {
         configuration: ProceduresConfiguration,
         rules: impl Into<DeferredRules>,
     ) -> Result<(Self, Vec<ConfigurationProblem>), Vec<ConfigurationProblem>> {
-        Self::start_in(configuration, rules, ProcedureHost::apart())
+        Self::start_in(configuration, rules, ProcedureHost::detached())
     }
 
-    /// As [`Procedures::start`], with what a server lends to its procedures.
+    /// As [`Procedures::start`], with the services that a server provides to its procedures.
     pub fn start_in(
         configuration: ProceduresConfiguration,
         rules: impl Into<DeferredRules>,
@@ -117,8 +117,8 @@ impl Procedures {
         Ok((Self(inner), problems))
     }
 
-    /// One procedure from a file anywhere, to try it out: its path is the file's name. Scopes and
-    /// the folder are left out, and nothing is looked after.
+    /// One procedure from any file, for a test: its path is the file's name. Scopes and the folder
+    /// are ignored, and no periodic work is done.
     pub fn start_file(
         mut configuration: ProceduresConfiguration,
         rules: impl Into<DeferredRules>,
@@ -150,13 +150,13 @@ impl Procedures {
         self.0.set.load().listing()
     }
 
-    /// Everything that is wrong with a configuration, without starting anything.
+    /// The problems of a configuration, without starting anything.
     pub fn check(
         configuration: ProceduresConfiguration,
         rules: impl Into<DeferredRules>,
     ) -> Vec<ConfigurationProblem> {
         let folder = ProcedureFolder::read(&configuration.procedures.path);
-        let (statistics, host) = (ProcedureStatistics::new(), ProcedureHost::apart());
+        let (statistics, host) = (ProcedureStatistics::new(), ProcedureHost::detached());
         ProcedureSet::build(
             Arc::new(configuration),
             rules.into(),
@@ -183,18 +183,18 @@ impl Procedures {
         self.0.set.load().scope_for(listener, topic, recipients)
     }
 
-    /// Rises with each reload; a [`ScopeId`], or the knowledge that there is no scope, may be kept
-    /// as long as this stays the same.
+    /// A number that increases with each reload; a [`ScopeId`], or the knowledge that there is no
+    /// scope, may be kept as long as this stays the same.
     pub fn generation(&self) -> u64 {
         self.0.generation.load(Ordering::Acquire)
     }
 
-    /// Has the scope that fits the message judge it; without one it is accepted.
+    /// Has the matching scope judge the message; without one it is accepted.
     pub async fn judge(&self, message: &Arc<Message>) -> Verdict {
         self.judge_and_report(message).await.verdict
     }
 
-    /// The same, with what the rules found if the scope asked them.
+    /// The same, with the report of the rules if the scope ran them.
     pub async fn judge_and_report(&self, message: &Arc<Message>) -> ProcedureAnswer {
         let set = self.0.set.load_full();
         let envelope = &message.envelope;
@@ -222,8 +222,8 @@ impl Procedures {
         Ok(self.run(run, &message, arguments).await)
     }
 
-    /// As [`Procedures::call`], on the present thread, which must be one that may block. What is
-    /// not done by `deadline` counts as failed.
+    /// As [`Procedures::call`], on the present thread, which must be one that may block. A
+    /// procedure that has not ended by `deadline` counts as failed.
     pub fn call_here(
         &self,
         path: &str,
@@ -236,8 +236,8 @@ impl Procedures {
         Ok(run.finish())
     }
 
-    /// As [`Procedures::call`], where all members of the chain are cheap; otherwise gives the
-    /// message back for a call that waits.
+    /// As [`Procedures::call`], if all members of the chain are cheap; otherwise returns the
+    /// message for a call that waits.
     pub fn call_at_once(
         &self,
         path: &str,
@@ -262,7 +262,7 @@ impl Procedures {
         Ok(chain.start())
     }
 
-    /// Ends on the judge threads what [`Procedures::call_at_once`] began.
+    /// Completes on the judge threads a call that [`Procedures::call_at_once`] began.
     pub async fn resume(&self, unready: Unready) -> ProcedureAnswer {
         self.run(unready.run, &unready.message, unready.arguments)
             .await
@@ -274,7 +274,7 @@ impl Procedures {
         Some(self.0.set.load().chain(path)?.needs())
     }
 
-    /// Runs the rules alone, for a report of all that they found.
+    /// Runs only the rules, for their full report.
     pub async fn scan(&self, message: Arc<Message>) -> Result<Report, ProcedureCallError> {
         let (reply, answer) = oneshot::channel();
         let rules = self.rules();
@@ -319,7 +319,8 @@ impl Procedures {
         let _ = self.0.pool.submit(job);
     }
 
-    /// Has the rules learn or forget a message; true if that changed anything, and it is on disk.
+    /// Makes the rules learn or forget a message; returns true if that changed anything, once it is
+    /// on disk.
     pub async fn teach(
         &self,
         message: Arc<Message>,

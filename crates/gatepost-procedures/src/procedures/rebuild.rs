@@ -1,6 +1,7 @@
 //! Changes of a running set: a reload, files added, changed or removed, and periodic tasks.
 //!
-//! A set is built beside the present one and swapped in whole; with an error the present one stays.
+//! A set is built beside the present one and swapped as a whole; after an error the present one
+//! remains in use.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,9 +17,9 @@ use crate::set::{ProcedureSet, usable};
 use crate::{ConfigurationProblem, ProceduresConfiguration};
 
 impl Procedures {
-    /// Puts a new configuration and new rules in the place of the present ones; messages being
-    /// judged end with the set that they began with. With an error everything stays as it was.
-    /// The number of judges and the length of their queue are those of the start.
+    /// Replaces configuration and rules; messages being judged end with the set that they began
+    /// with. After an error nothing changes. The number of judges and the length of their queue are
+    /// those of the start.
     pub fn reload(
         &self,
         configuration: ProceduresConfiguration,
@@ -98,15 +99,15 @@ impl ProceduresCore {
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Reads the folder's procedures, if it is not as `seen` any more, into a new set of the
-    /// present configuration. A file that does not compile, or one that a scope needs and that
-    /// is gone, leaves everything as it was. Returns the folder as it is.
+    /// If the folder differs from `seen`, reads its procedures into a new set of the present
+    /// configuration. A file that does not compile, or a missing one that a scope needs, leaves
+    /// everything unchanged. Returns the present folder.
     pub(crate) fn recheck(&self, seen: &ProcedureFolder) -> ProcedureFolder {
         let _one_at_a_time = self.rebuilding.lock();
         let present = self.set.load_full();
         let folder = ProcedureFolder::read(&present.configuration.procedures.path);
         if folder == present.folder {
-            // A refused change may have been taken back.
+            // A refused change may have been reverted.
             self.statistics.in_force.lock().procedures_changed();
             return folder;
         }
@@ -132,7 +133,7 @@ impl ProceduresCore {
             let reasons = problems.iter().map(ToString::to_string);
             let mut in_force = self.statistics.in_force.lock();
             in_force.refuse(RefusedKind::Procedures, reasons);
-            tracing::error!(target: "procedures", "the procedures stay as they were before");
+            tracing::error!(target: "procedures", "the previous procedures remain in use");
         }
         folder
     }

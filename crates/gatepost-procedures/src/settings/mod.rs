@@ -18,13 +18,13 @@ pub use procedure_table::ProcedureTable;
 pub struct ProceduresConfiguration {
     /// `[procedures]`
     pub procedures: ProceduresSettings,
-    /// `[[scope]]`, in the order of the file: the first that fits a message judges it.
+    /// `[[scope]]`, in the order of the file: the first that matches a message judges it.
     pub scopes: Vec<ScopeSettings>,
     /// `[procedure."/path"]`
     pub table: ProcedureTable,
 }
 
-/// `[procedures]`: where the user's own are, and how judges run.
+/// `[procedures]`: the folder of the operator's own procedures, and the judge threads.
 #[derive(Deserialize, Serialize, Clone, Debug, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct ProceduresSettings {
@@ -40,8 +40,8 @@ pub struct ProceduresSettings {
     /// Messages that may wait for answers of the network without a judge; beyond, a judge waits
     /// along.
     pub waiting_max: usize,
-    /// Memory that the virtual machines of waiting Luau procedures may hold, all together; beyond,
-    /// a judge waits along.
+    /// Memory that the virtual machines of waiting Luau procedures may hold, all together; beyond
+    /// it, the judge thread itself waits.
     pub waiting_memory_max: ByteSize,
     /// Values that procedures may keep with `store` and `shared`, all together.
     pub values_max: usize,
@@ -50,15 +50,15 @@ pub struct ProceduresSettings {
     /// Judged messages that are kept as they arrived, the last ones, for `gatepost check --replay`;
     /// 0 keeps none.
     pub originals_max: usize,
-    /// Larger messages are not kept for that.
+    /// The largest message that is kept for it.
     pub original_max: ByteSize,
-    /// No more are kept for that in a second.
+    /// The maximum number of messages that are kept for it per second.
     pub originals_per_second: u32,
     /// The limits of a Luau procedure without a table of its own.
     pub luau: LuauSettings,
     /// The DNS servers of Luau's `dns`.
     pub dns: DnsSettings,
-    /// The servers that `http` of Luau procedures may ask.
+    /// The servers that `http` of Luau procedures may contact.
     pub http: ProcedureHttpSettings,
     /// The server for mail that procedures send.
     pub mail: MailerSettings,
@@ -103,7 +103,7 @@ impl ProceduresSettings {
 pub struct LuauSettings {
     /// The longest that one call may run, without the time in which it waits.
     pub time_max: Period,
-    /// The longest that one call may wait for `dns` and `http`, all in all.
+    /// The longest that one call may wait for `dns` and `http`, in total.
     pub wait_max: Period,
     /// The most loops and calls of one call; 0 for any number.
     pub steps_max: u64,
@@ -114,7 +114,7 @@ pub struct LuauSettings {
     /// The action for the message when the procedure fails or overruns.
     #[serde(with = "crate::text_values")]
     pub on_error: Action,
-    /// Arguments that every call gets unless the caller gives others of the same name.
+    /// Arguments of every call, unless the caller gives others of the same name.
     pub arguments: std::collections::BTreeMap<String, String>,
 }
 
@@ -132,7 +132,7 @@ impl Default for LuauSettings {
     }
 }
 
-/// `[[scope]]`: a chain of procedures and the messages that it is for. A condition that is
+/// `[[scope]]`: a chain of procedures and the messages that it applies to. A condition that is
 /// empty holds for every message.
 #[derive(Deserialize, Serialize, Clone, Debug, Default, PartialEq)]
 #[serde(default, deny_unknown_fields)]

@@ -2,8 +2,8 @@
 //! verdicts.
 //!
 //! The counters of a path outlive reloads, so that a report covers the whole run of the process.
-//! They are sums only; what happened in the last day is the difference to the sums of a day ago,
-//! which are noted four times an hour. So a call pays nothing for it.
+//! They are sums only; the activity of the last day is the difference to the sums of a day ago,
+//! which are recorded four times an hour. So a call has no extra cost.
 
 mod report;
 
@@ -19,8 +19,8 @@ use parking_lot::Mutex;
 use crate::in_force::InForce;
 pub use report::{ProcedureStatus, Status};
 
-/// A cheap procedure takes less time than reading a clock twice, so one call in so many is timed
-/// and stands for all of them.
+/// A cheap procedure takes less time than reading a clock twice, so one call in this many is timed
+/// and represents all of them.
 const CHEAP_CALLS_PER_SAMPLE: u64 = 64;
 
 /// The period that is reported beside the total.
@@ -28,8 +28,8 @@ const DAY: Duration = Duration::from_hours(24);
 /// The interval at which the totals are recorded.
 const NOTE_EVERY: Duration = Duration::from_mins(15);
 
-/// The counters of one path. Each is a sum of its own: no reader needs them to agree to the
-/// call, so the order of memory operations does not matter.
+/// The counters of one path. Each is a sum of its own: no reader needs them to be consistent, so
+/// the order of memory operations does not matter.
 #[derive(Default)]
 pub(crate) struct ProcedureCounters {
     requests: AtomicU64,
@@ -55,7 +55,7 @@ impl ProcedureCounters {
         }
     }
 
-    /// Goes on measuring a request that was counted, after a wait.
+    /// Continues to measure a counted request after a wait.
     pub(crate) fn measure_again(&self) -> Measurement<'_> {
         Measurement {
             counters: self,
@@ -176,7 +176,7 @@ impl ProcedureStatistics {
         Arc::clone(by_path.entry(Arc::from(path)).or_default())
     }
 
-    /// Counts a message that limits kept from being judged whole.
+    /// Counts a message that was not judged completely because of limits.
     pub(crate) fn count_given_up(&self, report: &Report) {
         if report.given_up.is_any() {
             self.given_up.fetch_add(1, Relaxed);
@@ -190,7 +190,7 @@ impl ProcedureStatistics {
             .collect()
     }
 
-    /// Notes the sums where it is time to, and forgets those from before the last day.
+    /// Records the sums if that is due, and removes those from before the last day.
     pub(crate) fn remember(&self, now: Instant) {
         let mut noted = self.noted.lock();
         let last = noted.back().map_or(self.started, |(time, _)| *time);
@@ -207,7 +207,7 @@ impl ProcedureStatistics {
         }
     }
 
-    /// Whether so much time has passed since this was last true.
+    /// Whether this time has passed since the method last returned true.
     pub(crate) fn mail_is_due(&self, every: Duration, now: Instant) -> bool {
         let mut mailed = self.mailed.lock();
         let due = !every.is_zero() && now.saturating_duration_since(*mailed) >= every;

@@ -1,4 +1,4 @@
-//! The counts as a person reads them, in tables, and as JSON.
+//! The counts as tables and as JSON.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,9 +17,9 @@ pub struct Status {
     pub in_force: InForce,
     /// Messages that wait for answers of the network, without a judge.
     pub waiting_for_network: usize,
-    /// DNS lists that do not answer, and the questions that they were spared since.
+    /// DNS lists that do not answer, and the number of queries omitted since.
     pub silent_lists: BTreeMap<String, u64>,
-    /// Mails that limits kept from being judged whole, since the start.
+    /// Mails that were not judged completely because of limits, since the start.
     pub given_up: u64,
     /// Since the start: one entry a path, sorted by it.
     pub procedures: Vec<ProcedureStatus>,
@@ -59,7 +59,7 @@ impl fmt::Display for Status {
         for (list, skipped) in &self.silent_lists {
             writeln!(
                 formatter,
-                "DNS list {list} does not answer; {skipped} questions were left out"
+                "DNS list {list} does not answer; {skipped} queries were omitted"
             )?;
         }
         if self.given_up > 0 {

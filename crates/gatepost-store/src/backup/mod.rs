@@ -1,10 +1,10 @@
 //! Backups: a copy of the database in one file, made while the server runs, and its restoration.
 //!
-//! A backup is one read transaction of SQLite (`VACUUM INTO`): it holds everything that was
-//! acknowledged before it began, and nothing of a commit in part. The server commits meanwhile. The
-//! file is an ordinary database that any SQLite opens, with the schema of its source. Invariants:
-//! no existing file is overwritten, a file under the name of a backup is complete, and both a
-//! backup and what is restored of it have been [verified](verify).
+//! A backup is one read transaction of SQLite (`VACUUM INTO`): it contains everything that was
+//! acknowledged before it began, and no partial commit. The server can commit meanwhile. The file
+//! is an ordinary database that any SQLite opens, with the schema of its source. Invariants: no
+//! existing file is overwritten, a file under the name of a backup is complete, and both a backup
+//! and a database restored from it have been [verified](verify).
 
 mod restore;
 mod verify;
@@ -24,7 +24,7 @@ use crate::{StoreError, lock, open, recovery, schema};
 pub use restore::{ExistingDatabase, restore_backup};
 pub use verify::{BackupContents, verify_backup};
 
-/// Only the owner may read what holds mail and password hashes.
+/// Only the owner may read the file, since it contains mail and password hashes.
 const FILE_MODE: u32 = 0o600;
 /// The suffix of a backup until it is complete.
 const PARTIAL: &str = ".partial";
@@ -55,7 +55,7 @@ pub enum BackupError {
 }
 
 /// Writes a backup of the database in `data` to the new file `target`, beside a running server or
-/// without one, and verifies it. Rows that do not fit their checksum are copied as they are:
+/// without one, and verifies it. Rows whose checksum is wrong are copied unchanged:
 /// [`BackupContents::rows_damaged`] counts them.
 pub fn write_backup(data: &Path, target: &Path) -> Result<BackupContents, BackupError> {
     let folder = DataFolder::at(data);
@@ -92,7 +92,7 @@ fn copy(folder: &DataFolder, target: &Path) -> Result<(), BackupError> {
         .to_str()
         .ok_or_else(|| BackupError::Name(target.to_owned()))?;
     let failed = |error| open::open_error(folder, error);
-    // SQLite needs to write for the log's index only: the pages of the database stay as they are.
+    // SQLite needs to write for the log's index only: the pages of the database are unchanged.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(folder.database(), flags).map_err(failed)?;
     let configured = connection
@@ -152,7 +152,7 @@ impl NewFile {
 impl Drop for NewFile {
     fn drop(&mut self) {
         if !self.is_kept {
-            // Fails where the disk does; the error that led here is reported.
+            // Fails if the disk fails; the original error is reported.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -171,7 +171,7 @@ fn sync_folder_of(path: &Path) -> Result<(), StoreError> {
     sync(folder)
 }
 
-/// An error of SQLite in a file that is said to be a backup.
+/// An error of SQLite in a file that should be a backup.
 fn unusable(file: &Path, error: &rusqlite::Error) -> BackupError {
     match error.sqlite_error_code() {
         Some(rusqlite::ErrorCode::CannotOpen | rusqlite::ErrorCode::PermissionDenied) => {

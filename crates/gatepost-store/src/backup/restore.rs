@@ -1,8 +1,8 @@
 //! Restoration: a verified copy of a backup replaces the database.
 //!
 //! The copy is written beside the database, synced and verified, and takes its name by the last
-//! steps of a recovery, which the next start completes if the process is killed
-//! on the way. Until then the database that was there is in force.
+//! steps of a recovery, which the next start completes if the process is killed on the way. Until
+//! then the previous database is in force.
 
 use std::fs::{self, File};
 use std::io;
@@ -22,16 +22,16 @@ pub enum ExistingDatabase {
     Kept,
 }
 
-/// Makes the backup in `file` the database of `data`; the name of the database that was there, if
-/// any. Refused while a server or a command uses the database, for a backup of a newer version, and
-/// for one with damaged rows unless `store.on_damage` is `recover`.
+/// Makes the backup in `file` the database of `data`; returns the new name of the previous
+/// database, if any. Refused while a server or a command uses the database, for a backup of a newer
+/// version, and for one with damaged rows unless `store.on_damage` is `recover`.
 pub fn restore_backup(
     file: &Path,
     data: &Path,
     settings: &StoreSettings,
     existing: ExistingDatabase,
 ) -> Result<(BackupContents, Option<PathBuf>), BackupError> {
-    // Looked at before anything is made; the copy is verified besides.
+    // Checked before anything is created; the copy is also verified.
     File::open(file).map_err(|cause| file_error(file, cause))?;
     let folder = DataFolder::create(data)?;
     let _server_lock = lock::lock_server(&folder)?;
@@ -59,7 +59,7 @@ pub fn restore_backup(
         .map_err(|cause| file_error(&partial, cause).into())
         .and_then(|()| verify_backup(&partial));
     let copied = copied.inspect_err(|_| {
-        // Fails where the disk does; the next restore removes it again.
+        // Fails if the disk fails; the next restore removes the file again.
         let _ = fs::remove_file(&partial);
     })?;
     if copied != contents {
@@ -99,8 +99,8 @@ fn own_like_folder(folder: &DataFolder) {
         folder.database_lock(),
         folder.server_lock(),
     ] {
-        // Only root can and needs to; the server says what it cannot open. What has another name
-        // too, or is a link, may be a file of somebody else.
+        // Only root can and needs to do so; the server reports files that it cannot open. A file
+        // with another hard link, or a symbolic link, may belong to somebody else.
         let opened = File::options().read(true).custom_flags(NO_LINK).open(file);
         if let Ok(opened) = opened
             && opened.metadata().is_ok_and(|found| found.nlink() == 1)

@@ -20,7 +20,7 @@ pub struct BackupContents {
     pub schema: usize,
     /// Rows of each table that has some; records of other crates by their kind (`record bayes`).
     pub rows: Vec<(String, u64)>,
-    /// Rows that do not fit their checksum: the disk of the server altered them.
+    /// Rows whose checksum is wrong, because the server's disk altered them.
     pub rows_damaged: u64,
 }
 

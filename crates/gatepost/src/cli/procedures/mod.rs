@@ -60,7 +60,7 @@ fn list(arguments: &ListArguments) -> ExitCode {
         Err(mistakes) => return print_mistakes(&mistakes),
     };
     let rules = Arc::new(RuleSet::embedded());
-    let procedures = match start(&config, &layers, rules, ProcedureHost::apart()) {
+    let procedures = match start(&config, &layers, rules, ProcedureHost::detached()) {
         Ok(procedures) => procedures,
         Err(code) => return code,
     };
