@@ -210,7 +210,7 @@ fn a_pattern_without_end_is_given_up_and_named() {
     assert!(sent.contains("AFTER"), "{sent}");
     let log = gateway.log();
     assert!(
-        log.contains("rules ran into their limits") && log.contains("CATASTROPHE"),
+        log.contains("rules reached their limits") && log.contains("CATASTROPHE"),
         "{log}"
     );
 }
