@@ -70,7 +70,7 @@ fn subscribe(wire: &mut Wire, text: &str) -> Reason {
 }
 
 /// The reason of the DISCONNECT that comes next.
-fn disconnect_reason(wire: &mut Wire) -> Reason {
+fn end_reason(wire: &mut Wire) -> Reason {
     wire.expect(|packet| match packet {
         Packet::Disconnect(outcome) => outcome.reason,
         other => panic!("not a DISCONNECT: {other:?}"),
@@ -152,7 +152,7 @@ fn publications_in_a_second() {
     for _ in 0..1000 {
         wire.publish("a", b"x", Qos::AtMostOnce, false);
     }
-    assert_eq!(disconnect_reason(&mut wire), Reason::MESSAGE_RATE_TOO_HIGH);
+    assert_eq!(end_reason(&mut wire), Reason::MESSAGE_RATE_TOO_HIGH);
     assert!(is_counted(&server, Limit::PublishRate));
 }
 
@@ -173,11 +173,7 @@ fn depth_and_length_of_topics() {
     for topic in ["a/b/c", "123456789"] {
         let mut wire = enter(&server, "publisher");
         wire.publish(topic, b"x", Qos::AtLeastOnce, false);
-        assert_eq!(
-            disconnect_reason(&mut wire),
-            Reason::TOPIC_NAME_INVALID,
-            "{topic}"
-        );
+        assert_eq!(end_reason(&mut wire), Reason::TOPIC_NAME_INVALID, "{topic}");
     }
 }
 

@@ -292,7 +292,8 @@ fn a_procedure_dropped_in_is_used_and_one_that_is_broken_is_not() {
     install("return function() retrn end");
     await_some("the log names it", || {
         let log = gateway.log();
-        (log.contains("mark.luau:1") && log.contains("previous procedures remain in use")).then_some(())
+        (log.contains("mark.luau:1") && log.contains("previous procedures remain in use"))
+            .then_some(())
     });
     assert!(
         post(&gateway, "web", "x").contains("\"new\""),
