@@ -24,11 +24,13 @@
 
 mod disk;
 mod memory_file;
-mod memory_vfs;
+mod open_file;
+mod open_memory_file;
 mod plan;
 mod power;
 mod random;
 mod state;
+mod system_file;
 mod vfs;
 
 pub use disk::Disk;

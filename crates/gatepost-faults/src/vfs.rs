@@ -1,59 +1,25 @@
-//! The layer itself: a SQLite VFS that passes every call on to the system's default VFS.
+//! The layer itself: a SQLite VFS that passes every call on to the system's default VFS, except
+//! for files of a disk in memory.
 //!
-//! Safety: SQLite gives each file `szOsFile` zeroed bytes, and calls `xOpen` before and `xClose`
-//! after every other method. Those bytes hold a [`FaultFile`], directly followed by the file of the
-//! system's VFS, whose size [`register`] requested; both start with the pointer to their methods,
-//! as `sqlite3_file` requires. `FaultFile::context` is a box that `xOpen` leaks and `xClose` takes
-//! back. All other pointers are SQLite's arguments, valid for the call, and are passed on
-//! unchanged.
+//! Safety: an open file of the system is an [`open_file`], directly followed by the file of the
+//! system's VFS; [`register`] requests memory for both. All pointers are SQLite's arguments, valid
+//! for the call, and are passed on unchanged.
 #![allow(unsafe_code)] // the VFS interface of SQLite is one of C
 
-use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
+use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::ptr;
-use std::sync::{Arc, Once};
+use std::sync::Once;
 
 use rusqlite::ffi;
 
-use crate::memory_vfs;
-use crate::plan::{FaultEffect, FileKind, FileOperation};
+use crate::memory_file::DiskFile;
+use crate::open_file::{self, OPEN_FILE_BYTES};
+use crate::open_memory_file::OpenMemoryFile;
+use crate::plan::{FileKind, FileOperation};
 use crate::state::{self, FaultDecision, SharedDisk};
-
-#[repr(C)]
-struct FaultFile {
-    base: ffi::sqlite3_file,
-    context: *mut Context,
-}
-
-/// State of an open file.
-struct Context {
-    path: PathBuf,
-    disk: Option<Arc<SharedDisk>>,
-}
-
-static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
-    // The second version has shared memory and no memory-mapped reads.
-    iVersion: 2,
-    xClose: Some(close),
-    xRead: Some(read),
-    xWrite: Some(write),
-    xTruncate: Some(truncate),
-    xSync: Some(sync),
-    xFileSize: Some(file_size),
-    xLock: Some(lock),
-    xUnlock: Some(unlock),
-    xCheckReservedLock: Some(check_reserved_lock),
-    xFileControl: Some(file_control),
-    xSectorSize: Some(sector_size),
-    xDeviceCharacteristics: Some(device_characteristics),
-    xShmMap: Some(shm_map),
-    xShmLock: Some(shm_lock),
-    xShmBarrier: Some(shm_barrier),
-    xShmUnmap: Some(shm_unmap),
-    xFetch: None,
-    xUnfetch: None,
-};
+use crate::system_file::SystemFile;
 
 /// Makes the layer SQLite's default, once per process.
 pub(crate) fn register() {
@@ -65,7 +31,7 @@ pub(crate) fn register() {
             let system = ffi::sqlite3_vfs_find(ptr::null());
             assert!(!system.is_null(), "SQLite has a default VFS");
             let mut vfs = ptr::read(system);
-            vfs.szOsFile += size_of::<FaultFile>().max(memory_vfs::FILE_BYTES) as c_int;
+            vfs.szOsFile += OPEN_FILE_BYTES as c_int;
             vfs.zName = c"faults".as_ptr();
             vfs.pNext = ptr::null_mut();
             vfs.pAppData = system.cast();
@@ -84,15 +50,6 @@ unsafe fn system_vfs(vfs: *mut ffi::sqlite3_vfs) -> *mut ffi::sqlite3_vfs {
     unsafe { (*vfs).pAppData.cast() }
 }
 
-/// The system's file that this file wraps.
-unsafe fn system_file(file: *mut ffi::sqlite3_file) -> *mut ffi::sqlite3_file {
-    unsafe { file.cast::<FaultFile>().add(1).cast() }
-}
-
-unsafe fn context<'a>(file: *mut ffi::sqlite3_file) -> &'a Context {
-    unsafe { &*(*file.cast::<FaultFile>()).context }
-}
-
 unsafe fn path(name: *const c_char) -> PathBuf {
     if name.is_null() {
         return PathBuf::new(); // a temporary file
@@ -100,24 +57,6 @@ unsafe fn path(name: *const c_char) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(
         unsafe { CStr::from_ptr(name) }.to_bytes(),
     ))
-}
-
-/// Calls a method of the system's file.
-macro_rules! pass {
-    ($file:expr, $method:ident $(, $argument:expr)*) => {{
-        let system = system_file($file);
-        match (*(*system).pMethods).$method {
-            Some(method) => method(system $(, $argument)*),
-            None => ffi::SQLITE_IOERR,
-        }
-    }};
-}
-
-fn decide(context: &Context, operation: FileOperation) -> FaultDecision {
-    let disk = context.disk.as_ref();
-    disk.map_or(FaultDecision::Do, |disk| {
-        disk.decide(operation, FileKind::of(&context.path))
-    })
 }
 
 unsafe extern "C" fn open(
@@ -130,24 +69,32 @@ unsafe extern "C" fn open(
     unsafe {
         (*file).pMethods = ptr::null(); // nothing to close, unless this goes well
         let path = path(name);
-        let context = Context {
-            disk: state::of(&path),
-            path,
-        };
-        if let FaultDecision::Fail(effect) = decide(&context, FileOperation::Open) {
+        let disk = state::of(&path);
+        if let Some(disk) = &disk
+            && let FaultDecision::Fail(effect) =
+                disk.decide(FileOperation::Open, FileKind::of(&path))
+        {
             return effect.code(ffi::SQLITE_CANTOPEN);
         }
-        if let Some(disk) = context.disk.as_ref().filter(|disk| disk.is_in_memory()) {
-            return memory_vfs::open(disk, &context.path, file, flags, out_flags);
+        if let Some(disk) = disk.as_ref().filter(|disk| disk.is_in_memory()) {
+            let creates = flags & ffi::SQLITE_OPEN_CREATE != 0;
+            let Some(opened) = OpenMemoryFile::open(disk, &path, creates) else {
+                return ffi::SQLITE_CANTOPEN;
+            };
+            open_file::install(file, opened);
+            if !out_flags.is_null() {
+                *out_flags = flags;
+            }
+            return ffi::SQLITE_OK;
         }
         let system = system_vfs(vfs);
         let Some(open) = (*system).xOpen else {
             return ffi::SQLITE_CANTOPEN;
         };
-        let opened = open(system, name, system_file(file), flags, out_flags);
+        let system_file = open_file::behind(file);
+        let opened = open(system, name, system_file, flags, out_flags);
         if opened == ffi::SQLITE_OK {
-            (*file.cast::<FaultFile>()).context = Box::into_raw(Box::new(context));
-            (*file).pMethods = &raw const METHODS;
+            open_file::install(file, SystemFile::new(path, disk, system_file));
         }
         opened
     }
@@ -167,7 +114,7 @@ unsafe extern "C" fn delete(
                 return effect.code(ffi::SQLITE_IOERR_DELETE);
             }
             if disk.is_in_memory() {
-                return memory_vfs::delete(&disk, &path);
+                return delete_in_memory(&disk, &path);
             }
             disk.unsynced(|unsynced| unsynced.sync(&path));
         }
@@ -175,6 +122,14 @@ unsafe extern "C" fn delete(
         (*system).xDelete.map_or(ffi::SQLITE_IOERR, |delete| {
             delete(system, name, sync_folder)
         })
+    }
+}
+
+fn delete_in_memory(disk: &SharedDisk, path: &Path) -> c_int {
+    let removed = disk.files(|files| files.find(path).map(DiskFile::remove));
+    match removed.flatten() {
+        Some(()) => ffi::SQLITE_OK,
+        None => ffi::SQLITE_IOERR_DELETE_NOENT,
     }
 }
 
@@ -187,7 +142,9 @@ unsafe extern "C" fn access(
     unsafe {
         let path = path(name);
         if let Some(disk) = state::of(&path).filter(|disk| disk.is_in_memory()) {
-            *result = memory_vfs::is_there(&disk, &path).into();
+            let found =
+                disk.files(|files| files.find(&path).is_some_and(|file| file.has_content()));
+            *result = found.unwrap_or_default().into();
             return ffi::SQLITE_OK;
         }
         let system = system_vfs(vfs);
@@ -215,199 +172,4 @@ unsafe extern "C" fn full_pathname(
             .xFullPathname
             .map_or(ffi::SQLITE_IOERR, |full| full(system, name, length, result))
     }
-}
-
-unsafe extern "C" fn close(file: *mut ffi::sqlite3_file) -> c_int {
-    unsafe {
-        let closed = pass!(file, xClose);
-        drop(Box::from_raw((*file.cast::<FaultFile>()).context));
-        closed
-    }
-}
-
-unsafe extern "C" fn read(
-    file: *mut ffi::sqlite3_file,
-    buffer: *mut c_void,
-    count: c_int,
-    offset: ffi::sqlite3_int64,
-) -> c_int {
-    unsafe {
-        match decide(context(file), FileOperation::Read) {
-            FaultDecision::Do => pass!(file, xRead, buffer, count, offset),
-            FaultDecision::Fail(effect) => effect.code(ffi::SQLITE_IOERR_READ),
-        }
-    }
-}
-
-unsafe extern "C" fn write(
-    file: *mut ffi::sqlite3_file,
-    bytes: *const c_void,
-    count: c_int,
-    offset: ffi::sqlite3_int64,
-) -> c_int {
-    unsafe {
-        let (arriving, answer) = match decide(context(file), FileOperation::Write) {
-            FaultDecision::Do => (count, ffi::SQLITE_OK),
-            FaultDecision::Fail(FaultEffect::Short(part)) => {
-                (count.min(part as c_int), ffi::SQLITE_IOERR_WRITE)
-            }
-            FaultDecision::Fail(FaultEffect::Torn(part)) => {
-                (count.min(part as c_int), ffi::SQLITE_OK)
-            }
-            FaultDecision::Fail(effect) => return effect.code(ffi::SQLITE_IOERR_WRITE),
-        };
-        remember_write(file, bytes, arriving, offset);
-        match pass!(file, xWrite, bytes, arriving, offset) {
-            ffi::SQLITE_OK => answer,
-            error => error,
-        }
-    }
-}
-
-/// Records the bytes that are about to be overwritten.
-unsafe fn remember_write(
-    file: *mut ffi::sqlite3_file,
-    bytes: *const c_void,
-    count: c_int,
-    offset: ffi::sqlite3_int64,
-) {
-    unsafe {
-        let context = context(file);
-        let Some(disk) = &context.disk else {
-            return;
-        };
-        let (length, before) = content(file, offset, count);
-        let written = std::slice::from_raw_parts(bytes.cast::<u8>(), count as usize).to_vec();
-        disk.unsynced(|unsynced| {
-            unsynced.write(&context.path, length, offset as u64, before, written);
-        });
-    }
-}
-
-/// The file's length, and its bytes from `offset` to its end.
-unsafe fn content(
-    file: *mut ffi::sqlite3_file,
-    offset: ffi::sqlite3_int64,
-    count: c_int,
-) -> (u64, Vec<u8>) {
-    unsafe {
-        let mut length: ffi::sqlite3_int64 = 0;
-        let _ = pass!(file, xFileSize, &raw mut length);
-        let there = (length - offset).clamp(0, count.into()) as usize;
-        let mut before = vec![0_u8; there];
-        if there > 0 {
-            let _ = pass!(
-                file,
-                xRead,
-                before.as_mut_ptr().cast(),
-                there as c_int,
-                offset
-            );
-        }
-        (length as u64, before)
-    }
-}
-
-unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, length: ffi::sqlite3_int64) -> c_int {
-    unsafe {
-        let context = context(file);
-        if let FaultDecision::Fail(effect) = decide(context, FileOperation::Truncate) {
-            return effect.code(ffi::SQLITE_IOERR_TRUNCATE);
-        }
-        if let Some(disk) = &context.disk {
-            let (before, tail) = content(file, length, c_int::MAX);
-            disk.unsynced(|unsynced| {
-                unsynced.truncate(&context.path, before, length as u64, tail);
-            });
-        }
-        pass!(file, xTruncate, length)
-    }
-}
-
-unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
-    unsafe {
-        let context = context(file);
-        match decide(context, FileOperation::Sync) {
-            FaultDecision::Fail(FaultEffect::Lie) => return ffi::SQLITE_OK,
-            FaultDecision::Fail(effect) => return effect.code(ffi::SQLITE_IOERR_FSYNC),
-            FaultDecision::Do => {}
-        }
-        if let Some(disk) = &context.disk {
-            // The power cut is simulated: the layer knows which writes are synced, so there is no
-            // need to wait for the real disk of the test machine.
-            disk.unsynced(|unsynced| unsynced.sync(&context.path));
-            return ffi::SQLITE_OK;
-        }
-        pass!(file, xSync, flags)
-    }
-}
-
-unsafe extern "C" fn file_size(
-    file: *mut ffi::sqlite3_file,
-    size: *mut ffi::sqlite3_int64,
-) -> c_int {
-    unsafe { pass!(file, xFileSize, size) }
-}
-
-unsafe extern "C" fn lock(file: *mut ffi::sqlite3_file, level: c_int) -> c_int {
-    unsafe { pass!(file, xLock, level) }
-}
-
-unsafe extern "C" fn unlock(file: *mut ffi::sqlite3_file, level: c_int) -> c_int {
-    unsafe { pass!(file, xUnlock, level) }
-}
-
-unsafe extern "C" fn check_reserved_lock(
-    file: *mut ffi::sqlite3_file,
-    result: *mut c_int,
-) -> c_int {
-    unsafe { pass!(file, xCheckReservedLock, result) }
-}
-
-unsafe extern "C" fn file_control(
-    file: *mut ffi::sqlite3_file,
-    operation: c_int,
-    argument: *mut c_void,
-) -> c_int {
-    unsafe { pass!(file, xFileControl, operation, argument) }
-}
-
-unsafe extern "C" fn sector_size(file: *mut ffi::sqlite3_file) -> c_int {
-    unsafe { pass!(file, xSectorSize) }
-}
-
-unsafe extern "C" fn device_characteristics(file: *mut ffi::sqlite3_file) -> c_int {
-    unsafe { pass!(file, xDeviceCharacteristics) }
-}
-
-unsafe extern "C" fn shm_map(
-    file: *mut ffi::sqlite3_file,
-    page: c_int,
-    page_bytes: c_int,
-    extend: c_int,
-    memory: *mut *mut c_void,
-) -> c_int {
-    unsafe { pass!(file, xShmMap, page, page_bytes, extend, memory) }
-}
-
-unsafe extern "C" fn shm_lock(
-    file: *mut ffi::sqlite3_file,
-    offset: c_int,
-    count: c_int,
-    flags: c_int,
-) -> c_int {
-    unsafe { pass!(file, xShmLock, offset, count, flags) }
-}
-
-unsafe extern "C" fn shm_barrier(file: *mut ffi::sqlite3_file) {
-    unsafe {
-        let system = system_file(file);
-        if let Some(barrier) = (*(*system).pMethods).xShmBarrier {
-            barrier(system);
-        }
-    }
-}
-
-unsafe extern "C" fn shm_unmap(file: *mut ffi::sqlite3_file, delete: c_int) -> c_int {
-    unsafe { pass!(file, xShmUnmap, delete) }
 }
