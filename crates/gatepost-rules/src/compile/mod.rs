@@ -8,27 +8,20 @@ mod metas;
 mod needed;
 mod prepare;
 mod rule_place;
+mod tables;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use gatepost_learning::bayes::PointsOf;
-use gatepost_mail::HeaderSelector;
-use gatepost_pattern::Groups;
 
 use crate::Problem;
 use crate::RuleId;
 use crate::Severity;
 use crate::language::Definitions;
 use crate::language::definition::{Definition, Test, View};
-use crate::network::{NetworkRule, NetworkTest};
-use crate::report;
-use crate::scan::{
-    CaptureSource, EvalRule, FieldRule, FieldRules, LineRule, LineRules, MatchedText, MimeRule,
-    MimeRules, Program, TemplateRule,
-};
+use crate::scan::Program;
 use crate::shortcircuit::{Shortcircuit, ShortcircuitScores, Turn};
-use prepare::{Prepared, TemplateTarget};
+use prepare::Prepared;
 
 /// The data of a rule for reports and for learning.
 #[derive(Debug, Clone)]
@@ -127,7 +120,7 @@ pub(crate) fn compile(definitions: &mut Definitions, abilities: Abilities) -> Co
         ..Program::default()
     };
     program.metas = metas.link(&ids);
-    sort_into(&mut program, definitions, prepared, &ids);
+    tables::fill(&mut program, definitions, prepared, &ids);
     Compiled {
         network_turn: network_turn(&program, &facts, definitions.options.shortcircuit),
         program,
@@ -292,146 +285,4 @@ fn hits_max(rule: &Definition) -> u32 {
     } else {
         1
     }
-}
-
-/// Adds each running rule to the table of the part that it examines.
-fn sort_into(
-    program: &mut Program,
-    definitions: &Definitions,
-    prepared: Vec<Option<Prepared>>,
-    ids: &Ids,
-) {
-    let mut fields: HashMap<HeaderSelector, (Vec<FieldRule>, Vec<RuleId>)> = HashMap::new();
-    let mut mime: HashMap<HeaderSelector, Vec<FieldRule>> = HashMap::new();
-    let mut lines: HashMap<View, Vec<LineRule>> = HashMap::new();
-    program.captures.sources = sources(definitions, &prepared);
-    for ((definition, prepared), id) in definitions.rules.iter().zip(prepared).zip(ids) {
-        let (prepared, rule) = match (prepared, id) {
-            (Some(prepared), &Some(rule)) => (prepared, rule),
-            // Other rules may examine its responses.
-            (Some(Prepared::Network(test)), None) => {
-                program.network.push(NetworkRule { rule: None, test });
-                continue;
-            }
-            _ => continue,
-        };
-        match prepared {
-            Prepared::Meta(_) => {}
-            Prepared::Bayes(interval) => program.bayes.push((rule, interval)),
-            Prepared::Reputation(reputation) => program.reputation = Some((rule, reputation)),
-            Prepared::Exists(selector) => fields.entry(selector).or_default().1.push(rule),
-            Prepared::Field(selector, field) => {
-                fields
-                    .entry(selector)
-                    .or_default()
-                    .0
-                    .push(field.rule(rule, definition));
-            }
-            Prepared::MimeField(selector, field) => {
-                let mime_rule = MimeRule {
-                    selector,
-                    field: field.rule(rule, definition),
-                    concat: definition.flags.concat,
-                    range: definition.flags.range,
-                };
-                if mime_rule.is_simple() {
-                    let of_field = mime.entry(mime_rule.selector).or_default();
-                    of_field.push(mime_rule.field);
-                } else {
-                    program.special_mime.push(mime_rule);
-                }
-            }
-            Prepared::Network(test) => program.network.push(NetworkRule {
-                rule: Some(rule),
-                test,
-            }),
-            Prepared::Template(target, template) => {
-                let (text, negated) = match target {
-                    TemplateTarget::Field { selector, negated } => {
-                        (MatchedText::Field(selector), negated)
-                    }
-                    TemplateTarget::Lines(view) => (lines_of(view, definition), false),
-                };
-                program.captures.templates.push(TemplateRule {
-                    rule,
-                    text,
-                    template,
-                    negated,
-                    hits_max: hits_max(definition),
-                });
-            }
-            Prepared::Lines(view, pattern) => lines.entry(view).or_default().push(LineRule {
-                rule,
-                pattern,
-                hits_max: hits_max(definition),
-                skips_first: view == View::Body && definition.flags.no_subject,
-            }),
-            Prepared::Eval(view, evaluation) => {
-                let evals = match view {
-                    View::Header => &mut program.header_evals,
-                    _ => &mut program.other_evals,
-                };
-                evals.push(EvalRule { rule, evaluation });
-            }
-        }
-    }
-    let senders = &definitions.configuration.network.senders;
-    if !senders.networks_v4.is_empty() || !senders.networks_v6.is_empty() {
-        program.network.push(NetworkRule {
-            rule: None,
-            test: NetworkTest::OriginOfTemplates,
-        });
-    }
-    crate::network::drop_unused(&mut program.network);
-    program.fields = fields
-        .into_iter()
-        .map(|(selector, (rules, exists))| FieldRules::new(selector, rules, exists))
-        .collect();
-    program.mime = mime
-        .into_iter()
-        .map(|(selector, rules)| MimeRules::new(selector, rules))
-        .collect();
-    let mut take = |view| LineRules::new(lines.remove(&view).unwrap_or_default());
-    program.body = take(View::Body);
-    program.raw_body = take(View::RawBody);
-    program.full = take(View::Full);
-    program.uris = take(View::Uri);
-}
-
-fn lines_of(view: View, definition: &Definition) -> MatchedText {
-    MatchedText::Lines {
-        view,
-        skips_first: view == View::Body && definition.flags.no_subject,
-    }
-}
-
-/// The patterns whose groups the templates of patterns, queries and reports use.
-fn sources(definitions: &Definitions, prepared: &[Option<Prepared>]) -> Vec<CaptureSource> {
-    let mut wanted: Vec<&str> = Vec::new();
-    for prepared in prepared.iter().flatten() {
-        match prepared {
-            Prepared::Template(_, template) => wanted.extend(template.names()),
-            Prepared::Network(test) => wanted.extend(test.tags()),
-            _ => {}
-        }
-    }
-    wanted.extend(report::message_tags::names(&definitions.options));
-    let mut sources = Vec::new();
-    for (definition, prepared) in definitions.rules.iter().zip(prepared) {
-        let (text, pattern) = match prepared {
-            Some(Prepared::Field(selector, field)) => {
-                (MatchedText::Field(selector.clone()), field.pattern())
-            }
-            Some(Prepared::Lines(view, pattern)) => (lines_of(*view, definition), pattern),
-            _ => continue,
-        };
-        if let Some(groups) = Groups::of(pattern, |name| wanted.contains(&name)) {
-            sources.push(CaptureSource {
-                text,
-                groups,
-                hits_max: hits_max(definition),
-            });
-        }
-    }
-    sources
 }

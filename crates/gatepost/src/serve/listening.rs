@@ -82,31 +82,40 @@ impl Protocol {
     }
 }
 
-impl OpenListeners {
-    pub(super) fn open(
+/// How each protocol is served. Those that have no address are never started.
+struct Protocols {
+    smtp: Protocol,
+    lmtp: Protocol,
+    milter: Protocol,
+    spamd: Protocol,
+    call: Protocol,
+    mqtt: Protocol,
+    pop3: Protocol,
+    http: Protocol,
+    http_context: Arc<HttpContext>,
+}
+
+impl Protocols {
+    fn new(
         config: &Config,
-        encryption: Encryption,
-        bound: Vec<BoundListener>,
+        encryption: &Encryption,
         mut services: HttpServices,
-        users: &Users,
+        auths: &ListenerAuths,
         limits: &SharedLimits,
-        workers: &Workers,
     ) -> Result<Self, StartError> {
-        encryption.follow();
         let settings = &config.listeners;
         let gateway = services.gateway.clone();
-        let stats = services.stats.clone();
-        let auths = ListenerAuths::new(config, users);
+        let tls = |listener| encryption.of(listener).cloned();
         let smtp = SmtpContext::new(settings.smtp.clone(), &hostname(), gateway.clone(), limits)
             .with_auth(auths.smtp())
             .with_anonymous(auths.mail(Listener::Smtp))
             .with_store(&services.store)
-            .with_tls(encryption.of(Listener::Smtp).cloned());
+            .with_tls(tls(Listener::Smtp));
         let smtp = Arc::new(smtp);
         let lmtp = SmtpContext::lmtp(settings.lmtp.clone(), &hostname(), gateway.clone(), limits)
             .with_anonymous(auths.mail(Listener::Lmtp))
             .with_store(&services.store)
-            .with_tls(encryption.of(Listener::Lmtp).cloned());
+            .with_tls(tls(Listener::Lmtp));
         let lmtp = Arc::new(lmtp);
         if let Some(operations) = &mut services.operations {
             operations.mail_routes = Some(Arc::new(ReleaseRoutes {
@@ -114,36 +123,62 @@ impl OpenListeners {
                 lmtp: lmtp.clone(),
             }));
         }
-        let (smtp, lmtp) = (
-            Protocol::new(&smtp, smtp::serve),
-            Protocol::new(&lmtp, smtp::serve),
-        );
-        let milter = MilterContext::new(
-            settings.milter.clone(),
-            &hostname(),
-            gateway.clone(),
-            limits,
-        );
-        let milter = Protocol::new(&Arc::new(milter), milter::serve);
+        let milter = settings.milter.clone();
+        let milter = MilterContext::new(milter, &hostname(), gateway.clone(), limits);
         let spamd = SpamdContext::new(settings.spamd.clone(), gateway.clone(), limits);
-        let spamd = Protocol::new(&Arc::new(spamd), spamd::serve);
         let call = CallContext::new(settings.call.clone(), gateway.clone(), limits);
-        let call = Protocol::new(&Arc::new(call), call::serve);
-        let broker = services.broker.clone();
         let pop3 = Pop3Context::new(
             settings.pop3.clone(),
             services.store.clone(),
             auths.pop3(),
-            encryption.of(Listener::Pop3).cloned(),
+            tls(Listener::Pop3),
             limits,
         );
-        let pop3 = Protocol::new(&Arc::new(pop3), pop3::serve);
+        let broker = services.broker.clone();
         let mqtt = MqttContext::new(settings.mqtt.clone(), broker, Some(gateway), limits);
         let mqtt = Arc::new(mqtt.with_auths(auths.mqtt(), auths.mqtt_over_websocket()));
-        let context = open_http(config, services, limits, websocket_to(&mqtt), auths.http())?;
-        let mqtt = Protocol::new(&mqtt, mqtt::serve);
-        let http = Protocol::new(&context, http::serve);
+        let http = open_http(config, services, limits, websocket_to(&mqtt), auths.http())?;
+        Ok(Self {
+            smtp: Protocol::new(&smtp, smtp::serve),
+            lmtp: Protocol::new(&lmtp, smtp::serve),
+            milter: Protocol::new(&Arc::new(milter), milter::serve),
+            spamd: Protocol::new(&Arc::new(spamd), spamd::serve),
+            call: Protocol::new(&Arc::new(call), call::serve),
+            mqtt: Protocol::new(&mqtt, mqtt::serve),
+            pop3: Protocol::new(&Arc::new(pop3), pop3::serve),
+            http: Protocol::new(&http, http::serve),
+            http_context: http,
+        })
+    }
 
+    const fn of(&self, listener: Listener) -> &Protocol {
+        match listener {
+            Listener::Smtp => &self.smtp,
+            Listener::Lmtp => &self.lmtp,
+            Listener::Milter => &self.milter,
+            Listener::Spamd => &self.spamd,
+            Listener::Call => &self.call,
+            Listener::Mqtt => &self.mqtt,
+            Listener::Http => &self.http,
+            Listener::Pop3 => &self.pop3,
+        }
+    }
+}
+
+impl OpenListeners {
+    pub(super) fn open(
+        config: &Config,
+        encryption: Encryption,
+        bound: Vec<BoundListener>,
+        services: HttpServices,
+        users: &Users,
+        limits: &SharedLimits,
+        workers: &Workers,
+    ) -> Result<Self, StartError> {
+        encryption.follow();
+        let stats = services.stats.clone();
+        let auths = ListenerAuths::new(config, users);
+        let protocols = Protocols::new(config, &encryption, services, &auths, limits)?;
         let (shutdown, down) = watch::channel(false);
         let mut addresses = Vec::new();
         for bound in bound {
@@ -151,16 +186,7 @@ impl OpenListeners {
             if let Some(bans) = &limits.bans {
                 acceptor = acceptor.with_bans(bans.clone());
             }
-            let protocol = match bound.listener {
-                Listener::Smtp => &smtp,
-                Listener::Lmtp => &lmtp,
-                Listener::Milter => &milter,
-                Listener::Spamd => &spamd,
-                Listener::Call => &call,
-                Listener::Mqtt => &mqtt,
-                Listener::Http => &http,
-                Listener::Pop3 => &pop3,
-            };
+            let protocol = protocols.of(bound.listener);
             let bind = acceptor.local().clone();
             let counted = protocol.connections.clone();
             stats.add_address(OpenAddress {
@@ -176,7 +202,7 @@ impl OpenListeners {
             tokio::spawn((protocol.serve)(acceptor, workers.clone(), down.clone()));
         }
         Ok(Self {
-            http: context,
+            http: protocols.http_context,
             encryption,
             addresses,
             shutdown,

@@ -38,11 +38,11 @@ use gatepost_listeners::workers::Workers;
 use gatepost_operations::learner::{Learner, LearnerThread};
 use gatepost_operations::reload::{ReloadRequest, requests};
 use gatepost_operations::{AuditLog, Operations};
-use gatepost_procedures::Procedures;
+use gatepost_procedures::{DeferredRules, ProcedureHost, Procedures};
 use gatepost_sinks::Sinks;
 use gatepost_store::Store;
 use gatepost_users::Users;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use crate::config::{Config, ConfigSource, Layers};
 use crate::security_report;
@@ -141,11 +141,7 @@ async fn serve(
     let rights = mqtt::UsersRights(users.clone());
     let broker = Broker::open_with_rights(config.broker.clone(), store.clone(), &rights)?;
     let host = host::open(&config.procedures, &store, &broker)?;
-    let (procedures, problems) = Procedures::start_in(config.procedures(), rules, host)
-        .map_err(|problems| StartError::Procedures(crate::config::located(layers, &problems)))?;
-    for mistake in crate::config::located(layers, &problems) {
-        tracing::warn!(target: "procedures", "{mistake}");
-    }
+    let procedures = start_procedures(&config, layers, rules, host)?;
     let learner_thread =
         LearnerThread::start(learner.clone(), procedures.clone()).map_err(StartError::Threads)?;
     let gateway = Gateway::new(procedures.clone(), Arc::new(broker.clone()), store.clone());
@@ -203,14 +199,7 @@ async fn serve(
         sinks: &sinks,
         alarms: &alarms,
     };
-    loop {
-        let request = tokio::select! {
-            signal = signals.next() => match signal {
-                OperatorSignal::Reload => None,
-                OperatorSignal::Stop => break,
-            },
-            Some(request) = asked.recv() => Some(request),
-        };
+    while let Some(request) = next_reload(&mut signals, &mut asked).await {
         carry_out(request, &reloader, &listening, &users, notifier);
     }
     notifier.stopping();
@@ -226,6 +215,35 @@ async fn serve(
     store.close();
     workers.stop();
     Ok(())
+}
+
+/// Starts the procedures with the rules; mistakes that do not prevent it are logged.
+fn start_procedures(
+    config: &Config,
+    layers: &Layers,
+    rules: DeferredRules,
+    host: ProcedureHost,
+) -> Result<Procedures, StartError> {
+    let (procedures, problems) = Procedures::start_in(config.procedures(), rules, host)
+        .map_err(|problems| StartError::Procedures(crate::config::located(layers, &problems)))?;
+    for mistake in crate::config::located(layers, &problems) {
+        tracing::warn!(target: "procedures", "{mistake}");
+    }
+    Ok(procedures)
+}
+
+/// Waits for a reload, by a signal (`None` in it) or by the API; `None` when the server is to end.
+async fn next_reload(
+    signals: &mut Signals,
+    asked: &mut mpsc::Receiver<ReloadRequest>,
+) -> Option<Option<ReloadRequest>> {
+    tokio::select! {
+        signal = signals.next() => match signal {
+            OperatorSignal::Reload => Some(None),
+            OperatorSignal::Stop => None,
+        },
+        Some(request) = asked.recv() => Some(Some(request)),
+    }
 }
 
 /// Reloads, or checks what a reload would change, and reports the result to the requester, if there
