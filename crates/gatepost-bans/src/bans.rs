@@ -228,13 +228,7 @@ impl Bans {
     ) -> Result<BanSummary, BanError> {
         let network = self.bannable(network)?;
         let now = Now::read();
-        let ban = Ban {
-            ends: time.and_then(|time| now.end_in(time)),
-            since: now.unix,
-            times: 1,
-            reason: reason.into(),
-            by_operator: true,
-        };
+        let ban = now.operators_ban(time, reason);
         let summary = summary(network, &ban);
         let mut changes = vec![record::put(network, &ban)];
         {

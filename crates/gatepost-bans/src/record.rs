@@ -54,6 +54,17 @@ impl Now {
         }
     }
 
+    /// A ban by an operator from now on; without a time it holds until it is lifted.
+    pub(crate) fn operators_ban(self, time: Option<Duration>, reason: &str) -> Ban {
+        Ban {
+            ends: time.and_then(|time| self.end_in(time)),
+            since: self.unix,
+            times: 1,
+            reason: reason.into(),
+            by_operator: true,
+        }
+    }
+
     /// The end of a ban of this duration; `None` beyond the range of the clock.
     pub(crate) fn end_in(self, time: Duration) -> Option<BanEnd> {
         Some(BanEnd {

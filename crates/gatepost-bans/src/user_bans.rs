@@ -60,13 +60,7 @@ impl UserBans {
     ) -> Result<BanSummary, BanError> {
         let name = name.to_lowercase().into_boxed_str();
         let now = Now::read();
-        let ban = Ban {
-            ends: time.and_then(|time| now.end_in(time)),
-            since: now.unix,
-            times: 1,
-            reason: reason.into(),
-            by_operator: true,
-        };
+        let ban = now.operators_ban(time, reason);
         let summary = BanSummary::of_user(&name, &ban);
         let change = record::put_user(&name, &ban);
         {

@@ -46,7 +46,7 @@ pub struct ConnectOptions {
     /// The format in which publications are written for it.
     pub format: WireFormat,
     /// The destination of the session's frames.
-    pub sink: Arc<dyn SubscriberSocket>,
+    pub socket: Arc<dyn SubscriberSocket>,
 }
 
 /// The required contents of the first frame of a new connection.

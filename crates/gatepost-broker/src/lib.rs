@@ -21,6 +21,8 @@
 mod acknowledged;
 mod attachment;
 mod authorization;
+#[cfg(test)]
+mod bounded_socket;
 mod broker;
 mod clock;
 mod connect;
@@ -78,5 +80,5 @@ pub use session::{DisconnectCause, QueueBounds, Session, SessionWill};
 pub use settings::{BrokerSettings, SlowSubscriber};
 pub use since::{MalformedSince, Since};
 pub use stats::{BrokerStats, SessionStats, TopicStats};
-pub use stream_queue::{EventSink, StreamEvent};
+pub use stream_queue::{EventConsumer, StreamEvent};
 pub use trace::{StepOutcome, TraceStep};

@@ -159,13 +159,13 @@ impl Outbox {
         &mut self,
         bytes: &Bytes,
         messages: u32,
-        sink: &dyn SubscriberSocket,
+        socket: &dyn SubscriberSocket,
     ) -> io::Result<WriteProgress> {
         if !self.is_empty() {
             self.append_shared(bytes, messages);
-            return self.write_to(sink);
+            return self.write_to(socket);
         }
-        let written = match sink.try_write(&[IoSlice::new(bytes)]) {
+        let written = match socket.try_write(&[IoSlice::new(bytes)]) {
             Ok(written) => written,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
             Err(error) => return Err(error),
@@ -179,7 +179,7 @@ impl Outbox {
     }
 
     /// Writes until everything is written or the socket refuses.
-    pub(crate) fn write_to(&mut self, sink: &dyn SubscriberSocket) -> io::Result<WriteProgress> {
+    pub(crate) fn write_to(&mut self, socket: &dyn SubscriberSocket) -> io::Result<WriteProgress> {
         while !self.is_empty() {
             let mut vectors = [IoSlice::new(&[]); VECTORS_MAX];
             let mut count = 0;
@@ -189,7 +189,7 @@ impl Outbox {
                 offered += vector.len();
                 count += 1;
             }
-            match sink.try_write(&vectors[..count]) {
+            match socket.try_write(&vectors[..count]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => {
                     self.advance(written);
@@ -263,70 +263,38 @@ impl Outbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use parking_lot::Mutex;
-
-    /// Accepts this many bytes, then refuses.
-    struct Trickle {
-        room: Mutex<usize>,
-        taken: Mutex<Vec<u8>>,
-    }
-
-    impl Trickle {
-        fn new(room: usize) -> Self {
-            Self {
-                room: Mutex::new(room),
-                taken: Mutex::default(),
-            }
-        }
-    }
-
-    impl SubscriberSocket for Trickle {
-        fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-            let mut room = self.room.lock();
-            if *room == 0 {
-                return Err(io::ErrorKind::WouldBlock.into());
-            }
-            let mut written = 0;
-            for slice in slices {
-                let count = slice.len().min(*room);
-                self.taken.lock().extend_from_slice(&slice[..count]);
-                *room -= count;
-                written += count;
-            }
-            Ok(written)
-        }
-    }
+    use crate::bounded_socket::BoundedSocket;
 
     #[test]
     fn order_survives_any_refusal() {
         for room in 1..40 {
-            let sink = Trickle::new(room);
+            let socket = BoundedSocket::new(room);
             let mut outbox = Outbox::default();
             let large = Bytes::from(vec![b'L'; REFERENCE_BYTES_MIN]);
             outbox
-                .send_shared(&Bytes::from_static(b"first"), 1, &sink)
+                .send_shared(&Bytes::from_static(b"first"), 1, &socket)
                 .expect("no error");
             outbox.append(1, false, |out| out.extend_from_slice(b"second"));
             outbox.append_shared(&large, 1);
-            while outbox.write_to(&sink).expect("no error") == WriteProgress::Blocked {
-                *sink.room.lock() = room;
+            while outbox.write_to(&socket).expect("no error") == WriteProgress::Blocked {
+                *socket.room.lock() = room;
             }
             let expected = [&b"firstsecond"[..], &large].concat();
-            assert_eq!(*sink.taken.lock(), expected);
+            assert_eq!(*socket.taken.lock(), expected);
             assert_eq!((outbox.bytes(), outbox.messages()), (0, 0));
         }
     }
 
     #[test]
     fn only_whole_unwritten_messages_are_dropped() {
-        let sink = Trickle::new(10);
+        let socket = BoundedSocket::new(10);
         let mut outbox = Outbox::default();
         for letter in [b'a', b'b', b'c'] {
             outbox.append_shared(&Bytes::from(vec![letter; 1000]), 1);
         }
         outbox.append(0, false, |out| out.extend_from_slice(b"control"));
         assert_eq!(
-            outbox.write_to(&sink).expect("no error"),
+            outbox.write_to(&socket).expect("no error"),
             WriteProgress::Blocked
         );
         assert_eq!(
@@ -334,21 +302,24 @@ mod tests {
             2,
             "b and c go, the begun a stays"
         );
-        *sink.room.lock() = usize::MAX;
-        outbox.write_to(&sink).expect("no error");
-        assert_eq!(*sink.taken.lock(), [&[b'a'; 1000][..], b"control"].concat());
+        *socket.room.lock() = usize::MAX;
+        outbox.write_to(&socket).expect("no error");
+        assert_eq!(
+            *socket.taken.lock(),
+            [&[b'a'; 1000][..], b"control"].concat()
+        );
     }
 
     #[test]
     fn what_is_no_publication_is_counted_until_it_is_written() {
-        let sink = Trickle::new(10);
+        let socket = BoundedSocket::new(10);
         let mut outbox = Outbox::default();
         outbox.append(0, false, |out| out.extend_from_slice(&[1; 50]));
         outbox.append(1, true, |out| out.extend_from_slice(&[2; 100]));
         assert_eq!(outbox.control_bytes(), 50);
         for (room, left) in [(10, 50), (95, 45), (45, 0)] {
-            *sink.room.lock() = room;
-            outbox.write_to(&sink).expect("no error");
+            *socket.room.lock() = room;
+            outbox.write_to(&socket).expect("no error");
             assert_eq!(outbox.control_bytes(), left);
         }
     }

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use crate::shared::BrokerShared;
 use crate::since::Since;
-use crate::stream_queue::{EventSink, StreamEvent, StreamQueue};
+use crate::stream_queue::{EventConsumer, StreamEvent, StreamQueue};
 use crate::subscription::Subscription;
 
 /// A reader's request.
@@ -112,11 +112,11 @@ impl LocalSubscription {
 }
 
 impl LocalSubscription {
-    /// Passes later events to `sink`. The caller must have written all events of
+    /// Passes later events to `consumer`. The caller must have written all events of
     /// [`LocalSubscription::try_next`] before.
-    pub fn attach(&mut self, sink: Arc<dyn EventSink>) {
+    pub fn attach(&mut self, consumer: Arc<dyn EventConsumer>) {
         let mut state = self.queue.state.lock();
-        state.sink = Some(sink);
+        state.consumer = Some(consumer);
         state.pump();
     }
 
@@ -125,7 +125,7 @@ impl LocalSubscription {
         self.queue.state.lock().pump();
     }
 
-    /// With a sink: waits for the broker's end. Also wakes the task when the sink is full, which
+    /// With a consumer: waits for the broker's end. Also wakes the task when the consumer is full, which
     /// the caller checks itself.
     pub fn poll_ended(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut state = self.queue.state.lock();

@@ -1,9 +1,9 @@
 //! The queue between the broker and one reader within this process.
 //!
 //! Events leave it in one of two ways, always under its lock, so in order. Either the reader's own
-//! task takes the next one; or, with an [`EventSink`], the publishing thread passes events on, once
+//! task takes the next one; or, with an [`EventConsumer`], the publishing thread passes events on, once
 //! for each batch of the publisher, like the flush of a session's outbox: no task is woken, and one
-//! thread encodes for all. The reader's task is woken only when the sink is full.
+//! thread encodes for all. The reader's task is woken only when the consumer is full.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub enum StreamEvent {
 }
 
 /// Receives a reader's events on the thread that publishes.
-pub trait EventSink: Send + Sync {
+pub trait EventConsumer: Send + Sync {
     /// Takes events from `next` until it is full, without waiting; returns whether it can take
     /// more. Otherwise the reader's task is woken, which frees space and calls `Reader::pump`.
     /// Called under the reader's lock.
@@ -44,7 +44,7 @@ pub(crate) struct StreamState {
     traced: OpenSteps,
     pub(crate) reader: Option<Waker>,
     /// Receives the events in place of the reader's task.
-    pub(crate) sink: Option<Arc<dyn EventSink>>,
+    pub(crate) consumer: Option<Arc<dyn EventConsumer>>,
     /// Whether a publisher has scheduled this queue to be flushed.
     is_due: bool,
     pub(crate) closed: bool,
@@ -63,12 +63,12 @@ impl StreamState {
         Some(StreamEvent::Publication(publication))
     }
 
-    /// Passes events to the sink, and wakes the task if the sink is full.
+    /// Passes events to the consumer, and wakes the task if the consumer is full.
     pub(crate) fn pump(&mut self) {
-        let Some(sink) = self.sink.clone() else {
+        let Some(consumer) = self.consumer.clone() else {
             return;
         };
-        if !sink.take(&mut || self.next())
+        if !consumer.take(&mut || self.next())
             && let Some(reader) = self.reader.take()
         {
             reader.wake();
@@ -98,7 +98,7 @@ impl StreamQueue {
     ) -> bool {
         let mut state = self.state.lock();
         if state.events.len() >= self.messages_max {
-            // A batch as long as the queue must not lose events of a sink.
+            // A batch as long as the queue must not lose events of a consumer.
             state.pump();
         }
         if state.events.len() >= self.messages_max {
@@ -116,7 +116,7 @@ impl StreamQueue {
             let step = trace.at_reader(&self.name, self.kind, &remembered.publication);
             state.traced.add(remembered.id.number(), step);
         }
-        if state.sink.is_some() {
+        if state.consumer.is_some() {
             return !std::mem::replace(&mut state.is_due, true);
         }
         if let Some(reader) = state.reader.take() {
@@ -126,7 +126,7 @@ impl StreamQueue {
         false
     }
 
-    /// Passes the pushed events to the sink.
+    /// Passes the pushed events to the consumer.
     pub(crate) fn flush(&self) {
         let mut state = self.state.lock();
         state.is_due = false;

@@ -125,9 +125,9 @@ impl Pieces {
         &self,
         values: &dyn ValueSource,
         with_gzip: bool,
-        sink: &mut impl PageOutput,
+        output: &mut impl PageOutput,
     ) {
-        self.render(with_gzip, sink, |piece, text| {
+        self.render(with_gzip, output, |piece, text| {
             if let TemplateNode::Insertion(insertion) = piece {
                 insertion.push(text, values);
             }
@@ -148,9 +148,9 @@ impl Pieces {
     }
 
     /// Inserts the texts between the static bytes.
-    pub fn render_filled(&self, filled: &Filled, with_gzip: bool, sink: &mut impl PageOutput) {
+    pub fn render_filled(&self, filled: &Filled, with_gzip: bool, output: &mut impl PageOutput) {
         let mut texts = filled.texts();
-        self.render(with_gzip, sink, |_, text| {
+        self.render(with_gzip, output, |_, text| {
             text.extend_from_slice(texts.next().unwrap_or_default());
         });
     }
@@ -158,46 +158,46 @@ impl Pieces {
     fn render(
         &self,
         with_gzip: bool,
-        sink: &mut impl PageOutput,
+        output: &mut impl PageOutput,
         mut push: impl FnMut(&TemplateNode, &mut Vec<u8>),
     ) {
         let Some(compressed) = self.compressed.as_ref().filter(|_| with_gzip) else {
             for piece in &self.all {
                 match piece {
-                    TemplateNode::Static(bytes) => push_static(bytes, self.file.as_ref(), sink),
+                    TemplateNode::Static(bytes) => push_static(bytes, self.file.as_ref(), output),
                     insertion @ TemplateNode::Insertion(_) => {
-                        sink.text(|text| push(insertion, text));
+                        output.text(|text| push(insertion, text));
                     }
                 }
             }
             return;
         };
         let mut joining = Joining::default();
-        sink.text(|text| joining = Joining::begin(text));
+        output.text(|text| joining = Joining::begin(text));
         let mut compressed = compressed.iter();
         for piece in &self.all {
             match piece {
                 TemplateNode::Static(_) => {
                     if let Some(piece) = compressed.next() {
                         joining.add(piece);
-                        sink.shared(&piece.deflated);
+                        output.shared(&piece.deflated);
                     }
                 }
                 insertion @ TemplateNode::Insertion(_) => {
-                    sink.text(|text| joining.store(text, |text| push(insertion, text)));
+                    output.text(|text| joining.store(text, |text| push(insertion, text)));
                 }
             }
         }
-        sink.text(|text| joining.end(text));
+        output.text(|text| joining.end(text));
     }
 }
 
 /// Appends bytes, from the file in memory if that is worthwhile.
-pub fn push_static(bytes: &Bytes, file: Option<&Arc<MemoryFile>>, sink: &mut impl PageOutput) {
+pub fn push_static(bytes: &Bytes, file: Option<&Arc<MemoryFile>>, output: &mut impl PageOutput) {
     let filed = file.and_then(|file| Some((file, file.place_of(bytes)?)));
     match filed {
-        Some((file, start)) => sink.filed(bytes, file, start),
-        None => sink.shared(bytes),
+        Some((file, start)) => output.filed(bytes, file, start),
+        None => output.shared(bytes),
     }
 }
 

@@ -114,6 +114,8 @@ pub(crate) fn take_frame(bytes: &mut BytesMut) -> Result<Option<Handed>, Unreada
         Packet::Publish(publish) => Handed::Delivery(Box::new(Delivery {
             id,
             topic: publish.topic.to_owned(),
+            // Copied: a delivery may wait for hours between attempts, and a slice would keep all of
+            // the bytes that were read together with it.
             payload: Bytes::copy_from_slice(publish.payload),
             properties: publish
                 .properties

@@ -80,7 +80,7 @@ impl Inlet {
             will: None,
             slow_subscriber: Some(settings.when_full),
             format: FORMAT,
-            sink: pipe.clone(),
+            socket: pipe.clone(),
         };
         let connected = broker.connect(options, |_, _| {})?;
         let mut attachment = connected.attachment;

@@ -58,7 +58,7 @@ pub(crate) fn connect(broker: &Broker, client_id: &str, expiry: Duration) -> Att
         will: None,
         slow_subscriber: None,
         format: &Bare,
-        sink: Arc::new(Nowhere),
+        socket: Arc::new(Nowhere),
     };
     let mut connected = broker.connect(options, |_, _| {}).expect("a session");
     connected.attachment.begin();

@@ -57,7 +57,7 @@ impl Session {
             };
             let sent = state
                 .outbox
-                .send_shared(&frames.bytes, frames.messages, &*link.sink);
+                .send_shared(&frames.bytes, frames.messages, &*link.socket);
             state.dirty = false;
             self.after_write(state, sent, broker);
         } else {

@@ -10,7 +10,7 @@ use crate::encoder::{Alias, SubscriberSocket, WireFormat};
 
 /// A live connection of a session.
 pub(crate) struct LiveLink {
-    pub(crate) sink: Arc<dyn SubscriberSocket>,
+    pub(crate) socket: Arc<dyn SubscriberSocket>,
     pub(crate) format: WireFormat,
     /// The largest frame that the client accepts, in bytes.
     pub(crate) frame_bytes_max: usize,

@@ -1,6 +1,5 @@
 //! A session without a broker: the frames that it sends, their order, and its queue.
 
-use std::io::{self, IoSlice};
 use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -9,36 +8,13 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use gatepost_message::{Publication, Qos, Topic};
 use gatepost_store::SystemClock;
-use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::*;
-use crate::encoder::{Encoder, FrameOptions, SubscriberSocket, Unencodable};
+use crate::bounded_socket::BoundedSocket;
+use crate::encoder::{Encoder, FrameOptions, Unencodable};
 use crate::filter::DeliveryOptions;
 use crate::persistence::ChangeBatch;
-
-/// A socket that accepts a limited number of bytes.
-struct BoundedSocket {
-    room: Mutex<usize>,
-    taken: Mutex<Vec<u8>>,
-}
-
-impl SubscriberSocket for BoundedSocket {
-    fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        let mut room = self.room.lock();
-        if *room == 0 {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        let mut written = 0;
-        for slice in slices {
-            let count = slice.len().min(*room);
-            self.taken.lock().extend_from_slice(&slice[..count]);
-            *room -= count;
-            written += count;
-        }
-        Ok(written)
-    }
-}
 
 /// Frames are payloads: after `!` where they may be repeated; a release is `~`.
 struct Letters;
@@ -83,10 +59,7 @@ impl World {
             limits: LimitCounters::default(),
             clock: BrokerClock::new(Arc::new(SystemClock::default())),
             session: Session::new(Arc::from("client"), "test".into()),
-            socket: Arc::new(BoundedSocket {
-                room: Mutex::new(usize::MAX),
-                taken: Mutex::default(),
-            }),
+            socket: Arc::new(BoundedSocket::new(usize::MAX)),
         };
         world.connect(2);
         world
@@ -108,7 +81,7 @@ impl World {
         let link = LiveLink {
             peer: gatepost_message::Peer::Local,
             since: std::time::SystemTime::UNIX_EPOCH,
-            sink: self.socket.clone(),
+            socket: self.socket.clone(),
             format: &Letters,
             frame_bytes_max: usize::MAX,
             in_flight_max,

@@ -36,7 +36,7 @@ impl Session {
             if state.blocked || state.outbox.is_empty() {
                 return;
             }
-            let written = state.outbox.write_to(&*link.sink);
+            let written = state.outbox.write_to(&*link.socket);
             self.after_write(state, written, broker);
             if !self.refill(state, broker) {
                 return;

@@ -41,6 +41,21 @@ impl SessionKey {
     }
 }
 
+/// The session that waits for a client. A session from before there were users is
+/// assigned to the first user who logs in.
+fn waiting_session(
+    sessions: &mut HashMap<SessionKey, Arc<Session>>,
+    key: &SessionKey,
+) -> Option<Arc<Session>> {
+    if let Some(session) = sessions.get(key) {
+        return Some(session.clone());
+    }
+    key.user.as_ref()?;
+    let session = sessions.remove(&SessionKey::new(None, key.client_id.clone()))?;
+    sessions.insert(key.clone(), session.clone());
+    Some(session)
+}
+
 /// A session with its new connection.
 pub(crate) struct Attached {
     pub(crate) session: Arc<Session>,
@@ -115,15 +130,7 @@ impl SessionTable {
         let mut all_effects = Vec::new();
         let mut sessions = self.by_key.lock();
         let key = SessionKey::new(options.user.clone(), client_id.clone());
-        let mut found = sessions.get(&key).cloned();
-        if found.is_none() && key.user.is_some() {
-            // A session from before there were users is assigned to the first user who logs in.
-            let unowned = SessionKey::new(None, client_id.clone());
-            found = sessions.remove(&unowned);
-            if let Some(session) = &found {
-                sessions.insert(key.clone(), session.clone());
-            }
-        }
+        let mut found = waiting_session(&mut sessions, &key);
         let now = self.shared.clock.now();
         let is_over = |earlier: &Arc<Session>| {
             let state = earlier.lock();
@@ -172,15 +179,7 @@ impl SessionTable {
             epoch
         };
         drop(sessions);
-        // A session that is discarded on request must not reappear after a crash [MQTT-3.1.2-4].
-        if self.unsettled.has_failed(&session.client_id) {
-            let later = std::mem::replace(&mut all_effects, self.unsettled.take_failed());
-            all_effects.extend(later);
-        }
-        let settled = match self.settle(all_effects) {
-            None => self.unsettled.of_client(&session.client_id),
-            settled => settled,
-        };
+        let settled = self.settle_for_client(&session.client_id, all_effects);
         // After the earlier connection's will: a crash in between must not lose that.
         let stored = self.store_row(&session, epoch);
         if session_present {
@@ -273,7 +272,7 @@ impl SessionTable {
             .min(self.shared.settings.inflight_max)
             .max(1);
         let link = LiveLink {
-            sink: options.sink,
+            socket: options.socket,
             format: options.format,
             frame_bytes_max: options
                 .frame_bytes_max

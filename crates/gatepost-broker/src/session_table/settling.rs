@@ -38,6 +38,23 @@ impl SessionTable {
         Some(ticket)
     }
 
+    /// The same before a client gets its session: the ticket is for what ended earlier too.
+    pub(super) fn settle_for_client(
+        &self,
+        client_id: &str,
+        mut all_effects: Vec<DeferredEffects>,
+    ) -> Option<Result<Ticket, StoreError>> {
+        // A session that is discarded on request must not reappear after a crash [MQTT-3.1.2-4].
+        if self.unsettled.has_failed(client_id) {
+            let later = std::mem::replace(&mut all_effects, self.unsettled.take_failed());
+            all_effects.extend(later);
+        }
+        match self.settle(all_effects) {
+            None => self.unsettled.of_client(client_id),
+            settled => settled,
+        }
+    }
+
     /// Stores failed changes again, and publishes wills that waited for memory; for the
     /// housekeeper.
     pub(crate) fn settle_again(&self) {

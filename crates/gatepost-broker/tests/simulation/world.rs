@@ -127,7 +127,7 @@ impl World {
             will,
             slow_subscriber: None,
             format: &Frames,
-            sink: pipe.clone(),
+            socket: pipe.clone(),
         };
         let greet = |welcome: Welcome<'_>, out: &mut bytes::BytesMut| {
             let is_present = welcome.session_present;

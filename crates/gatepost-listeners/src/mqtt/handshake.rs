@@ -156,7 +156,7 @@ fn connect_session(
         silence_max: (keep_alive_seconds > 0).then_some(silence_max),
         will,
         format: format(version, framing),
-        sink: opening.stream.clone(),
+        socket: opening.stream.clone(),
     };
     let expiry_max = context.broker.settings().session_expiry_max.duration();
     let greeting = Greeting {

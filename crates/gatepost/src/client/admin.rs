@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 use std::io;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -12,7 +11,7 @@ use gatepost_message::Listener;
 use gatepost_settings::Bind;
 use serde_json::Value;
 
-use super::options::first_line;
+use super::login::LoginOptions;
 use super::transport::Transport;
 use super::{BrokerAddress, CertificateOptions, ClientError};
 use crate::config::{Config, ConfigSource};
@@ -29,15 +28,8 @@ pub(crate) struct AdminOptions {
     /// the config]
     #[arg(long, value_name = "URL")]
     url: Option<String>,
-    /// An administrator; needed as soon as there is a user
-    #[arg(short = 'u', long = "username", value_name = "NAME")]
-    user: Option<String>,
-    /// The password; other processes can read it here, so prefer --pw-file
-    #[arg(short = 'P', long = "pw", value_name = "PASSWORD")]
-    password: Option<String>,
-    /// Read the password from the first line of this file
-    #[arg(long, value_name = "FILE", conflicts_with = "password")]
-    pw_file: Option<PathBuf>,
+    #[command(flatten)]
+    login: LoginOptions,
     #[command(flatten)]
     certificates: CertificateOptions,
     #[command(flatten)]
@@ -95,11 +87,7 @@ impl AdminOptions {
             Some(url) => parse(url)?,
             None => configured(&self.config()?)?,
         };
-        address.user.clone_from(&self.user);
-        address.password = match &self.pw_file {
-            Some(file) => Some(first_line(file)?),
-            None => self.password.clone(),
-        };
+        self.login.add_to(&mut address)?;
         Ok(AdminClient {
             options: self,
             address,

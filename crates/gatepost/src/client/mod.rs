@@ -15,6 +15,7 @@ mod backoff;
 mod certificates;
 mod error;
 mod link;
+mod login;
 mod options;
 mod properties;
 mod transport;

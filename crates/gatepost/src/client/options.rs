@@ -1,12 +1,11 @@
 //! The options of `gatepost pub` and `gatepost sub`. They are those of mosquitto's clients, so that
 //! scripts need no changes.
 
-use std::path::{Path, PathBuf};
-
 use clap::Args;
 use gatepost_message::Qos;
 use gatepost_mqtt::Version;
 
+use super::login::LoginOptions;
 use super::{BrokerAddress, CertificateOptions, ClientError};
 
 #[derive(Debug, Args)]
@@ -30,15 +29,8 @@ pub(crate) struct ClientOptions {
     /// The client id; without one the broker chooses
     #[arg(short, long, value_name = "ID")]
     id: Option<String>,
-    /// The user's name
-    #[arg(short = 'u', long = "username", value_name = "NAME")]
-    user: Option<String>,
-    /// The password; other processes can read it here, so prefer --pw-file
-    #[arg(short = 'P', long = "pw", value_name = "PASSWORD")]
-    password: Option<String>,
-    /// Read the password from the first line of this file
-    #[arg(long, value_name = "FILE", conflicts_with = "password")]
-    pw_file: Option<PathBuf>,
+    #[command(flatten)]
+    login: LoginOptions,
     #[command(flatten)]
     pub(super) certificates: CertificateOptions,
     /// Use TLS, trusting the system's authorities
@@ -97,13 +89,6 @@ pub(crate) struct ClientOptions {
     help: Option<bool>,
 }
 
-/// The password in the first line of a file.
-pub(super) fn first_line(file: &Path) -> Result<String, ClientError> {
-    let text = std::fs::read_to_string(file)
-        .map_err(|error| ClientError::Usage(format!("{}: {error}", file.display())))?;
-    Ok(text.lines().next().unwrap_or_default().to_owned())
-}
-
 fn version(text: &str) -> Result<Version, String> {
     match text {
         "5" | "mqttv5" => Ok(Version::Mqtt5),
@@ -124,14 +109,7 @@ impl ClientOptions {
             },
         };
         address.tls |= self.tls || self.certificates.cafile.is_some();
-        if self.user.is_some() {
-            address.user.clone_from(&self.user);
-        }
-        if let Some(file) = &self.pw_file {
-            address.password = Some(first_line(file)?);
-        } else if self.password.is_some() {
-            address.password.clone_from(&self.password);
-        }
+        self.login.add_to(&mut address)?;
         Ok(address)
     }
 

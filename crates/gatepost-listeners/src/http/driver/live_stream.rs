@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
-use gatepost_broker::{EventSink, LocalSubscription, StreamEvent};
+use gatepost_broker::{EventConsumer, LocalSubscription, StreamEvent};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -132,7 +132,7 @@ struct LiveStreamState {
     ended: bool,
 }
 
-impl EventSink for LiveSocket {
+impl EventConsumer for LiveSocket {
     fn take(&self, next: &mut dyn FnMut() -> Option<StreamEvent>) -> bool {
         // The task checks the rights, and ends the stream if they were withdrawn.
         if self.rights.are_stale() {
