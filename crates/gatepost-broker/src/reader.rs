@@ -125,8 +125,8 @@ impl LocalSubscription {
         self.queue.state.lock().pump();
     }
 
-    /// With a consumer: waits for the broker's end. Also wakes the task when the consumer is full, which
-    /// the caller checks itself.
+    /// With a consumer: waits for the broker's end. Also wakes the task when the consumer is full,
+    /// which the caller checks itself.
     pub fn poll_ended(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut state = self.queue.state.lock();
         if state.closed {

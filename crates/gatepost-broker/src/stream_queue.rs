@@ -1,9 +1,9 @@
 //! The queue between the broker and one reader within this process.
 //!
 //! Events leave it in one of two ways, always under its lock, so in order. Either the reader's own
-//! task takes the next one; or, with an [`EventConsumer`], the publishing thread passes events on, once
-//! for each batch of the publisher, like the flush of a session's outbox: no task is woken, and one
-//! thread encodes for all. The reader's task is woken only when the consumer is full.
+//! task takes the next one; or, with an [`EventConsumer`], the publishing thread passes events on,
+//! once for each batch of the publisher, like the flush of a session's outbox: no task is woken,
+//! and one thread encodes for all. The reader's task is woken only when the consumer is full.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

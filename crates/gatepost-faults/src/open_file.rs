@@ -76,12 +76,12 @@ pub(crate) unsafe fn install<F: VfsFile>(file: *mut ffi::sqlite3_file, below: F)
     }
 }
 
-/// The memory behind the open file: the system's own file, if there is one below.
+/// The memory that follows the open file: the system's own file, if there is one below.
 ///
 /// # Safety
 ///
 /// As for [`install`].
-pub(crate) unsafe fn behind(file: *mut ffi::sqlite3_file) -> *mut ffi::sqlite3_file {
+pub(crate) unsafe fn memory_after(file: *mut ffi::sqlite3_file) -> *mut ffi::sqlite3_file {
     unsafe { file.cast::<OpenFile<()>>().add(1).cast() }
 }
 

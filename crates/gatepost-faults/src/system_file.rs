@@ -1,7 +1,7 @@
 //! A file of the system below an open file: every call is passed on, and the writes that were not
 //! synced are remembered.
 //!
-//! Safety: `system` points to the memory directly behind the open file, whose size
+//! Safety: `system` points to the memory that follows the open file, whose size
 //! [`crate::vfs::register`] requested. The system's VFS has opened it before a [`SystemFile`] is
 //! made, and it is closed once, by [`VfsFile::close`], after which SQLite calls nothing. Pointers
 //! of SQLite are passed on unchanged.

@@ -91,7 +91,7 @@ unsafe extern "C" fn open(
         let Some(open) = (*system).xOpen else {
             return ffi::SQLITE_CANTOPEN;
         };
-        let system_file = open_file::behind(file);
+        let system_file = open_file::memory_after(file);
         let opened = open(system, name, system_file, flags, out_flags);
         if opened == ffi::SQLITE_OK {
             open_file::install(file, SystemFile::new(path, disk, system_file));
