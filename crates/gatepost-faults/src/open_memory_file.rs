@@ -2,8 +2,8 @@
 //!
 //! The regions of shared memory are atomic integers, which may change although the reference is
 //! shared; each is a box of its own that does not move, and lives until `xShmUnmap`, after which
-//! SQLite does not use it. A database has one connection, so nothing else reads or writes them in the
-//! meantime, except [`DiskFiles`](crate::memory_file::DiskFiles), which clears them between
+//! SQLite does not use it. A database has one connection, so nothing else reads or writes them in
+//! the meantime, except [`DiskFiles`](crate::memory_file::DiskFiles), which clears them between
 //! transactions.
 
 use std::ffi::{c_int, c_void};
