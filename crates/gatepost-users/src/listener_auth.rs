@@ -1,9 +1,14 @@
 //! The authentication of one listener: the users, and its setting for peers without a login.
 
+use std::borrow::Cow;
+
 use gatepost_message::{Listener, Peer};
 
+use crate::local_accounts::describe;
 use crate::peer_origin::is_this_machine;
-use crate::{AnonymousAccess, Credentials, Denied, Identity, LoginOrigin, ScramLogin, Users};
+use crate::{
+    AnonymousAccess, Credentials, Denied, Identity, LoginOrigin, PeerAccount, ScramLogin, Users,
+};
 
 /// Authenticates the peers of one listener. Cheap to clone.
 #[derive(Clone)]
@@ -42,6 +47,34 @@ impl ListenerAuth {
             peers_act_for_others: true,
             ..self.clone()
         }
+    }
+
+    /// The authentication of a peer by its account: as it is, or without what only local peers may
+    /// where the account is not known to act for itself. Asks for the account only while it
+    /// matters: there is no user, and the peer has a loopback address or a Unix socket.
+    #[must_use]
+    pub fn for_account(&self, peer: Peer, account: impl FnOnce() -> PeerAccount) -> Cow<'_, Self> {
+        if !self.local || !is_this_machine(peer) {
+            return Cow::Borrowed(self);
+        }
+        // A connection that begins while there are users stays without these rights when the last
+        // user is removed.
+        if !self.users.has_users() {
+            let account = account();
+            if self.users.counts_as_local(&account) {
+                return Cow::Borrowed(self);
+            }
+            tracing::warn!(
+                target: "users", listener = %self.listener, %peer,
+                "a connection from this machine does not count as local, since it is of {}: add a \
+                 user, or name the account in access.local_accounts if it acts for itself",
+                describe(&account)
+            );
+        }
+        Cow::Owned(Self {
+            local: false,
+            ..self.clone()
+        })
     }
 
     /// [`Users::authenticate`] at this listener. `client` replaces `%c` in rules.

@@ -33,6 +33,10 @@ pub struct AccessSettings {
     /// The longest wait of a user, regardless of the number of failed logins. Peers on this machine
     /// wait at most a second.
     pub failure_wait_max: Period,
+    /// The accounts of this machine, by name or number, whose programs count as local besides those
+    /// of root, of the server and of people (1000 to 60513). Other accounts are services, which may
+    /// act for clients of other machines, as reverse proxies do.
+    pub local_accounts: Vec<String>,
     /// The minimum number of characters of a new password.
     pub password_length_min: usize,
     /// Trusted issuers of JSON Web Tokens.
@@ -51,6 +55,7 @@ impl Default for AccessSettings {
             failures_per_user: 50,
             failure_recovery: Period::seconds(6),
             failure_wait_max: Period::seconds(300),
+            local_accounts: Vec::new(),
             password_length_min: 6,
             jwt: Vec::new(),
         }

@@ -42,6 +42,7 @@ pub(crate) fn report(config: &Config, has_users: Option<bool>) -> Vec<Finding> {
     for binding in config.listeners.bindings() {
         findings.listener(config, &binding, has_users);
     }
+    findings.accounts(config, has_users);
     findings.limits(config);
     findings.process(config);
     findings.files(config);
@@ -104,6 +105,26 @@ impl Findings {
                      tls.key"
                 ));
             }
+        }
+    }
+
+    /// The accounts of this machine whose programs need no login while there is no user.
+    fn accounts(&mut self, config: &Config, has_users: Option<bool>) {
+        if has_users == Some(true) {
+            return;
+        }
+        for account in &config.access.local_accounts {
+            self.warn(format!(
+                "access.local_accounts: clients of '{account}' are administrators until there is a \
+                 user, and so are all clients that a proxy of this account has"
+            ));
+        }
+        if !gatepost_users::accounts_are_known() {
+            self.warn(
+                "the kernel does not name the accounts of connections (NETLINK_SOCK_DIAG), so no \
+                 TCP client counts as local: add a user, or use Unix sockets"
+                    .to_owned(),
+            );
         }
     }
 
@@ -229,7 +250,9 @@ fn rights(
         (Some(AnonymousAccess::No), _) => "users only",
         (Some(AnonymousAccess::Yes), _) => "everybody, by the rules of 'anonymous'",
         (Some(AnonymousAccess::Auto), _) if !is_local || has_users == Some(true) => "users only",
-        (Some(AnonymousAccess::Auto), _) => "everybody, as administrator, until there is a user",
+        (Some(AnonymousAccess::Auto), _) => {
+            "root, people's accounts and the server's own, as administrators, until there is a user"
+        }
         (None, Listener::Pop3) => "users only, each its own mailbox",
         (None, Listener::Smtp) if config.listeners.smtp.login_required => "users only",
         (None, Listener::Smtp | Listener::Lmtp) => "everybody may send mail to its domains",

@@ -3,10 +3,12 @@
 //! [`gatepost_users`] decides; a listener without a `ListenerAuth` requires no login. Pages and
 //! static files need no login; a page's procedures guard the values that they return.
 
+use std::borrow::Cow;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::{URL_SAFE, URL_SAFE_NO_PAD};
 use gatepost_message::{Peer, TopicFilter};
-use gatepost_users::{Credentials, Denied, Identity};
+use gatepost_users::{Credentials, Denied, Identity, ListenerAuth};
 
 use super::context::HttpContext;
 use super::error::HttpError;
@@ -40,12 +42,12 @@ pub(super) async fn identify(
             Denied::Malformed("neither Basic nor Bearer"),
         ))?,
     };
-    let identity = if is_local(request) {
-        auth.authenticate(credentials, request.peer, None).await
+    let auth = if is_local(request) {
+        auth.for_account(request.peer, || request.account.clone())
     } else {
-        let remote = auth.for_remote_peers();
-        remote.authenticate(credentials, request.peer, None).await
+        Cow::Owned(auth.for_remote_peers())
     };
+    let identity = auth.authenticate(credentials, request.peer, None).await;
     let identity = identity.map_err(|denied| match denied {
         // Requesting a login is useless if no user exists.
         Denied::Anonymous if !auth.any_user() => HttpError::NoUserYet,
@@ -76,7 +78,8 @@ fn ntfy_authorization(request: &HttpRequest) -> Option<String> {
     String::from_utf8(decoded.ok()?).ok()
 }
 
-/// Whether a request certainly comes from a program on this machine that meant to send it here.
+/// Whether a request certainly comes from a program on this machine that meant to send it here,
+/// as far as the request shows; the account that it comes from is considered where it matters.
 ///
 /// Such a request needs no login while there is no user, so everything that makes it doubtful
 /// counts against it:
@@ -93,6 +96,12 @@ pub(super) fn is_local(request: &HttpRequest) -> bool {
         && !request.is_forwarded
         && request.version != HttpVersion::Http10
         && request.field("host").is_none_or(names_this_machine)
+}
+
+/// Whether a request is local, and its connection is of an account that counts as such.
+pub(super) fn acts_for_itself(context: &HttpContext, request: &HttpRequest) -> bool {
+    let counts = |auth: &ListenerAuth| auth.users().counts_as_local(&request.account);
+    is_local(request) && context.auth.as_ref().is_none_or(counts)
 }
 
 /// Refuses requests that do not come from an administrator, or, while there is no user, from this

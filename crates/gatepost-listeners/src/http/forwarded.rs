@@ -8,6 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use gatepost_message::Peer;
 use gatepost_settings::PeerNetwork;
+use gatepost_users::PeerAccount;
 
 use super::request::HttpRequest;
 
@@ -38,7 +39,8 @@ pub(super) fn apply(trusted: &[PeerNetwork], request: &mut HttpRequest) {
         }
         let Some(client) = hop.client else { return };
         request.peer = Peer::Address(client);
-        // The connection's certificate is the proxy's.
+        // The connection's account and certificate are the proxy's.
+        request.account = PeerAccount::VOUCHED;
         request.certified = None;
         if !is_trusted(request.peer) {
             return;

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use gatepost_message::{Envelope, Listener, Peer};
-use gatepost_users::Identity;
+use gatepost_users::{Identity, PeerAccount};
 
 use super::error::HttpError;
 
@@ -53,6 +53,8 @@ pub(super) struct HttpRequest {
     pub body: Bytes,
     /// The client; behind a trusted proxy, the one that the proxy names.
     pub peer: Peer,
+    /// The account of this machine that the connection is of.
+    pub account: PeerAccount,
     /// The user that the connection's certificate names.
     pub certified: Option<String>,
     /// The authenticated user; `None` where no login is needed.
@@ -91,6 +93,7 @@ impl HttpRequest {
             is_forwarded: false,
             body: Bytes::new(),
             peer,
+            account: PeerAccount::UNKNOWN,
             certified: None,
             identity: None,
         })

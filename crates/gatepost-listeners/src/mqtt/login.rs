@@ -65,6 +65,7 @@ pub(super) async fn log_in(
         return converse(opening, input, &mut scram, first.map_err(reason)?).await;
     }
     let credentials = credentials(connect, opening);
+    let auth = opening.of_account(auth);
     let identity = auth.authenticate(credentials, opening.peer, client).await;
     Ok(Login {
         identity: Some(identity.map_err(reason)?),

@@ -3,6 +3,7 @@
 //! The broker is not used before the sender is authenticated. All of it together, proofs and
 //! password checks included, takes no longer than `connect_timeout`.
 
+use std::borrow::Cow;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use bytes::BytesMut;
 use gatepost_bans::Offence;
 use gatepost_message::Peer;
 use gatepost_mqtt::{DecodeError, Frame, Packet, PacketType, Reason, Version};
-use gatepost_users::ListenerAuth;
+use gatepost_users::{ListenerAuth, PeerAccount};
 
 use super::MqttContext;
 use super::connect_properties::ConnectRefusal;
@@ -35,6 +36,17 @@ pub(super) struct Opening<'a> {
 }
 
 impl Opening<'_> {
+    /// The authentication of the account that the connection is of. The handshake of a WebSocket
+    /// has settled whether it counts as local.
+    pub(super) fn of_account<'a>(&self, auth: &'a ListenerAuth) -> Cow<'a, ListenerAuth> {
+        match self.framing {
+            Framing::WebSocket => Cow::Borrowed(auth),
+            Framing::Plain => auth.for_account(self.peer, || {
+                PeerAccount::of(self.peer, self.stream.descriptor())
+            }),
+        }
+    }
+
     /// Answers a connection beyond the listener's limits, before any login.
     pub(super) async fn turn_away(&self, input: &mut Input, received: &[u8]) {
         let mut controls = Controls::default();

@@ -8,7 +8,7 @@ use std::io;
 use bytes::{Buf, BytesMut};
 use gatepost_bans::Offence;
 use gatepost_message::Peer;
-use gatepost_users::{Credentials, Identity, ListenerAuth};
+use gatepost_users::{Credentials, Identity, ListenerAuth, PeerAccount};
 use memchr::memchr;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -34,7 +34,7 @@ pub(super) async fn serve(
     shutdown: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let anonymous = match &context.anonymous {
-        Some(auth) => Some(anonymous_identity(auth, peer).await?),
+        Some(auth) => Some(anonymous_identity(auth, peer, &stream).await?),
         None => None,
     };
     let anonymous = anonymous.as_ref();
@@ -78,7 +78,12 @@ pub(super) async fn serve(
 }
 
 /// The rights of a client without a login.
-async fn anonymous_identity(auth: &ListenerAuth, peer: Peer) -> io::Result<Identity> {
+async fn anonymous_identity(
+    auth: &ListenerAuth,
+    peer: Peer,
+    stream: &Stream,
+) -> io::Result<Identity> {
+    let auth = auth.for_account(peer, || PeerAccount::of(peer, stream.descriptor()));
     let identity = auth.authenticate(Credentials::Anonymous, peer, None).await;
     identity.map_err(io::Error::other)
 }

@@ -18,6 +18,7 @@ use crate::failure_limits::{FailureLimits, LOCAL_WAIT_MAX};
 use crate::identity::LoginBasis;
 use crate::jwt::{self, Issuers};
 use crate::live_snapshot::LiveSnapshot;
+use crate::local_accounts::LocalAccounts;
 use crate::names::fold;
 use crate::password_checker::{PasswordAttempt, PasswordChecker};
 use crate::peer_origin::LoginSource;
@@ -26,7 +27,7 @@ use crate::refusal_counters::Refusals;
 use crate::snapshot::{KnownUser, Snapshot};
 use crate::{
     AccessSettings, AnonymousAccess, Credentials, Denied, Identity, LoginOrigin,
-    PASSWORD_BYTES_MAX, Secret, UsersError, password, random, token,
+    PASSWORD_BYTES_MAX, PeerAccount, Secret, UsersError, password, random, token,
 };
 
 pub use manage::{AccessRuleSummary, TokenSummary, UserSummary};
@@ -59,6 +60,7 @@ pub(crate) struct UsersCore {
     /// The password of an unknown user is compared with this hash, so that the check takes the same
     /// time.
     decoy_hash: Arc<str>,
+    local_accounts: LocalAccounts,
     pepper: [u8; 32],
 }
 
@@ -94,6 +96,7 @@ impl Users {
                 failure_limits,
                 delayed_local_logins: Semaphore::new(DELAYED_LOCAL_LOGINS_MAX),
                 decoy_hash: password::decoy_hash().into(),
+                local_accounts: LocalAccounts::named(&settings.local_accounts),
                 settings: settings.clone(),
                 store,
             }),
@@ -156,6 +159,17 @@ impl Users {
     pub fn any(&self) -> bool {
         let shared = &self.shared;
         shared.live.load().has_users() || !shared.issuers.load().is_empty()
+    }
+
+    /// Whether there is a user of this server's own, whatever issuers are trusted.
+    pub(crate) fn has_users(&self) -> bool {
+        self.shared.live.load().has_users()
+    }
+
+    /// Whether the program at the other end of a connection of this machine acts for itself, as far
+    /// as its account shows. Asks the kernel once per connection.
+    pub fn counts_as_local(&self, account: &PeerAccount) -> bool {
+        self.shared.local_accounts.include(account)
     }
 
     /// Whether a login under this name is possible: as a known user, or with a token of a trusted

@@ -9,6 +9,7 @@ mod support;
 mod exposure;
 mod held;
 mod links;
+mod proxies;
 mod revocation;
 mod strangers;
 

@@ -1,6 +1,8 @@
 //! Strangers whose connection comes from this machine: a page of another name, and the client of a
 //! proxy.
 
+use std::net::SocketAddr;
+
 use crate::support::Gateway;
 use crate::support::web_socket::WebSocket;
 
@@ -10,9 +12,9 @@ const SUBACK: &[u8] = &[0x90, 3, 0, 1, 0];
 
 /// The code of CONNACK for a client of MQTT over WebSocket; where it is accepted, it has
 /// subscribed to everything.
-fn knock(gateway: &Gateway, fields: &str) -> u8 {
+pub(crate) fn knock(address: SocketAddr, fields: &str) -> u8 {
     let fields = format!("{fields}Sec-WebSocket-Protocol: mqtt\r\n");
-    let (mut socket, head) = WebSocket::open(gateway, "/mqtt", &fields);
+    let (mut socket, head) = WebSocket::open_at(address, "/mqtt", &fields);
     assert!(head.starts_with("HTTP/1.1 101"), "{head}");
     socket.send(2, CONNECT);
     let (_, connack) = socket.receive().expect("a frame");
@@ -27,17 +29,25 @@ fn knock(gateway: &Gateway, fields: &str) -> u8 {
 }
 
 /// MQTT 3.1.1 section 3.2.2.3.
-const NOT_AUTHORIZED: u8 = 5;
+pub(crate) const NOT_AUTHORIZED: u8 = 5;
 
 #[test]
 fn a_stranger_subscribes_to_nothing_by_websocket() {
     let gateway = Gateway::start("rules.paths = []\n");
-    assert_eq!(knock(&gateway, "Host: localhost\r\n"), 0);
+    assert_eq!(knock(gateway.address("http"), "Host: localhost\r\n"), 0);
     let page = "Host: evil.example\r\nOrigin: http://evil.example\r\n";
-    assert_eq!(knock(&gateway, page), NOT_AUTHORIZED);
+    assert_eq!(knock(gateway.address("http"), page), NOT_AUTHORIZED);
     let forwarded = "Host: localhost\r\nX-Forwarded-For: 203.0.113.9\r\n";
-    assert_eq!(knock(&gateway, forwarded), NOT_AUTHORIZED, "unknown proxy");
+    assert_eq!(
+        knock(gateway.address("http"), forwarded),
+        NOT_AUTHORIZED,
+        "unknown proxy"
+    );
     let trusting = "rules.paths = []\nlisteners.http.trusted_proxies = [\"127.0.0.1\"]\n";
     let gateway = Gateway::start(trusting);
-    assert_eq!(knock(&gateway, forwarded), NOT_AUTHORIZED, "trusted proxy");
+    assert_eq!(
+        knock(gateway.address("http"), forwarded),
+        NOT_AUTHORIZED,
+        "trusted proxy"
+    );
 }

@@ -1,7 +1,7 @@
 //! WebSocket as it travels.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 
 use super::{Gateway, PATIENCE, to_the_end};
 
@@ -11,7 +11,12 @@ pub(crate) struct WebSocket(TcpStream);
 impl WebSocket {
     /// Asks with these header fields; gives the head of the answer too.
     pub(crate) fn open(gateway: &Gateway, path: &str, fields: &str) -> (Self, String) {
-        let mut stream = TcpStream::connect(gateway.address("http")).expect("a connection");
+        Self::open_at(gateway.address("http"), path, fields)
+    }
+
+    /// The same at another address: of a proxy in front.
+    pub(crate) fn open_at(address: SocketAddr, path: &str, fields: &str) -> (Self, String) {
+        let mut stream = TcpStream::connect(address).expect("a connection");
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         write!(
             stream,

@@ -18,6 +18,7 @@ use std::task::{Context, Poll, ready};
 
 use gatepost_bans::Offence;
 use gatepost_message::Peer;
+use gatepost_users::PeerAccount;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
@@ -44,6 +45,8 @@ pub(super) struct Http1Connection {
     pub(super) context: Arc<HttpContext>,
     pub(super) peer: Peer,
     pub(super) peer_text: String,
+    /// The account of this machine that the connection is of; `None` until a request needs it.
+    account: Option<PeerAccount>,
     /// Bytes read and not yet parsed.
     pub(super) tail: Vec<u8>,
     /// Whether `tail` may hold a whole request.
@@ -107,6 +110,7 @@ impl Http1Connection {
             stream,
             peer,
             peer_text,
+            account: None,
             context,
             tail: Vec::new(),
             tail_unparsed: false,
@@ -119,6 +123,15 @@ impl Http1Connection {
             sending: None,
             head_began: None,
         }
+    }
+
+    /// The account of this machine that the connection is of.
+    pub(super) fn account(&mut self) -> PeerAccount {
+        let (peer, socket) = (self.peer, self.stream.descriptor());
+        let account = self
+            .account
+            .get_or_insert_with(|| PeerAccount::of(peer, socket));
+        account.clone()
     }
 
     /// Continues after [`answer_at_once`](super::answer_at_once): with bytes to parse, or with an

@@ -87,6 +87,7 @@ impl Http1Connection {
         let context = Arc::clone(&self.context);
         let request = &mut pending.request;
         request.secure = self.stream.tls().is_some();
+        request.account = self.account();
         request.certified = self.stream.tls().and_then(TlsSession::user);
         let has_body = pending.framing != BodyFraming::Length(0);
         let mut keep_alive = pending.keep_alive;
@@ -243,7 +244,7 @@ impl Http1Connection {
             handler(Upgraded {
                 stream: self.stream,
                 peer: request.peer,
-                is_local: access::is_local(request),
+                is_local: access::acts_for_itself(&self.context, request),
                 received: self.tail,
             })
             .await;

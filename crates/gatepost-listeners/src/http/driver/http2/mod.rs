@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gatepost_bans::Offence;
+use gatepost_users::PeerAccount;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
 use tokio::time::{Instant, timeout_at};
@@ -49,7 +50,8 @@ const REASON_TIME_MAX: Duration = Duration::from_secs(1);
 const SEND_BUFFER_BYTES: usize = 256 << 10;
 
 /// Serves HTTP/2 on a connection until it ends; its preface may be in `tail`.
-pub(super) async fn serve(connection: Http1Connection) {
+pub(super) async fn serve(mut connection: Http1Connection) {
+    let account = connection.account();
     let Http1Connection {
         stream,
         context,
@@ -65,6 +67,7 @@ pub(super) async fn serve(connection: Http1Connection) {
         peer,
         peer_text,
         secure,
+        account,
         certified,
         streams: AtomicUsize::new(0),
     });
@@ -87,6 +90,8 @@ struct Http2Client {
     peer: gatepost_message::Peer,
     peer_text: String,
     secure: bool,
+    /// The account of this machine that the connection is of.
+    account: PeerAccount,
     /// The user that the connection's certificate names.
     certified: Option<String>,
     /// Streams that are being answered.
@@ -273,6 +278,7 @@ fn request_of(
         client.peer,
     )?;
     request.secure = client.secure;
+    request.account = client.account.clone();
     request.certified.clone_from(&client.certified);
     Ok(request)
 }
