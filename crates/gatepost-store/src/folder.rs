@@ -13,10 +13,12 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::OFlags;
+use rustix::process::geteuid;
 
 use crate::StoreError;
 
@@ -55,6 +57,15 @@ impl DataFolder {
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether this process is root's and the folder another user's, who may place links in it.
+    pub(crate) fn is_foreign_to_root(&self) -> Result<bool, StoreError> {
+        if !geteuid().is_root() {
+            return Ok(false);
+        }
+        let found = fs::metadata(&self.path).map_err(|cause| file_error(&self.path, cause))?;
+        Ok(found.uid() != geteuid().as_raw())
     }
 
     pub(crate) fn server_lock(&self) -> PathBuf {

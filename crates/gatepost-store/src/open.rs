@@ -7,15 +7,15 @@
 //! start too, unless
 //! [`OnDamage::Recover`](crate::OnDamage) asks for a [recovery].
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use crate::folder::DataFolder;
+use crate::folder::{DataFolder, file_error};
 use crate::lock::{self, Lock};
 use crate::recovery::{self, Recovery};
 use crate::watch::Health;
@@ -101,7 +101,7 @@ fn confirm_damage(
     match open(folder) {
         Err(StoreError::Damaged { .. }) => {
             for file in [folder.database(), folder.wal()] {
-                read_through(&file).map_err(|cause| crate::folder::file_error(&file, cause))?;
+                read_through(&file).map_err(|cause| file_error(&file, cause))?;
             }
             open(folder)
         }
@@ -126,7 +126,7 @@ fn open_writing(folder: &DataFolder) -> Result<Connection, StoreError> {
         return Err(StoreError::Damaged { file, reason });
     }
     let failed = |error| open_error(folder, error);
-    let mut connection = Connection::open(&file).map_err(failed)?;
+    let mut connection = connect(folder, OpenFlags::default())?;
     let version = schema::version(&connection).map_err(failed)?;
     if version > schema::VERSION {
         return Err(StoreError::LaterSchema {
@@ -155,21 +155,40 @@ fn open_checked(folder: &DataFolder) -> Result<Connection, StoreError> {
 }
 
 fn open_reading(folder: &DataFolder) -> Result<Connection, StoreError> {
-    let open = || {
-        let reading = Connection::open(folder.database())?;
+    let reading = connect(folder, OpenFlags::default())?;
+    let configure = || {
         reading.busy_timeout(schema::BUSY_TIME_MAX)?;
         schema::keep_plans(&reading)?;
         reading.pragma_update(None, "query_only", true)?;
         // It may outlive the locks, and must not touch the write-ahead log then.
         reading.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-        Ok(reading)
+        Ok(())
     };
-    open().map_err(|error| open_error(folder, error))
+    configure().map_err(|error| open_error(folder, error))?;
+    Ok(reading)
+}
+
+/// A connection to the database. Root follows no link to it in the folder of another user, who
+/// could have it change a database of another owner.
+pub(crate) fn connect(folder: &DataFolder, mut flags: OpenFlags) -> Result<Connection, StoreError> {
+    let mut file = folder.database();
+    if folder.is_foreign_to_root()? {
+        flags |= OpenFlags::SQLITE_OPEN_NOFOLLOW;
+        // The flag concerns the path as a whole, and the links above the folder are the operator's.
+        let real = folder.path().canonicalize();
+        let real = real.map_err(|cause| file_error(folder.path(), cause))?;
+        file = DataFolder::at(&real).database();
+        let found = fs::symlink_metadata(&file);
+        if found.is_ok_and(|found| found.is_symlink()) {
+            let cause = io::Error::other("root follows no symbolic link in another user's folder");
+            return Err(file_error(&file, cause));
+        }
+    }
+    Connection::open_with_flags(file, flags).map_err(|error| open_error(folder, error))
 }
 
 fn exists(path: &Path) -> Result<bool, StoreError> {
-    path.try_exists()
-        .map_err(|cause| crate::folder::file_error(path, cause))
+    path.try_exists().map_err(|cause| file_error(path, cause))
 }
 
 /// The same error, with the name of the database.

@@ -1,7 +1,12 @@
 //! The lock that decides which process learns for a data folder.
 
 use std::fs::{File, TryLockError};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::Path;
+
+use rustix::fs::OFlags;
+use rustix::process::geteuid;
 
 use super::LearningError;
 
@@ -21,12 +26,27 @@ impl Lock {
             .create(true)
             .truncate(false)
             .write(true)
+            .custom_flags(OFlags::NOFOLLOW.bits() as i32)
             .open(&path)
             .map_err(failed)?;
+        leave_to_owner(&file, folder).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => Ok(Some(Self { _file: file })),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(cause)) => Err(failed(cause)),
         }
     }
+}
+
+/// Gives a lock that a command of root has made to the user of the folder, so that the server can
+/// open it. A file with another name may belong to another program.
+fn leave_to_owner(file: &File, folder: &Path) -> io::Result<()> {
+    if !geteuid().is_root() {
+        return Ok(());
+    }
+    let (found, owner) = (file.metadata()?, folder.metadata()?);
+    if found.uid() == owner.uid() || found.nlink() != 1 {
+        return Ok(());
+    }
+    fchown(file, Some(owner.uid()), Some(owner.gid()))
 }

@@ -15,8 +15,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rusqlite::OpenFlags;
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags};
 
 use crate::folder::{DataFolder, file_error};
 use crate::{StoreError, lock, open, recovery, schema};
@@ -94,7 +94,7 @@ fn copy(folder: &DataFolder, target: &Path) -> Result<(), BackupError> {
     let failed = |error| open::open_error(folder, error);
     // SQLite needs to write for the log's index only: the pages of the database are unchanged.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(folder.database(), flags).map_err(failed)?;
+    let connection = open::connect(folder, flags)?;
     let configured = connection
         .busy_timeout(schema::BUSY_TIME_MAX)
         .and_then(|()| connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true));

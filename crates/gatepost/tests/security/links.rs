@@ -86,3 +86,73 @@ fn commands_of_root_follow_no_link_of_the_servers_user() {
     assert_eq!(owner.uid(), SERVER_USER);
     expect_untouched(&victim);
 }
+
+/// What `learn`, `scan` and `backup` open: the database, its log, and the lock of the learner.
+#[test]
+fn learning_as_root_follows_no_link_of_the_servers_user() {
+    const SPAM: &[u8] = b"Subject: win\r\n\r\na lottery winner takes pills\r\n";
+    if !super::is_root("a command of root in the folder of another user") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).expect("opened");
+    let victim = victim(folder.path());
+    let (data, other) = (folder.path().join("data"), folder.path().join("other"));
+    let program = env!("CARGO_BIN_EXE_gatepost");
+    let learn = |data: &Path| {
+        let set = format!("data={}", data.display());
+        let what = [
+            "learn",
+            "--spam",
+            "-",
+            "--set",
+            &set,
+            "--set",
+            "rules.paths=[]",
+        ];
+        run(program, &what, SPAM)
+    };
+    // Another server's database, which root may change: nothing but the link is wrong with it.
+    for made in [&data, &other] {
+        let learned = learn(made);
+        assert!(learned.status.success(), "{}", text_of(&learned));
+    }
+    chown(&data, Some(SERVER_USER), Some(SERVER_USER)).expect("given");
+    let foreign = other.join("gatepost.db");
+    let before = std::fs::read(&foreign).expect("a database");
+    let backup = folder.path().join("backup.db").display().to_string();
+    let set = format!("data={}", data.display());
+    for target in [&foreign, &victim] {
+        for name in ["gatepost.db", "gatepost.db-wal", "gatepost.db-shm"] {
+            let _ = std::fs::remove_file(data.join(name));
+        }
+        link(&data, "gatepost.db", target);
+        let commands = [learn(&data), gatepost(&["backup", &backup, "--set", &set])];
+        for refused in commands {
+            let said = text_of(&refused);
+            assert!(!refused.status.success(), "{said}");
+            assert!(said.contains("follows no symbolic link"), "{said}");
+        }
+        assert_eq!(std::fs::read(&foreign).expect("a database"), before);
+        expect_untouched(&victim);
+        std::fs::remove_file(data.join("gatepost.db")).expect("removed");
+    }
+    let new = folder.path().join("new");
+    for name in ["learner.lock", "gatepost.db-wal", "gatepost.db-shm"] {
+        for target in [&victim, &new] {
+            link(&data, name, target);
+            let learned = learn(&data);
+            assert!(!learned.status.success(), "{name}: {}", text_of(&learned));
+            expect_untouched(&victim);
+            assert!(!new.exists(), "{name}");
+            std::fs::remove_file(data.join(name)).expect("removed");
+        }
+    }
+    // A link above the folder is the operator's.
+    let by_link = folder.path().join("link");
+    symlink(&data, &by_link).expect("a link");
+    let learned = learn(&by_link);
+    assert!(learned.status.success(), "{}", text_of(&learned));
+    let lock = std::fs::metadata(data.join("learner.lock")).expect("a file");
+    assert_eq!(lock.uid(), SERVER_USER, "the server's learner can open it");
+}
