@@ -22,6 +22,10 @@ const BOOK = `<!doctype html><html lang="en"><meta charset="utf-8"><title>Visito
 <p>Last: <b id="last">{{ live("visitors/book") }}</b></p></body></html>`;
 const LAMPS = `<!doctype html><html lang="en"><meta charset="utf-8"><title>Lamps</title><body>
 <p id="power">{{ live("lamps", "state.0.power") }}</p><p id="name">{{ live("lamps", "name") }}</p></body></html>`;
+const CLIMATE = `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Climate</title><body>
+<h1 id="now">{{ live("climate/hall", "celsius") | number(1) }}</h1><p id="mode">{{ live("climate/mode") | trim | upper | default("no mode") }}</p>
+<p id="at">{{ live("climate/hall", "at") | local_time }}</p><p id="fixed">{{ 784111777 | local_time("time") }}</p><p id="off">{{ live("climate/off") | round }}</p>
+{{ live_chart("climate/hall", "celsius", 5) }}{{ live_list("climate/#", 4, "celsius") | round(1) }}</body></html>`;
 const ASK = `<!doctype html><html lang="en"><meta charset="utf-8"><title>Ask</title><body>
 <form method="post">{{ form_call("/answer") }}<label>Question <input name="question" value="{{ request.form.question }}"></label> <button>Ask</button></form>
 <p id="answer">{{ request.result.text }}</p><p id="refused">{{ request.result.reason }}</p></body></html>`;
@@ -32,7 +36,7 @@ let browser;
 before(async () => {
   mkdirSync(pictures, { recursive: true });
   server = await Server.start(
-    { "_frame.html": FRAME, "house.html": HOUSE, "book.html": BOOK, "lamps.html": LAMPS, "ask.html": ASK },
+    { "_frame.html": FRAME, "house.html": HOUSE, "book.html": BOOK, "lamps.html": LAMPS, "climate.html": CLIMATE, "ask.html": ASK },
     {
       "broken.luau": `return function() error("as meant") end\n`,
       "answer.luau": `return function(message, arguments)
@@ -88,6 +92,43 @@ test("a live value may be one of a JSON payload", async () => {
   assert.equal(await page.locator("#name").textContent(), '{"length":1}');
   await server.publish("lamps", "no JSON");
   await page.locator("#power").filter({ hasText: /^$/ }).waitFor({ state: "attached" });
+  await close();
+});
+
+test("lists grow, charts go on, filters and the visitor's zone hold in the browser too", async () => {
+  const reading = (celsius) => server.publish("climate/hall", JSON.stringify({ celsius, at: "2026-01-31T23:30:00Z" }));
+  await reading(1019.25);
+  await server.publish("climate/off", "off");
+  const { page, streams, close } = await open("/climate", { locale: "de-DE", timezoneId: "Europe/Berlin" });
+  await page.locator("#now", { hasText: "1.019,3" }).waitFor();
+  await page.locator("#at", { hasText: "01.02.2026, 00:30:00" }).waitFor();
+  await page.locator("#fixed", { hasText: "09:49:37" }).waitFor();
+  await page.locator("#mode", { hasText: "no mode" }).waitFor();
+  assert.equal(await page.locator("#off").textContent(), "off");
+  for (const celsius of [20.04, 30, 25]) await reading(celsius);
+  await page.locator("#now", { hasText: /^25,0$/ }).waitFor();
+  await server.publish("climate/mode", " <img src=x onerror=alert(1)> ");
+  await page.locator("#mode", { hasText: "<IMG SRC=X ONERROR=ALERT(1)>" }).waitFor();
+  await server.publish("climate/attic", JSON.stringify({ celsius: "<i>" }));
+  await page.locator(".gatepost-list .value", { hasText: "<i>" }).waitFor();
+  assert.equal(await page.locator("img, i").count(), 0);
+
+  // Four entries, the newest first; the payload that is no JSON has no value.
+  assert.deepEqual(await page.locator(".gatepost-list .value").allTextContents(), ["<i>", "", "25", "30"]);
+  assert.deepEqual(await page.locator(".gatepost-list .topic").allTextContents(), ["climate/attic", "climate/mode", "climate/hall", "climate/hall"]);
+  const chart = page.locator(".gatepost-chart");
+  await page.locator(".gatepost-chart[aria-label^='climate/hall, celsius: 25,']").waitFor();
+  assert.equal((await chart.locator("polyline").getAttribute("points")).split(" ").length, 4);
+  await chart.hover({ position: { x: 3, y: 60 } });
+  await chart.locator("text", { hasText: /: 1\.019,25$/ }).waitFor();
+  for (const celsius of [1, 2, 3]) await reading(celsius);
+  await page.locator(".gatepost-chart[aria-label^='climate/hall, celsius: 3,']").waitFor();
+  assert.equal((await chart.locator("polyline").getAttribute("points")).split(" ").length, 5);
+  assert.equal(streams.length, 1, streams.join("\n"));
+  for (const colorScheme of ["light", "dark"]) {
+    await page.emulateMedia({ colorScheme });
+    await page.screenshot({ path: join(pictures, `page-climate-${colorScheme}.png`) });
+  }
   await close();
 });
 

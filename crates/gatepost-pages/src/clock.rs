@@ -11,6 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rustix::time::{ClockId, clock_gettime};
 use time::OffsetDateTime;
 use time::format_description::BorrowedFormatItem;
+use time::format_description::well_known::Rfc3339;
 use time::macros::format_description;
 
 const HTTP_DATE: &[BorrowedFormatItem<'_>] = format_description!(
@@ -109,6 +110,23 @@ pub fn parse_http_date(text: &str) -> Option<SystemTime> {
     let date = time::PrimitiveDateTime::parse(text, HTTP_DATE).ok()?;
     let seconds = u64::try_from(date.assume_utc().unix_timestamp()).ok()?;
     Some(UNIX_EPOCH + std::time::Duration::from_secs(seconds))
+}
+
+/// Parses a time in the format of pages.
+pub(crate) fn parse_page_date(text: &str) -> Option<SystemTime> {
+    let date = time::PrimitiveDateTime::parse(text, PAGE_DATE).ok()?;
+    Some(SystemTime::from(date.assume_utc()))
+}
+
+/// Parses a time in the format of RFC 3339.
+pub(crate) fn parse_rfc3339(text: &str) -> Option<SystemTime> {
+    let date = OffsetDateTime::parse(text, &Rfc3339).ok()?;
+    Some(SystemTime::from(date))
+}
+
+/// A time in the format of RFC 3339, to the second.
+pub(crate) fn rfc3339(time: SystemTime) -> String {
+    page_date(time).replacen(' ', "T", 1).replace(" UTC", "Z")
 }
 
 /// The current time in a format of `strftime`; the error names the invalid part.

@@ -358,8 +358,8 @@ mod tests {
         assert_eq!(
             pieces,
             [
-                "Live(LiveValue { topic: \"a\", path: None })",
-                "Live(LiveValue { topic: \"b\", path: None })",
+                "Live(LiveValue { topic: \"a\", path: None, filters: [] })",
+                "Live(LiveValue { topic: \"b\", path: None, filters: [] })",
                 "<p>",
                 LIVE_SCRIPT,
                 "</BODY></html>"

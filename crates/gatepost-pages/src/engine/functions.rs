@@ -9,14 +9,13 @@ use gatepost_message::TopicFilter;
 use minijinja::value::{Kwargs, Value, ValueIter};
 use minijinja::{Environment, Error, ErrorKind};
 
-use super::live_span::LiveSpan;
+use super::live_span::{add_live_filters, add_live_functions};
 use super::present::with_present;
 use super::shown::Shown;
 use super::{check_memory, own};
 use crate::clock;
 use crate::forms::{Form, FormAction};
 use crate::insertion::{call, failure_comment, push_form};
-use crate::live::LiveValue;
 use crate::memory_limit::unwatched;
 use crate::values::ValueSource;
 
@@ -54,18 +53,8 @@ pub(super) fn add_functions(environment: &mut Environment<'static>, values: &Arc
         unwatched(|| drop(publications));
         Ok::<_, Error>(shown)
     });
-    let source = Arc::clone(values);
-    environment.add_function("live", move |topic: &str, path: Option<&str>| {
-        check_memory()?;
-        let span = unwatched(|| {
-            let live = LiveValue::new(topic, path)
-                .map_err(|detail| Error::new(ErrorKind::InvalidOperation, detail))?;
-            let mut span = Vec::new();
-            live.push(&mut span, &*source);
-            with_present(|_, noted| noted.uses_live = true).map(|()| text(span))
-        })?;
-        Ok::<_, Error>(Value::from_object(LiveSpan(own(span))))
-    });
+    add_live_functions(environment);
+    add_live_filters(environment);
     environment.add_function("call", |path: &str, named: Kwargs| {
         check_memory()?;
         let mut arguments = Vec::new();

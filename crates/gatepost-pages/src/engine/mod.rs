@@ -32,7 +32,7 @@ use crate::template::{LIVE_SCRIPT, body_end};
 use crate::values::ValueSource;
 use crate::workers::{self, Worker};
 use functions::add_functions;
-use live_span::{LiveSpan, NO_VALUE};
+use live_span::LiveSpan;
 use present::Present;
 pub(crate) use present::{Made, RenderJob};
 
@@ -142,11 +142,11 @@ impl Engine {
         let rendered = rendered.map_err(|Exhausted| refused(&self.name))?;
         rendered.map_err(|error| TemplateError::from_engine(&error, &self.name))?;
         self.spare.lock().push(environment);
-        if noted.misuses_live {
+        if let Some(detail) = noted.misused_live {
             return Err(TemplateError {
                 file: self.name.clone(),
                 line: 0,
-                detail: NO_VALUE.to_owned(),
+                detail,
             });
         }
         let mut html = output.bytes;
@@ -196,8 +196,8 @@ fn environment(
     environment.set_fuel(Some(limits.steps));
     environment.set_formatter(|output, state, value| {
         check_memory()?;
-        if let Some(live) = LiveSpan::html(value) {
-            return output.write_str(&live.0).map_err(Error::from);
+        if let Some(live) = LiveSpan::of(value) {
+            return output.write_str(&own(live.html()?)).map_err(Error::from);
         }
         minijinja::escape_formatter(output, state, value)
     });

@@ -49,8 +49,8 @@ pub(crate) struct Made {
 pub(super) struct Noted {
     pub(super) reply: PageReply,
     pub(super) uses_live: bool,
-    /// Whether the text of a live value was asked for, which only the browser has.
-    pub(super) misuses_live: bool,
+    /// What is wrong where the text of a live element was asked for, which only the browser has.
+    pub(super) misused_live: Option<String>,
     pub(super) has_form: bool,
 }
 

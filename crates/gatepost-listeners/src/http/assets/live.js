@@ -1,17 +1,16 @@
-// Keeps the values of a page's live() insertion points moving: one event stream for the whole
-// page, resumed by the browser after a break, from where the page was rendered.
+// Keeps what live(), live_list() and live_chart() put into a page moving: one event stream for the whole page,
+// resumed by the browser after a break, from where the page was rendered. Writes numbers and times in the
+// visitor's language and zone. Everything that a message holds is put in as text, never as markup.
 "use strict";
 (() => {
-  const places = new Map();
-  let since = "";
-  for (const place of document.querySelectorAll("[data-gatepost-live]")) {
-    const { gatepostLive: topic, gatepostId: id } = place.dataset;
-    if (!places.has(topic)) places.set(topic, []);
-    places.get(topic).push(place);
-    // Ids sort by time, so the smallest one misses nothing; the others only see a value twice.
-    if (!since || id < since) since = id;
-  }
-  if (!places.size || !window.EventSource) return;
+  /** A number of seconds since 1970 that is not reached soon; larger ones are milliseconds. */
+  const SECONDS_MAX = 1e11;
+  /** Digits after the point of a chart's labels. */
+  const LABEL_DECIMALS = 2;
+  // A chart's own units, as the server draws it.
+  const [WIDTH, LEFT, TOP, BOTTOM] = [600, 6, 30, 140];
+
+  // --- Values and filters ------------------------------------------------------------------------
 
   /** A value within a JSON payload; empty where there is none. */
   const valueAt = (payload, path) => {
@@ -26,19 +25,192 @@
     return typeof value === "object" ? JSON.stringify(value) : String(value);
   };
 
-  const query = new URLSearchParams({ since });
-  for (const topic of places.keys()) query.append("filter", topic);
-  const source = new EventSource("/topics?" + query);
-  source.onmessage = (event) => {
-    const { id, topic, payload } = JSON.parse(event.data);
-    for (const place of places.get(topic) ?? []) {
-      if (id <= place.dataset.gatepostId) continue;
-      place.dataset.gatepostId = id;
-      const { gatepostPath: path } = place.dataset;
-      const value = path === undefined ? payload ?? "" : valueAt(payload, path);
-      place.textContent = value;
-      place.dispatchEvent(new CustomEvent("gatepost:value", { bubbles: true, detail: { topic, payload, value } }));
-    }
+  const numberOf = (text) => {
+    const value = /^\s*[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?\s*$/i.test(text) ? Number(text) : NaN;
+    return Number.isFinite(value) ? value : null;
   };
+
+  const timeOf = (text) => {
+    const number = numberOf(text);
+    if (number !== null) return number < 0 ? NaN : number < SECONDS_MAX ? number * 1000 : number;
+    if (!/^\d{4}-\d\d-\d\d[T ]\d\d:\d\d/.test(text)) return NaN;
+    return Date.parse(text.replace(" UTC", "Z").replace(" ", "T"));
+  };
+
+  const rounded = (value, decimals) => {
+    const factor = 10 ** decimals;
+    const result = (Math.sign(value) * Math.round(Math.abs(value) * factor)) / factor;
+    return Number.isFinite(result) ? result : value;
+  };
+
+  const decimalsOf = (count) => (count === null ? { maximumFractionDigits: 20 } : { minimumFractionDigits: count, maximumFractionDigits: count });
+  const PARTS = { datetime: { dateStyle: "medium", timeStyle: "medium" }, date: { dateStyle: "medium" }, time: { timeStyle: "medium" } };
+  const localTime = (unixMs, part) => new Intl.DateTimeFormat(undefined, PARTS[part]).format(unixMs);
+
+  /** A filter passes what it does not apply to. */
+  const FILTERS = {
+    upper: (text) => text.toUpperCase(),
+    lower: (text) => text.toLowerCase(),
+    trim: (text) => text.trim(),
+    default: (text, other) => text || other,
+    round: (text, decimals) => (numberOf(text) === null ? text : String(rounded(numberOf(text), decimals))),
+    number: (text, decimals) => (numberOf(text) === null ? text : new Intl.NumberFormat(undefined, decimalsOf(decimals)).format(numberOf(text))),
+    local_time: (text, part) => {
+      const date = new Date(timeOf(text));
+      return Number.isNaN(date.getTime()) ? text : localTime(date, part);
+    },
+  };
+
+  const filtersOf = (place) => JSON.parse(place.dataset.gatepostFilters ?? "[]");
+  const filtered = (filters, text) => filters.reduce((changed, [name, argument]) => FILTERS[name](changed, argument), text);
+  const valueOf = (place, payload) => (place.dataset.gatepostPath === undefined ? payload ?? "" : valueAt(payload, place.dataset.gatepostPath));
+
+  // --- Topics ------------------------------------------------------------------------------------
+
+  /** Whether a filter takes a topic (MQTT 5 section 4.7). */
+  const takes = (filter, topic) => {
+    if (filter === topic) return true;
+    const [levels, names] = [filter.split("/"), topic.split("/")];
+    if (topic.startsWith("$") && (levels[0] === "+" || levels[0] === "#")) return false;
+    for (const [place, level] of levels.entries()) {
+      if (level === "#") return true;
+      if (place >= names.length || (level !== "+" && level !== names[place])) return false;
+    }
+    return levels.length === names.length;
+  };
+
+  // --- Elements ----------------------------------------------------------------------------------
+
+  /** One value: a function that takes a message, and gives what it shows. */
+  const single = (place) => {
+    const filters = filtersOf(place);
+    return ({ id, payload }) => {
+      if (id <= place.dataset.gatepostId) return undefined;
+      place.dataset.gatepostId = id;
+      const value = filtered(filters, valueOf(place, payload));
+      place.textContent = value;
+      return value;
+    };
+  };
+
+  const made = (name, className, text) => {
+    const element = document.createElement(name);
+    element.className = className;
+    element.textContent = text;
+    return element;
+  };
+
+  const list = (place) => {
+    const filters = filtersOf(place);
+    const count = Number(place.dataset.gatepostCount);
+    for (const time of place.querySelectorAll("time")) time.textContent = localTime(new Date(time.dateTime), "datetime");
+    return ({ id, topic, payload, unix_ms: unixMs }) => {
+      const entries = [...place.children];
+      if (entries.some((entry) => entry.dataset.gatepostId === id)) return undefined;
+      // Two publications may come in another order than that of their ids.
+      const after = entries.find((entry) => entry.dataset.gatepostId < id);
+      if (!after && entries.length >= count) return undefined;
+      const value = filtered(filters, valueOf(place, payload));
+      const time = made("time", "", localTime(unixMs, "datetime"));
+      time.dateTime = new Date(unixMs).toISOString();
+      const entry = made("li", "", "");
+      entry.dataset.gatepostId = id;
+      entry.append(time, " ", made("span", "topic", topic), " ", made("span", "value", value));
+      place.insertBefore(entry, after ?? null);
+      if (entries.length >= count) place.lastElementChild.remove();
+      return value;
+    };
+  };
+
+  const chart = (place) => {
+    const points = JSON.parse(place.dataset.gatepostPoints);
+    const [line, dot] = [place.querySelector("polyline"), place.querySelector("circle")];
+    const [highest, latest, lowest, from, to] = place.querySelectorAll("text");
+    const name = [place.dataset.gatepostChart, place.dataset.gatepostPath].filter(Boolean).join(", ");
+    const label = (value) => new Intl.NumberFormat(undefined, { maximumFractionDigits: LABEL_DECIMALS }).format(value);
+    const share = (part, whole, otherwise) => (Number.isFinite(part / whole) ? part / whole : otherwise);
+    let places = [];
+    /** The frame that draws: one for all messages that come before it. */
+    let drawing = 0;
+
+    const draw = () => {
+      drawing = 0;
+      if (!points.length) return;
+      const values = points.map(([, value]) => value);
+      const [least, most] = [Math.min(...values), Math.max(...values)];
+      const [first, last] = [points[0], points.at(-1)];
+      places = points.map(([at, value]) => [
+        LEFT + (WIDTH - 2 * LEFT) * share(at - first[0], last[0] - first[0], 1),
+        BOTTOM - (BOTTOM - TOP) * share(value - least, most - least, 0.5)]);
+      line.setAttribute("points", places.map(([x, y]) => `${x.toFixed(1)},${y.toFixed(1)}`).join(" "));
+      [highest.textContent, lowest.textContent] = [label(most), label(least)];
+      const isOneDay = new Date(first[0]).toDateString() === new Date(last[0]).toDateString();
+      [from.textContent, to.textContent] = [first, last].map(([at]) => localTime(at, isOneDay ? "time" : "datetime"));
+      place.setAttribute("aria-label", `${name}: ${label(last[1])}, ${label(least)} – ${label(most)}`);
+      point(points.length - 1);
+    };
+    /** Marks a point and writes its value, and its time where that is not the latest. */
+    const point = (index) => {
+      dot.setAttribute("cx", places[index][0].toFixed(1));
+      dot.setAttribute("cy", places[index][1].toFixed(1));
+      const [at, value] = points[index];
+      latest.textContent = index === points.length - 1 ? label(value) : `${localTime(at, "datetime")}: ${label(value)}`;
+    };
+    place.addEventListener("pointermove", (event) => {
+      const box = place.getBoundingClientRect();
+      const x = ((event.clientX - box.left) / box.width) * WIDTH;
+      const distances = places.map(([at]) => Math.abs(at - x));
+      if (distances.length) point(distances.indexOf(Math.min(...distances)));
+    });
+    place.addEventListener("pointerleave", draw);
+    draw();
+
+    return ({ id, payload, unix_ms: unixMs }) => {
+      const value = numberOf(valueOf(place, payload));
+      if (id <= place.dataset.gatepostId) return undefined;
+      place.dataset.gatepostId = id;
+      if (value === null) return undefined;
+      points.push([unixMs, value]);
+      if (points.length > Number(place.dataset.gatepostCount)) points.shift();
+      drawing ||= requestAnimationFrame(draw);
+      return String(value);
+    };
+  };
+
+  // --- The stream --------------------------------------------------------------------------------
+
+  for (const place of document.querySelectorAll("[data-gatepost-value]")) place.textContent = filtered(filtersOf(place), place.dataset.gatepostValue);
+
+  const readers = [];
+  for (const [name, kind] of [["gatepostLive", single], ["gatepostList", list], ["gatepostChart", chart]]) {
+    const attribute = "data-" + name.replace(/[A-Z]/g, (letter) => "-" + letter.toLowerCase());
+    for (const place of document.querySelectorAll(`[${attribute}]`)) readers.push({ place, filter: place.dataset[name], take: kind(place) });
+  }
+  if (!readers.length || !window.EventSource) return;
+
+  const filters = new Map();
+  for (const reader of readers) filters.set(reader.filter, [...(filters.get(reader.filter) ?? []), reader]);
+  // Ids sort by time, so the smallest one misses nothing; the others only see a value twice.
+  const since = readers.map(({ place }) => place.dataset.gatepostId).reduce((one, other) => (other < one ? other : one));
+  const query = new URLSearchParams({ since });
+  for (const filter of filters.keys()) query.append("filter", filter);
+
+  let source;
+  const connect = () => {
+    source = new EventSource("/topics?" + query);
+    source.onmessage = (event) => {
+      const message = JSON.parse(event.data);
+      for (const [filter, readers] of filters) {
+        if (!takes(filter, message.topic)) continue;
+        for (const { place, take } of readers) {
+          const value = take(message);
+          if (value !== undefined) place.dispatchEvent(new CustomEvent("gatepost:value", { bubbles: true, detail: { topic: message.topic, payload: message.payload, value } }));
+        }
+      }
+    };
+  };
+  connect();
   addEventListener("pagehide", () => source.close());
+  // A page that the browser kept, and shows again.
+  addEventListener("pageshow", (event) => event.persisted && connect());
 })();

@@ -3,6 +3,7 @@
 mod copies;
 mod files;
 mod growth;
+mod live;
 
 use std::io::Read as _;
 
@@ -172,56 +173,6 @@ async fn values_are_escaped_and_failures_leave_a_comment() {
         "{html}"
     );
     assert!(html.ends_with(" --><p>rest</p>"), "{html}");
-}
-
-#[tokio::test]
-async fn live_values_carry_what_the_script_needs() {
-    for source in [
-        "<body>{{ live('t') }}</body>",
-        "<body>{{ live('t') }}</body>{% if 0 %}{% endif %}",
-    ] {
-        let html = folder_with(source).render("/page").await.expect("a page");
-        assert!(
-            html.contains("<span data-gatepost-live=\"t\" data-gatepost-id=\""),
-            "{html}"
-        );
-        assert!(html.contains("\">&lt;21 °C&gt;</span>"), "{html}");
-        assert_eq!(html.matches(template::LIVE_SCRIPT).count(), 1, "{html}");
-        assert!(html.ends_with("</script></body>"), "{html}");
-    }
-}
-
-#[tokio::test]
-async fn a_live_value_may_be_one_of_a_json_payload() {
-    let page = folder_with("<body>{{ live('t', 'state.on') }}</body>")
-        .render("/page")
-        .await;
-    let html = page.expect("a page");
-    assert!(
-        html.contains("data-gatepost-live=\"t\" data-gatepost-path=\"state.on\""),
-        "{html}"
-    );
-    assert!(
-        html.contains("\"></span>"),
-        "the payload is no JSON: {html}"
-    );
-    assert_eq!(html.matches(template::LIVE_SCRIPT).count(), 1, "{html}");
-}
-
-#[tokio::test]
-async fn a_live_value_that_cannot_work_is_an_error() {
-    for source in [
-        "{{ live('a/#') }}",
-        "{{ live('t', 'a..b') }}",
-        "{{ live('t').json.text }}",
-        "{{ live('t').payload }}",
-        "{{ live('t') | upper }}",
-        "{{ live('t') ~ '!' }}",
-    ] {
-        let page = folder_with(source).render("/page").await;
-        let error = page.expect_err(source);
-        assert!(error.to_string().contains("live("), "{source}: {error}");
-    }
 }
 
 #[tokio::test]
