@@ -16,3 +16,12 @@ export async function openPage(browser, url, options = {}) {
   await page.goto(url);
   return { page, faults, close: () => context.close() };
 }
+
+/** Presses the pointer on an element, and releases it at the same place after `meanwhile`. */
+export async function pressWhile(page, element, meanwhile) {
+  const { x, y, width, height } = await element.boundingBox();
+  await page.mouse.move(x + Math.min(width / 2, 80), y + height / 2);
+  await page.mouse.down();
+  await meanwhile();
+  await page.mouse.up();
+}

@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { promisify } from "node:util";
 import mqtt from "mqtt";
-import { launch, openPage } from "./browser.mjs";
+import { launch, openPage, pressWhile } from "./browser.mjs";
 import { Server } from "./server.mjs";
 
 const GTUBE = "XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X";
@@ -131,6 +131,89 @@ test("a row of a table is the same one after its figures have changed", async ()
   await server.publish("hall/door", "shut");
   await row.locator("td").last().filter({ hasNotText: new RegExp(`^${count}$`) }).waitFor();
   assert.equal(await page.evaluate(() => getSelection().toString().trim()), "hall/door");
+  assert.deepEqual(faults, []);
+  await close();
+});
+
+test("a selected figure stays until it is no longer selected", async () => {
+  const { page, faults, close } = await open();
+  await server.publish("hall/window", "open");
+  const row = page.locator("#topics tr", { hasText: "hall/window" });
+  await row.waitFor();
+  const count = await row.locator("td").last().textContent();
+  await row.evaluate((row) => getSelection().selectAllChildren(row.cells[2]));
+  await server.publish("hall/window", "shut");
+  await server.publish("hall/gate", "shut");
+  await page.locator("#topics tr", { hasText: "hall/gate" }).waitFor();
+  assert.equal(await page.evaluate(() => getSelection().toString().trim()), count);
+  await page.evaluate(() => getSelection().empty());
+  await row.locator("td").last().filter({ hasNotText: new RegExp(`^${count}$`) }).waitFor();
+  assert.deepEqual(faults, []);
+  await close();
+});
+
+test("a click on a recent message counts although others arrive above it meanwhile", async () => {
+  assert.equal((await server.mail("Pressed upon", "Hello.")).status, 0);
+  const { page, faults, close } = await open();
+  await page.addInitScript(() => {
+    window.heard = "";
+    window.EventSource = class extends EventSource {
+      constructor(url) {
+        super(url);
+        this.addEventListener("message", (event) => (window.heard += event.data));
+      }
+    };
+  });
+  await page.reload();
+  await page.locator("#link", { hasText: "Live" }).waitFor();
+  await recent(page, "Pressed upon").waitFor();
+  await pressWhile(page, recent(page, "Pressed upon").locator("summary"), async () => {
+    assert.equal((await server.mail("Above it", "Hello.")).status, 0);
+    await page.waitForFunction(() => window.heard.includes("Above it"));
+    // It would have been drawn in the next frame.
+    await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+    assert.equal(await recent(page, "Above it").count(), 0);
+  });
+  await recent(page, "Pressed upon").locator(".story").waitFor();
+  await page.locator("#pause", { hasText: "Resume, 1 new" }).waitFor();
+  await recent(page, "Pressed upon").locator("summary").click();
+  await recent(page, "Above it").waitFor();
+  assert.deepEqual(faults, []);
+  await close();
+});
+
+test("a click in the quarantine counts although others arrive above it meanwhile", async () => {
+  assert.equal((await server.mail("Pressed in quarantine", GTUBE, "kept+offer@localhost")).status, 0);
+  const { page, faults, close } = await open();
+  await page.getByRole("link", { name: "Quarantine" }).click();
+  const kept = (text) => page.locator("#quarantine-list details", { hasText: text });
+  await kept("Pressed in quarantine").waitFor();
+  const count = await page.locator("#quarantine-count").textContent();
+  await pressWhile(page, kept("Pressed in quarantine").locator("summary"), async () => {
+    assert.equal((await server.mail("Above in quarantine", GTUBE, "kept+offer@localhost")).status, 0);
+    await page.locator("#quarantine-count", { hasNotText: new RegExp(`^${count}$`) }).waitFor();
+    assert.equal(await kept("Above in quarantine").count(), 0);
+  });
+  await kept("Pressed in quarantine").getByRole("button", { name: "Show text" }).waitFor();
+  await kept("Above in quarantine").waitFor();
+  assert.deepEqual(faults, []);
+  await close();
+});
+
+test("a click on a topic counts although topics appear above it meanwhile", async () => {
+  await server.publish("pressed?retain=1", "here");
+  const { page, faults, close } = await open();
+  await page.getByRole("link", { name: "Topics" }).click();
+  const level = (name) => page.locator(`#topic-tree li[data-name="${name}"]`);
+  await level("pressed").waitFor();
+  const found = await page.locator("#topics-found").textContent();
+  await pressWhile(page, level("pressed").locator("summary"), async () => {
+    await server.publish("a-new-one", "above");
+    await page.waitForFunction((before) => document.querySelector("#topics-found").textContent !== before, found);
+    assert.equal(await level("a-new-one").count(), 0);
+  });
+  await level("pressed").locator("td", { hasText: "here" }).waitFor();
+  await level("a-new-one").waitFor();
   assert.deepEqual(faults, []);
   await close();
 });

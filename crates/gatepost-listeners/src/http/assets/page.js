@@ -36,11 +36,42 @@ export const mono = (text) => element("span", { class: "mono", dir: "auto" }, te
 export const cell = (content, kind) => element("td", { class: kind }, content);
 export const figure = (value, warns) => cell(number(value), warns && value > 0 ? "number warn" : "number");
 
-/** Whether somebody is at an element: with the keyboard, or with a selection. */
-function isInUse(row) {
-  const selection = getSelection();
-  return row.contains(document.activeElement) || (!selection.isCollapsed && selection.containsNode(row, true));
+// --- Drawing while somebody works ---------------------------------------------------------------
+// A press whose element moves or is replaced before the release is no click: lists and tables are drawn
+// when the pointer is up. What stays in them is not touched, and neither is a selected cell.
+
+let isPressed = false;
+/** The latest drawing of each place that waits. */
+const held = new Map();
+
+/** Draws a place now, or as soon as nobody presses a button of the pointer. */
+export function drawIn(place, draw) {
+  if (isPressed) held.set(place, draw);
+  else draw();
 }
+
+function released() {
+  isPressed = false;
+  if (!held.size) return;
+  const draws = [...held];
+  held.clear();
+  // The click is dispatched before.
+  setTimeout(() => draws.forEach(([place, draw]) => drawIn(place, draw)));
+}
+
+addEventListener("pointerdown", () => { isPressed = true; }, true);
+for (const end of ["pointerup", "pointercancel"]) addEventListener(end, released, true);
+addEventListener("blur", released);
+// A press on a scroll bar has no release.
+addEventListener("pointermove", (event) => isPressed && !event.buttons && released(), true);
+
+function isSelected(place) {
+  const selection = getSelection();
+  return !selection.isCollapsed && selection.containsNode(place, true);
+}
+
+/** Whether somebody is at an element: with the keyboard, or with a selection. */
+const isInUse = (row) => row.contains(document.activeElement) || isSelected(row);
 
 /**
  * Brings children into this order. Those that stay are not touched: they may be read. Moving one
@@ -59,10 +90,10 @@ export function arrange(list, rows) {
   }
 }
 
-/** Gives a row these cells; equal ones stay, with the keyboard and the selection in them. */
+/** Gives a row these cells; equal ones stay, with the keyboard in them, and so do selected ones. */
 function renew(row, cells) {
   cells.forEach((cell, place) => {
-    if (!row.cells[place].isEqualNode(cell)) row.cells[place].replaceWith(cell);
+    if (!row.cells[place].isEqualNode(cell) && !isSelected(row.cells[place])) row.cells[place].replaceWith(cell);
   });
   return row;
 }
@@ -72,7 +103,10 @@ function renew(row, cells) {
  * first cell says the same as before is the same row.
  */
 export function fill(id, rows) {
-  const body = $(id);
+  drawIn($(id), () => drawRows($(id), rows));
+}
+
+function drawRows(body, rows) {
   body.dataset.empty ??= body.textContent.trim();
   if (rows.length === 0) {
     const columns = body.closest("table").querySelectorAll("thead th").length;

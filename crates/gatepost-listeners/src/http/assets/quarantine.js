@@ -1,6 +1,6 @@
 // The messages in quarantine, and the senders whose mail passes.
 
-import { $, arrange, ask, button, cell, element, fill, mono, number, plural } from "./page.js";
+import { $, arrange, ask, button, cell, drawIn, element, fill, mono, number, plural } from "./page.js";
 import { messageRow } from "./messages.js";
 
 const SAID = "quarantine-said";
@@ -126,12 +126,7 @@ export function quarantineGrew() {
   }, GATHER_MS);
 }
 
-export async function loadQuarantine() {
-  const query = new URLSearchParams({ search: $("quarantine-search").value.trim(), sort: $("quarantine-sort").value, skip: skipped, count: COUNT });
-  const answer = await fetch("/admin/quarantine?" + query);
-  if (!answer.ok) return;
-  const { messages: kept, found: matching, total } = await answer.json();
-  found = matching;
+function showKept(kept) {
   const before = new Map([...$("quarantine-list").children].map((row) => [row.dataset.id, row]));
   const stays = new Set(kept.map((entry) => entry.id));
   for (const id of chosen) if (!stays.has(id)) chosen.delete(id);
@@ -142,6 +137,15 @@ export async function loadQuarantine() {
     return element("div", { class: "chosen", "data-id": entry.id }, chooser(entry), row);
   }));
   showChosen();
+}
+
+export async function loadQuarantine() {
+  const query = new URLSearchParams({ search: $("quarantine-search").value.trim(), sort: $("quarantine-sort").value, skip: skipped, count: COUNT });
+  const answer = await fetch("/admin/quarantine?" + query);
+  if (!answer.ok) return;
+  const { messages: kept, found: matching, total } = await answer.json();
+  found = matching;
+  drawIn($("quarantine-list"), () => showKept(kept));
   for (const id of ["quarantine-count", "quarantine-badge"]) $(id).textContent = number(total);
   $("quarantine-pages").textContent = found ? `${number(skipped + 1)} to ${number(skipped + kept.length)} of ${number(found)}` : "";
   $("quarantine-before").disabled = skipped === 0;

@@ -3,7 +3,7 @@
 // An opened row pauses the list: at 150 messages a second it would be gone before it is read. What
 // arrives meanwhile is counted, and shown when the list goes on.
 
-import { $, element, number } from "./page.js";
+import { $, drawIn, element, number } from "./page.js";
 import { messageRow } from "./messages.js";
 
 const MESSAGES_KEPT = 200;
@@ -16,6 +16,7 @@ let arrivedMeanwhile = 0;
 let pausedBy = null;
 
 const list = () => $("list");
+const openRow = () => list().querySelector("details[open]");
 
 function matches(entry) {
   const verdict = $("verdict").value;
@@ -56,6 +57,12 @@ export function arrived(entry) {
 export function showArrived() {
   showPause();
   if (pausedBy || !waiting.length) return;
+  const before = openRow();
+  // The press that was waited for may have opened a row; the event that says so comes later.
+  drawIn(list(), () => openRow() === before && addWaiting());
+}
+
+function addWaiting() {
   for (const entry of waiting.splice(0)) add(entry, true);
   showEmpty();
 }
@@ -81,12 +88,12 @@ function showPause() {
 
 function pause(by) {
   pausedBy = by;
-  if (!by) arrivedMeanwhile = 0;
+  arrivedMeanwhile = by ? waiting.length : 0;
   showArrived();
 }
 
 function rowToggled() {
-  const isOpen = list().querySelector("details[open]") !== null;
+  const isOpen = openRow() !== null;
   if (isOpen && !pausedBy) pause("row");
   else if (!isOpen && pausedBy === "row") pause(null);
 }

@@ -1,7 +1,7 @@
 // The topics as a tree, watched while one looks: the latest value of each, how often it comes, and
 // publishing. One event stream begins with the latest message of every topic.
 
-import { $, ask, button, bytes, cell, element, number, plural, rate, say, table, when } from "./page.js";
+import { $, ask, button, bytes, cell, drawIn, element, number, plural, rate, say, table, when } from "./page.js";
 
 const SAID = "topics-said";
 /** More topics than a page can show; a narrower filter shows the others. */
@@ -18,6 +18,8 @@ let drawing = false;
 let root = node("", "");
 /** Those whose line is to be drawn anew. */
 const changed = new Set();
+/** New levels, with the one above each, that are to be put in. */
+let placed = [];
 
 /** A level of the tree; `topic` is its whole name. */
 function node(name, topic) {
@@ -47,7 +49,7 @@ function nodeOf(topic) {
   return at;
 }
 
-/** Puts a new level among its neighbours, in the order of the alphabet. */
+/** Makes a new level, which the next drawing puts in. */
 function place(parent, child) {
   // A press on a part of the line that is replaced before the release is no click: the parts stay,
   // and only their text changes.
@@ -58,11 +60,18 @@ function place(parent, child) {
   child.list = element("ul", {});
   child.row = element("li", { "data-name": child.name }, element("details", {}, child.line, child.detail, child.list));
   child.row.firstChild.addEventListener("toggle", () => child.row.firstChild.open && child.latest && showDetail(child));
-  const list = parent === root ? $("topic-tree") : parent.list;
-  const after = [...list.children].find((other) => other.dataset.name > child.name);
-  list.insertBefore(child.row, after ?? null);
+  placed.push([parent, child]);
   drawLine(child);
   changed.add(parent);
+}
+
+/** Puts new levels among their neighbours, in the order of the alphabet. */
+function putIn() {
+  for (const [parent, child] of placed.splice(0)) {
+    const list = parent === root ? $("topic-tree") : parent.list;
+    const after = [...list.children].find((other) => other.dataset.name > child.name);
+    list.insertBefore(child.row, after ?? null);
+  }
 }
 
 function came(message) {
@@ -81,6 +90,7 @@ function draw() {
   drawing = true;
   setTimeout(() => {
     drawing = false;
+    drawIn($("topic-tree"), putIn);
     for (const one of changed) if (one !== root) drawLine(one);
     changed.clear();
     $("topics-found").textContent = (topics ? `${number(topics)} levels and topics` : "") + (leftOut ? `; ${plural(leftOut, "message")} of more topics left out: use a narrower filter` : "");
@@ -130,6 +140,7 @@ function watch() {
   root = node("", "");
   [topics, leftOut] = [0, 0];
   changed.clear();
+  placed = [];
   $("topic-tree").replaceChildren();
   $("no-topics").textContent = "Nothing has been published under this filter.";
   const query = new URLSearchParams({ filter: $("watch-filter").value.trim() || "#", since: "latest" });
