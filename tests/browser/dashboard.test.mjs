@@ -133,6 +133,8 @@ test("the keyboard keeps its place in the quarantine while mail comes and goes",
     await kept(subject).getByRole("button", { name: "Delete" }).click();
     await kept(subject).waitFor({ state: "detached" });
   }
+  await page.getByRole("button", { name: "Delete now" }).click();
+  await page.locator("#quarantine-said", { hasText: "Deleted: 3 messages." }).waitFor();
   assert.deepEqual(faults, []);
   await close();
 });
@@ -151,11 +153,15 @@ test("the quarantine is searched, sorted, and emptied several at once", async ()
   await page.locator("#quarantine-chosen", { hasText: "2 messages chosen" }).waitFor();
   await page.locator("#quarantine-bulk").getByRole("button", { name: "Delete" }).click();
   await page.locator("#no-quarantine", { hasText: "No message matches." }).waitFor();
+  await page.getByRole("button", { name: "Delete now" }).click();
+  await page.locator("#quarantine-said", { hasText: "Deleted: 2 messages." }).waitFor();
   await page.locator("#quarantine-search").fill("");
   await page.getByRole("button", { name: "Search", exact: true }).click();
   await list.filter({ hasText: "Single" }).locator("summary").click();
   await list.filter({ hasText: "Single" }).getByRole("button", { name: "Delete" }).click();
   await list.filter({ hasText: "Single" }).waitFor({ state: "detached" });
+  await page.getByRole("button", { name: "Delete now" }).click();
+  await page.locator("#quarantine-said", { hasText: "Deleted: 1 message." }).waitFor();
   assert.deepEqual(faults, []);
   await close();
 });
@@ -285,6 +291,10 @@ test("axe finds nothing serious on any view, in light and dark, at three widths"
         assert.ok(overflow <= 0, `${view} is ${overflow} pixels too wide at ${width} width`);
         await page.screenshot({ path: join(scratch, `${view}-${width}-${colorScheme}.png`), animations: "disabled" });
       }
+      await page.keyboard.press("Control+k");
+      await page.locator("#palette-list li").first().waitFor();
+      assert.deepEqual(await serious(page), [], `palette, ${colorScheme}, ${width}`);
+      await page.screenshot({ path: join(scratch, `palette-${width}-${colorScheme}.png`), animations: "disabled" });
       await close();
     }
   }

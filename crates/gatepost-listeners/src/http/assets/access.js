@@ -1,6 +1,6 @@
 // Users, their tokens, and what each may do.
 
-import { $, ask, button, cell, day, element, mono, plural, table, when } from "./page.js";
+import { $, ask, button, cell, day, element, linked, mono, plural, say, table, when } from "./page.js";
 
 const SAID = "access-said";
 const RIGHTS = ["publish", "subscribe", "retain"];
@@ -123,7 +123,7 @@ function userRow(user) {
   return row(user.name, summary, () => [
     element("h3", {}, "May"), rulesOf(user.name, user.rules),
     element("h3", {}, "Tokens"), tokensOf(user),
-    element("h3", {}, "Account"), passwordForm(user), accountOf(user)]);
+    element("h3", {}, "Account"), element("p", {}, "Address of this user here: ", linked("user", user.name)), passwordForm(user), accountOf(user)]);
 }
 
 function groupRow(name, rules) {
@@ -174,6 +174,17 @@ export async function loadUsers() {
   $("find-user").hidden = isFirst;
   $("new-admin").checked ||= isFirst;
   await loadChanges();
+}
+
+/** One user by the whole name. */
+export async function findUser(name) {
+  $("user-search").value = name;
+  await loadUsers();
+  const row = [...$("users").children].find((row) => row.dataset.name === name);
+  if (!row) return say(SAID, `No user is called ${name}.`, true);
+  row.build();
+  row.open = true;
+  row.querySelector("summary").focus();
 }
 
 export function startAccess() {

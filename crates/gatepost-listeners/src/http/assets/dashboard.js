@@ -6,6 +6,8 @@ import { loadBans, startBans } from "./bans.js";
 import { addStats, addressOf, showFigures, startFigures } from "./figures.js";
 import { startJournal } from "./journal.js";
 import { $ } from "./page.js";
+import { startPalette } from "./palette.js";
+import { placeOf } from "./places.js";
 import { loadQuarantine, loadSenders, quarantineGrew, startQuarantine } from "./quarantine.js";
 import { addEarlier, arrived, showArrived, showExample, startRecent } from "./recent.js";
 import { loadRules, startRules } from "./rules.js";
@@ -24,17 +26,19 @@ let shown = "overview";
 
 function showView() {
   const name = location.hash.slice(1);
+  const item = placeOf(name);
   // Any other address names a place in the view that is shown.
-  if (name && !Object.hasOwn(VIEWS, name)) return;
-  shown = name || "overview";
+  if (name && !item && !Object.hasOwn(VIEWS, name)) return;
+  shown = item?.view ?? (name || "overview");
   for (const view of Object.keys(VIEWS)) {
     $("view-" + view).hidden = view !== shown;
     const link = document.querySelector(`nav a[href="#${view}"]`);
     if (view === shown) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  VIEWS[shown]?.().catch(() => {});
+  const loaded = VIEWS[shown]?.() ?? Promise.resolve();
   showTopics(shown === "explorer");
+  loaded.catch(() => {}).then(() => item?.show()).catch(() => {});
   draw();
 }
 
@@ -99,5 +103,6 @@ startBans();
 startSessions();
 startScan();
 startTopics();
+startPalette();
 showView();
 loadState().catch(() => showLink("No state", false)).finally(listen);

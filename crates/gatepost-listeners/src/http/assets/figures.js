@@ -2,7 +2,7 @@
 
 import { showAlarms } from "./alarms.js";
 import { SECONDS_SHOWN, showTraffic, showVerdicts, spark } from "./charts.js";
-import { $, bytes, cell, element, figure, fill, mono, number, rate, time, whole } from "./page.js";
+import { $, bytes, cell, element, figure, fill, linked, mono, number, rate, time, whole } from "./page.js";
 import { CAUSES } from "./sessions.js";
 
 let started = 0;
@@ -87,7 +87,7 @@ function showTables(now) {
     figure(listener.connections), figure(listener.messages)]));
   const topics = (now.topics ?? []).filter(({ topic }) => !topic.startsWith("$SYS/gatepost/"));
   fill("topics", topics.slice(0, 10).map((topic) => [
-    cell(mono(topic.topic)), cell(rate(topic.per_second), "number"), figure(topic.messages)]));
+    cell(linked("topic", topic.topic)), cell(rate(topic.per_second), "number"), figure(topic.messages)]));
   fill("sessions", (now.sessions ?? []).map((session) => [
     cell(element("span", { class: session.connected ? "dot open" : "dot" },
       element("span", { class: "unseen" }, session.connected ? "connected: " : "away: "), session.client,

@@ -71,13 +71,44 @@ function showResult(isShown) {
   $("found").replaceChildren();
 }
 
+function search() {
+  shown = { query: conditions(), next: null };
+  $("found").replaceChildren();
+  showResult(true);
+  return load();
+}
+
+/** The messages that a rule hit. */
+export async function showRule(name) {
+  $("filters").reset();
+  $("rule").value = name;
+  $("rule").closest("details").open = true;
+  await search();
+  $("found").focus();
+}
+
+/** One message, opened, however old it is. */
+export async function showMessage(id) {
+  const question = (asked += 1);
+  showResult(true);
+  $("found").replaceChildren();
+  $("found-more").hidden = true;
+  say("Searching…");
+  const answer = await fetch("/admin/messages/" + encodeURIComponent(id)).catch(() => null);
+  const entry = answer?.ok ? await answer.json() : null;
+  if (question !== asked) return;
+  if (!entry) return say(answer ? `There is no message ${id}, or no longer.` : "The server does not answer.", true);
+  const row = messageRow(entry);
+  $("found").append(row);
+  say("");
+  row.open = true;
+  row.querySelector("summary").focus();
+}
+
 export function startJournal() {
   $("filters").addEventListener("submit", (event) => {
     event.preventDefault();
-    shown = { query: conditions(), next: null };
-    $("found").replaceChildren();
-    showResult(true);
-    load();
+    search();
   });
   $("found-more").addEventListener("click", () => load(shown?.next));
   $("found-close").addEventListener("click", () => {

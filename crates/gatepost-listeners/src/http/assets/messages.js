@@ -1,6 +1,6 @@
 // A message as a row that opens to its whole story.
 
-import { cell, day, element, known, mono, number, plural, table, time, when, whole } from "./page.js";
+import { cell, day, element, known, linked, number, plural, table, time, when, whole } from "./page.js";
 
 const OUTCOMES = {
   sent: "sent", waiting: "not yet acknowledged", acknowledged: "acknowledged", away: "away: QoS 0 is for who is there",
@@ -37,17 +37,17 @@ export function messageRow(entry) {
 function story(entry) {
   const topics = entry.topics?.length ? entry.topics : [entry.topic].filter(Boolean);
   const facts = [
-    ["Message", entry.id], ["Arrived", `${day(entry.unix_ms)}, ${time(entry.unix_ms)} by ${entry.listener}`],
-    ["Peer", known(entry.peer)], ["Client", entry.client], ["User", entry.user], ["From", entry.sender],
+    ["Message", linked("message", entry.id)], ["Arrived", `${day(entry.unix_ms)}, ${time(entry.unix_ms)}` + (entry.listener ? ` by ${entry.listener}` : "")],
+    ["Peer", known(entry.peer)], ["Client", entry.client && linked("session", entry.client)], ["User", entry.user && linked("user", entry.user)], ["From", entry.sender],
     ["To", entry.recipients?.join(", ")], [topics.length > 1 ? "Topics" : "Topic", topics.join(", ")],
     ["Size", entry.size == null ? null : whole.format(entry.size) + " bytes"],
     ["Decided by", entry.procedure], ["Took", entry.duration_us == null ? null : `${(entry.duration_us / 1000).toFixed(2)} ms`],
     ["Delivered to", plural(entry.deliveries, "subscriber")],
   ].filter(([, value]) => value != null && value !== "");
-  const list = element("dl", {}, ...facts.flatMap(([name, value]) => [element("dt", {}, name), element("dd", { dir: "auto" }, String(value))]));
+  const list = element("dl", {}, ...facts.flatMap(([name, value]) => [element("dt", {}, name), element("dd", { dir: "auto" }, value instanceof Node ? value : String(value))]));
   const hits = [...(entry.hits ?? [])].sort((a, b) => Math.abs(b.score) - Math.abs(a.score));
   const rules = hits.length
-    ? table("Rules that matched", [["Rule"], ["Score", "number"]], hits.map((hit) => [cell(mono(hit.name)), cell(hit.score.toFixed(1), "number")]))
+    ? table("Rules that matched", [["Rule"], ["Score", "number"]], hits.map((hit) => [cell(linked("rule", hit.name)), cell(hit.score.toFixed(1), "number")]))
     : element("p", { class: "quiet" }, "No rule matched.");
   return element("div", { class: "story" },
     entry.reason ? element("p", { class: "reason", dir: "auto" }, entry.reason) : null, list, rules, element("div", { class: "steps wide" }));
@@ -67,7 +67,7 @@ async function showSteps(id, place) {
   place.replaceChildren(table("Where it went, and what became of it there",
     [["To"], ["Topic"], ["QoS", "number"], ["What became of it"], ["At", "number"]],
     steps.map((step) => [
-      cell(element("span", {}, step.client, element("span", { class: "quiet" }, " " + step.kind))), cell(step.topic ? mono(step.topic) : ""),
+      cell(element("span", {}, step.client, element("span", { class: "quiet" }, " " + step.kind))), cell(step.topic ? linked("topic", step.topic) : ""),
       cell(step.qos ?? "", "number"), cell(outcome(step)), cell(when(step.unix_ms), "number")])));
   if (more) place.append(element("p", { class: "quiet" }, `and ${number(more)} more`));
 }

@@ -36,6 +36,11 @@ export const mono = (text) => element("span", { class: "mono", dir: "auto" }, te
 export const cell = (content, kind) => element("td", { class: kind }, content);
 export const figure = (value, warns) => cell(number(value), warns && value > 0 ? "number warn" : "number");
 
+/** The address of an item, as places.js reads it. */
+export const itemLink = (kind, name) => `#${kind}/${name.split("/").map(encodeURIComponent).join("/")}`;
+/** A name that leads to its item. */
+export const linked = (kind, name) => element("a", { href: itemLink(kind, name), class: "mono", dir: "auto" }, name);
+
 // --- Drawing while somebody works ---------------------------------------------------------------
 // A press whose element moves or is replaced before the release is no click: lists and tables are drawn
 // when the pointer is up. What stays in them is not touched, and neither is a selected cell.
@@ -130,14 +135,14 @@ export function table(caption, columns, rows) {
     element("tbody", {}, ...rows.map((cells) => element("tr", {}, ...cells))));
 }
 
-/** A button that waits for what it does. */
+/** A button that waits for what it does; `isOff`, where it has that, says whether it stays switched off. */
 export function button(words, act, more = {}) {
   const made = element("button", { type: "button", ...more }, words);
   made.addEventListener("click", async () => {
     const held = document.activeElement === made;
     made.disabled = true;
     await act().catch(() => {});
-    made.disabled = false;
+    made.disabled = made.isOff?.() ?? false;
     // A button that is disabled loses the keyboard.
     if (held && document.activeElement === document.body) made.focus();
   });

@@ -1,16 +1,21 @@
 // The messages in quarantine, and the senders whose mail passes.
 
-import { $, arrange, ask, button, cell, drawIn, element, fill, mono, number, plural } from "./page.js";
+import { $, arrange, ask, button, cell, drawIn, element, fill, itemLink, mono, number, plural, say } from "./page.js";
 import { messageRow } from "./messages.js";
 
 const SAID = "quarantine-said";
 /** How long events are gathered before the list is requested again. */
 const GATHER_MS = 500;
 const COUNT = 100;
+/** The time in which a deletion can be undone. */
+const UNDO_MS = 10_000;
 const LEARNED = { new: "Learned", changed: "Learned again", before: "Known before", off: "Bayes is switched off" };
 
 let skipped = 0;
 let found = 0;
+/** Those that are deleted when the time to undo that is over. */
+const leaving = new Set();
+let leavingTimer = 0;
 const chosen = new Set();
 
 /** Topics are named by who received the message there. */
@@ -47,7 +52,8 @@ function actions(entry) {
       entry.sender ? button("Allow sender", async () => (await ask(SAID, "POST", path + "/allow-sender", undefined, (result) => `Mail from ${result.sender} passes from now on.`)) && loadSenders()) : null,
       button("Learn as spam", learn("spam")),
       button("Learn as ham", learn("ham")),
-      button("Delete", async () => confirm("Delete this message? It cannot be brought back.") && (await ask(SAID, "DELETE", path, undefined, () => "Deleted.")) && goOn(entry), { class: "danger" })),
+      element("a", { class: "button", href: itemLink("quarantine", entry.id) }, "Link"),
+      button("Delete", () => (deleteLater([entry.id]), goOn(entry)), { class: "danger" })),
     shown);
 }
 
@@ -74,7 +80,10 @@ function chooser(entry) {
 }
 
 function showChosen() {
-  for (const control of $("quarantine-bulk").querySelectorAll("button.bulk")) control.disabled = chosen.size === 0;
+  for (const control of $("quarantine-bulk").querySelectorAll("button.bulk")) {
+    control.isOff = () => chosen.size === 0;
+    control.disabled = control.isOff();
+  }
   $("quarantine-chosen").textContent = chosen.size ? `${plural(chosen.size, "message")} chosen` : "";
 }
 
@@ -102,13 +111,58 @@ const withChosen = (words, act) => async () => {
   await loadQuarantine();
 };
 
+// --- Deleting ------------------------------------------------------------------------------------
+// The server is asked when the time to undo is over, so that nothing needs to be brought back. A page
+// that is closed before has deleted nothing.
+
+function deleteLater(ids) {
+  for (const id of ids) {
+    leaving.add(id);
+    chosen.delete(id);
+  }
+  clearTimeout(leavingTimer);
+  leavingTimer = setTimeout(() => deleteNow(), UNDO_MS);
+  showLeaving();
+}
+
+function showLeaving() {
+  $("quarantine-leaving").hidden = leaving.size === 0;
+  $("leaving-said").textContent = leaving.size ? `${plural(leaving.size, "message")} will be deleted in ${UNDO_MS / 1000} seconds.` : "";
+}
+
+async function undo() {
+  clearTimeout(leavingTimer);
+  const count = leaving.size;
+  leaving.clear();
+  showLeaving();
+  say(SAID, `${plural(count, "message")} stay${count === 1 ? "s" : ""} in quarantine.`);
+  await loadQuarantine();
+  $("content").focus();
+}
+
+async function deleteNow() {
+  clearTimeout(leavingTimer);
+  const ids = [...leaving];
+  let done = 0;
+  for (const id of ids) {
+    if (await ask(SAID, "DELETE", "/admin/quarantine/" + id)) done += 1;
+    leaving.delete(id);
+  }
+  showLeaving();
+  const failed = done < ids.length ? ` ${number(ids.length - done)} failed: ${$(SAID).textContent}` : "";
+  say(SAID, `Deleted: ${plural(done, "message")}.${failed}`, failed !== "");
+  await loadQuarantine();
+}
+
 function startBulk() {
   $("choose-all").addEventListener("click", chooseAll);
   $("quarantine-bulk").append(
     button("Release", withChosen("Release", (path) => ask(SAID, "POST", path + "/release")), { class: "bulk" }),
     button("Learn as spam", withChosen("Learn as spam", (path) => ask(SAID, "POST", path + "/learn?as=spam")), { class: "bulk" }),
     button("Learn as ham", withChosen("Learn as ham", (path) => ask(SAID, "POST", path + "/learn?as=ham")), { class: "bulk" }),
-    button("Delete", withChosen("Delete", (path) => ask(SAID, "DELETE", path)), { class: "bulk danger" }));
+    button("Delete", () => (deleteLater([...chosen]), loadQuarantine()), { class: "bulk danger" }));
+  $("leaving-undo").addEventListener("click", undo);
+  $("leaving-now").addEventListener("click", deleteNow);
   showChosen();
 }
 
@@ -133,7 +187,7 @@ function showKept(kept) {
   arrange($("quarantine-list"), kept.map((entry) => {
     if (before.has(entry.id)) return before.get(entry.id);
     const row = messageRow(entry);
-    row.addEventListener("toggle", () => row.querySelector(".story")?.append(actions(entry)), { once: true });
+    row.addEventListener("toggle", () => row.querySelector(".story")?.prepend(actions(entry)), { once: true });
     return element("div", { class: "chosen", "data-id": entry.id }, chooser(entry), row);
   }));
   showChosen();
@@ -143,8 +197,10 @@ export async function loadQuarantine() {
   const query = new URLSearchParams({ search: $("quarantine-search").value.trim(), sort: $("quarantine-sort").value, skip: skipped, count: COUNT });
   const answer = await fetch("/admin/quarantine?" + query);
   if (!answer.ok) return;
-  const { messages: kept, found: matching, total } = await answer.json();
-  found = matching;
+  const { messages, found: matching, total: all } = await answer.json();
+  const kept = messages.filter(({ id }) => !leaving.has(id));
+  found = matching - (messages.length - kept.length);
+  const total = all - leaving.size;
   drawIn($("quarantine-list"), () => showKept(kept));
   for (const id of ["quarantine-count", "quarantine-badge"]) $(id).textContent = number(total);
   $("quarantine-pages").textContent = found ? `${number(skipped + 1)} to ${number(skipped + kept.length)} of ${number(found)}` : "";
@@ -153,6 +209,17 @@ export async function loadQuarantine() {
   $("quarantine-badge").hidden = total === 0;
   $("no-quarantine").hidden = kept.length > 0;
   $("no-quarantine").textContent = total ? "No message matches." : "The quarantine is empty.";
+}
+
+/** One message, opened. */
+export async function showEntry(id) {
+  $("quarantine-search").value = id;
+  skipped = 0;
+  await loadQuarantine();
+  const row = $("quarantine-list").querySelector(`[data-id="${CSS.escape(id)}"] details`);
+  if (!row) return;
+  row.open = true;
+  row.querySelector("summary").focus();
 }
 
 function turnTo(skip) {

@@ -1,6 +1,6 @@
 // The rules: which hit most, which take longest, which cannot run; and reloading them.
 
-import { $, ask, cell, dayAndTime, element, figure, fill, mono, number, plural, table } from "./page.js";
+import { $, ask, cell, dayAndTime, element, figure, fill, linked, mono, number, plural, table } from "./page.js";
 
 const SAID = "rules-said";
 const NAMES_SHOWN = 50;
@@ -29,7 +29,7 @@ export async function loadRules() {
   const most = rules.most_hit.slice(0, 30);
   const top = most[0]?.messages ?? 1;
   fill("most-hit", most.map((rule) => [
-    cell(element("span", { class: "share" }, mono(rule.name), element("meter", { min: 0, max: top, value: rule.messages, "aria-hidden": "true" }))),
+    cell(element("span", { class: "share" }, linked("rule", rule.name), element("meter", { min: 0, max: top, value: rule.messages, "aria-hidden": "true" }))),
     figure(rule.messages), cell((rule.score / rule.messages).toFixed(1), "number")]));
   fill("cannot-run", rules.problems.map((problem) => [
     cell(element("span", {}, mono(problem.rule ?? "(line)"), element("br"), element("span", { class: "quiet mono" }, `${problem.file}:${problem.line}`))),

@@ -1,6 +1,6 @@
 // The MQTT clients: found, looked at, disconnected, ended and banned by an administrator.
 
-import { $, ask, button, bytes, cell, element, figure, fill, mono, number, plural, table, when } from "./page.js";
+import { $, ask, button, bytes, cell, element, figure, fill, mono, number, linked, plural, say, table, when } from "./page.js";
 
 const SAID = "session-said";
 const COUNT = 100;
@@ -11,6 +11,8 @@ export const CAUSES = {
 };
 
 let skipped = 0;
+/** The sessions of the page that is shown. */
+let found = [];
 
 function pathOf(session) {
   return `/admin/sessions/${encodeURIComponent(session.client)}?${new URLSearchParams({ user: session.user ?? "" })}`;
@@ -57,10 +59,10 @@ async function inspect(session) {
   if (!answer) return;
   const place = $("session-detail");
   const [whole] = answer.sessions;
-  const filters = whole.filters.map((filter) => [cell(mono(filter.filter)), figure(filter.qos)]);
+  const filters = whole.filters.map((filter) => [cell(linked("topic", filter.filter)), figure(filter.qos)]);
   const hide = button("Close", async () => place.replaceChildren());
   place.replaceChildren(
-    element("div", { class: "head" }, element("h3", { tabindex: "-1" }, whole.client), hide),
+    element("div", { class: "head" }, element("h3", { tabindex: "-1" }, linked("session", whole.client)), hide),
     element("div", { class: "story" }, facts(whole),
       filters.length ? table(`Subscriptions of ${whole.client}`, [["Subscribes to"], ["QoS", "number"]], filters) : element("p", { class: "quiet" }, "It subscribes to nothing."),
       element("div", { class: "wide" }, act(whole))));
@@ -89,6 +91,7 @@ export async function loadSessions() {
   const answer = await fetch("/admin/sessions?" + query);
   if (!answer.ok) return;
   const { sessions, total } = await answer.json();
+  found = sessions;
   fill("all-sessions", sessions.map(sessionRow));
   showPages(sessions.length, total);
 }
@@ -96,6 +99,16 @@ export async function loadSessions() {
 function turn(by) {
   skipped = Math.max(0, skipped + by);
   loadSessions().catch(() => {});
+}
+
+/** One client by its whole name. */
+export async function findSession(client) {
+  $("session-search").value = client;
+  skipped = 0;
+  await loadSessions();
+  const [session] = found.filter((session) => session.client === client);
+  if (session) await inspect(session);
+  else say(SAID, `No client is called ${client}; the list has those whose names contain it.`, true);
 }
 
 export function startSessions() {

@@ -177,6 +177,13 @@ export function showTopics(isShown) {
   else if (!source) watch();
 }
 
+/** A topic, and those below it. */
+export function watchTopic(filter) {
+  $("watch-filter").value = filter;
+  $("watch-filter").dataset.watched = filter;
+  watch();
+}
+
 export function startTopics() {
   $("find-topics").addEventListener("submit", (event) => {
     event.preventDefault();

@@ -12,7 +12,7 @@ use crate::http::response::Response;
 const WORKER: &str = "push-worker.js";
 
 /// The files under `/gatepost/`.
-const ASSETS: [(&str, &[u8]); 21] = [
+const ASSETS: [(&str, &[u8]); 23] = [
     ("live.js", include_bytes!("../assets/live.js")),
     ("dashboard.js", include_bytes!("../assets/dashboard.js")),
     ("access.js", include_bytes!("../assets/access.js")),
@@ -23,6 +23,8 @@ const ASSETS: [(&str, &[u8]); 21] = [
     ("journal.js", include_bytes!("../assets/journal.js")),
     ("messages.js", include_bytes!("../assets/messages.js")),
     ("page.js", include_bytes!("../assets/page.js")),
+    ("palette.js", include_bytes!("../assets/palette.js")),
+    ("places.js", include_bytes!("../assets/places.js")),
     ("quarantine.js", include_bytes!("../assets/quarantine.js")),
     ("recent.js", include_bytes!("../assets/recent.js")),
     ("rules.js", include_bytes!("../assets/rules.js")),

@@ -1,0 +1,120 @@
+// Addresses of single items, the command palette, and deletions that are undone.
+import assert from "node:assert/strict";
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import mqtt from "mqtt";
+import { launch, openPage } from "./browser.mjs";
+import { Server } from "./server.mjs";
+
+const GTUBE = "XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X";
+const scratch = join(import.meta.dirname ?? ".", "../../target/browser");
+
+let server;
+let browser;
+
+before(async () => {
+  mkdirSync(scratch, { recursive: true });
+  server = await Server.start({});
+  browser = await launch();
+});
+
+after(async () => {
+  await browser?.close();
+  await server?.remove();
+});
+
+const open = (hash, options) => openPage(browser, server.origin + "/" + hash, options);
+const focused = (locator) => locator.evaluate((element) => element === document.activeElement);
+const kept = async () => (await (await fetch(server.origin + "/admin/quarantine")).json()).messages;
+const keep = (subject) => server.mail(subject, GTUBE, "kept+offer@localhost");
+
+test("a message, an entry of the quarantine, a topic and a client have addresses", async () => {
+  assert.equal((await keep("Linked to")).status, 0);
+  await server.publish("hall/lamp?retain=1", "on");
+  const client = await mqtt.connectAsync(`mqtt://${server.binds.mqtt}`, { clientId: "with/slash & #" });
+  await client.subscribeAsync("hall/#");
+  const { page, faults, close } = await open("#quarantine");
+  const row = page.locator("#quarantine-list details", { hasText: "Linked to" });
+  await row.locator("summary").click();
+  const link = await row.getByRole("link", { name: "Link" }).getAttribute("href");
+  const message = await row.locator("dd a").first().getAttribute("href");
+  await close();
+  assert.deepEqual(faults, []);
+
+  for (const [hash, shown] of [
+    [link, "#quarantine-list details[open] .story"], [message, "#found details[open] .story"],
+    ["#topic/hall/lamp", "#topic-tree li[data-name=hall] li[data-name=lamp]"], ["#rule/GTUBE", "#found-said:not(:empty)"],
+  ]) {
+    const { page, faults, close } = await open(hash);
+    await page.locator(shown).first().waitFor({ state: "attached" });
+    assert.deepEqual(faults, [], hash);
+    await close();
+  }
+  const inspected = await open("#session/" + ["with", "slash & #"].map(encodeURIComponent).join("/"));
+  await inspected.page.locator("#session-detail h3", { hasText: "with/slash & #" }).waitFor();
+  await inspected.page.locator("#session-detail a", { hasText: "hall/#" }).click();
+  await inspected.page.locator("#topic-tree li[data-name=hall]").waitFor();
+  assert.deepEqual(inspected.faults, []);
+  await inspected.page.goto(server.origin + "/#message/none");
+  await inspected.page.locator("#found-said.wrong", { hasText: "There is no message none" }).waitFor();
+  await inspected.close();
+  await client.endAsync();
+});
+
+test("the palette finds views, commands and names, by the keyboard alone", async () => {
+  for (const colorScheme of ["light", "dark"]) {
+    const { page, faults, close } = await open("", { colorScheme });
+    await page.locator("#link", { hasText: "Live" }).waitFor();
+    await page.keyboard.press("Control+k");
+    await page.locator("#palette[open]").waitFor();
+    await page.screenshot({ path: join(scratch, `palette-${colorScheme}.png`), animations: "disabled" });
+    await page.keyboard.type("audit");
+    await page.locator("#palette-list [aria-selected=true]", { hasText: "Audit log" }).waitFor();
+    await page.keyboard.press("Enter");
+    await page.locator("#view-access").waitFor();
+    await page.locator("#palette").waitFor({ state: "hidden" });
+
+    await page.keyboard.press("Control+k");
+    await page.keyboard.type("hall/lamp");
+    const options = page.locator("#palette-list [role=option]");
+    await options.filter({ hasText: "Topic hall/lamp" }).waitFor();
+    while (!(await page.locator("#palette-list [aria-selected=true]", { hasText: "Topic hall/lamp" }).count())) await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("Enter");
+    await page.locator("#topic-tree li[data-name=hall]").waitFor();
+    await page.keyboard.press("Control+k");
+    await page.keyboard.press("Escape");
+    await page.locator("#palette").waitFor({ state: "hidden" });
+    await page.evaluate(() => (location.hash = "overview"));
+    await page.locator("#view-overview").waitFor();
+    await page.keyboard.press("/");
+    assert.ok(await focused(page.locator("#search")));
+    assert.deepEqual(faults, []);
+    await close();
+  }
+});
+
+test("a deletion can be undone until its time is over, or is done at once", async () => {
+  for (const subject of ["Undone one", "Undone two"]) assert.equal((await keep(subject)).status, 0);
+  const { page, faults, close } = await open("#quarantine");
+  const list = page.locator("#quarantine-list details");
+  const before = (await kept()).length;
+  await page.locator("#quarantine-count", { hasText: new RegExp(`^${before}$`) }).waitFor();
+  await page.getByRole("button", { name: "Choose all shown" }).click();
+  await page.locator("#quarantine-bulk").getByRole("button", { name: "Delete" }).click();
+  await list.first().waitFor({ state: "detached" });
+  await page.locator("#quarantine-leaving", { hasText: `${before} messages will be deleted` }).waitFor();
+  assert.ok(await page.locator("#quarantine-bulk").getByRole("button", { name: "Delete" }).isDisabled());
+  await page.screenshot({ path: join(scratch, "undo.png"), animations: "disabled" });
+  await page.getByRole("button", { name: "Undo" }).click();
+  await list.nth(before - 1).waitFor();
+  assert.equal((await kept()).length, before);
+
+  await list.filter({ hasText: "Undone one" }).locator("summary").click();
+  await list.filter({ hasText: "Undone one" }).getByRole("button", { name: "Delete" }).click();
+  await page.locator("#quarantine-said", { hasText: "Deleted: 1 message." }).waitFor();
+  assert.deepEqual((await kept()).filter(({ subject }) => subject === "Undone one"), []);
+  assert.equal((await kept()).length, before - 1);
+  assert.deepEqual(faults, []);
+  await close();
+});
