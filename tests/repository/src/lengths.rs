@@ -1,9 +1,45 @@
-//! Rule: a source file has one purpose and at most [`LINES_MAX`] lines.
+//! Rules: a source file has one purpose and at most [`LINES_MAX`] lines; a function outside of
+//! tests has at most [`FUNCTION_LINES_MAX`].
 
 use crate::files::{below, read};
+use crate::source::code;
 
 /// The longest that a Rust file may be. The median is near 200.
 const LINES_MAX: usize = 455;
+
+/// The longest that a function may be. Nine in ten have fewer than 40 lines.
+const FUNCTION_LINES_MAX: usize = 100;
+
+/// The functions of a file, with their lengths in lines. rustfmt puts the brace that ends a
+/// function below the first letter of its declaration.
+fn functions(code: &str) -> Vec<(&str, usize)> {
+    let lines: Vec<&str> = code.lines().collect();
+    let mut found = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        let Some(name) = declared(line) else { continue };
+        let indent = &line[..line.len() - line.trim_start().len()];
+        let end = format!("{indent}}}");
+        let length = lines[at..].iter().position(|line| **line == end);
+        found.extend(length.map(|length| (name, length + 1)));
+    }
+    found
+}
+
+/// The name of the function with a body that this line begins.
+fn declared(line: &str) -> Option<&str> {
+    let (before, after) = line.trim_start().split_once("fn ")?;
+    let is_modifier = |word: &str| {
+        word.starts_with("pub")
+            || word.ends_with(')')
+            || matches!(
+                word,
+                "const" | "async" | "unsafe" | "extern" | "\"\"" | "in"
+            )
+    };
+    let is_other = |c: char| !(c.is_alphanumeric() || c == '_');
+    let is_declaration = before.split_whitespace().all(is_modifier);
+    (is_declaration && !line.ends_with(['}', ';'])).then(|| after.split(is_other).next())?
+}
 
 #[test]
 fn no_source_file_is_too_long() {
@@ -21,4 +57,31 @@ fn no_source_file_is_too_long() {
         "over {LINES_MAX} lines:\n{}",
         long.join("\n")
     );
+}
+
+#[test]
+fn no_function_is_too_long() {
+    let mut long = Vec::new();
+    for file in below("crates", "rs") {
+        if !file.contains("/src/") {
+            continue;
+        }
+        for (name, lines) in functions(&code(&read(&file))) {
+            if lines > FUNCTION_LINES_MAX {
+                long.push(format!("{file}: {name} has {lines} lines"));
+            }
+        }
+    }
+    assert!(
+        long.is_empty(),
+        "over {FUNCTION_LINES_MAX} lines:\n{}",
+        long.join("\n")
+    );
+}
+
+#[test]
+fn functions_are_measured() {
+    let code = "impl A {\n    pub(crate) async fn one(\n        self,\n    ) {\n        if x {\n        }\n    }\n}\n\
+                fn two() {}\nunsafe extern \"\" fn three() {\n}\ntrait B {\n    fn four();\n}\n";
+    assert_eq!(functions(code), [("one", 6), ("three", 2)]);
 }
