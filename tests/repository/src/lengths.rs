@@ -81,7 +81,21 @@ fn no_function_is_too_long() {
 
 #[test]
 fn functions_are_measured() {
-    let code = "impl A {\n    pub(crate) async fn one(\n        self,\n    ) {\n        if x {\n        }\n    }\n}\n\
-                fn two() {}\nunsafe extern \"\" fn three() {\n}\ntrait B {\n    fn four();\n}\n";
-    assert_eq!(functions(code), [("one", 6), ("three", 2)]);
+    let code = [
+        "impl A {",
+        "    pub(crate) async fn one(",
+        "        self,",
+        "    ) {",
+        "        if x {",
+        "        }",
+        "    }",
+        "}",
+        "fn two() {}",
+        "unsafe extern \"\" fn three() {",
+        "}",
+        "trait B {",
+        "    fn four();",
+        "}",
+    ];
+    assert_eq!(functions(&code.join("\n")), [("one", 6), ("three", 2)]);
 }
