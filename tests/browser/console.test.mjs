@@ -39,7 +39,7 @@ test("topics are a tree that follows what is published, and one publishes into i
   await page.locator("#publish-topic").fill("hall/door");
   await page.locator("#publish-payload").fill("open");
   await page.getByRole("button", { name: "Publish", exact: true }).click();
-  await page.locator("#topics-said", { hasText: "Published to hall/door: accept" }).waitFor();
+  await page.locator("#topics-status", { hasText: "Published to hall/door: accept" }).waitFor();
   await level(page, "door").filter({ hasText: "open" }).waitFor();
   await server.publish("hall/door", "shut");
   await level(page, "door").filter({ hasText: "shut" }).waitFor();
@@ -53,10 +53,10 @@ test("topics are a tree that follows what is published, and one publishes into i
 
   await level(page, "temperature").click();
   await page.getByRole("button", { name: "Clear retained" }).click();
-  await page.locator("#topics-said", { hasText: "retains nothing any more" }).waitFor();
+  await page.locator("#topics-status", { hasText: "has no retained message any more" }).waitFor();
   await page.locator("#publish-topic").fill("hall/../door");
   await page.getByRole("button", { name: "Publish", exact: true }).click();
-  await page.locator("#topics-said.wrong").waitFor();
+  await page.locator("#topics-status.wrong").waitFor();
 
   await page.locator("#watch-filter").fill("hall/door");
   await page.locator("#watch-filter").press("Enter");

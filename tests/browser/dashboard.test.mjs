@@ -87,9 +87,9 @@ test("a quarantined message is looked at, learned and released from the dashboar
   await kept.locator("pre", { hasText: "GTUBE" }).waitFor();
   assert.equal(await page.locator("#view-quarantine i, #view-quarantine img").count(), 0);
   await kept.getByRole("button", { name: "Learn as ham" }).click();
-  await page.locator("#quarantine-said", { hasText: "Learned: ham." }).waitFor();
+  await page.locator("#quarantine-status", { hasText: "Learned: ham." }).waitFor();
   await kept.getByRole("button", { name: "Allow sender" }).click();
-  await page.locator("#quarantine-said", { hasText: "Mail from sender@example.org passes from now on." }).waitFor();
+  await page.locator("#quarantine-status", { hasText: "Mail from sender@example.org is accepted from now on." }).waitFor();
   // Nothing confirms who sent it, so it passes in spite of its score, not of an own quarantine.
   const allowed = await server.mail("From a friend", GTUBE, "alarms+fire@localhost");
   assert.equal(allowed.status, 0, allowed.transcript);
@@ -100,7 +100,7 @@ test("a quarantined message is looked at, learned and released from the dashboar
   await page.locator("#senders", { hasText: "None yet" }).waitFor();
   const reader = await fetch(`${server.origin}/topics/kept/offer`, { headers: { accept: "application/x-ndjson" } });
   await kept.getByRole("button", { name: "Release" }).click();
-  await page.locator("#quarantine-said", { hasText: "Released to 1 subscriber." }).waitFor();
+  await page.locator("#quarantine-status", { hasText: "Released to 1 subscriber." }).waitFor();
   await kept.waitFor({ state: "detached" });
   const { value } = await reader.body.getReader().read();
   assert.match(new TextDecoder().decode(value), /Kept <i>aside<\/i>/);
@@ -119,7 +119,7 @@ test("the keyboard keeps its place in the quarantine while mail comes and goes",
   assert.ok(await kept(long).locator(".what b").evaluate((subject) => subject.scrollWidth <= subject.clientWidth), "opened, all of it is read");
   const learn = kept(long).getByRole("button", { name: "Learn as spam" });
   await learn.press("Enter");
-  await page.locator("#quarantine-said", { hasText: "Learned: spam." }).waitFor();
+  await page.locator("#quarantine-status", { hasText: "Learned: spam." }).waitFor();
   await page.waitForFunction(() => document.activeElement.textContent === "Learn as spam");
   await server.mail("Another", GTUBE, "kept+offer@localhost");
   await kept("Another").waitFor();
@@ -134,7 +134,7 @@ test("the keyboard keeps its place in the quarantine while mail comes and goes",
     await kept(subject).waitFor({ state: "detached" });
   }
   await page.getByRole("button", { name: "Delete now" }).click();
-  await page.locator("#quarantine-said", { hasText: "Deleted: 3 messages." }).waitFor();
+  await page.locator("#quarantine-status", { hasText: "Deleted: 3 messages." }).waitFor();
   assert.deepEqual(faults, []);
   await close();
 });
@@ -154,14 +154,14 @@ test("the quarantine is searched, sorted, and emptied several at once", async ()
   await page.locator("#quarantine-bulk").getByRole("button", { name: "Delete" }).click();
   await page.locator("#no-quarantine", { hasText: "No message matches." }).waitFor();
   await page.getByRole("button", { name: "Delete now" }).click();
-  await page.locator("#quarantine-said", { hasText: "Deleted: 2 messages." }).waitFor();
+  await page.locator("#quarantine-status", { hasText: "Deleted: 2 messages." }).waitFor();
   await page.locator("#quarantine-search").fill("");
   await page.getByRole("button", { name: "Search", exact: true }).click();
   await list.filter({ hasText: "Single" }).locator("summary").click();
   await list.filter({ hasText: "Single" }).getByRole("button", { name: "Delete" }).click();
   await list.filter({ hasText: "Single" }).waitFor({ state: "detached" });
   await page.getByRole("button", { name: "Delete now" }).click();
-  await page.locator("#quarantine-said", { hasText: "Deleted: 1 message." }).waitFor();
+  await page.locator("#quarantine-status", { hasText: "Deleted: 1 message." }).waitFor();
   assert.deepEqual(faults, []);
   await close();
 });
@@ -228,7 +228,7 @@ test("a DNS list that does not answer is named", async () => {
   });
   await page.goto(server.origin + "/#rules");
   await page.reload();
-  await page.locator("#silent-lists p", { hasText: "The DNS list list.example does not answer; 12 questions left out since." }).waitFor();
+  await page.locator("#silent-lists p", { hasText: "The DNS list list.example does not answer; 12 queries omitted since." }).waitFor();
   assert.deepEqual(faults, []);
   await close();
 });
@@ -238,16 +238,16 @@ test("rules are looked at, and a reload tells what it changes", async () => {
   await page.locator("#most-hit tr", { hasText: "GTUBE" }).waitFor();
   await server.procedure("later", `return function() return "accept" end\n`);
   await page.getByRole("button", { name: "Measure" }).click();
-  await page.locator("#rules-said", { hasText: /Measured on the \d+ mails?/ }).waitFor();
+  await page.locator("#rules-status", { hasText: /Measured on the \d+ mails?/ }).waitFor();
   await page.locator("#slowest-rules .mono").first().waitFor();
   await server.configure(`[[scope]]`, `path = "/later-scope"`, `topics = ["later/#"]`, `run = ["/keep"]`);
   await page.getByRole("button", { name: "What would a reload change?" }).click();
   await page.locator("#difference tr", { hasText: "Scopes added" }).waitFor();
   await page.getByRole("button", { name: "Reload", exact: true }).click();
-  await page.locator("#rules-said", { hasText: "Reloaded." }).waitFor();
+  await page.locator("#rules-status", { hasText: "Reloaded." }).waitFor();
   await page.locator("#difference tr", { hasText: "/later-scope" }).first().waitFor();
   await page.getByRole("button", { name: "What would a reload change?" }).click();
-  await page.locator("#rules-said", { hasText: "would change nothing" }).waitFor();
+  await page.locator("#rules-status", { hasText: "would change nothing" }).waitFor();
   await server.configure(`[[scope]]`, `path = "/broken"`, `run = ["/nothing"]`);
   await page.getByRole("button", { name: "Reload", exact: true }).click();
   await page.locator("#difference .problems.wrong", { hasText: "/nothing" }).waitFor();
@@ -417,8 +417,8 @@ test("the first user is made here, and from then on logins and rules hold", asyn
   assert.equal(await publish("home/otto/door", login), 403);
   assert.equal((await fetch(server.origin + "/admin/users", { headers: login })).status, 403);
 
-  await anna.getByLabel("What it is for").fill("doorbell");
-  await anna.getByRole("button", { name: "Make token" }).click();
+  await anna.getByLabel("Purpose").fill("doorbell");
+  await anna.getByRole("button", { name: "Create token" }).click();
   await page.waitForFunction(() => document.activeElement.matches(".secret code"));
   const token = await anna.locator(".secret code").textContent();
   assert.equal(await publish("home/anna/door", { authorization: "Bearer " + token }), 200);

@@ -86,10 +86,10 @@ test("the whole journal is searched, a page at a time", async () => {
   await page.locator("#search").fill("kept/shelf/1");
   await search.click();
   // 1, 10 to 19, 100 to 199.
-  await page.locator("#found-said", { hasText: "The newest 100 messages; there are more." }).waitFor();
+  await page.locator("#found-status", { hasText: "The newest 100 messages; there are more." }).waitFor();
   assert.equal(await found(page).count(), 100);
   await page.getByRole("button", { name: "Show older ones" }).click();
-  await page.locator("#found-said", { hasText: "111 messages: all that match in the journal." }).waitFor();
+  await page.locator("#found-status", { hasText: "111 messages: all that match in the journal." }).waitFor();
   assert.equal(await found(page).count(), 111);
   await found(page).last().locator(".what b", { hasText: /^kept\/shelf\/1$/ }).waitFor();
   await page.screenshot({ path: join(scratch, "found.png"), animations: "disabled" });
@@ -99,25 +99,25 @@ test("the whole journal is searched, a page at a time", async () => {
   await page.locator("#rule").fill("gtube");
   await page.locator("#period").selectOption("1h");
   await search.click();
-  await page.locator("#found-said", { hasText: "1 message: all that match" }).waitFor();
+  await page.locator("#found-status", { hasText: "1 message: all that match" }).waitFor();
   await found(page).filter({ hasText: "Offer <b>of</b> the week" }).waitFor();
   assert.equal(await page.locator("#found b b").count(), 0);
 
   await page.locator("#rule").fill("");
   await page.locator("#topic").fill("kept/+/229");
   await search.click();
-  await page.locator("#found-said", { hasText: "1 message: all that match" }).waitFor();
+  await page.locator("#found-status", { hasText: "1 message: all that match" }).waitFor();
   await page.locator("#period").selectOption("between");
   await page.locator("#until").fill("2001-01-01T00:00");
   await search.click();
-  await page.locator("#found-said", { hasText: "No message in the journal matches." }).waitFor();
+  await page.locator("#found-status", { hasText: "No message in the journal matches." }).waitFor();
   await page.getByRole("button", { name: "Back to recent messages" }).click();
   await recent(page, "kept/shelf/229").waitFor();
   assert.deepEqual(faults, []);
 
   await page.locator("#topic").fill("a/#/b");
   await search.click();
-  await page.locator("#found-said.wrong").waitFor();
+  await page.locator("#found-status.wrong").waitFor();
   await close();
 });
 
@@ -243,7 +243,7 @@ test("a subscriber that holds up its publishers is named, with the reason", asyn
   for (let count = 0; count < 80; count += 1) camera.publish("video/hall", frame, { qos: 0 });
   const row = page.locator("#slow tr", { hasText: "hall-wall" });
   await row.waitFor();
-  await row.filter({ hasText: "its socket takes no more" }).waitFor();
+  await row.filter({ hasText: "its socket accepts no more" }).waitFor();
   await row.filter({ hasText: "127.0.0.1:" }).waitFor();
   await page.screenshot({ path: join(scratch, "slow.png"), animations: "disabled" });
   slow.destroy();

@@ -44,7 +44,7 @@ test("a message, an entry of the quarantine, a topic and a client have addresses
 
   for (const [hash, shown] of [
     [link, "#quarantine-list details[open] .story"], [message, "#found details[open] .story"],
-    ["#topic/hall/lamp", "#topic-tree li[data-name=hall] li[data-name=lamp]"], ["#rule/GTUBE", "#found-said:not(:empty)"],
+    ["#topic/hall/lamp", "#topic-tree li[data-name=hall] li[data-name=lamp]"], ["#rule/GTUBE", "#found-status:not(:empty)"],
   ]) {
     const { page, faults, close } = await open(hash);
     await page.locator(shown).first().waitFor({ state: "attached" });
@@ -57,7 +57,7 @@ test("a message, an entry of the quarantine, a topic and a client have addresses
   await inspected.page.locator("#topic-tree li[data-name=hall]").waitFor();
   assert.deepEqual(inspected.faults, []);
   await inspected.page.goto(server.origin + "/#message/none");
-  await inspected.page.locator("#found-said.wrong", { hasText: "There is no message none" }).waitFor();
+  await inspected.page.locator("#found-status.wrong", { hasText: "There is no message none" }).waitFor();
   await inspected.close();
   await client.endAsync();
 });
@@ -112,7 +112,7 @@ test("a deletion can be undone until its time is over, or is done at once", asyn
 
   await list.filter({ hasText: "Undone one" }).locator("summary").click();
   await list.filter({ hasText: "Undone one" }).getByRole("button", { name: "Delete" }).click();
-  await page.locator("#quarantine-said", { hasText: "Deleted: 1 message." }).waitFor();
+  await page.locator("#quarantine-status", { hasText: "Deleted: 1 message." }).waitFor();
   assert.deepEqual((await kept()).filter(({ subject }) => subject === "Undone one"), []);
   assert.equal((await kept()).length, before - 1);
   assert.deepEqual(faults, []);

@@ -54,7 +54,7 @@ fn unix_ms(time: SystemTime) -> u64 {
 /// A subscription, and the highest message id when it began: messages up to that id came earlier.
 struct Reader {
     subscription: LocalSubscription,
-    seam: MessageId,
+    begin: MessageId,
 }
 
 pub(crate) struct RunningAlarm {
@@ -103,8 +103,11 @@ impl RunningAlarm {
         };
         let filters = std::slice::from_ref(&self.filter);
         let subscription = self.broker.subscribe_stream(filters, options);
-        let seam = MessageId::highest();
-        Reader { subscription, seam }
+        let begin = MessageId::highest();
+        Reader {
+            subscription,
+            begin,
+        }
     }
 
     /// Processes the received messages, beginning with this event; stops if messages are missing.
@@ -115,7 +118,7 @@ impl RunningAlarm {
         for _ in 0..BATCH_MESSAGES_MAX {
             match next {
                 Some(StreamEvent::Publication(publication)) => {
-                    hear(&mut watch, &publication, reader.seam, now);
+                    hear(&mut watch, &publication, reader.begin, now);
                 }
                 Some(StreamEvent::Gap { .. }) => return ControlFlow::Break(()),
                 None => break,
@@ -124,7 +127,7 @@ impl RunningAlarm {
         }
         // This event is the last of the batch.
         if let Some(StreamEvent::Publication(publication)) = next {
-            hear(&mut watch, &publication, reader.seam, now);
+            hear(&mut watch, &publication, reader.begin, now);
         } else if next.is_some() {
             return ControlFlow::Break(());
         }
@@ -222,7 +225,7 @@ impl RunningAlarm {
     }
 }
 
-fn hear(watch: &mut AlarmWatch, publication: &Remembered, seam: MessageId, now: AlarmMoment) {
+fn hear(watch: &mut AlarmWatch, publication: &Remembered, begin: MessageId, now: AlarmMoment) {
     let properties = publication.properties.as_ref();
     if properties.is_some_and(|properties| properties.user_property(ALARM_PROPERTY).is_some()) {
         return;
@@ -232,7 +235,7 @@ fn hear(watch: &mut AlarmWatch, publication: &Remembered, seam: MessageId, now: 
         payload: &publication.payload,
         retain: publication.retain,
     };
-    if publication.id <= seam {
+    if publication.id <= begin {
         watch.heard_before(message, unix_ms(publication.id.time()), now);
     } else {
         watch.heard(message, now);

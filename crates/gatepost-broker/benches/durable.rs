@@ -1,5 +1,5 @@
-//! Acknowledged publications at QoS 1 to sessions that are away, so that each must be on disk:
-//! 64 publishers, a session for each, on a disk of this machine.
+//! Acknowledged publications at QoS 1 to sessions without a connection, so that each must be on
+//! disk: 64 publishers, a session for each, on a disk of this machine.
 //!
 //! `cargo bench -p gatepost-broker --bench durable [-- SECONDS [FOLDER]]`
 

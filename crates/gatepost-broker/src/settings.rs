@@ -16,7 +16,7 @@ pub enum SlowSubscriber {
     DropOldest,
     /// The new publication is refused.
     DropNewest,
-    /// Of the waiting deliveries, only the newest of each topic is kept.
+    /// Only the newest waiting delivery of each topic is kept.
     NewestOnly,
     /// It is disconnected at once.
     Disconnect,

@@ -116,9 +116,10 @@ impl CallOptions {
         match (is_filter, &arguments.file) {
             (false, _) => Ok(CallTask::Call(arguments)),
             (true, None) => Ok(CallTask::Filter(arguments)),
-            (true, Some(_)) => {
-                mistake("with --opensmtpd no FILE is named: smtpd hands messages over")
-            }
+            (true, Some(_)) => mistake(
+                "with --opensmtpd no FILE is named: smtpd passes messages on standard \
+                    input",
+            ),
         }
     }
 

@@ -11,7 +11,7 @@ use crate::wire::{Question, QuestionOutcome, Resolved};
 const ANSWERS_MAX: usize = 10_000;
 /// The longest time that an answer is kept.
 const LIFETIME_MAX: Duration = Duration::from_hours(1);
-/// The time that a negative answer is kept (RFC 2308 section 5 permits more).
+/// The time that a negative answer is kept (RFC 2308, section 5 permits more).
 const LIFETIME_OF_NOTHING: Duration = Duration::from_mins(1);
 
 /// Answers by question, each kept for as long as its records permit. Failures are not kept.

@@ -67,7 +67,7 @@ impl Transport {
         }))
     }
 
-    /// Asks again over TCP, where each message is preceded by its length in two bytes (RFC 7766
+    /// Asks again over TCP, where each message is preceded by its length in two bytes (RFC 7766,
     /// section 8).
     async fn ask_by_tcp(
         &self,

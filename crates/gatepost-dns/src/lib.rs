@@ -4,7 +4,7 @@
 //! with a deadline and continues its work: [`Lookup`] collects the answers to all questions about
 //! one message, [`PendingQuestion`] and [`Resolver::answer`] wait for a single one. An answer over
 //! UDP counts only if it comes from the server that was asked, with the id that was chosen and with
-//! the question that was asked (RFC 5452 section 9.1). A question without an answer is sent again,
+//! the question that was asked (RFC 5452, section 9.1). A question without an answer is sent again,
 //! and an answer that does not fit into a datagram is requested over TCP (RFC 7766).
 //!
 //! ```

@@ -109,7 +109,7 @@ impl Resolver {
         self.check(question)?;
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let done = move |_, resolved| {
-            // Fails where the receiver is gone.
+            // Fails if the receiver is gone.
             let _ = sender.send(resolved);
         };
         self.put(question.clone(), None, deadline, done);

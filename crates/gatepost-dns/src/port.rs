@@ -1,7 +1,7 @@
 //! UDP sockets, each connected to one server and shared by many questions.
 //!
 //! A peer that cannot see our datagrams must guess the socket's port and the question's id to forge
-//! an answer (RFC 5452 section 9.2). The system chooses a port at random, so a socket is replaced
+//! an answer (RFC 5452, section 9.2). The system chooses a port at random, so a socket is replaced
 //! by a new one after [`QUESTIONS_PER_PORT`] questions; it is closed when the last of its questions
 //! has ended.
 
@@ -127,7 +127,7 @@ async fn receive(socket: Arc<UdpSocket>, waiting: Arc<Mutex<Waiting>>) {
             continue;
         };
         let mut waiting = waiting.lock();
-        // The id alone is not enough (RFC 5452 section 9.1).
+        // The id alone is not enough (RFC 5452, section 9.1).
         if waiting
             .get(&reply.id)
             .is_some_and(|(question, _)| *question == reply.question)

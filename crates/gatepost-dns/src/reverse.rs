@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-/// The name of an address's PTR records (RFC 1035 section 3.5, RFC 3596 section 2.5).
+/// The name of an address's PTR records (RFC 1035, section 3.5, RFC 3596, section 2.5).
 pub fn reverse_name(address: IpAddr) -> String {
     match address {
         IpAddr::V4(v4) => {

@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// The port of DNS servers, RFC 1035 section 4.2.
+/// The port of DNS servers, RFC 1035, section 4.2.
 pub const DNS_PORT: u16 = 53;
 /// The file that lists the system's servers.
 pub const SYSTEM_CONFIGURATION: &str = "/etc/resolv.conf";

@@ -17,7 +17,7 @@ pub struct Tlsa {
 }
 
 impl Tlsa {
-    /// RFC 6698 section 2.1.
+    /// RFC 6698, section 2.1.
     pub(crate) fn read(data: &[u8]) -> Option<Self> {
         let (&[usage, selector, matching], data) = data.split_first_chunk()?;
         Some(Self {

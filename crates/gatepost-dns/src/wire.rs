@@ -1,4 +1,4 @@
-//! DNS messages: questions out, answers in (RFC 1035 section 4).
+//! DNS messages: questions out, answers in (RFC 1035, section 4).
 //!
 //! An answer is untrusted input: every length is checked, and a pointer in a name must point
 //! backwards, so that no name is endless.
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::tlsa::Tlsa;
 
-/// The longest name in its written form, RFC 1035 section 2.3.4.
+/// The longest name in its written form, RFC 1035, section 2.3.4.
 const NAME_BYTES_MAX: usize = 253;
 const LABEL_BYTES_MAX: usize = 63;
 const HEADER_BYTES: usize = 12;
@@ -100,7 +100,7 @@ impl Question {
         }
         let mut out = Vec::with_capacity(HEADER_BYTES + self.name.len() + 17);
         out.extend_from_slice(&id.to_be_bytes());
-        // Recursion desired, and a request for the authentic-data flag (RFC 6840 section 5.7); one
+        // Recursion desired, and a request for the authentic-data flag (RFC 6840, section 5.7); one
         // question, one additional record.
         out.extend_from_slice(&[0x01, 0x20, 0, 1, 0, 0, 0, 0, 0, 1]);
         for label in self.name.split('.') {
@@ -111,7 +111,7 @@ impl Question {
         out.push(0);
         out.extend_from_slice(&self.kind.code().to_be_bytes());
         out.extend_from_slice(&[0, 1]);
-        // EDNS: the root, type OPT, the accepted size, no options (RFC 6891 section 6.1.2).
+        // EDNS: the root, type OPT, the accepted size, no options (RFC 6891, section 6.1.2).
         out.extend_from_slice(&[0, 0, 41]);
         out.extend_from_slice(&ANSWER_BYTES_MAX.to_be_bytes());
         out.extend_from_slice(&[0; 6]);
@@ -155,7 +155,7 @@ pub enum QuestionOutcome {
 /// The reason why a server's response contains no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ServerFailure {
-    /// The server failed with this response code (RFC 1035 section 4.1.1).
+    /// The server failed with this response code (RFC 1035, section 4.1.1).
     #[error("the DNS server failed with code {0}")]
     Server(u8),
     /// The answer does not fit into a datagram, and there is no answer over TCP.
@@ -170,7 +170,7 @@ pub struct Resolved {
     pub answer: QuestionOutcome,
     /// The smallest time to live of its records; zero if it has none.
     pub lifetime: Duration,
-    /// Whether the server states that DNSSEC validated it (AD, RFC 4035 section 3.2.3). The
+    /// Whether the server states that DNSSEC validated it (AD, RFC 4035, section 3.2.3). The
     /// statement is only as trustworthy as the server and the path to it.
     pub is_authentic: bool,
 }

@@ -25,7 +25,7 @@ pub(crate) struct DiskState {
     pub(crate) counts: HashMap<FileOperation, u64>,
     pub(crate) has_power: bool,
     pub(crate) unsynced: Unsynced,
-    /// Of a disk in memory.
+    /// The files of a disk in memory.
     pub(crate) files: Option<DiskFiles>,
 }
 

@@ -3,7 +3,7 @@
 
 use pulldown_cmark::{CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd, html};
 
-/// Where the guide is served.
+/// The path of the guide.
 const ROOT: &str = "/docs/";
 
 /// A page.
@@ -66,7 +66,7 @@ pub(crate) fn render(file: &str, markdown: &str) -> RenderedPage {
     }
 }
 
-/// What is remembered while the events of a page are read.
+/// The state while the events of a page are read.
 #[derive(Default)]
 struct Reader {
     title: String,

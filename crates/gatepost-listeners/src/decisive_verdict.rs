@@ -1,6 +1,6 @@
 //! One answer for a message whose recipients several scopes judge.
 //!
-//! SMTP answers a message once: the reply to the end of the data is for all recipients (RFC 5321
+//! SMTP answers a message once: the reply to the end of the data is for all recipients (RFC 5321,
 //! section 4.2.5). A success must not hide that mail to some recipient was refused. A refusal must
 //! not leave the mail delivered to others: the sender would believe that no recipient received it,
 //! or send it to them again. So a message is accepted for all recipients or for none, and a scope

@@ -8,7 +8,7 @@ use rustix::net::RecvFlags;
 
 use crate::stream::Stream;
 
-/// The methods of RFC 9110 and RFC 5789, and `PRI` of HTTP/2's preface (RFC 9113 section 3.4).
+/// The methods of RFC 9110 and RFC 5789, and `PRI` of HTTP/2's preface (RFC 9113, section 3.4).
 const HTTP_METHODS: [&[u8]; 10] = [
     b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"CONNECT", b"OPTIONS", b"TRACE", b"PATCH", b"PRI",
 ];

@@ -22,7 +22,7 @@ pub(crate) fn message(envelope: &Envelope, recipients: Vec<String>, mail: Bytes)
     Message::new(envelope, None, Format::Mail, mail)
 }
 
-/// The Received field that every server adds in front of a message (RFC 5321 section 4.4): it
+/// The Received field that every server adds in front of a message (RFC 5321, section 4.4): it
 /// records the path of the message, makes loops detectable, and is read by relay rules.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReceivedField<'a> {

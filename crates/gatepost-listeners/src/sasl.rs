@@ -9,7 +9,7 @@ use gatepost_users::{Credentials, Denied, Identity, ListenerAuth, ScramLogin, Sc
 
 /// The mechanisms that EHLO and CAPA offer.
 pub(crate) const MECHANISMS: &str = "SCRAM-SHA-256 PLAIN LOGIN";
-/// A response longer than this is refused before it is decoded (RFC 4954 section 4).
+/// A response longer than this is refused before it is decoded (RFC 4954, section 4).
 pub(crate) const RESPONSE_BYTES_MAX: usize = 12_288;
 
 /// An exchange that waits for the client's next response.
@@ -48,7 +48,7 @@ impl Exchange {
         }
     }
 
-    /// Handles a response, in base64; `=` is an empty one (RFC 4954 section 4).
+    /// Handles a response, in base64; `=` is an empty one (RFC 4954, section 4).
     pub(crate) async fn respond(
         self,
         response: &str,

@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::stream::Stream;
 
-/// One read takes at most so much; a larger message comes in several.
+/// The most bytes that one read returns; a larger message needs several reads.
 const READ_BYTES_MAX: usize = 64 * 1024;
 
 thread_local! {

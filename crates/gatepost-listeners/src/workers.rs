@@ -10,8 +10,8 @@
 //! the thread on which it is registered, so a connection is opened inside the future that serves
 //! it, where that runs.
 //!
-//! A worker serves what it accepts. The kernel spreads connections well only when there are
-//! many, so a worker that has clearly more of them than another hands the new one over
+//! A worker serves what it accepts. The kernel spreads connections well only when there are many,
+//! so a worker that has clearly more of them than another passes the new one on
 //! ([`Workers::serve`]).
 
 use std::future::Future;
@@ -25,7 +25,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// So many connections more than another worker has make a worker hand over the next one.
+/// A worker with this many connections more than another one passes the next connection to it.
 const UNEVEN_FROM: usize = 2;
 
 /// The distribution of connections over threads.

@@ -1,4 +1,4 @@
-//! Conversations as data: what a client sends and what must come back.
+//! Conversations as data: the client's input and the expected replies.
 //!
 //! `tests/data/LISTENER/*.txt` hold conversations in this notation:
 //!

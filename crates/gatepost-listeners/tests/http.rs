@@ -1,5 +1,5 @@
-//! The HTTP listener over real sockets: the cases beside this file, each in two splits, and what
-//! needs more than one connection.
+//! The HTTP listener over real sockets: the cases beside this file, each in two splits, and tests
+//! with several connections.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -352,7 +352,7 @@ fn ending_lets_requests_finish_and_closes_the_rest() {
     assert!(context.connections() >= 2);
     server.end();
     assert!(idle.is_closed());
-    // A stream ends in form, with its last chunk (RFC 9112 section 7.1).
+    // A stream ends in form, with its last chunk (RFC 9112, section 7.1).
     assert!(reader.rest().ends_with(b"0\r\n\r\n"));
     assert_eq!(context.connections(), 0);
 }

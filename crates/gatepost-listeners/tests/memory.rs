@@ -1,7 +1,7 @@
 //! The memory that connections, subscriptions and deliveries take from the allocator.
 //!
-//! Resident memory is the figure that users see, but it moves with whatever the process did
-//! before. What is asked of the allocator does not: it is counted here, over all threads, so this
+//! Resident memory is the figure that users see, but it moves with whatever the process did before.
+//! The memory requested from the allocator does not: it is counted here, over all threads, so this
 //! is one test, alone in its process. Clients are bare sockets and hold nothing of the heap.
 #![allow(unsafe_code)] // an allocator that counts and hands on to the system's
 

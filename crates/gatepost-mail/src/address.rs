@@ -19,7 +19,7 @@ pub struct Address {
     pub address: Option<Vec<u8>>,
 }
 
-/// A quoted string, RFC 5322 section 3.2.4.
+/// A quoted string, RFC 5322, section 3.2.4.
 const QUOTED: &str = r#""(?:[^"\\]++|\\.)*+""#;
 /// Something with an at sign that may be an address.
 const MAILBOX: &str =
@@ -31,8 +31,8 @@ static UNCLOSED_MAILBOX: LazyLock<MailPattern> =
     LazyLock::new(|| compile(&format!(r"<\s*{MAILBOX}(?![^<>,;]*>)")));
 static BRACKETED_MAILBOX: LazyLock<MailPattern> =
     LazyLock::new(|| compile(&format!(r"<({MAILBOX})>")));
-/// One entry of a list. Groups: 1 name before brackets, 2 what is in brackets, 3 bare address, 4
-/// bare name, 5 comment.
+/// One entry of a list. Groups: 1 name before brackets, 2 text in brackets, 3 bare address, 4 bare
+/// name, 5 comment.
 static ENTRY: LazyLock<MailPattern> = LazyLock::new(|| {
     let name = format!(r#"((?:{QUOTED}|[^",;<]++)+)"#);
     let in_brackets = r"<\s*([^>@]*\S+|\s*)\s*>";
@@ -150,7 +150,7 @@ fn without_escaped_backslashes(value: &[u8]) -> Vec<u8> {
     out
 }
 
-/// RFC 5322 section 3.4: `Group: a@b, c@d;`.
+/// RFC 5322, section 3.4: `Group: a@b, c@d;`.
 fn without_group_name(value: &[u8]) -> &[u8] {
     let head_end = value
         .iter()

@@ -145,7 +145,7 @@ fn file_name(text: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// RFC 2231 section 3: `name*0=…; name*1=…`.
+/// RFC 2231, section 3: `name*0=…; name*1=…`.
 fn continued_name(text: &[u8]) -> Option<Vec<u8>> {
     /// More pieces than any mail program writes.
     const PIECES_MAX: u32 = 100;

@@ -6,7 +6,7 @@ const MONTHS: [&str; 12] = [
     "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
 ];
 
-/// Time zones by name, from RFC 5322 section 4.3 and common practice, as hours and minutes.
+/// Time zones by name, from RFC 5322, section 4.3 and common practice, as hours and minutes.
 const ZONES: [(&str, i64); 49] = [
     ("UT", 0),
     ("UTC", 0),

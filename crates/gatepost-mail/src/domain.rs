@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use super::ascii::is_space;
 use super::ip::is_ip;
 
-/// The longest host name in bytes, RFC 1035 section 2.3.4.
+/// The longest host name in bytes, RFC 1035, section 2.3.4.
 const HOST_LENGTH_MAX: usize = 253;
-/// The longest label in bytes, RFC 1035 section 2.3.4.
+/// The longest label in bytes, RFC 1035, section 2.3.4.
 const LABEL_LENGTH_MAX: usize = 63;
 
 /// States of `.us`, below which RFC 1480 delegates names.

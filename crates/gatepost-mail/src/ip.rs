@@ -114,7 +114,7 @@ fn is_private_v4(address: Ipv4Addr) -> bool {
         || first == 100 && (64..128).contains(&second)
 }
 
-/// The address in the reverse notation of DNS lists, RFC 5782 section 2.4.
+/// The address in the reverse notation of DNS lists, RFC 5782, section 2.4.
 pub fn reversed(address: IpAddr) -> String {
     match address {
         IpAddr::V4(address) => {

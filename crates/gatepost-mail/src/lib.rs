@@ -24,7 +24,7 @@
 //!   limits below this bound are documented where they are applied.
 //! - Views are byte strings: UTF-8 where a known character set was declared, otherwise the original
 //!   bytes, exactly as SpamAssassin passes them to its patterns.
-//! - No view depends on a rule or on what a rule found.
+//! - No view depends on a rule or on a rule's result.
 
 pub mod address;
 mod ascii;

@@ -61,7 +61,7 @@ fn without_line_ends(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// RFC 2047 section 5: encoded words are not permitted in fields whose values are not free text.
+/// RFC 2047, section 5: encoded words are not permitted in fields whose values are not free text.
 fn is_never_encoded(name: &[u8]) -> bool {
     const STRUCTURED: [&[u8]; 8] = [
         b"received",
@@ -151,7 +151,7 @@ fn decode_words(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// RFC 2047 section 6.2: blanks between two encoded words are not part of the text.
+/// RFC 2047, section 6.2: blanks between two encoded words are not part of the text.
 fn skip_blanks_between_words(rest: &[u8]) -> &[u8] {
     let blanks = rest
         .iter()
@@ -181,7 +181,7 @@ fn flush(out: &mut Vec<u8>, pending: &mut Vec<u8>, charset: &[u8]) {
     if pending.is_empty() {
         return;
     }
-    // RFC 2231 section 5: a language may follow the character set after an asterisk.
+    // RFC 2231, section 5: a language may follow the character set after an asterisk.
     let name = charset
         .split(|&byte| byte == b'*')
         .next()

@@ -5,8 +5,8 @@
 //! control characters, and no field concerns the connection, so a procedure can neither end the
 //! header early nor contradict the body's length.
 
-/// Fields that describe the length of the body or the state of the connection (RFC 9110 section
-/// 7.6.1, RFC 9112 section 6), and those that the server writes in every response.
+/// Fields that describe the length of the body or the state of the connection (RFC 9110, section
+/// 7.6.1, RFC 9112, section 6), and those that the server writes in every response.
 const OF_THE_CONNECTION: [&str; 13] = [
     "connection",
     "content-encoding",
@@ -86,7 +86,7 @@ impl std::str::FromStr for SameSite {
     }
 }
 
-/// A cookie to set or to remove (RFC 6265 section 4.1).
+/// A cookie to set or to remove (RFC 6265, section 4.1).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cookie {
     /// Its name.
@@ -170,12 +170,12 @@ impl Cookie {
     }
 }
 
-/// RFC 6265 section 4.1.1.
+/// RFC 6265, section 4.1.1.
 const fn is_cookie_octet(byte: u8) -> bool {
     matches!(byte, 0x21 | 0x23..=0x2b | 0x2d..=0x3a | 0x3c..=0x5b | 0x5d..=0x7e)
 }
 
-/// RFC 9110 section 5.6.2.
+/// RFC 9110, section 5.6.2.
 fn is_token(text: &str) -> bool {
     let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !text.is_empty() && text.bytes().all(token)

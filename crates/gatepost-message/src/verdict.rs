@@ -133,7 +133,7 @@ pub struct Verdict {
     pub edits: Vec<Edit>,
 }
 
-/// The result of one method of authentication (RFC 8601 section 2.2).
+/// The result of one method of authentication (RFC 8601, section 2.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authentication {
     /// `spf`, `dkim`, `dmarc`, ….

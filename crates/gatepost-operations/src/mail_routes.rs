@@ -39,7 +39,7 @@ pub trait MailRoutes: Send + Sync {
     /// The present destination of mail for this recipient, or the reason why there is none.
     fn destination(&self, envelope: &Envelope, recipient: &str) -> Result<MailDestination, String>;
 
-    /// Hands a mail to the next hops of its recipients.
+    /// Sends a mail to the next hops of its recipients.
     fn forward(&self, mail: OutgoingMail) -> Forwarding<'_>;
 
     /// The name of this host, for mail that it writes itself.

@@ -238,7 +238,7 @@ fn nowhere(plan: &ReleasePlan, listener: Listener) -> OperationError {
     OperationError::Nowhere(reason)
 }
 
-/// RFC 5321 section 4.4: the server that makes the final delivery records the return path.
+/// RFC 5321, section 4.4: the server that makes the final delivery records the return path.
 fn with_return_path(entry: &QuarantineEntry, mail: Bytes) -> Bytes {
     let sender = entry.journal.envelope.sender.as_deref();
     let field = EditedField::new("Return-Path", &format!("<{}>", sender.unwrap_or_default()));
@@ -258,7 +258,7 @@ fn ascii(text: &str) -> String {
     one_line(text).replace(|character: char| !character.is_ascii(), "?")
 }
 
-/// RFC 5322 section 3.3.
+/// RFC 5322, section 3.3.
 fn date(id: MessageId) -> String {
     let time = time::OffsetDateTime::from(id.time());
     let format = time::format_description::well_known::Rfc2822;

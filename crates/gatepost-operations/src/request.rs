@@ -12,17 +12,17 @@ pub struct Search {
     pub text: String,
     /// Only messages with this verdict.
     pub verdict: Option<Action>,
-    /// Only those that a rule of this name matched, in any case.
+    /// Only messages that a rule of this name matched, in any case.
     pub rule: String,
-    /// Only those for such a topic.
+    /// Only messages for a topic of this filter.
     pub topic: Option<TopicFilter>,
     /// A part of the sender, the user or the client, in any case.
     pub sender: String,
-    /// Only those that arrived then or later.
+    /// Only messages that arrived then or later.
     pub since: Option<SystemTime>,
-    /// Only those that arrived before.
+    /// Only messages that arrived before.
     pub until: Option<SystemTime>,
-    /// Only those that arrived before this one: the next page.
+    /// Only messages that arrived before this one: the next page.
     pub before: Option<MessageId>,
     /// The maximum number of messages to return, newest first.
     pub count: usize,
@@ -33,18 +33,18 @@ pub struct Search {
 pub struct JournalPage {
     /// The entries found, newest first.
     pub messages: Vec<Value>,
-    /// Before which message the search goes on; `None` if all of the journal was searched. A page
-    /// may be short, or empty: a search ends after some time.
+    /// The message before which the search continues; `None` if all of the journal was searched. A
+    /// page may be short, or empty: a search ends after some time.
     pub next: Option<MessageId>,
 }
 
-/// In which order quarantined messages are listed.
+/// The order in which quarantined messages are listed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum QuarantineOrder {
-    /// Those that arrived last first.
+    /// The latest first.
     #[default]
     Newest,
-    /// Those that arrived first first.
+    /// The earliest first.
     Oldest,
     /// The highest score first.
     Score,

@@ -77,7 +77,7 @@ fn format_second(second: u64, format: &[BorrowedFormatItem<'_>]) -> String {
         .unwrap_or_default()
 }
 
-/// Appends the current time as an HTTP date (RFC 9110 section 5.6.7).
+/// Appends the current time as an HTTP date (RFC 9110, section 5.6.7).
 pub fn push_http_date(text: &mut Vec<u8>) {
     with_cached(&HTTP, HTTP_DATE, |now| {
         text.extend_from_slice(now.as_bytes());
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn http_dates_are_those_of_the_standard() {
-        // The example of RFC 9110 section 5.6.7.
+        // The example of RFC 9110, section 5.6.7.
         let time = UNIX_EPOCH + Duration::from_secs(784_111_777);
         assert_eq!(http_date(time), "Sun, 06 Nov 1994 08:49:37 GMT");
         assert_eq!(parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT"), Some(time));

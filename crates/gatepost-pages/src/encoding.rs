@@ -1,4 +1,4 @@
-//! Content codings, and the negotiation with a client (RFC 9110 section 12.5.3).
+//! Content codings, and the negotiation with a client (RFC 9110, section 12.5.3).
 
 /// A coding of precompressed files beside the original.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +68,7 @@ fn weight(accept: &[u8], name: &str) -> Option<u16> {
     })
 }
 
-/// `0.5` is 500 (RFC 9110 section 12.4.2).
+/// `0.5` is 500 (RFC 9110, section 12.4.2).
 fn thousandths(text: &[u8]) -> u16 {
     let number = std::str::from_utf8(text).ok();
     let number = number.and_then(|text| text.parse::<f32>().ok());

@@ -120,7 +120,7 @@ impl StaticFile {
             mime: self.mime,
             ..Self::on_disk(&name, stamp)
         };
-        // The representation is a different one (RFC 9110 section 8.8.3.3), even if its length and
+        // The representation is a different one (RFC 9110, section 8.8.3.3), even if its length and
         // time happen to equal the original's.
         file.etag = format!("{}-{}\"", file.etag.trim_end_matches('"'), encoding.name());
         self.variants.push(Variant { encoding, file });
@@ -140,7 +140,7 @@ impl StaticFile {
         }
     }
 
-    /// Evaluates a request's conditions in the order of RFC 9110 section 13.2.2.
+    /// Evaluates a request's conditions in the order of RFC 9110, section 13.2.2.
     pub fn select(&self, conditions: &Conditions<'_>) -> Selection {
         if let Some(tags) = conditions.if_match {
             if !self.has_tag(tags, false) {
@@ -181,13 +181,13 @@ impl StaticFile {
         })
     }
 
-    /// RFC 9110 section 13.1.5: a tag or a date must be equal.
+    /// RFC 9110, section 13.1.5: a tag or a date must be equal.
     fn range_applies(&self, if_range: Option<&str>) -> bool {
         if_range.is_none_or(|validator| validator == self.etag || validator == self.last_modified)
     }
 
     /// A single byte range; several ranges are answered with the complete file, which the standard
-    /// permits (RFC 9110 section 14.2).
+    /// permits (RFC 9110, section 14.2).
     fn part(&self, range: &str) -> Selection {
         let Some(spec) = range.strip_prefix("bytes=").map(str::trim) else {
             return Selection::Whole;

@@ -2,7 +2,7 @@
 //!
 //! A page's static text is compressed when the page is read: each piece ends with a full flush, so
 //! it ends at a byte boundary and refers to nothing before it. The values between them are stored
-//! blocks (RFC 1951 section 3.2.4), which cost five bytes and no time, and the checksums of the
+//! blocks (RFC 1951, section 3.2.4), which cost five bytes and no time, and the checksums of the
 //! pieces are combined. Values are never compressed together with other text, so the length of a
 //! response reveals nothing about a secret beside text that an attacker chose (the BREACH attack).
 
@@ -15,7 +15,7 @@ use flate2::{Compress, Compression, Crc, FlushCompress};
 
 use crate::memory_file::recounted;
 
-/// A header without time and name (RFC 1952 section 2.3.1); 255: unknown operating system.
+/// A header without time and name (RFC 1952, section 2.3.1); 255: unknown operating system.
 const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
 /// An empty final stored block.
 const END: [u8; 5] = [1, 0, 0, 0xff, 0xff];

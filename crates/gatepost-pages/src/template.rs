@@ -129,7 +129,7 @@ fn insertion_of(name: &str, arguments: TemplateArguments) -> Option<Insertion> {
         ("now", None) => Some(Insertion::Now),
         ("now", Some(format)) => Some(Insertion::NowAs(format)),
         ("latest", Some(topic)) => Some(Insertion::Latest(topic)),
-        // One that cannot work has its error from the engine, with the line.
+        // The engine reports the error of an invalid template, with the line.
         ("live", Some(topic)) => LiveValue::new(&topic, None).ok().map(Insertion::Live),
         ("call", Some(path)) => Some(Insertion::Call {
             path,

@@ -76,7 +76,7 @@ pub trait ValueSource: Send + Sync + 'static {
     fn call(&self, call: &PageCall<'_>) -> Result<Called, CallError>;
 }
 
-/// A payload as text; what is not UTF-8 becomes U+FFFD.
+/// A payload as text; invalid UTF-8 becomes U+FFFD.
 pub(crate) fn text_of(publication: &Publication) -> std::borrow::Cow<'_, str> {
     String::from_utf8_lossy(&publication.payload)
 }

@@ -1,8 +1,8 @@
 //! Work of a thread when patterns are first used: transitions of automata, prefix filters, compiled
 //! patterns.
 //!
-//! It is counted where it is computed, which later uses do not reach. Times are taken only between
-//! [`FirstUses::begin_timing`] and [`FirstUses::end_timing`].
+//! The work is counted where it is computed, so later uses do not count. Times are taken only
+//! between [`FirstUses::begin_timing`] and [`FirstUses::end_timing`].
 
 use std::cell::Cell;
 use std::ops::AddAssign;
@@ -24,7 +24,7 @@ pub(crate) enum FirstUse {
 pub struct FirstUseCount {
     /// The number.
     pub count: u64,
-    /// The time, where it was taken.
+    /// The time, if it was measured.
     pub time: Duration,
 }
 
@@ -70,13 +70,13 @@ impl FirstUses {
         patterns: FirstUseCount::NONE,
     };
 
-    /// Takes times on this thread from now on; returns what was computed before.
+    /// Starts measuring times on this thread; returns the earlier counts.
     pub fn begin_timing() -> Self {
         IS_TIMED.set(true);
         USES.get()
     }
 
-    /// Takes no more times; returns what was computed since `begin` returned `before`.
+    /// Stops measuring times; returns the counts since `before`.
     pub fn end_timing(before: Self) -> Self {
         IS_TIMED.set(false);
         let now = USES.get();

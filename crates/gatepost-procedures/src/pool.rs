@@ -174,14 +174,14 @@ mod tests {
     }
 
     /// The numbers of the idle threads, the one that ran out of work last at the end, as soon as
-    /// there are so many. A thread is among them from the moment from which it can be woken.
+    /// there are this many. A thread is among them from the moment from which it can be woken.
     fn await_idle(pool: &JudgePool, count: usize) -> Vec<usize> {
         let idle = || pool.0.waiting.lock().idle.clone();
         await_that("threads without work", || idle().len() == count);
         idle()
     }
 
-    /// A job that has begun, and goes on until it is ended.
+    /// A job that has begun, and runs until it is ended.
     struct Begun {
         /// The number of its thread.
         thread: usize,

@@ -1,4 +1,4 @@
-//! The examples of the documentation do what they say.
+//! The examples of the documentation, executed.
 
 mod support;
 

@@ -1,4 +1,5 @@
-//! The abilities of Luau code: change a message, keep values, publish, ask other servers.
+//! The functions of Luau code: changing a message, storing values, publishing, contacting other
+//! servers.
 
 mod support;
 

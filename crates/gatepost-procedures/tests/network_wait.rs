@@ -1,4 +1,4 @@
-//! Mail whose rules wait for the network, and mail that asks nothing beside it.
+//! Mail whose rules wait for the network, and mail without queries meanwhile.
 
 mod support;
 

@@ -60,7 +60,7 @@ impl Stage {
         Self::Metas,
         Self::Report,
     ];
-    /// Their number.
+    /// The number of texts.
     pub(crate) const COUNT: usize = Self::ALL.len();
 
     /// The name in a table.

@@ -1,4 +1,4 @@
-//! For any bytes of a message, all its views exist, and its plain ones keep what they must.
+//! For any bytes of a message, all its views exist, and its plain views keep the required bytes.
 
 use gatepost_mail::{HeaderSelector, Mail};
 use proptest::prelude::*;

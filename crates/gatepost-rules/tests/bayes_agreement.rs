@@ -1,4 +1,4 @@
-//! Bayes here against SpamAssassin's, where that and the public corpus are there: the same tokens
+//! Bayes here against SpamAssassin's, if that and the public corpus are installed: the same tokens
 //! with the same counts after the same training, the same probability of other messages.
 
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! Every directive of the installed SpamAssassin is known, by its old names too: an unknown one
-//! that narrows trust would leave the trust in place.
+//! Every directive of the installed SpamAssassin is supported, by its old names too: an unsupported
+//! directive that restricts trust would leave the trust unrestricted.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! The embedded rule set is whole: every rule of it can run.
+//! The embedded rule set is complete: each of its rules can run.
 
 use gatepost_rules::{RuleSet, RulesSettings};
 

@@ -1,4 +1,4 @@
-//! Learning changes later scores, and switched off nothing does.
+//! Learning changes later scores, unless it is switched off.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
-//! Each limit of `[rules.mail]`: what lies within it is seen by rules, what lies beyond is not, and
-//! a larger setting brings it back.
+//! Each limit of `[rules.mail]`: rules see the part of a mail within it, not the part beyond it,
+//! and a larger setting includes that part.
 
 use std::fmt::Write as _;
 

@@ -25,7 +25,7 @@ pub enum StoreChange {
     Unquarantine(MessageId),
     /// Appends to the journal of verdicts.
     Journal(Box<JournalEntry>),
-    /// Replaces a journal entry: the message got another verdict.
+    /// Replaces a journal entry, because the message got another verdict.
     ReplaceJournal(Box<JournalEntry>),
     /// A change of the sessions that outlive their connections.
     Session(SessionChange),
@@ -65,8 +65,8 @@ pub enum StoreChange {
 }
 
 impl StoreChange {
-    /// Whether it stores a message: such changes are refused while the disk is nearly full, and
-    /// those that end something are not.
+    /// Whether it stores a message: such changes are refused while the disk is nearly full; changes
+    /// that only remove data are not.
     pub(crate) fn stores_message(&self) -> bool {
         matches!(
             self,

@@ -3,7 +3,7 @@
 use rusqlite::ToSql;
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 
-/// Bytes gathered before the hasher is called: it is slow on the few bytes of a number.
+/// Bytes gathered before the hasher is called: hashing a few bytes at a time is slow.
 const GATHERED_BYTES: usize = 256;
 /// The type, and the number or the length.
 const HEAD_BYTES: usize = 1 + size_of::<u64>();
@@ -41,7 +41,7 @@ impl Checksum {
         if self.length + HEAD_BYTES > GATHERED_BYTES {
             self.hash_gathered();
         }
-        // A length that the compiler knows: copied without a call.
+        // The length is a constant, so the copy needs no call.
         let head = &mut self.gathered[self.length..][..HEAD_BYTES];
         head[0] = kind;
         head[1..].copy_from_slice(&number.to_le_bytes());

@@ -1,18 +1,19 @@
 //! Time, and the time by which rows age.
 //!
-//! A clock may be wrong: a board without a battery starts in 1970, a snapshot is restored, somebody
-//! mistypes a year. Rows that are removed by age are gone for good, so ages go by a time of their
-//! own, the [`AgeTime`], which is kept in the database. It follows the clock as long as the clock
-//! is plausible. A clock that is suddenly ahead (the server was off, or the clock is wrong) is not
-//! trusted before it is known what that would remove ([`AgeTime::decide`]):
+//! A clock may be wrong: a board without a battery starts in 1970, a snapshot is restored, an
+//! administrator mistypes a year. Rows that are removed by age are lost, so ages are computed by a
+//! separate time, the [`AgeTime`], which is kept in the database. It follows the clock as long as
+//! the clock is plausible. A clock that is suddenly ahead (the server was off, or the clock is
+//! wrong) is not trusted before the number of rows that it would remove is known
+//! ([`AgeTime::decide`]):
 //!
-//! - many rows: the age time goes on at the speed of time until an administrator accepts the clock
-//!   or sets it right;
+//! - many rows: the age time advances at normal speed until an administrator accepts or corrects
+//!   the clock;
 //! - few rows, and the clock is ahead by `store.clock_jump_max` at most: it is trusted;
 //! - few rows, and it is further ahead: the age time catches up, at twice the speed of time.
 //!
 //! Invariants: the age time is never ahead of the clock, and never gains more on the clock than
-//! `store.clock_jump_max` at once, unless an administrator says so.
+//! `store.clock_jump_max` at once, unless an administrator accepts the clock.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -56,7 +57,7 @@ impl ClockSource for SystemClock {
 /// The relation of the clock to the age time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Drift {
-    /// They agree.
+    /// The clock and the age time agree.
     None,
     /// The clock is ahead by this much.
     Ahead(Duration),
@@ -67,10 +68,10 @@ pub(crate) enum Drift {
 /// The behaviour of the age time while the clock is ahead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AgePace {
-    /// It goes on at the speed of time, until it is decided what to do, or until an administrator
-    /// accepts the clock.
+    /// It advances at normal speed until a decision is made, or until an administrator accepts the
+    /// clock.
     Wait,
-    /// It goes twice as fast.
+    /// It advances twice as fast.
     CatchUp,
 }
 
@@ -86,7 +87,7 @@ pub(crate) struct AgeTime {
 }
 
 impl AgeTime {
-    /// `accepted` is what an earlier run kept; `None` for a new database.
+    /// `accepted` is the value that an earlier run stored; `None` for a new database.
     pub(crate) fn new(
         clock: Arc<dyn ClockSource>,
         accepted: Option<SystemTime>,
@@ -105,19 +106,19 @@ impl AgeTime {
         self.clock.elapsed()
     }
 
-    /// The latest time that was trusted, to be kept.
+    /// The latest trusted time, to be stored.
     pub(crate) const fn accepted(&self) -> SystemTime {
         self.accepted
     }
 
-    /// The age time now, and how the clock stands to it.
+    /// The age time now, and its relation to the clock.
     pub(crate) fn now(&mut self) -> (SystemTime, Drift) {
         let (now, elapsed) = (self.clock.now(), self.clock.elapsed());
         let passed = elapsed.saturating_sub(self.accepted_at);
         self.accepted_at = elapsed;
         let expected = self.accepted + passed;
         if let Ok(behind) = self.accepted.duration_since(now) {
-            // Less is removed than could be, which does no harm.
+            // Fewer rows are removed than possible, which does no harm.
             let drift = if behind.is_zero() {
                 Drift::None
             } else {
@@ -142,8 +143,8 @@ impl AgeTime {
         self.clock.now()
     }
 
-    /// Decides over a clock that is ahead: whether trusting it would remove many rows at once.
-    /// Returns whether it must be asked for.
+    /// Decides whether a clock that is ahead is trusted, given whether that would remove many rows
+    /// at once. Returns whether an administrator must accept it.
     pub(crate) fn decide(&mut self, removes_many: bool) -> bool {
         let (_, Drift::Ahead(ahead)) = self.now() else {
             return false;
@@ -156,7 +157,8 @@ impl AgeTime {
         removes_many
     }
 
-    /// An administrator says that the clock is right. One that is behind is trusted in any case.
+    /// Accepts the clock at an administrator's request. A clock that is behind is trusted in any
+    /// case.
     pub(crate) fn accept_clock(&mut self) {
         let now = self.clock.now();
         if now > self.accepted {
@@ -187,7 +189,7 @@ mod tests {
             Self(Arc::new(Mutex::new((start, Duration::ZERO))))
         }
 
-        /// Time passes.
+        /// Lets time pass.
         fn pass(&self, time: Duration) {
             let mut hand = self.0.lock();
             hand.0 += time;

@@ -1,5 +1,5 @@
-//! Takes batches of changes from the queue and commits them: the writer's thread, or a simulation
-//! that decides when.
+//! Takes batches of changes from the queue and commits them: on the writer's thread, or in a
+//! simulation, which determines the times of commits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

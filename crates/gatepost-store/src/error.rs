@@ -17,7 +17,7 @@ pub enum StoreError {
         cause: Arc<std::io::Error>,
     },
     /// Another server holds the lock of this data folder.
-    #[error("another gatepost serves from the data folder {folder}; stop it first")]
+    #[error("another gatepost is running with the data folder {folder}; stop it first")]
     AlreadyServing {
         /// The data folder.
         folder: PathBuf,
@@ -58,7 +58,8 @@ pub enum StoreError {
     },
     /// A newer version of Gatepost wrote the file.
     #[error(
-        "the database {file} has schema {found}, and this version knows {known}: a newer gatepost \
+        "the database {file} has schema {found}, and this version supports {known}: a newer \
+            gatepost \
          wrote it. Run that version, or restore a backup from before the update; nothing was \
          changed"
     )]
@@ -76,16 +77,16 @@ pub enum StoreError {
         /// The table.
         table: &'static str,
     },
-    /// A row does not fit its checksum.
+    /// The checksum of a row is wrong.
     #[error(
-        "a row of the table {table} is damaged: it does not fit its checksum. Restore a backup, or \
+        "a row of the table {table} is damaged: its checksum is wrong. Restore a backup, or \
          set store.on_damage = \"recover\" to continue without such rows"
     )]
     DamagedRow {
         /// The table.
         table: &'static str,
     },
-    /// The disk has less space left than `store.reserve` asks for.
+    /// The disk has less space left than `store.reserve` requires.
     #[error(
         "the disk is nearly full: {available} are left, and store.reserve keeps {reserve} free"
     )]
@@ -117,7 +118,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether the disk is full, or nearly so: replies have codes of their own for it.
+    /// Whether the disk is full, or nearly so: some replies have a code for it.
     pub fn is_disk_full(&self) -> bool {
         match self {
             Self::DiskFull { .. } => true,

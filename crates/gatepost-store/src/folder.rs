@@ -1,11 +1,11 @@
-//! The data folder: which files it holds, and how their names are made safe.
+//! The data folder: its files, and the safe handling of their names.
 //!
 //! | file | purpose |
 //! | --- | --- |
 //! | `gatepost.db` | the database, with its `-wal` and `-shm` |
 //! | `gatepost.lock` | locked by the server for its whole life ([`lock`](crate::lock)) |
 //! | `gatepost.db.lock` | locked by every process that has the database open |
-//! | `gatepost.db.recovering` | a recovery under way; worthless if its process has ended |
+//! | `gatepost.db.recovering` | an unfinished recovery; useless if its process has ended |
 //! | `gatepost.db.recovered` | a complete recovery or restore, before its last step |
 //! | `gatepost.db.damaged-N` | a damaged database, kept for the operator; never overwritten |
 //! | `gatepost.db.replaced-N` | the database before a restore; never overwritten |
@@ -48,7 +48,7 @@ impl DataFolder {
         Ok(Self::at(path))
     }
 
-    /// The folder as it is, or is not.
+    /// The folder, whether it exists or not.
     pub(crate) fn at(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
@@ -101,7 +101,7 @@ impl DataFolder {
     }
 
     /// Gives the database and its write-ahead log a second name that was free,
-    /// `gatepost.db.REASON-N`, and returns it. Both names stand for the same bytes until the
+    /// `gatepost.db.REASON-N`, and returns it. Both names refer to the same bytes until the
     /// database's own name is taken by another.
     pub(crate) fn keep_as(&self, reason: &str) -> Result<PathBuf, StoreError> {
         for number in 1..=KEPT_FILES_MAX {

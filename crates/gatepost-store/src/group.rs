@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 use crate::StoreError;
 
 /// A commit: the submissions that were left out of it, by ascending number and with the reason of
-/// each, or why there was no commit.
+/// each, or the reason why there was no commit.
 pub(crate) type CommitOutcome = Result<Vec<(u32, StoreError)>, StoreError>;
 
 /// The reason why this submission was left out.
@@ -24,7 +24,7 @@ pub(crate) struct CommitGroup {
 }
 
 impl CommitGroup {
-    /// Called by the writer after the commit or its failure; the first outcome stands.
+    /// Called by the writer after the commit or its failure; the first outcome is final.
     pub(crate) fn decide(&self, outcome: CommitOutcome) {
         let _ = self.outcome.set(outcome);
         self.decided.notify_waiters();
@@ -73,12 +73,12 @@ impl Ticket {
         Some(self.failure().cloned().map_or(Ok(()), Err))
     }
 
-    /// Waits until the changes are on disk, or have failed to get there.
+    /// Waits until the changes are on disk or have failed.
     pub async fn committed(&self) -> Result<(), StoreError> {
         loop {
             let notified = self.group.decided.notified();
             tokio::pin!(notified);
-            // Registered before looking, so that a decision in between is not missed.
+            // Registered before the check, so that a decision in between is not missed.
             notified.as_mut().enable();
             if let Some(outcome) = self.outcome() {
                 return outcome;

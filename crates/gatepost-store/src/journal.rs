@@ -12,9 +12,9 @@ pub struct JournalEntry {
     pub id: MessageId,
     /// Sender, recipients and listener.
     pub envelope: Envelope,
-    /// The topic it was for, if any; the first of several.
+    /// The topic that it was sent to, if any; the first of several.
     pub topic: Option<Topic>,
-    /// All topics it was for, including the first; empty if there is at most one.
+    /// All topics that it was sent to, including the first; empty if there is at most one.
     pub topics: Vec<Topic>,
     /// A mail's decoded subject.
     pub subject: Option<String>,
@@ -22,7 +22,7 @@ pub struct JournalEntry {
     pub size: u64,
     /// The verdict.
     pub action: Action,
-    /// The rules' sum, where they ran.
+    /// The score of the rules, if they ran.
     pub score: Option<Score>,
     /// The rules that matched.
     pub hits: Vec<RuleHit>,
@@ -50,7 +50,7 @@ pub struct QuarantineEntry {
 }
 
 impl JournalEntry {
-    /// Every topic that it was for.
+    /// Every topic that it was sent to.
     pub fn all_topics(&self) -> &[Topic] {
         if self.topics.is_empty() {
             self.topic.as_slice()

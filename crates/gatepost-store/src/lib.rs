@@ -1,12 +1,12 @@
-//! The embedded database: everything that Gatepost keeps over a restart.
+//! The embedded database: all data that survives a restart.
 //!
-//! One SQLite file holds retained messages, history, the journal of verdicts, the quarantine,
-//! the sessions that outlive their connections, and the records of other crates. Everything is
-//! written by one thread in *group commits*: callers [`submit`](Store::submit) changes and get a
-//! [`Ticket`]; the writer takes all that has come in since its last commit, applies it in one
-//! transaction, and then every ticket of that group is committed at once. A caller that has
-//! acknowledged only after its ticket was committed can be killed at any moment without breaking
-//! its promise, and a thousand callers share one `fsync`.
+//! One SQLite file holds retained messages, history, the journal of verdicts, the quarantine, the
+//! sessions that outlive their connections, and the records of other crates. Everything is written
+//! by one thread in *group commits*: callers [`submit`](Store::submit) changes and get a
+//! [`Ticket`]; the writer takes all changes submitted since its last commit, applies it in one
+//! transaction, and then every ticket of that group is committed at once. A caller that
+//! acknowledges only after its ticket was committed can be killed at any moment without losing
+//! acknowledged data, and a thousand callers share one `fsync`.
 //!
 //! Invariants: changes are applied in the order submitted; a ticket is committed only when the
 //! disk has it; a group that fails (disk full) fails all its tickets and the next is tried again.

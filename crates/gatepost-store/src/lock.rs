@@ -1,6 +1,6 @@
 //! Locks on the data folder, between processes.
 //!
-//! Both are `flock` locks: the system releases them when their process ends, however it ends. The
+//! Both are `flock` locks: the system releases them when their process ends, in whatever way. The
 //! *server lock* admits one server for each data folder. The *database lock* is shared by every
 //! process that has the database open; a recovery takes it alone, so that no process writes to a
 //! file that is being replaced. SQLite's own locks order everything else.
@@ -39,7 +39,7 @@ pub(crate) fn lock_server(folder: &DataFolder) -> Result<Lock, StoreError> {
 
 /// Whether a server holds the lock of this data folder at the moment.
 pub(crate) fn is_served(folder: &Path) -> bool {
-    // Opened for reading: nothing is made in a folder that is none of ours.
+    // Opened for reading, so that nothing is created in a foreign folder.
     let file = File::open(DataFolder::at(folder).server_lock());
     file.is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }

@@ -1,5 +1,5 @@
-//! A store without threads, for simulations: a commit happens when the simulation says so, and
-//! nothing happens in between. So one seed always leads to the same commits.
+//! A store without threads, for simulations: commits happen only when the simulation requests them,
+//! so one seed always leads to the same commits.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ impl ManualWriter {
     }
 
     /// As [`ManualWriter::commit`], without the changes that `is_written` refuses: a store that
-    /// forgets, for the proof that a simulation notices it.
+    /// loses changes, to prove that a simulation detects that.
     pub fn commit_only(&mut self, count: usize, mut is_written: impl FnMut(&StoreChange) -> bool) {
         let mut batches = self.0.queue.take_separate(count);
         for batch in &mut batches {
@@ -45,7 +45,7 @@ impl ManualWriter {
         }
     }
 
-    /// Fails the commit of all that waits: nothing is written.
+    /// Fails the commit of all waiting changes: nothing is written.
     pub fn fail(&mut self, error: &StoreError) {
         let queue = &self.0.queue;
         for batch in queue.take_separate(usize::MAX) {
@@ -77,12 +77,11 @@ impl SimulatedDatabase {
         Self::prepare(Connection::open_in_memory()?)
     }
 
-    /// The database in this file, as SQLite's layer below has it, which is created if it is
-    /// missing, with pages of this size. The log is written back to the database whenever it has
-    /// this many pages.
+    /// The database in this file, in the VFS below SQLite, created if it is missing, with pages of
+    /// this size. The log is written back to the database whenever it has this many pages.
     ///
     /// The connection may stay open while that layer simulates a crash, if the next transaction
-    /// then finds what a new process would find.
+    /// then finds the same state as a new process would.
     pub fn at(file: &Path, page_bytes: u32, log_pages: u32) -> Result<Self, StoreError> {
         let connection = Connection::open(file)?;
         connection.pragma_update(None, "page_size", page_bytes)?;
@@ -98,7 +97,7 @@ impl SimulatedDatabase {
         Ok(Self(Arc::new(Mutex::new(connection))))
     }
 
-    /// Looks at every page, as the start of a server does.
+    /// Checks every page, like the start of a server.
     pub fn check(&self) -> Result<(), StoreError> {
         let connection = self.0.lock();
         let mut check = connection.prepare_cached("PRAGMA quick_check(1)")?;
@@ -121,7 +120,7 @@ impl SimulatedDatabase {
         Ok((store, ManualWriter::new(committer)))
     }
 
-    /// Makes it what it was when it was new.
+    /// Resets it to an empty database.
     pub fn clear(&self) -> Result<(), StoreError> {
         let mut connection = self.0.lock();
         let transaction = connection.transaction()?;

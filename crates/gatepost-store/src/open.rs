@@ -1,11 +1,10 @@
-//! Opening the database: lock first, then look, and change nothing unless asked to.
+//! Opening the database: it is locked first, then checked, and changed only on request.
 //!
 //! Only `SQLITE_CORRUPT`, `SQLITE_NOTADB` and a failed check are damage. Every other error (a full
 //! disk, an I/O error, no descriptor left, no permission) ends the start with its reason, and the
-//! files stay as they were. SQLite reports a read that fails with EIO as `SQLITE_CORRUPT` too, so
+//! files are unchanged. SQLite reports a read that fails with EIO as `SQLITE_CORRUPT` too, so
 //! damage counts only if every byte can be read and the damage is found again. Damage ends the
-//! start too, unless
-//! [`OnDamage::Recover`](crate::OnDamage) asks for a [recovery].
+//! start too, unless [`OnDamage::Recover`](crate::OnDamage) asks for a [recovery].
 
 use std::fs::{self, File};
 use std::io;
@@ -93,7 +92,7 @@ pub(crate) fn open_secondary(path: &Path) -> Result<Opened, StoreError> {
     })
 }
 
-/// Opens, and again where damage is reported although the disk may have failed to read.
+/// Opens the database, and tries again if damage is reported that may be a read error of the disk.
 fn confirm_damage(
     folder: &DataFolder,
     open: impl Fn(&DataFolder) -> Result<Connection, StoreError>,
@@ -122,7 +121,7 @@ fn open_writing(folder: &DataFolder) -> Result<Connection, StoreError> {
     let file = folder.database();
     if !exists(&file)? && exists(&folder.wal())? {
         // SQLite would take this for a new database and delete the log.
-        let reason = "its write-ahead log is there without it".to_owned();
+        let reason = "its write-ahead log exists, but the database file is missing".to_owned();
         return Err(StoreError::Damaged { file, reason });
     }
     let failed = |error| open_error(folder, error);
@@ -139,7 +138,7 @@ fn open_writing(folder: &DataFolder) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
-/// As [`open_writing`], and looks at every page.
+/// As [`open_writing`], and checks every page.
 fn open_checked(folder: &DataFolder) -> Result<Connection, StoreError> {
     let connection = open_writing(folder)?;
     let answer: String = connection
@@ -214,7 +213,8 @@ pub(crate) fn open_error(folder: &DataFolder, error: rusqlite::Error) -> StoreEr
     }
 }
 
-/// Whether the error means that the file's content is wrong, rather than that it cannot be had.
+/// Whether the error means that the file's content is wrong, rather than that the file cannot be
+/// read.
 pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
     matches!(
         error.sqlite_error_code(),

@@ -1,7 +1,7 @@
 //! The last judged messages as they arrived, so that changed rules can be tested on them.
 //!
 //! This is a sample: under load only some messages are kept, large ones never, and the oldest are
-//! removed for new ones. No acknowledgement depends on them, so no caller waits for their commit.
+//! replaced by new ones. No acknowledgement depends on them, so no caller waits for their commit.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use crate::{Store, StoreChange, StoreError};
 
-/// Their key space among the records.
+/// The key space of originals among the records.
 const SPACE: &str = "original";
 
 /// The sample of originals. Cheap to clone; all clones share it.

@@ -2,8 +2,8 @@
 //!
 //! A group consists of submissions: the changes of one ticket, which are stored all or not at all.
 //!
-//! Invariants: changes leave in the order in which they came; a group that was taken is decided,
-//! whatever becomes of its writer; a closed queue accepts nothing more.
+//! Invariants: changes are taken in the order of submission; a group that was taken is decided even
+//! if its writer panics; a closed queue accepts nothing more.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// The number of the submission that these changes become.
+    /// Adds changes as one submission, and returns its number.
     pub(crate) fn add(&mut self, changes: &mut Vec<StoreChange>, after: Option<Ticket>) -> u32 {
         let number = self.submissions.len() as u32;
         self.changes.append(changes);
@@ -67,8 +67,8 @@ struct WriterQueue {
     /// The instant at which deferred changes are committed by themselves.
     due: Option<Instant>,
     closed: bool,
-    /// Present for a simulation: what was submitted, each in a batch of its own, so that a commit
-    /// may end between any two.
+    /// Present for a simulation: the submissions, each in its own batch, so that a commit may end
+    /// between any two.
     separate: Option<VecDeque<Batch>>,
 }
 
@@ -90,8 +90,8 @@ impl WriterQueue {
 }
 
 impl Queue {
-    /// Adds changes to the next group; `changes` is left empty, or, refused, as it was. Changes
-    /// that rest on an `earlier` commit are refused where that has failed.
+    /// Adds changes to the next group; `changes` is emptied, or unchanged if they are refused.
+    /// Changes that depend on an `earlier` commit are refused if that has failed.
     pub(crate) fn push(
         &self,
         changes: &mut Vec<StoreChange>,
@@ -104,7 +104,7 @@ impl Queue {
         if waiting.closed {
             return Err(StoreError::Closed);
         }
-        // Under the lock that is held while a failure is made known.
+        // This happens under the lock that is held while a failure is published.
         if let Some(error) = earlier.and_then(Ticket::failure) {
             return Err(error.clone());
         }
@@ -135,7 +135,7 @@ impl Queue {
         Ok(ticket)
     }
 
-    /// Makes all that waits urgent; the ticket of the last group, unless there was none yet.
+    /// Makes all waiting changes urgent; returns the ticket of the last group, if there was one.
     pub(crate) fn flush(&self) -> Option<Ticket> {
         let mut waiting = self.waiting.lock();
         if waiting.batch.changes.is_empty() {
@@ -166,7 +166,7 @@ impl Queue {
         Some(waiting.take())
     }
 
-    /// From now on, what is submitted waits for [`Queue::take_separate`].
+    /// From now on, submissions wait for [`Queue::take_separate`].
     pub(crate) fn separate(&self) {
         self.waiting.lock().separate.get_or_insert_default();
     }
@@ -184,7 +184,7 @@ impl Queue {
         separate.drain(..count.min(separate.len())).collect()
     }
 
-    /// Asks for a commit that changes nothing, to see whether the disk works.
+    /// Requests a commit that changes nothing, to test whether the disk works.
     pub(crate) fn probe(&self) {
         let mut waiting = self.waiting.lock();
         if !waiting.closed && waiting.batch.changes.is_empty() {
@@ -199,9 +199,9 @@ impl Queue {
         }
     }
 
-    /// Makes the outcome of a group known. A failure is also that of all changes that were
-    /// submitted before it was known: they may rest on what was not stored, and a later message
-    /// of a sender must not be stored before an earlier one that the sender will repeat.
+    /// Publishes the outcome of a group. A failure also applies to all changes submitted before it
+    /// was known: they may depend on changes that were not stored, and a later message of a sender
+    /// must not be stored before an earlier one that the sender will repeat.
     pub(crate) fn decide(&self, group: &CommitGroup, outcome: CommitOutcome) {
         let mut waiting = self.waiting.lock();
         let mut failed = Batch::default();
@@ -236,7 +236,7 @@ impl Drop for FailGroupOnDrop {
     }
 }
 
-/// Closes the queue and fails what still waits in it.
+/// Closes the queue and fails the changes that still wait in it.
 pub(crate) struct FailWaitingOnDrop(pub(crate) Arc<Queue>);
 
 impl Drop for FailWaitingOnDrop {

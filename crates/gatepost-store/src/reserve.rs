@@ -1,4 +1,4 @@
-//! The part of the disk that stays free.
+//! The part of the disk that is kept free.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,7 +19,7 @@ pub enum Reserve {
 }
 
 impl Reserve {
-    /// The bytes that are to stay free of a file system of this size.
+    /// The bytes that must remain free on a file system of this size.
     pub fn of(self, total: ByteSize) -> ByteSize {
         match self {
             Self::Percent(percent) => {

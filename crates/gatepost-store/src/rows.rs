@@ -1,4 +1,4 @@
-//! Rows to values and back, in one place for writing and reading.
+//! Conversion between rows and values, in one place for writing and reading.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -61,8 +61,8 @@ pub(crate) fn id_to_row(id: MessageId) -> i64 {
     id.number() as i64
 }
 
-/// A value of another type than the column's was not written by a version of ours: it comes out of
-/// a damaged file, and hides no other row.
+/// A value of another type than the column's was not written by Gatepost: it comes from a damaged
+/// file, and is skipped without hiding other rows.
 pub(crate) fn skip_foreign<T>(read: rusqlite::Result<Option<T>>) -> rusqlite::Result<Option<T>> {
     match read {
         Err(
@@ -74,7 +74,8 @@ pub(crate) fn skip_foreign<T>(read: rusqlite::Result<Option<T>>) -> rusqlite::Re
     }
 }
 
-/// Columns: id, topic, qos, payload, properties. `None` for a row that no version of ours wrote.
+/// Columns: id, topic, qos, payload, properties. `None` for a row that no version of Gatepost
+/// wrote.
 pub(crate) fn publication(row: &Row<'_>, retain: bool) -> rusqlite::Result<Option<Publication>> {
     let topic: String = row.get(1)?;
     let (Ok(topic), Some(qos)) = (Topic::new(&topic), Qos::from_level(row.get(2)?)) else {
@@ -113,7 +114,7 @@ pub(crate) fn recipients_to_text(recipients: &[String]) -> String {
     serde_json::to_string(recipients).unwrap_or_default()
 }
 
-/// A list, where there is more than one.
+/// The list of topics, if there is more than one.
 pub(crate) fn topics_to_text(topics: &[Topic]) -> Option<String> {
     let names: Vec<&str> = topics.iter().map(Topic::as_str).collect();
     (names.len() > 1)
@@ -132,7 +133,7 @@ fn topics_from_text(text: Option<String>) -> Vec<Topic> {
 }
 
 /// Columns as in [`table::JOURNAL`](crate::table::JOURNAL). `None` for a row that no version of
-/// ours wrote.
+/// Gatepost wrote.
 pub(crate) fn journal_entry(row: &Row<'_>) -> rusqlite::Result<Option<JournalEntry>> {
     let listener: String = row.get(1)?;
     let action: String = row.get(10)?;

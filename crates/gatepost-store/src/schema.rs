@@ -168,7 +168,7 @@ pub(crate) fn prepare(connection: &mut Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(BUSY_TIME_MAX)?;
     keep_plans(connection)?;
     if version(connection)? == 0 {
-        // For free pages to be given back, a file must begin so; later it would be a change.
+        // Free pages can be returned only if this is set when the file is created.
         connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
     }
     use_write_ahead_log(connection)?;
@@ -185,7 +185,7 @@ pub(crate) fn prepare(connection: &mut Connection) -> rusqlite::Result<()> {
 
 /// Executes the steps that the file lacks.
 pub(crate) fn create(connection: &mut Connection) -> rusqlite::Result<()> {
-    // The write lock comes first: of two processes, one finds that the other was here.
+    // The write lock comes first: of two processes, the second finds that the first has done it.
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     for step in STEPS.iter().skip(version(&transaction)?) {
         transaction.execute_batch(step)?;
@@ -217,7 +217,7 @@ fn use_write_ahead_log(connection: &Connection) -> rusqlite::Result<()> {
     }
 }
 
-/// Makes the kept id at least as high as every id in the tables.
+/// Makes the stored id at least as high as every id in the tables.
 pub(crate) fn raise_highest_id(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch(
         "UPDATE clock SET highest_id = max(highest_id,

@@ -1,4 +1,4 @@
-//! A slow walk through all rows that holds each against its checksum.
+//! A slow walk through all rows that verifies each checksum.
 //!
 //! A disk may alter rows that no query reads for months. One step is made each second, in a
 //! connection of its own, and reads a bounded number of rows and bytes; a walk is repeated after a
@@ -13,7 +13,7 @@ use crate::table::{self, Table};
 
 /// Rows of one step.
 const ROWS_MAX: usize = 500;
-/// Bytes of one step; a row that is larger is read all the same.
+/// Bytes of one step; a larger row is read nevertheless.
 const BYTES_MAX: usize = 1 << 20;
 /// The time from the end of one walk to the beginning of the next.
 const PAUSE: Duration = Duration::from_hours(6);
@@ -103,7 +103,7 @@ fn read(
             tracing::error!(
                 target: "store",
                 table = table.name,
-                "a stored row does not fit its checksum: the disk altered it",
+                "the checksum of a stored row is wrong: the disk altered it",
             );
         }
         key.clear();

@@ -19,7 +19,7 @@ pub enum OnDamage {
     Recover,
 }
 
-/// The settings of a store that runs, which a reload may change.
+/// The settings of a running store, which a reload may change.
 pub(crate) type SharedSettings = Arc<Mutex<StoreSettings>>;
 
 /// `[store]` of the config.
@@ -28,41 +28,43 @@ pub(crate) type SharedSettings = Arc<Mutex<StoreSettings>>;
 pub struct StoreSettings {
     /// The action of a start on a damaged database.
     pub on_damage: OnDamage,
-    /// New messages are refused while the file system has less space left: a share of it, which
-    /// never asks for more than 1 GiB, or a size. `0B` refuses nothing before the disk is full.
+    /// New messages are refused while the file system has less space left: a share of it, at most 1
+    /// GiB, or a size. `0B` refuses nothing before the disk is full.
     pub reserve: Reserve,
     /// The time by which the clock may be ahead of the last run, or jump, and be trusted at once.
     /// Beyond it, rows grow old more slowly until the time has passed.
     pub clock_jump_max: Period,
-    /// Rows of the history, the quarantine or the journal that a clock which is suddenly ahead may
-    /// make too old at once. More of them, if they are also more than `clock_expiry_percent` of the
-    /// table, stay until an administrator accepts the clock.
+    /// Rows of the history, the quarantine or the journal that may expire at once because the clock
+    /// is suddenly ahead. If more rows expire, and they are also more than `clock_expiry_percent`
+    /// of the table, they are kept until an administrator accepts the clock.
     pub clock_expiry_rows: u64,
     /// The same as a share of the table's rows.
     pub clock_expiry_percent: u8,
     /// Changes waiting for the disk may take this much memory; beyond it new ones are refused
     /// with the protocol's "try again later".
     pub waiting_max: ByteSize,
-    /// Messages in the history, over all topics; the oldest go first. With 0 none is kept, and an
-    /// acknowledgement waits only for sessions that outlive their connection, for what is retained,
-    /// for mailboxes and for the quarantine.
+    /// Messages in the history, over all topics; the oldest are removed first. With 0 none is kept,
+    /// and an acknowledgement waits only for persistent sessions, retained messages, mailboxes and
+    /// the quarantine.
     pub history_messages_max: u64,
-    /// Bytes of the history: topics, payloads and properties. The oldest messages go first.
+    /// Bytes of the history: topics, payloads and properties. The oldest messages are removed
+    /// first.
     pub history_bytes_max: ByteSize,
-    /// Messages of the history older than this go.
+    /// The age at which messages are removed from the history.
     pub history_age_max: Period,
-    /// Entries of the journal of verdicts; the oldest go first.
+    /// Entries of the journal of verdicts; the oldest are removed first.
     pub journal_entries_max: u64,
-    /// Entries of the journal older than this go.
+    /// The age at which entries are removed from the journal.
     pub journal_age_max: Period,
-    /// Whether the journal also has what no procedure judged and is not mail: each web request that
-    /// publishes, each reading of a sensor.
+    /// Whether the journal also records messages that are not mail and that no procedure judged:
+    /// each web request that publishes, each reading of a sensor.
     pub journal_unjudged: bool,
-    /// Messages in quarantine; the oldest go first.
+    /// Messages in quarantine; the oldest are removed first.
     pub quarantine_messages_max: u64,
-    /// Bytes of the messages in quarantine; the oldest go first. The newest stays.
+    /// Bytes of the messages in quarantine; the oldest are removed first. The newest is always
+    /// kept.
     pub quarantine_bytes_max: ByteSize,
-    /// Messages in quarantine older than this go.
+    /// The age at which messages are removed from quarantine.
     pub quarantine_age_max: Period,
 }
 
@@ -73,7 +75,7 @@ impl Default for StoreSettings {
             reserve: Reserve::Percent(5),
             clock_jump_max: Period::seconds(86_400),
             clock_expiry_rows: 100,
-            // Within a day of absence, which is trusted, a seventh of a history of a week is over.
+            // A clock jump of a day, which is trusted, expires a seventh of a history of a week.
             clock_expiry_percent: 25,
             waiting_max: ByteSize::mebibytes(256),
             history_messages_max: 100_000,

@@ -9,7 +9,7 @@ use crate::StoreError;
 
 pub(crate) struct Statements<'c> {
     connection: &'c Connection,
-    /// By the address of the text, so texts that are equal but apart are prepared twice.
+    /// By the address of the text, so equal texts at different addresses are prepared twice.
     prepared: Vec<(&'static str, CachedStatement<'c>)>,
 }
 

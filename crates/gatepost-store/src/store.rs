@@ -28,7 +28,8 @@ use crate::{OnDamage, StoreChange, StoreError, StoreSettings, schema};
 
 /// The interval at which the disk is checked.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
-/// The embedded database. Cheap to clone; the last handle dropped commits what waits and closes.
+/// The embedded database. Cheap to clone; dropping the last handle commits waiting changes and
+/// closes it.
 #[derive(Clone)]
 pub struct Store {
     pub(crate) inner: Arc<StoreCore>,
@@ -36,7 +37,7 @@ pub struct Store {
 
 pub(crate) struct StoreCore {
     queue: Arc<Queue>,
-    /// For reading; the write-ahead log lets it read while the writer writes.
+    /// The connection for reading; the write-ahead log permits it to read while the writer writes.
     reader: Arc<Mutex<Connection>>,
     writer: Mutex<Option<JoinHandle<()>>>,
     waiting_bytes_max: usize,
@@ -44,7 +45,7 @@ pub(crate) struct StoreCore {
     pub(crate) on_damage: OnDamage,
     /// The settings of a server, as of the last reload.
     settings: Option<SharedSettings>,
-    /// `None` for a database that ages nothing.
+    /// `None` for a database whose rows do not age.
     age_time: Option<SharedAgeTime>,
     pub(crate) health: Arc<Health>,
     /// The thread that monitors the disk; it ends when the sender is dropped.
@@ -66,7 +67,7 @@ pub(crate) struct OpenDatabase {
 }
 
 impl OpenDatabase {
-    /// Of a server whose database is simulated.
+    /// Opens the store of a server whose database is simulated.
     pub(crate) fn of_simulated_server(
         connection: Arc<Mutex<Connection>>,
         settings: &StoreSettings,
@@ -171,7 +172,7 @@ impl Store {
         Ok(Self::start(parts, settings))
     }
 
-    /// A database that lives as long as its handles: for tests and trials.
+    /// A database that lives as long as its handles: for tests.
     pub fn in_memory() -> Result<Self, StoreError> {
         let mut connection = Connection::open_in_memory()?;
         schema::prepare(&mut connection)?;
@@ -196,14 +197,14 @@ impl Store {
             .spawn(move || committer.run())
             .ok();
         if thread.is_none() {
-            // Without a writer nothing may be promised: every submit is refused.
+            // Without a writer every submission is refused, since nothing can be stored.
             store.inner.queue.close();
         }
         *store.inner.writer.lock() = thread;
         store
     }
 
-    /// The handle, and what commits its changes.
+    /// The handle and the committer of its changes.
     pub(crate) fn assemble(parts: OpenDatabase, settings: &StoreSettings) -> (Self, Committer) {
         let committer = Committer {
             queue: Arc::new(Queue::default()),
@@ -228,7 +229,7 @@ impl Store {
         (Self { inner }, committer)
     }
 
-    /// Starts the thread that looks after the disk. Without it, only commits notice trouble.
+    /// Starts the thread that monitors the disk. Without it, only commits detect problems.
     fn watch(&self, mut watch: Watch) {
         let (running, ended) = mpsc::channel::<()>();
         let queue = self.inner.queue.clone();
@@ -242,13 +243,13 @@ impl Store {
         match thread {
             Ok(thread) => *self.inner.watching.lock() = Some((running, thread)),
             Err(error) => {
-                tracing::warn!(target: "store", %error, "nothing looks after the disk's space");
+                tracing::warn!(target: "store", %error, "the disk's space is not monitored");
             }
         }
     }
 
-    /// Hands changes to the writer, never waiting for the disk. The changes are durable when the
-    /// ticket is committed: all of them, or none.
+    /// Submits changes to the writer, without waiting for the disk. The changes are durable when
+    /// the ticket is committed: all of them, or none.
     pub fn submit(
         &self,
         changes: impl IntoIterator<Item = StoreChange>,
@@ -256,7 +257,7 @@ impl Store {
         self.submit_all(&mut changes.into_iter().collect())
     }
 
-    /// As [`Store::submit`]; `changes` is left empty, or, refused, as it was.
+    /// As [`Store::submit`]; `changes` is emptied, or unchanged if they are refused.
     pub fn submit_all(&self, changes: &mut Vec<StoreChange>) -> Result<Ticket, StoreError> {
         if changes.is_empty() {
             // Nothing to write is durable already.
@@ -267,8 +268,8 @@ impl Store {
         self.enqueue(changes, true, None)
     }
 
-    /// As [`Store::submit_all`], for changes that may only be stored after those of `earlier`:
-    /// where those have failed they are refused, and where those fail later they fail with them.
+    /// As [`Store::submit_all`], for changes that may only be stored after those of `earlier`: if
+    /// those have failed they are refused, and if those fail later they fail with them.
     pub fn submit_after(
         &self,
         changes: &mut Vec<StoreChange>,
@@ -323,19 +324,19 @@ impl Store {
         self.inner.health.readiness()
     }
 
-    /// Rows whose checksum did not fit, as far as they were read since the start.
+    /// The number of rows with a wrong checksum that were read since the start.
     pub fn damaged_rows(&self) -> u64 {
         self.inner.health.damaged_rows.load(Ordering::Relaxed)
     }
 
-    /// The rows that a clock that is ahead would remove at once, and does not until it is accepted
-    /// or right; as found by the last check, once a minute.
+    /// The rows that would expire at once because the clock is ahead, and that are kept until the
+    /// clock is accepted or corrected; as found by the last check, once a minute.
     pub fn held_expiry(&self) -> Option<HeldExpiry> {
         self.inner.health.held_expiry()
     }
 
-    /// An administrator says that the clock is right: rows grow old by it from now on, and those
-    /// that are too old are removed within a minute. Returns what was held back.
+    /// Accepts the clock at an administrator's request: rows age by it from now on, and expired
+    /// rows are removed within a minute. Returns the rows that were held back.
     pub fn accept_clock(&self) -> Option<HeldExpiry> {
         if let Some(age_time) = &self.inner.age_time {
             age_time.accept_clock();
@@ -343,23 +344,23 @@ impl Store {
         self.inner.health.set_held_expiry(None)
     }
 
-    /// The time by which rows and sessions grow old. It is not ahead of the clock, and does not
-    /// follow a clock that jumps further ahead than `store.clock_jump_max`.
+    /// The time by which rows and sessions age. It is not ahead of the clock, and does not follow a
+    /// clock that jumps further ahead than `store.clock_jump_max`.
     pub fn time_for_ages(&self) -> SystemTime {
         let age_time = self.inner.age_time.as_ref();
         age_time.map_or_else(SystemTime::now, |age_time| age_time.now().0)
     }
 
-    /// The time to store with what grows old: the latest that was trusted, or what the clock shows
-    /// where that is later. So neither a clock that is behind for a while, as after a start in
-    /// 1970, nor one that is trusted after a jump makes anything older than it is.
+    /// The time to store with rows that age: the latest trusted time, or the clock's time if that
+    /// is later. So neither a clock that is behind for a while, as after a start in 1970, nor a
+    /// clock that is trusted after a jump makes rows older than they are.
     pub fn time_to_store(&self) -> SystemTime {
         let age_time = self.inner.age_time.as_ref();
         age_time.map_or_else(SystemTime::now, SharedAgeTime::latest)
     }
 
-    /// Takes over new limits of what is kept, by age, number, bytes and after a jump of the clock.
-    /// They are in force with the next pass over old rows, within a minute.
+    /// Sets new limits on stored rows, by age, number, bytes and after a jump of the clock. They
+    /// are applied at the next pass over old rows, within a minute.
     pub fn set_limits(&self, settings: &StoreSettings) {
         let keeps_history = settings.history_messages_max > 0;
         let core = &self.inner;
@@ -384,7 +385,7 @@ impl Store {
         self.inner.queue.bytes()
     }
 
-    /// Commits what waits, refuses what comes after, and unlocks the data folder.
+    /// Commits waiting changes, refuses later ones, and unlocks the data folder.
     pub fn close(&self) {
         self.inner.close();
     }

@@ -22,7 +22,7 @@ const WARN_EVERY: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
 const HOUR_SECONDS: u64 = 3_600;
 
-/// The age time, for all who remove by age. Cheap to clone.
+/// The age time, for all code that removes rows by age. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct SharedAgeTime(Arc<Mutex<AgeTime>>);
 
@@ -40,7 +40,7 @@ impl SharedAgeTime {
         self.0.lock().accept_clock();
     }
 
-    /// The latest time that was trusted, or that the clock shows.
+    /// The latest trusted time, or the clock's time if that is later.
     pub(crate) fn latest(&self) -> SystemTime {
         let mut age = self.0.lock();
         age.now();
@@ -48,13 +48,13 @@ impl SharedAgeTime {
     }
 }
 
-/// Rows that a clock which is ahead would remove all at once. They stay until an administrator
-/// accepts the clock or sets it right.
+/// Rows that would expire at once because the clock is ahead. They are kept until an administrator
+/// accepts or corrects the clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeldExpiry {
     /// Rows of the history, the quarantine and the journal.
     pub rows: u64,
-    /// By how much the clock is ahead of the time by which rows grow old.
+    /// The difference between the clock and the age time.
     pub ahead: Duration,
 }
 
@@ -62,7 +62,7 @@ pub struct HeldExpiry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Expiring {
     pub(crate) rows: u64,
-    /// Whether these are too many to be removed for a jump of the clock alone.
+    /// Whether these are too many to be removed merely because of a jump of the clock.
     pub(crate) is_mass: bool,
 }
 
@@ -115,9 +115,9 @@ impl StoredClock {
         self.age.clone()
     }
 
-    /// The time by which rows grow old, and the rows that wait for an administrator, if any.
-    /// `expiring` finds what would be removed if the clock were trusted; it is asked only where
-    /// the clock is ahead. Says in the log if the clock is not trusted.
+    /// The age time, and the rows that wait for an administrator, if any. `expiring` finds the rows
+    /// that would be removed if the clock were trusted; it is called only if the clock is ahead.
+    /// Logs a warning if the clock is not trusted.
     pub(crate) fn time_for_ages(
         &mut self,
         expiring: impl FnOnce(SystemTime) -> rusqlite::Result<Expiring>,
@@ -173,7 +173,7 @@ impl StoredClock {
         Ok(())
     }
 
-    /// The commit that [`StoredClock::keep`] was part of has succeeded.
+    /// Records that the commit with [`StoredClock::keep`]'s change has succeeded.
     pub(crate) fn committed(&mut self) {
         if let Some(id) = self.written.take() {
             self.stored = id;
@@ -192,8 +192,8 @@ fn warn(drift: Drift, held: Option<HeldExpiry>) {
         (Drift::Ahead(by), Some(HeldExpiry { rows, .. })) => tracing::warn!(
             target: "store", rows,
             "the clock is {} ahead of the last run: the server was off, or the clock is wrong. If \
-             it is right, {rows} rows of history, quarantine and journal are too old; they stay \
-             until the clock is set right or accepted (`gatepost clock accept`)",
+             it is right, {rows} rows of history, quarantine and journal have expired; they are \
+             kept until the clock is corrected or accepted (`gatepost clock accept`)",
             seconds(by)
         ),
         (Drift::Ahead(by), None) => tracing::warn!(

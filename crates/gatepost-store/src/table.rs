@@ -2,13 +2,12 @@
 //!
 //! Every row ends with a CRC-32 of its other columns. It is computed when the row is written, and
 //! checked whenever the row is read, by the [scrub](crate::watch) and by a
-//! [recovery](crate::recovery), so that a disk that alters bytes is noticed.
-//! Rows of earlier versions have no checksum (NULL) and are read as they are.
+//! [recovery](crate::recovery), so that bytes altered by a disk are detected. Rows of earlier
+//! versions have no checksum (NULL) and are read without a check.
 //!
-//! An *added* row must be new. If a row with its key is there, adding it again changes nothing
-//! where both are the same, and is an error ([`StoreError::Collision`]) where they differ: the
-//! earlier one was acknowledged to its sender. A row that is *set* replaces an earlier one by
-//! intention.
+//! An *added* row must be new. If a row with its key exists, adding it again changes nothing if
+//! both are equal, and is an error ([`StoreError::Collision`]) if they differ: the earlier one was
+//! acknowledged to its sender. A row that is *set* replaces an earlier one by intention.
 
 use std::sync::LazyLock;
 
@@ -26,7 +25,7 @@ pub(crate) struct Table {
     pub(crate) columns: &'static [&'static str],
     /// The columns of the key, in whose order rows are walked through.
     pub(crate) key: &'static [&'static str],
-    /// The columns, then `crc`: what every query selects.
+    /// The columns that every query selects, the last of which is `crc`.
     pub(crate) selected: String,
     add: String,
     add_at: String,
@@ -180,7 +179,7 @@ macro_rules! tables {
         $(pub(crate) static $constant: LazyLock<Table> =
             LazyLock::new(|| Table::new($name, &[$($column),*], &[$($key),*]));)*
 
-        /// All tables, those first without which the others mean nothing.
+        /// All tables; tables that others depend on come first.
         pub(crate) static ALL: [&LazyLock<Table>; 10] = [$(&$constant),*];
     };
 }

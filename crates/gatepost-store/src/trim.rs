@@ -1,4 +1,4 @@
-//! Removing rows that are older, or more, than the settings allow, and giving their space back.
+//! Removal of rows beyond the limits of age and number, and return of their space.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,7 +12,7 @@ use crate::{StoreSettings, rows};
 
 /// The interval at which expired rows are removed. Each pass deletes by index, once for each table.
 const TRIM_EVERY: Duration = Duration::from_mins(1);
-/// Free pages that stay in the file, for new rows.
+/// Free pages that are kept in the file, for new rows.
 const FREE_PAGES_KEPT: i64 = 1_024;
 /// Pages given back to the file system in one pass, so that commits do not wait for long.
 const PAGES_RETURNED_MAX: i64 = 4_096;
@@ -130,7 +130,7 @@ fn oldest_kept_by(now: SystemTime, age: Duration) -> i64 {
     rows::id_to_row(MessageId::floor_at(time))
 }
 
-/// Shortens the file by pages that nothing uses.
+/// Shortens the file by its unused pages.
 pub(crate) fn return_free_pages(connection: &Connection) -> rusqlite::Result<()> {
     let free: i64 = connection.pragma_query_value(None, "freelist_count", |row| row.get(0))?;
     let returned = (free - FREE_PAGES_KEPT).min(PAGES_RETURNED_MAX);

@@ -1,7 +1,7 @@
 //! Values that procedures store, such as a greylist's entries, counters and last states.
 //!
-//! All live in memory and are written with a delay into the records of the database, so that a
-//! judge reads and counts without waiting for the disk. A change is submitted as soon as it is
+//! All values are in memory and are written with a delay into the records of the database, so that
+//! a judge reads and counts without waiting for the disk. A change is submitted as soon as it is
 //! made, and commits keep the order of submission: a caller that later submits a change of its own
 //! and waits for it knows that this change is on disk too.
 //!
@@ -18,13 +18,13 @@ use parking_lot::Mutex;
 
 use crate::{Store, StoreChange, StoreError};
 
-/// Their key space among the records.
+/// The key space of values among the records.
 const SPACE: &str = "value";
 /// The longest key.
 pub const VALUE_KEY_BYTES_MAX: usize = 1024;
 /// The longest value.
 pub const VALUE_BYTES_MAX: usize = 64 * 1024;
-/// Memory of a value besides the bytes of its key and its own.
+/// The memory of a value in addition to the bytes of its key and its content.
 const ENTRY_BYTES: u64 = 64;
 /// Expired values are removed once in this many changes.
 const CHANGES_PER_SWEEP: u32 = 1024;
@@ -44,10 +44,10 @@ pub enum StoredValue {
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ValueError {
     /// The maximum number of values is stored already, and none has expired.
-    #[error("{0} values are kept, which is all that procedures.values_max allows")]
+    #[error("{0} values are stored, the maximum of procedures.values_max")]
     Full(usize),
     /// The maximum size is reached already, and none has expired.
-    #[error("values of {0} are kept, which is all that procedures.values_bytes_max allows")]
+    #[error("values of {0} are stored, the maximum of procedures.values_bytes_max")]
     FullBytes(ByteSize),
     /// The key or the value is too long.
     #[error("a key has at most {VALUE_KEY_BYTES_MAX} bytes, a value {VALUE_BYTES_MAX}")]
@@ -60,7 +60,7 @@ pub enum ValueError {
     Store(#[from] StoreError),
 }
 
-/// All values. Cheap to clone; all clones are one.
+/// All values. Cheap to clone; all clones share them.
 #[derive(Clone)]
 pub struct Values(Arc<ValuesCore>);
 
@@ -96,17 +96,17 @@ struct ValueEntry {
 }
 
 impl Values {
-    /// The values of this database, within `limits` from now on.
+    /// Opens the values of this database, with these `limits`.
     pub fn open(store: &Store, limits: ValuesLimits) -> Result<Self, StoreError> {
         Ok(Self::over(Some(store.clone()), Self::read(store)?, limits))
     }
 
-    /// A copy of the values of this database, to try something out with: nothing is written back.
+    /// A copy of the values of this database, for test runs: nothing is written back.
     pub fn copy_of(store: &Store, limits: ValuesLimits) -> Result<Self, StoreError> {
         Ok(Self::over(None, Self::read(store)?, limits))
     }
 
-    /// No values yet, and none that outlives the process.
+    /// An empty set of values that ends with the process.
     pub fn in_memory(limits: ValuesLimits) -> Self {
         Self::over(None, KeptValues::default(), limits)
     }
@@ -132,7 +132,7 @@ impl Values {
         Ok(kept)
     }
 
-    /// The value of `key` in `space`, and how long it will be kept.
+    /// The value of `key` in `space`, and the time for which it will be kept.
     pub fn get(&self, space: &str, key: &[u8]) -> Option<(StoredValue, Option<Duration>)> {
         let now = unix_ms(SystemTime::now());
         let kept = self.0.kept.lock();
@@ -142,7 +142,7 @@ impl Values {
         (entry.expires_ms > now).then(|| (entry.value.clone(), left))
     }
 
-    /// Sets a value, for so long or for ever.
+    /// Sets a value, with or without an expiry.
     pub fn set(
         &self,
         space: &str,
@@ -158,8 +158,8 @@ impl Values {
         self.put(&mut self.0.kept.lock(), row_key(space, key), entry, now)
     }
 
-    /// Adds to a number, which is 0 before; gives the sum. The lifetime holds for a number that
-    /// begins here: a counter counts from its first event on, not from its last.
+    /// Adds to a number, which begins at 0; returns the sum. The lifetime applies to a new number:
+    /// a counter counts from its first event on, not from its last.
     pub fn add(
         &self,
         space: &str,
@@ -248,7 +248,7 @@ impl Values {
         }
         let before = before.unwrap_or_default();
         let (bytes, own) = (kept.bytes - before, size(key, entry));
-        // One that does not grow is not refused, even where the limit was lowered.
+        // A change that does not increase the sum is accepted, even if the limit was lowered.
         if own > before && bytes + own > bytes_max.bytes() {
             return Err(ValueError::FullBytes(bytes_max));
         }
@@ -256,7 +256,7 @@ impl Values {
     }
 
     fn sweep(&self, kept: &mut KeptValues, now_ms: u64) -> Result<(), ValueError> {
-        // Values that a clock far ahead takes for expired are not returned, and not removed either.
+        // Values that are expired by a clock far ahead are not returned, and not removed either.
         let age_time = self.0.store.as_ref().map(Store::time_for_ages);
         let now_ms = age_time.map_or(now_ms, |time| unix_ms(time).min(now_ms));
         let expired = kept
@@ -437,7 +437,7 @@ mod tests {
         assert!(matches!(last, Err(ValueError::FullBytes(_))), "{last:?}");
         let smaller = values.set("/a", b"0", text(60_000), PAST);
         smaller.expect("no more than before");
-        // The expired one makes room.
+        // The expired value frees space.
         values.set("/b", b"k", text(60_000), HOUR).expect("room");
         assert!(values.remove("/b", b"k").expect("removed"));
         values.set("/b", b"l", text(60_000), HOUR).expect("room");

@@ -1,9 +1,9 @@
-//! Whether messages can be stored now.
+//! Monitoring of whether messages can be stored now.
 //!
-//! A thread looks once a second at the disk's free space and at the file's name, and walks slowly
+//! A thread checks the disk's free space and the file's name once a second, and walks slowly
 //! through all rows ([scrub](crate::scrub)). The writer reports the outcome of each commit. After a
-//! failed commit the thread tries one of its own, so that the store becomes ready again even if
-//! no message is sent to a gateway that is not ready.
+//! failed commit the thread tries one of its own, so that the store becomes ready again even if no
+//! message is sent to a gateway that is not ready.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -18,7 +18,7 @@ use crate::StoreError;
 use crate::reserve::Reserve;
 use crate::stored_clock::HeldExpiry;
 
-/// The known state of the disk. The default is that of a database in memory: all is well.
+/// The known state of the disk. The default is that of a database in memory: healthy.
 #[derive(Debug, Default)]
 pub(crate) struct Health {
     file: Option<DatabaseFile>,
@@ -31,11 +31,11 @@ pub(crate) struct Health {
     available_if_full: AtomicU64,
     reserve_bytes: AtomicU64,
     pub(crate) damaged_rows: AtomicU64,
-    /// Rows that a clock which is ahead does not remove.
+    /// Rows that are held back because the clock is ahead.
     held_expiry: Mutex<Option<HeldExpiry>>,
 }
 
-/// The database file and what its name stood for when it was opened.
+/// The database file and the identity of the file when it was opened.
 #[derive(Debug)]
 struct DatabaseFile {
     path: PathBuf,
@@ -45,7 +45,7 @@ struct DatabaseFile {
 }
 
 impl Health {
-    /// Of the database that was just opened at `path`.
+    /// The file of the database that was just opened at `path`.
     pub(crate) fn of(path: PathBuf, reserve: Reserve) -> Self {
         let identity = identity(&path).unwrap_or_default();
         Self {
@@ -59,8 +59,8 @@ impl Health {
         }
     }
 
-    /// Fails if the database's name stands for another file now, or for none: what is written then
-    /// is lost with the last descriptor.
+    /// Fails if the database's name refers to another file now, or to none: later writes would be
+    /// lost with the last descriptor.
     pub(crate) fn check_database_file(&self) -> Result<(), StoreError> {
         let Some(file) = &self.file else {
             return Ok(());
@@ -92,7 +92,7 @@ impl Health {
             return;
         };
         let folder = file.path.parent().unwrap_or(&file.path);
-        // A folder that is gone is noticed by its own check.
+        // A missing folder is detected by its own check.
         let Ok(space) = rustix::fs::statvfs(folder) else {
             return;
         };
@@ -113,7 +113,7 @@ impl Health {
                 "{available} of disk space are left, less than the {reserve} of store.reserve: new \
                  messages are refused"
             ),
-            (true, false) => tracing::info!(target: "store", "there is disk space again"),
+            (true, false) => tracing::info!(target: "store", "disk space is available again"),
             _ => {}
         }
     }
@@ -122,7 +122,7 @@ impl Health {
         *self.held_expiry.lock()
     }
 
-    /// Returns what it was before.
+    /// Returns the previous value.
     pub(crate) fn set_held_expiry(&self, held: Option<HeldExpiry>) -> Option<HeldExpiry> {
         std::mem::replace(&mut *self.held_expiry.lock(), held)
     }
@@ -136,7 +136,7 @@ impl Health {
         if self.is_failing.load(Ordering::Relaxed) {
             *self.failed.lock() = None;
             self.is_failing.store(false, Ordering::Relaxed);
-            tracing::info!(target: "store", "changes are stored again");
+            tracing::info!(target: "store", "changes can be stored again");
         }
     }
 
@@ -144,7 +144,7 @@ impl Health {
         self.is_failing.load(Ordering::Relaxed)
     }
 
-    /// Whether changes can be taken: all, or those that store messages.
+    /// Whether changes can be accepted: all, or those that store messages.
     pub(crate) fn admits(&self, stores_message: impl FnOnce() -> bool) -> Result<(), StoreError> {
         if self.is_replaced.load(Ordering::Relaxed)
             && let Some(file) = &self.file
@@ -182,7 +182,7 @@ fn identity(path: &std::path::Path) -> Option<(u64, u64)> {
     Some((metadata.dev(), metadata.ino()))
 }
 
-/// Looks once a second, until the store is closed.
+/// Checks once a second, until the store is closed.
 pub(crate) struct Watch {
     pub(crate) health: Arc<Health>,
     pub(crate) scrub: crate::scrub::Scrub,

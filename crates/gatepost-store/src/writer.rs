@@ -19,7 +19,7 @@ use crate::{JournalEntry, StoreChange, StoreError, rows, table};
 
 pub(crate) struct Writer {
     connection: Arc<Mutex<Connection>>,
-    /// The clock's row, and rows by age, are the server's alone.
+    /// Only a server writes the clock's row and removes rows by age.
     server: Option<ServerDuties>,
     health: Arc<Health>,
     failures: Failures,
@@ -33,8 +33,7 @@ pub(crate) struct ServerDuties {
 }
 
 impl ServerDuties {
-    /// The time by which rows grow old; what a clock that is ahead would remove is noted in
-    /// `health`.
+    /// The age time; rows held back because the clock is ahead are recorded in `health`.
     pub(crate) fn time_for_ages(
         &mut self,
         connection: &Connection,
@@ -64,7 +63,7 @@ impl Writer {
 
     /// Commits one group.
     pub(crate) fn commit(&mut self, batch: &Batch) -> CommitOutcome {
-        // A file that has lost its name takes commits that are lost with its last descriptor.
+        // Commits to a file that has lost its name are lost with its last descriptor.
         let outcome = self.apply(batch).and_then(|left_out| {
             self.health.check_database_file()?;
             Ok(left_out)
@@ -130,11 +129,11 @@ impl Writer {
         }
         let mut connection = self.connection.lock();
         if let Err(error) = trim(&mut connection, server, &self.health) {
-            tracing::warn!(target: "store", %error, "rows that are too old could not be removed");
+            tracing::warn!(target: "store", %error, "expired rows could not be removed");
         }
     }
 
-    /// The last act of a writer: the log becomes empty, so that the database file alone is all.
+    /// The last step of a writer: empties the log, so that the database file alone is complete.
     pub(crate) fn finish(&mut self) {
         let Some(server) = &mut self.server else {
             return;
@@ -172,7 +171,7 @@ fn finish(connection: &mut Connection, clock: &mut StoredClock) -> Result<(), St
     Ok(())
 }
 
-/// Logs failed commits, one line a second at most: a full disk fails thousands.
+/// Logs failed commits, at most one line a second, since a full disk fails thousands.
 #[derive(Default)]
 struct Failures {
     logged: Option<Instant>,
@@ -211,7 +210,7 @@ fn apply_together(
     Ok(Vec::new())
 }
 
-/// Applies one submission after the other, and leaves out those that collide with what is stored,
+/// Applies one submission after the other, and omits those that collide with stored rows, together
 /// with those that may only be stored after them.
 fn apply_each(
     transaction: &mut Transaction<'_>,
@@ -241,7 +240,7 @@ fn apply_each(
     Ok(left_out)
 }
 
-/// All of it, or nothing.
+/// Applies a submission completely or not at all.
 fn apply_submission(
     transaction: &mut Transaction<'_>,
     changes: &[StoreChange],
@@ -259,7 +258,7 @@ fn apply_submission(
     Ok(())
 }
 
-/// Applies a change, and follows it in the sums of what is kept.
+/// Applies a change, and updates the sums of stored data.
 fn apply_one(
     statements: &mut Statements<'_>,
     change: &StoreChange,
@@ -341,7 +340,7 @@ fn add_to_history(
     })
 }
 
-/// Lends the values of the publication's row, in the order of the columns of the history and of
+/// Provides the values of the publication's row, in the order of the columns of the history and of
 /// retained messages, and the bytes of its texts.
 fn with_publication_row<T>(
     publication: &Publication,
@@ -361,7 +360,7 @@ fn with_publication_row<T>(
     write(values, bytes)
 }
 
-/// Lends the values of the entry's row, in the order of the table's columns.
+/// Provides the values of the entry's row, in the order of the table's columns.
 fn with_journal_row(
     entry: &JournalEntry,
     write: impl FnOnce(&[&dyn rusqlite::ToSql]) -> Result<(), StoreError>,

@@ -1,4 +1,4 @@
-//! History and quarantine stay within their bytes, and the oldest go first.
+//! History and quarantine stay within their bytes, and the oldest rows are removed first.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Bytes that the disk alters are noticed, and what can be read around them is kept.
+//! Bytes that the disk alters are detected, and the readable rows around them are kept.
 
 use std::fs;
 use std::path::Path;

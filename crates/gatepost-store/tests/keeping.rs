@@ -1,4 +1,4 @@
-//! Submitted changes come back after a restart, in order, damage or not.
+//! Submitted changes are restored after a restart, in order, with and without damage.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -223,12 +223,12 @@ async fn deferred_changes_are_written_too() {
     let store = open(folder.path());
     let count = |store: &Store| store.records("deferred", b"").expect("records").len();
 
-    // With the next commit that somebody waits for …
+    // With the next commit that a caller waits for …
     store.submit_deferred([put("first")]).expect("taken");
     commit(&store, [put("waited for")]).await;
     assert_eq!(count(&store), 2);
 
-    // … or when somebody looks for it …
+    // … or when it is looked up …
     store.submit_deferred([put("second")]).expect("taken");
     store.flush().await;
     assert_eq!(count(&store), 3);

@@ -1,6 +1,6 @@
-//! A disk that reports syncs as done and loses them at a power cut. It can lose what was
-//! acknowledged; what it must not do unnoticed is alter: a start finds rows as they were written,
-//! or refuses, and a recovery then brings back none but such rows.
+//! A disk that reports syncs as done and loses them at a power cut. Acknowledged rows can be lost,
+//! but altered rows must be detected: a start finds rows as they were written, or is refused, and a
+//! recovery then restores only such rows.
 
 use std::collections::BTreeSet;
 use std::path::Path;

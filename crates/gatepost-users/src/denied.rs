@@ -7,7 +7,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
     /// The peer offered no credentials, and the listener requires a login.
-    #[error("this listener asks for a login")]
+    #[error("this listener requires a login")]
     Anonymous,
     /// Unknown user, wrong password, unknown or expired token: deliberately not distinguished.
     #[error("wrong user, password or token")]

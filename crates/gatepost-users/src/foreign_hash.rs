@@ -1,5 +1,5 @@
-//! Hashes of passwords that another server made, taken over with its users: mosquitto's and
-//! bcrypt's, which ntfy has. The first login replaces such a hash by one of ours.
+//! Hashes of passwords that another server made, imported with its users: mosquitto's and bcrypt's,
+//! which ntfy has. The first login replaces such a hash by one of ours.
 //!
 //! | form | made by |
 //! | --- | --- |
@@ -20,7 +20,7 @@ const ITERATIONS_MAX: u32 = 2_000_000;
 const BCRYPT_COST_MAX: u32 = 16;
 /// A bcrypt hash is `$2b$`, two digits, `$`, 22 characters of salt and 31 of hash.
 const BCRYPT_BYTES: usize = 60;
-/// Passwords are cut here by bcrypt; its other implementations cut them in silence.
+/// Passwords are cut here by bcrypt; its other implementations cut them silently.
 const BCRYPT_PASSWORD_BYTES_MAX: usize = 72;
 
 /// One such hash.

@@ -43,7 +43,6 @@ pub(crate) enum LoginBasis {
     Issuer(Option<Vec<Rule>>),
     /// Not a login: the owner of data that an earlier process of the server stored. The flag states
     /// whether a name without a record may belong to a user of a trusted issuer.
-    /// without a record may be one that a trusted issuer vouched for.
     Owner(bool),
 }
 
@@ -253,7 +252,7 @@ impl Permissions {
 }
 
 /// Whether an operator shuts the user out now. A ban that ends later does not give the rights back
-/// to this login, whose connection is over.
+/// to this login, whose connection has ended.
 fn is_banned(live: &LiveSnapshot, user: Option<&str>) -> bool {
     user.is_some_and(|user| live.bans.users().remaining(user).is_some())
 }

@@ -15,7 +15,7 @@ use crate::{Denied, Secret, random};
 
 /// The maximum length of a client's message.
 const MESSAGE_BYTES_MAX: usize = 2_048;
-/// RFC 7677 section 4: at least 4,096 iterations.
+/// RFC 7677, section 4: at least 4,096 iterations.
 pub(crate) const ITERATIONS_MIN: u32 = 4_096;
 
 const KEY_BYTES: usize = 32;
@@ -32,7 +32,7 @@ pub(crate) fn hmac_sha256(key: &[u8], parts: &[&[u8]]) -> [u8; KEY_BYTES] {
     mac.finalize().into_bytes().into()
 }
 
-/// The stored keys of a password (RFC 5802 section 3).
+/// The stored keys of a password (RFC 5802, section 3).
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ScramKeys {
     #[serde(with = "base64_text")]
@@ -64,7 +64,7 @@ impl ScramKeys {
     }
 
     /// Keys that no password matches, always the same for one name, so that the reply for an
-    /// unknown user does not differ from that for a known one (RFC 5802 section 9).
+    /// unknown user does not differ from that for a known one (RFC 5802, section 9).
     pub(crate) fn decoy(pepper: &[u8], user: &str, iterations: u32) -> Self {
         let salt = hmac_sha256(pepper, &[b"scram salt\0", user.as_bytes()]);
         Self {
@@ -247,7 +247,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The example of RFC 7677 section 3.
+    /// The example of RFC 7677, section 3.
     fn example() -> (ScramProof, Vec<u8>) {
         let salt = BASE64.decode("W22ZaJ0SNY7soEsUEjb6gQ==").expect("base64");
         let keys = ScramKeys::derive(&"pencil".into(), &salt, 4_096);

@@ -10,7 +10,7 @@ use support::{Client, Gateway, root, run, send_raw_greeted, text_of};
 
 /// One case of `tests/data/bad-input/*.txt`: `listener`, the bytes to send (escapes as in Rust
 /// strings, and `\{3:abc}` for three times `abc`), and a part of the answer; an empty part means
-/// that closing without a word is right.
+/// that closing without a reply is right.
 struct Case {
     name: String,
     listener: String,

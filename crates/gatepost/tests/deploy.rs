@@ -1,4 +1,4 @@
-//! `gatepost check --deploy` on a machine on which something is amiss.
+//! `gatepost check --deploy` on a machine with problems.
 
 mod support;
 

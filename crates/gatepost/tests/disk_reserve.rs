@@ -40,7 +40,7 @@ fn publish_by_mqtt(gateway: &Gateway, version: &str) -> std::process::Output {
 #[test]
 fn every_listener_says_that_the_disk_is_full() {
     let gateway = Gateway::start(TOO_LITTLE);
-    // RFC 5321 section 4.2.3: insufficient system storage.
+    // RFC 5321, section 4.2.3: insufficient system storage.
     let smtp = text_of(&swaks(
         &gateway.address("smtp").to_string(),
         "a@example.org",
@@ -56,7 +56,7 @@ fn every_listener_says_that_the_disk_is_full() {
         &["--protocol", "LMTP"],
     ));
     assert!(lmtp.contains("452 4.3.1"), "{lmtp}");
-    // RFC 4918 section 11.5: insufficient storage.
+    // RFC 4918, section 11.5: insufficient storage.
     assert_eq!(publish_by_http(&gateway), "507");
     // MQTT 5 section 3.4.2.1: quota exceeded.
     let mqtt5 = text_of(&publish_by_mqtt(&gateway, "mqttv5"));

@@ -1,6 +1,5 @@
-//! Readers by HTTP that are cut off and resume: none misses a message, none gets one twice, and all
-//! see the one order in which the messages were published. Where messages may be missing, a reader
-//! gets a gap.
+//! Readers by HTTP that are cut off and resume: none misses a message or receives one twice, and
+//! all see the order of publication. If messages may be missing, a reader gets a gap.
 
 mod support;
 

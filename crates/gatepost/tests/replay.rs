@@ -88,7 +88,7 @@ fn each_form_of_since_brings_what_it_says() {
         .unwrap_or_else(|| panic!("no second message: {history}"));
     let id = message["id"].as_str().expect("an id");
     assert_eq!(replayed(&gateway, id, 3, &[]), ["2", "3", "4"]);
-    // Nothing of the past, then what comes.
+    // No earlier messages, then the later ones.
     let mut client = subscribe(&port, "a/1", "none", 1, &["-d"]);
     client.await_line("SUBACK");
     publish(&port, "a/1", &lines(9..10), &[]);

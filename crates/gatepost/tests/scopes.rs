@@ -1,5 +1,5 @@
-//! Scopes of the config judge what comes in by web request, by MQTT and from spamc, with the
-//! clients that people use.
+//! Scopes of the config judge messages by web request, by MQTT and from spamc, with the clients
+//! that people use.
 
 mod support;
 

@@ -1,6 +1,6 @@
 //! Bad neighbours: connects and disconnects, slow readers, half-open sockets, malformed packets,
 //! round after round. Beside them a publisher and a subscriber go on as if they were alone: no
-//! message is lost or late for ever, and when the neighbours are gone nothing of them is left.
+//! message is lost or late without end, and when the neighbours are gone nothing of them is left.
 //!
 //! A few rounds run with all tests; `GATEPOST_TEST_SOAK_ROUNDS=1000` makes hours of it.
 

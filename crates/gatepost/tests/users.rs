@@ -238,7 +238,7 @@ fn a_dashboard_on_every_address_is_for_who_logs_in() {
     });
 }
 
-/// An address that others reach asks for a login, whether or not anybody has one.
+/// An address that other machines can reach requires a login, whether or not there is a user.
 #[test]
 fn the_world_must_log_in() {
     let gateway = Gateway::start("rules.paths = []\nlisteners.mqtt.bind = [\"0.0.0.0:0\"]\n");

@@ -12,7 +12,7 @@ use super::{PacketEvent, ReaderStep, mqtt};
 const HEAD_MAX_BYTES: usize = 16 * 1024;
 /// The maximum length of a frame; a longer one is an error of the server.
 const FRAME_MAX_BYTES: u64 = 64 * 1024 * 1024;
-/// One key for all frames: masking prevents web pages from deceiving proxies (RFC 6455 section
+/// One key for all frames: masking prevents web pages from deceiving proxies (RFC 6455, section
 /// 10.3), and a generator involves neither.
 const MASK: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
 

@@ -17,7 +17,7 @@ use crate::sweep::Point;
 /// Figures that are compared besides a scenario's first, by the beginning of their names.
 const COMPARED: [&str; 2] = ["server CPU per ", "server memory"];
 
-/// What is compared with what.
+/// The options of a comparison.
 pub(super) struct RatioArguments<'a> {
     /// The newest results: a folder, or one file.
     pub(super) results: &'a Path,
@@ -161,7 +161,8 @@ fn changes(
     both.collect()
 }
 
-/// How many times ours is as good as each peer, by figure, values of swept settings, and peer.
+/// The factor by which our result is better than each peer's, by figure, values of swept settings,
+/// and peer.
 fn advantages(
     report: &BenchReport,
     arguments: &RatioArguments<'_>,

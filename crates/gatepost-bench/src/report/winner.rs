@@ -9,7 +9,7 @@ use crate::statistics::SortedSample;
 const SAME_SHARE: f64 = 0.01;
 const COST: &str = "server CPU per ";
 
-/// The best target and its ratio to each other one; nothing of a single target or of a sweep.
+/// The best target and its ratio to each other one; empty for a single target or a sweep.
 pub(super) fn winner_lines(report: &BenchReport, columns: &[Column<'_>]) -> Vec<String> {
     if columns.len() < 2 || columns.iter().any(|column| !column.point.is_empty()) {
         return Vec::new();
@@ -46,8 +46,8 @@ struct Ranked {
 }
 
 impl Ranked {
-    /// How many times better this one is than the other, and the error of that (the deviations of
-    /// both, as of a quotient of independent values).
+    /// The factor by which this one is better than the other, and the error of that (the deviations
+    /// of both, as of a quotient of independent values).
     fn ratio_of(&self, other: &Self) -> (f64, Option<f64>) {
         let ratio = self.goodness / other.goodness;
         let has_error = self.has_deviation && other.has_deviation;

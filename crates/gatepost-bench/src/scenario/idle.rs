@@ -265,7 +265,7 @@ impl Scenario for Idle {
 
 impl Idle {
     /// Closes all connections and lets them reconnect at once; returns the duration of each storm,
-    /// in seconds. A connection that is refused or does not come back ends the run.
+    /// in seconds. A connection that is refused or does not reconnect ends the run.
     fn storms(
         &self,
         target: &RunningTarget,

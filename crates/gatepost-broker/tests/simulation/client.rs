@@ -1,4 +1,4 @@
-//! The state of an MQTT client that keeps to the protocol.
+//! The state of an MQTT client that follows the protocol.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -1,5 +1,5 @@
-//! The MQTT listener's part of one connection, without sockets and tasks: it hands packets to the
-//! broker, and answers when the commit of each promise is known.
+//! The MQTT listener's part of one connection, without sockets and tasks: it passes packets to the
+//! broker, and answers when the outcome of each commit is known.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU16;

@@ -1,7 +1,7 @@
 //! The beginning and the end of a schedule: at the end the disk works and there is memory, every
-//! client returns and reads all there is, and then everything that was promised must have come.
-//! After a last crash, the clients publish once more under each packet identifier: those that were
-//! released are free.
+//! client reconnects and reads all its messages, and then every promised message must have arrived.
+//! After a last crash, the clients publish once more under each packet identifier, which must be
+//! free if it was released.
 
 use std::time::Duration;
 

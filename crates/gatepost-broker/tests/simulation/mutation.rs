@@ -1,11 +1,11 @@
-//! Faults that are built into the server, for the proof that the simulation notices them.
+//! Faults that are built into the server, to prove that the simulation detects them.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mutation {
     None,
     /// Success is reported before the commit.
     AcknowledgeEarly,
-    /// A publication is handed to the broker twice.
+    /// A publication is passed to the broker twice.
     PublishTwice,
     /// A change is not written.
     Forget(Forgotten),

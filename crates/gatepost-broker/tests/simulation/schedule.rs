@@ -1,5 +1,5 @@
-//! A schedule: steps that follow from a seed. Each step means something in every state, so that a
-//! failing schedule can be shortened by leaving steps out.
+//! A schedule: steps that follow from a seed. Each step is valid in every state, so that a failing
+//! schedule can be shortened by omitting steps.
 
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ pub(crate) enum Memory {
     Plenty,
     /// A start leaves long queues on disk.
     Little,
-    /// Above the bound: nothing new is taken in.
+    /// Above the bound: new messages are refused.
     Short,
 }
 

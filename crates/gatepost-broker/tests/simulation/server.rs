@@ -2,9 +2,9 @@
 //! simulation.
 //!
 //! In [`Medium::Memory`] a commit is all or nothing. On a [`Medium::FailingDisk`], which is in
-//! memory too, commits fail in the middle, and a crash is a power cut, after which each sector that
-//! was not synced is there or is not. SQLite's connection stays open over it: it finds its shared
-//! memory lost and its write-ahead log changed, and reads them as a new process does.
+//! memory too, commits fail in the middle, and a crash is a power cut, after which each unsynced
+//! sector may or may not have been written. SQLite's connection stays open over it: it finds its
+//! shared memory lost and its write-ahead log changed, and reads them as a new process does.
 
 use std::cell::RefCell;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! The conditions that each session must satisfy, as its client knows it.
 //!
-//! A change that the server has not acknowledged may or may not survive a crash, so the model says
-//! of a session, and of each of its subscriptions, that it exists, that it does not, or that either
-//! is right.
+//! A change that the server has not acknowledged may or may not survive a crash, so the model
+//! states for a session, and for each of its subscriptions, that it exists, that it does not, or
+//! that both are permitted.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

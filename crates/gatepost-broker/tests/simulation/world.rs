@@ -424,7 +424,7 @@ impl World {
         }
     }
 
-    /// The connection ended without a goodbye.
+    /// The connection ended without DISCONNECT.
     fn will_at_end(&mut self, index: usize) {
         let session = &self.model.sessions[index];
         if !session.is_connected {

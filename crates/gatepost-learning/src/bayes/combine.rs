@@ -27,9 +27,9 @@ pub struct Totals {
 /// The number of learned messages that contained a token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TokenCounts {
-    /// Of spam.
+    /// The evidence for spam.
     pub spam: u32,
-    /// Of ham.
+    /// The evidence for ham.
     pub ham: u32,
 }
 

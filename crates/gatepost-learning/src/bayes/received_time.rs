@@ -57,7 +57,8 @@ fn is_fetched(received: &str) -> bool {
     received.contains("by localhost with ") && received.contains(" (fetchmail-")
 }
 
-/// The date in a field, in seconds since 1970, in the format of RFC 5322 section 3.3 or of `ctime`.
+/// The date in a field, in seconds since 1970, in the format of RFC 5322, section 3.3 or of
+/// `ctime`.
 fn parse_date(value: &str) -> Option<u32> {
     let words: Vec<&str> = value
         .split([' ', '\t', ',', ';'])
@@ -108,7 +109,7 @@ fn number(word: &str, max: i64) -> Option<i64> {
         .filter(|number| (0..=max).contains(number))
 }
 
-/// A year of two or three digits according to RFC 5322 section 4.3.
+/// A year of two or three digits according to RFC 5322, section 4.3.
 fn full_year(word: &str) -> Option<i64> {
     let year = number(word, 9999)?;
     let year = match (word.len(), year) {

@@ -288,7 +288,7 @@ mod tests {
         assert_eq!(again.generated_id, sample.generated_id);
         assert_eq!(again.tokens, sample.tokens);
         assert!(sample.tokens.contains(&Token::of(&[b"watches"])));
-        // Of the original bytes of the head: the digest that sa-learn records for this message.
+        // The digest of the head's original bytes, which sa-learn records for this message.
         assert!(sample.generated_id.ends_with(b"@sa_generated"));
     }
 

@@ -110,9 +110,9 @@ impl Acceptor {
         })
     }
 
-    /// Opens the sockets of so many workers at once. The kernel lets only one user listen on an
-    /// address, and only root on a port below 1024, so a server that drops its privileges needs all
-    /// sockets before that. [`Acceptor::share`] opens those that are missing.
+    /// Opens the sockets of this many workers at once. The kernel permits only one user to listen
+    /// on an address, and only root on a port below 1024, so a server that drops its privileges
+    /// needs all sockets before that. [`Acceptor::share`] opens those that are missing.
     pub fn open_siblings(&mut self, workers: usize) -> io::Result<()> {
         if let (Bind::Tcp(address), false) = (&self.bind, self.is_passed) {
             let address = *address;

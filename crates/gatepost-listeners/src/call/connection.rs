@@ -17,7 +17,7 @@ use crate::in_flight::Lease;
 use crate::stream::Stream;
 use crate::wire;
 
-/// Answers are written when so many bytes have gathered, even if more requests wait.
+/// Answers are written when this many bytes have accumulated, even if more requests wait.
 const OUTPUT_BYTES_MAX: usize = 64 * 1024;
 
 /// One connection.

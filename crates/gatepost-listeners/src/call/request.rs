@@ -75,7 +75,7 @@ pub struct RequestReader {
 }
 
 impl RequestReader {
-    /// A reader of requests of at most so many bytes.
+    /// A reader of requests with at most this many bytes.
     pub const fn new(head_bytes_max: usize) -> Self {
         Self {
             head_bytes_max,

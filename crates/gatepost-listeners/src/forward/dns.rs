@@ -67,7 +67,7 @@ impl Dns {
         })
     }
 
-    /// The hosts that take mail of a domain, the preferred first (RFC 5321 section 5.1).
+    /// The hosts that take mail of a domain, the preferred first (RFC 5321, section 5.1).
     pub(super) async fn exchangers(
         &self,
         domain: &str,
@@ -81,7 +81,7 @@ impl Dns {
                 exchangers.push((preference, random(), name));
             }
         }
-        // RFC 7505 section 3: a root domain says that there is no mail.
+        // RFC 7505, section 3: a root domain says that there is no mail.
         if exchangers.iter().any(|(_, _, name)| name.is_empty()) {
             return Err(HopError::NoMail(domain.to_owned()));
         }
@@ -118,8 +118,8 @@ impl Dns {
     }
 
     /// The TLSA records of a host that the system resolves. Where the system has its address from a
-    /// file, DNSSEC proves nothing about that address (RFC 7672 section 2.2.2), and servers may not
-    /// know the name. The file is read each time, as the system does to connect.
+    /// file, DNSSEC proves nothing about that address (RFC 7672, section 2.2.2), and servers may
+    /// not know the name. The file is read each time, as the system does to connect.
     pub(super) async fn tlsa_of_named(
         &self,
         host: &str,
@@ -160,7 +160,7 @@ impl Dns {
         Ok((!records.is_empty()).then_some(records))
     }
 
-    /// RFC 7672 section 2.2.2: name servers of zones without DNSSEC need not support TLSA; in a
+    /// RFC 7672, section 2.2.2: name servers of zones without DNSSEC need not support TLSA; in a
     /// zone with DNSSEC an attacker may suppress the answer.
     async fn without_tlsa(
         &self,

@@ -259,7 +259,7 @@ impl HopOpening<'_> {
         }
     }
 
-    /// RFC 8461 section 4.1: hosts that the policy does not list are skipped.
+    /// RFC 8461, section 4.1: hosts that the policy does not list are skipped.
     fn check_policy(&self, candidate: &Candidate) -> Result<(), HopError> {
         let (Some(policy), Some(domain)) = (self.policy, self.domain) else {
             return Ok(());
@@ -297,7 +297,7 @@ impl HopOpening<'_> {
             return Ok(hop);
         }
         if !hop.offers.starttls {
-            // Removing the offer is the simplest attack on it (RFC 7672 section 1.3.1).
+            // Removing the offer is the simplest attack on it (RFC 7672, section 1.3.1).
             let name = &candidate.name;
             if *security == Security::Tested {
                 tracing::warn!(target: "smtp", "{name} does not offer STARTTLS; mail is forwarded \
@@ -313,7 +313,7 @@ impl HopOpening<'_> {
             };
         }
         let mut hop = hop.encrypted(self, candidate, security).await?;
-        // RFC 3207 section 4.2: earlier replies of the server must be discarded.
+        // RFC 3207, section 4.2: earlier replies of the server must be discarded.
         hop.greet(self.hostname, limit).await?;
         Ok(hop)
     }

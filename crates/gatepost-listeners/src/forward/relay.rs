@@ -280,7 +280,7 @@ impl HopTransaction {
     }
 }
 
-/// `XFORWARD NAME=… ADDR=… PROTO=… HELO=…`, values as xtext (RFC 1891 section 5).
+/// `XFORWARD NAME=… ADDR=… PROTO=… HELO=…`, values as xtext (RFC 1891, section 5).
 fn xforward(origin: &RelayClient) -> String {
     let unavailable = || "[UNAVAILABLE]".to_owned();
     let address = match origin.address.map(|address| address.to_canonical()) {

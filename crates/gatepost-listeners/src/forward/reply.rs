@@ -3,7 +3,7 @@
 use bytes::BytesMut;
 use memchr::memchr;
 
-/// RFC 5321 section 4.5.3.1.5 has 512; some servers write more.
+/// RFC 5321, section 4.5.3.1.5 has 512; some servers write more.
 const LINE_BYTES_MAX: usize = 4_096;
 /// No reasonable reply has more lines, including EHLO's.
 const LINES_MAX: usize = 128;
@@ -21,7 +21,7 @@ impl HopReply {
         matches!(self.code, 200..=299)
     }
 
-    /// Whether another attempt may succeed (RFC 5321 section 4.2.1).
+    /// Whether another attempt may succeed (RFC 5321, section 4.2.1).
     pub(crate) const fn is_transient(&self) -> bool {
         matches!(self.code, 400..=499)
     }

@@ -1,6 +1,6 @@
 //! Proofs that a host must give before it gets mail.
 //!
-//! TLSA records come first: a policy of MTA-STS cannot overrule what DNSSEC proves (RFC 8461
+//! TLSA records come first: a policy of MTA-STS cannot overrule what DNSSEC proves (RFC 8461,
 //! section 2). `forward.tls = "off"` and `"required"` are decisions of the operator, so neither is
 //! looked up.
 
@@ -24,7 +24,7 @@ pub(super) enum Security {
     /// The same, and a host that does not prove its name is logged (MTA-STS, mode `testing`).
     Tested,
     /// Encrypted, the host's identity unchecked: it has TLSA records, and none of them is usable
-    /// (RFC 7672 section 2.2).
+    /// (RFC 7672, section 2.2).
     Encrypted,
     /// Encrypted, with a certificate that one of these records matches.
     Dane(Vec<Tlsa>),

@@ -88,7 +88,7 @@ impl Default for ForwardSettings {
             tls_name: String::new(),
             xforward: true,
             connect_timeout: Period::seconds(30),
-            // RFC 5321 section 4.5.3.2.
+            // RFC 5321, section 4.5.3.2.
             command_timeout: Period::seconds(300),
             message_timeout: Period::seconds(600),
             idle_connections_max: 20,

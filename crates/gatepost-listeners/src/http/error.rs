@@ -186,7 +186,7 @@ impl HttpError {
             Self::Busy(_) => response.field("Retry-After", "1"),
             Self::Upgrade(_) => {
                 response.field("Upgrade", "websocket");
-                // RFC 6455 section 4.4.
+                // RFC 6455, section 4.4.
                 response.field("Sec-WebSocket-Version", "13");
             }
             _ => {}

@@ -88,7 +88,7 @@ fn hops(request: &HttpRequest) -> Vec<ForwardedElement> {
     hops
 }
 
-/// `for=192.0.2.43;proto=https;by=203.0.113.60` (RFC 7239 section 4)
+/// `for=192.0.2.43;proto=https;by=203.0.113.60` (RFC 7239, section 4)
 fn element_of(element: &str) -> ForwardedElement {
     let mut hop = ForwardedElement::default();
     for pair in element.split(';') {

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Whether this is a host with an optional port and nothing else (RFC 9110 section 7.2, RFC 3986
+/// Whether this is a host with an optional port and nothing else (RFC 9110, section 7.2, RFC 3986,
 /// section 3.2.2): no user information, path, list or quotes. Empty is allowed: the field of a
 /// request whose target has no authority.
 pub(super) fn is_host(value: &[u8]) -> bool {

@@ -13,7 +13,7 @@ use super::response::Response;
 /// neither the server's own nor allowed.
 pub(super) fn check(context: &HttpContext, request: &HttpRequest) -> Result<(), HttpError> {
     let reads = matches!(request.method(), "GET" | "HEAD" | "OPTIONS");
-    // Browsers open WebSockets without a preflight request (RFC 6455 section 10.2).
+    // Browsers open WebSockets without a preflight request (RFC 6455, section 10.2).
     if reads && !request.has_token("upgrade", "websocket") {
         return Ok(());
     }

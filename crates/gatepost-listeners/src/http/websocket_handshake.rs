@@ -1,4 +1,4 @@
-//! The HTTP side of a WebSocket (RFC 6455 section 4.2): the handshake. The following bytes are
+//! The HTTP side of a WebSocket (RFC 6455, section 4.2): the handshake. The following bytes are
 //! MQTT, or a stream of events for a client that only reads.
 
 use base64::Engine as _;
@@ -9,7 +9,7 @@ use super::error::HttpError;
 use super::request::{HttpRequest, HttpVersion};
 use super::response::{Body, Response};
 
-/// RFC 6455 section 1.3.
+/// RFC 6455, section 1.3.
 const MAGIC: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /// The subprotocol of MQTT \[MQTT-6.0.0-3\]; older clients name the old one.
 pub(super) const SUBPROTOCOLS: [&str; 2] = ["mqtt", "mqttv3.1"];
@@ -27,7 +27,7 @@ pub(super) fn upgrade(request: &HttpRequest) -> Result<Response, HttpError> {
 
 /// Checks the parts that every handshake has, and returns the value that confirms it.
 pub(super) fn accept(request: &HttpRequest, otherwise: &'static str) -> Result<String, HttpError> {
-    // An upgrade in HTTP/1.0 is ignored (RFC 9110 section 7.8), HTTP/2 has none.
+    // An upgrade in HTTP/1.0 is ignored (RFC 9110, section 7.8), HTTP/2 has none.
     let asked = request.version == HttpVersion::Http11
         && request.method() == "GET"
         && request.has_token("connection", "upgrade")
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn the_proof_is_the_standards() {
-        // The example of RFC 6455 section 1.3.
+        // The example of RFC 6455, section 1.3.
         assert_eq!(
             accept_of("dGhlIHNhbXBsZSBub25jZQ=="),
             "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="

@@ -8,7 +8,7 @@ use gatepost_message::{Action, Edit, EditedField, Verdict};
 use super::negotiation::{Agreement, action, step};
 use super::packet::{self, CHUNK_BYTES_MAX};
 
-/// Longer reasons are cut: a reply line has at most 512 octets (RFC 5321 section 4.5.3.1.5).
+/// Longer reasons are cut: a reply line has at most 512 octets (RFC 5321, section 4.5.3.1.5).
 const TEXT_BYTES_MAX: usize = 450;
 
 /// Appends "continue", the answer to a step.

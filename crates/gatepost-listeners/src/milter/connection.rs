@@ -42,7 +42,7 @@ pub(super) async fn serve(
     connection.converse(&mut session).await
 }
 
-/// The client sends the remaining recipients with another message (RFC 5321 section 4.5.3.1.10).
+/// The client sends the remaining recipients with another message (RFC 5321, section 4.5.3.1.10).
 const TOO_MANY_RECIPIENTS: &str = "too many recipients";
 
 struct MilterConnection<'a> {

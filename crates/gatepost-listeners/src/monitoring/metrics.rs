@@ -245,7 +245,10 @@ fn push_broker(page: &mut Page<'_>, broker: &Broker) {
         stats.bytes_in,
     );
     page.value(
-        counter("gatepost_deliveries_total", "Handed to subscribers."),
+        counter(
+            "gatepost_deliveries_total",
+            "Publications delivered to subscribers.",
+        ),
         stats.deliveries,
     );
     page.value(

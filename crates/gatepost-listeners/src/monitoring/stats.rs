@@ -287,7 +287,7 @@ fn cpu_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Resident memory; 0 where `/proc` is not to be had.
+/// Resident memory; 0 if `/proc` is not available.
 fn memory_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: u64 = text

@@ -29,7 +29,7 @@ use crate::admission::{Admitted, Refusal};
 use crate::stream::Stream;
 use crate::websocket::{self, Control};
 
-/// RFC 6455 section 7.4.1.
+/// RFC 6455, section 7.4.1.
 const CLOSED_NORMALLY: u16 = 1000;
 
 impl SubscriberSocket for Stream {

@@ -22,7 +22,7 @@ use crate::linger::linger;
 use crate::stream::Stream;
 use crate::websocket::{self, Control, FrameError, Opcode, whole_frame};
 
-/// RFC 6455 section 7.4.1.
+/// RFC 6455, section 7.4.1.
 const NORMAL_CLOSURE: u16 = 1000;
 
 /// A connection before its CONNECT is answered.
@@ -108,7 +108,7 @@ impl Opening<'_> {
         admission.offended(self.peer, Offence::ProtocolFault);
     }
 
-    /// Answers WebSocket's control frames, which may come at any time (RFC 6455 section 5.5);
+    /// Answers WebSocket's control frames, which may come at any time (RFC 6455, section 5.5);
     /// returns `None` if the connection ends.
     pub(super) async fn obey(&self, controls: Controls) -> Option<()> {
         let mut out = BytesMut::new();

@@ -36,7 +36,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Pop3Command, Pop3SyntaxError> {
         return Err("no such command");
     }
     let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
-    // A password may begin or end with a blank (RFC 1939 section 7, PASS).
+    // A password may begin or end with a blank (RFC 1939, section 7, PASS).
     let mut words = rest.split(' ').filter(|word| !word.is_empty());
     let command = match verb.to_ascii_uppercase().as_str() {
         "PASS" => return Ok(Pop3Command::Pass(rest.to_owned())),

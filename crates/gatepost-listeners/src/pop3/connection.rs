@@ -65,7 +65,7 @@ pub(super) struct Pop3Connection<'a> {
     errors: usize,
 }
 
-/// The state of the session (RFC 1939 section 3).
+/// The state of the session (RFC 1939, section 3).
 enum Pop3State {
     /// AUTHORIZATION, with the name that USER gave.
     Login { user: Option<String> },
@@ -197,7 +197,7 @@ impl Pop3Connection<'_> {
         }
     }
 
-    /// RFC 1939 section 6: only a client that quits has its marked messages removed.
+    /// RFC 1939, section 6: only a client that quits has its marked messages removed.
     async fn quit(&mut self, state: &Pop3State) -> io::Result<()> {
         if let Pop3State::Open { maildrop, .. } = state
             && let Err(error) = maildrop.update().await

@@ -91,8 +91,8 @@ impl Pop3Connection<'_> {
         self.push_reply(&text);
     }
 
-    /// RFC 2595 section 4. Plain text after the command is discarded: anyone on the
-    /// way could have put it there.
+    /// RFC 2595, section 4. Plain text after the command is discarded: anyone on the way could have
+    /// put it there.
     async fn start_tls(&mut self) -> io::Result<()> {
         let Some(tls) = self.context.tls.clone().filter(|_| self.may_start_tls()) else {
             self.refuse("-ERR TLS is not offered");

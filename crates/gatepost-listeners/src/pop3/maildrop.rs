@@ -1,4 +1,4 @@
-//! A maildrop: the messages of one user as they are at login (RFC 1939 section 3: the numbers are
+//! A maildrop: the messages of one user as they are at login (RFC 1939, section 3: the numbers are
 //! assigned then and do not change).
 //!
 //! A user's mailbox can be emptied; the quarantine is another, read-only maildrop, since its mail

@@ -40,7 +40,7 @@ pub struct Pop3Context {
     auth: ListenerAuth,
     tls: Option<Tls>,
     limits: ClientLimits,
-    /// The open maildrops: one client has each exclusively (RFC 1939 section 4).
+    /// The open maildrops: one client has each exclusively (RFC 1939, section 4).
     open: Arc<Mutex<HashSet<(String, MaildropKind)>>>,
 }
 

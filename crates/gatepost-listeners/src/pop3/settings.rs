@@ -46,7 +46,7 @@ impl Default for Pop3Settings {
             connections_max: 1_000,
             connections_per_address_max: 50,
             login_time_max: Period::seconds(180),
-            // RFC 1939 section 3: at least ten minutes.
+            // RFC 1939, section 3: at least ten minutes.
             idle_time_max: Period::seconds(600),
         }
     }

@@ -48,7 +48,7 @@ pub(super) enum SmtpCommand {
 pub(super) enum Hello {
     Helo,
     Ehlo,
-    /// LMTP's (RFC 2033 section 4.1).
+    /// LMTP's (RFC 2033, section 4.1).
     Lhlo,
 }
 
@@ -176,7 +176,7 @@ fn auth(arguments: &str) -> Result<SmtpCommand, SmtpReply> {
     }
 }
 
-/// RFC 3030 section 2: the size in decimal, and LAST with the last one.
+/// RFC 3030, section 2: the size in decimal, and LAST with the last one.
 fn chunk(arguments: &str) -> Result<SmtpCommand, SmtpReply> {
     let (size, mark) = arguments.split_once(' ').unwrap_or((arguments, ""));
     let size = parameters::size(size).map_err(|_| BAD_CHUNK)?;

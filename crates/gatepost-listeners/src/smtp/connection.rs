@@ -1,7 +1,7 @@
 //! One connection: reads, passes lines to the session and messages to `delivery`, writes replies.
 //!
-//! All commands of a read are answered with one write (PIPELINING, RFC 2920 section 3.2). The reply
-//! to a message is written when the message is durable, and later commands wait for it.
+//! All commands of a read are answered with one write (PIPELINING, RFC 2920, section 3.2). The
+//! reply to a message is written when the message is durable, and later commands wait for it.
 
 use std::io;
 
@@ -68,7 +68,7 @@ pub(super) async fn serve(
         let Some(tls) = &context.tls else {
             return Ok(());
         };
-        // RFC 3207 section 4.2: the session starts again without knowledge of the client. Plain
+        // RFC 3207, section 4.2: the session starts again without knowledge of the client. Plain
         // text that arrived after the command is discarded: an attacker could have inserted it.
         connection.input.clear();
         connection.stream = tls.accept(connection.stream).await?;

@@ -266,7 +266,7 @@ impl MailDelivery {
         reply::of_verdict(id, &outcome.verdict)
     }
 
-    /// RFC 5321 section 4.4: the server that makes the final delivery records the return path.
+    /// RFC 5321, section 4.4: the server that makes the final delivery records the return path.
     fn with_return_path(&self, mail: Bytes) -> Bytes {
         let sender = self.envelope.sender.as_deref().unwrap_or_default();
         let field = EditedField::new("Return-Path", &format!("<{sender}>"));

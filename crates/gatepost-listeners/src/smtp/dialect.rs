@@ -42,8 +42,8 @@ impl Dialect {
         }
     }
 
-    /// The protocol's name in a Received field (RFC 3848, RFC 6531 section 4.3): S for TLS, A for a
-    /// login.
+    /// The protocol's name in a Received field (RFC 3848, RFC 6531, section 4.3): S for TLS, A for
+    /// a login.
     pub(super) const fn trace_name(self, transmission: Transmission) -> &'static str {
         let names = match (self, transmission.is_utf8, transmission.is_extended) {
             (Self::Lmtp, true, _) => ["UTF8LMTP", "UTF8LMTPS", "UTF8LMTPA", "UTF8LMTPSA"],
@@ -55,7 +55,7 @@ impl Dialect {
         names[transmission.is_encrypted as usize + 2 * transmission.is_authenticated as usize]
     }
 
-    /// RFC 2033 section 4.1: LMTP has only LHLO, which SMTP does not have.
+    /// RFC 2033, section 4.1: LMTP has only LHLO, which SMTP does not have.
     pub(super) const fn speaks(self, verb: Hello) -> bool {
         match self {
             Self::Smtp => matches!(verb, Hello::Helo | Hello::Ehlo),

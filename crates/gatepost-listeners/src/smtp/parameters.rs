@@ -1,5 +1,5 @@
 //! The parameters of MAIL and RCPT: SIZE (RFC 1870), BODY (RFC 6152, 3030), SMTPUTF8 (RFC 6531),
-//! DSN's RET, ENVID, NOTIFY and ORCPT (RFC 3461), and AUTH (RFC 4954 section 5).
+//! DSN's RET, ENVID, NOTIFY and ORCPT (RFC 3461), and AUTH (RFC 4954, section 5).
 
 use super::path::Mailbox;
 use super::replies::{BAD_PARAMETER, UNKNOWN_PARAMETER};
@@ -20,7 +20,7 @@ pub(super) struct MailCommand {
     pub(super) dsn: Vec<String>,
 }
 
-/// RFC 3461 section 4.4 and section 4.2: longer ones are not identifiers.
+/// RFC 3461, section 4.4 and section 4.2: longer ones are not identifiers.
 const ENVID_BYTES_MAX: usize = 100;
 const ORCPT_BYTES_MAX: usize = 500;
 
@@ -74,7 +74,7 @@ pub(super) fn of_rcpt(text: &str) -> Result<Vec<String>, SmtpReply> {
     Ok(dsn)
 }
 
-/// RFC 1870 section 4: up to 20 digits. A number of more than 64 bits is too large in any case.
+/// RFC 1870, section 4: up to 20 digits. A number of more than 64 bits is too large in any case.
 pub(super) fn size(text: &str) -> Result<u64, SmtpReply> {
     let is_number = (1..=20).contains(&text.len()) && text.bytes().all(|it| it.is_ascii_digit());
     if !is_number {
@@ -92,7 +92,7 @@ fn body_of(text: &str) -> Result<BodyEncoding, SmtpReply> {
     }
 }
 
-/// RFC 3461 section 4.1: NEVER alone, or a list of the others.
+/// RFC 3461, section 4.1: NEVER alone, or a list of the others.
 fn are_conditions(text: &str) -> bool {
     let is_one = |word: &str| {
         ["SUCCESS", "FAILURE", "DELAY"]
@@ -102,7 +102,7 @@ fn are_conditions(text: &str) -> bool {
     text.eq_ignore_ascii_case("NEVER") || text.split(',').all(is_one)
 }
 
-/// RFC 3461 section 4.2: an address type and the address as xtext.
+/// RFC 3461, section 4.2: an address type and the address as xtext.
 fn is_original(text: &str) -> bool {
     let Some((kind, address)) = text.split_once(';') else {
         return false;
@@ -113,7 +113,7 @@ fn is_original(text: &str) -> bool {
     is_kind && text.len() <= ORCPT_BYTES_MAX && (is_utf8 || is_xtext(address))
 }
 
-/// RFC 3461 section 4: printable characters; `+` only before two hexadecimal digits.
+/// RFC 3461, section 4: printable characters; `+` only before two hexadecimal digits.
 fn is_xtext(text: &str) -> bool {
     let mut pieces = text.split('+');
     let is_plain = |text: &str| text.bytes().all(|it| it.is_ascii_graphic() && it != b'=');

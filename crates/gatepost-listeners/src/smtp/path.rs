@@ -1,4 +1,4 @@
-//! Reverse and forward paths: `<anna@example.org>` (RFC 5321 section 4.1.2).
+//! Reverse and forward paths: `<anna@example.org>` (RFC 5321, section 4.1.2).
 
 use std::net::IpAddr;
 
@@ -29,9 +29,9 @@ impl Mailbox {
     }
 }
 
-/// RFC 5321 section 4.5.3.1.1.
+/// RFC 5321, section 4.5.3.1.1.
 const LOCAL_BYTES_MAX: usize = 64;
-/// RFC 5321 section 4.5.3.1.2.
+/// RFC 5321, section 4.5.3.1.2.
 const DOMAIN_BYTES_MAX: usize = 255;
 
 /// Parses a path at the front of `text`: returns the mailbox (`None` for `<>`) and the rest.
@@ -104,7 +104,7 @@ fn is_atext(character: char) -> bool {
         || (!character.is_ascii() && !character.is_control())
 }
 
-/// The address of a literal, `[192.0.2.1]` or `[IPv6:2001:db8::1]` (RFC 5321 section 4.1.3).
+/// The address of a literal, `[192.0.2.1]` or `[IPv6:2001:db8::1]` (RFC 5321, section 4.1.3).
 pub(super) fn literal_address(domain: &str) -> Option<IpAddr> {
     let literal = domain.strip_prefix('[')?.strip_suffix(']')?;
     let address = literal

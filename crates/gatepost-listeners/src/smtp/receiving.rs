@@ -54,7 +54,7 @@ impl SmtpConnection<'_> {
         }
     }
 
-    /// Reads one chunk (RFC 3030 section 2); with the last one the message is complete. A refused
+    /// Reads one chunk (RFC 3030, section 2); with the last one the message is complete. A refused
     /// chunk is read nevertheless, since a command follows it.
     pub(super) async fn chunk(
         &mut self,
@@ -83,7 +83,7 @@ impl SmtpConnection<'_> {
                     .chunks_lease
                     .get_or_insert_with(|| in_flight.lease(session.peer()));
                 if lease.reserve(held).is_err() {
-                    // RFC 3030 section 2: after a failed chunk the transaction is over.
+                    // RFC 3030, section 2: after a failed chunk the transaction is over.
                     session.take_transaction();
                     refusal = Some(replies::NO_ROOM);
                 }
@@ -161,8 +161,8 @@ impl SmtpConnection<'_> {
     ) -> SmtpReply {
         match &recipient.destination {
             Destination::Topic(_) => session.accept(recipient),
-            // RFC 5321 section 3.3: a recipient that does not exist is refused at RCPT, or the mail
-            // would be stored without an owner.
+            // RFC 5321, section 3.3: a recipient that does not exist is refused at RCPT, or the
+            // mail would be stored without an owner.
             Destination::Mailbox(user) if !self.has_mailbox(user) => replies::NO_SUCH_USER,
             Destination::Mailbox(user) => {
                 let room = self.context.settings.mailbox_max.bytes();

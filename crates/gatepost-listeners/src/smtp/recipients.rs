@@ -132,7 +132,7 @@ impl Recipients {
 
     fn is_ours(&self, domain: &str, connected_to: Option<IpAddr>) -> bool {
         let literal = path::literal_address(domain).map(|address| address.to_canonical());
-        // `postmaster` without a domain is always local (RFC 5321 section 4.5.1). A literal is
+        // `postmaster` without a domain is always local (RFC 5321, section 4.5.1). A literal is
         // local if it is the address that the client connected to; any other would be a relay.
         self.any_domain
             || domain.is_empty()

@@ -36,18 +36,18 @@ pub(super) const TOO_MANY_CONNECTIONS: SmtpReply =
     SmtpReply::new(421, "4.7.0", "too many connections, try again later");
 pub(super) const NOT_NOW: SmtpReply = SmtpReply::new(451, "4.3.0", "not now, try again later");
 pub(super) const MAILBOX_FULL: SmtpReply = SmtpReply::new(452, "4.2.2", "the mailbox is full");
-/// RFC 5321 section 4.2.3: insufficient system storage.
+/// RFC 5321, section 4.2.3: insufficient system storage.
 pub(super) const NO_ROOM: SmtpReply = SmtpReply::new(
     452,
     "4.3.1",
     "too many unfinished messages, try again later",
 );
-/// RFC 5321 section 4.2.3: insufficient system storage.
+/// RFC 5321, section 4.2.3: insufficient system storage.
 pub(super) const STORAGE_FULL: SmtpReply =
     SmtpReply::new(452, "4.3.1", "the disk is full, try again later");
 pub(super) const TOO_MANY_RECIPIENTS: SmtpReply =
     SmtpReply::new(452, "4.5.3", "too many recipients");
-/// The remaining recipients belong to the client's next transaction (RFC 5321 section 4.5.3.1.10).
+/// The remaining recipients belong to the client's next transaction (RFC 5321, section 4.5.3.1.10).
 pub(super) const ONE_NEXT_HOP: SmtpReply = SmtpReply::new(
     452,
     "4.5.3",

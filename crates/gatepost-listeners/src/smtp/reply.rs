@@ -12,12 +12,12 @@ use crate::forward::{HopError, HopReply};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SmtpReply {
     pub(super) code: u16,
-    /// Empty if RFC 2034 section 3 defines none: greeting, HELO, EHLO and 354.
+    /// Empty if RFC 2034, section 3 defines none: greeting, HELO, EHLO and 354.
     pub(super) enhanced: &'static str,
     pub(super) text: Cow<'static, str>,
 }
 
-/// Longer texts are cut: a reply line has at most 512 octets (RFC 5321 section 4.5.3.1.5).
+/// Longer texts are cut: a reply line has at most 512 octets (RFC 5321, section 4.5.3.1.5).
 const TEXT_BYTES_MAX: usize = 450;
 
 impl SmtpReply {
@@ -119,7 +119,7 @@ pub(super) fn of_hop(reply: &HopReply) -> SmtpReply {
 /// The reply if the next hop gave none: the client keeps its mail.
 pub(super) fn of_hop_error(error: &HopError) -> SmtpReply {
     let (code, enhanced) = match error {
-        // RFC 7505 section 4.1.
+        // RFC 7505, section 4.1.
         HopError::NoMail(_) => return SmtpReply::with(556, "5.1.10", error.to_string()),
         error if error.is_about_trust() => (451, "4.7.5"),
         _ => (451, "4.4.1"),
@@ -127,7 +127,7 @@ pub(super) fn of_hop_error(error: &HopError) -> SmtpReply {
     SmtpReply::with(code, enhanced, format!("{error}; try again later"))
 }
 
-/// The reason why a login failed (RFC 4954 section 6).
+/// The reason why a login failed (RFC 4954, section 6).
 pub(super) fn of_denied(denied: &Denied) -> SmtpReply {
     let (code, enhanced) = match denied {
         Denied::Busy | Denied::TooMany { .. } => (454, "4.7.0"),

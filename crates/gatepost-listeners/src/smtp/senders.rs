@@ -1,4 +1,4 @@
-//! The sender addresses that a client may use after login (RFC 6409 section 6.1).
+//! The sender addresses that a client may use after login (RFC 6409, section 6.1).
 //!
 //! A user's own addresses are those whose mail the user would receive, by name or by a mailbox
 //! route, and those that the settings add. Administrators may use any sender address. The null
@@ -17,7 +17,7 @@ const NOT_YOUR_ADDRESS: SmtpReply = SmtpReply::new(
     "5.7.1",
     "this sender address belongs to another user; log in as that user",
 );
-/// RFC 5321 section 4.3.2 has no 553 after DATA.
+/// RFC 5321, section 4.3.2 has no 553 after DATA.
 const NOT_YOUR_FROM: SmtpReply = SmtpReply::new(
     550,
     "5.7.1",

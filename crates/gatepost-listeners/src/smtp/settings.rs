@@ -122,7 +122,7 @@ impl Default for SmtpSettings {
             payload: MailPayload::default(),
             message_max: ByteSize::megabytes(25),
             recipients_max: 10_000,
-            // RFC 4954 section 4: responses of AUTH have up to 12,288 octets.
+            // RFC 4954, section 4: responses of AUTH have up to 12,288 octets.
             command_max: ByteSize::kibibytes(16),
             line_max: ByteSize::kibibytes(100),
             received_max: 100,
@@ -130,7 +130,7 @@ impl Default for SmtpSettings {
             errors_before_hello_max: 3,
             connections_max: 1_000,
             connections_per_address_max: 200,
-            // RFC 5321 section 4.5.3.2.
+            // RFC 5321, section 4.5.3.2.
             hello_timeout: Period::seconds(300),
             command_timeout: Period::seconds(300),
             data_timeout: Period::seconds(180),

@@ -2,7 +2,7 @@
 //! consulted.
 //!
 //! The caller must have obtained the records from an answer that DNSSEC proves. With DANE-EE the
-//! certificate or its key is compared, and neither its names nor its dates count (RFC 7672 section
+//! certificate or its key is compared, and neither its names nor its dates count (RFC 7672, section
 //! 3.1.1). With DANE-TA a certificate of the chain is compared, becomes the only authority, and the
 //! server's certificate must be for one of the names.
 
@@ -19,7 +19,7 @@ use rustls::{CertificateError, ClientConfig, Error, OtherError, RootCertStore};
 use super::error::TlsError;
 use super::server_verifier::{CertificateCheck, ServerVerifier};
 
-/// The usages that count for mail (RFC 7672 section 3.1).
+/// The usages that count for mail (RFC 7672, section 3.1).
 const DANE_TA: u8 = 2;
 const DANE_EE: u8 = 3;
 
@@ -27,7 +27,7 @@ const DANE_EE: u8 = 3;
 const WHOLE_CERTIFICATE: u8 = 0;
 const PUBLIC_KEY: u8 = 1;
 
-/// Whether a certificate can be compared with the record at all (RFC 7672 section 3.1.3; RFC 6698
+/// Whether a certificate can be compared with the record at all (RFC 7672, section 3.1.3; RFC 6698,
 /// section 4.1: others are ignored).
 pub fn is_usable(record: &Tlsa) -> bool {
     let fits = match record.matching {
@@ -113,7 +113,7 @@ impl DaneCheck {
             now,
             algorithms,
         )?;
-        // RFC 7672 section 3.2.2: the name of the host, or of the domain that it serves.
+        // RFC 7672, section 3.2.2: the name of the host, or of the domain that it serves.
         let mut outcome = Err(CertificateError::NotValidForName.into());
         for name in &self.names {
             outcome = verify_server_name(&parsed, name);

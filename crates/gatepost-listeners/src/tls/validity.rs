@@ -70,7 +70,7 @@ fn facts(certificate: &[u8]) -> Option<(OffsetDateTime, OffsetDateTime, Vec<Stri
     Some((begins, ends, names(rest).unwrap_or_default()))
 }
 
-/// UTCTime or GeneralizedTime (RFC 5280 section 4.1.2.5).
+/// UTCTime or GeneralizedTime (RFC 5280, section 4.1.2.5).
 fn moment(bytes: &mut &[u8]) -> Option<OffsetDateTime> {
     let (tag, text, rest) = element(bytes)?;
     *bytes = rest;

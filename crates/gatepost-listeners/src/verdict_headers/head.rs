@@ -33,7 +33,7 @@ pub(crate) fn fields(message: &[u8]) -> Vec<FieldSpan<'_>> {
 fn first_field(head: &[u8]) -> Option<(FieldSpan<'_>, &[u8])> {
     let colon = memchr(b':', head)?;
     let name = head.get(..colon)?.trim_ascii_end();
-    // RFC 5322 section 2.2: printable characters other than the colon.
+    // RFC 5322, section 2.2: printable characters other than the colon.
     if name.is_empty() || !name.iter().all(u8::is_ascii_graphic) {
         return None;
     }

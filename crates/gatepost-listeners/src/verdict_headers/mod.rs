@@ -1,7 +1,7 @@
 //! The header fields that state a mail's verdict: those that procedures ask for (`X-Spam-Status`
 //! and its like), `Authentication-Results` (RFC 8601), and a rewritten subject.
 //!
-//! A listener that hands mail on gets the edits here and applies them in its own way: a milter
+//! A listener that forwards mail gets the edits here and applies them in its own way: a milter
 //! sends them to the mail server, forwarding writes them. Fields of the same names that arrived
 //! with the mail are removed first, since anyone could have written them.
 
@@ -125,7 +125,7 @@ fn is_spam_field(field: &Present<'_>) -> bool {
     begins(SPAM_FIELDS) && !begins(KEPT_SPAM_FIELDS)
 }
 
-/// RFC 8601 section 5: a field that claims to be ours and came from outside is removed.
+/// RFC 8601, section 5: a field that claims to be ours and came from outside is removed.
 fn is_our_result(field: &Present<'_>, facts: DeliveryFacts<'_>) -> bool {
     let text = String::from_utf8_lossy(field.value);
     let service = text.trim_start().split([';', ' ', '\t', '\r', '\n']).next();
@@ -133,7 +133,7 @@ fn is_our_result(field: &Present<'_>, facts: DeliveryFacts<'_>) -> bool {
         && service.is_some_and(|service| service.eq_ignore_ascii_case(facts.hostname))
 }
 
-/// RFC 8601 section 2.2: our name, then what each method gave.
+/// RFC 8601, section 2.2: our name, then what each method gave.
 fn authentication_results(verdict: &Verdict, facts: DeliveryFacts<'_>) -> String {
     let mut text = facts.hostname.to_owned();
     if facts.user.is_none() && verdict.authentication.is_empty() {
@@ -156,7 +156,7 @@ fn authentication_results(verdict: &Verdict, facts: DeliveryFacts<'_>) -> String
     text
 }
 
-/// RFC 8601 section 2.2 `pvalue`: a token, an address, or a quoted string.
+/// RFC 8601, section 2.2 `pvalue`: a token, an address, or a quoted string.
 fn value(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-^_`{|}~.@".contains(&byte);
     if !text.is_empty() && text.bytes().all(plain) {

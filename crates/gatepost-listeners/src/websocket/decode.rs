@@ -65,7 +65,7 @@ impl FrameError {
 pub enum Accepts {
     /// Binary messages of any length, as a stream of bytes.
     BinaryStream,
-    /// Text and binary messages of at most so many bytes.
+    /// A decoder for text and binary messages of at most this many bytes.
     Messages {
         /// The longest message, over all its frames.
         bytes_max: u64,

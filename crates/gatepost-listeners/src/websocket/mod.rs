@@ -1,4 +1,4 @@
-//! WebSocket framing (RFC 6455 section 5), server side, without I/O.
+//! WebSocket framing (RFC 6455, section 5), server side, without I/O.
 //!
 //! The handshake is HTTP's matter; from the first byte after it, [`Decoder`] turns what the
 //! client sends into a stream of data bytes and [`Control`] frames, and the `put_…` functions

@@ -6,7 +6,7 @@ use super::encode::{Opcode, whole_frame};
 /// The longest message that such a client may send.
 const MESSAGE_BYTES_MAX: u64 = 64 << 10;
 
-/// RFC 6455 section 7.4.1.
+/// RFC 6455, section 7.4.1.
 const NORMAL_CLOSURE: u16 = 1000;
 
 /// The client ends the connection, or broke the protocol; the code for our close frame.

@@ -1,4 +1,4 @@
-//! Cases as data: what is sent, what must come back. The format is described beside the cases.
+//! Cases as data: the request and the expected response. The format is described beside the cases.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! A client that reads responses to the letter.
+//! A client that parses responses strictly.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -136,7 +136,7 @@ impl Client {
         arrived
     }
 
-    /// Reads at most so many bytes of what comes next; `None` at the end, be it a reset.
+    /// Reads at most this many of the next bytes; `None` at the end, also after a reset.
     pub fn take_some(&mut self, bytes_max: usize) -> Option<usize> {
         let mut some = vec![0; bytes_max];
         match self.reader.read(&mut some) {

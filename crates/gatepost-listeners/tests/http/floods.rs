@@ -45,7 +45,7 @@ fn floods_of_http2_control_frames_end_the_connection() {
     }
 }
 
-/// RFC 9113 section 7.
+/// RFC 9113, section 7.
 const ENHANCE_YOUR_CALM: u32 = 0xb;
 
 /// The error code of the GOAWAY among these frames.

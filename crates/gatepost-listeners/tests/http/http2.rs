@@ -1,4 +1,4 @@
-//! HTTP/2 frames as no proper client sends them: the cases beside this file.
+//! HTTP/2 frames that no valid client sends: the cases beside this file.
 
 use std::io::Read as _;
 use std::net::TcpStream;
@@ -19,7 +19,7 @@ const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// Statuses of HPACK's static table, RFC 7541 appendix A.
+/// Statuses of HPACK's static table, RFC 7541, appendix A.
 const STATUSES: [(u8, &str); 3] = [(0x88, "200"), (0x8c, "400"), (0x8d, "404")];
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
@@ -31,7 +31,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// `NAME: VALUE | NAME: VALUE` as literals that are not indexed (RFC 7541 section 6.2.2).
+/// `NAME: VALUE | NAME: VALUE` as literals that are not indexed (RFC 7541, section 6.2.2).
 fn block(fields: &str) -> Vec<u8> {
     let mut block = Vec::new();
     for field in fields.split(" | ") {

@@ -11,8 +11,8 @@
 //! - `a alive`: nothing is on its way, and the server answers a PINGREQ
 //! - `a refused CODE`: a CONNACK with this code, then the end
 //! - `a disconnected CODE`: DISCONNECT with this code, then the end
-//! - `a ends`: the server closes without a word
-//! - `a drop`: the client closes without a word
+//! - `a ends`: the server closes without a packet
+//! - `a drop`: the client closes without a packet
 //! - `set NAME NUMBER`: a setting of the server, before the first connection
 //!
 //! `#` at the beginning of a line, or two spaces before it, begins a comment.

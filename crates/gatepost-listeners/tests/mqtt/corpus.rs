@@ -1,6 +1,6 @@
 //! Packet sequences that the mosquitto project published for brokers.
 //!
-//! They lie in a folder that not everybody has; where it is missing, one line says so.
+//! The sequences are in a folder that may be missing; one line of the output reports that.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -91,8 +91,8 @@ fn publish_from_outside(server: &Server, publication: &Value) {
         wire.receive();
     }
     assert!(wire.is_alive());
-    let goodbye = gatepost_mqtt::ReasonedPacket::default();
-    wire.send(&Packet::Disconnect(goodbye));
+    let disconnect = gatepost_mqtt::ReasonedPacket::default();
+    wire.send(&Packet::Disconnect(disconnect));
 }
 
 /// Equal, but for what the standard leaves open: a CONNACK's properties; which of two codes names
@@ -138,7 +138,7 @@ fn run(server: &Server, test: &Value) -> Result<(), String> {
             let expected = bytes(hex);
             match wire.try_receive() {
                 Some(Some(got)) if is_as_expected(&got, &expected) => {}
-                // A broker may close without a word.
+                // A broker may close without a packet.
                 Some(None) if expected[0] == 0xE0 => return Ok(()),
                 got => return Err(format!("expected {expected:02x?}, got {got:02x?}")),
             }

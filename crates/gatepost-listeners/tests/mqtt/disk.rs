@@ -1,5 +1,5 @@
-//! A database whose commits wait or fail as a test wants: through a second connection to it, which
-//! holds the lock for writing, or adds triggers that refuse.
+//! A database whose commits wait or fail at the test's request: through a second connection to it,
+//! which holds the lock for writing, or adds triggers that refuse.
 
 use std::path::Path;
 use std::time::Duration;

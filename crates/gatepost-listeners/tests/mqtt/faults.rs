@@ -1,5 +1,5 @@
-//! A disk that fails: nothing is acknowledged that it did not take, and afterwards the memory has
-//! what the disk has. Each case in both versions of the protocol, since MQTT 3 cannot say why.
+//! A disk that fails: no refused change is acknowledged, and afterwards memory and disk agree. Each
+//! case runs in both versions of the protocol, since MQTT 3 cannot report the reason.
 
 use gatepost_message::Qos;
 use gatepost_mqtt::{

@@ -1,4 +1,4 @@
-//! Each bound, reached: the protocol's answer, and that it is counted.
+//! Each limit, reached: the protocol's answer, and the counter.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! The MQTT listener from the outside: raw packets, sequences that others published, and real
-//! clients that we did not write.
+//! The MQTT listener from the outside: raw packets, published sequences, and real clients of other
+//! projects.
 
 mod conformance;
 mod conversation;

@@ -1,5 +1,5 @@
-//! Packets as people write them, without our own codec: what both halves of it got wrong alike
-//! would not be seen otherwise.
+//! Packets as people write them, without our own codec: an error common to both halves of the codec
+//! would not be detected otherwise.
 //!
 //! - `3c`, `003c`: bytes in hexadecimal
 //! - `'text'`: the characters as they are; `'x'*100`: a hundred of them

@@ -1,8 +1,8 @@
-//! Subscribers that stop reading: what each policy does to them, to those who publish, and to
-//! what is counted.
+//! Subscribers that stop reading: the effect of each policy on them, on publishers, and on the
+//! counters.
 //!
-//! Publications are large and numbered, so that the kernel's buffers are full after some hundred;
-//! a test waits for what the broker says of the session, never for a time.
+//! Publications are large and numbered, so that the kernel's buffers are full after some hundred; a
+//! test waits for the state of the session, never for a time.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -88,7 +88,7 @@ impl Wire {
         }
     }
 
-    /// The next packet, handed to `look`.
+    /// The next packet, passed to `look`.
     pub(crate) fn expect<T>(&mut self, look: impl FnOnce(Packet<'_>) -> T) -> T {
         let bytes = self.receive().expect("a packet, not the end");
         let frame = Frame::split(&bytes, usize::MAX)
@@ -97,7 +97,7 @@ impl Wire {
         look(Packet::decode(self.version, frame).expect("a valid packet"))
     }
 
-    /// Whether the server closes the connection; what comes before the end is skipped.
+    /// Whether the server closes the connection; packets before the end are skipped.
     pub(crate) fn is_closed(&mut self) -> bool {
         while self.receive().is_some() {}
         true

@@ -1,6 +1,6 @@
-//! Resolves the target of a link: RFC 3986 section 5.2, with the leniency of mail programs.
+//! Resolves the target of a link: RFC 3986, section 5.2, with the leniency of mail programs.
 
-/// The five parts of a reference, RFC 3986 appendix B.
+/// The five parts of a reference, RFC 3986, appendix B.
 struct LinkReference<'a> {
     scheme: Option<&'a str>,
     authority: Option<&'a str>,

@@ -1,4 +1,4 @@
-//! Divides a multipart at its boundaries, RFC 2046 section 5.1.1: recognises boundary lines, and
+//! Divides a multipart at its boundaries, RFC 2046, section 5.1.1: recognises boundary lines, and
 //! returns the parts between them with their fields.
 
 use bytes::Bytes;
@@ -26,7 +26,7 @@ pub(super) enum BoundaryKind {
     Last,
 }
 
-/// Whether `line` is a delimiter of RFC 2046 section 5.1.1, with any white space after it.
+/// Whether `line` is a delimiter of RFC 2046, section 5.1.1, with any white space after it.
 pub(super) fn boundary_kind(line: &[u8], boundary: &[u8]) -> Option<BoundaryKind> {
     let rest = line.strip_prefix(b"--")?.strip_prefix(boundary)?;
     if is_blank(rest) {

@@ -3,9 +3,9 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
-/// RFC 5322 section 2.1.1: a line should not exceed this number of characters.
+/// RFC 5322, section 2.1.1: a line should not exceed this number of characters.
 const LINE_CHARACTERS: usize = 78;
-/// RFC 2047 section 2: an encoded word has at most 75 characters, and its line at most 76. The
+/// RFC 2047, section 2: an encoded word has at most 75 characters, and its line at most 76. The
 /// delimiters take twelve of them, base64 makes four characters of three bytes, and the first word
 /// follows the field's name.
 const ENCODED_WORD_BYTES: usize = 39;
@@ -25,7 +25,7 @@ pub struct EditedField {
 pub struct MalformedField(pub String);
 
 impl EditedField {
-    /// Checks the name (RFC 5322 section 3.6.8). Control characters in the value, line ends
+    /// Checks the name (RFC 5322, section 3.6.8). Control characters in the value, line ends
     /// included, become spaces.
     pub fn new(name: &str, value: &str) -> Result<Self, MalformedField> {
         let is_name = |byte: u8| byte.is_ascii_graphic() && byte != b':';
@@ -59,7 +59,7 @@ impl EditedField {
         let mut words = Vec::new();
         let mut rest = self.value.as_str();
         while !rest.is_empty() {
-            // An encoded word must end between characters, not within one (RFC 2047 section 5).
+            // An encoded word must end between characters, not within one (RFC 2047, section 5).
             let end = rest.floor_char_boundary(ENCODED_WORD_BYTES);
             let (word, remainder) = rest.split_at(end);
             words.push(format!("=?utf-8?B?{}?=", BASE64.encode(word)));

@@ -22,7 +22,7 @@ use head::EditableHead;
 /// One change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Edit {
-    /// Inserts a field before all others, where trace fields belong (RFC 5322 section 3.6.7).
+    /// Inserts a field before all others, where trace fields belong (RFC 5322, section 3.6.7).
     PrependField(EditedField),
     /// Appends a field after all others.
     AppendField(EditedField),
@@ -48,7 +48,7 @@ pub enum Edit {
     SetPayload {
         /// The bytes.
         payload: Bytes,
-        /// Their MIME type.
+        /// The MIME type of the bytes.
         content_type: Option<String>,
     },
 }

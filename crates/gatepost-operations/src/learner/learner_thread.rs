@@ -43,7 +43,7 @@ impl LearnerThread {
         })
     }
 
-    /// Hands over what is left and ends.
+    /// Stores the remaining data and ends.
     pub fn end(&self) {
         if let Some((sender, thread)) = self.running.lock().take() {
             drop(sender);

@@ -98,7 +98,7 @@ impl Learner {
         Ok(self.learning.get_or_init(|| learning))
     }
 
-    /// Hands to the database what was learned since the last time.
+    /// Submits the data learned since the last time to the database.
     pub fn keep(&self) -> Result<(), LearningError> {
         let Some(learning) = self.learning.get() else {
             return Ok(());

@@ -32,7 +32,7 @@ pub(super) enum LiveSpan {
 }
 
 impl LiveSpan {
-    /// The element, where a value is one.
+    /// The element, if the value is one.
     pub(super) fn of(value: &Value) -> Option<Arc<Self>> {
         value.downcast_object::<Self>()
     }

@@ -158,7 +158,7 @@ impl PageWorkers {
         Self(shared)
     }
 
-    /// Runs `work` for `page` on a worker, and waits for the result until `time_max` is over.
+    /// Runs `work` for `page` on a worker, and waits for the result at most for `time_max`.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         page: &Arc<str>,

@@ -126,7 +126,7 @@ fn positions(node: &Node) -> usize {
     }
 }
 
-/// `last`: whether nothing of the pattern comes after this node.
+/// `last` states whether this node is the last of the pattern.
 fn convert(node: &Node, last: bool) -> Option<Hir> {
     Some(match node {
         Node::Empty => Hir::empty(),

@@ -23,7 +23,7 @@ pub(crate) struct LiteralPattern {
 #[derive(Debug, Clone, Copy)]
 enum LiteralStep {
     Byte(ByteSet),
-    /// Consumes nothing: a word starts or ends here.
+    /// A position at which a word starts or ends; it consumes nothing.
     WordBoundary,
 }
 

@@ -195,8 +195,8 @@ struct Scratch {
 
 impl Scratch {
     fn new() -> Option<Self> {
-        // SAFETY: null contexts mean the defaults; each result is checked before it is used; what
-        // was made before a failure is small and lost once for a thread at most.
+        // SAFETY: null contexts mean the defaults; each result is checked before it is used; memory
+        // allocated before a failure is small and lost at most once for each thread.
         unsafe {
             let room = |pairs: usize| {
                 NonNull::new(sys::pcre2_match_data_create_8(
@@ -279,7 +279,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // SAFETY: all three are owned; the context, which knows the stack, goes first.
+        // SAFETY: all three are owned; the context, which refers to the stack, is freed first.
         unsafe {
             sys::pcre2_match_context_free_8(self.context.as_ptr());
             sys::pcre2_match_data_free_8(self.whole.as_ptr());

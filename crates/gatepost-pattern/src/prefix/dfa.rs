@@ -35,7 +35,7 @@ pub(super) struct PrefixDfa {
     /// Built when first needed.
     unanchored: OnceLock<LazyDfa>,
     /// Bytes after the first of a prefix within which the DFA decides; `SEARCHED_BYTES_MAX` where
-    /// it may be undecided after so many.
+    /// it may be undecided after this many.
     length_max: usize,
 }
 
@@ -118,7 +118,7 @@ impl PrefixSearcher<'_> {
             return false;
         };
         let searched = rest.get(..SEARCHED_BYTES_MAX).unwrap_or(rest);
-        // A prefix that is undecided after so many bytes is accepted.
+        // A prefix that is undecided after this many bytes is accepted.
         self.0
             .starts_with_literal(searched)
             .unwrap_or(searched.len() < rest.len())

@@ -44,7 +44,7 @@ pub(crate) struct PrefixFilter {
     start: StartCondition,
     /// `None` if nothing is known, or if the pattern consists of a few literals.
     dfa: Option<PrefixDfa>,
-    /// So many offsets are candidates by their first bytes that the DFA searches the text.
+    /// Too many offsets are candidates by their first bytes, so the DFA searches the text.
     searches_by_dfa: bool,
     /// The pattern itself, if it is a few literals.
     pub(crate) literal: Option<LiteralPattern>,

@@ -1,8 +1,8 @@
 //! The front of a pattern: the part of its tree that can match the first bytes.
 //!
 //! A prefix filter looks at a few bytes of a match, and a pattern with look-alikes has thousands of
-//! positions. What follows those bytes is not copied, widened, or made positions of; an opaque
-//! node stands for it, after which anything may follow.
+//! positions. Later parts are not copied, widened, or converted to positions; an opaque node
+//! represents them, after which anything may follow.
 
 use super::Node;
 

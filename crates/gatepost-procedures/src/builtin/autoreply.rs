@@ -85,7 +85,7 @@ impl Autoreply {
         text += &String::from_utf8_lossy(&subject);
         if let Some(id) = mail.message_id() {
             let id = clean(id.trim());
-            // RFC 3834 section 3.1.5: In-Reply-To and References, as in any reply.
+            // RFC 3834, section 3.1.5: In-Reply-To and References, as in any reply.
             text += &["In-Reply-To: ", &id, "\r\nReferences: ", &id, "\r\n"].concat();
         }
         let host = own.rsplit_once('@').map_or("localhost", |(_, host)| host);
@@ -100,14 +100,14 @@ impl Autoreply {
             text += "\r\n";
         }
         Letter {
-            sender: String::new(), // RFC 3834 section 3.3: no answer to an answer
+            sender: String::new(), // RFC 3834, section 3.3: no answer to an answer
             recipients: vec![to.to_owned()],
             text,
         }
     }
 }
 
-/// RFC 5322 section 3.3, in universal time.
+/// RFC 5322, section 3.3, in universal time.
 fn date(message: &Message) -> String {
     let format = time::macros::format_description!(
         "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] +0000"
@@ -159,7 +159,7 @@ impl Procedure for Autoreply {
 }
 
 /// The recipient and the sender of a reply; `None` for messages that must not be answered
-/// automatically (RFC 3834 section 2).
+/// automatically (RFC 3834, section 2).
 fn correspondents<'a>(message: &'a Message, mail: &Mail<'_>) -> Option<(&'a str, &'a str)> {
     let field = |name: &str| {
         let value = mail.header(&HeaderSelector::parse(name))?;

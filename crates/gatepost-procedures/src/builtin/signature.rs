@@ -15,7 +15,7 @@ use crate::procedure::{Needs, Procedure, ProcedureAnswer, ProcedureCall, Procedu
 
 /// The depth of parts; deeper parts are not text that a person wrote.
 const DEPTH_MAX: usize = 5;
-/// The length of encoded lines, in characters (RFC 2045 section 6.7, section 6.8).
+/// The length of encoded lines, in characters (RFC 2045, section 6.7, section 6.8).
 const ENCODED_LINE: usize = 76;
 
 /// `[procedure."/signature"]`
@@ -79,7 +79,7 @@ impl SignatureCheck {
         }
     }
 
-    /// The mark "-- " by which mail programs recognise a signature (RFC 3676 section 4.3).
+    /// The mark "-- " by which mail programs recognise a signature (RFC 3676, section 4.3).
     fn plain(&self) -> String {
         format!("-- \r\n{}", self.text.replace('\n', "\r\n"))
     }
@@ -224,7 +224,7 @@ fn parameter(value: &str, name: &str) -> Option<String> {
 }
 
 /// The beginning and end of each part between the boundaries. The line end before a boundary
-/// belongs to the boundary (RFC 2046 section 5.1.1).
+/// belongs to the boundary (RFC 2046, section 5.1.1).
 fn parts(entity: &[u8], from: usize, boundary: &str) -> Vec<(usize, usize)> {
     let mark = format!("--{boundary}");
     let mut ranges = Vec::new();
@@ -270,7 +270,7 @@ fn below(body: &[u8], text: &str) -> Vec<u8> {
     whole
 }
 
-/// RFC 2045 section 6.7.
+/// RFC 2045, section 6.7.
 fn quoted_printable(text: &str) -> String {
     let mut lines = Vec::new();
     for line in text.split("\r\n").flat_map(|line| line.split('\n')) {

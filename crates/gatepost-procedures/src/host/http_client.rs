@@ -17,8 +17,8 @@ use super::network::{HostNetwork, PendingAnswer};
 use crate::procedure::Wake;
 
 const USER_AGENT: &str = concat!("gatepost/", env!("CARGO_PKG_VERSION"));
-/// Fields that determine the end of a request and its server (RFC 9112 section 6): they are derived
-/// from the request itself.
+/// Fields that determine the end of a request and its server (RFC 9112, section 6): they are
+/// derived from the request itself.
 const OWN_FIELDS: [&str; 5] = [
     "Connection",
     "Content-Length",

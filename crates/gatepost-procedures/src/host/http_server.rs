@@ -185,7 +185,7 @@ impl ConnectionLease {
     }
 }
 
-/// The request in the form that a request to the server itself has (RFC 9112 section 3.2.1).
+/// The request in the form that a request to the server itself has (RFC 9112, section 3.2.1).
 fn addressed(mut request: Request<Full<Bytes>>) -> Result<Request<Full<Bytes>>, OutgoingHttpError> {
     let authority = request.uri().authority().map(ToString::to_string);
     let host = HeaderValue::try_from(authority.unwrap_or_default()).map_err(failed)?;

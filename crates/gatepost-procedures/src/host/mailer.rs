@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 /// The number of mails that may wait; further ones are given up.
 const QUEUE_MAX: usize = 100;
-/// Longest line of a server's reply (RFC 5321 section 4.5.3.1.5), with space for servers that
+/// Longest line of a server's reply (RFC 5321, section 4.5.3.1.5), with space for servers that
 /// exceed it.
 const REPLY_BYTES_MAX: u64 = 4096;
 
@@ -42,7 +42,7 @@ impl Default for MailerSettings {
 /// A mail to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Letter {
-    /// The envelope's sender; empty for mail that must not be answered (RFC 3834 section 3.3).
+    /// The envelope's sender; empty for mail that must not be answered (RFC 3834, section 3.3).
     pub(crate) sender: String,
     pub(crate) recipients: Vec<String>,
     /// Head and body, with CR LF.
@@ -117,7 +117,7 @@ fn send_all(settings: &MailerSettings, letters: &Receiver<Letter>) {
     }
 }
 
-/// One transaction (RFC 5321 section 3.3).
+/// One transaction (RFC 5321, section 3.3).
 fn deliver(settings: &MailerSettings, letter: &Letter) -> io::Result<()> {
     let timeout = settings.timeout.duration().max(Duration::from_millis(1));
     let address = settings.server.to_socket_addrs()?.next();

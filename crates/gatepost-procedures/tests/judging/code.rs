@@ -1,5 +1,4 @@
-//! The user's Luau code: what it sees and answers, and that no code of whatever kind holds up
-//! others.
+//! Operators' Luau code: its inputs and results, and proof that no code delays others.
 
 use std::time::{Duration, Instant};
 

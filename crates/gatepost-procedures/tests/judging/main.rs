@@ -1,4 +1,4 @@
-//! Scopes, chains and the user's own procedures, through the handle that listeners hold.
+//! Scopes, chains and operators' own procedures, through the handle that listeners hold.
 
 mod code;
 mod reload;

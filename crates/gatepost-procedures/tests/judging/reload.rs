@@ -1,4 +1,4 @@
-//! Files and settings read again: what is right is taken up, what is wrong is named and changes
+//! Reloaded files and settings: valid ones are applied, invalid ones are reported and change
 //! nothing.
 
 use std::fs;
@@ -67,7 +67,7 @@ async fn files_are_taken_up_changed_and_kept_when_broken() {
         procedures.needs("/dropped/in").is_some()
     })
     .await;
-    // A file that does not compile changes nothing, and is taken once it is mended.
+    // A file that does not compile changes nothing, and is loaded once it is fixed.
     let generation = procedures.generation();
     world.write("greet", "return function(");
     world.write("later", "return function() end");
@@ -75,7 +75,7 @@ async fn files_are_taken_up_changed_and_kept_when_broken() {
     let refused = || !procedures.in_force().refused.is_empty();
     until("the status shows it", async || refused()).await;
     world.write("greet", r#"return function() return "three" end"#);
-    until("the mended file", async || text("three").await).await;
+    until("the fixed file", async || text("three").await).await;
     assert!(procedures.needs("/later").is_some());
     assert!(procedures.generation() > generation);
     fs::remove_file(world.folder.path().join("later.luau")).expect("removed");

@@ -1,4 +1,4 @@
-//! Settings as a config has them.
+//! Settings in the form of the config.
 
 use gatepost_message::{Action, Listener};
 use gatepost_procedures::ScopeSettings;

@@ -3,7 +3,7 @@
 use super::dkim::{Canonical, Fetched, RawMail, Signature, Tags, fetch, without_value};
 use super::{DnsResponses, Wait};
 
-/// The most sets of one message, RFC 8617 section 4.2.1.
+/// The most sets of one message, RFC 8617, section 4.2.1.
 const SETS_MAX: usize = 50;
 
 /// The result for a message's chain.

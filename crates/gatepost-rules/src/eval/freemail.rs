@@ -94,7 +94,7 @@ const BODY_ADDRESSES_MAX: usize = 40;
 /// The most addresses of links that are recorded.
 const LINK_ADDRESSES_MAX: usize = 20;
 
-// The characters of a local part, RFC 5322 section 3.2.3.
+// The characters of a local part, RFC 5322, section 3.2.3.
 pattern!(
     ADDRESS,
     concat!(

@@ -123,7 +123,7 @@ pub(crate) enum NetworkTest {
         of_envelope: bool,
     },
     /// Whether the sender's host has neither an address nor an exchanger. SpamAssassin 4.0.1 counts
-    /// the records in responses that say that there are none, so it never hits. Nothing is asked.
+    /// the records in responses that say that there are none, so it never hits. No query is sent.
     NoSender,
     /// Whether a list holds a link.
     Links {
@@ -158,7 +158,7 @@ fn is_match(pattern: &Pattern, text: &str) -> bool {
     matches!(pattern.find(text.as_bytes(), 0, |_| true), Ok(Some(_)))
 }
 
-/// Whether an address may come from a list: others are somebody's search page.
+/// Whether an address may come from a list: others belong to a search page.
 fn is_listing(record: &RecordData) -> bool {
     match record {
         RecordData::A(address) => address.octets()[0] == 127,
@@ -194,7 +194,7 @@ impl NetworkTest {
         matches!(self, Self::Relays { .. } | Self::Senders { .. })
     }
 
-    /// The questions that can be put now; `answer` gives what was answered so far.
+    /// The queries that can be sent now; `answer` returns the answers so far.
     pub(super) fn questions<'a>(
         &self,
         views: &Views<'_, '_>,

@@ -32,7 +32,7 @@ pub(super) fn results<'a>(
     results
 }
 
-/// RFC 8601 section 2.7.2. A bounce has no sender, so its identity is the HELO name (RFC 7208
+/// RFC 8601, section 2.7.2. A bounce has no sender, so its identity is the HELO name (RFC 7208,
 /// section 2.4).
 fn spf(senders: &Senders<'_, '_>, known: &DnsResponses<'_, '_>) -> Option<Authentication> {
     let sender = senders
@@ -59,7 +59,7 @@ fn spf(senders: &Senders<'_, '_>, known: &DnsResponses<'_, '_>) -> Option<Authen
     })
 }
 
-/// RFC 8601 section 2.7.1: a result for each signature.
+/// RFC 8601, section 2.7.1: a result for each signature.
 fn dkim(senders: &Senders<'_, '_>, known: &DnsResponses<'_, '_>) -> Vec<Authentication> {
     let signatures = senders.signatures(known).unwrap_or_default();
     if signatures.is_empty() {
@@ -84,7 +84,7 @@ fn dkim(senders: &Senders<'_, '_>, known: &DnsResponses<'_, '_>) -> Vec<Authenti
     signatures.iter().map(result).collect()
 }
 
-/// RFC 7489 section 11.2.
+/// RFC 7489, section 11.2.
 fn dmarc(senders: &Senders<'_, '_>, known: &DnsResponses<'_, '_>) -> Option<Authentication> {
     let result = senders.dmarc(known).ok()??;
     Some(Authentication {

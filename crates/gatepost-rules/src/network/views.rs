@@ -30,7 +30,7 @@ pub(crate) enum LinkKey {
     ServerAddress,
     /// The registered domains of its name servers.
     ServerDomain,
-    /// Their full names.
+    /// The full names.
     ServerName,
 }
 
@@ -84,7 +84,7 @@ fn hosts_of_links(mail: &ScannedMail<'_>, settings: &NetworkSettings) -> Vec<(St
     } else {
         Vec::new()
     };
-    // Signers rank before links that only stand in the text.
+    // Signers rank before links that only occur in the text.
     let shown = links.partition_point(|link| rank(link) <= RANK_OF_OTHERS);
     let (shown, parsed) = links.split_at(shown);
     let of_links = |links: &[&Uri]| -> Vec<(String, String)> {
@@ -221,7 +221,7 @@ impl<'m, 'a> Views<'m, 'a> {
         addresses
     }
 
-    /// The name of an address in a list (RFC 5782 section 2).
+    /// The name of an address in a list (RFC 5782, section 2).
     #[allow(clippy::unused_self)]
     pub(super) fn listed(&self, address: IpAddr, zone: &str) -> String {
         format!("{}.{zone}", ip::reversed(address))

@@ -74,7 +74,7 @@ pub struct Report {
     /// Whether the message was learned automatically, and as which class.
     pub autolearn: Autolearn,
     /// Whether a rule that hit is certain enough alone to learn from: `no`, or `yes` with the
-    /// rules; nothing where it was not asked.
+    /// rules; `None` if that was not determined.
     pub(crate) autolearn_force: Option<String>,
     /// The points that decided about automatic learning.
     pub(crate) autolearn_points: f64,
@@ -124,7 +124,7 @@ impl Report {
     }
 
     /// The message as spamd's PROCESS returns it: with the report's fields, and wrapped into a
-    /// message with the report if it is spam and the rules' `report_safe` says so.
+    /// message with the report if it is spam and the rules' `report_safe` demands it.
     pub fn rewrite(&self, message: &[u8]) -> Vec<u8> {
         rewrite::message(self, message)
     }

@@ -40,7 +40,7 @@ pub(super) fn header_fields(report: &Report) -> Vec<(String, String)> {
         .collect()
 }
 
-/// A value of one line, folded as it stands in its field.
+/// A value of one line, folded for its field.
 fn folded(name: &str, value: &str) -> String {
     /// Stands for the colon and the blank after it, where nothing is to be folded.
     const SEPARATOR: &str = "!!";
@@ -141,7 +141,7 @@ fn with_fields(report: &Report, message: &[u8], line_end: &str, out: &mut Vec<u8
     let mut previous = Vec::new();
     let made_up = subject_to_make_up(report, &fields).then(|| format!("Subject: {line_end}"));
     let mut fields = fields.into_iter().peekable();
-    // Return-Path stays on top, where delivery agents expect it.
+    // Return-Path remains at the top, where delivery agents expect it.
     while let Some(field) = fields.next_if(|field| is_field(field, "Return-Path")) {
         out.extend_from_slice(field);
     }
@@ -231,7 +231,7 @@ fn wrapped(report: &Report, message: &[u8], line_end: &str, out: &mut Vec<u8>) {
         2 => "text/plain",
         _ => "message/rfc822",
     };
-    // Of a message that is not plain text, mail programs shall not show the content by themselves.
+    // Mail programs must not automatically display the content of a message that is not plain text.
     let is_plain = is_plain_text(&fields);
     let (disposition, unsafe_report) = if is_plain {
         ("inline", "")

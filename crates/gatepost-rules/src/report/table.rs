@@ -9,7 +9,7 @@ use super::{Hit, Report};
 const DESCRIPTION_INDENT: &str = "                            ";
 /// The continuation of a line in the table of a header field.
 const FIELD_INDENT: &str = "*      ";
-/// The longest note that stands below a description; a longer one is aligned to the right.
+/// The longest note below a description; a longer one is aligned to the right.
 const NOTE_LENGTH_MAX: usize = 47;
 /// The lengths between which a long note is broken at a blank.
 const NOTE_BREAK: std::ops::RangeInclusive<usize> = 30..=48;
@@ -53,7 +53,7 @@ pub(super) fn terse(report: &Report) -> String {
     table
 }
 
-/// A description, folded as if so many columns stood before it.
+/// A description, folded as if this many columns preceded it.
 fn description(report: &Report, hit: &Hit, before: usize, indent: &str) -> String {
     let lines = LineLayout {
         first: &" ".repeat(before),

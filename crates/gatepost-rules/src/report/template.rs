@@ -22,7 +22,7 @@ const PREVIEW_TITLE: &str = "Content preview:  ";
 /// The width of the preview's lines.
 const PREVIEW_WIDTH: usize = 75;
 
-/// Tags that are empty where nothing gave them a value.
+/// Tags that are empty unless they have a value.
 const EMPTY: [&str; 29] = [
     "ASN",
     "ASNCIDR",
@@ -227,7 +227,7 @@ fn ending(name: &str, report: &Report) -> String {
     }
 }
 
-/// The counts of Bayes; nothing where it did not judge.
+/// The counts of Bayes; `None` if it did not judge.
 fn bayes(name: &str, report: &Report) -> Option<String> {
     let judgement = report.bayes.as_ref()?;
     let (known, deciding) = (judgement.known, judgement.spammy + judgement.hammy);
@@ -249,7 +249,7 @@ fn bayes(name: &str, report: &Report) -> Option<String> {
     })
 }
 
-/// The time now (RFC 5322 section 3.3), in universal time.
+/// The time now (RFC 5322, section 3.3), in universal time.
 fn now() -> String {
     let format = time::macros::format_description!(
         "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] +0000"

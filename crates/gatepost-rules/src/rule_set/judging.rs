@@ -278,7 +278,7 @@ impl RuleSet {
     }
 }
 
-/// The text of the Bayes rules besides their descriptions: the probability.
+/// The text of the Bayes rules after their descriptions: the probability.
 fn notes(
     compiled: &Compiled,
     state: &ScanState,

@@ -1,4 +1,4 @@
-//! Profiles of scans: [`RuleSet::profile`] adds to a [`ScanProfile`] what a message took.
+//! Profiles of scans: [`RuleSet::profile`] adds the costs of a message to a [`ScanProfile`].
 //!
 //! Taking a profile costs time itself, some 50 ns for each run of a rule, and makes the views
 //! before the rules that would make them.
@@ -36,7 +36,7 @@ pub struct RuleCost {
 pub struct ScanProfile {
     /// The number of messages.
     pub messages: u64,
-    /// Their bytes.
+    /// The number of bytes.
     pub bytes: u64,
     /// The bytes of texts that prefilters read.
     pub filtered_bytes: u64,
@@ -81,7 +81,7 @@ impl ScanProfile {
 }
 
 impl RuleSet {
-    /// Scans a message as [`RuleSet::scan`] does, and adds what it took to a profile.
+    /// Scans a message as [`RuleSet::scan`] does, and adds its costs to a profile.
     pub fn profile(
         &self,
         message: &[u8],

@@ -130,7 +130,7 @@ struct Averaged {
     autolearn: Points,
     /// The rules that are certain enough alone to learn from.
     forced: Vec<Arc<str>>,
-    /// For AWL: all but what is not to be learned from.
+    /// The score for AWL, without rules that must not be learned from.
     awl: f64,
     /// A rule forbids changes of the sender's average.
     no_awl: bool,

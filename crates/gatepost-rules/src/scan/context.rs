@@ -1,6 +1,6 @@
 //! The context of a scan.
 
-/// A caller's knowledge of a message besides its bytes; all of it optional.
+/// Optional facts about a message that the caller knows in addition to its bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ScanContext<'a> {
     /// The user for which the message is judged, as in spamd's `User` header.

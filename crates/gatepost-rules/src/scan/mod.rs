@@ -84,9 +84,8 @@ impl Program {
             .chain(of_special_mime.map(|field| (field.rule, &field.pattern)))
     }
 
-    /// Runs the rules that need the message alone, for at most `time`. `probability` is what Bayes
-    /// says of it, `captured` what [`CaptureRules::capture`] found. [`Program::run_metas`] is to
-    /// follow.
+    /// Runs the rules that need the message alone, for at most `time`. `probability` is the result
+    /// of Bayes, `captured` that of [`CaptureRules::capture`]. [`Program::run_metas`] must follow.
     pub(crate) fn run(
         &self,
         mail: &ScannedMail<'_>,

@@ -43,7 +43,7 @@ struct RuleTables {
     values: Vec<f64>,
     /// A bit for each rule with a value, so that the values of most rules are never read.
     valued: Vec<u64>,
-    /// By rule: where it was verified in the current text.
+    /// The offsets at which each rule was verified in the current text.
     attempts: Vec<Attempts>,
     /// The number of the current text, which grows from message to message.
     text: u32,

@@ -1,5 +1,5 @@
-//! The most memory that a piece of work held, as its thread asked the allocator for it. Resident
-//! memory moves with whatever the process did before; this does not.
+//! The maximum memory of a task, counted at the allocator for its thread. Resident memory depends
+//! on earlier work of the process; this figure does not.
 #![allow(unsafe_code)] // an allocator that counts and hands on to the system's
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -1,4 +1,4 @@
-//! All rules judge a message in bounded time, and hold little beside it.
+//! All rules judge a message in bounded time, and use little memory in addition to it.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -82,7 +82,7 @@ fn judge_bounded(messages: &[(&str, Vec<u8>)]) {
     }
 }
 
-/// So many of `piece` that they are the size of a message.
+/// Repeats `piece` up to the size of a message.
 fn many(piece: &str) -> String {
     piece.repeat(JUDGED_SIZE / piece.len())
 }
@@ -176,7 +176,7 @@ fn attached_files_are_judged_within_bounds() {
     ]);
 }
 
-/// RFC 2045 section 6.8, in lines of 76.
+/// RFC 2045, section 6.8, in lines of 76.
 fn base64(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! Patterns that take more steps than they may.
+//! Patterns that exceed their limit of steps.
 
 use std::fmt::Write as _;
 
@@ -52,7 +52,7 @@ fn judge(text: &str, settings: &RulesSettings, message: &[u8]) -> Report {
     rules.scan(message, &ScanContext::default())
 }
 
-/// A part beyond a limit is not judged, but never in silence.
+/// A part beyond a limit is not judged, but this is always reported.
 #[test]
 fn what_was_not_read_or_not_run_is_a_hit() {
     let html = html(&format!("{} GTUBE-STANDARD", "<".repeat(5000)));

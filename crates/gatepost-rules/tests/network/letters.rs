@@ -2,9 +2,8 @@
 //! server about the same zone.
 //!
 //! The letters are those of `tests/data`, and a sample of the public corpus where it was fetched.
-//! Known differences stand in `docs/notes/rules-differences.md` with their cause; any other
-//! difference
-//! fails, and so does a line there that no longer holds.
+//! Known differences are listed in `docs/notes/rules-differences.md` with their cause; any other
+//! difference fails, and so does a line there that no longer holds.
 
 use std::path::{Path, PathBuf};
 

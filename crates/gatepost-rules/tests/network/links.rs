@@ -1,5 +1,5 @@
-//! Lists of links and of hashes: the same as SpamAssassin says, asked about the same messages with
-//! the same server. And what rule files say that is not to be asked.
+//! Lists of links and of hashes: the same results as SpamAssassin's for the same messages with the
+//! same server; and the queries that rule files suppress.
 
 use gatepost_rules::RuleSet;
 

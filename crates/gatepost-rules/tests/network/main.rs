@@ -1,4 +1,4 @@
-//! Rules that ask the network, against a DNS server that the test plays itself.
+//! Rules that query the network, against a DNS server of the test.
 
 #[path = "../oracle/comparison.rs"]
 mod comparison;

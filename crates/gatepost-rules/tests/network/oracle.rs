@@ -1,4 +1,4 @@
-//! SpamAssassin itself, with the rules of a test and asking the server of the test.
+//! SpamAssassin itself, with the rules and the DNS server of a test.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! SPF, DKIM, ARC, DMARC, the network a message came from, and lists by hashes: the same as
-//! SpamAssassin says, asked about the same messages with the same server.
+//! SPF, DKIM, ARC, DMARC, the network a message came from, and lists by hashes: the same results as
+//! SpamAssassin's for the same messages with the same server.
 
 use gatepost_rules::RuleSet;
 

@@ -1,4 +1,4 @@
-//! A DNS server that a test plays itself, on a free port of this machine.
+//! A DNS server of a test, on a free port of this machine.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};

@@ -1,4 +1,4 @@
-//! `Retry-After`: seconds, or a date (RFC 9110 section 10.2.3).
+//! `Retry-After`: seconds, or a date (RFC 9110, section 10.2.3).
 
 use std::time::{Duration, SystemTime};
 

@@ -56,7 +56,7 @@ impl Target {
         format!("{scheme}://{open}{}{close}:{}", self.host, self.port)
     }
 
-    /// The origin as browsers write it (RFC 6454 section 6.2): without the scheme's own port.
+    /// The origin as browsers write it (RFC 6454, section 6.2): without the scheme's own port.
     pub(crate) fn web_origin(&self) -> String {
         let origin = self.origin();
         let own_port = if self.is_tls { ":443" } else { ":80" };

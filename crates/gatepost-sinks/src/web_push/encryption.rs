@@ -9,15 +9,15 @@ use ring::rand::{SecureRandom, SystemRandom};
 
 /// A point of P-256 in its uncompressed form.
 pub(super) const POINT_BYTES: usize = 65;
-/// The secret that the browser shares with the server (RFC 8291 section 3.2).
+/// The secret that the browser shares with the server (RFC 8291, section 3.2).
 pub(super) const AUTH_BYTES: usize = 16;
 const SALT_BYTES: usize = 16;
-/// The size of a record. A push service need not take a larger body (RFC 8030 section 7.2).
+/// The size of a record. A push service need not take a larger body (RFC 8030, section 7.2).
 const RECORD_BYTES: u32 = 4_096;
-/// Salt, record size, length of the key, key (RFC 8188 section 2.1).
+/// Salt, record size, length of the key, key (RFC 8188, section 2.1).
 const HEADER_BYTES: usize = SALT_BYTES + 4 + 1 + POINT_BYTES;
 const TAG_BYTES: usize = 16;
-/// Ends the text of the last record (RFC 8188 section 2).
+/// Ends the text of the last record (RFC 8188, section 2).
 const LAST_RECORD: u8 = 2;
 /// The longest text.
 pub(super) const TEXT_BYTES_MAX: usize = RECORD_BYTES as usize - HEADER_BYTES - TAG_BYTES - 1;
@@ -113,7 +113,7 @@ mod tests {
         }
     }
 
-    /// RFC 8291 section 5 and appendix A, from the shared secret on.
+    /// RFC 8291, section 5 and appendix A, from the shared secret on.
     #[test]
     fn the_example_of_the_rfc_is_encrypted_as_there() {
         let own_public = bytes(

@@ -1,4 +1,4 @@
-//! Requests to the push service of one subscription (RFC 8030 section 5).
+//! Requests to the push service of one subscription (RFC 8030, section 5).
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -123,7 +123,7 @@ fn judged(status: StatusCode, fields: &HeaderMap, now: SystemTime) -> Result<(),
     let reason = format!("{code} {}", status.canonical_reason().unwrap_or_default());
     Err(match code {
         200..300 => return Ok(()),
-        // RFC 8030 section 7.3: the subscription has expired, or was never one.
+        // RFC 8030, section 7.3: the subscription has expired, or was never one.
         404 | 410 => Failure::Gone(reason),
         408 | 425 | 429 | 500.. => Failure::Again {
             reason,

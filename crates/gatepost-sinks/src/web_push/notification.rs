@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::encryption::TEXT_BYTES_MAX;
 use crate::frame::Delivery;
 
-/// The longest `Topic` of a push service (RFC 8030 section 5.4).
+/// The longest `Topic` of a push service (RFC 8030, section 5.4).
 const TOPIC_CHARACTERS_MAX: usize = 32;
 /// The longest attribute other than the text; a longer one is omitted.
 const ATTRIBUTE_BYTES_MAX: usize = 512;
@@ -101,7 +101,7 @@ pub(super) fn text(delivery: &Delivery) -> Result<Vec<u8>, serde_json::Error> {
     }
 }
 
-/// The beginning of a text, of at most so many bytes.
+/// The beginning of a text, of at most this many bytes.
 fn cut(text: &str, bytes_max: usize) -> &str {
     &text[..text.floor_char_boundary(bytes_max)]
 }
@@ -112,7 +112,7 @@ fn priority(delivery: &Delivery) -> Option<u8> {
     number.filter(|number| (1..=5).contains(number))
 }
 
-/// `Urgency` (RFC 8030 section 5.3): a device that saves its battery takes only the urgent ones.
+/// `Urgency` (RFC 8030, section 5.3): a device that saves its battery takes only the urgent ones.
 pub(super) fn urgency(delivery: &Delivery) -> &'static str {
     match priority(delivery) {
         Some(1) => "very-low",
@@ -122,7 +122,7 @@ pub(super) fn urgency(delivery: &Delivery) -> &'static str {
     }
 }
 
-/// `Topic` (RFC 8030 section 5.4): a message with a sequence id replaces an earlier one that the
+/// `Topic` (RFC 8030, section 5.4): a message with a sequence id replaces an earlier one that the
 /// push service has not delivered yet.
 pub(super) fn replaced_topic(delivery: &Delivery) -> Option<String> {
     let sequence_id = delivery.properties.user_property("sequence_id")?;

@@ -19,7 +19,7 @@ use super::WebPushError;
 /// The key's place among the records of the database, as PKCS#8.
 const SPACE: &str = "web_push_key";
 const KEY: &[u8] = b"vapid";
-/// The time for which a token is valid; at most a day (RFC 8292 section 2).
+/// The time for which a token is valid; at most a day (RFC 8292, section 2).
 const TOKEN_TIME: Duration = Duration::from_hours(12);
 /// The header of every token.
 const TOKEN_HEADER: &str = r#"{"typ":"JWT","alg":"ES256"}"#;
@@ -64,7 +64,7 @@ impl ServerKey {
         &self.public
     }
 
-    /// The value of `Authorization` for a push service of this origin (RFC 8292 section 3).
+    /// The value of `Authorization` for a push service of this origin (RFC 8292, section 3).
     pub(super) fn authorization(
         &self,
         origin: &str,

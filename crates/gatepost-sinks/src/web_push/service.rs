@@ -238,7 +238,7 @@ impl WebPush {
     fn forget(&self, id: &str, reason: &str, condition: impl FnOnce(&RunningSubscription) -> bool) {
         match self.remove_if(id, condition) {
             Ok(None) => {}
-            Ok(Some(_)) => tracing::info!(target: "sinks", id, reason, "a subscription is over"),
+            Ok(Some(_)) => tracing::info!(target: "sinks", id, reason, "a subscription has ended"),
             Err(error) => tracing::warn!(target: "sinks", id, reason, %error,
                 "an ended subscription could not be removed"),
         }

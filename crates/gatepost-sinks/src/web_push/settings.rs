@@ -66,7 +66,7 @@ impl WebPushSettings {
                 reason: reason.to_owned(),
             });
         };
-        // RFC 8292 section 2.1: a mailto: or an https: URI.
+        // RFC 8292, section 2.1: a mailto: or an https: URI.
         let is_mail = self
             .contact
             .strip_prefix("mailto:")

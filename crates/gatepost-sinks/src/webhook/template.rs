@@ -132,7 +132,7 @@ fn tags(text: Option<&str>) -> Vec<&str> {
     tags.filter(|tag| !tag.is_empty()).collect()
 }
 
-/// The filter `cut`: at most so many characters.
+/// The filter `cut`: at most this many characters.
 fn cut(text: String, characters_max: usize) -> String {
     if text.chars().count() <= characters_max {
         return text;

@@ -1,9 +1,9 @@
 //! Queries.
 //!
 //! Reading takes the reader's connection for the length of one query; callers on the I/O runtime
-//! use these at the start and for an operator's page, never for each message.
+//! use queries at the start and for an operator's page, never for each message.
 //!
-//! Every row is held against its checksum. A damaged one ends a query with
+//! The checksum of every row is verified. A damaged one ends a query with
 //! [`StoreError::DamagedRow`], unless `store.on_damage = "recover"`: then lists are continued
 //! without it, and it is logged and counted.
 
@@ -35,8 +35,8 @@ impl Store {
     }
 
     /// The retained messages of the next topics after `topic`, sorted by topic, and the last of
-    /// these topics: at most `count`, and as many as have `bytes_max` together, but one at least.
-    /// `None` if there is no further topic. Damaged rows are left out.
+    /// these topics: at most `count`, with at most `bytes_max` bytes in total, but at least one.
+    /// `None` if there is no further topic. Damaged rows are skipped.
     pub fn retained_after(
         &self,
         topic: &str,
@@ -109,7 +109,7 @@ impl Store {
     }
 
     /// The last messages of each topic's history, in the order of their positions: at most
-    /// `per_topic` of each topic and `total` in all.
+    /// `per_topic` of each topic and `total` in total.
     pub fn history(&self, per_topic: usize, total: usize) -> Result<Vec<Publication>, StoreError> {
         let mut publications = Vec::new();
         self.each_of_history(per_topic, total, |_, publication| {
@@ -136,7 +136,7 @@ impl Store {
         let placed = |row: &Row<'_>| {
             let publication = rows::publication(row, false)?;
             let place = row.get::<_, i64>(table::HISTORY.columns.len() + 1)? as u64;
-            // Rows of earlier versions have small places.
+            // Rows of earlier versions have small row ids.
             Ok(publication.map(|one| (MessageId::from_number(place.max(one.id.number())), one)))
         };
         let sql = format!(
@@ -158,8 +158,8 @@ impl Store {
     }
 
     /// The newest journal entries of the ids from `from` on and before `before`, newest first: at
-    /// most `count` rows, so that a search through all of them lets other queries pass. The id is
-    /// the oldest that was looked at, before which the next call begins; `None` at the end.
+    /// most `count` rows, so that a search through all of them does not block other queries. The id
+    /// is the oldest that was read, before which the next call begins; `None` at the end.
     pub fn journal_step(
         &self,
         from: MessageId,
@@ -216,7 +216,7 @@ impl Store {
         let Some(row) = found.next()? else {
             return Ok(None);
         };
-        // Passed over, it would look deleted: a mail would be gone, a user unknown.
+        // If it were skipped, it would appear deleted: a mail would be lost, a user unknown.
         if !table.is_whole(row)? {
             self.count_damaged(table);
             return Err(StoreError::DamagedRow { table: table.name });
@@ -261,8 +261,7 @@ impl Store {
         Ok(keys.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// Visits the rows of a table that are whole. Rows that no version of ours wrote are passed
-    /// over.
+    /// Visits the intact rows of a table. Rows that no version of Gatepost wrote are skipped.
     pub(crate) fn each<T>(
         &self,
         table: &Table,
@@ -275,7 +274,7 @@ impl Store {
         self.each_of(table, &sql, params, read, visit)
     }
 
-    /// The same, of a query that selects more columns after [`Table::selected`].
+    /// The same for a query that selects more columns after [`Table::selected`].
     fn each_of<T>(
         &self,
         table: &Table,
@@ -315,7 +314,7 @@ impl Store {
         tracing::error!(
             target: "store",
             table = table.name,
-            "a row does not fit its checksum: the disk altered it",
+            "the checksum of a row is wrong: the disk altered it",
         );
     }
 }

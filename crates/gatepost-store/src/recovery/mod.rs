@@ -2,8 +2,8 @@
 //!
 //! The damaged files are only read. The new database is written as `gatepost.db.recovering`,
 //! synced, and renamed to `gatepost.db.recovered` once it is complete; only then does it take the
-//! name of the damaged one, which has a second name by that time. A process that is killed on the
-//! way leaves either a partial file, which the next start discards, or a complete one, whose
+//! name of the damaged one, which has a second name by that time. A process that is killed during
+//! this leaves either a partial file, which the next start discards, or a complete one, whose
 //! takeover the next start [completes](finish_interrupted).
 
 mod image;
@@ -27,11 +27,11 @@ pub struct Recovery {
     pub damaged_file: Option<PathBuf>,
     /// Rows copied from it.
     pub rows_recovered: u64,
-    /// Rows that were found and are not as they were written.
+    /// Rows that were found and are damaged.
     pub rows_damaged: u64,
-    /// Pages that should hold rows and cannot be read; how many rows they held is not known.
+    /// Pages that should contain rows and cannot be read; the number of their rows is unknown.
     pub pages_damaged: u64,
-    /// Tables of which not everything could be read.
+    /// Tables that could not be read completely.
     pub tables_incomplete: Vec<&'static str>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn recover(folder: &DataFolder) -> Result<Recovery, StoreError> {
     let partial = folder.recovering();
     remove(&partial)?;
     let mut recovery = write_new(folder, &partial).inspect_err(|_| {
-        // Fails where the disk does; the next recovery removes it again.
+        // Fails if the disk fails; the next recovery removes the file again.
         let _ = fs::remove_file(&partial);
     })?;
     recovery.damaged_file = Some(folder.keep_as("damaged")?);

@@ -1,7 +1,6 @@
 //! The rows of one b-tree page (SQLite file format, sections 1.6 and 2).
 //!
-//! Nothing is trusted: every offset may point anywhere, and a cell that makes no sense is reported
-//! as damaged.
+//! No value is trusted: every offset may be wrong, and an invalid cell is reported as damaged.
 
 use std::io;
 
@@ -40,7 +39,7 @@ impl PageKind {
 
 /// A row as it stands in a page.
 pub(super) struct RawRow {
-    /// Of a table with row ids.
+    /// The row id, in a table with row ids.
     pub(super) rowid: Option<i64>,
     pub(super) values: Vec<Value>,
 }
@@ -56,7 +55,7 @@ pub(super) struct DatabasePage {
 }
 
 impl DatabasePage {
-    /// `None` if the page is none of a b-tree.
+    /// Returns `None` if the page does not belong to a b-tree.
     pub(super) fn read(image: &Image, number: u32) -> io::Result<Option<Self>> {
         let bytes = image.page(number)?;
         let start = if number == 1 { HEADER_BYTES } else { 0 };
@@ -86,7 +85,7 @@ impl DatabasePage {
         Ok(Some(page))
     }
 
-    /// `None` if the cell makes no sense.
+    /// Returns `None` if the cell is invalid.
     fn read_cell(&mut self, image: &Image, bytes: &[u8], offset: usize) -> io::Result<Option<()>> {
         let mut cursor = Cursor(bytes.get(offset..).unwrap_or_default());
         if self.kind.is_interior() {
@@ -120,7 +119,7 @@ impl DatabasePage {
     }
 }
 
-/// The whole payload, with what stands on overflow pages.
+/// The whole payload, including overflow pages.
 fn payload(
     image: &Image,
     mut cell: Cursor<'_>,
@@ -147,7 +146,7 @@ fn payload(
     };
     let mut payload = beginning.to_vec();
     let mut next = u32_at(next, 0);
-    // Each page brings bytes, so a chain that runs in a circle ends too.
+    // Each page adds bytes, so a circular chain ends too.
     while payload.len() < length {
         if next == 0 || next > image.pages() {
             return Ok(None);

@@ -1,9 +1,9 @@
 //! The assignment of the rows of each page to their tables.
 //!
 //! The trees are walked from the roots that the schema names, and every page that is reached
-//! belongs to its root's table. Where a page in the middle of a tree is damaged, those below it are
-//! not reached: they are found by looking at every page of the file, and their rows recognised by
-//! their checksum. Pages on the free list hold removed rows and are left out.
+//! belongs to its root's table. If a page in the middle of a tree is damaged, the pages below it
+//! are not reached: they are found by reading every page of the file, and their rows are recognised
+//! by their checksum. Pages on the free list contain removed rows and are skipped.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -18,7 +18,7 @@ use crate::StoreError;
 use crate::checksum::checksum_of;
 use crate::table::{self, Table};
 
-/// A table of the new database, as its rows stand in a file.
+/// A table of the new database, with the layout of its rows in a file.
 struct Layout {
     table: &'static Table,
     /// Columns in the order of the file, without the checksum, which is the last.
@@ -106,7 +106,7 @@ impl Salvage<'_> {
         Ok(())
     }
 
-    /// Notes the owner of all pages of a tree.
+    /// Records the owner of all pages of a tree.
     fn walk(
         &mut self,
         root: u32,
@@ -167,7 +167,8 @@ impl Salvage<'_> {
             }
             return Ok(());
         }
-        // Below a damaged page. A page that only looks like one of a tree has no row that fits.
+        // The page is below a damaged one. A page that only resembles a page of a tree has no row
+        // with a correct checksum.
         for row in page.rows {
             let fits = |layout: &Layout| layout.recognises(page.kind, &row);
             if let Some(owner) = self.layouts.iter().position(fits) {
@@ -252,7 +253,7 @@ impl Layout {
         Some(values)
     }
 
-    /// Whether the checksum fits. Rows of earlier versions have none.
+    /// Whether the checksum is correct. Rows of earlier versions have none.
     fn is_whole(&self, values: &[Value]) -> bool {
         match values.last() {
             Some(Value::Integer(stored)) => *stored == self.checksum(values),

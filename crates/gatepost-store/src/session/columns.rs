@@ -1,4 +1,4 @@
-//! Columns for times, durations and lists; each pair of functions is one another's inverse.
+//! Columns for times, durations and lists; the functions of each pair are inverse.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,7 +13,7 @@ pub(crate) fn identifiers_from_row(bytes: &[u8]) -> Vec<u32> {
         .collect()
 }
 
-/// Whole seconds, as far as the database's integers go: longer is for ever.
+/// Whole seconds, as far as the database's integers go: longer durations mean no end.
 pub(crate) fn seconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)
 }

@@ -1,8 +1,8 @@
-//! Sessions that outlive their connection, as a broker needs them after a restart.
+//! Sessions that outlive their connection, as the broker needs them after a restart.
 //!
-//! A publication that sessions wait for is one row of `message`, however many wait; each session
-//! has a small row of `delivery` for it. Most deliveries are over within milliseconds, so a row
-//! that is written and removed within one group of changes is neither
+//! A publication that sessions wait for is one row of `message`, however many sessions wait; each
+//! session has a small row of `delivery` for it. Most deliveries end within milliseconds, so a row
+//! that would be written and removed within one group of changes is never written
 //! ([`Cancelled`](crate::cancelled::Cancelled)).
 //!
 //! Invariant: session numbers, message numbers and a session's sequences are never used twice, so
@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 
 use gatepost_message::{Publication, Qos, TopicFilter};
 
-/// A session, without what belongs to it.
+/// A session, without its subscriptions and deliveries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionRow {
     /// The number that identifies it in all other rows.
@@ -51,7 +51,7 @@ pub struct WillRow {
 pub struct SubscriptionRow {
     /// The session's number.
     pub session: u64,
-    /// The filter as the client wrote it, with the share name where it is shared.
+    /// The filter as the client wrote it, with the share name if it is shared.
     pub filter: TopicFilter,
     /// The highest level to deliver at.
     pub qos: Qos,
@@ -76,7 +76,7 @@ pub struct DeliveryRow {
     pub qos: Qos,
     /// The retain flag of this delivery.
     pub retain: bool,
-    /// Whether the client has it and only the end of the exchange is open (QoS 2).
+    /// Whether the client has received it and only the end of the exchange is pending (QoS 2).
     pub released: bool,
     /// The subscription identifiers that are delivered with it.
     pub identifiers: Vec<u32>,
@@ -122,7 +122,7 @@ pub enum SessionChange {
         /// The delivery's sequence.
         sequence: u64,
     },
-    /// The delivery is over.
+    /// The delivery has ended.
     Dequeue {
         /// The session's number.
         session: u64,

@@ -90,7 +90,7 @@ impl SessionChange {
                 "DELETE FROM delivery WHERE session = ? AND sequence = ?",
                 params![*session as i64, *sequence as i64],
             ),
-            // The key is all that the row is: there is nothing else to collide.
+            // The row consists of its key only, so it cannot differ from an existing one.
             Self::Receive { session, packet } => {
                 RECEIVED.set(statements, params![*session as i64, *packet])
             }

@@ -23,11 +23,11 @@ use medium::{Database, Medium};
 use state::{State, sizes};
 
 const ROUNDS: u64 = 3_000;
-/// Schedules whose database is in files take longer: one in so many.
+/// Schedules whose database is in files take longer: one in this many.
 const FILES_SHARE: u64 = 100;
-/// So many crashes end the process' connection to a database in memory: one in so many.
+/// One in this many crashes ends the process' connection to a database in memory.
 const RECONNECTED_SHARE: u64 = 10;
-/// At so many starts SQLite looks at all pages: one in so many.
+/// At one in this many starts SQLite checks all pages.
 const CHECKED_SHARE: u64 = 8;
 /// Runs of the store within one schedule, each ended by a crash.
 const RUNS: u64 = 2;

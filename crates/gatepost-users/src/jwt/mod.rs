@@ -18,7 +18,7 @@ use crate::{
 const TOKEN_BYTES_MAX: usize = 16 * 1_024;
 /// The maximum number of filters in one token.
 const FILTERS_MAX: usize = 256;
-/// RFC 7518 section 3.2: an HS256 key has at least the hash's size.
+/// RFC 7518, section 3.2: an HS256 key has at least the hash's size.
 const SECRET_BYTES_MIN: usize = 32;
 
 /// The claims of a token.
@@ -34,7 +34,7 @@ pub(crate) struct Vouched {
 #[derive(Deserialize)]
 struct TokenClaims {
     sub: String,
-    /// NumericDate may have a fraction (RFC 7519 section 2).
+    /// NumericDate may have a fraction (RFC 7519, section 2).
     exp: f64,
     #[serde(default)]
     publish: Option<Vec<String>>,
@@ -142,7 +142,7 @@ fn validation(algorithm: Algorithm, settings: &JwtSettings) -> Validation {
     validation.leeway = settings.leeway.duration().as_secs();
     validation.validate_nbf = true;
     // A token for another audience is not valid here: one with `aud` is refused if none is
-    // configured (RFC 7519 section 4.1.3).
+    // configured (RFC 7519, section 4.1.3).
     if let Some(audience) = &settings.audience {
         required.push("aud");
         validation.set_audience(&[audience]);

@@ -76,7 +76,7 @@ impl CommandLineProperties {
         Ok(carried)
     }
 
-    /// Those of one packet.
+    /// The properties of one packet.
     pub(crate) fn of(&self, place: PropertyPacket) -> Result<PropertiesBuffer, ClientError> {
         let mut buffer = PropertiesBuffer::new();
         for given in self.0.iter().filter(|given| given.place == place) {

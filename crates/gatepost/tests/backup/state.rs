@@ -1,4 +1,4 @@
-//! Every kind of state: made by real clients, and looked for by real clients.
+//! Every kind of state: created and checked by real clients.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! A publisher and a subscriber that keep to the protocol over every loss of their server: what
-//! they remember is what a careful client would have on disk.
+//! A publisher and a subscriber that follow the protocol over every loss of their server: they
+//! remember the state that a careful client would have on disk.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::io;

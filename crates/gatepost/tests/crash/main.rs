@@ -1,5 +1,5 @@
-//! `kill -9` at random moments under load at QoS 1 and 2: nothing that was acknowledged is lost,
-//! at QoS 2 nothing comes twice, and the order of each topic stays.
+//! `kill -9` at random moments under load at QoS 1 and 2: nothing that was acknowledged is lost, at
+//! QoS 2 no message arrives twice, and the order of each topic is kept.
 //!
 //! Publishers, of MQTT 3.1.1 and 5, number what they publish. One subscriber is connected while the
 //! server is killed, another only in every third round, so that its queue grows over several kills.

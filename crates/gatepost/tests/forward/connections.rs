@@ -1,4 +1,5 @@
-//! Connections to the next hop: used again, and left for new ones where it takes no more over them.
+//! Connections to the next hop: reused, and replaced by new ones if the next hop accepts no more
+//! messages over them.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -145,7 +145,7 @@ fn tlsa_records_decide_where_dnssec_proves_them() {
     set(&[wrong], false);
     assert_taken(&gateway, "anna");
     assert_taken(&gateway, "bert");
-    // Records that cannot be compared still say that there is TLS (RFC 7672 section 2.2).
+    // Records that cannot be compared still say that there is TLS (RFC 7672, section 2.2).
     set(&[tlsa(1, 1, &path("other.pem"))], true);
     assert_taken(&gateway, "anna");
     assert_deferred(

@@ -1,5 +1,5 @@
-//! `gatepost import`, held against mosquitto itself: what its clients may do before the move, they
-//! may do after it.
+//! `gatepost import`, compared with mosquitto itself: clients have the same rights before and after
+//! the import.
 
 mod ntfy;
 #[path = "../support/mod.rs"]

@@ -1,5 +1,5 @@
-//! Bans: offences in any protocol add up, all listeners enforce them, and no stranger can have
-//! somebody else banned.
+//! Bans: offences in any protocol add up, all listeners enforce them, and no client can have
+//! another one banned.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

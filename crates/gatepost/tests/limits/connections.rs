@@ -7,7 +7,7 @@ use crate::support::{Gateway, await_some, send_raw_greeted};
 use crate::{connect, connect_from, converse, holds, start};
 
 /// A listener's name, what a client says, and parts of what it is answered and of the refusal of
-/// one connection too many. An empty refusal: it is closed without a word.
+/// one connection too many. An empty refusal: it is closed without a reply.
 type Listener = (&'static str, &'static [u8], &'static [u8], &'static [u8]);
 
 const LISTENERS: [Listener; 6] = [

@@ -10,7 +10,7 @@ use super::{connect, start};
 
 const STREAMS: usize = 60;
 const BODY_BYTES: usize = 16_000_000;
-/// RFC 9113 section 6.5.2.
+/// RFC 9113, section 6.5.2.
 const FRAME_BYTES: usize = 16_384;
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
@@ -104,7 +104,7 @@ fn greet(gateway: &Gateway) -> (TcpStream, Shared) {
 
 /// Sends as much as it may; how many streams were answered.
 fn upload(gateway: &Gateway) -> usize {
-    // POST http /topics/a, of localhost (RFC 7541 appendix A).
+    // POST http /topics/a, of localhost (RFC 7541, appendix A).
     let head = [
         &[0x83, 0x86, 0x04, 9][..],
         b"/topics/a",

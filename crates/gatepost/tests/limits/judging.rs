@@ -1,5 +1,5 @@
-//! Mail that a limit kept from being judged whole: it says so, and is deferred where the operator
-//! wants.
+//! Mail that was not judged completely because of a limit: the verdict reports it, and defers if
+//! configured.
 
 use super::support::{self, Gateway, run, text_of};
 

@@ -1,6 +1,6 @@
 //! The limits that need a whole server: each is set low, reached, and answered in the protocol's
-//! words; what stays below it is served. (Limits of one conversation are cases of the listeners'
-//! own tests, those of a mail's structure of the rules'.)
+//! terms; clients below it are served. (Limits of one conversation are cases of the listeners' own
+//! tests, those of a mail's structure of the rules'.)
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -268,7 +268,7 @@ fn drip(stream: &mut TcpStream, piece: &[u8]) {
             return;
         }
     }
-    panic!("a drip is read for ever");
+    panic!("a drip is read without end");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! A start that would need more memory than it may: it serves the sessions that fit, says which do
-//! not, and loses nothing.
+//! A start that would need more memory than it may: the server serves the sessions that fit,
+//! reports the others, and loses nothing.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;

@@ -5,7 +5,7 @@ use super::support::{Gateway, run, swaks, text_of};
 
 const ITEM_BYTES: usize = 8_000;
 const ITEMS: usize = 40;
-/// So many fit into the limits below.
+/// The number of messages that fit into the limits below.
 const FITTING: usize = 100_000 / ITEM_BYTES;
 
 fn messages(gateway: &Gateway, path: &str) -> usize {

@@ -1,4 +1,5 @@
-//! Clients that ask without end and read no answer: what waits for them stays bounded.
+//! Clients that send requests endlessly and read no answer: the bytes that wait for them stay
+//! bounded.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! Permissions: the first user, tokens, rules, and web pages that come by a name of the DNS.
+//! Permissions: the first user, tokens, rules, and web pages that use a public DNS name.
 
 use super::support::{Gateway, await_some, run, text_of};
 use super::{STATUS, curl, json, put_json};

@@ -39,7 +39,7 @@ fn fill(folder: &std::path::Path) {
         }))
     });
     store.submit(changes).expect("taken");
-    store.close(); // commits what waits
+    store.close(); // commits waiting changes
 }
 
 fn clock(gateway: &Gateway, action: &str) -> String {

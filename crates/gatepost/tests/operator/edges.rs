@@ -1,4 +1,4 @@
-//! Edges of the command line and of the API that users met.
+//! Edge cases of the command line and of the API that users reported.
 
 use std::process::Command;
 

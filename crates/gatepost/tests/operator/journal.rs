@@ -1,4 +1,4 @@
-//! The journal, and the way of what it does not have.
+//! The journal, and messages that it does not record.
 
 use super::support::{Client, Gateway, await_some, swaks, text_of};
 use super::{STATUS, curl, json};

@@ -1,4 +1,4 @@
-//! Figures for Prometheus, and the board and alerts that ask for them.
+//! Metrics for Prometheus, and the dashboard and alerts that use them.
 
 use super::support::{Gateway, root, run, text_of};
 use super::{curl, json};

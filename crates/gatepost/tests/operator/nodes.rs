@@ -1,4 +1,4 @@
-//! The number of a server in the ids that it gives.
+//! The number of a server in its message ids.
 
 use gatepost_message::MessageId;
 

@@ -1,4 +1,4 @@
-//! A client of ntfy's, and the shapes that it is answered in.
+//! A client of ntfy's, and the format of the responses.
 
 use super::support::{Gateway, command, root, text_of};
 use super::{STATUS, curl, json};

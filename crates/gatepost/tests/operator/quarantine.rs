@@ -1,4 +1,4 @@
-//! Quarantined mail: looked at, learned, released, deleted, and its sender allowed.
+//! Quarantined mail: shown, learned, released, deleted, and its sender allowed.
 
 use super::support::{Client, Gateway, await_some, run, swaks, text_of};
 use super::{STATUS, curl, json};
@@ -149,7 +149,7 @@ fn a_release_reaches_every_topic_and_an_allowed_sender_passes() {
     }
 }
 
-/// Without rules of the network nothing confirms a sender, whose address anybody can write.
+/// Without network rules no check confirms a sender, whose address can be forged.
 #[test]
 fn an_allowed_sender_whom_nothing_confirms_passes_the_score_only() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -123,9 +123,9 @@ fn listeners_go_on_during_a_reload_and_the_next_reload_waits() {
     let pipe = opened.recv_timeout(PATIENCE);
     let mut pipe = pipe.expect("the config is read").expect("a pipe");
     // The next reload finds a file there again.
-    let mended = gateway.folder.join("mended.toml");
-    fs::write(&mended, &text).expect("written");
-    fs::rename(mended, &config).expect("renamed");
+    let fixed = gateway.folder.join("fixed.toml");
+    fs::write(&fixed, &text).expect("written");
+    fs::rename(fixed, &config).expect("renamed");
     let mut second = begin_post(&gateway, "/admin/reload?check=1");
 
     let server = gateway.address("smtp").to_string();

@@ -181,12 +181,12 @@ fn pages_that_grow_without_end_hold_up_neither_pages_nor_mail() {
             "unasked.html:0: its values grew far over memory_max",
         ],
     );
-    // Mended, it is made again.
+    // Fixed, it is made again.
     write(
         folder.path(),
-        &[("pages/unasked.html", "{% if 1 %}mended{% endif %}")],
+        &[("pages/unasked.html", "{% if 1 %}fixed{% endif %}")],
     );
-    expect(&curl(&gateway, "/unasked", &[]), &["\r\n\r\nmended"]);
+    expect(&curl(&gateway, "/unasked", &[]), &["\r\n\r\nfixed"]);
 }
 
 #[test]

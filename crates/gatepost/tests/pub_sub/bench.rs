@@ -36,7 +36,7 @@ fn figure(run: &serde_json::Value, name: &str) -> f64 {
         .expect("a number")
 }
 
-/// That none of them was counted.
+/// Checks that none of them was counted.
 fn assert_none(run: &serde_json::Value, name: &str, way: &str) {
     let count = figure(run, name);
     assert!(count.abs() < f64::EPSILON, "{way}: {count} {name}");

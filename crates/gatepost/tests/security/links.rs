@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::support::{Gateway, add_user, run, text_of};
 
-/// Of `daemon`; any but root will do.
+/// The user id of `daemon`; any but root's is suitable.
 const SERVER_USER: u32 = 1;
 const CONTENT: &str = "root's own\n";
 

@@ -34,7 +34,7 @@ fn publish(gateway: &Gateway, topic: &str, qos: &str, lines: &[String]) {
     assert!(output.status.success(), "{}", text_of(&output));
 }
 
-/// So many different lines.
+/// This number of different lines.
 fn lines(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("line {number}")).collect()
 }

@@ -1,8 +1,8 @@
 //! The messages: the user's own, real letters of the public corpus, or generated mails.
 //!
-//! Generated mails are cheaper to scan than real mail of the same size: their few words lead a
-//! rule engine to the same places again and again. So they are taken where nothing else is there,
-//! or by request, and results name the sample.
+//! Generated mails are cheaper to scan than real mail of the same size: their few words lead a rule
+//! engine to the same places again and again. So they are used only on request or if there are no
+//! other messages, and results name the sample.
 
 use std::fs;
 use std::path::{Path, PathBuf};

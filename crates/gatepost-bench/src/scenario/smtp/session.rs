@@ -51,7 +51,7 @@ enum Awaiting {
     Recipient,
     Data,
     Body,
-    Goodbye,
+    Quit,
 }
 
 /// A session in progress.
@@ -70,7 +70,7 @@ impl SmtpLoadSession {
     fn next_message(&mut self, now: Nanoseconds, shared: &SmtpTotals, outgoing: &mut Vec<u8>) {
         if self.messages >= shared.per_connection {
             outgoing.extend_from_slice(b"QUIT\r\n");
-            self.awaiting = Awaiting::Goodbye;
+            self.awaiting = Awaiting::Quit;
             return;
         }
         self.begun = now;
@@ -132,7 +132,7 @@ impl SmtpLoadSession {
                 shared.tally.count(!self.refused, self.begun, now);
                 self.next_message(now, shared, outgoing);
             }
-            Awaiting::Goodbye => return false,
+            Awaiting::Quit => return false,
         }
         true
     }
@@ -153,7 +153,7 @@ impl Conversation<SmtpTotals> for SmtpLoadSession {
             let line = bytes[taken..taken + end].trim_ascii_end();
             taken += end + 1;
             self.pipelining |= self.awaiting == Awaiting::Hello && line.ends_with(b"PIPELINING");
-            // All lines of a reply but the last have a dash after the code (RFC 5321 section
+            // All lines of a reply but the last have a dash after the code (RFC 5321, section
             // 4.2.1).
             if line.get(3) == Some(&b'-') {
                 continue;
@@ -169,7 +169,7 @@ impl Conversation<SmtpTotals> for SmtpLoadSession {
     }
 
     fn closed(&mut self, reason: ConnectionClosed, shared: &mut SmtpTotals) {
-        if self.awaiting != Awaiting::Goodbye {
+        if self.awaiting != Awaiting::Quit {
             shared.tally.count_broken();
             shared
                 .tally

@@ -1,4 +1,4 @@
-//! Fetching a policy by HTTPS (RFC 8461 section 3.3): from the domain's own host, with a
+//! Fetching a policy by HTTPS (RFC 8461, section 3.3): from the domain's own host, with a
 //! certificate for its name by an authority, without redirects, in bounded time and size.
 
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 
-/// RFC 8461 section 3.3 suggests 64 KB.
+/// RFC 8461, section 3.3 suggests 64 KB.
 const POLICY_BYTES_MAX: u64 = 64 * 1024;
 
 /// The reason why there is no policy.
@@ -59,7 +59,7 @@ impl PolicyRequest {
         let config = ureq::Agent::config_builder()
             .https_only(true)
             .http_status_as_error(false)
-            // RFC 8461 section 3.3: redirects are not followed.
+            // RFC 8461, section 3.3: redirects are not followed.
             .max_redirects(0)
             .proxy(None)
             .user_agent(concat!("gatepost/", env!("CARGO_PKG_VERSION")))

@@ -2,7 +2,7 @@
 //! certificates must be valid.
 //!
 //! A policy is kept for its own `max_age`, in the database too: an attacker who forges or
-//! suppresses DNS answers cannot remove it (RFC 8461 section 10.2). If a policy cannot be fetched,
+//! suppresses DNS answers cannot remove it (RFC 8461, section 10.2). If a policy cannot be fetched,
 //! there is none, unless an earlier one is still valid.
 
 mod fetch;
@@ -23,9 +23,9 @@ pub(super) use policy::{Mode, Policy};
 
 /// The key space of policies among the records, by their domain.
 const SPACE: &str = "mta-sts";
-/// The pause before a policy that could not be fetched is requested again (RFC 8461 section 3.3).
+/// The pause before a policy that could not be fetched is requested again (RFC 8461, section 3.3).
 const RETRY_AFTER: Duration = Duration::from_mins(5);
-/// A policy is fetched again after this time, so that it does not run out (RFC 8461 section 10.2).
+/// A policy is fetched again after this time, so that it does not run out (RFC 8461, section 10.2).
 const REFRESH_AFTER: Duration = Duration::from_hours(24);
 /// Policies that are fetched at the same time; messages for further domains wait.
 const FETCHES_MAX: usize = 4;
@@ -176,7 +176,7 @@ impl Forward {
             return Some(Arc::clone(&known.policy));
         }
         let earlier = known.map(|known| known.policy);
-        // Without a record only a known policy applies (RFC 8461 section 3.1).
+        // Without a record only a known policy applies (RFC 8461, section 3.1).
         let Some(id) = announced.clone() else {
             return earlier;
         };

@@ -1,10 +1,10 @@
-//! An MTA-STS policy (RFC 8461 section 3.2), and the TXT record that announces it (section 3.1).
+//! An MTA-STS policy (RFC 8461, section 3.2), and the TXT record that announces it (section 3.1).
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// RFC 8461 section 3.2: about a year.
+/// RFC 8461, section 3.2: about a year.
 const MAX_AGE_SECONDS_MAX: u64 = 31_557_600;
 /// Patterns of one policy.
 const HOSTS_MAX: usize = 200;
@@ -61,7 +61,7 @@ impl Policy {
         })
     }
 
-    /// Whether this host receives the domain's mail. `*` stands for one label (RFC 8461 section
+    /// Whether this host receives the domain's mail. `*` stands for one label (RFC 8461, section
     /// 4.1).
     pub(in super::super) fn has(&self, host: &str) -> bool {
         let host = host.to_ascii_lowercase();

@@ -1,29 +1,29 @@
-// Users, their tokens, and what each may do.
+// Users, their tokens and their rights.
 
 import { $, ask, button, cell, day, element, linked, mono, plural, say, table, when } from "./page.js";
 
-const SAID = "access-said";
+const STATUS = "access-status";
 const RIGHTS = ["publish", "subscribe", "retain"];
 const GROUPS = { everyone: "Everyone, whether logged in or not", anonymous: "Anonymous clients" };
 
-/** As many rows as a page has room for; a search finds the others. */
+/** The maximum number of rows; a search finds the others. */
 const USERS_SHOWN = 50;
 
-/** The token that was just made, until it is shown. */
+/** The token that was just created, until it is shown. */
 let fresh;
-/** Everybody, as the server said last. */
+/** All users, from the server's last answer. */
 let known = { users: [], everyone: [], anonymous: [] };
 
 const pathOf = (name) => "/admin/users/" + encodeURIComponent(name);
 const labelled = (words, input) => element("label", {}, element("span", {}, words), input);
 
-/** Changes something of a user, and shows everything again. */
+/** Changes a user, and reloads the view. */
 async function change(method, path, body, words) {
   const { name } = document.activeElement.closest("#users details")?.dataset ?? {};
-  const reply = await ask(SAID, method, path, body, words);
+  const reply = await ask(STATUS, method, path, body, words);
   if (!reply) return reply;
   await loadUsers();
-  // The focused element is created again: the focus stays with the same user, if it still exists.
+  // The focused element is created again: the focus returns to the same user, if it still exists.
   const row = [...$("users").children].find((row) => row.dataset.name === name);
   if (name) (row?.querySelector("summary") ?? $("content")).focus();
   return reply;
@@ -43,7 +43,7 @@ function ruleForm(name) {
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     const access = boxes.filter((box) => box.checked).map((box) => box.value);
-    change("POST", pathOf(name) + "/rules", { effect: effect.value, access, filter: filter.value }, () => `The rule for ${name} holds from now on.`);
+    change("POST", pathOf(name) + "/rules", { effect: effect.value, access, filter: filter.value }, () => `The rule for ${name} is in force.`);
   });
   return form;
 }
@@ -52,7 +52,7 @@ function rulesOf(name, rules) {
   const remove = (rule) => () => {
     const query = new URLSearchParams({ access: rule.access.join(","), filter: rule.filter });
     if (!confirm(`Remove the rule of ${name} for ${rule.filter}?`)) return Promise.resolve();
-    return change("DELETE", `${pathOf(name)}/rules?${query}`, undefined, () => "The rule is gone.");
+    return change("DELETE", `${pathOf(name)}/rules?${query}`, undefined, () => "The rule is removed.");
   };
   const rows = rules.map((rule) => [
     cell(rule.effect === "allow" ? "may" : element("span", { class: "warn" }, "may not")), cell(rule.access.join(", ")), cell(mono(rule.filter)),
@@ -67,22 +67,22 @@ function tokensOf(user) {
   const expires = element("select", {}, ...[["", "never"], ["1d", "in a day"], ["30d", "in 30 days"], ["365d", "in a year"]]
     .map(([value, words]) => element("option", { value }, words)));
   const secret = element("p", { class: "secret", role: "status" });
-  const form = element("form", { class: "inline" }, labelled("What it is for", label), labelled("Expires", expires), element("button", { type: "submit" }, "Make token"));
+  const form = element("form", { class: "inline" }, labelled("Purpose", label), labelled("Expires", expires), element("button", { type: "submit" }, "Create token"));
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
-    const made = await ask(SAID, "POST", pathOf(user.name) + "/tokens", { label: label.value, expires: expires.value || null }, () => `${user.name} has another token.`);
+    const made = await ask(STATUS, "POST", pathOf(user.name) + "/tokens", { label: label.value, expires: expires.value || null }, () => `A token for ${user.name} is created.`);
     if (!made) return;
     fresh = { name: user.name, token: made.token };
     await loadUsers();
     document.querySelector(".secret code")?.focus();
   });
   if (fresh?.name === user.name) {
-    secret.append("Copy it now, it is shown this once: ", element("code", { tabindex: "0" }, fresh.token));
+    secret.append("Copy the token now, it is shown only once: ", element("code", { tabindex: "0" }, fresh.token));
     fresh = undefined;
   }
-  const remove = (token) => async () => confirm(`Revoke the token ${token.label || token.id}? What uses it can no longer log in.`) && change("DELETE", "/admin/tokens/" + encodeURIComponent(token.id), undefined, () => "The token is revoked.");
+  const remove = (token) => async () => confirm(`Revoke the token ${token.label || token.id}? Clients that use it can no longer log in.`) && change("DELETE", "/admin/tokens/" + encodeURIComponent(token.id), undefined, () => "The token is revoked.");
   const rows = user.tokens.map((token) => [cell(token.label || mono(token.id)), cell(day(token.created * 1000)), cell(token.expires ? day(token.expires * 1000) : "never"),
-    cell(token.scope ? "narrowed" : "all that its user may"), cell(button("Revoke", remove(token), { "aria-label": `Revoke ${token.label || token.id}` }), "number")]);
+    cell(token.scope ? "restricted" : "all rights of its user"), cell(button("Revoke", remove(token), { "aria-label": `Revoke ${token.label || token.id}` }), "number")]);
   return element("div", {},
     rows.length ? table(`Tokens of ${user.name}`, [["Token"], ["Made"], ["Expires"], ["May"], ["", "number"]], rows) : element("p", { class: "empty" }, "No token."),
     secret, form);
@@ -93,7 +93,7 @@ function passwordForm(user) {
   const form = element("form", { class: "inline" }, labelled("New password", password), element("button", { type: "submit" }, "Set password"));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    change("PATCH", pathOf(user.name), { password: password.value }, () => `${user.name} has another password; its connections ended.`);
+    change("PATCH", pathOf(user.name), { password: password.value }, () => `The password of ${user.name} is changed; its connections ended.`);
   });
   return form;
 }
@@ -102,11 +102,11 @@ function accountOf(user) {
   const tell = (words) => () => `${user.name} ${words}.`;
   return element("div", { class: "actions" },
     button(user.disabled ? "Switch on" : "Switch off", () => change("PATCH", pathOf(user.name), { enabled: user.disabled }, tell(user.disabled ? "is switched on" : "is switched off"))),
-    button(user.admin ? "No longer administrator" : "Make administrator", () => change("PATCH", pathOf(user.name), { admin: !user.admin }, tell(user.admin ? "is no administrator any more" : "is an administrator"))),
+    button(user.admin ? "Remove administrator rights" : "Make administrator", () => change("PATCH", pathOf(user.name), { admin: !user.admin }, tell(user.admin ? "is no longer an administrator" : "is an administrator"))),
     button("Remove user", async () => confirm(`Remove ${user.name} with its rules and tokens?`) && change("DELETE", pathOf(user.name), undefined, tell("is removed")), { class: "danger" }));
 }
 
-/** A row whose contents are made when it is opened: there may be thousands. */
+/** A row whose contents are created when it is opened, since there may be thousands. */
 function row(name, summary, contents) {
   const made = element("details", { "data-name": name }, element("summary", {}, ...summary));
   made.build = () => {
@@ -143,10 +143,10 @@ async function loadChanges() {
   const { changes } = await answer.json();
   $("changes").replaceChildren(changes.length
     ? table("The last changes", [["When"], ["Who"], ["From"], ["What"], ["Details"]], changes.map(changeRow))
-    : element("p", { class: "empty" }, "Nothing was changed yet."));
+    : element("p", { class: "empty" }, "There are no changes yet."));
 }
 
-/** The rows that the search finds, those that were open opened again. */
+/** The rows that the search finds; rows that were open are opened again. */
 function showUsers() {
   const open = new Set([...document.querySelectorAll("#users details[open]")].map((row) => row.dataset.name));
   const wanted = $("user-search").value.trim().toLowerCase();
@@ -181,7 +181,7 @@ export async function findUser(name) {
   $("user-search").value = name;
   await loadUsers();
   const row = [...$("users").children].find((row) => row.dataset.name === name);
-  if (!row) return say(SAID, `No user is called ${name}.`, true);
+  if (!row) return say(STATUS, `No user is called ${name}.`, true);
   row.build();
   row.open = true;
   row.querySelector("summary").focus();
@@ -194,12 +194,12 @@ export function startAccess() {
     event.preventDefault();
     const isFirst = !$("first-user").hidden;
     const body = { name: $("new-name").value.trim(), password: $("new-password").value, admin: $("new-admin").checked };
-    const made = await ask(SAID, "POST", "/admin/users", body, (user) => `${user.name} can log in from now on.`);
+    const made = await ask(STATUS, "POST", "/admin/users", body, (user) => `${user.name} can log in from now on.`);
     if (!made) return;
     $("add-user").reset();
-    // From the first user on this page asks for a login too: by loading it again, the browser does.
+    // From the first user on this page needs a login too: reloading makes the browser ask for it.
     if (isFirst) return location.reload();
-    // It is seen, however many there are.
+    // The new user is visible, however many there are.
     if (known.users.length >= USERS_SHOWN) $("user-search").value = body.name;
     await loadUsers();
   });

@@ -27,7 +27,7 @@ let shown = "overview";
 function showView() {
   const name = location.hash.slice(1);
   const item = placeOf(name);
-  // Any other address names a place in the view that is shown.
+  // Any other address names an element of the present view.
   if (name && !item && !Object.hasOwn(VIEWS, name)) return;
   shown = item?.view ?? (name || "overview");
   for (const view of Object.keys(VIEWS)) {
@@ -75,7 +75,7 @@ function listen() {
   let connected = false;
   source.onopen = () => {
     showLink("Live", true);
-    // After a break the state may hold what the stream could not resume.
+    // After an interruption the state may contain messages that the stream could not resume.
     if (connected) loadState().catch(() => {});
     connected = true;
   };

@@ -58,7 +58,8 @@ function duration(ms) {
   return hours ? `${hours} h ${minutes % 60} min` : minutes ? `${minutes} min` : "less than a minute";
 }
 
-// --- Who holds up the others ---------------------------------------------------------------------
+// --- Slow subscribers ---------------------------------------------------------------------------
+// ---------------------------------------------------------------------
 
 function showSlowdowns(now) {
   const slow = now.slowdowns ?? [];
@@ -69,7 +70,7 @@ function showSlowdowns(now) {
       cell(element("span", { class: one.until_unix_ms ? "dot open" : "dot" }, element("bdi", {}, one.client),
         element("span", { class: "quiet" }, ` ${one.kind}`, one.user ? `, user ${one.user}` : ""))),
       cell(one.address ? mono(one.address) : "away"),
-      cell(one.waits_for.map((cause) => CAUSES[cause] ?? cause).join("; ") || "it makes no room in its queue"),
+      cell(one.waits_for.map((cause) => CAUSES[cause] ?? cause).join("; ") || "its queue remains full"),
       cell(one.until_unix_ms ? `${time(one.since_unix_ms)} to ${time(one.until_unix_ms)}` : `since ${time(one.since_unix_ms)}`),
       cell(`${number(seconds)} s`, one.until_unix_ms ? "number" : "number warn")];
   }));
@@ -77,7 +78,7 @@ function showSlowdowns(now) {
 
 // --- Tables ------------------------------------------------------------------------------------
 
-/** Why deliveries were dropped, for who wants to know. */
+/** The causes of dropped deliveries, as a tooltip. */
 const causes = (counts) => Object.entries(counts ?? {}).map(([cause, count]) => `${cause.replaceAll("_", " ")}: ${number(count)}`).join(", ") || null;
 
 function showTables(now) {

@@ -1,16 +1,16 @@
-// The search through the whole journal: its result takes the place of the recent messages, a page
-// at a time, until one goes back to them.
+// The search through the whole journal: its result replaces the recent messages, a page at a time,
+// until the user returns to them.
 
 import { $, dayAndTime, plural } from "./page.js";
 import { messageRow } from "./messages.js";
 
 const COUNT = 100;
-/** The fields whose names are the API's. */
+/** The fields named as the API's parameters. */
 const CONDITIONS = ["search", "verdict", "rule", "topic", "sender"];
 
-/** The conditions of the result that is shown, and where its next page begins. */
+/** The conditions of the present result, and the start of its next page. */
 let shown = null;
-/** Only the answer to the last question counts. */
+/** Only the answer to the last request counts. */
 let asked = 0;
 
 function conditions() {
@@ -29,8 +29,8 @@ function conditions() {
 }
 
 function say(words, isWrong = false) {
-  $("found-said").textContent = words;
-  $("found-said").classList.toggle("wrong", isWrong);
+  $("found-status").textContent = words;
+  $("found-status").classList.toggle("wrong", isWrong);
 }
 
 async function load(before) {
@@ -51,12 +51,12 @@ async function load(before) {
   shown.next = reply.next;
   const count = $("found").childElementCount;
   const words = count ? plural(count, "message") : "No message matches";
-  // A short page with more to come: the search took its time and stopped on the way.
+  // A short page with more to come: the search stopped at its time limit.
   const isPartial = reply.next && reply.messages.length < COUNT;
   say(reply.next
     ? isPartial ? `${words} so far; searched back to ${dayAndTime(reply.next_unix_ms)}.` : `The newest ${words}; there are more.`
     : count ? `${words}: all that match in the journal.` : "No message in the journal matches.");
-  $("found-more").textContent = isPartial ? "Search on" : "Show older ones";
+  $("found-more").textContent = isPartial ? "Continue search" : "Show older ones";
   $("found-more").hidden = !reply.next;
 }
 

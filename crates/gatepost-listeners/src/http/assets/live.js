@@ -1,5 +1,5 @@
-// Keeps what live(), live_list() and live_chart() put into a page moving: one event stream for the whole page,
-// resumed by the browser after a break, from where the page was rendered. Writes numbers and times in the
+// Updates the values, lists and charts of live(), live_list() and live_chart(): one event stream for the whole
+// page, which begins at the time of rendering and is resumed by the browser after an interruption. Writes numbers and times in the
 // visitor's language and zone. Everything that a message holds is put in as text, never as markup.
 "use strict";
 (() => {
@@ -12,7 +12,7 @@
 
   // --- Values and filters ------------------------------------------------------------------------
 
-  /** A value within a JSON payload; empty where there is none. */
+  /** A value within a JSON payload; empty if there is none. */
   const valueAt = (payload, path) => {
     let value;
     try {

@@ -1,16 +1,16 @@
-// A message as a row that opens to its whole story.
+// A message as a row that expands to its story.
 
 import { cell, day, element, known, linked, number, plural, table, time, when, whole } from "./page.js";
 
 const OUTCOMES = {
-  sent: "sent", waiting: "not yet acknowledged", acknowledged: "acknowledged", away: "away: QoS 0 is for who is there",
+  sent: "sent", waiting: "not yet acknowledged", acknowledged: "acknowledged", away: "not connected: QoS 0 is not queued",
   session_ended: "session ended before it was acknowledged", dropped: "dropped",
-  kept: "in the mailbox", handed_on: "handed on", refused: "refused",
+  kept: "in the mailbox", handed_on: "forwarded", refused: "refused",
 };
 const CAUSES = {
-  outbox_full: "its socket took too little", queue_full: "its queue was full", stalled: "it took nothing for too long",
-  connection_lost: "its connection broke first", too_large: "larger than it takes", expired: "it expired first",
-  stream_full: "it read too slowly", not_stored: "the disk refused it", superseded: "a newer one took its place",
+  outbox_full: "its socket accepted too little", queue_full: "its queue was full", stalled: "it read nothing for too long",
+  connection_lost: "its connection was lost first", too_large: "larger than it accepts", expired: "it expired first",
+  stream_full: "it read too slowly", not_stored: "the disk refused it", superseded: "replaced by a newer one",
 };
 
 export function messageRow(entry) {
@@ -64,8 +64,8 @@ async function showSteps(id, place) {
   if (!steps.length) return;
   const outcome = (step) => element("span", { class: ["dropped", "refused"].includes(step.outcome) ? "outcome warn" : "outcome " + step.outcome },
     OUTCOMES[step.outcome] + (step.cause ? `: ${CAUSES[step.cause] ?? step.cause}` : "") + (step.said ? `: ${step.said}` : ""));
-  place.replaceChildren(table("Where it went, and what became of it there",
-    [["To"], ["Topic"], ["QoS", "number"], ["What became of it"], ["At", "number"]],
+  place.replaceChildren(table("Destinations and outcomes",
+    [["To"], ["Topic"], ["QoS", "number"], ["Outcome"], ["At", "number"]],
     steps.map((step) => [
       cell(element("span", {}, step.client, element("span", { class: "quiet" }, " " + step.kind))), cell(step.topic ? linked("topic", step.topic) : ""),
       cell(step.qos ?? "", "number"), cell(outcome(step)), cell(when(step.unix_ms), "number")])));

@@ -1,5 +1,5 @@
-// What every part of the dashboard is made with: elements, figures, questions to the API.
-// Everything that a message holds is put in as text, never as markup.
+// Shared functions of the dashboard: elements, figures, requests to the API. The content of
+// messages is inserted as text, never as markup.
 
 export const VERDICTS = ["accept", "tag", "quarantine", "drop", "reject", "defer"];
 
@@ -12,9 +12,9 @@ export const bytes = (value) => short.format(value ?? 0).replace("B", "G").repla
 export const dayAndTime = (unixMs) => new Date(unixMs).toLocaleString("en-GB");
 export const time = (unixMs) => new Date(unixMs).toLocaleTimeString("en-GB");
 export const day = (unixMs) => new Date(unixMs).toLocaleDateString("en-GB");
-/** The time, with the day where that is not today. */
+/** The time, with the day unless it is today. */
 export const when = (unixMs) => (day(unixMs) === day(Date.now()) ? time(unixMs) : dayAndTime(unixMs).replace(",", ""));
-export const plural = (count, word) => `${number(count)} ${word}${count === 1 ? "" : "s"}`;
+export const plural = (count, word, words = word + "s") => `${number(count)} ${count === 1 ? word : words}`;
 export const known = (...values) => values.find((value) => value != null && value !== "");
 
 /** An element with attributes and children; texts become text nodes. */
@@ -31,25 +31,25 @@ export function shape(name, attributes) {
   return made;
 }
 
-/** Text of others, in whatever direction it is written. */
+/** Foreign text, in its own writing direction. */
 export const mono = (text) => element("span", { class: "mono", dir: "auto" }, text);
 export const cell = (content, kind) => element("td", { class: kind }, content);
 export const figure = (value, warns) => cell(number(value), warns && value > 0 ? "number warn" : "number");
 
 /** The address of an item, as places.js reads it. */
 export const itemLink = (kind, name) => `#${kind}/${name.split("/").map(encodeURIComponent).join("/")}`;
-/** A name that leads to its item. */
+/** A name as a link to its item. */
 export const linked = (kind, name) => element("a", { href: itemLink(kind, name), class: "mono", dir: "auto" }, name);
 
-// --- Drawing while somebody works ---------------------------------------------------------------
-// A press whose element moves or is replaced before the release is no click: lists and tables are drawn
-// when the pointer is up. What stays in them is not touched, and neither is a selected cell.
+// --- Drawing while the page is in use ---------------------------------------------------------------
+// If an element moves or is replaced between press and release, the browser reports no click: lists and
+// tables are drawn when the pointer is up. Unchanged rows are kept, and so is a selected cell.
 
 let isPressed = false;
-/** The latest drawing of each place that waits. */
+/** The latest postponed drawing of each place. */
 const held = new Map();
 
-/** Draws a place now, or as soon as nobody presses a button of the pointer. */
+/** Draws a place now, or as soon as no button of the pointer is pressed. */
 export function drawIn(place, draw) {
   if (isPressed) held.set(place, draw);
   else draw();
@@ -75,7 +75,7 @@ function isSelected(place) {
   return !selection.isCollapsed && selection.containsNode(place, true);
 }
 
-/** Whether somebody is at an element: with the keyboard, or with a selection. */
+/** Whether an element has the focus or contains the selection. */
 const isInUse = (row) => row.contains(document.activeElement) || isSelected(row);
 
 /**
@@ -95,7 +95,7 @@ export function arrange(list, rows) {
   }
 }
 
-/** Gives a row these cells; equal ones stay, with the keyboard in them, and so do selected ones. */
+/** Gives a row these cells; equal ones are kept with the focus in them, and so are selected ones. */
 function renew(row, cells) {
   cells.forEach((cell, place) => {
     if (!row.cells[place].isEqualNode(cell) && !isSelected(row.cells[place])) row.cells[place].replaceWith(cell);
@@ -127,7 +127,7 @@ function drawRows(body, rows) {
   }));
 }
 
-/** A table of its own, with a caption for those who hear it. */
+/** A table with a caption for screen readers. */
 export function table(caption, columns, rows) {
   const head = columns.map(([name, kind]) => element("th", { scope: "col", class: kind }, name));
   return element("table", {}, element("caption", { class: "unseen" }, caption),
@@ -135,7 +135,7 @@ export function table(caption, columns, rows) {
     element("tbody", {}, ...rows.map((cells) => element("tr", {}, ...cells))));
 }
 
-/** A button that waits for what it does; `isOff`, where it has that, says whether it stays switched off. */
+/** A button that is disabled until its action has ended; `isOff`, if present, decides whether it stays disabled. */
 export function button(words, act, more = {}) {
   const made = element("button", { type: "button", ...more }, words);
   made.addEventListener("click", async () => {
@@ -143,7 +143,7 @@ export function button(words, act, more = {}) {
     made.disabled = true;
     await act().catch(() => {});
     made.disabled = made.isOff?.() ?? false;
-    // A button that is disabled loses the keyboard.
+    // A disabled button loses the focus.
     if (held && document.activeElement === document.body) made.focus();
   });
   return made;

@@ -1,4 +1,4 @@
-// Shows what is pushed to this browser while no page is open, and opens what it leads to.
+// Shows what is pushed to this browser while no page is open, and opens its link.
 
 const API = "/v1/webpush";
 const PAGE = "/push";
@@ -24,7 +24,7 @@ function show(message) {
   const tags = (message.tags ?? []).join(", ");
   return self.registration.showNotification(message.title || message.topic || "Gatepost", {
     body: [message.message, tags && `(${tags})`].filter(Boolean).join("\n"),
-    // A message of the same sequence takes the place of the earlier one.
+    // A message of the same sequence replaces the earlier one.
     tag: message.sequence_id ? `${message.topic}\n${message.sequence_id}` : message.id,
     icon: "/gatepost/icon.svg",
     timestamp: message.time ? message.time * 1000 : undefined,
@@ -34,18 +34,18 @@ function show(message) {
   });
 }
 
-/** Opens an address of the web, and nothing else that a publisher may have written. */
+/** Opens an HTTP or HTTPS address, and no other address of a publisher. */
 function open(click) {
   let address = PAGE;
   try {
     if (["http:", "https:", "mailto:", "tel:"].includes(new URL(click).protocol)) address = click;
   } catch {
-    // None, or none that is whole.
+    // There is no message, or it is incomplete.
   }
   return self.clients.openWindow(address);
 }
 
-/** The push service gave the browser another endpoint: the topics move to it. */
+/** The push service gave the browser another endpoint: the topics are moved to it. */
 async function renew({ oldSubscription, newSubscription }) {
   const { public_key, subscriptions } = await (await fetch(API)).json();
   const made = newSubscription ?? (await self.registration.pushManager.subscribe({ userVisibleOnly: true, applicationServerKey: public_key }));

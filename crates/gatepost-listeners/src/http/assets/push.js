@@ -1,10 +1,10 @@
-// Notifications of this browser: whether it is notified, and of which topics.
+// Notifications of this browser: their state and their topics.
 import { $, ask, dayAndTime, plural, say } from "./page.js";
 
 const API = "/v1/webpush";
 const WORKER = "/gatepost/push-worker.js";
 
-/** The server's name of a subscription: its endpoint's SHA-256, shortened, in base64 for URLs. */
+/** The server's id of a subscription: its endpoint's SHA-256, shortened, in base64 for URLs. */
 async function idOf(endpoint) {
   const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(endpoint));
   const text = btoa(String.fromCharCode(...new Uint8Array(digest).slice(0, 16)));
@@ -17,8 +17,8 @@ const keyOf = (subscription) => {
 };
 
 function whyNot() {
-  if (!isSecureContext) return "Browsers offer notifications only to pages that they reach by https, or on the same machine.";
-  if (!("serviceWorker" in navigator) || !("PushManager" in window)) return "This browser has no notifications for web pages. On an iPhone, add this page to the home screen first.";
+  if (!isSecureContext) return "Browsers permit notifications only for pages loaded by https, or from the same machine.";
+  if (!("serviceWorker" in navigator) || !("PushManager" in window)) return "This browser does not support notifications of web pages. On an iPhone, add this page to the home screen first.";
   return null;
 }
 
@@ -52,10 +52,10 @@ class Page {
   show(known) {
     $("unsubscribe").hidden = !known;
     $("subscribe").textContent = known ? "Save" : "Notify me";
-    if (!known) return say("state", Notification.permission === "denied" ? "The browser's settings forbid this page to notify you." : "It is not notified.");
+    if (!known) return say("state", Notification.permission === "denied" ? "The browser's settings forbid notifications of this page." : "This browser is not subscribed.");
     const waits = known.queued ? `, ${plural(known.queued, "message")} wait` : "";
     const error = known.state === "retrying" && known.last_error ? `: ${known.last_error.text}` : "";
-    say("state", `It is notified by ${known.push_service} until ${dayAndTime(known.expires * 1000)}, longer if you come back${waits}${error}.`);
+    say("state", `Subscribed at ${known.push_service} until ${dayAndTime(known.expires * 1000)}, renewed at each visit${waits}${error}.`);
   }
 
   send(topics) {
@@ -64,8 +64,8 @@ class Page {
 
   async subscribe() {
     const topics = $("topics").value.split("\n").map((line) => line.trim()).filter(Boolean);
-    if ((await Notification.requestPermission()) !== "granted") return say("done", "The browser does not allow it.", true);
-    // One that was made with another server's key would not be served.
+    if ((await Notification.requestPermission()) !== "granted") return say("done", "The browser does not permit notifications.", true);
+    // A subscription made with another server's key would not be served.
     if (this.subscription && keyOf(this.subscription) !== this.key) {
       await this.subscription.unsubscribe();
       this.subscription = null;

@@ -1,24 +1,24 @@
-// The messages in quarantine, and the senders whose mail passes.
+// The messages in quarantine, and the allowed senders.
 
 import { $, arrange, ask, button, cell, drawIn, element, fill, itemLink, mono, number, plural, say } from "./page.js";
 import { messageRow } from "./messages.js";
 
-const SAID = "quarantine-said";
+const STATUS = "quarantine-status";
 /** How long events are gathered before the list is requested again. */
 const GATHER_MS = 500;
 const COUNT = 100;
 /** The time in which a deletion can be undone. */
 const UNDO_MS = 10_000;
-const LEARNED = { new: "Learned", changed: "Learned again", before: "Known before", off: "Bayes is switched off" };
+const LEARNED = { new: "Learned", changed: "Learned again", before: "Already learned", off: "Bayes is switched off" };
 
 let skipped = 0;
 let found = 0;
-/** Those that are deleted when the time to undo that is over. */
+/** The messages that are deleted at the end of the time for undoing. */
 const leaving = new Set();
 let leavingTimer = 0;
 const chosen = new Set();
 
-/** Topics are named by who received the message there. */
+/** Topics are represented by the number of subscribers that received the message. */
 const where = ({ destinations = [], subscribers }) => {
   const others = destinations.filter((one) => !one.startsWith("topic "));
   return [...(others.length < destinations.length || !others.length ? [plural(subscribers, "subscriber")] : []), ...others].join(", ");
@@ -26,16 +26,16 @@ const where = ({ destinations = [], subscribers }) => {
 
 function actions(entry) {
   const path = "/admin/quarantine/" + entry.id;
-  const shown = element("pre", { class: "source", dir: "auto", tabindex: "0", hidden: "", "aria-label": "What the message says" });
-  // As text, whatever it holds: a quarantined message is hostile until proven otherwise.
+  const shown = element("pre", { class: "source", dir: "auto", tabindex: "0", hidden: "", "aria-label": "Text of the message" });
+  // Inserted as text: a quarantined message is hostile until proven otherwise.
   const show = (field) => async () => {
-    const message = await ask(SAID, "GET", path);
+    const message = await ask(STATUS, "GET", path);
     if (!message) return;
     shown.textContent = message[field] || "(nothing)";
     shown.hidden = false;
   };
-  const learn = (lesson) => () => ask(SAID, "POST", `${path}/learn?as=${lesson}`, undefined, (result) => `${LEARNED[result.learned]}: ${lesson}.`);
-  const release = async (body) => (await ask(SAID, "POST", path + "/release", body, (result) => `Released to ${where(result)}.`)) && goOn(entry);
+  const learn = (lesson) => () => ask(STATUS, "POST", `${path}/learn?as=${lesson}`, undefined, (result) => `${LEARNED[result.learned]}: ${lesson}.`);
+  const release = async (body) => (await ask(STATUS, "POST", path + "/release", body, (result) => `Released to ${where(result)}.`)) && focusNext(entry);
   const releaseTo = async () => {
     const typed = prompt("Release to these recipients instead, separated by commas:", entry.recipients?.join(", ") ?? "");
     if (typed == null) return;
@@ -49,16 +49,16 @@ function actions(entry) {
       element("a", { class: "button", href: path + "/source", download: entry.id + ".eml" }, "Save source"),
       button("Release", () => release(), { class: "main" }),
       button("Other recipients…", releaseTo),
-      entry.sender ? button("Allow sender", async () => (await ask(SAID, "POST", path + "/allow-sender", undefined, (result) => `Mail from ${result.sender} passes from now on.`)) && loadSenders()) : null,
+      entry.sender ? button("Allow sender", async () => (await ask(STATUS, "POST", path + "/allow-sender", undefined, (result) => `Mail from ${result.sender} is accepted from now on.`)) && loadSenders()) : null,
       button("Learn as spam", learn("spam")),
       button("Learn as ham", learn("ham")),
       element("a", { class: "button", href: itemLink("quarantine", entry.id) }, "Link"),
-      button("Delete", () => (deleteLater([entry.id]), goOn(entry)), { class: "danger" })),
+      button("Delete", () => (deleteLater([entry.id]), focusNext(entry)), { class: "danger" })),
     shown);
 }
 
-/** The message has gone: the keyboard goes on with the one below it. */
-async function goOn(entry) {
+/** The message is removed: the focus moves to the one below it. */
+async function focusNext(entry) {
   const row = $("quarantine-list").querySelector(`[data-id="${entry.id}"]`);
   const next = row?.nextElementSibling ?? row?.previousElementSibling;
   await loadQuarantine();
@@ -67,7 +67,7 @@ async function goOn(entry) {
 
 // --- Several at once -----------------------------------------------------------------------------
 
-/** A box before the row, which chooses the message for what is done with several. */
+/** A checkbox before the row, which selects the message for an action on several. */
 function chooser(entry) {
   const box = element("input", { type: "checkbox", class: "choose", "aria-label": `Choose ${entry.subject ?? entry.id}` });
   box.checked = chosen.has(entry.id);
@@ -96,7 +96,7 @@ function chooseAll() {
   }
 }
 
-/** Asks first, then goes through the chosen ones; those that fail stay chosen. */
+/** Asks for confirmation, then processes the selected messages; those that fail remain selected. */
 const withChosen = (words, act) => async () => {
   const ids = [...chosen];
   if (!confirm(`${words} ${plural(ids.length, "message")}?`)) return;
@@ -106,8 +106,8 @@ const withChosen = (words, act) => async () => {
     done += 1;
     chosen.delete(id);
   }
-  if (done === ids.length) $(SAID).textContent = `${words}: ${number(done)} done.`;
-  else $(SAID).textContent = `${words}: ${number(done)} of ${number(ids.length)} done. ${$(SAID).textContent}`;
+  if (done === ids.length) $(STATUS).textContent = `${words}: ${number(done)} done.`;
+  else $(STATUS).textContent = `${words}: ${number(done)} of ${number(ids.length)} done. ${$(STATUS).textContent}`;
   await loadQuarantine();
 };
 
@@ -127,7 +127,7 @@ function deleteLater(ids) {
 
 function showLeaving() {
   $("quarantine-leaving").hidden = leaving.size === 0;
-  $("leaving-said").textContent = leaving.size ? `${plural(leaving.size, "message")} will be deleted in ${UNDO_MS / 1000} seconds.` : "";
+  $("leaving-status").textContent = leaving.size ? `${plural(leaving.size, "message")} will be deleted in ${UNDO_MS / 1000} seconds.` : "";
 }
 
 async function undo() {
@@ -135,7 +135,7 @@ async function undo() {
   const count = leaving.size;
   leaving.clear();
   showLeaving();
-  say(SAID, `${plural(count, "message")} stay${count === 1 ? "s" : ""} in quarantine.`);
+  say(STATUS, `${plural(count, "message")} stay${count === 1 ? "s" : ""} in quarantine.`);
   await loadQuarantine();
   $("content").focus();
 }
@@ -145,21 +145,21 @@ async function deleteNow() {
   const ids = [...leaving];
   let done = 0;
   for (const id of ids) {
-    if (await ask(SAID, "DELETE", "/admin/quarantine/" + id)) done += 1;
+    if (await ask(STATUS, "DELETE", "/admin/quarantine/" + id)) done += 1;
     leaving.delete(id);
   }
   showLeaving();
-  const failed = done < ids.length ? ` ${number(ids.length - done)} failed: ${$(SAID).textContent}` : "";
-  say(SAID, `Deleted: ${plural(done, "message")}.${failed}`, failed !== "");
+  const failed = done < ids.length ? ` ${number(ids.length - done)} failed: ${$(STATUS).textContent}` : "";
+  say(STATUS, `Deleted: ${plural(done, "message")}.${failed}`, failed !== "");
   await loadQuarantine();
 }
 
 function startBulk() {
   $("choose-all").addEventListener("click", chooseAll);
   $("quarantine-bulk").append(
-    button("Release", withChosen("Release", (path) => ask(SAID, "POST", path + "/release")), { class: "bulk" }),
-    button("Learn as spam", withChosen("Learn as spam", (path) => ask(SAID, "POST", path + "/learn?as=spam")), { class: "bulk" }),
-    button("Learn as ham", withChosen("Learn as ham", (path) => ask(SAID, "POST", path + "/learn?as=ham")), { class: "bulk" }),
+    button("Release", withChosen("Release", (path) => ask(STATUS, "POST", path + "/release")), { class: "bulk" }),
+    button("Learn as spam", withChosen("Learn as spam", (path) => ask(STATUS, "POST", path + "/learn?as=spam")), { class: "bulk" }),
+    button("Learn as ham", withChosen("Learn as ham", (path) => ask(STATUS, "POST", path + "/learn?as=ham")), { class: "bulk" }),
     button("Delete", () => (deleteLater([...chosen]), loadQuarantine()), { class: "bulk danger" }));
   $("leaving-undo").addEventListener("click", undo);
   $("leaving-now").addEventListener("click", deleteNow);
@@ -232,7 +232,7 @@ export async function loadSenders() {
   if (!answer.ok) return;
   const { senders } = await answer.json();
   const remove = (address) => async () =>
-    confirm(`Judge mail from ${address} like others again?`) && (await ask(SAID, "DELETE", "/admin/senders/" + encodeURIComponent(address), undefined, () => `${address} is judged like others again.`)) && loadSenders();
+    confirm(`Judge mail from ${address} normally again?`) && (await ask(STATUS, "DELETE", "/admin/senders/" + encodeURIComponent(address), undefined, () => `${address} is judged normally again.`)) && loadSenders();
   fill("senders", senders.map((address) => [cell(mono(address)), cell(button("Remove", remove(address), { "aria-label": "Remove " + address }), "number")]));
 }
 
@@ -248,7 +248,7 @@ export function startQuarantine() {
   $("add-sender").addEventListener("submit", async (event) => {
     event.preventDefault();
     const address = $("allowed-sender").value.trim();
-    const done = await ask(SAID, "PUT", "/admin/senders/" + encodeURIComponent(address), undefined, () => `Mail from ${address} passes from now on.`);
+    const done = await ask(STATUS, "PUT", "/admin/senders/" + encodeURIComponent(address), undefined, () => `Mail from ${address} is accepted from now on.`);
     if (!done) return;
     $("allowed-sender").value = "";
     await loadSenders();

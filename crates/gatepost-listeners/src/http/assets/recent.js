@@ -1,7 +1,7 @@
-// The messages that were judged last: a list that grows at its top while nobody reads in it.
+// The messages that were judged last: a list that grows at its top unless it is paused.
 //
-// An opened row pauses the list: at 150 messages a second it would be gone before it is read. What
-// arrives meanwhile is counted, and shown when the list goes on.
+// An opened row pauses the list: at 150 messages a second it would be gone before it is read.
+// Messages that arrive meanwhile are counted, and shown when the list continues.
 
 import { $, drawIn, element, number } from "./page.js";
 import { messageRow } from "./messages.js";
@@ -9,10 +9,10 @@ import { messageRow } from "./messages.js";
 const MESSAGES_KEPT = 200;
 
 const messages = new Map();
-/** Those that wait to be shown; only as many as the list has room for. */
+/** Messages that wait to be shown, at most as many as the list can show. */
 const waiting = [];
 let arrivedMeanwhile = 0;
-/** Who paused the list: the button or an opened row. */
+/** The cause of the pause: the button or an opened row. */
 let pausedBy = null;
 
 const list = () => $("list");
@@ -42,7 +42,7 @@ function add(entry, fresh) {
   }
 }
 
-/** Those of before the page was opened, oldest first. */
+/** Messages from before the page was opened, oldest first. */
 export function addEarlier(entries) {
   for (const entry of entries) add(entry, false);
   showEmpty();
@@ -106,11 +106,11 @@ export function startRecent() {
   $("verdict").addEventListener("change", filter);
 }
 
-/** How to make the first entry: by mail, which the journal always records. */
+/** The command for a first entry: by mail, which the journal always records. */
 export function showExample(smtpAddress) {
   if (!smtpAddress) return;
   const port = smtpAddress.slice(smtpAddress.lastIndexOf(":") + 1);
-  // An address that stands for all of the machine's is not one to connect to.
+  // A wildcard address cannot be connected to.
   const host = /^(0\.0\.0\.0|\[::\]):/.test(smtpAddress) ? location.hostname : smtpAddress.slice(0, smtpAddress.lastIndexOf(":"));
   $("example").replaceChildren("Send a mail:", element("br"), element("code", {},
     `printf 'Subject: Hello\\n\\nIt works.\\n' | curl --crlf -T - --mail-from you@localhost --mail-rcpt alarms+test@localhost smtp://${host}:${port}`));

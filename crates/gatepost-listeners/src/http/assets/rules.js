@@ -1,8 +1,8 @@
-// The rules: which hit most, which take longest, which cannot run; and reloading them.
+// The rules: the most frequent, the slowest, those that cannot run; and the reload.
 
 import { $, ask, cell, dayAndTime, element, figure, fill, linked, mono, number, plural, table } from "./page.js";
 
-const SAID = "rules-said";
+const STATUS = "rules-status";
 const NAMES_SHOWN = 50;
 
 const REFUSED = { reload: "The reload", procedures: "The change of the procedures" };
@@ -16,7 +16,7 @@ function showInForce(inForce) {
 
 function showSilent(lists) {
   $("silent-lists").replaceChildren(...lists.map((silent) => element("p", { class: "wrong" },
-    "The DNS list ", mono(silent.list), ` does not answer; ${plural(silent.skipped, "question")} left out since.`)));
+    "The DNS list ", mono(silent.list), ` does not answer; ${plural(silent.skipped, "query", "queries")} omitted since.`)));
 }
 
 export async function loadRules() {
@@ -39,7 +39,7 @@ export async function loadRules() {
 }
 
 async function measure() {
-  const result = await ask(SAID, "GET", "/admin/rules/slowest?count=20", undefined, (result) =>
+  const result = await ask(STATUS, "GET", "/admin/rules/slowest?count=20", undefined, (result) =>
     result.mails ? `Measured on the ${plural(result.mails, "mail")} kept last.` : "No mail has been kept to measure on yet.");
   if (result) fill("slowest-rules", result.rules.map((rule) => [cell(mono(rule.name)), cell(rule.microseconds.toFixed(1) + " µs", "number")]));
 }
@@ -59,17 +59,17 @@ function differences(report) {
 }
 
 async function reload(onlyChecks) {
-  const report = await ask(SAID, "POST", "/admin/reload" + (onlyChecks ? "?check=1" : ""), undefined, (result) => {
-    if (!result.possible) return "There is a mistake in the config; what runs stays.";
+  const report = await ask(STATUS, "POST", "/admin/reload" + (onlyChecks ? "?check=1" : ""), undefined, (result) => {
+    if (!result.possible) return "There is a mistake in the config; the running configuration remains in use.";
     const changes = differences(result).length;
-    if (result.applied) return changes ? "Reloaded. This changed:" : "Reloaded. Nothing was different.";
-    return changes ? "A reload would change this:" : "A reload would change nothing.";
+    if (result.applied) return changes ? "Reloaded. Changes:" : "Reloaded. Nothing has changed.";
+    return changes ? "A reload would make these changes:" : "A reload would change nothing.";
   });
   if (!report) return;
   const lines = differences(report);
   const problems = report.problems.map((problem) => element("li", {}, problem));
   $("difference").replaceChildren(
-    ...(lines.length ? [table("What is different", [["What"], ["How many", "number"], ["Names"]], lines)] : []),
+    ...(lines.length ? [table("Differences", [["What"], ["How many", "number"], ["Names"]], lines)] : []),
     ...(problems.length ? [element("ul", { class: report.possible ? "problems" : "problems wrong" }, ...problems)] : []));
   if (!onlyChecks) await loadRules();
 }

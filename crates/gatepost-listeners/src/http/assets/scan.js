@@ -1,14 +1,14 @@
-// A mail that is pasted or chosen as a file: judged by the rules, with what each found. Nothing is
-// published or kept.
+// A mail that is pasted or chosen as a file: judged by the rules, with the hits of each. The mail
+// is not published or kept.
 
 import { $, cell, element, mono, table } from "./page.js";
 
-/** The most that a mail read here has; larger ones are for `gatepost scan`. */
+/** The largest mail that is scanned here; larger ones are for `gatepost scan`. */
 const MAIL_BYTES_MAX = 20_000_000;
 
 function say(words, isWrong) {
-  $("scan-said").textContent = words;
-  $("scan-said").classList.toggle("wrong", isWrong);
+  $("scan-status").textContent = words;
+  $("scan-status").classList.toggle("wrong", isWrong);
 }
 
 function explain(verdict) {
@@ -40,7 +40,7 @@ async function scan(event) {
 
 export function startScan() {
   $("scan").addEventListener("submit", scan);
-  // One of the two is scanned: the one that was given last.
+  // The input given last is scanned.
   $("scan-text").addEventListener("input", () => ($("scan-file").value = ""));
   $("scan-clear").addEventListener("click", () => {
     $("scan").reset();

@@ -1,12 +1,12 @@
-// The MQTT clients: found, looked at, disconnected, ended and banned by an administrator.
+// The MQTT clients: search, inspection, disconnection and bans by an administrator.
 
 import { $, ask, button, bytes, cell, element, figure, fill, mono, number, linked, plural, say, table, when } from "./page.js";
 
-const SAID = "session-said";
+const STATUS = "session-status";
 const COUNT = 100;
-/** Why a session's messages wait. */
+/** The causes that delay a session's messages. */
 export const CAUSES = {
-  client: "its client is away", memory: "its queue is on disk until there is memory", socket: "its socket takes no more",
+  client: "its client is not connected", memory: "its queue is on disk until there is memory", socket: "its socket accepts no more",
   acknowledgements: "it must acknowledge first", "packet identifier": "an identifier is still in use", commit: "the disk",
 };
 
@@ -20,7 +20,7 @@ function pathOf(session) {
 
 const change = async (session, question, method, body, done) => {
   if (!confirm(question)) return;
-  await ask(SAID, method, pathOf(session), body, done);
+  await ask(STATUS, method, pathOf(session), body, done);
   await loadSessions();
 };
 
@@ -29,17 +29,17 @@ function act(session) {
   const ban = (what, named) => () => change(session, `Ban ${named} for a day? Its connections end.`, "POST", { action: "ban", what, time: "1d", reason: "by an operator" },
     (answer) => `${answer.bans[0].network} is banned for a day; ${plural(answer.kicked, "connection")} ended. Bans are listed above.`);
   return element("div", { class: "actions" },
-    session.connected ? button("Disconnect", () => change(session, `Disconnect ${client}? Its session stays.`, "POST", { action: "kick" }, (answer) => `${plural(answer.kicked, "connection")} of ${client} ended.`)) : null,
+    session.connected ? button("Disconnect", () => change(session, `Disconnect ${client}? Its session is kept.`, "POST", { action: "kick" }, (answer) => `${plural(answer.kicked, "connection")} of ${client} ended.`)) : null,
     session.address && session.address !== "local" ? button("Ban address", ban("address", `the address of ${client}`), { class: "danger" }) : null,
     user ? button("Ban user", ban("user", `the user ${user}`), { class: "danger" }) : null,
-    button("End session", () => change(session, `End the session of ${client}, with all that waits for it?`, "DELETE", undefined, () => `The session of ${client} is over.`), { class: "danger" }));
+    button("End session", () => change(session, `End the session of ${client}and discard its queue?`, "DELETE", undefined, () => `The session of ${client} is ended.`), { class: "danger" }));
 }
 
 function facts(session) {
   const { connection, queue } = session;
   const list = [
     ["Connected", connection ? `since ${when(connection.since * 1000)} from ${connection.address}` : "no"], ["Protocol", connection?.protocol],
-    ["Heard", connection && `${connection.silent_seconds} s ago` + (connection.silence_max_seconds ? `; gone after ${connection.silence_max_seconds} s` : "")],
+    ["Last packet", connection && `${connection.silent_seconds} s ago` + (connection.silence_max_seconds ? `; counts as lost after ${connection.silence_max_seconds} s` : "")],
     ["Session", (session.stored ? "on disk, " : "in memory, ") + (session.expires_in_seconds != null ? `ends in ${number(session.expires_in_seconds)} s` : session.expiry_seconds ? `outlives its connection by ${number(session.expiry_seconds)} s` : "ends with its connection")],
     ["Waiting", `${plural(queue.waiting, "message")}, ${bytes(queue.waiting_bytes)}`],
     ["Sent, not acknowledged", connection ? `${number(queue.in_flight)} of at most ${number(connection.in_flight_max)}` : number(queue.in_flight)],
@@ -53,9 +53,9 @@ function facts(session) {
   return element("dl", {}, ...list.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, String(value))]));
 }
 
-/** Everything about one session, below the list. */
+/** The details of one session, below the list. */
 async function inspect(session) {
-  const answer = await ask(SAID, "GET", pathOf(session), undefined, () => "");
+  const answer = await ask(STATUS, "GET", pathOf(session), undefined, () => "");
   if (!answer) return;
   const place = $("session-detail");
   const [whole] = answer.sessions;
@@ -64,7 +64,7 @@ async function inspect(session) {
   place.replaceChildren(
     element("div", { class: "head" }, element("h3", { tabindex: "-1" }, linked("session", whole.client)), hide),
     element("div", { class: "story" }, facts(whole),
-      filters.length ? table(`Subscriptions of ${whole.client}`, [["Subscribes to"], ["QoS", "number"]], filters) : element("p", { class: "quiet" }, "It subscribes to nothing."),
+      filters.length ? table(`Subscriptions of ${whole.client}`, [["Subscribes to"], ["QoS", "number"]], filters) : element("p", { class: "quiet" }, "It has no subscriptions."),
       element("div", { class: "wide" }, act(whole))));
   place.querySelector("h3").focus();
   place.scrollIntoView({ block: "nearest" });
@@ -108,7 +108,7 @@ export async function findSession(client) {
   await loadSessions();
   const [session] = found.filter((session) => session.client === client);
   if (session) await inspect(session);
-  else say(SAID, `No client is called ${client}; the list has those whose names contain it.`, true);
+  else say(STATUS, `No client is called ${client}; the list has those whose names contain it.`, true);
 }
 
 export function startSessions() {

@@ -1,10 +1,10 @@
-// The topics as a tree, watched while one looks: the latest value of each, how often it comes, and
-// publishing. One event stream begins with the latest message of every topic.
+// The topics as a tree, updated while it is visible: the latest value of each, its rate, and a form
+// to publish. One event stream begins with the latest message of every topic.
 
 import { $, ask, button, bytes, cell, drawIn, element, number, plural, rate, say, table, when } from "./page.js";
 
-const SAID = "topics-said";
-/** More topics than a page can show; a narrower filter shows the others. */
+const STATUS = "topics-status";
+/** The maximum number of topics; a narrower filter shows the others. */
 const TOPICS_MAX = 2_000;
 const DRAW_EVERY_MS = 250;
 /** The time over which a rate is measured. */
@@ -16,18 +16,18 @@ let source = null;
 let leftOut = 0;
 let drawing = false;
 let root = node("", "");
-/** Those whose line is to be drawn anew. */
+/** The nodes whose line must be redrawn. */
 const changed = new Set();
-/** New levels, with the one above each, that are to be put in. */
+/** New levels that must be inserted, each with its parent. */
 let placed = [];
 
-/** A level of the tree; `topic` is its whole name. */
+/** A level of the tree; `topic` is its full name. */
 function node(name, topic) {
   return { name, topic, children: new Map(), latest: null, times: [], row: null, line: null, value: null, facts: null };
 }
 
 const pathOf = (topic) => "/topics/" + topic.split("/").map(encodeURIComponent).join("/");
-const textOf = (message) => message.payload ?? `${bytes(Math.floor((message.payload_base64.length * 3) / 4))} that are no text`;
+const textOf = (message) => message.payload ?? `${bytes(Math.floor((message.payload_base64.length * 3) / 4))} of binary data`;
 
 // --- The tree ------------------------------------------------------------------------------------
 
@@ -49,10 +49,10 @@ function nodeOf(topic) {
   return at;
 }
 
-/** Makes a new level, which the next drawing puts in. */
+/** Makes a new level, which the next drawing inserts. */
 function place(parent, child) {
-  // A press on a part of the line that is replaced before the release is no click: the parts stay,
-  // and only their text changes.
+  // If a part of the line is replaced between press and release, the browser reports no click: so
+  // the parts are kept, and only their text changes.
   child.value = element("span", { class: "value", dir: "auto" });
   child.facts = element("span", { class: "quiet" });
   child.line = element("summary", {}, element("b", { class: "mono", dir: "auto" }, child.name || "(empty)"), child.value, child.facts);
@@ -93,7 +93,7 @@ function draw() {
     drawIn($("topic-tree"), putIn);
     for (const one of changed) if (one !== root) drawLine(one);
     changed.clear();
-    $("topics-found").textContent = (topics ? `${number(topics)} levels and topics` : "") + (leftOut ? `; ${plural(leftOut, "message")} of more topics left out: use a narrower filter` : "");
+    $("topics-found").textContent = (topics ? `${number(topics)} levels and topics` : "") + (leftOut ? `; ${plural(leftOut, "message")} of more topics omitted: use a narrower filter` : "");
     $("no-topics").hidden = topics > 0;
   }, DRAW_EVERY_MS);
 }
@@ -104,13 +104,13 @@ function drawLine(one) {
   const { latest, children } = one;
   one.value.textContent = latest ? textOf(latest).slice(0, PREVIEW_CHARACTERS) : "";
   one.facts.textContent = [latest?.retain ? "retained" : "", children.size ? plural(children.size, "topic") + " below" : "", one.times.length ? `${rate(one.times.length / RATE_SECONDS)} a second` : "", latest ? when(latest.unix_ms) : ""].filter(Boolean).join(", ");
-  // A rate that fades is drawn as well.
+  // A decreasing rate is redrawn as well.
   if (one.times.length) setTimeout(() => { changed.add(one); draw(); }, RATE_SECONDS * 1000);
 }
 
 /** The last messages of a topic. */
 async function showDetail(one) {
-  const messages = await ask(SAID, "GET", `${pathOf(one.topic)}?count=${HISTORY_COUNT}`);
+  const messages = await ask(STATUS, "GET", `${pathOf(one.topic)}?count=${HISTORY_COUNT}`);
   if (!messages) return;
   const rows = [...messages].reverse().map((message) => [
     cell(when(message.unix_ms)), cell(element("span", { class: "payload", dir: "auto" }, textOf(message))), cell(message.retain ? "retained" : "")]);
@@ -123,7 +123,7 @@ async function showDetail(one) {
 
 async function clear(one) {
   if (!confirm(`Clear the retained message of ${one.topic}?`)) return;
-  const done = await ask(SAID, "POST", pathOf(one.topic) + "?retain=1", undefined, () => `${one.topic} retains nothing any more.`);
+  const done = await ask(STATUS, "POST", pathOf(one.topic) + "?retain=1", undefined, () => `${one.topic} has no retained message any more.`);
   if (done) await showDetail(one);
 }
 
@@ -162,16 +162,16 @@ function watch() {
 async function publish(event) {
   event.preventDefault();
   const topic = $("publish-topic").value;
-  // A browser resolves these names in an address: another topic would be published to.
-  if (topic.split("/").some((name) => name === "." || name === "..")) return say(SAID, "A browser cannot name a topic with the level . or ..", true);
+  // A browser resolves these names in an address, so another topic would be published to.
+  if (topic.split("/").some((name) => name === "." || name === "..")) return say(STATUS, "A browser cannot publish to a topic with the level . or ..", true);
   const options = { method: "POST", body: $("publish-payload").value, headers: { "content-type": "text/plain; charset=utf-8" } };
   const answer = await fetch(pathOf(topic) + ($("publish-retain").checked ? "?retain=1" : ""), options).catch(() => null);
   const reply = await answer?.json().catch(() => ({}));
-  if (answer?.ok) say(SAID, `Published to ${topic}: ${reply.verdict}, ${plural(reply.subscribers, "subscriber")}.`);
-  else say(SAID, reply?.detail ?? reply?.reason ?? "The server does not answer.", true);
+  if (answer?.ok) say(STATUS, `Published to ${topic}: ${reply.verdict}, ${plural(reply.subscribers, "subscriber")}.`);
+  else say(STATUS, reply?.detail ?? reply?.reason ?? "The server does not answer.", true);
 }
 
-/** Watches as long as the view is shown: a stream that nobody looks at is none. */
+/** Watches as long as the view is visible, so that no stream runs unseen. */
 export function showTopics(isShown) {
   if (!isShown) stop();
   else if (!source) watch();

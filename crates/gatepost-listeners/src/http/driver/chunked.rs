@@ -1,4 +1,4 @@
-//! The chunked transfer coding (RFC 9112 section 7.1), decoded as it arrives, in any split.
+//! The chunked transfer coding (RFC 9112, section 7.1), decoded as it arrives, in any split.
 //!
 //! Line ends are CR LF and nothing else, sizes are hexadecimal digits and nothing else: whatever
 //! only a lenient decoder accepts can be used for request smuggling.
@@ -26,7 +26,7 @@ enum ChunkState {
     Done,
 }
 
-/// The decoder's position in a chunk's extensions (RFC 9112 section 7.1.1).
+/// The decoder's position in a chunk's extensions (RFC 9112, section 7.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Extension {
     /// After a semicolon.

@@ -369,7 +369,8 @@ impl Http1Connection {
     }
 }
 
-/// The preface of HTTP/2 (RFC 9113 section 3.4). HTTP/1 has no method PRI, so no request equals it.
+/// The preface of HTTP/2 (RFC 9113, section 3.4). HTTP/1 has no method PRI, so no request equals
+/// it.
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 enum Preface {

@@ -252,7 +252,7 @@ impl Http1Connection {
     }
 
     /// Closes in the order that permits the peer to read the last answer: a socket closed with
-    /// unread input sends a reset, which would discard it (RFC 9112 section 9.6).
+    /// unread input sends a reset, which would discard it (RFC 9112, section 9.6).
     async fn linger(mut self) {
         if self.stream.shutdown().await.is_err() {
             return;

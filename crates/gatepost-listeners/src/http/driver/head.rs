@@ -1,7 +1,7 @@
 //! The head of an HTTP/1 request: parsed in place, and its meaning for the wire.
 //!
 //! Everything that decides where a request ends is decided here, once, and strictly: whatever two
-//! parsers might read differently is refused (RFC 9112 section 6.3, section 11.2), so that no
+//! parsers might read differently is refused (RFC 9112, section 6.3, section 11.2), so that no
 //! request can be smuggled past a proxy in front of the server.
 
 use std::mem::MaybeUninit;
@@ -158,7 +158,7 @@ const fn syntax_error(error: httparse::Error) -> HttpError {
     }
 }
 
-/// RFC 9112 section 2.2 permits a recipient to treat a bare LF as a line end; if a proxy in front
+/// RFC 9112, section 2.2 permits a recipient to treat a bare LF as a line end; if a proxy in front
 /// does not, requests can be smuggled. The parser accepts a bare LF, so it is refused here.
 fn refuse_bare_newline(head: &[u8]) -> Result<(), HttpError> {
     let bare = |newline: usize| newline == 0 || head.get(newline - 1) != Some(&b'\r');
@@ -168,7 +168,7 @@ fn refuse_bare_newline(head: &[u8]) -> Result<(), HttpError> {
     Ok(())
 }
 
-/// Origin form, absolute form or the asterisk (RFC 9112 section 3.2).
+/// Origin form, absolute form or the asterisk (RFC 9112, section 3.2).
 fn split_target(target: &str) -> Result<(&str, &str), HttpError> {
     let from_path = if target.starts_with('/') || target == "*" {
         target
@@ -211,7 +211,7 @@ impl<'b> Meaning<'b> {
         for field in fields {
             meaning.add(field)?;
         }
-        // RFC 9112 section 3.2: exactly one Host in HTTP/1.1.
+        // RFC 9112, section 3.2: exactly one Host in HTTP/1.1.
         if meaning.hosts > 1 || (meaning.hosts == 0 && minor_version == 1) {
             return Err(HttpError::MalformedHead(
                 "a request has exactly one Host field",
@@ -225,7 +225,7 @@ impl<'b> Meaning<'b> {
         // The length distinguishes most fields before their text is compared.
         match field.name.len() {
             4 if is("host") => {
-                // RFC 9112 section 3.2.
+                // RFC 9112, section 3.2.
                 if !is_host(field.value) {
                     return Err(HttpError::MalformedHead("the Host field names no host"));
                 }
@@ -269,7 +269,7 @@ impl<'b> Meaning<'b> {
         }
     }
 
-    /// Digits only, once: `+5`, `5, 5` and two fields are all refused (RFC 9112 section 6.3).
+    /// Digits only, once: `+5`, `5, 5` and two fields are all refused (RFC 9112, section 6.3).
     fn add_length(&mut self, value: &[u8]) -> Result<(), HttpError> {
         let digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
         let length = std::str::from_utf8(value)
@@ -296,7 +296,7 @@ impl<'b> Meaning<'b> {
 
     const fn framing(&self, minor_version: u8) -> Result<BodyFraming, HttpError> {
         match (self.chunked, self.length) {
-            // RFC 9112 section 6.1: both together permit request smuggling.
+            // RFC 9112, section 6.1: both together permit request smuggling.
             (true, Some(_)) => Err(HttpError::Framing(
                 "Content-Length and Transfer-Encoding exclude each other",
             )),

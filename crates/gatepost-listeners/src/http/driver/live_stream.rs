@@ -199,7 +199,7 @@ impl LiveSocket {
     }
 
     /// Answers a Ping, unless so many bytes wait already that the client is not reading: the Pong
-    /// of a later Ping may answer it (RFC 6455 section 5.5.3).
+    /// of a later Ping may answer it (RFC 6455, section 5.5.3).
     fn push_pong(&self, pong: Vec<u8>) {
         let mut state = self.state.lock();
         if state.unsent.len() < UNSENT_WITH_PONG_MAX {
@@ -327,7 +327,7 @@ impl Ended {
     }
 }
 
-/// RFC 6455 section 7.4.1: the server goes down.
+/// RFC 6455, section 7.4.1: the server goes down.
 const GOING_AWAY: u16 = 1001;
 /// The same section: the rights of the reader have changed.
 const POLICY_VIOLATION: u16 = 1008;

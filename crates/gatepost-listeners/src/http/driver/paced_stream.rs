@@ -20,7 +20,7 @@ pub(super) const EVENTS_PER_WRITE: usize = 64;
 /// The input permitted to a client that only reads.
 pub(super) const SENT_MEANWHILE_BYTES_MAX: usize = 64 << 10;
 
-/// RFC 6455 section 7.4.1.
+/// RFC 6455, section 7.4.1.
 const NORMAL_CLOSURE: [u8; 2] = 1000_u16.to_be_bytes();
 
 /// The event that ended a wait.

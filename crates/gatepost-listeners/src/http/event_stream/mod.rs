@@ -174,7 +174,7 @@ fn sse_payload(publication: &Remembered) -> Vec<u8> {
     text
 }
 
-/// Puts the chunked coding's frame around `text` (RFC 9112 section 7.1).
+/// Puts the chunked coding's frame around `text` (RFC 9112, section 7.1).
 fn chunk(text: &[u8]) -> Bytes {
     let mut chunk = Vec::with_capacity(text.len() + 16);
     chunk.extend_from_slice(format!("{:x}\r\n", text.len()).as_bytes());
@@ -195,7 +195,7 @@ pub(super) fn framed(text: Vec<u8>, chunked: bool) -> Bytes {
 
 /// The number of events whose bytes a thread remembers.
 const ENCODED_EVENTS: usize = 64;
-/// Of longer events only the last one is remembered.
+/// Longer events are not remembered, except the last one.
 const ENCODED_BYTES_MAX: usize = 16 * 1024;
 
 /// An event that this thread has encoded.

@@ -133,7 +133,8 @@ async fn call(
                     ..RenderedPage::default()
                 };
                 let mut response = response_of(request, rendered, 303);
-                // A browser may repeat the form with 302, never with 303 (RFC 9110 section 15.4.4).
+                // A browser may repeat the form with 302, never with 303 (RFC 9110, section
+                // 15.4.4).
                 if response.status == 302 {
                     response.status = 303;
                 }

@@ -77,7 +77,7 @@ pub(super) fn page_request(request: &HttpRequest) -> PageRequest {
     }
 }
 
-/// The cookies of a request (RFC 6265 section 5.4); HTTP/2 may split them over several fields.
+/// The cookies of a request (RFC 6265, section 5.4); HTTP/2 may split them over several fields.
 fn cookies(request: &HttpRequest) -> Pairs {
     let fields = request.field_bytes("cookie");
     let mut pairs = Pairs::new();
@@ -129,7 +129,7 @@ pub(in crate::http) fn response_of(
     if rendered.with_gzip {
         response.field("Content-Encoding", "gzip");
     }
-    // RFC 9110 section 15.3.5, section 15.3.6, section 15.4.5: these have no content.
+    // RFC 9110, section 15.3.5, section 15.3.6, section 15.4.5: these have no content.
     if !matches!(status, 204 | 205 | 304) {
         response.body = Body::Pieces(rendered.pieces);
     }

@@ -31,7 +31,7 @@ impl SmtpSession<'_> {
                 return refusal;
             }
         }
-        // RFC 1870 section 6.1: refused before a byte of it is sent.
+        // RFC 1870, section 6.1: refused before a byte of it is sent.
         if command
             .size
             .is_some_and(|size| size > self.settings.message_max.bytes())
@@ -150,7 +150,7 @@ impl SmtpSession<'_> {
             }
         };
         if refusal.is_some() {
-            // RFC 3030 section 2: after a failed chunk the transaction is over.
+            // RFC 3030, section 2: after a failed chunk the transaction is over.
             self.transaction = None;
         }
         CommandOutcome::Chunk {

@@ -98,7 +98,7 @@ impl<'a> SmtpSession<'a> {
                 Some(transaction) if transaction.chunks.is_some() => {
                     CommandOutcome::Reply(replies::CHUNKS_BEGUN)
                 }
-                // RFC 3030 section 3: lines and dots mean nothing in such a message.
+                // RFC 3030, section 3: lines and dots mean nothing in such a message.
                 Some(transaction) if transaction.body == BodyEncoding::Binary => {
                     CommandOutcome::Reply(replies::BINARY_NEEDS_CHUNKS)
                 }
@@ -112,7 +112,7 @@ impl<'a> SmtpSession<'a> {
         }
     }
 
-    /// RFC 3207 section 4.
+    /// RFC 3207, section 4.
     fn start_tls(&self) -> CommandOutcome {
         CommandOutcome::Reply(match self.connection {
             ConnectionFacts {
@@ -124,7 +124,7 @@ impl<'a> SmtpSession<'a> {
         })
     }
 
-    /// RFC 4954 section 4.
+    /// RFC 4954, section 4.
     fn auth(&self, mechanism: String, initial: Option<String>) -> CommandOutcome {
         CommandOutcome::Reply(match &self.client {
             _ if !self.connection.has_login => replies::NOT_OFFERED,
@@ -181,7 +181,7 @@ impl<'a> SmtpSession<'a> {
             return self.dialect.wrong_hello();
         }
         let extended = verb != Hello::Helo;
-        // RFC 5321 section 4.1.4: a new greeting resets the session.
+        // RFC 5321, section 4.1.4: a new greeting resets the session.
         self.transaction = None;
         let text = if extended {
             self.extensions(&name)

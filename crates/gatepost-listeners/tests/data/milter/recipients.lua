@@ -1,5 +1,5 @@
 -- A recipient beyond the limit is refused when it is named, so that the mail server sends it another
--- message (RFC 5321 section 4.5.3.1.10); the message goes on with those before it.
+-- message (RFC 5321, section 4.5.3.1.10); the message continues with those before it.
 local conn = mt.connect("inet:" .. port .. "@127.0.0.1")
 assert(conn, "no connection")
 assert(mt.negotiate(conn, 2, 0, SMFIF_ADDHDRS + SMFIF_CHGHDRS) == nil, "not negotiated")

@@ -112,7 +112,7 @@ fn mqtt_3_1_2_8_the_will_is_published_when_the_client_is_lost() {
     assert!(polite.is_closed());
     assert!(
         watcher.is_alive(),
-        "no will after a goodbye [MQTT-3.14.4-3]"
+        "no will after DISCONNECT [MQTT-3.14.4-3]"
     );
     drop(with_will("lost"));
     assert_eq!(payload(&mut watcher), "gone");

@@ -1,4 +1,4 @@
-//! Logins, what each user may do, and what becomes of connections when that changes.
+//! Logins, the rights of users, and the effect of changes on open connections.
 
 mod enhanced_authentication;
 

@@ -56,7 +56,7 @@ fn clean(link: &[u8]) -> Vec<u8> {
 struct LinkForms<'a> {
     /// Links that are still to be examined: the first, and those found in redirectors.
     queue: Vec<Vec<u8>>,
-    /// Their other forms.
+    /// The other forms of the links.
     all: Vec<Vec<u8>>,
     redirectors: &'a [MailPattern],
     boundaries: &'a Boundaries,

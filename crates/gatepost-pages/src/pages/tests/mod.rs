@@ -201,8 +201,8 @@ async fn a_faulty_template_names_file_and_line() {
         panic!("a fault was expected");
     };
     assert_eq!((error.file.as_str(), error.line), ("page.html", 2));
-    folder.write("page.html", "mended");
-    assert_eq!(folder.render("/page").await.as_deref(), Ok("mended"));
+    folder.write("page.html", "fixed");
+    assert_eq!(folder.render("/page").await.as_deref(), Ok("fixed"));
 }
 
 #[tokio::test]

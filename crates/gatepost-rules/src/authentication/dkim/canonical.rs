@@ -1,4 +1,4 @@
-//! The canonicalization of fields and bodies, RFC 6376 section 3.4.
+//! The canonicalization of fields and bodies, RFC 6376, section 3.4.
 
 use super::fields::RawField;
 
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
     use crate::authentication::dkim::RawMail;
 
-    /// The example of RFC 6376 section 3.4.5.
+    /// The example of RFC 6376, section 3.4.5.
     #[test]
     fn the_example_of_the_standard() {
         let mail = RawMail::read(b"A: X\r\nB : Y\t\r\n\tZ  \r\n\r\n C \r\nD \t E\r\n\r\n\r\n");

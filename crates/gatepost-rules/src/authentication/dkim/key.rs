@@ -1,4 +1,4 @@
-//! Public keys in DNS, RFC 6376 section 3.6.1 and RFC 8463.
+//! Public keys in DNS, RFC 6376, section 3.6.1 and RFC 8463.
 
 use gatepost_mail::decode_base64;
 use ring::signature::{self, UnparsedPublicKey, VerificationAlgorithm};
@@ -87,7 +87,7 @@ impl Key {
                 &signature::RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY,
                 true,
             ),
-            // RFC 8463 section 3: the hash is signed.
+            // RFC 8463, section 3: the hash is signed.
             Algorithm::Ed25519Sha256 => {
                 let hash = algorithm.hash(text);
                 return !self.is_rsa

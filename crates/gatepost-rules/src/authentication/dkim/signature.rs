@@ -1,4 +1,4 @@
-//! A signature: its tags, and the text that it signs, RFC 6376 sections 3.5 and 3.7.
+//! A signature: its tags, and the text that it signs, RFC 6376, sections 3.5 and 3.7.
 
 use gatepost_mail::decode_base64;
 use ring::digest;

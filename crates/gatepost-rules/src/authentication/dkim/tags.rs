@@ -1,4 +1,4 @@
-//! Lists of `name=value` pairs, RFC 6376 section 3.2.
+//! Lists of `name=value` pairs, RFC 6376, section 3.2.
 
 /// The pairs of a list.
 #[derive(Debug, Clone, Default)]

@@ -1,4 +1,4 @@
-//! `check_host()`: whether a domain permits an address to send, RFC 7208 section 4.
+//! `check_host()`: whether a domain permits an address to send, RFC 7208, section 4.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use super::macros;
 use super::record::{DomainSpec, Mechanism, SpfRecord as Policy, is_record};
 use crate::authentication::{DnsResponses, Looked, Wait, texts};
 
-/// The most terms that cause queries, over all records: SpamAssassin's limit; RFC 7208 section
+/// The most terms that cause queries, over all records: SpamAssassin's limit; RFC 7208, section
 /// 4.6.4 has 10.
 const ASKING_WORDS_MAX: u32 = 20;
 /// The most responses without records, section 4.6.4.

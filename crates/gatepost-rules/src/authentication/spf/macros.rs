@@ -1,4 +1,4 @@
-//! Macros in the names of an SPF record, RFC 7208 section 7.
+//! Macros in the names of an SPF record, RFC 7208, section 7.
 
 use crate::authentication::Wait;
 

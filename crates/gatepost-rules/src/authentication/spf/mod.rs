@@ -6,7 +6,7 @@ mod record;
 
 pub(crate) use check::{SpfSender, check_host};
 
-/// The policy of a domain for an address, RFC 7208 section 2.6.
+/// The policy of a domain for an address, RFC 7208, section 2.6.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SpfResult {
     None,

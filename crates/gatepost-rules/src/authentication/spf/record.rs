@@ -1,4 +1,4 @@
-//! The terms of an SPF record, RFC 7208 section 4.6. One malformed term makes the record invalid.
+//! The terms of an SPF record, RFC 7208, section 4.6. One malformed term makes the record invalid.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -13,7 +13,7 @@ pub(super) struct DomainSpec {
     pub(super) bits_v6: u8,
 }
 
-/// The mechanism of a directive, RFC 7208 section 5.
+/// The mechanism of a directive, RFC 7208, section 5.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Mechanism {
     All,
@@ -128,7 +128,7 @@ fn number_of_bits(text: &str, max: u8) -> Option<u8> {
 }
 
 /// `[:name][/bits][//bits]`. The name may contain any visible character, colons and slashes too
-/// (RFC 7208 section 7.1), so the lengths are parsed from the end.
+/// (RFC 7208, section 7.1), so the lengths are parsed from the end.
 fn place(rest: &str) -> Option<DomainSpec> {
     let (rest, v6) = split_bits(rest, "//");
     let (name, v4) = split_bits(rest, "/");

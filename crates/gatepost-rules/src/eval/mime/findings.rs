@@ -198,7 +198,7 @@ impl MimeFindings {
     }
 
     fn note_quoted(&mut self, line: &[u8], sums: &mut Sums) {
-        // RFC 5322 section 2.1.1 recommends lines of no more than 78 characters.
+        // RFC 5322, section 2.1.1 recommends lines of no more than 78 characters.
         self.quoted_long_line |= line.len() > 79;
         sums.quoted_bytes += line.len();
         let needless = |at: usize| {

@@ -10,7 +10,7 @@ pub(super) fn hexadecimal(bytes: &[u8]) -> String {
     text
 }
 
-/// RFC 4648 section 6, in lower case and without padding.
+/// RFC 4648, section 6, in lower case and without padding.
 pub(super) fn base32(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
     let mut text = String::new();

@@ -76,7 +76,7 @@ fn put_rules(text: &mut String, indent: &str, rules: &[AccessRuleSummary]) {
 
 fn put_token(text: &mut String, token: &TokenSummary) {
     let end = token.expires.map_or_else(
-        || "for ever".to_owned(),
+        || "until lifted".to_owned(),
         |expires| {
             let now = std::time::SystemTime::now()
                 .duration_since(std::time::UNIX_EPOCH)

@@ -8,7 +8,7 @@ use crate::http::error::HttpError;
 use crate::http::request::{HttpRequest, expect_method};
 use crate::http::response::Response;
 
-/// The longest address of a mailbox (RFC 5321 section 4.5.3.1.3, without the angle brackets).
+/// The longest address of a mailbox (RFC 5321, section 4.5.3.1.3, without the angle brackets).
 const ADDRESS_CHARACTERS_MAX: usize = 254;
 
 /// `/admin/senders`, `/admin/senders/ADDRESS`

@@ -2,7 +2,7 @@
 //! length of frames whose type determines it.
 //!
 //! PING, SETTINGS, PRIORITY, WINDOW_UPDATE and RST_STREAM cost a client a few bytes and the server
-//! a reply or a search, and no flow control bounds them (RFC 9113 section 10.5). A client needs a
+//! a reply or a search, and no flow control bounds them (RFC 9113, section 10.5). A client needs a
 //! few of them at the beginning, now and then one, and a WINDOW_UPDATE for what it has received.
 //!
 //! A frame whose length its type forbids is an error of its own, FRAME_SIZE_ERROR (section 4.2),
@@ -117,7 +117,7 @@ impl FrameGuard {
     }
 }
 
-/// RFC 9113 sections 6.3, 6.4, 6.5, 6.7, 6.8 and 6.9.
+/// RFC 9113, sections 6.3, 6.4, 6.5, 6.7, 6.8 and 6.9.
 const fn has_length_of(kind: u8, flags: u8, length: usize) -> bool {
     match kind {
         PRIORITY => length == 5,

@@ -38,7 +38,7 @@ mod guarded_stream;
 
 use guarded_stream::{GuardedStream, Violation};
 
-/// Streams that a client may have open at once (RFC 9113 section 6.5.2 recommends at least 100).
+/// Streams that a client may have open at once (RFC 9113, section 6.5.2 recommends at least 100).
 const STREAMS_MAX: u32 = 128;
 /// The number of bytes that a client may send on a stream before the handler has taken them.
 const STREAM_WINDOW_BYTES: u32 = 256 << 10;
@@ -143,7 +143,7 @@ async fn run(
             },
             reason = violation.noticed() => {
                 client.offended();
-                // RFC 9113 sections 4.2 and 10.5.
+                // RFC 9113, sections 4.2 and 10.5.
                 connection.abrupt_shutdown(reason);
                 let closed = poll_fn(|task| connection.poll_closed(task));
                 return timeout(REASON_TIME_MAX, closed).await.unwrap_or(Ok(()));
@@ -215,7 +215,7 @@ async fn answer(
         }
     };
     if matches!(response.body, Body::WebSocket { .. }) {
-        // RFC 9113 section 8.6: there is no Upgrade in HTTP/2.
+        // RFC 9113, section 8.6: there is no Upgrade in HTTP/2.
         respond.send_reset(Reason::HTTP_1_1_REQUIRED);
         return;
     }
@@ -232,7 +232,8 @@ async fn answer(
         body_bytes,
     );
     if let Err(error) = answer::write(client, response, is_head, &mut respond).await {
-        tracing::debug!(target: "http", peer = client.peer_text, "a stream broke off: {error}");
+        tracing::debug!(target: "http", peer = client.peer_text, "a stream was closed \
+            unexpectedly: {error}");
     }
 }
 
@@ -247,10 +248,10 @@ fn request_of(
     } else {
         uri.path()
     };
-    // RFC 9113 section 8.3.1: `:authority` corresponds to HTTP/1.1's Host.
+    // RFC 9113, section 8.3.1: `:authority` corresponds to HTTP/1.1's Host.
     let authority = uri.authority().map(http::uri::Authority::as_str);
     let host_field = parts.headers.get("host").map(http::HeaderValue::as_bytes);
-    // RFC 9113 section 8.3.1: no user information, and a Host field must have the same value.
+    // RFC 9113, section 8.3.1: no user information, and a Host field must have the same value.
     let is_consistent = match (authority, host_field) {
         (Some(authority), Some(host)) => {
             is_host(authority.as_bytes()) && authority.as_bytes().eq_ignore_ascii_case(host)
@@ -325,7 +326,7 @@ fn head_of(response: &Response, length: Length) -> Result<http::Response<()>, ht
         .header("date", date)
         .header("x-content-type-options", "nosniff");
     for (name, value) in &response.fields {
-        // RFC 9113 section 8.2.2: connection-specific fields belong to HTTP/1.1 only.
+        // RFC 9113, section 8.2.2: connection-specific fields belong to HTTP/1.1 only.
         if !name.eq_ignore_ascii_case("upgrade") {
             builder = builder.header(name.as_ref(), value.as_ref());
         }
