@@ -17,7 +17,7 @@ use crate::notice::{ALARM_PROPERTY, Notice, NoticeState};
 use crate::settings::AlarmSettings;
 use crate::stored::{self, StoredTopic};
 use crate::topic_state::AlarmMoment;
-use crate::watch::{AlarmWatch, Heard};
+use crate::watch::{AlarmWatch, ObservedMessage};
 
 /// The number of messages that are read before changes are published.
 const BATCH_MESSAGES_MAX: usize = 256;
@@ -118,7 +118,7 @@ impl RunningAlarm {
         for _ in 0..BATCH_MESSAGES_MAX {
             match next {
                 Some(StreamEvent::Publication(publication)) => {
-                    hear(&mut watch, &publication, reader.begin, now);
+                    observe(&mut watch, &publication, reader.begin, now);
                 }
                 Some(StreamEvent::Gap { .. }) => return ControlFlow::Break(()),
                 None => break,
@@ -127,7 +127,7 @@ impl RunningAlarm {
         }
         // This event is the last of the batch.
         if let Some(StreamEvent::Publication(publication)) = next {
-            hear(&mut watch, &publication, reader.begin, now);
+            observe(&mut watch, &publication, reader.begin, now);
         } else if next.is_some() {
             return ControlFlow::Break(());
         }
@@ -225,20 +225,20 @@ impl RunningAlarm {
     }
 }
 
-fn hear(watch: &mut AlarmWatch, publication: &Remembered, begin: MessageId, now: AlarmMoment) {
+fn observe(watch: &mut AlarmWatch, publication: &Remembered, begin: MessageId, now: AlarmMoment) {
     let properties = publication.properties.as_ref();
     if properties.is_some_and(|properties| properties.user_property(ALARM_PROPERTY).is_some()) {
         return;
     }
-    let message = Heard {
+    let message = ObservedMessage {
         topic: publication.topic.as_str(),
         payload: &publication.payload,
         retain: publication.retain,
     };
     if publication.id <= begin {
-        watch.heard_before(message, unix_ms(publication.id.time()), now);
+        watch.observe_earlier(message, unix_ms(publication.id.time()), now);
     } else {
-        watch.heard(message, now);
+        watch.observe(message, now);
     }
 }
 

@@ -33,7 +33,7 @@ pub(crate) struct Raised {
 pub(crate) struct TopicState {
     pub(crate) heard_unix_ms: u64,
     /// No message was received yet; the time above is then that of the first evaluation.
-    pub(crate) is_unheard: bool,
+    pub(crate) has_no_message: bool,
     /// The moment at which it counts as silent; `None` if the topic is silent already, or if
     /// silence is not watched.
     pub(crate) silent_at: Option<Duration>,

@@ -15,7 +15,7 @@ const REFRESH: Nanoseconds = clock::SECOND / 5;
 const ENOUGH_TO_TELL: f64 = 0.02;
 
 /// The other hosts that run the same scenario at the same time.
-pub trait Meeting {
+pub trait OtherHosts {
     /// Reports the progress of this part, from 0 to 1, and the current measurement.
     fn tell(&self, done: f64, message: String);
 
@@ -25,7 +25,7 @@ pub trait Meeting {
 
 enum ProgressReceiver {
     Terminal(ProgressBar),
-    Others(Box<dyn Meeting>),
+    Others(Box<dyn OtherHosts>),
 }
 
 /// The progress of the current run.
@@ -83,7 +83,7 @@ impl RunProgress {
     }
 
     /// The progress of one part of a run on several hosts.
-    pub fn among(others: Box<dyn Meeting>) -> Self {
+    pub fn among(others: Box<dyn OtherHosts>) -> Self {
         Self::to(ProgressReceiver::Others(others))
     }
 

@@ -114,12 +114,12 @@ impl StoredMessage {
     }
 
     /// Adds a reference.
-    pub(crate) fn hold(&self) {
+    pub(crate) fn add_reference(&self) {
         self.references.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Releases a reference; the last one deletes the row.
-    pub(crate) fn let_go(&self, changes: &mut Vec<StoreChange>) {
+    pub(crate) fn release_reference(&self, changes: &mut Vec<StoreChange>) {
         if self.references.fetch_sub(1, Ordering::AcqRel) == 1 {
             changes.push(StoreChange::Session(SessionChange::ForgetMessage {
                 number: self.number,
@@ -310,7 +310,7 @@ impl ChangeBatch {
         }
         for stored in self.stored.drain(..) {
             stored.commit.was_submitted(ticket);
-            stored.let_go(&mut self.changes);
+            stored.release_reference(&mut self.changes);
         }
     }
 }

@@ -171,7 +171,7 @@ impl SessionRecovery<'_> {
         if let Some(will) = row.will
             && let Some(message) = self.messages.get(&will.message)
         {
-            message.stored.hold();
+            message.stored.add_reference();
             if let Some(persistent) = &mut queue.persistent {
                 persistent.will = Some(message.stored.clone());
             }
@@ -226,7 +226,7 @@ impl SessionRecovery<'_> {
             self.change(SessionChange::Dequeue { session, sequence });
             return;
         };
-        message.stored.hold();
+        message.stored.add_reference();
         let (publication, stored) = (message.publication.clone(), message.stored.clone());
         let delivery = Delivery::found(row, publication, stored);
         let sent = session_row.sent.unwrap_or(u64::MAX);
@@ -250,7 +250,7 @@ impl SessionRecovery<'_> {
         // between must neither lose it nor publish it twice. Where queues stay on disk, these are
         // messages of wills only, which no delivery refers to.
         for message in std::mem::take(&mut self.messages).into_values() {
-            message.stored.let_go(&mut self.changes);
+            message.stored.release_reference(&mut self.changes);
             if self.changes.len() >= CHANGES_MAX {
                 self.submit();
             }

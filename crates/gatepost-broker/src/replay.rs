@@ -47,12 +47,12 @@ enum Gap {
 
 /// Free space for messages.
 #[derive(Clone, Copy)]
-struct Room {
+struct FreeSpace {
     messages: usize,
     bytes: usize,
 }
 
-impl Room {
+impl FreeSpace {
     /// Half of the free part of a bound.
     const fn left(bound: Self, taken: Self) -> Self {
         Self {
@@ -108,27 +108,30 @@ impl Attachment {
     }
 
     /// The space for replayed messages in the outbox, for QoS 0, and in the queue.
-    fn room(&self) -> (Room, Room) {
+    fn free_space(&self) -> (FreeSpace, FreeSpace) {
         let settings = &self.shared().settings;
-        let outbox = Room {
+        let outbox = FreeSpace {
             messages: settings.outbox_messages_max,
             bytes: settings.outbox_max.as_usize(),
         };
-        let queue = Room {
+        let queue = FreeSpace {
             messages: settings.queue_messages_max,
             bytes: settings.queue_bytes_max.as_usize(),
         };
         let state = self.session().lock();
-        let in_outbox = Room {
+        let in_outbox = FreeSpace {
             messages: state.outbox.messages(),
             bytes: state.outbox.bytes(),
         };
         let waiting = state.acknowledged.as_ref();
-        let in_queue = Room {
+        let in_queue = FreeSpace {
             messages: waiting.map_or(0, |queue| queue.waiting.len()),
             bytes: waiting.map_or(0, |queue| queue.waiting_bytes()),
         };
-        (Room::left(outbox, in_outbox), Room::left(queue, in_queue))
+        (
+            FreeSpace::left(outbox, in_outbox),
+            FreeSpace::left(queue, in_queue),
+        )
     }
 
     /// The messages that `reader` has, oldest first, as far as the session has space for them.
@@ -146,7 +149,7 @@ impl Attachment {
                 }
             }
         }
-        let (mut outbox, mut queue) = self.room();
+        let (mut outbox, mut queue) = self.free_space();
         let newest = history.iter().rev().take_while(|one| {
             let room = match one.qos.min(qos) {
                 Qos::AtMostOnce => &mut outbox,

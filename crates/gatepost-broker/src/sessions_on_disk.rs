@@ -136,7 +136,7 @@ fn load(store: &Store, waiting: &SessionOnDisk) -> Result<(), StoreError> {
     for row in rows {
         match messages.get(&row.message) {
             Some((publication, stored)) => {
-                stored.hold();
+                stored.add_reference();
                 let delivery = Delivery::found(&row, publication.clone(), stored.clone());
                 queue.take_back(delivery, row.released, sent);
             }

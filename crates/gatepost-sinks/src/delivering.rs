@@ -76,7 +76,7 @@ impl Delivering {
                     this.progress.set_state(SinkState::Running);
                     backoff.succeeded();
                     let ended = this.serve(&mut inlet).await;
-                    this.progress.left_all();
+                    this.progress.end_all_deliveries();
                     inlet.close();
                     match ended {
                         ServiceEnd::Work(end) => return end,
@@ -162,7 +162,7 @@ impl Delivering {
     fn settle(&self, inlet: &Inlet, (delivery, ending): (Box<Delivery>, AttemptEnding)) -> bool {
         match ending {
             AttemptEnding::Done => {
-                self.progress.left(delivery.id);
+                self.progress.end_delivery(delivery.id);
                 inlet.complete(&delivery);
                 false
             }

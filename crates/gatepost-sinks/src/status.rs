@@ -135,12 +135,12 @@ impl SinkProgress {
     }
 
     /// Records that this message is no longer being delivered.
-    pub(crate) fn left(&self, id: MessageId) {
+    pub(crate) fn end_delivery(&self, id: MessageId) {
         self.progress.lock().at.remove(&id);
     }
 
     /// Records that no message is being delivered: unfinished ones are delivered again.
-    pub(crate) fn left_all(&self) {
+    pub(crate) fn end_all_deliveries(&self) {
         self.progress.lock().at.clear();
     }
 

@@ -1,7 +1,7 @@
 //! Rules: comments and documentation are plain technical English. The words of `ratchet/words.txt`
 //! are metaphors, or had several meanings in earlier texts; each has a budget that may only shrink.
-//! The documentation of an item begins with a noun phrase or a verb, and an RFC's section is written
-//! in one form.
+//! The documentation of an item begins with a noun phrase or a verb, and a section of an RFC is
+//! written in one form.
 
 use crate::files::{below, exceptions, read};
 
@@ -105,7 +105,7 @@ fn documentation_begins_with_a_noun_or_a_verb() {
     );
 }
 
-/// Whether a text contains "RFC 5321, section" without the comma.
+/// Whether a text cites a section or an appendix of an RFC without the comma after the number.
 fn lacks_comma(text: &str) -> bool {
     text.split("RFC ").skip(1).any(|rest| {
         let rest = rest.trim_start_matches(|c: char| c.is_ascii_digit());
@@ -135,7 +135,7 @@ fn unclear_beginnings_are_found() {
     let text = "/// What is sent.\nfn a() {}\n/// The bytes.\n/// What is more.\nfn b() {}\n\
         //! Whatsoever.\n\n    /// Those of a user.\n";
     assert_eq!(unclear_beginnings(text), [1, 8]);
-    assert!(lacks_comma("(RFC 5321, section 4.2)"));
+    assert!(lacks_comma(concat!("(RFC 5321", " section 4.2)")));
     assert!(!lacks_comma("RFC 5321, section 4.2; RFC 6376"));
 }
 

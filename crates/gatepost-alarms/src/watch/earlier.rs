@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{AlarmWatch, Heard};
+use super::{AlarmWatch, ObservedMessage};
 use crate::limit::AlarmCause;
 use crate::topic_state::{AlarmMoment, Raised, TopicState};
 
@@ -48,7 +48,7 @@ impl AlarmWatch {
             ..TopicState::default()
         };
         self.topics.insert(topic.clone(), state);
-        self.look(topic, now);
+        self.evaluate_topic(topic, now);
     }
 
     /// The moment at which a topic counts as silent whose last message came before the start, at
@@ -61,7 +61,12 @@ impl AlarmWatch {
     }
 
     /// Processes a message from before the start: its value and its time count.
-    pub(crate) fn heard_before(&mut self, message: Heard<'_>, unix_ms: u64, now: AlarmMoment) {
+    pub(crate) fn observe_earlier(
+        &mut self,
+        message: ObservedMessage<'_>,
+        unix_ms: u64,
+        now: AlarmMoment,
+    ) {
         if self.is_removal(message) {
             self.forget(message.topic, now);
             return;
@@ -77,10 +82,10 @@ impl AlarmWatch {
         };
         let silent_at = self.silent_at(unix_ms, now);
         if let Some(state) = self.topics.get_mut(&topic)
-            && (state.is_unheard || unix_ms > state.heard_unix_ms)
+            && (state.has_no_message || unix_ms > state.heard_unix_ms)
         {
             state.heard_unix_ms = unix_ms;
-            state.is_unheard = false;
+            state.has_no_message = false;
             state.is_silent = false;
             state.silent_at = silent_at;
         }

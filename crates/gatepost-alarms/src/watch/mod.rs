@@ -24,7 +24,7 @@ const ANNOUNCE_AGAIN_AFTER: Duration = Duration::from_secs(10);
 
 /// The part of a message that alarms read.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Heard<'a> {
+pub(crate) struct ObservedMessage<'a> {
     pub(crate) topic: &'a str,
     pub(crate) payload: &'a [u8],
     pub(crate) retain: bool,
@@ -95,7 +95,7 @@ impl AlarmWatch {
         let key: Arc<str> = Arc::from(topic);
         let state = TopicState {
             heard_unix_ms: now.unix_ms,
-            is_unheard: true,
+            has_no_message: true,
             silent_at: (!self.silence.is_zero()).then(|| now.steady + self.silence),
             ..TopicState::default()
         };
@@ -104,12 +104,12 @@ impl AlarmWatch {
             // After a restart the topic's silence must be noticed, even if no message ever comes.
             self.changed(&key, None);
         }
-        self.look(&key, now);
+        self.evaluate_topic(&key, now);
         Some(key)
     }
 
     /// Processes a message.
-    pub(crate) fn heard(&mut self, message: Heard<'_>, now: AlarmMoment) {
+    pub(crate) fn observe(&mut self, message: ObservedMessage<'_>, now: AlarmMoment) {
         if self.is_removal(message) {
             self.forget(message.topic, now);
             return;
@@ -120,7 +120,7 @@ impl AlarmWatch {
         let silence = self.silence;
         if let Some(state) = self.topics.get_mut(&topic) {
             state.heard_unix_ms = now.unix_ms;
-            state.is_unheard = false;
+            state.has_no_message = false;
             state.is_silent = false;
             state.silent_at = (!silence.is_zero()).then(|| now.steady + silence);
         }
@@ -128,7 +128,7 @@ impl AlarmWatch {
     }
 
     /// Returns whether the message clears its retained topic: its device is gone for good.
-    fn is_removal(&self, message: Heard<'_>) -> bool {
+    fn is_removal(&self, message: ObservedMessage<'_>) -> bool {
         self.only.is_none() && message.retain && message.payload.is_empty()
     }
 
@@ -149,11 +149,11 @@ impl AlarmWatch {
                 _ => (cause, now.steady),
             });
         }
-        self.look(topic, now);
+        self.evaluate_topic(topic, now);
     }
 
     /// Evaluates a topic: raises, clears and publishes its alarm as necessary.
-    fn look(&mut self, topic: &Arc<str>, now: AlarmMoment) {
+    fn evaluate_topic(&mut self, topic: &Arc<str>, now: AlarmMoment) {
         let Some(state) = self.topics.get_mut(topic) else {
             return;
         };
@@ -239,7 +239,7 @@ impl AlarmWatch {
             if let Some(state) = self.topics.get_mut(&topic) {
                 state.armed = None;
             }
-            self.look(&topic, now);
+            self.evaluate_topic(&topic, now);
             if self.changes.len() == changes && !self.silence.is_zero() {
                 // Stored so that after a restart the time of the last message is roughly known.
                 self.changed(&topic, None);

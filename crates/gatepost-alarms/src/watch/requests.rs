@@ -67,7 +67,7 @@ impl AlarmWatch {
                 state.announce_at = is_raised.then_some(until.steady);
             }
             self.changed(topic, None);
-            self.look(topic, now);
+            self.evaluate_topic(topic, now);
         }
         named.len()
     }

@@ -39,8 +39,8 @@ impl World {
         self.notices()
     }
 
-    fn hear(&mut self, topic: &str, payload: &str) -> Vec<String> {
-        self.watch.heard(message(topic, payload), self.now);
+    fn observe(&mut self, topic: &str, payload: &str) -> Vec<String> {
+        self.watch.observe(message(topic, payload), self.now);
         self.notices()
     }
 
@@ -66,8 +66,8 @@ impl World {
     }
 }
 
-fn message<'a>(topic: &'a str, payload: &'a str) -> Heard<'a> {
-    Heard {
+fn message<'a>(topic: &'a str, payload: &'a str) -> ObservedMessage<'a> {
+    ObservedMessage {
         topic,
         payload: payload.as_bytes(),
         retain: false,
@@ -88,17 +88,20 @@ const NOTHING: [&str; 0] = [];
 fn each_topic_that_falls_silent_is_published_once_and_its_return_too() {
     let mut world = World::new(silence);
     assert_eq!(world.pass(2_000), NOTHING, "no topic is known");
-    world.hear("freezer/1", "x");
+    world.observe("freezer/1", "x");
     world.pass(300);
-    world.hear("freezer/2", "x");
+    world.observe("freezer/2", "x");
     assert_eq!(world.pass(299), NOTHING);
     assert_eq!(world.pass(1), ["freezer/1 raised silence"]);
     assert_eq!(world.pass(300), ["freezer/2 raised silence"]);
     assert_eq!(world.pass(10_000), NOTHING);
-    assert_eq!(world.hear("freezer/1", ""), ["freezer/1 cleared silence"]);
+    assert_eq!(
+        world.observe("freezer/1", ""),
+        ["freezer/1 cleared silence"]
+    );
     for _ in 0..100 {
         assert_eq!(world.pass(599), NOTHING);
-        assert_eq!(world.hear("freezer/1", ""), NOTHING);
+        assert_eq!(world.observe("freezer/1", ""), NOTHING);
     }
     assert_eq!(
         world.watch.due.len(),
@@ -122,19 +125,19 @@ fn a_value_is_published_when_it_holds_and_when_it_is_back() {
         limit(settings);
         settings.hold = Period::seconds(60);
     });
-    world.hear("freezer/1", "9");
+    world.observe("freezer/1", "9");
     world.pass(59);
-    world.hear("freezer/1", "6");
+    world.observe("freezer/1", "6");
     assert_eq!(world.pass(100), NOTHING, "a short peak");
-    world.hear("freezer/1", "9");
+    world.observe("freezer/1", "9");
     assert_eq!(
         world.pass(60),
         ["freezer/1 raised above"],
         "without another message"
     );
-    assert_eq!(world.hear("freezer/1", "7.5"), NOTHING);
-    assert_eq!(world.hear("freezer/1", "no number"), NOTHING);
-    assert_eq!(world.hear("freezer/1", "7"), ["freezer/1 cleared above"]);
+    assert_eq!(world.observe("freezer/1", "7.5"), NOTHING);
+    assert_eq!(world.observe("freezer/1", "no number"), NOTHING);
+    assert_eq!(world.observe("freezer/1", "7"), ["freezer/1 cleared above"]);
 }
 
 #[test]
@@ -143,10 +146,10 @@ fn silence_outranks_a_value_and_gives_it_back() {
         silence(settings);
         limit(settings);
     });
-    assert_eq!(world.hear("freezer/1", "9"), ["freezer/1 raised above"]);
+    assert_eq!(world.observe("freezer/1", "9"), ["freezer/1 raised above"]);
     assert_eq!(world.pass(600), ["freezer/1 raised silence"]);
-    assert_eq!(world.hear("freezer/1", "9"), ["freezer/1 raised above"]);
-    assert_eq!(world.hear("freezer/1", "1"), ["freezer/1 cleared above"]);
+    assert_eq!(world.observe("freezer/1", "9"), ["freezer/1 raised above"]);
+    assert_eq!(world.observe("freezer/1", "1"), ["freezer/1 cleared above"]);
 }
 
 #[test]
@@ -155,29 +158,29 @@ fn reminders_end_with_the_acknowledgement() {
         limit(settings);
         settings.repeat = Period::seconds(100);
     });
-    world.hear("freezer/1", "9");
+    world.observe("freezer/1", "9");
     assert_eq!(world.pass(250).len(), 2);
     assert_eq!(world.watch.acknowledge(Some("freezer/2"), "ann"), 0);
     assert_eq!(world.watch.acknowledge(None, "ann"), 1);
     assert_eq!(world.pass(1_000), NOTHING);
-    assert_eq!(world.hear("freezer/1", "1"), ["freezer/1 cleared above"]);
-    assert_eq!(world.hear("freezer/1", "9"), ["freezer/1 raised above"]);
+    assert_eq!(world.observe("freezer/1", "1"), ["freezer/1 cleared above"]);
+    assert_eq!(world.observe("freezer/1", "9"), ["freezer/1 raised above"]);
     assert_eq!(world.pass(100).len(), 1, "a new alarm is not acknowledged");
 }
 
 #[test]
 fn a_snoozed_alarm_is_published_at_the_end_if_it_lasts() {
     let mut world = World::new(limit);
-    world.hear("freezer/1", "1");
+    world.observe("freezer/1", "1");
     let hour = Duration::from_hours(1);
     assert_eq!(world.watch.snooze(Some("freezer/1"), hour, world.now), 1);
-    assert_eq!(world.hear("freezer/1", "9"), NOTHING);
+    assert_eq!(world.observe("freezer/1", "9"), NOTHING);
     assert_eq!(
-        world.hear("freezer/1", "1"),
+        world.observe("freezer/1", "1"),
         NOTHING,
         "it was never published"
     );
-    assert_eq!(world.hear("freezer/1", "9"), NOTHING);
+    assert_eq!(world.observe("freezer/1", "9"), NOTHING);
     assert_eq!(world.pass(3_599), NOTHING);
     assert_eq!(world.pass(1), ["freezer/1 raised above"]);
     world.watch.snooze(None, hour, world.now);
@@ -215,21 +218,24 @@ fn a_restart_neither_repeats_nor_forgets() {
     // The history has the last messages, from before.
     world
         .watch
-        .heard_before(message("freezer/1", "1"), heard, now);
+        .observe_earlier(message("freezer/1", "1"), heard, now);
     world
         .watch
-        .heard_before(message("freezer/2", "9"), now.unix_ms, now);
+        .observe_earlier(message("freezer/2", "9"), now.unix_ms, now);
     world
         .watch
-        .heard_before(message("freezer/9", "9"), heard, now);
+        .observe_earlier(message("freezer/9", "9"), heard, now);
     assert_eq!(world.notices(), NOTHING);
     assert_eq!(
         world.watch.topics().len(),
         2,
         "freezer/9 was silent already"
     );
-    assert_eq!(world.hear("freezer/1", "1"), ["freezer/1 cleared silence"]);
-    assert_eq!(world.hear("freezer/2", "1"), ["freezer/2 cleared above"]);
+    assert_eq!(
+        world.observe("freezer/1", "1"),
+        ["freezer/1 cleared silence"]
+    );
+    assert_eq!(world.observe("freezer/2", "1"), ["freezer/2 cleared above"]);
 }
 
 #[test]
@@ -245,13 +251,13 @@ fn clients_may_come_back_after_a_restart() {
 #[test]
 fn a_removed_device_is_forgotten() {
     let mut world = World::new(silence);
-    world.hear("freezer/1", "x");
+    world.observe("freezer/1", "x");
     world.pass(600);
-    let removal = Heard {
+    let removal = ObservedMessage {
         retain: true,
         ..message("freezer/1", "")
     };
-    world.watch.heard(removal, world.now);
+    world.watch.observe(removal, world.now);
     assert_eq!(world.notices(), ["freezer/1 cleared silence"]);
     assert_eq!(world.pass(2_000), NOTHING);
     assert!(world.watch.due.is_empty());
@@ -264,7 +270,7 @@ fn topics_beyond_the_bound_are_counted() {
         settings.topics_max = 10;
     });
     for number in 0..1_000 {
-        world.hear(&format!("freezer/{number}"), "x");
+        world.observe(&format!("freezer/{number}"), "x");
     }
     assert_eq!(world.watch.topics().len(), 10);
     assert_eq!(world.watch.unwatched(), 990);
@@ -274,7 +280,7 @@ fn topics_beyond_the_bound_are_counted() {
 #[test]
 fn what_could_not_be_published_is_published_later() {
     let mut world = World::new(limit);
-    world.watch.heard(message("freezer/1", "9"), world.now);
+    world.watch.observe(message("freezer/1", "9"), world.now);
     let changes = world.watch.take_changes();
     let notice = changes.iter().find_map(|change| change.notice.as_ref());
     let topic = notice.expect("raised").topic.clone();

@@ -17,11 +17,11 @@ use crate::error::BenchError;
 use crate::interrupt::{interrupted, stop_run};
 use crate::outcome::RunOutcome;
 use crate::process::{Sampler, Usage, Watched, listener_of_port};
-use crate::progress::{Meeting, RunProgress};
+use crate::progress::{OtherHosts, RunProgress};
 use crate::target::RunningTarget;
 
 /// Interval of progress reports.
-const TELL_EVERY: Nanoseconds = clock::SECOND / 5;
+const REPORT_EVERY: Nanoseconds = clock::SECOND / 5;
 /// Interval at which a waiting thread checks for an interruption.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -49,7 +49,7 @@ struct Others {
     passed: Receiver<Nanoseconds>,
 }
 
-impl Meeting for Others {
+impl OtherHosts for Others {
     fn tell(&self, done: f64, message: String) {
         // Poisoned only by a panic, which is reported in its own right.
         if let Ok(mut doing) = self.gates.doing.lock() {
@@ -153,7 +153,7 @@ impl ScenarioWorker {
             Err(_) => {}
         }
         if now >= self.next_report {
-            self.next_report = now + TELL_EVERY;
+            self.next_report = now + REPORT_EVERY;
             let doing = self.gates.doing.lock();
             let (done, said) = doing.map(|doing| doing.clone()).unwrap_or_default();
             reports.push(AgentReport::Doing { done, said });

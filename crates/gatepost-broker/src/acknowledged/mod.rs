@@ -175,7 +175,7 @@ impl Acknowledged {
         if let (Some(persistent), Some(stored)) = (&mut self.persistent, &delivery.stored) {
             let (session, sequence) = (persistent.number, delivery.sequence);
             persistent.push(SessionChange::Dequeue { session, sequence });
-            stored.let_go(&mut persistent.changes);
+            stored.release_reference(&mut persistent.changes);
         }
     }
 
@@ -251,7 +251,7 @@ impl Acknowledged {
         let in_flight = self.in_flight.drain(..).map(|flight| flight.delivery);
         for delivery in in_flight.chain(self.waiting.drain(..)) {
             if let Some(stored) = delivery.stored {
-                stored.let_go(&mut persistent.changes);
+                stored.release_reference(&mut persistent.changes);
             }
         }
         self.waiting_bytes = 0;

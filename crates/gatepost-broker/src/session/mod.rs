@@ -276,7 +276,7 @@ impl Session {
             state.ended = Some(why);
         }
         wake(&mut state.owner);
-        self.relieve(state);
+        self.wake_publishers(state);
     }
 
     /// Gives the session a new connection.
@@ -325,7 +325,7 @@ impl Session {
         }
         self.count_drop(broker, cause, lost);
         self.connected.store(false, Ordering::Release);
-        self.relieve(state);
+        self.wake_publishers(state);
         was_clean
     }
 

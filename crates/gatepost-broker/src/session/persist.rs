@@ -311,7 +311,7 @@ impl SessionState {
             return;
         };
         if let Some(earlier) = persistent.will.take() {
-            earlier.let_go(&mut persistent.changes);
+            earlier.release_reference(&mut persistent.changes);
         }
         if let Some(publication) = publication {
             persistent.will = Some(StoredMessage::new(&publication, &mut persistent.changes));
@@ -326,7 +326,7 @@ impl SessionState {
         if let Some(persistent) = self.persistent_mut()
             && let Some(stored) = persistent.will.take()
         {
-            stored.let_go(changes);
+            stored.release_reference(changes);
         }
         let publication = will.publication;
         let may_publish = self.authorization.as_ref().is_none_or(|authorization| {

@@ -67,7 +67,7 @@ impl Session {
         };
         if let Some(persistent) = &queue.persistent {
             let stored = batch.stored(publication);
-            stored.hold();
+            stored.add_reference();
             let row = DeliveryRow {
                 session: persistent.number,
                 sequence: delivery.sequence,

@@ -67,7 +67,7 @@ impl Session {
     }
 
     /// Wakes the publishers that wait for free space.
-    pub(super) fn relieve(&self, state: &mut SessionState) {
+    pub(super) fn wake_publishers(&self, state: &mut SessionState) {
         if state.congested_since.take().is_some() {
             self.congested.store(false, Ordering::Relaxed);
         }
@@ -78,7 +78,7 @@ impl Session {
     /// free.
     pub(super) fn note_progress(&self, state: &mut SessionState, broker: BrokerView<'_>) {
         if state.congested_since.is_some() && !is_congested(state, broker) {
-            self.relieve(state);
+            self.wake_publishers(state);
         }
     }
 

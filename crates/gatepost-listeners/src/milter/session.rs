@@ -64,7 +64,7 @@ impl MilterSession {
         let peer = self.host.peer();
         let lease = lease.get_or_insert_with(|| in_flight.lease(peer));
         if lease.reserve(self.transaction.held_bytes()).is_err() {
-            self.transaction.give_up_room();
+            self.transaction.refuse_for_memory();
         }
     }
 

@@ -152,7 +152,7 @@ impl MilterTransaction {
     }
 
     /// Marks the message to be refused at its end, because there is no memory for it.
-    pub(super) fn give_up_room(&mut self) {
+    pub(super) fn refuse_for_memory(&mut self) {
         self.lacks_room = true;
         self.discard();
     }

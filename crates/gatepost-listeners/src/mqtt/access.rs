@@ -30,7 +30,7 @@ impl MqttConnection {
         self.identity = identity;
     }
 
-    /// Whether something has changed that [`look_at_access`](Self::look_at_access) must see.
+    /// Ready when a change waits for [`apply_access_change`](Self::apply_access_change).
     pub(super) fn poll_access(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let Some(identity) = &self.identity else {
             return Poll::Pending;
@@ -45,7 +45,7 @@ impl MqttConnection {
     }
 
     /// Acts on a change of users or rules, or on the end of a token.
-    pub(super) fn look_at_access(&mut self) {
+    pub(super) fn apply_access_change(&mut self) {
         let Some(identity) = &self.identity else {
             return;
         };

@@ -117,7 +117,7 @@ async fn serve(mut connection: Box<MqttConnection>, mut input: Input, admitted: 
             MqttWakeup::Broken => connection.ended_by = Some(ConnectionEnd::Lost),
             MqttWakeup::Ended(why) => connection.ended_by = Some(why.into()),
             MqttWakeup::Progress => connection.finish_batch(),
-            MqttWakeup::Access => connection.look_at_access(),
+            MqttWakeup::Access => connection.apply_access_change(),
         }
     }
     Box::pin(connection.end()).await;
@@ -274,7 +274,7 @@ impl MqttConnection {
                         "too many bytes are in flight; try again later",
                     ));
                 }
-                self.obey(controls);
+                self.handle_controls(controls);
                 self.finish_batch();
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -283,7 +283,7 @@ impl MqttConnection {
     }
 
     /// Handles WebSocket's control frames.
-    fn obey(&mut self, controls: Controls) {
+    fn handle_controls(&mut self, controls: Controls) {
         for control in controls.controls {
             match control {
                 Control::Ping(payload) => {

@@ -79,7 +79,7 @@ impl Opening<'_> {
     pub(super) async fn open(&self, input: &mut Input, received: &[u8]) -> Option<OpenedSession> {
         let mut controls = Controls::default();
         input.take_frames(received, &mut controls, |_| 0);
-        self.obey(controls).await?;
+        self.handle_controls(controls).await?;
         match self.greet(input).await {
             Ok(opened) => Some(opened),
             Err(refusal) => {

@@ -51,7 +51,7 @@ impl Opening<'_> {
     pub(super) async fn turn_away(&self, input: &mut Input, received: &[u8]) {
         let mut controls = Controls::default();
         input.take_frames(received, &mut controls, |_| 0);
-        if self.obey(controls).await.is_none() {
+        if self.handle_controls(controls).await.is_none() {
             return;
         }
         let Some(bytes) = self.packet(input, PacketType::Connect).await else {
@@ -98,7 +98,7 @@ impl Opening<'_> {
             match read {
                 Ok(0) => return None,
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => return None,
-                _ => self.obey(controls).await?,
+                _ => self.handle_controls(controls).await?,
             }
         }
     }
@@ -110,7 +110,7 @@ impl Opening<'_> {
 
     /// Answers WebSocket's control frames, which may come at any time (RFC 6455, section 5.5);
     /// returns `None` if the connection ends.
-    pub(super) async fn obey(&self, controls: Controls) -> Option<()> {
+    pub(super) async fn handle_controls(&self, controls: Controls) -> Option<()> {
         let mut out = BytesMut::new();
         let mut close_code = controls.error.map(FrameError::close_code);
         for control in controls.controls {

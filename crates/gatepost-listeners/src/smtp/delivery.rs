@@ -64,7 +64,7 @@ pub(super) async fn deliver(
     if context.dialect == Dialect::Smtp && session.user().is_none() && is_spam {
         connection.note(Offence::Spam);
     }
-    let mut replies = delivery.hand_on(connection, &mut parts).await;
+    let mut replies = delivery.forward_parts(connection, &mut parts).await;
     for (mail, group) in parts {
         let said = delivery.carry_out(connection, mail, &group).await;
         for &(place, forwarded) in &group.places {
@@ -158,7 +158,7 @@ impl MailDelivery {
 
     /// Sends every part with forwarded recipients to the next hop. A refusal of the next hop
     /// becomes the part's verdict, and in SMTP the verdict of all parts.
-    async fn hand_on(
+    async fn forward_parts(
         &self,
         connection: &mut SmtpConnection<'_>,
         parts: &mut [Part],

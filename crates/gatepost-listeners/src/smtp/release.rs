@@ -59,7 +59,7 @@ impl ReleaseRoutes {
         Ok(hops)
     }
 
-    async fn hand_over(&self, mail: OutgoingMail) -> Result<(), String> {
+    async fn forward_mail(&self, mail: OutgoingMail) -> Result<(), String> {
         let mut taken: Vec<String> = Vec::new();
         for (next_hop, recipients) in self.hops(&mail)? {
             let said = self.send(&mail, &next_hop, &recipients).await;
@@ -157,7 +157,7 @@ impl MailRoutes for ReleaseRoutes {
     }
 
     fn forward(&self, mail: OutgoingMail) -> Forwarding<'_> {
-        Box::pin(self.hand_over(mail))
+        Box::pin(self.forward_mail(mail))
     }
 
     fn hostname(&self) -> &str {

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use crate::error::RenderError;
-use task::{Asked, PageTask};
+use task::{AwaitedTask, PageTask};
 
 /// The lowest priority of the scheduler, which leaves the processor to all other threads.
 const STRAGGLER_NICENESS: i32 = 19;
@@ -165,7 +165,7 @@ impl PageWorkers {
         time_max: Duration,
         work: impl FnOnce(&Worker) -> T + Send + 'static,
     ) -> Result<T, RenderError> {
-        let (task, answer) = Asked::new(work);
+        let (task, answer) = AwaitedTask::new(work);
         self.submit(Job {
             page: Arc::clone(page),
             task: Arc::new(task),

@@ -20,14 +20,14 @@ pub(super) trait PageTask: Send + Sync {
 }
 
 /// Work whose result is awaited.
-pub(super) struct Asked<T, F> {
+pub(super) struct AwaitedTask<T, F> {
     work: Mutex<Option<F>>,
     reply: Mutex<Option<Reply<T>>>,
 }
 
 type Reply<T> = (oneshot::Sender<Result<T, RenderError>>, Returns);
 
-impl<T: Send + 'static, F> Asked<T, F> {
+impl<T: Send + 'static, F> AwaitedTask<T, F> {
     /// The channel returns its result.
     pub(super) fn new(work: F) -> (Self, oneshot::Receiver<Result<T, RenderError>>) {
         let (reply, answer) = oneshot::channel();
@@ -51,7 +51,7 @@ impl<T: Send + 'static, F> Asked<T, F> {
     }
 }
 
-impl<T: Send + 'static, F: FnOnce(&Worker) -> T + Send> PageTask for Asked<T, F> {
+impl<T: Send + 'static, F: FnOnce(&Worker) -> T + Send> PageTask for AwaitedTask<T, F> {
     fn run(&self, worker: &Worker) {
         let work = self.work.lock().take();
         // The waiter may no longer exist when a worker is free.

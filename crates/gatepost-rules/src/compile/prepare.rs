@@ -163,7 +163,7 @@ fn network_is_off() -> NotRunning {
     NotRunning {
         severity: Severity::Note,
         cause: "network tests are off",
-        reason: "it asks the network".to_owned(),
+        reason: "it queries the network".to_owned(),
         fix: "rules.network = true enables it",
         is_ours_to_miss: false,
     }

@@ -8,11 +8,9 @@ use super::{Entry, pattern, plain};
 pub(super) const FUNCTIONS: &[Entry] = &[
     ("have_any_bounce_relays", |_| plain(has_relays)),
     ("check_welcomelist_bounce_relays", |_| {
-        plain(came_through_ours)
+        plain(names_own_relay)
     }),
-    ("check_whitelist_bounce_relays", |_| {
-        plain(came_through_ours)
-    }),
+    ("check_whitelist_bounce_relays", |_| plain(names_own_relay)),
 ];
 
 fn has_relays(mail: &ScannedMail<'_>) -> bool {
@@ -23,7 +21,7 @@ pattern!(RECEIVED, r"^[> ]*Received:", "i");
 pattern!(HOST_WORD, r"\s(\S+\.\S+)(?=\s)");
 
 /// Whether a quoted head names one of the site's own relays.
-fn came_through_ours(mail: &ScannedMail<'_>) -> bool {
+fn names_own_relay(mail: &ScannedMail<'_>) -> bool {
     if !has_relays(mail) {
         return false;
     }

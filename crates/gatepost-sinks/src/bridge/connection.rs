@@ -94,7 +94,7 @@ impl Connection<'_> {
                 exchanged = self.link.exchange(may_read) => {
                     if exchanged? == Exchanged::Read {
                         self.heard = Instant::now();
-                        self.take_in().await?;
+                        self.receive_packets().await?;
                     } else {
                         self.sent = Instant::now();
                     }
@@ -225,7 +225,7 @@ impl Connection<'_> {
     }
 
     /// Reads all complete packets, and passes them on as one batch.
-    async fn take_in(&mut self) -> Result<(), BridgeError> {
+    async fn receive_packets(&mut self) -> Result<(), BridgeError> {
         let mut received = std::mem::take(&mut self.link.received);
         let mut refused = Vec::new();
         while let Some(frame) = Frame::split(&received, PACKET_BYTES_MAX)? {
@@ -293,7 +293,7 @@ impl Connection<'_> {
 
     fn arrived(&mut self, packet_id: PacketId) -> Option<Box<Delivery>> {
         let delivery = self.in_flight.remove(&packet_id)?;
-        self.running.progress.left(delivery.id);
+        self.running.progress.end_delivery(delivery.id);
         Some(delivery)
     }
 

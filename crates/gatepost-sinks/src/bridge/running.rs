@@ -34,7 +34,7 @@ impl RunningBridge {
                 self.progress.opened();
             }
             let ending = self.connect(&mut backoff).await;
-            self.progress.left_all();
+            self.progress.end_all_deliveries();
             self.announce(false);
             match ending {
                 ConnectionEnding::Stop => return,

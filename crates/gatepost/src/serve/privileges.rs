@@ -42,14 +42,14 @@ pub(super) fn drop_privileges(config: &Config, layers: &Layers) -> Result<(), St
         );
         return Ok(());
     };
-    give_data(&config.data, &user).map_err(failed)?;
+    change_data_owner(&config.data, &user).map_err(failed)?;
     user.take_over().map_err(failed)?;
     tracing::info!("runs as the user '{}'", config.user);
     Ok(())
 }
 
 /// Makes the data folder, or gives one that belongs to root to the user.
-fn give_data(folder: &Path, user: &SystemUser) -> io::Result<()> {
+fn change_data_owner(folder: &Path, user: &SystemUser) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     if !folder.exists() {
         std::fs::DirBuilder::new()

@@ -73,7 +73,7 @@ impl Http1Connection {
                 }
                 Ok(After::HandOver(request)) => {
                     drop(registered);
-                    return self.hand_over(&request).await;
+                    return self.pass_to_handler(&request).await;
                 }
                 Err(_) => return,
             }
@@ -239,7 +239,7 @@ impl Http1Connection {
 
     /// Passes the connection, with the bytes read after the handshake, to the handler of
     /// WebSockets.
-    async fn hand_over(self, request: &HttpRequest) {
+    async fn pass_to_handler(self, request: &HttpRequest) {
         if let Some(handler) = self.context.websocket.clone() {
             handler(Upgraded {
                 stream: self.stream,

@@ -264,7 +264,7 @@ mod tests {
         let text = overview(false);
         assert!(text.starts_with(expected), "{text}");
         let named = "Rules that cannot run here\n  \
-            network tests are off: it asks the network (rules.network = true enables it)\n    \
+            network tests are off: it queries the network (rules.network = true enables it)\n    \
             LISTED LISTED_TOO\n";
         assert!(text.contains(named), "{text}");
         assert!(text.contains("    site.cf:1: error: there is no directive bdy"));
