@@ -57,7 +57,7 @@ fn mistaken_members_are_named() {
         ),
         ("/sizecheck -most 1MB", "unknown field `most`"),
         ("/sizecheck max", "write -name value"),
-        ("/noop -a b", "it takes no arguments"),
+        ("/noop -a b", "the procedure takes no arguments"),
         ("/ratelimit -by weather", "unknown variant `weather`"),
         (
             "/ratelimit -messages 0",

@@ -148,8 +148,8 @@ mod tests {
             Jsoncheck::new(&settings).err().expect("a mistake")
         };
         assert!(problem("{\n\"type\": \n}").contains("broken.json:3: "));
-        assert!(problem(r#"{"type": "thing"}"#).contains("broken.json: no JSON Schema"));
+        assert!(problem(r#"{"type": "thing"}"#).contains("broken.json: not a JSON Schema"));
         // Nothing is fetched.
-        assert!(problem(r#"{"$ref": "http://127.0.0.1:1/x.json"}"#).contains("no JSON Schema"));
+        assert!(problem(r#"{"$ref": "http://127.0.0.1:1/x.json"}"#).contains("not a JSON Schema"));
     }
 }
