@@ -23,7 +23,7 @@ pub struct AlarmSettings {
     pub above: Option<f64>,
     /// The value below which it is raised.
     pub below: Option<f64>,
-    /// The distance by which a value must come back over the limit before the alarm is cleared.
+    /// The distance by which a value must return beyond the limit before the alarm is cleared.
     pub hysteresis: f64,
     /// The time for which values must be beyond the limit before it is raised.
     pub hold: Period,

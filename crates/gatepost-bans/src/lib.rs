@@ -27,7 +27,7 @@
 //! Invariants:
 //! - Only the address of a peer that completed a TCP handshake counts, or the client that a trusted
 //!   proxy named, so an attacker cannot have another address banned by spoofing it.
-//! - This machine and the allowed networks are never banned, unless the settings say so for this
+//! - This machine and the allowed networks are never banned, unless a setting permits it for this
 //!   machine.
 //! - Both tables, of scores and of bans, are bounded.
 //! - While nothing is banned, [`Bans::refuses`] costs one load of an atomic.

@@ -70,7 +70,7 @@ impl World {
         assert_eq!(outcome.refused, None);
     }
 
-    /// Topics and the length of what they retain.
+    /// Topics and the lengths of their retained messages.
     fn retained(&self, filter: &str) -> Vec<(String, usize)> {
         let found = self
             .broker
@@ -152,7 +152,7 @@ fn messages_on_disk_are_replaced_and_cleared_and_come_back_after_a_failed_commit
     assert_eq!(world.retained("kept/#").len(), TOPICS - 1);
 }
 
-/// A message loaded while a change is undecided comes back if the change's commit fails.
+/// A message loaded while a change is undecided is restored if the change's commit fails.
 #[test]
 fn a_change_that_fails_after_the_loading_is_undone() {
     let mut world = World::new();

@@ -54,8 +54,8 @@ impl Disk {
         self.shared.files(|files| files.image())
     }
 
-    /// Makes the files of a disk in memory what they were in the image, and removes all others.
-    /// No transaction may be open.
+    /// Restores the files of a disk in memory from the image, and removes all others. No
+    /// transaction may be open.
     pub fn load(&self, image: &DiskImage) {
         self.shared.files(|files| files.load(image));
     }
@@ -83,7 +83,7 @@ impl Disk {
         self.shared.state.lock().has_power = false;
     }
 
-    /// Leaves the files as a power cut may leave them: what was synced is there, and of every other
+    /// Leaves the files as a power cut may leave them: all synced data is there, and of every other
     /// write `choose` says for each sector of 512 bytes whether it arrived. No database of the
     /// folder may be open; on a disk in memory, no transaction.
     pub fn restore_power(&self, choose: &mut dyn FnMut() -> bool) -> std::io::Result<()> {

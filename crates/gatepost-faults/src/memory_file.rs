@@ -78,7 +78,7 @@ impl DiskFiles {
         DiskImage(contents.collect())
     }
 
-    /// The files hold what they held when the image was made, and all of it is synced.
+    /// The files have their content from the time of the image, and all of it is synced.
     pub(crate) fn load(&mut self, image: &DiskImage) {
         for file in &mut self.files {
             file.remove();

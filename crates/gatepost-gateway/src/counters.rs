@@ -9,7 +9,8 @@ use parking_lot::Mutex;
 /// Rules that are counted by name. A rule folder has a few thousand.
 const RULES_MAX: usize = 20_000;
 
-/// Totals that are not updated together: two of them may differ by messages under way.
+/// Totals that are not updated together: two of them may differ by messages that are being
+/// processed.
 #[derive(Debug, Default)]
 pub struct GatewayCounters {
     verdicts: [[AtomicU64; Action::ALL.len()]; Listener::ALL.len()],

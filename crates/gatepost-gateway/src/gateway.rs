@@ -147,7 +147,7 @@ impl Gateway {
                 .is_some()
     }
 
-    /// Makes the journal record every submission, or only mail and what was judged.
+    /// Makes the journal record every submission, or only mail and judged messages.
     pub fn set_journal_unjudged(&self, unjudged: bool) {
         self.0.journals_unjudged.store(unjudged, Ordering::Relaxed);
     }

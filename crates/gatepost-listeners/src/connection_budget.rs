@@ -89,7 +89,7 @@ struct Descriptors {
     beyond: AtomicU64,
 }
 
-/// One listener's part in the descriptors. Dropping it gives up its reserve.
+/// One listener's share of the descriptors. Dropping it releases its reserve.
 #[derive(Debug)]
 pub(crate) struct ConnectionBudget {
     descriptors: Arc<Descriptors>,

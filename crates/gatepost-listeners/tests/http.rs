@@ -85,7 +85,7 @@ impl Server {
             world.services.clone(),
             &world.shared_limits,
         );
-        // Writes what it was handed, as a stand-in for MQTT.
+        // Echoes its input, as a substitute for MQTT.
         let websocket: http::WebSocketHandler = Arc::new(|mut upgraded| {
             Box::pin(async move {
                 use tokio::io::AsyncWriteExt;
@@ -393,7 +393,7 @@ fn a_reader_that_goes_away_in_the_middle_disturbs_no_other() {
             .expect("sent");
     }
     assert_eq!(server.get("/a.txt").text(), "0123456789");
-    // They are gone when the server has noticed, without a time to wait for.
+    // They end when the server notices; there is no event to wait for.
     while server.context.connections() > 0 {
         std::thread::sleep(Duration::from_millis(1));
     }

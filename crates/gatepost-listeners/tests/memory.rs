@@ -150,6 +150,6 @@ fn connections_subscriptions_and_deliveries_stay_within_their_budgets() {
     assert!(idle <= 3_000, "{figures}");
     assert!(first <= 400, "{figures}");
     assert!(subscription <= 160, "{figures}");
-    // A delivery takes nothing; what is left is the publication's own.
+    // A delivery takes nothing; the rest is the publication's own memory.
     assert!(calls <= 30, "{figures}");
 }

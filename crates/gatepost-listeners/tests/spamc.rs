@@ -124,7 +124,7 @@ async fn it_asks_in_every_way() {
         "processed, and the exit code reports it"
     );
     assert!(said.text.contains("X-Spam-Flag: YES"), "{}", said.text);
-    // --headers: only the head comes back, and spamc joins the body.
+    // --headers: the response contains only the head, and spamc appends the body.
     for options in [&[][..], &["--headers"]] {
         let said = spamc(address, options, HAM).await;
         let is_whole = said.text.contains("X-Spam-Status: No") && said.text.contains("at noon?");

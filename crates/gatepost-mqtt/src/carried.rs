@@ -7,7 +7,7 @@ use gatepost_message::Properties;
 use crate::{EncodeError, PacketProperties, PropertiesBuffer, Property};
 
 impl PropertiesBuffer {
-    /// Appends what a publication carries, except its expiry: what is left of that changes with
+    /// Appends the properties of a publication, except its expiry: the remaining time changes with
     /// each delivery.
     pub fn push_carried(&mut self, carried: &Properties) -> Result<(), EncodeError> {
         if let Some(is_text) = carried.payload_is_text {

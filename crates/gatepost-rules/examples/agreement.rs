@@ -1,9 +1,9 @@
 //! Compares our hits with those SpamAssassin reported, rule by rule.
 //!
-//! `agreement HITS.jsonl MESSAGES RULES…`: each line of the first file is
-//! `{"id": …, "score": …, "hits": {RULE: score}}`; the message is `MESSAGES/ID.txt` (or
-//! `MESSAGES/ID`). Prints what the project aims at, then the rules on which the two differ, with
-//! messages to look at. `GATEPOST_ONLY=RULE` lists all messages of one rule.
+//! `agreement HITS.jsonl MESSAGES RULES…`: each line of the first file is `{"id": …, "score": …,
+//! "hits": {RULE: score}}`; the message is `MESSAGES/ID.txt` (or `MESSAGES/ID`). Prints the goals
+//! of the project, then the rules on which the two differ, with messages to look at.
+//! `GATEPOST_ONLY=RULE` lists all messages of one rule.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -99,7 +99,7 @@ fn train_spamassassin(home: &Path, trained: &[&PathBuf]) -> String {
     run(home, "sa-learn", &["--backup"], None)
 }
 
-/// SpamAssassin restores all of our backup, and we all of its own.
+/// SpamAssassin restores all of Gatepost's backup, and Gatepost all of SpamAssassin's.
 fn each_reads_the_others_backup(ours: &[u8], theirs: &str) {
     let home = tempfile::tempdir().expect("makes a folder");
     let home = home.path();

@@ -79,7 +79,7 @@ fn ours(file: &File) -> Vec<String> {
     file.cases.iter().map(judge).collect()
 }
 
-/// Without these no text is taken for a link.
+/// Without these no text is recognised as a link.
 const BOUNDARIES: &str = "util_rb_tld com org net edu example\n";
 
 /// SpamAssassin's usual plugins, as a folder without `loadplugin` lines has them here.

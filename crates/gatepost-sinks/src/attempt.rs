@@ -11,7 +11,7 @@ use crate::settings::SinkRetrySettings;
 /// The reason why an attempt failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Failure {
-    /// The destination refuses this message for good.
+    /// The destination refuses this message permanently.
     #[error("{0}")]
     Refused(String),
     /// The destination no longer exists.

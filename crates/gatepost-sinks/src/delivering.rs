@@ -158,7 +158,7 @@ impl Delivering {
         ended
     }
 
-    /// Acknowledges a finished delivery; returns whether the destination is gone.
+    /// Acknowledges a finished delivery; returns whether the destination no longer exists.
     fn settle(&self, inlet: &Inlet, (delivery, ending): (Box<Delivery>, AttemptEnding)) -> bool {
         match ending {
             AttemptEnding::Done => {

@@ -70,7 +70,7 @@ fn properties(
     Ok(buffer)
 }
 
-/// A publication on its way to the destination.
+/// A publication that is being sent to the destination.
 #[derive(Debug, Clone)]
 pub(crate) struct Delivery {
     /// The message's id.

@@ -185,7 +185,7 @@ impl Inlet {
         take_frame(&mut self.bytes).ok().flatten()
     }
 
-    /// A publisher whose publications do not come back to this session.
+    /// A publisher whose publications are not delivered to this session.
     pub(crate) fn publisher(&self) -> Publisher {
         self.attachment.publisher()
     }

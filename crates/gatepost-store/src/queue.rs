@@ -60,7 +60,7 @@ impl Batch {
 struct WriterQueue {
     batch: Batch,
     bytes: usize,
-    /// The group that the writer took last; its commit may still be under way.
+    /// The group that the writer took last; its commit may be unfinished.
     taken: Option<Arc<CommitGroup>>,
     /// Whether a caller waits for the commit.
     urgent: bool,

@@ -127,7 +127,7 @@ impl AlarmWatch {
         self.compare(&topic, message.payload, now);
     }
 
-    /// Returns whether the message clears its retained topic: its device is gone for good.
+    /// Returns whether the message clears its retained topic: its device was removed permanently.
     fn is_removal(&self, message: ObservedMessage<'_>) -> bool {
         self.only.is_none() && message.retain && message.payload.is_empty()
     }

@@ -25,7 +25,7 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    /// Whether it removes what its topic retains.
+    /// Whether it removes the retained message of its topic.
     pub(crate) const fn is_clearing(&self) -> bool {
         self.retain && self.number.is_multiple_of(4)
     }
@@ -107,7 +107,7 @@ impl Client {
         None
     }
 
-    /// The connection is gone, and what was on its way.
+    /// The connection is lost, with all packets in transit.
     pub(crate) fn lose(&mut self) -> Option<Connection> {
         let pending = self.pending.take();
         if pending.is_some_and(|pending| pending.connect.expiry.is_zero()) {

@@ -45,7 +45,7 @@ pub(crate) struct Connection {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Published {
     Now,
-    /// At QoS 0, and its topic retains what it did.
+    /// At QoS 0, and the retained message of its topic is unchanged.
     NotRetained,
     /// It is a repetition.
     Before,

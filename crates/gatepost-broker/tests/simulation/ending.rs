@@ -38,7 +38,7 @@ impl World {
             // The housekeeper loads a queue from the disk.
             self.wait(Duration::from_millis(10));
         }
-        // Wills become due, and what a failing disk did not take is stored again.
+        // Wills become due, and changes that a failing disk refused are stored again.
         for _ in 0..3 {
             self.wait(Duration::from_secs(2));
             self.commit(EVERYTHING);

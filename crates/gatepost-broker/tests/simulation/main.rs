@@ -1,19 +1,18 @@
 //! A simulation of sessions under a seed: clients, clock, memory, commits and crashes.
 //!
 //! Each schedule drives some MQTT clients against a broker whose store commits when the schedule
-//! says so. The clients keep to the protocol: they connect and take over, publish and subscribe,
+//! says so. The clients follow the protocol: they connect and take over, publish and subscribe,
 //! answer or do not, lose their connections and resume. The server is killed at any boundary
-//! between two submissions. A model knows what was acknowledged. It holds that
+//! between two submissions. A model records every acknowledgement. It holds that
 //!
-//! - what was acknowledged reaches every session that was subscribed, exactly once at QoS 2;
+//! - each acknowledged message reaches every subscribed session, exactly once at QoS 2;
 //! - of one publisher and topic, publications arrive in their order;
-//! - a session, its subscriptions and what topics retain are after a restart what they were;
+//! - sessions, their subscriptions and retained messages survive a restart unchanged;
 //! - a will is published once its connection is lost, and never otherwise.
 //!
 //! A failed schedule is printed with its seed, shortened to the steps that matter.
 //! `GATEPOST_TEST_SIMULATION_SEED` repeats it, `GATEPOST_TEST_SIMULATION_SEEDS` runs more of them,
-//! on all processors.
-//! The last test proves that the checks notice what they are for.
+//! on all processors. The last test proves that the checks notice each kind of error.
 
 mod campaign;
 mod client;
@@ -94,7 +93,8 @@ fn variable(name: &str) -> Option<u64> {
 }
 
 /// Runs the seeds of an ordinary test run, one seed, or a campaign, of which a test runs one seed
-/// in `share`. An ordinary run has always the same seeds: it fails for what was changed.
+/// in `share`. An ordinary run always has the same seeds: if it fails, a change of the code is the
+/// cause.
 fn run_schedules(test: &str, ordinary: u64, share: u64, medium: impl Fn(u64) -> Medium) {
     let check = |seed: u64| {
         let run = Run {

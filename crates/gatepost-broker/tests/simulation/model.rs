@@ -172,7 +172,7 @@ impl Model {
         }
     }
 
-    /// A commit has failed. What was refused and is sent again may come after what was sent later:
+    /// A commit has failed. A refused message that is sent again may arrive after later messages:
     /// the publisher may not have read the refusal.
     pub(crate) fn commit_failed(&mut self) {
         for sent in self.sent.values_mut().filter(|sent| !sent.is_acknowledged) {
@@ -233,7 +233,7 @@ impl Model {
         }
     }
 
-    /// Holds what a topic retains against the model; 0 for nothing.
+    /// Compares the retained message of a topic with the model; 0 stands for none.
     pub(crate) fn check_retained(&self, topic: usize, value: u64) -> Result<(), String> {
         if self.retained[topic].contains(&value) {
             return Ok(());

@@ -8,7 +8,7 @@ use crate::wire::{Frame, Publish};
 use crate::world::{Checked, World};
 
 impl World {
-    /// The client reads, and sends what it owes or leaves it for later.
+    /// The client reads, and sends its acknowledgements or postpones them.
     pub(crate) fn read(&mut self, index: usize, frames: u64, answers: bool) -> Checked {
         self.poll(index);
         for _ in 0..frames {

@@ -17,7 +17,7 @@ const STEPS_MIN: u64 = 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     Connect(Connect),
-    /// The network loses the connection, and all that was on its way.
+    /// The network loses the connection, with all packets in transit.
     Lose {
         client: usize,
     },
@@ -49,11 +49,11 @@ pub(crate) enum Step {
         client: usize,
         filter: usize,
     },
-    /// The store commits some of what was submitted.
+    /// The store commits some of the submitted groups.
     Commit {
         submissions: u64,
     },
-    /// The disk does not take what was submitted.
+    /// The disk refuses the submitted groups.
     FailCommit,
     /// The server is killed and started again.
     Crash,

@@ -174,7 +174,7 @@ impl Server {
         server
     }
 
-    /// Starts with what was committed.
+    /// Starts with the committed state.
     pub(crate) fn start(&mut self) {
         let settings = StoreSettings {
             history_messages_max: 0,
@@ -204,8 +204,8 @@ impl Server {
         self.running = Some((broker.expect("a broker"), writer));
     }
 
-    /// Loses what was not committed. On a disk this may come in the middle of a commit. The
-    /// server is gone when all attachments are dropped as well.
+    /// Loses all uncommitted changes. On a disk this may come in the middle of a commit. The server
+    /// is gone when all attachments are dropped as well.
     pub(crate) fn crash(&mut self) {
         if let Some(random) = &mut self.faults {
             let operation = [FileOperation::Write, FileOperation::Sync][random.below(2) as usize];

@@ -97,7 +97,7 @@ impl Session {
         (aged + SLACK < due).then_some(false)
     }
 
-    /// The client has sent CONNECT; returns what was there before.
+    /// The client has sent CONNECT; returns the earlier session.
     pub(crate) fn connect_sent(
         &mut self,
         is_clean: bool,

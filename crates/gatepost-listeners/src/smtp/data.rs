@@ -141,7 +141,7 @@ impl DataReceiver {
         self.message.len() as u64
     }
 
-    /// Refuses the message at its end, and discards what has arrived of it.
+    /// Refuses the message at its end, and discards its data.
     pub(super) fn refuse(&mut self, reply: SmtpReply) {
         if self.refusal.is_none() {
             self.refusal = Some(reply);

@@ -1,4 +1,4 @@
-//! The client of a WebSocket that only reads: what it sends is checked and dropped.
+//! The client of a WebSocket that only reads: its frames are checked and dropped.
 
 use super::decode::{Accepts, Control, Decoder, FrameError};
 use super::encode::{Opcode, whole_frame};

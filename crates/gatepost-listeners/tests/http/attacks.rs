@@ -13,7 +13,7 @@ use gatepost_users::{AccessSet, AccessSettings, AnonymousAccess, Effect, Listene
 
 use super::*;
 
-/// Far longer than what is waited for takes; only a fault waits so long.
+/// Far longer than any expected event takes; only a defect waits so long.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A server with users, and the runtime that changes them.
@@ -248,7 +248,8 @@ fn bodies_in_flight_leave_room_for_others() {
             client
         })
         .collect();
-    // One address holds half of the budget, so some of them are refused; the rest goes on waiting.
+    // One address holds half of the budget, so some of them are refused; the others continue to
+    // wait.
     let mut refused = 0;
     for mut client in begun {
         client.send("x".repeat(100_000).as_bytes());

@@ -64,7 +64,7 @@ fn an_event_stream_ends_when_the_server_does() {
     while server.context.connections() == 0 {
         std::thread::sleep(Duration::from_millis(1));
     }
-    // Until the reader has subscribed, it reads what is remembered: either way it gets both.
+    // Until the reader has subscribed, it reads the stored events: in both cases it gets both.
     server.world.publish_text("hall", "second");
     while server.context.requests() > 0 && server.context.connections() == 0 {
         std::thread::sleep(Duration::from_millis(1));

@@ -8,7 +8,7 @@
 //! - `a > PACKET`, `a < PACKET`: the client sends; the server must send
 //! - `a subscribe FILTER QOS`, `a publish TOPIC TEXT QOS [retain]`: with all their answers
 //! - `a gets TOPIC TEXT`: a publication at QoS 0 and nothing else of note
-//! - `a alive`: nothing is on its way, and the server answers a PINGREQ
+//! - `a alive`: no packet is in transit, and the server answers a PINGREQ
 //! - `a refused CODE`: a CONNACK with this code, then the end
 //! - `a disconnected CODE`: DISCONNECT with this code, then the end
 //! - `a ends`: the server closes without a packet
@@ -79,7 +79,7 @@ fn read(file: &'static str, text: &'static str) -> Vec<Conversation> {
     list
 }
 
-/// One side of a conversation under way.
+/// One side of a running conversation.
 struct Talk {
     server: Option<Server>,
     settings: MqttSettings,

@@ -95,8 +95,8 @@ fn publish_from_outside(server: &Server, publication: &Value) {
     wire.send(&Packet::Disconnect(disconnect));
 }
 
-/// Equal, but for what the standard leaves open: a CONNACK's properties; which of two codes names
-/// a broken packet; and acknowledgements that say more than success, where the sequences' own
+/// Equal, except where the standard leaves a choice: a CONNACK's properties; which of two codes
+/// names a broken packet; and acknowledgements that say more than success, where the sequences' own
 /// broker says only that (0x10: no subscriber; 0x92: the identifier is not known).
 fn is_as_expected(got: &[u8], expected: &[u8]) -> bool {
     let is_broken = |code: Option<&u8>| matches!(code, Some(0x81 | 0x82));

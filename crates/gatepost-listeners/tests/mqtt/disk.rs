@@ -14,7 +14,7 @@ pub(crate) struct Disk {
     connection: Connection,
 }
 
-/// Tables of what the broker stores.
+/// Tables of the broker.
 const TABLES: [&str; 6] = [
     "session",
     "subscription",

@@ -401,7 +401,7 @@ fn a_large_connect_is_refused_before_the_login() {
             ..plain_connect(version, "large")
         }));
         assert_eq!(wire.receive(), None, "{version}: closed, not answered");
-        // Only the length was read: what it announces is not waited for.
+        // Only the length was read: the server does not wait for the announced bytes.
         let mut wire = Wire::open(server.address, version);
         wire.send_bytes(&[0x10, 0xFF, 0xFF, 0xFF, 0x7F]);
         assert_eq!(wire.receive(), None, "{version}: closed at once");

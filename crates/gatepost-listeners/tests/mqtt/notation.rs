@@ -4,10 +4,10 @@
 //! - `3c`, `003c`: bytes in hexadecimal
 //! - `'text'`: the characters as they are; `'x'*100`: a hundred of them
 //! - `"text"`: a string with its two bytes of length
-//! - `( … )`: what is inside, with its length as a Variable Byte Integer in front
+//! - `( … )`: the bytes inside, preceded by their length as a Variable Byte Integer
 //! - `[ … ]`: the same with two bytes of length
 //! - `$name`: two bytes; expected, they may be anything and are remembered; sent, as remembered
-//! - only expected: `?` is any byte, `*` any bytes to the end of what it stands in
+//! - only expected: `?` is any byte, `*` any bytes to the end of the enclosing part
 
 use std::collections::HashMap;
 use std::iter::Peekable;

@@ -59,7 +59,7 @@ impl Server {
         Self::with_judges(broker, settings, None)
     }
 
-    /// As [`Server::with`], with procedures that judge what is published.
+    /// As [`Server::with`], with procedures that judge publications.
     pub(crate) fn with_judges(
         broker: BrokerSettings,
         settings: MqttSettings,

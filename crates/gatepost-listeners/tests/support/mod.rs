@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::sync::watch;
 
-/// A procedure that says what the message's `X-Verdict` field asks for.
+/// A procedure whose verdict is in the message's `X-Verdict` field.
 const JUDGE: &str = r#"
 return function(message)
     local asked = message:header("X-Verdict")
@@ -31,7 +31,7 @@ return function(message)
     return {action = asked, reason = "asked to " .. asked, tags = {["X-Tag"] = "1"}}
 end"#;
 
-/// Notes what would have gone to subscribers.
+/// Records the publications that subscribers would have received.
 #[derive(Default)]
 pub struct Notes(Mutex<Vec<Publication>>);
 

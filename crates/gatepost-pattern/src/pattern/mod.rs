@@ -150,15 +150,16 @@ impl Pattern {
         }
     }
 
-    /// Compiles now what the first search would compile; an error means that the pattern cannot
-    /// run.
+    /// Compiles everything that the first search would compile; an error means that the pattern
+    /// cannot run.
     pub fn compile(&self) -> Result<(), String> {
         self.code(&self.source.reading())
             .map(|_| ())
             .map_err(|LimitReached(reason)| reason)
     }
 
-    /// Makes now what its first candidate would wait for: the prefix filter, and compiled code.
+    /// Creates the data that its first candidate would wait for: the prefix filter, and compiled
+    /// code.
     pub fn make_ready(&self) {
         let reading = self.source.reading();
         if self.prefix(&reading).literal.is_none() && !self.is_opaque {

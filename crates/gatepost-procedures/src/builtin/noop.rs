@@ -1,4 +1,4 @@
-//! `/noop`: accepts. Measures what a call costs by itself.
+//! `/noop`: accepts. Measures the cost of a call itself.
 
 use gatepost_message::Verdict;
 

@@ -89,7 +89,7 @@ impl JsonEncoder<'_> {
             }
             return self.push(b"]");
         }
-        // A table has no order of its own.
+        // A table has no order.
         let mut keys = Vec::new();
         table.for_each(|key: Value, _: Value| match key {
             Value::String(name) => {

@@ -42,7 +42,7 @@ fn mistakes_are_named_with_their_place() {
     assert!(problems[3].text.contains("/sizecheck"), "{}", problems[3]);
 }
 
-/// Waits until `done` says so; the limit is generous, and only reached by a defect.
+/// Waits until `done` returns true; only a defect can reach the generous limit.
 async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_mins(1);
     while !done().await {

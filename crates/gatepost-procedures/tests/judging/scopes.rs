@@ -57,7 +57,7 @@ async fn a_chain_gathers_tags_and_ends_at_the_first_refusal() {
     let verdict = judge(&procedures, mail("x")).await;
     assert_eq!(verdict.action, Action::Quarantine);
     assert_eq!(verdict.procedure, "/quarantine");
-    // The reason of the one that decided, which saw what was said before it.
+    // The reason of the deciding procedure, which saw the earlier verdicts.
     assert_eq!(verdict.reason, "tag");
     assert_eq!(verdict.tags, [("X-Odd".to_owned(), "1".to_owned())]);
     let status = procedures.status();

@@ -1,4 +1,4 @@
-//! Procedures in a folder of their own, and what they publish.
+//! Procedures in a separate folder, and their publications.
 #![allow(dead_code, unreachable_pub)] // not every test uses everything
 
 use std::fs;
@@ -101,7 +101,7 @@ pub fn mail(text: &str) -> Message {
     )
 }
 
-/// A publication on its way.
+/// A publication in transit.
 pub fn payload(topic: &str, body: &str) -> Message {
     let envelope = Envelope::new(Listener::Mqtt, Peer::Local);
     let topic = Topic::new(topic).ok();

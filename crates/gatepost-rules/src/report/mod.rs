@@ -136,7 +136,7 @@ impl Report {
     }
 }
 
-/// Options as reports share them, with what their templates ask of a message.
+/// Options that all reports share, with the requirements of their templates.
 pub(crate) fn shared(options: &Options) -> Arc<Options> {
     Arc::new(Options {
         wanted_tags: message_tags::wanted(options),

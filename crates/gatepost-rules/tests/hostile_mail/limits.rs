@@ -99,7 +99,7 @@ fn what_was_not_read_or_not_run_is_a_hit() {
     assert!(late.given_up.time && !late.limited.is_empty());
 }
 
-/// The rules that say so are scored as any others.
+/// The rules that report a limit are scored as any others.
 #[test]
 fn rule_files_and_settings_score_what_was_given_up() {
     let cut = |text: &str, given_up_score| {

@@ -74,7 +74,7 @@ fn site(folder: &Path) -> PathBuf {
     site
 }
 
-/// The settings of Mail::DMARC, which has a list of suffixes of its own.
+/// The settings of Mail::DMARC, which has its own list of suffixes.
 fn dmarc(folder: &Path) -> PathBuf {
     let suffixes = folder.join("suffixes");
     let known = std::fs::read_to_string(SUFFIXES).expect("Mail::DMARC's list is installed");

@@ -109,7 +109,7 @@ impl SpamAssassin<'_> {
             .env("SITE", self.site)
             .env("STATE", state);
         if let Some(server) = self.server {
-            // Mail::DMARC asks by a resolver of its own, which the last two turn to ours.
+            // Mail::DMARC uses its own resolver; the last two variables set its server to this one.
             command
                 .env("NETWORK", "1")
                 .env("EXTRA", format!("dns_server {server}\n"))

@@ -25,7 +25,7 @@ pub struct WebPushSettings {
     /// The time after which a subscription is forgotten if its browser has not renewed it.
     pub expiry: Period,
     /// The time for which a push service keeps a message for a device that is off, unless the
-    /// message has an expiry of its own.
+    /// message has its own expiry.
     pub time_to_live: Period,
     /// The time for one attempt, from the connection to the end of the answer.
     pub timeout: Period,

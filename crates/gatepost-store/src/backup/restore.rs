@@ -100,7 +100,7 @@ fn own_like_folder(folder: &DataFolder) {
         folder.server_lock(),
     ] {
         // Only root can and needs to do so; the server reports files that it cannot open. A file
-        // with another hard link, or a symbolic link, may belong to somebody else.
+        // with another hard link, or a symbolic link, may belong to another user.
         let opened = File::options().read(true).custom_flags(NO_LINK).open(file);
         if let Ok(opened) = opened
             && opened.metadata().is_ok_and(|found| found.nlink() == 1)

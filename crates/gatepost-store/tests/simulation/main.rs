@@ -201,7 +201,7 @@ impl Simulation {
         }
     }
 
-    /// Submits a group and waits for it; whether the store goes on.
+    /// Submits a group and waits for it; returns whether the store still works.
     fn submit(&mut self, store: &Store, writer: &mut ManualWriter, group: Group) -> bool {
         let mut after = self.acknowledged.clone();
         for change in &group {

@@ -175,7 +175,7 @@ impl Http1Connection {
         }
     }
 
-    /// Reads once, answers what it can, writes once.
+    /// Reads once, answers all complete requests, writes once.
     fn batch(&mut self, task: &mut Context<'_>, buffers: &mut WorkerBuffers) -> Batch {
         let WorkerBuffers { input, output, .. } = buffers;
         let kept = self.tail.len().min(input.len());

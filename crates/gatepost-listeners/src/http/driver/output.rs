@@ -69,7 +69,7 @@ impl Output {
         self.bytes = mark.bytes;
     }
 
-    /// Puts a text before what was appended since `mark`.
+    /// Puts a text before the bytes appended since `mark`.
     pub(super) fn insert_text(&mut self, mark: Mark, write: impl FnOnce(&mut Vec<u8>)) {
         let start = self.text.len();
         write(&mut self.text);

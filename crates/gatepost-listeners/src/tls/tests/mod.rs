@@ -17,7 +17,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::*;
 use crate::acceptor::Acceptor;
 
-/// An authority with a folder for what it signs.
+/// An authority with a folder for its certificates.
 struct Authority {
     folder: tempfile::TempDir,
     certificate: rcgen::Certificate,

@@ -25,7 +25,7 @@ fn with_password<'a>(client_id: &'a str, user: &'a str, password: &'a str) -> Co
     }
 }
 
-/// Connects, and returns what the CONNACK says.
+/// Connects, and returns the reason code of the CONNACK.
 fn attempt(server: &Server, connect: Connect<'_>) -> (Wire, Reason) {
     let mut wire = Wire::open(server.address, connect.version);
     wire.send(&Packet::Connect(connect));

@@ -131,7 +131,7 @@ fn show(story: &JournalEntry, verdict: &Verdict) {
 fn described(procedure: &str, reason: &str) -> String {
     let reason: String = reason.chars().take(REASON_CHARACTERS_MAX).collect();
     match (procedure, reason.as_str()) {
-        ("", "") => "nothing to say".to_owned(),
+        ("", "") => "no reason".to_owned(),
         ("", reason) => reason.to_owned(),
         (procedure, reason) => format!("{procedure}: {reason}"),
     }

@@ -1,7 +1,7 @@
 //! mosquitto's ACL file: `topic`, `user` and `pattern`.
 //!
-//! Topics before the first `user` apply to clients without a login; a pattern applies to everybody,
-//! logged in or not, and `%u` and `%c` stand for the same in Gatepost's filters.
+//! Topics before the first `user` apply to clients without a login; a pattern applies to all
+//! clients, logged in or not, and `%u` and `%c` stand for the same in Gatepost's filters.
 
 use std::path::Path;
 
