@@ -15,19 +15,19 @@ const ROOT: u32 = 0;
 /// 60,001 to 60,513 those of systemd-homed. Above are services with a dynamic account, and
 /// the accounts inside of containers.
 const PEOPLE: RangeInclusive<u32> = 1_000..=60_513;
-/// Read here rather than by the C library: its name service could ask the network.
+/// Read here rather than by the C library: its name service could query the network.
 const ACCOUNTS_FILE: &str = "/etc/passwd";
 
 /// Decides whether an account counts as local.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct LocalAccounts {
-    /// Those of the setting `access.local_accounts`.
+    /// The accounts of the setting `access.local_accounts`.
     named: Vec<u32>,
 }
 
 impl LocalAccounts {
-    /// Of the names and numbers of a setting. A name that this machine does not know is reported
-    /// in the log, and grants nothing.
+    /// The accounts with the names and numbers of a setting. A name that this machine does not
+    /// know is reported in the log, and grants nothing.
     pub(crate) fn named(names: &[String]) -> Self {
         let accounts = std::fs::read_to_string(ACCOUNTS_FILE).unwrap_or_default();
         let number = |name: &String| {

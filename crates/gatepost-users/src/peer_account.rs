@@ -59,13 +59,14 @@ struct LoopbackConnection {
 }
 
 impl PeerAccount {
-    /// An account that cannot be found out: it never counts as local.
+    /// An account that cannot be determined: it never counts as local.
     pub const UNKNOWN: Self = Self(AccountSource::Unknown);
 
     /// The account of a client that a trusted proxy names: the address that it gives decides alone.
     pub const VOUCHED: Self = Self(AccountSource::Vouched);
 
-    /// Of the connection of this socket to `peer`. The kernel is not asked yet.
+    /// The account at the other end of this socket's connection to `peer`. The kernel is queried
+    /// later.
     pub fn of(peer: Peer, socket: BorrowedFd<'_>) -> Self {
         if is_this_machine(peer) {
             Self(source(socket).unwrap_or(AccountSource::Unknown))

@@ -50,7 +50,7 @@ pub(super) fn fill(
 /// The rules whose tables need all rules of one field or view at once.
 #[derive(Default)]
 struct Tables {
-    /// Those that match a field, and those that ask whether it exists.
+    /// The rules that match a field, and the rules that test whether it exists.
     fields: HashMap<HeaderSelector, (Vec<FieldRule>, Vec<RuleId>)>,
     mime: HashMap<HeaderSelector, Vec<FieldRule>>,
     lines: HashMap<View, Vec<LineRule>>,

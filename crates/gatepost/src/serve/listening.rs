@@ -82,7 +82,7 @@ impl Protocol {
     }
 }
 
-/// How each protocol is served. Those that have no address are never started.
+/// The state of each protocol's listener. Protocols without an address are never started.
 struct Protocols {
     smtp: Protocol,
     lmtp: Protocol,

@@ -225,7 +225,7 @@ fn clients_of_mosquitto_may_do_the_same_after_the_import() {
     assert!(said.contains("3 users"), "{said}");
     assert!(said.contains("no user is an administrator"), "{said}");
     let (done, said) = import(&[&config, "--write", &target]);
-    assert!(!done && said.contains("is there already"), "{said}");
+    assert!(!done && said.contains("exists already"), "{said}");
     let settings = fs::read_to_string(Path::new(&target).join("gatepost.toml")).expect("written");
     let gateway = Gateway::start_in(Path::new(&target), &settings);
     assert_eq!(gateway.port("mqtt"), port.to_string());

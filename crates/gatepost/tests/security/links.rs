@@ -87,7 +87,7 @@ fn commands_of_root_follow_no_link_of_the_servers_user() {
     expect_untouched(&victim);
 }
 
-/// What `learn`, `scan` and `backup` open: the database, its log, and the lock of the learner.
+/// The files that `learn`, `scan` and `backup` open: the database, its log, and the learner's lock.
 #[test]
 fn learning_as_root_follows_no_link_of_the_servers_user() {
     const SPAM: &[u8] = b"Subject: win\r\n\r\na lottery winner takes pills\r\n";

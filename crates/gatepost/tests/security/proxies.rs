@@ -20,7 +20,7 @@ const ROOT: u32 = 0;
 
 const NEW_ADMIN: &str = r#"{"name":"mallory","password":"mallory's own","admin":true}"#;
 
-/// What a program of this account prints.
+/// The output of a program that runs as this account.
 fn run_as(account: u32, program: &str, arguments: &[&str]) -> String {
     let mut command = command(program);
     command.uid(account).gid(account).args(arguments);
