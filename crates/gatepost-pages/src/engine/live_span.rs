@@ -65,7 +65,7 @@ impl LiveSpan {
         Ok(changed)
     }
 
-    /// What is wrong with another use, and what to write instead.
+    /// The error of another use, with a correct form to write instead.
     fn misuse(&self) -> String {
         match self {
             Self::Value(value) => format!(

@@ -49,7 +49,7 @@ pub(crate) struct Made {
 pub(super) struct Noted {
     pub(super) reply: PageReply,
     pub(super) uses_live: bool,
-    /// What is wrong where the text of a live element was asked for, which only the browser has.
+    /// The error of a template that used the text of a live element, which only the browser has.
     pub(super) misused_live: Option<String>,
     pub(super) has_form: bool,
 }

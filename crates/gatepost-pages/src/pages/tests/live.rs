@@ -1,4 +1,4 @@
-//! What live elements put into a page, and where they are refused.
+//! The HTML of live elements, and uses of them that are refused.
 
 use super::{folder_with, template};
 
