@@ -17,6 +17,7 @@ use crate::authorization::Authorization;
 use crate::connect::Close;
 use crate::filter::{RequestedFilter, RetainHandling, SubscribeOptions};
 use crate::limits::Limit;
+use crate::nodes::InterestBarrier;
 use crate::persistence::ChangeBatch;
 use crate::publisher::Publisher;
 use crate::session::{DisconnectCause, QueueBounds, Session};
@@ -267,6 +268,12 @@ impl Attachment {
             }
             SubscribeError::OutOfMemory
         })
+    }
+
+    /// The wait until other nodes know the subscriptions so far, which are to be acknowledged no
+    /// earlier; `None` where there is nothing to wait for.
+    pub fn interest_barrier(&self) -> Option<InterestBarrier> {
+        self.shared().nodes.as_ref()?.interest_barrier()
     }
 
     /// The filters that the session subscribes to.

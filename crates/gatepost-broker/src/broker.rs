@@ -11,11 +11,13 @@ use tokio::sync::watch;
 use crate::attachment::{Attachment, Connected};
 use crate::authorization::OwnerRights;
 use crate::connect::{ConnectError, ConnectOptions, Welcome};
+use crate::counters::DropCause;
 use crate::figures::Figures;
 use crate::housekeeping::Housekeeper;
 use crate::inspection::{self, SessionInspection};
 use crate::limits::Limit;
 use crate::memory::{MemoryGauge, ProcessMemory};
+use crate::nodes::{NodesStatus, OtherNodes};
 use crate::publisher::{PublishOutcome, Publisher};
 use crate::reader::{LocalSubscription, ReaderOptions};
 use crate::recovery;
@@ -56,12 +58,12 @@ struct BrokerCore {
 impl Broker {
     /// A broker that forgets everything when it ends.
     pub fn new(settings: BrokerSettings) -> Self {
-        Self::with(settings, None, system())
+        Self::with(settings, None, system(), None)
     }
 
     /// A broker that keeps its durable state in `store`, and restores it from there.
     pub fn open(settings: BrokerSettings, store: Store) -> Result<Self, StoreError> {
-        Self::restore(settings, store, system(), None)
+        Self::restore(settings, store, system(), None, None)
     }
 
     /// As [`Broker::open`], with access rights: wills of an earlier run are published only where
@@ -71,7 +73,17 @@ impl Broker {
         store: Store,
         rights: &dyn OwnerRights,
     ) -> Result<Self, StoreError> {
-        Self::restore(settings, store, system(), Some(rights))
+        Self::restore(settings, store, system(), Some(rights), None)
+    }
+
+    /// As [`Broker::open_with_rights`], for one of several servers that share topics.
+    pub fn open_as_node(
+        settings: BrokerSettings,
+        store: Store,
+        rights: &dyn OwnerRights,
+        nodes: Option<Arc<dyn OtherNodes>>,
+    ) -> Result<Self, StoreError> {
+        Self::restore(settings, store, system(), Some(rights), nodes)
     }
 
     /// As [`Broker::open`], with the clock and the memory of a simulation.
@@ -81,7 +93,7 @@ impl Broker {
         clock: Arc<dyn ClockSource>,
         memory: Arc<dyn MemoryGauge>,
     ) -> Result<Self, StoreError> {
-        Self::restore(settings, store, (clock, memory), None)
+        Self::restore(settings, store, (clock, memory), None, None)
     }
 
     fn restore(
@@ -89,10 +101,11 @@ impl Broker {
         store: Store,
         surroundings: Surroundings,
         rights: Option<&dyn OwnerRights>,
+        nodes: Option<Arc<dyn OtherNodes>>,
     ) -> Result<Self, StoreError> {
         let per_topic = settings.recent_per_topic;
         let total = per_topic.saturating_mul(settings.recent_topics_max);
-        let broker = Self::with(settings, Some(store.clone()), surroundings);
+        let broker = Self::with(settings, Some(store.clone()), surroundings, nodes);
         let shared = &broker.0.shared;
         shared.retained.leave_in(&store);
         shared.load_retained(usize::MAX)?;
@@ -127,9 +140,14 @@ impl Broker {
         Ok(broker)
     }
 
-    fn with(settings: BrokerSettings, store: Option<Store>, (clock, memory): Surroundings) -> Self {
+    fn with(
+        settings: BrokerSettings,
+        store: Option<Store>,
+        (clock, memory): Surroundings,
+        nodes: Option<Arc<dyn OtherNodes>>,
+    ) -> Self {
         let traces = Traces::new(settings.traced_messages_max);
-        let shared = Arc::new(BrokerShared::new(settings, store, clock, memory));
+        let shared = Arc::new(BrokerShared::new(settings, store, clock, memory, nodes));
         Self(Arc::new(BrokerCore {
             sessions: Arc::new(SessionTable::new(shared.clone())),
             shared,
@@ -147,6 +165,22 @@ impl Broker {
     /// A publisher for a connection of its own.
     pub fn publisher(&self) -> Publisher {
         Publisher::new(self.0.shared.clone(), None)
+    }
+
+    /// A publisher for what came from other nodes: none of it is handed on to them.
+    pub fn node_publisher(&self) -> Publisher {
+        Publisher::of_other_nodes(self.0.shared.clone())
+    }
+
+    /// Counts publications that did not reach the other nodes, or did not come from there.
+    pub fn note_backbone_drops(&self, count: u64) {
+        let counters = &self.0.shared.counters;
+        counters.drop_messages(DropCause::Backbone, count);
+    }
+
+    /// The state of the connection to other nodes; `None` for a server on its own.
+    pub fn nodes_status(&self) -> Option<NodesStatus> {
+        self.0.shared.nodes.as_ref().map(|nodes| nodes.status())
     }
 
     /// Publishes one message at once. The ticket is for changes that must be durable before the

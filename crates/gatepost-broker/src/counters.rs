@@ -26,11 +26,13 @@ pub enum DropCause {
     Denied,
     /// A newer message of its topic replaced it, under the policy of keeping the newest.
     Superseded,
+    /// The other nodes could not be reached, or it was too large for the way to them.
+    Backbone,
 }
 
 impl DropCause {
     /// Every cause, in the order of their numbers.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::OutboxFull,
         Self::QueueFull,
         Self::Stalled,
@@ -41,6 +43,7 @@ impl DropCause {
         Self::NotStored,
         Self::Denied,
         Self::Superseded,
+        Self::Backbone,
     ];
 
     /// The name in metrics and in `$SYS`.
@@ -56,6 +59,7 @@ impl DropCause {
             Self::NotStored => "not_stored",
             Self::Denied => "denied",
             Self::Superseded => "superseded",
+            Self::Backbone => "backbone",
         }
     }
 }

@@ -38,6 +38,7 @@ mod limits;
 mod load;
 mod memory;
 mod newest;
+mod nodes;
 mod outbox;
 mod persistence;
 mod publisher;
@@ -72,6 +73,7 @@ pub use filter::{FilterError, RequestedFilter, RetainHandling, SharedFilter, Sub
 pub use inspection::{ConnectionStats, QueueStats, SessionInspection, WaitCause};
 pub use limits::Limit;
 pub use memory::{MemoryGauge, memory_available_bytes};
+pub use nodes::{InterestBarrier, NodesStatus, OtherNodes};
 pub use publisher::{EnterError, PublishOutcome, PublishRefusal, Publisher, TopicSlot};
 pub use reader::{LocalSubscription, ReaderOptions};
 pub use recent::Remembered;

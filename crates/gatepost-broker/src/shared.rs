@@ -13,6 +13,7 @@ use crate::counters::Counters;
 use crate::index::Index;
 use crate::limits::{Limit, LimitCounters};
 use crate::memory::{MemoryGauge, memory_share_bytes};
+use crate::nodes::OtherNodes;
 use crate::receipts::PendingReceipts;
 use crate::recent::Recent;
 use crate::retained::{BeyondMemory, Retained};
@@ -41,6 +42,8 @@ pub(crate) struct BrokerShared {
     pub(crate) receipts: PendingReceipts,
     pub(crate) on_disk: SessionsOnDisk,
     pub(crate) streams: Mutex<Vec<Weak<StreamQueue>>>,
+    /// `None` for a server on its own.
+    pub(crate) nodes: Option<Arc<dyn OtherNodes>>,
 }
 
 impl BrokerShared {
@@ -49,6 +52,7 @@ impl BrokerShared {
         store: Option<Store>,
         clock: Arc<dyn ClockSource>,
         memory: Arc<dyn MemoryGauge>,
+        nodes: Option<Arc<dyn OtherNodes>>,
     ) -> Self {
         let memory_max_bytes = match settings.memory_max.as_usize() {
             0 => memory_share_bytes(),
@@ -56,7 +60,7 @@ impl BrokerShared {
         };
         Self {
             memory_max_bytes,
-            index: Index::new(),
+            index: Index::new(nodes.clone()),
             retained: Retained::new(
                 settings.retained_messages_max,
                 settings.retained_bytes_max.as_usize(),
@@ -75,6 +79,7 @@ impl BrokerShared {
             streams: Mutex::default(),
             settings,
             store,
+            nodes,
         }
     }
 

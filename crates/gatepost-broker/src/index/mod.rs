@@ -26,6 +26,7 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use parking_lot::RwLock;
 
 use crate::filter::RequestedFilter;
+use crate::nodes::OtherNodes;
 use crate::session::Session;
 use crate::subscription::{GroupMember, SharedGroup, Subscription};
 use list::Subscriptions;
@@ -92,10 +93,12 @@ pub(crate) struct Index {
     /// changes.
     everywhere: AtomicU64,
     count: AtomicUsize,
+    /// Informed of each filter that gets its first subscription or loses its last one.
+    nodes: Option<Arc<dyn OtherNodes>>,
 }
 
 impl Index {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(nodes: Option<Arc<dyn OtherNodes>>) -> Self {
         Self {
             hasher: DefaultHashBuilder::default(),
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
@@ -104,6 +107,7 @@ impl Index {
             branches: (0..BRANCHES).map(|_| AtomicU64::new(0)).collect(),
             everywhere: AtomicU64::new(0),
             count: AtomicUsize::new(0),
+            nodes,
         }
     }
 
@@ -172,6 +176,7 @@ impl Index {
                 (false, true) => self.wildcard_count.fetch_sub(1, Ordering::Release),
                 _ => 0,
             };
+            self.note_edge(filter, was_empty, is_empty);
             drop(root);
             self.touch_wildcard(text);
             return result;
@@ -179,6 +184,7 @@ impl Index {
         let hash = self.hash(text);
         let shard = self.shard(hash);
         let mut table = shard.table.write();
+        let mut was_empty = false;
         let mut entry = table
             .entry(
                 hash,
@@ -186,6 +192,7 @@ impl Index {
                 |entry| entry.hash,
             )
             .or_insert_with(|| {
+                was_empty = true;
                 Box::new(ExactFilter {
                     hash,
                     filter: filter.clone(),
@@ -193,12 +200,25 @@ impl Index {
                 })
             });
         let result = change(&mut entry.get_mut().subscriptions);
-        if entry.get().subscriptions.is_none() {
+        let is_empty = entry.get().subscriptions.is_none();
+        if is_empty {
             entry.remove();
         }
+        self.note_edge(filter, was_empty, is_empty);
         drop(table);
         shard.generation.fetch_add(1, Ordering::Release);
         result
+    }
+
+    /// Informs the other nodes where the filter began or ceased to have subscriptions. Called under
+    /// the lock of the filter's list, so that they learn of its changes in their order.
+    fn note_edge(&self, filter: &TopicFilter, was_empty: bool, is_empty: bool) {
+        if let Some(nodes) = &self.nodes
+            && was_empty != is_empty
+            && !filter.as_str().starts_with('$')
+        {
+            nodes.set_interest(filter, !is_empty);
+        }
     }
 
     /// Adds a subscription that is known not to be there yet.

@@ -10,6 +10,7 @@
 //! publisher's order over all topics, which is more than the standard asks.
 
 mod flush;
+mod forwarding;
 mod pace;
 mod run;
 mod topics;
@@ -46,6 +47,8 @@ pub struct PublishOutcome {
     /// The reason why it, or a part of the request, was not accepted. An acknowledgement must carry
     /// this.
     pub refused: Option<PublishRefusal>,
+    /// Whether it is sent to other nodes, whose subscribers are not among the receivers.
+    pub is_forwarded: bool,
 }
 
 /// The reason why a publication was not accepted.
@@ -90,6 +93,8 @@ pub struct Publisher {
     bytes_out: u64,
     /// The number of sessions whose queue was full for the present publication.
     refusals: usize,
+    /// Whether it publishes what other nodes sent.
+    is_of_other_nodes: bool,
     /// Whether a publication of this batch must be acknowledged.
     is_awaited: bool,
     gathers_until: Option<Instant>,
@@ -117,6 +122,7 @@ impl Publisher {
             deliveries: 0,
             bytes_out: 0,
             refusals: 0,
+            is_of_other_nodes: false,
             is_awaited: false,
             gathers_until: None,
         }
@@ -183,6 +189,7 @@ impl Publisher {
             return PublishOutcome {
                 receivers: 0,
                 refused: Some(PublishRefusal::Memory),
+                is_forwarded: false,
             };
         }
         let publication = Arc::new(publication);
@@ -213,7 +220,11 @@ impl Publisher {
         if self.refusals > 0 && self.refusals == receivers {
             refused = Some(PublishRefusal::Queues);
         }
-        PublishOutcome { receivers, refused }
+        PublishOutcome {
+            receivers,
+            refused,
+            is_forwarded: self.forward(&publication),
+        }
     }
 
     /// Gives the publication its position, remembers it, and queues it for the topic's readers, in
@@ -277,14 +288,18 @@ impl Publisher {
         {
             session.receive(packet_id, &mut self.batch);
         }
-        if !publication.retain {
-            return false;
-        }
+        publication.retain && self.retain_or_clear(publication)
+    }
+
+    /// Retains or clears; returns whether retaining was refused.
+    fn retain_or_clear(&mut self, publication: &Arc<Publication>) -> bool {
+        let is_ours = publication.topic.is_internal();
         let may_retain = !self.shared.limits.is_out_of_memory() || publication.payload.is_empty();
         let outcome = if may_retain {
             let is_stored = !is_ours && self.shared.store.is_some();
             let commit = is_stored.then(|| self.batch.commit());
             self.batch.retaining.clone_from(&commit);
+            self.begin_retaining(publication);
             self.shared.retained.retain(publication, commit)
         } else {
             RetainOutcome::Nothing

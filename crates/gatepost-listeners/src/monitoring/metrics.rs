@@ -3,7 +3,7 @@
 
 use gatepost_alarms::AlarmStatus;
 use gatepost_bans::{BanTotals, Offence};
-use gatepost_broker::{Broker, BrokerStats};
+use gatepost_broker::{Broker, BrokerStats, NodesStatus};
 use gatepost_gateway::Gateway;
 use gatepost_message::Action;
 use gatepost_procedures::Status;
@@ -43,6 +43,9 @@ pub(crate) fn push(
     );
     push_procedures(&mut page, gateway);
     push_broker(&mut page, broker);
+    if let Some(nodes) = broker.nodes_status() {
+        push_nodes(&mut page, &nodes);
+    }
     push_store(&mut page, store);
     if let Some(users) = users {
         push_refusals(&mut page, users.refusals());
@@ -292,6 +295,55 @@ fn push_broker(page: &mut Page<'_>, broker: &Broker) {
         dropped.map(|(cause, count)| (cause.name(), count)),
     );
     push_limits(page, &stats);
+}
+
+fn push_nodes(page: &mut Page<'_>, nodes: &NodesStatus) {
+    page.value(
+        gauge(
+            "gatepost_backbone_joined",
+            "1 while this node is part of its cluster.",
+        ),
+        u64::from(nodes.trouble.is_none()),
+    );
+    page.value(
+        gauge("gatepost_backbone_nodes", "Other nodes that are alive."),
+        nodes.others.len(),
+    );
+    page.value(
+        counter(
+            "gatepost_backbone_forwarded_total",
+            "Publications sent to the NATS servers.",
+        ),
+        nodes.forwarded,
+    );
+    page.value(
+        counter(
+            "gatepost_backbone_received_total",
+            "Publications that came from other nodes.",
+        ),
+        nodes.received,
+    );
+    page.value(
+        counter(
+            "gatepost_backbone_malformed_total",
+            "Messages of other nodes that cannot be read.",
+        ),
+        nodes.malformed,
+    );
+    page.value(
+        gauge(
+            "gatepost_backbone_retained_unsent",
+            "Topics whose retained message the other nodes do not have yet.",
+        ),
+        nodes.retained_unsent,
+    );
+    page.value(
+        counter(
+            "gatepost_backbone_unconfirmed_total",
+            "Announcements of subscriptions that some node did not confirm in time.",
+        ),
+        nodes.unconfirmed_interest,
+    );
 }
 
 fn push_store(page: &mut Page<'_>, store: &Store) {

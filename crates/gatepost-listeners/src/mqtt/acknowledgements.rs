@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use gatepost_broker::{Receipt, SubscribeOptions};
+use gatepost_broker::{InterestBarrier, Receipt, SubscribeOptions};
 use gatepost_message::Publication;
 use gatepost_mqtt::{PacketId, Reason};
 use gatepost_store::{StoreError, Ticket};
@@ -42,6 +42,8 @@ pub(super) struct Subscribed {
     pub(super) gaps: Vec<String>,
     /// A text for people, which may be empty.
     pub(super) text: String,
+    /// The other nodes learn of the subscriptions; the client learns of them no earlier.
+    pub(super) interest: Option<InterestBarrier>,
 }
 
 /// The other packets that promise something, in a session that outlives the server.
@@ -56,6 +58,21 @@ pub(super) enum SessionAcknowledgement {
     Unsubscribed(PacketId, SmallVec<[Reason; 8]>),
 }
 
+impl SessionAcknowledgement {
+    /// The wait for other nodes that is not over yet.
+    fn interest(&self) -> Option<&InterestBarrier> {
+        let Self::Subscribed(subscribed) = self else {
+            return None;
+        };
+        let interest = subscribed.interest.as_ref();
+        interest.filter(|barrier| !barrier.is_reached())
+    }
+
+    pub(super) fn waits_for_other_nodes(&self) -> bool {
+        self.interest().is_some()
+    }
+}
+
 /// An acknowledgement that may be sent now.
 pub(super) enum DueAcknowledgement {
     Publication(PublishAcknowledgement),
@@ -63,6 +80,14 @@ pub(super) enum DueAcknowledgement {
 }
 
 impl DueAcknowledgement {
+    /// See [`SessionAcknowledgement::interest`].
+    fn interest(&self) -> Option<&InterestBarrier> {
+        match self {
+            Self::Publication(_) => None,
+            Self::Session(step) => step.interest(),
+        }
+    }
+
     /// See [`Acknowledgements::unacknowledged`].
     const fn counts(&self) -> bool {
         match self {
@@ -94,6 +119,8 @@ enum Condition {
     Verdict,
     /// The same publication, which an earlier packet brought.
     Repetition,
+    /// The other nodes' knowledge of new subscriptions.
+    Interest(InterestBarrier),
     /// The acknowledgement waits for nothing and can be sent.
     Open,
     /// The acknowledgement must not be sent, because storing failed.
@@ -106,7 +133,7 @@ impl Condition {
     }
 }
 
-type Commit = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>>;
+type Commit = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A change of the session could not be stored.
 pub(super) struct Unstored;
@@ -210,6 +237,11 @@ impl Acknowledgements {
         self.put(Condition::Session, DueAcknowledgement::Session(step));
     }
 
+    /// For a subscription of a session that ends with the server.
+    pub(super) fn push_volatile_step(&mut self, step: SessionAcknowledgement) {
+        self.put(Condition::Open, DueAcknowledgement::Session(step));
+    }
+
     fn put(&mut self, condition: Condition, acknowledgement: DueAcknowledgement) {
         self.unacknowledged += usize::from(acknowledgement.counts());
         self.retained_waiting += acknowledgement.retained();
@@ -267,7 +299,8 @@ impl Acknowledgements {
     pub(super) fn pop_ready(&mut self) -> Option<Result<DueAcknowledgement, Unstored>> {
         let (condition, acknowledgement) = self.waiting.front_mut()?;
         match condition {
-            Condition::Open => {}
+            Condition::Interest(barrier) if !barrier.is_reached() => return None,
+            Condition::Open | Condition::Interest(_) => {}
             Condition::Commit(ticket) => match (ticket.outcome()?, acknowledgement) {
                 (Ok(()), _) => {}
                 (Err(_), DueAcknowledgement::Publication(answer)) => refuse(answer),
@@ -278,6 +311,11 @@ impl Acknowledgements {
                 return None;
             }
         }
+        if let Some(barrier) = self.waiting.front()?.1.interest() {
+            let barrier = barrier.clone();
+            self.waiting.front_mut()?.0 = Condition::Interest(barrier);
+            return None;
+        }
         let (_, acknowledgement) = self.waiting.pop_front()?;
         self.unacknowledged -= usize::from(acknowledgement.counts());
         self.retained_waiting -= acknowledgement.retained();
@@ -287,16 +325,23 @@ impl Acknowledgements {
         Some(Ok(acknowledgement))
     }
 
-    /// Waits for the commit that the first acknowledgement waits for.
+    /// Waits for the commit, or for the other nodes, that the first acknowledgement waits for.
     pub(super) fn poll_commit(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let Some((Condition::Commit(ticket), _)) = self.waiting.front() else {
-            return Poll::Pending;
+        let commit = match self.waiting.front() {
+            Some((Condition::Commit(ticket), _)) => self.commit.get_or_insert_with(|| {
+                let ticket = ticket.clone();
+                Box::pin(async move {
+                    // The outcome is read from the ticket.
+                    let _ = ticket.committed().await;
+                })
+            }),
+            Some((Condition::Interest(barrier), _)) => {
+                let reached = || Box::pin(barrier.clone().reached()) as Commit;
+                self.commit.get_or_insert_with(reached)
+            }
+            _ => return Poll::Pending,
         };
-        let commit = self.commit.get_or_insert_with(|| {
-            let ticket = ticket.clone();
-            Box::pin(async move { ticket.committed().await })
-        });
-        let done = commit.as_mut().poll(context).map(|_| ());
+        let done = commit.as_mut().poll(context);
         if done.is_ready() {
             self.commit = None;
         }

@@ -86,10 +86,13 @@ impl MqttConnection {
         self.step(SessionAcknowledgement::Complete(ack.packet_id, reason));
     }
 
-    /// Acknowledges a change of the session: at once, or when it is durable.
+    /// Acknowledges a change of the session: at once, or when it is durable and known to the other
+    /// nodes.
     pub(super) fn step(&mut self, step: SessionAcknowledgement) {
         if self.attachment.is_persistent() {
             self.acknowledgements.push_step(step);
+        } else if step.waits_for_other_nodes() {
+            self.acknowledgements.push_volatile_step(step);
         } else {
             self.take_step(step);
         }

@@ -188,7 +188,7 @@ impl MqttConnection {
         let refusal = refused.map(|refused| refused.to_string());
         let (reason, text) = if let Some(refusal) = &refusal {
             (Reason::QUOTA_EXCEEDED, refusal.as_str())
-        } else if delivery.receivers == 0 {
+        } else if delivery.receivers == 0 && !delivery.is_forwarded {
             (Reason::NO_MATCHING_SUBSCRIBERS, "")
         } else {
             (Reason::SUCCESS, "")

@@ -74,6 +74,7 @@ impl MqttConnection {
             retained: Vec::new(),
             gaps: Vec::new(),
             text: String::new(),
+            interest: None,
         };
         let since = since_of(subscribe).unwrap_or_else(|error| {
             outcome.text = format!("since: {error}");
@@ -120,6 +121,7 @@ impl MqttConnection {
                 Err(reason) => outcome.reasons.push(reason),
             }
         }
+        outcome.interest = self.attachment.interest_barrier();
         self.step(SessionAcknowledgement::Subscribed(outcome));
         Ok(())
     }

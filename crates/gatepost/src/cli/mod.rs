@@ -1,5 +1,6 @@
 //! The command line: one file per subcommand, each with its arguments and a `run`.
 
+mod backbone;
 mod backup;
 mod bans;
 mod bench;
@@ -12,6 +13,7 @@ mod healthcheck;
 mod import;
 mod learn;
 mod message_format;
+mod nodes;
 mod plain;
 mod procedures;
 mod publish;
@@ -63,6 +65,8 @@ enum Command {
     Restore(backup::RestoreArguments),
     Pub(publish::PublishArguments),
     Sub(subscribe::SubscribeCommandArguments),
+    Backbone(backbone::BackboneArguments),
+    Nodes(nodes::NodesArguments),
     Bench(bench::BenchOptions),
     Healthcheck(healthcheck::HealthcheckArguments),
     Completions(completions::CompletionsArguments),
@@ -89,6 +93,8 @@ pub(crate) fn run() -> ExitCode {
         Command::Import(arguments) => import::run(&arguments),
         Command::Backup(arguments) => backup::run(&arguments),
         Command::Restore(arguments) => backup::run_restore(&arguments),
+        Command::Backbone(arguments) => backbone::run(&arguments),
+        Command::Nodes(arguments) => nodes::run(&arguments),
         Command::Bench(command) => bench::run(command),
         Command::Healthcheck(arguments) => healthcheck::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments, CommandLine::command()),

@@ -35,6 +35,7 @@ pub(super) fn resolve(config: &mut Config, folder: Option<&Path>) {
             .chain(&mut tls.client_ca)
     });
     let keys = config.access.jwt.iter_mut().map(|issuer| &mut issuer.key);
+    let keys = keys.chain(config.backbone.key_files());
     for path in files.chain(keys) {
         if let Some(found) = credential(path, folder) {
             *path = found;

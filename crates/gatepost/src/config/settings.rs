@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use gatepost_alarms::AlarmSettings;
+use gatepost_backbone::BackboneSettings;
 use gatepost_bans::BansSettings;
 use gatepost_broker::BrokerSettings;
 use gatepost_listeners::call::CallSettings;
@@ -60,6 +61,8 @@ pub(crate) struct Config {
     pub(crate) procedure: ProcedureTable,
     /// Topics, sessions and subscribers.
     pub(crate) broker: BrokerSettings,
+    /// The cluster that this server is a node of.
+    pub(crate) backbone: BackboneSettings,
     /// The webhooks and bridges that send messages to other systems.
     pub(crate) sink: Vec<SinkSettings>,
     /// Topics that are watched, and the reasons for an alarm.
@@ -95,6 +98,7 @@ impl Default for Config {
             scope: vec![mail_scope()],
             procedure: ProcedureTable::default(),
             broker: BrokerSettings::default(),
+            backbone: BackboneSettings::default(),
             sink: Vec::new(),
             alarm: Vec::new(),
             web_push: WebPushSettings::default(),
@@ -342,6 +346,10 @@ impl Config {
                 mistakes.push(Mistake::new(layers.origin(&key), &key, reason));
             }
         }
+        mistakes.extend(self.backbone.mistakes().into_iter().map(|(field, reason)| {
+            let key = format!("backbone.{field}");
+            Mistake::new(layers.origin(&key), key, reason)
+        }));
         let of_sinks = gatepost_sinks::mistakes(&self.sink).into_iter();
         let of_sinks = of_sinks.chain(self.web_push.mistakes());
         mistakes.extend(

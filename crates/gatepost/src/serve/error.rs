@@ -2,6 +2,7 @@
 
 use std::io;
 
+use gatepost_backbone::BackboneError;
 use gatepost_message::Listener;
 use gatepost_operations::learner::LearningError;
 use gatepost_settings::Bind;
@@ -61,6 +62,8 @@ pub(super) enum StartError {
     Privileges { user: String, cause: io::Error },
     #[error("sandbox = \"required\": the kernel does not provide it: {0}")]
     Sandbox(String),
+    #[error("backbone: {0}")]
+    Backbone(#[from] BackboneError),
     #[error("web_push: {0}")]
     WebPush(#[from] WebPushError),
     #[error("the threads cannot be started: {0}")]
@@ -88,6 +91,7 @@ impl StartError {
             | Self::AccessLog { .. }
             | Self::Privileges { .. }
             | Self::Sandbox(_)
+            | Self::Backbone(_)
             | Self::WebPush(_)
             | Self::Threads(_) => EXIT_UNAVAILABLE,
         }

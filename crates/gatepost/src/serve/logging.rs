@@ -14,9 +14,13 @@ pub(super) fn start(settings: &LogSettings) -> LogLimit {
     let limit = LogLimit::new(settings.repeats_max);
     // The level was checked with the config.
     let mut filter = EnvFilter::try_new(&settings.level).unwrap_or_else(|_| EnvFilter::new("info"));
-    // This crate warns of each frame that a client sends out of order, without a limit.
-    if let (false, Ok(quiet)) = (settings.level.contains("h2"), "h2=error".parse()) {
-        filter = filter.add_directive(quiet);
+    // The first warns of each frame that a client sends out of order, without a limit; the second
+    // repeats what `backbone` logs.
+    for quiet in ["h2=error", "async_nats=error"] {
+        let (name, _) = quiet.split_once('=').unwrap_or_default();
+        if let (false, Ok(quiet)) = (settings.level.contains(name), quiet.parse()) {
+            filter = filter.add_directive(quiet);
+        }
     }
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)

@@ -1,5 +1,6 @@
 //! Serving: starts store, procedures, broker and, last, the listeners, and waits for signals.
 
+mod backbone;
 mod binding;
 mod encryption;
 mod error;
@@ -26,6 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gatepost_alarms::Alarms;
+use gatepost_backbone::RunningBackbone;
 use gatepost_bans::Bans;
 use gatepost_broker::Broker;
 use gatepost_gateway::Gateway;
@@ -139,7 +141,7 @@ async fn serve(
     users_marker::check(&config.data, &users)?;
     log_exposure(&config, &users);
     let rights = mqtt::UsersRights(users.clone());
-    let broker = Broker::open_with_rights(config.broker.clone(), store.clone(), &rights)?;
+    let (broker, backbone) = backbone::open_broker(&config, &store, &rights).await?;
     let host = host::open(&config.procedures, &store, &broker)?;
     let procedures = start_procedures(&config, layers, rules, host)?;
     let learner_thread =
@@ -209,8 +211,7 @@ async fn serve(
     let _ = down.send(true);
     let _ = housekeeping.await;
     listening.closed().await;
-    alarms.stop().await;
-    sinks.stop().await;
+    end_carriers(&alarms, &sinks, backbone).await;
     learner_thread.end();
     store.close();
     workers.stop();
@@ -293,6 +294,15 @@ fn start_sinks(
 fn start_alarms(broker: &Broker, store: &Store, config: &Config) -> Result<Alarms, StartError> {
     let alarms = Alarms::start(broker.clone(), store.clone(), &config.alarm);
     alarms.map_err(StartError::Threads)
+}
+
+/// Ends what publishes by itself and what carries messages to other servers, in this order.
+async fn end_carriers(alarms: &Alarms, sinks: &Sinks, backbone: Option<RunningBackbone>) {
+    alarms.stop().await;
+    sinks.stop().await;
+    if let Some(backbone) = backbone {
+        backbone.stop().await;
+    }
 }
 
 /// Follows changes of users, publishes counts of denied access, removes expired bans, and returns

@@ -175,6 +175,7 @@ fn read_paths(config: &Config, source: &ConfigSource) -> Vec<PathBuf> {
     for binding in config.listeners.bindings() {
         files.extend(binding.tls.files());
     }
+    files.extend(config.backbone.files());
     files.extend(config.sink.iter().flat_map(SinkSettings::files));
     for forward in [
         &config.listeners.smtp.forward,

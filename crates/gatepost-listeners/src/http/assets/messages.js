@@ -11,6 +11,7 @@ const CAUSES = {
   outbox_full: "its socket accepted too little", queue_full: "its queue was full", stalled: "it read nothing for too long",
   connection_lost: "its connection was lost first", too_large: "larger than it accepts", expired: "it expired first",
   stream_full: "it read too slowly", not_stored: "the disk refused it", superseded: "replaced by a newer one",
+  backbone: "the other nodes could not be reached",
 };
 
 export function messageRow(entry) {

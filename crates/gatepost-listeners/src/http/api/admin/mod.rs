@@ -122,7 +122,8 @@ fn skip_of(request: &HttpRequest) -> Result<usize, HttpError> {
 }
 
 /// `/healthz`: the process answers. `/readyz`: the server is not shutting down, and can store
-/// messages; the response also reports whether rules are still being loaded, for which mail waits.
+/// messages; the response also reports whether rules are still being loaded, for which mail waits,
+/// and whether this node is separated from its cluster, without which it serves its own clients.
 pub(in crate::http) fn health(
     context: &HttpContext,
     request: &HttpRequest,
@@ -140,11 +141,17 @@ pub(in crate::http) fn health(
         ));
     }
     let rules = context.services.gateway.procedures().rules().state();
-    let text = if request.path == "/readyz" && rules == RulesState::Loading {
-        "ok\nloading: rules\n"
-    } else {
-        "ok\n"
-    };
+    let mut text = "ok\n".to_owned();
+    if request.path == "/readyz" {
+        if rules == RulesState::Loading {
+            text.push_str("loading: rules\n");
+        }
+        let nodes = context.services.broker.nodes_status();
+        if nodes.is_some_and(|nodes| nodes.trouble.is_some()) {
+            // The reason names addresses, and needs no login here: the log and /metrics have it.
+            text.push_str("degraded: backbone\n");
+        }
+    }
     Ok(Response::new(200, "text/plain; charset=utf-8", text).with("Cache-Control", "no-store"))
 }
 

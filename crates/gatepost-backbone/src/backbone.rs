@@ -1,0 +1,81 @@
+//! The handle of the backbone, and its thread.
+
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use gatepost_broker::{Broker, OtherNodes};
+use gatepost_message::NodeNumber;
+use tokio::sync::{oneshot, watch};
+
+use crate::error::BackboneError;
+use crate::settings::BackboneSettings;
+use crate::shared::Shared;
+
+/// The longest time that the start of the server waits for the cluster.
+const START_TIME_MAX: Duration = Duration::from_secs(15);
+
+/// The backbone of a server.
+pub struct Backbone {
+    shared: Arc<Shared>,
+}
+
+impl Backbone {
+    /// A backbone that is not connected yet. It already notes what the broker reports.
+    pub fn new(settings: &BackboneSettings, node: NodeNumber) -> Self {
+        Self {
+            shared: Arc::new(Shared::new(settings.clone(), node)),
+        }
+    }
+
+    /// The handle that the broker is opened with.
+    pub fn nodes(&self) -> Arc<dyn OtherNodes> {
+        self.shared.clone()
+    }
+
+    /// Connects, on a thread of its own.
+    pub fn start(self, broker: &Broker) -> io::Result<RunningBackbone> {
+        let (stop, is_stopping) = watch::channel(false);
+        let (first, joined) = oneshot::channel();
+        let broker = broker.clone();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let thread = std::thread::Builder::new().name("backbone".to_owned());
+        let thread = thread.spawn(move || {
+            runtime.block_on(crate::session::run(self.shared, broker, first, is_stopping));
+        })?;
+        Ok(RunningBackbone {
+            stop,
+            joined,
+            thread,
+        })
+    }
+}
+
+/// A backbone at work.
+pub struct RunningBackbone {
+    stop: watch::Sender<bool>,
+    joined: oneshot::Receiver<Result<(), BackboneError>>,
+    thread: JoinHandle<()>,
+}
+
+impl RunningBackbone {
+    /// Waits for the first attempt to join the cluster. An error is one that only an operator can
+    /// correct; servers that cannot be reached are none, and are tried again.
+    pub async fn joined(&mut self) -> Result<(), BackboneError> {
+        match tokio::time::timeout(START_TIME_MAX, &mut self.joined).await {
+            Ok(Ok(Err(error))) if error.is_lasting() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Leaves the cluster.
+    pub async fn stop(self) {
+        let _ = self.stop.send(true);
+        let thread = self.thread;
+        // Fails only where the thread has panicked, which the log says.
+        let _ = tokio::task::spawn_blocking(move || thread.join()).await;
+    }
+}

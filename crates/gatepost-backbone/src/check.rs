@@ -1,0 +1,315 @@
+//! The report of `gatepost backbone check` about the NATS servers. It creates nothing.
+
+use std::time::Duration;
+
+use async_nats::jetstream::{self, Context, stream};
+use async_nats::{Client, Event};
+use futures_util::StreamExt as _;
+use serde_json::Value;
+
+use crate::connection::Connection;
+use crate::error::BackboneError;
+use crate::membership::{self, NodeRecord};
+use crate::settings::BackboneSettings;
+use crate::subjects::Subjects;
+
+/// The time for a message to come back, and for a refusal to be reported.
+const ROUND_TRIP_MAX: Duration = Duration::from_secs(2);
+/// The time for a monitoring address to answer.
+const MONITORING_TIME_MAX: Duration = Duration::from_secs(3);
+
+/// The weight of a finding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum EngineFindingKind {
+    /// It is as it should be.
+    Good,
+    /// It works, with a risk.
+    Warning,
+    /// It does not work.
+    Error,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EngineFinding {
+    /// Its weight.
+    pub kind: EngineFindingKind,
+    /// The observation, and the remedy.
+    pub text: String,
+}
+
+impl EngineFinding {
+    fn new(kind: EngineFindingKind, text: impl Into<String>) -> Self {
+        Self {
+            kind,
+            text: text.into(),
+        }
+    }
+}
+
+/// Looks at the NATS servers. `packet_bytes_max` is the largest publication that clients may send.
+pub async fn check(settings: &BackboneSettings, packet_bytes_max: u64) -> Vec<EngineFinding> {
+    let mut findings = Vec::new();
+    match Connection::open(settings, "gatepost backbone check").await {
+        Ok(connection) => look(settings, packet_bytes_max, connection, &mut findings).await,
+        Err(error) => findings.push(EngineFinding::new(
+            EngineFindingKind::Error,
+            error.to_string(),
+        )),
+    }
+    if settings.monitoring.is_empty() {
+        let text = "how the servers write to the disk is not known: name their monitoring \
+                    addresses in backbone.monitoring";
+        findings.push(EngineFinding::new(EngineFindingKind::Warning, text));
+    }
+    for address in &settings.monitoring {
+        findings.push(synchronisation(address).await);
+    }
+    findings
+}
+
+/// The nodes of the cluster that are alive.
+pub async fn nodes(settings: &BackboneSettings) -> Result<Vec<NodeRecord>, BackboneError> {
+    let connection = Connection::open(settings, "gatepost nodes").await?;
+    let context = jetstream::new(connection.client);
+    match membership::existing_bucket(&context, &Subjects::new(&settings.cluster)).await {
+        Some(bucket) => membership::list(&bucket).await,
+        None => Ok(Vec::new()),
+    }
+}
+
+async fn look(
+    settings: &BackboneSettings,
+    packet_bytes_max: u64,
+    connection: Connection,
+    findings: &mut Vec<EngineFinding>,
+) {
+    let info = connection.client.server_info();
+    let text = format!(
+        "connected to {} (nats-server {})",
+        info.server_name, info.version
+    );
+    findings.push(EngineFinding::new(EngineFindingKind::Good, text));
+    if (info.max_payload as u64) < packet_bytes_max {
+        let text = format!(
+            "max_payload of the servers is {} bytes, and clients may publish {packet_bytes_max} \
+             (listeners.mqtt.packet_max): larger publications stay on their node; raise \
+             max_payload",
+            info.max_payload
+        );
+        findings.push(EngineFinding::new(EngineFindingKind::Warning, text));
+    }
+    let context = jetstream::new(connection.client.clone());
+    look_at_account(&context, findings).await;
+    let subjects = Subjects::new(&settings.cluster);
+    for name in [
+        subjects.stream("RETAINED"),
+        format!("KV_{}", subjects.stream("NODES")),
+    ] {
+        look_at_stream(settings, &context, &name, findings).await;
+    }
+    findings.push(permissions(&subjects, connection).await);
+}
+
+async fn look_at_account(context: &Context, findings: &mut Vec<EngineFinding>) {
+    let account = match context.query_account().await {
+        Ok(account) => account,
+        Err(error) => {
+            let text = format!(
+                "JetStream does not answer: {error}; permit it to the account, with the subjects \
+                 $JS.API.>"
+            );
+            findings.push(EngineFinding::new(EngineFindingKind::Error, text));
+            return;
+        }
+    };
+    let limits = &account.limits;
+    let streams_max = limits.max_streams.filter(|max| *max > 0);
+    if let Some(max) = streams_max.filter(|max| *max < 2) {
+        let text = format!("the account may have {max} streams, and the cluster needs 2");
+        findings.push(EngineFinding::new(EngineFindingKind::Error, text));
+    }
+    if let Some(max) = limits.max_storage.filter(|max| *max > 0) {
+        let text = format!(
+            "the account may store {max} bytes, of which {} are used",
+            account.storage
+        );
+        let is_short = account.storage as f64 > max as f64 * 0.8;
+        let (kind, remedy) = if is_short {
+            (EngineFindingKind::Warning, "; raise its limit")
+        } else {
+            (EngineFindingKind::Good, "")
+        };
+        findings.push(EngineFinding::new(kind, text + remedy));
+    }
+}
+
+async fn look_at_stream(
+    settings: &BackboneSettings,
+    context: &Context,
+    name: &str,
+    findings: &mut Vec<EngineFinding>,
+) {
+    let stream = match context.get_stream(name).await {
+        Ok(stream) => stream,
+        Err(error) => {
+            let text = format!("the stream {name} is not there yet ({error}); a start makes it");
+            findings.push(EngineFinding::new(EngineFindingKind::Good, text));
+            return;
+        }
+    };
+    let info = stream.cached_info();
+    findings.push(replicas(settings, name, info));
+}
+
+/// The number of copies of a stream, and whether all are current.
+fn replicas(settings: &BackboneSettings, name: &str, info: &stream::Info) -> EngineFinding {
+    let (has, wanted) = (info.config.num_replicas, usize::from(settings.replicas));
+    if has < wanted {
+        let text = format!(
+            "the stream {name} has {has} replicas instead of {wanted}: \
+             nats stream edit {name} --replicas {wanted}"
+        );
+        return EngineFinding::new(EngineFindingKind::Warning, text);
+    }
+    let others = info.cluster.iter().flat_map(|cluster| &cluster.replicas);
+    let late: Vec<&str> = others
+        .filter(|peer| !peer.current || peer.offline)
+        .map(|peer| peer.name.as_str())
+        .collect();
+    if late.is_empty() {
+        let text = format!("the stream {name} has {has} replicas, all current");
+        EngineFinding::new(EngineFindingKind::Good, text)
+    } else {
+        let text = format!(
+            "the stream {name} has replicas that are late or gone ({}): look at these servers",
+            late.join(", ")
+        );
+        EngineFinding::new(EngineFindingKind::Warning, text)
+    }
+}
+
+/// Whether the account may publish and subscribe under the cluster's subjects.
+async fn permissions(subjects: &Subjects, connection: Connection) -> EngineFinding {
+    let Connection { client, mut events } = connection;
+    let subject = subjects.ask();
+    let trial = tokio::time::timeout(ROUND_TRIP_MAX, round_trip(&client, &subject));
+    let refusal = async {
+        loop {
+            match events.recv().await {
+                Some(Event::ServerError(error)) => return error.to_string(),
+                Some(_) => {}
+                None => std::future::pending().await,
+            }
+        }
+    };
+    let root = subjects.all().replace('>', "");
+    let refused = |cause: &str| {
+        let text = format!(
+            "the account may not use the cluster's subjects: {cause}; permit it to publish and to \
+             subscribe {root}>, $JS.API.>, $KV.> and _INBOX.>"
+        );
+        EngineFinding::new(EngineFindingKind::Error, text)
+    };
+    tokio::select! {
+        biased;
+        cause = refusal => refused(&cause),
+        done = trial => match done {
+            Ok(Ok(())) => {
+                let text = format!("the account may publish and subscribe under {root}>");
+                EngineFinding::new(EngineFindingKind::Good, text)
+            }
+            Ok(Err(error)) => refused(&error),
+            Err(_) => refused("no answer"),
+        },
+    }
+}
+
+/// Subscribes and publishes, and waits until the server has dealt with both.
+async fn round_trip(client: &Client, subject: &str) -> Result<(), String> {
+    let reply = client.new_inbox();
+    let text = |error: &dyn std::fmt::Display| error.to_string();
+    let mut inbox = client
+        .subscribe(reply.clone())
+        .await
+        .map_err(|error| text(&error))?;
+    let _trial = client
+        .subscribe(subject.to_owned())
+        .await
+        .map_err(|error| text(&error))?;
+    let question = 0_u64.to_be_bytes().to_vec();
+    let asked = client.publish_with_reply(subject.to_owned(), reply, question.into());
+    asked.await.map_err(|error| text(&error))?;
+    // Another node answers, or the server says that there is none: both prove the permission.
+    inbox
+        .next()
+        .await
+        .map(drop)
+        .ok_or_else(|| "the connection ended".to_owned())
+}
+
+/// The way in which a server writes to the disk, by its monitoring address.
+async fn synchronisation(address: &str) -> EngineFinding {
+    let url = format!("{}/varz", address.trim_end_matches('/'));
+    let asked = tokio::task::spawn_blocking(move || ask(&url)).await;
+    let answer = match asked {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(error)) => {
+            let text = format!("{address} does not answer: {error}; correct backbone.monitoring");
+            return EngineFinding::new(EngineFindingKind::Warning, text);
+        }
+        Err(error) => return EngineFinding::new(EngineFindingKind::Warning, error.to_string()),
+    };
+    synchronisation_of(address, &answer)
+}
+
+fn synchronisation_of(address: &str, answer: &Value) -> EngineFinding {
+    let name = answer["server_name"].as_str().unwrap_or(address);
+    let config = &answer["jetstream"]["config"];
+    if config["sync_always"].as_bool() == Some(true) {
+        let text = format!("{name} writes to the disk before it acknowledges");
+        return EngineFinding::new(EngineFindingKind::Good, text);
+    }
+    let seconds = config["sync_interval"].as_u64().unwrap_or_default() / 1_000_000_000;
+    let text = format!(
+        "{name} writes to the disk every {seconds} s: a loss of power loses what was retained \
+         since; \
+         write `jetstream {{ sync_interval: always }}` into its configuration"
+    );
+    EngineFinding::new(EngineFindingKind::Warning, text)
+}
+
+fn ask(url: &str) -> Result<Value, String> {
+    let agent: ureq::Agent = ureq::Agent::config_builder()
+        .timeout_global(Some(MONITORING_TIME_MAX))
+        .build()
+        .into();
+    let answer = agent.get(url).call().map_err(|error| error.to_string())?;
+    let text = answer.into_body().read_to_string();
+    let text = text.map_err(|error| error.to_string())?;
+    serde_json::from_str(&text).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_server_that_synchronises_later_is_a_warning() {
+        let of = |config| {
+            let answer = json!({"server_name": "n1", "jetstream": {"config": config}});
+            synchronisation_of("http://x", &answer)
+        };
+        let always = of(json!({"sync_always": true, "sync_interval": 120_000_000_000_u64}));
+        assert_eq!(always.kind, EngineFindingKind::Good);
+        let later = of(json!({"sync_interval": 120_000_000_000_u64}));
+        assert_eq!(later.kind, EngineFindingKind::Warning);
+        assert!(
+            later.text.contains("n1") && later.text.contains("120 s"),
+            "{}",
+            later.text
+        );
+    }
+}

@@ -1,0 +1,103 @@
+//! The connection to the NATS servers.
+//!
+//! One connection has one life: when it ends, everything that was made with it ends too, and a new
+//! one begins from nothing. The client's own reconnecting is therefore not used.
+
+use std::path::Path;
+use std::time::Duration;
+
+use async_nats::{Client, ConnectOptions, Event};
+use tokio::sync::mpsc;
+
+use crate::error::{BackboneError, is_recent};
+use crate::settings::BackboneSettings;
+
+/// The time for one server to answer.
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(3);
+/// The time for one request of the engine.
+const REQUEST_TIME_MAX: Duration = Duration::from_secs(5);
+/// The interval of pings; two without an answer end the connection.
+const PING_EVERY: Duration = Duration::from_secs(5);
+/// Messages of one subscription that may wait to be taken in.
+const SUBSCRIPTION_CAPACITY: usize = 16_384;
+/// Events that may wait; further ones say nothing new.
+const EVENTS_MAX: usize = 256;
+
+/// A connection and what happens to it.
+pub(crate) struct Connection {
+    pub(crate) client: Client,
+    pub(crate) events: mpsc::Receiver<Event>,
+}
+
+/// Reads a file that a setting names.
+fn read(setting: &'static str, path: &Path) -> Result<String, BackboneError> {
+    std::fs::read_to_string(path).map_err(|cause| BackboneError::File {
+        setting,
+        path: path.to_owned(),
+        cause: cause.to_string(),
+    })
+}
+
+fn options(settings: &BackboneSettings, name: &str) -> Result<ConnectOptions, BackboneError> {
+    let mut options = ConnectOptions::new()
+        .name(name)
+        .no_echo()
+        .connection_timeout(CONNECT_TIME_MAX)
+        .request_timeout(Some(REQUEST_TIME_MAX))
+        .ping_interval(PING_EVERY)
+        .subscription_capacity(SUBSCRIPTION_CAPACITY)
+        .max_reconnects(settings.nats.len());
+    if !settings.user.is_empty() {
+        let text = read("password_file", &settings.password_file)?;
+        let password = text.lines().next().unwrap_or_default().to_owned();
+        options = options.user_and_password(settings.user.clone(), password);
+    }
+    if !settings.credentials.as_os_str().is_empty() {
+        let text = read("credentials", &settings.credentials)?;
+        options = options
+            .credentials(&text)
+            .map_err(|cause| BackboneError::File {
+                setting: "credentials",
+                path: settings.credentials.clone(),
+                cause: cause.to_string(),
+            })?;
+    }
+    if !settings.tls_ca.as_os_str().is_empty() {
+        read("tls_ca", &settings.tls_ca)?;
+        options = options.add_root_certificates(settings.tls_ca.clone());
+        options = options.require_tls(true);
+    }
+    if !settings.tls_cert.as_os_str().is_empty() {
+        read("tls_cert", &settings.tls_cert)?;
+        read("tls_key", &settings.tls_key)?;
+        let (cert, key) = (settings.tls_cert.clone(), settings.tls_key.clone());
+        options = options.add_client_certificate(cert, key);
+    }
+    Ok(options)
+}
+
+impl Connection {
+    /// Connects to one of the servers, which must be recent enough.
+    pub(crate) async fn open(
+        settings: &BackboneSettings,
+        name: &str,
+    ) -> Result<Self, BackboneError> {
+        let (sender, events) = mpsc::channel(EVENTS_MAX);
+        let options = options(settings, name)?.event_callback(move |event| {
+            let sender = sender.clone();
+            async move {
+                // An event that does not fit says the same as the waiting ones.
+                let _ = sender.try_send(event);
+            }
+        });
+        let client = options.connect(&settings.nats).await?;
+        let info = client.server_info();
+        if !is_recent(&info.version) {
+            return Err(BackboneError::TooOld(info.version));
+        }
+        if !info.jetstream {
+            return Err(BackboneError::NoJetStream);
+        }
+        Ok(Self { client, events })
+    }
+}

@@ -1,0 +1,340 @@
+//! Publications as bytes between nodes.
+//!
+//! A bundle is a version, the node that it came from, that node's run and the bundle's number in
+//! it, and then publications until its end. All numbers are big-endian; a length has 4 bytes.
+//!
+//! Invariants: no input causes a panic, nor memory beyond the input's own size; a node that does
+//! not know the version refuses the bundle.
+
+use std::fmt;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use gatepost_message::{MessageId, Properties, Publication, Qos, Topic};
+
+/// The version of the encoding.
+pub(crate) const VERSION: u8 = 1;
+/// Version, node, run and number.
+const HEAD_BYTES: usize = 18;
+/// The fixed part of a publication: its id, and what it has.
+const FIXED_BYTES: usize = 10;
+
+/// The bits of a publication's first number besides the two of its quality of service.
+const RETAIN: u16 = 1 << 2;
+const HAS_PROPERTIES: u16 = 1 << 3;
+const HAS_TEXT_FLAG: u16 = 1 << 4;
+const IS_TEXT: u16 = 1 << 5;
+const HAS_CONTENT_TYPE: u16 = 1 << 6;
+const HAS_EXPIRY: u16 = 1 << 7;
+const HAS_RESPONSE_TOPIC: u16 = 1 << 8;
+const HAS_CORRELATION: u16 = 1 << 9;
+const KNOWN: u16 = (1 << 10) - 1;
+
+/// The origin of a bundle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// The number of the node.
+    pub(crate) node: u8,
+    /// Its run: the time of its start, so that a later run has a higher number.
+    pub(crate) run: u64,
+    /// The bundle's number in this run.
+    pub(crate) number: u64,
+}
+
+/// The reason why a bundle cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum EncodingError {
+    #[error("it ends too early")]
+    Truncated,
+    #[error(
+        "its encoding has the version {0}, and this server knows {VERSION}: update this server"
+    )]
+    Version(u8),
+    #[error("a part of it is not valid")]
+    Malformed,
+}
+
+/// Appends a publication's bytes to those of a bundle.
+pub(crate) fn push(buffer: &mut BytesMut, publication: &Publication) {
+    let properties = publication.properties.as_deref();
+    let mut flags = u16::from(publication.qos.level());
+    let mut set = |bit, is_set: bool| flags |= if is_set { bit } else { 0 };
+    set(RETAIN, publication.retain);
+    set(HAS_PROPERTIES, properties.is_some());
+    if let Some(properties) = properties {
+        set(HAS_TEXT_FLAG, properties.payload_is_text.is_some());
+        set(IS_TEXT, properties.payload_is_text == Some(true));
+        set(HAS_CONTENT_TYPE, properties.content_type.is_some());
+        set(HAS_EXPIRY, properties.expiry_seconds.is_some());
+        set(HAS_RESPONSE_TOPIC, properties.response_topic.is_some());
+        set(HAS_CORRELATION, properties.correlation_data.is_some());
+    }
+    buffer.put_u64(publication.id.number());
+    buffer.put_u16(flags);
+    push_bytes(buffer, publication.topic.as_str().as_bytes());
+    push_bytes(buffer, &publication.payload);
+    if let Some(properties) = properties {
+        push_properties(buffer, properties);
+    }
+}
+
+fn push_properties(buffer: &mut BytesMut, properties: &Properties) {
+    if let Some(text) = &properties.content_type {
+        push_bytes(buffer, text.as_bytes());
+    }
+    if let Some(seconds) = properties.expiry_seconds {
+        buffer.put_u32(seconds);
+    }
+    if let Some(text) = &properties.response_topic {
+        push_bytes(buffer, text.as_bytes());
+    }
+    if let Some(data) = &properties.correlation_data {
+        push_bytes(buffer, data);
+    }
+    buffer.put_u32(properties.user.len() as u32);
+    for (name, value) in &properties.user {
+        push_bytes(buffer, name.as_bytes());
+        push_bytes(buffer, value.as_bytes());
+    }
+}
+
+fn push_bytes(buffer: &mut BytesMut, bytes: &[u8]) {
+    buffer.put_u32(bytes.len() as u32);
+    buffer.put_slice(bytes);
+}
+
+/// The beginning of a bundle.
+pub(crate) fn begin(origin: Origin) -> BytesMut {
+    let mut buffer = BytesMut::with_capacity(256);
+    buffer.put_u8(VERSION);
+    buffer.put_u8(origin.node);
+    buffer.put_u64(origin.run);
+    buffer.put_u64(origin.number);
+    buffer
+}
+
+/// Reads a bundle. The publications share its memory.
+pub(crate) fn read(bytes: Bytes) -> Result<(Origin, Vec<Publication>), EncodingError> {
+    let mut input = Input(bytes);
+    let version = input.u8()?;
+    if version != VERSION {
+        return Err(EncodingError::Version(version));
+    }
+    let origin = Origin {
+        node: input.u8()?,
+        run: input.u64()?,
+        number: input.u64()?,
+    };
+    let mut publications = Vec::new();
+    while !input.0.is_empty() {
+        publications.push(input.publication()?);
+    }
+    Ok((origin, publications))
+}
+
+/// The least number of bytes of a bundle with one publication.
+pub(crate) fn bundle_bytes_min(publication: &Publication) -> usize {
+    HEAD_BYTES + FIXED_BYTES + 8 + publication.topic.as_str().len() + publication.payload.len()
+}
+
+/// The rest of a bundle.
+struct Input(Bytes);
+
+impl Input {
+    fn need(&self, count: usize) -> Result<(), EncodingError> {
+        if self.0.len() < count {
+            return Err(EncodingError::Truncated);
+        }
+        Ok(())
+    }
+
+    fn u8(&mut self) -> Result<u8, EncodingError> {
+        self.need(1)?;
+        Ok(self.0.get_u8())
+    }
+
+    fn u16(&mut self) -> Result<u16, EncodingError> {
+        self.need(2)?;
+        Ok(self.0.get_u16())
+    }
+
+    fn u32(&mut self) -> Result<u32, EncodingError> {
+        self.need(4)?;
+        Ok(self.0.get_u32())
+    }
+
+    fn u64(&mut self) -> Result<u64, EncodingError> {
+        self.need(8)?;
+        Ok(self.0.get_u64())
+    }
+
+    fn bytes(&mut self) -> Result<Bytes, EncodingError> {
+        let length = self.u32()? as usize;
+        self.need(length)?;
+        Ok(self.0.split_to(length))
+    }
+
+    fn text(&mut self) -> Result<String, EncodingError> {
+        let bytes = self.bytes()?;
+        String::from_utf8(bytes.to_vec()).map_err(|_| EncodingError::Malformed)
+    }
+
+    fn publication(&mut self) -> Result<Publication, EncodingError> {
+        let id = MessageId::from_number(self.u64()?);
+        let flags = self.u16()?;
+        let qos = Qos::from_level((flags & 3) as u8).ok_or(EncodingError::Malformed)?;
+        if flags & !KNOWN != 0 {
+            return Err(EncodingError::Malformed);
+        }
+        let topic = Topic::new(&self.text()?).map_err(|_| EncodingError::Malformed)?;
+        let payload = self.bytes()?;
+        let properties = (flags & HAS_PROPERTIES != 0)
+            .then(|| self.properties(flags).map(Box::new))
+            .transpose()?;
+        Ok(Publication {
+            id,
+            topic,
+            payload,
+            qos,
+            retain: flags & RETAIN != 0,
+            properties,
+        })
+    }
+
+    fn properties(&mut self, flags: u16) -> Result<Properties, EncodingError> {
+        let has = |bit| flags & bit != 0;
+        let mut properties = Properties {
+            payload_is_text: has(HAS_TEXT_FLAG).then_some(has(IS_TEXT)),
+            ..Properties::default()
+        };
+        if has(HAS_CONTENT_TYPE) {
+            properties.content_type = Some(self.text()?);
+        }
+        if has(HAS_EXPIRY) {
+            properties.expiry_seconds = Some(self.u32()?);
+        }
+        if has(HAS_RESPONSE_TOPIC) {
+            properties.response_topic = Some(self.text()?);
+        }
+        if has(HAS_CORRELATION) {
+            properties.correlation_data = Some(self.bytes()?);
+        }
+        for _ in 0..self.u32()? {
+            let name = self.text()?;
+            properties.user.push((name, self.text()?));
+        }
+        Ok(properties)
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "node {}", self.node)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn publications() -> impl Strategy<Value = Publication> {
+        let text = || proptest::option::of("[a-z/ü]{0,9}");
+        let user = proptest::collection::vec(("[a-z]{0,4}", "[a-zß]{0,9}"), 0..3);
+        let properties = (
+            proptest::option::of(any::<bool>()),
+            text(),
+            proptest::option::of(any::<u32>()),
+            text(),
+            proptest::option::of(proptest::collection::vec(any::<u8>(), 0..20)),
+            user,
+        );
+        let properties = properties.prop_map(
+            |(payload_is_text, content_type, expiry_seconds, response_topic, data, user)| {
+                Properties {
+                    payload_is_text,
+                    content_type,
+                    expiry_seconds,
+                    response_topic,
+                    correlation_data: data.map(Bytes::from),
+                    user,
+                }
+            },
+        );
+        (
+            any::<u64>(),
+            "[a-z/ü]{1,20}",
+            proptest::collection::vec(any::<u8>(), 0..99),
+            0_u8..3,
+            any::<bool>(),
+            proptest::option::of(properties),
+        )
+            .prop_map(
+                |(id, topic, payload, qos, retain, properties)| Publication {
+                    id: MessageId::from_number(id),
+                    topic: Topic::new(&topic).expect("a topic"),
+                    payload: payload.into(),
+                    qos: Qos::from_level(qos).expect("a level"),
+                    retain,
+                    properties: properties.map(Box::new),
+                },
+            )
+    }
+
+    const ORIGIN: Origin = Origin {
+        node: 3,
+        run: 1 << 40,
+        number: 17,
+    };
+
+    fn bundle(publications: &[Publication]) -> Bytes {
+        let mut buffer = begin(ORIGIN);
+        for publication in publications {
+            push(&mut buffer, publication);
+        }
+        buffer.freeze()
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(all in proptest::collection::vec(publications(), 0..4)) {
+            let bytes = bundle(&all);
+            let least: usize = all.iter().map(bundle_bytes_min).max().unwrap_or(HEAD_BYTES);
+            prop_assert!(bytes.len() >= least);
+            prop_assert_eq!(read(bytes), Ok((ORIGIN, all)));
+        }
+
+        #[test]
+        fn no_bytes_cause_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let mut with_version = vec![VERSION];
+            with_version.extend(&bytes);
+            let _ = (read(bytes.into()), read(with_version.into()));
+        }
+
+        #[test]
+        fn damage_causes_no_panic_and_no_more_than_was_sent(
+            one in publications(), at in any::<usize>(), to in any::<u8>(), cut in any::<usize>(),
+        ) {
+            let mut bytes = bundle(&[one]).to_vec();
+            let at = at % bytes.len();
+            bytes[at] = to;
+            bytes.truncate(cut % bytes.len() + 1);
+            let length = bytes.len();
+            if let Ok((_, read)) = read(bytes.into()) {
+                let payloads: usize = read.iter().map(|one| one.payload.len()).sum();
+                prop_assert!(payloads <= length);
+            }
+        }
+    }
+
+    #[test]
+    fn an_incomplete_or_newer_bundle_is_refused() {
+        let whole = bundle(&[Publication::new(Topic::new("a").expect("a topic"), "x")]);
+        for length in (1..HEAD_BYTES).chain(HEAD_BYTES + 1..whole.len()) {
+            assert_eq!(read(whole.slice(..length)), Err(EncodingError::Truncated));
+        }
+        let mut newer = whole.to_vec();
+        newer[0] = VERSION + 1;
+        assert_eq!(read(newer.into()), Err(EncodingError::Version(VERSION + 1)));
+    }
+}

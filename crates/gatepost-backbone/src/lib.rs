@@ -1,0 +1,44 @@
+//! The backbone: live publications and retained messages of several servers, over NATS.
+//!
+//! The only crate that knows NATS. The broker calls it by [`gatepost_broker::OtherNodes`], and it
+//! publishes the messages of others by
+//! [`Broker::node_publisher`](gatepost_broker::Broker::node_publisher).
+//!
+//! - Live: what is published here goes to a core subject (`sending.rs`); each node subscribes to
+//!   the subjects of the filters that have subscribers there (`announcing.rs`), and delivers what
+//!   comes as if it had been published there (`receiving.rs`).
+//! - Retained messages besides go to a stream that keeps one message for each topic
+//!   (`retained_stream.rs`, `retained.rs`).
+//! - A key in a bucket gives each server the sole use of its number (`membership.rs`).
+//!
+//! Invariants:
+//! - Between nodes a publication arrives at most once, whatever its quality of service; what is
+//!   acknowledged to a publisher promises nothing about other nodes.
+//! - What came from another node is sent to none.
+//! - Nothing here delays a publisher. What cannot be sent is dropped and counted, except retained
+//!   messages, which are sent later.
+
+mod announcing;
+mod backbone;
+mod check;
+mod connection;
+mod duplicates;
+mod encoding;
+mod error;
+mod interest;
+mod membership;
+mod outgoing;
+mod receiving;
+mod retained;
+mod retained_stream;
+mod sending;
+mod session;
+mod settings;
+mod shared;
+mod subjects;
+
+pub use backbone::{Backbone, RunningBackbone};
+pub use check::{EngineFinding, EngineFindingKind, check, nodes};
+pub use error::BackboneError;
+pub use membership::NodeRecord;
+pub use settings::{BackboneMistake, BackboneSettings};

@@ -1,0 +1,324 @@
+//! Which nodes are alive, and the claim of this server to its number.
+//!
+//! Each node has a key in a bucket whose keys expire. It creates the key, which fails if another
+//! has it, and renews it by compare-and-set. A key that is not renewed ends by itself, so a server
+//! that was killed leaves its number free after [`LEASE`].
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use async_nats::jetstream::kv::{self, CreateErrorKind, Operation, Store};
+use async_nats::jetstream::{Context, stream::StorageType};
+use futures_util::{StreamExt as _, TryStreamExt as _};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use crate::error::BackboneError;
+use crate::settings::BackboneSettings;
+use crate::subjects::Subjects;
+
+/// The time after which a key ends that was not renewed.
+pub(crate) const LEASE: Duration = Duration::from_secs(10);
+/// The interval of renewals.
+pub(crate) const RENEW_EVERY: Duration = Duration::from_secs(3);
+/// A key of another server that is renewed within this time has a living owner.
+const OBSERVED_FOR: Duration = Duration::from_millis(4_500);
+/// The interval at which the key is looked at meanwhile.
+const OBSERVED_EVERY: Duration = Duration::from_millis(250);
+
+/// The words by which a node makes itself known.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeRecord {
+    /// Its number.
+    pub node: u8,
+    /// The name of its machine.
+    pub host: String,
+    /// The number of its process there.
+    pub process: u32,
+    /// The time of its start, in milliseconds since 1970, which is its run.
+    pub started_unix_ms: u64,
+    /// Its version.
+    pub version: String,
+}
+
+impl NodeRecord {
+    fn holder(&self) -> String {
+        format!("{}, process {}", self.host, self.process)
+    }
+
+    fn key(&self) -> String {
+        key_of(self.node)
+    }
+
+    fn value(&self) -> bytes::Bytes {
+        serde_json::to_vec(self).unwrap_or_default().into()
+    }
+}
+
+fn key_of(node: u8) -> String {
+    format!("node.{node}")
+}
+
+/// The bucket, if it is there.
+pub(crate) async fn existing_bucket(context: &Context, subjects: &Subjects) -> Option<Store> {
+    context.get_key_value(subjects.stream("NODES")).await.ok()
+}
+
+/// The bucket, which is made if it is not there.
+async fn bucket(
+    context: &Context,
+    subjects: &Subjects,
+    settings: &BackboneSettings,
+) -> Result<Store, BackboneError> {
+    if let Some(bucket) = existing_bucket(context, subjects).await {
+        return Ok(bucket);
+    }
+    let name = subjects.stream("NODES");
+    let config = kv::Config {
+        bucket: name.clone(),
+        description: "the nodes of a Gatepost cluster that are alive".to_owned(),
+        history: 1,
+        max_age: LEASE,
+        storage: StorageType::File,
+        num_replicas: usize::from(settings.replicas),
+        ..kv::Config::default()
+    };
+    let made = context.create_key_value(config).await;
+    made.map_err(|error| BackboneError::Stream {
+        stream: name,
+        replicas: settings.replicas,
+        cause: error.to_string(),
+    })
+}
+
+/// The claim of this server to its number.
+pub(crate) struct Claim {
+    bucket: Store,
+    record: NodeRecord,
+    revision: u64,
+}
+
+impl Claim {
+    /// Takes the number. Waits for a while where another server has it, to see whether that lives.
+    pub(crate) async fn take(
+        context: &Context,
+        subjects: &Subjects,
+        settings: &BackboneSettings,
+        record: NodeRecord,
+    ) -> Result<Self, BackboneError> {
+        let bucket = bucket(context, subjects, settings).await?;
+        let observed_until = Instant::now() + OBSERVED_FOR;
+        let mut first_seen = None;
+        loop {
+            match bucket.create(record.key(), record.value()).await {
+                Ok(revision) => {
+                    return Ok(Self {
+                        bucket,
+                        record,
+                        revision,
+                    });
+                }
+                Err(error) if error.kind() == CreateErrorKind::AlreadyExists => {}
+                Err(error) => return Err(BackboneError::request("claiming the number", error)),
+            }
+            let found = bucket.entry(record.key()).await;
+            let found =
+                found.map_err(|error| BackboneError::request("reading the nodes", error))?;
+            let Some(found) = found.filter(|entry| entry.operation == Operation::Put) else {
+                continue;
+            };
+            let other: Option<NodeRecord> = serde_json::from_slice(&found.value).ok();
+            let node = record.node;
+            if other.as_ref() == Some(&record) {
+                // An earlier connection of this process.
+                let update = bucket.update(record.key(), record.value(), found.revision);
+                if let Ok(revision) = update.await {
+                    return Ok(Self {
+                        bucket,
+                        record,
+                        revision,
+                    });
+                }
+                continue;
+            }
+            let holder = other.map_or_else(|| "unknown".to_owned(), |other| other.holder());
+            if *first_seen.get_or_insert(found.revision) != found.revision {
+                return Err(BackboneError::Taken { node, holder });
+            }
+            if Instant::now() >= observed_until {
+                return Err(BackboneError::Held { node, holder });
+            }
+            tokio::time::sleep(OBSERVED_EVERY).await;
+        }
+    }
+
+    /// Renews the claim until that fails.
+    pub(crate) async fn keep(mut self) -> BackboneError {
+        let mut ticks = tokio::time::interval(RENEW_EVERY);
+        let mut renewed = Instant::now();
+        loop {
+            ticks.tick().await;
+            let key = self.record.key();
+            let update = self.bucket.update(&key, self.record.value(), self.revision);
+            match update.await {
+                Ok(revision) => {
+                    self.revision = revision;
+                    renewed = Instant::now();
+                }
+                // An election of the engine takes some seconds.
+                Err(error) if renewed.elapsed() >= LEASE => {
+                    return BackboneError::request("renewing the claim to the number", error);
+                }
+                Err(error) => {
+                    tracing::debug!(target: "backbone", %error, "the claim is not renewed yet");
+                    self.revision = self.revision_now().await.unwrap_or(self.revision);
+                }
+            }
+        }
+    }
+
+    /// The revision of the key, if it is this server's: an update whose answer was lost has
+    /// changed it.
+    async fn revision_now(&self) -> Option<u64> {
+        let entry = self.bucket.entry(self.record.key()).await.ok()??;
+        let is_ours = entry.value == self.record.value();
+        is_ours.then_some(entry.revision)
+    }
+
+    pub(crate) fn bucket(&self) -> Store {
+        self.bucket.clone()
+    }
+}
+
+/// Watches the other nodes until that fails.
+pub(crate) async fn watch(bucket: Store, others: &Others) -> BackboneError {
+    let mut watch = match bucket.watch_with_history("node.*").await {
+        Ok(watch) => watch,
+        Err(error) => return BackboneError::request("watching the nodes", error),
+    };
+    while let Some(entry) = watch.next().await {
+        match entry {
+            Ok(entry) => others.note(&entry),
+            Err(error) => return BackboneError::request("watching the nodes", error),
+        }
+    }
+    BackboneError::Lost("the watch of the nodes ended".to_owned())
+}
+
+/// Ends the claim of a server that stops.
+pub(crate) async fn release(bucket: &Store, node: u8) {
+    if let Err(error) = bucket.delete(key_of(node)).await {
+        tracing::debug!(target: "backbone", %error, "the claim ends by itself");
+    }
+}
+
+/// The nodes of a cluster that are alive, by number.
+pub(crate) async fn list(bucket: &Store) -> Result<Vec<NodeRecord>, BackboneError> {
+    let failed = |error: &dyn std::fmt::Display| {
+        BackboneError::request("reading the nodes", error.to_string())
+    };
+    let keys = bucket.keys().await.map_err(|error| failed(&error))?;
+    let keys: Vec<String> = keys.try_collect().await.map_err(|error| failed(&error))?;
+    let mut nodes = Vec::new();
+    for key in keys {
+        let value = bucket.get(key).await.map_err(|error| failed(&error))?;
+        let record = value.and_then(|value| serde_json::from_slice(&value).ok());
+        nodes.extend(record.map(|record: NodeRecord| record));
+    }
+    nodes.sort_by_key(|record| record.node);
+    Ok(nodes)
+}
+
+/// Another node.
+struct Other {
+    heard: Instant,
+    /// Whether it left a question unanswered since it was heard of.
+    is_silent: bool,
+}
+
+/// The other nodes.
+pub(crate) struct Others {
+    node: u8,
+    heard: Mutex<BTreeMap<u8, Other>>,
+}
+
+impl Others {
+    pub(crate) const fn new(node: u8) -> Self {
+        Self {
+            node,
+            heard: Mutex::new(BTreeMap::new()),
+        }
+    }
+
+    fn note(&self, entry: &kv::Entry) {
+        let node = entry.key.strip_prefix("node.");
+        let Some(node) = node.and_then(|number| number.parse().ok()) else {
+            return;
+        };
+        if entry.operation == Operation::Put {
+            self.note_alive(node);
+        } else {
+            self.heard.lock().remove(&node);
+        }
+    }
+
+    pub(crate) fn note_alive(&self, node: u8) {
+        if node != self.node {
+            let other = Other {
+                heard: Instant::now(),
+                is_silent: false,
+            };
+            self.heard.lock().insert(node, other);
+        }
+    }
+
+    /// The nodes that are alive.
+    pub(crate) fn alive(&self) -> Vec<u8> {
+        let mut heard = self.heard.lock();
+        heard.retain(|_, other| other.heard.elapsed() < LEASE);
+        heard.keys().copied().collect()
+    }
+
+    /// The nodes that answer questions.
+    pub(crate) fn answering(&self) -> Vec<u8> {
+        let alive = self.alive();
+        let heard = self.heard.lock();
+        let is_silent = |node: &u8| heard.get(node).is_none_or(|other| other.is_silent);
+        alive.into_iter().filter(|node| !is_silent(node)).collect()
+    }
+
+    /// These nodes did not answer: they are not asked until they are heard of again.
+    pub(crate) fn note_silent(&self, nodes: &[u8]) {
+        let mut heard = self.heard.lock();
+        for node in nodes {
+            if let Some(other) = heard.get_mut(node) {
+                other.is_silent = true;
+            }
+        }
+    }
+
+    pub(crate) fn forget(&self) {
+        self.heard.lock().clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silent_node_is_asked_again_when_it_is_heard_of() {
+        let others = Others::new(1);
+        for node in [1, 2, 3] {
+            others.note_alive(node);
+        }
+        assert_eq!(others.answering(), [2, 3]);
+        others.note_silent(&[2]);
+        assert_eq!(others.answering(), [3]);
+        assert_eq!(others.alive(), [2, 3]);
+        others.note_alive(2);
+        assert_eq!(others.answering(), [2, 3]);
+        others.forget();
+        assert!(others.alive().is_empty());
+    }
+}

@@ -1,0 +1,117 @@
+//! The way of publications of other nodes to the subscribers here.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use async_nats::Message;
+use bytes::Bytes;
+use futures_util::stream::SelectAll;
+use futures_util::{FutureExt as _, Stream, StreamExt as _};
+use gatepost_broker::{Broker, Publisher};
+use gatepost_message::{MessageId, Publication};
+use tokio::sync::mpsc;
+
+use crate::duplicates::Duplicates;
+use crate::encoding::{self, Origin};
+use crate::error::BackboneError;
+use crate::retained::RetainDecision;
+use crate::shared::Shared;
+
+/// The messages of one subscription.
+pub(crate) type Incoming = Pin<Box<dyn Stream<Item = Message> + Send>>;
+
+/// Messages that are taken in before their subscribers are written to.
+const BATCH_MAX: usize = 256;
+/// The ids of a node whose clock is further ahead do not raise those of this server.
+const CLOCK_AHEAD_MAX: Duration = Duration::from_mins(10);
+
+/// Publishes the messages of all subscriptions, for as long as the connection lasts.
+pub(crate) async fn run(
+    shared: Arc<Shared>,
+    broker: Broker,
+    mut subscriptions: mpsc::Receiver<Incoming>,
+) -> BackboneError {
+    let mut receiver = Receiver::new(shared, &broker);
+    let mut incoming: SelectAll<Incoming> = SelectAll::new();
+    loop {
+        tokio::select! {
+            subscription = subscriptions.recv() => match subscription {
+                Some(subscription) => incoming.push(subscription),
+                None => return BackboneError::Lost("the subscriptions ended".to_owned()),
+            },
+            Some(message) = incoming.next(), if !incoming.is_empty() => {
+                receiver.take(message.payload);
+                for _ in 1..BATCH_MAX {
+                    let Some(Some(message)) = incoming.next().now_or_never() else {
+                        break;
+                    };
+                    receiver.take(message.payload);
+                }
+                receiver.flush();
+                // Other tasks of this thread have their turn.
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+}
+
+/// Raises the ids of this server above one that came, so that what is published here later has a
+/// later id.
+pub(crate) fn follow_clock(id: MessageId) {
+    if id.time() <= SystemTime::now() + CLOCK_AHEAD_MAX {
+        MessageId::continue_after(id);
+    }
+}
+
+/// The publisher of what other nodes sent.
+struct Receiver {
+    shared: Arc<Shared>,
+    publisher: Publisher,
+    duplicates: Duplicates,
+}
+
+impl Receiver {
+    fn new(shared: Arc<Shared>, broker: &Broker) -> Self {
+        Self {
+            shared,
+            publisher: broker.node_publisher(),
+            duplicates: Duplicates::default(),
+        }
+    }
+
+    fn take(&mut self, bytes: Bytes) {
+        match encoding::read(bytes) {
+            Ok((origin, publications)) => {
+                // A loop is impossible without this too: no connection gets what it sent.
+                if origin.node != self.shared.node && self.duplicates.is_new(origin) {
+                    for publication in publications {
+                        self.publish(origin, publication);
+                    }
+                }
+            }
+            Err(error) => self.shared.note_malformed(error),
+        }
+    }
+
+    fn publish(&mut self, origin: Origin, publication: Publication) {
+        if publication.topic.is_internal() {
+            return;
+        }
+        follow_clock(publication.id);
+        self.shared.count_received();
+        let retained = &self.shared.retained;
+        let is_known = publication.retain
+            && retained.decide_live(&publication, origin.node) == RetainDecision::Ignore;
+        if !is_known {
+            self.publisher.publish(publication);
+        }
+    }
+
+    fn flush(&mut self) {
+        if let Some(Err(error)) = self.publisher.flush() {
+            // Subscribers without a session have it; the store reports its own state.
+            tracing::debug!(target: "backbone", %error, "publications were not stored");
+        }
+    }
+}

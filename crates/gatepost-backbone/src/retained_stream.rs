@@ -1,0 +1,265 @@
+//! The stream of retained messages: reading it, and writing to it.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use async_nats::jetstream::consumer::DeliverPolicy;
+use async_nats::jetstream::consumer::pull::OrderedConfig;
+use async_nats::jetstream::message::PublishMessage;
+use async_nats::jetstream::stream::{Config, StorageType, Stream};
+use async_nats::jetstream::{self, Context};
+use futures_util::StreamExt as _;
+use gatepost_broker::{Broker, Publisher};
+use gatepost_message::{Publication, TopicFilter};
+use tokio::sync::watch;
+
+use crate::encoding;
+use crate::error::BackboneError;
+use crate::receiving::follow_clock;
+use crate::retained::RetainDecision;
+use crate::shared::Shared;
+
+/// The time for which the removal of a retained message is kept. A node that was away for longer
+/// brings the message back.
+const REMOVAL_KEPT: Duration = Duration::from_hours(24 * 30);
+/// Messages that are sent before their acknowledgements are waited for.
+const SENT_AT_ONCE: usize = 256;
+/// The pause after messages that could not be sent.
+const RETRY_EVERY: Duration = Duration::from_secs(1);
+/// Without a message for so long the stream counts as read.
+const READ_SILENCE: Duration = Duration::from_secs(3);
+
+/// The stream, which is made if it is not there.
+pub(crate) async fn open(shared: &Shared, context: &Context) -> Result<Stream, BackboneError> {
+    let name = shared.subjects.stream("RETAINED");
+    let replicas = shared.settings.replicas;
+    let config = Config {
+        name: name.clone(),
+        description: Some("the retained messages of a Gatepost cluster".to_owned()),
+        subjects: vec![shared.subjects.all_retained()],
+        max_messages_per_subject: 1,
+        storage: StorageType::File,
+        num_replicas: usize::from(replicas),
+        allow_direct: true,
+        allow_message_ttl: true,
+        ..Config::default()
+    };
+    let stream = context.get_or_create_stream(config).await;
+    stream.map_err(|error| BackboneError::Stream {
+        stream: name,
+        replicas,
+        cause: error.to_string(),
+    })
+}
+
+/// Reads the stream for as long as the connection lasts. `is_read` becomes true when its end was
+/// reached.
+pub(crate) async fn read(
+    shared: Arc<Shared>,
+    broker: Broker,
+    stream: Stream,
+    is_read: watch::Sender<bool>,
+) -> BackboneError {
+    let mut reader = Reader {
+        publisher: broker.node_publisher(),
+        shared,
+        broker,
+        is_read,
+    };
+    match reader.run(&stream).await {
+        Ok(()) => BackboneError::Lost("the retained messages ended".to_owned()),
+        Err(error) => error,
+    }
+}
+
+struct Reader {
+    shared: Arc<Shared>,
+    broker: Broker,
+    publisher: Publisher,
+    is_read: watch::Sender<bool>,
+}
+
+impl Reader {
+    async fn run(&mut self, stream: &Stream) -> Result<(), BackboneError> {
+        let failed = |error: &dyn std::fmt::Display| {
+            BackboneError::request("reading the retained messages", error.to_string())
+        };
+        let info = stream.get_info().await.map_err(|error| failed(&error))?;
+        let last = info.state.last_sequence;
+        if self.shared.stream_position() > last {
+            // The stream was removed, and is another one now.
+            self.shared.retained.forget();
+            self.shared.set_stream_position(0);
+        }
+        let position = self.shared.stream_position();
+        let config = OrderedConfig {
+            deliver_policy: DeliverPolicy::ByStartSequence {
+                start_sequence: position + 1,
+            },
+            ..OrderedConfig::default()
+        };
+        let consumer = stream.create_consumer(config).await;
+        let consumer = consumer.map_err(|error| failed(&error))?;
+        let messages = consumer.messages().await;
+        let mut messages = messages.map_err(|error| failed(&error))?;
+        if position >= last {
+            self.reach_end();
+        }
+        loop {
+            let is_reading = !*self.is_read.borrow();
+            let next = tokio::time::timeout(READ_SILENCE, messages.next()).await;
+            let message = match next {
+                Ok(Some(message)) => message.map_err(|error| failed(&error))?,
+                Ok(None) => return Ok(()),
+                Err(_) => {
+                    if is_reading {
+                        self.reach_end();
+                    }
+                    continue;
+                }
+            };
+            let info = message.info().map_err(|error| failed(&error))?;
+            let (sequence, pending) = (info.stream_sequence, info.pending);
+            self.take(&message);
+            self.shared.set_stream_position(sequence);
+            if is_reading && (pending == 0 || sequence >= last) {
+                self.reach_end();
+            }
+        }
+    }
+
+    fn take(&mut self, message: &jetstream::Message) {
+        let (origin, publications) = match encoding::read(message.payload.clone()) {
+            Ok(read) => read,
+            Err(error) => return self.shared.note_malformed(error),
+        };
+        for publication in publications {
+            if !publication.topic.is_internal() {
+                self.apply(origin.node, publication);
+            }
+        }
+        // The stream keeps it, whatever this node's disk does.
+        let _ = self.publisher.flush();
+    }
+
+    fn apply(&mut self, node: u8, publication: Publication) {
+        follow_clock(publication.id);
+        let ours = self.ours(&publication);
+        let retained = &self.shared.retained;
+        let id = ours.as_ref().map(|ours| ours.id);
+        match retained.decide_stored(&publication, node, id) {
+            RetainDecision::Ignore => {}
+            RetainDecision::Retain => {
+                self.publisher.retain(publication);
+            }
+            RetainDecision::Publish => {
+                self.shared.count_received();
+                self.publisher.publish(publication);
+            }
+            RetainDecision::SendOurs => {
+                if let Some(ours) = ours {
+                    retained.begin(&ours);
+                    retained.send(&ours);
+                }
+            }
+        }
+    }
+
+    /// The message that this node retains under the same topic, if that must be known.
+    fn ours(&self, publication: &Publication) -> Option<Arc<Publication>> {
+        let topic = &publication.topic;
+        if !self.shared.retained.is_unknown(topic) {
+            return None;
+        }
+        let filter = TopicFilter::new(topic.as_str()).ok()?;
+        self.broker.retained(&filter).pop()
+    }
+
+    /// The end of the stream is reached: what this node retains beyond it is sent.
+    fn reach_end(&self) {
+        let retained = &self.shared.retained;
+        for ours in self.broker.retained(&TopicFilter::everything()) {
+            if retained.is_unknown(&ours.topic) {
+                retained.begin(&ours);
+                retained.send(&ours);
+            }
+        }
+        self.is_read.send_replace(true);
+    }
+}
+
+/// Writes to the stream for as long as the connection lasts, once it has been read.
+pub(crate) async fn write(
+    shared: Arc<Shared>,
+    broker: Broker,
+    context: Context,
+    mut is_read: watch::Receiver<bool>,
+) -> BackboneError {
+    if is_read.wait_for(|is_read| *is_read).await.is_err() {
+        return BackboneError::Lost("the retained messages ended".to_owned());
+    }
+    loop {
+        let mut acknowledgements = Vec::new();
+        let mut has_failed = false;
+        for publication in shared.retained.next_unsent(SENT_AT_ONCE).await {
+            let Some(message) = stored_form(&shared, &publication) else {
+                shared.retained.note_sent(&publication);
+                continue;
+            };
+            if message.0 > context.client().server_info().max_payload {
+                shared.retained.note_sent(&publication);
+                broker.note_backbone_drops(1);
+                tracing::warn!(target: "backbone", topic = publication.topic.as_str(),
+                    "a retained message is larger than the NATS servers take: raise their \
+                     max_payload");
+                continue;
+            }
+            let subject = shared.subjects.retained(&publication.topic);
+            match context.send_publish(subject, message.1).await {
+                Ok(acknowledgement) => acknowledgements.push((publication, acknowledgement)),
+                Err(error) => {
+                    note_unsent(&error);
+                    has_failed = true;
+                    shared.retained.send_again(publication);
+                }
+            }
+        }
+        for (publication, acknowledgement) in acknowledgements {
+            match acknowledgement.await {
+                Ok(_) => shared.retained.note_sent(&publication),
+                Err(error) => {
+                    note_unsent(&error);
+                    has_failed = true;
+                    shared.retained.send_again(publication);
+                }
+            }
+        }
+        if has_failed {
+            tokio::time::sleep(RETRY_EVERY).await;
+        }
+    }
+}
+
+fn note_unsent(error: &dyn std::fmt::Display) {
+    tracing::warn!(target: "backbone", %error,
+        "a retained message is not stored for the other nodes yet; it is tried again");
+}
+
+/// A retained message as the stream stores it, with its length; `None` where it has expired.
+fn stored_form(shared: &Shared, publication: &Publication) -> Option<(usize, PublishMessage)> {
+    let mut buffer = encoding::begin(shared.next_origin());
+    encoding::push(&mut buffer, publication);
+    let length = buffer.len();
+    let message = PublishMessage::build().payload(buffer.freeze());
+    if publication.payload.is_empty() {
+        return Some((length, message.ttl(REMOVAL_KEPT)));
+    }
+    match publication.expiry_seconds_left(SystemTime::now()) {
+        None => Some((length, message)),
+        Some(0) => None,
+        Some(seconds) => {
+            let left = Duration::from_secs(u64::from(seconds));
+            Some((length, message.ttl(left)))
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! The life of one connection after the other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::jetstream::stream::Stream;
+use async_nats::jetstream::{self, Context};
+use async_nats::{Client, Event, Subscriber};
+use gatepost_broker::Broker;
+use gatepost_message::Publication;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+
+use crate::announcing;
+use crate::connection::Connection;
+use crate::error::BackboneError;
+use crate::membership::{self, Claim};
+use crate::outgoing::OutgoingQueue;
+use crate::receiving;
+use crate::retained_stream;
+use crate::sending;
+use crate::shared::Shared;
+
+/// The pause after a connection that failed; each is twice the last one.
+const PAUSE_FIRST: Duration = Duration::from_millis(250);
+const PAUSE_LONGEST: Duration = Duration::from_secs(10);
+/// The longest time that the end of the server waits for the NATS servers.
+const END_TIME_MAX: Duration = Duration::from_secs(3);
+/// The interval at which the end looks for what is still to be sent.
+const DRAINED_EVERY: Duration = Duration::from_millis(10);
+/// Subscriptions that wait to be taken in.
+const NEW_SUBSCRIPTIONS_MAX: usize = 1_024;
+
+/// Keeps this node in its cluster until the server stops. `first` learns the result of the first
+/// attempt.
+pub(crate) async fn run(
+    shared: Arc<Shared>,
+    broker: Broker,
+    first: oneshot::Sender<Result<(), BackboneError>>,
+    mut is_stopping: watch::Receiver<bool>,
+) {
+    let mut stopping = is_stopping.clone();
+    let mut first = Some(first);
+    let mut tell = |result| {
+        if let Some(first) = first.take() {
+            let _ = first.send(result);
+        }
+    };
+    let mut pause = PAUSE_FIRST;
+    loop {
+        let end = tokio::select! {
+            opened = ClusterSession::open(&shared) => match opened {
+                Ok(session) => {
+                    tracing::info!(target: "backbone", node = shared.node,
+                        server = session.client.server_info().server_name,
+                        "this server is part of its cluster");
+                    tell(Ok(()));
+                    pause = PAUSE_FIRST;
+                    match session.run(&shared, &broker, &mut is_stopping).await {
+                        Some(end) => end,
+                        None => return,
+                    }
+                }
+                Err(error) => {
+                    tell(Err(error.clone()));
+                    error
+                }
+            },
+            _ = stopping.wait_for(|is_stopping| *is_stopping) => return,
+        };
+        tracing::warn!(target: "backbone", error = %end,
+            "this server is not part of its cluster; it goes on alone and tries again");
+        shared.leave(&end);
+        tokio::select! {
+            () = tokio::time::sleep(pause) => pause = (pause * 2).min(PAUSE_LONGEST),
+            _ = stopping.wait_for(|is_stopping| *is_stopping) => return,
+        }
+    }
+}
+
+/// A connection with everything that belongs to it.
+struct ClusterSession {
+    client: Client,
+    events: mpsc::Receiver<Event>,
+    context: Context,
+    claim: Claim,
+    /// The questions of other nodes, which begin as soon as they know this one.
+    questions: Subscriber,
+    stream: Stream,
+    outgoing: Arc<OutgoingQueue>,
+    queue: mpsc::Receiver<Arc<Publication>>,
+}
+
+impl ClusterSession {
+    async fn open(shared: &Shared) -> Result<Self, BackboneError> {
+        let name = format!("gatepost node {}", shared.node);
+        let connection = Connection::open(&shared.settings, &name).await?;
+        let context = jetstream::new(connection.client.clone());
+        let questions = connection.client.subscribe(shared.subjects.ask()).await;
+        let questions = questions.map_err(|error| BackboneError::request("subscribing", error))?;
+        let record = shared.record();
+        let claim = Claim::take(&context, &shared.subjects, &shared.settings, record).await?;
+        for other in membership::list(&claim.bucket()).await? {
+            shared.others.note_alive(other.node);
+        }
+        let stream = retained_stream::open(shared, &context).await?;
+        let (outgoing, queue) = OutgoingQueue::new(&shared.settings);
+        Ok(Self {
+            client: connection.client,
+            events: connection.events,
+            context,
+            claim,
+            questions,
+            stream,
+            outgoing: Arc::new(outgoing),
+            queue,
+        })
+    }
+
+    /// Works until the connection ends; `None` where the server stops.
+    async fn run(
+        self,
+        shared: &Arc<Shared>,
+        broker: &Broker,
+        is_stopping: &mut watch::Receiver<bool>,
+    ) -> Option<BackboneError> {
+        let outgoing = self.outgoing.clone();
+        let (client, bucket) = (self.client.clone(), self.claim.bucket());
+        let mut tasks = self.begin(shared, broker);
+        shared.join(outgoing.clone());
+        let end = tokio::select! {
+            end = tasks.join_next() => Some(match end {
+                Some(Ok(end)) => end,
+                _ => BackboneError::Lost("a task has failed".to_owned()),
+            }),
+            _ = is_stopping.wait_for(|is_stopping| *is_stopping) => None,
+        };
+        if end.is_none() {
+            let leaving = async {
+                // What was published last, such as wills, still leaves.
+                while outgoing.messages() > 0 || shared.retained.unsent() > 0 {
+                    tokio::time::sleep(DRAINED_EVERY).await;
+                }
+                membership::release(&bucket, shared.node).await;
+                let _ = client.flush().await;
+            };
+            let _ = tokio::time::timeout(END_TIME_MAX, leaving).await;
+        }
+        tasks.shutdown().await;
+        // What waited for this connection is lost.
+        broker.note_backbone_drops(outgoing.messages() as u64);
+        end
+    }
+
+    /// Starts the tasks, the first of which that ends, ends the connection.
+    fn begin(self, shared: &Arc<Shared>, broker: &Broker) -> JoinSet<BackboneError> {
+        let mut tasks = JoinSet::new();
+        let client = self.client;
+        let (new_subscriptions, subscriptions) = mpsc::channel(NEW_SUBSCRIPTIONS_MAX);
+        tasks.spawn(observe(shared.clone(), broker.clone(), self.events));
+        tasks.spawn(receiving::run(
+            shared.clone(),
+            broker.clone(),
+            subscriptions,
+        ));
+        tasks.spawn(announcing::answer(
+            shared.clone(),
+            client.clone(),
+            self.questions,
+        ));
+        let interest = shared.interest.follow();
+        let announced =
+            announcing::run(shared.clone(), client.clone(), new_subscriptions, interest);
+        tasks.spawn(announced);
+        let sent = sending::run(
+            shared.clone(),
+            broker.clone(),
+            client,
+            self.outgoing,
+            self.queue,
+        );
+        tasks.spawn(sent);
+        let bucket = self.claim.bucket();
+        let nodes = shared.clone();
+        tasks.spawn(async move { membership::watch(bucket, &nodes.others).await });
+        tasks.spawn(self.claim.keep());
+        shared.retained.restart();
+        let (read, is_read) = watch::channel(false);
+        tasks.spawn(retained_stream::read(
+            shared.clone(),
+            broker.clone(),
+            self.stream,
+            read,
+        ));
+        tasks.spawn(retained_stream::write(
+            shared.clone(),
+            broker.clone(),
+            self.context,
+            is_read,
+        ));
+        tasks
+    }
+}
+
+/// Waits until the connection ends, and notes what the servers say.
+async fn observe(
+    shared: Arc<Shared>,
+    broker: Broker,
+    mut events: mpsc::Receiver<Event>,
+) -> BackboneError {
+    while let Some(event) = events.recv().await {
+        match event {
+            Event::Connected => {}
+            Event::SlowConsumer(_) => broker.note_backbone_drops(1),
+            Event::ServerError(error) => {
+                let trouble = format!("a NATS server refuses a request: {error}");
+                tracing::warn!(target: "backbone", "{trouble}");
+                shared.note_trouble(trouble);
+            }
+            Event::ClientError(error) => {
+                tracing::debug!(target: "backbone", %error, "the client reports an error");
+            }
+            Event::LameDuckMode => {
+                return BackboneError::Lost("its NATS server is about to stop".to_owned());
+            }
+            Event::Disconnected | Event::Draining | Event::Closed => break,
+        }
+    }
+    BackboneError::Lost("its NATS server closed the connection".to_owned())
+}

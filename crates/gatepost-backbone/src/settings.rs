@@ -1,0 +1,173 @@
+//! `[backbone]`: the NATS servers by which this server shares topics with others.
+
+use std::path::{Path, PathBuf};
+
+use async_nats::ServerAddr;
+use gatepost_settings::{ByteSize, Period};
+use serde::{Deserialize, Serialize};
+
+/// The settings of the backbone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BackboneSettings {
+    /// The NATS servers, each as `nats://HOST:PORT` or, for TLS, `tls://HOST:PORT`; empty for a
+    /// server on its own.
+    pub nats: Vec<String>,
+    /// The name of the cluster, which begins the names of its subjects and streams: small letters,
+    /// digits and `-`. Clusters that share NATS servers have different names.
+    pub cluster: String,
+    /// The file of credentials that `nsc` has made; empty for none.
+    pub credentials: PathBuf,
+    /// The user of the NATS servers, where they know users by password.
+    pub user: String,
+    /// The file whose first line is the password.
+    pub password_file: PathBuf,
+    /// The file of the authorities that sign the NATS servers' certificates; empty for the
+    /// system's.
+    pub tls_ca: PathBuf,
+    /// The file of the certificate that this server shows to the NATS servers; empty for none.
+    pub tls_cert: PathBuf,
+    /// The file of its key.
+    pub tls_key: PathBuf,
+    /// The monitoring addresses of the NATS servers, as in `http://HOST:8222`, where
+    /// `gatepost backbone check` reads how they write to the disk.
+    pub monitoring: Vec<String>,
+    /// The number of NATS servers that keep each stream, for streams that this server makes: 1, 3
+    /// or 5.
+    pub replicas: u8,
+    /// Filters that are announced to the NATS servers exactly; of further ones only the first
+    /// level, so that more messages come than are needed.
+    pub interest_max: usize,
+    /// Publications that may wait for the connection; further ones are dropped and counted.
+    pub queue_messages_max: usize,
+    /// The bytes of these publications.
+    pub queue_bytes_max: ByteSize,
+    /// The longest time that the answer to a subscription waits for the other nodes.
+    pub subscribe_wait_max: Period,
+}
+
+impl Default for BackboneSettings {
+    fn default() -> Self {
+        Self {
+            nats: Vec::new(),
+            cluster: "gp".to_owned(),
+            credentials: PathBuf::new(),
+            user: String::new(),
+            password_file: PathBuf::new(),
+            tls_ca: PathBuf::new(),
+            tls_cert: PathBuf::new(),
+            tls_key: PathBuf::new(),
+            monitoring: Vec::new(),
+            replicas: 3,
+            interest_max: 100_000,
+            queue_messages_max: 20_000,
+            queue_bytes_max: ByteSize::megabytes(32),
+            subscribe_wait_max: Period::seconds(1),
+        }
+    }
+}
+
+/// A mistake: the field, and what is wrong with its value.
+pub type BackboneMistake = (&'static str, String);
+
+impl BackboneSettings {
+    /// Whether there is a cluster.
+    pub const fn is_set(&self) -> bool {
+        !self.nats.is_empty()
+    }
+
+    /// The files that are read while the server runs.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        let files = [
+            &self.credentials,
+            &self.password_file,
+            &self.tls_ca,
+            &self.tls_cert,
+            &self.tls_key,
+        ];
+        files.into_iter().map(PathBuf::as_path)
+    }
+
+    /// The paths that may name a credential of the service manager.
+    pub fn key_files(&mut self) -> [&mut PathBuf; 3] {
+        [
+            &mut self.credentials,
+            &mut self.password_file,
+            &mut self.tls_key,
+        ]
+    }
+
+    /// Mistakes that reading the values does not find.
+    pub fn mistakes(&self) -> Vec<BackboneMistake> {
+        let mut found = Vec::new();
+        for address in &self.nats {
+            match address.parse::<ServerAddr>() {
+                Err(error) => found.push(("nats", format!("'{address}': {error}"))),
+                Ok(address) if address.has_user_pass() => found.push((
+                    "nats",
+                    "write the user in backbone.user and the password into a file that \
+                     backbone.password_file names"
+                        .to_owned(),
+                )),
+                Ok(_) => {}
+            }
+        }
+        let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        let length = self.cluster.len();
+        if !(1..=32).contains(&length) || !self.cluster.chars().all(is_plain) {
+            let reason = "a name has 1 to 32 small letters, digits and '-'";
+            found.push(("cluster", reason.to_owned()));
+        }
+        if ![1, 3, 5].contains(&self.replicas) {
+            let reason = "1, 3 or 5: with an even number no more servers may fail";
+            found.push(("replicas", reason.to_owned()));
+        }
+        if self.user.is_empty() != self.password_file.as_os_str().is_empty() {
+            let reason = "a user needs a password_file, and a password_file a user";
+            found.push(("user", reason.to_owned()));
+        }
+        if self.tls_cert.as_os_str().is_empty() != self.tls_key.as_os_str().is_empty() {
+            let reason = "a certificate needs its key, and a key its certificate";
+            found.push(("tls_cert", reason.to_owned()));
+        }
+        for address in &self.monitoring {
+            if !address.starts_with("http://") && !address.starts_with("https://") {
+                let reason = format!("'{address}': an address begins with http:// or https://");
+                found.push(("monitoring", reason));
+            }
+        }
+        if self.queue_messages_max == 0 {
+            found.push(("queue_messages_max", "at least 1".to_owned()));
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_mistake_is_found_at_its_field() {
+        assert_eq!(BackboneSettings::default().mistakes(), []);
+        type Change = fn(&mut BackboneSettings);
+        let wrong: [(&str, Change); 9] = [
+            ("nats", |one| one.nats = vec!["nats://a b".to_owned()]),
+            ("nats", |one| one.nats = vec!["nats://u:p@host".to_owned()]),
+            ("cluster", |one| one.cluster = "a.b".to_owned()),
+            ("cluster", |one| one.cluster.clear()),
+            ("replicas", |one| one.replicas = 2),
+            ("user", |one| one.user = "anna".to_owned()),
+            ("tls_cert", |one| one.tls_key = "/k".into()),
+            ("monitoring", |one| one.monitoring = vec!["x".to_owned()]),
+            ("queue_messages_max", |one| one.queue_messages_max = 0),
+        ];
+        for (field, change) in wrong {
+            let mut settings = BackboneSettings::default();
+            change(&mut settings);
+            let found = settings.mistakes();
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert_eq!(found[0].0, field);
+        }
+    }
+}

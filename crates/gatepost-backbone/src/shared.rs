@@ -1,0 +1,174 @@
+//! State that the broker's threads and the backbone's share, and what the broker calls.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use arc_swap::ArcSwapOption;
+use gatepost_broker::{InterestBarrier, NodesStatus, OtherNodes};
+use gatepost_message::{NodeNumber, Publication, TopicFilter};
+use parking_lot::Mutex;
+
+use crate::encoding::{EncodingError, Origin};
+use crate::error::BackboneError;
+use crate::interest::Interest;
+use crate::membership::{NodeRecord, Others};
+use crate::outgoing::OutgoingQueue;
+use crate::retained::SharedRetained;
+use crate::settings::BackboneSettings;
+use crate::subjects::Subjects;
+
+/// State that the broker's threads and the backbone's share.
+pub(crate) struct Shared {
+    pub(crate) settings: BackboneSettings,
+    /// The number of this node.
+    pub(crate) node: u8,
+    /// The time of the start, in milliseconds since 1970.
+    run: u64,
+    pub(crate) subjects: Subjects,
+    pub(crate) interest: Interest,
+    pub(crate) retained: SharedRetained,
+    pub(crate) others: Others,
+    /// Present while there is a connection.
+    outgoing: ArcSwapOption<OutgoingQueue>,
+    trouble: Mutex<Option<String>>,
+    bundles: AtomicU64,
+    /// The last message of the stream of retained messages that was taken in.
+    stream_position: AtomicU64,
+    forwarded: AtomicU64,
+    received: AtomicU64,
+    malformed: AtomicU64,
+    unconfirmed: AtomicU64,
+}
+
+impl Shared {
+    pub(crate) fn new(settings: BackboneSettings, node: NodeNumber) -> Self {
+        let run = SystemTime::now().duration_since(UNIX_EPOCH);
+        let node = node.get();
+        Self {
+            node,
+            run: run.unwrap_or_default().as_millis() as u64,
+            subjects: Subjects::new(&settings.cluster),
+            settings,
+            interest: Interest::new(),
+            retained: SharedRetained::new(node),
+            others: Others::new(node),
+            outgoing: ArcSwapOption::empty(),
+            trouble: Mutex::new(Some("it is connecting".to_owned())),
+            bundles: AtomicU64::new(0),
+            stream_position: AtomicU64::new(0),
+            forwarded: AtomicU64::new(0),
+            received: AtomicU64::new(0),
+            malformed: AtomicU64::new(0),
+            unconfirmed: AtomicU64::new(0),
+        }
+    }
+
+    /// The record by which this node makes itself known.
+    pub(crate) fn record(&self) -> NodeRecord {
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        NodeRecord {
+            node: self.node,
+            host: host.trim().to_owned(),
+            process: std::process::id(),
+            started_unix_ms: self.run,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+    }
+
+    /// The origin of the next bundle.
+    pub(crate) fn next_origin(&self) -> Origin {
+        Origin {
+            node: self.node,
+            run: self.run,
+            number: self.bundles.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+
+    /// A connection begins.
+    pub(crate) fn join(&self, outgoing: Arc<OutgoingQueue>) {
+        self.outgoing.store(Some(outgoing));
+        *self.trouble.lock() = None;
+    }
+
+    /// There is no connection, or it is over.
+    pub(crate) fn leave(&self, reason: &BackboneError) {
+        self.outgoing.store(None);
+        self.interest.abandon();
+        self.others.forget();
+        self.note_trouble(reason.to_string());
+    }
+
+    pub(crate) fn note_trouble(&self, trouble: String) {
+        *self.trouble.lock() = Some(trouble);
+    }
+
+    pub(crate) fn note_malformed(&self, error: EncodingError) {
+        self.malformed.fetch_add(1, Ordering::Relaxed);
+        tracing::warn!(target: "backbone", %error, "what another node sent cannot be read");
+    }
+
+    /// These nodes did not confirm a subscription in time.
+    pub(crate) fn note_unconfirmed(&self, nodes: &[u8]) {
+        self.unconfirmed.fetch_add(1, Ordering::Relaxed);
+        self.others.note_silent(nodes);
+        tracing::warn!(target: "backbone", ?nodes,
+            "nodes did not confirm a subscription in time; what they publish may be missed for a \
+             moment");
+    }
+
+    pub(crate) fn count_forwarded(&self, count: u64) {
+        self.forwarded.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_received(&self) {
+        self.received.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn stream_position(&self) -> u64 {
+        self.stream_position.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_stream_position(&self, position: u64) {
+        self.stream_position.store(position, Ordering::Relaxed);
+    }
+}
+
+impl OtherNodes for Shared {
+    fn set_interest(&self, filter: &TopicFilter, is_wanted: bool) {
+        self.interest.set(filter, is_wanted);
+    }
+
+    fn interest_barrier(&self) -> Option<InterestBarrier> {
+        self.interest.barrier()
+    }
+
+    fn begin_retaining(&self, publication: &Publication) {
+        self.retained.begin(publication);
+    }
+
+    fn forward(&self, publication: &Arc<Publication>) -> bool {
+        if publication.retain {
+            self.retained.send(publication);
+        }
+        let outgoing = self.outgoing.load();
+        let is_queued = outgoing
+            .as_ref()
+            .is_some_and(|outgoing| outgoing.push(publication));
+        // A retained one comes to the others' subscribers by the stream as well.
+        is_queued || publication.retain
+    }
+
+    fn status(&self) -> NodesStatus {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        NodesStatus {
+            trouble: self.trouble.lock().clone(),
+            others: self.others.alive(),
+            forwarded: of(&self.forwarded),
+            received: of(&self.received),
+            malformed: of(&self.malformed),
+            retained_unsent: self.retained.unsent() as u64,
+            unconfirmed_interest: of(&self.unconfirmed),
+        }
+    }
+}

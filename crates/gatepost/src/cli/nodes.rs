@@ -1,0 +1,60 @@
+//! `gatepost nodes`: the servers of a cluster.
+
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use gatepost_backbone::NodeRecord;
+use gatepost_settings::Period;
+
+use super::backbone::{cluster_of, failed};
+use crate::config::ConfigSource;
+
+/// List the servers of the cluster that are alive
+///
+/// This asks the NATS servers that the config names.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gatepost nodes --config node1.toml
+  gatepost nodes --config node1.toml --json")]
+pub(super) struct NodesArguments {
+    /// As JSON, one array
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    source: ConfigSource,
+}
+
+pub(super) fn run(arguments: &NodesArguments) -> ExitCode {
+    let (config, runtime) = match cluster_of(&arguments.source) {
+        Ok(cluster) => cluster,
+        Err(code) => return code,
+    };
+    let nodes = match runtime.block_on(gatepost_backbone::nodes(&config.backbone)) {
+        Ok(nodes) => nodes,
+        Err(error) => return failed(&error),
+    };
+    if arguments.json {
+        println!(
+            "{}",
+            serde_json::to_string_pretty(&nodes).unwrap_or_default()
+        );
+        return ExitCode::SUCCESS;
+    }
+    for node in &nodes {
+        println!("{}", line(node));
+    }
+    ExitCode::SUCCESS
+}
+
+fn line(node: &NodeRecord) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let started = Duration::from_millis(node.started_unix_ms);
+    let age = now.unwrap_or_default().saturating_sub(started);
+    let age = Period::seconds(age.as_secs());
+    format!(
+        "{:<4} {:<24} process {:<8} version {:<8} for {age}",
+        node.node, node.host, node.process, node.version
+    )
+}

@@ -1,0 +1,44 @@
+//! The broker, as one of several nodes where the config has a cluster.
+
+use gatepost_backbone::{Backbone, EngineFindingKind, RunningBackbone};
+use gatepost_broker::Broker;
+use gatepost_listeners::mqtt::UsersRights;
+use gatepost_message::NodeNumber;
+use gatepost_store::Store;
+
+use super::error::StartError;
+use crate::config::Config;
+
+/// Opens the broker and, where there is one, joins the cluster. NATS servers that cannot be reached
+/// do not prevent the start.
+pub(super) async fn open_broker(
+    config: &Config,
+    store: &Store,
+    rights: &UsersRights,
+) -> Result<(Broker, Option<RunningBackbone>), StartError> {
+    let settings = &config.backbone;
+    let node = config.node().unwrap_or(NodeNumber::FIRST);
+    let backbone = settings.is_set().then(|| Backbone::new(settings, node));
+    let nodes = backbone.as_ref().map(Backbone::nodes);
+    let broker = Broker::open_as_node(config.broker.clone(), store.clone(), rights, nodes)?;
+    let Some(backbone) = backbone else {
+        return Ok((broker, None));
+    };
+    let mut running = backbone.start(&broker).map_err(StartError::Threads)?;
+    if let Err(error) = running.joined().await {
+        running.stop().await;
+        return Err(error.into());
+    }
+    tokio::spawn(log_findings(config.clone()));
+    Ok((broker, Some(running)))
+}
+
+/// Logs what is wrong with the NATS servers.
+async fn log_findings(config: Config) {
+    let packet_bytes_max = config.listeners.mqtt.packet_max.bytes();
+    for finding in gatepost_backbone::check(&config.backbone, packet_bytes_max).await {
+        if finding.kind != EngineFindingKind::Good {
+            tracing::warn!(target: "backbone", "{}", finding.text);
+        }
+    }
+}

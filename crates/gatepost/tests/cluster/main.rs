@@ -1,0 +1,171 @@
+//! Several servers that share topics over a real nats-server, with mosquitto's clients.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod nats;
+mod refusals;
+mod retained;
+
+use nats::Nats;
+use support::{Client, Gateway, await_some, run, text_of};
+
+/// The settings that turn off what these tests do not use.
+const PLAIN: &str = "listeners.smtp.bind = []\nlisteners.lmtp.bind = []\n\
+    listeners.milter.bind = []\nlisteners.spamd.bind = []\nlisteners.call.bind = []\n\
+    listeners.pop3.bind = []\nscope = []\n";
+
+/// Starts a node.
+pub(crate) fn node(nats: &Nats, number: u8) -> Gateway {
+    Gateway::start(&format!("{}{PLAIN}", nats.settings(number)))
+}
+
+/// Publishes by mosquitto_pub, with `more` of its options.
+pub(crate) fn publish(gateway: &Gateway, topic: &str, payload: &str, more: &[&str]) -> String {
+    let port = gateway.port("mqtt");
+    let arguments = ["-p", &port, "-V", "5", "-t", topic, "-m", payload, "-d"];
+    let output = run("mosquitto_pub", &[&arguments[..], more].concat(), b"");
+    assert!(output.status.success(), "{}", text_of(&output));
+    text_of(&output)
+}
+
+/// A metric of a server.
+pub(crate) fn metric(gateway: &Gateway, name: &str) -> u64 {
+    let output = text_of(&run("curl", &["-s", &gateway.url("/metrics")], b""));
+    let line = output.lines().find(|line| line.starts_with(name));
+    let line = line.unwrap_or_else(|| panic!("no {name} in {output}"));
+    let value = line.rsplit(' ').next().expect("a value");
+    value.parse().expect("a number")
+}
+
+/// Waits until a node is part of its cluster, beside so many others.
+pub(crate) fn await_joined(gateway: &Gateway, others: u64) {
+    await_some("the node is part of its cluster", || {
+        let is_joined = metric(gateway, "gatepost_backbone_joined ") == 1;
+        (is_joined && metric(gateway, "gatepost_backbone_nodes ") == others).then_some(())
+    });
+}
+
+/// Two nodes that know each other.
+pub(crate) fn two_nodes(nats: &Nats) -> (Gateway, Gateway) {
+    let (one, two) = (node(nats, 1), node(nats, 2));
+    await_joined(&one, 1);
+    await_joined(&two, 1);
+    (one, two)
+}
+
+pub(crate) fn readyz(gateway: &Gateway) -> String {
+    text_of(&run("curl", &["-si", &gateway.url("/readyz")], b""))
+}
+
+#[test]
+fn a_message_reaches_the_subscribers_of_other_nodes_once() {
+    if nats::program().is_none() {
+        return;
+    }
+    let nats = Nats::start("");
+    let (one, two) = two_nodes(&nats);
+    // Overlapping filters of one node: a NATS server sends one copy for each.
+    let mut all = Client::subscribe(&two, "#", "%t %p %q");
+    let mut some = Client::subscribe(&two, "a.b/+/c", "%t %p %q");
+    let mut own = Client::subscribe(&one, "a.b/#", "%t %p %q");
+    for number in 0..50 {
+        let level = number % 3;
+        publish(
+            &one,
+            &format!("a.b/{level}/c"),
+            &format!("n{number}"),
+            &["-q", &level.to_string()],
+        );
+    }
+    publish(&two, "a.b/end/c", "back", &[]);
+    for (client, filter_qos) in [(&mut all, "0"), (&mut some, "0"), (&mut own, "0")] {
+        client.await_line("a.b/end/c back");
+        client.await_line("n49");
+        let seen = client.seen().to_vec();
+        for number in 0..50 {
+            let line = format!("a.b/{}/c n{number} {filter_qos}", number % 3);
+            let times = seen.iter().filter(|seen| **seen == line).count();
+            assert_eq!(times, 1, "{line} in {seen:#?}");
+        }
+    }
+    // Nothing came back to where it was published.
+    assert_eq!(metric(&one, "gatepost_backbone_received_total"), 1);
+    assert_eq!(metric(&two, "gatepost_backbone_received_total"), 50);
+}
+
+#[test]
+fn what_is_published_after_the_suback_arrives() {
+    if nats::program().is_none() {
+        return;
+    }
+    // Two NATS servers, so that interest has a way to go.
+    let routes = [nats::free_port(), nats::free_port()];
+    let cluster = |own: usize| {
+        format!(
+            "cluster {{ name: c, listen: \"127.0.0.1:{}\", routes: [\"nats://127.0.0.1:{}\", \
+             \"nats://127.0.0.1:{}\"] }}",
+            routes[own], routes[0], routes[1]
+        )
+    };
+    let servers = [Nats::start(&cluster(0)), Nats::start(&cluster(1))];
+    let (one, two) = (node(&servers[0], 1), node(&servers[1], 2));
+    await_joined(&one, 1);
+    await_joined(&two, 1);
+    for round in 0..20 {
+        let topic = format!("round/{round}");
+        let mut client = Client::subscribe(&two, &topic, "got %p");
+        publish(&one, &topic, "at once", &[]);
+        client.await_line("got at once");
+    }
+    assert_eq!(metric(&two, "gatepost_backbone_unconfirmed_total"), 0);
+}
+
+#[test]
+fn a_lost_nats_server_is_said_and_comes_back() {
+    if nats::program().is_none() {
+        return;
+    }
+    let mut nats = Nats::start("");
+    let (one, two) = two_nodes(&nats);
+    let mut far = Client::subscribe(&two, "t/#", "%t %p");
+    let mut near = Client::subscribe(&one, "t/#", "%t %p");
+    nats.kill();
+    await_some("the loss is said", || {
+        let ready = readyz(&one);
+        assert!(ready.contains(" 200 "), "{ready}");
+        ready.contains("degraded: backbone").then_some(())
+    });
+    // The node serves its own clients, and a subscription needs no other node.
+    publish(&one, "t/alone", "x", &["-q", "1"]);
+    near.await_line("t/alone x");
+    Client::subscribe(&one, "u", "%p");
+    let lost = "gatepost_dropped_total{cause=\"backbone\"}";
+    assert!(metric(&one, lost) >= 1);
+    nats.start_again();
+    await_joined(&one, 1);
+    await_joined(&two, 1);
+    assert!(!readyz(&one).contains("degraded"), "{}", readyz(&one));
+    await_some("messages arrive again", || {
+        publish(&one, "t/again", "y", &[]);
+        let has_come = far.seen().iter().any(|line| line == "t/again y");
+        has_come.then_some(())
+    });
+    assert!(!far.seen().iter().any(|line| line.contains("alone")));
+}
+
+#[test]
+fn a_publisher_without_subscribers_here_is_not_told_that_there_are_none() {
+    if nats::program().is_none() {
+        return;
+    }
+    let nats = Nats::start("");
+    let (one, two) = two_nodes(&nats);
+    let mut far = Client::subscribe(&two, "t", "%p");
+    let said = publish(&one, "t", "x", &["-q", "1"]);
+    assert!(
+        said.contains("PUBACK (m1, rc0)") || said.contains("RC:0"),
+        "{said}"
+    );
+    far.await_line("x");
+}
