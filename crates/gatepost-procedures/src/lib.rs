@@ -39,7 +39,8 @@ pub use builtin::{
 pub use deferred_rules::{DeferredRules, RULES_WAIT_MAX, RulesState};
 pub use difference::{Changed, Difference};
 pub use host::{
-    DnsSettings, MailerSettings, ProcedureHost, ProcedureHttpSettings, ProcedurePublications,
+    DnsSettings, ProcedureHost, ProcedureHttpSettings, ProcedureLetter, ProcedureMail,
+    ProcedurePublications,
 };
 pub use in_force::{InForce, RefusedChange, RefusedKind};
 pub use problem::{ConfigurationProblem, ProblemSeverity};

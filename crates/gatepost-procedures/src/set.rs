@@ -76,10 +76,8 @@ impl ProcedureSet {
         host: &ProcedureHost,
     ) -> (Self, Vec<ConfigurationProblem>) {
         let mut problems = Vec::new();
-        let ProceduresSettings {
-            dns, http, mail, ..
-        } = &configuration.procedures;
-        let resources = Arc::new(Resources::new(host, dns, http, mail));
+        let ProceduresSettings { dns, http, .. } = &configuration.procedures;
+        let resources = Arc::new(Resources::new(host, dns, http));
         for url in malformed_hosts(&configuration.procedures.http) {
             let text = format!(
                 "'{url}' is not a scheme, host and port, as in \

@@ -2,10 +2,10 @@
 
 mod support;
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::channel;
 use std::thread;
 
 use gatepost_message::{Action, edit};
@@ -273,55 +273,10 @@ async fn what_clamd_finds_is_refused_and_what_it_cannot_say_is_deferred() {
     assert_eq!(judge(&world.start(), mail("x")).await.action, Action::Tag);
 }
 
-/// A mail server that takes everything and hands on envelope and text.
-fn mail_server() -> (SocketAddr, Receiver<(Vec<String>, String)>) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
-    let address = listener.local_addr().expect("an address");
-    let (taken, mails) = channel();
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut reader = BufReader::new(stream.expect("a client"));
-            let say = |reader: &mut BufReader<std::net::TcpStream>, text: &str| {
-                reader.get_mut().write_all(text.as_bytes()).expect("said");
-            };
-            say(&mut reader, "220 mail.example\r\n");
-            let (mut envelope, mut text) = (Vec::new(), String::new());
-            loop {
-                let mut line = String::new();
-                if reader.read_line(&mut line).expect("a line") == 0 {
-                    break;
-                }
-                match line.trim_end() {
-                    "DATA" => {
-                        say(&mut reader, "354 go on\r\n");
-                        while !text.ends_with("\r\n.\r\n") {
-                            reader.read_line(&mut text).expect("a line");
-                        }
-                        say(&mut reader, "250 taken\r\n");
-                    }
-                    "QUIT" => say(&mut reader, "221 bye\r\n"),
-                    command if command.starts_with("EHLO") => {
-                        say(&mut reader, "250-mail.example\r\n250 SIZE\r\n");
-                    }
-                    command => {
-                        envelope.push(command.to_owned());
-                        say(&mut reader, "250 ok\r\n");
-                    }
-                }
-            }
-            if taken.send((envelope, text)).is_err() {
-                return;
-            }
-        }
-    });
-    (address, mails)
-}
-
 #[tokio::test]
 async fn people_are_answered_once_and_programs_never() {
-    let (server, mails) = mail_server();
     let mut world = World::new().run(&["/autoreply"]);
-    world.configuration.procedures.mail.server = server.to_string();
+    let mails = world.mails();
     world.configuration.table.autoreply.text = "I am away.\n.\nBack on Monday.".to_owned();
     let procedures = world.start();
     let head = "To: anna@example.org\r\nMessage-ID: <1@example.net>\r\n\
@@ -331,15 +286,19 @@ async fn people_are_answered_once_and_programs_never() {
     for text in [&automatic, &plain, &plain] {
         assert_eq!(judge(&procedures, mail(text)).await.action, Action::Accept);
     }
-    let (envelope, text) = mails.recv_timeout(PATIENCE).expect("a reply");
-    assert_eq!(envelope, ["MAIL FROM:<>", "RCPT TO:<bert@example.net>"]);
+    let letter = mails.recv_timeout(PATIENCE).expect("a reply");
+    assert_eq!(
+        (letter.sender.as_str(), &letter.recipients[..]),
+        ("", &["bert@example.net".to_owned()][..])
+    );
+    let text = letter.text;
     for part in [
         "From: <anna@example.org>\r\n",
         "To: <bert@example.net>\r\n",
         "Auto-Submitted: auto-replied\r\n",
         "In-Reply-To: <1@example.net>\r\n",
         "Subject: =?utf-8?B?",
-        "\r\n\r\nI am away.\r\n..\r\nBack on Monday.\r\n.\r\n",
+        "\r\n\r\nI am away.\r\n.\r\nBack on Monday.\r\n",
     ] {
         assert!(text.contains(part), "no {part:?} in {text}");
     }
@@ -347,8 +306,8 @@ async fn people_are_answered_once_and_programs_never() {
     let mut other = mail(&plain);
     other.envelope.sender = Some("carl@example.net".to_owned());
     judge(&procedures, other).await;
-    let (envelope, _) = mails.recv_timeout(PATIENCE).expect("a reply");
-    assert_eq!(envelope[1], "RCPT TO:<carl@example.net>");
+    let letter = mails.recv_timeout(PATIENCE).expect("a reply");
+    assert_eq!(letter.recipients, ["carl@example.net"]);
 }
 
 #[tokio::test]
@@ -371,21 +330,16 @@ async fn a_signature_stands_below_the_text() {
 
 #[tokio::test]
 async fn the_status_is_mailed_on_its_schedule() {
-    let (server, mails) = mail_server();
     let mut world = World::new();
-    world.configuration.procedures.mail.server = server.to_string();
+    let mails = world.mails();
     let status = &mut world.configuration.table.status;
     status.mail_to = vec!["admin@example.org".to_owned()];
     status.every = Period::milliseconds(50);
     let _procedures = world.start();
-    let (envelope, text) = mails.recv_timeout(PATIENCE).expect("a report");
-    assert_eq!(
-        envelope,
-        [
-            "MAIL FROM:<gatepost@localhost>",
-            "RCPT TO:<admin@example.org>"
-        ]
-    );
+    let letter = mails.recv_timeout(PATIENCE).expect("a report");
+    assert_eq!(letter.sender, "gatepost@localhost");
+    assert_eq!(letter.recipients, ["admin@example.org"]);
+    let text = letter.text;
     assert!(
         text.contains("last 24 hours") && text.contains("/spamcheck"),
         "{text}"

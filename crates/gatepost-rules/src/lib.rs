@@ -50,6 +50,7 @@ mod statistics;
 mod tags;
 mod users;
 
+pub use authentication::dkim::{DkimKey, DkimKeyError, DkimSigner};
 pub use configuration::Configuration;
 pub use gatepost_dns::{LookupProgress, SilentList};
 pub use problem::{Problem, Severity};

@@ -9,6 +9,16 @@ use crate::frame::Delivery;
 /// The outcome of one attempt, when it is known.
 pub(crate) type Attempt<'a> = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send + 'a>>;
 
+/// What the earlier attempts at the same messages have left to do, for transports that reach some
+/// recipients and not others.
+#[derive(Default)]
+pub(crate) struct Remaining {
+    /// The recipients still to be reached; `None` before the first attempt.
+    pub(crate) recipients: Option<Vec<String>>,
+    /// The refusals of recipients that will never be reached.
+    pub(crate) refusals: Vec<String>,
+}
+
 /// A transport of messages to one address.
 pub(crate) trait Carrier: Send + Sync {
     /// The kind of the sink, for the list of sessions.
@@ -21,6 +31,7 @@ pub(crate) trait Carrier: Send + Sync {
     /// the config is changed.
     fn ends_when_gone(&self) -> bool;
 
-    /// Tries once to send a message.
-    fn attempt<'a>(&'a self, delivery: &'a Delivery) -> Attempt<'a>;
+    /// Tries once to send a message, or those of a digest. `remaining` is the part that earlier
+    /// attempts at the same messages have left.
+    fn attempt<'a>(&'a self, batch: &'a [Delivery], remaining: &'a mut Remaining) -> Attempt<'a>;
 }

@@ -1,5 +1,6 @@
 //! The work of a sink whose messages are independent of each other: the sink sends as many at once
-//! as its settings allow, repeats each until it is delivered or given up, and acknowledges it.
+//! as its settings allow, repeats each until it is delivered or given up, and acknowledges it. A
+//! sink with digests collects the messages of a period and sends them as one.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -13,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::attempt::{Backoff, Failure, RequestPace, explained};
-use crate::carrier::Carrier;
+use crate::carrier::{Carrier, Remaining};
 use crate::frame::{Delivery, Handed};
 use crate::given_up::give_up;
 use crate::inlet::{Inlet, Wanted};
@@ -23,7 +24,19 @@ use crate::status::{SinkProgress, SinkState};
 /// The longest time for which a stopping sink waits for attempts that have begun.
 const STOP_TIME_MAX: Duration = Duration::from_secs(3);
 
-/// The outcome of the attempts at a message.
+/// The schedule of a sink that collects messages.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Digest {
+    /// The time from one digest to the next.
+    pub(crate) every: Duration,
+    /// Messages in one.
+    pub(crate) messages_max: u16,
+}
+
+/// Messages that leave together, in their order.
+type Batch = Vec<Delivery>;
+
+/// The outcome of the attempts at a batch.
 enum AttemptEnding {
     /// The message is delivered or given up, and may be acknowledged.
     Done,
@@ -56,6 +69,8 @@ pub(crate) struct Delivering {
     /// The rights of the sink's user; `None` for a sink of the config.
     pub(crate) authorization: Option<Arc<dyn Authorization>>,
     pub(crate) concurrency: u16,
+    /// `None` where each message leaves by itself.
+    pub(crate) digest: Option<Digest>,
     pub(crate) progress: Arc<SinkProgress>,
     pub(crate) dead_letter: Option<Topic>,
     pub(crate) pace: RequestPace,
@@ -105,23 +120,34 @@ impl Delivering {
         let filters = filters.filter_map(|text| RequestedFilter::new(text).ok());
         Wanted {
             filters: filters.map(|filter| (filter, options)).collect(),
-            in_flight_max: self.concurrency,
+            in_flight_max: self.in_flight_max(),
             frame_bytes_max: None,
             kind: self.carrier.kind(),
             authorization: self.authorization.clone(),
         }
     }
 
+    /// Messages that the sink may be at.
+    fn in_flight_max(&self) -> u16 {
+        match self.digest {
+            Some(digest) => digest.messages_max,
+            None => self.concurrency,
+        }
+    }
+
     /// Serves the session until the sink stops or the session ends.
     async fn serve(self: &Arc<Self>, inlet: &mut Inlet) -> ServiceEnd {
         let mut stop = self.stop.clone();
-        let mut at_work: JoinSet<(Box<Delivery>, AttemptEnding)> = JoinSet::new();
+        let mut at_work: JoinSet<(Batch, AttemptEnding)> = JoinSet::new();
+        let mut collected = Batch::new();
+        // A restart forgets when the last digest was: the next one comes early.
+        let mut next_digest = Instant::now();
         let mut is_gone = false;
         let ended = loop {
             if is_gone && self.carrier.ends_when_gone() {
                 break ServiceEnd::Work(WorkEnd::Gone);
             }
-            let has_room = at_work.len() < usize::from(self.concurrency) && !is_gone;
+            let is_ready = !collected.is_empty() && at_work.is_empty() && !is_gone;
             tokio::select! {
                 _ = stop.wait_for(|&stop| stop) => break ServiceEnd::Work(WorkEnd::Stopped),
                 Some(done) = at_work.join_next() => match done {
@@ -132,18 +158,24 @@ impl Delivering {
                         break ServiceEnd::Session(DisconnectCause::Broken);
                     }
                 },
-                handed = inlet.next(), if has_room => match handed {
-                    Ok(Handed::Delivery(delivery)) => {
-                        self.progress.began(delivery.id);
-                        let this = Arc::clone(self);
-                        at_work.spawn(async move {
-                            let ending = this.deliver(&delivery).await;
-                            (delivery, ending)
-                        });
+                handed = inlet.next(), if self.has_room(&at_work, &collected) && !is_gone => {
+                    match handed {
+                        Ok(Handed::Delivery(delivery)) => {
+                            self.progress.began(delivery.id);
+                            match self.digest {
+                                Some(_) => collected.push(*delivery),
+                                None => self.begin(&mut at_work, vec![*delivery]),
+                            }
+                        }
+                        Ok(Handed::Release(packet_id)) => inlet.released(packet_id),
+                        Err(cause) => break ServiceEnd::Session(cause),
                     }
-                    Ok(Handed::Release(packet_id)) => inlet.released(packet_id),
-                    Err(cause) => break ServiceEnd::Session(cause),
-                },
+                }
+                () = tokio::time::sleep_until(next_digest), if is_ready => {
+                    let every = self.digest.map(|digest| digest.every).unwrap_or_default();
+                    next_digest = Instant::now() + every;
+                    self.begin(&mut at_work, std::mem::take(&mut collected));
+                }
             }
         };
         // Requests that have begun may finish: an answer that arrives now avoids a repetition.
@@ -158,12 +190,31 @@ impl Delivering {
         ended
     }
 
-    /// Acknowledges a finished delivery; returns whether the destination no longer exists.
-    fn settle(&self, inlet: &Inlet, (delivery, ending): (Box<Delivery>, AttemptEnding)) -> bool {
+    /// Whether another message may be taken from the session.
+    fn has_room(&self, at_work: &JoinSet<(Batch, AttemptEnding)>, collected: &[Delivery]) -> bool {
+        match self.digest {
+            Some(digest) => collected.len() < usize::from(digest.messages_max),
+            None => at_work.len() < usize::from(self.concurrency),
+        }
+    }
+
+    /// Begins the attempts at a batch.
+    fn begin(self: &Arc<Self>, at_work: &mut JoinSet<(Batch, AttemptEnding)>, batch: Batch) {
+        let this = Arc::clone(self);
+        at_work.spawn(async move {
+            let ending = this.deliver(&batch).await;
+            (batch, ending)
+        });
+    }
+
+    /// Acknowledges a finished batch; returns whether the destination no longer exists.
+    fn settle(&self, inlet: &Inlet, (batch, ending): (Batch, AttemptEnding)) -> bool {
         match ending {
             AttemptEnding::Done => {
-                self.progress.end_delivery(delivery.id);
-                inlet.complete(&delivery);
+                for delivery in &batch {
+                    self.progress.end_delivery(delivery.id);
+                    inlet.complete(delivery);
+                }
                 false
             }
             AttemptEnding::Unfinished => false,
@@ -171,9 +222,10 @@ impl Delivering {
         }
     }
 
-    /// Repeats attempts until the message is delivered or given up.
-    async fn deliver(&self, delivery: &Delivery) -> AttemptEnding {
+    /// Repeats attempts until the batch is delivered or given up.
+    async fn deliver(&self, batch: &[Delivery]) -> AttemptEnding {
         let mut backoff = Backoff::new(&self.settings.retry);
+        let mut remaining = Remaining::default();
         let mut attempts = 0;
         loop {
             if !self.sleep(self.pace.place()).await {
@@ -181,13 +233,16 @@ impl Delivering {
             }
             // Rights may have been withdrawn since the subscription, or since the last attempt.
             let rights = self.authorization.as_ref();
-            if rights.is_some_and(|rights| !rights.may_receive(&delivery.topic)) {
+            let is_denied = |delivery: &Delivery| {
+                rights.is_some_and(|rights| !rights.may_receive(&delivery.topic))
+            };
+            if batch.iter().any(is_denied) {
                 return AttemptEnding::Done;
             }
             attempts += 1;
-            let failure = match self.carrier.attempt(delivery).await {
+            let failure = match self.carrier.attempt(batch, &mut remaining).await {
                 Ok(()) => {
-                    self.progress.delivered();
+                    self.progress.delivered(batch.len());
                     return AttemptEnding::Done;
                 }
                 Err(failure) => failure,
@@ -204,11 +259,11 @@ impl Delivering {
                 }
                 Failure::Again { wait, .. } => {
                     self.note_failure(&reason, SinkState::Retrying);
-                    self.next_attempt(delivery, attempts, wait, &mut backoff)
+                    self.next_attempt(batch, attempts, wait, &mut backoff)
                 }
             };
             let Some(pause) = wait else {
-                if self.give_up(delivery, attempts, &reason).await {
+                if self.give_up(batch, attempts, &reason).await {
                     return AttemptEnding::Done;
                 }
                 return AttemptEnding::Unfinished;
@@ -222,13 +277,15 @@ impl Delivering {
     /// The pause before the next attempt; `None` if no attempt is left.
     fn next_attempt(
         &self,
-        delivery: &Delivery,
+        batch: &[Delivery],
         attempts: u32,
         wait: Option<Duration>,
         backoff: &mut Backoff,
     ) -> Option<Duration> {
         let retry = &self.settings.retry;
-        let age = SystemTime::now().duration_since(delivery.id.time());
+        let now = SystemTime::now();
+        let oldest = batch.iter().map(|delivery| delivery.id.time()).min();
+        let age = oldest.and_then(|oldest| now.duration_since(oldest).ok());
         let age_max = retry.age_max.duration();
         let is_old = !age_max.is_zero() && age.unwrap_or_default() >= age_max;
         let is_last = retry.attempts_max > 0 && attempts >= retry.attempts_max;
@@ -241,17 +298,19 @@ impl Delivering {
         Some(backoff.pause().max(wait.unwrap_or_default()))
     }
 
-    /// Gives the message up; tries again if its dead letter cannot be stored. Returns `false` if
-    /// the sink is stopped before that.
-    async fn give_up(&self, delivery: &Delivery, attempts: u32, reason: &str) -> bool {
+    /// Gives the batch up; tries again if a dead letter cannot be stored. Returns `false` if the
+    /// sink is stopped before that.
+    async fn give_up(&self, batch: &[Delivery], attempts: u32, reason: &str) -> bool {
         let mut backoff = Backoff::new(&self.settings.retry);
         let (name, dead_letter) = (&self.settings.name, self.dead_letter.as_ref());
-        while !give_up(&self.broker, name, dead_letter, delivery, attempts, reason).await {
-            if !self.sleep(Instant::now() + backoff.pause()).await {
-                return false;
+        for delivery in batch {
+            while !give_up(&self.broker, name, dead_letter, delivery, attempts, reason).await {
+                if !self.sleep(Instant::now() + backoff.pause()).await {
+                    return false;
+                }
             }
+            self.progress.gave_up();
         }
-        self.progress.gave_up();
         true
     }
 

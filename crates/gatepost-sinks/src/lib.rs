@@ -23,6 +23,8 @@ mod frame;
 mod given_up;
 mod http_client;
 mod inlet;
+mod mail;
+mod mail_settings;
 mod mistake;
 mod pipe;
 mod ready_templates;
@@ -30,10 +32,15 @@ mod session_end;
 mod settings;
 mod sinks;
 mod status;
+mod template;
 mod tls;
 mod web_push;
 mod webhook;
 
+pub use mail::{
+    Checking, Letter, MailQueue, MailTransport, RefusedRecipient, SendOutcome, Sending,
+};
+pub use mail_settings::MailSettings;
 pub use mistake::{SinkMistake, mistakes};
 pub use settings::{BridgeSettings, SinkRetrySettings, SinkSettings, WebhookSettings};
 pub use sinks::{Sinks, check};

@@ -7,6 +7,7 @@ use gatepost_message::Topic;
 
 use crate::bridge::Bridge;
 use crate::field_mistake::FieldMistake;
+use crate::mail::{MailSink, NO_SMARTHOST, SharedTransport};
 use crate::settings::SinkSettings;
 use crate::webhook::Webhook;
 
@@ -20,11 +21,11 @@ pub struct SinkMistake {
 }
 
 /// The mistakes in the settings of all sinks. Reads the files that they name.
-pub fn mistakes(sinks: &[SinkSettings]) -> Vec<SinkMistake> {
+pub fn mistakes(sinks: &[SinkSettings], has_smarthost: bool) -> Vec<SinkMistake> {
     let mut found = Vec::new();
     let mut names = BTreeSet::new();
     for (number, sink) in sinks.iter().enumerate() {
-        let mut of_sink = of_sink(sink);
+        let mut of_sink = of_sink(sink, has_smarthost);
         if !names.insert(sink.name.as_str()) {
             of_sink.push(FieldMistake::new("name", "another sink has this name"));
         }
@@ -36,7 +37,7 @@ pub fn mistakes(sinks: &[SinkSettings]) -> Vec<SinkMistake> {
     found
 }
 
-fn of_sink(sink: &SinkSettings) -> Vec<FieldMistake> {
+fn of_sink(sink: &SinkSettings, has_smarthost: bool) -> Vec<FieldMistake> {
     let mut found = Vec::new();
     let mut add = |field, reason: String| found.push(FieldMistake::new(field, reason));
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
@@ -79,25 +80,34 @@ fn of_sink(sink: &SinkSettings) -> Vec<FieldMistake> {
             Ok(_) => {}
         }
     }
-    let made = match (&sink.webhook, &sink.bridge) {
-        (Some(webhook), None) => Webhook::new(&sink.name, webhook).map(drop),
-        (None, Some(bridge)) => Bridge::new(&sink.name, bridge).map(drop),
-        (None, None) => Err(FieldMistake::new(
+    found.extend(kind_mistake(sink, has_smarthost));
+    found
+}
+
+/// A mistake in what makes the sink a webhook, a bridge or a mail.
+fn kind_mistake(sink: &SinkSettings, has_smarthost: bool) -> Option<FieldMistake> {
+    let name = &sink.name;
+    let made = match (&sink.webhook, &sink.bridge, &sink.mail) {
+        (Some(webhook), None, None) => Webhook::new(name, webhook).map(drop),
+        (None, Some(bridge), None) => Bridge::new(name, bridge).map(drop),
+        (None, None, Some(_)) if !has_smarthost => Err(FieldMistake::new("mail", NO_SMARTHOST)),
+        (None, None, Some(mail)) => MailSink::new(name, mail, SharedTransport::default()).map(drop),
+        (None, None, None) => Err(FieldMistake::new(
             "name",
-            "the sink has no kind; write webhook.url or bridge.address",
+            "the sink has no kind; write webhook.url, bridge.address or mail.to",
         )),
-        (Some(_), Some(_)) => Err(FieldMistake::new(
+        _ => Err(FieldMistake::new(
             "name",
-            "a sink is a webhook or a bridge; write two sinks",
+            "a sink is a webhook, a bridge or a mail; write two sinks",
         )),
     };
-    found.extend(made.err());
-    found
+    made.err()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mail_settings::MailSettings;
     use crate::settings::{BridgeSettings, WebhookSettings};
 
     fn sink(change: impl FnOnce(&mut SinkSettings)) -> SinkSettings {
@@ -132,11 +142,24 @@ mod tests {
         })
     }
 
+    fn mail(change: impl FnOnce(&mut MailSettings)) -> SinkSettings {
+        let mut mail = MailSettings {
+            from: "gate@example.org".to_owned(),
+            to: vec!["anna@example.net".to_owned()],
+            ..MailSettings::default()
+        };
+        change(&mut mail);
+        sink(|sink| {
+            sink.webhook = None;
+            sink.mail = Some(mail);
+        })
+    }
+
     #[test]
     fn each_mistake_is_found_at_its_key() {
-        assert_eq!(mistakes(&[sink(|_| {})]), []);
-        assert_eq!(mistakes(&[bridge(|_| {})]), []);
-        for (key, wrong) in [
+        assert_eq!(mistakes(&[sink(|_| {})], true), []);
+        assert_eq!(mistakes(&[bridge(|_| {})], true), []);
+        for (key, wrong) in vec![
             ("sink.0.name", sink(|sink| sink.name = "a b".to_owned())),
             ("sink.0.name", sink(|sink| sink.webhook = None)),
             ("sink.0.filters", sink(|sink| sink.filters.clear())),
@@ -205,12 +228,32 @@ mod tests {
                 "sink.0.bridge.keep_alive",
                 bridge(|bridge| bridge.keep_alive.0 = std::time::Duration::ZERO),
             ),
+            ("sink.0.mail.from", mail(|mail| mail.from.clear())),
+            ("sink.0.mail.to", mail(|mail| mail.to.clear())),
+            (
+                "sink.0.mail.to",
+                mail(|mail| mail.to[0] = "Anna <a@b>".to_owned()),
+            ),
+            (
+                "sink.0.mail.subject",
+                mail(|mail| mail.subject = "{{".to_owned()),
+            ),
+            (
+                "sink.0.mail.template",
+                mail(|mail| mail.template = "/no".into()),
+            ),
+            (
+                "sink.0.mail.digest_messages_max",
+                mail(|mail| mail.digest_messages_max = 0),
+            ),
         ] {
-            let found = mistakes(std::slice::from_ref(&wrong));
+            let found = mistakes(std::slice::from_ref(&wrong), true);
             let keys: Vec<&str> = found.iter().map(|mistake| mistake.key.as_str()).collect();
             assert_eq!(keys, [key], "{found:?}");
         }
-        let twice = mistakes(&[sink(|_| {}), sink(|_| {})]);
+        assert_eq!(mistakes(&[mail(|_| {})], true), []);
+        assert_eq!(mistakes(&[mail(|_| {})], false)[0].key, "sink.0.mail");
+        let twice = mistakes(&[sink(|_| {}), sink(|_| {})], true);
         assert_eq!(twice[0].key, "sink.1.name");
     }
 }

@@ -7,6 +7,7 @@ use gatepost_broker::SlowSubscriber;
 use gatepost_settings::{ByteSize, PeerNetwork, Period};
 use serde::{Deserialize, Serialize};
 
+use crate::mail_settings::MailSettings;
 use crate::ready_templates::ready;
 
 /// One sink.
@@ -33,6 +34,8 @@ pub struct SinkSettings {
     pub webhook: Option<WebhookSettings>,
     /// Messages go to another MQTT broker, and come from it.
     pub bridge: Option<BridgeSettings>,
+    /// Messages are sent as mail, by `smarthost`.
+    pub mail: Option<MailSettings>,
 }
 
 impl Default for SinkSettings {
@@ -49,6 +52,7 @@ impl Default for SinkSettings {
             retry: SinkRetrySettings::default(),
             webhook: None,
             bridge: None,
+            mail: None,
         }
     }
 }
@@ -212,8 +216,10 @@ impl SinkSettings {
             } = bridge;
             [password_file, tls_ca, tls_cert, tls_key].map(PathBuf::as_path)
         });
+        let of_mail = self.mail.iter().map(|mail| mail.template.as_path());
         of_webhook
             .chain(of_bridge)
+            .chain(of_mail)
             .filter(|file| !file.as_os_str().is_empty())
     }
 }

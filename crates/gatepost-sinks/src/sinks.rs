@@ -18,9 +18,14 @@ use tokio::task::JoinHandle;
 
 use crate::attempt::RequestPace;
 use crate::bridge::{Bridge, RunningBridge};
-use crate::delivering::Delivering;
+use crate::carrier::Carrier;
+use crate::delivering::{Delivering, Digest};
 use crate::field_mistake::FieldMistake;
 use crate::inlet::client_id;
+use crate::mail::{
+    MailQueue, MailSink, MailTransport, NO_SMARTHOST, OUTGOING_CONCURRENCY, OUTGOING_NAME,
+    OUTGOING_TOPIC, OutgoingSink,
+};
 use crate::session_end::end_session;
 use crate::settings::SinkSettings;
 use crate::status::{SinkProgress, SinkState, SinkStatus};
@@ -46,7 +51,7 @@ struct RunningSink {
 
 /// The work of a sink until it is stopped.
 enum Work {
-    Webhook(Box<Delivering>),
+    Delivering(Box<Delivering>),
     Bridge(Box<RunningBridge>),
 }
 
@@ -54,14 +59,14 @@ impl Work {
     /// The kind and the destination.
     fn named(&self) -> (&'static str, String) {
         match self {
-            Self::Webhook(work) => ("webhook", work.carrier.target()),
+            Self::Delivering(work) => (work.carrier.kind(), work.carrier.target()),
             Self::Bridge(work) => ("bridge", work.bridge.target()),
         }
     }
 
     async fn run(self) {
         match self {
-            Self::Webhook(work) => {
+            Self::Delivering(work) => {
                 work.run().await;
             }
             Self::Bridge(work) => work.run().await,
@@ -71,6 +76,7 @@ impl Work {
 
 struct SinksCore {
     broker: Broker,
+    mail: MailQueue,
     runtime: Handle,
     running: Mutex<BTreeMap<String, RunningSink>>,
     web_push: OnceLock<WebPush>,
@@ -83,7 +89,7 @@ pub struct Sinks(Arc<SinksCore>);
 
 impl Sinks {
     /// Starts the sinks of these settings, which have been checked for mistakes.
-    pub fn start(broker: Broker, settings: &[SinkSettings]) -> io::Result<Self> {
+    pub fn start(mail: MailQueue, settings: &[SinkSettings]) -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
         let (end, ended) = oneshot::channel();
@@ -93,7 +99,8 @@ impl Sinks {
                 let _ = runtime.block_on(ended);
             })?;
         let sinks = Self(Arc::new(SinksCore {
-            broker,
+            broker: mail.broker().clone(),
+            mail,
             runtime: handle,
             running: Mutex::default(),
             web_push: OnceLock::new(),
@@ -149,7 +156,8 @@ impl Sinks {
         let core = &self.0;
         let mut running = core.running.lock();
         let mut before = std::mem::take(&mut *running);
-        for wanted in settings {
+        let outgoing = core.mail.is_on().then(outgoing_settings);
+        for wanted in settings.iter().chain(&outgoing) {
             let earlier = before.remove(&wanted.name);
             let is_stopped = |sink: &RunningSink| sink.progress.state() == SinkState::Gone;
             let sink = match earlier {
@@ -238,18 +246,38 @@ impl Sinks {
                 stop,
             })));
         }
-        let webhook = settings.webhook.clone().unwrap_or_default();
-        Ok(Work::Webhook(Box::new(Delivering {
+        let (carrier, pace) = self.carrier(&settings)?;
+        Ok(Work::Delivering(Box::new(Delivering {
             broker,
-            carrier: Box::new(Webhook::new(&settings.name, &webhook)?),
+            carrier,
             authorization: None,
-            concurrency: webhook.concurrency,
+            concurrency: concurrency(&settings),
+            digest: digest(&settings),
             progress,
             dead_letter,
-            pace: RequestPace::new(webhook.rate_max),
+            pace,
             stop,
             settings,
         })))
+    }
+
+    /// The transport of a sink that is no bridge.
+    fn carrier(
+        &self,
+        settings: &SinkSettings,
+    ) -> Result<(Box<dyn Carrier>, RequestPace), FieldMistake> {
+        let (name, smarthost) = (&settings.name, self.0.mail.smarthost());
+        if name == OUTGOING_NAME {
+            let carrier = OutgoingSink::new(smarthost);
+            return Ok((Box::new(carrier), RequestPace::new(0)));
+        }
+        if let Some(mail) = &settings.mail {
+            let carrier = MailSink::new(name, mail, smarthost)?;
+            return Ok((Box::new(carrier), RequestPace::new(0)));
+        }
+        let webhook = settings.webhook.clone().unwrap_or_default();
+        let carrier = Webhook::new(name, &webhook)?;
+        Ok((Box::new(carrier), RequestPace::new(webhook.rate_max)))
     }
 
     /// Ends the sessions that earlier runs of the server left for sinks that are no longer
@@ -259,7 +287,10 @@ impl Sinks {
         let (sessions, _) = broker.sessions(IN_PROCESS_PREFIX, 0, usize::MAX);
         for session in sessions.into_iter().map(|session| session.stats) {
             let name = session.client.strip_prefix(IN_PROCESS_PREFIX);
-            let is_known = |name: &str| settings.iter().any(|sink| sink.name == name);
+            let has_mail = self.0.mail.is_on();
+            let is_known = |name: &str| {
+                settings.iter().any(|sink| sink.name == name) || (has_mail && name == OUTGOING_NAME)
+            };
             let is_push = |name: &str| name.starts_with(web_push::NAME_PREFIX);
             if session.user.is_none() && name.is_some_and(|name| !is_known(name) && !is_push(name))
             {
@@ -315,9 +346,46 @@ impl Sinks {
     }
 }
 
+/// The sink of the server's own mail.
+fn outgoing_settings() -> SinkSettings {
+    SinkSettings {
+        name: OUTGOING_NAME.to_owned(),
+        filters: vec![OUTGOING_TOPIC.to_owned()],
+        ..SinkSettings::default()
+    }
+}
+
+/// Messages at once.
+fn concurrency(settings: &SinkSettings) -> u16 {
+    match &settings.webhook {
+        Some(webhook) => webhook.concurrency,
+        None if settings.name == OUTGOING_NAME => OUTGOING_CONCURRENCY,
+        None => 1,
+    }
+}
+
+/// The schedule of a sink that collects messages.
+fn digest(settings: &SinkSettings) -> Option<Digest> {
+    let mail = settings.mail.as_ref()?;
+    let every = mail.digest_every.duration();
+    (!every.is_zero()).then_some(Digest {
+        every,
+        messages_max: mail.digest_messages_max,
+    })
+}
+
 /// Connects to the destination of a sink without sending a message; returns the destination's name
 /// and the failure, if any.
-pub async fn check(settings: &SinkSettings) -> (String, Result<(), String>) {
+pub async fn check(
+    settings: &SinkSettings,
+    smarthost: Option<Arc<dyn MailTransport>>,
+) -> (String, Result<(), String>) {
+    if settings.mail.is_some() {
+        return match smarthost {
+            Some(smarthost) => (smarthost.target(), smarthost.check().await),
+            None => (String::new(), Err(NO_SMARTHOST.to_owned())),
+        };
+    }
     if let Some(bridge) = &settings.bridge {
         return match Bridge::new(&settings.name, bridge) {
             Ok(mut bridge) => (bridge.target(), bridge.check().await),

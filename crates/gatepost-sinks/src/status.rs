@@ -40,7 +40,7 @@ pub struct SinkError {
 pub struct SinkStatus {
     /// Its name.
     pub name: String,
-    /// `webhook`, `bridge` or `web push`.
+    /// `webhook`, `bridge`, `mail` or `web push`.
     pub kind: &'static str,
     /// The destination, without parts that may be secret.
     pub target: String,
@@ -144,9 +144,9 @@ impl SinkProgress {
         self.progress.lock().at.clear();
     }
 
-    pub(crate) fn delivered(&self) {
+    pub(crate) fn delivered(&self, count: usize) {
         let mut progress = self.progress.lock();
-        progress.delivered += 1;
+        progress.delivered += count as u64;
         progress.state = SinkState::Running;
     }
 

@@ -40,6 +40,8 @@ pub(crate) enum HopError {
     },
     #[error("{0} accepts no mail")]
     NoMail(String),
+    #[error("the login at the next hop fails: {0}")]
+    Login(String),
 }
 
 /// The policy that demands encryption.
@@ -53,6 +55,8 @@ pub(crate) enum Requirement {
     Dane,
     /// The domain's policy.
     MtaSts,
+    /// The scheme of its address.
+    Scheme,
 }
 
 impl fmt::Display for Requirement {
@@ -62,6 +66,7 @@ impl fmt::Display for Requirement {
             Self::Setting => "forward.tls",
             Self::Dane => "its TLSA record (DANE)",
             Self::MtaSts => "the domain's policy (MTA-STS)",
+            Self::Scheme => "its address (smtps://)",
         })
     }
 }

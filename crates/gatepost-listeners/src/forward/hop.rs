@@ -10,7 +10,8 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{Instant, timeout_at};
 
 use super::candidates::{Candidate, ConnectTarget};
-use super::error::HopError;
+use super::error::{HopError, Requirement};
+use super::login_mechanisms::LoginMechanisms;
 use super::mta_sts::{Mode, Policy};
 use super::next_hop::NextHop;
 use super::reply::{self, HopReply};
@@ -33,6 +34,8 @@ pub(super) struct Offers {
     starttls: bool,
     /// XFORWARD with NAME, ADDR, PROTO and HELO.
     pub(super) xforward: bool,
+    /// The mechanisms of AUTH that we know.
+    pub(super) logins: LoginMechanisms,
 }
 
 impl Offers {
@@ -49,6 +52,7 @@ impl Offers {
                 "CHUNKING" => offers.chunking = true,
                 "BINARYMIME" => offers.binary = true,
                 "STARTTLS" => offers.starttls = true,
+                "AUTH" => offers.logins = LoginMechanisms::among(words),
                 "XFORWARD" => {
                     let names: Vec<&str> = words.collect();
                     let wanted = ["NAME", "ADDR", "PROTO", "HELO"];
@@ -67,6 +71,7 @@ pub(super) struct HopConnection {
     input: BytesMut,
     pub(super) offers: Offers,
     pub(super) speaks_lmtp: bool,
+    is_local: bool,
 }
 
 impl HopConnection {
@@ -95,7 +100,11 @@ impl HopConnection {
         };
         let mut failure: Option<HopError> = None;
         for candidate in &candidates {
-            match opening.open(candidate).await {
+            let opened = match opening.open(candidate).await {
+                Ok(hop) => hop.logged_in(forward).await,
+                Err(error) => Err(error),
+            };
+            match opened {
                 Ok(hop) => return Ok(hop),
                 Err(error) => {
                     tracing::debug!(
@@ -121,6 +130,7 @@ impl HopConnection {
             input: BytesMut::new(),
             offers: Offers::default(),
             speaks_lmtp: next_hop.speaks_lmtp,
+            is_local: next_hop.is_local(),
         }
     }
 
@@ -160,25 +170,17 @@ impl HopConnection {
         if !self.input.is_empty() {
             return Err(failed(io::ErrorKind::InvalidData.into()));
         }
-        let forward = opening.forward;
-        let name = candidate.name.as_str();
-        let encrypted = match security {
-            Security::Plain | Security::Opportunistic | Security::Encrypted => {
-                forward.anybody.connect(self.stream, name, limit).await
-            }
-            Security::Tested | Security::Verified(_) => {
-                forward.authorities.connect(self.stream, name, limit).await
-            }
-            Security::Dane(records) => {
-                let names = [Some(name), opening.domain].into_iter().flatten();
-                let names = names.filter_map(|name| ServerName::try_from(name.to_owned()).ok());
-                match dane::client_config(records.clone(), names.collect()) {
-                    Ok(config) => tls::connect(Arc::new(config), self.stream, name, limit).await,
-                    Err(error) => Err(io::Error::other(error)),
-                }
-            }
-        };
+        let encrypted = opening.handshake(self.stream, candidate, security).await;
         Ok(Self::over(encrypted.map_err(failed)?, opening.next_hop))
+    }
+
+    /// Logs in, where the settings have a user.
+    async fn logged_in(mut self, forward: &Forward) -> Result<Self, HopError> {
+        if let Some(login) = &forward.login {
+            let limit = forward.settings.command_timeout.duration();
+            login.perform(&mut self, limit).await?;
+        }
+        Ok(self)
     }
 
     /// Sends a command line and waits for its reply.
@@ -215,6 +217,11 @@ impl HopConnection {
         }
     }
 
+    /// Whether a password may be sent: the connection is encrypted, or within this machine.
+    pub(super) fn is_private(&self) -> bool {
+        self.stream.tls().is_some() || self.is_local
+    }
+
     /// Whether the next hop has sent something unprompted, usually a 421.
     pub(super) fn has_spoken(&mut self) -> bool {
         let mut byte = [0];
@@ -237,6 +244,12 @@ struct HopOpening<'a> {
 
 impl HopOpening<'_> {
     async fn open(&self, candidate: &Candidate) -> Result<HopConnection, HopError> {
+        if self.next_hop.is_encrypted {
+            // Nothing that was said in plain text could take the demand back.
+            return self
+                .open_with(candidate, &Security::Verified(Requirement::Scheme))
+                .await;
+        }
         self.check_policy(candidate)?;
         let limit = self.forward.settings.connect_timeout.duration();
         let until = Instant::now() + limit;
@@ -286,14 +299,22 @@ impl HopOpening<'_> {
     ) -> Result<HopConnection, HopError> {
         let limit = self.forward.settings.connect_timeout.duration();
         let connected = timeout_at(Instant::now() + limit, self.connect(candidate, limit)).await;
-        let stream = connected.map_err(|_| HopError::Timeout)??;
+        let mut stream = connected.map_err(|_| HopError::Timeout)??;
+        if self.next_hop.is_encrypted {
+            let encrypted = self.handshake(stream, candidate, security).await;
+            stream = encrypted.map_err(|cause| HopError::Tls {
+                name: candidate.name.clone(),
+                by: security.requirement(),
+                cause,
+            })?;
+        }
         let mut hop = HopConnection::over(stream, self.next_hop);
         let greeting = hop.reply(limit).await?;
         if !greeting.is_positive() {
             return Err(HopError::Refused(greeting.code, greeting.text()));
         }
         hop.greet(self.hostname, limit).await?;
-        if *security == Security::Plain {
+        if *security == Security::Plain || self.next_hop.is_encrypted {
             return Ok(hop);
         }
         if !hop.offers.starttls {
@@ -316,6 +337,33 @@ impl HopOpening<'_> {
         // RFC 3207, section 4.2: earlier replies of the server must be discarded.
         hop.greet(self.hostname, limit).await?;
         Ok(hop)
+    }
+
+    /// TLS on a connection, with the proof that `security` asks for.
+    async fn handshake(
+        &self,
+        stream: Stream,
+        candidate: &Candidate,
+        security: &Security,
+    ) -> io::Result<Stream> {
+        let (forward, name) = (self.forward, candidate.name.as_str());
+        let limit = forward.settings.connect_timeout.duration();
+        match security {
+            Security::Plain | Security::Opportunistic | Security::Encrypted => {
+                forward.anybody.connect(stream, name, limit).await
+            }
+            Security::Tested | Security::Verified(_) => {
+                forward.authorities.connect(stream, name, limit).await
+            }
+            Security::Dane(records) => {
+                let names = [Some(name), self.domain].into_iter().flatten();
+                let names = names.filter_map(|name| ServerName::try_from(name.to_owned()).ok());
+                match dane::client_config(records.clone(), names.collect()) {
+                    Ok(config) => tls::connect(Arc::new(config), stream, name, limit).await,
+                    Err(error) => Err(io::Error::other(error)),
+                }
+            }
+        }
     }
 
     async fn connect(&self, candidate: &Candidate, limit: Duration) -> Result<Stream, HopError> {

@@ -4,19 +4,24 @@
 //!
 //! `next_hop` is its address, `candidates` its hosts, `security` the proof that each must give (by
 //! `dns` and `mta_sts`), `hop` a connection to one, `reply` parses its replies, `pool` keeps idle
-//! connections, `relay` is one transaction.
+//! connections, `relay` is one transaction, `login` logs in (`login_mechanisms`, `scram_client`).
+//! `smarthost` is the next hop of the server's own mail.
 
 mod candidates;
 mod dns;
 mod error;
 mod hop;
+mod login;
+mod login_mechanisms;
 mod mta_sts;
 mod next_hop;
 mod pool;
 mod relay;
 mod reply;
+mod scram_client;
 mod security;
 mod settings;
+mod smarthost;
 
 use gatepost_store::Store;
 
@@ -26,6 +31,7 @@ pub use next_hop::{MalformedNextHop, NextHop};
 pub(crate) use relay::{BodyEncoding, HopTransaction, RelayClient, RelayMail, RelayStart};
 pub(crate) use reply::HopReply;
 pub use settings::{ForwardSettings, HopTls};
+pub use smarthost::{DkimKeySettings, Smarthost, SmarthostMistake, SmarthostSettings};
 
 /// Runs the parser of a next hop's replies, for fuzzing.
 #[doc(hidden)]
@@ -49,6 +55,8 @@ pub(crate) struct Forward {
     authorities: Outgoing,
     dns: dns::Dns,
     policies: mta_sts::Policies,
+    /// The user that it knows us by.
+    login: Option<login::HopLogin>,
 }
 
 impl Forward {
@@ -58,6 +66,7 @@ impl Forward {
             authorities: Outgoing::new(CertificateTrust::Authorities(settings.tls_ca.clone())),
             dns: dns::Dns::new(&settings.dns_servers),
             policies: mta_sts::Policies::default(),
+            login: None,
             settings,
         }
     }

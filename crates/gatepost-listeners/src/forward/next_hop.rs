@@ -1,5 +1,5 @@
-//! The name of a next hop: `smtp://HOST:PORT`, `lmtp://HOST:PORT`, `lmtp://unix:/PATH`,
-//! `mx://DOMAIN`.
+//! The name of a next hop: `smtp://HOST:PORT`, `smtps://HOST:PORT`, `lmtp://HOST:PORT`,
+//! `lmtp://unix:/PATH`, `mx://DOMAIN`.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -13,6 +13,8 @@ use serde::{Deserialize, Serialize};
 #[serde(into = "String", try_from = "String")]
 pub struct NextHop {
     pub(super) speaks_lmtp: bool,
+    /// TLS from the first byte on (RFC 8314 section 3.3).
+    pub(super) is_encrypted: bool,
     pub(super) place: HopAddress,
 }
 
@@ -35,8 +37,8 @@ const SMTP_PORT: u16 = 25;
 /// The text does not name a next hop.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{0}' is not a next hop; write smtp://127.0.0.1:10026, lmtp://127.0.0.1:24, \
-     lmtp://unix:/run/lmtp or mx://example.org"
+    "'{0}' is not a next hop; write smtp://127.0.0.1:10026, smtps://mail.example.org:465, \
+     lmtp://127.0.0.1:24, lmtp://unix:/run/lmtp or mx://example.org"
 )]
 pub struct MalformedNextHop(String);
 
@@ -52,6 +54,15 @@ impl NextHop {
             HopAddress::Unix(_) => "localhost",
             HopAddress::Exchangers { domain, .. } => domain,
         }
+    }
+
+    /// Whether it is on this machine, so that no other can read what is sent.
+    pub(super) fn is_local(&self) -> bool {
+        let host = self.host();
+        host == "localhost"
+            || host
+                .parse()
+                .is_ok_and(|address: IpAddr| address.to_canonical().is_loopback())
     }
 
     /// The port that it listens on; 0 for a path.
@@ -95,13 +106,15 @@ impl FromStr for NextHop {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let malformed = || MalformedNextHop(text.chars().take(80).collect());
         let (scheme, place) = text.split_once("://").ok_or_else(malformed)?;
-        let speaks_lmtp = match scheme {
-            "smtp" => false,
-            "lmtp" => true,
+        let (speaks_lmtp, is_encrypted) = match scheme {
+            "smtp" => (false, false),
+            "smtps" => (false, true),
+            "lmtp" => (true, false),
             "mx" => {
                 let place = exchangers(place).ok_or_else(malformed)?;
                 return Ok(Self {
                     speaks_lmtp: false,
+                    is_encrypted: false,
                     place,
                 });
             }
@@ -121,13 +134,21 @@ impl FromStr for NextHop {
             }
             HopAddress::Tcp(place.to_owned())
         };
-        Ok(Self { speaks_lmtp, place })
+        Ok(Self {
+            speaks_lmtp,
+            is_encrypted,
+            place,
+        })
     }
 }
 
 impl fmt::Display for NextHop {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = if self.speaks_lmtp { "lmtp" } else { "smtp" };
+        let scheme = match (self.speaks_lmtp, self.is_encrypted) {
+            (true, _) => "lmtp",
+            (false, true) => "smtps",
+            (false, false) => "smtp",
+        };
         match &self.place {
             HopAddress::Tcp(place) => write!(formatter, "{scheme}://{place}"),
             HopAddress::Unix(path) => write!(formatter, "{scheme}://unix:{}", path.display()),
@@ -163,6 +184,7 @@ mod tests {
         for name in [
             "smtp://127.0.0.1:10026",
             "smtp://[::1]:25",
+            "smtps://mail.example.org:465",
             "lmtp://mail.example.org:24",
             "lmtp://unix:/run/dovecot/lmtp",
             "mx://example.org",
@@ -179,6 +201,7 @@ mod tests {
             "smtp://a b:25",
             "smtp://a:70000",
             "http://a:80",
+            "smtps://a",
             "lmtp://unix:relative",
             "mx://",
             "mx://192.0.2.1",

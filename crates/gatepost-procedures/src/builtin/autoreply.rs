@@ -10,7 +10,7 @@ use gatepost_settings::Period;
 use gatepost_store::StoredValue;
 use serde::{Deserialize, Serialize};
 
-use crate::host::{Letter, Resources};
+use crate::host::{ProcedureLetter, Resources};
 use crate::procedure::{Needs, Procedure, ProcedureAnswer, ProcedureCall, ProcedureFailure};
 
 /// The space of values that records the answered senders.
@@ -67,7 +67,7 @@ impl Autoreply {
         })
     }
 
-    fn letter(&self, message: &Message, mail: &Mail<'_>, to: &str, own: &str) -> Letter {
+    fn letter(&self, message: &Message, mail: &Mail<'_>, to: &str, own: &str) -> ProcedureLetter {
         let clean = |text: &str| text.replace(char::is_control, " ");
         let from = match self.settings.from.as_str() {
             "" => own,
@@ -99,7 +99,7 @@ impl Autoreply {
             text += line;
             text += "\r\n";
         }
-        Letter {
+        ProcedureLetter {
             sender: String::new(), // RFC 3834, section 3.3: no answer to an answer
             recipients: vec![to.to_owned()],
             text,
@@ -134,7 +134,7 @@ impl Procedure for Autoreply {
         };
         if !self.resources.mailer.can_send() {
             return Err(ProcedureFailure(
-                "procedures.mail.server is not set, so no reply can be sent".to_owned(),
+                "smarthost.server is not set, so no reply can be sent".to_owned(),
             ));
         }
         let key = format!("{}\0{}", own.to_lowercase(), to.to_lowercase());

@@ -7,7 +7,7 @@ use gatepost_message::{MessageId, Verdict};
 use gatepost_settings::Period;
 use serde::{Deserialize, Serialize};
 
-use crate::host::{Letter, Resources};
+use crate::host::{ProcedureLetter, Resources};
 use crate::procedure::{Needs, Procedure, ProcedureAnswer, ProcedureCall, ProcedureFailure};
 use crate::status::ProcedureStatistics;
 
@@ -15,8 +15,8 @@ use crate::status::ProcedureStatistics;
 #[derive(Deserialize, Serialize, Clone, Debug, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct StatusSettings {
-    /// The recipients of the table, which is sent through `procedures.mail.server`; if empty, it is
-    /// not mailed.
+    /// The recipients of the table, which is sent through `smarthost.server`; if empty, it is not
+    /// mailed.
     pub mail_to: Vec<String>,
     /// The sender of that mail.
     pub mail_from: String,
@@ -69,7 +69,7 @@ pub(crate) fn mail_report(
         mail_to.join(", "),
         MessageId::next(),
     );
-    resources.mailer.send(Letter {
+    resources.mailer.send(ProcedureLetter {
         sender: mail_from.clone(),
         recipients: mail_to.clone(),
         text,

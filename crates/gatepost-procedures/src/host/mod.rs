@@ -23,8 +23,8 @@ pub use http_client::ProcedureHttpSettings;
 pub(crate) use http_client::{
     Http, OutgoingRequest, OutgoingResponse, PendingResponse, malformed_hosts,
 };
-pub use mailer::MailerSettings;
-pub(crate) use mailer::{Letter, Mailer};
+pub(crate) use mailer::Mailer;
+pub use mailer::{ProcedureLetter, ProcedureMail};
 pub(crate) use memory::SharedMemory;
 pub(crate) use network::{Connections, HostNetwork, PendingAnswer};
 pub(crate) use repetitions::RepetitionLimits;
@@ -42,6 +42,7 @@ pub struct ProcedureHost {
     pub(crate) publications: Option<Arc<dyn ProcedurePublications>>,
     pub(crate) memory: Arc<SharedMemory>,
     pub(crate) originals: Option<Originals>,
+    mailer: Mailer,
 }
 
 impl ProcedureHost {
@@ -52,6 +53,7 @@ impl ProcedureHost {
             publications,
             memory: Arc::default(),
             originals: None,
+            mailer: Mailer::default(),
         }
     }
 
@@ -60,6 +62,15 @@ impl ProcedureHost {
     pub fn keeping(self, originals: Originals) -> Self {
         Self {
             originals: Some(originals),
+            ..self
+        }
+    }
+
+    /// Sends mail of procedures by this way.
+    #[must_use]
+    pub fn mailing(self, mail: Arc<dyn ProcedureMail>) -> Self {
+        Self {
+            mailer: Mailer(Some(mail)),
             ..self
         }
     }
@@ -89,13 +100,12 @@ impl Resources {
         host: &ProcedureHost,
         dns: &DnsSettings,
         http: &ProcedureHttpSettings,
-        mail: &MailerSettings,
     ) -> Self {
         Self {
             host: host.clone(),
             dns: Dns::new(dns, &host.memory),
             http: Http::new(http),
-            mailer: Mailer::new(mail),
+            mailer: host.mailer.clone(),
             network: HostNetwork::default(),
         }
     }

@@ -7,7 +7,7 @@ use gatepost_settings::{ByteSize, Period};
 use gatepost_store::ValuesLimits;
 use serde::{Deserialize, Serialize};
 
-use crate::host::{DnsSettings, MailerSettings, ProcedureHttpSettings};
+use crate::host::{DnsSettings, ProcedureHttpSettings};
 
 mod procedure_table;
 
@@ -60,8 +60,6 @@ pub struct ProceduresSettings {
     pub dns: DnsSettings,
     /// The servers that `http` of Luau procedures may contact.
     pub http: ProcedureHttpSettings,
-    /// The server for mail that procedures send.
-    pub mail: MailerSettings,
 }
 
 impl Default for ProceduresSettings {
@@ -81,7 +79,6 @@ impl Default for ProceduresSettings {
             luau: LuauSettings::default(),
             dns: DnsSettings::default(),
             http: ProcedureHttpSettings::default(),
-            mail: MailerSettings::default(),
         }
     }
 }

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use gatepost_message::{Envelope, Format, Listener, Message, Peer, Publication, Topic, Verdict};
 use gatepost_procedures::{
-    ConfigurationProblem, ProcedureAnswer, ProcedureArguments, ProcedureHost,
-    ProcedurePublications, Procedures, ProceduresConfiguration, ScopeSettings,
+    ConfigurationProblem, ProcedureAnswer, ProcedureArguments, ProcedureHost, ProcedureLetter,
+    ProcedureMail, ProcedurePublications, Procedures, ProceduresConfiguration, ScopeSettings,
 };
 use gatepost_rules::RuleSet;
 use gatepost_settings::Period;
@@ -31,11 +31,28 @@ impl ProcedurePublications for Notes {
     }
 }
 
+/// Mail of procedures, as it would leave.
+#[derive(Default)]
+pub struct Mails(pub Mutex<Option<mpsc::Sender<ProcedureLetter>>>);
+
+impl ProcedureMail for Mails {
+    fn can_send(&self) -> bool {
+        self.0.lock().is_some()
+    }
+
+    fn send(&self, letter: ProcedureLetter) {
+        let sender = self.0.lock();
+        let sender = sender.as_ref().expect("asked before");
+        sender.send(letter).expect("the test receives");
+    }
+}
+
 pub struct World {
     pub folder: TempDir,
     pub configuration: ProceduresConfiguration,
     pub values: Values,
     pub notes: Arc<Notes>,
+    pub mails: Arc<Mails>,
 }
 
 impl World {
@@ -54,6 +71,7 @@ impl World {
                 bytes_max: gatepost_settings::ByteSize::mebibytes(1),
             }),
             notes: Arc::default(),
+            mails: Arc::default(),
         }
     }
 
@@ -63,6 +81,13 @@ impl World {
         fs::create_dir_all(file.parent().expect("a folder")).expect("made");
         fs::write(file, source).expect("written");
         self
+    }
+
+    /// The mail that procedures send.
+    pub fn mails(&self) -> mpsc::Receiver<ProcedureLetter> {
+        let (sender, mails) = mpsc::channel();
+        *self.mails.0.lock() = Some(sender);
+        mails
     }
 
     /// Adds a scope for all messages.
@@ -78,6 +103,7 @@ impl World {
     pub fn try_start(&self) -> Result<Procedures, Vec<ConfigurationProblem>> {
         let rules = Arc::new(RuleSet::embedded());
         let host = ProcedureHost::new(self.values.clone(), Some(self.notes.clone()));
+        let host = host.mailing(self.mails.clone());
         Procedures::start_in(self.configuration.clone(), rules, host).map(|(started, _)| started)
     }
 

@@ -206,7 +206,7 @@ impl Connection<'_> {
                 self.running.progress.began(delivery.id);
                 self.in_flight.insert(packet_id, delivery);
             }
-            None => self.running.progress.delivered(),
+            None => self.running.progress.delivered(1),
         }
         Ok(())
     }
@@ -299,7 +299,7 @@ impl Connection<'_> {
 
     fn delivered(&mut self, packet_id: PacketId) {
         if self.arrived(packet_id).is_some() {
-            self.running.progress.delivered();
+            self.running.progress.delivered(1);
         }
     }
 

@@ -14,7 +14,7 @@ use super::settings::WebPushSettings;
 use super::subscription::{PushSubscription, guard};
 use super::{WebPushError, notification};
 use crate::attempt::Failure;
-use crate::carrier::{Attempt, Carrier};
+use crate::carrier::{Attempt, Carrier, Remaining};
 use crate::frame::Delivery;
 use crate::http_client::{Client, SharedTls, Target, retry_after};
 
@@ -112,8 +112,13 @@ impl Carrier for PushEndpoint {
         true
     }
 
-    fn attempt<'a>(&'a self, delivery: &'a Delivery) -> Attempt<'a> {
-        Box::pin(self.send(delivery))
+    fn attempt<'a>(&'a self, batch: &'a [Delivery], _: &'a mut Remaining) -> Attempt<'a> {
+        Box::pin(async move {
+            for delivery in batch {
+                self.send(delivery).await?;
+            }
+            Ok(())
+        })
     }
 }
 

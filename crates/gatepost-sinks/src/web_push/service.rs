@@ -209,6 +209,7 @@ impl WebPush {
             authorization: Some(core.rights.of_owner(user, &client_id(name))),
             carrier: Box::new(endpoint),
             concurrency: 1,
+            digest: None,
             progress: Arc::clone(&progress),
             dead_letter: None,
             pace: RequestPace::new(0),

@@ -1,8 +1,8 @@
 //! Webhooks: each message becomes one HTTP request.
 
 mod answer;
+mod message_json;
 mod signature;
-mod template;
 
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,15 +13,16 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header};
 use http_body_util::Full;
 
 use crate::attempt::Failure;
-use crate::carrier::{Attempt, Carrier};
+use crate::carrier::{Attempt, Carrier, Remaining};
 use crate::field_mistake::FieldMistake;
 use crate::file_text::{file_text, first_line};
 use crate::frame::Delivery;
 use crate::http_client::{AddressGuard, Client, SharedTls, Target};
 use crate::ready_templates::ready;
 use crate::settings::WebhookSettings;
+use crate::template::{SinkTemplate, SinkTemplateError};
+use message_json::message_json;
 use signature::Signer;
-use template::{BodyError, BodyTemplate};
 
 /// Header fields that the client sets itself.
 const OWN_HEADERS: [HeaderName; 4] = [
@@ -37,7 +38,7 @@ pub(crate) struct Webhook {
     target: Target,
     method: Method,
     headers: HeaderMap,
-    template: Option<BodyTemplate>,
+    template: Option<SinkTemplate>,
     variables: BTreeMap<String, String>,
     signer: Signer,
     hmac_header: Option<HeaderName>,
@@ -115,10 +116,10 @@ impl Webhook {
         answer::judged(status, &headers, now)
     }
 
-    fn body(&self, delivery: &Delivery) -> Result<Vec<u8>, BodyError> {
+    fn body(&self, delivery: &Delivery) -> Result<Vec<u8>, SinkTemplateError> {
         match &self.template {
             Some(template) => template.render(&self.name, &self.variables, delivery),
-            None => template::message_json(delivery),
+            None => message_json(delivery),
         }
     }
 
@@ -166,8 +167,13 @@ impl Carrier for Webhook {
         false
     }
 
-    fn attempt<'a>(&'a self, delivery: &'a Delivery) -> Attempt<'a> {
-        Box::pin(self.send(delivery))
+    fn attempt<'a>(&'a self, batch: &'a [Delivery], _: &'a mut Remaining) -> Attempt<'a> {
+        Box::pin(async move {
+            for delivery in batch {
+                self.send(delivery).await?;
+            }
+            Ok(())
+        })
     }
 }
 
@@ -214,7 +220,7 @@ fn headers(settings: &WebhookSettings) -> Result<HeaderMap, FieldMistake> {
     Ok(headers)
 }
 
-fn template(settings: &WebhookSettings) -> Result<Option<BodyTemplate>, FieldMistake> {
+fn template(settings: &WebhookSettings) -> Result<Option<SinkTemplate>, FieldMistake> {
     if settings.template.is_empty() {
         return Ok(None);
     }
@@ -227,7 +233,7 @@ fn template(settings: &WebhookSettings) -> Result<Option<BodyTemplate>, FieldMis
         .or(ready(&settings.template))
         .unwrap_or_default();
     let is_json = settings.content_type.contains("json");
-    BodyTemplate::new(source, is_json)
+    SinkTemplate::new(source, is_json, 1)
         .map(Some)
         .map_err(|error| FieldMistake::new("webhook.template", format!("{error:#}")))
 }

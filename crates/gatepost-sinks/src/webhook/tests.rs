@@ -103,7 +103,7 @@ async fn a_request_has_the_message_and_its_id_and_connections_are_kept() {
     .await;
     for _ in 0..3 {
         // The peer accepts one connection only.
-        assert_eq!(webhook.attempt(&delivery()).await, Ok(()));
+        assert_eq!(webhook.send(&delivery()).await, Ok(()));
         let request = received.recv().await.expect("a request");
         let (head, body) = request.split_once("\r\n\r\n").expect("a head");
         assert!(
@@ -160,7 +160,7 @@ async fn peers_that_lie_are_tried_again_or_believed_by_their_status() {
     ] {
         let (webhook, _received) = webhook(vec![answer], |_| {}).await;
         let began = Instant::now();
-        let outcome = webhook.attempt(&delivery()).await;
+        let outcome = webhook.send(&delivery()).await;
         assert_eq!(outcome.is_ok(), is_taken, "{answer}: {outcome:?}");
         if !is_taken {
             assert!(
@@ -191,7 +191,7 @@ async fn silence_ends_with_the_timeout_and_private_addresses_are_not_asked() {
         let webhook = Webhook::new("chat", &settings).map_err(|mistake| mistake.reason);
         let failure = webhook
             .expect("no mistake")
-            .attempt(&delivery())
+            .send(&delivery())
             .await
             .expect_err(host);
         assert!(failure.to_string().contains(said), "{host}: {failure}");
@@ -221,7 +221,7 @@ fn ready_templates_make_what_the_services_ask_for() {
         "teams",
         "telegram",
     ] {
-        let template = BodyTemplate::new(ready(name).expect(name), true).expect(name);
+        let template = SinkTemplate::new(ready(name).expect(name), true, 1).expect(name);
         let body = template
             .render("chat", &variables.clone().into(), &delivery())
             .expect(name);
@@ -241,7 +241,7 @@ fn no_payload_breaks_out_of_a_template_and_errors_are_named() {
     let render = |source: &str, payload: &'static [u8]| {
         let mut delivery = delivery();
         delivery.payload = Bytes::from_static(payload);
-        let template = BodyTemplate::new(source, true).map_err(|error| error.to_string())?;
+        let template = SinkTemplate::new(source, true, 1).map_err(|error| error.to_string())?;
         let body = template.render("chat", &BTreeMap::new(), &delivery);
         let body = body.map_err(|error| error.to_string())?;
         Ok::<_, String>(String::from_utf8(body).expect("text"))

@@ -9,6 +9,7 @@ mod clock;
 mod completions;
 mod config;
 mod database;
+mod dkim;
 mod healthcheck;
 mod import;
 mod learn;
@@ -60,6 +61,7 @@ enum Command {
     Sessions(sessions::SessionsArguments),
     Quarantine(quarantine::QuarantineArguments),
     Sinks(sinks::SinksArguments),
+    Dkim(dkim::DkimArguments),
     Import(import::ImportArguments),
     Backup(backup::BackupArguments),
     Restore(backup::RestoreArguments),
@@ -90,6 +92,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Sessions(arguments) => sessions::run(&arguments),
         Command::Quarantine(arguments) => quarantine::run(&arguments),
         Command::Sinks(arguments) => sinks::run(&arguments),
+        Command::Dkim(arguments) => dkim::run(&arguments),
         Command::Import(arguments) => import::run(&arguments),
         Command::Backup(arguments) => backup::run(&arguments),
         Command::Restore(arguments) => backup::run_restore(&arguments),

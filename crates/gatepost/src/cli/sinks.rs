@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::client::{AdminError, AdminOptions};
 
-/// List the sinks of a running server: webhooks, bridges, and the subscriptions of browsers
+/// List the sinks of a running server: webhooks, bridges, mail, and the subscriptions of browsers
 ///
 /// The command uses the server's administration API.
 #[derive(Debug, Args)]

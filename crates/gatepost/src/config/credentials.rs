@@ -36,7 +36,8 @@ pub(super) fn resolve(config: &mut Config, folder: Option<&Path>) {
     });
     let keys = config.access.jwt.iter_mut().map(|issuer| &mut issuer.key);
     let keys = keys.chain(config.backbone.key_files());
-    for path in files.chain(keys) {
+    let of_smarthost = config.smarthost.secret_files();
+    for path in files.chain(keys).chain(of_smarthost) {
         if let Some(found) = credential(path, folder) {
             *path = found;
         }

@@ -1,12 +1,14 @@
 //! All settings, composed of those of each crate.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use gatepost_alarms::AlarmSettings;
 use gatepost_backbone::BackboneSettings;
 use gatepost_bans::BansSettings;
 use gatepost_broker::BrokerSettings;
 use gatepost_listeners::call::CallSettings;
+use gatepost_listeners::forward::{Smarthost, SmarthostMistake, SmarthostSettings};
 use gatepost_listeners::http::HttpSettings;
 use gatepost_listeners::in_flight::InFlightSettings;
 use gatepost_listeners::milter::MilterSettings;
@@ -65,6 +67,8 @@ pub(crate) struct Config {
     pub(crate) backbone: BackboneSettings,
     /// The webhooks and bridges that send messages to other systems.
     pub(crate) sink: Vec<SinkSettings>,
+    /// The mail server that takes mail which the server itself sends.
+    pub(crate) smarthost: SmarthostSettings,
     /// Topics that are watched, and the reasons for an alarm.
     pub(crate) alarm: Vec<AlarmSettings>,
     /// Notifications to browsers and phones.
@@ -100,6 +104,7 @@ impl Default for Config {
             broker: BrokerSettings::default(),
             backbone: BackboneSettings::default(),
             sink: Vec::new(),
+            smarthost: SmarthostSettings::default(),
             alarm: Vec::new(),
             web_push: WebPushSettings::default(),
             pages: PagesSettings::default(),
@@ -313,6 +318,14 @@ impl Config {
         bans
     }
 
+    /// The mail server that takes mail of the server itself. Reads the files that it names.
+    pub(crate) fn smarthost(
+        &self,
+    ) -> Result<Option<Arc<dyn gatepost_sinks::MailTransport>>, SmarthostMistake> {
+        let smarthost = Smarthost::new(&self.smarthost)?;
+        Ok(smarthost.map(|smarthost| Arc::new(smarthost) as _))
+    }
+
     /// The number of this server, unless the setting is a mistake.
     pub(crate) fn node(&self) -> Option<NodeNumber> {
         NodeNumber::new(self.node)
@@ -350,7 +363,11 @@ impl Config {
             let key = format!("backbone.{field}");
             Mistake::new(layers.origin(&key), key, reason)
         }));
-        let of_sinks = gatepost_sinks::mistakes(&self.sink).into_iter();
+        if let Err(SmarthostMistake { key, reason }) = Smarthost::new(&self.smarthost) {
+            mistakes.push(Mistake::new(layers.origin(&key), key, reason));
+        }
+        let has_smarthost = self.smarthost.is_on();
+        let of_sinks = gatepost_sinks::mistakes(&self.sink, has_smarthost).into_iter();
         let of_sinks = of_sinks.chain(self.web_push.mistakes());
         mistakes.extend(
             of_sinks.map(|mistake| {

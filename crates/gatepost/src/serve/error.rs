@@ -3,6 +3,7 @@
 use std::io;
 
 use gatepost_backbone::BackboneError;
+use gatepost_listeners::forward::SmarthostMistake;
 use gatepost_message::Listener;
 use gatepost_operations::learner::LearningError;
 use gatepost_settings::Bind;
@@ -53,6 +54,8 @@ pub(super) enum StartError {
     )]
     PassedSocketUnused { name: String, bind: Bind },
     #[error(transparent)]
+    Smarthost(#[from] SmarthostMistake),
+    #[error(transparent)]
     Tls(#[from] Unusable),
     #[error("access_log.path: {path} cannot be written: {cause}")]
     AccessLog { path: String, cause: io::Error },
@@ -76,6 +79,7 @@ impl StartError {
     pub(super) const fn exit_code(&self) -> u8 {
         match self {
             Self::Procedures(_)
+            | Self::Smarthost(_)
             | Self::Tls(_)
             | Self::NoSuchUser(_)
             | Self::PassedSocketUnused { .. }

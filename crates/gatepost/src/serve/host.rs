@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use gatepost_broker::Broker;
 use gatepost_message::Publication;
-use gatepost_procedures::{ProcedureHost, ProcedurePublications, ProceduresSettings};
+use gatepost_procedures::{
+    ProcedureHost, ProcedureLetter, ProcedureMail, ProcedurePublications, ProceduresSettings,
+};
+use gatepost_sinks::{Letter, MailQueue};
 use gatepost_store::{Originals, OriginalsLimits, Store, StoreError, Values};
 
 /// Publications of procedures go directly to the broker: they are not judged again, so no procedure
@@ -19,10 +22,28 @@ impl ProcedurePublications for ToBroker {
     }
 }
 
+/// Mail of procedures leaves as all mail of the server.
+struct ToSmarthost(MailQueue);
+
+impl ProcedureMail for ToSmarthost {
+    fn can_send(&self) -> bool {
+        self.0.is_on()
+    }
+
+    fn send(&self, letter: ProcedureLetter) {
+        self.0.send(&Letter {
+            sender: letter.sender,
+            recipients: letter.recipients,
+            text: letter.text.into_bytes(),
+        });
+    }
+}
+
 pub(super) fn open(
     settings: &ProceduresSettings,
     store: &Store,
     broker: &Broker,
+    mail: &MailQueue,
 ) -> Result<ProcedureHost, StoreError> {
     let values = Values::open(store, settings.values_limits())?;
     let limits = OriginalsLimits {
@@ -31,5 +52,6 @@ pub(super) fn open(
         per_second: settings.originals_per_second,
     };
     let host = ProcedureHost::new(values, Some(Arc::new(ToBroker(broker.clone()))));
+    let host = host.mailing(Arc::new(ToSmarthost(mail.clone())));
     Ok(host.keeping(Originals::open(store, limits)?))
 }

@@ -41,7 +41,7 @@ use gatepost_operations::learner::{Learner, LearnerThread};
 use gatepost_operations::reload::{ReloadRequest, requests};
 use gatepost_operations::{AuditLog, Operations};
 use gatepost_procedures::{DeferredRules, ProcedureHost, Procedures};
-use gatepost_sinks::Sinks;
+use gatepost_sinks::{MailQueue, Sinks};
 use gatepost_store::Store;
 use gatepost_users::Users;
 use tokio::sync::{mpsc, watch};
@@ -142,13 +142,15 @@ async fn serve(
     log_exposure(&config, &users);
     let rights = mqtt::UsersRights(users.clone());
     let (broker, backbone) = backbone::open_broker(&config, &store, &rights).await?;
-    let host = host::open(&config.procedures, &store, &broker)?;
+    let mail = MailQueue::new(broker.clone());
+    mail.use_smarthost(config.smarthost()?);
+    let host = host::open(&config.procedures, &store, &broker, &mail)?;
     let procedures = start_procedures(&config, layers, rules, host)?;
     let learner_thread =
         LearnerThread::start(learner.clone(), procedures.clone()).map_err(StartError::Threads)?;
     let gateway = Gateway::new(procedures.clone(), Arc::new(broker.clone()), store.clone());
     gateway.set_journal_unjudged(config.store.journal_unjudged);
-    let sinks = start_sinks(&broker, &store, rights, &config)?;
+    let sinks = start_sinks(mail.clone(), &store, rights, &config)?;
     let alarms = start_alarms(&broker, &store, &config)?;
     let stats = StatsKeeper::new(gateway.clone(), broker.clone(), store.clone());
     let stats = Arc::new(stats.with_sinks(sinks.clone()).with_alarms(alarms.clone()));
@@ -199,6 +201,7 @@ async fn serve(
         learner: &learner,
         problems: &unusable,
         sinks: &sinks,
+        mail: &mail,
         alarms: &alarms,
     };
     while let Some(request) = next_reload(&mut signals, &mut asked).await {
@@ -280,12 +283,12 @@ fn open_learner(store: &Store, config: &Config) -> Result<Arc<Learner>, StartErr
 
 /// Starts webhooks, bridges and notifications, on a thread of their own.
 fn start_sinks(
-    broker: &Broker,
+    mail: MailQueue,
     store: &Store,
     rights: mqtt::UsersRights,
     config: &Config,
 ) -> Result<Sinks, StartError> {
-    let sinks = Sinks::start(broker.clone(), &config.sink).map_err(StartError::Threads)?;
+    let sinks = Sinks::start(mail, &config.sink).map_err(StartError::Threads)?;
     sinks.start_web_push(store, Arc::new(rights), &config.web_push)?;
     Ok(sinks)
 }

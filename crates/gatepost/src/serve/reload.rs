@@ -17,7 +17,7 @@ use gatepost_operations::learner::Learner;
 use gatepost_operations::reload::ReloadReport;
 use gatepost_procedures::{Changed, DeferredRules, Procedures, RULES_WAIT_MAX, RulesState};
 use gatepost_rules::{Problem, Severity};
-use gatepost_sinks::Sinks;
+use gatepost_sinks::{MailQueue, Sinks};
 use gatepost_store::Store;
 use gatepost_users::Users;
 
@@ -42,6 +42,7 @@ pub(super) struct Reloader<'a> {
     pub(super) learner: &'a Arc<Learner>,
     pub(super) problems: &'a RuleProblems,
     pub(super) sinks: &'a Sinks,
+    pub(super) mail: &'a MailQueue,
     pub(super) alarms: &'a Alarms,
 }
 
@@ -98,6 +99,7 @@ impl Reloader<'_> {
             if let Some(problems) = reloaded.problems {
                 *self.problems.write() = problems;
             }
+            self.apply_mail(&config);
             self.sinks.apply(&config.sink);
             self.alarms.apply(&config.alarm);
         }
@@ -108,6 +110,17 @@ impl Reloader<'_> {
             rules_running: rules.loaded().map_or(0, |rules| rules.statistics().rules),
             difference,
             problems: warnings,
+        }
+    }
+
+    /// Uses the smarthost of a new config, in which no mistake was found.
+    fn apply_mail(&self, config: &Config) {
+        match config.smarthost() {
+            Ok(smarthost) => self.mail.use_smarthost(smarthost),
+            // A file has changed since the config was checked.
+            Err(error) => {
+                tracing::error!(target: "sinks", "the smarthost stays as it was: {error}");
+            }
         }
     }
 

@@ -176,6 +176,7 @@ fn read_paths(config: &Config, source: &ConfigSource) -> Vec<PathBuf> {
         files.extend(binding.tls.files());
     }
     files.extend(config.backbone.files());
+    files.extend(config.smarthost.files().map(PathBuf::as_path));
     files.extend(config.sink.iter().flat_map(SinkSettings::files));
     for forward in [
         &config.listeners.smtp.forward,

@@ -4,6 +4,8 @@
 mod support;
 
 mod bridges;
+mod mail;
+mod mail_peer;
 mod mosquitto;
 mod web_peer;
 mod web_push;

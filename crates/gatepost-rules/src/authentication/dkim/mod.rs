@@ -7,6 +7,7 @@ mod canonical;
 mod fields;
 mod key;
 mod signature;
+mod signer;
 mod tags;
 
 use gatepost_dns::RecordType;
@@ -16,6 +17,7 @@ pub(crate) use canonical::Canonical;
 pub(crate) use fields::{RawMail, with_line_ends};
 pub(crate) use key::Key;
 pub(crate) use signature::{Signature, without_value};
+pub use signer::{DkimKey, DkimKeyError, DkimSigner};
 pub(crate) use tags::Tags;
 
 /// The most signatures of one message that are verified.

@@ -152,19 +152,29 @@ impl Signature {
     /// without its value.
     pub(crate) fn signed_text(&self, mail: &RawMail<'_>, own: usize) -> Vec<u8> {
         let mut out = Vec::new();
-        let mut used: Vec<usize> = Vec::new();
-        for name in &self.fields {
-            let mut fields = mail.fields_named(name.as_bytes()).rev();
-            if let Some((index, field)) = fields.find(|(index, _)| !used.contains(index)) {
-                used.push(index);
-                self.head_form.field(field, &mut out);
-                out.extend_from_slice(b"\r\n");
-            }
-        }
+        add_signed_fields(mail, &self.fields, self.head_form, &mut out);
         if let Some(field) = mail.field(own) {
             without_value(self.head_form, field, &mut out);
         }
         out
+    }
+}
+
+/// Adds the fields of these names, each from the last upwards (section 5.4.2).
+pub(super) fn add_signed_fields(
+    mail: &RawMail<'_>,
+    names: &[impl AsRef<str>],
+    form: Canonical,
+    out: &mut Vec<u8>,
+) {
+    let mut used: Vec<usize> = Vec::new();
+    for name in names {
+        let mut fields = mail.fields_named(name.as_ref().as_bytes()).rev();
+        if let Some((index, field)) = fields.find(|(index, _)| !used.contains(index)) {
+            used.push(index);
+            form.field(field, out);
+            out.extend_from_slice(b"\r\n");
+        }
     }
 }
 

@@ -2,11 +2,13 @@
 
 use std::process::ExitCode;
 
-use gatepost_sinks::SinkSettings;
-
+use crate::config::Config;
 use crate::exit::EXIT_UNAVAILABLE;
 
-pub(super) fn run(sinks: &[SinkSettings]) -> ExitCode {
+pub(super) fn run(config: &Config) -> ExitCode {
+    let sinks = &config.sink;
+    // A mistake in it was found before.
+    let smarthost = config.smarthost().unwrap_or_default();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -15,7 +17,7 @@ pub(super) fn run(sinks: &[SinkSettings]) -> ExitCode {
     };
     let mut failed = 0;
     for sink in sinks {
-        let (target, outcome) = runtime.block_on(gatepost_sinks::check(sink));
+        let (target, outcome) = runtime.block_on(gatepost_sinks::check(sink, smarthost.clone()));
         match outcome {
             Ok(()) => println!("{}: {target} can be reached", sink.name),
             Err(error) => {

@@ -67,7 +67,7 @@ pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
         return print_security(&config);
     }
     if arguments.connect {
-        return connect::run(&config.sink);
+        return connect::run(&config);
     }
     let (rules, mut problems) = RuleSet::load(&config.rules.paths, &config.rules);
     problems.extend(rules.user_problems());

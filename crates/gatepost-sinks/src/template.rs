@@ -1,4 +1,4 @@
-//! The body of a request: a template's result, or the message as JSON.
+//! Templates of what leaves: the body of a request, the subject and the text of a mail.
 //!
 //! In a JSON body, the template's values are written as JSON, so no payload can break out of its
 //! string, and the result is checked.
@@ -10,45 +10,53 @@ use std::io;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use minijinja::{AutoEscape, Environment, ErrorKind, UndefinedBehavior, Value, context};
-use serde::Serialize;
 use serde::de::IgnoredAny;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use crate::frame::Delivery;
 
-/// The maximum number of template instructions for one message.
+/// The maximum number of template instructions, and of further ones for each message of a digest.
 const STEPS_MAX: u64 = 100_000;
-/// The maximum number of bytes of a request's body.
+const STEPS_PER_MESSAGE: u64 = 2_000;
+/// The maximum number of bytes of a result.
 const BODY_BYTES_MAX: usize = 4 << 20;
 const NAME: &str = "body";
 const PRIORITY_DEFAULT: u8 = 3;
 
 /// The reason why a message has no request body.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum BodyError {
+pub(crate) enum SinkTemplateError {
     #[error("the template: {0:#}")]
     Template(#[from] minijinja::Error),
     #[error("the template's result is not JSON: {0}")]
     NotJson(serde_json::Error),
     #[error("the message as JSON: {0}")]
     Message(serde_json::Error),
+    #[error("the template's result is not UTF-8")]
+    NotText,
 }
 
 /// A compiled template.
-pub(super) struct BodyTemplate {
+pub(crate) struct SinkTemplate {
     environment: Environment<'static>,
     is_json: bool,
     wants_json: bool,
     wants_base64: bool,
 }
 
-impl BodyTemplate {
-    pub(super) fn new(source: &str, is_json: bool) -> Result<Self, minijinja::Error> {
+impl SinkTemplate {
+    /// `messages_max`: of how many messages one text may be made.
+    pub(crate) fn new(
+        source: &str,
+        is_json: bool,
+        messages_max: u16,
+    ) -> Result<Self, minijinja::Error> {
         let mut environment = Environment::new();
         environment.set_auto_escape_callback(|_| AutoEscape::None);
         environment.set_undefined_behavior(UndefinedBehavior::Chainable);
-        environment.set_fuel(Some(STEPS_MAX));
+        let of_digest = STEPS_PER_MESSAGE * u64::from(messages_max);
+        environment.set_fuel(Some(STEPS_MAX + of_digest));
         environment.add_filter("cut", cut);
         environment.add_filter("slack", escaped_for_slack);
         if is_json {
@@ -60,21 +68,41 @@ impl BodyTemplate {
             });
         }
         environment.add_template_owned(NAME, source.to_owned())?;
-        let names = environment.get_template(NAME)?.undeclared_variables(false);
         Ok(Self {
             is_json,
-            wants_json: names.contains("json"),
-            wants_base64: names.contains("payload_base64"),
+            wants_json: source.contains("json"),
+            wants_base64: source.contains("payload_base64"),
             environment,
         })
     }
 
-    pub(super) fn render(
+    /// The text for one message.
+    pub(crate) fn render(
         &self,
         sink: &str,
         variables: &BTreeMap<String, String>,
         delivery: &Delivery,
-    ) -> Result<Vec<u8>, BodyError> {
+    ) -> Result<Vec<u8>, SinkTemplateError> {
+        let message = self.values(delivery);
+        self.render_values(context! { sink, variables, ..message })
+    }
+
+    /// The text for a digest: the values of the first message, and all of them as `messages`.
+    pub(crate) fn render_digest(
+        &self,
+        sink: &str,
+        variables: &BTreeMap<String, String>,
+        deliveries: &[Delivery],
+    ) -> Result<String, SinkTemplateError> {
+        let messages: Vec<Value> = deliveries.iter().map(|one| self.values(one)).collect();
+        let first = messages.first().cloned().unwrap_or_default();
+        let count = messages.len();
+        let text = self.render_values(context! { sink, variables, messages, count, ..first })?;
+        String::from_utf8(text).map_err(|_| SinkTemplateError::NotText)
+    }
+
+    /// The values of one message.
+    fn values(&self, delivery: &Delivery) -> Value {
         let payload = &delivery.payload;
         let properties = &delivery.properties;
         let property = |name| properties.user_property(name);
@@ -88,9 +116,7 @@ impl BodyTemplate {
             .wants_json
             .then(|| serde_json::from_slice(payload).ok());
         let json: Option<serde_json::Value> = json.flatten();
-        let values = context! {
-            sink,
-            variables,
+        context! {
             id => delivery.id.to_string(),
             topic => delivery.topic,
             levels => delivery.topic.split('/').collect::<Vec<_>>(),
@@ -108,12 +134,15 @@ impl BodyTemplate {
             priority => priority(property("priority")),
             tags => tags(property("tags")),
             click => property("click"),
-        };
+        }
+    }
+
+    fn render_values(&self, values: Value) -> Result<Vec<u8>, SinkTemplateError> {
         let mut body = Bounded(Vec::new());
         let template = self.environment.get_template(NAME)?;
         template.render_captured_to(values, &mut body)?;
         if self.is_json {
-            serde_json::from_slice::<IgnoredAny>(&body.0).map_err(BodyError::NotJson)?;
+            serde_json::from_slice::<IgnoredAny>(&body.0).map_err(SinkTemplateError::NotJson)?;
         }
         Ok(body.0)
     }
@@ -163,42 +192,4 @@ impl io::Write for Bounded {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
-}
-
-/// The message as JSON, in the shape that event streams have.
-#[derive(Serialize)]
-struct MessageJson<'a> {
-    id: String,
-    unix_ms: i64,
-    topic: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    payload: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    payload_base64: Option<String>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    retain: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    content_type: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    expiry_seconds: Option<u32>,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    properties: &'a [(String, String)],
-}
-
-/// The body if there is no template.
-pub(super) fn message_json(delivery: &Delivery) -> Result<Vec<u8>, BodyError> {
-    let text = std::str::from_utf8(&delivery.payload).ok();
-    let nanoseconds = OffsetDateTime::from(delivery.id.time()).unix_timestamp_nanos();
-    let message = MessageJson {
-        id: delivery.id.to_string(),
-        unix_ms: (nanoseconds / 1_000_000) as i64,
-        topic: &delivery.topic,
-        payload: text,
-        payload_base64: text.is_none().then(|| BASE64.encode(&delivery.payload)),
-        retain: delivery.retain,
-        content_type: delivery.properties.content_type.as_deref(),
-        expiry_seconds: delivery.properties.expiry_seconds,
-        properties: &delivery.properties.user,
-    };
-    serde_json::to_vec(&message).map_err(BodyError::Message)
 }

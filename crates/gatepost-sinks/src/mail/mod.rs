@@ -1,0 +1,199 @@
+//! Mail: messages of topics as mail, alone or collected in digests, and mail of the server itself.
+//!
+//! All of it goes to one smarthost, which queues and delivers it: there is no
+//! queue here but the broker's sessions. A mail is acknowledged when the smarthost has taken it for
+//! every recipient, or when it has refused the others for good.
+
+mod letter;
+mod outgoing;
+mod smarthost;
+
+use std::collections::BTreeMap;
+
+use gatepost_message::MessageId;
+
+use crate::attempt::Failure;
+use crate::carrier::{Attempt, Carrier, Remaining};
+use crate::field_mistake::FieldMistake;
+use crate::file_text::file_text;
+use crate::frame::Delivery;
+use crate::mail_settings::MailSettings;
+use crate::template::{SinkTemplate, SinkTemplateError};
+use letter::Content;
+pub(crate) use letter::is_address;
+pub use outgoing::MailQueue;
+pub(crate) use outgoing::{SharedTransport, TOPIC as OUTGOING_TOPIC};
+pub use smarthost::{Checking, Letter, MailTransport, RefusedRecipient, SendOutcome, Sending};
+
+/// The sink of the server's own mail. No sink of the config can have the name, for its `/`.
+pub(crate) const OUTGOING_NAME: &str = "mail/outgoing";
+/// Mails of the server itself that are sent at once: one that is tried again holds up no other.
+pub(crate) const OUTGOING_CONCURRENCY: u16 = 8;
+pub(crate) const NO_SMARTHOST: &str = "no smarthost is set; write smarthost.server";
+
+/// A sink that makes mail of messages.
+pub(crate) struct MailSink {
+    name: String,
+    from: String,
+    to: Vec<String>,
+    subject: SinkTemplate,
+    body: SinkTemplate,
+    variables: BTreeMap<String, String>,
+    smarthost: SharedTransport,
+}
+
+impl MailSink {
+    /// Reads the file that the settings name.
+    pub(crate) fn new(
+        name: &str,
+        settings: &MailSettings,
+        smarthost: SharedTransport,
+    ) -> Result<Self, FieldMistake> {
+        let address = "write an address such as alarms@example.org, without a name";
+        if !is_address(&settings.from) {
+            return Err(FieldMistake::new("mail.from", address));
+        }
+        if settings.to.is_empty() || !settings.to.iter().all(|to| is_address(to)) {
+            return Err(FieldMistake::new("mail.to", address));
+        }
+        let messages_max = settings.digest_messages_max;
+        if messages_max == 0 {
+            let reason = "there must be a message in a mail";
+            return Err(FieldMistake::new("mail.digest_messages_max", reason));
+        }
+        let template = |field, source: &str| {
+            SinkTemplate::new(source, false, messages_max)
+                .map_err(|error| FieldMistake::new(field, format!("{error:#}")))
+        };
+        let source = file_text(&settings.template, "mail.template")?;
+        let source = source.as_deref();
+        let default = include_str!("../../templates/mail.txt.j2");
+        Ok(Self {
+            name: name.to_owned(),
+            from: settings.from.clone(),
+            to: settings.to.clone(),
+            subject: template("mail.subject", &settings.subject)?,
+            body: template("mail.template", source.unwrap_or(default))?,
+            variables: settings.variables.clone(),
+            smarthost,
+        })
+    }
+
+    /// The mail about these messages, for some of the recipients.
+    fn letter(
+        &self,
+        batch: &[Delivery],
+        recipients: Vec<String>,
+    ) -> Result<Letter, SinkTemplateError> {
+        let text =
+            |template: &SinkTemplate| template.render_digest(&self.name, &self.variables, batch);
+        let (subject, body) = (text(&self.subject)?, text(&self.body)?);
+        let content = Content {
+            from: &self.from,
+            to: &self.to,
+            subject: &subject,
+            body: &body,
+            id: batch.first().map_or_else(MessageId::next, |first| first.id),
+            sink: &self.name,
+        };
+        Ok(Letter {
+            sender: self.from.clone(),
+            recipients,
+            text: letter::written(&content),
+        })
+    }
+
+    async fn send(&self, batch: &[Delivery], remaining: &mut Remaining) -> Result<(), Failure> {
+        let recipients = remaining.recipients.get_or_insert_with(|| self.to.clone());
+        let letter = self.letter(batch, recipients.clone());
+        let letter = letter.map_err(|error| Failure::Refused(error.to_string()))?;
+        hand_over(&self.smarthost, &letter, remaining).await
+    }
+}
+
+impl Carrier for MailSink {
+    fn kind(&self) -> &'static str {
+        "mail"
+    }
+
+    fn target(&self) -> String {
+        self.to.join(", ")
+    }
+
+    fn ends_when_gone(&self) -> bool {
+        false
+    }
+
+    fn attempt<'a>(&'a self, batch: &'a [Delivery], remaining: &'a mut Remaining) -> Attempt<'a> {
+        Box::pin(self.send(batch, remaining))
+    }
+}
+
+/// The sink of the server's own mail, which is written already.
+pub(crate) struct OutgoingSink {
+    smarthost: SharedTransport,
+}
+
+impl OutgoingSink {
+    pub(crate) const fn new(smarthost: SharedTransport) -> Self {
+        Self { smarthost }
+    }
+
+    async fn send(&self, batch: &[Delivery], remaining: &mut Remaining) -> Result<(), Failure> {
+        for delivery in batch {
+            let mut letter = outgoing::letter_of(delivery);
+            let recipients = remaining.recipients.get_or_insert(letter.recipients);
+            letter.recipients = recipients.clone();
+            hand_over(&self.smarthost, &letter, remaining).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Carrier for OutgoingSink {
+    fn kind(&self) -> &'static str {
+        "mail"
+    }
+
+    fn target(&self) -> String {
+        let smarthost = self.smarthost.get();
+        smarthost.map_or_else(|| "-".to_owned(), |smarthost| smarthost.target())
+    }
+
+    fn ends_when_gone(&self) -> bool {
+        false
+    }
+
+    fn attempt<'a>(&'a self, batch: &'a [Delivery], remaining: &'a mut Remaining) -> Attempt<'a> {
+        Box::pin(self.send(batch, remaining))
+    }
+}
+
+/// Sends a mail once, and notes which recipients are left.
+async fn hand_over(
+    smarthost: &SharedTransport,
+    letter: &Letter,
+    remaining: &mut Remaining,
+) -> Result<(), Failure> {
+    let smarthost = smarthost
+        .get()
+        .ok_or_else(|| Failure::again(NO_SMARTHOST))?;
+    let refused = smarthost.send(letter).await.map_err(Failure::again)?;
+    let said = |one: &RefusedRecipient| format!("{}: {}", one.address, one.reply);
+    let (again, never): (Vec<_>, Vec<_>) = refused.into_iter().partition(|one| one.is_transient);
+    remaining.refusals.extend(never.iter().map(said));
+    if !again.is_empty() {
+        let reasons: Vec<String> = again
+            .iter()
+            .map(said)
+            .chain(remaining.refusals.clone())
+            .collect();
+        let left = again.into_iter().map(|one| one.address);
+        remaining.recipients = Some(left.collect());
+        return Err(Failure::again(reasons.join("; ")));
+    }
+    if remaining.refusals.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::Refused(remaining.refusals.join("; ")))
+}

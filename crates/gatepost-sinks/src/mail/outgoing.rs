@@ -1,0 +1,94 @@
+//! Mail that the server itself sends: it waits in a session of the broker until the smarthost has
+//! taken it, as the messages of a sink do.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use gatepost_broker::Broker;
+use gatepost_message::{Properties, Publication, Qos, Topic};
+use parking_lot::RwLock;
+
+use super::smarthost::{Letter, MailTransport};
+use crate::frame::Delivery;
+
+/// The topic of mail on its way; a client may not publish to it, and only an administrator may
+/// subscribe to it.
+pub(crate) const TOPIC: &str = "$mail/outgoing";
+const SENDER: &str = "sender";
+const RECIPIENT: &str = "recipient";
+
+/// The smarthost in use, shared by all that sends mail. A reload replaces it.
+#[derive(Clone, Default)]
+pub(crate) struct SharedTransport(Arc<RwLock<Option<Arc<dyn MailTransport>>>>);
+
+impl SharedTransport {
+    pub(crate) fn get(&self) -> Option<Arc<dyn MailTransport>> {
+        self.0.read().clone()
+    }
+}
+
+/// Takes mail of the server itself. Cheap to clone.
+#[derive(Clone)]
+pub struct MailQueue {
+    broker: Broker,
+    smarthost: SharedTransport,
+}
+
+impl MailQueue {
+    /// Without a smarthost at first.
+    pub fn new(broker: Broker) -> Self {
+        let smarthost = SharedTransport::default();
+        Self { broker, smarthost }
+    }
+
+    /// Sends by this smarthost from now on; by none, all mail waits.
+    pub fn use_smarthost(&self, smarthost: Option<Arc<dyn MailTransport>>) {
+        *self.smarthost.0.write() = smarthost;
+    }
+
+    /// Whether there is a smarthost.
+    pub fn is_on(&self) -> bool {
+        self.smarthost.get().is_some()
+    }
+
+    pub(crate) fn smarthost(&self) -> SharedTransport {
+        self.smarthost.clone()
+    }
+
+    pub(crate) fn broker(&self) -> &Broker {
+        &self.broker
+    }
+
+    /// Queues a mail. Nothing waits for the commit: it is in the store's queue before whatever
+    /// the caller commits after it.
+    pub fn send(&self, letter: &Letter) {
+        let Ok(topic) = Topic::new(TOPIC) else {
+            return;
+        };
+        let mut publication = Publication::new(topic, Bytes::copy_from_slice(&letter.text));
+        publication.qos = Qos::AtLeastOnce;
+        let sender = [(SENDER.to_owned(), letter.sender.clone())];
+        let recipients = letter.recipients.iter();
+        let recipients = recipients.map(|address| (RECIPIENT.to_owned(), address.clone()));
+        publication.properties = Some(Box::new(Properties {
+            content_type: Some("message/rfc822".to_owned()),
+            user: sender.into_iter().chain(recipients).collect(),
+            ..Properties::default()
+        }));
+        let _ = self.broker.publish_now(publication);
+    }
+}
+
+/// The mail that [`MailQueue::send`] queued.
+pub(super) fn letter_of(delivery: &Delivery) -> Letter {
+    let of = |wanted: &'static str| {
+        let user = delivery.properties.user.iter();
+        user.filter(move |(name, _)| name == wanted)
+            .map(|(_, value)| value.clone())
+    };
+    Letter {
+        sender: of(SENDER).next().unwrap_or_default(),
+        recipients: of(RECIPIENT).collect(),
+        text: delivery.payload.to_vec(),
+    }
+}

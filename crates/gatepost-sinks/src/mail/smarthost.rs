@@ -1,0 +1,48 @@
+//! The mail server that takes mail for delivery, as sinks see it. The SMTP client is that of the
+//! listeners, so this is a trait that they implement.
+
+use std::future::Future;
+use std::pin::Pin;
+
+/// A mail, ready to be sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Letter {
+    /// The envelope's sender; empty for what must not be answered (RFC 3834 section 3.3).
+    pub sender: String,
+    /// The envelope's recipients.
+    pub recipients: Vec<String>,
+    /// Head and body, with CR LF.
+    pub text: Vec<u8>,
+}
+
+/// A recipient that the smarthost refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedRecipient {
+    /// The address.
+    pub address: String,
+    /// The reply, in one line.
+    pub reply: String,
+    /// Whether a later attempt may succeed (RFC 5321 section 4.2.1, 4yz).
+    pub is_transient: bool,
+}
+
+/// The end of one attempt: the refused recipients, or the reason why no recipient got the mail.
+pub type SendOutcome = Result<Vec<RefusedRecipient>, String>;
+
+/// The outcome of an attempt, when it is known.
+pub type Sending<'a> = Pin<Box<dyn Future<Output = SendOutcome> + Send + 'a>>;
+
+/// The outcome of a connection, when it is known.
+pub type Checking<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
+
+/// A mail server that takes mail for delivery.
+pub trait MailTransport: Send + Sync {
+    /// Its address.
+    fn target(&self) -> String;
+
+    /// Signs a mail and hands it over once. Runs on the thread of the sinks.
+    fn send<'a>(&'a self, letter: &'a Letter) -> Sending<'a>;
+
+    /// Connects and logs in, and sends nothing.
+    fn check(&self) -> Checking<'_>;
+}
