@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use gatepost_message::{
     Action, Format, Listener, Message, MessageId, Publication, Topic, Verdict, edit,
@@ -19,6 +19,7 @@ use gatepost_store::{JournalEntry, QuarantineEntry, Store, StoreChange, StoreErr
 
 use crate::allowed_senders::AllowedSenders;
 use crate::counters::GatewayCounters;
+use crate::delayed::{DelayMistake, due_time};
 use crate::journal;
 use crate::mail_payload::{self, RenderedPayload};
 use crate::publication::publication;
@@ -81,6 +82,24 @@ impl Gateway {
             journal_topic: journal::topic(),
             journals_unjudged: AtomicBool::new(false),
         }))
+    }
+
+    /// The time that a publisher's `delay` names, in Unix seconds.
+    pub fn due_unix_seconds(&self, delay: &str) -> Result<u64, DelayMistake> {
+        let due = due_time(delay, SystemTime::now(), self.0.sink.delay_max())?;
+        let since = due.duration_since(UNIX_EPOCH).unwrap_or_default();
+        // Rounded up: never before its time.
+        Ok(since.as_millis().div_ceil(1_000) as u64)
+    }
+
+    /// Forgets a message that waits for its time: by its sequence id, or by its id if it has none.
+    /// Returns when that is on disk; `false` where no such message waits.
+    pub async fn cancel_delayed(&self, topic: &str, name: &str) -> Result<bool, StoreError> {
+        let Some(ticket) = self.0.sink.cancel(topic, name) else {
+            return Ok(false);
+        };
+        ticket?.committed().await?;
+        Ok(true)
     }
 
     /// The procedures, for listeners that call one without publishing.

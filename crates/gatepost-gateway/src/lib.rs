@@ -8,6 +8,7 @@
 mod allowed_senders;
 mod broker_sink;
 mod counters;
+mod delayed;
 mod external_delivery;
 mod gateway;
 pub mod journal;
@@ -18,6 +19,7 @@ mod publication_sink;
 mod release;
 
 pub use counters::{GatewayCounters, ListenerCounts, RuleHits};
+pub use delayed::{DELAY, DelayMistake, DelayedMessages, DelayedSettings, SEQUENCE_ID};
 pub use gateway::{Gateway, SubmissionOutcome};
 pub use judged_mail::JudgedMail;
 pub use mail_payload::MailPayload;

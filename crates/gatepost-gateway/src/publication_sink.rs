@@ -1,5 +1,7 @@
 //! The receiver of publications: the broker in the server, a recorder in tests.
 
+use std::time::Duration;
+
 use gatepost_broker::PublishRefusal;
 use gatepost_message::{MessageId, Publication};
 use gatepost_store::{StoreError, Ticket};
@@ -40,6 +42,17 @@ pub trait PublicationSink: Send + Sync {
     fn publish_traced(&self, publication: Publication, message: MessageId) -> Handover {
         let _ = message;
         self.publish(publication)
+    }
+
+    /// The longest time for which a publication may wait; 0 where none may.
+    fn delay_max(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// Forgets a publication that waits for its time; `None` where none of this name waits.
+    fn cancel(&self, topic: &str, name: &str) -> Option<Result<Ticket, StoreError>> {
+        let _ = (topic, name);
+        None
     }
 
     /// Adds the delivery of `message` to another destination to that record.

@@ -133,6 +133,11 @@ impl Sinks {
         self.0.web_push.get()
     }
 
+    /// The queue of mail that the server itself sends.
+    pub fn mail(&self) -> &MailQueue {
+        &self.0.mail
+    }
+
     /// Waits, for a bounded time, until each sink has its session and so misses no later message.
     pub async fn opened(&self) {
         let all: Vec<_> = {

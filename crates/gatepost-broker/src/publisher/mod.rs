@@ -63,6 +63,9 @@ pub enum PublishRefusal {
     /// The server accepts no messages until it has memory again.
     #[error("the server is out of memory")]
     Memory,
+    /// It is for later, and too many wait for their time.
+    #[error("no room for another delayed message")]
+    Delayed,
 }
 
 /// The handle through which one connection publishes.

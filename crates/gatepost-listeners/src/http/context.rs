@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use super::counters::Requests;
 use super::drain::Drain;
+use super::email_allowances::EmailAllowances;
 use super::page_values::PageValues;
 use super::rate_limits::RateLimits;
 use super::settings::HttpSettings;
@@ -55,6 +56,7 @@ pub struct HttpContext {
     pub(super) limits: ClientLimits,
     pub(super) drain: Drain,
     pub(super) rate_limits: RateLimits,
+    pub(super) email_allowances: EmailAllowances,
     /// Whether the read buffer's requests may be answered from memory: no setting requires more
     /// than their path.
     pub(super) answers_from_memory: bool,
@@ -105,6 +107,7 @@ impl HttpContext {
             && !rate_limits.any();
         Ok(Self {
             rate_limits,
+            email_allowances: EmailAllowances::default(),
             answers_from_memory,
             settings,
             pages: Pages::new(pages.clone(), Arc::new(values)),

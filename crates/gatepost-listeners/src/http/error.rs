@@ -63,6 +63,8 @@ pub(super) enum HttpError {
     Unavailable(String),
     #[error("more requests than are allowed in a second; try again in {0} s")]
     TooManyRequests(u64),
+    #[error("more mail than is allowed in an hour; try again in {0} s")]
+    TooManyEmails(u64),
     #[error("a precondition of the request is not fulfilled")]
     PreconditionFailed,
     #[error("a body has at most {0} bytes")]
@@ -146,6 +148,7 @@ impl HttpError {
             Self::Expectation(_) => (417, 1, "expectation not understood"),
             Self::Upgrade(_) => (426, 1, "upgrade required"),
             Self::TooManyRequests(_) => (429, 1, "too many requests"),
+            Self::TooManyEmails(_) => (429, 3, "too many mails"),
             Self::HeadTooLarge(_) => (431, 1, "request head too large"),
             Self::TooManyFields(_) => (431, 2, "too many header fields"),
             Self::Internal(_) => (500, 1, "internal error"),
@@ -180,7 +183,7 @@ impl HttpError {
             Self::Denied(Denied::TooMany { retry_after }) => {
                 response.field("Retry-After", retry_after.as_secs().max(1).to_string());
             }
-            Self::TooManyRequests(seconds) => {
+            Self::TooManyRequests(seconds) | Self::TooManyEmails(seconds) => {
                 response.field("Retry-After", seconds.to_string());
             }
             Self::Busy(_) => response.field("Retry-After", "1"),

@@ -6,6 +6,7 @@ use gatepost_settings::{Bind, ByteSize, PeerNetwork, Period};
 use gatepost_users::AnonymousAccess;
 use serde::{Deserialize, Serialize};
 
+use super::email_settings::EmailSettings;
 use crate::tls::TlsSettings;
 
 /// `[listeners.http]`.
@@ -61,6 +62,8 @@ pub struct HttpSettings {
     pub headers: BTreeMap<String, String>,
     /// Whether the user guide is served at `/docs`.
     pub docs: bool,
+    /// Mail that ntfy's `X-Email` sends, by `smarthost`.
+    pub email: EmailSettings,
     /// Requests per second in total; 0 for no limit. Further requests are answered with 429.
     pub requests_per_second: u32,
     /// Requests per second from one address; 0 for no limit.
@@ -123,6 +126,7 @@ impl Default for HttpSettings {
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .into(),
             docs: true,
+            email: EmailSettings::default(),
             requests_per_second: 0,
             requests_per_second_per_address: 0,
             bandwidth: ByteSize::kibibytes(0),

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use gatepost_broker::{PublishRefusal, Publisher, Receipt, TopicSlot};
-use gatepost_gateway::Gateway;
+use gatepost_gateway::{DELAY, Gateway, SEQUENCE_ID};
 use gatepost_message::{
     Action, Envelope, Format, Listener, Message, MessageId, Publication, Qos, Verdict,
 };
@@ -44,7 +44,11 @@ impl MqttConnection {
         }
         let publishing = &mut self.publishing;
         if let (Some(gateway), Some(publishing)) = (&self.context.gateway, publishing) {
-            if publishing.is_judged(slot, gateway) {
+            // What is for later, or replaces that, goes through the gateway, judged or not.
+            let may_wait = [DELAY, SEQUENCE_ID]
+                .into_iter()
+                .any(|name| user_property(publish, name).is_some());
+            if publishing.is_judged(slot, gateway) || may_wait {
                 let gateway = gateway.clone();
                 self.submit(publish, slot, &gateway);
                 return Ok(());
@@ -128,6 +132,15 @@ impl MqttConnection {
         if identity.is_some_and(|who| !who.may_publish(topic, publish.retain).is_allowed()) {
             tracing::debug!(target: "mqtt", peer = %self.peer, topic, "publication not allowed");
             return Some((Reason::NOT_AUTHORIZED, "the access rules do not permit it"));
+        }
+        if let (Some(delay), Some(gateway)) = (user_property(publish, DELAY), &self.context.gateway)
+            && let Err(mistake) = gateway.due_unix_seconds(delay)
+        {
+            tracing::debug!(target: "mqtt", peer = %self.peer, topic, "{}", mistake.explanation());
+            return Some((
+                Reason::IMPLEMENTATION_SPECIFIC_ERROR,
+                "the user property delay names no time to come that this server waits for",
+            ));
         }
         let is_text = publish.properties.find(|property| match property {
             Property::PayloadFormatIndicator(is_text) => Some(is_text),
@@ -252,6 +265,14 @@ impl MqttConnection {
             publishing.judge_next(&gateway);
         }
     }
+}
+
+/// The first user property of this name.
+fn user_property<'a>(publish: &Publish<'a>, wanted: &str) -> Option<&'a str> {
+    publish.properties.find(|property| match property {
+        Property::UserProperty((name, value)) if name == wanted => Some(value),
+        _ => None,
+    })
 }
 
 /// The reason for the refusal, in one line.

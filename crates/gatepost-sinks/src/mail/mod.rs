@@ -21,7 +21,7 @@ use crate::mail_settings::MailSettings;
 use crate::template::{SinkTemplate, SinkTemplateError};
 use letter::Content;
 pub(crate) use letter::is_address;
-pub use outgoing::MailQueue;
+pub use outgoing::{MailQueue, QueueError};
 pub(crate) use outgoing::{SharedTransport, TOPIC as OUTGOING_TOPIC};
 pub use smarthost::{Checking, Letter, MailTransport, RefusedRecipient, SendOutcome, Sending};
 

@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use gatepost_broker::Broker;
-use gatepost_message::{Properties, Publication, Qos, Topic};
+use gatepost_broker::{Broker, PublishRefusal};
+use gatepost_message::{Properties, Publication, Qos, Topic, TopicError};
+use gatepost_store::StoreError;
 use parking_lot::RwLock;
 
 use super::smarthost::{Letter, MailTransport};
@@ -62,21 +63,48 @@ impl MailQueue {
     /// Queues a mail. Nothing waits for the commit: it is in the store's queue before whatever
     /// the caller commits after it.
     pub fn send(&self, letter: &Letter) {
-        let Ok(topic) = Topic::new(TOPIC) else {
-            return;
-        };
-        let mut publication = Publication::new(topic, Bytes::copy_from_slice(&letter.text));
-        publication.qos = Qos::AtLeastOnce;
-        let sender = [(SENDER.to_owned(), letter.sender.clone())];
-        let recipients = letter.recipients.iter();
-        let recipients = recipients.map(|address| (RECIPIENT.to_owned(), address.clone()));
-        publication.properties = Some(Box::new(Properties {
-            content_type: Some("message/rfc822".to_owned()),
-            user: sender.into_iter().chain(recipients).collect(),
-            ..Properties::default()
-        }));
-        let _ = self.broker.publish_now(publication);
+        if let Ok(publication) = publication(letter) {
+            let _ = self.broker.publish_now(publication);
+        }
     }
+
+    /// Queues a mail; returns when it is on disk.
+    pub async fn queue(&self, letter: &Letter) -> Result<(), QueueError> {
+        let outcome = self.broker.publish(publication(letter)?).await?;
+        match outcome.refused {
+            None => Ok(()),
+            Some(refusal) => Err(refusal.into()),
+        }
+    }
+}
+
+/// A mail is not queued.
+#[derive(Debug, thiserror::Error)]
+pub enum QueueError {
+    /// The store failed.
+    #[error("the mail could not be stored; try again later")]
+    Store(#[from] StoreError),
+    /// The broker has no room.
+    #[error("{0}; try again later")]
+    Refused(#[from] PublishRefusal),
+    /// The topic of mail is none.
+    #[error(transparent)]
+    Topic(#[from] TopicError),
+}
+
+fn publication(letter: &Letter) -> Result<Publication, TopicError> {
+    let topic = Topic::new(TOPIC)?;
+    let mut publication = Publication::new(topic, Bytes::copy_from_slice(&letter.text));
+    publication.qos = Qos::AtLeastOnce;
+    let sender = [(SENDER.to_owned(), letter.sender.clone())];
+    let recipients = letter.recipients.iter();
+    let recipients = recipients.map(|address| (RECIPIENT.to_owned(), address.clone()));
+    publication.properties = Some(Box::new(Properties {
+        content_type: Some("message/rfc822".to_owned()),
+        user: sender.into_iter().chain(recipients).collect(),
+        ..Properties::default()
+    }));
+    Ok(publication)
 }
 
 /// The mail that [`MailQueue::send`] queued.

@@ -7,6 +7,7 @@ use gatepost_alarms::AlarmSettings;
 use gatepost_backbone::BackboneSettings;
 use gatepost_bans::BansSettings;
 use gatepost_broker::BrokerSettings;
+use gatepost_gateway::DelayedSettings;
 use gatepost_listeners::call::CallSettings;
 use gatepost_listeners::forward::{Smarthost, SmarthostMistake, SmarthostSettings};
 use gatepost_listeners::http::HttpSettings;
@@ -67,6 +68,8 @@ pub(crate) struct Config {
     pub(crate) backbone: BackboneSettings,
     /// The webhooks and bridges that send messages to other systems.
     pub(crate) sink: Vec<SinkSettings>,
+    /// Messages that are delivered later.
+    pub(crate) delayed: DelayedSettings,
     /// The mail server that takes mail which the server itself sends.
     pub(crate) smarthost: SmarthostSettings,
     /// Topics that are watched, and the reasons for an alarm.
@@ -104,6 +107,7 @@ impl Default for Config {
             broker: BrokerSettings::default(),
             backbone: BackboneSettings::default(),
             sink: Vec::new(),
+            delayed: DelayedSettings::default(),
             smarthost: SmarthostSettings::default(),
             alarm: Vec::new(),
             web_push: WebPushSettings::default(),

@@ -30,7 +30,7 @@ use gatepost_alarms::Alarms;
 use gatepost_backbone::RunningBackbone;
 use gatepost_bans::Bans;
 use gatepost_broker::Broker;
-use gatepost_gateway::Gateway;
+use gatepost_gateway::{DelayedMessages, Gateway};
 use gatepost_listeners::http::HttpServices;
 use gatepost_listeners::in_flight::InFlight;
 use gatepost_listeners::listener_context::SharedLimits;
@@ -148,8 +148,7 @@ async fn serve(
     let procedures = start_procedures(&config, layers, rules, host)?;
     let learner_thread =
         LearnerThread::start(learner.clone(), procedures.clone()).map_err(StartError::Threads)?;
-    let gateway = Gateway::new(procedures.clone(), Arc::new(broker.clone()), store.clone());
-    gateway.set_journal_unjudged(config.store.journal_unjudged);
+    let (gateway, delayed) = open_gateway(&config, &broker, &store, &procedures)?;
     let sinks = start_sinks(mail.clone(), &store, rights, &config)?;
     let alarms = start_alarms(&broker, &store, &config)?;
     let stats = StatsKeeper::new(gateway.clone(), broker.clone(), store.clone());
@@ -188,7 +187,7 @@ async fn serve(
     tokio::spawn(stats.run());
     start_upkeep(&broker, &sinks, &users, bans);
     let (down, is_down) = watch::channel(false);
-    let housekeeping = tokio::spawn(broker.clone().run(is_down));
+    let housekeeping = tokio::spawn(keep_house(broker.clone(), delayed, is_down));
     announce(&listening);
     notifier.ready();
     memory::give_back();
@@ -291,6 +290,24 @@ fn start_sinks(
     let sinks = Sinks::start(mail, &config.sink).map_err(StartError::Threads)?;
     sinks.start_web_push(store, Arc::new(rights), &config.web_push)?;
     Ok(sinks)
+}
+
+/// The gateway, with the messages for later between it and the broker.
+fn open_gateway(
+    config: &Config,
+    broker: &Broker,
+    store: &Store,
+    procedures: &Procedures,
+) -> Result<(Gateway, DelayedMessages), StartError> {
+    let delayed = DelayedMessages::open(broker.clone(), store.clone(), &config.delayed)?;
+    let gateway = Gateway::new(procedures.clone(), Arc::new(delayed.clone()), store.clone());
+    gateway.set_journal_unjudged(config.store.journal_unjudged);
+    Ok((gateway, delayed))
+}
+
+/// The tasks of the broker, and of messages for later, that end before the store does.
+async fn keep_house(broker: Broker, delayed: DelayedMessages, is_down: watch::Receiver<bool>) {
+    tokio::join!(delayed.run(is_down.clone()), broker.run(is_down));
 }
 
 /// Starts the alarms, on a thread of their own.

@@ -6,6 +6,7 @@ mod support;
 
 mod access;
 mod clock;
+mod delayed;
 mod edges;
 mod guide;
 mod journal;

@@ -4,6 +4,7 @@
 mod support;
 
 mod bridges;
+mod email;
 mod mail;
 mod mail_peer;
 mod mosquitto;

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
 use gatepost_broker::{ReaderOptions, Since};
-use gatepost_gateway::SubmissionOutcome;
+use gatepost_gateway::{DELAY, SubmissionOutcome};
 use gatepost_message::{Format, Message, MessageId, Properties, Qos, Topic, TopicFilter};
 use gatepost_settings::Period;
 use serde_json::Value;
@@ -44,8 +44,9 @@ pub(in crate::http) async fn respond(
     }?;
     match (request.method(), name) {
         ("POST" | "PUT", Some(name)) => {
-            let message = message_of(request, Topic::new(name)?)?;
+            let mut message = message_of(request, Topic::new(name)?)?;
             access::expect_publish(request, name, message.retain)?;
+            set_due_time(context, &mut message)?;
             let id = message.id;
             let outcome = context.services.gateway.submit(message).await;
             Ok(answer(context, id, &outcome))
@@ -153,7 +154,8 @@ fn recent(
 
 /// The message that a request publishes. What MQTT has properties for may be given as header
 /// fields or in the query: `Content-Type`; `Expiry` / `expiry=` (`60s`); `Retain` / `retain=`;
-/// `Response-Topic`; `Correlation-Data` (base64); `Property: name=value` / `property=`, repeated.
+/// `Delay`; `Response-Topic`; `Correlation-Data` (base64); `Property: name=value` / `property=`,
+/// repeated.
 pub(super) fn message_of(request: &HttpRequest, topic: Topic) -> Result<Message, HttpError> {
     let envelope = request.envelope();
     let body: Bytes = request.body.clone();
@@ -164,6 +166,26 @@ pub(super) fn message_of(request: &HttpRequest, topic: Topic) -> Result<Message,
     message.retain = flag("retain", parameter(request, "retain"))?;
     message.properties = (!properties.is_empty()).then(|| Box::new(properties));
     Ok(message)
+}
+
+/// Checks the time at which a message is to be delivered, and writes it in Unix seconds, so that it
+/// does not move while the message is judged. Returns whether there is one.
+pub(super) fn set_due_time(
+    context: &HttpContext,
+    message: &mut Message,
+) -> Result<bool, HttpError> {
+    let properties = message.properties.iter_mut();
+    let mut user = properties.flat_map(|properties| &mut properties.user);
+    let Some((_, delay)) = user.find(|(name, _)| name == DELAY) else {
+        return Ok(false);
+    };
+    let due = context.services.gateway.due_unix_seconds(delay);
+    let due = due.map_err(|mistake| HttpError::Parameter {
+        name: DELAY,
+        detail: mistake.explanation(),
+    })?;
+    *delay = due.to_string();
+    Ok(true)
 }
 
 fn properties_of(request: &HttpRequest) -> Result<Properties, HttpError> {
@@ -214,8 +236,10 @@ fn user_properties(request: &HttpRequest) -> Result<Vec<(String, String)>, HttpE
         .into_iter()
         .filter(|(name, _)| name == "property")
         .map(|(_, value)| value);
+    let delay = parameter(request, DELAY).map(|delay| format!("{DELAY}={delay}"));
     in_fields
         .chain(in_query)
+        .chain(delay)
         .map(|pair| {
             let (name, value) = pair.split_once('=').ok_or(HttpError::Parameter {
                 name: "property",

@@ -1,6 +1,7 @@
 //! Attributes of an ntfy publication besides the text: by header fields, by the query, or in one
 //! JSON object.
 
+use gatepost_gateway::DELAY;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -10,7 +11,7 @@ use crate::http::parameters::{first_parameter, is_yes};
 use crate::http::request::{HttpRequest, json_object};
 
 /// The user properties, each with the header fields and query parameters that set it.
-const PROPERTIES: [(&str, &[&str]); 10] = [
+const PROPERTIES: [(&str, &[&str]); 11] = [
     ("title", &["x-title", "title", "ti", "t"]),
     ("priority", &["x-priority", "priority", "prio", "p"]),
     ("tags", &["x-tags", "tags", "tag", "ta"]),
@@ -21,18 +22,14 @@ const PROPERTIES: [(&str, &[&str]); 10] = [
     ("filename", &["x-filename", "filename", "file", "f"]),
     ("markdown", &["x-markdown", "markdown", "md"]),
     ("sequence_id", &["x-sequence-id", "sequence-id", "sid"]),
+    (DELAY, &["x-delay", "delay", "x-at", "at", "x-in", "in"]),
 ];
 /// The text, if the body is not the text.
 const MESSAGE: [&str; 3] = ["x-message", "message", "m"];
-/// Features of ntfy's server that are not supported.
-const REFUSED: [(&str, &[&str]); 3] = [
-    ("delay", &["x-delay", "delay", "x-at", "at", "x-in", "in"]),
-    (
-        "email",
-        &["x-email", "x-e-mail", "email", "e-mail", "mail", "e"],
-    ),
-    ("call", &["x-call", "call"]),
-];
+/// The address that gets the message as mail.
+const EMAIL: [&str; 6] = ["x-email", "x-e-mail", "email", "e-mail", "mail", "e"];
+/// Phone calls, which this server cannot make.
+const CALL: [&str; 2] = ["x-call", "call"];
 /// The text that ntfy's server uses for a message without text.
 const EMPTY: &str = "triggered";
 
@@ -43,6 +40,8 @@ pub(super) struct Fields {
     pub text: Option<String>,
     /// Whether the fields came as a JSON object.
     pub is_json: bool,
+    /// The address that gets it as mail.
+    pub email: Option<String>,
     /// The user properties.
     pub properties: Vec<(String, String)>,
 }
@@ -72,13 +71,12 @@ struct Object {
 impl Fields {
     pub(super) fn of_request(request: &HttpRequest) -> Result<Self, HttpError> {
         let value = |names: &[&str]| first_parameter(request, names);
-        for (name, aliases) in REFUSED {
-            if value(aliases).is_some() {
-                return Err(refused(name));
-            }
+        if value(&CALL).is_some() {
+            return Err(no_calls());
         }
         let mut fields = Self {
             text: value(&MESSAGE),
+            email: value(&EMAIL),
             ..Self::default()
         };
         if fields.text.is_none() && request.body.is_empty() {
@@ -105,20 +103,15 @@ impl Fields {
                 self.properties.push((name, value));
             }
         }
+        self.email = self.email.or(others.email);
         self
     }
 
     /// The topic and the rest of an object.
     pub(super) fn of_json(body: &[u8]) -> Result<(String, Self), HttpError> {
         let object: Object = json_object(body)?;
-        for (name, value) in [
-            ("delay", &object.delay),
-            ("email", &object.email),
-            ("call", &object.call),
-        ] {
-            if value.as_ref().is_some_and(|value| !value.is_empty()) {
-                return Err(refused(name));
-            }
+        if object.call.is_some_and(|number| !number.is_empty()) {
+            return Err(no_calls());
         }
         let actions = (!object.actions.is_empty()).then(|| Value::from(object.actions).to_string());
         let priority = object.priority.filter(|&priority| priority != 0.0);
@@ -136,6 +129,7 @@ impl Fields {
             ("filename", object.filename),
             ("markdown", object.markdown.then(|| "1".to_owned())),
             ("sequence_id", object.sequence_id),
+            (DELAY, object.delay),
         ];
         let properties = given.into_iter().filter_map(|(name, value)| {
             let value = value.filter(|value| !value.is_empty())?;
@@ -145,6 +139,7 @@ impl Fields {
         let fields = Self {
             text: Some(text.unwrap_or_else(|| EMPTY.to_owned())),
             is_json: true,
+            email: object.email.filter(|address| !address.is_empty()),
             properties: properties.collect(),
         };
         Ok((object.topic, fields))
@@ -162,10 +157,10 @@ fn checked_actions(text: String) -> Result<String, HttpError> {
     }
 }
 
-fn refused(name: &'static str) -> HttpError {
+fn no_calls() -> HttpError {
     HttpError::Parameter {
-        name,
-        detail: "this server does not support that feature; omit the field".to_owned(),
+        name: "call",
+        detail: "this server makes no phone calls; omit the field".to_owned(),
     }
 }
 
@@ -213,11 +208,15 @@ mod tests {
         assert!(property("actions").is_some_and(|text| text.contains("view")));
         let (_, empty) = Fields::of_json(br#"{"topic":"alarms"}"#).expect("an object");
         assert_eq!(empty.text.as_deref(), Some(EMPTY));
+        let later = br#"{"topic":"a","delay":"1h","email":"anna@example.org"}"#;
+        let (_, later) = Fields::of_json(later).expect("an object");
+        assert_eq!(later.email.as_deref(), Some("anna@example.org"));
+        assert_eq!(later.properties, [(DELAY.to_owned(), "1h".to_owned())]);
         for body in [
             &b"{"[..],
             b"[]",
             br#"{"topic":1}"#,
-            br#"{"topic":"a","delay":"1h"}"#,
+            br#"{"topic":"a","call":"+49123"}"#,
         ] {
             assert!(Fields::of_json(body).is_err());
         }

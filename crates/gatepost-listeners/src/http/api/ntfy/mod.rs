@@ -2,9 +2,8 @@
 //! `GET /alarms/json`, `/alarms/sse`, `/alarms/raw`, `/alarms/ws`.
 //!
 //! A topic is one level of letters, digits, `-` and `_`, and several are joined by commas. ntfy's
-//! fields (title, priority, tags, …) become user properties: `fields.rs`. Features that Gatepost
-//! does not support (delay, mail, phone calls) are refused rather than ignored. With `up=1` a topic
-//! is an endpoint of UnifiedPush.
+//! fields (title, priority, tags, …) become user properties: `fields.rs`. Phone calls are not
+//! supported, and refused rather than ignored. With `up=1` a topic is an endpoint of UnifiedPush.
 
 mod fields;
 mod filter;
@@ -16,9 +15,10 @@ use gatepost_broker::Since;
 use gatepost_message::{Topic, TopicFilter};
 use serde_json::json;
 
-use super::topics::{message_of, stream};
+use super::topics::{message_of, set_due_time, stream};
 use crate::http::access;
 use crate::http::context::HttpContext;
+use crate::http::email::AllowedEmail;
 use crate::http::error::HttpError;
 use crate::http::event_stream::{Shape, to_ntfy};
 use crate::http::origin;
@@ -43,6 +43,9 @@ pub(in crate::http) async fn respond(
     }
     match (request.method(), path.split_once('/')) {
         ("POST" | "PUT", None) if is_topic(path) => Some(publish(context, request, path).await),
+        ("DELETE", Some((topic, name))) if is_topic(topic) && is_topic(name) => {
+            Some(cancel(context, request, topic, name).await)
+        }
         ("GET" | "HEAD", None) if is_topic(path) && is_unified_push(request) => Some(Ok(
             Response::json(200, &json!({ "unifiedpush": { "version": 1 } })),
         )),
@@ -145,6 +148,17 @@ async fn send(
         message.properties = None;
     }
     access::expect_publish(request, topic, message.retain)?;
+    let is_delayed = set_due_time(context, &mut message)?;
+    if is_delayed && fields.email.is_some() {
+        return Err(HttpError::Parameter {
+            name: "email",
+            detail: "a delayed message is not sent as mail; leave one of the two out".to_owned(),
+        });
+    }
+    let email = match &fields.email {
+        Some(address) => Some(AllowedEmail::check(context, request, address)?),
+        None => None,
+    };
     let id = message.id;
     let publication = message.publication();
     let outcome = context.services.gateway.submit(message).await;
@@ -153,9 +167,28 @@ async fn send(
         let body = verdict_json(id, &outcome.verdict);
         return Ok(Response::json(status_of_outcome(&outcome), &body));
     };
+    if let Some(email) = email {
+        email.send(&publication).await?;
+    }
     let mut response = Response::json(200, &to_ntfy(publication.id, &publication));
     response.message = Some(id);
     Ok(response)
+}
+
+/// `DELETE /alarms/ID`: a message that waits for its time is forgotten.
+async fn cancel(
+    context: &Arc<HttpContext>,
+    request: &HttpRequest,
+    topic: &str,
+    name: &str,
+) -> Result<Response, HttpError> {
+    access::expect_publish(request, topic, false)?;
+    let cancelled = context.services.gateway.cancel_delayed(topic, name).await;
+    if cancelled.map_err(|error| HttpError::Unavailable(error.to_string()))? {
+        return Ok(Response::json(200, &json!({ "cancelled": name })));
+    }
+    let detail = format!("{}: no such message waits for its time", request.path);
+    Err(HttpError::NotFound(detail))
 }
 
 fn filters(names: &str) -> Result<Vec<TopicFilter>, HttpError> {

@@ -33,7 +33,7 @@ const ALWAYS: [(&str, &str); 7] = [
 
 /// Beginnings of options without a counterpart.
 const MISSING: [(&str, &str); 14] = [
-    ("smtp-sender-", "notifications are not sent by mail"),
+    ("smtp-sender-", "write [smarthost] and listeners.http.email"),
     (
         "smtp-server-addr-prefix",
         "write a route in listeners.smtp.routes",

@@ -1,0 +1,145 @@
+//! The order of the messages that wait, and what each may be found by.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use gatepost_message::{MessageId, Publication};
+
+use super::SEQUENCE_ID;
+
+/// The time after its own at which a message that is not on disk never was.
+const OVERDUE: Duration = Duration::from_mins(1);
+
+/// The place of a message in the order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    pub(super) due_unix_ms: u64,
+    pub(super) id: MessageId,
+}
+
+impl Place {
+    pub(super) fn new(due: SystemTime, id: MessageId) -> Self {
+        let since = due.duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self {
+            due_unix_ms: u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
+            id,
+        }
+    }
+
+    pub(super) fn due(self) -> SystemTime {
+        let since = Duration::from_millis(self.due_unix_ms);
+        // Beyond what the system can tell, it is never due.
+        let far = UNIX_EPOCH + Duration::from_secs(u64::from(u32::MAX) * 60);
+        UNIX_EPOCH.checked_add(since).unwrap_or(far)
+    }
+
+    /// Whether its commit would have been known long ago.
+    pub(super) fn is_overdue(self) -> bool {
+        SystemTime::now()
+            .duration_since(self.due())
+            .is_ok_and(|since| since > OVERDUE)
+    }
+}
+
+/// What is kept in memory of a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct WaitingMessage {
+    pub(super) topic: String,
+    /// Its sequence id, otherwise its id.
+    pub(super) name: String,
+    /// Of its topic and payload.
+    pub(super) bytes: usize,
+}
+
+impl WaitingMessage {
+    pub(super) fn of(publication: &Publication) -> Self {
+        let properties = publication.properties.as_ref();
+        let name = properties.and_then(|properties| properties.user_property(SEQUENCE_ID));
+        let topic = publication.topic.as_str().to_owned();
+        Self {
+            name: name.map_or_else(|| publication.id.to_string(), str::to_owned),
+            bytes: topic.len() + publication.payload.len(),
+            topic,
+        }
+    }
+
+    fn key(&self) -> (String, String) {
+        (self.topic.clone(), self.name.clone())
+    }
+}
+
+/// All messages that wait.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    in_order: BTreeMap<Place, WaitingMessage>,
+    by_name: HashMap<(String, String), Place>,
+    bytes: usize,
+}
+
+impl Waiting {
+    pub(super) fn insert(&mut self, place: Place, message: WaitingMessage) {
+        self.bytes += message.bytes;
+        self.by_name.insert(message.key(), place);
+        self.in_order.insert(place, message);
+    }
+
+    pub(super) fn remove(&mut self, place: Place) -> Option<WaitingMessage> {
+        let message = self.in_order.remove(&place)?;
+        self.bytes -= message.bytes;
+        let key = message.key();
+        if self.by_name.get(&key) == Some(&place) {
+            self.by_name.remove(&key);
+        }
+        Some(message)
+    }
+
+    /// The next that is due.
+    pub(super) fn first(&self) -> Option<Place> {
+        self.in_order.keys().next().copied()
+    }
+
+    pub(super) fn place_of(&self, topic: &str, name: &str) -> Option<Place> {
+        let key = (topic.to_owned(), name.to_owned());
+        self.by_name.get(&key).copied()
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.in_order.len()
+    }
+
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(name: &str) -> WaitingMessage {
+        WaitingMessage {
+            topic: "a".to_owned(),
+            name: name.to_owned(),
+            bytes: 10,
+        }
+    }
+
+    #[test]
+    fn messages_are_found_by_name_and_in_order() {
+        let mut waiting = Waiting::default();
+        let at = |seconds| Place::new(UNIX_EPOCH + Duration::from_secs(seconds), MessageId::next());
+        let (early, late) = (at(1), at(2));
+        waiting.insert(late, message("late"));
+        waiting.insert(early, message("early"));
+        assert_eq!((waiting.first(), waiting.bytes()), (Some(early), 20));
+        assert_eq!(waiting.place_of("a", "late"), Some(late));
+        assert_eq!(waiting.place_of("b", "late"), None);
+        assert_eq!(waiting.remove(early), Some(message("early")));
+        assert_eq!(waiting.remove(early), None);
+        assert_eq!(
+            (waiting.first(), waiting.count(), waiting.bytes()),
+            (Some(late), 1, 10)
+        );
+        assert!(early.is_overdue());
+    }
+}

@@ -1,0 +1,137 @@
+//! Messages that are delivered later: over a crash, replaced, cancelled, and refused.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use super::support::{Gateway, await_some, run, text_of};
+use super::{curl, json};
+
+const PLAIN: &str = "rules.paths = []\n";
+
+/// The messages that are remembered of a topic.
+fn remembered(gateway: &Gateway, topic: &str) -> Vec<String> {
+    let all = json(gateway, &format!("/topics/{topic}"), &[]);
+    let all = all.as_array().expect("a list").clone();
+    let text = |one: &serde_json::Value| one["payload"].as_str().expect("text").to_owned();
+    all.iter().map(text).collect()
+}
+
+#[test]
+fn a_delayed_message_survives_a_crash_and_comes_once_at_its_time() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let gateway = Gateway::start_in(folder.path(), PLAIN);
+    let due = SystemTime::now() + Duration::from_secs(15);
+    let seconds = due.duration_since(UNIX_EPOCH).expect("a time").as_secs();
+    let at = format!("X-At: {seconds}");
+    json(
+        &gateway,
+        "/kitchen",
+        &["-d", "oven", "-H", &at, "-H", "Title: Oven"],
+    );
+    for (id, text) in [
+        ("a", "first"),
+        ("a", "second"),
+        ("b", "gone"),
+        ("c", "waits"),
+    ] {
+        let id = format!("X-Sequence-ID: {id}");
+        json(&gateway, "/kitchen", &["-d", text, "-H", &at, "-H", &id]);
+    }
+    let publish = "-V 5 -q 1 -t deep/kitchen -m mqtt -D publish user-property delay";
+    let mut arguments: Vec<&str> = publish.split(' ').collect();
+    let (port, text) = (gateway.port("mqtt"), seconds.to_string());
+    arguments.extend([text.as_str(), "-p", &port]);
+    let published = run("mosquitto_pub", &arguments, b"");
+    assert!(published.status.success(), "{}", text_of(&published));
+    let cancelled = json(&gateway, "/kitchen/b", &["-X", "DELETE"]);
+    assert_eq!(cancelled["cancelled"], "b");
+    let again = curl(
+        &gateway,
+        "/kitchen/b",
+        &["-X", "DELETE", "-w", "%{http_code}"],
+    );
+    assert!(again.contains("404"), "{again}");
+    assert_eq!(remembered(&gateway, "kitchen"), Vec::<String>::new());
+    gateway.kill();
+    let gateway = Gateway::start_in(folder.path(), PLAIN);
+    // One for now takes the place of the one that waits.
+    json(
+        &gateway,
+        "/kitchen",
+        &["-d", "now", "-H", "X-Sequence-ID: c"],
+    );
+    let mqtt = await_some("the message of MQTT", || {
+        let all = json(&gateway, "/topics/deep/kitchen", &[]);
+        all.get(0).cloned()
+    });
+    assert_eq!(mqtt["payload"], "mqtt");
+    assert!(mqtt.get("properties").is_none(), "{mqtt}");
+    let texts = await_some("the messages", || {
+        let texts = remembered(&gateway, "kitchen");
+        (texts.len() >= 3).then_some(texts)
+    });
+    assert!(SystemTime::now() >= UNIX_EPOCH + Duration::from_secs(seconds));
+    assert_eq!(texts[0], "now");
+    assert_eq!(texts[1..], ["oven", "second"]);
+    gateway.kill();
+    let gateway = Gateway::start_in(folder.path(), PLAIN);
+    // What is delivered does not come again: something later does.
+    json(&gateway, "/kitchen", &["-d", "last", "-H", "In: 1s"]);
+    let texts = await_some("the last message", || {
+        let texts = remembered(&gateway, "kitchen");
+        (texts.last().is_some_and(|text| text == "last")).then_some(texts)
+    });
+    assert_eq!(texts, ["now", "oven", "second", "last"]);
+}
+
+#[test]
+fn times_that_cannot_be_kept_and_messages_without_room_are_refused() {
+    let settings = format!("{PLAIN}delayed.messages_max = 2\ndelayed.delay_max = \"1h\"\n");
+    let gateway = Gateway::start(&settings);
+    let began = Instant::now();
+    for (delay, reason) in [
+        ("tomorrow, 10am", "write a duration"),
+        ("2h", "at most 3600 seconds"),
+        ("1000000001", "is over"),
+    ] {
+        let delay = format!("Delay: {delay}");
+        for path in ["/kitchen", "/topics/deep/kitchen"] {
+            let answer = curl(
+                &gateway,
+                path,
+                &["-d", "x", "-H", &delay, "-w", "%{http_code}"],
+            );
+            assert!(
+                answer.contains(reason) && answer.contains("400"),
+                "{delay}: {answer}"
+            );
+        }
+    }
+    let later = |id: &str| {
+        let id = format!("X-Sequence-ID: {id}");
+        let arguments = [
+            "-d",
+            "x",
+            "-H",
+            "Delay: 30m",
+            "-H",
+            &id,
+            "-w",
+            "%{http_code}",
+        ];
+        curl(&gateway, "/kitchen", &arguments)
+    };
+    for (id, status) in [("a", "200"), ("b", "200"), ("c", "503"), ("a", "200")] {
+        let answer = later(id);
+        assert!(answer.contains(status), "{id}: {answer}");
+    }
+    let port = gateway.port("mqtt");
+    let publish = "-V 5 -d -q 1 -t kitchen -m x -D publish user-property delay never -p";
+    let arguments: Vec<&str> = publish.split(' ').chain([port.as_str()]).collect();
+    let refused = text_of(&run("mosquitto_pub", &arguments, b""));
+    assert!(refused.contains("RC:131"), "{refused}");
+    assert_eq!(remembered(&gateway, "kitchen"), Vec::<String>::new());
+    assert!(
+        began.elapsed() < Duration::from_mins(25),
+        "nothing was due yet"
+    );
+}
