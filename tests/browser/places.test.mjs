@@ -1,8 +1,10 @@
 // Addresses of single items, the command palette, and deletions that are undone.
 import assert from "node:assert/strict";
 import { mkdirSync } from "node:fs";
+import { readFile, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
+import { gzipSync } from "node:zlib";
 import mqtt from "mqtt";
 import { launch, openPage } from "./browser.mjs";
 import { Server } from "./server.mjs";
@@ -60,6 +62,13 @@ test("a message, an entry of the quarantine, a topic and a client have addresses
   await inspected.page.locator("#found-status.wrong", { hasText: "There is no message none" }).waitFor();
   await inspected.close();
   await client.endAsync();
+});
+
+test("the whole console is less than 150 KB compressed", async () => {
+  const folder = new URL("../../crates/gatepost-listeners/src/http/assets/", import.meta.url);
+  let total = 0;
+  for (const name of await readdir(folder)) if (name !== "openapi.json") total += gzipSync(await readFile(new URL(name, folder))).length;
+  assert.ok(total > 10_000 && total < 150_000, `${total} bytes`);
 });
 
 test("the palette finds views, commands and names, by the keyboard alone", async () => {

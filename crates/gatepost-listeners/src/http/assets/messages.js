@@ -39,7 +39,7 @@ function story(entry) {
   const topics = entry.topics?.length ? entry.topics : [entry.topic].filter(Boolean);
   const facts = [
     ["Message", linked("message", entry.id)], ["Arrived", `${day(entry.unix_ms)}, ${time(entry.unix_ms)}` + (entry.listener ? ` by ${entry.listener}` : "")],
-    ["Peer", known(entry.peer)], ["Client", entry.client && linked("session", entry.client)], ["User", entry.user && linked("user", entry.user)], ["From", entry.sender],
+    ["Peer", known(entry.peer)], ["Client", entry.client && (entry.listener === "mqtt" ? linked("session", entry.client) : entry.client)], ["User", entry.user && linked("user", entry.user)], ["From", entry.sender],
     ["To", entry.recipients?.join(", ")], [topics.length > 1 ? "Topics" : "Topic", topics.join(", ")],
     ["Size", entry.size == null ? null : whole.format(entry.size) + " bytes"],
     ["Decided by", entry.procedure], ["Took", entry.duration_us == null ? null : `${(entry.duration_us / 1000).toFixed(2)} ms`],
