@@ -381,6 +381,8 @@ test("pictures at desktop and phone width, light and dark", async () => {
       const rejected = row(page, "You have WON a prize").first();
       await rejected.locator("summary").click();
       await rejected.locator(".story").waitFor();
+      // Its story, rather than the rows above it.
+      await rejected.evaluate((row) => row.parentElement.scrollTo(0, row.offsetTop - row.previousElementSibling.offsetHeight * 2 - row.parentElement.offsetTop));
     }
     await page.locator("#sessions", { hasText: "archive" }).waitFor();
     const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
