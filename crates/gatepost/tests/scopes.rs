@@ -80,7 +80,7 @@ fn a_web_request_is_answered_with_the_verdict() {
         }
     }
     let large = post(&gateway, "judged/one", &"x".repeat(101));
-    assert!(large.contains("more than the 100B allowed here"), "{large}");
+    assert!(large.contains("more than the maximum of 100B"), "{large}");
     assert!(post(&gateway, "other/one", "reject").starts_with("HTTP/1.1 200 "));
     subscriber.await_line("other/one");
     let seen: Vec<&String> = subscriber

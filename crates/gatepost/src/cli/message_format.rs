@@ -234,7 +234,7 @@ mod tests {
         for (format, part) in [
             ("%y", "no field %y"),
             ("a%", "missing"),
-            ("\\q", "there are"),
+            ("\\q", "the escapes are"),
         ] {
             let error = MessageFormat::parse(format).expect_err(format);
             assert!(error.contains(part), "{error}");

@@ -125,9 +125,10 @@ fn a_session_shows_its_subscriptions_its_queue_and_what_it_waits_for() {
     );
 
     drop(client);
-    await_some("the client is away", || {
+    await_some("the session without its client", || {
         let text = gatepost(&gateway, &["show", "reader"]);
-        text.contains("away").then_some(())
+        text.contains("none: the client is not connected")
+            .then_some(())
     });
     let port = gateway.port("mqtt");
     for text in ["first", "second"] {

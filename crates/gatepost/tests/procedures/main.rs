@@ -222,7 +222,7 @@ fn a_replay_shows_whose_verdict_would_change() {
     );
     assert!(shown.contains(" http accept -> reject  from "), "{shown}");
     assert!(
-        shown.contains("now: /sizecheck: the message has 33 bytes, more than the 20B"),
+        shown.contains("now: /sizecheck: the message has 33 bytes, more than the maximum of 20B"),
         "{shown}"
     );
     let (same, _) = gatepost(
