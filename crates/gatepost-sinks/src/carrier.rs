@@ -9,7 +9,7 @@ use crate::frame::Delivery;
 /// The outcome of one attempt, when it is known.
 pub(crate) type Attempt<'a> = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send + 'a>>;
 
-/// What the earlier attempts at the same messages have left to do, for transports that reach some
+/// The work that earlier attempts at the same messages have left, for transports that reach some
 /// recipients and not others.
 #[derive(Default)]
 pub(crate) struct Remaining {

@@ -20,7 +20,7 @@ pub struct MailSettings {
     pub template: PathBuf,
     /// Values for the templates.
     pub variables: BTreeMap<String, String>,
-    /// At most one mail in this time: what comes meanwhile is collected in the next. 0 for a mail
+    /// At most one mail in this time: later messages are collected in the next. 0 for a mail
     /// for each message.
     pub digest_every: Period,
     /// Messages in one mail at most. More wait for the next one.

@@ -71,7 +71,7 @@ struct DelayedCore {
 pub struct DelayedMessages(Arc<DelayedCore>);
 
 impl DelayedMessages {
-    /// Reads what waits since earlier runs.
+    /// Reads the messages that wait since earlier runs.
     pub fn open(
         broker: Broker,
         store: Store,
@@ -181,7 +181,7 @@ impl DelayedMessages {
         let changes: Vec<StoreChange> = changes
             .chain([stored::change(place, &publication)])
             .collect();
-        // Handed over under the lock: a replacement follows what it replaces.
+        // Submitted under the lock: a replacement follows the message that it replaces.
         let ticket = core.store.submit(changes);
         if ticket.is_ok() {
             waiting.insert(place, message);

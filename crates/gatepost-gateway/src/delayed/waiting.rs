@@ -41,13 +41,13 @@ impl Place {
     }
 }
 
-/// What is kept in memory of a message.
+/// The part of a message that is kept in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct WaitingMessage {
     pub(super) topic: String,
     /// Its sequence id, otherwise its id.
     pub(super) name: String,
-    /// Of its topic and payload.
+    /// The bytes of its topic and payload.
     pub(super) bytes: usize,
 }
 

@@ -64,7 +64,7 @@ impl HopLogin {
         Ok(reply)
     }
 
-    /// RFC 5802 section 5: each proves to the other that it knows the password.
+    /// RFC 5802, section 5: each proves to the other that it knows the password.
     async fn by_scram(
         &self,
         hop: &mut HopConnection,

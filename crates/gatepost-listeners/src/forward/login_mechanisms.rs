@@ -9,7 +9,7 @@ pub(super) struct LoginMechanisms {
 }
 
 impl LoginMechanisms {
-    /// Those among the parameters of AUTH, in capitals.
+    /// Reads the parameters of AUTH, in capitals.
     pub(super) fn among<'w>(words: impl Iterator<Item = &'w str>) -> Self {
         let mut known = Self::default();
         for word in words {

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 #[serde(into = "String", try_from = "String")]
 pub struct NextHop {
     pub(super) speaks_lmtp: bool,
-    /// TLS from the first byte on (RFC 8314 section 3.3).
+    /// TLS from the first byte on (RFC 8314, section 3.3).
     pub(super) is_encrypted: bool,
     pub(super) place: HopAddress,
 }

@@ -119,7 +119,7 @@ mod tests {
         ScramClient::with_nonce("user", "rOprNGfwEbeRWgbNEkqO".to_owned())
     }
 
-    /// RFC 7677 section 3.
+    /// RFC 7677, section 3.
     #[test]
     fn the_example_of_the_standard() {
         let client = client();

@@ -10,9 +10,9 @@ use time::macros::format_description;
 
 use super::smarthost::Letter;
 
-/// RFC 5321 section 4.5.3.1.6, without the line end.
+/// RFC 5321, section 4.5.3.1.6, without the line end.
 const LINE_BYTES_MAX: usize = 998;
-/// RFC 2045 section 6.8.
+/// RFC 2045, section 6.8.
 const BASE64_LINE: usize = 76;
 /// Characters of a subject.
 const SUBJECT_CHARACTERS_MAX: usize = 200;
@@ -136,7 +136,7 @@ fn field(name: &str, value: &str) -> String {
     String::from_utf8_lossy(&written).into_owned()
 }
 
-/// RFC 5322 section 3.3, in universal time.
+/// RFC 5322, section 3.3, in universal time.
 fn date(time: SystemTime) -> String {
     let format = format_description!(
         "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] +0000"

@@ -7,7 +7,7 @@ use std::pin::Pin;
 /// A mail, ready to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Letter {
-    /// The envelope's sender; empty for what must not be answered (RFC 3834 section 3.3).
+    /// The envelope's sender; empty for what must not be answered (RFC 3834, section 3.3).
     pub sender: String,
     /// The envelope's recipients.
     pub recipients: Vec<String>,
@@ -22,7 +22,7 @@ pub struct RefusedRecipient {
     pub address: String,
     /// The reply, in one line.
     pub reply: String,
-    /// Whether a later attempt may succeed (RFC 5321 section 4.2.1, 4yz).
+    /// Whether a later attempt may succeed (RFC 5321, section 4.2.1, 4yz).
     pub is_transient: bool,
 }
 

@@ -11,7 +11,7 @@ use gatepost_rules::{DkimKey, DkimKeyError};
 
 use crate::exit::{EXIT_DATA, EXIT_UNAVAILABLE};
 
-/// The longest string of a TXT record (RFC 1035 section 3.3).
+/// The longest string of a TXT record (RFC 1035, section 3.3).
 const STRING_BYTES_MAX: usize = 255;
 
 /// Make a key that the server signs its mail with, and print the key's record for DNS

@@ -32,7 +32,7 @@ impl TakenMail {
     }
 }
 
-/// What the server does about a command.
+/// The server's reaction to a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reaction {
     /// As a server does that takes all.

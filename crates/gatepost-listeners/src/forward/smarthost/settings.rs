@@ -79,7 +79,7 @@ impl SmarthostSettings {
         [&mut self.password_file].into_iter().chain(keys)
     }
 
-    /// How its client speaks to it.
+    /// The settings of its connections.
     pub(super) fn forward(&self) -> ForwardSettings {
         let must_be_verified = !self.user.is_empty() && self.tls == HopTls::Opportunistic;
         ForwardSettings {

@@ -15,7 +15,7 @@ use super::fields::RawMail;
 use super::signature::{add_signed_fields, without_value};
 
 /// The fields that are signed, where a mail has them. Each is listed once more than the mail has
-/// it, so that none can be added (RFC 6376 section 8.15).
+/// it, so that none can be added (RFC 6376, section 8.15).
 const SIGNED_FIELDS: [&str; 13] = [
     "from",
     "to",
@@ -33,7 +33,7 @@ const SIGNED_FIELDS: [&str; 13] = [
 ];
 /// Characters of a signature in one line.
 const LINE_LENGTH: usize = 70;
-/// The algorithm identifier of RSA keys (RFC 3279 section 2.3.1).
+/// The algorithm identifier of RSA keys (RFC 3279, section 2.3.1).
 const RSA_IDENTIFIER: [u8; 15] = [
     0x30, 0x0d, 0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05, 0x00,
 ];
@@ -88,7 +88,7 @@ impl DkimKey {
         )
     }
 
-    /// The text of the key's TXT record (RFC 6376 section 3.6.1).
+    /// The text of the key's TXT record (RFC 6376, section 3.6.1).
     pub fn record(&self) -> String {
         match self {
             Self::Ed25519(key) => {
@@ -112,7 +112,7 @@ impl DkimKey {
 
     fn sign(&self, text: &[u8]) -> Option<Vec<u8>> {
         match self {
-            // RFC 8463 section 3: the hash is signed.
+            // RFC 8463, section 3: the hash is signed.
             Self::Ed25519(key) => Some(key.sign(digest(&SHA256, text).as_ref()).as_ref().to_vec()),
             Self::Rsa(key) => {
                 let mut value = vec![0; key.public().modulus_len()];
@@ -196,7 +196,7 @@ fn pem_section(text: &str, label: &str) -> Option<Vec<u8>> {
     Some(decode_base64(inner.as_bytes()))
 }
 
-/// The structure in which most records have an RSA key (RFC 5280 section 4.1.2.7).
+/// The structure in which most records have an RSA key (RFC 5280, section 4.1.2.7).
 fn subject_public_key_info(key: &[u8]) -> Vec<u8> {
     let bits = [&[0][..], key].concat();
     der_element(
