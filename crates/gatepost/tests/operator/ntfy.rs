@@ -38,10 +38,10 @@ fn a_client_of_ntfys_publishes_and_its_shapes_are_answered() {
     let reply = json(&gateway, "/alarms/publish?message=Link&title=T", &[]);
     assert_eq!(reply["message"], "Link", "{reply}");
     assert_eq!(json(&gateway, "/alarms/auth", &[])["success"], true);
-    let later = curl(
+    let call = curl(
         &gateway,
         "/alarms",
-        &[&STATUS[..], &["-d", "x", "-H", "X-Delay: 1h"]].concat(),
+        &[&STATUS[..], &["-d", "x", "-H", "X-Call: yes"]].concat(),
     );
-    assert_eq!(later, "400");
+    assert_eq!(call, "400");
 }
