@@ -233,7 +233,7 @@ fn a_second_server_is_refused_while_the_first_serves() {
     let folder = tempfile::tempdir().expect("a folder");
     let gateway = Gateway::start_in(folder.path(), QUICK);
     let refused = refused_start(folder.path());
-    assert!(refused.contains("another gatepost serves"), "{refused}");
+    assert!(refused.contains("another gatepost is running"), "{refused}");
     publish(&gateway, &["-t", "alarms/fire", "-m", "works", "-r"]);
 }
 

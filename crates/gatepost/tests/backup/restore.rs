@@ -108,7 +108,7 @@ fn a_restore_refuses_what_could_lose_something() {
     refused(
         &["restore", "--replace", &copy],
         69,
-        "another gatepost serves",
+        "another gatepost is running",
     );
     gateway.kill();
     refused(&["restore", &copy], 69, "exists already");

@@ -91,7 +91,7 @@ impl Phases {
         let second = self.gatepost(&["serve", "--config=gatepost.toml"]);
         let text = text_of(&second);
         assert_eq!(second.status.code(), Some(69), "{text}");
-        assert!(text.contains("another gatepost serves"), "{text}");
+        assert!(text.contains("another gatepost is running"), "{text}");
         let checked = self.gatepost(&["check", "--config=gatepost.toml"]);
         assert!(checked.status.success(), "{}", text_of(&checked));
         self.copy_database();
