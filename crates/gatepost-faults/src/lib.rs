@@ -6,11 +6,11 @@
 //! not synced, so that [`Disk::cut_power`] can leave the files as a power cut leaves them.
 //!
 //! ```
-//! use gatepost_faults::{Disk, Effect, Fault, Operation};
+//! use gatepost_faults::{Disk, Fault, FaultEffect, FileOperation};
 //! # let folder = tempfile::tempdir().unwrap();
 //! let disk = Disk::at(folder.path());
 //! let database = rusqlite::Connection::open(folder.path().join("a.db")).unwrap();
-//! disk.inject(Fault::new(Operation::Write, Effect::Full));
+//! disk.inject(Fault::new(FileOperation::Write, FaultEffect::Full));
 //! assert!(database.execute_batch("CREATE TABLE a (b)").is_err());
 //! disk.heal();
 //! assert!(database.execute_batch("CREATE TABLE a (b)").is_ok());
