@@ -48,7 +48,7 @@ static PROCEDURES: LazyLock<(Procedures, String)> = LazyLock::new(|| {
     std::fs::write(&file, INTERPRETER).expect("a file");
     let rules = Arc::new(RuleSet::embedded());
     let configuration = ProceduresConfiguration::default();
-    let started = Procedures::start_file(configuration, rules, ProcedureHost::apart(), &file);
+    let started = Procedures::start_file(configuration, rules, ProcedureHost::detached(), &file);
     started.unwrap_or_else(|problems| panic!("{problems:?}"))
 });
 
