@@ -29,7 +29,7 @@ pub enum EngineFindingKind {
     Error,
 }
 
-/// One property of the servers that was checked.
+/// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EngineFinding {
     /// Its weight.
@@ -47,11 +47,11 @@ impl EngineFinding {
     }
 }
 
-/// Checks the NATS servers. `packet_bytes_max` is the largest publication that clients may send.
+/// Looks at the NATS servers. `packet_bytes_max` is the largest publication that clients may send.
 pub async fn check(settings: &BackboneSettings, packet_bytes_max: u64) -> Vec<EngineFinding> {
     let mut findings = Vec::new();
     match Connection::open(settings, "gatepost backbone check").await {
-        Ok(connection) => check_server(settings, packet_bytes_max, connection, &mut findings).await,
+        Ok(connection) => look(settings, packet_bytes_max, connection, &mut findings).await,
         Err(error) => findings.push(EngineFinding::new(
             EngineFindingKind::Error,
             error.to_string(),
@@ -78,7 +78,7 @@ pub async fn nodes(settings: &BackboneSettings) -> Result<Vec<NodeRecord>, Backb
     }
 }
 
-async fn check_server(
+async fn look(
     settings: &BackboneSettings,
     packet_bytes_max: u64,
     connection: Connection,
@@ -100,18 +100,18 @@ async fn check_server(
         findings.push(EngineFinding::new(EngineFindingKind::Warning, text));
     }
     let context = jetstream::new(connection.client.clone());
-    check_account(&context, findings).await;
+    look_at_account(&context, findings).await;
     let subjects = Subjects::new(&settings.cluster);
     for name in [
         subjects.stream("RETAINED"),
         format!("KV_{}", subjects.stream("NODES")),
     ] {
-        check_stream(settings, &context, &name, findings).await;
+        look_at_stream(settings, &context, &name, findings).await;
     }
     findings.push(permissions(&subjects, connection).await);
 }
 
-async fn check_account(context: &Context, findings: &mut Vec<EngineFinding>) {
+async fn look_at_account(context: &Context, findings: &mut Vec<EngineFinding>) {
     let account = match context.query_account().await {
         Ok(account) => account,
         Err(error) => {
@@ -144,7 +144,7 @@ async fn check_account(context: &Context, findings: &mut Vec<EngineFinding>) {
     }
 }
 
-async fn check_stream(
+async fn look_at_stream(
     settings: &BackboneSettings,
     context: &Context,
     name: &str,

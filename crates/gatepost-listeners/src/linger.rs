@@ -12,7 +12,7 @@ use crate::stream::Stream;
 
 /// The time for which a connection that the server closes is still read, so that its client
 /// receives the last bytes instead of a reset.
-const LINGER: Duration = Duration::from_millis(500);
+pub(crate) const LINGER: Duration = Duration::from_millis(500);
 const LINGER_BYTES_MAX: usize = 1024 * 1024;
 
 /// Shuts the writing side down, and reads until the peer has ended too, for a moment.

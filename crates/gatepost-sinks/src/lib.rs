@@ -38,8 +38,7 @@ mod web_push;
 mod webhook;
 
 pub use mail::{
-    Checking, MailQueue, MailSubmission, MailTransport, QueueError, RefusedRecipient, SendOutcome,
-    Sending,
+    Checking, Letter, MailQueue, MailTransport, QueueError, RefusedRecipient, SendOutcome, Sending,
 };
 pub use mail_settings::MailSettings;
 pub use mistake::{SinkMistake, mistakes};

@@ -237,7 +237,7 @@ impl Store {
             .name("store-watch".to_owned())
             .spawn(move || {
                 while ended.recv_timeout(WATCH_EVERY) == Err(RecvTimeoutError::Timeout) {
-                    watch.check(|| queue.probe());
+                    watch.look(|| queue.probe());
                 }
             });
         match thread {

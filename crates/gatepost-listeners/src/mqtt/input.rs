@@ -9,7 +9,7 @@ use gatepost_mqtt::Frame;
 
 use super::settings::MqttSettings;
 use super::unfinished::Unfinished;
-use crate::in_flight::{InFlightLimitReached, Lease};
+use crate::in_flight::{Lease, NoRoom};
 use crate::stream::Stream;
 use crate::websocket::{Accepts, Control, Decoder, FrameError};
 
@@ -99,10 +99,7 @@ impl Input {
     }
 
     /// Reserves memory for the present length of the unfinished packet.
-    pub(super) fn reserve(
-        &mut self,
-        lease: impl FnOnce() -> Lease,
-    ) -> Result<(), InFlightLimitReached> {
+    pub(super) fn reserve(&mut self, lease: impl FnOnce() -> Lease) -> Result<(), NoRoom> {
         let bytes = self.tail.len();
         if bytes <= READ_BYTES {
             return Ok(());

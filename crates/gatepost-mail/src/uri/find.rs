@@ -119,7 +119,7 @@ fn find_in_run(
         end,
         at: None,
         from: start,
-        examined: start,
+        looked: start,
     };
     let mut at = start;
     while at < end {
@@ -194,8 +194,8 @@ struct NextAddress<'a> {
     at: Option<(usize, usize)>,
     /// The first position at which its local part can start.
     from: usize,
-    /// The position up to which at signs were sought.
-    examined: usize,
+    /// Everything before this position is examined.
+    looked: usize,
 }
 
 impl NextAddress<'_> {
@@ -205,10 +205,10 @@ impl NextAddress<'_> {
             return Some(end);
         }
         while self.at.is_none_or(|(sign, _)| sign < at) {
-            if self.examined >= self.end {
+            if self.looked >= self.end {
                 return None;
             }
-            self.find_at_sign(at);
+            self.look_on(at);
         }
         let (sign, end) = self.at?;
         (at >= self.from && at < sign && end > sign).then_some(end)
@@ -230,15 +230,15 @@ impl NextAddress<'_> {
     }
 
     /// Finds the next at sign, and the range of its address.
-    fn find_at_sign(&mut self, at: usize) {
-        let from = self.examined.max(at);
+    fn look_on(&mut self, at: usize) {
+        let from = self.looked.max(at);
         let rest = self.line.get(from..self.end).unwrap_or_default();
         let Some(length) = memchr::memchr(b'@', rest) else {
-            (self.at, self.examined) = (None, self.end);
+            (self.at, self.looked) = (None, self.end);
             return;
         };
         let sign = from + length;
-        self.examined = sign + 1;
+        self.looked = sign + 1;
         let local = self.line.get(..sign).unwrap_or_default();
         let local_length = local
             .iter()

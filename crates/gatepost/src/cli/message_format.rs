@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_errors() {
+    fn mistakes_are_told() {
         for (format, part) in [
             ("%y", "no field %y"),
             ("a%", "missing"),

@@ -29,6 +29,7 @@ use crate::http::request::{HttpRequest, HttpVersion};
 use crate::http::response::{Body, Response};
 use crate::http::router;
 use crate::in_flight::Lease;
+use crate::linger::LINGER;
 use crate::minimum_rate::MinimumRate;
 use crate::stream::TlsSession;
 
@@ -188,13 +189,16 @@ async fn answer(
     mut respond: SendResponse<Bytes>,
 ) {
     let client = &answering.0;
-    let (parts, body) = request.into_parts();
+    let (parts, mut body) = request.into_parts();
     let mut request = match request_of(client, &parts) {
         Ok(request) => request,
         Err(error) => {
             let response = error.response();
             log::refused(&client.context, &client.peer_text, response.status);
-            let _ = answer::write(client, response, true, &mut respond).await;
+            let written = answer::write(client, response, true, &mut respond).await;
+            if written.is_ok() {
+                discard(&mut body).await;
+            }
             return;
         }
     };
@@ -204,7 +208,7 @@ async fn answer(
         *refusal
     } else {
         let mut lease = client.context.limits.in_flight.lease(request.peer);
-        match read_body(client, body, &mut lease).await {
+        match read_body(client, &mut body, &mut lease).await {
             Ok(Ok(body)) => {
                 request.body = body;
                 router::respond(&client.context, &mut request).await
@@ -231,10 +235,22 @@ async fn answer(
         &response,
         body_bytes,
     );
-    if let Err(error) = answer::write(client, response, is_head, &mut respond).await {
-        tracing::debug!(target: "http", peer = client.peer_text, "a stream was closed \
-            unexpectedly: {error}");
+    match answer::write(client, response, is_head, &mut respond).await {
+        Ok(()) => discard(&mut body).await,
+        Err(error) => tracing::debug!(target: "http", peer = client.peer_text, "a stream was \
+            closed unexpectedly: {error}"),
     }
+}
+
+/// Reads the rest of a body that an early response made superfluous (RFC 9113, section 8.1), for a
+/// moment, and no more of it than the stream's window.
+///
+/// Without that, the stream's reset follows the response at once, and curl, which then still sends
+/// the body, reports the reset instead of the response.
+async fn discard(body: &mut RecvStream) {
+    // The window is not widened: a client that goes on stops there, and reads.
+    let until_end = async { while let Some(Ok(_)) = body.data().await {} };
+    let _ = timeout_at(Instant::now() + LINGER, until_end).await;
 }
 
 fn request_of(
@@ -287,7 +303,7 @@ fn request_of(
 /// Reads the body. The outer error is the stream's, the inner one the client's.
 async fn read_body(
     client: &Http2Client,
-    mut body: RecvStream,
+    body: &mut RecvStream,
     lease: &mut Lease,
 ) -> Result<Result<Bytes, HttpError>, h2::Error> {
     let settings = &client.context.settings;
