@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use gatepost_message::{MessageId, Peer, Publication, TopicFilter};
 use gatepost_store::{ClockSource, Store, StoreError, SystemClock, Ticket};
+use gatepost_topics::TopicRules;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -63,7 +64,7 @@ impl Broker {
 
     /// A broker that keeps its durable state in `store`, and restores it from there.
     pub fn open(settings: BrokerSettings, store: Store) -> Result<Self, StoreError> {
-        Self::restore(settings, store, system(), None, None)
+        Self::restore(settings, store, system(), None)
     }
 
     /// As [`Broker::open`], with access rights: wills of an earlier run are published only where
@@ -73,17 +74,20 @@ impl Broker {
         store: Store,
         rights: &dyn OwnerRights,
     ) -> Result<Self, StoreError> {
-        Self::restore(settings, store, system(), Some(rights), None)
+        Self::restore(settings, store, system(), Some(rights))
     }
 
-    /// As [`Broker::open_with_rights`], for one of several servers that share topics.
+    /// As [`Broker::open_with_rights`], with rules for topics, for one of several servers.
     pub fn open_as_node(
         settings: BrokerSettings,
         store: Store,
         rights: &dyn OwnerRights,
         nodes: Option<Arc<dyn OtherNodes>>,
+        rules: TopicRules,
     ) -> Result<Self, StoreError> {
-        Self::restore(settings, store, system(), Some(rights), nodes)
+        let broker = Self::with(settings, Some(store), system(), nodes);
+        broker.set_topic_rules(rules);
+        broker.restored(Some(rights))
     }
 
     /// As [`Broker::open`], with the clock and the memory of a simulation.
@@ -93,7 +97,7 @@ impl Broker {
         clock: Arc<dyn ClockSource>,
         memory: Arc<dyn MemoryGauge>,
     ) -> Result<Self, StoreError> {
-        Self::restore(settings, store, (clock, memory), None, None)
+        Self::restore(settings, store, (clock, memory), None)
     }
 
     fn restore(
@@ -101,12 +105,19 @@ impl Broker {
         store: Store,
         surroundings: Surroundings,
         rights: Option<&dyn OwnerRights>,
-        nodes: Option<Arc<dyn OtherNodes>>,
     ) -> Result<Self, StoreError> {
-        let per_topic = settings.recent_per_topic;
+        Self::with(settings, Some(store), surroundings, None).restored(rights)
+    }
+
+    /// Restores what the store has, before anything else happens.
+    fn restored(self, rights: Option<&dyn OwnerRights>) -> Result<Self, StoreError> {
+        let shared = &self.0.shared;
+        let (Some(store), settings) = (shared.store.clone(), &shared.settings) else {
+            return Ok(self);
+        };
+        let per_topic = shared.topic_rules.history_messages_max();
+        let per_topic = per_topic.max(settings.recent_per_topic);
         let total = per_topic.saturating_mul(settings.recent_topics_max);
-        let broker = Self::with(settings, Some(store.clone()), surroundings, nodes);
-        let shared = &broker.0.shared;
         shared.retained.leave_in(&store);
         shared.load_retained(usize::MAX)?;
         let on_disk = shared.retained.on_disk_count()?;
@@ -115,7 +126,7 @@ impl Broker {
                 "some retained messages do not fit into the memory (broker.memory_max) and stay on \
                  disk: subscriptions read them there, until there is room");
         }
-        recovery::restore_sessions(&broker.0.sessions, rights)?;
+        recovery::restore_sessions(&self.0.sessions, rights)?;
         // After the queues, since clients wait for those.
         let mut left_out = 0_u64;
         let mut fits = shared.has_room_for_recent();
@@ -137,7 +148,7 @@ impl Broker {
                 "there is no memory (broker.memory_max) for some of the latest messages of topics: \
                  they are in the history only");
         }
-        Ok(broker)
+        Ok(self)
     }
 
     fn with(
@@ -160,6 +171,10 @@ impl Broker {
     /// The settings of the broker.
     pub fn settings(&self) -> &BrokerSettings {
         &self.0.shared.settings
+    }
+
+    pub(crate) fn shared(&self) -> &BrokerShared {
+        &self.0.shared
     }
 
     /// A publisher for a connection of its own.

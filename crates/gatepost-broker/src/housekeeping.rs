@@ -53,6 +53,9 @@ impl Housekeeper<'_> {
         self.check_memory(now);
         self.shared.retained.settle_all();
         self.check_sessions(now, now_seconds);
+        self.shared
+            .recent
+            .forget_aged(self.shared.clock.time_of_day());
         for record in self.shared.recent.all() {
             let messages = record.messages.load(Ordering::Relaxed);
             let before = record.messages_before.swap(messages, Ordering::Relaxed);

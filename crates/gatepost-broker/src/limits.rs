@@ -30,11 +30,13 @@ pub enum Limit {
     Outbox,
     /// `memory_max`
     Memory,
+    /// `[[topics]]`
+    TopicRule,
 }
 
 impl Limit {
     /// Every bound, in the order of their numbers.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Connections,
         Self::Sessions,
         Self::ConnectionsOfUser,
@@ -46,6 +48,7 @@ impl Limit {
         Self::Queue,
         Self::Outbox,
         Self::Memory,
+        Self::TopicRule,
     ];
 
     /// The name in metrics, in `$SYS` and in the log.
@@ -62,6 +65,7 @@ impl Limit {
             Self::Queue => "queue",
             Self::Outbox => "outbox",
             Self::Memory => "memory",
+            Self::TopicRule => "topic_rule",
         }
     }
 }

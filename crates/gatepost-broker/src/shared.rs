@@ -17,6 +17,7 @@ use crate::nodes::OtherNodes;
 use crate::receipts::PendingReceipts;
 use crate::recent::Recent;
 use crate::retained::{BeyondMemory, Retained};
+use crate::rules_in_force::RulesInForce;
 use crate::session::BrokerView;
 use crate::sessions_on_disk::SessionsOnDisk;
 use crate::settings::{BrokerSettings, SlowSubscriber};
@@ -33,6 +34,7 @@ pub(crate) struct BrokerShared {
     pub(crate) index: Index,
     pub(crate) retained: Retained,
     pub(crate) recent: Recent,
+    pub(crate) topic_rules: Arc<RulesInForce>,
     pub(crate) counters: Counters,
     pub(crate) limits: LimitCounters,
     pub(crate) memory: Arc<dyn MemoryGauge>,
@@ -54,6 +56,7 @@ impl BrokerShared {
         memory: Arc<dyn MemoryGauge>,
         nodes: Option<Arc<dyn OtherNodes>>,
     ) -> Self {
+        let topic_rules = Arc::<RulesInForce>::default();
         let memory_max_bytes = match settings.memory_max.as_usize() {
             0 => memory_share_bytes(),
             bytes => bytes,
@@ -69,7 +72,9 @@ impl BrokerShared {
                 settings.recent_per_topic,
                 settings.recent_bytes_max.as_usize(),
                 settings.recent_topics_max,
+                topic_rules.clone(),
             ),
+            topic_rules,
             counters: Counters::default(),
             limits: LimitCounters::default(),
             memory,

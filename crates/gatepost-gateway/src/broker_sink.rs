@@ -1,6 +1,6 @@
 //! The broker as the gateway's sink.
 
-use gatepost_broker::{Broker, PublishOutcome, PublishRefusal, StepOutcome};
+use gatepost_broker::{Broker, PublishOutcome, PublishRefusal, RuleViolation, StepOutcome};
 use gatepost_message::{MessageId, Publication};
 use gatepost_store::{StoreError, Ticket};
 
@@ -13,6 +13,10 @@ impl PublicationSink for Broker {
 
     fn publish_traced(&self, publication: Publication, message: MessageId) -> Handover {
         handover(Broker::publish_traced(self, publication, message))
+    }
+
+    fn rule_violation(&self, publication: &Publication) -> Option<RuleViolation> {
+        Broker::rule_violation(self, publication)
     }
 
     fn trace_delivery(&self, message: MessageId, destination: OtherDestination<'_>) {

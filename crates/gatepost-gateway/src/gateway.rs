@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use gatepost_broker::{PublishRefusal, RuleViolation};
 use gatepost_message::{
     Action, Format, Listener, Message, MessageId, Publication, Topic, Verdict, edit,
 };
@@ -38,6 +39,8 @@ pub struct SubmissionOutcome {
     /// Whether the verdict is `defer` because the disk is full, or nearly so: some protocols have a
     /// separate reply for it.
     pub is_disk_full: bool,
+    /// The violated rule of a topic, if the verdict is `reject` or `defer` for that reason.
+    pub violation: Option<RuleViolation>,
 }
 
 /// The path from the listeners to procedures, broker and store. Cheap to clone.
@@ -206,20 +209,37 @@ impl Gateway {
         } = judgement;
         let mut tickets = Vec::new();
         let mut deliveries = 0;
+        let mut violation = None;
         if verdict.action.delivers() {
-            let mut refused = None;
-            for topic in topics {
-                let publication = publication(edited, topic.clone(), rendered, &verdict);
+            let of_topic = |topic: &Topic| publication(edited, topic.clone(), rendered, &verdict);
+            let publications: Vec<Publication> = topics.iter().map(of_topic).collect();
+            // No topic gets a message that the rule of another one refuses.
+            let mut violations = publications.iter();
+            let violated = violations.find_map(|one| self.0.sink.rule_violation(one));
+            let mut refused = violated.map(PublishRefusal::Rule);
+            let is_permitted = refused.is_none();
+            for publication in publications.into_iter().filter(|_| is_permitted) {
                 let handover = self.0.sink.publish_traced(publication, message.id);
                 deliveries += handover.deliveries;
                 tickets.extend(handover.ticket);
                 refused = refused.or(handover.refused);
             }
-            if let Some(refusal) = refused {
-                verdict.action = Action::Defer;
-                verdict.reason = format!("{refusal}; try again later");
-            } else if !mailbox_changes.is_empty() {
-                tickets.push(self.0.store.submit(mailbox_changes));
+            match refused {
+                Some(PublishRefusal::Rule(violated)) => {
+                    verdict.action = if violated.is_temporary() {
+                        Action::Defer
+                    } else {
+                        Action::Reject
+                    };
+                    verdict.reason = violated.to_string();
+                    violation = Some(violated);
+                }
+                Some(refusal) => {
+                    verdict.action = Action::Defer;
+                    verdict.reason = format!("{refusal}; try again later");
+                }
+                None if mailbox_changes.is_empty() => {}
+                None => tickets.push(self.0.store.submit(mailbox_changes)),
             }
         }
         if is_journaled {
@@ -246,6 +266,7 @@ impl Gateway {
             verdict,
             deliveries,
             is_disk_full: false,
+            violation,
         };
         if let Err(error) = all_committed(tickets).await {
             // The store logs the cause, once a second.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gatepost_broker::PublishRefusal;
+use gatepost_broker::{PublishRefusal, RuleViolation};
 use gatepost_message::{MessageId, Publication};
 use gatepost_store::{StoreError, Ticket};
 
@@ -42,6 +42,12 @@ pub trait PublicationSink: Send + Sync {
     fn publish_traced(&self, publication: Publication, message: MessageId) -> Handover {
         let _ = message;
         self.publish(publication)
+    }
+
+    /// The reason why the rule of its topic never permits this publication.
+    fn rule_violation(&self, publication: &Publication) -> Option<RuleViolation> {
+        let _ = publication;
+        None
     }
 
     /// The longest time for which a publication may wait; 0 where none may.

@@ -112,6 +112,7 @@ impl Gateway {
             verdict,
             deliveries,
             is_disk_full: false,
+            violation: None,
         }
     }
 }
@@ -121,5 +122,6 @@ fn not_released(why: &str) -> SubmissionOutcome {
         verdict: Verdict::new(Action::Defer, why),
         deliveries: 0,
         is_disk_full: false,
+        violation: None,
     }
 }

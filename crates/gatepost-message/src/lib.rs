@@ -21,5 +21,5 @@ pub use id::{MalformedMessageId, MessageId, NodeNumber};
 pub use message::{Format, Message};
 pub use publication::{Properties, Publication, Qos};
 pub use reply::{Cookie, MalformedReply, PageReply, SameSite};
-pub use topic::{TOPIC_BYTES_MAX, TOPIC_LEVELS_MAX, Topic, TopicError, TopicFilter};
+pub use topic::{TOPIC_BYTES_MAX, TOPIC_LEVELS_MAX, Topic, TopicError, TopicFilter, filter_covers};
 pub use verdict::{Action, Authentication, RuleHit, Score, UnknownAction, Verdict};

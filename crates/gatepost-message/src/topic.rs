@@ -176,6 +176,25 @@ impl TopicFilter {
     }
 }
 
+/// Whether the filter `outer` matches every topic that the filter `inner` matches.
+pub fn filter_covers(outer: &str, inner: &str) -> bool {
+    if outer.starts_with(['+', '#']) && inner.starts_with('$') {
+        return false; // [MQTT-4.7.2-1]
+    }
+    let mut inner_levels = inner.split('/');
+    for level in outer.split('/') {
+        if level == "#" {
+            return true;
+        }
+        match inner_levels.next() {
+            Some("#") | None => return false,
+            Some(name) if level == "+" || level == name => {}
+            Some(_) => return false,
+        }
+    }
+    inner_levels.next().is_none()
+}
+
 impl fmt::Display for TopicFilter {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.0)

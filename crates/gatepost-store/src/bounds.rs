@@ -10,7 +10,7 @@
 
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Params};
 
 use crate::StoreSettings;
 
@@ -42,12 +42,12 @@ impl Limited {
         connection.query_row(&sql, [], |row| row.get(0))
     }
 
-    /// Removes the rows that match this condition; returns their bytes.
+    /// Removes the rows that match this condition with these values; returns their bytes.
     pub(crate) fn delete(
         &self,
         connection: &Connection,
         condition: &str,
-        value: i64,
+        values: impl Params,
     ) -> rusqlite::Result<u64> {
         let sql = format!(
             "DELETE FROM {} WHERE {condition} RETURNING {}",
@@ -55,7 +55,7 @@ impl Limited {
         );
         let mut statement = connection.prepare_cached(&sql)?;
         let mut removed = 0;
-        for bytes in statement.query_map(params![value], |row| row.get::<_, u64>(0))? {
+        for bytes in statement.query_map(values, |row| row.get::<_, u64>(0))? {
             removed += bytes?;
         }
         Ok(removed)
@@ -85,7 +85,7 @@ impl Limited {
         }
         drop(rows);
         match last {
-            Some(last) => Ok((self.delete(connection, "id <= ?", last)?, messages)),
+            Some(last) => Ok((self.delete(connection, "id <= ?", [last])?, messages)),
             None => Ok((0, 0)),
         }
     }

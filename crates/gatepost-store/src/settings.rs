@@ -1,7 +1,9 @@
 //! Limits on the contents of the database.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use gatepost_message::TopicFilter;
 use gatepost_settings::{ByteSize, Period};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -21,6 +23,10 @@ pub enum OnDamage {
 
 /// The settings of a running store, which a reload may change.
 pub(crate) type SharedSettings = Arc<Mutex<StoreSettings>>;
+
+/// The ages at which the publications of certain topics are removed from the history, if that is
+/// earlier than [`StoreSettings::history_age_max`]. The first filter that matches a topic counts.
+pub(crate) type SharedHistoryAges = Arc<Mutex<Vec<(TopicFilter, Option<Duration>)>>>;
 
 /// `[store]` of the config.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -7,6 +7,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
+use gatepost_message::TopicFilter;
 use parking_lot::Mutex;
 use rusqlite::Connection;
 
@@ -19,7 +20,7 @@ use crate::open;
 use crate::queue::Queue;
 use crate::recovery::Recovery;
 use crate::scrub::Scrub;
-use crate::settings::SharedSettings;
+use crate::settings::{SharedHistoryAges, SharedSettings};
 use crate::stored_clock::{HeldExpiry, SharedAgeTime, StoredClock};
 use crate::trim::Trimmer;
 use crate::watch::{Health, Watch};
@@ -45,6 +46,7 @@ pub(crate) struct StoreCore {
     pub(crate) on_damage: OnDamage,
     /// The settings of a server, as of the last reload.
     settings: Option<SharedSettings>,
+    history_ages: SharedHistoryAges,
     /// `None` for a database whose rows do not age.
     age_time: Option<SharedAgeTime>,
     pub(crate) health: Arc<Health>,
@@ -206,6 +208,8 @@ impl Store {
 
     /// The handle and the committer of its changes.
     pub(crate) fn assemble(parts: OpenDatabase, settings: &StoreSettings) -> (Self, Committer) {
+        let trimmer = parts.server.as_ref().map(|server| &server.trimmer);
+        let history_ages = trimmer.map(Trimmer::history_ages).unwrap_or_default();
         let committer = Committer {
             queue: Arc::new(Queue::default()),
             writer: Writer::new(parts.writing, parts.server, parts.health.clone()),
@@ -220,6 +224,7 @@ impl Store {
             waiting_bytes_max: settings.waiting_max.as_usize(),
             keeps_history: AtomicBool::new(settings.history_messages_max > 0),
             settings: parts.settings,
+            history_ages,
             on_damage: settings.on_damage,
             age_time: parts.age_time,
             health: parts.health,
@@ -368,6 +373,13 @@ impl Store {
         if let Some(limits) = &core.settings {
             *limits.lock() = settings.clone();
         }
+    }
+
+    /// Sets the ages at which the publications of certain topics are removed from the history, if
+    /// that is earlier than [`StoreSettings::history_age_max`]. The first filter that matches a
+    /// topic counts.
+    pub fn set_history_ages(&self, ages: Vec<(TopicFilter, Option<Duration>)>) {
+        *self.inner.history_ages.lock() = ages;
     }
 
     /// Whether publications are kept in the history at all.

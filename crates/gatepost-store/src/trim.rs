@@ -2,11 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
-use gatepost_message::MessageId;
+use gatepost_message::{MessageId, TopicFilter};
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::bounds::{self, KeptBytes};
-use crate::settings::SharedSettings;
+use crate::settings::{SharedHistoryAges, SharedSettings};
 use crate::stored_clock::Expiring;
 use crate::{StoreSettings, rows};
 
@@ -19,6 +19,7 @@ const PAGES_RETURNED_MAX: i64 = 4_096;
 
 pub(crate) struct Trimmer {
     settings: SharedSettings,
+    history_ages: SharedHistoryAges,
     /// The clock's elapsed time at the last pass.
     trimmed: Duration,
 }
@@ -27,12 +28,18 @@ impl Trimmer {
     pub(crate) fn new(settings: SharedSettings) -> Self {
         Self {
             settings,
+            history_ages: SharedHistoryAges::default(),
             trimmed: Duration::ZERO,
         }
     }
 
     pub(crate) fn settings(&self) -> StoreSettings {
         self.settings.lock().clone()
+    }
+
+    /// The ages of single topics, for a store's handle.
+    pub(crate) fn history_ages(&self) -> SharedHistoryAges {
+        self.history_ages.clone()
     }
 
     /// Whether a pass is due; `elapsed` is the clock's.
@@ -106,12 +113,13 @@ impl Trimmer {
                 &mut kept.quarantine,
             ),
         ] {
-            let mut removed = table.delete(connection, "id < ?", before(age.duration()))?;
+            let mut removed = table.delete(connection, "id < ?", [before(age.duration())])?;
             if let Some(last) = oldest_kept(table.table, count)? {
-                removed += table.delete(connection, "id <= ?", last)?;
+                removed += table.delete(connection, "id <= ?", [last])?;
             }
             *bytes = bytes.saturating_sub(removed);
         }
+        self.trim_topics(connection, now, kept)?;
         connection
             .prepare_cached("DELETE FROM journal WHERE id < ?")?
             .execute([before(settings.journal_age_max.duration())])?;
@@ -119,6 +127,38 @@ impl Trimmer {
             connection
                 .prepare_cached("DELETE FROM journal WHERE id <= ?")?
                 .execute([last])?;
+        }
+        Ok(())
+    }
+}
+
+impl Trimmer {
+    /// Removes from the history what is older than its topic's own age. Reads the topics of all
+    /// rows that are older than the shortest of these ages.
+    fn trim_topics(
+        &self,
+        connection: &Connection,
+        now: SystemTime,
+        kept: &mut KeptBytes,
+    ) -> rusqlite::Result<()> {
+        let ages = self.history_ages.lock().clone();
+        let Some(shortest) = ages.iter().filter_map(|(_, age)| *age).min() else {
+            return Ok(());
+        };
+        let mut topics =
+            connection.prepare_cached("SELECT DISTINCT topic FROM history WHERE id < ?")?;
+        let topics = topics.query_map([oldest_kept_by(now, shortest)], |row| row.get(0))?;
+        for topic in topics.collect::<rusqlite::Result<Vec<String>>>()? {
+            let is_of_topic = |(filter, _): &&(TopicFilter, _)| filter.matches(&topic);
+            let Some((_, Some(age))) = ages.iter().find(is_of_topic) else {
+                continue;
+            };
+            let removed = bounds::HISTORY.delete(
+                connection,
+                "id < ?1 AND topic = ?2",
+                rusqlite::params![oldest_kept_by(now, *age), topic],
+            )?;
+            kept.history = kept.history.saturating_sub(removed);
         }
         Ok(())
     }

@@ -299,7 +299,7 @@ fn apply_one(
             let removed = bounds::QUARANTINE.delete(
                 statements.connection(),
                 "id = ?",
-                rows::id_to_row(*id),
+                [rows::id_to_row(*id)],
             )?;
             kept.quarantine = kept.quarantine.saturating_sub(removed);
             Ok(())

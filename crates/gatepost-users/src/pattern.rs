@@ -1,5 +1,6 @@
 //! Topic filters of rules: with placeholders for names, and compared with other filters.
 
+pub(crate) use gatepost_message::filter_covers as covers;
 use gatepost_message::{TopicError, TopicFilter};
 
 /// The placeholder for the user's name.
@@ -67,25 +68,6 @@ pub(crate) fn fill_widely(
 
 fn is_one_level(name: &str) -> bool {
     !name.is_empty() && !name.contains(['/', '+', '#', '\0'])
-}
-
-/// Whether `outer` matches every topic that `inner` matches.
-pub(crate) fn covers(outer: &str, inner: &str) -> bool {
-    if outer.starts_with(['+', '#']) && inner.starts_with('$') {
-        return false; // [MQTT-4.7.2-1]
-    }
-    let mut inner_levels = inner.split('/');
-    for level in outer.split('/') {
-        if level == "#" {
-            return true;
-        }
-        match inner_levels.next() {
-            Some("#") | None => return false,
-            Some(name) if level == "+" || level == name => {}
-            Some(_) => return false,
-        }
-    }
-    inner_levels.next().is_none()
 }
 
 /// Whether some topic matches both filters.

@@ -12,6 +12,7 @@
 mod flush;
 mod forwarding;
 mod pace;
+mod rules;
 mod run;
 mod topics;
 
@@ -23,6 +24,7 @@ use std::time::Instant;
 
 use gatepost_message::{MessageId, Publication, Qos};
 use gatepost_store::{StoreChange, Ticket};
+use gatepost_topics::RuleViolation;
 
 use crate::limits::{Limit, Rate};
 use crate::persistence::ChangeBatch;
@@ -40,7 +42,7 @@ use topics::KnownTopic;
 pub use topics::{EnterError, TopicSlot};
 
 /// The outcome of a publication.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublishOutcome {
     /// The number of subscribers that receive it.
     pub receivers: usize,
@@ -52,7 +54,7 @@ pub struct PublishOutcome {
 }
 
 /// The reason why a publication was not accepted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PublishRefusal {
     /// The publication was delivered, but the limits do not permit to retain it.
     #[error("the limit of retained messages is reached")]
@@ -66,6 +68,9 @@ pub enum PublishRefusal {
     /// It is for later, and too many wait for their time.
     #[error("no room for another delayed message")]
     Delayed,
+    /// The topic's rule does not permit it.
+    #[error("{0}")]
+    Rule(RuleViolation),
 }
 
 /// The handle through which one connection publishes.
@@ -74,6 +79,8 @@ pub struct Publisher {
     session: Option<Arc<Session>>,
     slots: HashMap<TopicKey, TopicSlot>,
     known: Vec<KnownTopic>,
+    /// The version of the rules that `known` contains.
+    rules_version: u64,
     epoch: u64,
     last: Option<TopicSlot>,
     run: Option<Run>,
@@ -107,6 +114,7 @@ impl Publisher {
     pub(crate) fn new(shared: Arc<BrokerShared>, session: Option<Arc<Session>>) -> Self {
         Self {
             rate: Rate::new(shared.settings.publishes_per_second_max),
+            rules_version: shared.topic_rules.version(),
             shared,
             session,
             slots: HashMap::new(),
@@ -186,7 +194,10 @@ impl Publisher {
 
     /// Publishes under a known topic, which must be the publication's. Nothing is written to a
     /// socket before [`Publisher::flush`].
-    pub fn publish_at(&mut self, slot: TopicSlot, publication: Publication) -> PublishOutcome {
+    pub fn publish_at(&mut self, slot: TopicSlot, mut publication: Publication) -> PublishOutcome {
+        if let Err(refused) = self.apply_rule(slot, &mut publication) {
+            return refused;
+        }
         if publication.qos > Qos::AtMostOnce && self.is_short_of_memory(slot) {
             self.reached(Limit::Memory);
             return PublishOutcome {
@@ -252,7 +263,10 @@ impl Publisher {
                     continue;
                 }
             };
-            keep_in_history(&self.shared, &mut self.batch, position, publication);
+            let rule = self.known[slot.index()].rule.as_ref();
+            if rule.is_none_or(|rule| rule.history_messages_max() != Some(0)) {
+                keep_in_history(&self.shared, &mut self.batch, position, publication);
+            }
             if order.is_some() {
                 let remembered = Remembered {
                     position,

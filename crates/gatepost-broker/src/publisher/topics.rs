@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use gatepost_message::{Topic, TopicError};
+use gatepost_topics::TopicRule;
 
 use super::Publisher;
 use crate::index::{Generations, TopicHash};
@@ -26,6 +27,7 @@ impl TopicSlot {
 pub(super) struct KnownTopic {
     pub(super) topic: Topic,
     pub(super) record: Arc<TopicRecord>,
+    pub(super) rule: Option<Arc<TopicRule>>,
     hash: TopicHash,
     generations: Generations,
     route: Arc<Route>,
@@ -97,6 +99,7 @@ impl Publisher {
         self.slots.insert(TopicKey(topic.clone()), slot);
         self.known.push(KnownTopic {
             record: self.shared.recent.record(&topic),
+            rule: self.shared.topic_rules.find(topic.as_str()),
             hash,
             generations,
             route: Arc::new(route),

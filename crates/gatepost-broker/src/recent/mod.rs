@@ -20,6 +20,9 @@
 //! - A reader that resumes before a forgotten publication receives a gap: publications are
 //!   forgotten by a ring, with their topic, or by a restart, which only restores stored ones.
 
+mod kept;
+mod room;
+
 use std::borrow::Borrow;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{Hash, Hasher};
@@ -28,9 +31,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use gatepost_message::{MessageId, Publication, Topic, TopicFilter};
+use gatepost_topics::MessageAllowance;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
+use crate::rules_in_force::RulesInForce;
 use crate::since::Since;
+use kept::KeptHistory;
 
 /// Bytes counted for each remembered publication besides its contents.
 const PUBLICATION_OVERHEAD_BYTES: usize = 160;
@@ -75,6 +81,7 @@ struct Ring {
     forgotten: Option<MessageId>,
     /// Whether the record was removed from [`Recent`]; a publication pushed to it would be lost.
     is_evicted: bool,
+    kept: KeptHistory,
 }
 
 /// One topic's memory and counters.
@@ -90,6 +97,8 @@ pub(crate) struct TopicRecord {
     last: AtomicU64,
     /// The last position when the record was made: the record knows no earlier publications.
     since: MessageId,
+    /// The messages that its rule still permits.
+    pub(crate) allowance: MessageAllowance,
 }
 
 /// The reason why a publication was not kept; its publisher looks up its topic again.
@@ -118,6 +127,7 @@ pub(crate) struct Recent {
     per_topic: usize,
     bytes_max: usize,
     topics_max: usize,
+    rules: Arc<RulesInForce>,
 }
 
 fn weight(publication: &Publication) -> usize {
@@ -125,7 +135,12 @@ fn weight(publication: &Publication) -> usize {
 }
 
 impl Recent {
-    pub(crate) fn new(per_topic: usize, bytes_max: usize, topics_max: usize) -> Self {
+    pub(crate) fn new(
+        per_topic: usize,
+        bytes_max: usize,
+        topics_max: usize,
+        rules: Arc<RulesInForce>,
+    ) -> Self {
         Self {
             records: RwLock::default(),
             last_position: AtomicU64::new(0),
@@ -137,6 +152,7 @@ impl Recent {
             per_topic: per_topic.max(1),
             bytes_max,
             topics_max: topics_max.max(1),
+            rules,
         }
     }
 
@@ -152,45 +168,23 @@ impl Recent {
         let record = || {
             Arc::new(TopicRecord {
                 topic: topic.clone(),
-                ring: Mutex::default(),
+                ring: Mutex::new(Ring {
+                    kept: self.kept_of(topic.as_str()),
+                    ..Ring::default()
+                }),
                 messages: AtomicU64::new(0),
                 bytes: AtomicU64::new(0),
                 messages_before: AtomicU64::new(0),
                 per_second: AtomicU64::new(0),
                 last: AtomicU64::new(MessageId::next().number()),
                 since: MessageId::from_number(self.last_position.load(Ordering::Relaxed)),
+                allowance: MessageAllowance::default(),
             })
         };
         records
             .entry(TopicKey(topic.clone()))
             .or_insert_with(record)
             .clone()
-    }
-
-    /// Forgets the tenth of the topics that was unused longest, so that the cost of the search is
-    /// spread over many new topics.
-    fn forget_unused(&self, records: &mut HashMap<TopicKey, Arc<TopicRecord>>) {
-        let mut ages: Vec<u64> = records
-            .values()
-            .map(|record| record.last.load(Ordering::Relaxed))
-            .collect();
-        let tenth = ages.len() / 10;
-        let (_, &mut limit, _) = ages.select_nth_unstable(tenth);
-        records.retain(|_, record| {
-            let keep = record.last.load(Ordering::Relaxed) > limit;
-            if !keep {
-                let mut ring = record.ring.lock();
-                ring.is_evicted = true;
-                let newest = ring.publications.back().map(|newest| newest.position);
-                let newest = newest.max(ring.forgotten);
-                let newest = newest.map_or(0, MessageId::number);
-                let evicted = self.evicted_of(record.topic.as_str());
-                evicted.fetch_max(newest, Ordering::Relaxed);
-                let freed: usize = ring.publications.iter().map(|one| weight(one)).sum();
-                self.bytes.fetch_sub(freed, Ordering::Relaxed);
-            }
-            keep
-        });
     }
 
     /// The lock that is held from the look-up of a topic's readers until a publication is
@@ -261,7 +255,7 @@ impl Recent {
         let mut freed = 0;
         // If the sum of all topics is too large, a topic keeps only its latest, as long as that
         // fits.
-        while ring.publications.len() > self.per_topic
+        while ring.publications.len() > ring.kept.messages_max
             || (total - freed > self.bytes_max && ring.publications.len() > 1)
         {
             let Some(oldest) = ring.publications.pop_front() else {
@@ -278,30 +272,6 @@ impl Recent {
             self.make_room(record);
         }
         Ok(position)
-    }
-
-    /// Forgets publications, beginning with the topics that were unused longest, until the total is
-    /// a tenth below the bound, so that the cost of the search is spread over many publications.
-    fn make_room(&self, newest: &TopicRecord) {
-        let target = self.bytes_max / 10 * 9;
-        let mut by_age: Vec<_> = self.records.read().values().cloned().collect();
-        by_age.sort_by_cached_key(|record| record.last.load(Ordering::Relaxed));
-        for record in by_age {
-            let total = self.bytes.load(Ordering::Relaxed);
-            let is_newest = std::ptr::eq(Arc::as_ptr(&record), newest);
-            if total <= target || (is_newest && total <= self.bytes_max) {
-                return;
-            }
-            let mut ring = record.ring.lock();
-            if ring.is_evicted {
-                continue;
-            }
-            let forgotten = std::mem::take(&mut ring.publications);
-            let last = forgotten.back().map(|newest| newest.position);
-            ring.forgotten = ring.forgotten.max(last);
-            let freed: usize = forgotten.iter().map(|one| weight(one)).sum();
-            self.bytes.fetch_sub(freed, Ordering::Relaxed);
-        }
     }
 
     /// The topic's last publication.

@@ -11,9 +11,13 @@ fn filter(text: &str) -> TopicFilter {
     TopicFilter::new(text).expect("a filter")
 }
 
+fn recent_of(per_topic: usize, bytes_max: usize, topics_max: usize) -> Recent {
+    Recent::new(per_topic, bytes_max, topics_max, Arc::default())
+}
+
 #[test]
 fn the_last_ones_are_remembered_over_all_topics() {
-    let recent = Recent::new(3, 1 << 20, 10);
+    let recent = recent_of(3, 1 << 20, 10);
     let ids: Vec<_> = (0..8)
         .map(|number| publish(&recent, ["a/x", "a/y"][number % 2], "payload"))
         .collect();
@@ -25,7 +29,7 @@ fn the_last_ones_are_remembered_over_all_topics() {
 
 #[test]
 fn a_gap_is_reported_when_something_was_forgotten() {
-    let recent = Recent::new(2, 1 << 20, 10);
+    let recent = recent_of(2, 1 << 20, 10);
     let ids: Vec<_> = (0..4).map(|_| publish(&recent, "a", "payload")).collect();
     let (found, has_gap) = recent.since(&[filter("a")], Since::After(ids[2]));
     assert_eq!((found.len(), has_gap), (1, false));
@@ -35,7 +39,7 @@ fn a_gap_is_reported_when_something_was_forgotten() {
 
 #[test]
 fn bytes_and_topics_are_bounded() {
-    let recent = Recent::new(100, 10_000, 50);
+    let recent = recent_of(100, 10_000, 50);
     for number in 0..500 {
         publish(&recent, &format!("topic/{number}"), &"x".repeat(100));
         assert!(recent.records.read().len() <= 50);
@@ -49,7 +53,7 @@ fn bytes_and_topics_are_bounded() {
 
 #[test]
 fn a_message_that_was_overtaken_comes_after_what_overtook_it() {
-    let recent = Recent::new(10, 1 << 20, 10);
+    let recent = recent_of(10, 1 << 20, 10);
     let topic = Topic::new("a").expect("a topic");
     let early = Arc::new(Publication::new(topic.clone(), "early"));
     let overtook = publish(&recent, "a", "late");
@@ -67,7 +71,7 @@ fn a_message_that_was_overtaken_comes_after_what_overtook_it() {
 #[test]
 fn a_gap_is_reported_where_topics_were_evicted_or_the_server_restarted() {
     let before_start = MessageId::next();
-    let recent = Recent::new(10, 1 << 20, 50);
+    let recent = recent_of(10, 1 << 20, 50);
     let first = publish(&recent, "topic/0", "x");
     let whole = publish(&recent, "whole", "x");
     for number in 1..200 {
@@ -86,7 +90,7 @@ fn a_gap_is_reported_where_topics_were_evicted_or_the_server_restarted() {
 
 #[test]
 fn evictions_of_system_topics_are_no_gap_for_others() {
-    let recent = Recent::new(10, 1 << 20, 10);
+    let recent = recent_of(10, 1 << 20, 10);
     let first = publish(&recent, "topic/0", "x");
     let system = publish(&recent, "$SYS/0", "x");
     for number in 1..50 {
@@ -109,7 +113,7 @@ fn evictions_of_system_topics_are_no_gap_for_others() {
 
 #[test]
 fn an_evicted_record_takes_nothing() {
-    let recent = Recent::new(10, 1 << 20, 10);
+    let recent = recent_of(10, 1 << 20, 10);
     let topic = Topic::new("old").expect("a topic");
     let old = recent.record(&topic);
     for number in 0..50 {
@@ -123,7 +127,7 @@ fn an_evicted_record_takes_nothing() {
 #[test]
 fn the_latest_of_many_topics_are_bounded_too() {
     const BYTES_MAX: usize = 10_000;
-    let recent = Recent::new(100, BYTES_MAX, 1_000);
+    let recent = recent_of(100, BYTES_MAX, 1_000);
     let large = "x".repeat(1_000);
     let mut first = None;
     for number in 0..50 {

@@ -15,7 +15,7 @@ mod waiting;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use gatepost_broker::{Broker, PublishRefusal};
+use gatepost_broker::{Broker, PublishRefusal, RuleViolation};
 use gatepost_message::{MessageId, Publication};
 use gatepost_settings::{ByteSize, Period};
 use gatepost_store::{Store, StoreChange, StoreError, Ticket};
@@ -142,7 +142,16 @@ impl DelayedMessages {
         publication.id = MessageId::next();
         let published = core.broker.publish(publication).await;
         let is_published = match published {
-            Ok(outcome) => matches!(outcome.refused, None | Some(PublishRefusal::Retain)),
+            Ok(outcome) => match outcome.refused {
+                None | Some(PublishRefusal::Retain) => true,
+                // The rules of its topic have changed since it was accepted.
+                Some(PublishRefusal::Rule(violation)) if !violation.is_temporary() => {
+                    tracing::warn!(target: "gateway", topic = message.topic,
+                        "a delayed message is dropped: {violation}");
+                    true
+                }
+                Some(_) => false,
+            },
             Err(_) => false,
         };
         if is_published {
@@ -243,6 +252,10 @@ impl PublicationSink for DelayedMessages {
 
     fn trace_delivery(&self, message: MessageId, destination: OtherDestination<'_>) {
         self.0.broker.trace_delivery(message, destination);
+    }
+
+    fn rule_violation(&self, publication: &Publication) -> Option<RuleViolation> {
+        self.0.broker.rule_violation(publication)
     }
 
     fn delay_max(&self) -> Duration {

@@ -1,5 +1,6 @@
 //! A verdict as a response: its status, and its JSON form.
 
+use gatepost_broker::RuleViolation;
 use gatepost_gateway::SubmissionOutcome;
 use gatepost_message::{Action, MessageId, Verdict};
 use serde_json::{Value, json};
@@ -22,7 +23,13 @@ pub(super) const fn status_of_outcome(outcome: &SubmissionOutcome) -> u16 {
     if outcome.is_disk_full {
         return 507;
     }
-    status_of(outcome.verdict.action)
+    match outcome.violation {
+        None => status_of(outcome.verdict.action),
+        Some(RuleViolation::PayloadTooLarge(_)) => 413,
+        Some(RuleViolation::Schema(_)) => 422,
+        Some(RuleViolation::Retained) => 400,
+        Some(RuleViolation::TooMany(_)) => 429,
+    }
 }
 
 /// Adds `Retry-After` if the verdict defers.
@@ -30,6 +37,19 @@ pub(super) fn add_retry_after(context: &HttpContext, action: Action, response: &
     if action == Action::Defer {
         let seconds = context.settings.retry_after.duration().as_secs();
         response.field("Retry-After", seconds.to_string());
+    }
+}
+
+/// The same for the outcome of a submission, whose topic may name the time itself.
+pub(super) fn add_retry_after_outcome(
+    context: &HttpContext,
+    outcome: &SubmissionOutcome,
+    response: &mut Response,
+) {
+    let violation = outcome.violation.as_ref();
+    match violation.and_then(RuleViolation::retry_seconds) {
+        Some(seconds) => response.field("Retry-After", seconds.to_string()),
+        None => add_retry_after(context, outcome.verdict.action, response),
     }
 }
 

@@ -28,6 +28,8 @@ pub(super) struct PublishAcknowledgement {
     /// Whether subscribers have received the message although the reason is a failure: it could not
     /// be retained.
     pub(super) is_delivered: bool,
+    /// Whether the topic never permits the publication: a repetition would be in vain.
+    pub(super) is_forbidden: bool,
 }
 
 /// The retained messages of the topics.
@@ -186,6 +188,7 @@ impl Acknowledgements {
             text: String::new(),
             exactly_once,
             is_delivered: false,
+            is_forbidden: false,
         };
         self.put(Condition::Verdict, DueAcknowledgement::Publication(answer));
     }
@@ -198,6 +201,7 @@ impl Acknowledgements {
             text: String::new(),
             exactly_once: true,
             is_delivered: false,
+            is_forbidden: false,
         };
         self.put(
             Condition::Repetition,
@@ -251,7 +255,7 @@ impl Acknowledgements {
 
     /// The verdict on the first publication that is still being judged. The resulting change of the
     /// session is part of the present batch.
-    pub(super) fn decide(&mut self, reason: Reason, text: String) {
+    pub(super) fn decide(&mut self, reason: Reason, text: String, is_forbidden: bool) {
         let undecided = |(condition, _): &&mut (Condition, DueAcknowledgement)| {
             matches!(condition, Condition::Verdict)
         };
@@ -262,6 +266,7 @@ impl Acknowledgements {
             self.without_ticket += 1;
             answer.reason = reason;
             answer.text = text;
+            answer.is_forbidden = is_forbidden;
         }
     }
 

@@ -400,7 +400,7 @@ impl MqttConnection {
             let _ = properties.push(&Property::ReasonString(&answer.text));
         }
         let is_silent = answer.reason.is_error() && !self.version.has_properties();
-        if is_silent && answer.reason == Reason::QUOTA_EXCEEDED {
+        if is_silent && answer.reason == Reason::QUOTA_EXCEEDED && !answer.is_forbidden {
             return Err(ConnectionEnd::Server(
                 answer.reason,
                 "a publication was not accepted, and MQTT 3 cannot report that",

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use gatepost_broker::{
-    Attachment, ConnectError, ConnectOptions, Connected, IN_PROCESS_PREFIX, SessionWill, Welcome,
+    Attachment, Broker, ConnectError, ConnectOptions, Connected, IN_PROCESS_PREFIX, RuleViolation,
+    SessionWill, Welcome,
 };
 use gatepost_message::{Publication, Topic};
 use gatepost_mqtt::{
@@ -136,7 +137,7 @@ fn connect_session(
     let keep_alive_seconds = keep_alive(connect, settings);
     let silence_max = Duration::from_secs(u64::from(keep_alive_seconds) * 3 / 2);
     let identity = login.identity.as_ref();
-    let will = checked_will(connect, identity).map_err(refuse)?;
+    let will = checked_will(connect, identity, &context.broker).map_err(refuse)?;
     let user: Option<Arc<str>> = identity.and_then(Identity::user).map(Arc::from);
     let options = ConnectOptions {
         client_id: (!connect.client_id.is_empty()).then(|| connect.client_id.to_owned()),
@@ -247,6 +248,7 @@ fn keep_alive(connect: &Connect<'_>, settings: &MqttSettings) -> u16 {
 fn checked_will(
     connect: &Connect<'_>,
     identity: Option<&Identity>,
+    broker: &Broker,
 ) -> Result<Option<SessionWill>, Reason> {
     let Some(will) = connect.will.as_ref() else {
         return Ok(None);
@@ -260,7 +262,12 @@ fn checked_will(
     if identity.is_some_and(|identity| !identity.may_publish(topic, retain).is_allowed()) {
         return Err(Reason::NOT_AUTHORIZED);
     }
-    Ok(Some(will))
+    match broker.rule_violation(publication) {
+        None | Some(RuleViolation::TooMany(_)) => Ok(Some(will)),
+        Some(RuleViolation::PayloadTooLarge(_)) => Err(Reason::PACKET_TOO_LARGE),
+        Some(RuleViolation::Schema(_)) => Err(Reason::PAYLOAD_FORMAT_INVALID),
+        Some(RuleViolation::Retained) => Err(Reason::RETAIN_NOT_SUPPORTED),
+    }
 }
 
 fn will(will: &gatepost_mqtt::Will<'_>) -> Result<SessionWill, gatepost_message::TopicError> {

@@ -12,7 +12,7 @@ use gatepost_users::Identity;
 use super::acknowledgements::PublishAcknowledgement;
 use super::connection::MqttConnection;
 use super::connection_end::ConnectionEnd;
-use super::publishing::{JudgedPublication, Publishing, reason};
+use super::publishing::{JudgedPublication, Publishing, reason, reason_of_violation};
 use super::settings::OnReject;
 
 impl MqttConnection {
@@ -175,6 +175,7 @@ impl MqttConnection {
             text: text.to_owned(),
             exactly_once: publish.qos == Qos::ExactlyOnce,
             is_delivered: false,
+            is_forbidden: false,
         });
     }
 
@@ -194,13 +195,18 @@ impl MqttConnection {
             return;
         };
         let is_delivered = delivery.refused == Some(PublishRefusal::Retain) && !can_fail;
+        let violation = match &delivery.refused {
+            Some(PublishRefusal::Rule(violation)) => Some(violation.clone()),
+            _ => None,
+        };
         // Otherwise a client whose connection ended because its publication could not be retained
         // would repeat that publication forever.
         let is_lasting = is_delivered && publish.dup;
         let refused = delivery.refused.filter(|_| !is_lasting);
         let refusal = refused.map(|refused| refused.to_string());
         let (reason, text) = if let Some(refusal) = &refusal {
-            (Reason::QUOTA_EXCEEDED, refusal.as_str())
+            let of_rule = violation.as_ref().map(reason_of_violation);
+            (of_rule.unwrap_or(Reason::QUOTA_EXCEEDED), refusal.as_str())
         } else if delivery.receivers == 0 && !delivery.is_forwarded {
             (Reason::NO_MATCHING_SUBSCRIBERS, "")
         } else {
@@ -216,6 +222,7 @@ impl MqttConnection {
             text: text.to_owned(),
             exactly_once,
             is_delivered,
+            is_forbidden: violation.is_some_and(|violation| !violation.is_temporary()),
         });
     }
 
@@ -252,13 +259,16 @@ impl MqttConnection {
         if let Some(publishing) = &self.publishing {
             publishing.settle(&judged, on_reject);
         }
-        if judged.outcome.verdict.action == Action::Reject && on_reject == OnReject::Disconnect {
+        let violation = judged.outcome.violation.as_ref();
+        let is_rejected = judged.outcome.verdict.action == Action::Reject && violation.is_none();
+        if is_rejected && on_reject == OnReject::Disconnect {
             self.end_with(ConnectionEnd::Refused(text));
             return;
         }
         if judged.packet_id.is_some() {
             let reason = reason(&judged.outcome, on_reject);
-            self.acknowledgements.decide(reason, text);
+            let is_forbidden = violation.is_some_and(|violation| !violation.is_temporary());
+            self.acknowledgements.decide(reason, text, is_forbidden);
         }
         let gateway = self.context.gateway.clone();
         if let (Some(gateway), Some(publishing)) = (gateway, &mut self.publishing) {

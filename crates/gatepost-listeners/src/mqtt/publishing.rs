@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use gatepost_broker::{Publisher, TopicSlot, Verdicts};
+use gatepost_broker::{Publisher, RuleViolation, TopicSlot, Verdicts};
 use gatepost_gateway::{Gateway, SubmissionOutcome};
 use gatepost_message::{Action, Listener, Message, MessageId, Qos};
 use gatepost_mqtt::{PacketId, Reason};
@@ -186,6 +186,9 @@ fn judge(gateway: Gateway, message: Message, packet_id: Option<PacketId>) -> Jud
 
 /// The verdict in MQTT's terms.
 pub(super) fn reason(outcome: &SubmissionOutcome, on_reject: OnReject) -> Reason {
+    if let Some(violation) = &outcome.violation {
+        return reason_of_violation(violation);
+    }
     match outcome.verdict.action {
         Action::Accept | Action::Tag if outcome.deliveries == 0 => Reason::NO_MATCHING_SUBSCRIBERS,
         Action::Accept | Action::Tag | Action::Drop | Action::Quarantine => Reason::SUCCESS,
@@ -194,5 +197,15 @@ pub(super) fn reason(outcome: &SubmissionOutcome, on_reject: OnReject) -> Reason
         }
         Action::Reject => Reason::NOT_AUTHORIZED,
         Action::Defer => Reason::QUOTA_EXCEEDED,
+    }
+}
+
+/// The violated rule of a topic in MQTT's terms. PUBACK and PUBREC may carry neither "packet too
+/// large" nor "retain not supported" (tables 3-4 and 3-5).
+pub(super) const fn reason_of_violation(violation: &RuleViolation) -> Reason {
+    match violation {
+        RuleViolation::PayloadTooLarge(_) | RuleViolation::TooMany(_) => Reason::QUOTA_EXCEEDED,
+        RuleViolation::Schema(_) => Reason::PAYLOAD_FORMAT_INVALID,
+        RuleViolation::Retained => Reason::NOT_AUTHORIZED,
     }
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gatepost_bans::Offence;
+use gatepost_broker::RuleViolation;
 use gatepost_gateway::{JudgedMail, OtherDestination};
 use gatepost_message::{
     Action, Edit, EditedField, Envelope, MessageId, Qos, Score, Topic, Verdict, edit,
@@ -262,6 +263,9 @@ impl MailDelivery {
         }
         if outcome.is_disk_full {
             return replies::STORAGE_FULL;
+        }
+        if let Some(RuleViolation::PayloadTooLarge(_)) = outcome.violation {
+            return SmtpReply::with(552, "5.3.4", outcome.verdict.reason);
         }
         reply::of_verdict(id, &outcome.verdict)
     }

@@ -123,6 +123,12 @@ impl Inbound {
         match outcome.refused {
             // The subscribers have received the message.
             None | Some(PublishRefusal::Retain) => Ok(true),
+            // The other broker would repeat it in vain.
+            Some(PublishRefusal::Rule(violation)) if !violation.is_temporary() => {
+                tracing::warn!(target: "sinks", sink = bridge.name, topic,
+                    "a message of the other broker is dropped: {violation}");
+                Ok(false)
+            }
             // The message is not acknowledged, so the other broker repeats it over the next
             // connection.
             Some(refusal) => Err(BridgeError::NotTaken(refusal.to_string())),

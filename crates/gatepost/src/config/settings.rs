@@ -29,6 +29,7 @@ use gatepost_settings::layers::Layers;
 use gatepost_settings::{Bind, PeerNetwork};
 use gatepost_sinks::{SinkSettings, WebPushSettings};
 use gatepost_store::StoreSettings;
+use gatepost_topics::TopicSettings;
 use gatepost_users::AccessSettings;
 use serde::{Deserialize, Serialize};
 
@@ -64,6 +65,8 @@ pub(crate) struct Config {
     pub(crate) procedure: ProcedureTable,
     /// Topics, sessions and subscribers.
     pub(crate) broker: BrokerSettings,
+    /// Rules for the topics under a filter.
+    pub(crate) topics: Vec<TopicSettings>,
     /// The cluster that this server is a node of.
     pub(crate) backbone: BackboneSettings,
     /// The webhooks and bridges that send messages to other systems.
@@ -105,6 +108,7 @@ impl Default for Config {
             scope: vec![mail_scope()],
             procedure: ProcedureTable::default(),
             broker: BrokerSettings::default(),
+            topics: Vec::new(),
             backbone: BackboneSettings::default(),
             sink: Vec::new(),
             delayed: DelayedSettings::default(),
@@ -381,6 +385,12 @@ impl Config {
         let of_alarms = gatepost_alarms::mistakes(&self.alarm).into_iter();
         mistakes.extend(
             of_alarms.map(|mistake| {
+                Mistake::new(layers.origin(&mistake.key), mistake.key, mistake.reason)
+            }),
+        );
+        let of_topics = gatepost_topics::mistakes(&self.topics).into_iter();
+        mistakes.extend(
+            of_topics.map(|mistake| {
                 Mistake::new(layers.origin(&mistake.key), mistake.key, mistake.reason)
             }),
         );

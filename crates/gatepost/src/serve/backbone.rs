@@ -5,6 +5,7 @@ use gatepost_broker::Broker;
 use gatepost_listeners::mqtt::UsersRights;
 use gatepost_message::NodeNumber;
 use gatepost_store::Store;
+use gatepost_topics::TopicRules;
 
 use super::error::StartError;
 use crate::config::Config;
@@ -20,7 +21,8 @@ pub(super) async fn open_broker(
     let node = config.node().unwrap_or(NodeNumber::FIRST);
     let backbone = settings.is_set().then(|| Backbone::new(settings, node));
     let nodes = backbone.as_ref().map(Backbone::nodes);
-    let broker = Broker::open_as_node(config.broker.clone(), store.clone(), rights, nodes)?;
+    let rules = TopicRules::new(&config.topics).map_err(StartError::Topics)?;
+    let broker = Broker::open_as_node(config.broker.clone(), store.clone(), rights, nodes, rules)?;
     let Some(backbone) = backbone else {
         return Ok((broker, None));
     };

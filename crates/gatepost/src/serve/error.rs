@@ -65,6 +65,8 @@ pub(super) enum StartError {
     Privileges { user: String, cause: io::Error },
     #[error("sandbox = \"required\": the kernel does not provide it: {0}")]
     Sandbox(String),
+    #[error("topics: {0}")]
+    Topics(String),
     #[error("backbone: {0}")]
     Backbone(#[from] BackboneError),
     #[error("web_push: {0}")]
@@ -81,6 +83,7 @@ impl StartError {
             Self::Procedures(_)
             | Self::Smarthost(_)
             | Self::Tls(_)
+            | Self::Topics(_)
             | Self::NoSuchUser(_)
             | Self::PassedSocketUnused { .. }
             | Self::Users(UsersError::Key { .. }) => EXIT_CONFIG,

@@ -202,6 +202,7 @@ async fn serve(
         sinks: &sinks,
         mail: &mail,
         alarms: &alarms,
+        broker: &broker,
     };
     while let Some(request) = next_reload(&mut signals, &mut asked).await {
         carry_out(request, &reloader, &listening, &users, notifier);

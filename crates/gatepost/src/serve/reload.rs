@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gatepost_alarms::Alarms;
+use gatepost_broker::{Broker, TopicRules};
 use gatepost_gateway::Gateway;
 use gatepost_operations::learner::Learner;
 use gatepost_operations::reload::ReloadReport;
@@ -44,6 +45,7 @@ pub(super) struct Reloader<'a> {
     pub(super) sinks: &'a Sinks,
     pub(super) mail: &'a MailQueue,
     pub(super) alarms: &'a Alarms,
+    pub(super) broker: &'a Broker,
 }
 
 impl Reloader<'_> {
@@ -102,6 +104,7 @@ impl Reloader<'_> {
             self.apply_mail(&config);
             self.sinks.apply(&config.sink);
             self.alarms.apply(&config.alarm);
+            self.apply_topic_rules(&config);
         }
         ReloadReport {
             possible: true,
@@ -120,6 +123,18 @@ impl Reloader<'_> {
             // A file has changed since the config was checked.
             Err(error) => {
                 tracing::error!(target: "sinks", "the smarthost stays as it was: {error}");
+            }
+        }
+    }
+
+    /// Uses the rules for topics of a new config, in which no mistake was found.
+    fn apply_topic_rules(&self, config: &Config) {
+        match TopicRules::new(&config.topics) {
+            Ok(rules) => self.broker.set_topic_rules(rules),
+            // A file has changed since the config was checked.
+            Err(error) => {
+                tracing::error!(target: "broker",
+                    "the rules for topics stay as they were: {error}");
             }
         }
     }

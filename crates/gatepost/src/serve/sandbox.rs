@@ -178,6 +178,12 @@ fn read_paths(config: &Config, source: &ConfigSource) -> Vec<PathBuf> {
     files.extend(config.backbone.files());
     files.extend(config.smarthost.files().map(PathBuf::as_path));
     files.extend(config.sink.iter().flat_map(SinkSettings::files));
+    files.extend(
+        config
+            .topics
+            .iter()
+            .filter_map(|rule| rule.schema.as_deref()),
+    );
     for forward in [
         &config.listeners.smtp.forward,
         &config.listeners.lmtp.forward,

@@ -18,7 +18,7 @@ use crate::http::event_stream::{Shape, StreamFormat, to_json};
 use crate::http::parameters::{count_of, flag, parameter, since_of};
 use crate::http::request::{HttpRequest, expect_method};
 use crate::http::response::{Body, Response};
-use crate::http::verdict::{add_retry_after, status_of_outcome, verdict_json};
+use crate::http::verdict::{add_retry_after_outcome, status_of_outcome, verdict_json};
 
 /// The number of publications that a plain GET returns without `count=`.
 const COUNT_DEFAULT: usize = 100;
@@ -252,11 +252,10 @@ fn user_properties(request: &HttpRequest) -> Result<Vec<(String, String)>, HttpE
 
 /// The answer to a publisher, sent once the message is durable.
 fn answer(context: &HttpContext, id: MessageId, outcome: &SubmissionOutcome) -> Response {
-    let action = outcome.verdict.action;
     let mut body = verdict_json(id, &outcome.verdict);
     body["subscribers"] = outcome.deliveries.into();
     let mut response = Response::json(status_of_outcome(outcome), &body);
-    add_retry_after(context, action, &mut response);
+    add_retry_after_outcome(context, outcome, &mut response);
     response.message = Some(id);
     response
 }

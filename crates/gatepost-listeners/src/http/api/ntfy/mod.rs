@@ -25,7 +25,7 @@ use crate::http::origin;
 use crate::http::parameters::{first_parameter, flag, is_yes, parameter, since_of};
 use crate::http::request::{HttpRequest, HttpVersion};
 use crate::http::response::{Body, Response};
-use crate::http::verdict::{status_of_outcome, verdict_json};
+use crate::http::verdict::{add_retry_after_outcome, status_of_outcome, verdict_json};
 use crate::http::websocket_handshake;
 use fields::Fields;
 
@@ -165,7 +165,9 @@ async fn send(
     let action = outcome.verdict.action;
     let Some(publication) = publication.filter(|_| action.delivers()) else {
         let body = verdict_json(id, &outcome.verdict);
-        return Ok(Response::json(status_of_outcome(&outcome), &body));
+        let mut response = Response::json(status_of_outcome(&outcome), &body);
+        add_retry_after_outcome(context, &outcome, &mut response);
+        return Ok(response);
     };
     if let Some(email) = email {
         email.send(&publication).await?;

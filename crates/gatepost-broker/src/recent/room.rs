@@ -1,0 +1,61 @@
+//! Room for newer publications and topics: those that were unused longest are forgotten.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use gatepost_message::MessageId;
+
+use super::{Recent, TopicKey, TopicRecord, weight};
+
+impl Recent {
+    /// Forgets the tenth of the topics that was unused longest, so that the cost of the search is
+    /// spread over many new topics.
+    pub(super) fn forget_unused(&self, records: &mut HashMap<TopicKey, Arc<TopicRecord>>) {
+        let mut ages: Vec<u64> = records
+            .values()
+            .map(|record| record.last.load(Ordering::Relaxed))
+            .collect();
+        let tenth = ages.len() / 10;
+        let (_, &mut limit, _) = ages.select_nth_unstable(tenth);
+        records.retain(|_, record| {
+            let keep = record.last.load(Ordering::Relaxed) > limit;
+            if !keep {
+                let mut ring = record.ring.lock();
+                ring.is_evicted = true;
+                let newest = ring.publications.back().map(|newest| newest.position);
+                let newest = newest.max(ring.forgotten);
+                let newest = newest.map_or(0, MessageId::number);
+                let evicted = self.evicted_of(record.topic.as_str());
+                evicted.fetch_max(newest, Ordering::Relaxed);
+                let freed: usize = ring.publications.iter().map(|one| weight(one)).sum();
+                self.bytes.fetch_sub(freed, Ordering::Relaxed);
+            }
+            keep
+        });
+    }
+
+    /// Forgets publications, beginning with the topics that were unused longest, until the total is
+    /// a tenth below the bound, so that the cost of the search is spread over many publications.
+    pub(super) fn make_room(&self, newest: &TopicRecord) {
+        let target = self.bytes_max / 10 * 9;
+        let mut by_age: Vec<_> = self.records.read().values().cloned().collect();
+        by_age.sort_by_cached_key(|record| record.last.load(Ordering::Relaxed));
+        for record in by_age {
+            let total = self.bytes.load(Ordering::Relaxed);
+            let is_newest = std::ptr::eq(Arc::as_ptr(&record), newest);
+            if total <= target || (is_newest && total <= self.bytes_max) {
+                return;
+            }
+            let mut ring = record.ring.lock();
+            if ring.is_evicted {
+                continue;
+            }
+            let forgotten = std::mem::take(&mut ring.publications);
+            let last = forgotten.back().map(|newest| newest.position);
+            ring.forgotten = ring.forgotten.max(last);
+            let freed: usize = forgotten.iter().map(|one| weight(one)).sum();
+            self.bytes.fetch_sub(freed, Ordering::Relaxed);
+        }
+    }
+}
