@@ -20,7 +20,7 @@ before(async () => {
   for (const folder of [pictures, scratch]) mkdirSync(folder, { recursive: true });
   server = await Server.start({
     "hall.html": `<!doctype html><html lang="en"><title>Hall</title><body><h1>Hall</h1><p id="value">{{ live("hall/temperature") }}</p></body></html>`,
-  });
+  }, {}, [`store.series_interval = "1s"`]);
   browser = await launch();
 });
 
@@ -275,10 +275,11 @@ test("axe finds nothing serious on any view, in light and dark, at three widths"
     for (const [width, options] of Object.entries(WIDTHS)) {
       const { page, close } = await open("/", { ...options, colorScheme, bypassCSP: true });
       await page.locator("#link", { hasText: "Live" }).waitFor();
-      for (const view of ["overview", "quarantine", "explorer", "rules", "access"]) {
+      for (const view of ["overview", "history", "quarantine", "explorer", "rules", "access"]) {
         await page.locator(`nav a[href="#${view}"]`).click();
         const shown = page.locator(`#view-${view}`);
         await shown.waitFor();
+        if (view === "history") await shown.locator("path.line").first().waitFor();
         if (view === "access") await shown.locator("details").first().waitFor();
         const first = shown.locator("details summary").first();
         if (await first.count()) await first.click();

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
+use crate::acknowledged::Acknowledged;
 use crate::counters::DropCause;
 use crate::limits::Limit;
 use crate::session::Session;
@@ -79,6 +80,8 @@ pub struct BrokerStats {
     pub readers: u64,
     /// QoS 1 and 2 messages that wait for sessions.
     pub stored: u64,
+    /// Bytes that wait in memory for sessions.
+    pub queued_bytes: u64,
     /// Retained messages held now.
     pub retained: usize,
     /// The payload bytes of these.
@@ -110,9 +113,14 @@ pub(crate) fn without_lists(table: &SessionTable) -> BrokerStats {
     let shared = table.shared();
     let counters = &shared.counters;
     let sessions = table.all();
-    let stored = sessions
-        .iter()
-        .map(|session| session.lock().queued() as u64);
+    let (mut stored, mut queued_bytes) = (0, 0);
+    for session in &sessions {
+        let state = session.lock();
+        stored += state.queued() as u64;
+        let acknowledged = state.acknowledged.as_deref();
+        let waiting_bytes = acknowledged.map_or(0, Acknowledged::waiting_bytes);
+        queued_bytes += (state.outbox.bytes() + waiting_bytes) as u64;
+    }
     BrokerStats {
         messages_in: counters.messages_in.load(Ordering::Relaxed),
         bytes_in: counters.bytes_in.load(Ordering::Relaxed),
@@ -128,7 +136,8 @@ pub(crate) fn without_lists(table: &SessionTable) -> BrokerStats {
         sessions: sessions.len(),
         sessions_connected: counters.connected.load(Ordering::Relaxed),
         readers: shared.live_streams().len() as u64,
-        stored: stored.sum(),
+        stored,
+        queued_bytes,
         retained: shared.retained.len(),
         retained_bytes: shared.retained.bytes(),
         topics: Vec::new(),

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use gatepost_message::{Action, Listener, RuleHit};
 use parking_lot::Mutex;
 
+use crate::judge_times::JudgeTimes;
+
 /// Rules that are counted by name. A rule folder has a few thousand.
 const RULES_MAX: usize = 20_000;
 
@@ -15,6 +17,7 @@ const RULES_MAX: usize = 20_000;
 pub struct GatewayCounters {
     verdicts: [[AtomicU64; Action::ALL.len()]; Listener::ALL.len()],
     rules: Mutex<HashMap<String, RuleHits>>,
+    judge_times: JudgeTimes,
 }
 
 /// The number of hits of a rule.
@@ -46,6 +49,11 @@ impl GatewayCounters {
     /// Counts one message.
     pub fn count(&self, listener: Listener, action: Action) {
         self.verdicts[listener as usize][action as usize].fetch_add(1, Relaxed);
+    }
+
+    /// The durations of judging.
+    pub fn judge_times(&self) -> &JudgeTimes {
+        &self.judge_times
     }
 
     /// Counts the rules that hit one message.

@@ -299,6 +299,7 @@ impl Gateway {
     pub(crate) fn announce(&self, entry: &JournalEntry) {
         log_verdict(entry);
         self.0.counters.count_hits(&entry.hits);
+        self.0.counters.judge_times().count(entry.duration);
         let text = journal::to_text(entry);
         let publication = Publication::new(self.0.journal_topic.clone(), text);
         self.0.sink.publish(publication);

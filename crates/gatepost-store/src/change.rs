@@ -6,6 +6,7 @@ use bytes::Bytes;
 use gatepost_message::{MessageId, Publication, Topic};
 
 use crate::journal::{JournalEntry, QuarantineEntry};
+use crate::series::SeriesSample;
 use crate::session::SessionChange;
 
 /// One change. Changes submitted together are committed together or not at all.
@@ -29,6 +30,8 @@ pub enum StoreChange {
     ReplaceJournal(Box<JournalEntry>),
     /// A change of the sessions that outlive their connections.
     Session(SessionChange),
+    /// Appends a sample to the time series, and removes the oldest beyond its limit.
+    Sample(Box<SeriesSample>),
     /// Adds a record whose key must be new.
     AddRecord {
         /// The key space.
@@ -65,8 +68,8 @@ pub enum StoreChange {
 }
 
 impl StoreChange {
-    /// Whether it stores a message: such changes are refused while the disk is nearly full; changes
-    /// that only remove data are not.
+    /// Whether it stores a message, or data of less importance: such changes are refused while the
+    /// disk is nearly full; changes that only remove data are not.
     pub(crate) fn stores_message(&self) -> bool {
         matches!(
             self,
@@ -75,6 +78,7 @@ impl StoreChange {
                 | Self::HistoryAt(..)
                 | Self::Quarantine(_)
                 | Self::AddRecord { .. }
+                | Self::Sample(_)
                 | Self::Session(SessionChange::Message { .. })
         )
     }
@@ -92,6 +96,7 @@ impl StoreChange {
                     key.len() + value.len()
                 }
                 Self::Session(change) => change.weight(),
+                Self::Sample(sample) => sample.weight(),
                 Self::Unretain(_)
                 | Self::Unquarantine(_)
                 | Self::Journal(_)

@@ -1,12 +1,12 @@
 //! The embedded database: all data that survives a restart.
 //!
 //! One SQLite file holds retained messages, history, the journal of verdicts, the quarantine, the
-//! sessions that outlive their connections, and the records of other crates. Everything is written
-//! by one thread in *group commits*: callers [`submit`](Store::submit) changes and get a
-//! [`Ticket`]; the writer takes all changes submitted since its last commit, applies it in one
-//! transaction, and then every ticket of that group is committed at once. A caller that
-//! acknowledges only after its ticket was committed can be killed at any moment without losing
-//! acknowledged data, and a thousand callers share one `fsync`.
+//! sessions that outlive their connections, figures over time, and the records of other crates.
+//! Everything is written by one thread in *group commits*: callers [`submit`](Store::submit)
+//! changes and get a [`Ticket`]; the writer takes all changes submitted since its last commit,
+//! applies it in one transaction, and then every ticket of that group is committed at once. A
+//! caller that acknowledges only after its ticket was committed can be killed at any moment without
+//! losing acknowledged data, and a thousand callers share one `fsync`.
 //!
 //! Invariants: changes are applied in the order submitted; a ticket is committed only when the
 //! disk has it; a group that fails (disk full) fails all its tickets and the next is tried again.
@@ -35,6 +35,7 @@ mod reserve;
 mod rows;
 mod schema;
 mod scrub;
+mod series;
 mod session;
 mod settings;
 mod statements;
@@ -60,6 +61,7 @@ pub use originals::{Originals, OriginalsLimits};
 pub use read::QueueSize;
 pub use recovery::Recovery;
 pub use reserve::{MalformedReserve, Reserve};
+pub use series::{SeriesPoints, SeriesQuery, SeriesResolution, SeriesSample};
 pub use session::{DeliveryRow, SessionChange, SessionRow, SubscriptionRow, WillRow};
 pub use settings::{OnDamage, StoreSettings};
 pub use store::Store;

@@ -17,10 +17,34 @@ use crate::{StoreChange, StoreError};
 
 /// The longest time that deferred changes wait for the commit of others.
 const DEFERRED_TIME_MAX: Duration = Duration::from_millis(100);
+/// The longest time that changes which may be lost wait for the commit of others.
+const UNHURRIED_TIME_MAX: Duration = Duration::from_mins(1);
 /// With this many changes, a commit begins even if all are deferred.
 const DEFERRED_CHANGES_MAX: usize = 4_096;
 /// The key space of the record that a trial commit writes.
 const PROBE_SPACE: &str = "probe";
+
+/// The time at which changes are committed; later values are more urgent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) enum Urgency {
+    /// With the commit of others, or within a minute.
+    #[default]
+    Unhurried,
+    /// With the commit of others, or within a tenth of a second.
+    Deferred,
+    /// At once, because a caller waits.
+    Awaited,
+}
+
+impl Urgency {
+    const fn time_max(self) -> Duration {
+        match self {
+            Self::Unhurried => UNHURRIED_TIME_MAX,
+            Self::Deferred => DEFERRED_TIME_MAX,
+            Self::Awaited => Duration::ZERO,
+        }
+    }
+}
 
 #[derive(Default)]
 pub(crate) struct Queue {
@@ -62,9 +86,9 @@ struct WriterQueue {
     bytes: usize,
     /// The group that the writer took last; its commit may be unfinished.
     taken: Option<Arc<CommitGroup>>,
-    /// Whether a caller waits for the commit.
-    urgent: bool,
-    /// The instant at which deferred changes are committed by themselves.
+    /// The highest of the waiting changes.
+    urgency: Urgency,
+    /// The instant at which changes are committed that no caller waits for.
     due: Option<Instant>,
     closed: bool,
     /// Present for a simulation: the submissions, each in its own batch, so that a commit may end
@@ -76,12 +100,14 @@ impl WriterQueue {
     /// Whether a commit is due now.
     fn is_due(&self, now: Instant) -> bool {
         !self.batch.changes.is_empty()
-            && (self.urgent || self.closed || self.due.is_some_and(|due| due <= now))
+            && (self.urgency == Urgency::Awaited
+                || self.closed
+                || self.due.is_some_and(|due| due <= now))
     }
 
     fn take(&mut self) -> Batch {
         self.bytes = 0;
-        self.urgent = false;
+        self.urgency = Urgency::default();
         self.due = None;
         let batch = std::mem::take(&mut self.batch);
         self.taken = Some(batch.group.clone());
@@ -95,7 +121,7 @@ impl Queue {
     pub(crate) fn push(
         &self,
         changes: &mut Vec<StoreChange>,
-        urgent: bool,
+        urgency: Urgency,
         earlier: Option<&Ticket>,
         waiting_bytes_max: usize,
     ) -> Result<Ticket, StoreError> {
@@ -114,15 +140,18 @@ impl Queue {
             });
         }
         let was_empty = waiting.batch.changes.is_empty();
-        let was_urgent = waiting.urgent;
+        let before = waiting.urgency;
         waiting.bytes += bytes;
         let undecided = earlier.filter(|earlier| earlier.outcome().is_none());
         let number = waiting.batch.add(changes, undecided.cloned());
-        waiting.urgent |= urgent || waiting.batch.changes.len() >= DEFERRED_CHANGES_MAX;
-        if was_empty && !waiting.urgent {
-            waiting.due = Some(Instant::now() + DEFERRED_TIME_MAX);
+        waiting.urgency = before.max(urgency);
+        if waiting.batch.changes.len() >= DEFERRED_CHANGES_MAX {
+            waiting.urgency = Urgency::Awaited;
         }
-        let wakes = was_empty || waiting.urgent && !was_urgent;
+        let wakes = was_empty || waiting.urgency > before;
+        if wakes && waiting.urgency < Urgency::Awaited {
+            waiting.due = Some(Instant::now() + waiting.urgency.time_max());
+        }
         let ticket = Ticket::of_submission(waiting.batch.group.clone(), number);
         if waiting.separate.is_some() {
             let batch = waiting.take();
@@ -141,7 +170,7 @@ impl Queue {
         if waiting.batch.changes.is_empty() {
             return waiting.taken.clone().map(Ticket::of_all);
         }
-        waiting.urgent = true;
+        waiting.urgency = Urgency::Awaited;
         self.arrived.notify_one();
         Some(Ticket::of_all(waiting.batch.group.clone()))
     }
@@ -194,7 +223,7 @@ impl Queue {
                 value: Bytes::new(),
             };
             waiting.batch.add(&mut vec![probe], None);
-            waiting.urgent = true;
+            waiting.urgency = Urgency::Awaited;
             self.arrived.notify_one();
         }
     }
@@ -207,7 +236,7 @@ impl Queue {
         let mut failed = Batch::default();
         if let Err(error) = &outcome {
             waiting.bytes = 0;
-            waiting.urgent = false;
+            waiting.urgency = Urgency::default();
             waiting.due = None;
             failed = std::mem::take(&mut waiting.batch);
             failed.group.decide(Err(error.clone()));

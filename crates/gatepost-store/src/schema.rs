@@ -12,7 +12,7 @@ const BUSY_STEP: Duration = Duration::from_millis(10);
 
 /// Each step takes the schema from its index to the next version; the file's `user_version` says
 /// how many have been taken. Steps are never edited once released, only appended.
-const STEPS: [&str; 4] = [
+const STEPS: [&str; 5] = [
     "
     CREATE TABLE retained (
         topic TEXT PRIMARY KEY,
@@ -149,6 +149,19 @@ const STEPS: [&str; 4] = [
         accepted_ms INTEGER
     );
     INSERT INTO clock VALUES (1, 0, NULL);
+",
+    "
+    -- Figures over time. The numbers follow the order of writing, not the clock.
+    CREATE TABLE series (
+        resolution INTEGER NOT NULL,
+        number INTEGER NOT NULL,
+        -- Unix milliseconds of the interval's end, by the clock at that time.
+        at_ms INTEGER NOT NULL,
+        figures TEXT NOT NULL,
+        crc INTEGER,
+        PRIMARY KEY (resolution, number)
+    ) WITHOUT ROWID;
+    CREATE INDEX series_by_time ON series (resolution, at_ms);
 ",
 ];
 

@@ -9,6 +9,12 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::reserve::Reserve;
+use crate::series::SeriesResolution;
+
+/// The shortest interval of samples.
+const SERIES_INTERVAL_MIN: Duration = Duration::from_secs(1);
+/// The largest number of samples of one resolution, about 600 bytes each.
+const SERIES_ROWS_MAX: u64 = 100_000;
 
 /// The action of a start on a damaged database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -72,6 +78,41 @@ pub struct StoreSettings {
     pub quarantine_bytes_max: ByteSize,
     /// The age at which messages are removed from quarantine.
     pub quarantine_age_max: Period,
+    /// The interval of the samples of the figures that the dashboard shows over time. 0 keeps no
+    /// figures.
+    pub series_interval: Period,
+    /// The time for which these samples are kept: so many intervals, at most 100,000.
+    pub series_age_max: Period,
+    /// The interval of the averages of these samples, which are kept for longer.
+    pub series_averages_interval: Period,
+    /// The time for which the averages are kept: so many intervals, at most 100,000.
+    pub series_averages_age_max: Period,
+}
+
+impl StoreSettings {
+    /// Returns the number of samples of this resolution that are kept.
+    pub fn series_rows_max(&self, resolution: SeriesResolution) -> u64 {
+        let interval = self.series_interval_of(resolution).as_millis().max(1);
+        let age = match resolution {
+            SeriesResolution::Samples => self.series_age_max,
+            SeriesResolution::Averages => self.series_averages_age_max,
+        };
+        let rows = age.duration().as_millis() / interval;
+        u64::try_from(rows).unwrap_or(u64::MAX).min(SERIES_ROWS_MAX)
+    }
+
+    /// Returns the interval of this resolution, in whole samples.
+    pub fn series_interval_of(&self, resolution: SeriesResolution) -> Duration {
+        let samples = self.series_interval.duration().max(SERIES_INTERVAL_MIN);
+        match resolution {
+            SeriesResolution::Samples => samples,
+            SeriesResolution::Averages => {
+                let averages = self.series_averages_interval.duration().as_millis();
+                let count = averages.div_ceil(samples.as_millis()).max(1);
+                samples.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX))
+            }
+        }
+    }
 }
 
 impl Default for StoreSettings {
@@ -93,6 +134,10 @@ impl Default for StoreSettings {
             quarantine_messages_max: 100_000,
             quarantine_bytes_max: ByteSize::mebibytes(4096),
             quarantine_age_max: Period::seconds(30 * 86_400),
+            series_interval: Period::seconds(10),
+            series_age_max: Period::seconds(86_400),
+            series_averages_interval: Period::seconds(300),
+            series_averages_age_max: Period::seconds(30 * 86_400),
         }
     }
 }

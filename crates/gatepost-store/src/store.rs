@@ -17,7 +17,7 @@ use crate::committer::Committer;
 use crate::group::{CommitGroup, Ticket};
 use crate::lock::{self, Lock};
 use crate::open;
-use crate::queue::Queue;
+use crate::queue::{Queue, Urgency};
 use crate::recovery::Recovery;
 use crate::scrub::Scrub;
 use crate::settings::{SharedHistoryAges, SharedSettings};
@@ -270,7 +270,7 @@ impl Store {
             done.decide(Ok(Vec::new()));
             return Ok(Ticket::of_all(done));
         }
-        self.enqueue(changes, true, None)
+        self.enqueue(changes, Urgency::Awaited, None)
     }
 
     /// As [`Store::submit_all`], for changes that may only be stored after those of `earlier`: if
@@ -283,7 +283,7 @@ impl Store {
         if changes.is_empty() {
             return self.submit_all(changes);
         }
-        self.enqueue(changes, true, earlier)
+        self.enqueue(changes, Urgency::Awaited, earlier)
     }
 
     /// As [`Store::submit`], for changes that no caller waits for: they share the next commit that
@@ -297,7 +297,15 @@ impl Store {
         if changes.is_empty() {
             return Ok(());
         }
-        self.enqueue(&mut changes, false, None).map(drop)
+        self.enqueue(&mut changes, Urgency::Deferred, None)
+            .map(drop)
+    }
+
+    /// As [`Store::submit_deferred`], for a change that may be lost: it waits up to a minute for
+    /// the commit of others, so that an idle server writes to its disk once a minute at most. The
+    /// ticket has the outcome later.
+    pub fn submit_unhurried(&self, change: StoreChange) -> Result<Ticket, StoreError> {
+        self.enqueue(&mut vec![change], Urgency::Unhurried, None)
     }
 
     /// Waits until everything submitted before is committed, or has failed, so that a query sees
@@ -312,7 +320,7 @@ impl Store {
     fn enqueue(
         &self,
         changes: &mut Vec<StoreChange>,
-        urgent: bool,
+        urgency: Urgency,
         earlier: Option<&Ticket>,
     ) -> Result<Ticket, StoreError> {
         let health = &self.inner.health;
@@ -320,7 +328,7 @@ impl Store {
         let waiting_bytes_max = self.inner.waiting_bytes_max;
         self.inner
             .queue
-            .push(changes, urgent, earlier, waiting_bytes_max)
+            .push(changes, urgency, earlier, waiting_bytes_max)
     }
 
     /// The reason why no message can be stored now, if any: the disk is full or fails, or the file
@@ -380,6 +388,12 @@ impl Store {
     /// topic counts.
     pub fn set_history_ages(&self, ages: Vec<(TopicFilter, Option<Duration>)>) {
         *self.inner.history_ages.lock() = ages;
+    }
+
+    /// The settings of a server, as of the last reload; `None` for other databases.
+    pub fn settings(&self) -> Option<StoreSettings> {
+        let settings = self.inner.settings.as_ref();
+        settings.map(|settings| settings.lock().clone())
     }
 
     /// Whether publications are kept in the history at all.

@@ -180,7 +180,7 @@ macro_rules! tables {
             LazyLock::new(|| Table::new($name, &[$($column),*], &[$($key),*]));)*
 
         /// All tables; tables that others depend on come first.
-        pub(crate) static ALL: [&LazyLock<Table>; 10] = [$(&$constant),*];
+        pub(crate) static ALL: [&LazyLock<Table>; 11] = [$(&$constant),*];
     };
 }
 
@@ -207,4 +207,5 @@ tables! {
          "deliveries", "topics"],
         key ["id"];
     HISTORY, "history", ["id", "topic", "qos", "payload", "properties"], key ["id", "topic"];
+    SERIES, "series", ["resolution", "number", "at_ms", "figures"], key ["resolution", "number"];
 }

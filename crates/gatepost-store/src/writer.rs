@@ -15,7 +15,7 @@ use crate::statements::Statements;
 use crate::stored_clock::StoredClock;
 use crate::trim::{self, Trimmer};
 use crate::watch::Health;
-use crate::{JournalEntry, StoreChange, StoreError, rows, table};
+use crate::{JournalEntry, StoreChange, StoreError, rows, series, table};
 
 pub(crate) struct Writer {
     connection: Arc<Mutex<Connection>>,
@@ -295,6 +295,7 @@ fn apply_one(
                 ],
             )
         }
+        StoreChange::Sample(sample) => series::append(statements, sample),
         StoreChange::Unquarantine(id) => {
             let removed = bounds::QUARANTINE.delete(
                 statements.connection(),

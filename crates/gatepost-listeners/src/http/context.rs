@@ -185,6 +185,13 @@ impl HttpContext {
         let (dropped, failures) = self.access_log.losses();
         let mut page = Page(text);
         page.value(
+            counter(
+                "gatepost_series_samples_dropped_total",
+                "Samples of figures over time that could not be stored.",
+            ),
+            self.services.stats.series_dropped(),
+        );
+        page.value(
             gauge(
                 "gatepost_http_connections",
                 "HTTP connections that are open.",

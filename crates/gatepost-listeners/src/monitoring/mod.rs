@@ -5,6 +5,7 @@
 
 pub(crate) mod metrics;
 pub(crate) mod prometheus;
+pub(crate) mod series;
 mod slowdowns;
 mod state;
 mod stats;

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gatepost_alarms::Alarms;
@@ -49,6 +50,8 @@ pub struct StatsKeeper {
     kept: Mutex<VecDeque<Stats>>,
     slowdowns: Mutex<Slowdowns>,
     started_unix_ms: u64,
+    /// Samples of figures over time that were not stored.
+    dropped_samples: AtomicU64,
 }
 
 impl StatsKeeper {
@@ -64,7 +67,39 @@ impl StatsKeeper {
             kept: Mutex::default(),
             slowdowns: Mutex::default(),
             started_unix_ms: unix_ms(),
+            dropped_samples: AtomicU64::new(0),
         }
+    }
+
+    pub(super) fn gateway(&self) -> &Gateway {
+        &self.gateway
+    }
+
+    pub(super) fn broker(&self) -> &Broker {
+        &self.broker
+    }
+
+    pub(super) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    pub(super) fn dropped_samples(&self) -> &AtomicU64 {
+        &self.dropped_samples
+    }
+
+    /// The open connections of all listeners.
+    pub(super) fn connections(&self) -> u64 {
+        let addresses = self.addresses.lock();
+        addresses
+            .iter()
+            .map(|address| (address.connections)())
+            .sum()
+    }
+
+    /// Whether this listener has an address open.
+    pub(super) fn has_address(&self, listener: Listener) -> bool {
+        let addresses = self.addresses.lock();
+        addresses.iter().any(|address| address.listener == listener)
     }
 
     /// Adds these sinks to the figures.
@@ -274,7 +309,7 @@ fn session(session: gatepost_broker::SessionStats) -> MonitoredSession {
     }
 }
 
-fn unix_ms() -> u64 {
+pub(super) fn unix_ms() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default()
@@ -282,13 +317,13 @@ fn unix_ms() -> u64 {
 }
 
 /// User and system time of all threads of this process.
-fn cpu_time() -> Duration {
+pub(super) fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// Resident memory; 0 if `/proc` is not available.
-fn memory_bytes() -> u64 {
+pub(super) fn memory_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: u64 = text
         .split_whitespace()

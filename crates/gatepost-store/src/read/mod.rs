@@ -7,6 +7,7 @@
 //! [`StoreError::DamagedRow`], unless `store.on_damage = "recover"`: then lists are continued
 //! without it, and it is logged and counted.
 
+mod series;
 mod session;
 
 use std::sync::atomic::Ordering;

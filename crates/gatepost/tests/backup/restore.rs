@@ -10,7 +10,9 @@ use super::state::{self, rows};
 use super::support::{await_some, text_of};
 
 /// Tables to which the load adds rows, or whose rows its delivery changes.
-const WITH_LOAD: [&str; 5] = ["history", "message", "delivery", "session", "clock"];
+const WITH_LOAD: [&str; 6] = [
+    "history", "message", "delivery", "session", "clock", "series",
+];
 
 fn backup(folder: &Path, name: &str) -> std::process::Output {
     gatepost(

@@ -16,6 +16,7 @@ const LOGIN: [&str; 4] = ["-u", USER, "-P", PASSWORD];
 /// A procedure puts mail for `…+odd@people.example` into quarantine.
 pub(crate) const SETTINGS: &str = r#"
 rules.paths = []
+store.series_interval = "1s"
 listeners.smtp.domains = ["people.example"]
 [[listeners.smtp.routes]]
 recipients = "*+odd@people.example"
@@ -91,6 +92,8 @@ pub(crate) fn fill(gateway: &Gateway) {
     // Learning and bans reach the disk without a request.
     let database = gateway.folder.join("gatepost-data/gatepost.db");
     await_some("every table has rows", || {
+        // A sample of the figures over time waits for a commit of other changes, or for a request.
+        admin(gateway, "/admin/series", &[]);
         let rows = rows(&database);
         let is_there = |kind: &str| {
             rows.get("record").is_some_and(|rows| {

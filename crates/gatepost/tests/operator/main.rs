@@ -17,6 +17,7 @@ mod quarantine;
 mod reload;
 mod scan_output;
 mod scan_profile;
+mod series;
 mod sessions;
 
 use support::{Gateway, run, text_of};

@@ -1,9 +1,10 @@
 // The dashboard: one snapshot of the state to start from, then one event stream of the gateway's
-// own topics. Five views, of which the address names the shown one.
+// own topics. Six views, of which the address names the shown one.
 
 import { startAccess, loadUsers } from "./access.js";
 import { loadBans, startBans } from "./bans.js";
 import { addStats, addressOf, showFigures, startFigures } from "./figures.js";
+import { loadHistory, startHistory } from "./history.js";
 import { startJournal } from "./journal.js";
 import { $ } from "./page.js";
 import { startPalette } from "./palette.js";
@@ -20,7 +21,7 @@ const JOURNAL = "$SYS/gatepost/journal";
 
 // --- Views -------------------------------------------------------------------------------------
 
-const VIEWS = { overview: null, quarantine: loadSenders, explorer: null, rules: loadRules, access: () => Promise.all([loadUsers(), loadBans(), loadSessions()]) };
+const VIEWS = { overview: null, history: loadHistory, quarantine: loadSenders, explorer: null, rules: loadRules, access: () => Promise.all([loadUsers(), loadBans(), loadSessions()]) };
 
 let shown = "overview";
 
@@ -95,6 +96,7 @@ function listen() {
 addEventListener("resize", draw);
 addEventListener("hashchange", showView);
 startRecent();
+startHistory();
 startJournal();
 startQuarantine();
 startRules();

@@ -12,7 +12,7 @@ use crate::http::response::Response;
 const WORKER: &str = "push-worker.js";
 
 /// The files under `/gatepost/`.
-const ASSETS: [(&str, &[u8]); 23] = [
+const ASSETS: [(&str, &[u8]); 24] = [
     ("live.js", include_bytes!("../assets/live.js")),
     ("dashboard.js", include_bytes!("../assets/dashboard.js")),
     ("access.js", include_bytes!("../assets/access.js")),
@@ -20,6 +20,7 @@ const ASSETS: [(&str, &[u8]); 23] = [
     ("bans.js", include_bytes!("../assets/bans.js")),
     ("charts.js", include_bytes!("../assets/charts.js")),
     ("figures.js", include_bytes!("../assets/figures.js")),
+    ("history.js", include_bytes!("../assets/history.js")),
     ("journal.js", include_bytes!("../assets/journal.js")),
     ("messages.js", include_bytes!("../assets/messages.js")),
     ("page.js", include_bytes!("../assets/page.js")),

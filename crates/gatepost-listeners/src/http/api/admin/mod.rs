@@ -11,6 +11,7 @@ mod messages;
 mod quarantine;
 mod rules;
 mod senders;
+mod series;
 mod sessions;
 mod users;
 
@@ -86,6 +87,7 @@ async fn dispatch(
         }
         "/admin/procedures" => procedures(context, request),
         "/admin/sinks" => sinks(context, request),
+        "/admin/series" => series::respond(context, request).await,
         "/admin/clock" => clock::respond(context, request),
         other => Err(HttpError::NotFound(other.to_owned())),
     }
