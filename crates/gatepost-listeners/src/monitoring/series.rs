@@ -6,7 +6,6 @@
 //! A sample that cannot be stored is counted and forgotten.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -77,7 +76,7 @@ struct SeriesSampler<'a> {
 impl StatsKeeper {
     /// Stores samples at the interval of the settings, for as long as it is polled. The settings
     /// are read for each sample, since a reload may change them.
-    pub async fn keep_series(self: Arc<Self>) {
+    pub(super) async fn keep_series(&self) {
         while let Some(settings) = self.store().settings() {
             let interval = settings.series_interval;
             if interval.duration().is_zero() {
@@ -85,7 +84,7 @@ impl StatsKeeper {
                 continue;
             }
             let mut ticks = ticks(settings.series_interval_of(SeriesResolution::Samples)).await;
-            let mut sampler = SeriesSampler::new(&self);
+            let mut sampler = SeriesSampler::new(self);
             loop {
                 ticks.tick().await;
                 let Some(now) = self.store().settings() else {

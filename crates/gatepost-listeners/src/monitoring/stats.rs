@@ -141,11 +141,16 @@ impl StatsKeeper {
         }
     }
 
-    /// Publishes the figures each second, for as long as it is polled.
+    /// Publishes the figures each second and stores those over time, for as long as it is polled.
     ///
     /// # Panics
     /// Never: the topic is a constant, which a test checks.
     pub async fn run(self: Arc<Self>) {
+        tokio::join!(self.keep_series(), self.publish());
+    }
+
+    /// Publishes the figures each second.
+    async fn publish(&self) {
         let topic = stats_topic();
         let mut ticks = tokio::time::interval(Duration::from_secs(1));
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

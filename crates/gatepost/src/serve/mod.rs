@@ -184,7 +184,6 @@ async fn serve(
     let listening = OpenListeners::open(
         &config, encryption, bound, services, &users, &limits, &workers,
     )?;
-    tokio::spawn(stats.clone().keep_series());
     tokio::spawn(stats.run());
     start_upkeep(&broker, &sinks, &users, bans);
     let (down, is_down) = watch::channel(false);
