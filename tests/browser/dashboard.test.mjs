@@ -397,11 +397,14 @@ test("pictures at desktop and phone width, light and dark", async () => {
 });
 
 test("the first user is made here, and from then on logins and rules hold", async () => {
-  const { page, close } = await open("/#access", { httpCredentials: { username: "root", password: "secret" } });
+  const { page, close } = await open("/#access");
   await page.locator("#first-user").waitFor();
   await page.getByLabel("Name", { exact: true }).fill("root");
   await page.locator("#new-password").fill("secret");
   await page.getByRole("button", { name: "Add user" }).click();
+  await page.getByLabel("User", { exact: true }).fill("root");
+  await page.getByLabel("Password or token").fill("secret");
+  await page.getByRole("button", { name: "Log in" }).click();
   await page.locator("#users details", { hasText: "administrator" }).waitFor();
   assert.equal((await fetch(server.origin + "/")).status, 401);
 

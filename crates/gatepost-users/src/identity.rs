@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
@@ -24,9 +25,12 @@ struct IdentityState {
     live: Arc<LiveSnapshot>,
     user: Option<Arc<str>>,
     client: Option<Box<str>>,
-    basis: LoginBasis,
+    basis: Arc<LoginBasis>,
     /// Unix seconds.
     expires: Option<u64>,
+    /// Whether the browser's session, which this identity belongs to, has ended; `None` for an
+    /// identity without such a session.
+    session_ended: Option<Arc<AtomicBool>>,
     permissions: ArcSwap<Permissions>,
 }
 
@@ -64,6 +68,16 @@ impl Identity {
         expires: Option<u64>,
     ) -> Self {
         let client = origin.client.as_deref();
+        Self::of(live, user, client, Arc::new(basis), (expires, None))
+    }
+
+    fn of(
+        live: Arc<LiveSnapshot>,
+        user: Option<Arc<str>>,
+        client: Option<&str>,
+        basis: Arc<LoginBasis>,
+        (expires, session_ended): (Option<u64>, Option<Arc<AtomicBool>>),
+    ) -> Self {
         let permissions = {
             let snapshot = live.load();
             let banned = is_banned(&live, user.as_deref());
@@ -75,10 +89,38 @@ impl Identity {
                 user,
                 basis,
                 expires,
+                session_ended,
                 permissions: ArcSwap::from_pointee(permissions),
                 live,
             }),
         }
+    }
+
+    /// The same login as the identity of a browser's session, which ends at the latest at `expires`
+    /// (Unix seconds), or once `ended` is true.
+    pub(crate) fn of_session(&self, expires: u64, ended: Arc<AtomicBool>) -> Self {
+        let inner = &*self.inner;
+        let expires = inner.expires.map_or(expires, |own| own.min(expires));
+        Self::of(
+            inner.live.clone(),
+            inner.user.clone(),
+            inner.client.as_deref(),
+            inner.basis.clone(),
+            (Some(expires), Some(ended)),
+        )
+    }
+
+    /// The same login of a client with this id, which replaces `%c` in rules.
+    #[must_use]
+    pub fn for_client(&self, client: Option<&str>) -> Self {
+        let inner = &*self.inner;
+        Self::of(
+            inner.live.clone(),
+            inner.user.clone(),
+            client,
+            inner.basis.clone(),
+            (inner.expires, inner.session_ended.clone()),
+        )
     }
 
     /// The user's name; `None` for a peer that did not log in.
@@ -94,8 +136,8 @@ impl Identity {
     }
 
     /// Whether the login is no longer valid: the user was removed, disabled or given another
-    /// password, or the token was revoked or has expired. Every further request is denied, and the
-    /// listener closes the connection.
+    /// password, the token was revoked or has expired, or the browser's session has ended. Every
+    /// further request is denied, and the listener closes the connection.
     pub fn is_revoked(&self) -> bool {
         self.with_permissions(|_| ()).is_none()
     }
@@ -106,9 +148,20 @@ impl Identity {
     }
 
     /// The generation of users and rules that the answers are based on. If the number has changed,
-    /// an access that was allowed before may be denied. One atomic load.
+    /// an access that was allowed before may be denied. One atomic load, or two if the login is a
+    /// browser's session, whose end changes the number too.
     pub fn generation(&self) -> u64 {
-        self.inner.live.generation()
+        if self.has_ended() {
+            u64::MAX
+        } else {
+            self.inner.live.generation()
+        }
+    }
+
+    /// Whether the login was a browser's session, and the session has ended.
+    fn has_ended(&self) -> bool {
+        let ended = self.inner.session_ended.as_ref();
+        ended.is_some_and(|ended| ended.load(Ordering::Acquire))
     }
 
     /// Whether the peer has this access to `topic`. For [`Access::Subscribe`] use
@@ -149,10 +202,8 @@ impl Identity {
     /// `None` if the login is revoked or has expired.
     fn with_permissions<R>(&self, ask: impl FnOnce(&Permissions) -> R) -> Option<R> {
         let inner = &*self.inner;
-        if inner
-            .expires
-            .is_some_and(|expires| unix_seconds() >= expires)
-        {
+        let expires = inner.expires;
+        if self.has_ended() || expires.is_some_and(|expires| unix_seconds() >= expires) {
             return None;
         }
         let mut permissions = inner.permissions.load();

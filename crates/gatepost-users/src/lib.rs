@@ -24,6 +24,7 @@ mod jwt;
 mod listener_auth;
 mod live_snapshot;
 mod local_accounts;
+mod login_sessions;
 mod names;
 mod password;
 mod password_checker;
@@ -52,7 +53,9 @@ pub use names::{ANONYMOUS, EVERYONE, MalformedName, USER_NAME_BYTES_MAX, check_u
 pub use peer_account::{PeerAccount, accounts_are_known};
 pub use refusal_counters::Refusals;
 pub use secret::Secret;
-pub use settings::{AccessSettings, DefaultPolicy, JwtAlgorithm, JwtSettings};
+pub use settings::{
+    AccessSettings, DefaultPolicy, JwtAlgorithm, JwtSettings, LoginSessionSettings,
+};
 pub use users::{AccessRuleSummary, ScramLogin, ScramStep, TokenSummary, UserSummary, Users};
 
 /// Longer passwords are refused before they are hashed.

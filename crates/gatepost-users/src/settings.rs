@@ -39,6 +39,8 @@ pub struct AccessSettings {
     pub local_accounts: Vec<String>,
     /// The minimum number of characters of a new password.
     pub password_length_min: usize,
+    /// Sessions of browsers that log in at `/gatepost/login`.
+    pub sessions: LoginSessionSettings,
     /// Trusted issuers of JSON Web Tokens.
     pub jwt: Vec<JwtSettings>,
 }
@@ -57,7 +59,35 @@ impl Default for AccessSettings {
             failure_wait_max: Period::seconds(300),
             local_accounts: Vec::new(),
             password_length_min: 6,
+            sessions: LoginSessionSettings::default(),
             jwt: Vec::new(),
+        }
+    }
+}
+
+/// `[access.sessions]`: what a browser holds after a login by the form at `/gatepost/login`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LoginSessionSettings {
+    /// The time without a request after which a session ends.
+    pub idle_timeout: Period,
+    /// The time after the login at which a session ends, however much it is used.
+    pub lifetime: Period,
+    /// The maximum number of sessions of one user; a further login ends the session that was unused
+    /// for longest.
+    pub per_user_max: usize,
+    /// The maximum number of sessions of all users; a further login ends the session that was
+    /// unused for longest.
+    pub max: usize,
+}
+
+impl Default for LoginSessionSettings {
+    fn default() -> Self {
+        Self {
+            idle_timeout: Period::seconds(12 * 3_600),
+            lifetime: Period::seconds(7 * 86_400),
+            per_user_max: 20,
+            max: 10_000,
         }
     }
 }

@@ -2,6 +2,10 @@
 //!
 //! [`gatepost_users`] decides; a listener without a `ListenerAuth` requires no login. Pages and
 //! static files need no login; a page's procedures guard the values that they return.
+//!
+//! A browser that logged in at `/gatepost/login` sends a cookie with every request, also with those
+//! that another page makes it send. The cookie therefore counts only for requests of this server's
+//! own pages (`origin.rs`); any other request is served as if it had none.
 
 use std::borrow::Cow;
 
@@ -15,12 +19,13 @@ use super::error::HttpError;
 use super::host::names_this_machine;
 use super::request::{HttpRequest, HttpVersion};
 use super::stream_rights::{StreamRights, is_admin, is_internal};
+use super::{login_cookie, origin};
 
 /// The topics whose right to publish is the right to call the procedure of that path.
 const CALL_TOPICS: &str = "$call";
 
-/// Determines the user, once for each request: from `Authorization`, from ntfy's `auth=`, or from
-/// the certificate of the connection.
+/// Determines the user, once for each request: from `Authorization`, from ntfy's `auth=`, from the
+/// cookie of a login, or from the certificate of the connection.
 pub(super) async fn identify(
     context: &HttpContext,
     request: &mut HttpRequest,
@@ -31,8 +36,10 @@ pub(super) async fn identify(
     if request.identity.is_some() {
         return Ok(());
     }
-    let offered = request.field("authorization").map(str::to_owned);
-    let offered = offered.or_else(|| ntfy_authorization(request));
+    let offered = offered(request);
+    if offered.is_none() && identify_by_cookie(context, request) {
+        return Ok(());
+    }
     let credentials = match offered {
         None => match request.certified.clone() {
             Some(user) => Credentials::Certificate { user },
@@ -42,12 +49,7 @@ pub(super) async fn identify(
             Denied::Malformed("neither Basic nor Bearer"),
         ))?,
     };
-    let auth = if is_local(request) {
-        auth.for_account(request.peer, || request.account.clone())
-    } else {
-        Cow::Owned(auth.for_remote_peers())
-    };
-    let identity = auth.authenticate(credentials, request.peer, None).await;
+    let identity = authenticate(auth, request, credentials).await;
     let identity = identity.map_err(|denied| match denied {
         // Requesting a login is useless if no user exists.
         Denied::Anonymous if !auth.any_user() => HttpError::NoUserYet,
@@ -57,12 +59,57 @@ pub(super) async fn identify(
     Ok(())
 }
 
+/// Authenticates the sender of a request by these credentials.
+pub(super) async fn authenticate(
+    auth: &ListenerAuth,
+    request: &HttpRequest,
+    credentials: Credentials,
+) -> Result<Identity, Denied> {
+    let auth = if is_local(request) {
+        auth.for_account(request.peer, || request.account.clone())
+    } else {
+        Cow::Owned(auth.for_remote_peers())
+    };
+    auth.authenticate(credentials, request.peer, None).await
+}
+
+/// Determines the user from the cookie of a login alone; returns whether there is one.
+pub(super) fn identify_by_cookie(context: &HttpContext, request: &mut HttpRequest) -> bool {
+    let Some(auth) = &context.auth else {
+        return false;
+    };
+    if !login_cookie::is_present(request) || !origin::is_of_own_page(request) {
+        return false;
+    }
+    let users = auth.users();
+    let found = login_cookie::tokens(request)
+        .find_map(|token| users.session(&token).map(|identity| (token, identity)));
+    let Some((token, identity)) = found else {
+        return false;
+    };
+    request.identity = Some(identity);
+    request.session = Some(token);
+    true
+}
+
+/// Whether the request names credentials by itself, rather than by a cookie.
+pub(super) fn has_credentials(request: &HttpRequest) -> bool {
+    request.field("authorization").is_some() || request.query_value("auth").is_some()
+}
+
+/// The value of `Authorization`, or what stands for it.
+fn offered(request: &HttpRequest) -> Option<String> {
+    let offered = request.field("authorization").map(str::to_owned);
+    offered.or_else(|| ntfy_authorization(request))
+}
+
 /// The same for pages, which need no login: only credentials that were given are checked.
 pub(super) async fn identify_if_given(
     context: &HttpContext,
     request: &mut HttpRequest,
 ) -> Result<(), HttpError> {
-    if request.field("authorization").is_none() && request.query_value("auth").is_none() {
+    if !has_credentials(request) {
+        identify_by_cookie(context, request);
         return Ok(());
     }
     identify(context, request).await

@@ -13,7 +13,7 @@ use gatepost_operations::Operations;
 use gatepost_pages::{AccessLog, AccessLogSettings, Pages, PagesSettings};
 use gatepost_sinks::Sinks;
 use gatepost_store::Store;
-use gatepost_users::ListenerAuth;
+use gatepost_users::{Identity, ListenerAuth};
 use tokio::time::Instant;
 
 use super::counters::Requests;
@@ -77,6 +77,8 @@ pub struct Upgraded {
     pub peer: Peer,
     /// Whether the handshake certainly came from a program on this machine.
     pub is_local: bool,
+    /// The user of the browser's session, if the handshake came with the cookie of a login.
+    pub identity: Option<Identity>,
     /// The bytes that the client sent after the handshake.
     pub received: Vec<u8>,
 }

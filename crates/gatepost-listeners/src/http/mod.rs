@@ -25,6 +25,7 @@ mod forwarded;
 mod host;
 mod https_redirect;
 mod log;
+mod login_cookie;
 mod origin;
 mod page_values;
 mod parameters;

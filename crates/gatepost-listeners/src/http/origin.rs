@@ -38,12 +38,54 @@ pub(super) fn expect_own(request: &HttpRequest) -> Result<(), HttpError> {
     }
 }
 
+/// Whether a request may act by the cookie of a login: it must not come from a page of another
+/// origin, not even from one that may publish with a login of its own. A request that changes
+/// something or opens a WebSocket must prove that it comes from an own page; one that only reads
+/// may be a link that the visitor followed.
+pub(super) fn is_of_own_page(request: &HttpRequest) -> bool {
+    let site = request.field("sec-fetch-site");
+    let from_elsewhere = |origin: &str| !is_own(request, origin);
+    if request.field("origin").is_some_and(from_elsewhere) {
+        return false;
+    }
+    let reads = matches!(request.method(), "GET" | "HEAD");
+    if reads && !request.has_token("upgrade", "websocket") {
+        return match site {
+            None | Some("same-origin" | "none") => true,
+            Some(_) => request.field("sec-fetch-mode") == Some("navigate"),
+        };
+    }
+    match site {
+        Some(site) => site == "same-origin",
+        // Browsers omit it where neither TLS nor loopback protects the connection.
+        None => page_of(request).is_some_and(|page| is_own(request, page)),
+    }
+}
+
+/// Refuses a request that acts for a visitor unless it provably comes from an own page.
+pub(super) fn expect_own_page(request: &HttpRequest) -> Result<(), HttpError> {
+    if is_of_own_page(request) {
+        return Ok(());
+    }
+    let page = page_of(request).unwrap_or("a request without the origin of its page");
+    Err(cross_origin(page))
+}
+
 /// Refuses a link that changes something if a page of another origin made the browser follow it,
-/// unless that origin is allowed.
+/// unless that origin is allowed. By the cookie of a login, only a link of an own page, or one that
+/// the visitor typed, changes something.
 pub(super) fn expect_own_link(
     context: &HttpContext,
     request: &HttpRequest,
 ) -> Result<(), HttpError> {
+    if request.session.is_some() {
+        let is_typed = request.field("sec-fetch-site") == Some("none");
+        return match page_of(request) {
+            Some(page) if is_own(request, page) => Ok(()),
+            None if is_typed => Ok(()),
+            page => Err(cross_origin(page.unwrap_or("a link without its page"))),
+        };
+    }
     match (request.field("sec-fetch-site"), page_of(request)) {
         (_, Some(page)) if is_own(request, page) || is_allowed(context, origin_of(page)) => Ok(()),
         (_, Some(page)) => Err(cross_origin(page)),

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use gatepost_message::{Envelope, Listener, Peer};
-use gatepost_users::{Identity, PeerAccount};
+use gatepost_users::{Identity, PeerAccount, Secret};
 
 use super::error::HttpError;
 
@@ -59,6 +59,8 @@ pub(super) struct HttpRequest {
     pub certified: Option<String>,
     /// The authenticated user; `None` where no login is needed.
     pub identity: Option<Identity>,
+    /// The token of the browser's session that the identity is of, if it came by a cookie.
+    pub session: Option<Secret>,
 }
 
 impl HttpRequest {
@@ -96,6 +98,7 @@ impl HttpRequest {
             account: PeerAccount::UNKNOWN,
             certified: None,
             identity: None,
+            session: None,
         })
     }
 

@@ -10,7 +10,7 @@ use super::context::HttpContext;
 use super::error::HttpError;
 use super::request::HttpRequest;
 use super::response::Response;
-use super::site::{assets, error_page, files, guide};
+use super::site::{assets, error_page, files, guide, login};
 use super::{access, forwarded, https_redirect, origin, websocket_handshake};
 
 /// The methods that some path supports, or that are refused by name.
@@ -54,9 +54,10 @@ async fn error_response(
     request: &HttpRequest,
     error: &HttpError,
 ) -> Response {
-    error_page::respond(context, request, error)
-        .await
-        .unwrap_or_else(|| error.response())
+    let page = error_page::respond(context, request, error).await;
+    let mut response = page.unwrap_or_else(|| error.response());
+    login::replace_challenge(request, &mut response);
+    response
 }
 
 /// Adds the fields that every response has.
@@ -98,7 +99,9 @@ async fn check(
     if let Some(preflight) = origin::preflight(context, request) {
         return Ok(Some(preflight));
     }
-    if has_body || needs_identity(&request.path) {
+    if login::takes_form(&request.path) {
+        login::check_length(request, has_body)?;
+    } else if has_body || needs_identity(&request.path) {
         access::identify(context, request).await?;
     }
     Ok(None)
@@ -116,7 +119,11 @@ async fn route(
         "/openapi.json" => return openapi::respond(request),
         "/healthz" | "/readyz" => return admin::health(context, request),
         "/metrics" => return admin::metrics(context, request),
-        "/mqtt" if context.websocket.is_some() => return websocket_handshake::upgrade(request),
+        "/mqtt" if context.websocket.is_some() => {
+            // MQTT has its own login, and needs none after one by the page.
+            access::identify_by_cookie(context, request);
+            return websocket_handshake::upgrade(request);
+        }
         "/topics" => return topics::respond(context, request, None).await,
         "/v1/webpush" => return web_push::respond(context, request).await,
         _ => {}
@@ -131,7 +138,12 @@ async fn route(
         return admin::respond(context, request).await;
     }
     if let Some(name) = path.strip_prefix("/gatepost/") {
-        return assets::respond(request, name);
+        return match name {
+            "login" => login::respond(context, request).await,
+            "logout" => login::log_out(context, request).await,
+            "session" => login::session(context, request).await,
+            name => assets::respond(request, name),
+        };
     }
     if matches!(method, "GET" | "HEAD" | "POST")
         && let Some(response) = files::respond(context, request).await?

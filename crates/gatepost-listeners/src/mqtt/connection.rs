@@ -67,6 +67,7 @@ pub(super) async fn open(
         context: &context,
         peer,
         auth: context.auth(websocket.as_ref()),
+        handshake_identity: websocket.and_then(|start| start.identity),
     };
     let timeout = context.settings.connect_timeout.duration();
     let received = websocket.map_or(&[][..], |start| start.received);

@@ -1,5 +1,6 @@
-//! Authentication: by the user name and password of CONNECT, by its certificate, or by
-//! enhanced authentication (section 4.12), before and after the CONNACK.
+//! Authentication: by the user name and password of CONNECT, by its certificate, by the login of
+//! the browser that opened the WebSocket, or by enhanced authentication (section 4.12), before and
+//! after the CONNACK.
 
 use bytes::BytesMut;
 use gatepost_mqtt::{
@@ -63,6 +64,16 @@ pub(super) async fn log_in(
         let mut scram = auth.scram(opening.peer, client);
         let first = scram.step(asked.authentication_data.unwrap_or_default());
         return converse(opening, input, &mut scram, first.map_err(reason)?).await;
+    }
+    // A page of the server's own needs no login beyond that of the browser that shows it.
+    if connect.user_name.is_none()
+        && connect.password.is_none()
+        && let Some(identity) = opening.handshake_identity
+    {
+        return Ok(Login {
+            identity: Some(identity.for_client(client)),
+            proof: None,
+        });
     }
     let credentials = credentials(connect, opening);
     let auth = opening.of_account(auth);

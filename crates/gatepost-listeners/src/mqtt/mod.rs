@@ -41,7 +41,7 @@ use std::time::Duration;
 use gatepost_broker::Broker;
 use gatepost_gateway::Gateway;
 use gatepost_message::Peer;
-use gatepost_users::{ListenerAuth, Users};
+use gatepost_users::{Identity, ListenerAuth, Users};
 use tokio::sync::watch;
 
 use crate::acceptor::{Accepted, Acceptor};
@@ -196,6 +196,8 @@ async fn open(
 pub struct WebSocketStart<'a> {
     /// Whether the handshake certainly came from a program on this machine.
     pub is_local: bool,
+    /// The user whose browser made the handshake, if it proved that by a cookie.
+    pub identity: Option<&'a Identity>,
     /// The bytes that arrived after the handshake.
     pub received: &'a [u8],
 }

@@ -12,7 +12,7 @@ use bytes::BytesMut;
 use gatepost_bans::Offence;
 use gatepost_message::Peer;
 use gatepost_mqtt::{DecodeError, Frame, Packet, PacketType, Reason, Version};
-use gatepost_users::{ListenerAuth, PeerAccount};
+use gatepost_users::{Identity, ListenerAuth, PeerAccount};
 
 use super::MqttContext;
 use super::connect_properties::ConnectRefusal;
@@ -33,6 +33,8 @@ pub(super) struct Opening<'a> {
     pub(super) peer: Peer,
     /// `None` where no login is needed.
     pub(super) auth: Option<&'a ListenerAuth>,
+    /// The user of the browser whose WebSocket this is, if its handshake proved one.
+    pub(super) handshake_identity: Option<&'a Identity>,
 }
 
 impl Opening<'_> {

@@ -68,6 +68,7 @@ fn start() -> Server {
         Box::pin(async move {
             let start = WebSocketStart {
                 is_local: upgraded.is_local,
+                identity: upgraded.identity.as_ref(),
                 received: &upgraded.received,
             };
             mqtt::serve_websocket(upgraded.stream, upgraded.peer, start, mqtt).await;

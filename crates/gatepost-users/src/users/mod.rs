@@ -1,5 +1,6 @@
 //! [`Users`]: the handle that listeners hold to authenticate peers.
 
+mod browser_sessions;
 mod import;
 mod manage;
 mod scram_login;
@@ -19,6 +20,7 @@ use crate::identity::LoginBasis;
 use crate::jwt::{self, Issuers};
 use crate::live_snapshot::LiveSnapshot;
 use crate::local_accounts::LocalAccounts;
+use crate::login_sessions::LoginSessions;
 use crate::names::fold;
 use crate::password_checker::{PasswordAttempt, PasswordChecker};
 use crate::peer_origin::LoginSource;
@@ -61,6 +63,7 @@ pub(crate) struct UsersCore {
     /// time.
     decoy_hash: Arc<str>,
     local_accounts: LocalAccounts,
+    login_sessions: LoginSessions,
     pepper: [u8; 32],
 }
 
@@ -97,6 +100,7 @@ impl Users {
                 delayed_local_logins: Semaphore::new(DELAYED_LOCAL_LOGINS_MAX),
                 decoy_hash: password::decoy_hash().into(),
                 local_accounts: LocalAccounts::named(&settings.local_accounts),
+                login_sessions: LoginSessions::new(&settings.sessions),
                 settings: settings.clone(),
                 store,
             }),
@@ -208,10 +212,12 @@ impl Users {
         self.load_snapshot()
     }
 
-    /// Follows changes that another process makes (`gatepost user …`); runs until dropped.
+    /// Follows changes that another process makes (`gatepost user …`), and ends the sessions of
+    /// browsers that are over; runs until dropped.
     pub async fn follow(&self) {
         loop {
             tokio::time::sleep(FOLLOW_EVERY).await;
+            self.sweep_sessions();
             let users = self.clone();
             let looked = tokio::task::spawn_blocking(move || users.load_if_changed()).await;
             if let Ok(Err(error)) = looked {

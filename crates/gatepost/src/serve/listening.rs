@@ -257,6 +257,7 @@ fn websocket_to(mqtt: &Arc<MqttContext>) -> WebSocketHandler {
         Box::pin(async move {
             let start = WebSocketStart {
                 is_local: upgraded.is_local,
+                identity: upgraded.identity.as_ref(),
                 received: &upgraded.received,
             };
             mqtt::serve_websocket(upgraded.stream, upgraded.peer, start, mqtt).await;

@@ -6,6 +6,7 @@ mod scram;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod browser_login;
 mod exposure;
 mod held;
 mod links;

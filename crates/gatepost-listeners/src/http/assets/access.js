@@ -1,6 +1,6 @@
 // Users, their tokens and their rights.
 
-import { $, ask, button, cell, day, element, linked, mono, plural, say, table, when } from "./page.js";
+import { $, ask, button, cell, day, element, linked, mono, plural, request, say, table, when } from "./page.js";
 
 const STATUS = "access-status";
 const RIGHTS = ["publish", "subscribe", "retain"];
@@ -138,7 +138,7 @@ function changeRow({ time, actor, origin, action, details }) {
 }
 
 async function loadChanges() {
-  const answer = await fetch("/admin/changes?count=50");
+  const answer = await request("/admin/changes?count=50");
   if (!answer.ok) return;
   const { changes } = await answer.json();
   $("changes").replaceChildren(changes.length
@@ -165,7 +165,7 @@ function showUsers() {
 }
 
 export async function loadUsers() {
-  const answer = await fetch("/admin/users");
+  const answer = await request("/admin/users");
   if (!answer.ok) return;
   known = await answer.json();
   showUsers();

@@ -1,6 +1,6 @@
 // The banned addresses and users.
 
-import { $, ask, button, cell, fill, mono, when } from "./page.js";
+import { $, ask, button, cell, fill, mono, request, when } from "./page.js";
 
 const STATUS = "bans-status";
 
@@ -11,7 +11,7 @@ function banRow(ban) {
 }
 
 export async function loadBans() {
-  const answer = await fetch("/admin/bans");
+  const answer = await request("/admin/bans");
   if (!answer.ok) return;
   const { bans } = await answer.json();
   fill("bans", bans.map(banRow));

@@ -6,7 +6,7 @@ import { loadBans, startBans } from "./bans.js";
 import { addStats, addressOf, showFigures, startFigures } from "./figures.js";
 import { loadHistory, startHistory } from "./history.js";
 import { startJournal } from "./journal.js";
-import { $ } from "./page.js";
+import { $, logIn, request } from "./page.js";
 import { startPalette } from "./palette.js";
 import { placeOf } from "./places.js";
 import { loadQuarantine, loadSenders, quarantineGrew, startQuarantine } from "./quarantine.js";
@@ -18,6 +18,8 @@ import { showTopics, startTopics } from "./topics.js";
 
 const STATS = "$SYS/gatepost/stats";
 const JOURNAL = "$SYS/gatepost/journal";
+/** The pause before a refused stream is asked for again. */
+const AGAIN_MS = 2_000;
 
 // --- Views -------------------------------------------------------------------------------------
 
@@ -62,12 +64,18 @@ function showLink(words, live) {
 }
 
 async function loadState() {
-  const state = await (await fetch("/admin/state")).json();
+  const state = await (await request("/admin/state")).json();
   startFigures(state);
   showExample(addressOf("smtp"));
   await loadQuarantine();
   addEarlier([...(state.journal ?? [])].reverse());
   draw();
+}
+
+async function showUser() {
+  const { user, can_log_out } = await (await request("/gatepost/session")).json();
+  $("user").textContent = user ?? "";
+  $("logout").hidden = !can_log_out;
 }
 
 function listen() {
@@ -80,7 +88,13 @@ function listen() {
     if (connected) loadState().catch(() => {});
     connected = true;
   };
-  source.onerror = () => showLink("Reconnecting", false);
+  source.onerror = () => {
+    showLink("Reconnecting", false);
+    // The browser connects again by itself, except after a refusal.
+    if (source.readyState !== EventSource.CLOSED) return;
+    source.close();
+    request("/gatepost/session").then((answer) => answer.json()).then(({ admin }) => (admin ? setTimeout(listen, AGAIN_MS) : logIn())).catch(() => setTimeout(listen, AGAIN_MS));
+  };
   source.onmessage = (event) => {
     const { topic, payload } = JSON.parse(event.data);
     if (topic === STATS) addStats(JSON.parse(payload));
@@ -107,4 +121,5 @@ startScan();
 startTopics();
 startPalette();
 showView();
+showUser().catch(() => {});
 loadState().catch(() => showLink("No state", false)).finally(listen);

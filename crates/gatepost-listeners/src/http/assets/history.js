@@ -1,6 +1,6 @@
 // Figures over time: one chart for each kind, with a common range and a common moment under the cursor.
 
-import { $, arrange, bytes, cell, element, number, plural, shape, table } from "./page.js";
+import { $, arrange, bytes, cell, element, number, plural, request, shape, table } from "./page.js";
 
 const VIEW = "view-history";
 const HEIGHT = 120;
@@ -181,7 +181,7 @@ export async function loadHistory() {
   clearTimeout(timer);
   const turn = (asked += 1);
   const points = range === "5m" ? 30 : 240;
-  const got = await fetch(`/admin/series?from=${range}&points=${points}`).catch(() => null);
+  const got = await request(`/admin/series?from=${range}&points=${points}`).catch(() => null);
   if (turn !== asked) return;
   if (got?.ok) {
     answer = await got.json();

@@ -1,7 +1,7 @@
 // The search through the whole journal: its result replaces the recent messages, a page at a time,
 // until the user returns to them.
 
-import { $, dayAndTime, plural } from "./page.js";
+import { $, dayAndTime, plural, request } from "./page.js";
 import { messageRow } from "./messages.js";
 
 const COUNT = 100;
@@ -40,7 +40,7 @@ async function load(before) {
   const question = (asked += 1);
   say("Searching…");
   $("found-more").hidden = true;
-  const answer = await fetch("/admin/messages?" + query).catch(() => null);
+  const answer = await request("/admin/messages?" + query).catch(() => null);
   const reply = await answer?.json().catch(() => null);
   if (question !== asked) return;
   if (!answer?.ok) {
@@ -94,7 +94,7 @@ export async function showMessage(id) {
   $("found").replaceChildren();
   $("found-more").hidden = true;
   say("Searching…");
-  const answer = await fetch("/admin/messages/" + encodeURIComponent(id)).catch(() => null);
+  const answer = await request("/admin/messages/" + encodeURIComponent(id)).catch(() => null);
   const entry = answer?.ok ? await answer.json() : null;
   if (question !== asked) return;
   if (!entry) return say(answer ? `There is no message ${id}, or no longer.` : "The server does not answer.", true);

@@ -1,6 +1,6 @@
 // A message as a row that expands to its story.
 
-import { cell, day, element, known, linked, number, plural, table, time, when, whole } from "./page.js";
+import { cell, day, element, known, linked, number, plural, request, table, time, when, whole } from "./page.js";
 
 const OUTCOMES = {
   sent: "sent", waiting: "not yet acknowledged", acknowledged: "acknowledged", away: "not connected: QoS 0 is not queued",
@@ -55,7 +55,7 @@ function story(entry) {
 }
 
 async function showSteps(id, place) {
-  const answer = await fetch("/admin/messages/" + id).catch(() => null);
+  const answer = await request("/admin/messages/" + id).catch(() => null);
   if (!answer?.ok) return;
   const { steps, steps_more: more, deliveries } = await answer.json();
   if (!steps) {

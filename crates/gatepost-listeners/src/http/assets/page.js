@@ -154,6 +154,19 @@ export const say = (id, words, isWrong = false) => {
   $(id).classList.toggle("wrong", isWrong);
 };
 
+/** Leaves for the login page, which leads back to this place. */
+export function logIn() {
+  const place = location.pathname + location.search + location.hash;
+  location.assign("/gatepost/login?next=" + encodeURIComponent(place));
+}
+
+/** Like fetch; without a valid login, which a session loses in time, the login page is shown instead. */
+export async function request(path, options) {
+  const answer = await fetch(path, options);
+  if (answer.status === 401) logIn();
+  return answer;
+}
+
 /**
  * Asks the API; gives the answer, or null and says in `id` what went wrong. `done` makes the words
  * for what went well.
@@ -161,7 +174,7 @@ export const say = (id, words, isWrong = false) => {
 export async function ask(id, method, path, body, done) {
   const options = { method };
   if (body !== undefined) Object.assign(options, { body: JSON.stringify(body), headers: { "content-type": "application/json" } });
-  const answer = await fetch(path, options).catch(() => null);
+  const answer = await request(path, options).catch(() => null);
   if (!answer) {
     say(id, "The server does not answer.", true);
     return null;

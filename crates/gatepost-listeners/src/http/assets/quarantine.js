@@ -1,6 +1,6 @@
 // The messages in quarantine, and the allowed senders.
 
-import { $, arrange, ask, button, cell, drawIn, element, fill, itemLink, mono, number, plural, say } from "./page.js";
+import { $, arrange, ask, button, cell, drawIn, element, fill, itemLink, mono, number, plural, request, say } from "./page.js";
 import { messageRow } from "./messages.js";
 
 const STATUS = "quarantine-status";
@@ -195,7 +195,7 @@ function showKept(kept) {
 
 export async function loadQuarantine() {
   const query = new URLSearchParams({ search: $("quarantine-search").value.trim(), sort: $("quarantine-sort").value, skip: skipped, count: COUNT });
-  const answer = await fetch("/admin/quarantine?" + query);
+  const answer = await request("/admin/quarantine?" + query);
   if (!answer.ok) return;
   const { messages, found: matching, total: all } = await answer.json();
   const kept = messages.filter(({ id }) => !leaving.has(id));
@@ -228,7 +228,7 @@ function turnTo(skip) {
 }
 
 export async function loadSenders() {
-  const answer = await fetch("/admin/senders");
+  const answer = await request("/admin/senders");
   if (!answer.ok) return;
   const { senders } = await answer.json();
   const remove = (address) => async () =>

@@ -1,6 +1,6 @@
 // The rules: the most frequent, the slowest, those that cannot run; and the reload.
 
-import { $, ask, cell, dayAndTime, element, figure, fill, linked, mono, number, plural, table } from "./page.js";
+import { $, ask, cell, dayAndTime, element, figure, fill, linked, mono, number, plural, request, table } from "./page.js";
 
 const STATUS = "rules-status";
 const NAMES_SHOWN = 50;
@@ -20,7 +20,7 @@ function showSilent(lists) {
 }
 
 export async function loadRules() {
-  const answer = await fetch("/admin/rules?count=200");
+  const answer = await request("/admin/rules?count=200");
   if (!answer.ok) return;
   const rules = await answer.json();
   showInForce(rules.in_force);

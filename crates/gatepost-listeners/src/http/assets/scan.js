@@ -1,7 +1,7 @@
 // A mail that is pasted or chosen as a file: judged by the rules, with the hits of each. The mail
 // is not published or kept.
 
-import { $, cell, element, mono, table } from "./page.js";
+import { $, cell, element, mono, request, table } from "./page.js";
 
 /** The largest mail that is scanned here; larger ones are for `gatepost scan`. */
 const MAIL_BYTES_MAX = 20_000_000;
@@ -31,7 +31,7 @@ async function scan(event) {
   say("Scanning…", false);
   $("scan-result").replaceChildren();
   const options = { method: "POST", body: file ?? mail.replaceAll(/\r?\n/g, "\r\n"), headers: { "content-type": "message/rfc822" } };
-  const answer = await fetch("/call/spamcheck", options).catch(() => null);
+  const answer = await request("/call/spamcheck", options).catch(() => null);
   const verdict = await answer?.json().catch(() => null);
   if (!verdict?.verdict) return say(verdict?.detail ?? "The server does not answer.", true);
   say("", false);

@@ -1,6 +1,6 @@
 // The MQTT clients: search, inspection, disconnection and bans by an administrator.
 
-import { $, ask, button, bytes, cell, element, figure, fill, mono, number, linked, plural, say, table, when } from "./page.js";
+import { $, ask, button, bytes, cell, element, figure, fill, linked, mono, number, plural, request, say, table, when } from "./page.js";
 
 const STATUS = "session-status";
 const COUNT = 100;
@@ -88,7 +88,7 @@ function showPages(shown, total) {
 
 export async function loadSessions() {
   const query = new URLSearchParams({ search: $("session-search").value.trim(), count: COUNT, skip: skipped });
-  const answer = await fetch("/admin/sessions?" + query);
+  const answer = await request("/admin/sessions?" + query);
   if (!answer.ok) return;
   const { sessions, total } = await answer.json();
   found = sessions;

@@ -1,7 +1,7 @@
 // The topics as a tree, updated while it is visible: the latest value of each, its rate, and a form
 // to publish. One event stream begins with the latest message of every topic.
 
-import { $, ask, button, bytes, cell, drawIn, element, number, plural, rate, say, table, when } from "./page.js";
+import { $, ask, button, bytes, cell, drawIn, element, number, plural, rate, request, say, table, when } from "./page.js";
 
 const STATUS = "topics-status";
 /** The maximum number of topics; a narrower filter shows the others. */
@@ -165,7 +165,7 @@ async function publish(event) {
   // A browser resolves these names in an address, so another topic would be published to.
   if (topic.split("/").some((name) => name === "." || name === "..")) return say(STATUS, "A browser cannot publish to a topic with the level . or ..", true);
   const options = { method: "POST", body: $("publish-payload").value, headers: { "content-type": "text/plain; charset=utf-8" } };
-  const answer = await fetch(pathOf(topic) + ($("publish-retain").checked ? "?retain=1" : ""), options).catch(() => null);
+  const answer = await request(pathOf(topic) + ($("publish-retain").checked ? "?retain=1" : ""), options).catch(() => null);
   const reply = await answer?.json().catch(() => ({}));
   if (answer?.ok) say(STATUS, `Published to ${topic}: ${reply.verdict}, ${plural(reply.subscribers, "subscriber")}.`);
   else say(STATUS, reply?.detail ?? reply?.reason ?? "The server does not answer.", true);

@@ -245,6 +245,7 @@ impl Http1Connection {
                 stream: self.stream,
                 peer: request.peer,
                 is_local: access::acts_for_itself(&self.context, request),
+                identity: request.identity.clone(),
                 received: self.tail,
             })
             .await;

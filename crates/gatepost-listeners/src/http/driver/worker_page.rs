@@ -7,6 +7,7 @@ use gatepost_message::Peer;
 use gatepost_pages::{CachedPath, CompiledPage, PageNeeds, PathContent, Pieces};
 
 use super::head::RequestHead;
+use crate::http::login_cookie;
 use crate::http::request::HttpRequest;
 
 /// A request for such a page.
@@ -45,7 +46,11 @@ impl WorkerPage {
 
 /// Whether the request has credentials, which must be checked first.
 fn has_credentials(head: &RequestHead<'_, '_>) -> bool {
-    let names = |field: &httparse::Header<'_>| field.name.eq_ignore_ascii_case("authorization");
+    let names = |field: &httparse::Header<'_>| {
+        field.name.eq_ignore_ascii_case("authorization")
+            || field.name.eq_ignore_ascii_case("cookie")
+                && memchr::memmem::find(field.value, login_cookie::NAME.as_bytes()).is_some()
+    };
     head.fields.iter().any(names) || head.query.contains("auth=")
 }
 

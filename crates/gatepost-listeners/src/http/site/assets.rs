@@ -1,10 +1,12 @@
 //! The dashboard and the script of live values, built into the binary: both work without a folder
 //! of files and without another server.
 
+use bytes::Bytes;
 use gatepost_pages::mime_type;
 
 use super::representation::HTML;
 use crate::http::error::HttpError;
+use crate::http::login_cookie;
 use crate::http::request::{HttpRequest, expect_method};
 use crate::http::response::Response;
 
@@ -12,7 +14,7 @@ use crate::http::response::Response;
 const WORKER: &str = "push-worker.js";
 
 /// The files under `/gatepost/`.
-const ASSETS: [(&str, &[u8]); 24] = [
+const ASSETS: &[(&str, &[u8])] = &[
     ("live.js", include_bytes!("../assets/live.js")),
     ("dashboard.js", include_bytes!("../assets/dashboard.js")),
     ("access.js", include_bytes!("../assets/access.js")),
@@ -22,6 +24,7 @@ const ASSETS: [(&str, &[u8]); 24] = [
     ("figures.js", include_bytes!("../assets/figures.js")),
     ("history.js", include_bytes!("../assets/history.js")),
     ("journal.js", include_bytes!("../assets/journal.js")),
+    ("login.js", include_bytes!("../assets/login.js")),
     ("messages.js", include_bytes!("../assets/messages.js")),
     ("page.js", include_bytes!("../assets/page.js")),
     ("palette.js", include_bytes!("../assets/palette.js")),
@@ -72,16 +75,25 @@ pub(in crate::http) fn dashboard(request: &HttpRequest) -> Result<Response, Http
         "GET, HEAD"
     };
     expect_method(request, &["GET", "HEAD"], allow)?;
-    Ok(page(include_bytes!("../assets/dashboard.html")))
+    let dashboard = page(&include_bytes!("../assets/dashboard.html")[..]);
+    Ok(
+        if request.user().is_none() && !login_cookie::is_present(request) {
+            // Once the first user exists, the page leads to the login page.
+            dashboard.with("Set-Cookie", login_cookie::none(request))
+        } else {
+            dashboard
+        },
+    )
 }
 
 /// The page on which users subscribe their browser to notifications.
 pub(in crate::http) fn push(request: &HttpRequest) -> Result<Response, HttpError> {
     expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
-    Ok(page(include_bytes!("../assets/push.html")))
+    Ok(page(&include_bytes!("../assets/push.html")[..]))
 }
 
-fn page(content: &'static [u8]) -> Response {
+/// A built-in page.
+pub(super) fn page(content: impl Into<Bytes>) -> Response {
     Response::new(200, HTML, content)
         .with("Cache-Control", "no-cache")
         .with("Content-Security-Policy", POLICY)

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use gatepost_pages::{PageError, PageOutput, PathContent, RenderedPage};
 
+use super::login;
 use super::lookup::load;
 use super::pages::{page_request, render};
 use super::representation::HTML;
@@ -25,7 +26,10 @@ pub(in crate::http) async fn respond(
     }
     let mut response = match own_error_page(context, request, error).await {
         Some(response) => response,
-        None => built_in(error),
+        None => match login::redirect(context, request, error) {
+            Some(redirect) => return Some(redirect),
+            None => built_in(error),
+        },
     };
     // The fields of the error itself, for browsers too: Allow, Retry-After, a challenge.
     let own = error.response().fields.into_iter();
@@ -70,6 +74,9 @@ fn built_in(error: &HttpError) -> Response {
         text.extend_from_slice(title.as_bytes());
         gatepost_pages::push_escaped(text, &error.to_string());
         text.extend_from_slice(b"</p>");
+        if matches!(error, HttpError::Forbidden(_)) {
+            text.extend_from_slice(b"<p><a href=/gatepost/login>Log in as another user</a></p>");
+        }
     });
     let mut response = Response::empty(row.status)
         .with("Content-Type", HTML)

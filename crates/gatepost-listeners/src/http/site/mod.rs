@@ -5,6 +5,8 @@ pub(super) mod error_page;
 pub(super) mod files;
 mod forms;
 pub(super) mod guide;
+pub(super) mod login;
+mod login_page;
 mod lookup;
 mod multipart;
 pub(super) mod pages;

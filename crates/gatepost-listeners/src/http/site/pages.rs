@@ -11,6 +11,7 @@ use super::representation::HTML;
 use crate::http::access;
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
+use crate::http::login_cookie;
 use crate::http::request::HttpRequest;
 use crate::http::response::{Body, Response};
 
@@ -62,7 +63,13 @@ pub(super) fn page_request(request: &HttpRequest) -> PageRequest {
         query: request.query_values().into_iter().collect(),
         headers: request
             .fields()
-            .map(|(name, value)| (name, value.to_owned()))
+            .map(|(name, value)| {
+                let value = match name.as_str() {
+                    "cookie" => login_cookie::without(value),
+                    _ => value.to_owned(),
+                };
+                (name, value)
+            })
             .collect(),
         user: request.user().map(str::to_owned),
         address: match request.peer {
@@ -82,6 +89,7 @@ fn cookies(request: &HttpRequest) -> Pairs {
     let fields = request.field_bytes("cookie");
     let mut pairs = Pairs::new();
     for field in fields.filter_map(|field| std::str::from_utf8(field).ok()) {
+        let field = login_cookie::without(field);
         for (name, value) in field.split(';').filter_map(|pair| pair.split_once('=')) {
             let value = value.trim().trim_matches('"');
             pairs.insert(name.trim().to_owned(), value.to_owned());
