@@ -172,14 +172,14 @@ test("the story names every subscriber and what became of it there", async () =>
   const { page, faults, close } = await open("/");
   await page.locator("#link", { hasText: "Live" }).waitFor();
   await server.mail("Water in the cellar", "Come quickly.");
-  const told = row(page, "Water in the cellar");
-  await told.locator("summary").click();
-  const step = told.locator(".steps tr", { hasText: "hall-display" });
+  const journey = row(page, "Water in the cellar");
+  await journey.locator("summary").click();
+  const step = journey.locator(".steps tr", { hasText: "hall-display" });
   await step.waitFor();
   // Its acknowledgement may come a moment later; the story is asked for anew each time.
   for (let tries = 0; tries < 50 && !(await step.textContent()).includes("acknowledged"); tries += 1) {
-    await told.locator("summary").click();
-    await told.locator("summary").click();
+    await journey.locator("summary").click();
+    await journey.locator("summary").click();
     await page.waitForTimeout(100);
   }
   assert.match(await step.textContent(), /alarms\/fire.*1.*acknowledged/);
@@ -352,7 +352,7 @@ test("pictures at desktop and phone width, light and dark", async () => {
   for (let count = 0; count < 60; count += 1) {
     await server.publish(["sensors/hall", "sensors/yard", "ups/rack-2/load"][count % 3], `${count}`);
   }
-  // Somebody listens, so that there are deliveries to show.
+  // There is a subscriber, so that there are deliveries to show.
   const listeners = await Promise.all(["hall-display", "yard-display", "archive"].map((clientId) =>
     mqtt.connectAsync(`mqtt://${server.binds.mqtt}`, { clientId, protocolVersion: 5, reconnectPeriod: 0 })));
   for (const client of listeners) await client.subscribeAsync(["sensors/#", "ups/#", "alarms/#"], { qos: 1 });

@@ -159,7 +159,7 @@ for (const javaScriptEnabled of [true, false]) {
 test("a form that another site sends is refused", async () => {
   const { page, close } = await open("/book");
   const field = await page.locator("input[name=gatepost-form]").inputValue();
-  // A page of another origin in the same browser: the cookie stays behind, and the origin is told.
+  // A page of another origin in the same browser: the cookie stays behind, and the origin is sent.
   await page.goto(`data:text/html,<form method=post action="${server.origin}/book"><input name=gatepost-form value="${field}"><input name=payload value=stolen><button>x</button></form>`);
   await Promise.all([page.waitForURL(`${server.origin}/book`), page.getByRole("button").click()]);
   assert.match(await page.locator("body").innerText(), /refused/i);

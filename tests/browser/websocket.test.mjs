@@ -14,7 +14,7 @@ const ways = {
   TCP: () => `mqtt://${server.binds.mqtt}`,
 };
 for (const [way, url] of Object.entries(ways)) for (const protocolVersion of [4, 5]) {
-  test(`MQTT.js by ${way}, version ${protocolVersion}: subscribe, publish, be told`, async () => {
+  test(`MQTT.js by ${way}, version ${protocolVersion}: subscribe, publish, receive`, async () => {
     const options = { protocolVersion, reconnectPeriod: 0, connectTimeout: 60_000 };
     const client = await mqtt.connectAsync(url(), options);
     const arrived = new Promise((resolve) => client.on("message", (...message) => resolve(message)));

@@ -29,7 +29,7 @@ pub enum EngineFindingKind {
     Error,
 }
 
-/// One thing that was looked at.
+/// One property of the servers that was checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EngineFinding {
     /// Its weight.
@@ -47,11 +47,11 @@ impl EngineFinding {
     }
 }
 
-/// Looks at the NATS servers. `packet_bytes_max` is the largest publication that clients may send.
+/// Checks the NATS servers. `packet_bytes_max` is the largest publication that clients may send.
 pub async fn check(settings: &BackboneSettings, packet_bytes_max: u64) -> Vec<EngineFinding> {
     let mut findings = Vec::new();
     match Connection::open(settings, "gatepost backbone check").await {
-        Ok(connection) => look(settings, packet_bytes_max, connection, &mut findings).await,
+        Ok(connection) => check_server(settings, packet_bytes_max, connection, &mut findings).await,
         Err(error) => findings.push(EngineFinding::new(
             EngineFindingKind::Error,
             error.to_string(),
@@ -78,7 +78,7 @@ pub async fn nodes(settings: &BackboneSettings) -> Result<Vec<NodeRecord>, Backb
     }
 }
 
-async fn look(
+async fn check_server(
     settings: &BackboneSettings,
     packet_bytes_max: u64,
     connection: Connection,
@@ -100,18 +100,18 @@ async fn look(
         findings.push(EngineFinding::new(EngineFindingKind::Warning, text));
     }
     let context = jetstream::new(connection.client.clone());
-    look_at_account(&context, findings).await;
+    check_account(&context, findings).await;
     let subjects = Subjects::new(&settings.cluster);
     for name in [
         subjects.stream("RETAINED"),
         format!("KV_{}", subjects.stream("NODES")),
     ] {
-        look_at_stream(settings, &context, &name, findings).await;
+        check_stream(settings, &context, &name, findings).await;
     }
     findings.push(permissions(&subjects, connection).await);
 }
 
-async fn look_at_account(context: &Context, findings: &mut Vec<EngineFinding>) {
+async fn check_account(context: &Context, findings: &mut Vec<EngineFinding>) {
     let account = match context.query_account().await {
         Ok(account) => account,
         Err(error) => {
@@ -144,7 +144,7 @@ async fn look_at_account(context: &Context, findings: &mut Vec<EngineFinding>) {
     }
 }
 
-async fn look_at_stream(
+async fn check_stream(
     settings: &BackboneSettings,
     context: &Context,
     name: &str,

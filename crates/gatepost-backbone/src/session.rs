@@ -41,7 +41,7 @@ pub(crate) async fn run(
 ) {
     let mut stopping = is_stopping.clone();
     let mut first = Some(first);
-    let mut tell = |result| {
+    let mut notify = |result| {
         if let Some(first) = first.take() {
             let _ = first.send(result);
         }
@@ -54,7 +54,7 @@ pub(crate) async fn run(
                     tracing::info!(target: "backbone", node = shared.node,
                         server = session.client.server_info().server_name,
                         "this server is part of its cluster");
-                    tell(Ok(()));
+                    notify(Ok(()));
                     pause = PAUSE_FIRST;
                     match session.run(&shared, &broker, &mut is_stopping).await {
                         Some(end) => end,
@@ -62,7 +62,7 @@ pub(crate) async fn run(
                     }
                 }
                 Err(error) => {
-                    tell(Err(error.clone()));
+                    notify(Err(error.clone()));
                     error
                 }
             },

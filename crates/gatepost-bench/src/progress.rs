@@ -12,12 +12,12 @@ const STEPS: u64 = 1_000;
 /// Interval between two updates of the line.
 const REFRESH: Nanoseconds = clock::SECOND / 5;
 /// The remaining time is shown once this part is complete.
-const ENOUGH_TO_TELL: f64 = 0.02;
+const DONE_FOR_ESTIMATE: f64 = 0.02;
 
 /// The other hosts that run the same scenario at the same time.
 pub trait OtherHosts {
     /// Reports the progress of this part, from 0 to 1, and the current measurement.
-    fn tell(&self, done: f64, message: String);
+    fn report(&self, done: f64, message: String);
 
     /// Waits until all hosts have reached this point.
     fn wait(&self) -> Result<(), BenchError>;
@@ -58,7 +58,7 @@ impl Pace {
     fn seconds_left(self, now: Nanoseconds) -> Option<f64> {
         let share = self.done - self.from;
         let elapsed = clock::seconds(now.saturating_sub(self.begun));
-        (share >= ENOUGH_TO_TELL && self.done < 1.0).then(|| elapsed * (1.0 - self.done) / share)
+        (share >= DONE_FOR_ESTIMATE && self.done < 1.0).then(|| elapsed * (1.0 - self.done) / share)
     }
 }
 
@@ -123,7 +123,7 @@ impl RunProgress {
                 let left = left.map(|seconds| format!(", {:.0} s left", seconds.ceil()));
                 bar.set_message(message() + &left.unwrap_or_default());
             }
-            ProgressReceiver::Others(others) => others.tell(done, message()),
+            ProgressReceiver::Others(others) => others.report(done, message()),
         }
     }
 

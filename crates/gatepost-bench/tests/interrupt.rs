@@ -11,7 +11,7 @@ use gatepost_bench::report::BenchReport;
 fn server(answers: usize) -> (String, std::sync::mpsc::Receiver<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/", listener.local_addr().expect("an address"));
-    let (tell, heard) = std::sync::mpsc::channel();
+    let (notify, notified) = std::sync::mpsc::channel();
     thread::spawn(move || {
         for (count, mut stream) in listener.incoming().flatten().enumerate() {
             let mut request = BufReader::new(stream.try_clone().expect("a handle")).lines();
@@ -21,11 +21,11 @@ fn server(answers: usize) -> (String, std::sync::mpsc::Receiver<()>) {
             {}
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
             if count == answers {
-                let _ = tell.send(());
+                let _ = notify.send(());
             }
         }
     });
-    (url, heard)
+    (url, notified)
 }
 
 #[test]

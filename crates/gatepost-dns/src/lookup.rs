@@ -57,7 +57,7 @@ struct Arrivals {
 }
 
 impl Arrivals {
-    const fn is_worth_a_look(&self) -> bool {
+    const fn may_progress(&self) -> bool {
         self.open == 0 || self.leads_further
     }
 }
@@ -72,7 +72,7 @@ impl LookupProgress {
     /// and at once if the condition already holds.
     pub fn then(self, wake: LookupWake) {
         let mut arrivals = self.0.0.lock();
-        if arrivals.is_worth_a_look() {
+        if arrivals.may_progress() {
             drop(arrivals);
             wake();
         } else {
@@ -189,7 +189,7 @@ impl Lookup {
             arrivals.open -= 1;
             arrivals.leads_further |= leads_further && resolved.is_some();
             arrivals.ended.push((question, resolved));
-            if arrivals.is_worth_a_look()
+            if arrivals.may_progress()
                 && let Some(wake) = arrivals.wake.take()
             {
                 drop(arrivals);

@@ -60,7 +60,7 @@ struct Held {
 /// The budget has no more bytes for this address now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("too many bytes are in flight; try again later")]
-pub struct NoRoom;
+pub struct InFlightLimitReached;
 
 impl InFlight {
     /// A budget of this size.
@@ -102,7 +102,7 @@ pub struct Lease {
 
 impl Lease {
     /// Makes sure that the message may be `length` bytes long by now.
-    pub fn reserve(&mut self, length: u64) -> Result<(), NoRoom> {
+    pub fn reserve(&mut self, length: u64) -> Result<(), InFlightLimitReached> {
         if length <= self.bytes + UNRESERVED_BYTES {
             return Ok(());
         }
@@ -113,7 +113,7 @@ impl Lease {
         let mine = held.by_address.get(&self.address).copied().unwrap_or(0);
         let free = inner.bytes_max.saturating_sub(held.total + step);
         if mine + step > free {
-            return Err(NoRoom);
+            return Err(InFlightLimitReached);
         }
         held.total += step;
         held.by_address.insert(self.address, mine + step);
@@ -187,6 +187,6 @@ mod tests {
         let mut lease = budget.lease(Peer::Local);
         assert_eq!(lease.reserve(UNRESERVED_BYTES), Ok(()));
         assert_eq!(budget.bytes(), 0);
-        assert_eq!(lease.reserve(2 << 20), Err(NoRoom));
+        assert_eq!(lease.reserve(2 << 20), Err(InFlightLimitReached));
     }
 }

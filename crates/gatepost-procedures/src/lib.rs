@@ -39,7 +39,7 @@ pub use builtin::{
 pub use deferred_rules::{DeferredRules, RULES_WAIT_MAX, RulesState};
 pub use difference::{Changed, Difference};
 pub use host::{
-    DnsSettings, ProcedureHost, ProcedureHttpSettings, ProcedureLetter, ProcedureMail,
+    DnsSettings, ProcedureHost, ProcedureHttpSettings, ProcedureMail, ProcedureMailer,
     ProcedurePublications,
 };
 pub use in_force::{InForce, RefusedChange, RefusedKind};

@@ -286,12 +286,12 @@ async fn people_are_answered_once_and_programs_never() {
     for text in [&automatic, &plain, &plain] {
         assert_eq!(judge(&procedures, mail(text)).await.action, Action::Accept);
     }
-    let letter = mails.recv_timeout(PATIENCE).expect("a reply");
+    let sent = mails.recv_timeout(PATIENCE).expect("a reply");
     assert_eq!(
-        (letter.sender.as_str(), &letter.recipients[..]),
+        (sent.sender.as_str(), &sent.recipients[..]),
         ("", &["bert@example.net".to_owned()][..])
     );
-    let text = letter.text;
+    let text = sent.text;
     for part in [
         "From: <anna@example.org>\r\n",
         "To: <bert@example.net>\r\n",
@@ -306,8 +306,8 @@ async fn people_are_answered_once_and_programs_never() {
     let mut other = mail(&plain);
     other.envelope.sender = Some("carl@example.net".to_owned());
     judge(&procedures, other).await;
-    let letter = mails.recv_timeout(PATIENCE).expect("a reply");
-    assert_eq!(letter.recipients, ["carl@example.net"]);
+    let sent = mails.recv_timeout(PATIENCE).expect("a reply");
+    assert_eq!(sent.recipients, ["carl@example.net"]);
 }
 
 #[tokio::test]
@@ -336,10 +336,10 @@ async fn the_status_is_mailed_on_its_schedule() {
     status.mail_to = vec!["admin@example.org".to_owned()];
     status.every = Period::milliseconds(50);
     let _procedures = world.start();
-    let letter = mails.recv_timeout(PATIENCE).expect("a report");
-    assert_eq!(letter.sender, "gatepost@localhost");
-    assert_eq!(letter.recipients, ["admin@example.org"]);
-    let text = letter.text;
+    let sent = mails.recv_timeout(PATIENCE).expect("a report");
+    assert_eq!(sent.sender, "gatepost@localhost");
+    assert_eq!(sent.recipients, ["admin@example.org"]);
+    let text = sent.text;
     assert!(
         text.contains("last 24 hours") && text.contains("/spamcheck"),
         "{text}"

@@ -79,7 +79,7 @@ async fn a_thousand_mails_that_wait_for_a_silent_list_hold_no_judge() {
 async fn a_mail_goes_on_when_the_answer_has_come() {
     let server = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let procedures = start(&server, |_| {});
-    let tell = answer_when_notified(server);
+    let notify = answer_when_notified(server);
     let judge = |number| {
         let procedures = procedures.clone();
         tokio::spawn(async move { procedures.judge(&Arc::new(asking(number))).await })
@@ -90,7 +90,7 @@ async fn a_mail_goes_on_when_the_answer_has_come() {
     };
     let judged = [judge(1), judge(2)];
     until_waiting(&procedures, 3).await;
-    tell.send(()).expect("the server runs");
+    notify.send(()).expect("the server runs");
     for judged in judged {
         let verdict = judged.await.expect("judged");
         assert_eq!(verdict.action, Action::Reject);
@@ -107,14 +107,14 @@ async fn beyond_its_bound_a_judge_waits_along() {
     let procedures = start(&server, |world| {
         world.configuration.procedures.waiting_max = 1;
     });
-    let tell = answer_when_notified(server);
+    let notify = answer_when_notified(server);
     let judge = |number| {
         let procedures = procedures.clone();
         tokio::spawn(async move { procedures.judge(&Arc::new(asking(number))).await })
     };
     let judged = [judge(1), judge(2), judge(3)];
     until_waiting(&procedures, 1).await;
-    tell.send(()).expect("the server runs");
+    notify.send(()).expect("the server runs");
     for judged in judged {
         let verdict = judged.await.expect("judged");
         assert_eq!(verdict.action, Action::Reject);

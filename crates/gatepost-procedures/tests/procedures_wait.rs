@@ -170,7 +170,7 @@ async fn calls_go_on_where_they_waited() {
         let code = format!("return function(message) local name = \"{path}.example\" {code} end");
         world = world.with(&path, &code);
     }
-    let tell = known_names(&mut world);
+    let notify = known_names(&mut world);
     world.configuration.procedures.judges = places.len();
     let procedures = world.start();
     let calls = places.map(|(place, _)| {
@@ -180,7 +180,7 @@ async fn calls_go_on_where_they_waited() {
     });
     // Those in a callback hold their judge.
     until_waiting(&procedures, places.len() - 2).await;
-    tell.send(()).expect("the server runs");
+    notify.send(()).expect("the server runs");
     for (call, (place, _)) in calls.into_iter().zip(places) {
         let answer = call.await.expect("judged");
         assert_eq!(answer.text, "127.0.0.2", "{place}: {answer:?}");
@@ -199,13 +199,13 @@ async fn only_the_run_of_a_call_counts_as_its_time() {
             return found[1]
         end"#,
     );
-    let tell = known_names(&mut world);
+    let notify = known_names(&mut world);
     world.configuration.procedures.luau.time_max = Period(time_max);
     let procedures = world.start();
     let waits = spawn_call(&procedures, "/waits", mail(""));
     until_waiting(&procedures, 1).await;
     tokio::time::sleep(time_max).await;
-    tell.send(()).expect("the server runs");
+    notify.send(()).expect("the server runs");
     let answer = waits.await.expect("judged");
     assert_eq!(answer.text, "127.0.0.2", "{answer:?}");
 
@@ -237,8 +237,8 @@ async fn steps_and_memory_are_those_of_the_whole_call() {
                 return text .. string.rep("y", 10000000)
             end"#,
         );
-    let tell = known_names(&mut world);
-    tell.send(()).expect("the server runs");
+    let notify = known_names(&mut world);
+    notify.send(()).expect("the server runs");
     world.configuration.procedures.luau.steps_max = 1000;
     let procedures = world.start();
     for path in ["/steps", "/memory"] {
@@ -250,7 +250,7 @@ async fn steps_and_memory_are_those_of_the_whole_call() {
 #[tokio::test]
 async fn beyond_the_memory_of_waiting_calls_a_judge_waits_along() {
     let mut world = World::new().with("names", ASKS_NAMES);
-    let tell = known_names(&mut world);
+    let notify = known_names(&mut world);
     world.configuration.procedures.waiting_memory_max = ByteSize(1);
     let procedures = world.start();
     let calls: Vec<_> = (0..4)
@@ -259,7 +259,7 @@ async fn beyond_the_memory_of_waiting_calls_a_judge_waits_along() {
             spawn_call(&procedures, "/names", message)
         })
         .collect();
-    tell.send(()).expect("the server runs");
+    notify.send(()).expect("the server runs");
     for call in calls {
         assert_eq!(call.await.expect("judged").text, "127.0.0.2");
     }
@@ -318,7 +318,7 @@ async fn measure_the_delay_of_others_while_a_thousand_wait() {
     const CALLS: usize = 1000;
     let silent = Silent::new();
     let mut world = silent.world();
-    let tell = known_names(&mut world);
+    let notify = known_names(&mut world);
     let procedures = world.start();
     let show = |what: &str, (median, high): (f64, f64)| {
         println!("{what:<40} median {median:.3} ms, p99 {high:.3} ms");
@@ -336,7 +336,7 @@ async fn measure_the_delay_of_others_while_a_thousand_wait() {
         let what = format!("{CALLS} wait in {path}");
         show(&what, time_of_others(&procedures).await);
         if path == "/names" {
-            tell.send(()).expect("the server runs");
+            notify.send(()).expect("the server runs");
             let what = format!("{CALLS} of {path} go on");
             show(&what, time_of_others(&procedures).await);
         }

@@ -38,7 +38,8 @@ mod web_push;
 mod webhook;
 
 pub use mail::{
-    Checking, Letter, MailQueue, MailTransport, QueueError, RefusedRecipient, SendOutcome, Sending,
+    Checking, MailQueue, MailSubmission, MailTransport, QueueError, RefusedRecipient, SendOutcome,
+    Sending,
 };
 pub use mail_settings::MailSettings;
 pub use mistake::{SinkMistake, mistakes};

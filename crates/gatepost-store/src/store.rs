@@ -242,7 +242,7 @@ impl Store {
             .name("store-watch".to_owned())
             .spawn(move || {
                 while ended.recv_timeout(WATCH_EVERY) == Err(RecvTimeoutError::Timeout) {
-                    watch.look(|| queue.probe());
+                    watch.check(|| queue.probe());
                 }
             });
         match thread {

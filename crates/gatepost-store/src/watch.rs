@@ -190,7 +190,7 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// `probe` submits a change that touches nothing but the disk.
-    pub(crate) fn look(&mut self, probe: impl FnOnce()) {
+    pub(crate) fn check(&mut self, probe: impl FnOnce()) {
         self.health.check_space();
         let is_there = self.health.check_database_file().is_ok();
         if is_there && self.health.is_failing() {

@@ -52,7 +52,7 @@ pub(crate) fn check(password: &Secret, user: &str, length_min: usize) -> Result<
         || text.len() > PASSWORD_BYTES_MAX
         || text.chars().any(char::is_control)
         || text.starts_with(crate::token::PREFIX)
-        || crate::jwt::looks_like_one(password);
+        || crate::jwt::has_jwt_form(password);
     if is_wrong {
         return Err(UsersError::Password);
     }

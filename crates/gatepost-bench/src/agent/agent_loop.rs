@@ -89,8 +89,14 @@ impl AgentLoop {
             }
         }
         let now = clock::now();
-        let of_fanout = self.running.as_mut().map(|running| running.look(now));
-        let of_workload = self.scenario.as_mut().map(|scenario| scenario.look(now));
+        let of_fanout = self
+            .running
+            .as_mut()
+            .map(|running| running.due_reports(now));
+        let of_workload = self
+            .scenario
+            .as_mut()
+            .map(|scenario| scenario.due_reports(now));
         for report in of_fanout.or(of_workload).unwrap_or_default() {
             if matches!(report, AgentReport::Failed { .. }) {
                 self.forget();

@@ -96,7 +96,7 @@ impl FanoutRun {
     }
 
     /// The reports that are due.
-    pub(super) fn look(&mut self, now: Nanoseconds) -> Vec<AgentReport> {
+    pub(super) fn due_reports(&mut self, now: Nanoseconds) -> Vec<AgentReport> {
         let mut reports = Vec::new();
         if let Some(reason) = self.stage.failure() {
             reports.push(AgentReport::Failed { reason });

@@ -40,7 +40,7 @@ struct Single {
 
 impl Merged {
     pub(super) fn outcome(mut self) -> RunOutcome {
-        let (mut all, mut server, mut looks) = (Vec::new(), None, Vec::new());
+        let (mut all, mut server, mut usage) = (Vec::new(), None, Vec::new());
         let mut not_found = Vec::new();
         for (name, agent) in &mut self.agents {
             if let Some(AgentReport::Result {
@@ -57,20 +57,20 @@ impl Merged {
             }
             if let Some(AgentReport::Watched {
                 server: record,
-                looks: seen,
+                usage: seen,
             }) = agent.watched.take()
             {
                 if record.is_none() {
                     not_found.push((name.clone(), agent.assignment.server.unwrap_or(0)));
                 }
                 server = server.or(record.map(|record| *record));
-                looks.extend(seen);
+                usage.extend(seen);
             }
         }
         let mut merged = merged(&all);
         let operation = all.first().map(|one| one.operations.name.clone());
         let count: u64 = all.iter().map(|one| one.operations.count).sum();
-        if let (Some((cpu, memory)), [first, second, ..]) = (self.growth, &looks[..]) {
+        if let (Some((cpu, memory)), [first, second, ..]) = (self.growth, &usage[..]) {
             growth(&mut merged, cpu, memory, [first, second], count);
         }
         let mut generator = ProcessRecord::default();
@@ -110,8 +110,8 @@ impl Merged {
     }
 }
 
-fn growth(outcome: &mut RunOutcome, cpu: &str, memory: &str, looks: [&Usage; 2], count: u64) {
-    let (count, [before, after]) = (count.max(1) as f64, looks);
+fn growth(outcome: &mut RunOutcome, cpu: &str, memory: &str, usage: [&Usage; 2], count: u64) {
+    let (count, [before, after]) = (count.max(1) as f64, usage);
     let used = after.cpu_seconds() - before.cpu_seconds();
     outcome.lower(cpu, used / count * 1e6, "µs");
     let grown = after.resident_bytes as f64 - before.resident_bytes as f64;

@@ -161,7 +161,7 @@ pub(super) enum AgentReport {
     /// Resources used by the server on its host: in total, and one sample for each gate.
     Watched {
         server: Option<Box<ProcessRecord>>,
-        looks: Vec<Usage>,
+        usage: Vec<Usage>,
     },
     /// It cannot continue.
     Failed { reason: String },

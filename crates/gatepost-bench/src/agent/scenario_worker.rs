@@ -50,7 +50,7 @@ struct Others {
 }
 
 impl OtherHosts for Others {
-    fn tell(&self, done: f64, message: String) {
+    fn report(&self, done: f64, message: String) {
         // Poisoned only by a panic, which is reported in its own right.
         if let Ok(mut doing) = self.gates.doing.lock() {
             *doing = (done, message);
@@ -79,7 +79,7 @@ struct MonitoredServer {
     port: u16,
     sampler: Option<Sampler>,
     watched: Option<Watched>,
-    looks: Vec<Usage>,
+    usage: Vec<Usage>,
 }
 
 impl ScenarioWorker {
@@ -118,7 +118,7 @@ impl ScenarioWorker {
                 port,
                 sampler: None,
                 watched: None,
-                looks: Vec::new(),
+                usage: Vec::new(),
             }),
         })
     }
@@ -126,14 +126,14 @@ impl ScenarioWorker {
     /// Lets the scenario pass its gate at this time.
     pub(super) fn pass(&mut self, at: Nanoseconds) {
         if let Some(server) = &mut self.server {
-            server.look();
+            server.record_usage();
         }
         // The thread is gone only if it has ended, and its result reports that.
         let _ = self.pass.send(at);
     }
 
     /// The reports that are due.
-    pub(super) fn look(&mut self, now: Nanoseconds) -> Vec<AgentReport> {
+    pub(super) fn due_reports(&mut self, now: Nanoseconds) -> Vec<AgentReport> {
         let mut reports = Vec::new();
         let gate = self.gates.reached.load(Ordering::Acquire);
         if gate > self.reported_gate {
@@ -167,7 +167,7 @@ impl ScenarioWorker {
             let costs = server.sampler.map(Sampler::finish);
             AgentReport::Watched {
                 server: costs.and_then(|costs| costs.server).map(Box::new),
-                looks: server.looks,
+                usage: server.usage,
             }
         })
     }
@@ -186,12 +186,12 @@ impl Drop for ScenarioWorker {
 }
 
 impl MonitoredServer {
-    fn look(&mut self) {
+    fn record_usage(&mut self) {
         if self.sampler.is_none() {
             self.watched = listener_of_port(self.port).map(Watched::Process);
             self.sampler = Some(Sampler::start(self.watched.clone()));
         }
-        self.looks
+        self.usage
             .extend(self.watched.as_ref().and_then(Watched::usage));
     }
 }

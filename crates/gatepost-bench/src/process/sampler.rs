@@ -95,9 +95,9 @@ impl Sampler {
                 let ended = stopped.recv_timeout(Duration::from_secs(1));
                 let now = clock::now();
                 if let Some(server) = &mut server {
-                    server.look(now);
+                    server.record(now);
                 }
-                generator.look(now);
+                generator.record(now);
                 if ended != Err(RecvTimeoutError::Timeout) {
                     break;
                 }
@@ -177,7 +177,7 @@ impl Watch {
         pid.map(Traffic::of_process).unwrap_or_default()
     }
 
-    fn look(&mut self, now: Nanoseconds) {
+    fn record(&mut self, now: Nanoseconds) {
         // A process that has ended keeps its last sample.
         let Some(usage) = self.usage() else { return };
         let traffic = self.traffic();

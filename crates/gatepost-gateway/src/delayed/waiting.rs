@@ -28,7 +28,7 @@ impl Place {
 
     pub(super) fn due(self) -> SystemTime {
         let since = Duration::from_millis(self.due_unix_ms);
-        // Beyond what the system can tell, it is never due.
+        // A time beyond the range of the system clock is never due.
         let far = UNIX_EPOCH + Duration::from_secs(u64::from(u32::MAX) * 60);
         UNIX_EPOCH.checked_add(since).unwrap_or(far)
     }

@@ -350,7 +350,7 @@ impl HopOpening<'_> {
         let limit = forward.settings.connect_timeout.duration();
         match security {
             Security::Plain | Security::Opportunistic | Security::Encrypted => {
-                forward.anybody.connect(stream, name, limit).await
+                forward.unverified.connect(stream, name, limit).await
             }
             Security::Tested | Security::Verified(_) => {
                 forward.authorities.connect(stream, name, limit).await

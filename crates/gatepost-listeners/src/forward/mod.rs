@@ -50,7 +50,7 @@ pub fn fuzz_policy(text: &str) -> String {
 pub(crate) struct Forward {
     pub(crate) settings: ForwardSettings,
     /// TLS without a check of the server's identity.
-    anybody: Outgoing,
+    unverified: Outgoing,
     /// TLS that verifies certificates against trusted authorities.
     authorities: Outgoing,
     dns: dns::Dns,
@@ -62,7 +62,7 @@ pub(crate) struct Forward {
 impl Forward {
     pub(crate) fn new(settings: ForwardSettings) -> Self {
         Self {
-            anybody: Outgoing::new(CertificateTrust::Anybody),
+            unverified: Outgoing::new(CertificateTrust::All),
             authorities: Outgoing::new(CertificateTrust::Authorities(settings.tls_ca.clone())),
             dns: dns::Dns::new(&settings.dns_servers),
             policies: mta_sts::Policies::default(),

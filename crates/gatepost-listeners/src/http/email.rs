@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use gatepost_message::Publication;
-use gatepost_sinks::{Letter, MailQueue, Sinks};
+use gatepost_sinks::{MailQueue, MailSubmission, Sinks};
 
 use super::context::HttpContext;
 use super::error::HttpError;
@@ -48,7 +48,7 @@ impl<'a> AllowedEmail<'a> {
             return refused("this server sends no mail; leave it out");
         };
         let is_allowed = |pattern: &String| fits(pattern, address);
-        if !Letter::is_address(address) || !settings.recipients.iter().any(is_allowed) {
+        if !MailSubmission::is_address(address) || !settings.recipients.iter().any(is_allowed) {
             return refused(
                 "mail to this address is not allowed (listeners.http.email.recipients)",
             );
@@ -88,8 +88,8 @@ impl<'a> AllowedEmail<'a> {
             body += ": ";
             body += tags;
         }
-        let letter = Letter::plain(self.from, &[self.to], subject, &body, publication.id);
-        let queued = self.mail.queue(&letter).await;
+        let mail = MailSubmission::plain(self.from, &[self.to], subject, &body, publication.id);
+        let queued = self.mail.queue(&mail).await;
         queued.map_err(|error| HttpError::Unavailable(error.to_string()))
     }
 }

@@ -9,7 +9,7 @@ use gatepost_mqtt::Frame;
 
 use super::settings::MqttSettings;
 use super::unfinished::Unfinished;
-use crate::in_flight::{Lease, NoRoom};
+use crate::in_flight::{InFlightLimitReached, Lease};
 use crate::stream::Stream;
 use crate::websocket::{Accepts, Control, Decoder, FrameError};
 
@@ -99,7 +99,10 @@ impl Input {
     }
 
     /// Reserves memory for the present length of the unfinished packet.
-    pub(super) fn reserve(&mut self, lease: impl FnOnce() -> Lease) -> Result<(), NoRoom> {
+    pub(super) fn reserve(
+        &mut self,
+        lease: impl FnOnce() -> Lease,
+    ) -> Result<(), InFlightLimitReached> {
         let bytes = self.tail.len();
         if bytes <= READ_BYTES {
             return Ok(());

@@ -80,7 +80,7 @@ impl Opening<'_> {
             .as_usize()
             .min(settings.packet_max.as_usize());
         let mut found = FirstPacket::Unfinished;
-        input.process_tail(|bytes| found.look_at(bytes, packet_type, packet_max));
+        input.process_tail(|bytes| found.take_packet(bytes, packet_type, packet_max));
         loop {
             match found {
                 FirstPacket::Packet(bytes) => return Some(bytes),
@@ -95,7 +95,7 @@ impl Opening<'_> {
                 .ok()?;
             let mut controls = Controls::default();
             let read = input.read(self.stream, &mut controls, |bytes| {
-                found.look_at(bytes, packet_type, packet_max)
+                found.take_packet(bytes, packet_type, packet_max)
             });
             match read {
                 Ok(0) => return None,
@@ -166,8 +166,9 @@ enum FirstPacket {
 }
 
 impl FirstPacket {
-    /// Looks for a whole packet at the front of `bytes`, and returns how many it used.
-    fn look_at(&mut self, bytes: &[u8], packet_type: PacketType, packet_max: usize) -> usize {
+    /// Takes a whole packet from the front of `bytes`, and returns its length, or 0 if it is not
+    /// complete.
+    fn take_packet(&mut self, bytes: &[u8], packet_type: PacketType, packet_max: usize) -> usize {
         if !matches!(self, Self::Unfinished) {
             return 0;
         }

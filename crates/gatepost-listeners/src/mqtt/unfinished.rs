@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::settings::MqttSettings;
-use crate::in_flight::{Lease, NoRoom};
+use crate::in_flight::{InFlightLimitReached, Lease};
 use crate::minimum_rate::MinimumRate;
 
 /// The packet that is arriving.
@@ -45,7 +45,7 @@ impl Unfinished {
         &mut self,
         bytes: usize,
         lease: impl FnOnce() -> Lease,
-    ) -> Result<(), NoRoom> {
+    ) -> Result<(), InFlightLimitReached> {
         self.lease.get_or_insert_with(lease).reserve(bytes as u64)
     }
 

@@ -23,11 +23,11 @@ pub const SYSTEM_AUTHORITIES: [&str; 3] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// The authorities whose certificates are trusted.
+/// The certificates of servers that are trusted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CertificateTrust {
     /// All certificates: the connection is encrypted, but the server's identity is not checked.
-    Anybody,
+    All,
     /// Certificates for the server's name that an authority of this file has signed; an empty path
     /// stands for the system's authorities.
     Authorities(PathBuf),
@@ -56,7 +56,7 @@ impl Outgoing {
 
     fn config(&self) -> Result<Arc<ClientConfig>, TlsError> {
         let file = match &self.trust {
-            CertificateTrust::Anybody => None,
+            CertificateTrust::All => None,
             CertificateTrust::Authorities(file) => Some(authorities_file(file)?),
         };
         let present = file.and_then(stamp);
@@ -80,7 +80,7 @@ impl Outgoing {
     /// The trusted authorities; `None` trusts every certificate.
     pub fn authorities(&self) -> Result<Vec<CertificateDer<'static>>, TlsError> {
         match &self.trust {
-            CertificateTrust::Anybody => Ok(Vec::new()),
+            CertificateTrust::All => Ok(Vec::new()),
             CertificateTrust::Authorities(file) => pem::certificates(authorities_file(file)?),
         }
     }

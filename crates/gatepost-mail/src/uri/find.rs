@@ -119,7 +119,7 @@ fn find_in_run(
         end,
         at: None,
         from: start,
-        looked: start,
+        examined: start,
     };
     let mut at = start;
     while at < end {
@@ -194,8 +194,8 @@ struct NextAddress<'a> {
     at: Option<(usize, usize)>,
     /// The first position at which its local part can start.
     from: usize,
-    /// Everything before this position is examined.
-    looked: usize,
+    /// The position up to which at signs were sought.
+    examined: usize,
 }
 
 impl NextAddress<'_> {
@@ -205,10 +205,10 @@ impl NextAddress<'_> {
             return Some(end);
         }
         while self.at.is_none_or(|(sign, _)| sign < at) {
-            if self.looked >= self.end {
+            if self.examined >= self.end {
                 return None;
             }
-            self.look_on(at);
+            self.find_at_sign(at);
         }
         let (sign, end) = self.at?;
         (at >= self.from && at < sign && end > sign).then_some(end)
@@ -230,15 +230,15 @@ impl NextAddress<'_> {
     }
 
     /// Finds the next at sign, and the range of its address.
-    fn look_on(&mut self, at: usize) {
-        let from = self.looked.max(at);
+    fn find_at_sign(&mut self, at: usize) {
+        let from = self.examined.max(at);
         let rest = self.line.get(from..self.end).unwrap_or_default();
         let Some(length) = memchr::memchr(b'@', rest) else {
-            (self.at, self.looked) = (None, self.end);
+            (self.at, self.examined) = (None, self.end);
             return;
         };
         let sign = from + length;
-        self.looked = sign + 1;
+        self.examined = sign + 1;
         let local = self.line.get(..sign).unwrap_or_default();
         let local_length = local
             .iter()

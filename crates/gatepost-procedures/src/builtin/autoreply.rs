@@ -10,7 +10,7 @@ use gatepost_settings::Period;
 use gatepost_store::StoredValue;
 use serde::{Deserialize, Serialize};
 
-use crate::host::{ProcedureLetter, Resources};
+use crate::host::{ProcedureMail, Resources};
 use crate::procedure::{Needs, Procedure, ProcedureAnswer, ProcedureCall, ProcedureFailure};
 
 /// The space of values that records the answered senders.
@@ -67,7 +67,7 @@ impl Autoreply {
         })
     }
 
-    fn letter(&self, message: &Message, mail: &Mail<'_>, to: &str, own: &str) -> ProcedureLetter {
+    fn reply(&self, message: &Message, mail: &Mail<'_>, to: &str, own: &str) -> ProcedureMail {
         let clean = |text: &str| text.replace(char::is_control, " ");
         let from = match self.settings.from.as_str() {
             "" => own,
@@ -99,7 +99,7 @@ impl Autoreply {
             text += line;
             text += "\r\n";
         }
-        ProcedureLetter {
+        ProcedureMail {
             sender: String::new(), // RFC 3834, section 3.3: no answer to an answer
             recipients: vec![to.to_owned()],
             text,
@@ -148,7 +148,7 @@ impl Procedure for Autoreply {
             .map_err(|error| ProcedureFailure(error.to_string()))?;
         self.resources
             .mailer
-            .send(self.letter(message, &mail, to, own));
+            .send(self.reply(message, &mail, to, own));
         accepted
     }
 

@@ -7,7 +7,7 @@ use gatepost_message::{MessageId, Verdict};
 use gatepost_settings::Period;
 use serde::{Deserialize, Serialize};
 
-use crate::host::{ProcedureLetter, Resources};
+use crate::host::{ProcedureMail, Resources};
 use crate::procedure::{Needs, Procedure, ProcedureAnswer, ProcedureCall, ProcedureFailure};
 use crate::status::ProcedureStatistics;
 
@@ -69,7 +69,7 @@ pub(crate) fn mail_report(
         mail_to.join(", "),
         MessageId::next(),
     );
-    resources.mailer.send(ProcedureLetter {
+    resources.mailer.send(ProcedureMail {
         sender: mail_from.clone(),
         recipients: mail_to.clone(),
         text,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 /// A mail to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ProcedureLetter {
+pub struct ProcedureMail {
     /// The envelope's sender; empty for mail that must not be answered (RFC 3834, section 3.3).
     pub sender: String,
     /// The envelope's recipients.
@@ -15,31 +15,31 @@ pub struct ProcedureLetter {
 }
 
 /// The destination of procedures' mail: the smarthost's queue, or a trial's notes.
-pub trait ProcedureMail: Send + Sync {
+pub trait ProcedureMailer: Send + Sync {
     /// Whether there is a server to send to.
     fn can_send(&self) -> bool;
 
     /// Queues a mail.
-    fn send(&self, letter: ProcedureLetter);
+    fn send(&self, mail: ProcedureMail);
 }
 
-/// Hands mail on, where there is a way out.
+/// Sends mail if a smarthost is set.
 #[derive(Clone, Default)]
-pub(crate) struct Mailer(pub(super) Option<Arc<dyn ProcedureMail>>);
+pub(crate) struct Mailer(pub(super) Option<Arc<dyn ProcedureMailer>>);
 
 impl Mailer {
     /// Whether there is a server to send to.
     pub(crate) fn can_send(&self) -> bool {
-        self.0.as_ref().is_some_and(|mail| mail.can_send())
+        self.0.as_ref().is_some_and(|mailer| mailer.can_send())
     }
 
     /// Queues a mail; without a server, says so in the log.
-    pub(crate) fn send(&self, letter: ProcedureLetter) {
+    pub(crate) fn send(&self, mail: ProcedureMail) {
         match &self.0 {
-            Some(mail) if mail.can_send() => mail.send(letter),
+            Some(mailer) if mailer.can_send() => mailer.send(mail),
             _ => tracing::warn!(
                 target: "procedures",
-                to = ?letter.recipients,
+                to = ?mail.recipients,
                 "a mail is not sent: smarthost.server is not set",
             ),
         }

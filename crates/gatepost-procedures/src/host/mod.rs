@@ -24,7 +24,7 @@ pub(crate) use http_client::{
     Http, OutgoingRequest, OutgoingResponse, PendingResponse, malformed_hosts,
 };
 pub(crate) use mailer::Mailer;
-pub use mailer::{ProcedureLetter, ProcedureMail};
+pub use mailer::{ProcedureMail, ProcedureMailer};
 pub(crate) use memory::SharedMemory;
 pub(crate) use network::{Connections, HostNetwork, PendingAnswer};
 pub(crate) use repetitions::RepetitionLimits;
@@ -68,7 +68,7 @@ impl ProcedureHost {
 
     /// Sends mail of procedures by this way.
     #[must_use]
-    pub fn mailing(self, mail: Arc<dyn ProcedureMail>) -> Self {
+    pub fn mailing(self, mail: Arc<dyn ProcedureMailer>) -> Self {
         Self {
             mailer: Mailer(Some(mail)),
             ..self

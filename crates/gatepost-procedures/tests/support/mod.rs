@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use gatepost_message::{Envelope, Format, Listener, Message, Peer, Publication, Topic, Verdict};
 use gatepost_procedures::{
-    ConfigurationProblem, ProcedureAnswer, ProcedureArguments, ProcedureHost, ProcedureLetter,
-    ProcedureMail, ProcedurePublications, Procedures, ProceduresConfiguration, ScopeSettings,
+    ConfigurationProblem, ProcedureAnswer, ProcedureArguments, ProcedureHost, ProcedureMail,
+    ProcedureMailer, ProcedurePublications, Procedures, ProceduresConfiguration, ScopeSettings,
 };
 use gatepost_rules::RuleSet;
 use gatepost_settings::Period;
@@ -33,17 +33,17 @@ impl ProcedurePublications for Notes {
 
 /// Mail of procedures, as it would leave.
 #[derive(Default)]
-pub struct Mails(pub Mutex<Option<mpsc::Sender<ProcedureLetter>>>);
+pub struct Mails(pub Mutex<Option<mpsc::Sender<ProcedureMail>>>);
 
-impl ProcedureMail for Mails {
+impl ProcedureMailer for Mails {
     fn can_send(&self) -> bool {
         self.0.lock().is_some()
     }
 
-    fn send(&self, letter: ProcedureLetter) {
+    fn send(&self, mail: ProcedureMail) {
         let sender = self.0.lock();
         let sender = sender.as_ref().expect("asked before");
-        sender.send(letter).expect("the test receives");
+        sender.send(mail).expect("the test receives");
     }
 }
 
@@ -84,7 +84,7 @@ impl World {
     }
 
     /// The mail that procedures send.
-    pub fn mails(&self) -> mpsc::Receiver<ProcedureLetter> {
+    pub fn mails(&self) -> mpsc::Receiver<ProcedureMail> {
         let (sender, mails) = mpsc::channel();
         *self.mails.0.lock() = Some(sender);
         mails
@@ -176,7 +176,7 @@ pub async fn until_waiting(procedures: &Procedures, count: usize) {
 /// A server of names that answers 127.0.0.2 to every question, on a signal; before, questions
 /// wait.
 pub fn answer_when_notified(server: UdpSocket) -> mpsc::Sender<()> {
-    let (tell, signal) = mpsc::channel();
+    let (notify, signal) = mpsc::channel();
     thread::spawn(move || {
         if signal.recv().is_err() {
             return;
@@ -191,5 +191,5 @@ pub fn answer_when_notified(server: UdpSocket) -> mpsc::Sender<()> {
             let _ = server.send_to(&answer, from);
         }
     });
-    tell
+    notify
 }

@@ -5,7 +5,7 @@
 use gatepost_dns::RecordType;
 
 use super::dkim::Tags;
-use super::{DnsResponses, Looked, Wait, texts};
+use super::{DnsResponses, RecordLookup, Wait, texts};
 
 /// A domain's policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,10 +125,10 @@ fn published(
     known: &DnsResponses<'_, '_>,
 ) -> Result<Result<Option<Published>, Failed>, Wait> {
     Ok(
-        match known.look(&format!("_dmarc.{domain}"), RecordType::Txt)? {
-            Looked::Failed => Err(Failed),
-            Looked::Nothing { .. } => Ok(None),
-            Looked::Records(records) => {
+        match known.lookup(&format!("_dmarc.{domain}"), RecordType::Txt)? {
+            RecordLookup::Failed => Err(Failed),
+            RecordLookup::Nothing { .. } => Ok(None),
+            RecordLookup::Records(records) => {
                 let mut found = texts(records).filter_map(Published::parse);
                 // Section 6.6.3: several records count as none.
                 match (found.next(), found.next()) {

@@ -22,7 +22,7 @@ pub(crate) struct Wait;
 
 /// The response for a name.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Looked<'a> {
+pub(crate) enum RecordLookup<'a> {
     /// Records of the requested kind, at least one.
     Records(&'a [RecordData]),
     /// There are no records of this kind, and possibly no such name.
@@ -56,19 +56,19 @@ impl<'k, 'a> DnsResponses<'k, 'a> {
     }
 
     /// The records of a kind for a name.
-    pub(crate) fn look(&self, name: &str, kind: RecordType) -> Result<Looked<'a>, Wait> {
+    pub(crate) fn lookup(&self, name: &str, kind: RecordType) -> Result<RecordLookup<'a>, Wait> {
         let question = Question::new(name, kind);
         if !question.can_be_asked() {
-            return Ok(Looked::Nothing { exists: false });
+            return Ok(RecordLookup::Nothing { exists: false });
         }
         match (self.answer)(&question) {
             Some(QuestionOutcome::Records(records)) if records.is_empty() => {
-                Ok(Looked::Nothing { exists: true })
+                Ok(RecordLookup::Nothing { exists: true })
             }
-            Some(QuestionOutcome::Records(records)) => Ok(Looked::Records(records)),
-            Some(QuestionOutcome::NoSuchName) => Ok(Looked::Nothing { exists: false }),
-            Some(QuestionOutcome::Failed(_)) => Ok(Looked::Failed),
-            None if self.is_final => Ok(Looked::Failed),
+            Some(QuestionOutcome::Records(records)) => Ok(RecordLookup::Records(records)),
+            Some(QuestionOutcome::NoSuchName) => Ok(RecordLookup::Nothing { exists: false }),
+            Some(QuestionOutcome::Failed(_)) => Ok(RecordLookup::Failed),
+            None if self.is_final => Ok(RecordLookup::Failed),
             None => {
                 self.wanted.borrow_mut().push(question);
                 Err(Wait)
@@ -208,10 +208,10 @@ pub(crate) mod tests {
     fn what_is_not_answered_is_asked_until_the_time_is_over() {
         let nothing = |_: &Question| None;
         let known = DnsResponses::new(&nothing, false);
-        assert_eq!(known.look("a.example", RecordType::A).unwrap_err(), Wait);
+        assert_eq!(known.lookup("a.example", RecordType::A).unwrap_err(), Wait);
         assert!(matches!(
-            known.look("a..example", RecordType::A),
-            Ok(Looked::Nothing { exists: false })
+            known.lookup("a..example", RecordType::A),
+            Ok(RecordLookup::Nothing { exists: false })
         ));
         assert_eq!(
             known.into_wanted(),
@@ -219,8 +219,8 @@ pub(crate) mod tests {
         );
         let known = DnsResponses::new(&nothing, true);
         assert!(matches!(
-            known.look("a.example", RecordType::A),
-            Ok(Looked::Failed)
+            known.lookup("a.example", RecordType::A),
+            Ok(RecordLookup::Failed)
         ));
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! Off by default. All queries of a message's rules are sent at once, before the local rules run
 //! ([`NetworkQueries::ask`]), or after them if they may end the scan before the network's turn. The
-//! responses are evaluated after the local rules, up to one deadline for all ([`Asked::judge`]).
-//! Rules that need several steps, such as the addresses of a link's name servers or SPF, send their
-//! next queries when the earlier ones are answered ([`Asked::advance`]), under the same deadline. A
-//! query without a response does not hit.
+//! responses are evaluated after the local rules, up to one deadline for all
+//! ([`PendingQueries::judge`]). Rules that need several steps, such as the addresses of a link's
+//! name servers or SPF, send their next queries when the earlier ones are answered
+//! ([`PendingQueries::advance`]), under the same deadline. A query without a response does not hit.
 
 mod call;
 mod dns_tests;
@@ -71,18 +71,18 @@ impl NetworkQueries {
         mail: &ScannedMail<'_>,
         settings: &'a NetworkSettings,
         captured: &Captured,
-    ) -> Option<Asked<'a>> {
+    ) -> Option<PendingQueries<'a>> {
         if rules.is_empty() {
             return None;
         }
-        let mut asked = Asked {
+        let mut queries = PendingQueries {
             rules,
             settings,
             found: ViewFindings::of(mail, settings, captured.clone()),
             lookup: self.resolver.lookup(Instant::now() + self.time),
         };
-        asked.put(mail, true);
-        Some(asked)
+        queries.send(mail, true);
+        Some(queries)
     }
 
     /// The lists that do not respond, and currently get no queries.
@@ -104,16 +104,16 @@ pub(crate) struct NetworkFindings {
 
 /// Queries in progress. They do not borrow the message, so a message may wait for the responses
 /// without a thread; the caller passes the message to each step.
-pub(crate) struct Asked<'a> {
+pub(crate) struct PendingQueries<'a> {
     rules: &'a [NetworkRule],
     settings: &'a NetworkSettings,
     found: ViewFindings,
     lookup: Lookup,
 }
 
-impl Asked<'_> {
+impl PendingQueries<'_> {
     /// Sends all queries that can be sent with the data so far.
-    fn put(&mut self, mail: &ScannedMail<'_>, first: bool) {
+    fn send(&mut self, mail: &ScannedMail<'_>, first: bool) {
         let views = Views::of(mail, self.settings, &self.found);
         for NetworkRule { test, .. } in self.rules {
             let leads_further = test.has_steps();
@@ -142,12 +142,12 @@ impl Asked<'_> {
     /// without blocking. Returns whether all queries have ended.
     pub(crate) fn advance(&mut self, mail: &ScannedMail<'_>) -> bool {
         if self.lookup.take_arrived() {
-            self.put(mail, false);
+            self.send(mail, false);
         }
         self.lookup.is_complete()
     }
 
-    /// Registers a callback for the time when [`Asked::advance`] can make progress.
+    /// Registers a callback for the time when [`PendingQueries::advance`] can make progress.
     pub(crate) fn progress(&self) -> LookupProgress {
         self.lookup.progress()
     }
@@ -168,7 +168,7 @@ impl Asked<'_> {
             rule.rule.filter(|_| hits)
         };
         let tests = self.rules.iter().map(|rule| &rule.test);
-        let asked: Vec<&SenderTest> = tests.filter_map(NetworkTest::of_sender).collect();
+        let sender_tests: Vec<&SenderTest> = tests.filter_map(NetworkTest::of_sender).collect();
         let of_lists =
             self.rules.iter().map(|rule| &rule.test).filter(|test| {
                 test.is_of_relays_or_senders() && !test.is_switched_off(self.settings)
@@ -180,7 +180,7 @@ impl Asked<'_> {
         NetworkFindings {
             hits: self.rules.iter().filter_map(hits).collect(),
             tags,
-            authentication: results::results(&views.senders, &asked, &answer),
+            authentication: results::results(&views.senders, &sender_tests, &answer),
         }
     }
 }

@@ -18,15 +18,15 @@ pub(super) fn results<'a>(
     answer: &dyn Fn(&Question) -> Option<&'a QuestionOutcome>,
 ) -> Vec<Authentication> {
     let known = DnsResponses::new(answer, true);
-    let asked = |wanted: fn(&SenderTest) -> bool| tests.iter().any(|test| wanted(test));
+    let has_test = |wanted: fn(&SenderTest) -> bool| tests.iter().any(|test| wanted(test));
     let mut results = Vec::new();
-    if asked(|test| matches!(test, SenderTest::Spf { .. })) {
+    if has_test(|test| matches!(test, SenderTest::Spf { .. })) {
         results.extend(spf(senders, &known));
     }
-    if asked(|test| matches!(test, SenderTest::Signed(_) | SenderTest::Valid(_))) {
+    if has_test(|test| matches!(test, SenderTest::Signed(_) | SenderTest::Valid(_))) {
         results.extend(dkim(senders, &known));
     }
-    if asked(|test| matches!(test, SenderTest::Dmarc(_))) {
+    if has_test(|test| matches!(test, SenderTest::Dmarc(_))) {
         results.extend(dmarc(senders, &known));
     }
     results

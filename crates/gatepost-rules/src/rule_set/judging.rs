@@ -15,7 +15,7 @@ use super::tally::ScoreTotal;
 use crate::compile::{self, Abilities, Compiled, RuleFacts};
 use crate::configuration::Configuration;
 use crate::eval::ScannedMail;
-use crate::network::{Asked, NetworkFindings};
+use crate::network::{NetworkFindings, PendingQueries};
 use crate::profile::{self, Stage};
 use crate::report;
 use crate::scan::ScanState;
@@ -34,7 +34,7 @@ pub(super) struct LocalScan<'a> {
     /// The message is longer than the part that is scanned.
     is_cut: bool,
     /// Its DNS queries, if any were sent.
-    pub(super) asked: Option<Asked<'a>>,
+    pub(super) queries: Option<PendingQueries<'a>>,
     state: ScanState,
 }
 
@@ -50,20 +50,20 @@ impl RuleSet {
         self.judge(message, context, near_misses)
     }
 
-    /// Scans a message; `look` receives the hits before the report does.
+    /// Scans a message; `inspect` receives the hits before the report does.
     pub(super) fn judge<T>(
         &self,
         message: &[u8],
         context: &ScanContext<'_>,
-        look: impl FnOnce(&Compiled, &ScanState) -> T,
+        inspect: impl FnOnce(&Compiled, &ScanState) -> T,
     ) -> (Report, T) {
         let user = self.user(context);
         let mut scan = self.begin(message, user.as_deref(), context);
-        if let Some(asked) = &mut scan.asked {
+        if let Some(queries) = &mut scan.queries {
             profile::enter(Stage::Answers);
-            asked.wait(&scan.mail);
+            queries.wait(&scan.mail);
         }
-        self.end(scan, look)
+        self.end(scan, inspect)
     }
 
     /// Runs the rules that need only the message; DNS queries are sent before and may still be in
@@ -95,13 +95,13 @@ impl RuleSet {
         // The answers are on their way while the local rules run, unless those may make them
         // needless.
         let may_end_early = compiled.network_turn.is_some();
-        let mut asked = if may_end_early { None } else { ask() };
+        let mut queries = if may_end_early { None } else { ask() };
         let judgement = lesson.as_ref().and_then(|lesson| lesson.judgement);
         let probability = judgement.map(|judgement| judgement.probability);
         let known = captured.as_ref();
         let state = program.run(&mail, probability, known, self.time_max, context);
         if may_end_early && !self.ends_before_network(compiled, &state) {
-            asked = ask();
+            queries = ask();
         }
         LocalScan {
             user,
@@ -109,7 +109,7 @@ impl RuleSet {
             lesson,
             captured: captured.unwrap_or_default(),
             is_cut,
-            asked,
+            queries,
             state,
             mail,
         }
@@ -129,7 +129,7 @@ impl RuleSet {
     pub(super) fn end<T>(
         &self,
         scan: LocalScan<'_>,
-        look: impl FnOnce(&Compiled, &ScanState) -> T,
+        inspect: impl FnOnce(&Compiled, &ScanState) -> T,
     ) -> (Report, T) {
         let LocalScan {
             mail,
@@ -138,11 +138,13 @@ impl RuleSet {
             lesson,
             captured,
             is_cut,
-            asked,
+            queries,
             mut state,
         } = scan;
         profile::enter(Stage::Answers);
-        let mut found = asked.map(|asked| asked.judge(&mail)).unwrap_or_default();
+        let mut found = queries
+            .map(|queries| queries.judge(&mail))
+            .unwrap_or_default();
         found
             .tags
             .extend(captured.into_iter().map(|(name, values)| {
@@ -155,7 +157,7 @@ impl RuleSet {
         profile::enter(Stage::Metas);
         compiled.program.run_metas(&mut state);
         profile::enter(Stage::Report);
-        let seen = look(compiled, &state);
+        let seen = inspect(compiled, &state);
         let given_up = GivenUp {
             time: state.budget.was_spent(),
             steps: !state.limited.is_empty() && !state.budget.was_spent(),

@@ -74,8 +74,8 @@ impl PendingScan {
     pub fn resume(mut self) -> ScanProgress {
         let report = self.0.with_dependent_mut(|owner, slot| {
             let scan = slot.0.as_mut()?;
-            let is_complete = match &mut scan.asked {
-                Some(asked) => asked.advance(&scan.mail),
+            let is_complete = match &mut scan.queries {
+                Some(queries) => queries.advance(&scan.mail),
                 None => true,
             };
             if !is_complete {
@@ -106,8 +106,8 @@ impl PendingScan {
     /// Registers a callback for the time when [`PendingScan::resume`] can make progress.
     pub fn progress(&self) -> LookupProgress {
         let progress = self.0.with_dependent(|_, slot| {
-            let asked = slot.0.as_ref()?.asked.as_ref()?;
-            Some(asked.progress())
+            let queries = slot.0.as_ref()?.queries.as_ref()?;
+            Some(queries.progress())
         });
         progress.unwrap_or_default()
     }

@@ -167,13 +167,13 @@ fn reputation_hit(
     mail: &Mail<'_>,
     points: &Averaged,
 ) -> Option<Hit> {
-    let (rule, asked) = compiled.program.reputation?;
+    let (rule, query) = compiled.program.reputation?;
     let facts = compiled.facts.get(rule as usize)?;
     if points.no_awl {
         return None;
     }
     let awl = report::round(points.awl);
-    let score = lesson.reputation(mail, asked, awl, points.autolearn.total())?;
+    let score = lesson.reputation(mail, query, awl, points.autolearn.total())?;
     Some(hit_of(facts, score, None))
 }
 

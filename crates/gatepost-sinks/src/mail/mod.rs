@@ -4,7 +4,7 @@
 //! queue here but the broker's sessions. A mail is acknowledged when the smarthost has taken it for
 //! every recipient, or when it has refused the others for good.
 
-mod letter;
+mod composition;
 mod outgoing;
 mod smarthost;
 
@@ -19,11 +19,13 @@ use crate::file_text::file_text;
 use crate::frame::Delivery;
 use crate::mail_settings::MailSettings;
 use crate::template::{SinkTemplate, SinkTemplateError};
-use letter::Content;
-pub(crate) use letter::is_address;
+use composition::Content;
+pub(crate) use composition::is_address;
 pub use outgoing::{MailQueue, QueueError};
 pub(crate) use outgoing::{SharedTransport, TOPIC as OUTGOING_TOPIC};
-pub use smarthost::{Checking, Letter, MailTransport, RefusedRecipient, SendOutcome, Sending};
+pub use smarthost::{
+    Checking, MailSubmission, MailTransport, RefusedRecipient, SendOutcome, Sending,
+};
 
 /// The sink of the server's own mail. No sink of the config can have the name, for its `/`.
 pub(crate) const OUTGOING_NAME: &str = "mail/outgoing";
@@ -80,11 +82,11 @@ impl MailSink {
     }
 
     /// The mail about these messages, for some of the recipients.
-    fn letter(
+    fn submission(
         &self,
         batch: &[Delivery],
         recipients: Vec<String>,
-    ) -> Result<Letter, SinkTemplateError> {
+    ) -> Result<MailSubmission, SinkTemplateError> {
         let text =
             |template: &SinkTemplate| template.render_digest(&self.name, &self.variables, batch);
         let (subject, body) = (text(&self.subject)?, text(&self.body)?);
@@ -96,18 +98,18 @@ impl MailSink {
             id: batch.first().map_or_else(MessageId::next, |first| first.id),
             sink: &self.name,
         };
-        Ok(Letter {
+        Ok(MailSubmission {
             sender: self.from.clone(),
             recipients,
-            text: letter::written(&content),
+            text: composition::compose(&content),
         })
     }
 
     async fn send(&self, batch: &[Delivery], remaining: &mut Remaining) -> Result<(), Failure> {
         let recipients = remaining.recipients.get_or_insert_with(|| self.to.clone());
-        let letter = self.letter(batch, recipients.clone());
-        let letter = letter.map_err(|error| Failure::Refused(error.to_string()))?;
-        hand_over(&self.smarthost, &letter, remaining).await
+        let mail = self.submission(batch, recipients.clone());
+        let mail = mail.map_err(|error| Failure::Refused(error.to_string()))?;
+        hand_over(&self.smarthost, &mail, remaining).await
     }
 }
 
@@ -141,10 +143,10 @@ impl OutgoingSink {
 
     async fn send(&self, batch: &[Delivery], remaining: &mut Remaining) -> Result<(), Failure> {
         for delivery in batch {
-            let mut letter = outgoing::letter_of(delivery);
-            let recipients = remaining.recipients.get_or_insert(letter.recipients);
-            letter.recipients = recipients.clone();
-            hand_over(&self.smarthost, &letter, remaining).await?;
+            let mut mail = outgoing::submission_of(delivery);
+            let recipients = remaining.recipients.get_or_insert(mail.recipients);
+            mail.recipients = recipients.clone();
+            hand_over(&self.smarthost, &mail, remaining).await?;
         }
         Ok(())
     }
@@ -172,13 +174,13 @@ impl Carrier for OutgoingSink {
 /// Sends a mail once, and notes which recipients are left.
 async fn hand_over(
     smarthost: &SharedTransport,
-    letter: &Letter,
+    mail: &MailSubmission,
     remaining: &mut Remaining,
 ) -> Result<(), Failure> {
     let smarthost = smarthost
         .get()
         .ok_or_else(|| Failure::again(NO_SMARTHOST))?;
-    let refused = smarthost.send(letter).await.map_err(Failure::again)?;
+    let refused = smarthost.send(mail).await.map_err(Failure::again)?;
     let said = |one: &RefusedRecipient| format!("{}: {}", one.address, one.reply);
     let (again, never): (Vec<_>, Vec<_>) = refused.into_iter().partition(|one| one.is_transient);
     remaining.refusals.extend(never.iter().map(said));

@@ -9,7 +9,7 @@ use gatepost_message::{Properties, Publication, Qos, Topic, TopicError};
 use gatepost_store::StoreError;
 use parking_lot::RwLock;
 
-use super::smarthost::{Letter, MailTransport};
+use super::smarthost::{MailSubmission, MailTransport};
 use crate::frame::Delivery;
 
 /// The topic of mail on its way; a client may not publish to it, and only an administrator may
@@ -62,15 +62,15 @@ impl MailQueue {
 
     /// Queues a mail. Nothing waits for the commit: it is in the store's queue before whatever
     /// the caller commits after it.
-    pub fn send(&self, letter: &Letter) {
-        if let Ok(publication) = publication(letter) {
+    pub fn send(&self, mail: &MailSubmission) {
+        if let Ok(publication) = publication(mail) {
             let _ = self.broker.publish_now(publication);
         }
     }
 
     /// Queues a mail; returns when it is on disk.
-    pub async fn queue(&self, letter: &Letter) -> Result<(), QueueError> {
-        let outcome = self.broker.publish(publication(letter)?).await?;
+    pub async fn queue(&self, mail: &MailSubmission) -> Result<(), QueueError> {
+        let outcome = self.broker.publish(publication(mail)?).await?;
         match outcome.refused {
             None => Ok(()),
             Some(refusal) => Err(refusal.into()),
@@ -92,12 +92,12 @@ pub enum QueueError {
     Topic(#[from] TopicError),
 }
 
-fn publication(letter: &Letter) -> Result<Publication, TopicError> {
+fn publication(mail: &MailSubmission) -> Result<Publication, TopicError> {
     let topic = Topic::new(TOPIC)?;
-    let mut publication = Publication::new(topic, Bytes::copy_from_slice(&letter.text));
+    let mut publication = Publication::new(topic, Bytes::copy_from_slice(&mail.text));
     publication.qos = Qos::AtLeastOnce;
-    let sender = [(SENDER.to_owned(), letter.sender.clone())];
-    let recipients = letter.recipients.iter();
+    let sender = [(SENDER.to_owned(), mail.sender.clone())];
+    let recipients = mail.recipients.iter();
     let recipients = recipients.map(|address| (RECIPIENT.to_owned(), address.clone()));
     publication.properties = Some(Box::new(Properties {
         content_type: Some("message/rfc822".to_owned()),
@@ -108,13 +108,13 @@ fn publication(letter: &Letter) -> Result<Publication, TopicError> {
 }
 
 /// The mail that [`MailQueue::send`] queued.
-pub(super) fn letter_of(delivery: &Delivery) -> Letter {
+pub(super) fn submission_of(delivery: &Delivery) -> MailSubmission {
     let of = |wanted: &'static str| {
         let user = delivery.properties.user.iter();
         user.filter(move |(name, _)| name == wanted)
             .map(|(_, value)| value.clone())
     };
-    Letter {
+    MailSubmission {
         sender: of(SENDER).next().unwrap_or_default(),
         recipients: of(RECIPIENT).collect(),
         text: delivery.payload.to_vec(),

@@ -6,7 +6,7 @@ use std::pin::Pin;
 
 /// A mail, ready to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Letter {
+pub struct MailSubmission {
     /// The envelope's sender; empty for what must not be answered (RFC 3834, section 3.3).
     pub sender: String,
     /// The envelope's recipients.
@@ -41,7 +41,7 @@ pub trait MailTransport: Send + Sync {
     fn target(&self) -> String;
 
     /// Signs a mail and hands it over once. Runs on the thread of the sinks.
-    fn send<'a>(&'a self, letter: &'a Letter) -> Sending<'a>;
+    fn send<'a>(&'a self, mail: &'a MailSubmission) -> Sending<'a>;
 
     /// Connects and logs in, and sends nothing.
     fn check(&self) -> Checking<'_>;

@@ -54,7 +54,7 @@ struct Issuer {
 }
 
 /// Whether a password could be a JWT: its header is a JSON object, `{"`, in base64.
-pub(crate) fn looks_like_one(token: &Secret) -> bool {
+pub(crate) fn has_jwt_form(token: &Secret) -> bool {
     /// The shortest accepted signature has 32 bytes, 43 characters.
     const CHARACTERS_MIN: usize = 64;
     let token = token.expose();

@@ -292,7 +292,7 @@ impl Users {
         origin: &LoginOrigin,
     ) -> Result<Identity, Denied> {
         let text = password.expose();
-        if text.starts_with(token::PREFIX) || jwt::looks_like_one(&password) {
+        if text.starts_with(token::PREFIX) || jwt::has_jwt_form(&password) {
             return self.by_token(&password, Some(name), origin);
         }
         if text.len() > PASSWORD_BYTES_MAX {

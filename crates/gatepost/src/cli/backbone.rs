@@ -9,7 +9,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::config::{Config, ConfigSource, print_mistakes};
 use crate::exit::{EXIT_CONFIG, EXIT_UNAVAILABLE};
 
-/// Look at the NATS servers by which this server shares topics with others
+/// Check the NATS servers by which this server shares topics with others
 #[derive(Debug, Args)]
 pub(super) struct BackboneArguments {
     #[command(subcommand)]

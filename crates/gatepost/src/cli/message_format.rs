@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told() {
+    fn mistakes_are_errors() {
         for (format, part) in [
             ("%y", "no field %y"),
             ("a%", "missing"),

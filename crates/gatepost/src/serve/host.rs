@@ -6,9 +6,9 @@ use std::sync::Arc;
 use gatepost_broker::Broker;
 use gatepost_message::Publication;
 use gatepost_procedures::{
-    ProcedureHost, ProcedureLetter, ProcedureMail, ProcedurePublications, ProceduresSettings,
+    ProcedureHost, ProcedureMail, ProcedureMailer, ProcedurePublications, ProceduresSettings,
 };
-use gatepost_sinks::{Letter, MailQueue};
+use gatepost_sinks::{MailQueue, MailSubmission};
 use gatepost_store::{Originals, OriginalsLimits, Store, StoreError, Values};
 
 /// Publications of procedures go directly to the broker: they are not judged again, so no procedure
@@ -25,16 +25,16 @@ impl ProcedurePublications for ToBroker {
 /// Mail of procedures leaves as all mail of the server.
 struct ToSmarthost(MailQueue);
 
-impl ProcedureMail for ToSmarthost {
+impl ProcedureMailer for ToSmarthost {
     fn can_send(&self) -> bool {
         self.0.is_on()
     }
 
-    fn send(&self, letter: ProcedureLetter) {
-        self.0.send(&Letter {
-            sender: letter.sender,
-            recipients: letter.recipients,
-            text: letter.text.into_bytes(),
+    fn send(&self, mail: ProcedureMail) {
+        self.0.send(&MailSubmission {
+            sender: mail.sender,
+            recipients: mail.recipients,
+            text: mail.text.into_bytes(),
         });
     }
 }

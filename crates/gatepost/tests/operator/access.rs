@@ -130,7 +130,7 @@ fn users_tokens_and_rules_are_changed_by_the_api() {
     assert_eq!(
         as_root("/admin/users/root", &demoted),
         "409",
-        "somebody must be left"
+        "an administrator must be left"
     );
     assert_eq!(as_root("/admin/users/root", &["-X", "DELETE"]), "409");
     assert_eq!(as_root("/admin/users/anna", &["-X", "DELETE"]), "204");

@@ -16,12 +16,12 @@ pub(super) struct MeasuredSize {
     pub(super) shared: WebTotals,
 }
 
-/// Fetches pages; `tell` is called with the progress and the rate.
+/// Fetches pages; `report` is called with the progress and the rate.
 pub(super) fn measure(
     arguments: &WebArguments,
     address: SocketAddr,
     request: Vec<u8>,
-    mut tell: impl FnMut(f64, f64),
+    mut report: impl FnMut(f64, f64),
 ) -> Result<MeasuredSize, BenchError> {
     let mut clients: Loop<WebClient> = Loop::new()?;
     let mut dialer = Dialer::new(address);
@@ -39,7 +39,7 @@ pub(super) fn measure(
             break;
         }
         let measured = now.saturating_sub(begin);
-        tell(
+        report(
             measured as f64 / (end - begin) as f64,
             rate(shared.hits, measured),
         );

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use gatepost_rules::{DkimKey, DkimSigner};
-use gatepost_sinks::{Checking, Letter, RefusedRecipient, SendOutcome, Sending};
+use gatepost_sinks::{Checking, MailSubmission, RefusedRecipient, SendOutcome, Sending};
 
 use super::error::HopError;
 use super::hop::HopConnection;
@@ -87,10 +87,10 @@ impl Smarthost {
         [fields.collect::<String>().as_bytes(), text].concat()
     }
 
-    async fn hand_over(&self, letter: &Letter) -> Result<Vec<RefusedRecipient>, HopError> {
-        let text = self.signed(&letter.text);
+    async fn submit(&self, submission: &MailSubmission) -> Result<Vec<RefusedRecipient>, HopError> {
+        let text = self.signed(&submission.text);
         let mail = RelayMail {
-            from: letter.sender.clone(),
+            from: submission.sender.clone(),
             size: Some(text.len() as u64),
             ..RelayMail::default()
         };
@@ -99,11 +99,11 @@ impl Smarthost {
             HopTransaction::begin(&self.next_hop, &self.forward, &self.hostname, &origin, mail);
         let mut relay = match begun.await? {
             RelayStart::Open(relay) => relay,
-            RelayStart::Refused(reply) => return Ok(refused(&letter.recipients, &reply)),
+            RelayStart::Refused(reply) => return Ok(refused(&submission.recipients, &reply)),
         };
         let mut refusals = Vec::new();
         let mut accepted = Vec::new();
-        for address in &letter.recipients {
+        for address in &submission.recipients {
             let reply = relay.recipient(address, &[]).await?;
             if reply.is_positive() {
                 accepted.push(address.clone());
@@ -132,12 +132,9 @@ impl gatepost_sinks::MailTransport for Smarthost {
         self.next_hop.to_string()
     }
 
-    fn send<'a>(&'a self, letter: &'a Letter) -> Sending<'a> {
+    fn send<'a>(&'a self, mail: &'a MailSubmission) -> Sending<'a> {
         Box::pin(async {
-            let outcome: SendOutcome = self
-                .hand_over(letter)
-                .await
-                .map_err(|error| error.with_cause());
+            let outcome: SendOutcome = self.submit(mail).await.map_err(|error| error.with_cause());
             outcome
         })
     }

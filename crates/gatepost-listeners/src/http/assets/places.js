@@ -1,5 +1,5 @@
 // Addresses of single items: #message/ID, #quarantine/ID, #rule/NAME, #topic/NAME, #session/CLIENT, #user/NAME.
-// An address can be kept as a bookmark and sent to somebody else.
+// An address can be kept as a bookmark and shared with others.
 
 import { findUser } from "./access.js";
 import { showMessage, showRule } from "./journal.js";

@@ -88,8 +88,11 @@ fn clients_without_the_password_are_refused() {
             password,
             ..plain_connect(version, "client")
         };
-        let tell = |connect| attempt(&server, connect).1;
-        assert_eq!(tell(of(Some("anna"), Some(b"secret"))), Reason::SUCCESS);
+        let reason_of = |connect| attempt(&server, connect).1;
+        assert_eq!(
+            reason_of(of(Some("anna"), Some(b"secret"))),
+            Reason::SUCCESS
+        );
         let wrong = [
             of(Some("anna"), Some(b"Secret")),
             of(Some("nobody"), Some(b"secret")),
@@ -97,10 +100,10 @@ fn clients_without_the_password_are_refused() {
             of(Some("anna"), Some(b"\xff")),
         ];
         for connect in wrong {
-            let reason = tell(connect);
+            let reason = reason_of(connect);
             assert_eq!(reason, Reason::BAD_USER_NAME_OR_PASSWORD, "{connect:?}");
         }
-        assert_eq!(tell(of(None, None)), Reason::NOT_AUTHORIZED);
+        assert_eq!(reason_of(of(None, None)), Reason::NOT_AUTHORIZED);
     }
 }
 

@@ -12,7 +12,7 @@ mod tags;
 
 use gatepost_dns::RecordType;
 
-use super::{DnsResponses, Looked, Wait, texts};
+use super::{DnsResponses, RecordLookup, Wait, texts};
 pub(crate) use canonical::Canonical;
 pub(crate) use fields::{RawMail, with_line_ends};
 pub(crate) use key::Key;
@@ -111,12 +111,12 @@ pub(crate) enum Fetched {
 
 pub(crate) fn fetch(signature: &Signature, known: &DnsResponses<'_, '_>) -> Result<Fetched, Wait> {
     let name = format!("{}._domainkey.{}", signature.selector, signature.domain);
-    Ok(match known.look(&name, RecordType::Txt)? {
-        Looked::Records(records) => texts(records)
+    Ok(match known.lookup(&name, RecordType::Txt)? {
+        RecordLookup::Records(records) => texts(records)
             .find_map(Key::parse)
             .map_or(Fetched::None, Fetched::Key),
-        Looked::Nothing { .. } => Fetched::None,
-        Looked::Failed => Fetched::Later,
+        RecordLookup::Nothing { .. } => Fetched::None,
+        RecordLookup::Failed => Fetched::Later,
     })
 }
 

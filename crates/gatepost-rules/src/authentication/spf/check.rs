@@ -8,7 +8,7 @@ use gatepost_mail::ip;
 use super::SpfResult;
 use super::macros;
 use super::record::{DomainSpec, Mechanism, SpfRecord as Policy, is_record};
-use crate::authentication::{DnsResponses, Looked, Wait, texts};
+use crate::authentication::{DnsResponses, RecordLookup, Wait, texts};
 
 /// The most terms that cause queries, over all records: SpamAssassin's limit; RFC 7208, section
 /// 4.6.4 has 10.
@@ -71,10 +71,10 @@ impl<'a> SpfEvaluation<'_, 'a> {
         if !is_domain(domain) {
             return Ok(SpfResult::None);
         }
-        let records = match self.known.look(domain, RecordType::Txt)? {
-            Looked::Records(records) => records,
-            Looked::Nothing { .. } => return Ok(SpfResult::None),
-            Looked::Failed => return Err(Stop::With(SpfResult::TempError)),
+        let records = match self.known.lookup(domain, RecordType::Txt)? {
+            RecordLookup::Records(records) => records,
+            RecordLookup::Nothing { .. } => return Ok(SpfResult::None),
+            RecordLookup::Failed => return Err(Stop::With(SpfResult::TempError)),
         };
         let mut policies = texts(records).filter(|text| is_record(text));
         let policy = match (policies.next(), policies.next()) {
@@ -174,10 +174,10 @@ impl<'a> SpfEvaluation<'_, 'a> {
 
     /// The records of a name; an empty response counts towards the limit.
     fn records(&mut self, name: &str, kind: RecordType) -> Result<&'a [RecordData], Stop> {
-        match self.known.look(name, kind)? {
-            Looked::Records(records) => Ok(records),
-            Looked::Failed => Err(Stop::With(SpfResult::TempError)),
-            Looked::Nothing { .. } => {
+        match self.known.lookup(name, kind)? {
+            RecordLookup::Records(records) => Ok(records),
+            RecordLookup::Failed => Err(Stop::With(SpfResult::TempError)),
+            RecordLookup::Nothing { .. } => {
                 self.empty += 1;
                 if self.empty > EMPTY_ANSWERS_MAX {
                     return Err(Stop::With(SpfResult::PermError));
@@ -204,14 +204,14 @@ impl<'a> SpfEvaluation<'_, 'a> {
             "ip6.arpa"
         };
         let pointer = format!("{}.{zone}", ip::reversed(address));
-        let Looked::Records(records) = self.known.look(&pointer, RecordType::Ptr)? else {
+        let RecordLookup::Records(records) = self.known.lookup(&pointer, RecordType::Ptr)? else {
             return Ok(Vec::new());
         };
         let mut proven = Vec::new();
         let mut wait = false;
         for name in names(records).take(NAMES_MAX) {
-            match self.known.look(name, kind_of(address)) {
-                Ok(Looked::Records(records))
+            match self.known.lookup(name, kind_of(address)) {
+                Ok(RecordLookup::Records(records))
                     if records
                         .iter()
                         .filter_map(address_of)

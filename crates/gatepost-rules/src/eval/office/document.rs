@@ -111,7 +111,7 @@ impl OfficeScanner<'_> {
     /// Office before 2007, and RTF.
     pub(super) fn old_document(&mut self, content: &[u8]) -> bool {
         let sources = vba::sources(content, &mut self.budget);
-        self.look_through(&sources);
+        self.search(&sources);
         let is_found = has_macro(content) || !sources.is_empty();
         if is_found {
             self.found.has_macro = true;
@@ -159,7 +159,7 @@ impl OfficeScanner<'_> {
             if is_program {
                 self.found.runs_by_itself |= RUNS_BY_ITSELF.is_match(&content);
                 let sources = vba::sources(&content, &mut self.budget);
-                self.look_through(&sources);
+                self.search(&sources);
             }
         }
         is_document
@@ -198,7 +198,7 @@ impl OfficeScanner<'_> {
     }
 
     /// Sources of macros, unpacked.
-    fn look_through(&mut self, sources: &[Vec<u8>]) {
+    fn search(&mut self, sources: &[Vec<u8>]) {
         for source in sources {
             self.found.runs_by_itself |= RUNS_BY_ITSELF.is_match(source);
             self.downloads(source);

@@ -90,7 +90,7 @@ fn find(mail: &ScannedMail<'_>) -> Office {
         found: Office::default(),
         budget: UNPACKED_BYTES_MAX,
     };
-    let mut looked_at = 0;
+    let mut checked = 0;
     for part in mail.parts().leaves() {
         let Some(name) = attached_name(part, settings) else {
             continue;
@@ -104,8 +104,8 @@ fn find(mail: &ScannedMail<'_>) -> Office {
         if is_skipped || content.is_empty() || !reader.file(&name, content) {
             continue;
         }
-        looked_at += 1;
-        if looked_at >= settings.files_max {
+        checked += 1;
+        if checked >= settings.files_max {
             break;
         }
     }
@@ -170,7 +170,7 @@ impl OfficeScanner<'_> {
             self.old_document(content);
             self.packed_document(name, content);
             self.downloads(content);
-        } else if self.settings.looks_at_all {
+        } else if self.settings.checks_all {
             let is_renamed = [
                 document::is_compound(content),
                 self.locked_document(content),
@@ -195,7 +195,7 @@ impl OfficeScanner<'_> {
         let Some(archive) = open(name, content) else {
             return;
         };
-        let mut looked_at = 0;
+        let mut checked = 0;
         for member in &archive.members {
             let name = &member.name;
             if self.settings.skipped.is_match(name) {
@@ -213,7 +213,7 @@ impl OfficeScanner<'_> {
                 &settings.macro_documents,
                 &settings.documents,
             ];
-            let is_meant = settings.looks_at_all || kinds.iter().any(|kind| kind.is_match(name));
+            let is_meant = settings.checks_all || kinds.iter().any(|kind| kind.is_match(name));
             if !is_meant && !CSV_NAME.is_match(name) {
                 continue;
             }
@@ -221,8 +221,8 @@ impl OfficeScanner<'_> {
                 .content(member, &mut self.budget)
                 .unwrap_or_default();
             if self.file_within(name, &content, depth + 1) {
-                looked_at += 1;
-                if looked_at >= self.settings.members_max {
+                checked += 1;
+                if checked >= self.settings.members_max {
                     break;
                 }
             }
@@ -249,7 +249,7 @@ mod tests {
 
     fn read(name: &[u8], content: &[u8]) -> Office {
         let settings = OfficeSettings {
-            looks_at_all: true,
+            checks_all: true,
             ..OfficeSettings::default()
         };
         let mut reader = OfficeScanner {

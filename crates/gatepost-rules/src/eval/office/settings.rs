@@ -10,7 +10,7 @@ pub(crate) struct OfficeSettings {
     pub(super) files_max: usize,
     pub(super) members_max: usize,
     pub(super) archives_depth_max: usize,
-    pub(super) looks_at_all: bool,
+    pub(super) checks_all: bool,
     pub(super) prefers_disposition: bool,
     pub(super) file_bytes_max: usize,
     pub(super) documents: MailPattern,
@@ -33,7 +33,7 @@ impl Default for OfficeSettings {
             files_max: 5,
             members_max: 8,
             archives_depth_max: 2,
-            looks_at_all: false,
+            checks_all: false,
             prefers_disposition: true,
             file_bytes_max: 1_024_000,
             documents: built_in(
@@ -60,7 +60,7 @@ impl OfficeSettings {
             "zip_depth" => &mut self.archives_depth_max,
             "max_file" => &mut self.file_bytes_max,
             "extended_scan" => {
-                self.looks_at_all = matches!(value, "1" | "yes");
+                self.checks_all = matches!(value, "1" | "yes");
                 return Some(Directive::Taken);
             }
             "prefer_contentdisposition" => {

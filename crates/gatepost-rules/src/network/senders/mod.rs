@@ -16,7 +16,7 @@ use crate::authentication::dkim::{self, DkimResult, RawMail, Signed, with_line_e
 use crate::authentication::dmarc::{self, DmarcResult, Proven};
 use crate::authentication::settings::SenderSettings;
 use crate::authentication::spf::{self, SpfResult, SpfSender};
-use crate::authentication::{DnsResponses, Looked, Wait, texts};
+use crate::authentication::{DnsResponses, RecordLookup, Wait, texts};
 use crate::eval::ScannedMail;
 pub(crate) use asking::SenderTest;
 use noted::{noted_in, unfold};
@@ -324,9 +324,9 @@ impl<'m, 'a> Senders<'m, 'a> {
             }
             rest = parent;
         }
-        let published = known.look(&format!("_adsp._domainkey.{domain}"), RecordType::Txt);
-        let exists = known.look(domain, RecordType::Mx);
-        if let Looked::Records(records) = published? {
+        let published = known.lookup(&format!("_adsp._domainkey.{domain}"), RecordType::Txt);
+        let exists = known.lookup(domain, RecordType::Mx);
+        if let RecordLookup::Records(records) = published? {
             let practice = texts(records).find_map(|text| dkim::Tags::parse(text)?.text("dkim"));
             match practice.as_deref() {
                 Some("all") => return Ok('A'),
@@ -336,7 +336,7 @@ impl<'m, 'a> Senders<'m, 'a> {
             }
         }
         Ok(match exists? {
-            Looked::Nothing { exists: false } => 'N',
+            RecordLookup::Nothing { exists: false } => 'N',
             _ => 'U',
         })
     }

@@ -16,7 +16,7 @@ const DAYS_LEFT_MIN: i64 = 14;
 /// Permission bits of others.
 const OTHERS: u32 = 0o007;
 
-pub(super) fn look(config: &Config, report: &mut DeployReport) {
+pub(super) fn check(config: &Config, report: &mut DeployReport) {
     for binding in config.listeners.bindings() {
         let file = &binding.tls.cert;
         if file.as_os_str().is_empty() {

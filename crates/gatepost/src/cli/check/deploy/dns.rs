@@ -53,7 +53,7 @@ fn address(record: &RecordData) -> Option<IpAddr> {
     }
 }
 
-pub(super) fn look(config: &Config, report: &mut DeployReport) {
+pub(super) fn check(config: &Config, report: &mut DeployReport) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();

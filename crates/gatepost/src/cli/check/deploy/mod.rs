@@ -37,12 +37,12 @@ impl DeployReport {
 /// Prints the findings; the exit code is 1 if there is a warning.
 pub(super) fn print(config: &Config, asks_dns: bool) -> ExitCode {
     let mut report = DeployReport::default();
-    ports::look(config, &mut report);
-    storage::look(config, &mut report);
-    certificates::look(config, &mut report);
-    resources::look(config, &mut report);
+    ports::check(config, &mut report);
+    storage::check(config, &mut report);
+    certificates::check(config, &mut report);
+    resources::check(config, &mut report);
     if asks_dns {
-        dns::look(config, &mut report);
+        dns::check(config, &mut report);
     }
     for finding in &report.0 {
         println!("{finding}");

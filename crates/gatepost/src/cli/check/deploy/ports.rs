@@ -14,7 +14,7 @@ use crate::config::Config;
 /// Ports below need a capability.
 const PRIVILEGED_PORTS: u16 = 1_024;
 
-pub(super) fn look(config: &Config, report: &mut DeployReport) {
+pub(super) fn check(config: &Config, report: &mut DeployReport) {
     let is_served = Store::is_served(&config.data);
     let mut free = 0;
     for binding in config.listeners.bindings() {

@@ -15,7 +15,7 @@ const OTHER_DESCRIPTORS: u64 = 200;
 /// With less memory than this, few sessions fit beside the rules.
 const MEMORY_MIN: u64 = 64 << 20;
 
-pub(super) fn look(config: &Config, report: &mut DeployReport) {
+pub(super) fn check(config: &Config, report: &mut DeployReport) {
     descriptors(config, report);
     memory(config, report);
     clock(config, report);

@@ -14,7 +14,7 @@ const OTHERS: u32 = 0o007;
 /// Free space below this multiple of the reserve is soon used up.
 const COMFORTABLE_TIMES: u64 = 2;
 
-pub(super) fn look(config: &Config, report: &mut DeployReport) {
+pub(super) fn check(config: &Config, report: &mut DeployReport) {
     writable("data", &config.data, report);
     if let Some(parent) = config.access_log.path.parent() {
         let parent = if parent.as_os_str().is_empty() {

@@ -8,7 +8,7 @@ use gatepost_message::{EditedField, MessageId};
 use time::OffsetDateTime;
 use time::macros::format_description;
 
-use super::smarthost::Letter;
+use super::smarthost::MailSubmission;
 
 /// RFC 5321, section 4.5.3.1.6, without the line end.
 const LINE_BYTES_MAX: usize = 998;
@@ -29,7 +29,7 @@ pub(super) struct Content<'a> {
     pub(super) sink: &'a str,
 }
 
-impl Letter {
+impl MailSubmission {
     /// A mail of plain text about a message, to its recipients.
     pub fn plain(from: &str, to: &[String], subject: &str, body: &str, id: MessageId) -> Self {
         let content = Content {
@@ -43,7 +43,7 @@ impl Letter {
         Self {
             sender: from.to_owned(),
             recipients: to.to_vec(),
-            text: written(&content),
+            text: compose(&content),
         }
     }
 
@@ -54,7 +54,7 @@ impl Letter {
 }
 
 /// The whole mail, with CR LF.
-pub(super) fn written(content: &Content<'_>) -> Vec<u8> {
+pub(super) fn compose(content: &Content<'_>) -> Vec<u8> {
     let Content {
         from, to, id, sink, ..
     } = content;
@@ -160,7 +160,7 @@ mod tests {
             id: MessageId::from_number(7 << 20),
             sink: "alarms",
         };
-        String::from_utf8(written(&content)).expect("text")
+        String::from_utf8(compose(&content)).expect("text")
     }
 
     #[test]

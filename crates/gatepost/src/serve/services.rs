@@ -1,0 +1,277 @@
+//! The services of a running server: everything between the sockets and the disk.
+//!
+//! A service starts after those it depends on. At the end the services that send messages stop
+//! first, and the store closes last, so that each of them can still store its state.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gatepost_alarms::Alarms;
+use gatepost_backbone::RunningBackbone;
+use gatepost_bans::Bans;
+use gatepost_broker::Broker;
+use gatepost_gateway::{DelayedMessages, Gateway};
+use gatepost_listeners::http::HttpServices;
+use gatepost_listeners::monitoring::StatsKeeper;
+use gatepost_listeners::mqtt;
+use gatepost_listeners::workers::Workers;
+use gatepost_operations::learner::{Learner, LearnerThread};
+use gatepost_operations::reload::ReloadRequest;
+use gatepost_operations::{AuditLog, Operations};
+use gatepost_procedures::{DeferredRules, ProcedureHost, Procedures};
+use gatepost_sinks::{MailQueue, Sinks};
+use gatepost_store::Store;
+use gatepost_users::Users;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+use super::backbone;
+use super::error::StartError;
+use super::host;
+use super::memory;
+use super::reload::Reloader;
+use super::rules::{self, RuleProblems};
+use super::store;
+use crate::config::{Config, ConfigSource, Layers};
+use crate::security_report;
+use crate::users_marker;
+
+/// The interval at which bans and scores that have ended are removed.
+const BANS_SWEPT_EVERY: Duration = Duration::from_mins(1);
+
+/// The services that listeners, reloads and the end of the server use.
+pub(super) struct Services {
+    store: Store,
+    learner: Arc<Learner>,
+    problems: RuleProblems,
+    pub(super) bans: Bans,
+    pub(super) users: Users,
+    pub(super) broker: Broker,
+    backbone: Option<RunningBackbone>,
+    mail: MailQueue,
+    pub(super) procedures: Procedures,
+    learner_thread: LearnerThread,
+    gateway: Gateway,
+    delayed: DelayedMessages,
+    sinks: Sinks,
+    alarms: Alarms,
+    stats: Arc<StatsKeeper>,
+}
+
+impl Services {
+    /// Opens the store and starts all services. The rules are compiled in the background.
+    pub(super) async fn start(config: &Config, layers: &Layers) -> Result<Self, StartError> {
+        let store = store::open(config)?;
+        let learner = open_learner(&store, config)?;
+        let problems = RuleProblems::default();
+        let rules = rules::deferred(&config.rules, &learner, &problems);
+        if rules::are_needed(config) {
+            rules.load();
+        }
+        let bans = Bans::open(&config.bans(), store.clone())?;
+        let users = Users::open_with_bans(store.clone(), &config.access, bans.clone())?;
+        users_marker::check(&config.data, &users)?;
+        log_exposure(config, &users);
+        let rights = mqtt::UsersRights(users.clone());
+        let (broker, backbone) = backbone::open_broker(config, &store, &rights).await?;
+        let mail = MailQueue::new(broker.clone());
+        mail.use_smarthost(config.smarthost()?);
+        let host = host::open(&config.procedures, &store, &broker, &mail)?;
+        let procedures = start_procedures(config, layers, rules, host)?;
+        let learner_thread = LearnerThread::start(learner.clone(), procedures.clone())
+            .map_err(StartError::Threads)?;
+        let (gateway, delayed) = open_gateway(config, &broker, &store, &procedures)?;
+        let sinks = start_sinks(mail.clone(), &store, rights, config)?;
+        let alarms = start_alarms(&broker, &store, config)?;
+        let stats = StatsKeeper::new(gateway.clone(), broker.clone(), store.clone());
+        let stats = stats.with_sinks(sinks.clone()).with_alarms(alarms.clone());
+        sinks.opened().await;
+        Ok(Self {
+            store,
+            learner,
+            problems,
+            bans,
+            users,
+            broker,
+            backbone,
+            mail,
+            procedures,
+            learner_thread,
+            gateway,
+            delayed,
+            sinks,
+            alarms,
+            stats: Arc::new(stats),
+        })
+    }
+
+    /// The services that HTTP listeners use.
+    pub(super) fn for_http(
+        &self,
+        config: &Config,
+        reloads: mpsc::Sender<ReloadRequest>,
+    ) -> HttpServices {
+        HttpServices {
+            gateway: self.gateway.clone(),
+            broker: self.broker.clone(),
+            store: self.store.clone(),
+            stats: self.stats.clone(),
+            operations: Some(Operations {
+                gateway: self.gateway.clone(),
+                store: self.store.clone(),
+                learner: self.learner.clone(),
+                payload: config.listeners.smtp.payload,
+                broker: self.broker.clone(),
+                problems: self.problems.clone(),
+                reloads,
+                audit_log: AuditLog::of(&config.data),
+                mail_routes: None,
+            }),
+            sinks: Some(self.sinks.clone()),
+            alarms: Some(self.alarms.clone()),
+        }
+    }
+
+    /// The services that a reload of this source changes.
+    pub(super) fn reloader<'a>(&'a self, source: &'a ConfigSource) -> Reloader<'a> {
+        Reloader {
+            source,
+            procedures: &self.procedures,
+            gateway: &self.gateway,
+            store: &self.store,
+            learner: &self.learner,
+            problems: &self.problems,
+            sinks: &self.sinks,
+            mail: &self.mail,
+            alarms: &self.alarms,
+            broker: &self.broker,
+        }
+    }
+
+    /// Publishes statistics and counts of denied access, follows changes of users, removes expired
+    /// bans, and returns memory.
+    pub(super) fn start_upkeep(&self) {
+        let (users, broker) = (&self.users, &self.broker);
+        tokio::spawn(self.stats.clone().run());
+        tokio::spawn(mqtt::follow_users(broker.clone(), users.clone()));
+        publish_refusals(broker, users.clone());
+        tokio::spawn(forget_subscriptions(self.sinks.clone(), users.clone()));
+        let users = users.clone();
+        tokio::spawn(async move { users.follow().await });
+        tokio::spawn(sweep_bans(self.bans.clone()));
+        tokio::spawn(memory::return_memory_periodically());
+    }
+
+    /// Starts the tasks of the broker and of delayed messages, which end before the store does.
+    pub(super) fn start_housekeeping(&self, is_down: watch::Receiver<bool>) -> JoinHandle<()> {
+        let (broker, delayed) = (self.broker.clone(), self.delayed.clone());
+        tokio::spawn(async move {
+            tokio::join!(delayed.run(is_down.clone()), broker.run(is_down));
+        })
+    }
+
+    /// Ends the services once all listeners have closed: first those that publish by themselves,
+    /// then those that carry messages to other servers, then the store after its last commit, and
+    /// last the workers.
+    pub(super) async fn end(self, workers: Workers) {
+        self.alarms.stop().await;
+        self.sinks.stop().await;
+        if let Some(backbone) = self.backbone {
+            backbone.stop().await;
+        }
+        self.learner_thread.end();
+        self.store.close();
+        workers.stop();
+    }
+}
+
+/// Opens the learned data.
+fn open_learner(store: &Store, config: &Config) -> Result<Arc<Learner>, StartError> {
+    let learner = Learner::open(&config.data, store, &config.rules)?;
+    learner.map(Arc::new).ok_or(StartError::Learning)
+}
+
+/// Starts the procedures with the rules; mistakes that do not prevent it are logged.
+fn start_procedures(
+    config: &Config,
+    layers: &Layers,
+    rules: DeferredRules,
+    host: ProcedureHost,
+) -> Result<Procedures, StartError> {
+    let (procedures, problems) = Procedures::start_in(config.procedures(), rules, host)
+        .map_err(|problems| StartError::Procedures(crate::config::located(layers, &problems)))?;
+    for mistake in crate::config::located(layers, &problems) {
+        tracing::warn!(target: "procedures", "{mistake}");
+    }
+    Ok(procedures)
+}
+
+/// The gateway, with the messages for later between it and the broker.
+fn open_gateway(
+    config: &Config,
+    broker: &Broker,
+    store: &Store,
+    procedures: &Procedures,
+) -> Result<(Gateway, DelayedMessages), StartError> {
+    let delayed = DelayedMessages::open(broker.clone(), store.clone(), &config.delayed)?;
+    let gateway = Gateway::new(procedures.clone(), Arc::new(delayed.clone()), store.clone());
+    gateway.set_journal_unjudged(config.store.journal_unjudged);
+    Ok((gateway, delayed))
+}
+
+/// Starts webhooks, bridges and notifications, on a thread of their own.
+fn start_sinks(
+    mail: MailQueue,
+    store: &Store,
+    rights: mqtt::UsersRights,
+    config: &Config,
+) -> Result<Sinks, StartError> {
+    let sinks = Sinks::start(mail, &config.sink).map_err(StartError::Threads)?;
+    sinks.start_web_push(store, Arc::new(rights), &config.web_push)?;
+    Ok(sinks)
+}
+
+/// Starts the alarms, on a thread of their own.
+fn start_alarms(broker: &Broker, store: &Store, config: &Config) -> Result<Alarms, StartError> {
+    let alarms = Alarms::start(broker.clone(), store.clone(), &config.alarm);
+    alarms.map_err(StartError::Threads)
+}
+
+/// Ends the notifications of users who are removed or disabled; runs until dropped.
+async fn forget_subscriptions(sinks: Sinks, users: Users) {
+    let mut changes = users.changes();
+    while let Some(web_push) = sinks.web_push() {
+        web_push.forget_users(|user| users.owner(Some(user), "").is_revoked());
+        if changes.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Periodically removes expired bans and scores; runs until dropped.
+async fn sweep_bans(bans: Bans) {
+    loop {
+        tokio::time::sleep(BANS_SWEPT_EVERY).await;
+        bans.sweep();
+    }
+}
+
+/// Logs the exposure of the config, the warnings only; `gatepost check --security` shows all.
+fn log_exposure(config: &Config, users: &Users) {
+    for finding in security_report::report(config, Some(users.any())) {
+        if finding.is_warning {
+            tracing::warn!(target: "security", "{}", finding.text);
+        }
+    }
+}
+
+/// Publishes counts of denied access under `$SYS`.
+fn publish_refusals(broker: &Broker, users: Users) {
+    broker.add_figures(move || {
+        let refusals = users.refusals();
+        vec![
+            ("access/denied/publish".to_owned(), refusals.publications),
+            ("access/denied/subscribe".to_owned(), refusals.subscriptions),
+        ]
+    });
+}
