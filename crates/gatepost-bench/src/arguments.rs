@@ -134,26 +134,7 @@ pub enum BenchSubcommand {
         series: SeriesArguments,
     },
     /// The five scenarios one after another, with the originals' settings
-    All {
-        /// Peers [default: gatepost and every other that is installed]
-        #[arg(long, value_name = "NAME")]
-        peer: Vec<String>,
-        /// A folder of further peer definitions
-        #[arg(long, value_name = "DIR")]
-        peers: Option<PathBuf>,
-        /// Number of runs of each
-        #[arg(long, value_name = "N", default_value_t = 1)]
-        runs: usize,
-        /// Write each scenario's result into this folder
-        #[arg(long, value_name = "DIR")]
-        results: Option<PathBuf>,
-        /// Each as short as possible
-        #[arg(long)]
-        quick: bool,
-        /// Show no progress
-        #[arg(long)]
-        quiet: bool,
-    },
+    All(AllArguments),
     /// The cost of this machine's system calls: the lower bound of every result
     Floor {
         /// Write the result as JSON
@@ -184,6 +165,29 @@ pub enum BenchSubcommand {
         #[arg(long, value_name = "NAME")]
         show: Option<String>,
     },
+}
+
+/// Settings of `all`.
+#[derive(Debug, Clone, Args)]
+pub struct AllArguments {
+    /// Peers [default: gatepost and every other that is installed]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) peer: Vec<String>,
+    /// A folder of further peer definitions
+    #[arg(long, value_name = "DIR")]
+    pub(crate) peers: Option<PathBuf>,
+    /// Number of runs of each
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) runs: usize,
+    /// Write each scenario's result into this folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) results: Option<PathBuf>,
+    /// Each as short as possible
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Show no progress
+    #[arg(long)]
+    pub(crate) quiet: bool,
 }
 
 /// Targets, number of runs and destination of the results.

@@ -3,11 +3,19 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::arguments::{BenchArguments, BenchSubcommand, SeriesArguments};
+use crate::arguments::{AllArguments, BenchArguments, BenchSubcommand, SeriesArguments};
 use crate::error::BenchError;
 use crate::outcome::RunOutcome;
 use crate::report::{BenchReport, TargetReport};
-use crate::scenario::{self, Scenario, fanout::Fanout};
+use crate::scenario::call::Call;
+use crate::scenario::calls::Calls;
+use crate::scenario::fanout::Fanout;
+use crate::scenario::idle::Idle;
+use crate::scenario::scan::Scan;
+use crate::scenario::smtp::Smtp;
+use crate::scenario::subscribe::SubscribeBurst;
+use crate::scenario::web::Web;
+use crate::scenario::{self, Scenario};
 use crate::series::SweepPoints;
 use crate::sweep::{self, Point, Sweepable};
 use crate::{agent, compare, hosts, interrupt, load, peer, record, report, series};
@@ -37,14 +45,8 @@ fn dispatch(command: BenchSubcommand) -> Result<(), BenchError> {
             scenario,
             hosts,
             series,
-        } => swept(
-            &scenario,
-            &series,
-            placed(&hosts, scenario::call::Call::new),
-        ),
-        BenchSubcommand::Scan { scenario, series } => {
-            swept(&scenario, &series, here(scenario::scan::Scan::new))
-        }
+        } => swept(&scenario, &series, placed(&hosts, Call::new)),
+        BenchSubcommand::Scan { scenario, series } => swept(&scenario, &series, here(Scan::new)),
         BenchSubcommand::Fanout { scenario, series } => {
             if scenario.hosts.is_several() {
                 let new = |arguments| Fanout::executed_by(arguments, agent::conduct);
@@ -56,61 +58,28 @@ fn dispatch(command: BenchSubcommand) -> Result<(), BenchError> {
             scenario,
             hosts,
             series,
-        } => swept(
-            &scenario,
-            &series,
-            placed(&hosts, scenario::subscribe::SubscribeBurst::new),
-        ),
+        } => swept(&scenario, &series, placed(&hosts, SubscribeBurst::new)),
         BenchSubcommand::Web {
             scenario,
             hosts,
             series,
-        } => swept(&scenario, &series, placed(&hosts, scenario::web::Web::new)),
+        } => swept(&scenario, &series, placed(&hosts, Web::new)),
         BenchSubcommand::Smtp {
             scenario,
             hosts,
             series,
-        } => swept(
-            &scenario,
-            &series,
-            placed(&hosts, scenario::smtp::Smtp::new),
-        ),
+        } => swept(&scenario, &series, placed(&hosts, Smtp::new)),
         BenchSubcommand::Calls {
             scenario,
             hosts,
             series,
-        } => swept(
-            &scenario,
-            &series,
-            placed(&hosts, scenario::calls::Calls::new),
-        ),
+        } => swept(&scenario, &series, placed(&hosts, Calls::new)),
         BenchSubcommand::Idle {
             scenario,
             hosts,
             series,
-        } => swept(
-            &scenario,
-            &series,
-            placed(&hosts, scenario::idle::Idle::new),
-        ),
-        BenchSubcommand::All {
-            peer,
-            peers,
-            runs,
-            results,
-            quick,
-            quiet,
-        } => {
-            let series = SeriesArguments {
-                peer,
-                peers,
-                runs: Some(runs),
-                originals: true,
-                quiet,
-                ..SeriesArguments::default()
-            };
-            run_all(quick, &series, results.as_deref())
-        }
+        } => swept(&scenario, &series, placed(&hosts, Idle::new)),
+        BenchSubcommand::All(arguments) => run_all(&arguments),
         BenchSubcommand::Floor { json, record } => run_floor(json.as_deref(), record.as_deref()),
         BenchSubcommand::Compare(arguments) => {
             print!("{}", compare::compare(&arguments)?);
@@ -181,13 +150,9 @@ fn run_series(points: &SweepPoints, arguments: &SeriesArguments) -> Result<(), B
 }
 
 /// Runs each scenario with those of the peers that offer it.
-fn run_all(
-    quick: bool,
-    arguments: &SeriesArguments,
-    results: Option<&Path>,
-) -> Result<(), BenchError> {
+fn run_all(arguments: &AllArguments) -> Result<(), BenchError> {
     let definitions = peer::PeerDefinitions::load(arguments.peers.as_deref())?;
-    for (file, scenario) in scenario::all::five(quick)? {
+    for (file, scenario) in scenario::all::five(arguments.quick)? {
         if interrupt::interrupted() {
             return Ok(());
         }
@@ -212,10 +177,15 @@ fn run_all(
             println!("{}: no peer offers it", scenario.name());
             continue;
         }
+        let results = arguments.results.as_deref();
         let series = SeriesArguments {
             peer,
+            peers: arguments.peers.clone(),
+            runs: Some(arguments.runs),
+            originals: true,
+            quiet: arguments.quiet,
             json: results.map(|folder| folder.join(format!("{file}.json"))),
-            ..arguments.clone()
+            ..SeriesArguments::default()
         };
         run_series(&vec![(Point::new(), scenario)], &series)?;
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use gatepost_message::{Action, Format, Listener, Message, MessageId, Qos, Topic, Verdict};
-use gatepost_store::{QuarantineEntry, StoreChange};
+use gatepost_store::{JournalEntry, QuarantineEntry, StoreChange};
 
 use crate::gateway::{Gateway, SubmissionOutcome, all_committed};
 use crate::mail_payload::{self, MailPayload, RenderedPayload};
@@ -34,31 +34,7 @@ impl Gateway {
         payload: MailPayload,
         targets: ReleaseTargets,
     ) -> SubmissionOutcome {
-        let QuarantineEntry {
-            journal: mut entry,
-            body,
-            properties,
-            retain,
-        } = quarantined;
-        let is_mail = matches!(
-            entry.envelope.listener,
-            Listener::Smtp | Listener::Lmtp | Listener::Milter
-        );
-        let message = Arc::new(Message {
-            id: entry.id,
-            envelope: entry.envelope.clone(),
-            topic: entry.topic.clone(),
-            format: if is_mail {
-                Format::Mail
-            } else {
-                Format::Payload
-            },
-            body,
-            size: entry.size,
-            qos: Qos::AtLeastOnce,
-            retain,
-            properties,
-        });
+        let (message, mut entry) = released_message(quarantined);
         let verdict = Verdict {
             action: Action::Accept,
             score: entry.score,
@@ -69,7 +45,7 @@ impl Gateway {
             procedure: entry.procedure.clone(),
             ..Verdict::default()
         };
-        let rendered = if is_mail {
+        let rendered = if message.format == Format::Mail {
             mail_payload::render(&message, payload, &verdict).await
         } else {
             RenderedPayload::of_body(&message)
@@ -115,6 +91,32 @@ impl Gateway {
             violation: None,
         }
     }
+}
+
+/// The message as it was judged, and its journal entry.
+fn released_message(quarantined: QuarantineEntry) -> (Arc<Message>, JournalEntry) {
+    let QuarantineEntry {
+        journal: entry,
+        body,
+        properties,
+        retain,
+    } = quarantined;
+    let format = match entry.envelope.listener {
+        Listener::Smtp | Listener::Lmtp | Listener::Milter => Format::Mail,
+        _ => Format::Payload,
+    };
+    let message = Message {
+        id: entry.id,
+        envelope: entry.envelope.clone(),
+        topic: entry.topic.clone(),
+        format,
+        body,
+        size: entry.size,
+        qos: Qos::AtLeastOnce,
+        retain,
+        properties,
+    };
+    (Arc::new(message), entry)
 }
 
 fn not_released(why: &str) -> SubmissionOutcome {

@@ -131,56 +131,8 @@ impl Mail<'_> {
 
     fn whole_values(&self, selector: &HeaderSelector) -> Vec<Cow<'_, [u8]>> {
         let name = selector.name.as_str();
-        match name {
-            "ALL" if selector.raw => {
-                return self
-                    .head()
-                    .pristine_fields()
-                    .into_iter()
-                    .map(Cow::Borrowed)
-                    .collect();
-            }
-            "ALL" => {
-                return self
-                    .head()
-                    .decoded_lines()
-                    .into_iter()
-                    .map(Cow::Owned)
-                    .collect();
-            }
-            "MESSAGEID" => {
-                let fields = [
-                    "X-Message-Id",
-                    "Resent-Message-Id",
-                    "X-Original-Message-ID",
-                    "Message-Id",
-                ];
-                let values = fields
-                    .iter()
-                    .flat_map(|field| self.unfolded(field, selector.raw));
-                return values.filter(|value| !value.is_empty()).collect();
-            }
-            "ALL-TRUSTED" => {
-                return self.relay_fields(None, Some(self.relays().last_trusted + 1), selector.raw);
-            }
-            "ALL-INTERNAL" => {
-                return self.relay_fields(
-                    None,
-                    Some(self.relays().last_internal + 1),
-                    selector.raw,
-                );
-            }
-            "ALL-UNTRUSTED" => {
-                return self.relay_fields(Some(self.relays().last_trusted + 1), None, selector.raw);
-            }
-            "ALL-EXTERNAL" => {
-                return self.relay_fields(
-                    Some(self.relays().last_internal + 1),
-                    None,
-                    selector.raw,
-                );
-            }
-            _ => {}
+        if let Some(values) = self.pseudo_values(name, selector.raw) {
+            return values;
         }
         if let Some(text) = self.relay_text(name) {
             return vec![Cow::Owned(text)];
@@ -209,6 +161,37 @@ impl Mail<'_> {
                 .collect();
         }
         self.decoded_with_line_end(name)
+    }
+
+    /// The values of the pseudo-fields whose names are in upper case, such as `ALL`.
+    fn pseudo_values(&self, name: &str, raw: bool) -> Option<Vec<Cow<'_, [u8]>>> {
+        let first_untrusted = || self.relays().last_trusted + 1;
+        let first_external = || self.relays().last_internal + 1;
+        Some(match name {
+            "ALL" if raw => {
+                let fields = self.head().pristine_fields();
+                fields.into_iter().map(Cow::Borrowed).collect()
+            }
+            "ALL" => {
+                let lines = self.head().decoded_lines();
+                lines.into_iter().map(Cow::Owned).collect()
+            }
+            "MESSAGEID" => {
+                let fields = [
+                    "X-Message-Id",
+                    "Resent-Message-Id",
+                    "X-Original-Message-ID",
+                    "Message-Id",
+                ];
+                let values = fields.iter().flat_map(|field| self.unfolded(field, raw));
+                values.filter(|value| !value.is_empty()).collect()
+            }
+            "ALL-TRUSTED" => self.relay_fields(None, Some(first_untrusted()), raw),
+            "ALL-INTERNAL" => self.relay_fields(None, Some(first_external()), raw),
+            "ALL-UNTRUSTED" => self.relay_fields(Some(first_untrusted()), None, raw),
+            "ALL-EXTERNAL" => self.relay_fields(Some(first_external()), None, raw),
+            _ => return None,
+        })
     }
 
     /// `X-Spam-Relays-Trusted` and similar pseudo-fields.

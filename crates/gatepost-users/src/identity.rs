@@ -234,17 +234,34 @@ impl Permissions {
         basis: &LoginBasis,
         is_banned: bool,
     ) -> Self {
-        let generation = snapshot.generation;
+        Self::granted(snapshot, user, client, basis)
+            .filter(|_| !is_banned)
+            .unwrap_or_else(|| Self {
+                generation: snapshot.generation,
+                revoked: true,
+                admin: false,
+                rules: Arc::new(CompiledRules::nothing()),
+                scope: None,
+            })
+    }
+
+    /// The permissions of a login; `None` if it is no longer valid.
+    fn granted(
+        snapshot: &Snapshot,
+        user: Option<&str>,
+        client: Option<&str>,
+        basis: &LoginBasis,
+    ) -> Option<Self> {
         let known = user.and_then(|name| snapshot.user(name));
         let permissions = |admin, rules, scope: Option<&Vec<Rule>>| Self {
-            generation,
+            generation: snapshot.generation,
             revoked: false,
             admin,
             rules,
             scope: scope.map(|scope| CompiledRules::scope(scope, user, client)),
         };
         let enabled = known.filter(|user| !user.disabled);
-        let granted = match basis {
+        match basis {
             LoginBasis::Anonymous(setting, local) => {
                 let free = !snapshot.has_users() && *local;
                 let allowed = match setting {
@@ -281,24 +298,16 @@ impl Permissions {
             LoginBasis::Issuer(scope) => match known {
                 // An issuer may authenticate users without a record, but not disabled ones.
                 Some(user) if user.disabled => None,
-                Some(user) => Some(permissions(
-                    false,
-                    snapshot.compiled(user, client),
-                    scope.as_ref(),
-                )),
+                Some(user) => {
+                    let rules = snapshot.compiled(user, client);
+                    Some(permissions(false, rules, scope.as_ref()))
+                }
                 None => user.map(|name| {
                     let rules = snapshot.compiled_for_stranger(name, client);
                     permissions(false, rules, scope.as_ref())
                 }),
             },
-        };
-        granted.filter(|_| !is_banned).unwrap_or_else(|| Self {
-            generation,
-            revoked: true,
-            admin: false,
-            rules: Arc::new(CompiledRules::nothing()),
-            scope: None,
-        })
+        }
     }
 }
 

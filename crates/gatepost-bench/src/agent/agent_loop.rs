@@ -4,10 +4,11 @@ use std::fs;
 
 use super::fanout_worker::FanoutRun;
 use super::link::AgentLink;
-use super::message::{AddressedOrder, AgentReport, Order, SignedReport};
+use super::message::{AddressedOrder, AgentReport, Order, Orders, SignedReport};
 use super::scenario_worker::ScenarioWorker;
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
+use crate::hosts::Assignment;
 use crate::interrupt::{self, is_signalled};
 use crate::process::Machine;
 
@@ -126,17 +127,7 @@ impl AgentLoop {
                 orders,
                 assignment,
                 clock_shift_ns,
-            } => {
-                println!(
-                    "agent {}: {} subscribers, {} publishers at {}",
-                    self.name,
-                    assignment.subscribers.len(),
-                    assignment.publishers.len(),
-                    orders.url
-                );
-                self.running = Some(FanoutRun::prepare(&orders, assignment, clock_shift_ns)?);
-                Ok(())
-            }
+            } => self.prepare_fanout(&orders, assignment, clock_shift_ns),
             Order::Go {
                 begin,
                 measure,
@@ -147,14 +138,7 @@ impl AgentLoop {
                 }
                 Ok(())
             }
-            Order::Finish { sent } => {
-                let Some(running) = self.running.take() else {
-                    return Ok(());
-                };
-                self.runs += 1;
-                let report = running.finish(&sent)?;
-                self.send(report)
-            }
+            Order::Finish { sent } => self.finish_fanout(&sent),
             Order::RunWorkload {
                 workload,
                 endpoint,
@@ -194,6 +178,32 @@ impl AgentLoop {
                 Ok(())
             }
         }
+    }
+
+    fn prepare_fanout(
+        &mut self,
+        orders: &Orders,
+        assignment: Assignment,
+        clock_shift_ns: Vec<i64>,
+    ) -> Result<(), BenchError> {
+        println!(
+            "agent {}: {} subscribers, {} publishers at {}",
+            self.name,
+            assignment.subscribers.len(),
+            assignment.publishers.len(),
+            orders.url
+        );
+        self.running = Some(FanoutRun::prepare(orders, assignment, clock_shift_ns)?);
+        Ok(())
+    }
+
+    fn finish_fanout(&mut self, sent: &[Option<u32>]) -> Result<(), BenchError> {
+        let Some(running) = self.running.take() else {
+            return Ok(());
+        };
+        self.runs += 1;
+        let report = running.finish(sent)?;
+        self.send(report)
     }
 
     fn send(&mut self, report: AgentReport) -> Result<(), BenchError> {

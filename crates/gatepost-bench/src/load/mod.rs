@@ -62,6 +62,20 @@ pub enum ReceiveOutcome {
     Broken,
 }
 
+impl ReceiveOutcome {
+    /// The outcome of reading packets: the number of bytes that were consumed, or the reason of a
+    /// failure, of which the first is kept.
+    pub fn of_read(read: Result<usize, String>, failure: &mut Option<String>) -> Self {
+        match read {
+            Ok(taken) => Self::Taken(taken),
+            Err(reason) => {
+                failure.get_or_insert(reason);
+                Self::Broken
+            }
+        }
+    }
+}
+
 /// The reason why a connection has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectionClosed {

@@ -3,13 +3,12 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::login::{HasLogins, LoginPlan, Logins};
 use super::{FloorOf, Scenario};
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
-use crate::load::{
-    ConnectionClosed, Conversation, Dialer, Loop, ReceiveOutcome, raise_descriptor_limit,
-};
+use crate::load::{ConnectionClosed, Conversation, Loop, ReceiveOutcome, raise_descriptor_limit};
 use crate::outcome::{Headline, RunOutcome};
 use crate::process::{Sampler, Usage};
 use crate::progress::RunProgress;
@@ -19,9 +18,6 @@ use crate::target::RunningTarget;
 
 /// Connections that log in at the same time.
 const CONNECTING_MAX: usize = 200;
-/// Number of connections that are opened before the open ones are processed: a server limits the
-/// time until a client's first packet.
-const DIALED_IN_TURN: usize = 200;
 /// The time within which all must be logged in.
 const LOGIN_SECONDS: u64 = 120;
 /// Descriptors that the generator needs besides its connections.
@@ -81,12 +77,8 @@ impl Idle {
 }
 
 struct IdleTotals {
-    broker: BrokerEndpoint,
-    run: Nanoseconds,
-    logged_in: usize,
-    connecting: usize,
+    logins: Logins,
     lost: usize,
-    failure: Option<String>,
 }
 
 struct IdleClient {
@@ -96,24 +88,31 @@ struct IdleClient {
 }
 
 impl IdleClient {
-    fn client_id(&self, shared: &IdleTotals) -> String {
-        format!("bench-{:x}-i{}", shared.run, self.number)
+    fn new(broker: &BrokerEndpoint, number: usize) -> Self {
+        Self {
+            reader: broker.reader(),
+            number,
+            logged_in: false,
+        }
+    }
+
+    fn client_id(&self, logins: &Logins) -> String {
+        format!("bench-{:x}-i{}", logins.run, self.number)
     }
 
     fn handle(
         &mut self,
         event: PacketEvent<'_>,
-        shared: &mut IdleTotals,
+        logins: &mut Logins,
         outgoing: &mut Vec<u8>,
     ) -> Result<(), String> {
         match event {
-            PacketEvent::Greeting => shared.broker.login(&self.client_id(shared), outgoing),
+            PacketEvent::Greeting => logins.broker.login(&self.client_id(logins), outgoing),
             PacketEvent::Ready | PacketEvent::Subscribed { granted: true } if !self.logged_in => {
                 self.logged_in = true;
-                shared.logged_in += 1;
-                shared.connecting -= 1;
+                logins.count();
             }
-            PacketEvent::Ping => shared.broker.pong(outgoing),
+            PacketEvent::Ping => logins.broker.pong(outgoing),
             PacketEvent::Refused(reason) => return Err(reason),
             _ => {}
         }
@@ -122,21 +121,24 @@ impl IdleClient {
 }
 
 impl IdleTotals {
-    fn new(broker: BrokerEndpoint) -> Self {
+    fn new(broker: BrokerEndpoint, run: Nanoseconds) -> Self {
         Self {
-            broker,
-            run: clock::now(),
-            logged_in: 0,
-            connecting: 0,
+            logins: Logins::new(broker, run),
             lost: 0,
-            failure: None,
         }
+    }
+}
+
+impl HasLogins for IdleTotals {
+    fn logins(&mut self) -> &mut Logins {
+        &mut self.logins
     }
 }
 
 impl Conversation<IdleTotals> for IdleClient {
     fn connected(&mut self, shared: &mut IdleTotals, outgoing: &mut Vec<u8>) {
-        shared.broker.open(&self.client_id(shared), "", outgoing);
+        let logins = &shared.logins;
+        logins.broker.open(&self.client_id(logins), "", outgoing);
     }
 
     fn received(
@@ -147,23 +149,17 @@ impl Conversation<IdleTotals> for IdleClient {
         outgoing: &mut Vec<u8>,
     ) -> ReceiveOutcome {
         let mut reader = std::mem::take(&mut self.reader);
-        let read = reader.read(bytes, |event| self.handle(event, shared, outgoing));
+        let logins = &mut shared.logins;
+        let read = reader.read(bytes, |event| self.handle(event, logins, outgoing));
         self.reader = reader;
-        match read {
-            Ok(taken) => ReceiveOutcome::Taken(taken),
-            Err(reason) => {
-                shared.failure.get_or_insert(reason);
-                ReceiveOutcome::Broken
-            }
-        }
+        ReceiveOutcome::of_read(read, &mut logins.failure)
     }
 
     fn closed(&mut self, reason: ConnectionClosed, shared: &mut IdleTotals) {
         shared.lost += 1;
         let number = self.number;
-        shared
-            .failure
-            .get_or_insert_with(|| format!("connection {number}: {reason:?}"));
+        let failure = &mut shared.logins.failure;
+        failure.get_or_insert_with(|| format!("connection {number}: {reason:?}"));
     }
 }
 
@@ -194,22 +190,15 @@ impl Scenario for Idle {
         const TAKES: &str = "mqtt://, mqtt5://, ws://, ws5:// or nats://HOST:PORT";
         let url = target.url("idle", &["mqtt", "mqtt5", "ws", "ws5", "nats"], TAKES)?;
         let broker = BrokerEndpoint::of(url)?.ok_or(BenchError::NoTarget)?;
-        let mut dialer = Dialer::new(broker.address);
         let mut clients: Loop<IdleClient> = Loop::new()?;
-        let mut shared = IdleTotals::new(broker);
+        let mut shared = IdleTotals::new(broker, clock::now());
         let mut outcome = RunOutcome::default();
         progress.together()?;
         let before = target.usage();
         let own_before = Usage::of_self();
         let begin = clock::now();
-        self.log_in(
-            CONNECTING_MAX,
-            target,
-            &mut dialer,
-            &mut clients,
-            &mut shared,
-            progress,
-        )?;
+        let logins = self.logins(CONNECTING_MAX, target, progress);
+        logins.log_in(&mut clients, &mut shared, IdleClient::new)?;
         let login_seconds = clock::seconds(clock::now() - begin);
         let after = target.usage();
         let own_after = Usage::of_self();
@@ -238,32 +227,58 @@ impl Scenario for Idle {
             outcome.lower("slowest storm, time for all", slowest, "s");
             outcome.lower("connections lost after storms", shared.lost as f64, "");
         }
-        let grown = |from: &Usage, to: &Usage| {
-            (to.resident_bytes as f64 - from.resident_bytes as f64) / count
-        };
-        if let Some((before, after)) = before.zip(after) {
-            outcome.lower(
-                "server memory per connection",
-                grown(&before, &after),
-                "bytes",
-            );
-            let cpu = after.cpu_seconds() - before.cpu_seconds();
-            outcome.lower("server CPU per login", cpu / count * 1e6, "µs");
-        }
-        outcome.neutral(
-            "generator memory per connection",
-            grown(&own_before, &own_after),
-            "bytes",
+        report_usage(
+            &mut outcome,
+            count,
+            before.zip(after),
+            (own_before, own_after),
         );
         outcome.set_costs(costs, "idle connection", connections as u64);
         if lost + shared.lost > 0 {
-            outcome.warnings.extend(shared.failure);
+            outcome.warnings.extend(shared.logins.failure);
         }
         Ok(outcome)
     }
 }
 
+/// Adds the cost of a login, by the resources before and after all of them: those of the server,
+/// if they are known, and those of this process.
+fn report_usage(
+    outcome: &mut RunOutcome,
+    logins: f64,
+    server: Option<(Usage, Usage)>,
+    generator: (Usage, Usage),
+) {
+    let memory =
+        |from: &Usage, to: &Usage| (to.resident_bytes as f64 - from.resident_bytes as f64) / logins;
+    if let Some((before, after)) = server {
+        let bytes = memory(&before, &after);
+        outcome.lower("server memory per connection", bytes, "bytes");
+        let cpu = after.cpu_seconds() - before.cpu_seconds();
+        outcome.lower("server CPU per login", cpu / logins * 1e6, "µs");
+    }
+    let bytes = memory(&generator.0, &generator.1);
+    outcome.neutral("generator memory per connection", bytes, "bytes");
+}
+
 impl Idle {
+    fn logins<'a>(
+        &self,
+        connecting_max: usize,
+        target: &'a RunningTarget,
+        progress: &'a RunProgress,
+    ) -> LoginPlan<'a> {
+        LoginPlan {
+            clients: "connections",
+            count: self.arguments.connections.get(),
+            connecting_max,
+            seconds_max: LOGIN_SECONDS,
+            progress_share: 0.5,
+            target,
+            progress,
+        }
+    }
+
     /// Closes all connections and lets them reconnect at once; returns the duration of each storm,
     /// in seconds. A connection that is refused or does not reconnect ends the run.
     fn storms(
@@ -277,75 +292,14 @@ impl Idle {
         for _ in 0..self.arguments.storms {
             drop(clients);
             clients = Loop::new()?;
-            let run = shared.run;
-            *shared = IdleTotals::new(shared.broker.clone());
-            shared.run = run;
+            *shared = IdleTotals::new(shared.logins.broker.clone(), shared.logins.run);
             let begin = clock::now();
-            let mut dialer = Dialer::new(shared.broker.address);
-            self.log_in(
-                usize::MAX,
-                target,
-                &mut dialer,
-                &mut clients,
-                shared,
-                progress,
-            )?;
+            let logins = self.logins(usize::MAX, target, progress);
+            logins.log_in(&mut clients, shared, IdleClient::new)?;
             seconds.push(clock::seconds(clock::now() - begin));
             // Connections that were accepted by mistake are closed now.
             clients.turn(clock::now() + clock::SECOND / 5, shared)?;
         }
         Ok(seconds)
-    }
-
-    fn log_in(
-        &self,
-        connecting_max: usize,
-        target: &RunningTarget,
-        dialer: &mut Dialer,
-        clients: &mut Loop<IdleClient>,
-        shared: &mut IdleTotals,
-        progress: &RunProgress,
-    ) -> Result<(), BenchError> {
-        let deadline = clock::now() + LOGIN_SECONDS * clock::SECOND;
-        let connections = self.arguments.connections.get();
-        let mut waiting = 0..connections;
-        while shared.logged_in < connections {
-            let mut dialed = 0;
-            while shared.connecting < connecting_max
-                && dialed < DIALED_IN_TURN
-                && let Some(number) = waiting.next()
-            {
-                clients.add(
-                    dialer.dial()?,
-                    IdleClient {
-                        reader: shared.broker.reader(),
-                        number,
-                        logged_in: false,
-                    },
-                )?;
-                shared.connecting += 1;
-                dialed += 1;
-            }
-            let patience = if dialed < DIALED_IN_TURN {
-                clock::SECOND / 10
-            } else {
-                0
-            };
-            clients.turn(clock::now() + patience, shared)?;
-            let share = shared.logged_in as f64 / connections as f64;
-            progress.update(share / 2.0, || format!("{} connections", shared.logged_in));
-            if let Some(reason) = shared.failure.take() {
-                let reason = format!("{reason}, with {} connections", shared.logged_in);
-                return Err(BenchError::server(target, reason));
-            }
-            if interrupted() {
-                return Err(BenchError::Interrupted);
-            }
-            if clock::now() > deadline {
-                let reason = format!("only {} could log in", shared.logged_in);
-                return Err(BenchError::server(target, reason));
-            }
-        }
-        Ok(())
     }
 }

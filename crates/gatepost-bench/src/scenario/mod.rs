@@ -12,6 +12,7 @@ pub mod smtp;
 pub mod subscribe;
 pub mod web;
 
+mod login;
 mod mail;
 mod page;
 mod tally;

@@ -7,12 +7,13 @@ use gatepost_message::Qos;
 use gatepost_mqtt::PacketId;
 use serde::{Deserialize, Serialize};
 
+use super::login::{HasLogins, LoginPlan, Logins};
 use super::{FloorOf, Scenario};
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
 use crate::latency::Latencies;
-use crate::load::{ConnectionClosed, Conversation, Dialer, Loop, ReceiveOutcome};
+use crate::load::{ConnectionClosed, Conversation, Loop, ReceiveOutcome};
 use crate::outcome::{Headline, RunOutcome};
 use crate::process::Sampler;
 use crate::progress::RunProgress;
@@ -111,11 +112,19 @@ impl Scenario for SubscribeBurst {
         const TAKES: &str = "mqtt://, mqtt5://, ws://, ws5:// or nats://HOST:PORT";
         let url = target.url("subscribe", &["mqtt", "mqtt5", "ws", "ws5", "nats"], TAKES)?;
         let broker = BrokerEndpoint::of(url)?.ok_or(BenchError::NoTarget)?;
-        let dialer = Dialer::new(broker.address);
         let mut burst = Burst::new(&self.arguments, broker);
         let mut users: Loop<User> = Loop::new()?;
         let mut outcome = RunOutcome::default();
-        self.log_in(target, dialer, &mut users, &mut burst, progress)?;
+        let logins = LoginPlan {
+            clients: "users",
+            count: self.arguments.users.get(),
+            connecting_max: CONNECTING_MAX,
+            seconds_max: LOGIN_SECONDS,
+            progress_share: 0.0,
+            target,
+            progress,
+        };
+        logins.log_in(&mut users, &mut burst, User::new)?;
         outcome.original.append(&mut burst.lines);
         progress.together()?;
         let before = target.usage();
@@ -139,39 +148,31 @@ impl Scenario for SubscribeBurst {
 
 /// State that all users share.
 struct Burst {
-    broker: BrokerEndpoint,
-    run: Nanoseconds,
+    logins: Logins,
     topics: u16,
     window: u16,
-    logged_in: usize,
-    connecting: usize,
     begun: Nanoseconds,
     last_acknowledged: Nanoseconds,
     granted: u64,
     refused: u64,
     latencies: Latencies,
-    failure: Option<String>,
     lines: Vec<String>,
 }
 
 impl Burst {
     fn new(arguments: &SubscribeArguments, broker: BrokerEndpoint) -> Self {
         Self {
-            broker,
-            run: clock::now(),
+            logins: Logins::new(broker, clock::now()),
             topics: arguments.topics.get(),
             window: arguments
                 .window
                 .as_ref()
                 .map_or(arguments.topics.get(), Swept::get),
-            logged_in: 0,
-            connecting: 0,
             begun: 0,
             last_acknowledged: 0,
             granted: 0,
             refused: 0,
             latencies: Latencies::default(),
-            failure: None,
             lines: Vec::new(),
         }
     }
@@ -188,6 +189,12 @@ impl Burst {
     }
 }
 
+impl HasLogins for Burst {
+    fn logins(&mut self) -> &mut Logins {
+        &mut self.logins
+    }
+}
+
 struct User {
     number: usize,
     reader: PacketReader,
@@ -197,8 +204,17 @@ struct User {
 }
 
 impl User {
-    fn client_id(&self, burst: &Burst) -> String {
-        format!("bench-{:x}-u{}", burst.run, self.number)
+    fn new(broker: &BrokerEndpoint, number: usize) -> Self {
+        Self {
+            number,
+            reader: broker.reader(),
+            logged_in: false,
+            sent: 0,
+        }
+    }
+
+    fn client_id(&self, logins: &Logins) -> String {
+        format!("bench-{:x}-u{}", logins.run, self.number)
     }
 
     fn handle(
@@ -208,16 +224,16 @@ impl User {
         burst: &mut Burst,
         outgoing: &mut Vec<u8>,
     ) -> Result<(), String> {
+        let logins = &mut burst.logins;
         match event {
-            PacketEvent::Greeting => burst.broker.login(&self.client_id(burst), outgoing),
+            PacketEvent::Greeting => logins.broker.login(&self.client_id(logins), outgoing),
             PacketEvent::Ready | PacketEvent::Subscribed { granted: true } if !self.logged_in => {
                 self.logged_in = true;
-                burst.logged_in += 1;
-                burst.connecting -= 1;
+                logins.count();
                 burst.lines.push(format!("user {} login ok", self.number));
             }
             PacketEvent::Subscribed { granted } => burst.count(granted, now),
-            PacketEvent::Ping => burst.broker.pong(outgoing),
+            PacketEvent::Ping => logins.broker.pong(outgoing),
             PacketEvent::Refused(reason) => return Err(reason),
             _ => {}
         }
@@ -228,11 +244,11 @@ impl User {
     fn subscribe(&mut self, count: u16, burst: &Burst, outgoing: &mut Vec<u8>) {
         let end = self.sent.saturating_add(count).min(burst.topics);
         for topic in self.sent..end {
-            let topic_name = format!("bench/{:x}/{}/{topic}", burst.run, self.number);
+            let run = burst.logins.run;
+            let topic_name = format!("bench/{run:x}/{}/{topic}", self.number);
             if let Some(number) = PacketId::new(topic + 1) {
-                burst
-                    .broker
-                    .subscribe(&topic_name, number, Qos::AtMostOnce, outgoing);
+                let broker = &burst.logins.broker;
+                broker.subscribe(&topic_name, number, Qos::AtMostOnce, outgoing);
             }
         }
         self.sent = end;
@@ -241,7 +257,8 @@ impl User {
 
 impl Conversation<Burst> for User {
     fn connected(&mut self, burst: &mut Burst, outgoing: &mut Vec<u8>) {
-        burst.broker.open(&self.client_id(burst), "", outgoing);
+        let logins = &burst.logins;
+        logins.broker.open(&self.client_id(logins), "", outgoing);
     }
 
     fn received(
@@ -260,67 +277,19 @@ impl Conversation<Burst> for User {
             let room = u16::try_from(answered).unwrap_or(u16::MAX);
             self.subscribe(room, burst, outgoing);
         }
-        match read {
-            Ok(taken) => ReceiveOutcome::Taken(taken),
-            Err(reason) => {
-                burst.failure.get_or_insert(reason);
-                ReceiveOutcome::Broken
-            }
-        }
+        ReceiveOutcome::of_read(read, &mut burst.logins.failure)
     }
 
     fn closed(&mut self, reason: ConnectionClosed, burst: &mut Burst) {
         let number = self.number;
-        burst
-            .failure
-            .get_or_insert_with(|| format!("user {number}: {reason:?}"));
+        let failure = &mut burst.logins.failure;
+        failure.get_or_insert_with(|| format!("user {number}: {reason:?}"));
     }
 }
 
 impl SubscribeBurst {
     fn wanted(&self) -> u64 {
         self.arguments.users.get() as u64 * u64::from(self.arguments.topics.get())
-    }
-
-    fn log_in(
-        &self,
-        target: &RunningTarget,
-        mut dialer: Dialer,
-        users: &mut Loop<User>,
-        burst: &mut Burst,
-        progress: &RunProgress,
-    ) -> Result<(), BenchError> {
-        let deadline = clock::now() + LOGIN_SECONDS * clock::SECOND;
-        let mut waiting = 0..self.arguments.users.get();
-        while burst.logged_in < self.arguments.users.get() {
-            while burst.connecting < CONNECTING_MAX
-                && let Some(number) = waiting.next()
-            {
-                users.add(
-                    dialer.dial()?,
-                    User {
-                        number,
-                        reader: burst.broker.reader(),
-                        logged_in: false,
-                        sent: 0,
-                    },
-                )?;
-                burst.connecting += 1;
-            }
-            users.turn(clock::now() + clock::SECOND / 10, burst)?;
-            progress.update(0.0, || format!("{} users", burst.logged_in));
-            if let Some(reason) = burst.failure.take() {
-                return Err(BenchError::server(target, reason));
-            }
-            if interrupted() {
-                return Err(BenchError::Interrupted);
-            }
-            if clock::now() > deadline {
-                let reason = format!("only {} users could log in", burst.logged_in);
-                return Err(BenchError::server(target, reason));
-            }
-        }
-        Ok(())
     }
 
     /// Sends all subscriptions, and counts the acknowledged ones per interval.
@@ -349,7 +318,7 @@ impl SubscribeBurst {
         }
         loop {
             let now = clock::now();
-            let done = burst.answered() >= wanted || burst.failure.is_some();
+            let done = burst.answered() >= wanted || burst.logins.failure.is_some();
             let over = done || now >= deadline || interrupted();
             if now >= next_line || over {
                 let since = burst.granted - counted;
@@ -387,8 +356,8 @@ impl SubscribeBurst {
         outcome.lower("failed", failed as f64, "");
         outcome.latency("since the burst began", &burst.latencies);
         if failed > 0 {
-            let why = burst
-                .failure
+            let failure = &burst.logins.failure;
+            let why = failure
                 .clone()
                 .unwrap_or_else(|| "no answer in time".into());
             outcome.warn(format!(

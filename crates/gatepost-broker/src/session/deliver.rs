@@ -182,45 +182,8 @@ impl Session {
             return DeliveryOutcome::None;
         }
         if publication.qos.min(options.qos) == Qos::AtMostOnce {
-            let note = |outcome| {
-                let trace = batch.trace.as_ref()?;
-                trace.at_session(
-                    &self.client_id,
-                    &self.kind,
-                    publication,
-                    Qos::AtMostOnce,
-                    outcome,
-                )
-            };
-            if state.link.is_none() {
-                note(StepOutcome::Away);
+            if !self.deliver_unacknowledged(state, publication, options, retain, batch, broker) {
                 return DeliveryOutcome::None;
-            }
-            if self.put_newest(state, publication, options, retain, broker) {
-                note(StepOutcome::Waiting);
-                return DeliveryOutcome::None;
-            }
-            if !self.make_room(state, publication.payload.len(), 1, broker) {
-                let is_given_up = state.policy == SlowSubscriber::Disconnect;
-                note(StepOutcome::Dropped(if is_given_up {
-                    DropCause::Stalled
-                } else {
-                    DropCause::OutboxFull
-                }));
-                return DeliveryOutcome::None;
-            }
-            let frame = FrameOptions {
-                retain,
-                identifiers: &options.identifiers,
-                expiry_seconds: expiry_left(publication, broker.clock),
-                ..FrameOptions::default()
-            };
-            if !self.encode(state, publication, &frame, broker) {
-                note(StepOutcome::Dropped(DropCause::TooLarge));
-            } else if let Some(step) = note(StepOutcome::Sent) {
-                let number = self.delivered.load(Ordering::Relaxed);
-                let traced = state.traced.get_or_insert_default();
-                traced.add(number, Some(step));
             }
         } else {
             let is_taken = self.enqueue(state, publication, options, retain, batch, broker);
@@ -238,6 +201,61 @@ impl Session {
             }
         }
         self.pressure(state, broker)
+    }
+
+    /// Writes a QoS 0 delivery to the outbox, or drops it; returns whether the outbox may have
+    /// changed.
+    #[inline]
+    fn deliver_unacknowledged(
+        &self,
+        state: &mut SessionState,
+        publication: &Arc<Publication>,
+        options: &DeliveryOptions,
+        retain: bool,
+        batch: &ChangeBatch,
+        broker: BrokerView<'_>,
+    ) -> bool {
+        let note = |outcome| {
+            let trace = batch.trace.as_ref()?;
+            trace.at_session(
+                &self.client_id,
+                &self.kind,
+                publication,
+                Qos::AtMostOnce,
+                outcome,
+            )
+        };
+        if state.link.is_none() {
+            note(StepOutcome::Away);
+            return false;
+        }
+        if self.put_newest(state, publication, options, retain, broker) {
+            note(StepOutcome::Waiting);
+            return false;
+        }
+        if !self.make_room(state, publication.payload.len(), 1, broker) {
+            let is_given_up = state.policy == SlowSubscriber::Disconnect;
+            note(StepOutcome::Dropped(if is_given_up {
+                DropCause::Stalled
+            } else {
+                DropCause::OutboxFull
+            }));
+            return false;
+        }
+        let frame = FrameOptions {
+            retain,
+            identifiers: &options.identifiers,
+            expiry_seconds: expiry_left(publication, broker.clock),
+            ..FrameOptions::default()
+        };
+        if !self.encode(state, publication, &frame, broker) {
+            note(StepOutcome::Dropped(DropCause::TooLarge));
+        } else if let Some(step) = note(StepOutcome::Sent) {
+            let number = self.delivered.load(Ordering::Relaxed);
+            let traced = state.traced.get_or_insert_default();
+            traced.add(number, Some(step));
+        }
+        true
     }
 
     /// Queues a QoS 0 delivery after a full outbox in place of its topic's last one, if that is

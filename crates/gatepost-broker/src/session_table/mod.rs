@@ -131,41 +131,23 @@ impl SessionTable {
         let mut sessions = self.by_key.lock();
         let key = SessionKey::new(options.user.clone(), client_id.clone());
         let mut found = waiting_session(&mut sessions, &key);
-        let now = self.shared.clock.now();
-        let is_over = |earlier: &Arc<Session>| {
-            let state = earlier.lock();
-            // A session without expiry ends with its connection, which ends here.
-            options.clean_start || state.expiry.is_zero() || state.has_expired(now)
-        };
-        if let Some(earlier) = found.take_if(|earlier| is_over(earlier)) {
+        if let Some(earlier) = found.take_if(|earlier| self.is_over(earlier, options.clean_start)) {
             sessions.remove(&key);
             all_effects.push(self.end_session(&earlier)); // [MQTT-3.1.2-4]
         }
-        // A client that fetches messages waiting in memory frees some of it.
-        let may_enter = found
-            .as_ref()
-            .map_or(!is_out_of_memory, |found| !found.is_on_disk());
-        if !may_enter {
+        let reached = self.reached_limit(found.as_ref(), sessions.len(), is_out_of_memory);
+        if let Some((limit, error)) = reached {
             drop(sessions);
-            self.shared.reached(Limit::Memory, &client_id);
+            self.shared.reached(limit, &client_id);
             let _ = self.settle(all_effects);
-            return Err(ConnectError::OutOfMemory);
+            return Err(error);
         }
         let session_present = found.is_some();
-        let session = match found {
-            Some(session) => session,
-            None if sessions.len() >= self.shared.settings.sessions_max => {
-                drop(sessions);
-                self.shared.reached(Limit::Sessions, &client_id);
-                let _ = self.settle(all_effects);
-                return Err(ConnectError::TooManySessions);
-            }
-            None => {
-                let session = Arc::new(Session::new(client_id.clone(), options.kind.into()));
-                sessions.insert(key, session.clone());
-                session
-            }
-        };
+        let session = found.unwrap_or_else(|| {
+            let session = Arc::new(Session::new(client_id.clone(), options.kind.into()));
+            sessions.insert(key, session.clone());
+            session
+        });
         let epoch = {
             let mut state = session.lock();
             all_effects.extend(self.take_over(&session, &mut state));
@@ -192,6 +174,32 @@ impl SessionTable {
             session_present,
             promises: stored.into_iter().chain(settled).collect(),
         })
+    }
+
+    /// Whether a session ends when its client connects again.
+    fn is_over(&self, earlier: &Session, clean_start: bool) -> bool {
+        let state = earlier.lock();
+        // A session without expiry ends with its connection, which ends here.
+        clean_start || state.expiry.is_zero() || state.has_expired(self.shared.clock.now())
+    }
+
+    /// The limit that prevents a client from using the session that was found, or a new one.
+    fn reached_limit(
+        &self,
+        found: Option<&Arc<Session>>,
+        sessions: usize,
+        is_out_of_memory: bool,
+    ) -> Option<(Limit, ConnectError)> {
+        match found {
+            // A client that fetches messages waiting in memory frees some of it.
+            Some(found) if !found.is_on_disk() => None,
+            Some(_) => Some((Limit::Memory, ConnectError::OutOfMemory)),
+            None if is_out_of_memory => Some((Limit::Memory, ConnectError::OutOfMemory)),
+            None if sessions >= self.shared.settings.sessions_max => {
+                Some((Limit::Sessions, ConnectError::TooManySessions))
+            }
+            None => None,
+        }
     }
 
     /// The bounds on connections, other than that on sessions.

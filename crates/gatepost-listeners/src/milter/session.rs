@@ -121,10 +121,8 @@ impl MilterSession {
             }
             b'B' => {
                 self.transaction.body(data, self.limits);
-                if agreement.has(step::SKIP)
-                    && !agreement.has(step::SILENT_BODY)
-                    && self.transaction.is_too_large
-                {
+                let may_skip = agreement.has(step::SKIP) && !agreement.has(step::SILENT_BODY);
+                if may_skip && self.transaction.is_too_large {
                     return Ok(PacketOutcome::Skip);
                 }
                 step::SILENT_BODY

@@ -176,12 +176,9 @@ fn connect_session(
         return Err(None); // The client would not accept even the answer [MQTT-3.1.2-24].
     }
     let connected = enter(options, &greeting, opening).map_err(refuse)?;
-    let authentication = match opening.auth {
-        Some(auth) if asked.authentication_method.is_some() => {
-            Some(Box::new(Reauthentication::new(auth.clone())))
-        }
-        _ => None,
-    };
+    let method = asked.authentication_method;
+    let auth = opening.auth.filter(|_| method.is_some());
+    let authentication = auth.map(|auth| Box::new(Reauthentication::new(auth.clone())));
     Ok(OpenedSession {
         version,
         attachment: connected.attachment,

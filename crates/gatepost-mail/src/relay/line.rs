@@ -77,29 +77,8 @@ pub(super) fn read_line(line: &str) -> Reading {
         let length = shorter.strip_suffix(' ').unwrap_or(shorter).len();
         line.truncate(length);
     }
-    let lower_start = line
-        .get(..6)
-        .map(str::to_ascii_lowercase)
-        .unwrap_or_default();
-    let is_from = lower_start.starts_with("from ") || lower_start == "(from ";
-    let is_local = line
-        .match_indices(" with local for")
-        .any(|(at, text)| ends_word(&line, at + text.len()));
-    if !is_from || is_local {
+    if names_no_relay(&line) {
         return Reading::Skipped;
-    }
-    if let Some(sender) = group(&patterns.plain_hop, &line) {
-        let bracketed = sender
-            .strip_prefix('[')
-            .and_then(|inner| inner.strip_suffix(']'));
-        if !bracketed.is_some_and(|inner| {
-            !inner.is_empty()
-                && inner
-                    .bytes()
-                    .all(|byte| byte.is_ascii_digit() || byte == b'.')
-        }) {
-            return Reading::Skipped;
-        }
     }
     let date = patterns.date.spans(line.as_bytes()).next();
     if let Some((start, _)) = date {
@@ -144,6 +123,29 @@ pub(super) fn read_line(line: &str) -> Reading {
         }
     }
     Reading::Relay(Box::new(finish(found, auth)))
+}
+
+/// Whether the line is of a kind that SpamAssassin skips: it does not begin with `from`, describes
+/// a local delivery, or names neither a host nor an address.
+fn names_no_relay(line: &str) -> bool {
+    let lower_start = line
+        .get(..6)
+        .map(str::to_ascii_lowercase)
+        .unwrap_or_default();
+    let is_from = lower_start.starts_with("from ") || lower_start == "(from ";
+    let is_local = line
+        .match_indices(" with local for")
+        .any(|(at, text)| ends_word(line, at + text.len()));
+    if !is_from || is_local {
+        return true;
+    }
+    let is_address_part = |byte: u8| byte.is_ascii_digit() || byte == b'.';
+    group(&PATTERNS.plain_hop, line).is_some_and(|sender| {
+        let bracketed = sender
+            .strip_prefix('[')
+            .and_then(|inner| inner.strip_suffix(']'));
+        !bracketed.is_some_and(|inner| !inner.is_empty() && inner.bytes().all(is_address_part))
+    })
 }
 
 fn ends_word(text: &str, at: usize) -> bool {

@@ -67,6 +67,20 @@ fn print(node: &Node, subroutines: &Subroutines<'_>) -> String {
 /// The prefix of the names of subroutines; no group of a rule has it.
 const SUBROUTINE_PREFIX: &str = "subroutine_";
 
+const fn assertion_source(assertion: Assertion) -> &'static str {
+    match assertion {
+        Assertion::TextStart => "\\A",
+        Assertion::TextEnd => "\\z",
+        Assertion::TextEndOrLastLineFeed => "\\Z",
+        Assertion::LineStart => "(?m:^)",
+        Assertion::LineEnd => "(?m:$)",
+        Assertion::WordBoundary => "\\b",
+        Assertion::NotWordBoundary => "\\B",
+        Assertion::SearchStart => "\\G",
+        Assertion::Keep => "\\K",
+    }
+}
+
 struct Printer<'n> {
     out: String,
     subroutines: &'n Subroutines<'n>,
@@ -88,17 +102,7 @@ impl Printer<'_> {
         match node {
             Node::Empty => {}
             Node::Byte(set) => print_set(set, &mut self.out),
-            Node::Assertion(assertion) => self.out.push_str(match assertion {
-                Assertion::TextStart => "\\A",
-                Assertion::TextEnd => "\\z",
-                Assertion::TextEndOrLastLineFeed => "\\Z",
-                Assertion::LineStart => "(?m:^)",
-                Assertion::LineEnd => "(?m:$)",
-                Assertion::WordBoundary => "\\b",
-                Assertion::NotWordBoundary => "\\B",
-                Assertion::SearchStart => "\\G",
-                Assertion::Keep => "\\K",
-            }),
+            Node::Assertion(assertion) => self.out.push_str(assertion_source(*assertion)),
             Node::Concat(parts) => parts.iter().for_each(|part| self.part(part)),
             Node::Alternate(branches) => self.branches(branches),
             Node::Repeat {
@@ -121,20 +125,15 @@ impl Printer<'_> {
                 negated,
                 inner,
             } => {
-                self.out.push_str(match (behind, negated) {
+                let opening = match (behind, negated) {
                     (false, false) => "(?=",
                     (false, true) => "(?!",
                     (true, false) => "(?<=",
                     (true, true) => "(?<!",
-                });
-                self.node(inner);
-                self.out.push(')');
+                };
+                self.group(opening, inner);
             }
-            Node::Atomic(inner) => {
-                self.out.push_str("(?>");
-                self.node(inner);
-                self.out.push(')');
-            }
+            Node::Atomic(inner) => self.group("(?>", inner),
             Node::BackReference { group, folded } => {
                 self.out.push_str(if *folded { "(?i:" } else { "(?:" });
                 let _ = match group {
@@ -168,6 +167,13 @@ impl Printer<'_> {
         }
     }
 
+    /// Prints a node in a group; `opening` includes the parenthesis.
+    fn group(&mut self, opening: &str, inner: &Node) {
+        self.out.push_str(opening);
+        self.node(inner);
+        self.out.push(')');
+    }
+
     fn branches(&mut self, branches: &[Node]) {
         for (index, branch) in branches.iter().enumerate() {
             if index > 0 {
@@ -183,9 +189,7 @@ impl Printer<'_> {
             return;
         }
         if matches!(node, Node::Alternate(_)) {
-            self.out.push_str("(?:");
-            self.node(node);
-            self.out.push(')');
+            self.group("(?:", node);
         } else {
             self.node(node);
         }

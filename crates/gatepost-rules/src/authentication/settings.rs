@@ -113,6 +113,14 @@ impl SenderSettings {
             "asn_prefix" => value
                 .trim_matches(['\'', '"'])
                 .clone_into(&mut self.network_prefix),
+            other => return self.hash_directive(other, value),
+        }
+        Directive::Taken
+    }
+
+    /// Processes a line of SpamAssassin's plugin HashBL.
+    fn hash_directive(&mut self, name: &str, value: &str) -> Directive {
+        match name {
             "hashbl_ignore" => {
                 let words = value.split_whitespace().map(str::to_ascii_lowercase);
                 self.hashes_ignored.extend(words);

@@ -11,7 +11,7 @@ use crate::Severity;
 use crate::eval::{self, EvalProblem, Evaluation};
 use crate::language::Definitions;
 use crate::language::definition::{Definition, FieldTest, Test, View};
-use crate::network::{self, LinkList, NetworkTest};
+use crate::network::{self, LinkList, NetworkCall, NetworkTest};
 use crate::scan::FieldRule;
 
 /// A test that can run.
@@ -81,27 +81,7 @@ pub(super) fn prepare(
     Ok(match test {
         Test::Meta { expression } => Prepared::Meta(expression.clone()),
         Test::Exists { selector } => Prepared::Exists(HeaderSelector::parse(selector)),
-        Test::Header(test) => {
-            let selector = HeaderSelector::parse(&test.selector);
-            let senders = &definitions.configuration.network.senders;
-            let asks_origin = !senders.networks_v4.is_empty() || !senders.networks_v6.is_empty();
-            if abilities.network && asks_origin && selector.name.eq_ignore_ascii_case("X-ASN") {
-                let pattern = read_pattern(rule, &test.pattern, definitions)?;
-                let negated = test.negated;
-                return Ok(Prepared::Network(NetworkTest::OriginField {
-                    pattern,
-                    negated,
-                }));
-            }
-            match read(rule, &test.pattern, definitions)? {
-                Read::Pattern(pattern) => Prepared::Field(selector, field(test, pattern)),
-                Read::Template(template) => {
-                    let negated = test.negated;
-                    let place = TemplateTarget::Field { selector, negated };
-                    Prepared::Template(place, template)
-                }
-            }
-        }
+        Test::Header(test) => prepare_field(rule, test, definitions, abilities)?,
         Test::MimeHeader(test) => Prepared::MimeField(
             HeaderSelector::parse(&test.selector),
             field(test, read_pattern(rule, &test.pattern, definitions)?),
@@ -118,45 +98,76 @@ pub(super) fn prepare(
             view,
             function,
             arguments,
-        } => {
-            if rule.flags.net && !abilities.network {
-                return Err(network_is_off());
-            }
-            if rule.flags.learn && !abilities.bayes {
-                return Err(needs_bayes());
-            }
-            if function == "check_bayes" {
-                let interval = Interval::parse(arguments).ok_or_else(bad_interval)?;
-                return Ok(Prepared::Bayes(interval));
-            }
-            if let Some(reputation) = Reputation::of_function(function) {
-                return Ok(Prepared::Reputation(reputation));
-            }
-            Prepared::Eval(
-                *view,
-                eval::prepare(function, arguments).map_err(eval_problem)?,
-            )
-        }
+        } => prepare_eval(rule, *view, function, arguments, abilities)?,
         Test::Network(_) if !abilities.network => return Err(network_is_off()),
-        Test::Network(call) => {
-            let links = definitions.link_lists.get(&rule.name).cloned();
-            let links = links.map(|list| LinkList {
-                flags: rule.flags.link,
-                ..list
-            });
-            match network::prepare(call, rule.flags.nice, links.as_ref()) {
-                Some(Ok(test)) => Prepared::Network(test),
-                Some(Err(reason)) => {
-                    let name = call.function.clone();
-                    return Err(eval_problem(EvalProblem::Arguments { name, reason }));
-                }
-                None => {
-                    let name = call.function.clone();
-                    return Err(eval_problem(EvalProblem::Unknown { name }));
-                }
-            }
+        Test::Network(call) => prepare_network(rule, call, definitions)?,
+    })
+}
+
+fn prepare_field(
+    rule: &Definition,
+    test: &FieldTest,
+    definitions: &Definitions,
+    abilities: Abilities,
+) -> Result<Prepared, NotRunning> {
+    let (selector, negated) = (HeaderSelector::parse(&test.selector), test.negated);
+    let senders = &definitions.configuration.network.senders;
+    let asks_origin = !senders.networks_v4.is_empty() || !senders.networks_v6.is_empty();
+    if abilities.network && asks_origin && selector.name.eq_ignore_ascii_case("X-ASN") {
+        let pattern = read_pattern(rule, &test.pattern, definitions)?;
+        return Ok(Prepared::Network(NetworkTest::OriginField {
+            pattern,
+            negated,
+        }));
+    }
+    Ok(match read(rule, &test.pattern, definitions)? {
+        Read::Pattern(pattern) => Prepared::Field(selector, field(test, pattern)),
+        Read::Template(template) => {
+            Prepared::Template(TemplateTarget::Field { selector, negated }, template)
         }
     })
+}
+
+fn prepare_eval(
+    rule: &Definition,
+    view: View,
+    function: &str,
+    arguments: &[String],
+    abilities: Abilities,
+) -> Result<Prepared, NotRunning> {
+    if rule.flags.net && !abilities.network {
+        return Err(network_is_off());
+    }
+    if rule.flags.learn && !abilities.bayes {
+        return Err(needs_bayes());
+    }
+    if function == "check_bayes" {
+        let interval = Interval::parse(arguments).ok_or_else(bad_interval)?;
+        return Ok(Prepared::Bayes(interval));
+    }
+    if let Some(reputation) = Reputation::of_function(function) {
+        return Ok(Prepared::Reputation(reputation));
+    }
+    let evaluation = eval::prepare(function, arguments).map_err(eval_problem)?;
+    Ok(Prepared::Eval(view, evaluation))
+}
+
+fn prepare_network(
+    rule: &Definition,
+    call: &NetworkCall,
+    definitions: &Definitions,
+) -> Result<Prepared, NotRunning> {
+    let links = definitions.link_lists.get(&rule.name).cloned();
+    let links = links.map(|list| LinkList {
+        flags: rule.flags.link,
+        ..list
+    });
+    let name = call.function.clone();
+    match network::prepare(call, rule.flags.nice, links.as_ref()) {
+        Some(Ok(test)) => Ok(Prepared::Network(test)),
+        Some(Err(reason)) => Err(eval_problem(EvalProblem::Arguments { name, reason })),
+        None => Err(eval_problem(EvalProblem::Unknown { name })),
+    }
 }
 
 fn network_is_off() -> NotRunning {

@@ -276,19 +276,7 @@ pub(crate) fn prepare(
             None => Err("no line says which list is asked: urirhssub, uridnsbl, …".to_owned()),
         },
         "askdns" => askdns(&arguments),
-        "check_asn" => {
-            let pattern = arguments.first().ok_or("the pattern is missing".to_owned());
-            let pattern = pattern.and_then(|text| {
-                let (body, modifiers) = gatepost_pattern::Pattern::split(text.as_bytes())
-                    .unwrap_or((text.as_bytes(), gatepost_pattern::Modifiers::default()));
-                gatepost_pattern::Pattern::parse_bare(body, modifiers).map_err(String::from)
-            });
-            let tag = arguments
-                .get(1)
-                .map_or("ASN", |tag| tag.trim_matches('_'))
-                .to_owned();
-            pattern.map(|pattern| NetworkTest::Origin { tag, pattern })
-        }
+        "check_asn" => origin_test(&arguments),
         name => {
             if let Some(test) = SenderTest::of_function(name, &arguments) {
                 return Some(Ok(NetworkTest::Sender(test)));
@@ -296,6 +284,18 @@ pub(crate) fn prepare(
             return Some(HashTest::of_function(name, &arguments)?.map(NetworkTest::Hashes));
         }
     })
+}
+
+fn origin_test(arguments: &[&str]) -> Result<NetworkTest, String> {
+    let text = arguments.first().ok_or("the pattern is missing")?;
+    let (body, modifiers) = gatepost_pattern::Pattern::split(text.as_bytes())
+        .unwrap_or((text.as_bytes(), gatepost_pattern::Modifiers::default()));
+    let pattern = gatepost_pattern::Pattern::parse_bare(body, modifiers)?;
+    let tag = arguments
+        .get(1)
+        .map_or("ASN", |tag| tag.trim_matches('_'))
+        .to_owned();
+    Ok(NetworkTest::Origin { tag, pattern })
 }
 
 fn of_links(list: &LinkList) -> Result<NetworkTest, String> {

@@ -105,13 +105,7 @@ impl Conversation<PublisherTotals<'_>> for LoadPublisher {
         let mut reader = std::mem::take(&mut self.reader);
         let read = reader.read(bytes, |event| self.handle(event, shared, outgoing));
         self.reader = reader;
-        match read {
-            Ok(taken) => ReceiveOutcome::Taken(taken),
-            Err(reason) => {
-                shared.failure.get_or_insert(reason);
-                ReceiveOutcome::Broken
-            }
-        }
+        ReceiveOutcome::of_read(read, &mut shared.failure)
     }
 
     fn closed(&mut self, reason: ConnectionClosed, shared: &mut PublisherTotals<'_>) {

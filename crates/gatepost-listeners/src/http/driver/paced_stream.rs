@@ -70,26 +70,10 @@ impl Http1Connection {
             };
             match event {
                 Happened::Event(Some(event)) => {
-                    let mut next = Some(event);
-                    for _ in 0..EVENTS_PER_WRITE {
-                        let Some(event) = next.take() else { break };
-                        if format.wants(&event) {
-                            self.queue([encode_shared(&event, shape, chunked)]);
-                        }
-                        next = reader.try_next();
-                    }
-                    // The event is taken from the queue, so it must be written.
-                    if let Some(event) = next.filter(|event| format.wants(event)) {
-                        self.queue([encode_shared(&event, shape, chunked)]);
-                    }
+                    self.queue_events(event, &mut reader, &format, chunked);
                 }
                 Happened::Event(None) => {
-                    if chunked {
-                        self.queue([Bytes::from_static(b"0\r\n\r\n")]);
-                    }
-                    if is_websocket {
-                        self.queue([whole_frame(Opcode::Close, &NORMAL_CLOSURE).into()]);
-                    }
+                    self.queue_end(is_websocket, chunked);
                     self.flush_events().await?;
                     return Ok(true);
                 }
@@ -106,22 +90,57 @@ impl Http1Connection {
                     if sent? == 0 || self.tail.len() > SENT_MEANWHILE_BYTES_MAX {
                         return Ok(false);
                     }
-                    let (unsent, tail) = (&mut self.unsent, &mut self.tail);
-                    if is_websocket {
-                        let reply = |frame: Vec<u8>| unsent.push_back(Bytes::from(frame).into());
-                        let taken = client.take(tail, reply);
-                        tail.clear();
-                        if let Err(Closed(code)) = taken {
-                            let close = whole_frame(Opcode::Close, &code.to_be_bytes());
-                            self.queue([close.into()]);
-                            self.flush_events().await?;
-                            return Ok(false);
-                        }
+                    if is_websocket && let Err(Closed(code)) = self.take_frames(&mut client) {
+                        let close = whole_frame(Opcode::Close, &code.to_be_bytes());
+                        self.queue([close.into()]);
+                        self.flush_events().await?;
+                        return Ok(false);
                     }
                 }
             }
             self.flush_events().await?;
             silent_since = Instant::now();
         }
+    }
+
+    /// Queues this event and those that follow it in the reader's queue, up to a number.
+    fn queue_events(
+        &mut self,
+        first: StreamEvent,
+        reader: &mut LocalSubscription,
+        format: &StreamFormat,
+        chunked: bool,
+    ) {
+        let mut next = Some(first);
+        for _ in 0..EVENTS_PER_WRITE {
+            let Some(event) = next.take() else { break };
+            if format.wants(&event) {
+                self.queue([encode_shared(&event, format.shape, chunked)]);
+            }
+            next = reader.try_next();
+        }
+        // The event is taken from the reader's queue, so it must be written.
+        if let Some(event) = next.filter(|event| format.wants(event)) {
+            self.queue([encode_shared(&event, format.shape, chunked)]);
+        }
+    }
+
+    /// Queues the end of the stream: the last chunk, and a WebSocket's Close frame.
+    fn queue_end(&mut self, is_websocket: bool, chunked: bool) {
+        if chunked {
+            self.queue([Bytes::from_static(b"0\r\n\r\n")]);
+        }
+        if is_websocket {
+            self.queue([whole_frame(Opcode::Close, &NORMAL_CLOSURE).into()]);
+        }
+    }
+
+    /// Processes the WebSocket frames that the client sent, and queues the replies to them.
+    fn take_frames(&mut self, client: &mut ReadingClient) -> Result<(), Closed> {
+        let (unsent, tail) = (&mut self.unsent, &mut self.tail);
+        let reply = |frame: Vec<u8>| unsent.push_back(Bytes::from(frame).into());
+        let taken = client.take(tail, reply);
+        tail.clear();
+        taken
     }
 }

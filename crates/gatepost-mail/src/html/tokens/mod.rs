@@ -195,39 +195,21 @@ impl<'a> Tokenizer<'a> {
         let mut last_text = None;
         loop {
             if let Some((element, _)) = self.literal {
-                let end = if self.unclosed.contains(&element) {
-                    None
-                } else {
-                    self.literal_end(element, at)
-                };
-                let Some((end_tag, after)) = end else {
-                    if !self.unclosed.contains(&element) {
-                        self.unclosed.push(element);
-                    }
+                let Some(after) = self.literal_text(element, start, at, handler) else {
                     return start;
                 };
-                self.report_text(start, end_tag, handler);
-                self.literal = None;
-                if self.section != Section::Ignore {
-                    self.report_pending_end(handler);
-                    handler.end(element);
-                }
                 (start, at) = (after, after);
                 continue;
             }
             if matches!(self.section, Section::Cdata | Section::Rcdata) {
-                match memchr::memmem::find(
-                    self.text.as_bytes().get(at..).unwrap_or_default(),
-                    b"]]>",
-                ) {
-                    Some(length) => {
-                        self.report_text(start, at + length, handler);
-                        (start, at) = (at + length + 3, at + length + 3);
-                        self.leave_section();
-                        continue;
-                    }
-                    None => return start,
-                }
+                let rest = self.text.as_bytes().get(at..).unwrap_or_default();
+                let Some(length) = memchr::memmem::find(rest, b"]]>") else {
+                    return start;
+                };
+                self.report_text(start, at + length, handler);
+                (start, at) = (at + length + 3, at + length + 3);
+                self.leave_section();
+                continue;
             }
             let next = self.find(b'<', at);
             if self.section != Section::None
@@ -266,6 +248,31 @@ impl<'a> Tokenizer<'a> {
                 MarkupParse::Text => (last_text, at) = (Some(tag), tag + 1),
             }
         }
+    }
+
+    /// Reports the content of a literal element, such as `script`, and its end tag; returns the
+    /// position after the tag, or `None` if the element does not end.
+    fn literal_text(
+        &mut self,
+        element: &'static str,
+        start: usize,
+        at: usize,
+        handler: &mut impl TokenHandler,
+    ) -> Option<usize> {
+        if self.unclosed.contains(&element) {
+            return None;
+        }
+        let Some((end_tag, after)) = self.literal_end(element, at) else {
+            self.unclosed.push(element);
+            return None;
+        };
+        self.report_text(start, end_tag, handler);
+        self.literal = None;
+        if self.section != Section::Ignore {
+            self.report_pending_end(handler);
+            handler.end(element);
+        }
+        Some(after)
     }
 
     /// Whether what follows the `<` at `tag` is not certainly text.

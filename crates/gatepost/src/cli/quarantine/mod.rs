@@ -132,18 +132,10 @@ fn act(action: &QuarantineAction) -> Result<(), AdminError> {
         } => {
             let client = server.client()?;
             if *source {
-                let bytes = client.fetch(&path_of(id, "/source"))?;
-                // A reader that closes the pipe needs no more output.
-                let _ = std::io::stdout().write_all(&bytes);
-                return Ok(());
-            }
-            let answer = client.ask("GET", &path_of(id, ""), None)?;
-            if *json {
-                println!("{answer:#}");
+                print_source(&client, id)
             } else {
-                output::print_whole(&answer);
+                show(&client, id, *json)
             }
-            Ok(())
         }
         QuarantineAction::Release {
             which,
@@ -179,6 +171,23 @@ fn act(action: &QuarantineAction) -> Result<(), AdminError> {
             })
         }
     }
+}
+
+fn print_source(client: &AdminClient<'_>, id: &str) -> Result<(), AdminError> {
+    let bytes = client.fetch(&path_of(id, "/source"))?;
+    // A reader that closes the pipe needs no more output.
+    let _ = std::io::stdout().write_all(&bytes);
+    Ok(())
+}
+
+fn show(client: &AdminClient<'_>, id: &str, json: bool) -> Result<(), AdminError> {
+    let answer = client.ask("GET", &path_of(id, ""), None)?;
+    if json {
+        println!("{answer:#}");
+    } else {
+        output::print_whole(&answer);
+    }
+    Ok(())
 }
 
 fn path_of(id: &str, what: &str) -> String {
