@@ -4,6 +4,7 @@
 //! across an await and never together with another lock of the broker (only the store's own queue
 //! is entered under it), so there is no order of locks to keep.
 //!
+//! - `state.rs`: the state under the lock;
 //! - `link.rs`: the live connection;
 //! - `deliver.rs`: delivery of a publication to the session, and the reasons against it;
 //! - `queue.rs`: the same for QoS 1 and 2, which are queued;
@@ -15,33 +16,31 @@ mod filters;
 mod link;
 mod persist;
 mod queue;
+mod state;
 mod write;
 
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::task::Waker;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use gatepost_message::Publication;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::acknowledged::Acknowledged;
-use crate::authorization::Authorization;
 use crate::clock::BrokerClock;
 use crate::counters::{Counters, DropCause, Drops};
 use crate::encoder::WireFormat;
 use crate::limits::{Limit, LimitCounters};
-use crate::newest::Newest;
-use crate::outbox::Outbox;
-use crate::persistence::PersistentSession;
 use crate::settings::{BrokerSettings, SlowSubscriber};
-use crate::trace::{OpenSteps, StepOutcome};
+use crate::trace::StepOutcome;
 pub(crate) use deliver::expiry_left;
 use filters::SessionFilters;
 pub(crate) use link::{Aliases, LiveLink};
 pub(crate) use persist::DeferredEffects;
+pub(crate) use state::SessionState;
 
 /// The reason why the broker ends a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,47 +111,6 @@ pub struct SessionWill {
     pub publication: Publication,
     /// The delay after the connection's end, unless the client returns.
     pub delay: Duration,
-}
-
-#[derive(Default)]
-pub(crate) struct SessionState {
-    /// The user that owns the session; `None` if any client may use it.
-    pub(crate) user: Option<Arc<str>>,
-    /// The rights of the client; `None` if they are not limited, or unknown since a restart.
-    pub(crate) authorization: Option<Arc<dyn Authorization>>,
-    pub(crate) link: Option<LiveLink>,
-    pub(crate) outbox: Outbox,
-    /// The policy for a subscriber that is slower than its publications.
-    pub(crate) policy: SlowSubscriber,
-    /// The limits of its queue, if they differ from the settings.
-    pub(crate) queue_bounds: Option<QueueBounds>,
-    /// Deliveries that wait for the outbox, if only the newest of each topic is wanted.
-    pub(crate) newest: Option<Box<Newest>>,
-    pub(crate) acknowledged: Option<Box<Acknowledged>>,
-    pub(crate) will: Option<Box<SessionWill>>,
-    /// The instant at which the will is due, after the end of the connection.
-    pub(crate) will_due: Option<Instant>,
-    /// The instant at which the session ends, after the end of the connection; `None` for never.
-    pub(crate) expires: Option<Instant>,
-    pub(crate) expiry: Duration,
-    pub(crate) has_ended: bool,
-    /// Whether everything had been written to the connection that lost the session.
-    pub(crate) was_cut_cleanly: bool,
-    pub(crate) ended: Option<DisconnectCause>,
-    /// The connection's own task.
-    owner: Option<Waker>,
-    /// Publishers that wait for free space.
-    waiting: Vec<Waker>,
-    /// Whether the socket refused bytes; until it accepts them, only the owner writes.
-    blocked: bool,
-    dirty: bool,
-    /// The instant since which publishers wait for this session.
-    congested_since: Option<Instant>,
-    /// Whether publishers have waited for the maximum time: they do not wait again until half of
-    /// the space is free, even if the client reconnects.
-    is_given_up: bool,
-    /// Traced QoS 0 deliveries that may still be lost, by their place among all deliveries.
-    traced: Option<Box<OpenSteps>>,
 }
 
 /// Sessions that have begun in this process.
@@ -375,72 +333,6 @@ impl Session {
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, SessionState> {
         self.state.lock()
-    }
-}
-
-impl SessionState {
-    /// Wakes the connection's own task.
-    pub(crate) fn wake_owner(&mut self) {
-        wake(&mut self.owner);
-    }
-
-    pub(crate) fn set_owner(&mut self, waker: &Waker) {
-        if !self
-            .owner
-            .as_ref()
-            .is_some_and(|owner| owner.will_wake(waker))
-        {
-            self.owner = Some(waker.clone());
-        }
-    }
-
-    /// Whether the housekeeper has something to do for this session, whose client is not connected:
-    /// its will or its end is due, or a failing disk refused its changes.
-    pub(crate) fn is_due(&mut self, now: Instant) -> bool {
-        let is_will_due = self.will_due.is_some_and(|due| due <= now);
-        is_will_due
-            || self.has_expired(now)
-            || self
-                .persistent_mut()
-                .is_some_and(PersistentSession::has_unsubmitted)
-    }
-
-    /// Whether the session's expiry has passed since its connection ended.
-    pub(crate) fn has_expired(&self, now: Instant) -> bool {
-        self.link.is_none() && self.expires.is_some_and(|at| at <= now)
-    }
-
-    /// Permits the greeting and all later frames to be written.
-    pub(crate) const fn begin(&mut self) {
-        self.blocked = false;
-        // A publisher may have tried to write meanwhile, and left the bytes to the connection's
-        // task.
-        self.dirty = true;
-    }
-
-    /// The instant since which publishers wait for this session.
-    pub(crate) const fn congested_since(&self) -> Option<Instant> {
-        self.congested_since
-    }
-
-    pub(crate) const fn is_blocked(&self) -> bool {
-        self.blocked
-    }
-
-    /// QoS 1 and 2 messages that wait or are unacknowledged, and publications in the outbox.
-    pub(crate) fn queued(&self) -> usize {
-        self.outbox.messages()
-            + self.newest.as_ref().map_or(0, |newest| newest.len())
-            + self
-                .acknowledged
-                .as_ref()
-                .map_or(0, |queue| queue.waiting.len())
-    }
-
-    /// QoS 1 and 2 messages that were sent and are unacknowledged.
-    pub(crate) fn in_flight(&self) -> usize {
-        let queue = self.acknowledged.as_ref();
-        queue.map_or(0, |queue| queue.in_flight.len())
     }
 }
 

@@ -11,6 +11,7 @@ use gatepost_store::SystemClock;
 use smallvec::SmallVec;
 
 use super::*;
+use crate::authorization::Authorization;
 use crate::bounded_socket::BoundedSocket;
 use crate::encoder::{Encoder, FrameOptions, Unencodable};
 use crate::filter::DeliveryOptions;

@@ -8,6 +8,8 @@
 //! Invariants: an expired value is never returned; the number of values, the length of each and the
 //! bytes of all are bounded; memory and database agree in order, since both change under one lock.
 
+mod entry;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -17,6 +19,8 @@ use gatepost_settings::ByteSize;
 use parking_lot::Mutex;
 
 use crate::{Store, StoreChange, StoreError};
+pub use entry::StoredValue;
+use entry::{ValueEntry, size};
 
 /// The key space of values among the records.
 const SPACE: &str = "value";
@@ -24,21 +28,8 @@ const SPACE: &str = "value";
 pub const VALUE_KEY_BYTES_MAX: usize = 1024;
 /// The longest value.
 pub const VALUE_BYTES_MAX: usize = 64 * 1024;
-/// The memory of a value in addition to the bytes of its key and its content.
-const ENTRY_BYTES: u64 = 64;
 /// Expired values are removed once in this many changes.
 const CHANGES_PER_SWEEP: u32 = 1024;
-
-/// One value.
-#[derive(Debug, Clone, PartialEq)]
-pub enum StoredValue {
-    /// A number: a counter, a time.
-    Number(f64),
-    /// A text, or any bytes.
-    Bytes(Bytes),
-    /// Yes or no.
-    Flag(bool),
-}
 
 /// The reason why a value was not stored.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -86,13 +77,6 @@ struct KeptValues {
     /// The sum of [`size`] of all of them.
     bytes: u64,
     changes: u32,
-}
-
-#[derive(Clone)]
-struct ValueEntry {
-    value: StoredValue,
-    /// Unix milliseconds; `u64::MAX` for never.
-    expires_ms: u64,
 }
 
 impl Values {
@@ -279,20 +263,6 @@ impl Values {
     }
 }
 
-impl StoredValue {
-    const fn length(&self) -> usize {
-        match self {
-            Self::Bytes(bytes) => bytes.len(),
-            Self::Number(_) | Self::Flag(_) => 0,
-        }
-    }
-}
-
-/// The size of an entry that counts towards the limit in bytes.
-const fn size(key: &[u8], entry: &ValueEntry) -> u64 {
-    (key.len() + entry.value.length()) as u64 + ENTRY_BYTES
-}
-
 fn delete(key: &[u8]) -> StoreChange {
     StoreChange::DeleteRecord {
         space: SPACE,
@@ -317,138 +287,5 @@ fn expiry(now: SystemTime, lifetime: Option<Duration>) -> u64 {
     })
 }
 
-impl ValueEntry {
-    /// Eight bytes of expiry, one of type, then the value.
-    fn write(&self) -> Bytes {
-        let mut row = self.expires_ms.to_be_bytes().to_vec();
-        match &self.value {
-            StoredValue::Number(number) => {
-                row.push(b'n');
-                row.extend_from_slice(&number.to_be_bytes());
-            }
-            StoredValue::Bytes(bytes) => {
-                row.push(b'b');
-                row.extend_from_slice(bytes);
-            }
-            StoredValue::Flag(flag) => row.extend_from_slice(&[b'f', u8::from(*flag)]),
-        }
-        row.into()
-    }
-
-    fn read(row: &Bytes) -> Option<Self> {
-        let (expires, rest) = row.split_first_chunk::<8>()?;
-        let (kind, rest) = rest.split_first()?;
-        let value = match kind {
-            b'n' => StoredValue::Number(f64::from_be_bytes(rest.try_into().ok()?)),
-            b'b' => StoredValue::Bytes(Bytes::copy_from_slice(rest)),
-            b'f' => StoredValue::Flag(rest == [1]),
-            _ => return None,
-        };
-        Some(Self {
-            value,
-            expires_ms: u64::from_be_bytes(*expires),
-        })
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const HOUR: Option<Duration> = Some(Duration::from_hours(1));
-    const PAST: Option<Duration> = Some(Duration::ZERO);
-
-    fn limits(count_max: usize) -> ValuesLimits {
-        ValuesLimits {
-            count_max,
-            bytes_max: ByteSize::mebibytes(1),
-        }
-    }
-
-    #[test]
-    fn values_outlive_the_process_and_expired_ones_do_not() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let settings = crate::StoreSettings::default();
-        let (store, _) = Store::open(folder.path(), &settings).expect("a store");
-        let values = Values::open(&store, limits(10)).expect("values");
-        let text = StoredValue::Bytes(Bytes::from("text"));
-        values.set("/a", b"k", text.clone(), HOUR).expect("set");
-        let flag = StoredValue::Flag(true);
-        values.set("/b", b"k", flag.clone(), None).expect("set");
-        values.set("/a", b"old", text.clone(), PAST).expect("set");
-        values.add("/a", b"n", 2.0, HOUR).expect("a sum");
-        values.add("/a", b"n", 0.5, PAST).expect("a sum");
-        assert_eq!(values.get("/a", b"old"), None);
-        store.close();
-        drop((store, values));
-        let (store, _) = Store::open(folder.path(), &settings).expect("a store");
-        let values = Values::open(&store, limits(10)).expect("values");
-        assert_eq!(values.get("/a", b"k").map(|(value, _)| value), Some(text));
-        assert_eq!(values.get("/b", b"k"), Some((flag, None)));
-        let (number, left) = values.get("/a", b"n").expect("a number");
-        assert_eq!(number, StoredValue::Number(2.5));
-        assert!(left.is_some_and(|left| left > Duration::from_mins(50)));
-        assert_eq!(values.get("/a", b"old"), None);
-        assert!(values.remove("/a", b"k").expect("removed"));
-        assert_eq!(values.get("/a", b"k"), None);
-    }
-
-    #[test]
-    fn bounds_hold_and_expired_values_make_room() {
-        let values = Values::in_memory(limits(2));
-        let set = |key: &[u8], lifetime| values.set("/a", key, StoredValue::Flag(true), lifetime);
-        set(b"1", PAST).expect("room");
-        set(b"2", HOUR).expect("room");
-        set(b"3", HOUR).expect("room, since the first has expired");
-        assert!(matches!(set(b"4", HOUR), Err(ValueError::Full(2))));
-        set(b"3", HOUR).expect("a value may be set again");
-        assert!(matches!(set(&[b'k'; 2000], HOUR), Err(ValueError::TooLong)));
-        assert!(matches!(
-            values.add("/a", b"3", 1.0, None),
-            Err(ValueError::NoNumber)
-        ));
-        assert_eq!(values.count(), 2);
-    }
-
-    #[test]
-    fn all_values_together_have_a_bound_in_bytes() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let settings = crate::StoreSettings::default();
-        let (store, _) = Store::open(folder.path(), &settings).expect("a store");
-        let text = |length| StoredValue::Bytes(Bytes::from(vec![b'x'; length]));
-        let fill = |values: &Values, lifetime| {
-            let mut written = 0;
-            while values
-                .set(
-                    "/a",
-                    format!("{written}").as_bytes(),
-                    text(60_000),
-                    lifetime,
-                )
-                .is_ok()
-            {
-                written += 1;
-            }
-            written
-        };
-        let values = Values::open(&store, limits(1000)).expect("values");
-        assert_eq!(fill(&values, HOUR), 17);
-        let last = values.set("/b", b"k", text(60_000), HOUR);
-        assert!(matches!(last, Err(ValueError::FullBytes(_))), "{last:?}");
-        let smaller = values.set("/a", b"0", text(60_000), PAST);
-        smaller.expect("no more than before");
-        // The expired value frees space.
-        values.set("/b", b"k", text(60_000), HOUR).expect("room");
-        assert!(values.remove("/b", b"k").expect("removed"));
-        values.set("/b", b"l", text(60_000), HOUR).expect("room");
-        store.close();
-        drop((store, values));
-        // The sum is right after a restart.
-        let (store, _) = Store::open(folder.path(), &settings).expect("a store");
-        let values = Values::open(&store, limits(1000)).expect("values");
-        let last = values.set("/c", b"k", text(60_000), HOUR);
-        assert!(matches!(last, Err(ValueError::FullBytes(_))), "{last:?}");
-        values.remove("/b", b"l").expect("removed");
-        values.set("/c", b"k", text(60_000), HOUR).expect("room");
-    }
-}
+mod tests;

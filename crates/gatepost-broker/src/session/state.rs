@@ -1,0 +1,122 @@
+//! The state that a session's mutex guards.
+
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use super::{DisconnectCause, LiveLink, QueueBounds, SessionWill, wake};
+use crate::acknowledged::Acknowledged;
+use crate::authorization::Authorization;
+use crate::newest::Newest;
+use crate::outbox::Outbox;
+use crate::persistence::PersistentSession;
+use crate::settings::SlowSubscriber;
+use crate::trace::OpenSteps;
+
+/// The part of a session that its mutex guards.
+#[derive(Default)]
+pub(crate) struct SessionState {
+    /// The user that owns the session; `None` if any client may use it.
+    pub(crate) user: Option<Arc<str>>,
+    /// The rights of the client; `None` if they are not limited, or unknown since a restart.
+    pub(crate) authorization: Option<Arc<dyn Authorization>>,
+    pub(crate) link: Option<LiveLink>,
+    pub(crate) outbox: Outbox,
+    /// The policy for a subscriber that is slower than its publications.
+    pub(crate) policy: SlowSubscriber,
+    /// The limits of its queue, if they differ from the settings.
+    pub(crate) queue_bounds: Option<QueueBounds>,
+    /// Deliveries that wait for the outbox, if only the newest of each topic is wanted.
+    pub(crate) newest: Option<Box<Newest>>,
+    pub(crate) acknowledged: Option<Box<Acknowledged>>,
+    pub(crate) will: Option<Box<SessionWill>>,
+    /// The instant at which the will is due, after the end of the connection.
+    pub(crate) will_due: Option<Instant>,
+    /// The instant at which the session ends, after the end of the connection; `None` for never.
+    pub(crate) expires: Option<Instant>,
+    pub(crate) expiry: Duration,
+    pub(crate) has_ended: bool,
+    /// Whether everything had been written to the connection that lost the session.
+    pub(crate) was_cut_cleanly: bool,
+    pub(crate) ended: Option<DisconnectCause>,
+    /// The connection's own task.
+    pub(super) owner: Option<Waker>,
+    /// Publishers that wait for free space.
+    pub(super) waiting: Vec<Waker>,
+    /// Whether the socket refused bytes; until it accepts them, only the owner writes.
+    pub(super) blocked: bool,
+    pub(super) dirty: bool,
+    /// The instant since which publishers wait for this session.
+    pub(super) congested_since: Option<Instant>,
+    /// Whether publishers have waited for the maximum time: they do not wait again until half of
+    /// the space is free, even if the client reconnects.
+    pub(super) is_given_up: bool,
+    /// Traced QoS 0 deliveries that may still be lost, by their place among all deliveries.
+    pub(super) traced: Option<Box<OpenSteps>>,
+}
+
+impl SessionState {
+    /// Wakes the connection's own task.
+    pub(crate) fn wake_owner(&mut self) {
+        wake(&mut self.owner);
+    }
+
+    pub(crate) fn set_owner(&mut self, waker: &Waker) {
+        if !self
+            .owner
+            .as_ref()
+            .is_some_and(|owner| owner.will_wake(waker))
+        {
+            self.owner = Some(waker.clone());
+        }
+    }
+
+    /// Whether the housekeeper has something to do for this session, whose client is not connected:
+    /// its will or its end is due, or a failing disk refused its changes.
+    pub(crate) fn is_due(&mut self, now: Instant) -> bool {
+        let is_will_due = self.will_due.is_some_and(|due| due <= now);
+        is_will_due
+            || self.has_expired(now)
+            || self
+                .persistent_mut()
+                .is_some_and(PersistentSession::has_unsubmitted)
+    }
+
+    /// Whether the session's expiry has passed since its connection ended.
+    pub(crate) fn has_expired(&self, now: Instant) -> bool {
+        self.link.is_none() && self.expires.is_some_and(|at| at <= now)
+    }
+
+    /// Permits the greeting and all later frames to be written.
+    pub(crate) const fn begin(&mut self) {
+        self.blocked = false;
+        // A publisher may have tried to write meanwhile, and left the bytes to the connection's
+        // task.
+        self.dirty = true;
+    }
+
+    /// The instant since which publishers wait for this session.
+    pub(crate) const fn congested_since(&self) -> Option<Instant> {
+        self.congested_since
+    }
+
+    pub(crate) const fn is_blocked(&self) -> bool {
+        self.blocked
+    }
+
+    /// QoS 1 and 2 messages that wait or are unacknowledged, and publications in the outbox.
+    pub(crate) fn queued(&self) -> usize {
+        self.outbox.messages()
+            + self.newest.as_ref().map_or(0, |newest| newest.len())
+            + self
+                .acknowledged
+                .as_ref()
+                .map_or(0, |queue| queue.waiting.len())
+    }
+
+    /// QoS 1 and 2 messages that were sent and are unacknowledged.
+    pub(crate) fn in_flight(&self) -> usize {
+        let queue = self.acknowledged.as_ref();
+        queue.map_or(0, |queue| queue.in_flight.len())
+    }
+}

@@ -1,0 +1,100 @@
+//! Values outlive the process, expire, and are bounded.
+
+use super::*;
+
+const HOUR: Option<Duration> = Some(Duration::from_hours(1));
+const PAST: Option<Duration> = Some(Duration::ZERO);
+
+fn limits(count_max: usize) -> ValuesLimits {
+    ValuesLimits {
+        count_max,
+        bytes_max: ByteSize::mebibytes(1),
+    }
+}
+
+#[test]
+fn values_outlive_the_process_and_expired_ones_do_not() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let settings = crate::StoreSettings::default();
+    let (store, _) = Store::open(folder.path(), &settings).expect("a store");
+    let values = Values::open(&store, limits(10)).expect("values");
+    let text = StoredValue::Bytes(Bytes::from("text"));
+    values.set("/a", b"k", text.clone(), HOUR).expect("set");
+    let flag = StoredValue::Flag(true);
+    values.set("/b", b"k", flag.clone(), None).expect("set");
+    values.set("/a", b"old", text.clone(), PAST).expect("set");
+    values.add("/a", b"n", 2.0, HOUR).expect("a sum");
+    values.add("/a", b"n", 0.5, PAST).expect("a sum");
+    assert_eq!(values.get("/a", b"old"), None);
+    store.close();
+    drop((store, values));
+    let (store, _) = Store::open(folder.path(), &settings).expect("a store");
+    let values = Values::open(&store, limits(10)).expect("values");
+    assert_eq!(values.get("/a", b"k").map(|(value, _)| value), Some(text));
+    assert_eq!(values.get("/b", b"k"), Some((flag, None)));
+    let (number, left) = values.get("/a", b"n").expect("a number");
+    assert_eq!(number, StoredValue::Number(2.5));
+    assert!(left.is_some_and(|left| left > Duration::from_mins(50)));
+    assert_eq!(values.get("/a", b"old"), None);
+    assert!(values.remove("/a", b"k").expect("removed"));
+    assert_eq!(values.get("/a", b"k"), None);
+}
+
+#[test]
+fn bounds_hold_and_expired_values_make_room() {
+    let values = Values::in_memory(limits(2));
+    let set = |key: &[u8], lifetime| values.set("/a", key, StoredValue::Flag(true), lifetime);
+    set(b"1", PAST).expect("room");
+    set(b"2", HOUR).expect("room");
+    set(b"3", HOUR).expect("room, since the first has expired");
+    assert!(matches!(set(b"4", HOUR), Err(ValueError::Full(2))));
+    set(b"3", HOUR).expect("a value may be set again");
+    assert!(matches!(set(&[b'k'; 2000], HOUR), Err(ValueError::TooLong)));
+    assert!(matches!(
+        values.add("/a", b"3", 1.0, None),
+        Err(ValueError::NoNumber)
+    ));
+    assert_eq!(values.count(), 2);
+}
+
+#[test]
+fn all_values_together_have_a_bound_in_bytes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let settings = crate::StoreSettings::default();
+    let (store, _) = Store::open(folder.path(), &settings).expect("a store");
+    let text = |length| StoredValue::Bytes(Bytes::from(vec![b'x'; length]));
+    let fill = |values: &Values, lifetime| {
+        let mut written = 0;
+        while values
+            .set(
+                "/a",
+                format!("{written}").as_bytes(),
+                text(60_000),
+                lifetime,
+            )
+            .is_ok()
+        {
+            written += 1;
+        }
+        written
+    };
+    let values = Values::open(&store, limits(1000)).expect("values");
+    assert_eq!(fill(&values, HOUR), 17);
+    let last = values.set("/b", b"k", text(60_000), HOUR);
+    assert!(matches!(last, Err(ValueError::FullBytes(_))), "{last:?}");
+    let smaller = values.set("/a", b"0", text(60_000), PAST);
+    smaller.expect("no more than before");
+    // The expired value frees space.
+    values.set("/b", b"k", text(60_000), HOUR).expect("room");
+    assert!(values.remove("/b", b"k").expect("removed"));
+    values.set("/b", b"l", text(60_000), HOUR).expect("room");
+    store.close();
+    drop((store, values));
+    // The sum is right after a restart.
+    let (store, _) = Store::open(folder.path(), &settings).expect("a store");
+    let values = Values::open(&store, limits(1000)).expect("values");
+    let last = values.set("/c", b"k", text(60_000), HOUR);
+    assert!(matches!(last, Err(ValueError::FullBytes(_))), "{last:?}");
+    values.remove("/b", b"l").expect("removed");
+    values.set("/c", b"k", text(60_000), HOUR).expect("room");
+}
