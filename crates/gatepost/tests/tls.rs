@@ -421,32 +421,15 @@ fn spamc_asks_through_tls() {
     );
     let gateway = Gateway::start(&settings);
     let (port, ca) = (gateway.port("spamd/tls"), path("authority.pem"));
-    let arguments = [
-        "-S",
-        "--ssl-ca-file",
-        &ca,
-        "-x",
-        "-d",
-        "127.0.0.1",
-        "-p",
-        &port,
-        "-c",
-    ];
-    let output = run("spamc", &arguments, b"Subject: BAD news\n\ntext\n");
+    let ask = |ca: &str| {
+        let arguments = format!("-S --ssl-ca-file {ca} -x -d 127.0.0.1 -p {port} -c");
+        let arguments: Vec<&str> = arguments.split(' ').collect();
+        run("spamc", &arguments, b"Subject: BAD news\n\ntext\n")
+    };
+    let output = ask(&ca);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "12.5/5.0");
     // A client that does not know the authority gives up before a word of the mail is sent.
-    let arguments = [
-        "-S",
-        "--ssl-ca-file",
-        "/etc/ssl/certs/ca-certificates.crt",
-        "-x",
-        "-d",
-        "127.0.0.1",
-        "-p",
-        &port,
-        "-c",
-    ];
-    let output = run("spamc", &arguments, b"Subject: BAD news\n\ntext\n");
+    let output = ask("/etc/ssl/certs/ca-certificates.crt");
     assert_ne!(output.status.code(), Some(1), "{output:?}");
 }
