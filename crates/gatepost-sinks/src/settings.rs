@@ -107,7 +107,7 @@ pub struct WebhookSettings {
     pub secret_file: PathBuf,
     /// The header field for the HMAC of the body by the first secret; empty for none.
     pub hmac_header: String,
-    /// The time for one attempt, from the connection to the end of the answer.
+    /// The time for one attempt, from the connection to the header of the response.
     pub timeout: Period,
     /// Requests at once. With more than one, messages may arrive in another order.
     pub concurrency: u16,

@@ -27,7 +27,7 @@ pub struct WebPushSettings {
     /// The time for which a push service keeps a message for a device that is off, unless the
     /// message has its own expiry.
     pub time_to_live: Period,
-    /// The time for one attempt, from the connection to the end of the answer.
+    /// The time for one attempt, from the connection to the header of the response.
     pub timeout: Period,
     /// Whether endpoints may be on this machine or in a private network, and without TLS.
     pub allow_private: bool,

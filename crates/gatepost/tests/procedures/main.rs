@@ -214,7 +214,9 @@ fn a_replay_shows_whose_verdict_would_change() {
         let arguments = ["check", "--config", "new.toml", "--replay", "100"];
         let (shown, code) = gatepost(folder.path(), &arguments);
         assert_eq!(code, Some(0), "{shown}");
-        shown.contains("replayed 4 kept messages").then_some(shown)
+        shown
+            .contains("replayed 4 stored messages")
+            .then_some(shown)
     });
     assert!(
         shown.contains("1 would get a different verdict, 3 the same"),
@@ -230,7 +232,7 @@ fn a_replay_shows_whose_verdict_would_change() {
         &["check", "--config", "gatepost.toml", "--replay", "2"],
     );
     assert!(
-        same.contains("replayed 2 kept messages: 0 would get a different verdict, 2 the same"),
+        same.contains("replayed 2 stored messages: 0 would get a different verdict, 2 the same"),
         "{same}"
     );
     // The server saw nothing of it.
@@ -263,7 +265,7 @@ fn a_replay_knows_what_was_learned_and_changes_nothing_of_it() {
             shown.contains(verdicts).then_some(shown)
         })
     };
-    replayed("replayed 1 kept messages: 0 would get a different verdict");
+    replayed("replayed 1 stored messages: 0 would get a different verdict");
 
     write("spam.eml", &format!("Subject: win\n\n{body}\n"));
     write("ham.eml", "Subject: tea\n\nshall we meet on thursday\n");
@@ -271,7 +273,7 @@ fn a_replay_knows_what_was_learned_and_changes_nothing_of_it() {
         let (output, code) = gatepost(folder.path(), &["learn", class, file]);
         assert_eq!(code, Some(0), "{output}");
     }
-    let shown = replayed("replayed 1 kept messages: 1 would get a different verdict");
+    let shown = replayed("replayed 1 stored messages: 1 would get a different verdict");
     assert!(shown.contains(" smtp accept -> reject "), "{shown}");
     assert!(shown.contains("BAYES_99"), "{shown}");
 }

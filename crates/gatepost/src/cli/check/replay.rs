@@ -73,11 +73,11 @@ fn replay(
         }
     }
     println!(
-        "replayed {} kept messages: {changed} would get a different verdict, {} the same",
+        "replayed {} stored messages: {changed} would get a different verdict, {} the same",
         kept.len(),
         kept.len() - changed
     );
-    println!("(with a copy of what was learned; rate limits and folding start empty)");
+    println!("(with a copy of the learned data; rate limits and deduplication start empty)");
     Ok(ExitCode::SUCCESS)
 }
 
