@@ -75,16 +75,8 @@ impl AllowedSenders {
 
     /// The verdict on a message with the list applied.
     pub(crate) fn apply(&self, message: &Message, verdict: Verdict) -> Verdict {
-        let is_by_score = verdict.procedure == SPAM_CHECK;
-        let may_override = match verdict.action {
-            Action::Accept => false,
-            Action::Quarantine if is_by_score => true,
-            Action::Quarantine => {
-                verdict.procedure != VIRUS_CHECK && !is_unknown(message, &verdict)
-            }
-            Action::Tag | Action::Drop | Action::Reject | Action::Defer => is_by_score,
-        };
-        if !may_override || message.format != Format::Mail {
+        let is_verified = !is_unknown(message, &verdict);
+        if !may_override(&verdict, is_verified) || message.format != Format::Mail {
             return verdict;
         }
         let Some(sender) = &message.envelope.sender else {
@@ -108,6 +100,18 @@ impl AllowedSenders {
     }
 }
 
+/// Whether an allowed sender overrides the verdict: one by the rules' score, or, for a verified
+/// sender, a procedure's quarantine.
+pub(crate) fn may_override(verdict: &Verdict, is_verified: bool) -> bool {
+    let is_by_score = verdict.procedure == SPAM_CHECK;
+    match verdict.action {
+        Action::Accept => false,
+        Action::Quarantine if is_by_score => true,
+        Action::Quarantine => verdict.procedure != VIRUS_CHECK && is_verified,
+        Action::Tag | Action::Drop | Action::Reject | Action::Defer => is_by_score,
+    }
+}
+
 /// Whether the envelope's sender is unverified: its client has not logged in, and no rule checked
 /// SPF, DKIM or DMARC.
 fn is_unknown(message: &Message, verdict: &Verdict) -> bool {
@@ -117,7 +121,13 @@ fn is_unknown(message: &Message, verdict: &Verdict) -> bool {
 /// Whether the envelope's sender is plausible: its client has logged in, no rule checked SPF, DKIM
 /// or DMARC, or one of them passed for the sender's domain.
 fn is_confirmed(sender: &str, message: &Message, verdict: &Verdict) -> bool {
-    if message.envelope.user.is_some() || is_unknown(message, verdict) {
+    is_unknown(message, verdict) || is_proven(sender, message, verdict)
+}
+
+/// Whether a sender, in lower case, is proven: its client has logged in, or SPF, DKIM or DMARC
+/// passed for the sender's domain.
+pub(crate) fn is_proven(sender: &str, message: &Message, verdict: &Verdict) -> bool {
+    if message.envelope.user.is_some() {
         return true;
     }
     let domain = domain_of(sender);

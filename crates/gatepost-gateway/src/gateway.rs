@@ -25,6 +25,7 @@ use crate::journal;
 use crate::mail_payload::{self, RenderedPayload};
 use crate::publication::publication;
 use crate::publication_sink::{OtherDestination, PublicationSink};
+use crate::sender_lists::{SenderListError, SenderListing, SenderLists, SenderPattern};
 
 /// The reason of a `defer` after the store failed.
 pub(crate) const STORE_FAILED: &str = "the message could not be stored; try again later";
@@ -55,6 +56,7 @@ struct GatewayCore {
     journal_topic: Topic,
     journals_unjudged: AtomicBool,
     allowed_senders: AllowedSenders,
+    sender_lists: SenderLists,
 }
 
 /// A message between its arrival and its delivery.
@@ -80,6 +82,7 @@ impl Gateway {
             procedures,
             sink,
             allowed_senders: AllowedSenders::load(&store),
+            sender_lists: SenderLists::load(&store),
             store,
             counters: GatewayCounters::default(),
             journal_topic: journal::topic(),
@@ -135,6 +138,36 @@ impl Gateway {
     /// The allowed senders, sorted.
     pub fn allowed_senders(&self) -> Vec<String> {
         self.0.allowed_senders.addresses()
+    }
+
+    /// The senders that a user allows or blocks for the own mailbox.
+    pub fn senders_of(&self, user: &str) -> Vec<(SenderPattern, SenderListing)> {
+        self.0.sender_lists.of(user)
+    }
+
+    /// Changes an entry of a user's list of senders, or removes it (`None`); returns when the
+    /// change is on disk.
+    pub async fn list_sender(
+        &self,
+        user: &str,
+        entry: &SenderPattern,
+        listing: Option<SenderListing>,
+    ) -> Result<(), SenderListError> {
+        let shared = &self.0;
+        let changed = shared
+            .sender_lists
+            .change(&shared.store, user, entry, listing);
+        changed.await
+    }
+
+    /// Removes the lists of senders of users other than these.
+    pub async fn keep_senders_of(&self, is_user: impl Fn(&str) -> bool) -> Result<(), StoreError> {
+        let shared = &self.0;
+        shared.sender_lists.keep(&shared.store, is_user).await
+    }
+
+    pub(crate) fn sender_lists(&self) -> &SenderLists {
+        &self.0.sender_lists
     }
 
     /// Accepts a message whose body is the payload, to be published under its own topic.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use gatepost_message::{Message, Topic, Verdict};
+use gatepost_message::{Message, MessageId, Topic, Verdict};
 use gatepost_store::StoreChange;
 
 use crate::gateway::{Gateway, GatewaySubmission, SubmissionOutcome, TimedVerdict};
@@ -29,6 +29,23 @@ impl JudgedMail {
             .iter()
             .map(|user| StoreChange::deliver(user, id, mail.clone()));
         self.mailbox_changes.extend(changes);
+    }
+
+    /// The same mail, judged the same, for some of its recipients. It has an id of its own.
+    pub fn for_recipients(&self, recipients: Vec<String>, topics: Vec<Topic>) -> Self {
+        let mut message = Message::clone(&self.message);
+        message.id = MessageId::next();
+        message.envelope.recipients = recipients;
+        message.topic = topics.first().cloned();
+        Self {
+            message: Arc::new(message),
+            topics,
+            mailbox_changes: Vec::new(),
+            judgement: TimedVerdict {
+                verdict: self.judgement.verdict.clone(),
+                duration: self.judgement.duration,
+            },
+        }
     }
 
     /// The mail as it arrived.
@@ -59,6 +76,12 @@ impl Gateway {
             mailbox_changes: Vec::new(),
             judgement,
         }
+    }
+
+    /// The verdict on a mail for a user's mailbox, if the user's list of senders changes it.
+    pub fn verdict_for_mailbox(&self, user: &str, mail: &JudgedMail) -> Option<Verdict> {
+        self.sender_lists()
+            .apply(user, mail.message(), mail.verdict())
     }
 
     /// Executes the verdict of a mail: publishes it under each of its topics in the form `payload`

@@ -18,6 +18,7 @@ mod mail_payload;
 mod publication;
 mod publication_sink;
 mod release;
+mod sender_lists;
 
 pub use counters::{GatewayCounters, ListenerCounts, RuleHits};
 pub use delayed::{DELAY, DelayMistake, DelayedMessages, DelayedSettings, SEQUENCE_ID};
@@ -27,3 +28,6 @@ pub use judged_mail::JudgedMail;
 pub use mail_payload::MailPayload;
 pub use publication_sink::{Handover, OtherDestination, PublicationSink};
 pub use release::ReleaseTargets;
+pub use sender_lists::{
+    MalformedSenderPattern, SENDER_ENTRIES_MAX, SenderListError, SenderListing, SenderPattern,
+};

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::api::{admin, call, ntfy, openapi, topics, web_push};
+use super::api::{admin, call, ntfy, openapi, senders, topics, web_push};
 use super::context::HttpContext;
 use super::error::HttpError;
 use super::request::HttpRequest;
@@ -125,11 +125,15 @@ async fn route(
             return websocket_handshake::upgrade(request);
         }
         "/topics" => return topics::respond(context, request, None).await,
+        "/v1/senders" => return senders::respond(context, request, None).await,
         "/v1/webpush" => return web_push::respond(context, request).await,
         _ => {}
     }
     if let Some(topic) = path.strip_prefix("/topics/") {
         return topics::respond(context, request, Some(topic)).await;
+    }
+    if let Some(entry) = path.strip_prefix("/v1/senders/") {
+        return senders::respond(context, request, Some(entry)).await;
     }
     if let Some(procedure) = path.strip_prefix("/call/") {
         return call::respond(context, request, procedure).await;
@@ -164,6 +168,10 @@ async fn route(
             access::identify(context, request).await?;
             assets::push(request)
         }
+        "/senders" if matches!(method, "GET" | "HEAD") => {
+            access::identify(context, request).await?;
+            assets::senders(request)
+        }
         "/" | "/dashboard" | "/status" => {
             access::identify(context, request).await?;
             access::expect_admin(context, request)?;
@@ -186,7 +194,14 @@ async fn route(
 /// Whether the path needs authentication. Of the other paths, pages are public, and the dashboard
 /// and ntfy's shapes authenticate if no page replaces them.
 fn needs_identity(path: &str) -> bool {
-    ["/topics", "/call/", "/admin/", "/metrics", "/v1/webpush"]
-        .iter()
-        .any(|prefix| path.starts_with(prefix))
+    [
+        "/topics",
+        "/call/",
+        "/admin/",
+        "/metrics",
+        "/v1/senders",
+        "/v1/webpush",
+    ]
+    .iter()
+    .any(|prefix| path.starts_with(prefix))
 }

@@ -13,12 +13,12 @@ use bytes::Bytes;
 use gatepost_bans::Offence;
 use gatepost_broker::RuleViolation;
 use gatepost_gateway::{JudgedMail, OtherDestination};
-use gatepost_message::{
-    Action, Edit, EditedField, Envelope, MessageId, Qos, Score, Topic, Verdict, edit,
-};
+use gatepost_message::{Action, Edit, EditedField, Envelope, MessageId, Qos, Score, Verdict, edit};
 
 use super::connection::SmtpConnection;
 use super::dialect::Dialect;
+use super::mailbox_lists;
+use super::recipient_group::{Part, RecipientGroup};
 use super::recipients::Destination;
 use super::replies;
 use super::reply::{self, SmtpReply};
@@ -52,7 +52,12 @@ pub(super) async fn deliver(
             .gateway
             .judge_mail(message, group.topics.clone())
             .await;
-        parts.push((mail, group));
+        parts.extend(mailbox_lists::divide(
+            &context.gateway,
+            context.dialect,
+            mail,
+            group,
+        ));
     }
     if context.dialect == Dialect::Smtp {
         let (mut mails, groups): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
@@ -122,9 +127,6 @@ struct MailDelivery {
     id: MessageId,
     envelope: Envelope,
 }
-
-/// One part of a message: the recipients of one scope, and its verdict.
-type Part = (JudgedMail, RecipientGroup);
 
 impl MailDelivery {
     fn new(session: &SmtpSession<'_>, transaction: &Transaction) -> Self {
@@ -349,43 +351,4 @@ fn groups(connection: &SmtpConnection<'_>, to: Vec<Recipient>) -> Vec<RecipientG
         procedures.scope_for(listener, topic, address)
     });
     groups.into_iter().map(RecipientGroup::of).collect()
-}
-
-/// Recipients whose mail has one verdict.
-#[derive(Debug, Default)]
-struct RecipientGroup {
-    /// The index of each of these recipients among the accepted ones, and whether the next hop has
-    /// accepted it.
-    places: Vec<(usize, bool)>,
-    recipients: Vec<String>,
-    topics: Vec<Topic>,
-    /// Users.
-    mailboxes: Vec<String>,
-    /// Addresses at the next hop.
-    forwards: Vec<String>,
-}
-
-impl RecipientGroup {
-    /// Each recipient comes with its place among the accepted ones.
-    fn of(recipients: Vec<(usize, Recipient)>) -> Self {
-        let mut group = Self::default();
-        for (place, recipient) in recipients {
-            group.add(place, recipient.mailbox.address, recipient.destination);
-        }
-        group
-    }
-
-    fn add(&mut self, place: usize, address: String, destination: Destination) {
-        let forwarded = matches!(destination, Destination::Forward(_));
-        self.places.push((place, forwarded));
-        match destination {
-            Destination::Topic(topic) if !self.topics.contains(&topic) => self.topics.push(topic),
-            Destination::Mailbox(user) if !self.mailboxes.contains(&user) => {
-                self.mailboxes.push(user);
-            }
-            Destination::Topic(_) | Destination::Mailbox(_) => {}
-            Destination::Forward(_) => self.forwards.push(address.clone()),
-        }
-        self.recipients.push(address);
-    }
 }

@@ -20,6 +20,7 @@ mod procedures;
 mod publish;
 mod quarantine;
 mod scan;
+mod senders;
 mod serve;
 mod sessions;
 mod sinks;
@@ -60,6 +61,7 @@ enum Command {
     Clock(clock::ClockArguments),
     Sessions(sessions::SessionsArguments),
     Quarantine(quarantine::QuarantineArguments),
+    Senders(senders::SendersArguments),
     Sinks(sinks::SinksArguments),
     Dkim(dkim::DkimArguments),
     Import(import::ImportArguments),
@@ -91,6 +93,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Clock(arguments) => clock::run(&arguments),
         Command::Sessions(arguments) => sessions::run(&arguments),
         Command::Quarantine(arguments) => quarantine::run(&arguments),
+        Command::Senders(arguments) => senders::run(&arguments),
         Command::Sinks(arguments) => sinks::run(&arguments),
         Command::Dkim(arguments) => dkim::run(&arguments),
         Command::Import(arguments) => import::run(&arguments),

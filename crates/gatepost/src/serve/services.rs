@@ -156,6 +156,7 @@ impl Services {
         tokio::spawn(mqtt::follow_users(broker.clone(), users.clone()));
         publish_refusals(broker, users.clone());
         tokio::spawn(forget_subscriptions(self.sinks.clone(), users.clone()));
+        tokio::spawn(forget_senders(self.gateway.clone(), users.clone()));
         let users = users.clone();
         tokio::spawn(async move { users.follow().await });
         tokio::spawn(sweep_bans(self.bans.clone()));
@@ -242,6 +243,21 @@ async fn forget_subscriptions(sinks: Sinks, users: Users) {
     let mut changes = users.changes();
     while let Some(web_push) = sinks.web_push() {
         web_push.forget_users(|user| users.owner(Some(user), "").is_revoked());
+        if changes.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Removes the lists of senders of users who are removed; runs until dropped.
+async fn forget_senders(gateway: Gateway, users: Users) {
+    let mut changes = users.changes();
+    loop {
+        let names: Vec<String> = users.list().into_iter().map(|user| user.name).collect();
+        let kept = gateway.keep_senders_of(|user| names.iter().any(|name| name == user));
+        if let Err(error) = kept.await {
+            tracing::warn!(target: "users", %error, "a removed user's list of senders remains");
+        }
         if changes.changed().await.is_err() {
             return;
         }

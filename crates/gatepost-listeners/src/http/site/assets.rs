@@ -33,6 +33,7 @@ const ASSETS: &[(&str, &[u8])] = &[
     ("recent.js", include_bytes!("../assets/recent.js")),
     ("rules.js", include_bytes!("../assets/rules.js")),
     ("scan.js", include_bytes!("../assets/scan.js")),
+    ("senders.js", include_bytes!("../assets/senders.js")),
     ("sessions.js", include_bytes!("../assets/sessions.js")),
     ("topics.js", include_bytes!("../assets/topics.js")),
     ("dashboard.css", include_bytes!("../assets/dashboard.css")),
@@ -90,6 +91,12 @@ pub(in crate::http) fn dashboard(request: &HttpRequest) -> Result<Response, Http
 pub(in crate::http) fn push(request: &HttpRequest) -> Result<Response, HttpError> {
     expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
     Ok(page(&include_bytes!("../assets/push.html")[..]))
+}
+
+/// The page on which users allow and block senders for their own mailbox.
+pub(in crate::http) fn senders(request: &HttpRequest) -> Result<Response, HttpError> {
+    expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
+    Ok(page(include_bytes!("../assets/senders.html").as_slice()))
 }
 
 /// A built-in page.

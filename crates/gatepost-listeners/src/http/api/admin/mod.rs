@@ -41,6 +41,13 @@ pub(in crate::http) async fn respond(
     Ok(response)
 }
 
+/// Records a change that another part of the API has made for an administrator.
+pub(in crate::http) async fn record(context: &HttpContext, request: &HttpRequest) {
+    if let Some(operations) = context.services.operations.as_ref() {
+        audit::record(operations, request).await;
+    }
+}
+
 async fn dispatch(
     context: &Arc<HttpContext>,
     request: &HttpRequest,

@@ -1,0 +1,75 @@
+// A user allows and blocks senders for the own mailbox, with the own login, in a real browser.
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { mkdirSync } from "node:fs";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { launch, openPage } from "./browser.mjs";
+import { Server } from "./server.mjs";
+
+const scratch = join(import.meta.dirname ?? ".", "../../target/browser");
+const WIDTHS = { desktop: { viewport: { width: 1280, height: 800 } }, phone: { viewport: { width: 390, height: 844 }, deviceScaleFactor: 2 } };
+const LOGIN = { httpCredentials: { username: "anna", password: "secret", send: "always" } };
+
+let server;
+let browser;
+
+before(async () => {
+  mkdirSync(scratch, { recursive: true });
+  server = await Server.start({});
+  for (const [name, ...more] of [["root", "--admin"], ["anna"]]) {
+    const added = spawnSync(process.env.GATEPOST, ["user", "add", name, ...more, "--config", server.config], { input: "secret" });
+    assert.equal(added.status, 0, added.stderr.toString());
+  }
+  const authorization = "Basic " + Buffer.from("anna:secret").toString("base64");
+  while ((await fetch(server.origin + "/v1/senders", { headers: { authorization } })).status !== 200);
+  browser = await launch();
+});
+
+after(async () => {
+  await browser?.close();
+  await server?.remove();
+});
+
+const open = (options) => openPage(browser, server.origin + "/senders", { ...LOGIN, ...options });
+
+test("a user changes the own list", async () => {
+  const { page, faults, close } = await open();
+  await page.locator("#user", { hasText: "anna" }).waitFor();
+  await page.locator("#entries", { hasText: "None yet" }).waitFor();
+  await page.locator("#entry").fill("otto@example.org");
+  await page.getByRole("button", { name: "Allow" }).click();
+  await page.locator("#status", { hasText: "Mail of otto@example.org is accepted from now on." }).waitFor();
+  await page.locator("#entry").fill("example.net");
+  await page.getByRole("button", { name: "Block" }).click();
+  await page.locator("#entries tr", { hasText: "*@example.net" }).filter({ hasText: "quarantined" }).waitFor();
+  assert.deepEqual(faults, []);
+
+  await page.locator("#entry").fill("a b");
+  await page.getByRole("button", { name: "Block" }).click();
+  await page.locator("#status.wrong", { hasText: "write an address" }).waitFor();
+  await page.reload();
+  assert.equal(await page.locator("#entries tr").filter({ has: page.getByRole("button") }).count(), 2);
+  await page.getByRole("button", { name: "Remove otto@example.org" }).click();
+  await page.locator("#entries tr", { hasText: "otto@example.org" }).waitFor({ state: "detached" });
+  await close();
+});
+
+test("the page as people see it, in light and dark, wide and narrow, and axe finds nothing serious", async () => {
+  for (const colorScheme of ["light", "dark"]) {
+    for (const [width, options] of Object.entries(WIDTHS)) {
+      const { page, faults, close } = await open({ ...options, colorScheme, bypassCSP: true });
+      await page.locator("#entries tr", { hasText: "*@example.net" }).waitFor();
+      await page.addScriptTag({ path: createRequire(import.meta.url).resolve("axe-core/axe.min.js") });
+      const { violations } = await page.evaluate(() => window.axe.run());
+      const serious = violations.filter(({ impact }) => impact === "serious" || impact === "critical");
+      assert.deepEqual(serious.map(({ id, nodes }) => [id, nodes.map(({ html }) => html)]), []);
+      const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+      assert.ok(overflow <= 0, `${overflow} pixels too wide at ${width} width`);
+      await page.screenshot({ path: join(scratch, `senders-${width}-${colorScheme}.png`), animations: "disabled" });
+      assert.deepEqual(faults, []);
+      await close();
+    }
+  }
+});
