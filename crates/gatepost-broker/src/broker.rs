@@ -28,12 +28,9 @@ use crate::settings::BrokerSettings;
 use crate::shared::BrokerShared;
 use crate::stats::{self, BrokerStats, SessionStats};
 use crate::trace::{StepOutcome, TraceStep, Traces};
-use crate::weight::content_bytes;
 
 /// Idle publishers that are kept for the next single publication.
 const IDLE_PUBLISHERS_MAX: usize = 16;
-/// Bytes of the history that a start reads between two checks of the memory in use.
-const RECENT_STEP_BYTES: usize = 1 << 20;
 
 /// The sources from which the broker reads the time and the memory in use.
 type Surroundings = (Arc<dyn ClockSource>, Arc<dyn MemoryGauge>);
@@ -112,12 +109,9 @@ impl Broker {
     /// Restores what the store has, before anything else happens.
     fn restored(self, rights: Option<&dyn OwnerRights>) -> Result<Self, StoreError> {
         let shared = &self.0.shared;
-        let (Some(store), settings) = (shared.store.clone(), &shared.settings) else {
+        let Some(store) = shared.store.clone() else {
             return Ok(self);
         };
-        let per_topic = shared.topic_rules.history_messages_max();
-        let per_topic = per_topic.max(settings.recent_per_topic);
-        let total = per_topic.saturating_mul(settings.recent_topics_max);
         shared.retained.leave_in(&store);
         shared.load_retained(usize::MAX)?;
         let on_disk = shared.retained.on_disk_count()?;
@@ -127,27 +121,7 @@ impl Broker {
                  disk: subscriptions read them there, until there is room");
         }
         recovery::restore_sessions(&self.0.sessions, rights)?;
-        // After the queues, since clients wait for those.
-        let mut left_out = 0_u64;
-        let mut fits = shared.has_room_for_recent();
-        let mut unchecked = 0;
-        store.each_of_history(per_topic, total.min(100_000), |position, publication| {
-            unchecked += content_bytes(&publication);
-            if unchecked > RECENT_STEP_BYTES {
-                unchecked = 0;
-                fits = fits && shared.has_room_for_recent();
-            }
-            if fits {
-                shared.recent.restore(position, publication);
-            } else {
-                left_out += 1;
-            }
-        })?;
-        if left_out > 0 {
-            tracing::warn!(target: "broker", messages = left_out,
-                "there is no memory (broker.memory_max) for some of the latest messages of topics: \
-                 they are in the history only");
-        }
+        recovery::restore_recent(shared, &store)?;
         Ok(self)
     }
 

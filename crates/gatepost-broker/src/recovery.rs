@@ -21,10 +21,14 @@ use crate::persistence::StoredMessage;
 use crate::session::{Session, SessionWill};
 use crate::session_table::SessionTable;
 use crate::sessions_on_disk::{SessionOnDisk, memory_bytes};
+use crate::shared::BrokerShared;
 use crate::subscription::{GroupMember, Subscription};
+use crate::weight::content_bytes;
 
 /// Changes that are submitted together while a start cleans up.
 const CHANGES_MAX: usize = 10_000;
+/// Bytes of the history that a start reads between two checks of the memory in use.
+const RECENT_STEP_BYTES: usize = 1 << 20;
 
 struct StoredPublication {
     publication: Arc<Publication>,
@@ -285,4 +289,33 @@ impl SessionRecovery<'_> {
                 deliveries = self.deliveries, "sessions are back");
         }
     }
+}
+
+/// Restores the latest messages of topics, as far as they fit into the memory. Runs after the
+/// sessions are restored, since their clients wait for the queues.
+pub(crate) fn restore_recent(shared: &BrokerShared, store: &Store) -> Result<(), StoreError> {
+    let per_topic = shared.topic_rules.history_messages_max();
+    let per_topic = per_topic.max(shared.settings.recent_per_topic);
+    let total = per_topic.saturating_mul(shared.settings.recent_topics_max);
+    let mut left_out = 0_u64;
+    let mut fits = shared.has_room_for_recent();
+    let mut unchecked = 0;
+    store.each_of_history(per_topic, total.min(100_000), |position, publication| {
+        unchecked += content_bytes(&publication);
+        if unchecked > RECENT_STEP_BYTES {
+            unchecked = 0;
+            fits = fits && shared.has_room_for_recent();
+        }
+        if fits {
+            shared.recent.restore(position, publication);
+        } else {
+            left_out += 1;
+        }
+    })?;
+    if left_out > 0 {
+        tracing::warn!(target: "broker", messages = left_out,
+            "there is no memory (broker.memory_max) for some of the latest messages of topics: \
+             they are in the history only");
+    }
+    Ok(())
 }

@@ -246,31 +246,9 @@ impl Gateway {
         if verdict.action.delivers() {
             let of_topic = |topic: &Topic| publication(edited, topic.clone(), rendered, &verdict);
             let publications: Vec<Publication> = topics.iter().map(of_topic).collect();
-            // No topic gets a message that the rule of another one refuses.
-            let mut violations = publications.iter();
-            let violated = violations.find_map(|one| self.0.sink.rule_violation(one));
-            let mut refused = violated.map(PublishRefusal::Rule);
-            let is_permitted = refused.is_none();
-            for publication in publications.into_iter().filter(|_| is_permitted) {
-                let handover = self.0.sink.publish_traced(publication, message.id);
-                deliveries += handover.deliveries;
-                tickets.extend(handover.ticket);
-                refused = refused.or(handover.refused);
-            }
+            let refused = self.publish_all(message.id, publications, &mut deliveries, &mut tickets);
             match refused {
-                Some(PublishRefusal::Rule(violated)) => {
-                    verdict.action = if violated.is_temporary() {
-                        Action::Defer
-                    } else {
-                        Action::Reject
-                    };
-                    verdict.reason = violated.to_string();
-                    violation = Some(violated);
-                }
-                Some(refusal) => {
-                    verdict.action = Action::Defer;
-                    verdict.reason = format!("{refusal}; try again later");
-                }
+                Some(refusal) => violation = apply_refusal(&mut verdict, refusal),
                 None if mailbox_changes.is_empty() => {}
                 None => tickets.push(self.0.store.submit(mailbox_changes)),
             }
@@ -310,6 +288,31 @@ impl Gateway {
         let listener = message.envelope.listener;
         self.0.counters.count(listener, outcome.verdict.action);
         outcome
+    }
+
+    /// Publishes a message under its topics; returns a refusal, if there is one.
+    fn publish_all(
+        &self,
+        message: MessageId,
+        publications: Vec<Publication>,
+        deliveries: &mut u64,
+        tickets: &mut Vec<Result<Ticket, StoreError>>,
+    ) -> Option<PublishRefusal> {
+        // No topic gets a message that the rule of another one refuses.
+        let violated = publications
+            .iter()
+            .find_map(|publication| self.0.sink.rule_violation(publication));
+        if let Some(violated) = violated {
+            return Some(PublishRefusal::Rule(violated));
+        }
+        let mut refused = None;
+        for publication in publications {
+            let handover = self.0.sink.publish_traced(publication, message);
+            *deliveries += handover.deliveries;
+            tickets.extend(handover.ticket);
+            refused = refused.or(handover.refused);
+        }
+        refused
     }
 
     /// Journals and announces a message that was judged for another server, which handles it. Does
@@ -359,6 +362,27 @@ impl Gateway {
     fn write_journal(&self, entry: JournalEntry) -> Result<(), StoreError> {
         let change = StoreChange::Journal(Box::new(entry));
         self.0.store.submit_deferred([change])
+    }
+}
+
+/// Changes the verdict on a message that the broker refuses; returns the violated rule, if that is
+/// the reason.
+fn apply_refusal(verdict: &mut Verdict, refusal: PublishRefusal) -> Option<RuleViolation> {
+    match refusal {
+        PublishRefusal::Rule(violated) => {
+            verdict.action = if violated.is_temporary() {
+                Action::Defer
+            } else {
+                Action::Reject
+            };
+            verdict.reason = violated.to_string();
+            Some(violated)
+        }
+        refusal => {
+            verdict.action = Action::Defer;
+            verdict.reason = format!("{refusal}; try again later");
+            None
+        }
     }
 }
 

@@ -181,13 +181,19 @@ async fn route(
                 assets::dashboard(request)
             }
         }
-        _ => {
-            access::identify(context, request).await?;
-            match ntfy::respond(context, request).await {
-                Some(answered) => answered,
-                None => Err(files::refusal(context, request).await),
-            }
-        }
+        _ => respond_as_ntfy(context, request).await,
+    }
+}
+
+/// Responds to a path in the form of ntfy's topics, or refuses one that does not exist.
+async fn respond_as_ntfy(
+    context: &Arc<HttpContext>,
+    request: &mut HttpRequest,
+) -> Result<Response, HttpError> {
+    access::identify(context, request).await?;
+    match ntfy::respond(context, request).await {
+        Some(answered) => answered,
+        None => Err(files::refusal(context, request).await),
     }
 }
 
