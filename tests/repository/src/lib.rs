@@ -18,6 +18,7 @@ mod lengths;
 mod methods;
 mod module_tree;
 mod public_items;
+mod settings;
 mod source;
 mod style;
 mod type_names;

@@ -167,11 +167,13 @@ pub(super) fn handler(name: &str) -> Option<DirectiveHandler> {
 }
 
 /// Whether the directive `name` is not permitted in users' preferences: it defines rules, which are
-/// the same for all users, or refers to files or plugins.
+/// the same for all users, or refers to files or plugins, or to queries for all messages.
 pub(super) fn is_administrators(name: &str) -> bool {
-    const DEFINING: [&str; 12] = [
+    const DEFINING: [&str; 14] = [
         "askdns",
         "body",
+        "dns_block_rule",
+        "dns_block_time",
         "full",
         "header",
         "include",

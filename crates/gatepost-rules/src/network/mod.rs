@@ -7,6 +7,7 @@
 //! name servers or SPF, send their next queries when the earlier ones are answered
 //! ([`PendingQueries::advance`]), under the same deadline. A query without a response does not hit.
 
+mod blocks;
 mod call;
 mod dns_tests;
 mod hashes;
@@ -27,6 +28,7 @@ use gatepost_message::Authentication;
 use gatepost_pattern::Captured;
 
 use crate::eval::ScannedMail;
+use blocks::{BlockRules, DnsBlocks};
 pub(crate) use call::{LinkFlags, LinkList, LinkQuery, NetworkCall};
 use dns_tests::Subtest;
 pub(crate) use dns_tests::{NetworkRule, NetworkTest};
@@ -40,6 +42,8 @@ use views::{LinkKey, ViewFindings, Views};
 pub(crate) struct NetworkQueries {
     resolver: Resolver,
     time: Duration,
+    /// Domains of lists that have refused queries.
+    blocks: DnsBlocks,
 }
 
 impl NetworkQueries {
@@ -61,7 +65,11 @@ impl NetworkQueries {
             })?,
         };
         let resolver = Resolver::with_silence(vec![server], time, silence);
-        Ok(Self { resolver, time })
+        Ok(Self {
+            resolver,
+            time,
+            blocks: DnsBlocks::default(),
+        })
     }
 
     /// Sends the queries of all rules about a message.
@@ -80,9 +88,15 @@ impl NetworkQueries {
             settings,
             found: ViewFindings::of(mail, settings, captured.clone()),
             lookup: self.resolver.lookup(Instant::now() + self.time),
+            blocks: self.blocks.clone(),
         };
         queries.send(mail, true);
         Some(queries)
+    }
+
+    /// Blocks the domains of the lists whose refusals a message hit: `dns_block_rule`.
+    pub(crate) fn block(&self, rules: &BlockRules, hits: impl Fn(&str) -> bool) {
+        self.blocks.block(rules, hits, Instant::now());
     }
 
     /// The lists that do not respond, and currently get no queries.
@@ -109,12 +123,14 @@ pub(crate) struct PendingQueries<'a> {
     settings: &'a NetworkSettings,
     found: ViewFindings,
     lookup: Lookup,
+    blocks: DnsBlocks,
 }
 
 impl PendingQueries<'_> {
     /// Sends all queries that can be sent with the data so far.
     fn send(&mut self, mail: &ScannedMail<'_>, first: bool) {
         let views = Views::of(mail, self.settings, &self.found);
+        let now = Instant::now();
         for NetworkRule { test, .. } in self.rules {
             let leads_further = test.has_steps();
             if !first && !leads_further || test.is_switched_off(self.settings) {
@@ -123,7 +139,8 @@ impl PendingQueries<'_> {
             let answer = |question: &_| self.lookup.answer(question);
             let questions = test.questions(&views, &answer);
             for question in &questions {
-                if !self.settings.permits(&question.name) {
+                let name = &question.name;
+                if !self.settings.permits(name) || !self.blocks.permit(name, now) {
                     continue;
                 }
                 let list = test.list().filter(|list| question.name.ends_with(list));

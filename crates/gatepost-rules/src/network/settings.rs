@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use gatepost_mail::Directive;
 
+use super::blocks::BlockRules;
 use crate::authentication::settings::SenderSettings;
 
 /// The settings of network rules.
@@ -25,6 +26,8 @@ pub(crate) struct NetworkSettings {
     is_off: bool,
     /// Domains, or `*`, that are not queried; false for exceptions: `dns_query_restriction`.
     restrictions: HashMap<String, bool>,
+    /// Rules whose hits block domains: `dns_block_rule`.
+    pub(crate) block_rules: BlockRules,
     /// Settings about senders, their networks, and hashes.
     pub(crate) senders: SenderSettings,
 }
@@ -40,6 +43,7 @@ impl Default for NetworkSettings {
             skips_link_lists: false,
             is_off: false,
             restrictions: HashMap::new(),
+            block_rules: BlockRules::default(),
             senders: SenderSettings::default(),
         }
     }
@@ -88,6 +92,8 @@ impl NetworkSettings {
                 }
                 _ => return Directive::Invalid("it takes yes, no or test".to_owned()),
             },
+            "dns_block_rule" => return self.block_rules.add(value),
+            "dns_block_time" => return self.block_rules.set_time(value),
             "dns_query_restriction" => return self.restrict(value),
             "clear_dns_query_restriction" | "clear_dns_query_restrictions" => {
                 self.restrictions.clear();

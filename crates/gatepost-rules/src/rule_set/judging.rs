@@ -156,6 +156,7 @@ impl RuleSet {
         }
         profile::enter(Stage::Metas);
         compiled.program.run_metas(&mut state);
+        self.block_lists(compiled, &state);
         profile::enter(Stage::Report);
         let seen = inspect(compiled, &state);
         let given_up = GivenUp {
@@ -165,6 +166,20 @@ impl RuleSet {
         };
         let report = self.report(compiled, &mail, lesson, (state, given_up), found, user);
         (report, seen)
+    }
+
+    /// Blocks the DNS lists whose refusals the message hit. The rule files decide, not a user's
+    /// preferences: a block is for the messages of all users.
+    fn block_lists(&self, compiled: &Compiled, state: &ScanState) {
+        let rules = &self.configuration().network.block_rules;
+        let Some(network) = self.network.as_ref().filter(|_| !rules.is_empty()) else {
+            return;
+        };
+        let facts = |rule: &u32| compiled.facts.get(*rule as usize);
+        network.block(rules, |name| {
+            let mut hits = state.hits.iter().filter_map(facts);
+            hits.any(|facts| &*facts.name == name)
+        });
     }
 
     pub(super) fn user(&self, context: &ScanContext<'_>) -> Option<Arc<Preferences>> {

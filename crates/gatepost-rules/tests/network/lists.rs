@@ -194,6 +194,31 @@ fn a_list_that_does_not_answer_is_left_out_for_a_while() {
 }
 
 #[test]
+fn a_list_that_refuses_is_not_queried_for_a_while() {
+    let server = Server::start(Zone::from([
+        (("7.2.0.192.zen.example", "A"), vec!["127.255.255.254"]),
+        (("7.2.0.192.other.example", "A"), vec!["127.0.0.2"]),
+    ]));
+    let text = "trusted_networks 203.0.113.0/24\n\
+        header LISTED eval:check_rbl('zen', 'zen.example.')\n\
+        header REFUSED eval:check_rbl_sub('zen', '127.255.255.254')\n\
+        header OTHER eval:check_rbl('other', 'other.example.')\n\
+        dns_block_rule REFUSED zen.example\n\
+        dns_block_rule LISTED_NOWHERE other.example\n";
+    let (rules, problems) = RuleSet::from_text("net.cf", text.as_bytes(), &server.settings());
+    assert!(problems.is_empty(), "{problems:?}");
+    let queried = || {
+        let asked = server.asked();
+        asked.iter().any(|question| question.contains("zen"))
+    };
+    let first = hits(&rules, MESSAGE);
+    assert!(first.contains(&"REFUSED".to_owned()) && first.contains(&"OTHER".to_owned()));
+    assert!(queried());
+    assert_eq!(hits(&rules, MESSAGE), ["OTHER"]);
+    assert!(!queried(), "the list is blocked");
+}
+
+#[test]
 fn an_impossible_server_is_reported() {
     let settings = RulesSettings {
         network: true,
