@@ -5,11 +5,15 @@ use std::collections::HashMap;
 
 use crate::engine;
 use crate::pattern::{Pattern, PatternError};
+use crate::prefix::PrefixFilter;
 use crate::syntax::Modifiers;
 
 /// A pattern that takes the place of a value and matches more bytes than any other part of a
 /// pattern, with the number of these bytes.
 const LONGEST_VALUE: (&[u8], usize) = (b"(?:x{65000}){65000}", 65_000 * 65_000);
+
+/// A pattern that takes the place of a value and matches every value.
+const ANY_VALUE: &[u8] = b"(?s:.*)";
 
 /// The captured texts, by group.
 pub type Captured = HashMap<String, Vec<Vec<u8>>>;
@@ -27,6 +31,8 @@ pub struct Template {
     modifiers: Modifiers,
     /// Every match contains one of the values.
     needs_value: bool,
+    /// Where matches may start, whatever the values are; `None` if a match may lack the values.
+    prefix: Option<Box<PrefixFilter>>,
 }
 
 impl Template {
@@ -44,12 +50,16 @@ impl Template {
             parts,
             modifiers,
             needs_value: false,
+            prefix: None,
         };
         let (longest, length) = LONGEST_VALUE;
         let body = template.body_with(|_, body| body.extend_from_slice(longest));
         Some(Pattern::parse_bare(&body, modifiers).map(|pattern| {
             // Only a match with a value has this length.
             template.needs_value = pattern.min_len() >= length;
+            if template.needs_value {
+                template.prefix = template.prefix_filter().map(Box::new);
+            }
             template
         }))
     }
@@ -81,6 +91,14 @@ impl Template {
         Some(pattern.map(Pattern::single_use))
     }
 
+    /// The prefix filter of the pattern with any values. They are parts of a sequence, since every
+    /// match contains one, so a pattern with other values starts nowhere else.
+    fn prefix_filter(&self) -> Option<PrefixFilter> {
+        let body = self.body_with(|_, body| body.extend_from_slice(ANY_VALUE));
+        let pattern = Pattern::parse_bare(&body, self.modifiers).ok()?;
+        Some(PrefixFilter::of(&pattern.tree()))
+    }
+
     /// The pattern with the text that `add_value` appends for each name.
     fn body_with(&self, mut add_value: impl FnMut(&str, &mut Vec<u8>)) -> Vec<u8> {
         let mut body = Vec::new();
@@ -101,6 +119,11 @@ impl Template {
     pub fn may_match(&self, text: &[u8], captured: &Captured) -> bool {
         if !self.needs_value {
             return true;
+        }
+        if let Some(prefix) = &self.prefix
+            && prefix.rules_out(text, 0)
+        {
+            return false;
         }
         let mut values = self.names().filter_map(|name| captured.get(name)).flatten();
         values.any(|value| !value.is_ascii() || contains(text, value))
@@ -236,7 +259,8 @@ mod tests {
             assert_eq!(found, expected, "{text}");
         }
         assert!(template.fill(&Captured::new()).is_none());
-        assert!(template.may_match(b"x A.B@C", &captured));
+        assert!(template.may_match(b"%{A}A.B@C#%{lower}", &captured));
+        assert!(!template.may_match(b"x A.B@C", &captured));
         assert!(!template.may_match(b"x a.b", &captured));
         for (pattern, expected) in [
             (&b"^https?://.{9,}#%{NAME}"[..], true),
@@ -247,7 +271,11 @@ mod tests {
         ] {
             let template = Template::parse(pattern, modifiers).unwrap().unwrap();
             assert_eq!(template.needs_value, expected, "{}", pattern.escape_ascii());
+            assert!(template.may_match(b"https://www.example.com/#a.b@c", &captured));
         }
+        let template = Template::parse(b"^https?://.{9,}#%{NAME}", modifiers);
+        let template = template.unwrap().unwrap();
+        assert!(!template.may_match(b"mailto:a.b@c", &captured));
         assert!(Template::parse(b"no tag", modifiers).is_none());
         assert!(Template::parse(b"%{A}(", modifiers).unwrap().is_err());
     }

@@ -34,7 +34,8 @@ const ERROR_BYTES_MAX: usize = 256;
 #[derive(Debug)]
 pub struct PcreCode {
     code: NonNull<sys::pcre2_code_8>,
-    is_native: bool,
+    /// The size of the machine code; 0 if the pattern is interpreted.
+    native_bytes: usize,
 }
 
 // SAFETY: see the module's first invariant.
@@ -115,8 +116,17 @@ impl PcreCode {
         Ok(Self {
             code,
             // A pattern with `(*NO_JIT)` compiles without an error, and has no JIT code.
-            is_native: outcome == 0 && known == 0 && jit_bytes > 0,
+            native_bytes: if outcome == 0 && known == 0 {
+                jit_bytes
+            } else {
+                0
+            },
         })
+    }
+
+    /// The size of the machine code; 0 if the pattern is interpreted.
+    pub(crate) fn native_bytes(&self) -> usize {
+        self.native_bytes
     }
 
     /// The first match that starts at or after `start`, or exactly at `start` in
@@ -231,7 +241,7 @@ impl Scratch {
         steps_max: u32,
         found: MatchBlock,
     ) -> Result<[Option<(usize, usize)>; N], PcreError> {
-        let search = if code.is_native {
+        let search = if code.native_bytes > 0 {
             sys::pcre2_jit_match_8
         } else {
             sys::pcre2_match_8

@@ -44,6 +44,10 @@ const OFFSET_BYTES: usize = 4 * 1024;
 /// The same for an offset with much backtracking, so that the clock is read for each such offset.
 const HEAVY_OFFSET_BYTES: usize = 256 * 1024;
 
+/// Machine code of more bytes takes over a millisecond to compile, so a message should not wait for
+/// it. The few patterns of this size are long alternations.
+const SEARCH_CODE_BYTES_MAX: usize = 64 * 1024;
+
 /// A pattern, compiled when it is first needed.
 #[derive(Debug)]
 pub struct Pattern {
@@ -164,7 +168,11 @@ impl Pattern {
         let reading = self.source.reading();
         if self.prefix(&reading).literal.is_none() && !self.is_opaque {
             // An error is reported by the first search.
-            let _ = self.anchored(&reading);
+            let code = self.anchored(&reading);
+            // A text with too many candidates is searched by code of its own.
+            if code.is_ok_and(|code| code.native_bytes() > SEARCH_CODE_BYTES_MAX) {
+                let _ = self.code(&reading);
+            }
         }
     }
 
