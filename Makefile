@@ -31,14 +31,14 @@ crash: ## Kill the server under load, ROUNDS times (300); FAULTS=eio,torn,...: o
 	GATEPOST_TEST_CRASH_FAULT_ROUNDS=$(if $(FAULTS),$(or $(ROUNDS),300),20) \
 	$(CARGO) test --release --locked -p gatepost --test crash -- --nocapture $(if $(FAULTS),disk_faults)
 
-mutants: ## Build a server that breaks a promise, and expect the tests of durability to notice
+mutants: ## Build servers that violate a guarantee, and expect the tests of durability to detect it
 	@tests/mutants
 
 simulation: ## Simulate sessions under crashes, SEEDS schedules (100000) on all processors
 	GATEPOST_TEST_SIMULATION_SEEDS=$(or $(SEEDS),100000) \
 	$(CARGO) test --release --locked -p gatepost-broker --test simulation -- --nocapture --test-threads=1 promises
 
-soak: ## Let bad neighbours try the server, ROUNDS times (2000)
+soak: ## Run misbehaving clients against the server, ROUNDS times (2000)
 	GATEPOST_TEST_SOAK_ROUNDS=$(or $(ROUNDS),2000) $(CARGO) test --release --locked -p gatepost --test soak -- --nocapture
 
 check: ## Compile everything, quickly
@@ -89,9 +89,9 @@ benchmarks: build ## Measure against the installed peers, and renew BENCHMARKS.m
 trend: build ## Fail if a ratio to a peer fell by over 10 % since the record before (SINCE=PATH: since those records)
 	target/release/gatepost-bench trend benchmarks --ratios $(if $(SINCE),--since $(SINCE))
 
-dist: ## Build what is shipped: fat LTO, one codegen unit, guided by a profile (20 min)
+dist: ## Build the distribution binary: fat LTO, one codegen unit, guided by a profile (20 min)
 	@benchmarks/build-dist
 	$(CARGO) $(BUILD_CALL)
 
-clean: ## Remove what was built
+clean: ## Remove build products
 	$(CARGO) clean

@@ -1,4 +1,4 @@
-// A page in a real browser, which fails the test for every fault that the browser sees in it.
+// A page in a real browser. Every error that the browser reports in the page fails the test.
 import { chromium } from "playwright-core";
 
 // Only a fault waits so long.

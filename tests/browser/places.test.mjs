@@ -1,4 +1,4 @@
-// Addresses of single items, the command palette, and deletions that are undone.
+// Addresses of single items, the list of commands, and deletions that are undone.
 import assert from "node:assert/strict";
 import { mkdirSync } from "node:fs";
 import { readFile, readdir } from "node:fs/promises";

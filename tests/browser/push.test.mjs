@@ -1,5 +1,5 @@
-// The page on which users have their browser notified, as far as a browser without a push service
-// goes: what it subscribes with is replaced, and pushes are delivered by the browser's debugger.
+// The page on which users subscribe to notifications. The browser has no push service, so the functions
+// for subscriptions are replaced, and the browser's debugger delivers the push messages.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { chromium } from "playwright-core";

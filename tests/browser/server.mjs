@@ -1,4 +1,4 @@
-// A Gatepost of the test's own: free ports, a folder that goes with it.
+// A Gatepost server for a test: free ports, and a folder that is removed with it.
 import { spawn } from "node:child_process";
 import { appendFile, mkdtemp, mkdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";

@@ -1,5 +1,5 @@
-# What the commands of this folder share: they take the options of SpamAssassin's programs and run
-# the program under test, `$GATEPOST`, in their place.
+# Functions of the commands in this folder, which have the options of SpamAssassin's programs and run
+# the program under test, `$GATEPOST`, instead.
 package Gatepost;
 
 use strict;
@@ -11,7 +11,7 @@ use Getopt::Long qw(:config bundling no_ignore_case);
 
 our $program = $ENV{GATEPOST} || die "GATEPOST names the program under test\n";
 
-# Options that all of the programs have: the folders of rules, and preferences.
+# Options of all programs: the folders of rules, and preferences.
 sub rule_options {
     my ($options) = @_;
     return (
@@ -40,13 +40,13 @@ sub rule_paths {
     return @paths;
 }
 
-# Where a test keeps its files: beside its preferences or its rules.
+# The folder of a test's files: that of its preferences or its rules.
 sub work_folder {
     my ($options) = @_;
     return dirname($options->{preferences} // $options->{rules} // 'log/none/rules');
 }
 
-# The folder of what was learned. A test that replaces the database of its preferences begins anew.
+# The folder of learned data. A test that replaces the database of its preferences begins without any.
 sub data_folder {
     my ($options) = @_;
     my $folder = work_folder($options) . '/gatepost-data';
@@ -71,7 +71,7 @@ sub database {
     return defined $path && -e $path ? $path : undef;
 }
 
-# Settings of the program. Questions to the network leave for the DNS server of the test.
+# Settings of the program. DNS queries are sent to the DNS server of the test.
 sub settings {
     my ($options) = @_;
     my %settings = (
@@ -82,7 +82,7 @@ sub settings {
         'rules.network' => $options->{local} ? 'false' : 'true',
         'rules.dns_server' => string($ENV{GATEPOST_TEST_DNS}),
         'rules.network_time_max' => '"2s"',
-        # The machine that runs the tests may be busy, and the program built without optimisation.
+        # The machine may be busy, and the program may be built without optimisation.
         'rules.max_time' => '"60s"',
         'rules.warm_up' => 'false',
     );
