@@ -19,6 +19,7 @@ mod mail;
 pub mod milter;
 mod minimum_rate;
 pub mod monitoring;
+mod mount;
 pub mod mqtt;
 pub mod pop3;
 pub mod proxy_protocol;

@@ -9,6 +9,7 @@ use arc_swap::ArcSwap;
 
 use crate::credentials::{AnonymousAccess, LoginOrigin};
 use crate::live_snapshot::LiveSnapshot;
+use crate::mount::Mount;
 use crate::rules::{CompiledRules, Rule};
 use crate::snapshot::Snapshot;
 use crate::token::TokenHash;
@@ -57,6 +58,7 @@ struct Permissions {
     admin: bool,
     rules: Arc<CompiledRules>,
     scope: Option<CompiledRules>,
+    mount: Mount,
 }
 
 impl Identity {
@@ -142,6 +144,15 @@ impl Identity {
         self.with_permissions(|_| ()).is_none()
     }
 
+    /// The prefix of the user's topics, which ends with `/`; `None` for a peer without one.
+    pub fn mount(&self) -> Option<Arc<str>> {
+        let mount = self.with_permissions(|permissions| permissions.mount.clone())?;
+        match mount {
+            Mount::At(prefix) => Some(prefix),
+            Mount::Everywhere | Mount::Nowhere => None,
+        }
+    }
+
     /// The time at which a token expires, in Unix seconds.
     pub fn expires(&self) -> Option<u64> {
         self.inner.expires
@@ -168,7 +179,7 @@ impl Identity {
     /// [`may_subscribe`](Self::may_subscribe), which takes a filter; this method is for a single
     /// topic, such as that of a retained message. Takes no lock and does not allocate.
     pub fn may(&self, access: Access, topic: &str) -> AccessDecision {
-        self.decide(|rules| rules.may(access, topic))
+        self.decide(access, topic, |rules| rules.may(access, topic))
     }
 
     /// Whether the peer may publish to `topic`, retained or not.
@@ -184,12 +195,22 @@ impl Identity {
     /// `$share/group/`): whether every topic that the filter can match is allowed. A malformed
     /// filter matches nothing, so its answer has no effect.
     pub fn may_subscribe(&self, filter: &str) -> AccessDecision {
-        let decision = self.decide(|rules| rules.may_subscribe(filter));
+        let decision = self.decide(Access::Subscribe, filter, |rules| {
+            rules.may_subscribe(filter)
+        });
         self.inner.live.refusals.subscription(decision)
     }
 
-    fn decide(&self, ask: impl Fn(&CompiledRules) -> AccessDecision) -> AccessDecision {
+    fn decide(
+        &self,
+        access: Access,
+        name: &str,
+        ask: impl Fn(&CompiledRules) -> AccessDecision,
+    ) -> AccessDecision {
         self.with_permissions(|permissions| {
+            if !permissions.mount.contains(access, name) {
+                return AccessDecision::Deny;
+            }
             let scope = permissions.scope.as_ref();
             match scope.map_or(AccessDecision::Allow, &ask) {
                 AccessDecision::Allow => ask(&permissions.rules),
@@ -242,6 +263,7 @@ impl Permissions {
                 admin: false,
                 rules: Arc::new(CompiledRules::nothing()),
                 scope: None,
+                mount: Mount::Nowhere,
             })
     }
 
@@ -253,7 +275,9 @@ impl Permissions {
         basis: &LoginBasis,
     ) -> Option<Self> {
         let known = user.and_then(|name| snapshot.user(name));
+        let mount = mount_of(snapshot, user);
         let permissions = |admin, rules, scope: Option<&Vec<Rule>>| Self {
+            mount: mount.clone(),
             generation: snapshot.generation,
             revoked: false,
             admin,
@@ -308,6 +332,16 @@ impl Permissions {
                 }),
             },
         }
+    }
+}
+
+/// The topics that a user can reach at all; administrators and peers without a login reach all.
+fn mount_of(snapshot: &Snapshot, user: Option<&str>) -> Mount {
+    let known = user.and_then(|name| snapshot.user(name));
+    let name = known.map(|user| &*user.name).or(user);
+    match name.filter(|_| known.is_none_or(|user| !user.admin)) {
+        Some(name) => snapshot.mounts.of_user(name),
+        None => Mount::Everywhere,
     }
 }
 

@@ -37,6 +37,11 @@ pub struct AccessSettings {
     /// of root, of the server and of people (1000 to 60513). Other accounts are services, which may
     /// act for clients of other machines, as reverse proxies do.
     pub local_accounts: Vec<String>,
+    /// The prefix of the topics of each user who is no administrator, as in `"%u/"`, where `%u` is
+    /// the user's name; empty for none. Clients of the user do not see it.
+    pub mount: String,
+    /// Users without this prefix: programs that serve all users.
+    pub mount_except: Vec<String>,
     /// The minimum number of characters of a new password.
     pub password_length_min: usize,
     /// Sessions of browsers that log in at `/gatepost/login`.
@@ -58,6 +63,8 @@ impl Default for AccessSettings {
             failure_recovery: Period::seconds(6),
             failure_wait_max: Period::seconds(300),
             local_accounts: Vec::new(),
+            mount: String::new(),
+            mount_except: Vec::new(),
             password_length_min: 6,
             sessions: LoginSessionSettings::default(),
             jwt: Vec::new(),

@@ -7,12 +7,13 @@ use std::sync::{Arc, OnceLock};
 use gatepost_store::Store;
 use serde::de::DeserializeOwned;
 
+use crate::mount::MountSettings;
 use crate::names::fold;
 use crate::record::{self, GrantRecord, TokenRecord, UserRecord};
 use crate::rules::{CompiledRules, Rule, RuleSubject};
 use crate::scram::ScramKeys;
 use crate::token::TokenHash;
-use crate::{ANONYMOUS, DefaultPolicy, EVERYONE, UsersError, pattern};
+use crate::{ANONYMOUS, AccessSettings, DefaultPolicy, EVERYONE, UsersError, pattern};
 
 /// One user, with parsed fields.
 pub(crate) struct KnownUser {
@@ -50,17 +51,19 @@ pub(crate) struct Snapshot {
     /// The same while no user exists and the peer is on this machine.
     anonymous_owner: OnceLock<Arc<CompiledRules>>,
     everyone_names_client: bool,
+    pub(crate) mounts: MountSettings,
 }
 
 impl Snapshot {
     pub(crate) fn load(
         store: &Store,
-        policy: DefaultPolicy,
+        settings: &AccessSettings,
         generation: u64,
     ) -> Result<Self, UsersError> {
         let mut snapshot = Self {
             generation,
-            policy,
+            policy: settings.default,
+            mounts: MountSettings::new(settings),
             ..Self::default()
         };
         for (key, value) in store.records(record::USER, b"")? {

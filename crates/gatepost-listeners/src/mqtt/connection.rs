@@ -26,6 +26,7 @@ use super::publishing::Publishing;
 use super::rights::LoginEnd;
 use super::{MqttContext, WebSocketStart};
 use crate::admission::{Admitted, Refusal};
+use crate::mount::Mount;
 use crate::stream::Stream;
 use crate::websocket::{self, Control};
 
@@ -149,6 +150,8 @@ pub(super) struct MqttConnection {
     pub(super) attachment: Attachment,
     /// The login, and so the rights; `None` where no login is needed.
     pub(super) identity: Option<Identity>,
+    /// The prefix of the login's topics.
+    pub(super) mount: Option<Mount>,
     /// The change of users and rules that this connection has seen.
     pub(super) access_generation: u64,
     pub(super) login_end: LoginEnd,
@@ -184,6 +187,7 @@ impl MqttConnection {
             version: opened.version,
             attachment: opened.attachment,
             identity: None,
+            mount: None,
             access_generation: 0,
             login_end: None,
             authentication: opened.authentication,

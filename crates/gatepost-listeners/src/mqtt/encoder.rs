@@ -1,12 +1,16 @@
 //! Publications as MQTT packets: one encoder for each version and framing.
 
+use std::collections::HashMap;
 use std::num::NonZeroU16;
+use std::sync::LazyLock;
 
 use bytes::BytesMut;
 use gatepost_broker::{Encoder, FrameOptions, Unencodable, WireFormat};
 use gatepost_message::{Properties, Publication};
 use gatepost_mqtt::{Ack, EncodeError, PacketType, PropertiesBuffer, Property, Publish, Version};
+use parking_lot::Mutex;
 
+use crate::mount::Mount;
 use crate::websocket;
 
 /// The framing of packets on the connection.
@@ -56,12 +60,119 @@ static WEBSOCKET_5: MqttEncoder = MqttEncoder {
 };
 
 /// The format of a connection. 3.1 and 3.1.1 write publications alike.
-pub(super) fn format(version: Version, framing: Framing) -> WireFormat {
+fn encoder(version: Version, framing: Framing) -> &'static MqttEncoder {
     match (version, framing) {
         (Version::Mqtt5, Framing::Plain) => &PLAIN_5,
         (Version::Mqtt5, Framing::WebSocket) => &WEBSOCKET_5,
         (_, Framing::Plain) => &PLAIN_3,
         (_, Framing::WebSocket) => &WEBSOCKET_3,
+    }
+}
+
+/// The formats of users whose topics have a prefix, by its text. The broker names formats by static
+/// references, so they are never freed: there are at most as many as users, times four.
+static MOUNTED: LazyLock<Mutex<HashMap<(Mount, &'static str), &'static MountedEncoder>>> =
+    LazyLock::new(Mutex::default);
+
+/// A format that removes the prefix of a user's topics.
+struct MountedEncoder {
+    name: &'static str,
+    inner: &'static MqttEncoder,
+    mount: Mount,
+}
+
+/// The format of a connection whose client's topics may have a prefix.
+pub(super) fn format(version: Version, framing: Framing, mount: Option<&Mount>) -> WireFormat {
+    let inner = encoder(version, framing);
+    let Some(mount) = mount else {
+        return inner;
+    };
+    let mut formats = MOUNTED.lock();
+    let format = formats
+        .entry((mount.clone(), inner.name))
+        .or_insert_with(|| {
+            Box::leak(Box::new(MountedEncoder {
+                name: format!("{} of {}", inner.name, mount.as_str()).leak(),
+                inner,
+                mount: mount.clone(),
+            }))
+        });
+    *format
+}
+
+impl Encoder for MountedEncoder {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn encode(
+        &self,
+        publication: &Publication,
+        options: &FrameOptions<'_>,
+        out: &mut BytesMut,
+    ) -> Result<usize, Unencodable> {
+        let own = self.mount.own(publication.topic.as_str());
+        let topic = own.ok_or(Unencodable)?;
+        let carried = publication.properties.as_deref();
+        let response = carried.and_then(|carried| carried.response_topic.as_ref());
+        let changed = response.and(carried);
+        let changed = changed.map(|carried| self.mount.own_properties(carried));
+        let contents = Contents {
+            topic,
+            properties: changed.as_ref().or(carried),
+            payload: &publication.payload,
+        };
+        self.inner.encode_contents(contents, options, out)
+    }
+
+    fn encode_release(&self, packet_id: NonZeroU16, out: &mut BytesMut) {
+        self.inner.encode_release(packet_id, out);
+    }
+}
+
+/// The contents of a publication, as one client sees them.
+struct Contents<'a> {
+    topic: &'a str,
+    properties: Option<&'a Properties>,
+    payload: &'a [u8],
+}
+
+impl MqttEncoder {
+    fn encode_contents(
+        &self,
+        contents: Contents<'_>,
+        options: &FrameOptions<'_>,
+        out: &mut BytesMut,
+    ) -> Result<usize, Unencodable> {
+        let start = out.len();
+        let properties = if self.version.has_properties() {
+            properties(contents.properties, options).map_err(|_| Unencodable)?
+        } else {
+            PropertiesBuffer::new()
+        };
+        let topic = match options.alias {
+            Some(alias) if !alias.is_new => "",
+            _ => contents.topic,
+        };
+        let publish = Publish {
+            dup: options.dup,
+            qos: options.qos,
+            retain: options.retain,
+            topic,
+            packet_id: options.packet_id,
+            properties: properties.as_properties(),
+            payload: contents.payload,
+        };
+        if self.framing == Framing::WebSocket {
+            let length = publish.encoded_length(self.version);
+            websocket::put_header(out, websocket::Opcode::Binary, length);
+        }
+        let header = out.len() - start;
+        let Ok(packet_id_at) = publish.encode(self.version, out) else {
+            out.truncate(start);
+            return Err(Unencodable);
+        };
+        Ok(header + packet_id_at)
     }
 }
 
@@ -76,35 +187,12 @@ impl Encoder for MqttEncoder {
         options: &FrameOptions<'_>,
         out: &mut BytesMut,
     ) -> Result<usize, Unencodable> {
-        let start = out.len();
-        let properties = if self.version.has_properties() {
-            properties(publication.properties.as_deref(), options).map_err(|_| Unencodable)?
-        } else {
-            PropertiesBuffer::new()
-        };
-        let topic = match options.alias {
-            Some(alias) if !alias.is_new => "",
-            _ => publication.topic.as_str(),
-        };
-        let publish = Publish {
-            dup: options.dup,
-            qos: options.qos,
-            retain: options.retain,
-            topic,
-            packet_id: options.packet_id,
-            properties: properties.as_properties(),
+        let contents = Contents {
+            topic: publication.topic.as_str(),
+            properties: publication.properties.as_deref(),
             payload: &publication.payload,
         };
-        if self.framing == Framing::WebSocket {
-            let length = publish.encoded_length(self.version);
-            websocket::put_header(out, websocket::Opcode::Binary, length);
-        }
-        let header = out.len() - start;
-        let Ok(packet_id_at) = publish.encode(self.version, out) else {
-            out.truncate(start);
-            return Err(Unencodable);
-        };
-        Ok(header + packet_id_at)
+        self.encode_contents(contents, options, out)
     }
 
     fn encode_release(&self, packet_id: NonZeroU16, out: &mut BytesMut) {

@@ -23,6 +23,7 @@ use super::input::{Controls, Input};
 use super::login::{Login, Reauthentication, log_in};
 use super::opening::{Opening, refusal, whole};
 use super::rights::authorization;
+use crate::mount::Mount;
 
 /// The longest client id of MQTT 3.1, in characters.
 const CLIENT_ID_3_1_MAX: usize = 23;
@@ -137,7 +138,8 @@ fn connect_session(
     let keep_alive_seconds = keep_alive(connect, settings);
     let silence_max = Duration::from_secs(u64::from(keep_alive_seconds) * 3 / 2);
     let identity = login.identity.as_ref();
-    let will = checked_will(connect, identity, &context.broker).map_err(refuse)?;
+    let mount = Mount::of(identity);
+    let will = checked_will(connect, identity, mount.as_ref(), &context.broker).map_err(refuse)?;
     let user: Option<Arc<str>> = identity.and_then(Identity::user).map(Arc::from);
     let options = ConnectOptions {
         client_id: (!connect.client_id.is_empty()).then(|| connect.client_id.to_owned()),
@@ -156,7 +158,7 @@ fn connect_session(
         alias_max: asked.alias_max,
         silence_max: (keep_alive_seconds > 0).then_some(silence_max),
         will,
-        format: format(version, framing),
+        format: format(version, framing, mount.as_ref()),
         socket: opening.stream.clone(),
     };
     let expiry_max = context.broker.settings().session_expiry_max.duration();
@@ -245,12 +247,13 @@ fn keep_alive(connect: &Connect<'_>, settings: &MqttSettings) -> u16 {
 fn checked_will(
     connect: &Connect<'_>,
     identity: Option<&Identity>,
+    mount: Option<&Mount>,
     broker: &Broker,
 ) -> Result<Option<SessionWill>, Reason> {
     let Some(will) = connect.will.as_ref() else {
         return Ok(None);
     };
-    let will = self::will(will).map_err(|_| Reason::TOPIC_NAME_INVALID)?;
+    let will = self::will(will, mount).map_err(|_| Reason::TOPIC_NAME_INVALID)?;
     let publication = &will.publication;
     if publication.topic.is_internal() {
         return Err(Reason::TOPIC_NAME_INVALID);
@@ -267,12 +270,18 @@ fn checked_will(
     }
 }
 
-fn will(will: &gatepost_mqtt::Will<'_>) -> Result<SessionWill, gatepost_message::TopicError> {
+fn will(
+    will: &gatepost_mqtt::Will<'_>,
+    mount: Option<&Mount>,
+) -> Result<SessionWill, gatepost_message::TopicError> {
     let payload = bytes::Bytes::copy_from_slice(will.payload);
-    let mut publication = Publication::new(Topic::new(will.topic)?, payload);
+    let mut publication = Publication::new(Topic::new(&Mount::topic(mount, will.topic))?, payload);
     publication.qos = will.qos;
     publication.retain = will.retain;
     publication.properties = will.properties.carried();
+    if let Some(properties) = &mut publication.properties {
+        Mount::complete(mount, properties);
+    }
     let delay_seconds = will.properties.find(|property| match property {
         Property::WillDelayInterval(seconds) => Some(seconds),
         _ => None,

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use gatepost_broker::{PublishRefusal, Publisher, Receipt, TopicSlot};
 use gatepost_gateway::{DELAY, Gateway, SEQUENCE_ID};
 use gatepost_message::{
-    Action, Envelope, Format, Listener, Message, MessageId, Publication, Qos, Verdict,
+    Action, Envelope, Format, Listener, Message, MessageId, Properties, Publication, Qos, Verdict,
 };
 use gatepost_mqtt::{PacketId, Property, Publish, Reason};
 use gatepost_users::Identity;
@@ -14,6 +14,7 @@ use super::connection::MqttConnection;
 use super::connection_end::ConnectionEnd;
 use super::publishing::{JudgedPublication, Publishing, reason, reason_of_violation};
 use super::settings::OnReject;
+use crate::mount::Mount;
 
 impl MqttConnection {
     pub(super) fn publish(&mut self, publish: &Publish<'_>) -> Result<(), ConnectionEnd> {
@@ -72,6 +73,9 @@ impl MqttConnection {
     /// Finds the topic, by its name or by an alias (section 3.3.2.3.4).
     fn enter_topic(&mut self, publish: &Publish<'_>) -> Result<TopicSlot, ConnectionEnd> {
         let alias_max = self.context.settings.topic_alias_max;
+        // Without a prefix this copies nothing.
+        let mount = self.mount.clone();
+        let topic = Mount::topic(mount.as_ref(), publish.topic);
         let publishing = self.publishing();
         let enter = |publisher: &mut Publisher, name: &str| {
             publisher.enter(name).map_err(|error| {
@@ -79,7 +83,7 @@ impl MqttConnection {
             })
         };
         let Some(alias) = publish.topic_alias() else {
-            return enter(&mut publishing.publisher, publish.topic);
+            return enter(&mut publishing.publisher, &topic);
         };
         if alias > alias_max {
             return Err(ConnectionEnd::Server(
@@ -88,12 +92,12 @@ impl MqttConnection {
             ));
         }
         let index = usize::from(alias) - 1; // Zero is refused when decoding [MQTT-3.3.2-8].
-        if !publish.topic.is_empty() {
+        if !topic.is_empty() {
             if publishing.aliases.len() <= index {
                 publishing.aliases.resize(index + 1, Box::default());
             }
-            publishing.aliases[index] = publish.topic.into();
-            return enter(&mut publishing.publisher, publish.topic);
+            publishing.aliases[index] = topic.as_ref().into();
+            return enter(&mut publishing.publisher, &topic);
         }
         match publishing.aliases.get(index) {
             Some(name) if !name.is_empty() => enter(&mut publishing.publisher, name),
@@ -181,6 +185,7 @@ impl MqttConnection {
 
     fn publish_unjudged(&mut self, publish: &Publish<'_>, slot: TopicSlot) {
         let can_fail = self.version.has_properties();
+        let mount = self.mount.clone();
         let publishing = self.publishing();
         let publication = Publication {
             id: MessageId::next(),
@@ -188,7 +193,7 @@ impl MqttConnection {
             payload: Bytes::copy_from_slice(publish.payload),
             qos: publish.qos,
             retain: publish.retain,
-            properties: publish.properties.carried(),
+            properties: carried(publish, mount.as_ref()),
         };
         let delivery = publishing.publisher.publish_at(slot, publication);
         let Some(packet_id) = publish.packet_id else {
@@ -233,13 +238,14 @@ impl MqttConnection {
         let user = self.identity.as_ref().and_then(Identity::user);
         envelope.user = user.map(str::to_owned);
         let exactly_once = publish.qos == Qos::ExactlyOnce;
+        let mount = self.mount.clone();
         let publishing = self.publishing();
         let topic = publishing.publisher.topic(slot).clone();
         let body = Bytes::copy_from_slice(publish.payload);
         let mut message = Message::new(envelope, Some(topic), Format::Payload, body);
         message.qos = publish.qos;
         message.retain = publish.retain;
-        message.properties = publish.properties.carried();
+        message.properties = carried(publish, mount.as_ref());
         let id = message.id;
         publishing.waiting.push_back((message, publish.packet_id));
         publishing.judge_next(gateway);
@@ -275,6 +281,15 @@ impl MqttConnection {
             publishing.judge_next(&gateway);
         }
     }
+}
+
+/// The properties of the message itself, with the whole topic of a response.
+fn carried(publish: &Publish<'_>, mount: Option<&Mount>) -> Option<Box<Properties>> {
+    let mut carried = publish.properties.carried();
+    if let Some(properties) = &mut carried {
+        Mount::complete(mount, properties);
+    }
+    carried
 }
 
 /// The first user property of this name.

@@ -20,6 +20,7 @@ use smallvec::SmallVec;
 use super::acknowledgements::{SessionAcknowledgement, Subscribed};
 use super::connection::MqttConnection;
 use super::connection_end::ConnectionEnd;
+use crate::mount::Mount;
 
 /// The number of retained messages that may wait for a client's SUBACK even if
 /// `retained_messages_max` is less.
@@ -133,7 +134,7 @@ impl MqttConnection {
         options: SubscribeOptions,
         since: Since,
     ) -> Result<Result<Entered, Reason>, ConnectionEnd> {
-        let Ok(requested) = RequestedFilter::new(text) else {
+        let Ok(requested) = RequestedFilter::new(&Mount::filter(self.mount.as_ref(), text)) else {
             return Ok(Err(Reason::TOPIC_FILTER_INVALID));
         };
         if requested.share.is_some() && options.no_local {
@@ -204,7 +205,8 @@ impl MqttConnection {
     ) -> Result<(), ConnectionEnd> {
         let mut reasons = SmallVec::new();
         for text in &unsubscribe.filters {
-            reasons.push(match TopicFilter::new(text) {
+            let whole = Mount::filter(self.mount.as_ref(), text);
+            reasons.push(match TopicFilter::new(&whole) {
                 Ok(filter) if self.attachment.unsubscribe(&filter) => Reason::SUCCESS,
                 Ok(_) => Reason::NO_SUBSCRIPTION_EXISTED,
                 // MQTT 3 has no code for it, and an UNSUBACK would mean success [MQTT-4.7.1-3].

@@ -256,7 +256,7 @@ impl Users {
         // another revision.
         *loaded = self.revision()?;
         let generation = shared.live.generation() + 1;
-        let snapshot = Snapshot::load(&shared.store, shared.settings.default, generation)?;
+        let snapshot = Snapshot::load(&shared.store, &shared.settings, generation)?;
         shared.live.replace(snapshot);
         drop(loaded);
         shared.changed.send_replace(generation);

@@ -30,7 +30,7 @@ use gatepost_settings::{Bind, PeerNetwork};
 use gatepost_sinks::{SinkSettings, WebPushSettings};
 use gatepost_store::StoreSettings;
 use gatepost_topics::TopicSettings;
-use gatepost_users::AccessSettings;
+use gatepost_users::{AccessSettings, AnonymousAccess, mount_mistake};
 use serde::{Deserialize, Serialize};
 
 use super::Mistake;
@@ -388,6 +388,21 @@ impl Config {
                 Mistake::new(layers.origin(&mistake.key), mistake.key, mistake.reason)
             }),
         );
+        if let Some(reason) = mount_mistake(&self.access.mount) {
+            let key = "access.mount";
+            mistakes.push(Mistake::new(layers.origin(key), key, reason));
+        }
+        let listeners = &self.listeners;
+        for (key, anonymous) in [
+            ("listeners.mqtt.anonymous", listeners.mqtt.anonymous),
+            ("listeners.http.anonymous", listeners.http.anonymous),
+        ] {
+            if !self.access.mount.is_empty() && anonymous == AnonymousAccess::Yes {
+                let reason = "peers without a login would reach the topics of all users, which \
+                              access.mount keeps apart; require a login";
+                mistakes.push(Mistake::new(layers.origin(key), key, reason));
+            }
+        }
         let of_topics = gatepost_topics::mistakes(&self.topics).into_iter();
         mistakes.extend(
             of_topics.map(|mistake| {

@@ -1,10 +1,12 @@
-//! Rules for topics, as the clients of each protocol see them: mosquitto's, curl, swaks, Paho.
+//! Rules and prefixes of topics, as the clients of each protocol see them: mosquitto's, curl,
+//! swaks.
 
 #[path = "../support/mod.rs"]
 mod support;
 
 mod history;
 mod rules;
+mod tenants;
 
 use support::{Gateway, run, text_of};
 

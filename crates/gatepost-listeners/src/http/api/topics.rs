@@ -19,6 +19,7 @@ use crate::http::parameters::{count_of, flag, parameter, since_of};
 use crate::http::request::{HttpRequest, expect_method};
 use crate::http::response::{Body, Response};
 use crate::http::verdict::{add_retry_after_outcome, status_of_outcome, verdict_json};
+use crate::mount::Mount;
 
 /// The number of publications that a plain GET returns without `count=`.
 const COUNT_DEFAULT: usize = 100;
@@ -44,8 +45,10 @@ pub(in crate::http) async fn respond(
     }?;
     match (request.method(), name) {
         ("POST" | "PUT", Some(name)) => {
-            let mut message = message_of(request, Topic::new(name)?)?;
-            access::expect_publish(request, name, message.retain)?;
+            let mount = request.mount();
+            let whole = Mount::topic(mount.as_ref(), name);
+            let mut message = message_of(request, Topic::new(&whole)?)?;
+            access::expect_publish(request, &whole, message.retain)?;
             set_due_time(context, &mut message)?;
             let id = message.id;
             let outcome = context.services.gateway.submit(message).await;
@@ -70,9 +73,10 @@ fn read(
             detail: format!("one to {FILTERS_MAX} filters are needed"),
         });
     }
+    let mount = request.mount();
     let filters = names
         .iter()
-        .map(|name| TopicFilter::new(name))
+        .map(|name| TopicFilter::new(&Mount::filter(mount.as_ref(), name)))
         .collect::<Result<Vec<_>, _>>()?;
     access::expect_subscribe(context, request, &filters)?;
     let payload_only = match request.query_value("data").as_deref() {
@@ -134,6 +138,7 @@ pub(super) fn stream(
             ends: false,
             topics,
             filter: None,
+            mount: request.mount(),
         },
         rights: Box::new(access::stream_rights(request, filters)),
     };
@@ -148,7 +153,12 @@ fn recent(
 ) -> Result<Response, HttpError> {
     let count = count_of(request, COUNT_DEFAULT, COUNT_MAX)?;
     let publications = context.services.broker.history_of(filters, count);
-    let shown: Vec<Value> = publications.iter().map(|one| to_json(one)).collect();
+    let mount = request.mount();
+    let shown = publications.iter().filter_map(|one| match &mount {
+        None => Some(to_json(one)),
+        Some(mount) => mount.own_publication(one).ok().map(|own| to_json(&own)),
+    });
+    let shown: Vec<Value> = shown.collect();
     Ok(Response::json(200, &shown))
 }
 
@@ -159,7 +169,8 @@ fn recent(
 pub(super) fn message_of(request: &HttpRequest, topic: Topic) -> Result<Message, HttpError> {
     let envelope = request.envelope();
     let body: Bytes = request.body.clone();
-    let properties = properties_of(request)?;
+    let mut properties = properties_of(request)?;
+    Mount::complete(request.mount().as_ref(), &mut properties);
     let mut message = Message::new(envelope, Some(topic), Format::Payload, body);
     message.envelope.client = request.field("user-agent").map(str::to_owned);
     message.qos = Qos::AtLeastOnce;

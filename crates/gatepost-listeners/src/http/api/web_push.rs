@@ -55,6 +55,12 @@ async fn subscribe(
         .iter()
         .map(|topic| TopicFilter::new(topic))
         .collect::<Result<Vec<_>, _>>()?;
+    if request.mount().is_some() {
+        return Err(HttpError::Conflict(
+            "notifications are not offered to users whose topics have a prefix (access.mount)"
+                .to_owned(),
+        ));
+    }
     access::expect_subscribe(context, request, &filters)?;
     let id = web_push
         .subscribe(request.user(), asked)

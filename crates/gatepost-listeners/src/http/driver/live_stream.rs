@@ -65,7 +65,7 @@ impl Http1Connection {
             for _ in 0..EVENTS_PER_WRITE {
                 let Some(event) = next.take() else { break };
                 if format.wants(&event) {
-                    self.queue([encode_shared(&event, format.shape, chunked)]);
+                    self.queue([encode_shared(&event, &format, chunked)]);
                 }
                 next = reader.try_next();
             }
@@ -146,7 +146,7 @@ impl EventConsumer for LiveSocket {
                 let Some(event) = next() else { break };
                 taken += 1;
                 if self.format.wants(&event) {
-                    batch.push(encode_shared(&event, self.format.shape, self.chunked));
+                    batch.push(encode_shared(&event, &self.format, self.chunked));
                 }
             }
             if taken == 0 {

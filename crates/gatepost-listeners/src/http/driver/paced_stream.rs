@@ -115,13 +115,13 @@ impl Http1Connection {
         for _ in 0..EVENTS_PER_WRITE {
             let Some(event) = next.take() else { break };
             if format.wants(&event) {
-                self.queue([encode_shared(&event, format.shape, chunked)]);
+                self.queue([encode_shared(&event, format, chunked)]);
             }
             next = reader.try_next();
         }
         // The event is taken from the reader's queue, so it must be written.
         if let Some(event) = next.filter(|event| format.wants(event)) {
-            self.queue([encode_shared(&event, format.shape, chunked)]);
+            self.queue([encode_shared(&event, format, chunked)]);
         }
     }
 

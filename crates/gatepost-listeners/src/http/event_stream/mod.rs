@@ -19,6 +19,7 @@ use gatepost_broker::{Remembered, StreamEvent};
 use gatepost_message::MessageId;
 use serde_json::json;
 
+use crate::mount::Mount;
 use crate::websocket::{Opcode, whole_frame};
 pub(super) use actions::check_actions;
 pub(super) use filter::EventFilter;
@@ -56,6 +57,8 @@ pub(super) struct StreamFormat {
     pub topics: String,
     /// The filter of publications that the reader requested, if any.
     pub filter: Option<Arc<EventFilter>>,
+    /// The prefix of the reader's topics, which the reader does not see.
+    pub mount: Option<Mount>,
 }
 
 impl StreamFormat {
@@ -245,10 +248,25 @@ thread_local! {
 }
 
 /// The bytes of an event, shared between the readers on this thread.
-pub(super) fn encode_shared(event: &StreamEvent, shape: Shape, chunked: bool) -> Bytes {
+pub(super) fn encode_shared(event: &StreamEvent, format: &StreamFormat, chunked: bool) -> Bytes {
+    let shape = format.shape;
     let StreamEvent::Publication(publication) = event else {
         return framed(shape.encode(event), chunked);
     };
+    if let Some(mount) = &format.mount {
+        // What the reader cannot name does not exist for it.
+        let own = mount.own_publication(publication);
+        return own.map_or_else(
+            |_| Bytes::new(),
+            |own| {
+                let own = StreamEvent::Publication(Remembered {
+                    position: publication.position,
+                    publication: Arc::new(own),
+                });
+                framed(shape.encode(&own), chunked)
+            },
+        );
+    }
     // Not the message id: one message may be published to several topics.
     let id = publication.position;
     LAST.with_borrow_mut(|last| {
@@ -280,6 +298,16 @@ mod tests {
         })
     }
 
+    fn plain(shape: Shape) -> StreamFormat {
+        StreamFormat {
+            shape,
+            ends: false,
+            topics: String::new(),
+            filter: None,
+            mount: None,
+        }
+    }
+
     #[test]
     fn a_payload_cannot_forge_an_event() {
         for payload in [&b"a\n\nid: 9"[..], b"a\r\rid: 9", b"a\r\n\r\nid: 9"] {
@@ -297,10 +325,10 @@ mod tests {
     #[test]
     fn readers_of_one_thread_share_the_bytes() {
         let event = event(b"x");
-        let first = encode_shared(&event, Shape::Sse, true);
-        let second = encode_shared(&event, Shape::Sse, true);
+        let first = encode_shared(&event, &plain(Shape::Sse), true);
+        let second = encode_shared(&event, &plain(Shape::Sse), true);
         assert_eq!(first.as_ptr(), second.as_ptr());
-        assert_ne!(encode_shared(&event, Shape::JsonLines, true), first);
+        assert_ne!(encode_shared(&event, &plain(Shape::JsonLines), true), first);
     }
 
     #[test]
@@ -309,7 +337,7 @@ mod tests {
         let encode = || -> Vec<Bytes> {
             let encoded = events
                 .iter()
-                .map(|event| encode_shared(event, Shape::Sse, true));
+                .map(|event| encode_shared(event, &plain(Shape::Sse), true));
             encoded.collect()
         };
         let (first, second) = (encode(), encode());
@@ -322,13 +350,13 @@ mod tests {
     fn of_long_events_the_last_is_shared() {
         let long: &'static [u8] = vec![b'x'; ENCODED_BYTES_MAX].leak();
         let (one, other) = (event(long), event(long));
-        let first = encode_shared(&one, Shape::Sse, true);
+        let first = encode_shared(&one, &plain(Shape::Sse), true);
         assert_eq!(
-            encode_shared(&one, Shape::Sse, true).as_ptr(),
+            encode_shared(&one, &plain(Shape::Sse), true).as_ptr(),
             first.as_ptr()
         );
-        encode_shared(&other, Shape::Sse, true);
-        let again = encode_shared(&one, Shape::Sse, true);
+        encode_shared(&other, &plain(Shape::Sse), true);
+        let again = encode_shared(&one, &plain(Shape::Sse), true);
         assert_ne!(again.as_ptr(), first.as_ptr());
         assert_eq!(again, first);
     }

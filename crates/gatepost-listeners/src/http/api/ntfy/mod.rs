@@ -27,6 +27,7 @@ use crate::http::request::{HttpRequest, HttpVersion};
 use crate::http::response::{Body, Response};
 use crate::http::verdict::{add_retry_after_outcome, status_of_outcome, verdict_json};
 use crate::http::websocket_handshake;
+use crate::mount::Mount;
 use fields::Fields;
 
 /// ntfy's bound on a topic.
@@ -132,7 +133,9 @@ async fn send(
     topic: &str,
     fields: Fields,
 ) -> Result<Response, HttpError> {
-    let mut message = message_of(request, Topic::new(topic)?)?;
+    let mount = request.mount();
+    let whole = Mount::topic(mount.as_ref(), topic);
+    let mut message = message_of(request, Topic::new(&whole)?)?;
     if let Some(text) = fields.text {
         message.size = text.len() as u64;
         message.body = Bytes::from(text);
@@ -147,7 +150,7 @@ async fn send(
     if properties.is_empty() {
         message.properties = None;
     }
-    access::expect_publish(request, topic, message.retain)?;
+    access::expect_publish(request, &whole, message.retain)?;
     let is_delayed = set_due_time(context, &mut message)?;
     if is_delayed && fields.email.is_some() {
         return Err(HttpError::Parameter {
@@ -172,7 +175,9 @@ async fn send(
     if let Some(email) = email {
         email.send(&publication).await?;
     }
-    let mut response = Response::json(200, &to_ntfy(publication.id, &publication));
+    let own = mount.and_then(|mount| mount.own_publication(&publication).ok());
+    let shown = own.as_ref().unwrap_or(&publication);
+    let mut response = Response::json(200, &to_ntfy(publication.id, shown));
     response.message = Some(id);
     Ok(response)
 }
@@ -184,8 +189,10 @@ async fn cancel(
     topic: &str,
     name: &str,
 ) -> Result<Response, HttpError> {
-    access::expect_publish(request, topic, false)?;
-    let cancelled = context.services.gateway.cancel_delayed(topic, name).await;
+    let mount = request.mount();
+    let whole = Mount::topic(mount.as_ref(), topic);
+    access::expect_publish(request, &whole, false)?;
+    let cancelled = context.services.gateway.cancel_delayed(&whole, name).await;
     if cancelled.map_err(|error| HttpError::Unavailable(error.to_string()))? {
         return Ok(Response::json(200, &json!({ "cancelled": name })));
     }
@@ -193,8 +200,10 @@ async fn cancel(
     Err(HttpError::NotFound(detail))
 }
 
-fn filters(names: &str) -> Result<Vec<TopicFilter>, HttpError> {
-    let filters = names.split(',').map(TopicFilter::new);
+fn filters(request: &HttpRequest, names: &str) -> Result<Vec<TopicFilter>, HttpError> {
+    let mount = request.mount();
+    let whole = |name| TopicFilter::new(&Mount::filter(mount.as_ref(), name));
+    let filters = names.split(',').map(whole);
     Ok(filters.collect::<Result<_, _>>()?)
 }
 
@@ -204,7 +213,7 @@ fn may_read(
     request: &HttpRequest,
     names: &str,
 ) -> Result<Response, HttpError> {
-    access::expect_subscribe(context, request, &filters(names)?)?;
+    access::expect_subscribe(context, request, &filters(request, names)?)?;
     Ok(Response::json(200, &json!({ "success": true })))
 }
 
@@ -214,7 +223,7 @@ fn subscribe(
     names: &str,
     shape: Shape,
 ) -> Result<Response, HttpError> {
-    let filters = filters(names)?;
+    let filters = filters(request, names)?;
     let polls = ["poll", "x-poll", "po"]
         .iter()
         .find_map(|name| parameter(request, name));

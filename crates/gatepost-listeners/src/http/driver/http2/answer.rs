@@ -163,7 +163,10 @@ impl ResponseStream<'_> {
             };
             match event {
                 Some(event) if !format.wants(&event) => {}
-                Some(event) => self.send_event(encode_shared(&event, shape, false)).await?,
+                Some(event) => {
+                    self.send_event(encode_shared(&event, format, false))
+                        .await?;
+                }
                 None => return Ok(()),
             }
         }
