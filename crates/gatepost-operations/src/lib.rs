@@ -19,7 +19,9 @@ mod quarantine;
 mod release;
 pub mod reload;
 mod request;
+mod rule_scores;
 mod rules_report;
+mod score_file;
 mod search;
 mod story;
 
@@ -32,3 +34,4 @@ pub use request::{
     AdminChange, JournalPage, QuarantineOrder, QuarantinePage, QuarantineSearch, Quarantined,
     Search,
 };
+pub use score_file::{RuleScores, SCORE_MAX, SCORES_FILE};

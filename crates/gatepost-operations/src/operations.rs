@@ -23,6 +23,7 @@ use crate::learner::{Learner, LearningError};
 use crate::mail_routes::MailRoutes;
 use crate::reload::{ReloadReport, ReloadRequest};
 use crate::request::{AdminChange, Quarantined};
+use crate::score_file::RuleScores;
 use crate::{rules_report, story};
 
 /// The number of newest mails on which the slowest rules are measured.
@@ -49,6 +50,8 @@ pub struct Operations {
     pub reloads: mpsc::Sender<ReloadRequest>,
     /// Records changes.
     pub audit_log: AuditLog,
+    /// The scores of rules that administrators set.
+    pub scores: RuleScores,
     /// The destinations of released mail besides topics, if there is a mail listener.
     pub mail_routes: Option<Arc<dyn MailRoutes>>,
 }
@@ -192,7 +195,7 @@ impl Operations {
     }
 
     /// The rules; loads them if nothing has needed them before. Blocks.
-    fn rules_in_force(&self) -> Result<Arc<RuleSet>, OperationError> {
+    pub(crate) fn rules_in_force(&self) -> Result<Arc<RuleSet>, OperationError> {
         let rules = self.gateway.procedures().rules().wait(RULES_WAIT_MAX);
         rules.ok_or_else(|| OperationError::Failed("the rules are not loaded".to_owned()))
     }

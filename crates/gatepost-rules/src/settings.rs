@@ -43,6 +43,10 @@ pub struct RulesSettings {
     pub required_score: Option<f64>,
     /// Per-user preferences, read after the rule folders.
     pub preferences: Option<PathBuf>,
+    /// The scores that administrators set, read last; the server determines the file, which may be
+    /// missing.
+    #[serde(skip)]
+    pub scores: Option<PathBuf>,
     /// A folder with a file of preferences for each user (`NAME`, or `NAME/user_prefs`): scores,
     /// the threshold, welcome lists, header fields. They apply if a request names its user.
     pub user_preferences: Option<PathBuf>,
@@ -72,6 +76,12 @@ impl RulesSettings {
             messages_max: self.bayes_messages_max,
         }
     }
+
+    /// The rule files that are read after the folders, in this order.
+    pub(crate) fn files_after_folders(&self) -> Vec<PathBuf> {
+        let scores = self.scores.iter().filter(|file| file.exists());
+        self.preferences.iter().chain(scores).cloned().collect()
+    }
 }
 
 impl Default for RulesSettings {
@@ -94,6 +104,7 @@ impl Default for RulesSettings {
             senders_max: BOOK_ENTRIES_MAX,
             required_score: None,
             preferences: None,
+            scores: None,
             user_preferences: None,
             max_size: ByteSize::mebibytes(64),
             mail: MailLimits::default(),

@@ -99,10 +99,10 @@ impl Definitions {
     }
 }
 
-/// Reads folders and files, then preferences; `None` if no path exists.
+/// Reads folders and files, and then other files; `None` if no path exists.
 pub(crate) fn read_paths(
     paths: &[PathBuf],
-    preferences: Option<&Path>,
+    others: &[PathBuf],
     language: &Language,
 ) -> Option<Definitions> {
     let mut definitions = Definitions::default();
@@ -128,7 +128,7 @@ pub(crate) fn read_paths(
     let languages = paths.iter().map(|path| path.join(LANGUAGE_MODELS));
     definitions.configuration.eval.languages.file =
         languages.into_iter().find(|file| file.is_file());
-    rule_files.extend(preferences.map(Path::to_path_buf));
+    rule_files.extend(others.iter().cloned());
     let mut texts = Vec::new();
     for file in plugin_lists.into_iter().chain(rule_files) {
         match std::fs::read(&file) {

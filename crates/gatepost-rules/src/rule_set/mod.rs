@@ -12,7 +12,7 @@ mod warm_up;
 
 use std::borrow::Cow;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -72,9 +72,9 @@ impl RuleSet {
     /// embedded one.
     pub fn load(paths: &[PathBuf], settings: &RulesSettings) -> (Self, Vec<Problem>) {
         let language = language(settings);
-        let preferences = settings.preferences.as_deref();
-        let definitions = language::read_paths(paths, preferences, &language)
-            .unwrap_or_else(|| embedded_definitions(preferences, &language));
+        let others = settings.files_after_folders();
+        let definitions = language::read_paths(paths, &others, &language)
+            .unwrap_or_else(|| embedded_definitions(&others, &language));
         Self::compile(definitions, settings)
     }
 
@@ -258,12 +258,12 @@ fn language(settings: &RulesSettings) -> Language {
     }
 }
 
-fn embedded_definitions(preferences: Option<&Path>, language: &Language) -> Definitions {
+fn embedded_definitions(others: &[PathBuf], language: &Language) -> Definitions {
     let mut definitions = Definitions::default();
     let mut texts = vec![(PathBuf::from(EMBEDDED.0), EMBEDDED.1.as_bytes().to_vec())];
-    if let Some(path) = preferences {
+    for path in others {
         match std::fs::read(path) {
-            Ok(text) => texts.push((path.to_path_buf(), text)),
+            Ok(text) => texts.push((path.clone(), text)),
             Err(error) => definitions
                 .problems
                 .push(language::unreadable(path, &error)),

@@ -18,6 +18,8 @@ pub struct RuleSummary {
     pub name: Arc<str>,
     /// The score of a hit.
     pub score: f64,
+    /// The text of reports, if there is one.
+    pub description: Option<Arc<str>>,
     /// A hash of its test.
     pub definition: u64,
 }
@@ -40,6 +42,10 @@ impl RuleSet {
             .map(|facts| RuleSummary {
                 name: Arc::clone(&facts.name),
                 score: facts.score,
+                description: self
+                    .definitions()
+                    .find(&facts.name)
+                    .and_then(|rule| rule.description.clone()),
                 definition: self.fingerprint(&facts.name),
             })
             .collect()

@@ -33,6 +33,7 @@ pub(crate) fn load(
     let mut config: Config = layers.settings()?;
     let folder = std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
     credentials::resolve(&mut config, folder.as_deref());
+    config.rules.scores = Some(config.data.join(gatepost_operations::SCORES_FILE));
     let mistakes = config.mistakes(&layers);
     if mistakes.is_empty() {
         Ok((config, layers))

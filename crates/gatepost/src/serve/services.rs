@@ -17,7 +17,7 @@ use gatepost_listeners::mqtt;
 use gatepost_listeners::workers::Workers;
 use gatepost_operations::learner::{Learner, LearnerThread};
 use gatepost_operations::reload::ReloadRequest;
-use gatepost_operations::{AuditLog, Operations};
+use gatepost_operations::{AuditLog, Operations, RuleScores};
 use gatepost_procedures::{DeferredRules, ProcedureHost, Procedures};
 use gatepost_sinks::{MailQueue, Sinks};
 use gatepost_store::Store;
@@ -125,6 +125,7 @@ impl Services {
                 problems: self.problems.clone(),
                 reloads,
                 audit_log: AuditLog::of(&config.data),
+                scores: RuleScores::of(&config.data),
                 mail_routes: None,
             }),
             sinks: Some(self.sinks.clone()),

@@ -17,6 +17,7 @@ mod quarantine;
 mod reload;
 mod scan_output;
 mod scan_profile;
+mod scores;
 mod senders;
 mod series;
 mod sessions;

@@ -8,7 +8,6 @@ use super::{STATUS, curl, json};
 const SETTINGS: &str = "
 rules.paths = []
 listeners.smtp.domains = ['people.example']
-listeners.lmtp.domains = ['people.example']
 [[listeners.smtp.routes]]
 recipients = '*@people.example'
 mailbox = '{user}'

@@ -1,6 +1,7 @@
 // The rules: the most frequent, the slowest, those that cannot run; and the reload.
 
 import { $, ask, cell, dayAndTime, element, figure, fill, linked, mono, number, plural, request, table } from "./page.js";
+import { loadScores, startScores } from "./scores.js";
 
 const STATUS = "rules-status";
 const NAMES_SHOWN = 50;
@@ -20,6 +21,7 @@ function showSilent(lists) {
 }
 
 export async function loadRules() {
+  loadScores().catch(() => {});
   const answer = await request("/admin/rules?count=200");
   if (!answer.ok) return;
   const rules = await answer.json();
@@ -75,6 +77,7 @@ async function reload(onlyChecks) {
 }
 
 export function startRules() {
+  startScores();
   for (const [id, act] of [["check-reload", () => reload(true)], ["reload", () => reload(false)], ["measure", measure]]) {
     $(id).addEventListener("click", async () => {
       $(id).disabled = true;

@@ -33,6 +33,7 @@ const ASSETS: &[(&str, &[u8])] = &[
     ("recent.js", include_bytes!("../assets/recent.js")),
     ("rules.js", include_bytes!("../assets/rules.js")),
     ("scan.js", include_bytes!("../assets/scan.js")),
+    ("scores.js", include_bytes!("../assets/scores.js")),
     ("senders.js", include_bytes!("../assets/senders.js")),
     ("sessions.js", include_bytes!("../assets/sessions.js")),
     ("topics.js", include_bytes!("../assets/topics.js")),

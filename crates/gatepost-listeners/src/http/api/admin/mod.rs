@@ -10,6 +10,7 @@ mod clock;
 mod messages;
 mod quarantine;
 mod rules;
+mod scores;
 mod senders;
 mod series;
 mod sessions;
@@ -60,6 +61,9 @@ async fn dispatch(
         }
         if let Some(id) = below(path, "/admin/messages") {
             return messages::respond(operations, request, id).await;
+        }
+        if let Some(name) = below(path, "/admin/scores") {
+            return scores::respond(operations, request, name).await;
         }
         if let Some(address) = below(path, "/admin/senders") {
             return senders::respond(operations, request, address).await;
