@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
+import mqtt from "mqtt";
 import { launch, openPage } from "./browser.mjs";
 import { Server } from "./server.mjs";
 
@@ -67,6 +68,30 @@ test("topics are a tree that follows what is published, and one publishes into i
   assert.equal(await page.evaluate(() => window.broken), undefined);
   assert.deepEqual(faults, []);
   await close();
+});
+
+test("a topic shows who subscribes to it, and leads to the client", async () => {
+  const reader = await mqtt.connectAsync(`mqtt://${server.binds.mqtt}`, { clientId: "hall <b>display</b>", protocolVersion: 5, reconnectPeriod: 0 });
+  await reader.subscribeAsync(["hall/+", "attic/#"]);
+  await server.publish("hall/lamp?retain=1", "on");
+  for (const [name, options] of [["wide", {}], ["tablet-dark", { viewport: { width: 768, height: 1024 }, colorScheme: "dark" }], ["phone", { viewport: { width: 390, height: 844 } }]]) {
+    const { page, faults, close } = await open("/#explorer", options);
+    await level(page, "hall").click();
+    await level(page, "lamp").click();
+    const subscribers = page.locator('li[data-name="lamp"] .subscribers');
+    await subscribers.locator("td", { hasText: "hall/+" }).waitFor();
+    assert.doesNotMatch(await subscribers.textContent(), /attic/);
+    // The page itself watches the topics.
+    await subscribers.getByText("and 1 event stream or sink").waitFor();
+    assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), name);
+    await page.screenshot({ path: join(scratch, `subscribers-${name}.png`), animations: "disabled" });
+    await subscribers.getByRole("link", { name: "hall <b>display</b>" }).click();
+    await page.locator("#view-access").waitFor();
+    await page.locator("#view-access", { hasText: "hall <b>display</b>" }).waitFor();
+    assert.deepEqual(faults, []);
+    await close();
+  }
+  await reader.endAsync();
 });
 
 test("a click on a topic counts though its line is redrawn between press and release", async () => {

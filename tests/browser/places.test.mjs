@@ -103,6 +103,49 @@ test("the palette finds views, commands and names, by the keyboard alone", async
   }
 });
 
+test("several messages are learned or released at once, which can be undone until its time is over", async () => {
+  const gtube = "XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X";
+  for (const number of ["one", "two"]) assert.equal((await server.mail(`Several ${number}`, gtube + number, "kept+several@localhost")).status, 0);
+  const { page, faults, close } = await open("#quarantine");
+  const several = async () => (await kept()).filter(({ subject }) => subject.startsWith("Several")).length;
+  const bulk = page.locator("#quarantine-bulk");
+  const choose = async () => {
+    await page.locator("#quarantine-search").fill("Several");
+    await page.getByRole("button", { name: "Search", exact: true }).click();
+    await page.locator("#quarantine-pages", { hasText: "1 to 2 of 2" }).waitFor();
+    await page.getByRole("button", { name: "Choose all shown" }).click();
+    await page.locator("#quarantine-chosen", { hasText: "2 messages chosen" }).waitFor();
+  };
+  await choose();
+  await bulk.getByRole("button", { name: "Release" }).click();
+  await page.locator("#quarantine-leaving", { hasText: "2 messages will be released in 10 seconds." }).waitFor();
+  await page.locator("#no-quarantine").waitFor();
+  await page.getByRole("button", { name: "Undo" }).click();
+  await page.locator("#quarantine-status", { hasText: "2 messages stay in quarantine." }).waitFor();
+  assert.equal(await several(), 2);
+
+  await choose();
+  await bulk.getByRole("button", { name: "Learn as ham" }).click();
+  await page.locator("#quarantine-leaving", { hasText: "2 messages will be learned as ham" }).waitFor();
+  await page.getByRole("button", { name: "Undo" }).click();
+  await page.locator("#quarantine-status", { hasText: "2 messages not learned as ham." }).waitFor();
+  await choose();
+  await bulk.getByRole("button", { name: "Learn as spam" }).click();
+  // Another action does the one that waits first.
+  await choose();
+  await page.screenshot({ path: join(scratch, "bulk.png"), animations: "disabled" });
+  await bulk.getByRole("button", { name: "Release" }).click();
+  await page.locator("#quarantine-leaving", { hasText: "2 messages will be released" }).waitFor();
+  await page.getByRole("button", { name: "Release now" }).click();
+  await page.locator("#quarantine-status", { hasText: "Released: 2 messages." }).waitFor();
+  assert.equal(await several(), 0);
+  const changes = await (await fetch(server.origin + "/admin/changes?count=20")).json();
+  const learned = changes.changes.filter(({ action }) => action.endsWith("/learn")).map(({ details }) => details.as);
+  assert.deepEqual(learned, ["spam", "spam"], "not what was undone");
+  assert.deepEqual(faults, []);
+  await close();
+});
+
 test("a deletion can be undone until its time is over, or is done at once", async () => {
   for (const subject of ["Undone one", "Undone two"]) assert.equal((await keep(subject)).status, 0);
   const { page, faults, close } = await open("#quarantine");

@@ -42,11 +42,11 @@ fn system() -> Surroundings {
 
 /// The broker. Cheap to clone.
 #[derive(Clone)]
-pub struct Broker(Arc<BrokerCore>);
+pub struct Broker(pub(crate) Arc<BrokerCore>);
 
-struct BrokerCore {
+pub(crate) struct BrokerCore {
     shared: Arc<BrokerShared>,
-    sessions: Arc<SessionTable>,
+    pub(crate) sessions: Arc<SessionTable>,
     traces: Traces,
     figures: Figures,
     /// Idle publishers keep their topics from one use to the next.

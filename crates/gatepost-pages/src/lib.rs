@@ -5,6 +5,7 @@
 //! copied. The values come from an implementation of [`ValueSource`].
 
 pub mod access_log;
+mod check;
 pub mod clock;
 mod encoding;
 mod engine;
@@ -33,6 +34,7 @@ mod values;
 mod workers;
 
 pub use access_log::AccessLog;
+pub use check::errors_of_pages;
 pub use encoding::Encoding;
 pub use entry::{CachedPath, PathContent};
 pub use error::{RenderError, TemplateError};

@@ -156,6 +156,44 @@ fn a_wrong_config_is_reported_with_file_line_and_fix() {
 }
 
 #[test]
+fn the_errors_of_pages_are_reported_with_file_and_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pages = folder.path().join("pages");
+    fs::create_dir_all(pages.join("below")).expect("a folder");
+    let page = |name: &str, text: &str| fs::write(pages.join(name), text).expect("a page");
+    page(
+        "good.html",
+        "{{ live('a', 'b.c') | round(1) }}{{ request.user }}",
+    );
+    page(
+        "below/wrong.html",
+        "<p>\n{% if x %}{{ live('alarms/#') }}{% endif %}",
+    );
+    page("_part.html", "\n\n{{ live('x').json.text }}");
+    page("syntax.html", "{% if %}");
+    let set = format!("pages.path={}", pages.display());
+    let arguments = ["check", "--set", &set, "--set", "rules.paths=[]"];
+    let check = || run(env!("CARGO_BIN_EXE_gatepost"), &arguments, b"");
+    let output = check();
+    let text = text_of(&output);
+    assert_eq!(output.status.code(), Some(78), "{text}");
+    for part in [
+        "below/wrong.html:2: ",
+        "live_list()",
+        "_part.html:3: ",
+        "syntax.html:1: ",
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    assert!(!text.contains("good.html"), "{text}");
+    for name in ["below/wrong.html", "_part.html", "syntax.html"] {
+        fs::remove_file(pages.join(name)).expect("removed");
+    }
+    let output = check();
+    assert!(output.status.success(), "{}", text_of(&output));
+}
+
+#[test]
 fn an_address_in_use_is_reported() {
     let gateway = Gateway::start("");
     let folder = tempfile::tempdir().expect("a folder");

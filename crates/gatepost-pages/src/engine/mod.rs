@@ -9,6 +9,7 @@
 //! [`unwatched`]. So a rendering whose thread is suspended ([`crate::memory_limit`]) holds no lock
 //! of another rendering.
 
+pub(crate) mod check;
 mod functions;
 mod live_span;
 mod present;

@@ -265,3 +265,49 @@ fn a_banned_address_is_refused() {
     let unnamed = refused(&gateway, &["sessions", "ban", "far", "--what", "user"]);
     assert!(unnamed.1.contains("did not log in"), "{}", unnamed.1);
 }
+
+#[test]
+fn the_subscribers_of_a_topic_are_found_by_their_filters() {
+    let gateway = Gateway::start("rules.paths = []\n");
+    let _exact = lasting(&gateway, "a-exact", &["-t", "hall/door"]);
+    let _several = lasting(
+        &gateway,
+        "b-several",
+        &["-t", "hall/+", "-t", "#", "-t", "attic"],
+    );
+    let _group = lasting(&gateway, "c-group", &["-t", "$share/night/hall/#"]);
+    let _other = lasting(&gateway, "d-other", &["-t", "hall/window"]);
+    let stream = gateway.url("/topics/hall/door");
+    let mut stream = Client::start("curl", &["-sN", "-H", "Accept: text/event-stream", &stream]);
+    stream.await_line("retry");
+    let asked = |query: &str| {
+        let url = gateway.url(&format!("/admin/subscribers?{query}"));
+        let output = run("curl", &["-s", &url], b"");
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).expect("JSON")
+    };
+    let found = asked("topic=hall/door");
+    let named: Vec<(&str, String)> = found["subscribers"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|one| {
+            (
+                one["client"].as_str().expect("a client"),
+                one["filters"].to_string(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        named,
+        [
+            ("a-exact", r#"["hall/door"]"#.to_owned()),
+            ("b-several", r##"["#","hall/+"]"##.to_owned()),
+            ("c-group", r#"["$share/night/hall/#"]"#.to_owned()),
+        ]
+    );
+    assert_eq!((&found["total"], &found["readers"]), (&3.into(), &1.into()));
+    let page = asked("topic=hall/door&skip=1&count=1");
+    assert_eq!(page["subscribers"][0]["client"], "b-several");
+    assert_eq!(page["total"], 3);
+    assert_eq!(asked("topic=hall/%2B")["code"], 40005, "no filter");
+}

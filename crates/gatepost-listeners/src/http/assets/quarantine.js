@@ -1,21 +1,17 @@
 // The messages in quarantine, and the allowed senders.
 
 import { $, arrange, ask, button, cell, drawIn, element, fill, itemLink, mono, number, plural, request, say } from "./page.js";
+import { ACTIONS, doLater, isLeaving, leavingCount, startLater } from "./later.js";
 import { messageRow } from "./messages.js";
 
 const STATUS = "quarantine-status";
 /** How long events are gathered before the list is requested again. */
 const GATHER_MS = 500;
 const COUNT = 100;
-/** The time in which a deletion can be undone. */
-const UNDO_MS = 10_000;
 const LEARNED = { new: "Learned", changed: "Learned again", before: "Already learned", off: "Bayes is switched off" };
 
 let skipped = 0;
 let found = 0;
-/** The messages that are deleted at the end of the time for undoing. */
-const leaving = new Set();
-let leavingTimer = 0;
 const chosen = new Set();
 
 /** Topics are represented by the number of subscribers that received the message. */
@@ -53,7 +49,7 @@ function actions(entry) {
       button("Learn as spam", learn("spam")),
       button("Learn as ham", learn("ham")),
       element("a", { class: "button", href: itemLink("quarantine", entry.id) }, "Link"),
-      button("Delete", () => (deleteLater([entry.id]), focusNext(entry)), { class: "danger" })),
+      button("Delete", async () => (await later(ACTIONS.delete, [entry.id]), focusNext(entry)), { class: "danger" })),
     shown);
 }
 
@@ -80,6 +76,7 @@ function chooser(entry) {
 }
 
 function showChosen() {
+  for (const row of $("quarantine-list").children) row.querySelector(".choose").checked = chosen.has(row.dataset.id);
   for (const control of $("quarantine-bulk").querySelectorAll("button.bulk")) {
     control.isOff = () => chosen.size === 0;
     control.disabled = control.isOff();
@@ -96,73 +93,25 @@ function chooseAll() {
   }
 }
 
-/** Asks for confirmation, then processes the selected messages; those that fail remain selected. */
-const withChosen = (words, act) => async () => {
-  const ids = [...chosen];
-  if (!confirm(`${words} ${plural(ids.length, "message")}?`)) return;
-  let done = 0;
-  for (const id of ids) {
-    if (!(await act("/admin/quarantine/" + id))) continue;
-    done += 1;
-    chosen.delete(id);
-  }
-  if (done === ids.length) $(STATUS).textContent = `${words}: ${number(done)} done.`;
-  else $(STATUS).textContent = `${words}: ${number(done)} of ${number(ids.length)} done. ${$(STATUS).textContent}`;
+/** The selected messages, for an action that can be undone. */
+const withChosen = (action) => async () => {
+  await later(action, [...chosen]);
   await loadQuarantine();
 };
 
-// --- Deleting ------------------------------------------------------------------------------------
-// The server is asked when the time to undo is over, so that nothing needs to be brought back. A page
-// that is closed before has deleted nothing.
-
-function deleteLater(ids) {
-  for (const id of ids) {
-    leaving.add(id);
-    chosen.delete(id);
-  }
-  clearTimeout(leavingTimer);
-  leavingTimer = setTimeout(() => deleteNow(), UNDO_MS);
-  showLeaving();
-}
-
-function showLeaving() {
-  $("quarantine-leaving").hidden = leaving.size === 0;
-  $("leaving-status").textContent = leaving.size ? `${plural(leaving.size, "message")} will be deleted in ${UNDO_MS / 1000} seconds.` : "";
-}
-
-async function undo() {
-  clearTimeout(leavingTimer);
-  const count = leaving.size;
-  leaving.clear();
-  showLeaving();
-  say(STATUS, `${plural(count, "message")} stay${count === 1 ? "s" : ""} in quarantine.`);
-  await loadQuarantine();
-  $("content").focus();
-}
-
-async function deleteNow() {
-  clearTimeout(leavingTimer);
-  const ids = [...leaving];
-  let done = 0;
-  for (const id of ids) {
-    if (await ask(STATUS, "DELETE", "/admin/quarantine/" + id)) done += 1;
-    leaving.delete(id);
-  }
-  showLeaving();
-  const failed = done < ids.length ? ` ${number(ids.length - done)} failed: ${$(STATUS).textContent}` : "";
-  say(STATUS, `Deleted: ${plural(done, "message")}.${failed}`, failed !== "");
-  await loadQuarantine();
+function later(action, ids) {
+  for (const id of ids) chosen.delete(id);
+  return doLater(action, ids);
 }
 
 function startBulk() {
   $("choose-all").addEventListener("click", chooseAll);
   $("quarantine-bulk").append(
-    button("Release", withChosen("Release", (path) => ask(STATUS, "POST", path + "/release")), { class: "bulk" }),
-    button("Learn as spam", withChosen("Learn as spam", (path) => ask(STATUS, "POST", path + "/learn?as=spam")), { class: "bulk" }),
-    button("Learn as ham", withChosen("Learn as ham", (path) => ask(STATUS, "POST", path + "/learn?as=ham")), { class: "bulk" }),
-    button("Delete", () => (deleteLater([...chosen]), loadQuarantine()), { class: "bulk danger" }));
-  $("leaving-undo").addEventListener("click", undo);
-  $("leaving-now").addEventListener("click", deleteNow);
+    button("Release", withChosen(ACTIONS.release), { class: "bulk" }),
+    button("Learn as spam", withChosen(ACTIONS.spam), { class: "bulk" }),
+    button("Learn as ham", withChosen(ACTIONS.ham), { class: "bulk" }),
+    button("Delete", withChosen(ACTIONS.delete), { class: "bulk danger" }));
+  startLater(loadQuarantine);
   showChosen();
 }
 
@@ -198,9 +147,9 @@ export async function loadQuarantine() {
   const answer = await request("/admin/quarantine?" + query);
   if (!answer.ok) return;
   const { messages, found: matching, total: all } = await answer.json();
-  const kept = messages.filter(({ id }) => !leaving.has(id));
+  const kept = messages.filter(({ id }) => !isLeaving(id));
   found = matching - (messages.length - kept.length);
-  const total = all - leaving.size;
+  const total = all - leavingCount();
   drawIn($("quarantine-list"), () => showKept(kept));
   for (const id of ["quarantine-count", "quarantine-badge"]) $(id).textContent = number(total);
   $("quarantine-pages").textContent = found ? `${number(skipped + 1)} to ${number(skipped + kept.length)} of ${number(found)}` : "";

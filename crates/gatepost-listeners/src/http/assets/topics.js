@@ -1,7 +1,7 @@
 // The topics as a tree, updated while it is visible: the latest value of each, its rate, and a form
 // to publish. One event stream begins with the latest message of every topic.
 
-import { $, ask, button, bytes, cell, drawIn, element, number, plural, rate, request, say, table, when } from "./page.js";
+import { $, ask, button, bytes, cell, drawIn, element, linked, number, plural, rate, request, say, table, when } from "./page.js";
 
 const STATUS = "topics-status";
 /** The maximum number of topics; a narrower filter shows the others. */
@@ -10,6 +10,7 @@ const DRAW_EVERY_MS = 250;
 /** The time over which a rate is measured. */
 const RATE_SECONDS = 5;
 const HISTORY_COUNT = 20;
+const SUBSCRIBERS_COUNT = 50;
 const PREVIEW_CHARACTERS = 120;
 
 let source = null;
@@ -108,17 +109,30 @@ function drawLine(one) {
   if (one.times.length) setTimeout(() => { changed.add(one); draw(); }, RATE_SECONDS * 1000);
 }
 
-/** The last messages of a topic. */
+/** The clients that a publication on the topic would reach, each linked to its session. */
+function subscribersOf(topic, { subscribers, total, readers }) {
+  const more = [total > subscribers.length ? `${number(total - subscribers.length)} more` : "", readers ? plural(readers, "event stream or sink", "event streams and sinks") : ""].filter(Boolean);
+  const rows = subscribers.map(({ client, user, connected, filters }) => [
+    cell(linked("session", client)), cell(user ?? "no login"), cell(element("span", { class: "mono", dir: "auto" }, filters.join(", "))), cell(connected ? "connected" : "away")]);
+  return element("section", { class: "subscribers", "aria-label": `Subscribers of ${topic}` },
+    element("h3", {}, total || readers ? "Subscribers" : "No subscriber"),
+    rows.length ? table(`Subscribers of ${topic}`, [["Client"], ["User"], ["Filters"], [""]], rows) : null,
+    more.length ? element("p", { class: "quiet" }, (rows.length ? "and " : "") + more.join(", ")) : null);
+}
+
+/** The last messages of a topic, and its subscribers. */
 async function showDetail(one) {
   const messages = await ask(STATUS, "GET", `${pathOf(one.topic)}?count=${HISTORY_COUNT}`);
-  if (!messages) return;
+  const found = await ask(STATUS, "GET", "/admin/subscribers?" + new URLSearchParams({ topic: one.topic, count: SUBSCRIBERS_COUNT }));
+  if (!messages || !found) return;
   const rows = [...messages].reverse().map((message) => [
     cell(when(message.unix_ms)), cell(element("span", { class: "payload", dir: "auto" }, textOf(message))), cell(message.retain ? "retained" : "")]);
   one.detail.replaceChildren(
     element("div", { class: "actions" },
       button("Publish here…", async () => { $("publish-topic").value = one.topic; $("publish-payload").focus(); }),
       one.latest?.retain ? button("Clear retained", () => clear(one), { class: "danger" }) : null),
-    table(`The last messages of ${one.topic}`, [["At"], ["Payload"], [""]], rows));
+    table(`The last messages of ${one.topic}`, [["At"], ["Payload"], [""]], rows),
+    subscribersOf(one.topic, found));
 }
 
 async function clear(one) {

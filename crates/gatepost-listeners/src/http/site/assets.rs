@@ -24,6 +24,7 @@ const ASSETS: &[(&str, &[u8])] = &[
     ("figures.js", include_bytes!("../assets/figures.js")),
     ("history.js", include_bytes!("../assets/history.js")),
     ("journal.js", include_bytes!("../assets/journal.js")),
+    ("later.js", include_bytes!("../assets/later.js")),
     ("login.js", include_bytes!("../assets/login.js")),
     ("messages.js", include_bytes!("../assets/messages.js")),
     ("page.js", include_bytes!("../assets/page.js")),

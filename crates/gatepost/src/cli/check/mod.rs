@@ -107,7 +107,11 @@ pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
     for mistake in crate::config::located(&layers, &judged) {
         eprintln!("gatepost: {mistake}");
     }
-    if errors > 0 {
+    let faulty_pages = gatepost_pages::errors_of_pages(&config.pages);
+    for error in &faulty_pages {
+        eprintln!("gatepost: {error}");
+    }
+    if errors + faulty_pages.len() > 0 {
         return ExitCode::from(EXIT_CONFIG);
     }
     match errors_of(&problems).count() {

@@ -14,6 +14,7 @@ mod scores;
 mod senders;
 mod series;
 mod sessions;
+mod subscribers;
 mod users;
 
 use gatepost_procedures::RulesState;
@@ -98,6 +99,7 @@ async fn dispatch(
         }
         "/admin/procedures" => procedures(context, request),
         "/admin/sinks" => sinks(context, request),
+        "/admin/subscribers" => subscribers::respond(context, request),
         "/admin/series" => series::respond(context, request).await,
         "/admin/clock" => clock::respond(context, request),
         other => Err(HttpError::NotFound(other.to_owned())),
