@@ -22,14 +22,14 @@ use crate::sweep::DEFAULT_STEPS;
 
 const EXAMPLES: &str = "\
 Examples:
-  fanout mqtt://127.0.0.1:1883                     a broker that runs
-  fanout --peer mosquitto --peer gatepost --runs 5 two that are started, A/B/A/B
-  fanout --peer gatepost --subscribers 10..19000   how it grows, with the exponent
-  fanout --peer nats-server --max                  the highest loss-free rate
+  fanout mqtt://127.0.0.1:1883                     a running broker
+  fanout --peer mosquitto --peer gatepost --runs 5 two brokers that the bench starts, A/B/A/B
+  fanout --peer gatepost --subscribers 10..19000   the growth of the costs, with its exponent
+  fanout --peer nats-server --max                  the highest rate without loss
   web --peer nginx --runs 5 --html web.html        plots in one file
-  compare fanout.json --confidence 99.5            ministat, and what it leaves out
+  compare fanout.json --confidence 99.5            ministat's test, and further ones
 
-Every figure comes with its doubts: read the warnings. docs/bench.md says the rest.";
+Read the warnings next to the figures. docs/bench.md describes all scenarios and options.";
 
 /// Runs the scenarios against Gatepost or any other server of the same kind.
 #[derive(Debug, Clone, Args)]

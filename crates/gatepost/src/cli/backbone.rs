@@ -18,7 +18,7 @@ pub(super) struct BackboneArguments {
 
 #[derive(Debug, Subcommand)]
 enum BackboneAction {
-    /// Report what is wrong with the NATS servers: version, replicas, writing to the disk, limits,
+    /// Report problems of the NATS servers: version, replicas, writing to the disk, limits,
     /// permissions; exit code 1 if there is a warning, 69 if something does not work
     ///
     /// It connects as the server would, and creates nothing.

@@ -36,13 +36,13 @@ Examples:
   gatepost sub -t state/door -C 1 -W 10           one message, or exit code 27 after 10 s
   gatepost sub -t '#' --json | jq .topic
 
--F knows %t topic, %p payload, %x %X payload in hexadecimal, %l its length, %q level, %r retained,
+-F supports %t topic, %p payload, %x %X payload in hexadecimal, %l its length, %q level, %r retained,
 %m packet identifier, %I time (ISO 8601), %U time (Unix seconds), %j %J the message as JSON
 (%J: the payload as JSON too), %C content type, %D correlation data, %E expiry, %F payload format,
 %P user properties, %R response topic, %S subscription identifier, %% a percent sign; \\n \\t \\0 \
 \\\\.
 
-Exit codes: 0 what was asked for came, 27 it did not come in time, 64 wrong switches,
+Exit codes: 0 done, 27 too few messages within the timeout, 64 wrong options,
 69 no connection, 77 the broker refused."
 )]
 pub(super) struct SubscribeCommandArguments {
