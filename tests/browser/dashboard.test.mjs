@@ -310,6 +310,8 @@ test("everything can be reached and worked by the keyboard", async () => {
   await page.keyboard.press("Tab");
   assert.equal(await focused(), "Overview");
   await page.keyboard.press("Tab");
+  assert.equal(await focused(), "History");
+  await page.keyboard.press("Tab");
   assert.match(await focused(), /^Quarantine/);
   await page.keyboard.press("Enter");
   const kept = page.locator("#quarantine-list details").first();
