@@ -9,6 +9,8 @@ mod allowed_senders;
 mod broker_sink;
 mod counters;
 mod delayed;
+mod delayed_listing;
+mod delayed_operations;
 mod external_delivery;
 mod gateway;
 pub mod journal;
@@ -22,6 +24,7 @@ mod sender_lists;
 
 pub use counters::{GatewayCounters, ListenerCounts, RuleHits};
 pub use delayed::{DELAY, DelayMistake, DelayedMessages, DelayedSettings, SEQUENCE_ID};
+pub use delayed_listing::{DelayedListing, DelayedMessage};
 pub use gateway::{Gateway, SubmissionOutcome};
 pub use judge_times::{JudgeTimeCounts, JudgeTimes};
 pub use judged_mail::JudgedMail;

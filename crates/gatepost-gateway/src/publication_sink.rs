@@ -6,6 +6,8 @@ use gatepost_broker::{PublishRefusal, RuleViolation};
 use gatepost_message::{MessageId, Publication};
 use gatepost_store::{StoreError, Ticket};
 
+use crate::delayed_listing::DelayedListing;
+
 /// The result of submitting one publication.
 #[derive(Debug, Default)]
 pub struct Handover {
@@ -53,6 +55,18 @@ pub trait PublicationSink: Send + Sync {
     /// The longest time for which a publication may wait; 0 where none may.
     fn delay_max(&self) -> Duration {
         Duration::ZERO
+    }
+
+    /// At most `count` of the publications that wait for their time, after the first `skip`.
+    fn delayed(&self, skip: usize, count: usize) -> DelayedListing {
+        let _ = (skip, count);
+        DelayedListing::default()
+    }
+
+    /// The topic and the name of the publication with this id that waits for its time.
+    fn find_delayed(&self, id: MessageId) -> Option<(String, String)> {
+        let _ = id;
+        None
     }
 
     /// Forgets a publication that waits for its time; `None` where none of this name waits.

@@ -9,6 +9,7 @@
 //! Only the places in the order are in memory, the messages themselves are not.
 
 mod due_time;
+mod listing;
 mod stored;
 mod waiting;
 
@@ -23,6 +24,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, watch};
 
+use crate::delayed_listing::DelayedListing;
 use crate::publication_sink::{Handover, OtherDestination, PublicationSink};
 pub(crate) use due_time::due_time;
 pub use due_time::{DELAY, DelayMistake};
@@ -263,6 +265,14 @@ impl PublicationSink for DelayedMessages {
             return Duration::ZERO;
         }
         self.0.settings.delay_max.duration()
+    }
+
+    fn delayed(&self, skip: usize, count: usize) -> DelayedListing {
+        self.listing(skip, count)
+    }
+
+    fn find_delayed(&self, id: MessageId) -> Option<(String, String)> {
+        self.find(id)
     }
 
     fn cancel(&self, topic: &str, name: &str) -> Option<Result<Ticket, StoreError>> {

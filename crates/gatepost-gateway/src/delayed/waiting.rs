@@ -103,6 +103,11 @@ impl Waiting {
         self.by_name.get(&key).copied()
     }
 
+    /// The messages in the order of their times.
+    pub(super) fn in_order(&self) -> impl Iterator<Item = (&Place, &WaitingMessage)> {
+        self.in_order.iter()
+    }
+
     pub(super) fn count(&self) -> usize {
         self.in_order.len()
     }

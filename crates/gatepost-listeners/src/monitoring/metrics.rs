@@ -41,6 +41,18 @@ pub(crate) fn push(
         ),
         judged,
     );
+    let delayed = gateway.delayed(0, 0);
+    page.value(
+        gauge(
+            "gatepost_delayed_messages",
+            "Messages that wait for their time.",
+        ),
+        delayed.total as u64,
+    );
+    page.value(
+        gauge("gatepost_delayed_bytes", "Their bytes."),
+        delayed.bytes as u64,
+    );
     push_procedures(&mut page, gateway);
     push_broker(&mut page, broker);
     if let Some(nodes) = broker.nodes_status() {

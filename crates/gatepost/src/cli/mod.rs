@@ -9,6 +9,7 @@ mod clock;
 mod completions;
 mod config;
 mod database;
+mod delayed;
 mod dkim;
 mod healthcheck;
 mod import;
@@ -63,6 +64,7 @@ enum Command {
     Quarantine(quarantine::QuarantineArguments),
     Senders(senders::SendersArguments),
     Sinks(sinks::SinksArguments),
+    Delayed(delayed::DelayedArguments),
     Dkim(dkim::DkimArguments),
     Import(import::ImportArguments),
     Backup(backup::BackupArguments),
@@ -95,6 +97,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Quarantine(arguments) => quarantine::run(&arguments),
         Command::Senders(arguments) => senders::run(&arguments),
         Command::Sinks(arguments) => sinks::run(&arguments),
+        Command::Delayed(arguments) => delayed::run(&arguments),
         Command::Dkim(arguments) => dkim::run(&arguments),
         Command::Import(arguments) => import::run(&arguments),
         Command::Backup(arguments) => backup::run(&arguments),

@@ -135,3 +135,44 @@ fn times_that_cannot_be_kept_and_messages_without_room_are_refused() {
         "nothing was due yet"
     );
 }
+
+#[test]
+fn an_operator_lists_and_cancels_what_waits() {
+    let gateway = Gateway::start(PLAIN);
+    for (delay, id) in [("2h", "late"), ("1h", "early")] {
+        let (delay, id) = (format!("Delay: {delay}"), format!("X-Sequence-ID: {id}"));
+        json(
+            &gateway,
+            "/kitchen",
+            &["-d", "oven", "-H", &delay, "-H", &id],
+        );
+    }
+    let url = gateway.url("");
+    let delayed = |words: &[&str]| {
+        let arguments = [&["delayed"], words, &["--url", &url]].concat();
+        text_of(&run(env!("CARGO_BIN_EXE_gatepost"), &arguments, b""))
+    };
+    let listed = delayed(&["list"]);
+    let lines: Vec<&str> = listed.trim().lines().collect();
+    assert_eq!(lines.len(), 2, "{listed}");
+    assert!(lines[0].ends_with("kitchen early") && lines[1].ends_with("kitchen late"));
+    let metric = |value: u64| {
+        let metrics = curl(&gateway, "/metrics", &[]);
+        metrics.contains(&format!("gatepost_delayed_messages {value}\n"))
+    };
+    assert!(metric(2));
+    let id = lines[0].split(' ').next().expect("an id").to_owned();
+    assert!(delayed(&["cancel", &id]).contains("is cancelled"));
+    let again = delayed(&["cancel", &id]);
+    assert!(
+        again.contains(&id) && !again.contains("is cancelled"),
+        "{again}"
+    );
+    assert!(delayed(&["cancel", "../users"]).contains("404") || metric(1));
+    let left = json(&gateway, "/admin/delayed?count=1", &[]);
+    assert_eq!(
+        (&left["total"], &left["messages"][0]["sequence_id"]),
+        (&1.into(), &"late".into())
+    );
+    assert!(metric(1));
+}

@@ -7,6 +7,7 @@ mod alarms;
 mod audit;
 mod bans;
 mod clock;
+mod delayed;
 mod messages;
 mod quarantine;
 mod rules;
@@ -79,6 +80,9 @@ async fn dispatch(
     }
     if let Some(alarm) = below(&request.path, "/admin/alarms") {
         return alarms::respond(context, request, alarm);
+    }
+    if let Some(id) = below(&request.path, "/admin/delayed") {
+        return delayed::respond(context, request, id).await;
     }
     if let Some(network) = below(&request.path, "/admin/bans") {
         return bans::respond(context, request, network).await;

@@ -1,0 +1,23 @@
+//! The messages that wait for their time, as an operator lists and cancels them.
+
+use gatepost_message::MessageId;
+use gatepost_store::StoreError;
+
+use crate::delayed_listing::DelayedListing;
+use crate::gateway::Gateway;
+
+impl Gateway {
+    /// At most `count` of the messages that wait for their time, after the first `skip`.
+    pub fn delayed(&self, skip: usize, count: usize) -> DelayedListing {
+        self.sink().delayed(skip, count)
+    }
+
+    /// Cancels the message with this id; returns when that is on disk, and `false` if no such
+    /// message waits.
+    pub async fn cancel_delayed_id(&self, id: MessageId) -> Result<bool, StoreError> {
+        match self.sink().find_delayed(id) {
+            Some((topic, name)) => self.cancel_delayed(&topic, &name).await,
+            None => Ok(false),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! `gatepost delayed`: the messages of a running server that wait for their time.
+
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::{Args, Subcommand};
+use gatepost_settings::Period;
+use serde_json::Value;
+
+use crate::client::{AdminError, AdminOptions, segment};
+
+/// List and cancel the messages of a running server that are delivered later
+///
+/// The command uses the server's administration API.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gatepost delayed list                     ids, times left, sizes, topics, sequence ids
+  gatepost delayed cancel 06anhx3qg0002")]
+pub(super) struct DelayedArguments {
+    #[command(subcommand)]
+    action: DelayedAction,
+}
+
+#[derive(Debug, Subcommand)]
+enum DelayedAction {
+    /// List the messages that wait, in the order of their times
+    List {
+        /// The number
+        #[arg(long, value_name = "COUNT", default_value_t = 1_000)]
+        count: u16,
+        /// Skip this many, to page through more
+        #[arg(long, value_name = "COUNT", default_value_t = 0)]
+        skip: usize,
+        /// As JSON, one array
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        server: AdminOptions,
+    },
+    /// Cancel a message, so that it is never delivered
+    Cancel {
+        /// Its id, as `list` shows it
+        id: String,
+        #[command(flatten)]
+        server: AdminOptions,
+    },
+}
+
+pub(super) fn run(arguments: &DelayedArguments) -> ExitCode {
+    super::finish(match &arguments.action {
+        DelayedAction::List {
+            count,
+            skip,
+            json,
+            server,
+        } => list(server, *count, *skip, *json),
+        DelayedAction::Cancel { id, server } => cancel(server, id),
+    })
+}
+
+fn list(server: &AdminOptions, count: u16, skip: usize, json: bool) -> Result<(), AdminError> {
+    let path = format!("/admin/delayed?count={count}&skip={skip}");
+    let answer = server.client()?.ask("GET", &path, None)?;
+    let messages = &answer["messages"];
+    if json {
+        println!("{messages:#}");
+        return Ok(());
+    }
+    for message in messages.as_array().map(Vec::as_slice).unwrap_or_default() {
+        println!("{}", line(message));
+    }
+    Ok(())
+}
+
+fn line(message: &Value) -> String {
+    let text = |name: &str| message[name].as_str().unwrap_or("-");
+    let due = Duration::from_millis(message["due_unix_ms"].as_u64().unwrap_or_default());
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let left = due.saturating_sub(now.unwrap_or_default());
+    let left = Period::seconds(left.as_secs());
+    format!(
+        "{:<16} in {left:<10} {:>8} B {} {}",
+        text("id"),
+        message["bytes"],
+        text("topic"),
+        text("sequence_id"),
+    )
+}
+
+fn cancel(server: &AdminOptions, id: &str) -> Result<(), AdminError> {
+    let path = format!("/admin/delayed/{}", segment(id));
+    server.client()?.ask("DELETE", &path, None)?;
+    println!("{id} is cancelled");
+    Ok(())
+}
