@@ -1,6 +1,6 @@
 // The rules by name and description, and their scores, which can be changed.
 
-import { $, ask, button, cell, element, fill, linked, number, plural } from "./page.js";
+import { $, ask, button, cell, element, fill, linked, number, plural, request } from "./page.js";
 
 const API = "/admin/scores";
 const STATUS = "scores-status";
@@ -33,7 +33,7 @@ function row(rule) {
 
 export async function loadScores() {
   const query = new URLSearchParams({ search: $("score-search").value.trim(), count: PAGE, skip });
-  const answer = await fetch(`${API}?${query}`).catch(() => null);
+  const answer = await request(`${API}?${query}`).catch(() => null);
   if (!answer?.ok) return;
   const found = await answer.json();
   fill("scores", found.rules.map(row));
