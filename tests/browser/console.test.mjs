@@ -1,29 +1,11 @@
 // The console's own tools in a real browser: topics as a tree, publishing, scanning a mail, and the
 // list of many users.
 import assert from "node:assert/strict";
-import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { after, before, test } from "node:test";
+import { test } from "node:test";
 import mqtt from "mqtt";
-import { launch, openPage } from "./browser.mjs";
-import { Server } from "./server.mjs";
-
-const GTUBE = "XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X";
-const scratch = join(import.meta.dirname ?? ".", "../../target/browser");
-
-let server;
-let browser;
-
-before(async () => {
-  mkdirSync(scratch, { recursive: true });
-  server = await Server.start({});
-  browser = await launch();
-});
-
-after(async () => {
-  await browser?.close();
-  await server?.remove();
-});
+import { openPage } from "./browser.mjs";
+import { GTUBE, browser, scratch, server } from "./served.mjs";
 
 const open = (path, options) => openPage(browser, server.origin + path, options);
 const level = (page, name) => page.locator(`#topic-tree li[data-name="${name}"] > details > summary`);

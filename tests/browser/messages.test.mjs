@@ -3,30 +3,12 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { createConnection } from "node:net";
-import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { after, before, test } from "node:test";
+import { test } from "node:test";
 import { promisify } from "node:util";
 import mqtt from "mqtt";
-import { launch, openPage, pressWhile } from "./browser.mjs";
-import { Server } from "./server.mjs";
-
-const GTUBE = "XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X";
-const scratch = join(import.meta.dirname ?? ".", "../../target/browser");
-
-let server;
-let browser;
-
-before(async () => {
-  mkdirSync(scratch, { recursive: true });
-  server = await Server.start({});
-  browser = await launch();
-});
-
-after(async () => {
-  await browser?.close();
-  await server?.remove();
-});
+import { openPage, pressWhile } from "./browser.mjs";
+import { GTUBE, browser, scratch, server } from "./served.mjs";
 
 async function open() {
   const opened = await openPage(browser, server.origin + "/");
@@ -95,7 +77,7 @@ test("the whole journal is searched, a page at a time", async () => {
   await page.screenshot({ path: join(scratch, "found.png"), animations: "disabled" });
 
   await page.locator("#search").fill("");
-  await page.locator(".more summary").click();
+  await page.locator(".more summary", { hasText: "More conditions" }).click();
   await page.locator("#rule").fill("gtube");
   await page.locator("#period").selectOption("1h");
   await search.click();

@@ -1,30 +1,12 @@
 // Addresses of single items, the list of commands, and deletions that are undone.
 import assert from "node:assert/strict";
-import { mkdirSync } from "node:fs";
 import { readFile, readdir } from "node:fs/promises";
 import { join } from "node:path";
-import { after, before, test } from "node:test";
+import { test } from "node:test";
 import { gzipSync } from "node:zlib";
 import mqtt from "mqtt";
-import { launch, openPage } from "./browser.mjs";
-import { Server } from "./server.mjs";
-
-const GTUBE = "XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X";
-const scratch = join(import.meta.dirname ?? ".", "../../target/browser");
-
-let server;
-let browser;
-
-before(async () => {
-  mkdirSync(scratch, { recursive: true });
-  server = await Server.start({});
-  browser = await launch();
-});
-
-after(async () => {
-  await browser?.close();
-  await server?.remove();
-});
+import { openPage } from "./browser.mjs";
+import { GTUBE, browser, scratch, server } from "./served.mjs";
 
 const open = (hash, options) => openPage(browser, server.origin + "/" + hash, options);
 const focused = (locator) => locator.evaluate((element) => element === document.activeElement);

@@ -23,7 +23,7 @@ pub(crate) const LEASE: Duration = Duration::from_secs(10);
 pub(crate) const RENEW_EVERY: Duration = Duration::from_secs(3);
 /// A key of another server that is renewed within this time has a living owner.
 const OBSERVED_FOR: Duration = Duration::from_millis(4_500);
-/// The interval at which the key is looked at meanwhile.
+/// The interval at which the key is read meanwhile.
 const OBSERVED_EVERY: Duration = Duration::from_millis(250);
 
 /// The words by which a node makes itself known.

@@ -265,7 +265,7 @@ mod tests {
         let stored = |number, node| retained.decide_stored(&publication(number), node, None);
         publish_here(&retained, 10);
         assert_eq!(retained.next_unsent(9).await.len(), 1);
-        // Before ours in the stream, so ours comes again.
+        // It precedes ours in the stream, so ours follows.
         assert_eq!(stored(9, THEIRS), RetainDecision::Publish);
         assert_eq!(stored(10, OURS), RetainDecision::Retain);
         assert_eq!(stored(10, OURS), RetainDecision::Ignore);

@@ -171,7 +171,7 @@ fn write_pages(folder: &Path) {
     ] {
         std::fs::write(folder.join(name), text).expect("a file");
     }
-    // Grows faster than the engine looks at its memory: its worker is given up.
+    // Grows faster than the engine checks its memory: its worker is given up.
     let growing = "{% set x = 'a' %}".to_owned() + &"{% set x = x ~ x %}".repeat(60);
     std::fs::write(pages.join("growing.html"), growing).expect("a file");
     std::fs::write(pages.join("large.bin"), vec![b'x'; 3_000_000]).expect("a file");

@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_load_that_breaks_off_wakes_those_that_wait() {
-        let rules = DeferredRules::new(|| panic!("in vain"), |_| ());
+        let rules = DeferredRules::new(|| panic!("not compiled"), |_| ());
         assert!(rules.wait(PATIENCE).is_none());
         assert_eq!(rules.state(), RulesState::Failed);
         assert!(rules.wait(PATIENCE).is_none());

@@ -168,7 +168,7 @@ mod tests {
     fn await_that(what: &str, condition: impl Fn() -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !condition() {
-            assert!(Instant::now() < deadline, "waited in vain: {what}");
+            assert!(Instant::now() < deadline, "did not happen: {what}");
             thread::yield_now();
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! `agreement HITS.jsonl MESSAGES RULES…`: each line of the first file is `{"id": …, "score": …,
 //! "hits": {RULE: score}}`; the message is `MESSAGES/ID.txt` (or `MESSAGES/ID`). Prints the goals
-//! of the project, then the rules on which the two differ, with messages to look at.
+//! of the project, then the rules on which the two differ, with example messages.
 //! `GATEPOST_ONLY=RULE` lists all messages of one rule.
 
 use std::collections::{BTreeMap, BTreeSet};

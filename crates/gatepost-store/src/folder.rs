@@ -25,8 +25,8 @@ use crate::StoreError;
 const DATABASE: &str = "gatepost.db";
 const WAL: &str = "-wal";
 const SHARED_MEMORY: &str = "-shm";
-/// No symbolic link is followed to a file that a command of root opens or gives away: the folder
-/// may belong to the server's user.
+/// A command of root follows no symbolic link to a file that it opens or whose owner it changes:
+/// the folder may belong to the server's user.
 pub(crate) const NO_LINK: i32 = OFlags::NOFOLLOW.bits() as i32;
 /// A folder with more kept databases than this needs an operator, not another copy.
 const KEPT_FILES_MAX: u32 = 10_000;

@@ -1,7 +1,7 @@
 //! The account of this machine whose program is at the other end of a connection.
 //!
 //! A loopback address does not prove that a peer acts for itself: a reverse proxy connects from
-//! 127.0.0.1 for clients of other machines, often without saying so. Its account gives it away:
+//! 127.0.0.1 for clients of other machines, often without saying so. Its account shows this:
 //! proxies run as service accounts. The kernel knows the owner of every TCP socket of this
 //! machine, and gives it to every process that asks with both of the connection's addresses
 //! (`NETLINK_SOCK_DIAG`, sock_diag(7)); of a Unix socket it knows the peer's credentials.

@@ -134,7 +134,10 @@ fn the_dashboard_is_for_this_machine_until_somebody_can_log_in() {
         let answer = dashboard(&gateway, stranger);
         assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
         assert!(answer.contains("gatepost user add"), "what to do: {answer}");
-        assert!(!answer.contains("WWW-Authenticate"), "in vain: {answer}");
+        assert!(
+            !answer.contains("WWW-Authenticate"),
+            "no challenge: {answer}"
+        );
     }
 
     done(&gateway, &["add", "root", "--admin"], "secret\n");

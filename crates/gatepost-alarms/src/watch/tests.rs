@@ -29,7 +29,7 @@ impl World {
         Self { watch, now }
     }
 
-    /// Seconds pass, each of them looked at.
+    /// Seconds pass, and each is checked.
     fn pass(&mut self, seconds: u64) -> Vec<String> {
         for _ in 0..seconds {
             self.now.steady += Duration::from_secs(1);

@@ -13,7 +13,7 @@ use crate::interrupt::{self, is_signalled};
 use crate::process::Machine;
 
 /// Interval at which reports of the worker threads are collected.
-const LOOK: Nanoseconds = clock::SECOND / 50;
+const COLLECTED_EVERY: Nanoseconds = clock::SECOND / 50;
 
 /// Settings of `agent`.
 #[derive(Debug, Clone, clap::Args)]
@@ -78,7 +78,10 @@ struct AgentLoop {
 
 impl AgentLoop {
     fn turn(&mut self) -> Result<(), BenchError> {
-        if let Some((order, come)) = self.link.receive::<AddressedOrder>(clock::now() + LOOK)? {
+        if let Some((order, come)) = self
+            .link
+            .receive::<AddressedOrder>(clock::now() + COLLECTED_EVERY)?
+        {
             let ours = order.to.as_ref().is_none_or(|to| *to == self.name);
             if ours && (order.session == self.session || matches!(order.order, Order::Announce)) {
                 self.session = order.session;

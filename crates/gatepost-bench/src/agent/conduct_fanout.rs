@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::conductor::{Agent, Conductor, GATHER_SECONDS, LOOK};
+use super::conductor::{Agent, CHECK_INTERVAL, Conductor, GATHER_SECONDS};
 use super::merge_fanout::MergedFanout;
 use super::message::{AgentReport, Order, Orders, Seconds};
 use crate::clock::{self, Nanoseconds};
@@ -118,7 +118,7 @@ impl Conductor {
         }
         let deadline = clock::now() + READY_SECONDS * clock::SECOND;
         while !self.agents.values().all(|agent| agent.ready) {
-            self.listen(clock::now() + LOOK)?;
+            self.listen(clock::now() + CHECK_INTERVAL)?;
             self.require_all_alive()?;
             if interrupted() {
                 return Err(BenchError::Interrupted);
@@ -154,7 +154,7 @@ impl Conductor {
         progress: &RunProgress,
     ) -> Result<Nanoseconds, BenchError> {
         while clock::now() < end && !interrupted() {
-            self.listen(end.min(clock::now() + LOOK))?;
+            self.listen(end.min(clock::now() + CHECK_INTERVAL))?;
             self.mark_silent_agents_lost();
             let now = clock::now();
             let done = now.saturating_sub(begin) as f64 / (end - begin) as f64;
@@ -200,7 +200,7 @@ impl Conductor {
             .any(|agent| agent.is_alive() && agent.received < expected(agent))
             && clock::now() - last_change < patience
         {
-            self.listen(clock::now() + LOOK)?;
+            self.listen(clock::now() + CHECK_INTERVAL)?;
             self.mark_silent_agents_lost();
             let count = received(&self.agents);
             if count != last_count {

@@ -23,7 +23,7 @@ const DEAD_AFTER: Nanoseconds = 5 * clock::SECOND;
 /// The time within which the final reports must arrive.
 pub(super) const GATHER_SECONDS: u64 = 30;
 /// Interval of the checks for silent agents.
-pub(super) const LOOK: Nanoseconds = clock::SECOND / 20;
+pub(super) const CHECK_INTERVAL: Nanoseconds = clock::SECOND / 20;
 
 /// The state of an agent.
 #[derive(Debug, Default)]
@@ -241,7 +241,7 @@ impl Conductor {
         let deadline = clock::now() + seconds * clock::SECOND;
         let pending = |agent: &Agent| agent.is_alive() && !has_it(agent);
         while self.agents.values().any(pending) && clock::now() < deadline {
-            self.listen(clock::now() + LOOK)?;
+            self.listen(clock::now() + CHECK_INTERVAL)?;
             self.mark_silent_agents_lost();
         }
         let now = clock::now();

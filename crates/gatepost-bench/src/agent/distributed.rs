@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::conductor::{Agent, Conductor, GATHER_SECONDS, LOOK};
+use super::conductor::{Agent, CHECK_INTERVAL, Conductor, GATHER_SECONDS};
 use super::merge::Merged;
 use super::message::Order;
 use super::workload::Workload;
@@ -152,7 +152,7 @@ impl Conductor {
     fn pass_gates(&mut self, progress: &RunProgress) -> Result<Nanoseconds, BenchError> {
         let (mut passed, mut begin, mut stopped) = (0, 0, false);
         while self.agents.values().any(Agent::is_running) {
-            self.listen(clock::now() + LOOK)?;
+            self.listen(clock::now() + CHECK_INTERVAL)?;
             self.mark_silent_agents_lost();
             if passed == 0 {
                 self.require_all_alive()?;

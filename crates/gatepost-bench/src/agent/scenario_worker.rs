@@ -23,7 +23,7 @@ use crate::target::RunningTarget;
 /// Interval of progress reports.
 const REPORT_EVERY: Nanoseconds = clock::SECOND / 5;
 /// Interval at which a waiting thread checks for an interruption.
-const LOOK: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A scenario in progress, and the server if it is on this host.
 pub(super) struct ScenarioWorker {
@@ -60,7 +60,7 @@ impl OtherHosts for Others {
     fn wait(&self) -> Result<(), BenchError> {
         self.gates.reached.fetch_add(1, Ordering::Release);
         loop {
-            match self.passed.recv_timeout(LOOK) {
+            match self.passed.recv_timeout(CHECK_INTERVAL) {
                 Ok(at) => {
                     clock::sleep_until(at);
                     return Ok(());

@@ -218,7 +218,7 @@ fn write_words(
     if by_mean.is_some_and(|by_mean| proven(by_mean) != proven(by_rank)) {
         writeln!(
             text,
-            "  The two tests disagree: look at the plot for outliers, or make more runs."
+            "  The two tests disagree: check the plot for outliers, or make more runs."
         )?;
     }
     let fewest = one.count().min(other.count());

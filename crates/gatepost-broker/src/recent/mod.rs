@@ -113,7 +113,7 @@ pub(crate) enum Stale {
 /// The records of all topics.
 pub(crate) struct Recent {
     records: RwLock<HashMap<TopicKey, Arc<TopicRecord>>>,
-    /// The last position that was given away.
+    /// The last position that was assigned.
     last_position: AtomicU64,
     /// Held while a publication with readers is remembered and queued, and while a reader begins.
     order: Mutex<()>,

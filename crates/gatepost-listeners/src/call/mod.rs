@@ -4,7 +4,7 @@
 //! C: CALL/1 /spamcheck        the procedure or scope
 //! C: size: 1834               fields, see `request`
 //! C:                          an empty line ends the request
-//! S: NEED body                only where the procedure looks at it
+//! S: NEED body                only where the procedure reads it
 //! C: (1834 bytes)
 //! S: DONE reject              the verdict
 //! S: score: 15.3/5.0          fields, see `answer`

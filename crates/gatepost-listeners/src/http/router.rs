@@ -111,8 +111,7 @@ async fn route(
     context: &Arc<HttpContext>,
     request: &mut HttpRequest,
 ) -> Result<Response, HttpError> {
-    let method = request.method().to_owned();
-    let method = method.as_str();
+    let may_be_page = matches!(request.method(), "GET" | "HEAD" | "POST");
     let path = request.path.clone();
     let path = path.as_str();
     match path {
@@ -149,26 +148,35 @@ async fn route(
             name => assets::respond(request, name),
         };
     }
-    if matches!(method, "GET" | "HEAD" | "POST")
-        && let Some(response) = files::respond(context, request).await?
-    {
+    if may_be_page && let Some(response) = files::respond(context, request).await? {
         return Ok(response);
     }
     if let Some(answered) = guide::respond(context, request).await {
         return answered;
     }
+    route_replaceable(context, request, path).await
+}
+
+/// Responds to a path that a page of the site may replace: the consoles, and ntfy's topics.
+async fn route_replaceable(
+    context: &Arc<HttpContext>,
+    request: &mut HttpRequest,
+    path: &str,
+) -> Result<Response, HttpError> {
+    let is_read = matches!(request.method(), "GET" | "HEAD");
+    let is_write = matches!(request.method(), "POST" | "PUT");
     match path {
         // ntfy's clients publish to the root in JSON.
-        "/" if matches!(method, "POST" | "PUT") => {
+        "/" if is_write => {
             access::identify(context, request).await?;
             ntfy::publish_json(context, request).await
         }
         // ntfy's clients may publish to a topic of this name.
-        "/push" if matches!(method, "GET" | "HEAD") => {
+        "/push" if is_read => {
             access::identify(context, request).await?;
             assets::push(request)
         }
-        "/senders" if matches!(method, "GET" | "HEAD") => {
+        "/senders" if is_read => {
             access::identify(context, request).await?;
             assets::senders(request)
         }

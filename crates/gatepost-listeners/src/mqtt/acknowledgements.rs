@@ -28,7 +28,7 @@ pub(super) struct PublishAcknowledgement {
     /// Whether subscribers have received the message although the reason is a failure: it could not
     /// be retained.
     pub(super) is_delivered: bool,
-    /// Whether the topic never permits the publication: a repetition would be in vain.
+    /// Whether the topic never permits the publication: a repetition cannot succeed.
     pub(super) is_forbidden: bool,
 }
 

@@ -50,9 +50,8 @@ pub(super) struct OpenedSession {
 }
 
 impl OpenedSession {
-    /// Waits until the changes behind the CONNACK are durable, and sends it. A CONNACK promises
-    /// that the session is kept, or that an earlier one was deleted; either must still be true
-    /// after a crash.
+    /// Waits until the changes that the CONNACK promises are durable, and sends it. The session was
+    /// kept, or an earlier one deleted; either must still be true after a crash.
     pub(super) async fn greet(&mut self) -> Result<(), ConnectRefusal> {
         if self.promises.is_empty() {
             return Ok(());

@@ -186,7 +186,7 @@ fn a_body_is_read_only_for_who_may_send_one() {
     let Guarded { server, .. } = &Guarded::start(&["root"], |_| {});
     for path in ["/topics/a", "/call/firstword", "/", "/alarms", "/page"] {
         let mut client = server.connect();
-        // The body itself is never sent: who waits for it waits in vain.
+        // The body is never sent, so a server that waits for it does not answer.
         let head = format!("POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 900000\r\n\r\n");
         client.send(head.as_bytes());
         assert_eq!(

@@ -1,4 +1,4 @@
-//! The gateway behind the HTTP listener: a broker and procedures without a disk. A scope judges
+//! The gateway that the HTTP listener uses: a broker and procedures without a disk. A scope judges
 //! every publication by the body's first word (`reject`, `defer`, `drop`, `quarantine`, `tag`).
 
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! The front of a pattern: the part of its tree that can match the first bytes.
 //!
-//! A prefix filter looks at a few bytes of a match, and a pattern with look-alikes has thousands of
+//! A prefix filter compares a few bytes of a match, and a pattern with look-alikes has thousands of
 //! positions. Later parts are not copied, widened, or converted to positions; an opaque node
 //! represents them, after which anything may follow.
 

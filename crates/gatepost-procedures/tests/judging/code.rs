@@ -198,8 +198,5 @@ async fn a_full_queue_defers() {
         assert_eq!(verdict.action, Action::Defer);
         busy += usize::from(verdict.reason.contains("busy"));
     }
-    assert!(
-        busy >= 1,
-        "one ran, one waited, the others were turned away"
-    );
+    assert!(busy >= 1, "one ran, one waited, the others were refused");
 }

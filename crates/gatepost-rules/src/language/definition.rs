@@ -15,7 +15,7 @@ pub(crate) struct SourceLine {
     pub(crate) line: u32,
 }
 
-/// The part of a message that a pattern or function looks at.
+/// The part of a message that a pattern or function examines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum View {
     Header,

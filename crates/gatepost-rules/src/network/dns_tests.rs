@@ -96,7 +96,7 @@ impl Subtest {
 /// A test with the rule that it decides.
 #[derive(Debug)]
 pub(crate) struct NetworkRule {
-    /// The rule's number in its set; `None` for tests whose answers only others look at.
+    /// The rule's number in its set; `None` for tests whose answers only other tests use.
     pub(crate) rule: Option<u32>,
     pub(crate) test: NetworkTest,
 }
@@ -146,7 +146,7 @@ pub(crate) enum NetworkTest {
     Sender(SenderTest),
     /// A question by hashes.
     Hashes(HashTest),
-    /// A tag that names the network it came from; all of them asked, none looked at, without one.
+    /// `check_asn`: a template tag that contains the origin network, and its pattern.
     Origin { tag: String, pattern: Pattern },
     /// The field `X-ASN`.
     OriginField { pattern: Pattern, negated: bool },
@@ -305,7 +305,7 @@ impl NetworkTest {
         }
     }
 
-    /// Whether the rule hits; `others` are all tests, for those that look at others' answers.
+    /// Whether the rule hits; `others` are all tests, for those that use the answers of others.
     pub(super) fn hits<'a>(
         &self,
         views: &Views<'_, '_>,

@@ -61,7 +61,7 @@ fn unmarked<'m>(message: &'m [u8], options: &Options) -> Cow<'m, [u8]> {
             None => push_untagged(field, options, &mut plain),
         }
     }
-    // Fields that were taken away altogether.
+    // Fields that were removed.
     plain.extend(previous.into_iter().flatten());
     plain.extend_from_slice(&without_report_lines(rest));
     Cow::Owned(plain)

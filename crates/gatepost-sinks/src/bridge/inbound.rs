@@ -123,7 +123,7 @@ impl Inbound {
         match outcome.refused {
             // The subscribers have received the message.
             None | Some(PublishRefusal::Retain) => Ok(true),
-            // The other broker would repeat it in vain.
+            // A repetition by the other broker could not succeed.
             Some(PublishRefusal::Rule(violation)) if !violation.is_temporary() => {
                 tracing::warn!(target: "sinks", sink = bridge.name, topic,
                     "a message of the other broker is dropped: {violation}");

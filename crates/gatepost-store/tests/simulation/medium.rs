@@ -126,7 +126,7 @@ impl Database {
         }
     }
 
-    /// Opens the store; the pages are looked at where they are to be, and always in files.
+    /// Opens the store; the pages are checked where the plan says so, and always in files.
     pub(crate) fn open(&self, is_checked: bool) -> Result<(Store, ManualWriter), StoreError> {
         let clock = Arc::new(StoppedClock);
         match &self.0 {

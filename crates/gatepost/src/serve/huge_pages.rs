@@ -85,7 +85,7 @@ mod tests {
         let inner = used_while(&settings, nested);
         assert_eq!((inner, are_used()), ((true, true), false));
         assert!(used_while(&settings, are_used));
-        let broken = || used_while(&settings, || panic!("in vain"));
+        let broken = || used_while(&settings, || panic!("not used"));
         assert!(std::panic::catch_unwind(broken).is_err());
         assert!(!are_used());
     }

@@ -89,7 +89,7 @@ fn connections_max() {
             "{listener}: {}",
             String::from_utf8_lossy(&answer)
         );
-        // The others are served, and a place that becomes free is given away again.
+        // The others are served, and a connection slot that becomes free is used again.
         for mut stream in streams {
             converse(&mut stream, hello, welcome);
         }

@@ -1,4 +1,4 @@
-//! An administrator looks at the sessions of clients, disconnects, ends and bans them, with
+//! An administrator inspects the sessions of clients, disconnects, ends and bans them, with
 //! mosquitto's programs as the clients.
 
 use super::support::{Client, Gateway, await_some, run, text_of};

@@ -131,8 +131,8 @@ fn mail_of_a_service_account_has_no_more_rights_than_a_strangers() {
     }
 }
 
-/// The kernel names root as the owner of a socket whose program has closed it: a proxy whose client
-/// goes away in time would be the administrator.
+/// The kernel names root as the owner of a socket whose program has closed it: without the check, a
+/// proxy whose client disconnects at the right moment would be the administrator.
 #[test]
 fn a_client_that_leaves_before_it_is_looked_at_is_not_local() {
     const ATTEMPTS: usize = 20;
@@ -153,7 +153,7 @@ fn a_client_that_leaves_before_it_is_looked_at_is_not_local() {
     );
     let (port, attempts) = (gateway.port("http"), ATTEMPTS.to_string());
     let attack = ["-c", ATTACK, &port, &attempts, &request];
-    // The server looks at them only after all are closed.
+    // The server accepts them only after all are closed.
     gateway.signal("STOP");
     let output = run_as(WEB_SERVER, "python3", &attack);
     gateway.signal("CONT");

@@ -1,4 +1,4 @@
-//! Bridges to a real mosquitto, which goes away under load, as the server does.
+//! Bridges to a real mosquitto, which is killed under load, as the server is.
 
 use std::collections::{BTreeMap, BTreeSet};
 

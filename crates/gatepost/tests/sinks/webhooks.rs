@@ -1,4 +1,4 @@
-//! Webhooks to a web server of the test's own, which refuses, asks to wait, and goes away.
+//! Webhooks to a web server of the test's own, which refuses, asks to wait, and closes.
 
 use super::support::{Client, Gateway, await_some, command, post, root, run, text_of};
 use super::web_peer::{OK, WebPeer, WebRequest, pause};

@@ -358,7 +358,7 @@ pub(crate) fn await_some<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) 
         if let Some(value) = attempt() {
             return value;
         }
-        assert!(Instant::now() < deadline, "waited in vain: {what}");
+        assert!(Instant::now() < deadline, "did not happen: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -15,7 +15,7 @@ use crate::pubsub::{MessageStamp, PacketEvent, PacketReader, Tracker};
 /// Number of subscribers that connect at the same time, per thread.
 const CONNECTING_MAX: usize = 100;
 /// The interval at which a loop checks whether to end.
-const LOOK: Nanoseconds = clock::SECOND / 50;
+const CHECK_INTERVAL: Nanoseconds = clock::SECOND / 50;
 
 /// State shared by the receiving threads and the conductor.
 #[derive(Default)]
@@ -132,7 +132,7 @@ impl<'plan> Receivers<'plan> {
                 shared.from = stage.measure_from.load(Ordering::Acquire);
                 shared.to = stage.measure_to.load(Ordering::Relaxed);
             }
-            connections.turn(clock::now() + LOOK, &mut shared)?;
+            connections.turn(clock::now() + CHECK_INTERVAL, &mut shared)?;
             let unreported = std::mem::take(&mut shared.unreported);
             stage.received.fetch_add(unreported, Ordering::Relaxed);
             let missing = std::mem::take(&mut shared.unreported_missing);
