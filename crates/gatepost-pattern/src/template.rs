@@ -31,7 +31,8 @@ pub struct Template {
     modifiers: Modifiers,
     /// Every match contains one of the values.
     needs_value: bool,
-    /// Where matches may start, whatever the values are; `None` if a match may lack the values.
+    /// The positions at which matches may start, for all values; `None` if a match may lack the
+    /// values.
     prefix: Option<Box<PrefixFilter>>,
 }
 

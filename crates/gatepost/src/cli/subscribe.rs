@@ -36,9 +36,10 @@ Examples:
   gatepost sub -t state/door -C 1 -W 10           one message, or exit code 27 after 10 s
   gatepost sub -t '#' --json | jq .topic
 
--F supports %t topic, %p payload, %x %X payload in hexadecimal, %l its length, %q level, %r retained,
-%m packet identifier, %I time (ISO 8601), %U time (Unix seconds), %j %J the message as JSON
-(%J: the payload as JSON too), %C content type, %D correlation data, %E expiry, %F payload format,
+-F supports %t topic, %p payload, %x %X payload in hexadecimal, %l its length, %q level,
+%r retained, %m packet identifier, %I time (ISO 8601), %U time (Unix seconds),
+%j %J the message as JSON (%J: the payload as JSON too), %C content type, %D correlation data,
+%E expiry, %F payload format,
 %P user properties, %R response topic, %S subscription identifier, %% a percent sign; \\n \\t \\0 \
 \\\\.
 

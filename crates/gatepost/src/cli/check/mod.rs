@@ -107,11 +107,7 @@ pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
     for mistake in crate::config::located(&layers, &judged) {
         eprintln!("gatepost: {mistake}");
     }
-    let faulty_pages = gatepost_pages::errors_of_pages(&config.pages);
-    for error in &faulty_pages {
-        eprintln!("gatepost: {error}");
-    }
-    if errors + faulty_pages.len() > 0 {
+    if errors + print_page_errors(&config) > 0 {
         return ExitCode::from(EXIT_CONFIG);
     }
     match errors_of(&problems).count() {
@@ -123,6 +119,15 @@ pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
         Some(count) => replay::run(&config, &layers, rules, count),
         None => ExitCode::SUCCESS,
     }
+}
+
+/// Prints the errors of pages; returns their number.
+fn print_page_errors(config: &Config) -> usize {
+    let errors = gatepost_pages::errors_of_pages(&config.pages);
+    for error in &errors {
+        eprintln!("gatepost: {error}");
+    }
+    errors.len()
 }
 
 fn print_security(config: &Config) -> ExitCode {
