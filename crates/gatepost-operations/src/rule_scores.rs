@@ -31,6 +31,20 @@ impl Operations {
             let mut rules = loaded
                 .loaded()
                 .map_or_else(Vec::new, |rules| rules.summaries());
+            // A rule whose score is 0 does not run.
+            let missing = own.iter().filter(|(name, _)| {
+                let is_running = |rule: &RuleSummary| *rule.name == ***name;
+                !rules.iter().any(is_running)
+            });
+            let missing: Vec<RuleSummary> = missing
+                .map(|(name, score)| RuleSummary {
+                    name: name.as_str().into(),
+                    score: *score,
+                    description: None,
+                    definition: 0,
+                })
+                .collect();
+            rules.extend(missing);
             let total = rules.len();
             rules.retain(|rule| contains(rule, &search));
             rules.sort_by(|one, other| one.name.cmp(&other.name));
@@ -68,7 +82,7 @@ impl Operations {
                     let rules = operations.rules_in_force()?.summaries();
                     Ok(rules.iter().any(|rule| *rule.name == *known))
                 });
-                if !is_known.await? {
+                if !scores.contains_key(name) && !is_known.await? {
                     return Err(OperationError::NotFound);
                 }
                 scores.insert(name.to_owned(), score);

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// The longest entry: an address (RFC 5321, section 4.5.3.1.3, without the angle brackets).
-const ENTRY_CHARACTERS_MAX: usize = 254;
+/// The longest entry as it is written: with `*@`, it has the length of an address (RFC 5321,
+/// section 4.5.3.1.3, without the angle brackets).
+const ENTRY_CHARACTERS_MAX: usize = 252;
 
 /// An entry in lower case: an address, or a pattern of addresses.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,6 +30,7 @@ impl FromStr for SenderPattern {
     type Err = MalformedSenderPattern;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let is_short = text.chars().count() <= ENTRY_CHARACTERS_MAX;
         let text = text.to_lowercase();
         let pattern = match text.split_once('@') {
             None => format!("*@{text}"),
@@ -37,9 +39,8 @@ impl FromStr for SenderPattern {
         };
         let is_plain = |character: char| !character.is_whitespace() && !character.is_control();
         let (_, domain) = pattern.rsplit_once('@').ok_or(MalformedSenderPattern)?;
-        // A domain without a letter or a digit would be everybody's.
-        let is_domain = domain.chars().any(char::is_alphanumeric);
-        let is_short = pattern.chars().count() <= ENTRY_CHARACTERS_MAX;
+        // A domain of wildcards alone would be that of every address.
+        let is_domain = domain.contains(|character| !"*?.-".contains(character));
         if is_short && is_domain && pattern.chars().all(is_plain) {
             Ok(Self(pattern))
         } else {

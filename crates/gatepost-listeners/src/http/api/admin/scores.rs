@@ -17,12 +17,13 @@ struct NewScore {
 
 /// The body of a POST.
 #[derive(Deserialize)]
-#[serde(
-    tag = "action",
-    rename_all = "lowercase",
-    deny_unknown_fields,
-    expecting = "an object with action = undo"
-)]
+#[serde(deny_unknown_fields, expecting = "an object with action = undo")]
+struct ScoresChange {
+    action: ScoresAction,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
 enum ScoresAction {
     /// The scores before the last change return.
     Undo,
@@ -42,7 +43,8 @@ pub(super) async fn respond(
             let rules = operations.rule_scores(&search, count, skip).await?;
             return Ok(Response::json(200, &rules));
         }
-        let ScoresAction::Undo = body(request)?;
+        let ScoresChange { action } = body(request)?;
+        let ScoresAction::Undo = action;
         operations.undo_rule_scores().await?
     } else {
         expect_method(request, &["PUT", "DELETE"], "PUT, DELETE")?;
