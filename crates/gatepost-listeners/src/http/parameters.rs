@@ -8,6 +8,9 @@ use gatepost_broker::{MalformedSince, Since};
 use super::error::HttpError;
 use super::request::HttpRequest;
 
+/// The greatest number of entries that `skip=` skips.
+const SKIPPED_MAX: usize = u32::MAX as usize;
+
 /// A header field, or the query's value of the same name.
 pub(super) fn parameter(request: &HttpRequest, name: &str) -> Option<String> {
     request
@@ -56,15 +59,20 @@ pub(super) fn count_of(
         })
 }
 
-/// `skip=`, 0 if it is missing.
+/// `skip=`, 0 if it is missing. A number that is too large for its type skips everything too: no
+/// list has more than [`SKIPPED_MAX`] entries.
 pub(super) fn skip_of(request: &HttpRequest) -> Result<usize, HttpError> {
     let Some(text) = request.query_value("skip") else {
         return Ok(0);
     };
-    text.parse().map_err(|_| HttpError::Parameter {
-        name: "skip",
-        detail: "write a number".to_owned(),
-    })
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(HttpError::Parameter {
+            name: "skip",
+            detail: "write a number".to_owned(),
+        });
+    }
+    let skipped = text.parse().unwrap_or(SKIPPED_MAX);
+    Ok(skipped.min(SKIPPED_MAX))
 }
 
 /// The start of a subscription: `Last-Event-ID` (a reconnect) outranks `since=`.

@@ -309,5 +309,9 @@ fn the_subscribers_of_a_topic_are_found_by_their_filters() {
     let page = asked("topic=hall/door&skip=1&count=1");
     assert_eq!(page["subscribers"][0]["client"], "b-several");
     assert_eq!(page["total"], 3);
+    let beyond = asked("topic=hall/door&skip=99999999999999999999999");
+    assert_eq!(beyond["subscribers"].as_array().map(Vec::len), Some(0));
+    assert_eq!(beyond["total"], 3);
+    assert_eq!(asked("topic=hall/door&skip=-1")["code"], 40006);
     assert_eq!(asked("topic=hall/%2B")["code"], 40005, "no filter");
 }
