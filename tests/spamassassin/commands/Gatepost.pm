@@ -8,6 +8,7 @@ use Cwd qw(abs_path);
 use File::Basename qw(dirname);
 use File::Temp ();
 use Getopt::Long qw(:config bundling no_ignore_case);
+use Time::HiRes ();
 
 our $program = $ENV{GATEPOST} || die "GATEPOST names the program under test\n";
 
@@ -52,7 +53,8 @@ sub data_folder {
     my $folder = work_folder($options) . '/gatepost-data';
     my $database = database($options);
     return $folder unless defined $database;
-    my $made = join ' ', (stat $database)[1, 10];
+    # Not in whole seconds: a new file often has the number of the one before it.
+    my $made = join ' ', (Time::HiRes::stat($database))[1, 10];
     my $noted = -e "$folder.made" ? do { local @ARGV = ("$folder.made"); <> } : $made;
     system 'rm', '-rf', $folder if $noted ne $made;
     open my $out, '>', "$folder.made" or die "$folder.made: $!\n";
