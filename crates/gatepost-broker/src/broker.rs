@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use gatepost_message::{MessageId, Peer, Publication, TopicFilter};
 use gatepost_store::{ClockSource, Store, StoreError, SystemClock, Ticket};
-use gatepost_topics::TopicRules;
+use gatepost_topics::{RuleViolation, TopicRules};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -147,8 +147,21 @@ impl Broker {
         &self.0.shared.settings
     }
 
-    pub(crate) fn shared(&self) -> &BrokerShared {
-        &self.0.shared
+    /// Replaces the rules for topics. What is beyond the new ones is forgotten within a second.
+    pub fn set_topic_rules(&self, rules: TopicRules) {
+        let shared = &self.0.shared;
+        if let Some(store) = &shared.store {
+            store.set_history_ages(rules.history_ages());
+        }
+        shared.topic_rules.replace(rules);
+        shared.recent.apply_rules();
+    }
+
+    /// The reason why the rule of its topic never permits this publication.
+    pub fn rule_violation(&self, publication: &Publication) -> Option<RuleViolation> {
+        let topic = publication.topic.as_str();
+        let rule = self.0.shared.topic_rules.find(topic)?;
+        rule.violation(publication)
     }
 
     /// A publisher for a connection of its own.

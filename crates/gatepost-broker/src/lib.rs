@@ -59,7 +59,6 @@ mod since;
 mod stats;
 mod stream_queue;
 mod subscription;
-mod topic_rules;
 mod topic_subscribers;
 mod trace;
 mod unsettled;

@@ -1,5 +1,5 @@
 //! The text that `header` rules match: the fields of a selector, as a whole, or their addresses and
-//! names. [`super::within`] extracts hosts and addresses from such a value.
+//! names. [`super::inner_values`] extracts hosts and addresses from such a value.
 
 use std::borrow::Cow;
 
@@ -29,8 +29,8 @@ impl Mail<'_> {
         Some(Cow::Owned(joined))
     }
 
-    /// The same fields as a list.
-    pub(crate) fn header_values(&self, selector: &HeaderSelector) -> Vec<Cow<'_, [u8]>> {
+    /// The values that [`Mail::header`] joins, as a list.
+    pub fn header_values(&self, selector: &HeaderSelector) -> Vec<Cow<'_, [u8]>> {
         let mut values = self.whole_values(selector);
         match selector.which {
             WhichFields::All => {}

@@ -1,10 +1,8 @@
 //! The texts and files of a mail, for callers that do not use rules.
 
-use std::borrow::Cow;
-
 use bytes::Bytes;
 
-use super::{HeaderSelector, Mail, Visibility, part_text};
+use super::{Mail, Visibility, part_text};
 
 /// A text or a file of a mail, not a container of others.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,11 +48,6 @@ impl Mail<'_> {
                 }
             })
             .collect()
-    }
-
-    /// The values that [`Mail::header`] joins, as a list.
-    pub fn header_list(&self, selector: &HeaderSelector) -> Vec<Cow<'_, [u8]>> {
-        self.header_values(selector)
     }
 }
 

@@ -37,6 +37,7 @@ mod envelope;
 mod fields;
 mod head;
 mod html;
+mod inner_values;
 pub mod ip;
 mod leaf;
 mod limits;
@@ -54,7 +55,6 @@ mod selector;
 mod transfer;
 mod uri;
 mod view_settings;
-mod within;
 mod words;
 
 pub use leaf::Leaf;

@@ -16,7 +16,6 @@
 //! - [`DecodeError`] carries the reason code for an MQTT 5 peer.
 
 mod ack;
-mod carried;
 mod connect;
 mod error;
 mod frame;

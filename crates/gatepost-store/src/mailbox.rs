@@ -6,9 +6,9 @@
 
 use bytes::Bytes;
 use gatepost_message::MessageId;
-use rusqlite::{OptionalExtension, params};
+use rusqlite::params;
 
-use crate::{JournalEntry, Store, StoreChange, StoreError, rows};
+use crate::{Store, StoreChange, StoreError};
 
 const SPACE: &str = "mailbox";
 
@@ -72,26 +72,6 @@ impl Store {
     /// The content of one mail; `None` if it was removed.
     pub fn mailbox_mail(&self, user: &str, id: MessageId) -> Result<Option<Bytes>, StoreError> {
         self.record(SPACE, &key(user, id))
-    }
-
-    /// The journal entries of quarantined mail for one of these recipients, oldest first.
-    pub fn quarantine_of(
-        &self,
-        is_theirs: impl Fn(&str) -> bool,
-    ) -> Result<Vec<JournalEntry>, StoreError> {
-        let mut entries = self.quarantine(i64::MAX as usize)?;
-        entries.retain(|entry| entry.envelope.recipients.iter().any(|it| is_theirs(it)));
-        entries.reverse();
-        Ok(entries)
-    }
-
-    /// The size of a quarantined message; `None` if it was released or deleted.
-    pub fn quarantined_size(&self, id: MessageId) -> Result<Option<u64>, StoreError> {
-        let connection = self.reader();
-        let mut statement =
-            connection.prepare_cached("SELECT length(body) FROM quarantine WHERE id = ?")?;
-        let size = statement.query_row(params![rows::id_to_row(id)], |row| row.get::<_, i64>(0));
-        Ok(size.optional()?.map(|size| size as u64))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use gatepost_message::MessageId;
-use rusqlite::params;
+use rusqlite::{OptionalExtension, params};
 
 use crate::{JournalEntry, QuarantineEntry, Store, StoreError, rows, table};
 
@@ -51,5 +51,25 @@ impl Store {
             properties: rows::properties_from_text(properties),
             retain,
         }))
+    }
+
+    /// The journal entries of quarantined mail for one of these recipients, oldest first.
+    pub fn quarantine_of(
+        &self,
+        is_theirs: impl Fn(&str) -> bool,
+    ) -> Result<Vec<JournalEntry>, StoreError> {
+        let mut entries = self.quarantine(i64::MAX as usize)?;
+        entries.retain(|entry| entry.envelope.recipients.iter().any(|it| is_theirs(it)));
+        entries.reverse();
+        Ok(entries)
+    }
+
+    /// The size of a quarantined message; `None` if it was released or deleted.
+    pub fn quarantined_size(&self, id: MessageId) -> Result<Option<u64>, StoreError> {
+        let connection = self.reader();
+        let mut statement =
+            connection.prepare_cached("SELECT length(body) FROM quarantine WHERE id = ?")?;
+        let size = statement.query_row(params![rows::id_to_row(id)], |row| row.get::<_, i64>(0));
+        Ok(size.optional()?.map(|size| size as u64))
     }
 }

@@ -4,8 +4,8 @@
 //! The crate has no dependencies and ships nothing. It reads the source tree as text, so it also
 //! covers crates and files that are not compiled on this platform.
 //!
-//! The one rule with exceptions is that of unclear words: `ratchet/words.txt` says how often each
-//! may occur.
+//! Two rules have exceptions: `ratchet/words.txt` says how often each unclear word may occur, and
+//! `ratchet/methods.txt` which types have methods in other files, and why.
 
 #![cfg(test)]
 

@@ -1,9 +1,9 @@
-//! Rule: the methods of a type stand in its file, or beside or below it in a module that is named
-//! after one capability, so that the folder of a type contains all of it.
+//! Rule: the methods of a type stand in its file. Those of `ratchet/methods.txt` stand beside or
+//! below it, in a module that is one capability and says so, for the reason that the list states.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::files::{below, crates, read};
+use crate::files::{below, crates, exceptions, read};
 use crate::source::code;
 
 /// The name that a declaration of a type introduces.
@@ -55,30 +55,43 @@ fn folder(file: &str) -> &str {
     file.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
+/// The types of a crate with the files that declare them, and with those that have their methods.
+#[derive(Default)]
+struct TypeFiles {
+    declaring: BTreeSet<String>,
+    implementing: BTreeSet<String>,
+}
+
+/// The types of a crate that have methods, by their names.
+fn types_of(name: &str) -> BTreeMap<String, TypeFiles> {
+    let mut types: BTreeMap<String, TypeFiles> = BTreeMap::new();
+    for file in below(&format!("crates/{name}/src"), "rs") {
+        for line in code(&read(&file)).lines() {
+            if let Some(declared) = declared(line) {
+                let files = types.entry(declared.to_owned()).or_default();
+                files.declaring.insert(file.clone());
+            }
+            if let Some(implemented) = implemented(line) {
+                let files = types.entry(implemented.to_owned()).or_default();
+                files.implementing.insert(file.clone());
+            }
+        }
+    }
+    // A type of another crate or of a macro has no declaration here.
+    types.retain(|_, files| !files.declaring.is_empty());
+    types
+}
+
 #[test]
 fn methods_stand_in_the_folder_of_their_type() {
     let mut strays = Vec::new();
     for name in crates() {
-        let mut declarations: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        let mut implementations = Vec::new();
-        for file in below(&format!("crates/{name}/src"), "rs") {
-            for line in code(&read(&file)).lines() {
-                if let Some(declared) = declared(line) {
-                    let files = declarations.entry(declared.to_owned()).or_default();
-                    files.insert(file.clone());
+        for (implemented, files) in types_of(&name) {
+            for file in files.implementing {
+                let is_below = |declared: &String| folder(&file).starts_with(folder(declared));
+                if !files.declaring.iter().any(is_below) {
+                    strays.push(format!("{file}: methods of {implemented}"));
                 }
-                if let Some(implemented) = implemented(line) {
-                    implementations.push((implemented.to_owned(), file.clone()));
-                }
-            }
-        }
-        for (implemented, file) in implementations {
-            let Some(declared) = declarations.get(&implemented) else {
-                continue;
-            };
-            let is_below = |declared: &String| folder(&file).starts_with(folder(declared));
-            if !declared.iter().any(is_below) {
-                strays.push(format!("{file}: methods of {implemented}"));
             }
         }
     }
@@ -86,6 +99,49 @@ fn methods_stand_in_the_folder_of_their_type() {
         strays.is_empty(),
         "to be moved into the folder of the type:\n{}",
         strays.join("\n")
+    );
+}
+
+/// Unit tests in files of their own.
+fn is_test(file: &str) -> bool {
+    file.contains("/tests/") || file.ends_with("tests.rs")
+}
+
+/// The types with methods in other files, as `ratchet/methods.txt` names them.
+fn types_with_methods_elsewhere() -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for name in crates() {
+        let source = format!("crates/{name}/src/");
+        for (implemented, files) in types_of(&name) {
+            let elsewhere: Vec<&str> = files
+                .implementing
+                .difference(&files.declaring)
+                .filter(|file| !is_test(file))
+                .filter_map(|file| file.strip_prefix(&source))
+                .collect();
+            if !elsewhere.is_empty() {
+                found.insert(format!("{name} {implemented}: {}", elsewhere.join(", ")));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn methods_in_other_files_have_a_reason() {
+    let mut permitted = BTreeSet::new();
+    for line in exceptions("methods.txt") {
+        let (place, reason) = line.split_once(" | ").unwrap_or((&line, ""));
+        assert!(!reason.trim().is_empty(), "{place}: the reason is missing");
+        permitted.insert(place.to_owned());
+    }
+    let found = types_with_methods_elsewhere();
+    let unlisted: Vec<&String> = found.difference(&permitted).collect();
+    let outdated: Vec<&String> = permitted.difference(&found).collect();
+    assert!(
+        unlisted.is_empty() && outdated.is_empty(),
+        "move the methods beside their type, or name the capability in ratchet/methods.txt: \
+         {unlisted:#?}\nno longer so: {outdated:#?}"
     );
 }
 

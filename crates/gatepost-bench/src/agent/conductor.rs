@@ -50,6 +50,11 @@ impl Agent {
     pub(super) fn is_alive(&self) -> bool {
         self.lost.is_none()
     }
+
+    /// Whether it has clients that have not reported their result yet.
+    pub(super) fn is_running(&self) -> bool {
+        self.is_alive() && self.assignment.clients > 0 && self.done.is_none()
+    }
 }
 
 pub(super) struct Conductor {

@@ -140,13 +140,6 @@ impl Scenario for Distributed {
     }
 }
 
-impl Agent {
-    /// Whether it has clients that have not reported their result yet.
-    fn is_running(&self) -> bool {
-        self.is_alive() && self.assignment.clients > 0 && self.done.is_none()
-    }
-}
-
 impl Conductor {
     /// Waits until all agents have reported results; returns the time of the first gate.
     fn pass_gates(&mut self, progress: &RunProgress) -> Result<Nanoseconds, BenchError> {

@@ -20,8 +20,8 @@
 //! - A reader that resumes before a forgotten publication receives a gap: publications are
 //!   forgotten by a ring, with their topic, or by a restart, which only restores stored ones.
 
+mod eviction;
 mod kept;
-mod room;
 
 use std::borrow::Borrow;
 use std::collections::{HashMap, VecDeque};

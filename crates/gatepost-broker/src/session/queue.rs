@@ -16,16 +16,6 @@ use crate::settings::SlowSubscriber;
 use crate::trace::StepOutcome;
 use crate::weight::content_bytes;
 
-impl SessionState {
-    /// The limits of the queue.
-    pub(super) fn bounds(&self, broker: BrokerView<'_>) -> QueueBounds {
-        self.queue_bounds.unwrap_or_else(|| QueueBounds {
-            messages_max: broker.settings.queue_messages_max,
-            bytes_max: broker.settings.queue_bytes_max.as_usize(),
-        })
-    }
-}
-
 impl Session {
     /// Queues a QoS 1 or 2 delivery; returns whether there was free space.
     pub(super) fn enqueue(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use super::{DisconnectCause, LiveLink, QueueBounds, SessionWill, wake};
+use super::{BrokerView, DisconnectCause, LiveLink, QueueBounds, SessionWill, wake};
 use crate::acknowledged::Acknowledged;
 use crate::authorization::Authorization;
 use crate::newest::Newest;
@@ -118,5 +118,13 @@ impl SessionState {
     pub(crate) fn in_flight(&self) -> usize {
         let queue = self.acknowledged.as_ref();
         queue.map_or(0, |queue| queue.in_flight.len())
+    }
+
+    /// The limits of the queue.
+    pub(super) fn bounds(&self, broker: BrokerView<'_>) -> QueueBounds {
+        self.queue_bounds.unwrap_or_else(|| QueueBounds {
+            messages_max: broker.settings.queue_messages_max,
+            bytes_max: broker.settings.queue_bytes_max.as_usize(),
+        })
     }
 }

@@ -9,7 +9,6 @@
 //! Only the places in the order are in memory, the messages themselves are not.
 
 mod due_time;
-mod listing;
 mod stored;
 mod waiting;
 
@@ -238,6 +237,27 @@ impl DelayedMessages {
             let _ = self.forget(publication.topic.as_str(), name);
         }
         publish(&self.0.broker, publication)
+    }
+
+    /// At most `count` of the messages that wait, after the first `skip`.
+    fn listing(&self, skip: usize, count: usize) -> DelayedListing {
+        let waiting = self.0.waiting.lock();
+        let messages = waiting.in_order().skip(skip).take(count);
+        DelayedListing {
+            messages: messages
+                .map(|(place, message)| message.shown(*place))
+                .collect(),
+            total: waiting.count(),
+            bytes: waiting.bytes(),
+        }
+    }
+
+    /// The topic and the name of the message with this id.
+    fn find(&self, id: MessageId) -> Option<(String, String)> {
+        let waiting = self.0.waiting.lock();
+        let mut all = waiting.in_order();
+        let (_, found) = all.find(|(place, _)| place.id == id)?;
+        Some((found.topic.clone(), found.name.clone()))
     }
 }
 

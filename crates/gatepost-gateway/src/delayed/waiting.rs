@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use gatepost_message::{MessageId, Publication};
 
 use super::SEQUENCE_ID;
+use crate::delayed_listing::DelayedMessage;
 
 /// The time after its own at which a message that is not on disk never was.
 const OVERDUE: Duration = Duration::from_mins(1);
@@ -65,6 +66,17 @@ impl WaitingMessage {
 
     fn key(&self) -> (String, String) {
         (self.topic.clone(), self.name.clone())
+    }
+
+    /// The message as operators see it.
+    pub(super) fn shown(&self, place: Place) -> DelayedMessage {
+        DelayedMessage {
+            id: place.id.to_string(),
+            topic: self.topic.clone(),
+            sequence_id: self.name.clone(),
+            due_unix_ms: place.due_unix_ms,
+            bytes: self.bytes,
+        }
     }
 }
 

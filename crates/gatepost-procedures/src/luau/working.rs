@@ -135,7 +135,7 @@ impl MessageInWork {
                 .collect();
         }
         let values = self.mail(|mail| {
-            let values = mail.header_list(&HeaderSelector::parse(name));
+            let values = mail.header_values(&HeaderSelector::parse(name));
             let text = |value: &std::borrow::Cow<'_, [u8]>| {
                 String::from_utf8_lossy(value).trim_end().to_owned()
             };

@@ -8,8 +8,6 @@ use gatepost_message::{EditedField, MessageId};
 use time::OffsetDateTime;
 use time::macros::format_description;
 
-use super::smarthost::MailSubmission;
-
 /// RFC 5321, section 4.5.3.1.6, without the line end.
 const LINE_BYTES_MAX: usize = 998;
 /// RFC 2045, section 6.8.
@@ -27,30 +25,6 @@ pub(super) struct Content<'a> {
     /// arrives twice is known.
     pub(super) id: MessageId,
     pub(super) sink: &'a str,
-}
-
-impl MailSubmission {
-    /// A mail of plain text about a message, to its recipients.
-    pub fn plain(from: &str, to: &[String], subject: &str, body: &str, id: MessageId) -> Self {
-        let content = Content {
-            from,
-            to,
-            subject,
-            body,
-            id,
-            sink: "email",
-        };
-        Self {
-            sender: from.to_owned(),
-            recipients: to.to_vec(),
-            text: compose(&content),
-        }
-    }
-
-    /// Whether a mail may be sent from or to this address.
-    pub fn is_address(text: &str) -> bool {
-        is_address(text)
-    }
 }
 
 /// The whole mail, with CR LF.

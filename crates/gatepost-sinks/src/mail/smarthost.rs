@@ -4,6 +4,10 @@
 use std::future::Future;
 use std::pin::Pin;
 
+use gatepost_message::MessageId;
+
+use super::composition::{self, Content};
+
 /// A mail, ready to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MailSubmission {
@@ -13,6 +17,30 @@ pub struct MailSubmission {
     pub recipients: Vec<String>,
     /// Head and body, with CR LF.
     pub text: Vec<u8>,
+}
+
+impl MailSubmission {
+    /// A mail of plain text about a message, to its recipients.
+    pub fn plain(from: &str, to: &[String], subject: &str, body: &str, id: MessageId) -> Self {
+        let content = Content {
+            from,
+            to,
+            subject,
+            body,
+            id,
+            sink: "email",
+        };
+        Self {
+            sender: from.to_owned(),
+            recipients: to.to_vec(),
+            text: composition::compose(&content),
+        }
+    }
+
+    /// Whether a mail may be sent from or to this address.
+    pub fn is_address(text: &str) -> bool {
+        composition::is_address(text)
+    }
 }
 
 /// A recipient that the smarthost refused.

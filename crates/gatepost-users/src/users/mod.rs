@@ -149,6 +149,11 @@ impl Users {
         }
     }
 
+    /// Begins a login by SCRAM-SHA-256 (RFC 7677).
+    pub fn scram(&self, origin: LoginOrigin) -> ScramLogin {
+        ScramLogin::new(self.clone(), origin)
+    }
+
     /// A user was banned, or a ban was lifted: open connections are to ask again for their rights,
     /// as after a change of users.
     pub async fn bans_changed(&self) -> Result<(), UsersError> {

@@ -6,17 +6,6 @@ use crate::names::fold;
 use crate::scram::{ClientFirst, ScramExchange, ScramKeys, ScramProof};
 use crate::{Denied, Identity, LoginOrigin};
 
-impl Users {
-    /// Begins a login by SCRAM-SHA-256 (RFC 7677).
-    pub fn scram(&self, origin: LoginOrigin) -> ScramLogin {
-        ScramLogin {
-            users: self.clone(),
-            origin,
-            exchange: ScramExchange::Start,
-        }
-    }
-}
-
 /// One login by SCRAM-SHA-256, driven by the listener: SMTP's AUTH, MQTT 5's AUTH packets.
 pub struct ScramLogin {
     users: Users,
@@ -43,6 +32,14 @@ pub enum ScramStep {
 impl ScramLogin {
     /// The mechanism's name in SASL and in MQTT's Authentication Method.
     pub const MECHANISM: &str = "SCRAM-SHA-256";
+
+    pub(super) const fn new(users: Users, origin: LoginOrigin) -> Self {
+        Self {
+            users,
+            origin,
+            exchange: ScramExchange::Start,
+        }
+    }
 
     /// Processes the client's next message, as raw bytes (SMTP: after base64). After an error or
     /// [`ScramStep::Done`] the login has ended.

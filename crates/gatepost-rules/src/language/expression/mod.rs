@@ -90,6 +90,15 @@ impl<N> Expression<N> {
         operations: Vec::new(),
     };
 
+    /// Parses an expression; `name` returns the meaning of a term.
+    pub(crate) fn parse(
+        text: &str,
+        name: impl FnMut(Term<'_>) -> Result<Vec<Operation<N>>, String>,
+    ) -> Result<Self, String> {
+        let operations = parser::parse(text, name)?;
+        Ok(Self { operations })
+    }
+
     /// Evaluates the expression; `value` returns the value of a name.
     pub(crate) fn evaluate(&self, mut value: impl FnMut(&N) -> f64) -> f64 {
         let mut stack: SmallVec<[f64; STACK_USUAL]> = SmallVec::new();

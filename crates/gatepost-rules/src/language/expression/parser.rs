@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::{Binary, Expression, Operation};
+use super::{Binary, Operation};
 
 /// The deepest nesting of parentheses; the parser is recursive.
 const NESTING_MAX: u32 = 100;
@@ -30,29 +30,25 @@ pub(crate) struct Term<'t> {
     pub(crate) argument: Option<&'t str>,
 }
 
-impl<N> Expression<N> {
-    /// Parses an expression; `name` returns the meaning of a term.
-    pub(crate) fn parse(
-        text: &str,
-        name: impl FnMut(Term<'_>) -> Result<Vec<Operation<N>>, String>,
-    ) -> Result<Self, String> {
-        let mut parser = ExpressionParser {
-            text,
-            position: 0,
-            depth: 0,
-            operations: Vec::new(),
-            name,
-        };
-        parser.choice()?;
-        parser.skip_blanks();
-        let rest = parser.rest();
-        if rest.is_empty() {
-            Ok(Self {
-                operations: parser.operations,
-            })
-        } else {
-            Err(format!("cannot read {rest:?}"))
-        }
+/// Parses an expression to postfix; `name` returns the meaning of a term.
+pub(super) fn parse<N>(
+    text: &str,
+    name: impl FnMut(Term<'_>) -> Result<Vec<Operation<N>>, String>,
+) -> Result<Vec<Operation<N>>, String> {
+    let mut parser = ExpressionParser {
+        text,
+        position: 0,
+        depth: 0,
+        operations: Vec::new(),
+        name,
+    };
+    parser.choice()?;
+    parser.skip_blanks();
+    let rest = parser.rest();
+    if rest.is_empty() {
+        Ok(parser.operations)
+    } else {
+        Err(format!("cannot read {rest:?}"))
     }
 }
 

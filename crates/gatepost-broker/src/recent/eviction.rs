@@ -1,4 +1,4 @@
-//! Room for newer publications and topics: those that were unused longest are forgotten.
+//! Eviction: the publications and topics that were unused longest make space for newer ones.
 
 use std::collections::HashMap;
 use std::sync::Arc;
