@@ -19,6 +19,7 @@ fn write_procedures(folder: &Path) {
         ("mail/night", "return function() return 'accept' end"),
         ("mail/large", "return function() return 'accept' end"),
         ("move", "return function() return 'accept' end"),
+        ("mail-to-home", "return function() return 'accept' end"),
     ] {
         let file = folder.join("procedures").join(name).with_extension("luau");
         fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");

@@ -5,6 +5,8 @@ mod support;
 
 mod clamav;
 mod exim;
+mod home_assistant;
+mod node_red;
 mod opensmtpd;
 mod postfix;
 
@@ -18,12 +20,17 @@ fn recipe(heading: &str) -> String {
     block(heading, "")
 }
 
-/// The first block in this language below a heading.
+/// The first block in this language below a heading of the recipes' page.
 fn block(heading: &str, language: &str) -> String {
-    let page = std::fs::read_to_string(root().join("docs/recipes.md")).expect("the page");
-    let (_, section) = page
+    block_of("docs/recipes.md", heading, language)
+}
+
+/// The first block in this language below a heading of a page.
+fn block_of(page: &str, heading: &str, language: &str) -> String {
+    let text = std::fs::read_to_string(root().join(page)).expect("the page");
+    let (_, section) = text
         .split_once(&format!("## {heading}\n"))
-        .unwrap_or_else(|| panic!("docs/recipes.md has {heading}"));
+        .unwrap_or_else(|| panic!("{page} has {heading}"));
     let section = section.split("\n## ").next().unwrap_or_default();
     // Between fences every second piece is a block, and begins with the name of its language.
     let mut blocks = section.split("```").skip(1).step_by(2);
