@@ -326,7 +326,7 @@ test("everything can be reached and worked by the keyboard", async () => {
   await close();
 });
 
-test("a live value moves without a reload, and goes on after the server was away", async () => {
+test("a live value moves without a reload, and goes on after the server was stopped", async () => {
   await server.publish("hall/temperature", "19.5 °C");
   const { page, close } = await open("/hall");
   const value = page.locator("#value");

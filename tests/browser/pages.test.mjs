@@ -1,5 +1,5 @@
 // A user's own pages in a real browser: many live values over one connection, resumed after the
-// server was away; forms with and without JavaScript; a failed procedure's empty place.
+// server was stopped; forms with and without JavaScript; a failed procedure's empty place.
 import assert from "node:assert/strict";
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";

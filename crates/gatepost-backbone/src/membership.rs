@@ -307,7 +307,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_silent_node_is_asked_again_when_it_is_heard_of() {
+    fn a_silent_node_is_queried_again_when_it_reappears() {
         let others = Others::new(1);
         for node in [1, 2, 3] {
             others.note_alive(node);

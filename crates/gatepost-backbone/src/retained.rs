@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_retained_while_away_is_sent_unless_it_is_older() {
+    async fn messages_retained_while_disconnected_are_sent_unless_older() {
         let retained = SharedRetained::new(OURS);
         let stored = |number, ours| {
             let ours = Some(MessageId::from_number(ours));

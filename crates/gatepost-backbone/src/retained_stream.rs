@@ -19,7 +19,7 @@ use crate::receiving::follow_clock;
 use crate::retained::RetainDecision;
 use crate::shared::Shared;
 
-/// The time for which the removal of a retained message is kept. A node that was away for longer
+/// The time for which the removal of a retained message is kept. A node that was disconnected for longer
 /// brings the message back.
 const REMOVAL_KEPT: Duration = Duration::from_hours(24 * 30);
 /// Messages that are sent before their acknowledgements are waited for.

@@ -26,12 +26,12 @@ pub fn install() {
     }
 }
 
-/// Whether the user asked to stop, here or at the conductor of the run.
+/// Whether the user has requested a stop, here or at the conductor of the run.
 pub fn interrupted() -> bool {
     is_signalled() || RUN_STOPPED.load(Ordering::Relaxed)
 }
 
-/// Whether the user asked to stop this process.
+/// Whether the user has requested a stop this process.
 pub fn is_signalled() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }

@@ -93,7 +93,7 @@ pub struct SessionInspection {
     pub connection: Option<ConnectionStats>,
     /// The time for which it outlives its connection.
     pub expiry: Duration,
-    /// The time until the session ends, if its client is away and its expiry is finite.
+    /// The time until the session ends, if its client is not connected and its expiry is finite.
     pub expires_in: Option<Duration>,
     /// Whether it survives the server.
     pub is_stored: bool,

@@ -1,7 +1,7 @@
 //! The boundary to other servers that share topics with this one.
 //!
 //! The broker informs them which filters have a subscriber here, hands on what is published here,
-//! and can be asked to wait until a new filter is known everywhere. It does not know how they are
+//! and can be requested to wait until a new filter is known everywhere. It does not know how they are
 //! reached.
 //!
 //! Invariants:

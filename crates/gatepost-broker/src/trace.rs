@@ -37,7 +37,7 @@ pub enum StepOutcome {
     /// The subscriber acknowledged it.
     Acknowledged,
     /// The subscriber was not connected, and QoS 0 is not queued.
-    Away,
+    NotConnected,
     /// Its session ended before it was acknowledged.
     SessionEnded,
     /// The subscriber did not receive it.
@@ -57,7 +57,7 @@ impl StepOutcome {
             Self::Sent => "sent",
             Self::Waiting => "waiting",
             Self::Acknowledged => "acknowledged",
-            Self::Away => "away",
+            Self::NotConnected => "not_connected",
             Self::SessionEnded => "session_ended",
             Self::Dropped(_) => "dropped",
             Self::Kept => "kept",

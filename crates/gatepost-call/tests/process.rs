@@ -72,7 +72,7 @@ fn the_size_alone_is_sent_where_the_size_is_enough() {
 }
 
 #[test]
-fn the_body_is_sent_when_asked_for() {
+fn the_body_is_sent_on_request() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("large");
     let content: Vec<u8> = (0..300_000_u32).map(|n| (n % 251) as u8).collect();

@@ -2,7 +2,7 @@
 //!
 //! Questions are sent immediately, and their answers arrive while the caller does other work. The
 //! caller then takes the answers that have arrived, asks the questions that follow from them, and
-//! so on. A question without an answer at the deadline is treated as if it had not been asked.
+//! so on. A question without an answer at the deadline is treated as if it had not been sent.
 //!
 //! A caller need not block a thread while waiting: [`Lookup::progress`] takes a callback.
 
@@ -24,7 +24,7 @@ const GRACE: Duration = Duration::from_secs(5);
 /// The purpose of a question.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Purpose<'a> {
-    /// The zone of the list that is asked, so that a list that never answers is detected.
+    /// The zone of the list that is queried, so that a list that never answers is detected.
     pub list: Option<&'a str>,
     /// Whether the answer may lead to further questions, so that the caller needs it at once.
     pub leads_further: bool,
@@ -34,7 +34,8 @@ pub struct Purpose<'a> {
 pub struct Lookup {
     resolver: Resolver,
     deadline: Instant,
-    asked: HashSet<Question>,
+    /// The questions of this lookup, each of which is sent once.
+    sent: HashSet<Question>,
     inbox: Arc<Inbox>,
     answers: HashMap<Question, Resolved>,
 }
@@ -48,7 +49,7 @@ struct Inbox(Mutex<Arrivals>);
 
 #[derive(Default)]
 struct Arrivals {
-    /// Number of questions that have been asked and have not ended.
+    /// Number of questions that have been sent and have not ended.
     open: usize,
     ended: Vec<(Question, Option<Resolved>)>,
     /// Whether an answer has arrived that may lead to further questions.
@@ -113,7 +114,7 @@ impl Resolver {
             let _ = sender.send(resolved);
         };
         self.put(question.clone(), None, deadline, done);
-        // A question that could not be asked drops the sender.
+        // A question that could not be sent drops the sender.
         outcome(receiver.await.ok().flatten())
     }
 
@@ -121,7 +122,7 @@ impl Resolver {
         if !self.has_servers() {
             return Err(DnsError::NoServer);
         }
-        if !question.can_be_asked() {
+        if !question.is_valid() {
             return Err(DnsError::Name(question.name.clone()));
         }
         Ok(())
@@ -140,7 +141,7 @@ fn outcome(resolved: Option<Resolved>) -> Result<Resolved, DnsError> {
     }
 }
 
-/// A single question that has been asked.
+/// A single question that has been sent.
 pub struct PendingQuestion {
     lookup: Lookup,
     question: Question,
@@ -166,21 +167,19 @@ impl Lookup {
         Self {
             resolver,
             deadline,
-            asked: HashSet::new(),
+            sent: HashSet::new(),
             inbox: Arc::default(),
             answers: HashMap::new(),
         }
     }
 
-    /// Asks a question, unless it was asked before or its name is invalid.
+    /// Asks a question, unless it was sent before or its name is invalid.
     pub fn ask(&mut self, question: &Question, purpose: Purpose<'_>) {
-        if self.asked.contains(question)
-            || self.asked.len() >= QUESTIONS_MAX
-            || !question.can_be_asked()
+        if self.sent.contains(question) || self.sent.len() >= QUESTIONS_MAX || !question.is_valid()
         {
             return;
         }
-        self.asked.insert(question.clone());
+        self.sent.insert(question.clone());
         self.inbox.0.lock().open += 1;
         let inbox = Arc::clone(&self.inbox);
         let leads_further = purpose.leads_further;

@@ -1,4 +1,4 @@
-//! The resolver: the servers that are asked, and the thread that asks them.
+//! The resolver: the servers that are queried, and the thread that queries them.
 
 use std::fmt;
 use std::io;
@@ -14,7 +14,7 @@ use crate::exchange::Transport;
 use crate::silence::{Silence, SilenceLimits, SilentList};
 use crate::wire::{Question, QuestionOutcome, Resolved, ServerFailure};
 
-/// Number of simultaneous open questions; further ones are not asked and stay unanswered.
+/// Number of simultaneous open questions; further ones are not sent and stay unanswered.
 const OPEN_QUESTIONS_MAX: usize = 100_000;
 
 /// The reason why a single question has no answer.
@@ -83,7 +83,7 @@ impl Resolver {
         }))
     }
 
-    /// The lists that do not answer and are not asked at present.
+    /// The lists that do not answer and are not queried at present.
     pub fn silent_lists(&self) -> Vec<SilentList> {
         self.0.silence.lists()
     }
@@ -94,7 +94,7 @@ impl Resolver {
     }
 
     /// Asks a question. `done` receives the outcome on the resolver's thread, at the deadline at
-    /// the latest. Returns false if the question cannot be asked.
+    /// the latest. Returns false if the question cannot be sent.
     pub(crate) fn put(
         &self,
         question: Question,

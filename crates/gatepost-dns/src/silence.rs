@@ -2,7 +2,7 @@
 //!
 //! A DNS list that drops packets delays every message until its deadline. After several consecutive
 //! questions without an answer the list counts as silent, and its questions end at once without an
-//! answer. From time to time one question is asked nevertheless: an answer to it ends the silence.
+//! answer. From time to time one question is sent nevertheless: an answer to it ends the silence.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ use parking_lot::Mutex;
 /// The condition under which a list counts as silent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SilenceLimits {
-    /// The number of consecutive questions without an answer after which a list is not asked for a
+    /// The number of consecutive questions without an answer after which a list is not queried for a
     /// while; 0 disables this.
     pub unanswered_max: u32,
-    /// The time for which it is not asked.
+    /// The time for which it is not queried.
     pub pause: Duration,
 }
 
@@ -33,11 +33,11 @@ impl Default for SilenceLimits {
 pub struct SilentList {
     /// Its zone.
     pub list: String,
-    /// Number of questions that were not asked since it became silent.
+    /// Number of questions that were not sent since it became silent.
     pub skipped: u64,
 }
 
-/// The state of the lists that were asked. Bounded by the number of lists, which rule files define.
+/// The state of the lists that were queried. Bounded by the number of lists, which rule files define.
 #[derive(Debug, Default)]
 pub(crate) struct Silence {
     limits: SilenceLimits,
@@ -47,7 +47,7 @@ pub(crate) struct Silence {
 #[derive(Debug, Default)]
 struct ListState {
     unanswered: u32,
-    /// The list is not asked before this time.
+    /// The list is not queried before this time.
     paused_until: Option<Instant>,
     skipped: u64,
 }
@@ -60,7 +60,7 @@ impl Silence {
         }
     }
 
-    /// Whether a list may be asked now. One question is permitted after each pause.
+    /// Whether a list may be queried now. One question is permitted after each pause.
     pub(crate) fn permits(&self, list: &str, now: Instant) -> bool {
         let mut lists = self.lists.lock();
         let Some(state) = lists.get_mut(list) else {
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_silent_list_is_asked_once_after_each_pause() {
+    fn a_silent_list_is_queried_once_after_each_pause() {
         let silence = Silence::new(SilenceLimits {
             unanswered_max: 2,
             pause: Duration::from_mins(1),
@@ -131,7 +131,7 @@ mod tests {
         assert!(silence.lists().is_empty());
         silence.unanswered("a", at(1));
         assert!(!silence.permits("a", at(2)));
-        assert!(silence.permits("b", at(2)), "the others are asked");
+        assert!(silence.permits("b", at(2)), "the others are queried");
         let expected = SilentList {
             list: "a".to_owned(),
             skipped: 1,

@@ -87,7 +87,7 @@ impl Question {
     }
 
     /// Whether the name is valid in a question.
-    pub fn can_be_asked(&self) -> bool {
+    pub fn is_valid(&self) -> bool {
         let is_label =
             |label: &str| !label.is_empty() && label.len() <= LABEL_BYTES_MAX && label.is_ascii();
         self.name.len() <= NAME_BYTES_MAX && self.name.split('.').all(is_label)
@@ -95,7 +95,7 @@ impl Question {
 
     /// The question as a message; `None` if its name is invalid.
     pub(crate) fn message(&self, id: u16) -> Option<Vec<u8>> {
-        if !self.can_be_asked() {
+        if !self.is_valid() {
             return None;
         }
         let mut out = Vec::with_capacity(HEADER_BYTES + self.name.len() + 17);
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_cannot_be_asked_for() {
+    fn invalid_names() {
         let long = format!("{}.org", "a".repeat(64));
         for name in [
             "",

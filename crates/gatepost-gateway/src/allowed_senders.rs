@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn where_authentication_was_asked_it_must_confirm_the_domain() {
+    fn required_authentication_must_confirm_the_domain() {
         let result = |method, result, property: (&'static str, &str)| Authentication {
             method,
             result,

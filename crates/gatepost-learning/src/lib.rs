@@ -151,7 +151,7 @@ impl<'a> Lesson<'a> {
     pub fn reputation(
         &mut self,
         mail: &Mail<'_>,
-        asked: Reputation,
+        reputation: Reputation,
         points: f64,
         points_of_txrep: f64,
     ) -> Option<f64> {
@@ -161,7 +161,7 @@ impl<'a> Lesson<'a> {
         }
         let sender = Sender::of(mail, &self.sample(mail).generated_id);
         let book = &self.learning.book;
-        match asked {
+        match reputation {
             Reputation::Awl => book.awl(&sender, points, &settings.awl),
             // SpamAssassin does not run TxRep beside AWL; Gatepost does not either.
             Reputation::Txrep if settings.awl.is_in_force() => None,

@@ -384,7 +384,7 @@ fn every_request_is_in_the_access_log() {
 }
 
 #[test]
-fn a_reader_that_goes_away_in_the_middle_disturbs_no_other() {
+fn a_reader_that_disconnects_in_the_middle_disturbs_no_other() {
     let server = Server::start(|_| {});
     for _ in 0..20 {
         let mut client = std::net::TcpStream::connect(server.address).expect("a connection");

@@ -230,14 +230,14 @@ impl Site {
             self.add_beside(root, &mut found, stamp, beside);
             self.add_gzip(&mut found, stamp);
         }
-        self.file_away(&mut found);
+        self.move_to_memory_file(&mut found);
         for variant in &mut found.variants {
-            self.file_away(&mut variant.file);
+            self.move_to_memory_file(&mut variant.file);
         }
         Some((found, stamp))
     }
 
-    fn file_away(&self, file: &mut StaticFile) {
+    fn move_to_memory_file(&self, file: &mut StaticFile) {
         let content = file.content.as_ref();
         file.file = content.and_then(|content| self.memory_files.make(content, content.len()));
     }

@@ -281,7 +281,7 @@ async fn names_are_looked_up_and_waiting_ends_with_the_call() {
 }
 
 #[tokio::test]
-async fn only_the_servers_of_the_settings_are_asked() {
+async fn only_the_servers_of_the_settings_are_queried() {
     let server = TcpListener::bind("127.0.0.1:0").expect("a socket");
     let address = server.local_addr().expect("an address");
     let asked = thread::spawn(move || {

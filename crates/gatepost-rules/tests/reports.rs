@@ -1,7 +1,7 @@
 //! Reports and header fields as SpamAssassin writes them, tag for tag.
 //!
 //! `tests/data/reports/expected.txt` holds what SpamAssassin wrote of the messages beside it. Where
-//! it is installed it is asked again and must write the same; `GATEPOST_ORACLE=renew` has the file
+//! it is installed, it runs again and must write the same; `GATEPOST_ORACLE=renew` has the file
 //! written again.
 
 use std::fmt::Write as _;

@@ -222,12 +222,12 @@ fn html_character_sets_are_found_here_alone() {
 
 /// Functions of the stock rules that hit in no case here, and why.
 const HIT_ELSEWHERE: [(&str, &str); 12] = [
-    ("check_dcc*", "a service of others that is not asked"),
-    ("check_pyzor*", "a service of others that is not asked"),
-    ("check_razor2*", "a service of others that is not asked"),
+    ("check_dcc*", "a service of others that is not queried"),
+    ("check_pyzor*", "a service of others that is not queried"),
+    ("check_razor2*", "a service of others that is not queried"),
     ("short_url*", "follows links, which is not done"),
     ("check_language", "languages.txt"),
-    ("siq_*", "a service of others that is not asked"),
+    ("siq_*", "a service of others that is not queried"),
     (
         "html_charset_faraway",
         "html_character_sets_are_found_here_alone",

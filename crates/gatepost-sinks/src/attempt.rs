@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn requests_keep_their_distance_and_wait_when_asked() {
+    async fn requests_keep_their_rate_and_wait_on_request() {
         let pace = RequestPace::new(10);
         let first = pace.place();
         assert!(pace.place() >= first + Duration::from_millis(100));

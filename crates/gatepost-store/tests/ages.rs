@@ -107,7 +107,7 @@ async fn a_clock_far_ahead_deletes_nothing() {
     store.close();
     drop(store);
 
-    // Asked for, the clock is trusted.
+    // On request, the clock is trusted.
     let settings = StoreSettings {
         clock_jump_max: gatepost_settings::Period(40 * DAY),
         ..StoreSettings::default()
@@ -118,7 +118,7 @@ async fn a_clock_far_ahead_deletes_nothing() {
     assert_eq!(history(&store), 0);
 }
 
-/// More rows than a jump of the clock may remove without being asked for.
+/// More rows than a jump of the clock may remove without a confirmation.
 const MANY: usize = 150;
 
 /// A store with a message of each of the last hours.
@@ -227,7 +227,7 @@ async fn rows_are_held_no_more_when_the_clock_is_set_right() {
     assert_eq!(history(&store), MANY);
 }
 
-/// A server that is off for a night is not asked about.
+/// A server that is off for a night needs no confirmation.
 #[tokio::test]
 async fn a_short_absence_deletes_what_has_become_too_old() {
     let folder = tempfile::tempdir().expect("a folder");

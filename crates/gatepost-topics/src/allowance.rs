@@ -1,7 +1,7 @@
 //! The number of messages that a topic still permits, as one instant.
 //!
 //! Each message moves the instant at which the whole allowance is available again by the time that
-//! one message takes. If that instant would be further away than the whole time, the message is
+//! one message takes. If that instant would be later than the whole time from now, the message is
 //! refused. Nothing runs in the background, and a change of the limit needs no change here.
 
 use std::time::{Duration, Instant};

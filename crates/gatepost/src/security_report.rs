@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_give_no_warning_and_what_gives_more_away_does() {
+    fn only_settings_that_reveal_more_than_the_defaults_give_a_warning() {
         let folder = tempfile::tempdir().expect("a folder");
         let data = folder.path().join("data");
         let mut config = Config {

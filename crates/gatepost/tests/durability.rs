@@ -207,7 +207,7 @@ fn refused_start(folder: &Path) -> String {
 }
 
 #[test]
-fn a_damaged_database_refuses_the_start_until_recovery_is_asked_for() {
+fn a_damaged_database_refuses_the_start_until_recovery_is_requested() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path().join("gatepost-data");
     std::fs::create_dir(&data).expect("the data folder");

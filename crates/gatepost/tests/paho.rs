@@ -43,7 +43,7 @@ fn groups_share_their_publications() {
 }
 
 #[test]
-fn users_are_asked_for_and_held_to_their_rules() {
+fn users_must_log_in_and_keep_to_their_rules() {
     everywhere("users", "", |gateway| {
         let data = format!("data={}", gateway.folder.join("gatepost-data").display());
         for arguments in [

@@ -30,7 +30,7 @@ fn publish(gateway: &Gateway, arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn users_made_beside_a_running_server_are_asked_for_at_once() {
+fn users_created_beside_a_running_server_apply_at_once() {
     let gateway = Gateway::start("rules.paths = []\n");
     assert!(
         publish(&gateway, &["-t", "a"]).status.success(),

@@ -15,24 +15,24 @@ pub(super) struct Offset {
     pub(super) error_ns: u64,
 }
 
-/// The four times of one round trip: `asked` and `answered` by our clock, the others by the remote
+/// The four times of one round trip: `ping_sent` and `pong_received` by our clock, the others by the remote
 /// clock.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Exchange {
-    pub(super) asked: Nanoseconds,
+    pub(super) ping_sent: Nanoseconds,
     pub(super) received: Nanoseconds,
     pub(super) sent: Nanoseconds,
-    pub(super) answered: Nanoseconds,
+    pub(super) pong_received: Nanoseconds,
 }
 
 impl Exchange {
     fn offset(self) -> Offset {
-        let there = signed(self.received, self.asked);
-        let back = signed(self.sent, self.answered);
+        let there = signed(self.received, self.ping_sent);
+        let back = signed(self.sent, self.pong_received);
         let held = self.sent.saturating_sub(self.received);
         let travelled = self
-            .answered
-            .saturating_sub(self.asked)
+            .pong_received
+            .saturating_sub(self.ping_sent)
             .saturating_sub(held);
         Offset {
             offset_ns: i64::midpoint(there, back),
@@ -79,13 +79,13 @@ mod tests {
             ),
         ) {
             let exchanges: Vec<Exchange> = travels.iter().map(|&(there, held, back)| {
-                let asked = 5_000_000_000_u64;
-                let received = (asked + there).wrapping_add_signed(true_offset);
+                let ping_sent = 5_000_000_000_u64;
+                let received = (ping_sent + there).wrapping_add_signed(true_offset);
                 Exchange {
-                    asked,
+                    ping_sent,
                     received,
                     sent: received + held,
-                    answered: asked + there + held + back,
+                    pong_received: ping_sent + there + held + back,
                 }
             }).collect();
             let found = Offset::of(&exchanges).expect("an offset");

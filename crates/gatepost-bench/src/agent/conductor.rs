@@ -175,21 +175,21 @@ impl Conductor {
     pub(super) fn compare_clock(&mut self, name: &str) -> Result<Option<Offset>, BenchError> {
         let mut exchanges = Vec::new();
         for number in 0..QUESTIONS {
-            let asked = clock::now();
+            let ping_sent = clock::now();
             self.order(Some(name), Order::Ping { number })?;
-            let deadline = asked + clock::SECOND / 2;
+            let deadline = ping_sent + clock::SECOND / 2;
             while clock::now() < deadline {
                 self.listen(deadline)?;
                 let Some(agent) = self.agents.get_mut(name).filter(|agent| agent.is_alive()) else {
                     return Ok(None);
                 };
                 let pong = agent.pongs.pop().filter(|pong| pong.0 == number);
-                if let Some((_, received, sent, answered)) = pong {
+                if let Some((_, received, sent, pong_received)) = pong {
                     exchanges.push(Exchange {
-                        asked,
+                        ping_sent,
                         received,
                         sent,
-                        answered,
+                        pong_received,
                     });
                     break;
                 }

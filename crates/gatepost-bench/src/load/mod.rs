@@ -308,7 +308,7 @@ fn read<C: Conversation<Shared>, Shared>(
             buffer.resize(buffer.len() * 2, 0);
         }
         buffer[..kept].copy_from_slice(&link.tail);
-        let asked = buffer.len() - kept;
+        let requested = buffer.len() - kept;
         let count = match recv(&link.socket, &mut buffer[kept..], RecvFlags::empty()) {
             Ok((0, _)) => return Err(ConnectionClosed::ByServer),
             Ok((count, _)) => count,
@@ -335,7 +335,7 @@ fn read<C: Conversation<Shared>, Shared>(
         if !link.outgoing.is_empty() {
             flush(link).map_err(ConnectionClosed::Failed)?;
         }
-        if count < asked && !ending {
+        if count < requested && !ending {
             return Ok(());
         }
     }

@@ -218,7 +218,7 @@ mod tests {
             std::hint::spin_loop();
         }
         let costs = sampler.finish();
-        let server = costs.server.expect("it was asked for");
+        let server = costs.server.expect("it was requested");
         assert!(server.seconds >= 0.1 && costs.generator.resident_bytes_max > 0);
         assert!(server.cpu_seconds() >= 0.0 && costs.machine.total_seconds >= 0.0);
     }

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_as_long_as_asked_and_always_the_same() {
+    fn a_message_has_the_requested_length_and_is_always_the_same() {
         assert_eq!(message(7, 5_000).len(), 5_000);
         assert_eq!(message(7, 5_000), message(7, 5_000));
         assert_ne!(message(7, 5_000), message(8, 5_000));

@@ -226,7 +226,7 @@ impl Session {
             )
         };
         if state.link.is_none() {
-            note(StepOutcome::Away);
+            note(StepOutcome::NotConnected);
             return false;
         }
         if self.put_newest(state, publication, options, retain, broker) {

@@ -67,7 +67,7 @@ pub(crate) enum DeliveryMode {
     /// By frames of its own.
     Single,
     /// Not connected: nothing is sent.
-    Away,
+    NotConnected,
 }
 
 /// The outcome of a delivery, as far as the publisher needs it.
@@ -196,7 +196,7 @@ impl Session {
     pub(crate) fn delivery_mode(&self) -> DeliveryMode {
         let state = self.state.lock();
         let Some(link) = &state.link else {
-            return DeliveryMode::Away;
+            return DeliveryMode::NotConnected;
         };
         let is_plain = link.aliases.is_none()
             && link.frame_bytes_max == usize::MAX

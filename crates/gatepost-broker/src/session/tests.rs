@@ -246,7 +246,7 @@ impl Authorization for Revoked {
 }
 
 #[test]
-fn rights_are_asked_again_for_what_waited() {
+fn rights_are_checked_again_for_queued_messages() {
     let world = World::new(BrokerSettings::default());
     world.begin();
     for payload in ["a", "b", "c", "d"] {

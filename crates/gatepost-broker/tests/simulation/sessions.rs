@@ -36,8 +36,8 @@ pub(crate) struct Session {
     pub(crate) incarnation: u64,
     pub(crate) is_connected: bool,
     expiry: Duration,
-    /// The time since which the client is away.
-    away: Moment,
+    /// The time since which the client is not connected.
+    disconnected_at: Moment,
     /// Whether a crash, or a connection that was not acknowledged, may have prolonged its life
     /// since.
     may_last_longer: bool,
@@ -52,7 +52,7 @@ impl Default for Session {
             incarnation: 0,
             is_connected: false,
             expiry: Duration::ZERO,
-            away: Moment::default(),
+            disconnected_at: Moment::default(),
             may_last_longer: false,
             subscriptions: BTreeMap::new(),
         }
@@ -64,8 +64,8 @@ impl Session {
         if self.state != Existence::Yes || self.is_connected {
             return self.state;
         }
-        let passed = now.elapsed.saturating_sub(self.away.elapsed);
-        let aged = passed + now.ahead.saturating_sub(self.away.ahead);
+        let passed = now.elapsed.saturating_sub(self.disconnected_at.elapsed);
+        let aged = passed + now.ahead.saturating_sub(self.disconnected_at.ahead);
         if aged + SLACK < self.expiry {
             Existence::Yes
         } else if passed >= self.expiry + SLACK && !self.may_last_longer {
@@ -85,11 +85,11 @@ impl Session {
         !self.expiry.is_zero()
     }
 
-    /// Whether a will of this delay is published while the client is away; `None` where that is
+    /// Whether a will of this delay is published while the client is not connected; `None` where that is
     /// not certain.
     pub(crate) fn is_will_due(&self, delay: Duration, now: Moment) -> Option<bool> {
-        let passed = now.elapsed.saturating_sub(self.away.elapsed);
-        let aged = passed + now.ahead.saturating_sub(self.away.ahead);
+        let passed = now.elapsed.saturating_sub(self.disconnected_at.elapsed);
+        let aged = passed + now.ahead.saturating_sub(self.disconnected_at.ahead);
         let due = delay.min(self.expiry);
         if passed >= due + SLACK && !self.may_last_longer {
             return Some(true);
@@ -173,7 +173,7 @@ impl Session {
     fn leave(&mut self, now: Moment) {
         if self.is_connected {
             self.is_connected = false;
-            self.away = now;
+            self.disconnected_at = now;
         }
     }
 

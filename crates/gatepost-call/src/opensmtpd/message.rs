@@ -35,8 +35,8 @@ impl JudgedMessage {
         message: Vec<u8>,
     ) -> Self {
         let request = request(arguments, envelope, message.len() as u64, true);
-        let asked = converse(arguments, &request, |connection| connection.send(&message));
-        match asked {
+        let outcome = converse(arguments, &request, |connection| connection.send(&message));
+        match outcome {
             Ok((answer, changed)) => Self::answered(&answer, changed.unwrap_or(message)),
             Err(failure) => {
                 eprintln!("gatepost-call: {}: {failure}", arguments.server);

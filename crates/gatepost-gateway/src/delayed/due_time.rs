@@ -18,7 +18,7 @@ pub enum DelayMistake {
     Malformed,
     /// It is over.
     Past,
-    /// It is further away than the settings allow; the bound.
+    /// It is later than the settings allow; the bound.
     TooLong(Duration),
     /// The settings allow no delay.
     Off,

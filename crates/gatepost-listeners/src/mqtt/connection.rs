@@ -81,9 +81,9 @@ pub(super) async fn open(
                 .note_limit(Limit::Connections, &peer.to_string());
             // Such a connection is answered unless there are many: answers must not bypass the
             // limit.
-            if let Ok(_turned_away) = context.turned_away.admit(peer) {
-                let turning = first.turn_away(&mut input, received);
-                let _ = tokio::time::timeout(TURN_AWAY_TIMEOUT.min(timeout), turning).await;
+            if let Ok(_admitted) = context.refusals.admit(peer) {
+                let refusal = first.refuse_over_limit(&mut input, received);
+                let _ = tokio::time::timeout(REFUSAL_TIMEOUT.min(timeout), refusal).await;
             }
             return None;
         }
@@ -127,7 +127,7 @@ async fn serve(mut connection: Box<MqttConnection>, mut input: Input, admitted: 
 }
 
 /// The time in which a connection beyond the limits must send the CONNECT that is refused.
-const TURN_AWAY_TIMEOUT: Duration = Duration::from_secs(1);
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The event that woke the connection's task.
 enum MqttWakeup {

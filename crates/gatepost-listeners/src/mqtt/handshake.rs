@@ -105,7 +105,7 @@ impl Opening<'_> {
                 return Err(refusal(frame.body, error));
             }
         };
-        let asked = ConnectProperties::new(&connect);
+        let requested = ConnectProperties::new(&connect);
         let refuse = |reason| {
             Some(ConnectRefusal {
                 version: connect.version,
@@ -113,10 +113,10 @@ impl Opening<'_> {
             })
         };
         check(&connect, &self.context.settings).map_err(refuse)?;
-        let login = log_in(self, input, &connect, &asked)
+        let login = log_in(self, input, &connect, &requested)
             .await
             .map_err(|reason| reason.and_then(refuse))?;
-        let mut opened = connect_session(&connect, &asked, login, self)?;
+        let mut opened = connect_session(&connect, &requested, login, self)?;
         opened.greet().await?;
         Ok(opened)
     }
@@ -126,7 +126,7 @@ impl Opening<'_> {
 /// first frame; it is not yet flushed.
 fn connect_session(
     connect: &Connect<'_>,
-    asked: &ConnectProperties<'_>,
+    requested: &ConnectProperties<'_>,
     login: Login,
     opening: &Opening<'_>,
 ) -> Result<OpenedSession, NotOpened> {
@@ -151,10 +151,10 @@ fn connect_session(
             Framing::WebSocket => "websocket",
         },
         clean_start: connect.clean_start,
-        expiry: expiry(asked.expiry_seconds),
-        receive_max: asked.receive_max,
-        frame_bytes_max: asked.packet_bytes_max,
-        alias_max: asked.alias_max,
+        expiry: expiry(requested.expiry_seconds),
+        receive_max: requested.receive_max,
+        frame_bytes_max: requested.packet_bytes_max,
+        alias_max: requested.alias_max,
         silence_max: (keep_alive_seconds > 0).then_some(silence_max),
         will,
         format: format(version, framing, mount.as_ref()),
@@ -166,18 +166,18 @@ fn connect_session(
         settings,
         keep_alive_seconds: (keep_alive_seconds != connect.keep_alive_seconds)
             .then_some(keep_alive_seconds),
-        expiry_seconds: (expiry(asked.expiry_seconds) > expiry_max)
+        expiry_seconds: (expiry(requested.expiry_seconds) > expiry_max)
             .then_some(expiry_max.as_secs() as u32),
         proof: login.proof.as_deref(),
     };
-    if asked
+    if requested
         .packet_bytes_max
         .is_some_and(|bytes| greeting.length(connect) > bytes as usize)
     {
         return Err(None); // The client would not accept even the answer [MQTT-3.1.2-24].
     }
     let connected = enter(options, &greeting, opening).map_err(refuse)?;
-    let method = asked.authentication_method;
+    let method = requested.authentication_method;
     let auth = opening.auth.filter(|_| method.is_some());
     let authentication = auth.map(|auth| Box::new(Reauthentication::new(auth.clone())));
     Ok(OpenedSession {
@@ -187,11 +187,11 @@ fn connect_session(
         authentication,
         session_present: connected.session_present,
         promises: connected.promises,
-        wants_reasons: asked.wants_reasons,
-        packet_bytes_max: asked
+        wants_reasons: requested.wants_reasons,
+        packet_bytes_max: requested
             .packet_bytes_max
             .map_or(usize::MAX, |bytes| bytes as usize),
-        expiry_seconds: asked.expiry_seconds,
+        expiry_seconds: requested.expiry_seconds,
     })
 }
 
@@ -234,11 +234,11 @@ fn check(connect: &Connect<'_>, settings: &MqttSettings) -> Result<(), Reason> {
 /// The keep alive in force \[MQTT-3.1.2-21\]. MQTT 3 has no field for another one.
 fn keep_alive(connect: &Connect<'_>, settings: &MqttSettings) -> u16 {
     let max = settings.keep_alive_max_seconds;
-    let asked = connect.keep_alive_seconds;
-    if connect.version.has_properties() && max > 0 && (asked == 0 || asked > max) {
+    let requested = connect.keep_alive_seconds;
+    if connect.version.has_properties() && max > 0 && (requested == 0 || requested > max) {
         max
     } else {
-        asked
+        requested
     }
 }
 

@@ -58,7 +58,7 @@ pub use settings::{MqttSettings, OnReject};
 
 /// The number of connections beyond the limits that are answered at the same time; further ones are
 /// closed without an answer.
-const TURNED_AWAY_MAX: u32 = 64;
+const REFUSALS_MAX: u32 = 64;
 /// The time limit for connections to end at a shutdown.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -69,7 +69,7 @@ pub struct MqttContext {
     gateway: Option<Gateway>,
     limits: ClientLimits,
     /// Connections beyond the limits that get an answer.
-    turned_away: Admission,
+    refusals: Admission,
     auths: Option<PlainAndWebSocketAuth>,
 }
 
@@ -95,13 +95,13 @@ impl MqttContext {
             settings.connections_per_address_max,
             shared,
         );
-        let turned_away = Admission::new(TURNED_AWAY_MAX, 0);
+        let refusals = Admission::new(REFUSALS_MAX, 0);
         Self {
             settings,
             broker,
             gateway,
             limits,
-            turned_away,
+            refusals,
             auths: None,
         }
     }

@@ -50,7 +50,7 @@ impl Opening<'_> {
     }
 
     /// Answers a connection beyond the listener's limits, before any login.
-    pub(super) async fn turn_away(&self, input: &mut Input, received: &[u8]) {
+    pub(super) async fn refuse_over_limit(&self, input: &mut Input, received: &[u8]) {
         let mut controls = Controls::default();
         input.take_frames(received, &mut controls, |_| 0);
         if self.handle_controls(controls).await.is_none() {

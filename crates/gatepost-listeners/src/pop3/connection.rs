@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_stuffed_and_cut_where_asked() {
+    fn messages_are_dot_stuffed_and_truncated_on_request() {
         let message = "A: b\r\n\r\n.one\ntwo\r\nthree";
         assert_eq!(
             written(message, None),

@@ -34,7 +34,7 @@ impl Pop3Connection<'_> {
             Pop3Command::Pass(password) => match named {
                 None => self.refuse("-ERR send the user name first: USER anna"),
                 Some(name) => {
-                    let (user, kind) = maildrop::asked_for(&name);
+                    let (user, kind) = maildrop::user_and_maildrop(&name);
                     let credentials = Credentials::Password {
                         user: user.to_owned(),
                         password: Secret::from(password.as_str()),

@@ -19,7 +19,7 @@ pub(super) enum MaildropKind {
 }
 
 /// Splits a login name into the user's name and the requested maildrop.
-pub(super) fn asked_for(name: &str) -> (&str, MaildropKind) {
+pub(super) fn user_and_maildrop(name: &str) -> (&str, MaildropKind) {
     match name.strip_suffix(QUARANTINE) {
         Some(user) => (user, MaildropKind::Quarantine),
         None => (name, MaildropKind::Mailbox),
@@ -176,9 +176,9 @@ mod tests {
             assert_eq!(is_for(recipient, "anna"), expected, "{recipient}");
         }
         assert_eq!(
-            asked_for("anna+quarantine"),
+            user_and_maildrop("anna+quarantine"),
             ("anna", MaildropKind::Quarantine)
         );
-        assert_eq!(asked_for("anna"), ("anna", MaildropKind::Mailbox));
+        assert_eq!(user_and_maildrop("anna"), ("anna", MaildropKind::Mailbox));
     }
 }

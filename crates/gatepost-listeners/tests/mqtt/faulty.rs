@@ -50,7 +50,7 @@ impl Faulty {
         Wire::connected(self.server.address, self.version, client_id)
     }
 
-    /// A session with a subscription, whose client is away.
+    /// A session with a subscription, whose client is not connected.
     pub(crate) fn absent(&self, client_id: &str, qos: Qos) {
         let mut wire = self.lasting(client_id);
         wire.subscribe("a", qos);

@@ -93,14 +93,14 @@ impl Procedure for Viruscheck {
         }
         let time_max = settings.timeout.duration();
         let time_max = call.time_max.map_or(time_max, |left| left.min(time_max));
-        let asked = ask(
+        let answer = ask(
             settings.server.clone(),
             self.connections.clone(),
             body.clone(),
         );
         let network = &self.resources.network;
         ProcedureResult::Pending(Box::new(PendingCheck {
-            answer: network.start(Instant::now() + time_max, asked),
+            answer: network.start(Instant::now() + time_max, answer),
             settings: Arc::clone(settings),
         }))
     }

@@ -185,13 +185,13 @@ impl Library {
             ("txt", RecordType::Txt),
         ] {
             let library = Arc::clone(self);
-            let ask = move |lua: &Lua, asked: String| {
-                let asked = match asked.parse() {
+            let ask = move |lua: &Lua, name: String| {
+                let name = match name.parse() {
                     Ok(address) if kind == RecordType::Ptr => reverse_name(address),
-                    _ => asked,
+                    _ => name,
                 };
                 let dns = &library.resources.dns;
-                Ok(match dns.ask(&asked, kind, library.deadline.wait_until()) {
+                Ok(match dns.ask(&name, kind, library.deadline.wait_until()) {
                     Ok(NamesAnswer::Known(names)) => {
                         BegunRequest::Known(Ok(waiting::list(lua, &names)?))
                     }

@@ -58,7 +58,7 @@ impl<'k, 'a> DnsResponses<'k, 'a> {
     /// The records of a kind for a name.
     pub(crate) fn lookup(&self, name: &str, kind: RecordType) -> Result<RecordLookup<'a>, Wait> {
         let question = Question::new(name, kind);
-        if !question.can_be_asked() {
+        if !question.is_valid() {
             return Ok(RecordLookup::Nothing { exists: false });
         }
         match (self.answer)(&question) {
@@ -205,7 +205,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_not_answered_is_asked_until_the_time_is_over() {
+    fn unanswered_questions_are_repeated_until_the_deadline() {
         let nothing = |_: &Question| None;
         let known = DnsResponses::new(&nothing, false);
         assert_eq!(known.lookup("a.example", RecordType::A).unwrap_err(), Wait);

@@ -12,7 +12,7 @@ use super::settings::NetworkSettings;
 use super::views::{LinkKey, Views};
 use crate::tags::{TagTemplatePart, pieces};
 
-/// Addresses of relays that one list is asked about, as SpamAssassin's `num_check_received`.
+/// Addresses of relays that one list is queried about, as SpamAssassin's `num_check_received`.
 const RELAYS_MAX: usize = 9;
 
 /// The part of an answer that counts.
@@ -110,7 +110,7 @@ pub(crate) enum NetworkTest {
         zone: String,
         kind: RecordType,
         subtest: Option<Subtest>,
-        /// Trusted relays are asked about too: the rule speaks for the message.
+        /// Trusted relays are queried too: the rule speaks for the message.
         is_nice: bool,
     },
     /// The answers of the lists of a set that other rules query.
@@ -315,7 +315,7 @@ impl NetworkTest {
         match self {
             Self::RelaysAgain { set, subtest } => {
                 others.iter().any(|NetworkRule { test: other, .. }| {
-                    matches!(other, Self::Relays { set: asked, .. } if asked == set)
+                    matches!(other, Self::Relays { set: queried, .. } if queried == set)
                         && other
                             .questions(views, answer)
                             .iter()

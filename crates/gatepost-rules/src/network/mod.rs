@@ -290,7 +290,7 @@ pub(crate) fn prepare(
         "check_dns_sender" => Ok(NetworkTest::NoSender),
         "check_uridnsbl" => match links {
             Some(list) => of_links(list),
-            None => Err("no line says which list is asked: urirhssub, uridnsbl, …".to_owned()),
+            None => Err("no line says which list is queried: urirhssub, uridnsbl, …".to_owned()),
         },
         "askdns" => askdns(&arguments),
         "check_asn" => origin_test(&arguments),

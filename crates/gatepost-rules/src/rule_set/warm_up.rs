@@ -4,14 +4,14 @@
 //! so that loading is quick. The first message then takes as long as fifty later ones, and each
 //! message never seen before needs some patterns that none before it needed. A server spares its
 //! senders that wait: it scans some ordinary mail of its own while its listeners already accept,
-//! and then compiles all patterns. Nothing is learned from that mail, the network is not asked, and
+//! and then compiles all patterns. Nothing is learned from that mail, no DNS query is sent, and
 //! its hits are discarded.
 
 use gatepost_pattern::SAMPLE_TEXT;
 
 use super::RuleSet;
 
-/// A letter to one person, from an ordinary mail program.
+/// A mail to one person, from an ordinary mail program.
 const PERSONAL: &str = "\
 Return-Path: <john.smith@mail.example.com>\r
 Received: from mail.example.com (mail.example.com [192.0.2.25])\r

@@ -72,7 +72,7 @@ pub(crate) fn value(name: &str, argument: Option<&str>, mail: &Mail<'_>) -> Stri
     .unwrap_or_default()
 }
 
-/// The address in the order in which DNS lists are asked.
+/// The address in the order in which DNS lists are queried.
 fn reversed(relay: &Relay) -> String {
     let address: Option<IpAddr> = ip::parse(relay.ip.as_bytes());
     address.map(ip::reversed).unwrap_or_default()

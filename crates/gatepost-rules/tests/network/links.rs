@@ -76,7 +76,7 @@ fn messages() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Rules that SpamAssassin and we must agree on, with lines that say what is not to be asked.
+/// Rules that SpamAssassin and we must agree on, with lines that exclude domains from queries.
 fn compare(switches: &str) -> Vec<Vec<String>> {
     let server = Server::start(zone());
     let rules = format!("{RULES}{switches}");
@@ -99,7 +99,7 @@ fn compare(switches: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn links_are_asked_about_as_by_spamassassin() {
+fn links_are_queried_as_by_spamassassin() {
     let ours = compare("");
     let all: std::collections::BTreeSet<&String> = ours.iter().flatten().collect();
     for rule in [
@@ -136,7 +136,7 @@ fn links_are_asked_about_as_by_spamassassin() {
 }
 
 #[test]
-fn what_is_switched_off_is_not_asked() {
+fn disabled_checks_send_no_query() {
     for (switch, rule, other) in [
         ("skip_rbl_checks 1\n", "RELAY", Some("BY_DOMAIN")),
         ("skip_uribl_checks 1\n", "BY_DOMAIN", Some("RELAY")),
@@ -160,15 +160,15 @@ fn what_is_switched_off_is_not_asked() {
 
 /// Domains of signatures are links, unless rule files say otherwise; SpamAssassin agrees with both.
 #[test]
-fn signers_are_asked_about_as_links() {
-    for (switch, is_asked) in [("", true), ("parse_dkim_uris 0\n", false)] {
+fn signers_are_queried_as_links() {
+    for (switch, is_queried) in [("", true), ("parse_dkim_uris 0\n", false)] {
         let ours = compare(switch);
         let messages = messages();
         let signed = messages.iter().position(|(name, _)| *name == "a signer");
         let hits = &ours[signed.expect("the message")];
         assert_eq!(
             hits.iter().any(|name| name == "BY_DOMAIN"),
-            is_asked,
+            is_queried,
             "{hits:?}"
         );
     }

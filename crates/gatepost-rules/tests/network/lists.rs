@@ -48,7 +48,7 @@ fn zone() -> Zone {
 }
 
 #[test]
-fn lists_and_domains_are_asked() {
+fn lists_and_domains_are_queried() {
     let server = Server::start(zone());
     let (rules, problems) = RuleSet::from_text("net.cf", RULES.as_bytes(), &server.settings());
     assert!(problems.is_empty(), "{problems:?}");
@@ -73,20 +73,22 @@ fn lists_and_domains_are_asked() {
     assert_eq!(
         server.by_tcp.load(Ordering::Relaxed),
         1,
-        "what does not fit is asked by TCP"
+        "what does not fit is queried by TCP"
     );
-    let asked = server.asked();
+    let questions = server.questions();
     assert!(
-        !asked.iter().any(|question| question.contains("skipped")),
-        "{asked:?}"
+        !questions
+            .iter()
+            .any(|question| question.contains("skipped")),
+        "{questions:?}"
     );
-    let mut once = asked.clone();
+    let mut once = questions.clone();
     once.sort();
     once.dedup();
     assert_eq!(
         once.len(),
-        asked.len(),
-        "each question is put once: {asked:?}"
+        questions.len(),
+        "each question is put once: {questions:?}"
     );
 }
 
@@ -99,7 +101,7 @@ fn a_sender_without_a_domain() {
 }
 
 #[test]
-fn off_nothing_is_asked_and_each_rule_is_named() {
+fn without_network_nothing_is_queried_and_each_rule_is_named() {
     let server = Server::start(zone());
     let settings = RulesSettings {
         network: false,
@@ -107,7 +109,7 @@ fn off_nothing_is_asked_and_each_rule_is_named() {
     };
     let (rules, problems) = RuleSet::from_text("net.cf", RULES.as_bytes(), &settings);
     assert_eq!(hits(&rules, MESSAGE), [""; 0]);
-    assert_eq!(server.asked(), [""; 0]);
+    assert_eq!(server.questions(), [""; 0]);
     let named = |name: &str| {
         let mut all = problems.iter();
         all.any(|problem| {
@@ -143,15 +145,15 @@ fn what_is_not_answered_in_time_does_not_hit() {
     let (rules, problems) = RuleSet::from_text("net.cf", text.as_bytes(), &settings);
     assert!(problems.is_empty(), "{problems:?}");
     assert_eq!(hits(&rules, MESSAGE), ["QUICK"]);
-    let silent = server.asked();
+    let silent = server.questions();
     let silent = silent
         .iter()
         .filter(|question| question.starts_with("silent"));
-    assert_eq!(silent.count(), 2, "what is not answered is asked once more");
+    assert_eq!(silent.count(), 2, "what is not answered is sent once more");
 }
 
 #[test]
-fn a_question_that_is_lost_is_asked_again() {
+fn a_lost_question_is_sent_again() {
     let server = Server::start(Zone::from([(("lost.example", "A"), vec!["127.0.0.2"])]));
     let settings = RulesSettings {
         network_time_max: Period::seconds(3),
@@ -178,13 +180,13 @@ fn a_list_that_does_not_answer_is_left_out_for_a_while() {
         askdns DEAD silent._LASTEXTERNALREVIP_.dead.example A\n";
     let (rules, problems) = RuleSet::from_text("net.cf", text.as_bytes(), &settings);
     assert!(problems.is_empty(), "{problems:?}");
-    let asked_dead = || {
+    let dead_was_queried = || {
         assert_eq!(hits(&rules, MESSAGE), ["QUICK"]);
-        let asked = server.asked();
-        asked.iter().any(|question| question.contains("silent"))
+        let questions = server.questions();
+        questions.iter().any(|question| question.contains("silent"))
     };
-    assert!(asked_dead() && asked_dead());
-    assert!(!asked_dead(), "it is silent by now");
+    assert!(dead_was_queried() && dead_was_queried());
+    assert!(!dead_was_queried(), "it is silent by now");
     let silent = rules.silent_lists();
     let silent: Vec<_> = silent
         .iter()
@@ -208,8 +210,8 @@ fn a_list_that_refuses_is_not_queried_for_a_while() {
     let (rules, problems) = RuleSet::from_text("net.cf", text.as_bytes(), &server.settings());
     assert!(problems.is_empty(), "{problems:?}");
     let queried = || {
-        let asked = server.asked();
-        asked.iter().any(|question| question.contains("zen"))
+        let questions = server.questions();
+        questions.iter().any(|question| question.contains("zen"))
     };
     let first = hits(&rules, MESSAGE);
     assert!(first.contains(&"REFUSED".to_owned()) && first.contains(&"OTHER".to_owned()));
@@ -249,8 +251,8 @@ fn a_scan_that_ends_early_asks_nothing() {
     assert_eq!(hits(&rules, MESSAGE), ["SHORTCIRCUIT", "STOP"]);
     let late = MESSAGE.replace("Subject: links", "Subject: late");
     assert_eq!(hits(&rules, &late), ["SHORTCIRCUIT", "STOP_LATER"]);
-    assert_eq!(server.asked(), [""; 0]);
+    assert_eq!(server.questions(), [""; 0]);
     let other = MESSAGE.replace("Subject: links", "Subject: other");
     assert_eq!(hits(&rules, &other), ["QUICK"]);
-    assert!(!server.asked().is_empty());
+    assert!(!server.questions().is_empty());
 }

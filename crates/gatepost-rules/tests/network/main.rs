@@ -2,9 +2,10 @@
 
 #[path = "../oracle/comparison.rs"]
 mod comparison;
-mod letters;
+
 mod links;
 mod lists;
+mod mails;
 mod oracle;
 mod senders;
 mod server;

@@ -40,7 +40,7 @@ impl Names for Zone {
 /// A DNS server on a free port of this machine.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    asked: Arc<Mutex<Vec<String>>>,
+    questions: Arc<Mutex<Vec<String>>>,
     pub(crate) by_tcp: Arc<AtomicUsize>,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -132,7 +132,7 @@ fn answer(names: &dyn Names, message: &[u8], truncate: bool) -> Vec<u8> {
 
 impl Server {
     /// Starts one that answers at once from a zone; names that begin with `silent` are never
-    /// answered, those with `lost` only when they are asked for again.
+    /// answered, those with `lost` only when they are repeated.
     pub(crate) fn start(zone: impl Names) -> Self {
         let zone: Arc<dyn Names> = Arc::new(zone);
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -141,11 +141,11 @@ impl Server {
         let wait = Some(Duration::from_millis(50));
         socket.set_read_timeout(wait).expect("set");
         listener.set_nonblocking(true).expect("set");
-        let asked = Arc::new(Mutex::new(Vec::new()));
+        let questions = Arc::new(Mutex::new(Vec::new()));
         let stop = Arc::new(AtomicBool::new(false));
         let by_tcp = Arc::new(AtomicUsize::new(0));
         let datagrams = {
-            let (zone, asked, stop) = (zone.clone(), asked.clone(), stop.clone());
+            let (zone, questions, stop) = (zone.clone(), questions.clone(), stop.clone());
             std::thread::spawn(move || {
                 let mut buffer = [0; 1500];
                 while !stop.load(Ordering::Relaxed) {
@@ -155,10 +155,10 @@ impl Server {
                     let message = &buffer[..length];
                     let (name, kind, _) = question(message);
                     let is_first = {
-                        let mut asked = asked.lock().expect("unharmed");
+                        let mut questions = questions.lock().expect("unharmed");
                         let question = format!("{name} {kind}");
-                        let is_first = !asked.contains(&question);
-                        asked.push(question);
+                        let is_first = !questions.contains(&question);
+                        questions.push(question);
                         is_first
                     };
                     if !(name.starts_with("silent") || is_first && name.starts_with("lost")) {
@@ -195,7 +195,7 @@ impl Server {
         };
         Self {
             address,
-            asked,
+            questions,
             by_tcp,
             stop,
             threads: vec![datagrams, streams],
@@ -211,8 +211,8 @@ impl Server {
         }
     }
 
-    pub(crate) fn asked(&self) -> Vec<String> {
-        std::mem::take(&mut self.asked.lock().expect("unharmed"))
+    pub(crate) fn questions(&self) -> Vec<String> {
+        std::mem::take(&mut self.questions.lock().expect("unharmed"))
     }
 }
 

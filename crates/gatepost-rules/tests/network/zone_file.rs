@@ -1,4 +1,4 @@
-//! Names by patterns: one file defines the records for all letters, whichever hosts they name.
+//! Names by patterns: one file defines the records for all mails, whichever hosts they name.
 //!
 //! A line is `PATTERN TYPE PERCENT DATA`. The first pattern that fits a name decides about it; of
 //! its lines of a type, the name itself chooses one, or none, by their percentages. The type

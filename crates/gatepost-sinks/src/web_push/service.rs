@@ -106,10 +106,10 @@ impl WebPush {
     pub async fn subscribe(
         &self,
         user: Option<&str>,
-        asked: SubscriptionRequest,
+        request: SubscriptionRequest,
     ) -> Result<String, WebPushError> {
         let core = &self.0;
-        let mut wanted = PushSubscription::new(user, asked, &core.settings, SystemTime::now())?;
+        let mut wanted = PushSubscription::new(user, request, &core.settings, SystemTime::now())?;
         let id = id_of(&wanted.endpoint);
         let (committed, progress) = {
             let mut running = core.running.lock();

@@ -71,22 +71,22 @@ impl PushSubscription {
     /// The subscription that a user requests, if it is permitted.
     pub(super) fn new(
         user: Option<&str>,
-        asked: SubscriptionRequest,
+        request: SubscriptionRequest,
         settings: &WebPushSettings,
         now: SystemTime,
     ) -> Result<Self, WebPushError> {
-        let (p256dh, auth) = match (asked.keys, asked.p256dh, asked.auth) {
+        let (p256dh, auth) = match (request.keys, request.p256dh, request.auth) {
             (Some(keys), ..) => (keys.p256dh, keys.auth),
             (None, Some(p256dh), Some(auth)) => (p256dh, auth),
             _ => return Err(WebPushError::Keys),
         };
         let subscription = Self {
             user: user.map(str::to_owned),
-            endpoint: asked.endpoint,
+            endpoint: request.endpoint,
             session: format!("{NAME_PREFIX}{}", MessageId::next()),
             p256dh,
             auth,
-            topics: asked.topics,
+            topics: request.topics,
             expires: unix_seconds(now + settings.expiry.duration()),
         };
         if subscription.endpoint.len() > ENDPOINT_BYTES_MAX {
@@ -207,7 +207,7 @@ pub(super) mod tests {
         "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4";
     const AUTH: &str = "BTBZMqHH6r4Tts7J_aSIgg";
 
-    fn asked(change: impl FnOnce(&mut Value)) -> Result<PushSubscription, WebPushError> {
+    fn requested(change: impl FnOnce(&mut Value)) -> Result<PushSubscription, WebPushError> {
         let mut body = json!({
             "endpoint": "https://push.example.net/a",
             "expirationTime": null,
@@ -215,12 +215,12 @@ pub(super) mod tests {
             "topics": ["alarms/#", "door"],
         });
         change(&mut body);
-        let asked = serde_json::from_value(body).expect("a request");
+        let request = serde_json::from_value(body).expect("a request");
         let settings = WebPushSettings {
             topics_max: 3,
             ..WebPushSettings::default()
         };
-        PushSubscription::new(Some("ann"), asked, &settings, SystemTime::now())
+        PushSubscription::new(Some("ann"), request, &settings, SystemTime::now())
     }
 
     pub(in crate::web_push) async fn commit<const N: usize>(
@@ -232,9 +232,9 @@ pub(super) mod tests {
     }
 
     #[tokio::test]
-    async fn a_subscription_is_stored_as_asked() {
-        let subscription = asked(|_| {}).expect("a subscription");
-        let padded = asked(|body| {
+    async fn a_subscription_is_stored_as_requested() {
+        let subscription = requested(|_| {}).expect("a subscription");
+        let padded = requested(|body| {
             *body = json!({
                 "endpoint": "https://push.example.net/a",
                 "p256dh": P256DH,
@@ -263,7 +263,7 @@ pub(super) mod tests {
             "https://169.254.169.254/latest",
             &format!("https://push.example.net/{}", "a".repeat(2_000)),
         ] {
-            let refused = asked(|body| body["endpoint"] = endpoint.into());
+            let refused = requested(|body| body["endpoint"] = endpoint.into());
             assert!(
                 matches!(refused, Err(WebPushError::Endpoint(_))),
                 "{endpoint}"
@@ -275,15 +275,15 @@ pub(super) mod tests {
             json!({ "p256dh": P256DH, "auth": "%" }),
             json!({ "p256dh": format!("C{}", &P256DH[1..]), "auth": AUTH }),
         ] {
-            let refused = asked(|body| body["keys"] = keys.clone());
+            let refused = requested(|body| body["keys"] = keys.clone());
             assert!(matches!(refused, Err(WebPushError::Keys)), "{keys}");
         }
         for topics in [json!([]), json!(["a", "b", "c", "d"])] {
-            let refused = asked(|body| body["topics"] = topics);
+            let refused = requested(|body| body["topics"] = topics);
             assert!(matches!(refused, Err(WebPushError::TopicsCount(3))));
         }
         for topic in ["a/#/b", "$SYS/#", "$share/g/a", ""] {
-            let refused = asked(|body| body["topics"] = json!([topic]));
+            let refused = requested(|body| body["topics"] = json!([topic]));
             assert!(
                 matches!(refused, Err(WebPushError::Topic { .. })),
                 "{topic}"

@@ -173,7 +173,7 @@ async fn peers_that_lie_are_tried_again_or_believed_by_their_status() {
 }
 
 #[tokio::test]
-async fn silence_ends_with_the_timeout_and_private_addresses_are_not_asked() {
+async fn silence_ends_with_the_timeout_and_private_addresses_get_no_request() {
     let silent = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let port = silent.local_addr().expect("an address").port();
     for (host, allow_private, said) in [

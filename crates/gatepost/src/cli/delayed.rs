@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use gatepost_settings::Period;
 use serde_json::Value;
 
+use super::list_page::ListPage;
 use crate::client::{AdminError, AdminOptions, segment};
 
 /// List and cancel the messages of a running server that are delivered later
@@ -26,12 +27,8 @@ pub(super) struct DelayedArguments {
 enum DelayedAction {
     /// List the messages that wait, in the order of their times
     List {
-        /// The number
-        #[arg(long, value_name = "COUNT", default_value_t = 1_000)]
-        count: u16,
-        /// Skip this many, to page through more
-        #[arg(long, value_name = "COUNT", default_value_t = 0)]
-        skip: usize,
+        #[command(flatten)]
+        page: ListPage,
         /// As JSON, one array
         #[arg(long)]
         json: bool,
@@ -49,18 +46,13 @@ enum DelayedAction {
 
 pub(super) fn run(arguments: &DelayedArguments) -> ExitCode {
     super::finish(match &arguments.action {
-        DelayedAction::List {
-            count,
-            skip,
-            json,
-            server,
-        } => list(server, *count, *skip, *json),
+        DelayedAction::List { page, json, server } => list(server, page, *json),
         DelayedAction::Cancel { id, server } => cancel(server, id),
     })
 }
 
-fn list(server: &AdminOptions, count: u16, skip: usize, json: bool) -> Result<(), AdminError> {
-    let path = format!("/admin/delayed?count={count}&skip={skip}");
+fn list(server: &AdminOptions, page: &ListPage, json: bool) -> Result<(), AdminError> {
+    let path = format!("/admin/delayed?{}", page.query());
     let answer = server.client()?.ask("GET", &path, None)?;
     let messages = &answer["messages"];
     if json {

@@ -14,6 +14,7 @@ mod dkim;
 mod healthcheck;
 mod import;
 mod learn;
+mod list_page;
 mod message_format;
 mod nodes;
 mod plain;

@@ -66,7 +66,7 @@ fn every_node_retains_the_last_message_of_a_topic() {
     await_joined(&three, 2);
     await_retained(&three, "r/a", Some("second"));
     await_retained(&one, "r/c", Some("brought"));
-    // An empty payload removes it everywhere, also at a node that is away meanwhile.
+    // An empty payload removes it everywhere, also at a node that is disconnected meanwhile.
     assert_eq!(three.terminate(), Some(0));
     publish(&one, "r/a", "", &["-r", "-q", "1"]);
     await_retained(&two, "r/a", None);

@@ -181,7 +181,7 @@ fn the_story_of_a_refused_mail_says_so_in_the_next_hops_words() {
 }
 
 #[test]
-fn a_next_hop_that_is_away_leaves_the_mail_with_its_sender() {
+fn mail_stays_with_its_sender_while_the_next_hop_is_unreachable() {
     let folder = tempfile::tempdir().expect("a folder");
     let unused_address = format!("smtp://127.0.0.1:{}", free_port());
     let gateway = gateway(folder.path(), &unused_address, "");

@@ -13,7 +13,7 @@ fn add_user(gateway: &Gateway, name: &str, password: &str, more: &[&str]) {
 }
 
 #[test]
-fn from_the_first_user_on_a_login_is_asked_for() {
+fn from_the_first_user_on_a_login_is_required() {
     let folder = tempfile::tempdir().expect("a folder");
     // `gatepost user` runs elsewhere and finds the same data.
     let data = format!(

@@ -180,7 +180,7 @@ fn a_kicked_client_keeps_its_session() {
     drop(client);
     await_some("the session is there, without its client", || {
         let listed = gatepost(&gateway, &["list"]);
-        (listed.contains("guest") && listed.contains("away")).then_some(())
+        (listed.contains("guest") && listed.contains("disconnected")).then_some(())
     });
     assert_eq!(
         gatepost(&gateway, &["kick", "guest"]).trim(),

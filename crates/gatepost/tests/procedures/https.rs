@@ -65,7 +65,7 @@ fn sign(folder: &Path) {
 }
 
 #[test]
-fn a_server_without_a_valid_certificate_is_not_asked() {
+fn a_server_without_a_valid_certificate_gets_no_request() {
     let folder = tempfile::tempdir().expect("a folder");
     sign(folder.path());
     let path = folder.path().display().to_string();

@@ -89,7 +89,7 @@ fn clamd_finds_viruses() {
         assert_eq!(code, Some(1), "{text}");
         assert!(text.contains("Own.Signature"), "{text}");
     }
-    // A virus scanner that is away lets nothing pass.
+    // A virus scanner that cannot be reached lets nothing pass.
     drop(clamd);
     let (code, text) = ask(&format!("{head}\r\nnothing\r\n"));
     assert_eq!(code, Some(75), "{text}");

@@ -158,6 +158,9 @@ fn exim_asks_by_local_scan() {
     assert!(lies("drop").is_none() && lies("reject").is_none());
     // Without a gateway the sender keeps its mail.
     gateway.kill();
-    let away = ask("accept");
-    assert!(away.contains("451 mail cannot be judged"), "{away}");
+    let unreachable = ask("accept");
+    assert!(
+        unreachable.contains("451 mail cannot be judged"),
+        "{unreachable}"
+    );
 }

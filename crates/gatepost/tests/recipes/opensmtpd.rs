@@ -145,10 +145,10 @@ fn opensmtpd_asks_by_a_filter() {
     // Without a gateway the sender keeps its mail, and smtpd goes on.
     gateway.kill();
     for _ in 0..2 {
-        let away = ask("accept");
+        let unreachable = ask("accept");
         assert!(
-            away.contains("<** 451 4.3.0 mail cannot be judged"),
-            "{away}"
+            unreachable.contains("<** 451 4.3.0 mail cannot be judged"),
+            "{unreachable}"
         );
     }
 }

@@ -357,7 +357,7 @@ fn users_are_sent_what_they_may_read_and_nothing_else() {
 }
 
 #[test]
-fn endpoints_inside_the_network_are_not_asked() {
+fn endpoints_inside_the_network_get_no_request() {
     let peer = WebPeer::start(|_, _| CREATED);
     let settings = SETTINGS.replace("allow_private = true", "topics_max = 5");
     let gateway = Gateway::start(&settings);

@@ -1,4 +1,4 @@
-//! The messages: the user's own, real letters of the public corpus, or generated mails.
+//! The messages: the user's own, real mails of the public corpus, or generated mails.
 //!
 //! Generated mails are cheaper to scan than real mail of the same size: their few words lead a rule
 //! engine to the same places again and again. So they are used only on request or if there are no
@@ -14,15 +14,15 @@ use crate::sweep::Swept;
 
 /// The folder into which `tests/fetch-corpus` puts the public corpus, below the current one.
 const CORPUS: &str = ".corpora/spamassassin";
-/// Letters of it that are taken, evenly over all of its folders: as many as the original had.
-const CORPUS_LETTERS: usize = 178;
+/// Mails of it that are taken, evenly over all of its folders: as many as the original had.
+const CORPUS_MAILS: usize = 178;
 
 /// The source of the messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sample {
     /// The files that the user named.
     Named,
-    /// Letters of the public corpus.
+    /// Mails of the public corpus.
     Corpus,
     /// Generated.
     Composed,
@@ -65,7 +65,7 @@ impl ScanCorpus {
                 (sample, folder) = (Sample::Composed, Some(made));
             } else {
                 collect(corpus, &mut files)?;
-                (sample, files) = (Sample::Corpus, spread(files, CORPUS_LETTERS));
+                (sample, files) = (Sample::Corpus, spread(files, CORPUS_MAILS));
             }
         }
         files.truncate(arguments.limit.as_ref().map_or(usize::MAX, Swept::get));
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn letters_are_taken_at_even_distances() {
+    fn mails_are_taken_at_even_distances() {
         let files: Vec<PathBuf> = (0..10)
             .map(|number| PathBuf::from(number.to_string()))
             .collect();

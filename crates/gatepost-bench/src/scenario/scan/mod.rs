@@ -34,7 +34,7 @@ use server::ScanServer;
 /// Settings of SCAN.
 #[derive(Debug, Clone, clap::Args, Serialize)]
 pub struct ScanArguments {
-    /// A message, a Maildir or another folder of messages; repeatable [default: 178 letters of the
+    /// A message, a Maildir or another folder of messages; repeatable [default: 178 mails of the
     /// public corpus below .corpora, which tests/fetch-corpus fetches; without it as --composed]
     #[arg(long = "messages", visible_alias = "mails", value_name = "PATH")]
     messages: Vec<PathBuf>,

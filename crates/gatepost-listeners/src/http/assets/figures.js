@@ -69,7 +69,7 @@ function showSlowdowns(now) {
     return [
       cell(element("span", { class: one.until_unix_ms ? "dot open" : "dot" }, element("bdi", {}, one.client),
         element("span", { class: "quiet" }, ` ${one.kind}`, one.user ? `, user ${one.user}` : ""))),
-      cell(one.address ? mono(one.address) : "away"),
+      cell(one.address ? mono(one.address) : "not connected"),
       cell(one.waits_for.map((cause) => CAUSES[cause] ?? cause).join("; ") || "its queue remains full"),
       cell(one.until_unix_ms ? `${time(one.since_unix_ms)} to ${time(one.until_unix_ms)}` : `since ${time(one.since_unix_ms)}`),
       cell(`${number(seconds)} s`, one.until_unix_ms ? "number" : "number warn")];
@@ -91,7 +91,7 @@ function showTables(now) {
     cell(linked("topic", topic.topic)), cell(rate(topic.per_second), "number"), figure(topic.messages)]));
   fill("sessions", (now.sessions ?? []).map((session) => [
     cell(element("span", { class: session.connected ? "dot open" : "dot" },
-      element("span", { class: "unseen" }, session.connected ? "connected: " : "away: "), session.client,
+      element("span", { class: "unseen" }, session.connected ? "connected: " : "not connected: "), session.client,
       element("span", { class: "quiet" }, " " + session.kind))),
     figure(session.subscriptions), figure(session.queued),
     element("td", { class: session.dropped ? "number warn" : "number", title: causes(session.dropped_by) }, number(session.dropped))]));

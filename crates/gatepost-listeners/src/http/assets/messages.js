@@ -3,7 +3,7 @@
 import { cell, day, element, known, linked, number, plural, request, table, time, when, whole } from "./page.js";
 
 const OUTCOMES = {
-  sent: "sent", waiting: "not yet acknowledged", acknowledged: "acknowledged", away: "not connected: QoS 0 is not queued",
+  sent: "sent", waiting: "not yet acknowledged", acknowledged: "acknowledged", not_connected: "not connected: QoS 0 is not queued",
   session_ended: "session ended before it was acknowledged", dropped: "dropped",
   kept: "in the mailbox", handed_on: "forwarded", refused: "refused",
 };

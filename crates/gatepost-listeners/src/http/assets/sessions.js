@@ -73,8 +73,8 @@ async function inspect(session) {
 function sessionRow(session) {
   return [
     cell(element("span", { class: session.connected ? "dot open" : "dot" },
-      element("span", { class: "unseen" }, session.connected ? "connected: " : "away: "), session.client, element("span", { class: "quiet" }, " " + session.kind))),
-    cell(session.user ?? "no login"), cell(session.address ? mono(session.address) : "away"), figure(session.subscriptions), figure(session.queued),
+      element("span", { class: "unseen" }, session.connected ? "connected: " : "not connected: "), session.client, element("span", { class: "quiet" }, " " + session.kind))),
+    cell(session.user ?? "no login"), cell(session.address ? mono(session.address) : "not connected"), figure(session.subscriptions), figure(session.queued),
     cell(session.waits_for.map((cause) => CAUSES[cause] ?? cause).join("; ")),
     cell(button("Inspect", () => inspect(session), { "aria-label": `Inspect ${session.client}` }), "number")];
 }

@@ -113,7 +113,7 @@ function drawLine(one) {
 function subscribersOf(topic, { subscribers, total, readers }) {
   const more = [total > subscribers.length ? `${number(total - subscribers.length)} more` : "", readers ? plural(readers, "event stream or sink", "event streams and sinks") : ""].filter(Boolean);
   const rows = subscribers.map(({ client, user, connected, filters }) => [
-    cell(linked("session", client)), cell(user ?? "no login"), cell(element("span", { class: "mono", dir: "auto" }, filters.join(", "))), cell(connected ? "connected" : "away")]);
+    cell(linked("session", client)), cell(user ?? "no login"), cell(element("span", { class: "mono", dir: "auto" }, filters.join(", "))), cell(connected ? "connected" : "not connected")]);
   return element("section", { class: "subscribers", "aria-label": `Subscribers of ${topic}` },
     element("h3", {}, total || readers ? "Subscribers" : "No subscriber"),
     rows.length ? table(`Subscribers of ${topic}`, [["Client"], ["User"], ["Filters"], [""]], rows) : null,

@@ -198,8 +198,8 @@ pub(super) fn redirect(
     error: &HttpError,
 ) -> Option<Response> {
     let is_read = matches!(request.method(), "GET" | "HEAD");
-    let is_asked = matches!(error, HttpError::Denied(Denied::Anonymous));
-    if !is_read || !is_asked || context.auth.is_none() || access::has_credentials(request) {
+    let needs_login = matches!(error, HttpError::Denied(Denied::Anonymous));
+    if !is_read || !needs_login || context.auth.is_none() || access::has_credentials(request) {
         return None;
     }
     let next = own_address(request.target()).unwrap_or("/");

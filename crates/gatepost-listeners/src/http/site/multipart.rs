@@ -66,7 +66,7 @@ mod tests {
     const TYPE: &str = "multipart/form-data; charset=x; boundary=\"b c\"";
 
     #[test]
-    fn fields_are_read_and_files_left_away() {
+    fn fields_are_read_and_files_left_out() {
         let body = b"--b c\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\none\r\n--b\r\n\
             --b c\r\nContent-Type: text/plain\r\n\
             content-disposition: form-data; name=\"f\"; filename=\"x\"\r\n\r\nfile\r\n\

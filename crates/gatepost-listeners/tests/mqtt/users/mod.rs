@@ -151,7 +151,7 @@ fn a_token_is_a_password() {
 }
 
 #[test]
-fn rules_are_asked_for_each_publication_subscription_and_will() {
+fn rules_are_checked_for_each_publication_subscription_and_will() {
     let server = server();
     grant(
         &server,
@@ -228,7 +228,7 @@ fn rules_are_asked_for_each_publication_subscription_and_will() {
 }
 
 #[test]
-fn a_rule_taken_away_ends_the_subscription() {
+fn a_removed_rule_ends_the_subscription() {
     let server = server();
     grant(&server, Effect::Allow, "anna", "subscribe", "news/#");
     let mut anna = logged_in(&server, "c1", "anna");

@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn what_is_decided_asks_for_no_more_names() {
-        for (text, asked) in [
+        for (text, expected) in [
             ("A && B", "A"),
             ("!A && B", "AB"),
             ("A && (B || C) && D", "A"),
@@ -244,7 +244,7 @@ mod tests {
                 names.push_str(name);
                 0.0
             });
-            assert_eq!(names, asked, "{text}");
+            assert_eq!(names, expected, "{text}");
         }
     }
 

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
+use super::list_page::ListPage;
 use crate::client::{AdminClient, AdminError, AdminOptions, segment};
 use selection::{QuarantineSelection, page_path};
 
@@ -35,6 +36,7 @@ pub(super) struct QuarantineArguments {
 #[derive(Debug, Subcommand)]
 enum QuarantineAction {
     /// List messages, newest first
+    #[command(mut_arg("count", |count| count.default_value("50")))]
     List {
         /// Only messages with this text in subject, sender, recipient, topic, rule, reason or peer
         #[arg(long, value_name = "TEXT", default_value = "")]
@@ -43,13 +45,8 @@ enum QuarantineAction {
         #[arg(long, value_name = "ORDER", default_value = "newest",
               value_parser = ["newest", "oldest", "score", "size", "sender"])]
         sort: String,
-        /// The number
-        #[arg(long, value_name = "COUNT", default_value_t = 50,
-              value_parser = clap::value_parser!(u16).range(1..=1_000))]
-        count: u16,
-        /// Skip this many, to page through more
-        #[arg(long, value_name = "COUNT", default_value_t = 0)]
-        skip: usize,
+        #[command(flatten)]
+        page: ListPage,
         /// As JSON: messages, found, total
         #[arg(long)]
         json: bool,
@@ -110,17 +107,16 @@ fn act(action: &QuarantineAction) -> Result<(), AdminError> {
         QuarantineAction::List {
             search,
             sort,
-            count,
-            skip,
+            page,
             json,
             server,
         } => {
-            let path = page_path(search, sort, *skip, usize::from(*count));
+            let path = page_path(search, sort, page.skip, usize::from(page.count));
             let answer = server.client()?.ask("GET", &path, None)?;
             if *json {
                 println!("{answer:#}");
             } else {
-                output::print_list(&answer, *skip);
+                output::print_list(&answer, page.skip);
             }
             Ok(())
         }

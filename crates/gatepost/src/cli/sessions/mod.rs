@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 use gatepost_settings::Period;
 use serde_json::{Value, json};
 
+use super::list_page::ListPage;
 use crate::client::{AdminError, AdminOptions, segment};
 
 /// Find, inspect, disconnect, end and ban the MQTT sessions of a running server
@@ -34,12 +35,8 @@ enum SessionsAction {
         /// Only sessions whose client id, user or address contains this
         #[arg(long, value_name = "TEXT", default_value = "")]
         search: String,
-        /// The number
-        #[arg(long, value_name = "COUNT", default_value_t = 1_000)]
-        count: u16,
-        /// Skip this many, to page through more
-        #[arg(long, value_name = "COUNT", default_value_t = 0)]
-        skip: usize,
+        #[command(flatten)]
+        page: ListPage,
         /// As JSON, one array
         #[arg(long)]
         json: bool,
@@ -127,18 +124,17 @@ fn act(action: &SessionsAction) -> Result<(), AdminError> {
     match action {
         SessionsAction::List {
             search,
-            count,
-            skip,
+            page,
             json,
             server,
         } => {
             let search = segment(search);
-            let path = format!("/admin/sessions?count={count}&skip={skip}&search={search}");
+            let path = format!("/admin/sessions?{}&search={search}", page.query());
             let answer = server.client()?.ask("GET", &path, None)?;
             if *json {
                 println!("{:#}", answer["sessions"]);
             } else {
-                output::print_list(&answer, *skip);
+                output::print_list(&answer, page.skip);
             }
         }
         SessionsAction::Show {

@@ -27,10 +27,10 @@ fn line(session: &Value) -> String {
     let state = if session["connected"] == true {
         "connected"
     } else {
-        "away"
+        "disconnected"
     };
     let mut line = format!(
-        "{:<28} {:<14} {:<22} {:<9} filters {:<5} queued {:<7} in flight {:<5}",
+        "{:<28} {:<14} {:<22} {:<12} filters {:<5} queued {:<7} in flight {:<5}",
         text(&session["client"]),
         text(&session["user"]),
         text(&session["address"]),

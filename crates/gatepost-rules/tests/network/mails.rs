@@ -1,7 +1,7 @@
-//! Letters with the network on: all rules of Debian here and in SpamAssassin, which ask the same
+//! Mails with the network on: all rules of Debian here and in SpamAssassin, which ask the same
 //! server about the same zone.
 //!
-//! The letters are those of `tests/data`, and a sample of the public corpus where it was fetched.
+//! The mails are those of `tests/data`, and a sample of the public corpus where it was fetched.
 //! Known differences are listed in `docs/notes/rules-differences.md` with their cause; any other
 //! difference fails, and so does a line there that no longer holds.
 
@@ -18,7 +18,7 @@ use super::zone_file::ZoneFile;
 const RULES: &str = "/usr/share/spamassassin";
 const SITE: &str = "/etc/spamassassin";
 const SUFFIXES: &str = "/usr/share/perl5/auto/share/dist/Mail-DMARC/public_suffix_list";
-/// One letter of the corpus in so many.
+/// One mail of the corpus in so many.
 const SAMPLE_STEP: usize = 15;
 /// Both ask about all domains: SpamAssassin chooses some of many at random.
 const FURTHER_SETTINGS: &str = "util_rb_tld example\nuridnsbl_max_domains 1000\n";
@@ -40,20 +40,20 @@ fn zone() -> ZoneFile {
     ZoneFile::parse(&(keys.collect::<String>() + zone))
 }
 
-/// The letters of this project, as files.
-fn own_letters(folder: &Path) -> Vec<(String, PathBuf)> {
-    let letters = include_str!("../data/network/letters.txt")
+/// The mails of this project, as files.
+fn own_mails(folder: &Path) -> Vec<(String, PathBuf)> {
+    let mails = include_str!("../data/network/mails.txt")
         .split("==== ")
         .skip(1);
-    let letters = letters.map(|letter| letter.split_once('\n').expect("a name and a letter"));
-    let letters = letters.map(|(name, letter)| (name, letter.to_owned()));
-    let file = |(name, letter): (&str, String)| {
+    let mails = mails.map(|mail| mail.split_once('\n').expect("a name and a mail"));
+    let mails = mails.map(|(name, mail)| (name, mail.to_owned()));
+    let file = |(name, mail): (&str, String)| {
         let id = format!("own/{}", name.replace([',', ' '], "-"));
         let path = folder.join(id.replace('/', "_"));
-        std::fs::write(&path, letter).expect("written");
+        std::fs::write(&path, mail).expect("written");
         (id, path)
     };
-    letters.chain(sent_messages()).map(file).collect()
+    mails.chain(sent_messages()).map(file).collect()
 }
 
 /// Debian's settings with further ones.
@@ -89,10 +89,10 @@ fn dmarc(folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn letters_are_judged_with_the_network_as_by_spamassassin() {
+fn mails_are_judged_with_the_network_as_by_spamassassin() {
     let folder = tempfile::tempdir().expect("a folder");
-    let mut letters = own_letters(folder.path());
-    letters.extend(corpus().into_iter().step_by(SAMPLE_STEP));
+    let mut mails = own_mails(folder.path());
+    mails.extend(corpus().into_iter().step_by(SAMPLE_STEP));
     let server = Server::start(zone());
     let site = site(folder.path());
     let spamassassin = SpamAssassin {
@@ -102,13 +102,13 @@ fn letters_are_judged_with_the_network_as_by_spamassassin() {
         dmarc: Some(&dmarc(folder.path())),
         processes: 2,
     };
-    let theirs = spamassassin.judge(&letters);
+    let theirs = spamassassin.judge(&mails);
     let settings = RulesSettings {
         // On a busy machine no rule is to be given up.
         max_time: Period::seconds(600),
         ..server.settings()
     };
     let (rules, _) = RuleSet::load(&[RULES.into(), site], &settings);
-    let ours = ours(&rules, &letters);
+    let ours = ours(&rules, &mails);
     DEMANDS.assert(&compare(&ours, &theirs, 5.0), &ours);
 }
