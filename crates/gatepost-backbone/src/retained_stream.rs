@@ -19,8 +19,8 @@ use crate::receiving::follow_clock;
 use crate::retained::RetainDecision;
 use crate::shared::Shared;
 
-/// The time for which the removal of a retained message is kept. A node that was disconnected for longer
-/// brings the message back.
+/// The time for which the removal of a retained message is kept. A node that was disconnected for
+/// longer brings the message back.
 const REMOVAL_KEPT: Duration = Duration::from_hours(24 * 30);
 /// Messages that are sent before their acknowledgements are waited for.
 const SENT_AT_ONCE: usize = 256;

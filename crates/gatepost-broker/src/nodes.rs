@@ -1,8 +1,8 @@
 //! The boundary to other servers that share topics with this one.
 //!
 //! The broker informs them which filters have a subscriber here, hands on what is published here,
-//! and can be requested to wait until a new filter is known everywhere. It does not know how they are
-//! reached.
+//! and can be requested to wait until a new filter is known everywhere. It does not know how they
+//! are reached.
 //!
 //! Invariants:
 //! - What came from another node is handed on to none: [`Broker::node_publisher`] makes the only

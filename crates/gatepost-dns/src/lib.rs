@@ -3,9 +3,9 @@
 //! A [`Resolver`] has one thread, which sends and receives for all callers. A caller asks questions
 //! with a deadline and continues its work: [`Lookup`] collects the answers to all questions about
 //! one message, [`PendingQuestion`] and [`Resolver::answer`] wait for a single one. An answer over
-//! UDP counts only if it comes from the server that was queried, with the id that was chosen and with
-//! the question that was sent (RFC 5452, section 9.1). A question without an answer is sent again,
-//! and an answer that does not fit into a datagram is requested over TCP (RFC 7766).
+//! UDP counts only if it comes from the server that was queried, with the id that was chosen and
+//! with the question that was sent (RFC 5452, section 9.1). A question without an answer is sent
+//! again, and an answer that does not fit into a datagram is requested over TCP (RFC 7766).
 //!
 //! ```
 //! use std::net::UdpSocket;

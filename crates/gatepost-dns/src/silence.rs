@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 /// The condition under which a list counts as silent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SilenceLimits {
-    /// The number of consecutive questions without an answer after which a list is not queried for a
-    /// while; 0 disables this.
+    /// The number of consecutive questions without an answer after which a list is not queried for
+    /// a while; 0 disables this.
     pub unanswered_max: u32,
     /// The time for which it is not queried.
     pub pause: Duration,
@@ -37,7 +37,8 @@ pub struct SilentList {
     pub skipped: u64,
 }
 
-/// The state of the lists that were queried. Bounded by the number of lists, which rule files define.
+/// The state of the lists that were queried. Bounded by the number of lists, which rule files
+/// define.
 #[derive(Debug, Default)]
 pub(crate) struct Silence {
     limits: SilenceLimits,

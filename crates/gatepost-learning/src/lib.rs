@@ -17,7 +17,7 @@
 //! assert_eq!(learning.learn(&mail, Class::Spam, &settings), Learned::Before);
 //! ```
 //!
-//! During a scan a [`Lesson`] performs the steps that a rule engine needs: it computes the
+//! During a scan a [`ScanLearning`] performs the steps that a rule engine needs: it computes the
 //! probability of spam by Bayes, moves the score towards the sender's average, and learns the
 //! message if its score is clear.
 //!
@@ -32,9 +32,9 @@ use std::sync::Arc;
 use gatepost_mail::Mail;
 
 use crate::bayes::{
-    Autolearn, Bayes, BayesResult, BayesSample, BayesSettings, Class, Learned, Points, Relearn,
+    Autolearn, Bayes, BayesResult, BayesSample, BayesSettings, Class, Learned, PointTotals, Relearn,
 };
-use crate::reputation::{Book, ReputationSettings, Sender};
+use crate::reputation::{ReputationSettings, ReputationTable, Sender};
 
 /// The learned data, shared by all rule sets that replace one another.
 #[derive(Clone)]
@@ -42,7 +42,7 @@ pub struct Learning {
     /// Bayes.
     pub bayes: Arc<Bayes>,
     /// The senders' averages.
-    pub book: Arc<Book>,
+    pub reputation: Arc<ReputationTable>,
 }
 
 impl Learning {
@@ -50,7 +50,7 @@ impl Learning {
     pub fn in_memory() -> Self {
         Self {
             bayes: Arc::new(Bayes::in_memory()),
-            book: Arc::new(Book::in_memory()),
+            reputation: Arc::new(ReputationTable::in_memory()),
         }
     }
 
@@ -62,7 +62,7 @@ impl Learning {
             .learn(&sample, class, Relearn::Change, &settings.bayes);
         if settings.reputation.txrep.enabled && learned != Learned::Before {
             let sender = Sender::of(mail, &sample.generated_id);
-            self.book
+            self.reputation
                 .txrep_learn(&sender, class, &settings.reputation.txrep);
         }
         learned
@@ -73,7 +73,8 @@ impl Learning {
         let sample = BayesSample::of(mail, &settings.bayes);
         if settings.reputation.txrep.enabled {
             let sender = Sender::of(mail, &sample.generated_id);
-            self.book.txrep_forget(&sender, &settings.reputation.txrep);
+            self.reputation
+                .txrep_forget(&sender, &settings.reputation.txrep);
         }
         self.bayes.forget(&sample, &settings.bayes)
     }
@@ -81,7 +82,7 @@ impl Learning {
 
 /// A person's instruction about a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Teaching {
+pub enum LearnInstruction {
     /// Learn the message as this class.
     Learn(Class),
     /// Forget the message, as if it had never been learned.
@@ -90,7 +91,7 @@ pub enum Teaching {
 
 /// The reason why a message was not learned.
 #[derive(Debug, thiserror::Error)]
-pub enum TeachError {
+pub enum LearnFailure {
     /// Learning is disabled.
     #[error("nothing is learned here: Bayes is switched off")]
     Off,
@@ -101,10 +102,10 @@ pub enum TeachError {
 
 impl Learning {
     /// Waits until all learned data is durable.
-    pub fn settle(&self) -> Result<(), TeachError> {
-        let not_kept = |error: &dyn std::error::Error| TeachError::NotKept(error.to_string());
+    pub fn settle(&self) -> Result<(), LearnFailure> {
+        let not_kept = |error: &dyn std::error::Error| LearnFailure::NotKept(error.to_string());
         self.bayes.keep().map_err(|error| not_kept(&error))?;
-        self.book.keep().map_err(|error| not_kept(&error))?;
+        self.reputation.keep().map_err(|error| not_kept(&error))?;
         self.bayes.settle().map_err(|error| not_kept(&error))
     }
 }
@@ -119,7 +120,7 @@ pub struct LearningSettings {
 }
 
 /// The learning steps during the scan of one message.
-pub struct Lesson<'a> {
+pub struct ScanLearning<'a> {
     learning: &'a Learning,
     settings: &'a LearningSettings,
     sample: Option<BayesSample>,
@@ -129,14 +130,14 @@ pub struct Lesson<'a> {
     pub with_bayes: bool,
 }
 
-impl<'a> Lesson<'a> {
+impl<'a> ScanLearning<'a> {
     /// Runs Bayes, if it has learned enough.
     pub fn begin(learning: &'a Learning, settings: &'a LearningSettings, mail: &Mail<'_>) -> Self {
         let with_bayes = learning.bayes.is_ready(&settings.bayes);
         let sample = with_bayes.then(|| BayesSample::of(mail, &settings.bayes));
         let judgement = sample
             .as_ref()
-            .and_then(|sample| learning.bayes.judge(sample, &settings.bayes));
+            .and_then(|sample| learning.bayes.classify(sample, &settings.bayes));
         Self {
             learning,
             settings,
@@ -160,17 +161,17 @@ impl<'a> Lesson<'a> {
             return None;
         }
         let sender = Sender::of(mail, &self.sample(mail).generated_id);
-        let book = &self.learning.book;
+        let table = &self.learning.reputation;
         match reputation {
-            Reputation::Awl => book.awl(&sender, points, &settings.awl),
+            Reputation::Awl => table.awl(&sender, points, &settings.awl),
             // SpamAssassin does not run TxRep beside AWL; Gatepost does not either.
             Reputation::Txrep if settings.awl.is_in_force() => None,
-            Reputation::Txrep => book.txrep(&sender, points_of_txrep, &settings.txrep),
+            Reputation::Txrep => table.txrep(&sender, points_of_txrep, &settings.txrep),
         }
     }
 
     /// Learns the message if its score is clear.
-    pub fn end(mut self, mail: &Mail<'_>, points: &Points, is_spam: bool) -> Autolearn {
+    pub fn end(mut self, mail: &Mail<'_>, points: &PointTotals, is_spam: bool) -> Autolearn {
         let settings = &self.settings.bayes;
         if !settings.enabled || !settings.autolearn.enabled {
             return Autolearn::Disabled;

@@ -1,4 +1,4 @@
-//! The directives of rule files other than rules, for all modules that evaluate a message.
+//! The values of all directives other than rules, for the modules that evaluate a message.
 //!
 //! Each part belongs to the module that uses it; modules below the rule language see only their own
 //! part.

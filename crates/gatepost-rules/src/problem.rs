@@ -1,4 +1,4 @@
-//! Lines of a rule folder that have no effect here, with advice.
+//! Diagnostics for lines of rule files that have no effect, with severity and advice.
 
 use std::fmt;
 use std::path::PathBuf;

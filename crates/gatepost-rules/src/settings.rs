@@ -1,9 +1,9 @@
-//! The settings of the rule engine, under `[rules]` in the configuration.
+//! The section `[rules]` of the configuration.
 
 use std::path::PathBuf;
 
 use gatepost_learning::bayes::BayesLimits;
-use gatepost_learning::reputation::BOOK_ENTRIES_MAX;
+use gatepost_learning::reputation::REPUTATION_ENTRIES_MAX;
 use gatepost_mail::MailLimits;
 use gatepost_settings::{ByteSize, Period};
 use serde::{Deserialize, Serialize};
@@ -101,7 +101,7 @@ impl Default for RulesSettings {
             list_pause: Period::seconds(60),
             bayes_tokens_max: BayesLimits::default().tokens_max,
             bayes_messages_max: BayesLimits::default().messages_max,
-            senders_max: BOOK_ENTRIES_MAX,
+            senders_max: REPUTATION_ENTRIES_MAX,
             required_score: None,
             preferences: None,
             scores: None,

@@ -1,4 +1,4 @@
-//! Figures about a rule set.
+//! The number of rules of a rule set that run and that do not, and the size of its files.
 
 /// The number of rules by their state, and the size of the rule files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

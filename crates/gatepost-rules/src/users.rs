@@ -1,4 +1,4 @@
-//! Preferences of single users: scores, the threshold, welcome lists, header fields.
+//! User preferences (`user_prefs`): scores, the threshold, welcome lists, header fields.
 //!
 //! A user's file is a rule file of preferences. It may change the scores and reports of the user's
 //! mail, but defines no rules: those are compiled once for all users, so no user's file can slow

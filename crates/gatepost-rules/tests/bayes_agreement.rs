@@ -186,7 +186,7 @@ fn tokens_and_probabilities_agree_with_spamassassin() {
             .find_map(|line| line.strip_prefix("X-Spam-Bayes: probability="))
             .and_then(|value| value.trim().parse().ok());
         let theirs = theirs.expect("SpamAssassin prints its probability");
-        let judgement = bayes.judge(&sample(path), learning);
+        let judgement = bayes.classify(&sample(path), learning);
         let ours = judgement.map(|judgement| judgement.probability);
         count += 1;
         let bytes = std::fs::read(path).expect("reads");

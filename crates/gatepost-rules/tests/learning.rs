@@ -142,6 +142,6 @@ fn switched_off_the_same_message_gives_the_same_result_always() {
             learning.learn(&mail, Class::Spam, rules.learning_settings());
             assert_eq!(texts.iter().map(scan).collect::<Vec<_>>(), first);
         }
-        assert!(learning.book.is_empty());
+        assert!(learning.reputation.is_empty());
     }
 }

@@ -15,8 +15,8 @@ pub(super) struct Offset {
     pub(super) error_ns: u64,
 }
 
-/// The four times of one round trip: `ping_sent` and `pong_received` by our clock, the others by the remote
-/// clock.
+/// The four times of one round trip: `ping_sent` and `pong_received` by our clock, the others by
+/// the remote clock.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Exchange {
     pub(super) ping_sent: Nanoseconds,

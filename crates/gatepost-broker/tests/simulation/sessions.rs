@@ -85,8 +85,8 @@ impl Session {
         !self.expiry.is_zero()
     }
 
-    /// Whether a will of this delay is published while the client is not connected; `None` where that is
-    /// not certain.
+    /// Whether a will of this delay is published while the client is not connected; `None` where
+    /// that is not certain.
     pub(crate) fn is_will_due(&self, delay: Duration, now: Moment) -> Option<bool> {
         let passed = now.elapsed.saturating_sub(self.disconnected_at.elapsed);
         let aged = passed + now.ahead.saturating_sub(self.disconnected_at.ahead);

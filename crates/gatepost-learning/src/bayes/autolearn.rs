@@ -46,7 +46,7 @@ pub struct RuleFlags {
 
 /// One rule that hit.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PointsOf {
+pub struct RulePoints {
     /// The part that it examines.
     pub place: RulePlace,
     /// Its flags.
@@ -57,7 +57,7 @@ pub struct PointsOf {
     pub score_without_bayes: f64,
 }
 
-impl PointsOf {
+impl RulePoints {
     /// Whether it alone is certain enough to learn from.
     pub fn forces(&self) -> bool {
         self.flags.force && !self.flags.left_out && !self.flags.learner
@@ -66,7 +66,7 @@ impl PointsOf {
 
 /// The points of all rules that hit, by where they come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Points {
+pub struct PointTotals {
     total: f64,
     head: f64,
     body: f64,
@@ -74,9 +74,9 @@ pub struct Points {
     forced: bool,
 }
 
-impl Points {
+impl PointTotals {
     /// Adds a rule that hit.
-    pub fn add(&mut self, rule: &PointsOf) {
+    pub fn add(&mut self, rule: &RulePoints) {
         if rule.flags.left_out {
             return;
         }
@@ -144,7 +144,7 @@ impl AutolearnSettings {
     /// the result of Bayes.
     pub fn decide(
         &self,
-        points: &Points,
+        points: &PointTotals,
         is_spam: bool,
         probability: Option<f64>,
     ) -> Option<Class> {
@@ -182,10 +182,10 @@ mod tests {
         on_error: false,
     };
 
-    fn points(rules: &[(RulePlace, f64)]) -> Points {
-        let mut points = Points::default();
+    fn points(rules: &[(RulePlace, f64)]) -> PointTotals {
+        let mut points = PointTotals::default();
         for (place, score) in rules {
-            points.add(&PointsOf {
+            points.add(&RulePoints {
                 place: *place,
                 flags: RuleFlags::default(),
                 score: 0.0,
@@ -208,9 +208,9 @@ mod tests {
 
     #[test]
     fn ham_is_learned_below_the_threshold_unless_bayes_disagrees() {
-        let mut none = Points::default();
+        let mut none = PointTotals::default();
         assert_eq!(SETTINGS.decide(&none, false, None), Some(Class::Ham));
-        none.add(&PointsOf {
+        none.add(&RulePoints {
             place: RulePlace::Body,
             flags: RuleFlags {
                 learner: true,
@@ -228,7 +228,7 @@ mod tests {
             on_error: true,
             ..SETTINGS
         };
-        let none = Points::default();
+        let none = PointTotals::default();
         assert_eq!(settings.decide(&none, false, Some(0.001)), None);
         assert_eq!(settings.decide(&none, false, Some(0.3)), Some(Class::Ham));
     }

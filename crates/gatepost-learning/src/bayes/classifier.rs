@@ -138,7 +138,7 @@ impl Bayes {
 
     /// The probability of spam for a message; `None` if too little was learned, Bayes is disabled,
     /// or no token is significant.
-    pub fn judge(&self, sample: &BayesSample, settings: &BayesSettings) -> Option<BayesResult> {
+    pub fn classify(&self, sample: &BayesSample, settings: &BayesSettings) -> Option<BayesResult> {
         if !self.is_ready(settings) {
             return None;
         }

@@ -37,7 +37,7 @@ mod table;
 mod token;
 mod words;
 
-pub use autolearn::{Autolearn, Points, PointsOf, RuleFlags, RulePlace};
+pub use autolearn::{Autolearn, PointTotals, RuleFlags, RulePlace, RulePoints};
 pub use backup::{BayesBackupError, ImportSummary};
 pub use classifier::{Bayes, BayesLimits, BayesResult, BayesStatistics};
 pub use combine::{TokenCounts, Totals};

@@ -1,11 +1,11 @@
 //! AWL: moves a score towards the average of its sender's messages.
 
-use super::book::Book;
 use super::key::{key, network, prefix};
 use super::sender::Sender;
 use super::settings::AwlSettings;
+use super::table::ReputationTable;
 
-impl Book {
+impl ReputationTable {
     /// Returns the adjustment of AWL for a message with the score `points`, and counts the message.
     /// `None` if there is no adjustment: AWL is disabled, or the sender is unknown or new, or the
     /// average equals the score.
@@ -55,33 +55,33 @@ mod tests {
 
     #[test]
     fn a_score_is_drawn_half_way_to_the_average_of_before() {
-        let (book, settings) = (Book::in_memory(), AwlSettings::default());
+        let (table, settings) = (ReputationTable::in_memory(), AwlSettings::default());
         let anna = sender("anna@example.org", "192.0.2.1");
-        assert_eq!(book.awl(&anna, 2.0, &settings), None, "she is new");
-        assert_eq!(book.awl(&anna, 10.0, &settings), Some(-4.0));
+        assert_eq!(table.awl(&anna, 2.0, &settings), None, "she is new");
+        assert_eq!(table.awl(&anna, 10.0, &settings), Some(-4.0));
         // The average is now (2 + 10) / 2.
-        assert_eq!(book.awl(&anna, 6.0, &settings), None);
+        assert_eq!(table.awl(&anna, 6.0, &settings), None);
         let elsewhere = sender("anna@example.org", "198.51.100.1");
         assert_eq!(
-            book.awl(&elsewhere, 6.0, &settings),
+            table.awl(&elsewhere, 6.0, &settings),
             None,
             "another network is new"
         );
-        let entry = book.entry("anna@example.org", Some("192.0"));
+        let entry = table.entry("anna@example.org", Some("192.0"));
         assert_eq!(entry.map(|entry| entry.count), Some(3));
     }
 
     #[test]
     fn switched_off_it_neither_reads_nor_writes() {
-        let book = Book::in_memory();
+        let table = ReputationTable::in_memory();
         let settings = AwlSettings {
             enabled: false,
             ..AwlSettings::default()
         };
         let anna = sender("anna@example.org", "192.0.2.1");
         for _ in 0..3 {
-            assert_eq!(book.awl(&anna, 5.0, &settings), None);
+            assert_eq!(table.awl(&anna, 5.0, &settings), None);
         }
-        assert!(book.is_empty());
+        assert!(table.is_empty());
     }
 }

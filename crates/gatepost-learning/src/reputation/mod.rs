@@ -2,20 +2,23 @@
 //!
 //! Two systems, as in SpamAssassin: *AWL* moves the score of a message towards the average of its
 //! sender's messages from the same network; *TxRep* weighs the averages of the address, its domain,
-//! its network, its relay's name and the message itself. Both keep their averages in a [`Book`]; a
-//! rule set uses one of them at a time.
+//! its network, its relay's name and the message itself. Both keep their averages in a
+//! [`ReputationTable`]; a rule set uses one of them at a time.
 //!
 //! Invariants: a message counts with its score before its own adjustment; memory is bounded by
-//! [`BOOK_ENTRIES_MAX`]; if both are disabled, nothing is read or written, so the same message
-//! always gets the same score.
+//! [`REPUTATION_ENTRIES_MAX`]; if both are disabled, nothing is read or written, so the same
+//! message always gets the same score.
 
 mod awl;
-mod book;
 mod key;
 mod sender;
 mod settings;
+mod table;
 mod txrep;
 
-pub use book::{BOOK_ENTRIES_MAX, Book, BookStore, BookStoreError, NoBookStore, SenderHistory};
 pub use sender::Sender;
 pub use settings::{AwlSettings, ReputationSettings, TxrepSettings, Weights};
+pub use table::{
+    NoReputationStore, REPUTATION_ENTRIES_MAX, ReputationStore, ReputationStoreError,
+    ReputationTable, SenderHistory,
+};

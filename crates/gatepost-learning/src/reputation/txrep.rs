@@ -1,9 +1,9 @@
 //! TxRep: moves a score towards the averages of several identities of its sender.
 
-use super::book::{Book, SenderHistory};
 use super::key::{key, network};
 use super::sender::Sender;
 use super::settings::TxrepSettings;
+use super::table::{ReputationTable, SenderHistory};
 use crate::bayes::Class;
 
 /// Below this score the border of trust is ignored.
@@ -15,7 +15,7 @@ struct WeightedAverage {
     weight: f64,
 }
 
-impl Book {
+impl ReputationTable {
     /// Returns the adjustment of TxRep for a message with the score `points`, and counts the
     /// message. `None` if there is no adjustment.
     pub fn txrep(&self, sender: &Sender, points: f64, settings: &TxrepSettings) -> Option<f64> {
@@ -217,34 +217,39 @@ mod tests {
 
     #[test]
     fn a_known_sender_draws_the_score() {
-        let book = Book::in_memory();
-        assert_eq!(book.txrep(&sender("1"), -4.0, &on()), None, "all is new");
+        let table = ReputationTable::in_memory();
+        assert_eq!(table.txrep(&sender("1"), -4.0, &on()), None, "all is new");
         // All averages agree: ((-4 + 6) / 2 - 6) / 2.
-        assert_eq!(book.txrep(&sender("2"), 6.0, &on()), Some(-2.5));
-        assert_eq!(book.len(), 5 + 2, "five averages and two messages");
-        let before = book.entry("anna@example.org", None);
-        assert!(book.txrep(&sender("2"), 6.0, &on()).is_some());
-        assert_eq!(book.entry("anna@example.org", None), before, "counted once");
+        assert_eq!(table.txrep(&sender("2"), 6.0, &on()), Some(-2.5));
+        assert_eq!(table.len(), 5 + 2, "five averages and two messages");
+        let before = table.entry("anna@example.org", None);
+        assert!(table.txrep(&sender("2"), 6.0, &on()).is_some());
+        assert_eq!(
+            table.entry("anna@example.org", None),
+            before,
+            "counted once"
+        );
     }
 
     #[test]
     fn learning_counts_and_forgetting_takes_it_back() {
-        let (book, settings) = (Book::in_memory(), on());
-        book.txrep_learn(&sender("1"), Class::Spam, &settings);
-        let entry = book.entry("anna@example.org", None).expect("is known");
+        let (table, settings) = (ReputationTable::in_memory(), on());
+        table.txrep_learn(&sender("1"), Class::Spam, &settings);
+        let entry = table.entry("anna@example.org", None).expect("is known");
         assert!((entry.total - 20.0).abs() < 1e-9);
-        book.txrep_forget(&sender("1"), &settings);
-        let entry = book.entry("anna@example.org", None).expect("is known");
+        table.txrep_forget(&sender("1"), &settings);
+        let entry = table.entry("anna@example.org", None).expect("is known");
         assert!(entry.total.abs() < 1e-9);
         assert!(
-            book.txrep(&sender("2"), 5.0, &TxrepSettings::default())
+            table
+                .txrep(&sender("2"), 5.0, &TxrepSettings::default())
                 .is_none()
         );
     }
 
     #[test]
     fn somebody_inside_welcomes_those_he_writes_to() {
-        let book = Book::in_memory();
+        let table = ReputationTable::in_memory();
         let outbound = Sender {
             recipients: vec!["bert@example.net".to_owned()],
             ..sender("1")
@@ -253,9 +258,9 @@ mod tests {
             welcomelist_out: 0.0,
             ..on()
         };
-        book.txrep(&outbound, 1.0, &off);
-        assert_eq!(book.entry("bert@example.net", None), None);
-        book.txrep(
+        table.txrep(&outbound, 1.0, &off);
+        assert_eq!(table.entry("bert@example.net", None), None);
+        table.txrep(
             &Sender {
                 message_id: b"2".to_vec(),
                 ..outbound
@@ -263,7 +268,7 @@ mod tests {
             1.0,
             &on(),
         );
-        let entry = book.entry("bert@example.net", None).expect("is known");
+        let entry = table.entry("bert@example.net", None).expect("is known");
         assert_eq!(
             (entry.count, entry.total.to_bits()),
             (1, (-10.0_f64).to_bits())
@@ -280,6 +285,6 @@ mod tests {
         let sum = weights.email_ip * -5.5 + weights.email * (-8.0 / 3.0 - 1.0);
         let all = weights.email_ip + weights.domain + weights.email + weights.ip;
         let expected = (0.5 * sum / all * 1000.0).round() / 1000.0;
-        assert_eq!(book.txrep(&answer, 1.0, &on()), Some(expected));
+        assert_eq!(table.txrep(&answer, 1.0, &on()), Some(expected));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use gatepost_bans::Offence;
-use gatepost_learning::{TeachError, Teaching};
+use gatepost_learning::{LearnFailure, LearnInstruction};
 use gatepost_message::{Action, Edit, Envelope, Format, Listener, Message, Peer, Verdict, edit};
 use gatepost_procedures::{ProcedureAnswer, ProcedureCallError};
 use gatepost_rules::Report;
@@ -128,14 +128,14 @@ impl SpamdConnection {
             _ => {}
         }
         let body = self.body(&head, input, deadline).await?;
-        let teaching = match head.command {
-            SpamdCommand::Tell => Some(self.teaching(&head)?),
+        let instruction = match head.command {
+            SpamdCommand::Tell => Some(self.instruction(&head)?),
             _ => None,
         };
         let message = Message::new(self.envelope(&head), None, Format::Mail, body);
         let message = Arc::new(message);
-        if let Some(teaching) = teaching {
-            return self.tell(message, teaching).await.map(SpamdReply::Now);
+        if let Some(instruction) = instruction {
+            return self.tell(message, instruction).await.map(SpamdReply::Now);
         }
         let procedures = self.context.gateway.procedures();
         if procedures.scope_for(Listener::Spamd, None, &[]).is_none() {
@@ -150,7 +150,7 @@ impl SpamdConnection {
 
     /// Returns the learning that TELL requests; `None` where it only names collections of others,
     /// to which this server reports nothing.
-    fn teaching(&self, head: &SpamdHead) -> Result<Option<Teaching>, RequestFailure> {
+    fn instruction(&self, head: &SpamdHead) -> Result<Option<LearnInstruction>, RequestFailure> {
         if !self.context.settings.allow_tell {
             return Err(SpamdFailure::unavailable(
                 "TELL is switched off; the setting allow_tell \
@@ -163,9 +163,9 @@ impl SpamdConnection {
             return Err(SpamdFailure::protocol(reason).into());
         }
         match (head.set.local, head.remove.local, head.class) {
-            (true, _, Some(class)) => Ok(Some(Teaching::Learn(class))),
+            (true, _, Some(class)) => Ok(Some(LearnInstruction::Learn(class))),
             (true, _, None) => Err(SpamdFailure::protocol("Set needs a Message-class").into()),
-            (false, true, _) => Ok(Some(Teaching::Forget)),
+            (false, true, _) => Ok(Some(LearnInstruction::Forget)),
             (false, false, _) => Ok(None),
         }
     }
@@ -175,23 +175,23 @@ impl SpamdConnection {
     async fn tell(
         &self,
         message: Arc<Message>,
-        teaching: Option<Teaching>,
+        instruction: Option<LearnInstruction>,
     ) -> Result<Vec<u8>, RequestFailure> {
-        let Some(teaching) = teaching else {
+        let Some(instruction) = instruction else {
             return Ok(answer::of_tell(TellResult::Nothing));
         };
         let procedures = self.context.gateway.procedures();
-        let taught = procedures.teach(message, teaching).await;
+        let taught = procedures.learn(message, instruction).await;
         let taught = taught.map_err(|error| SpamdFailure::temporary(&error.to_string()))?;
         let changed = taught.map_err(|error| match error {
-            TeachError::Off => SpamdFailure::unavailable(&error.to_string()),
-            TeachError::NotKept(_) => SpamdFailure::temporary(&error.to_string()),
+            LearnFailure::Off => SpamdFailure::unavailable(&error.to_string()),
+            LearnFailure::NotKept(_) => SpamdFailure::temporary(&error.to_string()),
         })?;
-        tracing::info!(target: "spamd", peer = %self.peer, changed, "taught: {teaching:?}");
-        Ok(answer::of_tell(match (changed, teaching) {
+        tracing::info!(target: "spamd", peer = %self.peer, changed, "taught: {instruction:?}");
+        Ok(answer::of_tell(match (changed, instruction) {
             (false, _) => TellResult::Nothing,
-            (true, Teaching::Learn(_)) => TellResult::Learned,
-            (true, Teaching::Forget) => TellResult::Forgotten,
+            (true, LearnInstruction::Learn(_)) => TellResult::Learned,
+            (true, LearnInstruction::Forget) => TellResult::Forgotten,
         }))
     }
 

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use gatepost_learning::Learning;
 use gatepost_learning::bayes::{Bayes, LearnedRecord, TokenStore, TokenStoreError};
-use gatepost_learning::reputation::{Book, BookStore, BookStoreError, SenderHistory};
+use gatepost_learning::reputation::{
+    ReputationStore, ReputationStoreError, ReputationTable, SenderHistory,
+};
 use gatepost_rules::RulesSettings;
 use gatepost_store::Store;
 
 use super::LearningError;
-use super::book_store::StoredBook;
+use super::reputation_store::StoredBook;
 use super::token_store::StoredTokens;
 
 /// Reads the data learned so far. Needs no lock, since the copy is never written.
@@ -18,7 +20,7 @@ pub fn copy(store: &Store, settings: &RulesSettings) -> Result<Learning, Learnin
     let senders = Arc::new(Unwritten(StoredBook(store.clone())));
     Ok(Learning {
         bayes: Arc::new(Bayes::open(tokens, settings.bayes_limits())?),
-        book: Arc::new(Book::open(senders, settings.senders_max)?),
+        reputation: Arc::new(ReputationTable::open(senders, settings.senders_max)?),
     })
 }
 
@@ -39,12 +41,18 @@ impl TokenStore for Unwritten<StoredTokens> {
     }
 }
 
-impl BookStore for Unwritten<StoredBook> {
-    fn load(&self, visit: &mut dyn FnMut(Vec<u8>, SenderHistory)) -> Result<(), BookStoreError> {
+impl ReputationStore for Unwritten<StoredBook> {
+    fn load(
+        &self,
+        visit: &mut dyn FnMut(Vec<u8>, SenderHistory),
+    ) -> Result<(), ReputationStoreError> {
         self.0.load(visit)
     }
 
-    fn write(&self, _entries: Vec<(Vec<u8>, Option<SenderHistory>)>) -> Result<(), BookStoreError> {
+    fn write(
+        &self,
+        _entries: Vec<(Vec<u8>, Option<SenderHistory>)>,
+    ) -> Result<(), ReputationStoreError> {
         Ok(())
     }
 }

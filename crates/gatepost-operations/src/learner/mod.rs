@@ -5,11 +5,11 @@
 //! ([`Learner::open`]); another process submits its requests through a [`queue`] in the database,
 //! which the learner empties every few seconds.
 
-mod book_store;
 mod copy;
 mod learner_thread;
 mod lock;
 pub mod queue;
+mod reputation_store;
 mod token_store;
 
 use std::path::Path;
@@ -17,15 +17,15 @@ use std::sync::{Arc, OnceLock};
 
 use gatepost_learning::Learning;
 use gatepost_learning::bayes::{Bayes, BayesLimits, TokenStoreError};
-use gatepost_learning::reputation::{Book, BookStoreError};
+use gatepost_learning::reputation::{ReputationStoreError, ReputationTable};
 use gatepost_rules::RulesSettings;
 use gatepost_store::{Store, StoreError};
 use parking_lot::Mutex;
 
-use book_store::StoredBook;
 pub use copy::copy;
 pub use learner_thread::LearnerThread;
 use lock::Lock;
+use reputation_store::StoredBook;
 use token_store::StoredTokens;
 pub use token_store::wait;
 
@@ -40,7 +40,7 @@ pub enum LearningError {
     Tokens(#[from] TokenStoreError),
     /// The reputation of senders cannot be read or written.
     #[error(transparent)]
-    Senders(#[from] BookStoreError),
+    Senders(#[from] ReputationStoreError),
     /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -93,7 +93,7 @@ impl Learner {
         let senders = Arc::new(StoredBook(self.store.clone()));
         let learning = Learning {
             bayes: Arc::new(Bayes::open(tokens, limits.bayes)?),
-            book: Arc::new(Book::open(senders, limits.senders_max)?),
+            reputation: Arc::new(ReputationTable::open(senders, limits.senders_max)?),
         };
         Ok(self.learning.get_or_init(|| learning))
     }
@@ -104,7 +104,7 @@ impl Learner {
             return Ok(());
         };
         learning.bayes.keep()?;
-        Ok(learning.book.keep()?)
+        Ok(learning.reputation.keep()?)
     }
 
     /// Waits until everything that was passed to the database is on disk. Must not be called on an

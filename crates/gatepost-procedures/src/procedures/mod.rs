@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
-use gatepost_learning::{TeachError, Teaching};
+use gatepost_learning::{LearnFailure, LearnInstruction};
 use gatepost_message::{Listener, Message, Verdict};
 use gatepost_rules::Report;
 use tokio::sync::oneshot;
@@ -321,18 +321,18 @@ impl Procedures {
 
     /// Makes the rules learn or forget a message; returns true if that changed anything, once it is
     /// on disk.
-    pub async fn teach(
+    pub async fn learn(
         &self,
         message: Arc<Message>,
-        teaching: Teaching,
-    ) -> Result<Result<bool, TeachError>, ProcedureCallError> {
+        instruction: LearnInstruction,
+    ) -> Result<Result<bool, LearnFailure>, ProcedureCallError> {
         let (reply, answer) = oneshot::channel();
         let rules = self.rules();
         let job = Box::new(move || {
             // Done even if the caller no longer waits: the change was requested. Without rules,
             // the dropped reply says that it was not done.
             if let Some(rules) = rules.wait(RULES_WAIT_MAX) {
-                let _ = reply.send(rules.teach(&message.body, teaching));
+                let _ = reply.send(rules.learn(&message.body, instruction));
             }
         });
         self.0

@@ -12,7 +12,7 @@ mod tables;
 
 use std::sync::Arc;
 
-use gatepost_learning::bayes::PointsOf;
+use gatepost_learning::bayes::RulePoints;
 
 use crate::Problem;
 use crate::RuleId;
@@ -34,7 +34,7 @@ pub(crate) struct RuleFacts {
     pub(crate) is_sub_rule: bool,
     pub(crate) subject_prefix: Option<Arc<str>>,
     /// Its effect on automatic learning.
-    pub(crate) points: PointsOf,
+    pub(crate) points: RulePoints,
     /// Its score does not count in the sender's average.
     pub(crate) no_autolearn: bool,
     /// A hit leaves the sender's average unchanged.
@@ -244,7 +244,7 @@ fn facts(definitions: &Definitions, ids: &Ids, turns: &[Turn], set: usize) -> Ve
                 Some(Test::MimeHeader(_)) => View::Body.report_prefix(),
                 _ => "",
             };
-            let points = PointsOf {
+            let points = RulePoints {
                 place: rule_place::place(rule, definitions),
                 flags: rule.flags.autolearn,
                 score: rule.score(set),

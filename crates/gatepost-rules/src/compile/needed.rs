@@ -1,4 +1,4 @@
-//! The visible rules: those that reports list, and those that such rules name.
+//! The rules that must run: those that reports list, and all rules that these name.
 
 use super::metas::Metas;
 use super::prepare::Prepared;

@@ -1,4 +1,5 @@
-//! Adds each running rule to the table of the part that it examines.
+//! Adds each running rule to the table of its kind: header, body, rawbody, uri, full, eval,
+//! network.
 
 use std::collections::HashMap;
 

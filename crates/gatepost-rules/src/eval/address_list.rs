@@ -1,4 +1,4 @@
-//! Lists of addresses with `*` and `?`.
+//! Lists of addresses with the wildcards `*` and `?`, as in `welcomelist_from`.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! The arguments of a call, as text, numbers, limits and patterns.
+//! The arguments of an `eval:` call in a rule file, as text, numbers, limits and patterns.
 
 use gatepost_mail::MailPattern;
 

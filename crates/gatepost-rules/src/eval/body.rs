@@ -1,4 +1,4 @@
-//! BodyEval: the shape of the text.
+//! BodyEval: ratios and lengths of the body text, and how much its alternatives differ.
 
 use std::collections::{HashMap, HashSet};
 

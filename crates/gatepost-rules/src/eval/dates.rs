@@ -1,4 +1,4 @@
-//! HeaderEval: the dates in the head.
+//! HeaderEval: `Date:` compared with the times of the `Received:` fields.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

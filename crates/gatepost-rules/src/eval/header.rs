@@ -1,4 +1,4 @@
-//! HeaderEval: fields that no mail program writes.
+//! HeaderEval: header fields, and contradictions between them, that mail programs do not produce.
 
 use std::collections::HashSet;
 

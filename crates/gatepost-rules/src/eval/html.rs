@@ -1,4 +1,4 @@
-//! HTMLEval and HTTPSMismatch: the HTML parts.
+//! HTMLEval and HTTPSMismatch: facts about rendered HTML parts: tags, images, links, visible text.
 
 use gatepost_mail::{HtmlFacts, ip_is};
 

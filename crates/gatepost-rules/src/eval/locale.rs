@@ -1,4 +1,4 @@
-//! The character sets of languages.
+//! The character sets that are usual in mail of a language: `ok_locales`.
 
 /// Languages and the character sets, other than the Latin ones, of their mail.
 const CHARSETS: [(&str, &[&str]); 8] = [

@@ -1,4 +1,4 @@
-//! HeaderEval: recipients from a sorted list of addresses.
+//! HeaderEval: recipients that are sorted, or resemble each other, as in a list of addresses.
 
 use super::ScannedMail;
 use super::{Entry, bound, plain};

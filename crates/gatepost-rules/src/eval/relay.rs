@@ -1,4 +1,4 @@
-//! RelayEval: the names and addresses that relays claim.
+//! RelayEval: HELO names, reverse DNS and addresses of the relays in `Received:` fields.
 
 use gatepost_mail::{Relay, ip_private, relay_text};
 

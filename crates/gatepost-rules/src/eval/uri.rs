@@ -1,4 +1,5 @@
-//! URIEval and DecodeShortURLs: the form of links.
+//! URIEval and DecodeShortURLs: redirectors, truncated lists of links, and URL shorteners, whose
+//! targets are not fetched.
 
 use super::ScannedMail;
 use super::{Entry, pattern, plain};

@@ -1,4 +1,4 @@
-//! VBounce: bounces of mail that was not sent from this site.
+//! VBounce: bounce messages (backscatter) for mail that was not sent from this site.
 
 use gatepost_mail::lines;
 

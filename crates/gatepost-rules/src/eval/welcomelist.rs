@@ -1,4 +1,4 @@
-//! WLBLEval and WelcomeListSubject: listed addresses, hosts and subjects.
+//! WLBLEval and WelcomeListSubject: welcome lists and block lists of addresses, hosts and subjects.
 
 use gatepost_mail::{MailPattern, Relay, parse_ip};
 

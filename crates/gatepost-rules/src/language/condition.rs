@@ -1,4 +1,4 @@
-//! `if`, `ifplugin`, `else`, `endif`.
+//! Conditional blocks of rule files: `if`, `ifplugin`, `else`, `endif`.
 
 use super::expression::{Expression, Operation, Term};
 use super::plugins::{LANGUAGE_VERSION, PERL_VERSION, Plugins};

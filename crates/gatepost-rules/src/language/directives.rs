@@ -8,8 +8,8 @@ use super::line::{LineProblem, Loaded, RuleLine};
 /// The handler of a directive.
 pub(super) type DirectiveHandler = fn(&mut Loaded<'_>, &RuleLine<'_>) -> Result<(), LineProblem>;
 
-use super::about_rules as about;
 use super::options as option;
+use super::rule_attributes as attributes;
 use super::rules as rule;
 
 /// Directives of the rule language itself.
@@ -20,8 +20,8 @@ const HANDLERS: &[(&str, DirectiveHandler)] = &[
     ("clear_headers", option::clear_headers),
     ("clear_report_template", option::clear_report),
     ("clear_unsafe_report_template", option::clear_unsafe_report),
-    ("describe", about::describe),
-    ("descriptions", about::describe),
+    ("describe", attributes::describe),
+    ("descriptions", attributes::describe),
     ("enable_compat", option::enable_compatibility),
     ("fold_headers", option::fold_headers),
     ("full", rule::full),
@@ -33,16 +33,16 @@ const HANDLERS: &[(&str, DirectiveHandler)] = &[
     ("loadplugin", option::load_plugin),
     ("meta", rule::meta),
     ("mimeheader", rule::mime_header),
-    ("priority", about::priority),
+    ("priority", attributes::priority),
     ("rawbody", rule::raw_body),
     ("remove_header", option::remove_header),
-    ("replace_end", about::replace_end),
-    ("replace_inter", about::replace_inter),
-    ("replace_post", about::replace_post),
-    ("replace_pre", about::replace_pre),
-    ("replace_rules", about::replace_rules),
-    ("replace_start", about::replace_start),
-    ("replace_tag", about::replace_tag),
+    ("replace_end", attributes::replace_end),
+    ("replace_inter", attributes::replace_inter),
+    ("replace_post", attributes::replace_post),
+    ("replace_pre", attributes::replace_pre),
+    ("replace_rules", attributes::replace_rules),
+    ("replace_start", attributes::replace_start),
+    ("replace_tag", attributes::replace_tag),
     ("report", option::report),
     ("report_contact", option::report_contact),
     ("report_hostname", option::report_hostname),
@@ -52,15 +52,18 @@ const HANDLERS: &[(&str, DirectiveHandler)] = &[
     ("required_hits", option::required_score),
     ("required_score", option::required_score),
     ("rewrite_header", option::rewrite_header),
-    ("score", about::score),
-    ("shortcircuit", about::shortcircuit),
-    ("shortcircuit_ham_score", about::shortcircuit_score),
-    ("shortcircuit_max_spam_score", about::shortcircuit_score),
-    ("shortcircuit_min_ham_score", about::shortcircuit_score),
-    ("shortcircuit_spam_score", about::shortcircuit_score),
-    ("subjprefix", about::subject_prefix),
-    ("test", about::example),
-    ("tflags", about::flags),
+    ("score", attributes::score),
+    ("shortcircuit", attributes::shortcircuit),
+    ("shortcircuit_ham_score", attributes::shortcircuit_score),
+    (
+        "shortcircuit_max_spam_score",
+        attributes::shortcircuit_score,
+    ),
+    ("shortcircuit_min_ham_score", attributes::shortcircuit_score),
+    ("shortcircuit_spam_score", attributes::shortcircuit_score),
+    ("subjprefix", attributes::subject_prefix),
+    ("test", attributes::example),
+    ("tflags", attributes::flags),
     ("tryplugin", option::try_plugin),
     ("unsafe_report", option::unsafe_report),
     ("unsafe_report_template", option::unsafe_report),

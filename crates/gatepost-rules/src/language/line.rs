@@ -1,4 +1,4 @@
-//! One line of a rule file, and the definitions that the handler of its directive changes.
+//! One line of a rule file while its directive is processed, and the definitions that it changes.
 
 use super::Definitions;
 use super::definition::SourceLine;

@@ -5,7 +5,6 @@
 //! takes effect or becomes a [`Problem`] with the reason; a table ([`directives`]) contains all
 //! known directives.
 
-mod about_rules;
 mod condition;
 pub(crate) mod definition;
 mod directives;
@@ -15,6 +14,7 @@ mod loader;
 pub(crate) mod options;
 pub(crate) mod plugins;
 mod replace_tags;
+mod rule_attributes;
 mod rules;
 
 use std::collections::HashMap;

@@ -1,4 +1,5 @@
-//! The directives for reports, and those that load plugins.
+//! Directives for reports and rewritten mail (`report`, `add_header`, `rewrite_header`), and those
+//! that load plugins.
 
 // All functions have the signature of the directive table, also those that cannot fail.
 #![allow(clippy::unnecessary_wraps)]

@@ -1,4 +1,5 @@
-//! The directives that define rules.
+//! The directives that define rules: `header`, `body`, `rawbody`, `uri`, `full`, `meta`,
+//! `mimeheader`.
 
 use super::definition::{Definition, FieldTest, Test, View};
 use super::line::{LineProblem, Loaded, RuleLine};

@@ -1,4 +1,4 @@
-//! The tests of rules that need DNS, as written in rule files.
+//! Network tests as rule files write them: `check_rbl` and similar evals, `askdns`, `urirhssub`.
 
 /// A call of an eval function that needs DNS, or an `askdns` line.
 #[derive(Debug, Clone, PartialEq)]

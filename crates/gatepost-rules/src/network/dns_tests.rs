@@ -1,12 +1,12 @@
-//! Queries of network rules, and the use of the responses.
+//! The DNS queries of each kind of network rule, and the responses for which the rule hits.
 
 use std::net::IpAddr;
 
 use gatepost_dns::{Question, QuestionOutcome, RecordData, RecordType};
 use gatepost_pattern::Pattern;
 
+use super::asn;
 use super::hashes::HashTest;
-use super::origin;
 use super::senders::SenderTest;
 use super::settings::NetworkSettings;
 use super::views::{LinkKey, Views};
@@ -241,7 +241,7 @@ impl NetworkTest {
             Self::Sender(test) => test.questions(&views.senders, answer),
             Self::Hashes(test) => test.questions(views),
             Self::Origin { .. } | Self::OriginField { .. } | Self::OriginOfTemplates => {
-                origin::wanted(views.mail(), &views.settings().senders)
+                asn::wanted(views.mail(), &views.settings().senders)
             }
             Self::Ask { template, kind, .. } => {
                 let names = views.fill(template, answer);
@@ -338,13 +338,13 @@ impl NetworkTest {
                 records.iter().any(|record| test.fits(record))
             }),
             Self::Origin { tag, pattern } => {
-                let tags = origin::tags(views.mail(), &views.settings().senders, answer);
+                let tags = asn::tags(views.mail(), &views.settings().senders, answer);
                 let mut of_name = tags.iter().filter(|(known, _)| known == tag);
                 of_name.any(|(_, text)| is_match(pattern, text))
             }
             Self::OriginField { pattern, negated } => {
-                let field = origin::field(views.mail(), &views.settings().senders, answer)
-                    .unwrap_or_default();
+                let field =
+                    asn::field(views.mail(), &views.settings().senders, answer).unwrap_or_default();
                 is_match(pattern, &field) != *negated
             }
             Self::OriginOfTemplates | Self::NoSender => false,

@@ -1,4 +1,4 @@
-//! The tag `_RBL_`: what lists of relays and senders answered about a message.
+//! The tag `_RBL_`: the DNS blocklist responses for the relays and senders of a message.
 
 use std::collections::BTreeMap;
 

@@ -1,18 +1,18 @@
 //! Network rules: lists of relays and of links, the sender's domain, `askdns`.
 //!
 //! Off by default. All queries of a message's rules are sent at once, before the local rules run
-//! ([`NetworkQueries::ask`]), or after them if they may end the scan before the network's turn. The
-//! responses are evaluated after the local rules, up to one deadline for all
-//! ([`PendingQueries::judge`]). Rules that need several steps, such as the addresses of a link's
+//! ([`NetworkQueries::send`]), or after them if they may end the scan before the network's turn.
+//! The responses are evaluated after the local rules, up to one deadline for all
+//! ([`PendingQueries::evaluate`]). Rules that need several steps, such as the addresses of a link's
 //! name servers or SPF, send their next queries when the earlier ones are answered
 //! ([`PendingQueries::advance`]), under the same deadline. A query without a response does not hit.
 
+mod asn;
 mod blocks;
 mod call;
 mod dns_tests;
 mod hashes;
 mod listings;
-mod origin;
 mod results;
 mod senders;
 mod settings;
@@ -73,7 +73,7 @@ impl NetworkQueries {
     }
 
     /// Sends the queries of all rules about a message.
-    pub(crate) fn ask<'a>(
+    pub(crate) fn send<'a>(
         &self,
         rules: &'a [NetworkRule],
         mail: &ScannedMail<'_>,
@@ -177,7 +177,7 @@ impl PendingQueries<'_> {
     }
 
     /// Evaluates the responses.
-    pub(crate) fn judge(self, mail: &ScannedMail<'_>) -> NetworkFindings {
+    pub(crate) fn evaluate(self, mail: &ScannedMail<'_>) -> NetworkFindings {
         let views = Views::of(mail, self.settings, &self.found);
         let answer = |question: &_| self.lookup.answer(question);
         let hits = |rule: &NetworkRule| {
@@ -192,7 +192,7 @@ impl PendingQueries<'_> {
             });
         let listed = of_lists.flat_map(|test| test.questions(&views, &answer));
         let listed = listings::rbl_tag(listed, &answer).map(|text| ("RBL".to_owned(), text));
-        let mut tags = origin::tags(mail, &self.settings.senders, &answer);
+        let mut tags = asn::tags(mail, &self.settings.senders, &answer);
         tags.extend(listed);
         NetworkFindings {
             hits: self.rules.iter().filter_map(hits).collect(),

@@ -1,4 +1,5 @@
-//! Directives about DNS queries.
+//! Directives about DNS queries: `dns_available`, `skip_rbl_checks`,
+//! `dns_query_restriction` and so on.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,4 +1,4 @@
-//! The views of network rules: relays, senders, the hosts of links.
+//! The parts of a message that network rules look up: relays, senders, hosts of links.
 
 use std::net::IpAddr;
 
@@ -6,7 +6,7 @@ use gatepost_dns::{Question, QuestionOutcome, RecordData, RecordType};
 use gatepost_mail::{Uri, ip};
 use gatepost_pattern::Captured;
 
-use super::origin;
+use super::asn;
 use super::senders::{SenderFindings, Senders};
 use super::settings::NetworkSettings;
 use crate::eval::ScannedMail;
@@ -357,7 +357,7 @@ impl<'m, 'a> Views<'m, 'a> {
             let values = match tag {
                 "DKIMDOMAIN" => self.senders.signer_domains(answer).unwrap_or_default(),
                 "ASN" | "ASNCIDR" => {
-                    let tags = origin::tags(self.mail, &self.settings.senders, answer).into_iter();
+                    let tags = asn::tags(self.mail, &self.settings.senders, answer).into_iter();
                     tags.filter(|(known, _)| known == tag)
                         .map(|(_, value)| value)
                         .collect()

@@ -1,4 +1,4 @@
-//! Message data that the templates of a folder need.
+//! Values of the message for the template tags that the rule files use.
 //!
 //! Values are looked up only where a template holds their tags, which the options know.
 

@@ -3,10 +3,10 @@
 mod encoded_words;
 pub(crate) mod given_up;
 pub(crate) mod message_tags;
+pub(crate) mod remove_markup;
 mod rewrite;
 mod table;
 mod template;
-pub(crate) mod unmark;
 mod wrap;
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The message with the report's header fields, or wrapped into a message that carries it.
+//! The rewritten message: with `X-Spam` header fields, or attached to a report (`report_safe`).
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 

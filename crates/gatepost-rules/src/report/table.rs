@@ -1,4 +1,4 @@
-//! The rules that hit, in a table: for the text of a report, and for a header field.
+//! The table of hits: `_SUMMARY_` of a report, and `_REPORT_` of a header field.
 
 use std::fmt::Write as _;
 

@@ -1,10 +1,11 @@
-//! All rules of some folders, compiled.
+//! A compiled rule set: the rules of some folders with everything that a scan needs, immutable and
+//! shared by all threads. Scans, profiles and tests of the set are its child modules.
 
-mod ending;
-mod judging;
+mod early_end;
 mod near_miss;
 mod pending;
 mod profiling;
+mod scanning;
 mod self_test;
 mod survey;
 mod tally;
@@ -18,7 +19,7 @@ use std::time::Duration;
 
 use gatepost_dns::{SilenceLimits, SilentList};
 use gatepost_learning::bayes::Learned;
-use gatepost_learning::{Learning, LearningSettings, TeachError, Teaching};
+use gatepost_learning::{LearnFailure, LearnInstruction, Learning, LearningSettings};
 
 use crate::compile::{self, Abilities, Compiled};
 use crate::configuration::Configuration;
@@ -136,19 +137,23 @@ impl RuleSet {
     /// Learns or forgets a message, without the header fields and wrapping that a filter added, and
     /// waits until the change is on disk; it must not be called on an I/O runtime. False if there
     /// was nothing to change.
-    pub fn teach(&self, message: &[u8], teaching: Teaching) -> Result<bool, TeachError> {
-        let learning = self.learning.as_ref().ok_or(TeachError::Off)?;
+    pub fn learn(
+        &self,
+        message: &[u8],
+        instruction: LearnInstruction,
+    ) -> Result<bool, LearnFailure> {
+        let learning = self.learning.as_ref().ok_or(LearnFailure::Off)?;
         let settings = self.learning_settings();
         let message = message.get(..self.size_max).unwrap_or(message);
-        let message = self.unmark(message);
+        let message = self.remove_markup(message);
         let mail = self.configuration().scanned(&message, None);
-        let changed = match teaching {
-            Teaching::Learn(class) => match learning.learn(&mail, class, settings) {
+        let changed = match instruction {
+            LearnInstruction::Learn(class) => match learning.learn(&mail, class, settings) {
                 Learned::New | Learned::Changed => true,
                 Learned::Before => false,
-                Learned::Off => return Err(TeachError::Off),
+                Learned::Off => return Err(LearnFailure::Off),
             },
-            Teaching::Forget => learning.forget(&mail, settings),
+            LearnInstruction::Forget => learning.forget(&mail, settings),
         };
         learning.settle()?;
         Ok(changed)
@@ -156,8 +161,8 @@ impl RuleSet {
 
     /// The message as it was before a filter marked it, see
     /// [`Report::rewrite`](crate::Report::rewrite).
-    pub fn unmark<'m>(&self, message: &'m [u8]) -> Cow<'m, [u8]> {
-        report::unmark::unmark(message, &self.options)
+    pub fn remove_markup<'m>(&self, message: &'m [u8]) -> Cow<'m, [u8]> {
+        report::remove_markup::remove_markup(message, &self.options)
     }
 
     /// The lines in users' preference files that have no effect.

@@ -1,4 +1,4 @@
-//! Metas that nearly hit, for authors of rules.
+//! Near misses: metas that a change of one other rule would have made hit, for authors of rules.
 
 use std::sync::Arc;
 

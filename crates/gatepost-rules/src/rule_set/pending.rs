@@ -11,7 +11,7 @@ use bytes::Bytes;
 use gatepost_dns::LookupProgress;
 
 use super::RuleSet;
-use super::judging::LocalScan;
+use super::scanning::LocalScan;
 use crate::users::Preferences;
 use crate::{Report, ScanContext};
 

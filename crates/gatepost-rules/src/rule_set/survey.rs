@@ -1,4 +1,4 @@
-//! Inspection of a rule set: its rules, and the most expensive ones.
+//! Lists of a rule set for operators: all rules, and the slowest ones.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;

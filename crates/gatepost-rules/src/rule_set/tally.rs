@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use gatepost_learning::Lesson;
-use gatepost_learning::bayes::{Autolearn, Points};
+use gatepost_learning::ScanLearning;
+use gatepost_learning::bayes::{Autolearn, PointTotals};
 use gatepost_mail::Mail;
 
 use crate::Hit;
@@ -101,7 +101,7 @@ impl ScoreTotal {
     pub(super) fn learn(
         &mut self,
         compiled: &Compiled,
-        mut lesson: Lesson<'_>,
+        mut lesson: ScanLearning<'_>,
         mail: &Mail<'_>,
         required: f64,
     ) -> (Autolearn, Option<String>) {
@@ -127,7 +127,7 @@ impl ScoreTotal {
 /// The effect of the rules that hit on learning.
 #[derive(Debug, Default)]
 struct Averaged {
-    autolearn: Points,
+    autolearn: PointTotals,
     /// The rules that are certain enough alone to learn from.
     forced: Vec<Arc<str>>,
     /// The score for AWL, without rules that must not be learned from.
@@ -163,7 +163,7 @@ fn hit_of(facts: &RuleFacts, score: f64, matched: Option<Vec<u8>>) -> Hit {
 /// The hit of the rule that adjusts the score by the sender's average.
 fn reputation_hit(
     compiled: &Compiled,
-    lesson: &mut Lesson<'_>,
+    lesson: &mut ScanLearning<'_>,
     mail: &Mail<'_>,
     points: &Averaged,
 ) -> Option<Hit> {

@@ -1,4 +1,4 @@
-//! The context of a scan.
+//! The facts about a message that the caller of a scan knows: user and envelope sender.
 
 /// Optional facts about a message that the caller knows in addition to its bytes.
 #[derive(Debug, Clone, Copy, Default)]

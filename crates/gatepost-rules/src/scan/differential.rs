@@ -1,5 +1,5 @@
-//! Every message gives the same whether prefilters select the rules or each rule runs on every
-//! text.
+//! Differential test: a scan with prefilters has the same hits as one that matches every pattern
+//! against every text.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! The rules of header fields: `header` with a pattern or `exists:`, and `mimeheader`.
+//! `header` rules with a pattern or `exists:`, and `mimeheader` rules.
 
 use std::borrow::Cow;
 

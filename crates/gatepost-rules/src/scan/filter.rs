@@ -1,4 +1,4 @@
-//! Prefilters over the patterns of rules.
+//! The prefilter of a list of rules, run within the time limit of a message.
 
 use gatepost_pattern::{LiteralInfo, Pattern, Prefilter, PrefilterThresholds, SearchStopped};
 

@@ -1,4 +1,5 @@
-//! The rules of one view that is a list of lines: body, rawbody, uri; and full, which is one line.
+//! `body`, `rawbody`, `uri` and `full` rules: patterns that are matched against each line of a
+//! view; `full` is a view of one line.
 
 use gatepost_pattern::{LiteralInfo, Pattern, Prefilter, PrefilterThresholds};
 

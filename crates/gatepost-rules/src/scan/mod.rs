@@ -14,7 +14,7 @@ mod fields;
 mod filter;
 mod lines;
 mod meta;
-mod rounds;
+mod repetition;
 mod state;
 
 pub use context::ScanContext;

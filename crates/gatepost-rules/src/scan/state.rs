@@ -1,11 +1,11 @@
-//! The state of the scan of one message: the values of its rules, and the time left.
+//! The state of the scan of one message: the hits of each rule so far, and the time left.
 
 use std::cell::Cell;
 
 use gatepost_pattern::{LONG_TEXT_BYTES, LiteralInfo, Pattern, Window};
 
 use super::budget::Budget;
-use super::rounds::Rounds;
+use super::repetition::Rounds;
 use crate::RuleId;
 use crate::profile::{self, RunCause, Stage};
 

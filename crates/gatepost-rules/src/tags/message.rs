@@ -1,4 +1,5 @@
-//! Tags whose values are in the message itself: its fields, its relays, its domains.
+//! Tags with values of the message: `_HEADER(name)_`, `_LASTEXTERNALIP_`, `_AUTHORDOMAIN_` and so
+//! on.
 
 use std::net::IpAddr;
 

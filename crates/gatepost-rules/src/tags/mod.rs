@@ -1,5 +1,5 @@
-//! Tags: named values that templates of reports, patterns of rules and questions to the network
-//! hold.
+//! SpamAssassin's template tags, as they occur in reports, in patterns of rules and in `askdns`
+//! queries.
 //!
 //! - [`syntax`]: how a template holds them, `_NAME_` and `_NAME(argument)_`.
 //! - [`message`]: those whose values are in the message itself.

@@ -1,4 +1,5 @@
-//! Counts over the heads and lines of all parts.
+//! One pass over the header fields and lines of all MIME parts, whose counts the functions of
+//! MIMEEval compare.
 
 use gatepost_mail::{ContentType, MimePart, lines};
 

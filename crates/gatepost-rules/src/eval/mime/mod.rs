@@ -1,4 +1,4 @@
-//! MIMEEval: the encoding of the parts.
+//! MIMEEval: the structure, encodings and character sets of MIME parts.
 
 mod findings;
 

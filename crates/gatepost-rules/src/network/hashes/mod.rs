@@ -2,7 +2,7 @@
 //! HashBL.
 
 mod addresses;
-mod written;
+mod encoding;
 
 use gatepost_dns::{Question, RecordData, RecordType};
 use gatepost_mail::{MailPattern, ip, is_fully_qualified};
@@ -10,7 +10,7 @@ use md5::{Digest, Md5};
 use ring::digest;
 
 use super::views::Views;
-use written::{base32, hexadecimal};
+use encoding::{base32, hexadecimal};
 
 /// The most queries of one rule about one message, unless it has `max=`.
 const QUESTIONS_MAX: usize = 10;

@@ -1,8 +1,8 @@
 //! Rules about sender authentication: SPF, DKIM, ARC, DMARC, and their combination with welcome
 //! lists, as in SpamAssassin's plugins of these names.
 
-mod asking;
-mod noted;
+mod recorded_results;
+mod sender_test;
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -18,8 +18,8 @@ use crate::authentication::settings::SenderSettings;
 use crate::authentication::spf::{self, SpfResult, SpfSender};
 use crate::authentication::{DnsResponses, RecordLookup, Wait, texts};
 use crate::eval::ScannedMail;
-pub(crate) use asking::SenderTest;
-use noted::{noted_in, unfold};
+use recorded_results::{recorded_results_in, unfold};
+pub(crate) use sender_test::SenderTest;
 
 /// The results so far for a message's senders.
 pub(super) struct SenderFindings {
@@ -162,7 +162,7 @@ impl<'m, 'a> Senders<'m, 'a> {
         let mut noted = all
             .iter()
             .flat_map(|fields| unfold(&text(fields)))
-            .filter_map(|field| noted_in(&field, helo));
+            .filter_map(|field| recorded_results_in(&field, helo));
         if settings.newest_received_spf {
             noted.next()
         } else {

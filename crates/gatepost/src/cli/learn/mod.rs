@@ -224,13 +224,13 @@ fn change_sender(
     (name, points): (&str, Option<f64>),
     quiet: bool,
 ) -> Result<(), LearnError> {
-    let book = &learner.learning()?.book;
+    let table = &learner.learning()?.reputation;
     let changed = match points {
         Some(points) => {
-            book.set_sender(name, points);
+            table.set_sender(name, points);
             true
         }
-        None => book.forget_sender(name),
+        None => table.forget_sender(name),
     };
     learner.keep()?;
     learner.settle()?;

@@ -110,7 +110,7 @@ fn judge(
 ) -> ScannedMessage {
     match item {
         Ok(message) if task.unmark => ScannedMessage {
-            message: rules.unmark(&message.bytes).into_owned(),
+            message: rules.remove_markup(&message.bytes).into_owned(),
             outcome: Ok(Report::default()),
             near_misses: Vec::new(),
             name: message.name,

@@ -1,5 +1,5 @@
-//! Restores the original of a message that a filter modified, so that the filter's own text is not
-//! learned.
+//! Removes the markup of an earlier scan from a message, as `spamassassin -d` does, so that the
+//! filter's own text is not learned.
 
 use std::borrow::Cow;
 
@@ -12,9 +12,9 @@ use crate::language::options::Options;
 const WRAPPINGS_MAX: usize = 4;
 
 /// Removes the wrapping of a report, the fields that a filter added, and its tag on the subject.
-pub(crate) fn unmark<'m>(message: &'m [u8], options: &Options) -> Cow<'m, [u8]> {
+pub(crate) fn remove_markup<'m>(message: &'m [u8], options: &Options) -> Cow<'m, [u8]> {
     let (separator, rest) = mbox_separator(message);
-    match unmarked(rest, options) {
+    match without_markup(rest, options) {
         Cow::Borrowed(plain) if plain.len() == rest.len() => Cow::Borrowed(message),
         Cow::Borrowed(plain) if separator.is_empty() => Cow::Borrowed(plain),
         plain => Cow::Owned([separator, &plain].concat()),
@@ -22,7 +22,7 @@ pub(crate) fn unmark<'m>(message: &'m [u8], options: &Options) -> Cow<'m, [u8]> 
 }
 
 /// The same of a message without the line that separates it from others in an mbox file.
-fn unmarked<'m>(message: &'m [u8], options: &Options) -> Cow<'m, [u8]> {
+fn without_markup<'m>(message: &'m [u8], options: &Options) -> Cow<'m, [u8]> {
     let mut message = message;
     for _ in 0..WRAPPINGS_MAX {
         let Some(original) = unwrapped(message) else {
@@ -215,7 +215,7 @@ mod tests {
         let without_subject = &b"From: a\n\nat noon"[..];
         let of_mbox = &b"From a@b Mon Nov 23 2026\nFrom: a\n\nat noon\n"[..];
         for message in [with_subject, without_subject, of_mbox] {
-            marked_and_unmarked(message);
+            marked_and_restored(message);
         }
     }
 
@@ -230,12 +230,12 @@ mod tests {
             rewrites: vec![("Subject".to_owned(), "*S*".to_owned())],
             ..Options::default()
         };
-        let plain = unmark(marked.as_bytes(), &options);
+        let plain = remove_markup(marked.as_bytes(), &options);
         let expected = "Subject: a\nContent-Type: text/html\n\nSPAM: ---- b\n";
         assert_eq!(String::from_utf8_lossy(&plain), expected);
     }
 
-    fn marked_and_unmarked(message: &[u8]) {
+    fn marked_and_restored(message: &[u8]) {
         for report_safe in [0, 1, 2] {
             for score in [1.0, 9.0] {
                 let options = Options {
@@ -245,7 +245,7 @@ mod tests {
                 };
                 let (text, options) = marked(options, score, message);
                 assert_ne!(text, message);
-                let plain = unmark(&text, &options);
+                let plain = remove_markup(&text, &options);
                 assert_eq!(
                     String::from_utf8_lossy(&plain),
                     String::from_utf8_lossy(message),
@@ -254,7 +254,7 @@ mod tests {
             }
         }
         assert!(matches!(
-            unmark(message, &Options::default()),
+            remove_markup(message, &Options::default()),
             Cow::Borrowed(_)
         ));
     }

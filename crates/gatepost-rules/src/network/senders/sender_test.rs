@@ -1,4 +1,4 @@
-//! Tests of rules about senders, and their functions.
+//! The eval functions of the SPF, DKIM and DMARC plugins, parsed to a [`SenderTest`].
 
 use gatepost_dns::{Question, QuestionOutcome};
 

@@ -1,4 +1,4 @@
-//! The network of origin of a message, by number and route: SpamAssassin's ASN plugin.
+//! The autonomous system (ASN) and route from which a message came: SpamAssassin's ASN plugin.
 //!
 //! Zones respond with a text, as `"64496 | 192.0.2.0/24 | …"` or `"64496" "192.0.2.0" "24"`. It
 //! becomes tags of templates and the field `X-ASN` of header rules.

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use parking_lot::{Mutex, MutexGuard};
 
 /// The most entries in memory; beyond this, the oldest are removed.
-pub const BOOK_ENTRIES_MAX: usize = 1_000_000;
+pub const REPUTATION_ENTRIES_MAX: usize = 1_000_000;
 
 /// The number of locks over which names are distributed, so that scans seldom wait for one another.
 const SHARDS: usize = 16;
@@ -66,36 +66,48 @@ impl SenderHistory {
 /// The store failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the senders' averages cannot be kept: {0}")]
-pub struct BookStoreError(pub String);
+pub struct ReputationStoreError(pub String);
 
 /// Stores the averages.
-pub trait BookStore: Send + Sync {
+pub trait ReputationStore: Send + Sync {
     /// Passes every entry to `visit`.
-    fn load(&self, visit: &mut dyn FnMut(Vec<u8>, SenderHistory)) -> Result<(), BookStoreError>;
+    fn load(
+        &self,
+        visit: &mut dyn FnMut(Vec<u8>, SenderHistory),
+    ) -> Result<(), ReputationStoreError>;
 
     /// Accepts entries to store; `None` removes one. It may return before they are durable.
-    fn write(&self, entries: Vec<(Vec<u8>, Option<SenderHistory>)>) -> Result<(), BookStoreError>;
+    fn write(
+        &self,
+        entries: Vec<(Vec<u8>, Option<SenderHistory>)>,
+    ) -> Result<(), ReputationStoreError>;
 }
 
 /// A store that discards everything: averages last as long as the process.
 #[derive(Debug, Default, Clone, Copy)]
-pub struct NoBookStore;
+pub struct NoReputationStore;
 
-impl BookStore for NoBookStore {
-    fn load(&self, _visit: &mut dyn FnMut(Vec<u8>, SenderHistory)) -> Result<(), BookStoreError> {
+impl ReputationStore for NoReputationStore {
+    fn load(
+        &self,
+        _visit: &mut dyn FnMut(Vec<u8>, SenderHistory),
+    ) -> Result<(), ReputationStoreError> {
         Ok(())
     }
 
-    fn write(&self, _entries: Vec<(Vec<u8>, Option<SenderHistory>)>) -> Result<(), BookStoreError> {
+    fn write(
+        &self,
+        _entries: Vec<(Vec<u8>, Option<SenderHistory>)>,
+    ) -> Result<(), ReputationStoreError> {
         Ok(())
     }
 }
 
 /// The averages of all senders, shared by all threads through an `Arc`.
-pub struct Book {
+pub struct ReputationTable {
     shards: Vec<Mutex<Shard>>,
     spread: RandomState,
-    store: Arc<dyn BookStore>,
+    store: Arc<dyn ReputationStore>,
     entries_max: usize,
 }
 
@@ -108,23 +120,26 @@ pub(super) struct Shard {
     entries_max: usize,
 }
 
-impl Book {
+impl ReputationTable {
     /// Loads the contents of `store`.
-    pub fn open(store: Arc<dyn BookStore>, entries_max: usize) -> Result<Self, BookStoreError> {
-        let book = Self::with_store(store.clone(), entries_max);
+    pub fn open(
+        store: Arc<dyn ReputationStore>,
+        entries_max: usize,
+    ) -> Result<Self, ReputationStoreError> {
+        let table = Self::with_store(store.clone(), entries_max);
         store.load(&mut |key, entry| {
-            let mut shard = book.shard(&key);
+            let mut shard = table.shard(&key);
             shard.put(key, entry, false);
         })?;
-        Ok(book)
+        Ok(table)
     }
 
     /// Empty averages without a store.
     pub fn in_memory() -> Self {
-        Self::with_store(Arc::new(NoBookStore), BOOK_ENTRIES_MAX)
+        Self::with_store(Arc::new(NoReputationStore), REPUTATION_ENTRIES_MAX)
     }
 
-    fn with_store(store: Arc<dyn BookStore>, entries_max: usize) -> Self {
+    fn with_store(store: Arc<dyn ReputationStore>, entries_max: usize) -> Self {
         let entries_per_shard = (entries_max / SHARDS).max(1);
         let shard = || {
             Mutex::new(Shard {
@@ -195,7 +210,7 @@ impl Book {
 
     /// Passes the changes since the last call to the store. Changes that could not be written are
     /// written again by the next call.
-    pub fn keep(&self) -> Result<(), BookStoreError> {
+    pub fn keep(&self) -> Result<(), ReputationStoreError> {
         for shard in &self.shards {
             let changed = std::mem::take(&mut shard.lock().changed);
             if changed.is_empty() {
@@ -291,24 +306,24 @@ mod tests {
 
     #[test]
     fn the_book_is_bounded_and_drops_the_oldest() {
-        let book = Book::with_store(Arc::new(NoBookStore), 160);
+        let table = ReputationTable::with_store(Arc::new(NoReputationStore), 160);
         for number in 0..1000u32 {
             let key = format!("user{number}@example.org|ip=none").into_bytes();
-            book.shard(&key).set(key.clone(), entry(number));
+            table.shard(&key).set(key.clone(), entry(number));
         }
-        assert!(book.len() <= book.entries_max());
-        assert!(book.entry("user999@example.org", None).is_some());
-        assert!(book.entry("user0@example.org", None).is_none());
+        assert!(table.len() <= table.entries_max());
+        assert!(table.entry("user999@example.org", None).is_some());
+        assert!(table.entry("user0@example.org", None).is_none());
     }
 
     #[test]
     fn entries_of_a_name_go_together() {
-        let book = Book::in_memory();
+        let table = ReputationTable::in_memory();
         for key in ["a@x|ip=1.2", "a@x|ip=none", "ab@x|ip=none"] {
-            book.shard(key.as_bytes()).set(key.into(), entry(1));
+            table.shard(key.as_bytes()).set(key.into(), entry(1));
         }
-        book.shard(b"a@x|").remove_all(b"a@x|");
-        assert_eq!(book.len(), 1);
+        table.shard(b"a@x|").remove_all(b"a@x|");
+        assert_eq!(table.len(), 1);
     }
 
     proptest! {

@@ -1,4 +1,5 @@
-//! The directives that add to rules: scores, descriptions, flags, priorities, tags in patterns.
+//! Directives that set attributes of a rule: `score`, `describe`, `tflags`, `priority`,
+//! `replace_rules` and so on.
 
 use std::collections::HashMap;
 

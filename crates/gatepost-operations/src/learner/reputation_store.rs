@@ -1,6 +1,6 @@
 //! Stores the senders' averages as records of the database.
 
-use gatepost_learning::reputation::{BookStore, BookStoreError, SenderHistory};
+use gatepost_learning::reputation::{ReputationStore, ReputationStoreError, SenderHistory};
 use gatepost_store::{Store, StoreChange, StoreError};
 
 /// The space of the database's records.
@@ -9,8 +9,11 @@ const SPACE: &str = "senders";
 /// The senders' averages in the database.
 pub(super) struct StoredBook(pub(super) Store);
 
-impl BookStore for StoredBook {
-    fn load(&self, visit: &mut dyn FnMut(Vec<u8>, SenderHistory)) -> Result<(), BookStoreError> {
+impl ReputationStore for StoredBook {
+    fn load(
+        &self,
+        visit: &mut dyn FnMut(Vec<u8>, SenderHistory),
+    ) -> Result<(), ReputationStoreError> {
         let read = self.0.each_record(SPACE, b"", |key, value| {
             if let Some(entry) = SenderHistory::from_bytes(&value) {
                 visit(key.to_vec(), entry);
@@ -19,7 +22,10 @@ impl BookStore for StoredBook {
         read.map_err(failed)
     }
 
-    fn write(&self, entries: Vec<(Vec<u8>, Option<SenderHistory>)>) -> Result<(), BookStoreError> {
+    fn write(
+        &self,
+        entries: Vec<(Vec<u8>, Option<SenderHistory>)>,
+    ) -> Result<(), ReputationStoreError> {
         let changes = entries.into_iter().map(|(key, entry)| match entry {
             Some(entry) => StoreChange::PutRecord {
                 space: SPACE,
@@ -35,6 +41,6 @@ impl BookStore for StoredBook {
     }
 }
 
-fn failed(error: StoreError) -> BookStoreError {
-    BookStoreError(error.to_string())
+fn failed(error: StoreError) -> ReputationStoreError {
+    ReputationStoreError(error.to_string())
 }

@@ -1,4 +1,4 @@
-//! The early end of a scan.
+//! The early end of a scan by `shortcircuit`.
 //!
 //! All rules together take less time here than the first rule in SpamAssassin, so nothing is
 //! skipped; the hits of rules that would have run after the end are removed from the result

@@ -1,4 +1,4 @@
-//! SPF results that trusted servers recorded in the head: `Received-SPF` and
+//! SPF results that trusted servers recorded in header fields: `Received-SPF` and
 //! `Authentication-Results`.
 
 use crate::authentication::spf::SpfResult;
@@ -16,7 +16,7 @@ pub(super) fn unfold(fields: &str) -> Vec<String> {
 }
 
 /// The recorded result of a field (in lower case) for the requested identity.
-pub(super) fn noted_in(field: &str, helo: bool) -> Option<SpfResult> {
+pub(super) fn recorded_results_in(field: &str, helo: bool) -> Option<SpfResult> {
     let word = |text: &str| -> String {
         let end = |letter: char| !letter.is_ascii_alphanumeric() && letter != '_' && letter != '-';
         text.split(end).next().unwrap_or_default().to_owned()
@@ -78,7 +78,7 @@ mod tests {
             ),
             ("subject: spf=pass", false, None),
         ] {
-            assert_eq!(noted_in(field, helo), expected, "{field}");
+            assert_eq!(recorded_results_in(field, helo), expected, "{field}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The encoding of hashes in the labels of a name.
+//! Encodings of a hash as a DNS label: hexadecimal and base32.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! Repeated patterns, such as `(?:(?:your|my)? name: …){3}`.
+//! Patterns with a counted repetition, such as `(?:(?:your|my)? name: …){3}`.
 //!
 //! Each round contains a required literal, so a match contains at least as many literals as the
 //! pattern has rounds. An offset is verified only after that many literals from there on; most

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use gatepost_learning::Lesson;
+use gatepost_learning::ScanLearning;
 use gatepost_learning::bayes::{Autolearn, BayesResult};
 use gatepost_mail::Mail;
 use gatepost_pattern::Captured;
 
 use super::RuleSet;
-use super::ending;
+use super::early_end;
 use super::near_miss::{NearMiss, near_misses};
 use super::profiling;
 use super::tally::ScoreTotal;
@@ -28,7 +28,7 @@ pub(super) struct LocalScan<'a> {
     pub(super) mail: ScannedMail<'a>,
     user: Option<&'a Preferences>,
     compiled: &'a Compiled,
-    lesson: Option<Lesson<'a>>,
+    lesson: Option<ScanLearning<'a>>,
     /// The texts that groups of patterns captured.
     captured: Captured,
     /// The message is longer than the part that is scanned.
@@ -90,7 +90,7 @@ impl RuleSet {
             profile::enter(Stage::Queries);
             let captured = captured.as_ref().unwrap_or(&nothing);
             let network = self.network.as_ref()?;
-            network.ask(&program.network, &mail, &configuration.network, captured)
+            network.send(&program.network, &mail, &configuration.network, captured)
         };
         // The answers are on their way while the local rules run, unless those may make them
         // needless.
@@ -122,7 +122,7 @@ impl RuleSet {
         let hits = state.hits.iter().chain(metas);
         let facts = hits.filter_map(|rule| compiled.facts.get(*rule as usize));
         let earlier = facts.filter(|facts| Some(facts.turn) < compiled.network_turn);
-        ending::ending(earlier, &self.options.shortcircuit).is_some()
+        early_end::ending(earlier, &self.options.shortcircuit).is_some()
     }
 
     /// Adds the results of DNS queries, and sums up.
@@ -143,7 +143,7 @@ impl RuleSet {
         } = scan;
         profile::enter(Stage::Answers);
         let mut found = queries
-            .map(|queries| queries.judge(&mail))
+            .map(|queries| queries.evaluate(&mail))
             .unwrap_or_default();
         found
             .tags
@@ -193,12 +193,12 @@ impl RuleSet {
     }
 
     /// Runs Bayes, and selects the score set that applies.
-    fn ask_learning<'a>(&'a self, mail: &Mail<'_>) -> (&'a Compiled, Option<Lesson<'a>>) {
+    fn ask_learning<'a>(&'a self, mail: &Mail<'_>) -> (&'a Compiled, Option<ScanLearning<'a>>) {
         let settings = self.learning_settings();
         let lesson = self
             .learning
             .as_ref()
-            .map(|learning| Lesson::begin(learning, settings, mail));
+            .map(|learning| ScanLearning::begin(learning, settings, mail));
         let with_bayes = lesson.as_ref().is_some_and(|lesson| lesson.with_bayes);
         let compiled = if with_bayes {
             self.with_bayes.get_or_init(|| {
@@ -231,7 +231,7 @@ impl RuleSet {
         &self,
         compiled: &Compiled,
         mail: &Mail<'_>,
-        lesson: Option<Lesson<'_>>,
+        lesson: Option<ScanLearning<'_>>,
         (mut state, given_up): (ScanState, GivenUp),
         network: NetworkFindings,
         user: Option<&Preferences>,
@@ -246,7 +246,7 @@ impl RuleSet {
         state.hits.sort_unstable();
         let facts = |rule: &u32| compiled.facts.get(*rule as usize);
         let scores = &self.options.shortcircuit;
-        let ending = ending::ending(state.hits.iter().filter_map(facts), scores);
+        let ending = early_end::ending(state.hits.iter().filter_map(facts), scores);
         let own_score = |facts: &RuleFacts| user?.score(&facts.name, set);
         let mut tally = ScoreTotal::of(compiled, &mut state, ending.as_ref(), own_score);
         for name in given_up.rules() {
