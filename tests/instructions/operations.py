@@ -111,18 +111,18 @@ class Call:
             assert answer.startswith(b"DONE "), answer.decode()
 
 
-class Letter:
-    """Letters of the public corpus by spamd's protocol, each seen for the first time."""
+class Mail:
+    """Mails of the public corpus by spamd's protocol, each seen for the first time."""
 
-    def __init__(self, ports, letters):
+    def __init__(self, ports, mails):
         self.port = ports["spamd"]
-        self.letters = iter(letters)
+        self.mails = iter(mails)
 
     def perform(self, count):
         for _ in range(count):
-            letter = next(self.letters)
+            mail = next(self.mails)
             with connect(self.port) as client:
-                client.sendall(b"CHECK SPAMC/1.5\r\nContent-length: %d\r\n\r\n" % len(letter) + letter)
+                client.sendall(b"CHECK SPAMC/1.5\r\nContent-length: %d\r\n\r\n" % len(mail) + mail)
                 client.shutdown(socket.SHUT_WR)
                 answer = b""
                 while part := client.recv(65536):
@@ -130,7 +130,7 @@ class Letter:
             assert b"EX_OK" in answer and b"Spam: " in answer, repr(answer)
 
 
-LETTERS = 50
+MAILS = 50
 # The other operations, with the number of one count.
 REPEATED = {
     "delivery": (Delivery, 10_000),

@@ -15,7 +15,7 @@ IDLE_INSTRUCTIONS = 2_000_000
 LISTENERS = ("mqtt", "http", "spamd", "call", "smtp", "lmtp", "milter", "pop3")
 USED = LISTENERS[:4]
 PAGE = "<!doctype html>\n<html>" + "<p>Static text.</p>\n" * 100 + "{{ now() }}</html>\n"
-# Local rules alone: a letter's count must depend on nothing but the letter.
+# Local rules alone: the count of a mail must depend on nothing but the mail.
 SETTINGS = """
 workers.count = 1
 procedures.judges = 1

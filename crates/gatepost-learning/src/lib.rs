@@ -1,7 +1,7 @@
-//! Knowledge from earlier mails: Bayes ([`bayes`]) and the reputation of senders
+//! Learning from earlier mails: the Bayes classifier ([`bayes`]) and the reputation of senders
 //! ([`reputation`]), compatible with SpamAssassin.
 //!
-//! [`Learning`] contains both. A caller that knows the class of a mail teaches it:
+//! [`Learning`] contains both. A caller that knows the class of a mail has it learned:
 //!
 //! ```
 //! use gatepost_learning::bayes::{Class, Learned};

@@ -6,8 +6,8 @@
 //! counted in total only. All listeners together stay within the process's file descriptors
 //! ([`ConnectionBudget`]). The count goes down when the [`Admitted`] of a connection is dropped.
 //!
-//! Totals are atomics; only the counts of a network are behind a lock, which is taken once for one
-//! look-up.
+//! Totals are atomics; only the counts of a network are guarded by a lock, which is taken once for
+//! one look-up.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -26,7 +26,7 @@ fn is_us_state(label: &str) -> bool {
 
 /// The names below which registries register domains for their customers.
 #[derive(Clone, Debug, Default)]
-pub struct Boundaries {
+pub struct RegistrarBoundaries {
     /// Top-level domains.
     pub(crate) top_level: HashSet<Box<str>>,
     /// Second-level names below which domains are registered: `co.uk`.
@@ -35,7 +35,7 @@ pub struct Boundaries {
     pub(crate) third: HashSet<Box<str>>,
 }
 
-impl Boundaries {
+impl RegistrarBoundaries {
     /// Whether `host` (lower case) ends in a known top-level domain.
     pub fn is_valid(&self, host: &str) -> bool {
         let host = host.strip_suffix('\n').unwrap_or(host);
@@ -192,9 +192,9 @@ pub fn is_fully_qualified(host: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn boundaries() -> Boundaries {
+    fn boundaries() -> RegistrarBoundaries {
         let set = |names: &[&str]| names.iter().map(|&name| Box::from(name)).collect();
-        Boundaries {
+        RegistrarBoundaries {
             top_level: set(&["com", "uk", "us"]),
             second: set(&["co.uk"]),
             third: set(&["demon.co.uk"]),

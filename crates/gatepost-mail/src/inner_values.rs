@@ -1,4 +1,5 @@
-//! Extracts the host, its registered domain or an IP address from a value.
+//! The selectors `:host`, `:domain`, `:ip` and `:revip`: a host, its registered domain or an IP
+//! address, extracted from a field value.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! The texts and files of a mail, for callers that do not use rules.
+//! The leaves of the MIME tree, as texts and files, for callers that do not use rules.
 
 use bytes::Bytes;
 

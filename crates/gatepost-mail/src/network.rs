@@ -1,4 +1,4 @@
-//! Sets of networks, for example the trusted ones.
+//! Sets of IP networks: `trusted_networks`, `internal_networks`, `msa_networks`.
 
 use std::net::{IpAddr, Ipv6Addr};
 

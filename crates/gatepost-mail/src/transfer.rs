@@ -1,4 +1,5 @@
-//! Content transfer decoding, with SpamAssassin's tolerance of malformed input.
+//! Decoding of content transfer encodings (base64, quoted-printable), with SpamAssassin's
+//! tolerance of malformed input.
 
 use super::ascii::is_space;
 

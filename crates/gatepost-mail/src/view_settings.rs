@@ -1,6 +1,6 @@
 //! Directives of rule files for the views: networks, registrar boundaries, redirectors.
 
-use super::domain::Boundaries;
+use super::domain::RegistrarBoundaries;
 use super::limits::MailLimits;
 use super::network::Networks;
 use super::pattern::MailPattern;
@@ -11,7 +11,7 @@ pub struct ViewSettings {
     /// Limits on parsing; from the settings, not from a rule file.
     pub limits: MailLimits,
     /// Top-level domains and domains of registrars: `util_rb_tld` and others.
-    pub boundaries: Boundaries,
+    pub boundaries: RegistrarBoundaries,
     redirectors: Vec<MailPattern>,
     /// `trusted_networks`.
     pub trusted_networks: Networks,
@@ -41,7 +41,7 @@ impl Default for ViewSettings {
         ];
         Self {
             limits: MailLimits::default(),
-            boundaries: Boundaries::default(),
+            boundaries: RegistrarBoundaries::default(),
             redirectors: Vec::new(),
             trusted_networks: Networks::loopback(),
             internal_networks: Networks::loopback(),
@@ -76,7 +76,7 @@ impl ViewSettings {
             "util_rb_tld" => self.boundaries.top_level.extend(words),
             "util_rb_2tld" => self.boundaries.second.extend(words),
             "util_rb_3tld" => self.boundaries.third.extend(words),
-            "clear_util_rb" => self.boundaries = Boundaries::default(),
+            "clear_util_rb" => self.boundaries = RegistrarBoundaries::default(),
             "redirector_pattern" => match MailPattern::compile(value) {
                 Ok(pattern) => self.redirectors.push(pattern),
                 Err(reason) => return Directive::Invalid(reason),

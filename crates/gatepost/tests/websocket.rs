@@ -29,7 +29,7 @@ fn mqtt_6_0_0_1_text_frames_end_the_connection() {
 }
 
 #[test]
-fn mqtt_6_0_0_2_packets_and_frames_need_not_agree() {
+fn mqtt_6_0_0_2_packets_may_span_frames() {
     let gateway = gateway();
     let (mut socket, _) = WebSocket::open(&gateway, "/mqtt", MQTT);
     for byte in CONNECT {
@@ -42,7 +42,7 @@ fn mqtt_6_0_0_2_packets_and_frames_need_not_agree() {
 }
 
 #[test]
-fn mqtt_6_0_0_3_a_client_that_does_not_name_mqtt_is_refused() {
+fn mqtt_6_0_0_3_a_client_without_the_subprotocol_mqtt_is_refused() {
     let gateway = gateway();
     let (_, head) = WebSocket::open(
         &gateway,

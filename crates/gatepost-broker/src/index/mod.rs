@@ -1,9 +1,9 @@
 //! All subscriptions, found by topic.
 //!
 //! Filters without wildcards, which are nearly all if there are many, are in hash maps split into
-//! shards; filters with wildcards are in a tree of levels. Both are behind locks that a change
-//! holds for one subscription only (well under a microsecond). Publishers keep the result of a
-//! search (see `publisher.rs`) and search again only if a generation shows that it may have
+//! shards; filters with wildcards are in a tree of levels. Both are guarded by locks, which a
+//! change holds for one subscription only (well under a microsecond). Publishers keep the result of
+//! a search (see `publisher.rs`) and search again only if a generation shows that it may have
 //! changed, so publishing normally takes no lock here at all.
 //!
 //! Immutable snapshots, copied at each batch of changes, were rejected: a snapshot of a flat level
@@ -39,9 +39,9 @@ const BRANCHES: usize = 64;
 
 /// One filter without wildcards, and its subscriptions.
 ///
-/// It is stored outside the table, which contains only its address: a growing table leaves its
-/// former allocation behind, which is not returned to the system for long. That allocation has 9
-/// bytes per slot instead of 41.
+/// It is stored outside the table, which contains only its address: a growing table frees its
+/// former allocation, which is not returned to the system for long. That allocation has 9 bytes
+/// per slot instead of 41.
 struct ExactFilter {
     /// The hash is kept, so that a growing table need not read the text.
     hash: u64,

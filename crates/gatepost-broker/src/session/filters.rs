@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, btree_set};
 
 use gatepost_message::TopicFilter;
 
-/// A set of filters that knows its size. A tree, since a hash table leaves freed memory behind when
-/// it grows.
+/// A set of filters that knows its size. A tree, since a growing hash table frees a block
+/// of memory that fits nothing else.
 #[derive(Default)]
 pub(crate) struct SessionFilters {
     filters: BTreeSet<TopicFilter>,

@@ -1,11 +1,11 @@
-//! State of learning besides the table of tokens.
+//! The state that only the learner uses: learned messages, the last expiry, unwritten records.
 
 use super::message_key::MessageKey;
 use super::record::{Class, ExpiryRecord, LearnedRecord};
 use super::sample::BayesSample;
 use super::seen::Seen;
 
-/// The state that only learning changes, behind one lock.
+/// The state that only learning changes, guarded by one lock.
 pub(super) struct LearnerState {
     /// The messages that were learned.
     pub(super) seen: Seen,

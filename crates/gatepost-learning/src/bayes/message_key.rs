@@ -1,4 +1,4 @@
-//! The key of a learned message.
+//! The key under which a message is recorded as learned: a hash of its id.
 
 use sha1::{Digest, Sha1};
 

@@ -1,4 +1,4 @@
-//! The input of Bayes from one message.
+//! The input of the classifier from one message: its tokens, ids and time.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,4 @@
-//! The learned messages, so that none is learned twice.
+//! The learned messages (SpamAssassin's `bayes_seen`), so that none is learned twice.
 
 use std::collections::HashMap;
 

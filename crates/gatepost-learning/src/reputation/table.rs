@@ -1,4 +1,4 @@
-//! The averages of senders, in memory, with a store.
+//! The table of averages by sender, in memory and written to a store; AWL and TxRep share it.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};

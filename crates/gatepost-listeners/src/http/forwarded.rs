@@ -22,8 +22,8 @@ const FORWARDING_FIELDS: [&str; 6] = [
     "via",
 ];
 
-/// Replaces the peer by the client if the peer is one of `trusted`; otherwise records that there is
-/// a client behind the peer.
+/// Replaces the peer by the client if the peer is one of `trusted`; otherwise records that the peer
+/// forwards for a client.
 pub(super) fn apply(trusted: &[PeerNetwork], request: &mut HttpRequest) {
     let is_trusted = |peer: Peer| trusted.iter().any(|network| network.holds(peer.ip()));
     if !is_trusted(request.peer) {

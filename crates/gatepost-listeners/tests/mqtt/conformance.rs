@@ -1,8 +1,8 @@
-//! The tables of `docs/mqtt5-conformance.md` and `docs/mqtt3-conformance.md`, made from the
-//! statements' lists, the conversations and the tests: a statement without a proof or a reason
-//! fails here, as does one that names a test that is not there.
+//! The tables of `docs/mqtt5-conformance.md` and `docs/mqtt3-conformance.md`, generated from the
+//! lists of statements, the conversations and the tests. A statement that has neither a test nor a
+//! reason fails, and so does a statement that names a missing test.
 //!
-//! `WRITE_TABLES=1 cargo test -p gatepost-listeners --test mqtt conformance` writes them.
+//! `WRITE_TABLES=1 cargo test -p gatepost-listeners --test mqtt conformance` writes the tables.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -34,7 +34,7 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The names of all functions in the tests that may be named.
+/// The names of all test functions that a statement may name.
 fn test_functions() -> BTreeSet<String> {
     let mut functions = BTreeSet::new();
     for file in [
@@ -61,7 +61,7 @@ fn test_functions() -> BTreeSet<String> {
     functions
 }
 
-/// The way in which a statement is met.
+/// The evidence for a statement.
 enum Proof<'a> {
     Shown(Vec<&'a Conversation>, Vec<String>),
     Reason(&'a str),
@@ -117,14 +117,14 @@ where
         if !conversations.is_empty() || !tests.is_empty() {
             if is_reason {
                 mistakes.push(format!(
-                    "{statement}: shown, and yet it has a reason why not"
+                    "{statement}: is tested, but has a reason why it cannot be"
                 ));
             }
             proofs.push((statement, Proof::Shown(conversations, tests)));
         } else if is_reason {
             proofs.push((statement, Proof::Reason(remark)));
         } else {
-            mistakes.push(format!("{statement}: nothing shows it"));
+            mistakes.push(format!("{statement}: has neither a test nor a reason"));
         }
     }
     mistakes.extend(
@@ -190,7 +190,7 @@ fn described(conversations: &[&Conversation], tests: &[String]) -> (String, Stri
 }
 
 #[test]
-fn every_statement_is_shown_or_has_its_reason() {
+fn every_statement_has_a_test_or_a_reason() {
     let functions = test_functions();
     for standard in &STANDARDS {
         let conversations = conversations(standard.version);

@@ -31,7 +31,7 @@ const DEPTH_MAX: usize = 100_000;
 
 /// The reason why text is invisible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unseen {
+pub(super) enum InvisibleCause {
     /// Its colour equals or resembles its background's.
     LowContrast,
     /// Its colour is invalid.
@@ -276,16 +276,16 @@ impl Styles {
     }
 
     /// The reason why text at this position is invisible, if it is.
-    pub(super) fn unseen(&self) -> Option<Unseen> {
+    pub(super) fn unseen(&self) -> Option<InvisibleCause> {
         let style = self.top();
         if style.foreground.is_lost_on(style.background) {
-            return Some(Unseen::LowContrast);
+            return Some(InvisibleCause::LowContrast);
         }
         if style.foreground == Colour::Invalid || style.background == Colour::Invalid {
-            return Some(Unseen::InvalidColour);
+            return Some(InvisibleCause::InvalidColour);
         }
         let hidden = style.size <= SIZE_INVISIBLE_MAX || style.display_none || style.hidden;
-        hidden.then_some(Unseen::Hidden)
+        hidden.then_some(InvisibleCause::Hidden)
     }
 }
 

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use super::multipart::{BoundaryKind, PartReader, boundary_kind, is_part_head_line};
-use super::{MimePart, Oddities, Parts};
+use super::{MimePart, ParseFlags, Parts};
 use crate::ascii::{is_blank, is_space, lines};
 use crate::content_type::{ContentType, disposition_name};
 use crate::head::{HeaderField, MessageHead};
@@ -34,7 +34,7 @@ impl Parts {
             limits,
             list: Vec::new(),
             order: Vec::new(),
-            oddities: Oddities::default(),
+            flags: ParseFlags::default(),
             boundaries: Vec::new(),
         };
         let mut queue = VecDeque::new();
@@ -198,7 +198,7 @@ impl Parts {
             }
             let is_last_line = at >= body.len();
             if end.is_none() && !is_last_line {
-                reader.line(line, at, &boundary, &mut self.oddities);
+                reader.line(line, at, &boundary, &mut self.flags);
                 continue;
             }
             if end.is_none() {
@@ -227,16 +227,16 @@ impl Parts {
                 break;
             }
             if !is_last_line && !is_part_head_line(body.get(at..).unwrap_or_default()) {
-                self.oddities.part_head_missing = true;
+                self.flags.part_head_missing = true;
             }
             children += 1;
             if children >= self.limits.parts_per_multipart_max || self.is_full() {
-                self.oddities.too_many_parts = true;
+                self.flags.too_many_parts = true;
                 return;
             }
         }
         let epilogue = body.get(at..).unwrap_or_default();
-        self.oddities.epilogue |= epilogue.iter().any(|&byte| !is_space(byte) && byte != b'.');
+        self.flags.epilogue |= epilogue.iter().any(|&byte| !is_space(byte) && byte != b'.');
     }
 
     /// The start of the line after the first boundary, and whether there is a boundary at all.
@@ -248,7 +248,7 @@ impl Parts {
                 self.note_boundary(boundary, 1);
                 let rest = body.get(at..).unwrap_or_default();
                 if !rest.is_empty() && !is_part_head_line(rest) {
-                    self.oddities.part_head_missing = true;
+                    self.flags.part_head_missing = true;
                 }
                 return (at, true);
             }

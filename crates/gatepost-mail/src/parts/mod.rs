@@ -12,7 +12,7 @@ use super::part::MimePart;
 
 /// Irregularities of a message's MIME structure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Oddities {
+pub struct ParseFlags {
     /// A boundary is not followed by a field.
     pub part_head_missing: bool,
     /// No blank line ends a part's head.
@@ -30,7 +30,7 @@ pub struct Parts {
     list: Vec<MimePart>,
     order: Vec<usize>,
     /// Irregularities of the structure.
-    pub oddities: Oddities,
+    pub flags: ParseFlags,
     /// Boundaries that were opened, and whether they were closed.
     pub boundaries: Vec<(Vec<u8>, i32)>,
 }

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 
-use super::Oddities;
+use super::ParseFlags;
 use crate::ascii::{is_blank, lines};
 use crate::content_type::ContentType;
 use crate::head::{HeaderField, is_field_line};
@@ -36,12 +36,12 @@ pub(super) fn boundary_kind(line: &[u8], boundary: &[u8]) -> Option<BoundaryKind
 }
 
 /// A part of a multipart.
-pub(super) struct CutPart {
+pub(super) struct RawPart {
     pub(super) fields: Vec<HeaderField<'static>>,
     pub(super) body: Bytes,
 }
 
-impl CutPart {
+impl RawPart {
     pub(super) fn content_type(&self) -> Option<&[u8]> {
         self.fields
             .iter()
@@ -86,7 +86,7 @@ impl PartReader {
         line: &[u8],
         line_end: usize,
         boundary: &[u8],
-        oddities: &mut Oddities,
+        flags: &mut ParseFlags,
     ) {
         if self.in_body {
             self.body_line(line, line_end);
@@ -106,7 +106,7 @@ impl PartReader {
         if matches!(line, b"\n" | b"\r\n" | b"\r" | b"") {
             return;
         }
-        oddities.part_separator_missing = true;
+        flags.part_separator_missing = true;
         self.body_line(line, line_end);
     }
 
@@ -138,7 +138,7 @@ impl PartReader {
     }
 
     /// Ends the part. The line end before a boundary belongs to the boundary.
-    pub(super) fn take(&mut self, body: &Bytes, at_boundary: bool) -> CutPart {
+    pub(super) fn take(&mut self, body: &Bytes, at_boundary: bool) -> RawPart {
         let mut text = match self.start {
             Some(start) => body.slice(start..self.end.max(start)),
             None => Bytes::new(),
@@ -149,7 +149,7 @@ impl PartReader {
         if at_boundary && text.ends_with(b"\n") {
             text.truncate(text.len() - 1);
         }
-        let part = CutPart {
+        let part = RawPart {
             fields: std::mem::take(&mut self.fields),
             body: text,
         };

@@ -1,4 +1,4 @@
-//! Whether the sender in a `Received:` line was authenticated.
+//! Detection of SMTP authentication in a `Received:` line.
 
 use std::sync::LazyLock;
 
@@ -21,7 +21,7 @@ static PATTERNS: LazyLock<AuthenticationPatterns> = LazyLock::new(|| {
         MailPattern::with_flags(pattern, flags)
             .unwrap_or_else(|error| unreachable!("built-in pattern: {error}"))
     };
-    let ip = super::shape::IP;
+    let ip = super::received_format::IP;
     AuthenticationPatterns {
         // RFC 3848 and 6531 protocol names that end in A, and those of web mail.
         protocol: compile(

@@ -1,16 +1,16 @@
-//! One `Received:` line.
+//! One `Received:` line, converted to a [`Relay`](super::Relay).
 
 use std::sync::LazyLock;
 
 use super::Relay;
 use super::authentication::authentication;
-use super::shape::{ShapeValues, TemplateMeaning, find_shape, find_uppercase_shape};
+use super::received_format::{ReceivedValues, TemplateMeaning, find_format, find_uppercase_format};
 use crate::ip;
 use crate::pattern::MailPattern;
 
 /// The meaning of a line.
 #[derive(Debug)]
-pub(super) enum Reading {
+pub(super) enum ReceivedLine {
     /// A hop from one host to another.
     Relay(Box<Relay>),
     /// A step inside one machine, or without an address: ignored.
@@ -70,7 +70,7 @@ fn group(pattern: &MailPattern, text: &str) -> Option<String> {
 }
 
 /// Parses a line.
-pub(super) fn read_line(line: &str) -> Reading {
+pub(super) fn read_line(line: &str) -> ReceivedLine {
     let patterns = &*PATTERNS;
     let mut line = line.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
     while let Some(shorter) = line.strip_suffix(';') {
@@ -78,7 +78,7 @@ pub(super) fn read_line(line: &str) -> Reading {
         line.truncate(length);
     }
     if names_no_relay(&line) {
-        return Reading::Skipped;
+        return ReceivedLine::Skipped;
     }
     let date = patterns.date.spans(line.as_bytes()).next();
     if let Some((start, _)) = date {
@@ -87,42 +87,42 @@ pub(super) fn read_line(line: &str) -> Reading {
     if let Some(at) = line.find(")by ") {
         line.insert(at + 1, ' ');
     }
-    let mut found = ShapeValues {
+    let mut found = ReceivedValues {
         id: group(&patterns.id, &line).unwrap_or_default(),
         helo: group(&patterns.helo_parameter, &line)
             .or_else(|| group(&patterns.helo_word, &line))
             .unwrap_or_default(),
         by: group(&patterns.by, &line).unwrap_or_default(),
-        ..ShapeValues::default()
+        ..ReceivedValues::default()
     };
     let auth = authentication(&line);
     let outcome = if let Some(rest) = line.strip_prefix("from ") {
         found.envelope_from = group(&patterns.envelope_from, rest);
-        let outcome = find_shape(rest, &mut found);
+        let outcome = find_format(rest, &mut found);
         if outcome == TemplateMeaning::Unknown && found.helo.is_empty() {
             found.helo = group(&patterns.guess_helo, rest).unwrap_or_default();
         }
         outcome
     } else {
-        find_uppercase_shape(&line, &mut found)
+        find_uppercase_format(&line, &mut found)
     };
     match outcome {
         TemplateMeaning::Relay => {}
-        TemplateMeaning::Skip => return Reading::Skipped,
-        TemplateMeaning::Fetched => return Reading::Fetched,
+        TemplateMeaning::Skip => return ReceivedLine::Skipped,
+        TemplateMeaning::Fetched => return ReceivedLine::Fetched,
         TemplateMeaning::Scanner => {
-            return Reading::Scanner(found.envelope_from.as_deref().map(tidy_envelope_from));
+            return ReceivedLine::Scanner(found.envelope_from.as_deref().map(tidy_envelope_from));
         }
         TemplateMeaning::Unknown => {
             if found.ip.is_empty() {
                 found.ip = bracketed_address(&line).unwrap_or_default();
             }
             if found.ip.is_empty() || found.by.is_empty() {
-                return Reading::Unparseable;
+                return ReceivedLine::Unparseable;
             }
         }
     }
-    Reading::Relay(Box::new(finish(found, auth)))
+    ReceivedLine::Relay(Box::new(finish(found, auth)))
 }
 
 /// Whether the line is of a kind that SpamAssassin skips: it does not begin with `from`, describes
@@ -211,7 +211,7 @@ fn tidy_ip(text: &str) -> String {
     without_odd_characters(mapped.map_or(text, |(_, address)| address))
 }
 
-fn finish(found: ShapeValues, auth: String) -> Relay {
+fn finish(found: ReceivedValues, auth: String) -> Relay {
     let mut rdns = found.rdns.trim_end_matches('.').to_owned();
     if rdns.eq_ignore_ascii_case("unknown") || rdns.starts_with('[') {
         rdns.clear();

@@ -1,20 +1,20 @@
 //! The relays of a message, parsed from its `Received:` fields.
 //!
 //! Each mail server has its own format of this field. [`mod@line`] converts a field to one form,
-//! and [`shape`] contains the known formats. This module walks the relays from the newest to the
-//! oldest and decides how far they can be trusted: a relay outside the trusted networks may have
-//! forged all fields below its own.
+//! and [`received_format`] contains the known formats. This module walks the relays from the newest
+//! to the oldest and decides how far they can be trusted: a relay outside the trusted networks may
+//! have forged all fields below its own.
 
 mod authentication;
 mod line;
-mod shape;
+mod received_format;
 
 use std::fmt::Write as _;
 
 use super::Mail;
 use super::ip;
 use super::network::Networks;
-use line::{Reading, read_line};
+use line::{ReceivedLine, read_line};
 
 /// The most `Received:` fields that are read.
 const RECEIVED_MAX: usize = 1000;
@@ -162,17 +162,17 @@ impl Relays {
         for text in received_lines(mail) {
             let noted = scanner_envelope_from.take();
             match read_line(&text) {
-                Reading::Relay(mut relay) => {
+                ReceivedLine::Relay(mut relay) => {
                     if let Some(noted) = noted {
                         relay.envelope_from = Some(noted);
                     }
                     walk.step(*relay, &trust);
                     continue;
                 }
-                Reading::Unparseable => walk.relays.unparseable += 1,
-                Reading::Skipped => {}
-                Reading::Scanner(envelope_from) => scanner_envelope_from = envelope_from,
-                Reading::Fetched => {
+                ReceivedLine::Unparseable => walk.relays.unparseable += 1,
+                ReceivedLine::Skipped => {}
+                ReceivedLine::Scanner(envelope_from) => scanner_envelope_from = envelope_from,
+                ReceivedLine::Fetched => {
                     if walk.may_restart {
                         walk.relays.trusted.clear();
                         walk.relays.internal.clear();

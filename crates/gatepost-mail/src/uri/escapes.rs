@@ -1,4 +1,4 @@
-//! Escaped characters of a link.
+//! Percent-encoded characters of a link.
 
 use crate::transfer::hex_digit;
 

@@ -6,7 +6,7 @@
 //! are examined.
 
 use crate::ascii::{is_space, is_word, starts_with_ignore_case};
-use crate::domain::Boundaries;
+use crate::domain::RegistrarBoundaries;
 
 /// The longest link, in bytes.
 const LINK_LENGTH_MAX: usize = 2048;
@@ -86,7 +86,7 @@ fn has(byte: Option<&u8>, class: u8) -> bool {
 /// Calls `found` with each link in `line`.
 pub(super) fn find_links(
     line: &[u8],
-    boundaries: &Boundaries,
+    boundaries: &RegistrarBoundaries,
     mut found: impl FnMut(LinkKind, &[u8]),
 ) {
     let ends_link = |&byte: &u8| CLASS[usize::from(byte)] & ENDS_LINK != 0;
@@ -111,7 +111,7 @@ fn find_in_run(
     line: &[u8],
     start: usize,
     end: usize,
-    boundaries: &Boundaries,
+    boundaries: &RegistrarBoundaries,
     found: &mut impl FnMut(LinkKind, &[u8]),
 ) {
     let mut address = NextAddress {
@@ -258,7 +258,12 @@ impl NextAddress<'_> {
 }
 
 /// The length of a bare host name, and the end of the link that contains it.
-fn bare_at(line: &[u8], at: usize, end: usize, boundaries: &Boundaries) -> Option<(usize, usize)> {
+fn bare_at(
+    line: &[u8],
+    at: usize,
+    end: usize,
+    boundaries: &RegistrarBoundaries,
+) -> Option<(usize, usize)> {
     let starts = at
         .checked_sub(1)
         .is_none_or(|before| has(line.get(before), STARTS_BARE));
@@ -308,9 +313,9 @@ mod tests {
     use super::*;
 
     fn links(line: &str) -> Vec<String> {
-        let boundaries = Boundaries {
+        let boundaries = RegistrarBoundaries {
             top_level: ["com", "org"].into_iter().map(Box::from).collect(),
-            ..Boundaries::default()
+            ..RegistrarBoundaries::default()
         };
         let mut all = Vec::new();
         find_links(line.as_bytes(), &boundaries, |_, link| {

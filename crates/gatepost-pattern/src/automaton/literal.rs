@@ -1,4 +1,4 @@
-//! The result of a literal search.
+//! A literal that a search reports: its pattern, and the window in which a match can start.
 
 /// The distance from the start of a match to the end of a required literal in it, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

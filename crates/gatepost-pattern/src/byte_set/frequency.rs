@@ -1,4 +1,4 @@
-//! The frequency of bytes in mail.
+//! The frequency of each byte in mail, by which rare literals are selected.
 
 use super::ByteSet;
 

@@ -73,7 +73,7 @@ pub struct Pattern {
 }
 
 pub use error::PatternError;
-use source::{Reading, Source};
+use source::{ParsedSource, Source};
 
 /// A search was stopped at a limit before it had a result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -157,7 +157,7 @@ impl Pattern {
     /// Compiles everything that the first search would compile; an error means that the pattern
     /// cannot run.
     pub fn compile(&self) -> Result<(), String> {
-        self.code(&self.source.reading())
+        self.code(&self.source.parsed())
             .map(|_| ())
             .map_err(|LimitReached(reason)| reason)
     }
@@ -165,25 +165,25 @@ impl Pattern {
     /// Creates the data that its first candidate would wait for: the prefix filter, and compiled
     /// code.
     pub fn make_ready(&self) {
-        let reading = self.source.reading();
-        if self.prefix(&reading).literal.is_none() && !self.is_opaque {
+        let parsed = self.source.parsed();
+        if self.prefix(&parsed).literal.is_none() && !self.is_opaque {
             // An error is reported by the first search.
-            let code = self.anchored(&reading);
+            let code = self.anchored(&parsed);
             // A text with too many candidates is searched by code of its own.
             if code.is_ok_and(|code| code.native_bytes() > SEARCH_CODE_BYTES_MAX) {
-                let _ = self.code(&reading);
+                let _ = self.code(&parsed);
             }
         }
     }
 
-    fn code(&self, reading: &Reading<'_>) -> Result<&PcreCode, LimitReached> {
-        let compile = || compiled(reading, CompileMode::Search);
+    fn code(&self, parsed: &ParsedSource<'_>) -> Result<&PcreCode, LimitReached> {
+        let compile = || compiled(parsed, CompileMode::Search);
         let code = self.code.get_or_init(compile).as_ref();
         code.map_err(|reason| LimitReached(reason.to_string()))
     }
 
-    fn anchored(&self, reading: &Reading<'_>) -> Result<&PcreCode, LimitReached> {
-        let compile = || compiled(reading, CompileMode::Anchored);
+    fn anchored(&self, parsed: &ParsedSource<'_>) -> Result<&PcreCode, LimitReached> {
+        let compile = || compiled(parsed, CompileMode::Anchored);
         let code = self.anchored.get_or_init(compile).as_ref();
         code.map_err(|reason| LimitReached(reason.to_string()))
     }
@@ -216,8 +216,8 @@ impl Pattern {
         if self.is_single_use && !is_long {
             return self.search(text, start, keep_going);
         }
-        let reading = self.source.reading();
-        let prefix = self.prefix(&reading);
+        let parsed = self.source.parsed();
+        let prefix = self.prefix(&parsed);
         if prefix.rules_out(text, start) {
             return Ok(None);
         }
@@ -229,7 +229,7 @@ impl Pattern {
         if is_long {
             self.search_slices(text, start, keep_going)
         } else {
-            self.search_by_prefix((prefix, &reading), text, start, keep_going)
+            self.search_by_prefix((prefix, &parsed), text, start, keep_going)
         }
     }
 
@@ -263,7 +263,7 @@ impl Pattern {
     /// few.
     fn search_by_prefix(
         &self,
-        (prefix, reading): (&PrefixFilter, &Reading<'_>),
+        (prefix, parsed): (&PrefixFilter, &ParsedSource<'_>),
         text: &[u8],
         start: usize,
         keep_going: KeepGoing<'_>,
@@ -286,7 +286,7 @@ impl Pattern {
                 cost += OFFSET_TEST_COST;
                 if candidates.may_start(offset) {
                     cost += OFFSET_MATCH_COST;
-                    let found = match_at(self.anchored(reading)?, text, offset, keep_going)?;
+                    let found = match_at(self.anchored(parsed)?, text, offset, keep_going)?;
                     if found.is_some() {
                         return Ok(found);
                     }
@@ -307,13 +307,13 @@ impl Pattern {
     ) -> Result<MatchSpan, LimitReached> {
         let offsets = text.len().saturating_sub(start) + 1;
         let steps_max = u32::try_from(SEARCH_STEPS_MAX / offsets).unwrap_or(STEPS_MAX);
-        let reading = self.source.reading();
-        let code = self.code(&reading)?;
+        let parsed = self.source.parsed();
+        let code = self.code(&parsed)?;
         match code.search(text, start, steps_max.min(STEPS_MAX)) {
             Err(PcreError::STEPS) if steps_max < STEPS_MAX && !self.is_opaque => {}
             outcome => return outcome.map_err(LimitReached::from),
         }
-        let anchored = self.anchored(&reading)?;
+        let anchored = self.anchored(&parsed)?;
         for offset in start..=text.len() {
             if !keep_going(OFFSET_BYTES) {
                 return Err(LimitReached::time());
@@ -328,13 +328,13 @@ impl Pattern {
 
     /// Whether the pattern consists of a few literals and needs no engine.
     pub fn is_literal(&self) -> bool {
-        !self.is_single_use && self.prefix(&self.source.reading()).literal.is_some()
+        !self.is_single_use && self.prefix(&self.source.parsed()).literal.is_some()
     }
 
     /// The number of matches of a pattern that is a few literals, up to `hits_max`, in one pass
     /// over the text; 0 for any other pattern.
     pub fn count_literal(&self, text: &[u8], hits_max: u32) -> u32 {
-        let prefix = self.prefix(&self.source.reading());
+        let prefix = self.prefix(&self.source.parsed());
         let Some(literal) = &prefix.literal else {
             return 0;
         };
@@ -378,8 +378,8 @@ impl Pattern {
             let found = self.search(text, *offsets.start(), keep_going)?;
             return Ok((found.is_some_and(|(start, _)| offsets.contains(&start)), 1));
         }
-        let reading = self.source.reading();
-        let prefix = self.prefix(&reading);
+        let parsed = self.source.parsed();
+        let prefix = self.prefix(&parsed);
         let mut candidates = prefix.candidates(text);
         let (mut at, last) = offsets.into_inner();
         let mut tried = 0;
@@ -387,7 +387,7 @@ impl Pattern {
             tried += 1;
             let matches = match &prefix.literal {
                 Some(literal) => literal.end_at(text, offset).is_some(),
-                None => match_at(self.anchored(&reading)?, text, offset, keep_going)?.is_some(),
+                None => match_at(self.anchored(&parsed)?, text, offset, keep_going)?.is_some(),
             };
             if matches {
                 return Ok((true, tried));
@@ -398,15 +398,15 @@ impl Pattern {
     }
 
     /// The prefix filter, which delays compiling until the first candidate.
-    fn prefix(&self, reading: &Reading<'_>) -> &PrefixFilter {
-        let make = || Box::new(PrefixFilter::of(reading.tree()));
+    fn prefix(&self, parsed: &ParsedSource<'_>) -> &PrefixFilter {
+        let make = || Box::new(PrefixFilter::of(parsed.tree()));
         self.prefix.get_or_init(|| counted(FirstUse::Prefix, make))
     }
 }
 
 /// Compiles a pattern, which its first use waits for.
-fn compiled(reading: &Reading<'_>, mode: CompileMode) -> Result<PcreCode, Box<str>> {
-    let compile = || engine::compile(reading.tree(), mode).map_err(Into::into);
+fn compiled(parsed: &ParsedSource<'_>, mode: CompileMode) -> Result<PcreCode, Box<str>> {
+    let compile = || engine::compile(parsed.tree(), mode).map_err(Into::into);
     counted(FirstUse::Pattern, compile)
 }
 

@@ -1,8 +1,8 @@
 //! The source of a pattern, and its tree while something is made of it.
 //!
-//! Trees are large and are not kept: whatever needs one parses the source again. A letter that
-//! first needs a pattern needs its prefix filter and its compiled code, so one [`Reading`] serves
-//! both.
+//! Trees are large and are not kept: whatever needs one parses the source again. A message that
+//! first needs a pattern needs its prefix filter and its compiled code, so one [`ParsedSource`]
+//! serves both.
 
 use std::cell::OnceCell;
 
@@ -49,22 +49,22 @@ impl Source {
             .unwrap_or(Node::Empty)
     }
 
-    /// A reading for one search.
-    pub(super) fn reading(&self) -> Reading<'_> {
-        Reading {
+    /// The source for one search, which parses it at most once.
+    pub(super) fn parsed(&self) -> ParsedSource<'_> {
+        ParsedSource {
             source: self,
             tree: OnceCell::new(),
         }
     }
 }
 
-/// The tree of a pattern, parsed when it is first asked for.
-pub(super) struct Reading<'p> {
+/// The tree of a pattern, parsed when it is first needed.
+pub(super) struct ParsedSource<'p> {
     source: &'p Source,
     tree: OnceCell<Node>,
 }
 
-impl Reading<'_> {
+impl ParsedSource<'_> {
     pub(super) fn tree(&self) -> &Node {
         self.tree.get_or_init(|| self.source.tree())
     }

@@ -1,4 +1,4 @@
-//! A pattern as a flat concatenation, as far as a literal can extend over it.
+//! A pattern as a flat concatenation of the parts over which a required literal can extend.
 
 use super::cost::{LiteralCost, ROUNDS_MAX, cost_of};
 use crate::automaton::Window;

@@ -1,4 +1,4 @@
-//! Selects the patterns of a list that can match a text at all.
+//! [`Prefilter`]: the patterns of a list that can match a text, found by their required literals.
 
 use super::byte_run::{ByteRun, rare_byte_run, required_byte_run};
 use super::required::{RequiredLiteral, required_literals};

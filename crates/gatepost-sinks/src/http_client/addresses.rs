@@ -1,7 +1,7 @@
 //! The addresses to which a request may be sent.
 //!
 //! A URL is text from a config or from a user, and other people's servers resolve its name: both
-//! may point into the network behind the server. So the address itself is checked, after the
+//! may point into the private network of the server. So the address itself is checked, after the
 //! resolution and before the connection, and the connection is made to the checked address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

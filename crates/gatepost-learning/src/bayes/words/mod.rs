@@ -1,4 +1,4 @@
-//! Divides a line into words.
+//! The tokenizer: divides a line into words.
 //!
 //! The words are those of SpamAssassin, peculiarities included: databases can be exchanged only if
 //! both programs produce the same tokens from the same text. The differences between parts of a

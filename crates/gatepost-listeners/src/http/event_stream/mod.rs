@@ -2,8 +2,8 @@
 //!
 //! The text of an event depends on the publication and the format only, never on the reader, so
 //! each thread keeps the texts that it made last: a publication with thousands of readers is
-//! encoded once by the publishing thread, and all readers share the bytes, even if they are several
-//! events behind and take them all at once.
+//! encoded once by the publishing thread, and all readers share the bytes, even if several events
+//! wait for them and they take all at once.
 
 mod actions;
 mod filter;

@@ -30,7 +30,7 @@ fn mqtt_3_1_0_2_a_second_connect_ends_the_connection() {
 }
 
 #[test]
-fn mqtt_3_1_4_3_a_second_connection_takes_the_session() {
+fn mqtt_3_1_4_3_a_second_connection_takes_over_the_session() {
     let server = Server::start();
     let mut first = Wire::connected(server.address, Version::Mqtt5, "same");
     let mut second = Wire::connected(server.address, Version::Mqtt5, "same");
@@ -55,7 +55,7 @@ fn mqtt_3_1_3_6_an_empty_client_id_is_replaced() {
 }
 
 #[test]
-fn mqtt_3_1_2_6_a_session_that_lasts_is_found_again() {
+fn mqtt_3_1_2_6_a_session_with_an_expiry_interval_is_resumed() {
     let server = Server::start();
     let (mut wire, present) = lasting(&server, "lasting", true);
     assert!(!present);
@@ -73,7 +73,7 @@ fn mqtt_3_1_2_6_a_session_that_lasts_is_found_again() {
 }
 
 #[test]
-fn mqtt_4_4_0_1_what_was_not_acknowledged_is_sent_again() {
+fn mqtt_4_4_0_1_unacknowledged_publications_are_sent_again() {
     let server = Server::start();
     let (mut first, _) = lasting(&server, "again", true);
     first.subscribe("a", Qos::AtLeastOnce);
@@ -126,7 +126,7 @@ fn mqtt_3_1_2_8_the_will_is_published_when_the_client_is_lost() {
 }
 
 #[test]
-fn mqtt_3_1_3_9_a_delayed_will_waits_and_is_dropped_when_the_client_returns() {
+fn mqtt_3_1_3_9_a_delayed_will_is_discarded_if_the_client_reconnects() {
     let server = Server::start();
     let mut watcher = v5(&server, "watcher");
     watcher.subscribe("will/#", Qos::AtMostOnce);

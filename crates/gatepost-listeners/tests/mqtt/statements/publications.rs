@@ -51,7 +51,7 @@ fn mqtt_3_3_4_9_no_more_is_in_flight_than_the_receive_maximum() {
 }
 
 #[test]
-fn mqtt_3_1_2_25_packets_that_are_too_large_are_left_out() {
+fn mqtt_3_1_2_25_packets_larger_than_the_maximum_are_discarded() {
     let server = Server::start();
     let mut small = connect_with(&server, "small", &[Property::MaximumPacketSize(60)]);
     small.subscribe("a", Qos::AtLeastOnce);

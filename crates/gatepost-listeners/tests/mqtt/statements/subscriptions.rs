@@ -55,7 +55,7 @@ fn mqtt_3_3_4_3_all_matching_subscription_identifiers_are_sent() {
 }
 
 #[test]
-fn mqtt_3_8_3_3_no_local_subscriptions_get_nothing_of_their_own() {
+fn mqtt_3_8_3_3_no_local_subscriptions_get_no_publications_of_their_own_client() {
     let server = Server::start();
     let mut wire = v5(&server, "local");
     let no_local = SubscriptionOptions {
@@ -91,7 +91,7 @@ fn mqtt_3_8_3_4_a_shared_subscription_is_never_no_local() {
 }
 
 #[test]
-fn mqtt_3_3_1_12_the_retain_flag_is_kept_for_those_who_ask() {
+fn mqtt_3_3_1_12_the_retain_flag_is_kept_on_request() {
     let server = Server::start();
     let mut plain = v5(&server, "plain");
     plain.subscribe("a", Qos::AtMostOnce);
@@ -110,7 +110,7 @@ fn mqtt_3_3_1_12_the_retain_flag_is_kept_for_those_who_ask() {
 }
 
 #[test]
-fn mqtt_3_3_1_10_retain_handling_says_when_retained_messages_come() {
+fn mqtt_3_3_1_10_retain_handling_decides_when_retained_messages_are_sent() {
     let server = Server::start();
     let mut publisher = v5(&server, "publisher");
     publisher.publish("a", b"kept", Qos::AtMostOnce, true);
@@ -129,7 +129,7 @@ fn mqtt_3_3_1_10_retain_handling_says_when_retained_messages_come() {
 }
 
 #[test]
-fn mqtt_3_3_1_6_an_empty_payload_clears_what_is_retained() {
+fn mqtt_3_3_1_6_an_empty_payload_removes_the_retained_message() {
     let server = Server::start();
     let mut wire = v5(&server, "wire");
     wire.publish("a", b"kept", Qos::AtMostOnce, true);

@@ -103,7 +103,7 @@ fn scram_proves_both_sides() {
 }
 
 #[test]
-fn nothing_but_auth_comes_before_the_connack() {
+fn only_auth_packets_precede_the_connack() {
     let server = server();
     let (mut wire, _) = begin_scram(&server, &ScramClient::new("anna", "secret"));
     wire.send(&Packet::Pingreq); // [MQTT-3.1.2-30]
@@ -111,7 +111,7 @@ fn nothing_but_auth_comes_before_the_connack() {
 }
 
 #[test]
-fn a_client_logs_in_again_without_a_pause() {
+fn a_client_reauthenticates_without_interruption() {
     let server = server();
     let mut wire = logged_in_by_scram(&server);
     let mut scram = ScramClient::new("anna", "secret");
@@ -136,7 +136,7 @@ fn a_client_logs_in_again_without_a_pause() {
 }
 
 #[test]
-fn auth_out_of_turn_ends_the_connection() {
+fn unexpected_auth_ends_the_connection() {
     let server = server();
     for (reason, method) in [
         (Reason::CONTINUE_AUTHENTICATION, METHOD),

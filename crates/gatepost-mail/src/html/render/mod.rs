@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::entity::{EntityContext, decode};
 use super::facts::{ELEMENTS, HtmlFacts};
-use super::style::{Styles, Unseen};
+use super::style::{InvisibleCause, Styles};
 use super::tokens::{Attributes, TokenHandler, tokenise};
 use pieces::{TextRun, TextRuns};
 use prepare::prepare;
@@ -295,8 +295,8 @@ impl TokenHandler for Renderer {
             self.styles.unseen()
         };
         match unseen {
-            Some(Unseen::LowContrast) => self.set("font_low_contrast"),
-            Some(Unseen::InvalidColour) => self.set("font_invalid_color"),
+            Some(InvisibleCause::LowContrast) => self.set("font_low_contrast"),
+            Some(InvisibleCause::InvalidColour) => self.set("font_invalid_color"),
             _ => {}
         }
         self.note_cut_words(&text);

@@ -2,7 +2,7 @@
 //! sections.
 
 use super::{
-    Attributes, LITERAL_ELEMENTS, MarkupParse, Section, TokenHandler, Tokenizer, is_space,
+    Attributes, LITERAL_ELEMENTS, MarkedSection, MarkupParse, TokenHandler, Tokenizer, is_space,
 };
 
 /// The most nested marked sections.
@@ -29,7 +29,7 @@ impl<'a> Tokenizer<'a> {
             return MarkupParse::Unfinished;
         };
         let name = self.slice(tag + 1, name_end);
-        if self.section != Section::Ignore {
+        if self.section != MarkedSection::Ignore {
             self.report_pending_end(handler);
             with_lower_case(name, |name| handler.start(name, &attributes));
         }
@@ -99,7 +99,7 @@ impl<'a> Tokenizer<'a> {
         };
         if name_end == name_start {
             self.report_comment(tag, end + 1, handler);
-        } else if self.section != Section::Ignore {
+        } else if self.section != MarkedSection::Ignore {
             self.report_pending_end(handler);
             with_lower_case(self.slice(name_start, name_end), |name| handler.end(name));
         }
@@ -136,7 +136,7 @@ impl<'a> Tokenizer<'a> {
             }
             Some(byte) if byte.is_ascii_alphabetic() => match self.named_declaration(start) {
                 MarkupParse::Piece(end) => {
-                    if self.section != Section::Ignore {
+                    if self.section != MarkedSection::Ignore {
                         self.report_pending_end(handler);
                         handler.declaration(self.slice(tag, end));
                     }
@@ -246,11 +246,11 @@ impl<'a> Tokenizer<'a> {
                 at += 1;
             }
             let named = match self.slice(start, at).to_ascii_lowercase().as_str() {
-                "include" => Section::Include,
-                "rcdata" => Section::Rcdata,
-                "cdata" => Section::Cdata,
-                "ignore" => Section::Ignore,
-                _ => Section::None,
+                "include" => MarkedSection::Include,
+                "rcdata" => MarkedSection::Rcdata,
+                "cdata" => MarkedSection::Cdata,
+                "ignore" => MarkedSection::Ignore,
+                _ => MarkedSection::None,
             };
             section = section.max(Some(named));
             at = self.skip_space(at);
@@ -262,8 +262,14 @@ impl<'a> Tokenizer<'a> {
             return MarkupParse::Text;
         }
         if self.sections.len() < SECTIONS_MAX {
-            self.sections.push(section.unwrap_or(Section::Include));
-            self.section = self.sections.iter().copied().max().unwrap_or(Section::None);
+            self.sections
+                .push(section.unwrap_or(MarkedSection::Include));
+            self.section = self
+                .sections
+                .iter()
+                .copied()
+                .max()
+                .unwrap_or(MarkedSection::None);
         }
         MarkupParse::Piece(at + 1)
     }

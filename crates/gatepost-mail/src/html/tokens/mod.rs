@@ -66,7 +66,7 @@ const MARKUP_LENGTH_MIN: usize = 3;
 
 /// SGML marked sections, `<![CDATA[ … ]]>`, by increasing precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Section {
+enum MarkedSection {
     None,
     Include,
     Rcdata,
@@ -113,8 +113,8 @@ pub(super) fn tokenise(text: &str, handler: &mut impl TokenHandler) {
 struct Tokenizer<'a> {
     text: &'a str,
     literal: Option<(&'static str, bool)>,
-    sections: Vec<Section>,
-    section: Section,
+    sections: Vec<MarkedSection>,
+    section: MarkedSection,
     /// Comments end at the next `>`: set when the real end was not found.
     short_comments: bool,
     pending_end: Option<&'static str>,
@@ -142,7 +142,7 @@ impl<'a> Tokenizer<'a> {
             text,
             literal: None,
             sections: Vec::new(),
-            section: Section::None,
+            section: MarkedSection::None,
             short_comments: false,
             pending_end: None,
             unclosed: Vec::new(),
@@ -169,15 +169,15 @@ impl<'a> Tokenizer<'a> {
     }
 
     fn report_text(&mut self, start: usize, end: usize, handler: &mut impl TokenHandler) {
-        if start < end && self.section != Section::Ignore {
-            let literal =
-                self.literal.is_some_and(|(_, literal)| literal) || self.section == Section::Cdata;
+        if start < end && self.section != MarkedSection::Ignore {
+            let literal = self.literal.is_some_and(|(_, literal)| literal)
+                || self.section == MarkedSection::Cdata;
             handler.text(self.slice(start, end), literal);
         }
     }
 
     fn report_comment(&mut self, start: usize, end: usize, handler: &mut impl TokenHandler) {
-        if self.section != Section::Ignore {
+        if self.section != MarkedSection::Ignore {
             handler.comment(self.slice(start, end));
         }
     }
@@ -201,7 +201,7 @@ impl<'a> Tokenizer<'a> {
                 (start, at) = (after, after);
                 continue;
             }
-            if matches!(self.section, Section::Cdata | Section::Rcdata) {
+            if matches!(self.section, MarkedSection::Cdata | MarkedSection::Rcdata) {
                 let rest = self.text.as_bytes().get(at..).unwrap_or_default();
                 let Some(length) = memchr::memmem::find(rest, b"]]>") else {
                     return start;
@@ -212,7 +212,7 @@ impl<'a> Tokenizer<'a> {
                 continue;
             }
             let next = self.find(b'<', at);
-            if self.section != Section::None
+            if self.section != MarkedSection::None
                 && let Some(end) = self.section_end(at, next.unwrap_or(self.text.len()))
             {
                 self.report_text(start, end, handler);
@@ -268,7 +268,7 @@ impl<'a> Tokenizer<'a> {
         };
         self.report_text(start, end_tag, handler);
         self.literal = None;
-        if self.section != Section::Ignore {
+        if self.section != MarkedSection::Ignore {
             self.report_pending_end(handler);
             handler.end(element);
         }
@@ -360,6 +360,11 @@ impl<'a> Tokenizer<'a> {
 
     fn leave_section(&mut self) {
         self.sections.pop();
-        self.section = self.sections.iter().copied().max().unwrap_or(Section::None);
+        self.section = self
+            .sections
+            .iter()
+            .copied()
+            .max()
+            .unwrap_or(MarkedSection::None);
     }
 }

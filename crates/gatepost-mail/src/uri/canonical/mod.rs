@@ -9,7 +9,7 @@ mod web;
 mod web_link;
 
 use crate::ascii::{starts_with_ignore_case, trim};
-use crate::domain::Boundaries;
+use crate::domain::RegistrarBoundaries;
 use crate::pattern::MailPattern;
 use web_link::{WebLink, web_form};
 
@@ -20,7 +20,7 @@ const FORMS_MAX: usize = 64;
 pub(super) fn forms(
     link: &[u8],
     redirectors: &[MailPattern],
-    boundaries: &Boundaries,
+    boundaries: &RegistrarBoundaries,
 ) -> Vec<Vec<u8>> {
     let mut forms = LinkForms {
         queue: vec![clean(link)],
@@ -59,7 +59,7 @@ struct LinkForms<'a> {
     /// The other forms of the links.
     all: Vec<Vec<u8>>,
     redirectors: &'a [MailPattern],
-    boundaries: &'a Boundaries,
+    boundaries: &'a RegistrarBoundaries,
 }
 
 impl LinkForms<'_> {
@@ -104,9 +104,9 @@ mod tests {
     use super::*;
 
     fn all(link: &str) -> Vec<String> {
-        let boundaries = Boundaries {
+        let boundaries = RegistrarBoundaries {
             top_level: ["com"].into_iter().map(Box::from).collect(),
-            ..Boundaries::default()
+            ..RegistrarBoundaries::default()
         };
         forms(link.as_bytes(), &[], &boundaries)
             .into_iter()

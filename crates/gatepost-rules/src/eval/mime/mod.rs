@@ -75,14 +75,14 @@ fn is_html_message(mail: &ScannedMail<'_>) -> bool {
 }
 
 fn parse_flag(mail: &ScannedMail<'_>, flag: &str) -> bool {
-    let oddities = mail.parts().oddities;
+    let flags = mail.parts().flags;
     match flag {
         "missing_head_body_separator" => mail.head().separator_missing,
         "truncated_header" => mail.head().truncated,
-        "missing_mime_headers" => oddities.part_head_missing,
-        "missing_mime_head_body_separator" => oddities.part_separator_missing,
-        "mime_epilogue_exists" => oddities.epilogue,
-        "mimepart_limit_exceeded" => oddities.too_many_parts,
+        "missing_mime_headers" => flags.part_head_missing,
+        "missing_mime_head_body_separator" => flags.part_separator_missing,
+        "mime_epilogue_exists" => flags.epilogue,
+        "mimepart_limit_exceeded" => flags.too_many_parts,
         _ => false,
     }
 }

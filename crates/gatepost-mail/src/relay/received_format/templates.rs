@@ -1,4 +1,4 @@
-//! The templates, by server.
+//! The templates of `Received:` lines, grouped by the server software that writes them.
 
 /// An address: IPv4, or any text in the form of IPv6 (its value is checked later).
 pub(in crate::relay) const IP: &str = concat!(
@@ -15,7 +15,7 @@ pub(super) const LOCALHOST: &str = concat!(
 
 /// An additional action when a template matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Extra {
+pub(super) enum TemplateAction {
     None,
     /// The receiver looks up names.
     LookedUp,
@@ -37,16 +37,16 @@ pub(super) enum Extra {
 }
 
 /// A template: a required text of the line, the template, and an additional action.
-pub(super) type Wording = (&'static str, &'static str, Extra);
+pub(super) type ReceivedTemplate = (&'static str, &'static str, TemplateAction);
 
-use Extra::{
+use TemplateAction::{
     Fetched, LookedUp, LookedUpUnknown, LookedUpUnlessError, LookedUpUnlessUnknown,
     LookedUpWithIdent, NoId, Scanner, Skip, XMail,
 };
-const PLAIN: Extra = Extra::None;
+const PLAIN: TemplateAction = TemplateAction::None;
 
 /// Web mail that records the user's own machine.
-pub(super) const WEB_MAIL: [Wording; 3] = [
+pub(super) const WEB_MAIL: [ReceivedTemplate; 3] = [
     (
         " (SquirrelMail authenticated user ",
         r"{ip}(?![.-]).{10,80}by {by} with HTTP",
@@ -66,7 +66,7 @@ pub(super) const WEB_MAIL: [Wording; 3] = [
 
 /// Servers whose lines contain their name. The first name in a line decides; only its templates
 /// apply.
-pub(super) const SERVERS: [(&str, &[Wording]); 8] = [
+pub(super) const SERVERS: [(&str, &[ReceivedTemplate]); 8] = [
     (
         r" SMTPSVC",
         &[
@@ -132,7 +132,7 @@ pub(super) const SERVERS: [(&str, &[Wording]); 8] = [
 ];
 
 /// Templates before qmail's, which needs more than a template.
-pub(super) const BEFORE_QMAIL: [Wording; 10] = [
+pub(super) const BEFORE_QMAIL: [ReceivedTemplate; 10] = [
     (
         "with HTTP",
         r"^(?=.*\bwith HTTP\b){ip} \(\[{any_ip}\]\) by {by}",
@@ -186,7 +186,7 @@ pub(super) const BEFORE_QMAIL: [Wording; 10] = [
 ];
 
 /// Two further ones that resemble qmail's.
-pub(super) const LIKE_QMAIL: [Wording; 2] = [
+pub(super) const LIKE_QMAIL: [ReceivedTemplate; 2] = [
     (
         "LO ",
         r"^{rdns} \((?:HELO|EHLO) {helo?}\) \[{ip}\] by {by} \([^)]+\) with (?:ESMTP|SMTP)",
@@ -203,7 +203,7 @@ pub(super) const QMAIL_GUARD: &str = concat!(
     r"^\S+( \((?:HELO|EHLO) \S*\))? \((\S+@)?\[?{any_ip}\]?\)( \(envelope-sender <\S+>\))? by \S+",
     r"( \(.+\))* with (.* )?(SMTP|QMQP)(?! id )",
 );
-pub(super) const QMAIL: [Wording; 4] = [
+pub(super) const QMAIL: [ReceivedTemplate; 4] = [
     (
         "",
         concat!(
@@ -233,7 +233,7 @@ pub(super) const QMAIL: [Wording; 4] = [
 ];
 
 /// All others.
-pub(super) const OTHERS: [Wording; 61] = [
+pub(super) const OTHERS: [ReceivedTemplate; 61] = [
     (" via HTTP", r"^\[{ip}\] by {by} via HTTP$", PLAIN),
     ("( [", r"^\S+ \( \[{ip}\]\).*? by {by} ", PLAIN),
     ("", r"^\({helo} \[{ip}\]\) by {by} ", PLAIN),
@@ -398,7 +398,7 @@ pub(super) const OTHERS: [Wording; 61] = [
 ];
 
 /// Lines that begin with `FROM` or `(from`.
-pub(super) const UPPERCASE: [Wording; 4] = [
+pub(super) const UPPERCASE: [ReceivedTemplate; 4] = [
     (
         "",
         concat!(

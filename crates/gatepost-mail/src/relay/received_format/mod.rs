@@ -6,24 +6,24 @@
 //! order matters: several servers write lines that match more than one template, and the first one
 //! is the intended one.
 
-mod wordings;
+mod templates;
 
 use std::sync::LazyLock;
 
 use crate::pattern::MailPattern;
-use wordings::Extra::{
+pub(super) use templates::IP;
+use templates::TemplateAction::{
     Fetched, LookedUp, LookedUpUnknown, LookedUpUnlessError, LookedUpUnlessUnknown,
     LookedUpWithIdent, NoId, Scanner, Skip, XMail,
 };
-pub(super) use wordings::IP;
-use wordings::{
-    BEFORE_QMAIL, Extra, LIKE_QMAIL, LOCALHOST, OTHERS, QMAIL, QMAIL_GUARD, SERVERS, UPPERCASE,
-    WEB_MAIL, Wording,
+use templates::{
+    BEFORE_QMAIL, LIKE_QMAIL, LOCALHOST, OTHERS, QMAIL, QMAIL_GUARD, ReceivedTemplate, SERVERS,
+    TemplateAction, UPPERCASE, WEB_MAIL,
 };
 
 /// The values found in a line so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct ShapeValues {
+pub(super) struct ReceivedValues {
     pub(super) ip: String,
     pub(super) rdns: String,
     pub(super) helo: String,
@@ -50,14 +50,14 @@ pub(super) enum TemplateMeaning {
     Unknown,
 }
 
-struct Shape {
+struct ReceivedFormat {
     needs: &'static str,
     pattern: MailPattern,
     fields: [Option<usize>; 8],
-    extra: Extra,
+    extra: TemplateAction,
 }
 
-/// Names of groups, in the order of [`Shape::fields`].
+/// Names of groups, in the order of [`ReceivedFormat::fields`].
 const FIELDS: [&str; 8] = ["ip", "rdns", "helo", "by", "ident", "id", "both", "options"];
 
 fn compile_pattern(template: &str) -> MailPattern {
@@ -76,8 +76,8 @@ fn expand(template: &str) -> String {
     text.replace("{any_ip}", IP)
 }
 
-impl Shape {
-    fn compile(&(needs, template, extra): &Wording) -> Self {
+impl ReceivedFormat {
+    fn compile(&(needs, template, extra): &ReceivedTemplate) -> Self {
         let pattern = compile_pattern(&expand(template));
         let fields = FIELDS.map(|field| pattern.group_number(field));
         Self {
@@ -89,7 +89,7 @@ impl Shape {
     }
 
     /// Sets `found` if the template matches.
-    fn read(&self, line: &str, found: &mut ShapeValues) -> Option<TemplateMeaning> {
+    fn read(&self, line: &str, found: &mut ReceivedValues) -> Option<TemplateMeaning> {
         if !line.contains(self.needs) {
             return None;
         }
@@ -136,7 +136,7 @@ impl Shape {
         Some(TemplateMeaning::Relay)
     }
 
-    fn finish(&self, line: &str, found: &mut ShapeValues) {
+    fn finish(&self, line: &str, found: &mut ReceivedValues) {
         match self.extra {
             LookedUp => found.looked_up = true,
             LookedUpUnknown => {
@@ -182,7 +182,7 @@ impl Shape {
 }
 
 /// Exim's `helo=… ident=…`.
-fn read_options(options: &str, found: &mut ShapeValues) {
+fn read_options(options: &str, found: &mut ReceivedValues) {
     let value = |name: &str| {
         let rest = options.get(options.find(name)? + name.len()..)?;
         Some(
@@ -201,23 +201,24 @@ fn read_options(options: &str, found: &mut ShapeValues) {
     }
 }
 
-struct Shapes {
-    web_mail: Vec<Shape>,
-    servers: Vec<(MailPattern, Vec<Shape>)>,
-    before_qmail: Vec<Shape>,
+struct ReceivedFormats {
+    web_mail: Vec<ReceivedFormat>,
+    servers: Vec<(MailPattern, Vec<ReceivedFormat>)>,
+    before_qmail: Vec<ReceivedFormat>,
     qmail_guard: MailPattern,
-    qmail: Vec<Shape>,
-    others: Vec<Shape>,
-    uppercase: Vec<Shape>,
+    qmail: Vec<ReceivedFormat>,
+    others: Vec<ReceivedFormat>,
+    uppercase: Vec<ReceivedFormat>,
     exim_name: MailPattern,
     exim_helo: MailPattern,
     exim_address: MailPattern,
     exim_by: MailPattern,
 }
 
-static SHAPES: LazyLock<Shapes> = LazyLock::new(|| {
-    let all = |rows: &[Wording]| rows.iter().map(Shape::compile).collect::<Vec<_>>();
-    Shapes {
+static SHAPES: LazyLock<ReceivedFormats> = LazyLock::new(|| {
+    let all =
+        |rows: &[ReceivedTemplate]| rows.iter().map(ReceivedFormat::compile).collect::<Vec<_>>();
+    ReceivedFormats {
         web_mail: all(&WEB_MAIL),
         servers: SERVERS
             .iter()
@@ -226,7 +227,7 @@ static SHAPES: LazyLock<Shapes> = LazyLock::new(|| {
         before_qmail: BEFORE_QMAIL
             .iter()
             .chain(&LIKE_QMAIL)
-            .map(Shape::compile)
+            .map(ReceivedFormat::compile)
             .collect(),
         qmail_guard: compile_pattern(&expand(QMAIL_GUARD)),
         qmail: all(&QMAIL),
@@ -239,27 +240,31 @@ static SHAPES: LazyLock<Shapes> = LazyLock::new(|| {
     }
 });
 
-fn first_of(shapes: &[Shape], line: &str, found: &mut ShapeValues) -> Option<TemplateMeaning> {
-    shapes.iter().find_map(|shape| shape.read(line, found))
+fn first_of(
+    formats: &[ReceivedFormat],
+    line: &str,
+    found: &mut ReceivedValues,
+) -> Option<TemplateMeaning> {
+    formats.iter().find_map(|format| format.read(line, found))
 }
 
 /// Finds the template of a line after `from `.
-pub(super) fn find_shape(line: &str, found: &mut ShapeValues) -> TemplateMeaning {
-    let shapes = &*SHAPES;
-    first_of(&shapes.web_mail, line, found)
-        .or_else(|| of_named_server(shapes, line, found))
-        .or_else(|| first_of(&shapes.before_qmail, line, found))
-        .or_else(|| of_qmail(shapes, line, found))
-        .or_else(|| first_of(&shapes.others, line, found))
+pub(super) fn find_format(line: &str, found: &mut ReceivedValues) -> TemplateMeaning {
+    let formats = &*SHAPES;
+    first_of(&formats.web_mail, line, found)
+        .or_else(|| of_named_server(formats, line, found))
+        .or_else(|| first_of(&formats.before_qmail, line, found))
+        .or_else(|| of_qmail(formats, line, found))
+        .or_else(|| first_of(&formats.others, line, found))
         .unwrap_or(TemplateMeaning::Unknown)
 }
 
 fn of_named_server(
-    shapes: &Shapes,
+    formats: &ReceivedFormats,
     line: &str,
-    found: &mut ShapeValues,
+    found: &mut ReceivedValues,
 ) -> Option<TemplateMeaning> {
-    let (index, (_, rows)) = shapes
+    let (index, (_, rows)) = formats
         .servers
         .iter()
         .enumerate()
@@ -268,35 +273,43 @@ fn of_named_server(
     let is_exim = SERVERS
         .get(index)
         .is_some_and(|(guard, _)| *guard == "Exim");
-    outcome.or_else(|| is_exim.then(|| of_odd_exim(shapes, line, found)).flatten())
+    outcome.or_else(|| is_exim.then(|| of_odd_exim(formats, line, found)).flatten())
 }
 
 /// The format of Exim's lines is configurable: all known parts are used.
-fn of_odd_exim(shapes: &Shapes, line: &str, found: &mut ShapeValues) -> Option<TemplateMeaning> {
+fn of_odd_exim(
+    formats: &ReceivedFormats,
+    line: &str,
+    found: &mut ReceivedValues,
+) -> Option<TemplateMeaning> {
     let group = |pattern: &MailPattern| {
         pattern
             .group(line.as_bytes(), 1)
             .map(|text| String::from_utf8_lossy(text).into_owned())
     };
     let bits = [
-        (&shapes.exim_name, &mut found.rdns),
-        (&shapes.exim_helo, &mut found.helo),
-        (&shapes.exim_address, &mut found.ip),
+        (&formats.exim_name, &mut found.rdns),
+        (&formats.exim_helo, &mut found.helo),
+        (&formats.exim_address, &mut found.ip),
     ];
     for (pattern, target) in bits {
         if let Some(text) = group(pattern) {
             *target = text;
         }
     }
-    found.by = group(&shapes.exim_by)?;
+    found.by = group(&formats.exim_by)?;
     (!found.ip.is_empty()).then_some(TemplateMeaning::Relay)
 }
 
-fn of_qmail(shapes: &Shapes, line: &str, found: &mut ShapeValues) -> Option<TemplateMeaning> {
-    if !shapes.qmail_guard.is_match(line.as_bytes()) {
+fn of_qmail(
+    formats: &ReceivedFormats,
+    line: &str,
+    found: &mut ReceivedValues,
+) -> Option<TemplateMeaning> {
+    if !formats.qmail_guard.is_match(line.as_bytes()) {
         return None;
     }
-    first_of(&shapes.qmail, line, found);
+    first_of(&formats.qmail, line, found);
     if found.rdns == "unknown" {
         found.rdns.clear();
     } else {
@@ -306,7 +319,7 @@ fn of_qmail(shapes: &Shapes, line: &str, found: &mut ShapeValues) -> Option<Temp
 }
 
 /// Finds the template of a line that begins with `FROM` or `(from`.
-pub(super) fn find_uppercase_shape(line: &str, found: &mut ShapeValues) -> TemplateMeaning {
+pub(super) fn find_uppercase_format(line: &str, found: &mut ReceivedValues) -> TemplateMeaning {
     let outcome = first_of(&SHAPES.uppercase, line, found).unwrap_or(TemplateMeaning::Unknown);
     if outcome == TemplateMeaning::Relay && found.rdns == "unverified" && line.starts_with("FROM ")
     {
