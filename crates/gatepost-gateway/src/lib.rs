@@ -23,7 +23,7 @@ mod release;
 mod sender_lists;
 
 pub use counters::{GatewayCounters, ListenerCounts, RuleHits};
-pub use delayed::{DELAY, DelayMistake, DelayedMessages, DelayedSettings, SEQUENCE_ID};
+pub use delayed::{DELAY, DelayMistake, DelayedMessages, DelayedSettings};
 pub use delayed_listing::{DelayedListing, DelayedMessage};
 pub use gateway::{Gateway, SubmissionOutcome};
 pub use judge_times::{JudgeTimeCounts, JudgeTimes};

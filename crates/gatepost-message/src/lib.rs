@@ -12,6 +12,7 @@ mod id;
 mod message;
 mod publication;
 mod reply;
+mod sequence;
 mod topic;
 mod verdict;
 
@@ -21,5 +22,6 @@ pub use id::{MalformedMessageId, MessageId, NodeNumber};
 pub use message::{Format, Message};
 pub use publication::{Properties, Publication, Qos};
 pub use reply::{Cookie, MalformedReply, PageReply, SameSite};
+pub use sequence::{SEQUENCE_EVENT, SEQUENCE_ID, SequenceEvent};
 pub use topic::{TOPIC_BYTES_MAX, TOPIC_LEVELS_MAX, Topic, TopicError, TopicFilter, filter_covers};
 pub use verdict::{Action, Authentication, RuleHit, Score, UnknownAction, Verdict};

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use gatepost_broker::{Broker, PublishRefusal, RuleViolation};
-use gatepost_message::{MessageId, Publication};
+use gatepost_message::{MessageId, Publication, SEQUENCE_ID};
 use gatepost_settings::{ByteSize, Period};
 use gatepost_store::{Store, StoreChange, StoreError, Ticket};
 use parking_lot::Mutex;
@@ -29,8 +29,6 @@ pub(crate) use due_time::due_time;
 pub use due_time::{DELAY, DelayMistake};
 use waiting::{Place, Waiting, WaitingMessage};
 
-/// The user property by which a message is replaced or cancelled, as ntfy has it.
-pub const SEQUENCE_ID: &str = "sequence_id";
 /// The longest sleep: the clock may be set meanwhile.
 const SLEEP_MAX: Duration = Duration::from_secs(30);
 /// The pause after a message could not be published.

@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use gatepost_message::{MessageId, Publication};
+use gatepost_message::{MessageId, Publication, SEQUENCE_ID};
 
-use super::SEQUENCE_ID;
 use crate::delayed_listing::DelayedMessage;
 
 /// The time after its own at which a message that is not on disk never was.

@@ -2,9 +2,10 @@
 
 use bytes::Bytes;
 use gatepost_broker::{PublishRefusal, Publisher, Receipt, TopicSlot};
-use gatepost_gateway::{DELAY, Gateway, SEQUENCE_ID};
+use gatepost_gateway::{DELAY, Gateway};
 use gatepost_message::{
-    Action, Envelope, Format, Listener, Message, MessageId, Properties, Publication, Qos, Verdict,
+    Action, Envelope, Format, Listener, Message, MessageId, Properties, Publication, Qos,
+    SEQUENCE_ID, Verdict,
 };
 use gatepost_mqtt::{PacketId, Property, Publish, Reason};
 use gatepost_users::Identity;

@@ -3,6 +3,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+use gatepost_message::{SEQUENCE_ID, SequenceEvent};
 use ring::digest;
 use serde::Serialize;
 
@@ -60,7 +61,7 @@ pub(super) fn text(delivery: &Delivery) -> Result<Vec<u8>, serde_json::Error> {
     };
     let tags = property("tags").unwrap_or_default().split(',');
     let mut notification = Notification {
-        event: "message",
+        event: SequenceEvent::of(&delivery.properties).map_or("message", SequenceEvent::name),
         id: delivery.id.to_string(),
         time: super::unix_seconds(delivery.id.time()),
         topic: cut(&delivery.topic, SENT_TOPIC_BYTES_MAX),
@@ -70,7 +71,7 @@ pub(super) fn text(delivery: &Delivery) -> Result<Vec<u8>, serde_json::Error> {
         tags: tags.map(str::trim).filter(|tag| !tag.is_empty()).collect(),
         click: property("click"),
         icon: property("icon"),
-        sequence_id: property("sequence_id"),
+        sequence_id: property(SEQUENCE_ID),
         truncated: false,
     };
     if serde_json::to_vec(&notification)?.len() > ATTRIBUTES_BYTES_MAX {
@@ -125,7 +126,7 @@ pub(super) fn urgency(delivery: &Delivery) -> &'static str {
 /// `Topic` (RFC 8030, section 5.4): a message with a sequence id replaces an earlier one that the
 /// push service has not delivered yet.
 pub(super) fn replaced_topic(delivery: &Delivery) -> Option<String> {
-    let sequence_id = delivery.properties.user_property("sequence_id")?;
+    let sequence_id = delivery.properties.user_property(SEQUENCE_ID)?;
     let named = [delivery.topic.as_bytes(), b"\0", sequence_id.as_bytes()].concat();
     let mut name = BASE64.encode(digest::digest(&digest::SHA256, &named));
     name.truncate(TOPIC_CHARACTERS_MAX);
@@ -182,7 +183,14 @@ mod tests {
         assert_eq!(sent["priority"], 5);
         assert_eq!(sent["tags"], serde_json::json!(["fire", "hall"]));
         assert_eq!(sent["click"], "https://example.org/");
+        assert_eq!(sent["event"], "message");
         assert_eq!(json(&delivery(&[0xff, 0], &[]))["message"], "2 bytes");
+        let deletes = [("event", "message_delete"), ("sequence_id", "7")];
+        let sent = json(&delivery(b"", &deletes));
+        assert_eq!(
+            (&sent["event"], &sent["sequence_id"]),
+            (&"message_delete".into(), &"7".into())
+        );
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod scan_output;
 mod scan_profile;
 mod scores;
 mod senders;
+mod sequences;
 mod series;
 mod sessions;
 

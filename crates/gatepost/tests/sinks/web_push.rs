@@ -182,6 +182,53 @@ fn a_browser_reads_what_is_published_with_its_attributes() {
 }
 
 #[test]
+fn a_browser_is_sent_the_updates_and_the_end_of_a_sequence() {
+    let peer = WebPeer::start(|_, _| CREATED);
+    let gateway = Gateway::start(SETTINGS);
+    let browser = Browser::new();
+    subscribe(
+        &gateway,
+        "",
+        &browser.subscription(&peer.url("/a"), &["backups"]),
+    );
+    for (method, path, body) in [
+        ("POST", "/backups/nightly", "50 %"),
+        ("PUT", "/backups/nightly", "100 %"),
+        ("PUT", "/backups/nightly/clear", ""),
+        ("DELETE", "/backups/nightly", ""),
+    ] {
+        let url = gateway.url(path);
+        run("curl", &["-s", "-X", method, "-d", body, &url], b"");
+    }
+    let requests = peer.await_requests(4);
+    let (sent, _) = browser.read(&requests, &server_key(&gateway, ""));
+    let all = sent.iter().map(|one| {
+        assert_eq!(one["sequence_id"], "nightly");
+        (one["event"].clone(), one["message"].clone())
+    });
+    let expected = [
+        ("message", "50 %"),
+        ("message", "100 %"),
+        ("message_clear", ""),
+        ("message_delete", ""),
+    ];
+    assert_eq!(
+        all.collect::<Vec<_>>(),
+        expected.map(|(event, message)| (event.into(), message.into()))
+    );
+    // A push service replaces what it has not delivered yet.
+    let topics = requests.iter().map(|request| request.field("topic"));
+    assert!(topics.clone().all(|topic| topic.is_some()));
+    assert!(
+        topics
+            .clone()
+            .all(|topic| topic == requests[0].field("topic")),
+        "{:?}",
+        topics.collect::<Vec<_>>()
+    );
+}
+
+#[test]
 fn answers_of_the_push_service_end_delay_or_drop() {
     let peer = WebPeer::start(|request, before| match (request.path.as_str(), before) {
         ("/later", 0) => "429 Too Many Requests\r\nretry-after: 1",

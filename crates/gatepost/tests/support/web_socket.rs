@@ -55,8 +55,14 @@ impl WebSocket {
     pub(crate) fn receive(&mut self) -> Option<(u8, Vec<u8>)> {
         let mut head = [0; 2];
         self.0.read_exact(&mut head).ok()?;
-        assert!(head[1] < 126, "a short frame, and not masked");
-        let mut payload = vec![0; head[1].into()];
+        assert!(head[1] < 127, "a frame of less than 64 KiB, and not masked");
+        let mut length = usize::from(head[1]);
+        if length == 126 {
+            let mut bytes = [0; 2];
+            self.0.read_exact(&mut bytes).ok()?;
+            length = u16::from_be_bytes(bytes).into();
+        }
+        let mut payload = vec![0; length];
         self.0.read_exact(&mut payload).ok()?;
         Some((head[0] & 0x0F, payload))
     }

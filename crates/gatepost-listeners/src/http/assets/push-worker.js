@@ -5,7 +5,7 @@ const PAGE = "/push";
 
 self.addEventListener("install", () => self.skipWaiting());
 self.addEventListener("activate", (event) => event.waitUntil(self.clients.claim()));
-self.addEventListener("push", (event) => event.waitUntil(show(read(event.data))));
+self.addEventListener("push", (event) => event.waitUntil(receive(read(event.data))));
 self.addEventListener("notificationclick", (event) => {
   event.notification.close();
   event.waitUntil(open(event.notification.data?.click));
@@ -20,12 +20,20 @@ function read(data) {
   }
 }
 
+/** Messages of a sequence have the same tag, so the latest replaces the earlier ones. */
+const tagOf = (message) => `${message.topic}\n${message.sequence_id ?? message.id}`;
+
+async function receive(message) {
+  if (!["message_delete", "message_clear"].includes(message.event)) return show(message);
+  const shown = await self.registration.getNotifications({ tag: tagOf(message) });
+  for (const notification of shown) notification.close();
+}
+
 function show(message) {
   const tags = (message.tags ?? []).join(", ");
   return self.registration.showNotification(message.title || message.topic || "Gatepost", {
     body: [message.message, tags && `(${tags})`].filter(Boolean).join("\n"),
-    // A message of the same sequence replaces the earlier one.
-    tag: message.sequence_id ? `${message.topic}\n${message.sequence_id}` : message.id,
+    tag: tagOf(message),
     icon: "/gatepost/icon.svg",
     timestamp: message.time ? message.time * 1000 : undefined,
     requireInteraction: message.priority === 5,

@@ -1,6 +1,6 @@
 //! The filter of publications that a reader of ntfy's shapes may request.
 
-use gatepost_message::Publication;
+use gatepost_message::{Publication, SequenceEvent};
 
 /// Conditions on publications; an empty field excludes nothing.
 #[derive(Debug, Default, PartialEq)]
@@ -15,8 +15,13 @@ pub(in crate::http) struct EventFilter {
 }
 
 impl EventFilter {
-    /// Whether the publication passes the filter.
+    /// Whether the publication passes the filter. Events of sequences pass: they have no
+    /// attributes, and concern messages that may have passed.
     pub(in crate::http) fn wants(&self, publication: &Publication) -> bool {
+        let properties = publication.properties.as_deref();
+        if properties.and_then(SequenceEvent::of).is_some() {
+            return true;
+        }
         let property = |name: &str| {
             let properties = publication.properties.as_ref()?;
             properties.user_property(name)

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use gatepost_message::{MessageId, Publication};
+use gatepost_message::{MessageId, Publication, SEQUENCE_ID, SequenceEvent};
 use serde_json::{Value, json};
 
 use super::actions;
@@ -16,11 +16,18 @@ pub(in crate::http) fn to_ntfy(id: MessageId, publication: &Publication) -> Valu
         "event": "message",
         "topic": publication.topic.as_str(),
     });
-    if let Ok(text) = std::str::from_utf8(&publication.payload) {
+    let event = publication.properties.as_deref();
+    if let Some(event) = event.and_then(SequenceEvent::of) {
+        object["event"] = event.name().into();
+    } else if let Ok(text) = std::str::from_utf8(&publication.payload) {
         object["message"] = text.into();
     } else {
         object["message"] = BASE64.encode(&publication.payload).into();
         object["encoding"] = "base64".into();
+    }
+    if id != publication.id {
+        // Updates name the id that the publisher was answered.
+        object[SEQUENCE_ID] = publication.id.to_string().into();
     }
     let Some(properties) = &publication.properties else {
         return object;
@@ -38,7 +45,7 @@ pub(in crate::http) fn to_ntfy(id: MessageId, publication: &Publication) -> Valu
             .unwrap_or("attachment");
         object["attachment"] = json!({ "name": name, "url": url });
     }
-    for name in ["title", "click", "icon", "sequence_id"] {
+    for name in ["title", "click", "icon", SEQUENCE_ID] {
         if let Some(value) = properties.user_property(name) {
             object[name] = value.into();
         }

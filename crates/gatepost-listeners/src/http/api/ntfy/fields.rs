@@ -2,9 +2,11 @@
 //! JSON object.
 
 use gatepost_gateway::DELAY;
+use gatepost_message::{SEQUENCE_ID, SequenceEvent};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::is_topic;
 use crate::http::error::HttpError;
 use crate::http::event_stream::check_actions;
 use crate::http::parameters::{first_parameter, is_yes};
@@ -21,15 +23,31 @@ const PROPERTIES: [(&str, &[&str]); 11] = [
     ("attach", &["x-attach", "attach", "a"]),
     ("filename", &["x-filename", "filename", "file", "f"]),
     ("markdown", &["x-markdown", "markdown", "md"]),
-    ("sequence_id", &["x-sequence-id", "sequence-id", "sid"]),
+    (
+        SEQUENCE_ID,
+        &["x-sequence-id", "sequence-id", "sequence_id", "sid"],
+    ),
     (DELAY, &["x-delay", "delay", "x-at", "at", "x-in", "in"]),
 ];
 /// The text, if the body is not the text.
 const MESSAGE: [&str; 3] = ["x-message", "message", "m"];
 /// The address that gets the message as mail.
 const EMAIL: [&str; 6] = ["x-email", "x-e-mail", "email", "e-mail", "mail", "e"];
-/// Phone calls, which this server cannot make.
-const CALL: [&str; 2] = ["x-call", "call"];
+/// Fields of ntfy that this server does not support, with the explanation.
+const UNSUPPORTED: [(&str, &[&str], &str); 2] = [
+    (
+        "call",
+        &["x-call", "call"],
+        "this server makes no phone calls; omit the field",
+    ),
+    (
+        "template",
+        &["x-template", "template", "tpl"],
+        "this server fills in no templates; send the finished text, or let a procedure write it",
+    ),
+];
+/// Whether the message is remembered, which a publisher cannot choose here.
+const CACHE: [&str; 2] = ["x-cache", "cache"];
 /// The text that ntfy's server uses for a message without text.
 const EMPTY: &str = "triggered";
 
@@ -66,14 +84,18 @@ struct Object {
     delay: Option<String>,
     email: Option<String>,
     call: Option<String>,
+    template: Option<String>,
+    cache: Option<String>,
 }
 
 impl Fields {
     pub(super) fn of_request(request: &HttpRequest) -> Result<Self, HttpError> {
         let value = |names: &[&str]| first_parameter(request, names);
-        if value(&CALL).is_some() {
-            return Err(no_calls());
+        for (name, aliases, detail) in UNSUPPORTED {
+            let is_asked = value(aliases).is_some_and(|text| !is_no(&text));
+            expect_supported(name, is_asked, detail)?;
         }
+        expect_remembered(value(&CACHE))?;
         let mut fields = Self {
             text: value(&MESSAGE),
             email: value(&EMAIL),
@@ -85,7 +107,10 @@ impl Fields {
         for (name, aliases) in PROPERTIES {
             let Some(text) = value(aliases) else { continue };
             let text = match name {
+                // The field of HTTP (RFC 9218), which browsers and proxies add.
+                "priority" if is_http_priority(&text) => continue,
                 "priority" => priority(&text)?.to_owned(),
+                SEQUENCE_ID => sequence_id(text)?,
                 "actions" => checked_actions(text)?,
                 "markdown" if !is_yes(&text) => continue,
                 "markdown" => "1".to_owned(),
@@ -94,6 +119,22 @@ impl Fields {
             fields.properties.push((name.to_owned(), text));
         }
         Ok(fields)
+    }
+
+    /// An event of a sequence, which has no text.
+    pub(super) fn of_event(event: SequenceEvent, sequence_id: &str) -> Self {
+        Self {
+            text: Some(String::new()),
+            properties: event.properties(sequence_id),
+            ..Self::default()
+        }
+    }
+
+    /// Sets the sequence id; the path outranks the fields.
+    pub(super) fn set_sequence_id(&mut self, id: &str) {
+        self.properties.retain(|(name, _)| name != SEQUENCE_ID);
+        self.properties
+            .push((SEQUENCE_ID.to_owned(), id.to_owned()));
     }
 
     /// These fields, completed with the properties of `others` that they do not name.
@@ -110,9 +151,14 @@ impl Fields {
     /// The topic and the rest of an object.
     pub(super) fn of_json(body: &[u8]) -> Result<(String, Self), HttpError> {
         let object: Object = json_object(body)?;
-        if object.call.is_some_and(|number| !number.is_empty()) {
-            return Err(no_calls());
+        let given = [&object.call, &object.template];
+        for ((name, _, detail), text) in UNSUPPORTED.into_iter().zip(given) {
+            let is_asked = text.as_ref().is_some_and(|text| !is_no(text));
+            expect_supported(name, is_asked, detail)?;
         }
+        expect_remembered(object.cache)?;
+        let sequence_id = object.sequence_id.filter(|id| !id.is_empty());
+        let sequence_id = sequence_id.map(self::sequence_id).transpose()?;
         let actions = (!object.actions.is_empty()).then(|| Value::from(object.actions).to_string());
         let priority = object.priority.filter(|&priority| priority != 0.0);
         let priority = priority
@@ -128,7 +174,7 @@ impl Fields {
             ("attach", object.attach),
             ("filename", object.filename),
             ("markdown", object.markdown.then(|| "1".to_owned())),
-            ("sequence_id", object.sequence_id),
+            (SEQUENCE_ID, sequence_id),
             (DELAY, object.delay),
         ];
         let properties = given.into_iter().filter_map(|(name, value)| {
@@ -157,11 +203,46 @@ fn checked_actions(text: String) -> Result<String, HttpError> {
     }
 }
 
-fn no_calls() -> HttpError {
-    HttpError::Parameter {
-        name: "call",
-        detail: "this server makes no phone calls; omit the field".to_owned(),
+/// A sequence id is part of a path, as a topic is.
+fn sequence_id(text: String) -> Result<String, HttpError> {
+    if is_topic(&text) {
+        return Ok(text);
     }
+    Err(HttpError::Parameter {
+        name: SEQUENCE_ID,
+        detail: "write at most 64 letters, digits, '-' and '_'".to_owned(),
+    })
+}
+
+fn expect_supported(
+    name: &'static str,
+    is_asked: bool,
+    detail: &'static str,
+) -> Result<(), HttpError> {
+    if is_asked {
+        let detail = detail.to_owned();
+        return Err(HttpError::Parameter { name, detail });
+    }
+    Ok(())
+}
+
+/// Refuses `Cache: no`, because the history depends on the topic, not on the publisher.
+fn expect_remembered(cache: Option<String>) -> Result<(), HttpError> {
+    let is_asked = cache.is_some_and(|text| is_no(&text) && !text.is_empty());
+    let detail = "the rules of the topic say whether its messages are remembered; omit the field";
+    expect_supported("cache", is_asked, detail)
+}
+
+fn is_no(text: &str) -> bool {
+    matches!(text, "" | "0" | "no" | "false" | "off")
+}
+
+/// Whether a `Priority` field is that of HTTP (RFC 9218): `u=1, i`.
+pub(super) fn is_http_priority(text: &str) -> bool {
+    text.split(',').map(str::trim).all(|part| {
+        let urgency = part.strip_prefix("u=");
+        part == "i" || urgency.is_some_and(|digit| matches!(digit.as_bytes(), [b'0'..=b'7']))
+    })
 }
 
 pub(super) fn priority(text: &str) -> Result<&'static str, HttpError> {
@@ -188,6 +269,12 @@ mod tests {
     fn priorities_have_names() {
         assert_eq!(priority("urgent"), Ok("5"));
         assert!(priority("6").is_err());
+        for field in ["u=1, i", "u=0", "i"] {
+            assert!(is_http_priority(field), "{field}");
+        }
+        for priority in ["1", "high", "u=9", "ui", ""] {
+            assert!(!is_http_priority(priority), "{priority}");
+        }
     }
 
     #[test]
@@ -217,6 +304,9 @@ mod tests {
             b"[]",
             br#"{"topic":1}"#,
             br#"{"topic":"a","call":"+49123"}"#,
+            br#"{"topic":"a","template":"github"}"#,
+            br#"{"topic":"a","cache":"no"}"#,
+            br#"{"topic":"a","sequence_id":"a/b"}"#,
         ] {
             assert!(Fields::of_json(body).is_err());
         }

@@ -1,7 +1,7 @@
 //! Filters for readers that want only some messages:
 //! `?priority=high,urgent&tags=fire&title=…&message=…&id=…`.
 
-use super::fields::priority;
+use super::fields::{is_http_priority, priority};
 use crate::http::error::HttpError;
 use crate::http::event_stream::EventFilter;
 use crate::http::parameters::first_parameter;
@@ -22,7 +22,10 @@ pub(super) fn filter_of(request: &HttpRequest) -> Result<Option<EventFilter>, Ht
         id: value(&["x-id", "id"]),
         message: value(&["x-message", "message", "m"]),
         title: value(&["x-title", "title", "t"]),
-        priorities: list(value(&["x-priority", "priority", "prio", "p"])),
+        priorities: list(
+            value(&["x-priority", "priority", "prio", "p"])
+                .filter(|priorities| !is_http_priority(priorities)),
+        ),
         tags: list(value(&["x-tags", "tags", "tag", "ta"])),
     };
     for text in &mut filter.priorities {

@@ -2,11 +2,14 @@
 //! `GET /alarms/json`, `/alarms/sse`, `/alarms/raw`, `/alarms/ws`.
 //!
 //! A topic is one level of letters, digits, `-` and `_`, and several are joined by commas. ntfy's
-//! fields (title, priority, tags, …) become user properties: `fields.rs`. Phone calls are not
-//! supported, and refused rather than ignored. With `up=1` a topic is an endpoint of UnifiedPush.
+//! fields (title, priority, tags, …) become user properties: `fields.rs`. What this server does not
+//! support (phone calls, templates, messages that are not remembered, ntfy's accounts) is refused
+//! rather than ignored. `sequence.rs` updates, clears and deletes messages. With `up=1` a topic is
+//! an endpoint of UnifiedPush.
 
 mod fields;
 mod filter;
+mod sequence;
 
 use std::sync::Arc;
 
@@ -43,14 +46,18 @@ pub(in crate::http) async fn respond(
         return Some(Ok(Response::json(200, &json!({ "healthy": true }))));
     }
     match (request.method(), path.split_once('/')) {
-        ("POST" | "PUT", None) if is_topic(path) => Some(publish(context, request, path).await),
-        ("DELETE", Some((topic, name))) if is_topic(topic) && is_topic(name) => {
-            Some(cancel(context, request, topic, name).await)
+        ("POST" | "PUT", None) if is_topic(path) => {
+            Some(publish(context, request, path, None).await)
         }
         ("GET" | "HEAD", None) if is_topic(path) && is_unified_push(request) => Some(Ok(
             Response::json(200, &json!({ "unifiedpush": { "version": 1 } })),
         )),
-        ("GET" | "HEAD", Some((topics, kind))) if topics.split(',').all(is_topic) => {
+        (_, Some(("v1", rest))) if !sequence::is_reserved(rest) => Some(Err(HttpError::NotFound(
+            format!("{}: this part of ntfy's API is not supported", request.path),
+        ))),
+        ("GET" | "HEAD", Some((topics, kind)))
+            if !kind.contains('/') && topics.split(',').all(is_topic) =>
+        {
             let shape = match kind {
                 "json" => Shape::NtfyJson,
                 "sse" => Shape::NtfySse,
@@ -64,6 +71,7 @@ pub(in crate::http) async fn respond(
             };
             Some(subscribe(context, request, topics, shape))
         }
+        (_, Some((topic, rest))) => sequence::respond(context, request, topic, rest).await,
         _ => None,
     }
 }
@@ -80,18 +88,22 @@ fn is_unified_push(request: &HttpRequest) -> bool {
     flag.is_some_and(|flag| is_yes(&flag))
 }
 
-/// `POST /alarms` with the message as the body.
+/// `POST /alarms` with the message as the body; `POST /alarms/ID` with the sequence id too.
 async fn publish(
     context: &Arc<HttpContext>,
     request: &HttpRequest,
     topic: &str,
+    sequence_id: Option<&str>,
 ) -> Result<Response, HttpError> {
-    let fields = if is_unified_push(request) {
+    let mut fields = if is_unified_push(request) {
         // The fields that application servers send are those of Web Push (RFC 8030), not ntfy's.
         Fields::default()
     } else {
         Fields::of_request(request)?
     };
+    if let Some(id) = sequence_id {
+        fields.set_sequence_id(id);
+    }
     send(context, request, topic, fields).await
 }
 
@@ -124,7 +136,7 @@ async fn publish_by_link(
     if !is_topic(topic) {
         return Err(HttpError::NotFound(request.path.clone()));
     }
-    publish(context, request, topic).await
+    publish(context, request, topic, None).await
 }
 
 async fn send(
@@ -180,24 +192,6 @@ async fn send(
     let mut response = Response::json(200, &to_ntfy(publication.id, shown));
     response.message = Some(id);
     Ok(response)
-}
-
-/// `DELETE /alarms/ID`: a message that waits for its time is forgotten.
-async fn cancel(
-    context: &Arc<HttpContext>,
-    request: &HttpRequest,
-    topic: &str,
-    name: &str,
-) -> Result<Response, HttpError> {
-    let mount = request.mount();
-    let whole = Mount::topic(mount.as_ref(), topic);
-    access::expect_publish(request, &whole, false)?;
-    let cancelled = context.services.gateway.cancel_delayed(&whole, name).await;
-    if cancelled.map_err(|error| HttpError::Unavailable(error.to_string()))? {
-        return Ok(Response::json(200, &json!({ "cancelled": name })));
-    }
-    let detail = format!("{}: no such message waits for its time", request.path);
-    Err(HttpError::NotFound(detail))
 }
 
 fn filters(request: &HttpRequest, names: &str) -> Result<Vec<TopicFilter>, HttpError> {
