@@ -4,14 +4,55 @@
 //! in WebSocket frames). The broker calls it once for each publication, and all sessions of that
 //! format share the bytes.
 
+use std::fmt;
 use std::io::{self, IoSlice};
 use std::num::NonZeroU16;
+use std::ops::Deref;
+use std::ptr;
+use std::sync::Arc;
 
 use bytes::BytesMut;
 use gatepost_message::{Publication, Qos};
 
-/// A format is a static object, so that sessions name it without counting references.
-pub type WireFormat = &'static dyn Encoder;
+/// The encoder of a connection. Cloning a static one counts no references.
+#[derive(Clone)]
+pub enum WireFormat {
+    /// A format of the protocol itself.
+    Static(&'static dyn Encoder),
+    /// A format that some connections need; it is freed with the last of them.
+    Owned(Arc<dyn Encoder>),
+}
+
+impl WireFormat {
+    /// Whether sessions of both formats share bytes.
+    pub(crate) fn shares_bytes_with(&self, other: &Self) -> bool {
+        let is_same_static = match (self, other) {
+            // Values without a size may have one address.
+            (Self::Static(one), Self::Static(other)) => {
+                ptr::addr_eq(*one, *other) && size_of_val(*one) > 0
+            }
+            _ => false,
+        };
+        is_same_static || self.name() == other.name()
+    }
+}
+
+impl Deref for WireFormat {
+    type Target = dyn Encoder;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Self::Static(encoder) => *encoder,
+            Self::Owned(encoder) => &**encoder,
+        }
+    }
+}
+
+impl fmt::Debug for WireFormat {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
 
 /// The parts that differ between deliveries of one publication.
 #[derive(Debug, Clone, Copy, Default)]
@@ -49,7 +90,7 @@ pub struct Unencodable;
 /// Writes publications in one wire format.
 pub trait Encoder: Send + Sync {
     /// A unique name: sessions whose formats have equal names share bytes.
-    fn name(&self) -> &'static str;
+    fn name(&self) -> &str;
 
     /// Appends the frame, and returns where in it the packet identifier lies (0 if nowhere). A
     /// failure leaves `out` unchanged.

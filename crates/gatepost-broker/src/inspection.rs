@@ -54,7 +54,7 @@ pub struct ConnectionStats {
     /// The other end.
     pub peer: Peer,
     /// The wire format, which names the version of the protocol.
-    pub protocol: &'static str,
+    pub protocol: String,
     /// The time at which the connection got the session.
     pub since: SystemTime,
     /// The time since the client's last packet.
@@ -225,7 +225,7 @@ fn connection(
     let silence_max = session.silence_max_seconds.load(Ordering::Relaxed);
     Some(ConnectionStats {
         peer: link.peer,
-        protocol: link.format.name(),
+        protocol: link.format.name().to_owned(),
         since: link.since,
         silent_for: Duration::from_secs(now_seconds.saturating_sub(heard).into()),
         silence_max: (silence_max > 0).then(|| Duration::from_secs(silence_max.into())),

@@ -59,7 +59,7 @@ impl Route {
         let class = self
             .classes
             .iter_mut()
-            .find(|class| class.format.name() == format.name());
+            .find(|class| class.format.shares_bytes_with(&format));
         match class {
             Some(class) => class.targets.push(target),
             None => self.classes.push(FormatTargets {

@@ -2,7 +2,8 @@
 //!
 //! Resident memory is the figure that users see, but it moves with whatever the process did before.
 //! The memory requested from the allocator does not: it is counted here, over all threads, so this
-//! is one test, alone in its process. Clients are bare sockets and hold nothing of the heap.
+//! is the only test program that does so, and its tests run one after the other. Clients are bare
+//! sockets and hold nothing of the heap.
 #![allow(unsafe_code)] // an allocator that counts and hands on to the system's
 
 #[path = "mqtt/server.rs"]
@@ -12,8 +13,16 @@ mod server;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use gatepost_listeners::mqtt::MqttSettings;
+use gatepost_users::{AccessSettings, JwtAlgorithm, JwtSettings};
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
 
 use server::Server;
 
@@ -42,6 +51,9 @@ unsafe impl GlobalAlloc for Counting {
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
+
+/// Held by the test that counts.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// Connections of each kind; each takes two of the process's descriptors.
 const CONNECTIONS: usize = 200;
@@ -94,6 +106,7 @@ fn settle(stream: &mut TcpStream) {
 
 #[test]
 fn connections_subscriptions_and_deliveries_stay_within_their_budgets() {
+    let _alone = ALONE.lock();
     let server = Server::start();
     let mut streams = Vec::with_capacity(2 * CONNECTIONS + 2);
     // Memory that is allocated only once does not belong to a connection.
@@ -152,4 +165,86 @@ fn connections_subscriptions_and_deliveries_stay_within_their_budgets() {
     assert!(subscription <= 160, "{figures}");
     // A delivery takes nothing; the rest is the publication's own memory.
     assert!(calls <= 30, "{figures}");
+}
+
+/// Users of an issuer that each connect once, before and while it is counted.
+const NAMES_BEFORE: usize = 500;
+const NAMES_COUNTED: usize = 2_000;
+/// What the tables of the server may still grow by for each of them; what belonged to one
+/// connection was more than 200 bytes.
+const BYTES_OF_A_NAME_MAX: usize = 40;
+const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
+
+/// A token of the issuer for this user.
+fn token(user: &str) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let expires = now.expect("after 1970").as_secs() + 3_600;
+    let claims = format!("{{\"sub\":\"{user}\",\"exp\":{expires},\"subscribe\":[\"{user}/#\"]}}");
+    let part = |text: &str| URL_SAFE_NO_PAD.encode(text);
+    let text = format!(
+        "{}.{}",
+        part("{\"alg\":\"HS256\",\"typ\":\"JWT\"}"),
+        part(&claims)
+    );
+    let mut mac = Hmac::<Sha256>::new_from_slice(SECRET).expect("any length");
+    mac.update(text.as_bytes());
+    let signature = URL_SAFE_NO_PAD.encode(mac.finalize().into_bytes());
+    format!("{text}.{signature}")
+}
+
+/// Connects by MQTT 3.1.1 with a user name and a password, and without a client id.
+fn log_in(server: &Server, user: &str, password: &str) -> TcpStream {
+    let mut body = b"\0\x04MQTT\x04\xC2\0\0\0\0".to_vec();
+    for text in [user, password] {
+        body.extend((text.len() as u16).to_be_bytes());
+        body.extend(text.as_bytes());
+    }
+    // A remaining length of two bytes.
+    let mut packet = vec![
+        0x10,
+        (body.len() % 128) as u8 | 0x80,
+        (body.len() / 128) as u8,
+    ];
+    packet.extend(body);
+    let mut stream = TcpStream::connect(server.address).expect("the server listens");
+    let patience = Some(Duration::from_mins(1));
+    stream.set_read_timeout(patience).expect("a timeout");
+    stream.write_all(&packet).expect("the server reads");
+    expect(&mut stream, &[0x20, 2, 0, 0]);
+    stream
+}
+
+/// An issuer may name ever new users, and each may have a prefix: nothing of them stays.
+#[test]
+fn names_of_an_issuer_that_come_and_go_leave_nothing_behind() {
+    let _alone = ALONE.lock();
+    let folder = tempfile::tempdir().expect("a folder");
+    let key = folder.path().join("secret");
+    std::fs::write(&key, SECRET).expect("written");
+    let access = AccessSettings {
+        mount: "%u/".to_owned(),
+        jwt: vec![JwtSettings {
+            algorithm: JwtAlgorithm::Hs256,
+            key,
+            ..JwtSettings::default()
+        }],
+        ..AccessSettings::default()
+    };
+    let server = Server::with_access(&access, MqttSettings::default());
+    // From the first user on, logins are checked.
+    server.change(server.users.add("root", "secret of root".into(), true));
+    let visit = |number: usize| {
+        let user = format!("device-{number:06}");
+        let mut stream = log_in(&server, &user, &token(&user));
+        subscribe(&mut stream, b"news");
+        stream.write_all(&[0xE0, 0]).expect("the server reads");
+        // The server closes once the connection is over.
+        assert_eq!(stream.read(&mut [0]).expect("an end"), 0);
+    };
+    (0..NAMES_BEFORE).for_each(visit);
+    let before = held();
+    (NAMES_BEFORE..NAMES_BEFORE + NAMES_COUNTED).for_each(visit);
+    let left = held().saturating_sub(before + READING_ERROR_BYTES) / NAMES_COUNTED;
+    println!("bytes that each name leaves: {left}");
+    assert!(left <= BYTES_OF_A_NAME_MAX, "{left} bytes for each name");
 }

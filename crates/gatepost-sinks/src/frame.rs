@@ -15,7 +15,7 @@ use gatepost_mqtt::{
 const ID_BYTES: usize = 8;
 
 /// The format of all sinks.
-pub(crate) const FORMAT: WireFormat = &SinkEncoder;
+pub(crate) const FORMAT: WireFormat = WireFormat::Static(&SinkEncoder);
 
 struct SinkEncoder;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use gatepost_broker::{
     Attachment, Broker, ConnectOptions, Encoder, FrameOptions, RequestedFilter, SubscribeOptions,
-    SubscriberSocket, Unencodable,
+    SubscriberSocket, Unencodable, WireFormat,
 };
 use gatepost_message::{Publication, Qos};
 
@@ -57,7 +57,7 @@ pub(crate) fn connect(broker: &Broker, client_id: &str, expiry: Duration) -> Att
         silence_max: None,
         will: None,
         slow_subscriber: None,
-        format: &Bare,
+        format: WireFormat::Static(&Bare),
         socket: Arc::new(Nowhere),
     };
     let mut connected = broker.connect(options, |_, _| {}).expect("a session");

@@ -63,7 +63,7 @@ impl Publisher {
             let frames = SharedFrames {
                 bytes: buffer.freeze(),
                 messages: run.messages,
-                format: class.format,
+                format: class.format.clone(),
             };
             let mut delivered = 0;
             for target in &class.targets {

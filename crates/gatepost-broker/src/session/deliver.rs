@@ -37,7 +37,7 @@ impl Session {
         let Some(link) = &state.link else {
             return DeliveryOutcome::None; // QoS 0 is delivered to connected sessions only.
         };
-        if link.format.name() != frames.format.name() {
+        if !link.format.shares_bytes_with(&frames.format) {
             // The client has reconnected with another version since the route was found.
             self.count_drop(
                 broker,
@@ -325,7 +325,7 @@ impl Session {
         // A frame that defines an alias must be sent, or later frames would be undefined.
         let defines_alias = alias.is_some_and(|alias| alias.is_new);
         let droppable = options.qos == Qos::AtMostOnce && !defines_alias;
-        let (format, frame_bytes_max) = (link.format, link.frame_bytes_max);
+        let (format, frame_bytes_max) = (&link.format, link.frame_bytes_max);
         let bytes_before = state.outbox.bytes();
         let is_written = state.outbox.append(1, droppable, |out| {
             let start = out.len();

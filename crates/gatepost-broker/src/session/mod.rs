@@ -60,7 +60,7 @@ pub enum DisconnectCause {
 }
 
 /// The way in which QoS 0 publications reach sessions of a connection's kind.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) enum DeliveryMode {
     /// By bytes shared with all sessions of the same format.
     Shared(WireFormat),
@@ -202,7 +202,7 @@ impl Session {
             && link.frame_bytes_max == usize::MAX
             && state.policy != SlowSubscriber::NewestOnly;
         if is_plain {
-            DeliveryMode::Shared(link.format)
+            DeliveryMode::Shared(link.format.clone())
         } else {
             DeliveryMode::Single
         }

@@ -178,7 +178,7 @@ impl Session {
             return;
         };
         queue.send_again();
-        let format = link.format;
+        let format = &link.format;
         let released: Vec<NonZeroU16> = queue
             .in_flight
             .iter()

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use super::*;
 use crate::authorization::Authorization;
 use crate::bounded_socket::BoundedSocket;
-use crate::encoder::{Encoder, FrameOptions, Unencodable};
+use crate::encoder::{Encoder, FrameOptions, Unencodable, WireFormat};
 use crate::filter::DeliveryOptions;
 use crate::persistence::ChangeBatch;
 
@@ -83,7 +83,7 @@ impl World {
             peer: gatepost_message::Peer::Local,
             since: std::time::SystemTime::UNIX_EPOCH,
             socket: self.socket.clone(),
-            format: &Letters,
+            format: WireFormat::Static(&Letters),
             frame_bytes_max: usize::MAX,
             in_flight_max,
             aliases: None,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gatepost_broker::{
     Close, ConnectError, ConnectOptions, RequestedFilter, RetainHandling, SessionWill,
-    SubscribeOptions, Welcome,
+    SubscribeOptions, Welcome, WireFormat,
 };
 use gatepost_message::{Publication, Qos, TopicFilter};
 
@@ -126,7 +126,7 @@ impl World {
             silence_max: None,
             will,
             slow_subscriber: None,
-            format: &Frames,
+            format: WireFormat::Static(&Frames),
             socket: pipe.clone(),
         };
         let greet = |welcome: Welcome<'_>, out: &mut bytes::BytesMut| {

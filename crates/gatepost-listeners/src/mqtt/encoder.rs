@@ -1,14 +1,12 @@
 //! Publications as MQTT packets: one encoder for each version and framing.
 
-use std::collections::HashMap;
 use std::num::NonZeroU16;
-use std::sync::LazyLock;
+use std::sync::Arc;
 
 use bytes::BytesMut;
 use gatepost_broker::{Encoder, FrameOptions, Unencodable, WireFormat};
 use gatepost_message::{Properties, Publication};
 use gatepost_mqtt::{Ack, EncodeError, PacketType, PropertiesBuffer, Property, Publish, Version};
-use parking_lot::Mutex;
 
 use crate::mount::Mount;
 use crate::websocket;
@@ -69,40 +67,33 @@ fn encoder(version: Version, framing: Framing) -> &'static MqttEncoder {
     }
 }
 
-/// The formats of users whose topics have a prefix, by its text. The broker names formats by static
-/// references, so they are never freed: there are at most as many as users, times four.
-static MOUNTED: LazyLock<Mutex<HashMap<(Mount, &'static str), &'static MountedEncoder>>> =
-    LazyLock::new(Mutex::default);
-
-/// A format that removes the prefix of a user's topics.
+/// A format that removes the prefix of a user's topics. Connections of one user share bytes, because
+/// their formats have equal names.
 struct MountedEncoder {
-    name: &'static str,
+    name: String,
     inner: &'static MqttEncoder,
     mount: Mount,
 }
 
 /// The format of a connection whose client's topics may have a prefix.
+///
+/// A format with a prefix belongs to its connection and ends with it: names of users may come from
+/// an issuer of tokens, so a table of all of them would have no bound.
 pub(super) fn format(version: Version, framing: Framing, mount: Option<&Mount>) -> WireFormat {
     let inner = encoder(version, framing);
     let Some(mount) = mount else {
-        return inner;
+        return WireFormat::Static(inner);
     };
-    let mut formats = MOUNTED.lock();
-    let format = formats
-        .entry((mount.clone(), inner.name))
-        .or_insert_with(|| {
-            Box::leak(Box::new(MountedEncoder {
-                name: format!("{} of {}", inner.name, mount.as_str()).leak(),
-                inner,
-                mount: mount.clone(),
-            }))
-        });
-    *format
+    WireFormat::Owned(Arc::new(MountedEncoder {
+        name: format!("{} of {}", inner.name, mount.as_str()),
+        inner,
+        mount: mount.clone(),
+    }))
 }
 
 impl Encoder for MountedEncoder {
-    fn name(&self) -> &'static str {
-        self.name
+    fn name(&self) -> &str {
+        &self.name
     }
 
     fn encode(

@@ -81,6 +81,23 @@ impl Server {
             ..AccessSettings::default()
         };
         let users = Users::open(store.clone(), &access).expect("users");
+        Self::for_users(broker, settings, judges, store, users)
+    }
+
+    /// With users of the test's own, who may log in by tokens of an issuer.
+    pub(crate) fn with_access(access: &AccessSettings, settings: MqttSettings) -> Self {
+        let store = Store::in_memory().expect("a store");
+        let users = Users::open(store.clone(), access).expect("users");
+        Self::for_users(BrokerSettings::default(), settings, None, store, users)
+    }
+
+    fn for_users(
+        broker: BrokerSettings,
+        settings: MqttSettings,
+        judges: Option<Procedures>,
+        store: Store,
+        users: Users,
+    ) -> Self {
         let rights = mqtt::UsersRights(users.clone());
         let broker = Broker::open_with_rights(broker, store.clone(), &rights).expect("a broker");
         let gateway = judges

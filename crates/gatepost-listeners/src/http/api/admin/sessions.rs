@@ -200,7 +200,7 @@ fn shown(session: &SessionInspection) -> Value {
         "kind": stats.kind,
         "connected": stats.connected,
         "address": connection.map(|connection| connection.peer.to_string()),
-        "protocol": connection.map(|connection| connection.protocol),
+        "protocol": connection.map(|connection| connection.protocol.as_str()),
         "subscriptions": stats.subscriptions,
         "queued": stats.queued,
         "queued_bytes": queue.waiting_bytes + queue.outbox_bytes,
