@@ -84,7 +84,8 @@ impl Server {
         Self::for_users(broker, settings, judges, store, users)
     }
 
-    /// With users of the test's own, who may log in by tokens of an issuer.
+    /// With users who may log in by tokens of an issuer.
+    #[allow(dead_code)] // the measurement of memory alone needs it
     pub(crate) fn with_access(access: &AccessSettings, settings: MqttSettings) -> Self {
         let store = Store::in_memory().expect("a store");
         let users = Users::open(store.clone(), access).expect("users");

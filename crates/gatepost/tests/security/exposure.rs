@@ -1,11 +1,12 @@
-//! Warnings of the check and the start about exposed configs and files, and the record of changes
-//! by administrators.
+//! Warnings of the check and the start about exposed configs and files, variables of other programs
+//! in the environment, and the record of changes by administrators.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Command;
 
 use crate::support::authority::Authority;
-use crate::support::{Gateway, await_some, run, swaks, text_of};
+use crate::support::{Gateway, await_some, post, run, swaks, text_of};
 
 fn set_mode(path: &Path, mode: u32) {
     let permissions = std::fs::Permissions::from_mode(mode);
@@ -137,4 +138,28 @@ fn changes_of_rules_and_quarantine_are_in_the_audit_log() {
         assert!(line.contains("\"origin\":\"http 127.0.0.1:"), "{line}");
     }
     assert!(!log.contains("secret"), "{log}");
+}
+
+/// Kubernetes describes a service called gatepost to every container beside it.
+#[test]
+fn a_service_of_our_name_does_not_stop_the_server() {
+    let environment = [
+        ("GATEPOST_PORT", "tcp://10.0.0.1:1883"),
+        ("GATEPOST_SERVICE_HOST", "10.0.0.1"),
+        ("GATEPOST_SERVICE_PORT_MQTT", "1883"),
+        ("GATEPOST_PORT_1883_TCP", "tcp://10.0.0.1:1883"),
+        ("GATEPOST_PORT_1883_TCP_PROTO", "tcp"),
+        ("GATEPOST_NAME", "/app/gatepost"),
+        ("GATEPOST_ENV_LANG", "C"),
+    ];
+    let check = Command::new(env!("CARGO_BIN_EXE_gatepost"))
+        .args(["check", "--set", "rules.paths=[]"])
+        .envs(environment)
+        .output()
+        .expect("gatepost runs");
+    assert!(check.status.success(), "{}", text_of(&check));
+    let folder = tempfile::tempdir().expect("a folder");
+    let settings = "rules.paths = []\n";
+    let gateway = Gateway::try_start_in(folder.path(), settings, &environment).expect("a server");
+    assert!(post(&gateway, "a", "x").contains(" 200 "), "it serves");
 }

@@ -10,13 +10,14 @@ mod browser_login;
 mod exposure;
 mod held;
 mod links;
+mod mail_rights;
 mod proxies;
 mod revocation;
+mod secure_cookie;
 mod strangers;
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
-use std::process::Command;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -227,20 +228,6 @@ end"#;
     assert!(gateway.is_running());
     let peak_kb = gateway.peak_kb();
     assert!(peak_kb < 500_000, "{peak_kb} kB at the most");
-}
-
-/// Kubernetes describes a service called gatepost to every container beside it.
-#[test]
-fn a_service_of_our_name_does_not_stop_the_server() {
-    let check = Command::new(env!("CARGO_BIN_EXE_gatepost"))
-        .args(["check", "--set", "rules.paths=[]"])
-        .env("GATEPOST_PORT", "tcp://10.0.0.1:1883")
-        .env("GATEPOST_SERVICE_HOST", "10.0.0.1")
-        .env("GATEPOST_PORT_1883_TCP_PROTO", "tcp")
-        .env("GATEPOST_NAME", "/app/gatepost")
-        .output()
-        .expect("gatepost runs");
-    assert!(check.status.success(), "{}", text_of(&check));
 }
 
 /// Landlock and seccomp, with everything that compiles or maps code in use.

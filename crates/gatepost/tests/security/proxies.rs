@@ -166,6 +166,68 @@ fn a_client_that_leaves_before_it_is_looked_at_is_not_local() {
     assert_eq!(status(PERSON, &[&gateway.url("/admin/users")]), "200");
 }
 
+/// Runs the rest of its arguments, to which the kernel says nothing about connections: a seccomp
+/// filter answers `socket(AF_NETLINK, ..)` with EPROTONOSUPPORT.
+const WITHOUT_NETLINK: &str = "\
+import ctypes, os, platform, struct, sys
+socket = {\"x86_64\": 41, \"aarch64\": 198}[platform.machine()]
+code = [(0x20, 0, 0, 0), (0x15, 0, 3, socket), (0x20, 0, 0, 16), (0x15, 0, 1, 16),
+        (0x06, 0, 0, 0x50000 + 93), (0x06, 0, 0, 0x7FFF0000)]
+steps = ctypes.create_string_buffer(b\"\".join(struct.pack(\"HBBI\", *step) for step in code))
+program = struct.pack(\"HxxxxxxQ\", len(code), ctypes.addressof(steps))
+kernel = ctypes.CDLL(None, use_errno=True)
+assert kernel.prctl(38, 1, 0, 0, 0) == 0
+assert kernel.prctl(22, 2, program) == 0, ctypes.get_errno()
+os.execvp(sys.argv[1], sys.argv[1:])
+";
+
+/// Where the kernel does not answer, an account is unknown, and an unknown one is not local.
+#[test]
+fn without_an_answer_of_the_kernel_no_tcp_client_is_local() {
+    if !super::is_root("a client of another account") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).expect("opened");
+    let socket = folder.path().join("http.sock");
+    let settings = format!(
+        "rules.paths = []\naccess.default = \"deny\"\n\
+         listeners.http.bind = [\"127.0.0.1:0\", \"unix:{}\"]\n",
+        socket.display()
+    );
+    let script = format!("set -- python3 -c '{WITHOUT_NETLINK}' \"$@\"");
+    let gateway = Gateway::start_after(&script, folder.path(), &settings);
+    let users = gateway.url("/admin/users");
+    for account in [ROOT, PERSON] {
+        for transport in ["--http1.1", "--http2-prior-knowledge"] {
+            let answer = status(account, &[transport, &users]);
+            assert_eq!(answer, "403", "{account} {transport}");
+        }
+        let port = gateway.port("mqtt");
+        let publish = ["-V", "5", "-p", &port, "-t", "a", "-m", "x"];
+        let output = run_as(account, "mosquitto_pub", &publish);
+        assert!(output.contains("Not authorized"), "{account}: {output}");
+        let server = gateway.address("smtp").to_string();
+        let envelope = ["--from", "a@example.org", "--to", "home+door@localhost"];
+        let mail = [&["--server", &server][..], &envelope].concat();
+        let output = run_as(account, "swaks", &mail);
+        assert!(output.contains("<** 550"), "{account}: {output}");
+    }
+    // A Unix socket has credentials of its own.
+    let socket = socket.display().to_string();
+    assert_eq!(status(ROOT, &["--unix-socket", &socket, &users]), "200");
+    let log = gateway.log();
+    let warning = "the kernel does not name the accounts of connections";
+    assert!(log.contains(warning), "{log}");
+    // With a user, a login is enough.
+    let added = add_user(&gateway, "anna", "secret of anna", &["--admin"]);
+    assert!(added.status.success(), "{}", text_of(&added));
+    await_some("anna administers", || {
+        let login = ["-u", "anna:secret of anna", users.as_str()];
+        (status(PERSON, &login) == "200").then_some(())
+    });
+}
+
 /// nginx as root starts it: its workers are of Debian's web server account.
 struct Nginx {
     child: Child,
