@@ -170,8 +170,8 @@ fn connections_subscriptions_and_deliveries_stay_within_their_budgets() {
 /// Users of an issuer that each connect once, before and while it is counted.
 const NAMES_BEFORE: usize = 500;
 const NAMES_COUNTED: usize = 2_000;
-/// What the tables of the server may still grow by for each of them; what belonged to one
-/// connection was more than 200 bytes.
+/// The growth of the server's tables that is permitted for each of them. A format that stays takes
+/// more than 130 bytes.
 const BYTES_OF_A_NAME_MAX: usize = 40;
 const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
 

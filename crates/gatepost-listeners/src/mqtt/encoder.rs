@@ -67,8 +67,8 @@ fn encoder(version: Version, framing: Framing) -> &'static MqttEncoder {
     }
 }
 
-/// A format that removes the prefix of a user's topics. Connections of one user share bytes, because
-/// their formats have equal names.
+/// A format that removes the prefix of a user's topics. Connections of one user share bytes,
+/// because their formats have equal names.
 struct MountedEncoder {
     name: String,
     inner: &'static MqttEncoder,

@@ -181,7 +181,7 @@ assert kernel.prctl(22, 2, program) == 0, ctypes.get_errno()
 os.execvp(sys.argv[1], sys.argv[1:])
 ";
 
-/// Where the kernel does not answer, an account is unknown, and an unknown one is not local.
+/// An account that the kernel does not name is unknown, and an unknown one is not local.
 #[test]
 fn without_an_answer_of_the_kernel_no_tcp_client_is_local() {
     if !super::is_root("a client of another account") {

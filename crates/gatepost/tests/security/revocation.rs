@@ -2,10 +2,11 @@
 //! removed or switched off, and when the rule that granted the right is revoked; with and without
 //! a prefix for the user's topics.
 
-use crate::support::web_socket::WebSocket;
-use crate::support::{Client, Gateway, add_user, await_some, run, text_of};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
+
+use crate::support::web_socket::WebSocket;
+use crate::support::{Client, Gateway, add_user, await_some, run, text_of};
 
 const ROOT: &str = "root:secret of root";
 const ANNA: &str = "anna:secret of anna";
@@ -60,7 +61,7 @@ fn gateway(prefix: &str) -> Gateway {
     gateway
 }
 
-/// What the server has sent until it contains `part` or ends.
+/// Reads what the server sends until that contains `part` or ends.
 fn await_bytes(socket: &mut WebSocket, part: &str, got: &mut String) {
     while !got.contains(part) {
         let Some((_, payload)) = socket.receive() else {
