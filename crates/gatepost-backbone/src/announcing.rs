@@ -180,8 +180,8 @@ impl Announcer {
         let subjects = &self.shared.subjects;
         let (ask, reply) = (subjects.ask(), subjects.answers(self.shared.node));
         let payload = question.to_vec().into();
-        let asked = self.client.publish_with_reply(ask, reply, payload).await;
-        asked.map_err(|error| BackboneError::request("publishing", error))?;
+        let published = self.client.publish_with_reply(ask, reply, payload).await;
+        published.map_err(|error| BackboneError::request("publishing", error))?;
         let all = async {
             while !missing.is_empty() {
                 let Some(answer) = self.answers.next().await else {

@@ -238,8 +238,8 @@ async fn round_trip(client: &Client, subject: &str) -> Result<(), String> {
         .await
         .map_err(|error| text(&error))?;
     let question = 0_u64.to_be_bytes().to_vec();
-    let asked = client.publish_with_reply(subject.to_owned(), reply, question.into());
-    asked.await.map_err(|error| text(&error))?;
+    let published = client.publish_with_reply(subject.to_owned(), reply, question.into());
+    published.await.map_err(|error| text(&error))?;
     // Another node answers, or the server says that there is none: both prove the permission.
     inbox
         .next()
@@ -251,8 +251,8 @@ async fn round_trip(client: &Client, subject: &str) -> Result<(), String> {
 /// The way in which a server writes to the disk, by its monitoring address.
 async fn synchronisation(address: &str) -> EngineFinding {
     let url = format!("{}/varz", address.trim_end_matches('/'));
-    let asked = tokio::task::spawn_blocking(move || ask(&url)).await;
-    let answer = match asked {
+    let response = tokio::task::spawn_blocking(move || ask(&url)).await;
+    let answer = match response {
         Ok(Ok(answer)) => answer,
         Ok(Err(error)) => {
             let text = format!("{address} does not answer: {error}; correct backbone.monitoring");

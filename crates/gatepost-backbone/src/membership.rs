@@ -287,7 +287,7 @@ impl Others {
         alive.into_iter().filter(|node| !is_silent(node)).collect()
     }
 
-    /// These nodes did not answer: they are not asked until they are heard of again.
+    /// These nodes did not answer: they get no further requests until they reappear.
     pub(crate) fn note_silent(&self, nodes: &[u8]) {
         let mut heard = self.heard.lock();
         for node in nodes {

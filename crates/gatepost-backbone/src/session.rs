@@ -137,7 +137,7 @@ impl ClusterSession {
         };
         if end.is_none() {
             let leaving = async {
-                // What was published last, such as wills, still leaves.
+                // The last publications, such as wills, are still sent.
                 while outgoing.messages() > 0 || shared.retained.unsent() > 0 {
                     tokio::time::sleep(DRAINED_EVERY).await;
                 }
@@ -147,7 +147,7 @@ impl ClusterSession {
             let _ = tokio::time::timeout(END_TIME_MAX, leaving).await;
         }
         tasks.shutdown().await;
-        // What waited for this connection is lost.
+        // Publications that waited for this connection are lost.
         broker.note_backbone_drops(outgoing.messages() as u64);
         end
     }

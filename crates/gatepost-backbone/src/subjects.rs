@@ -70,7 +70,7 @@ impl Subjects {
         format!("{}.r.>", self.cluster)
     }
 
-    /// The subject on which nodes are asked to confirm what they know.
+    /// The subject on which nodes are requested to confirm their filters.
     pub(crate) fn ask(&self) -> String {
         format!("{}.sync.ask", self.cluster)
     }

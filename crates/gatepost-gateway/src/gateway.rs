@@ -3,7 +3,7 @@
 //! Every listener whose protocol promises something (SMTP's 250, HTTP's 200) submits here and
 //! answers afterwards. The order is fixed: the verdict first, then the publication or the
 //! quarantine, then the journal, then the wait. A successful answer therefore means that the
-//! quarantine and whatever the broker keeps are on disk. If the disk fails, the sender is asked to
+//! quarantine and whatever the broker keeps are on disk. If the disk fails, the sender must
 //! try again; the message may be delivered twice but is never lost. The journal is not waited for:
 //! it is written with the next commit.
 

@@ -178,7 +178,7 @@ async fn calls_go_on_where_they_waited() {
         let procedures = procedures.clone();
         tokio::spawn(async move { call(&procedures, &path, mail("")).await })
     });
-    // Those in a callback hold their judge.
+    // Procedures that wait in a callback block their judge.
     until_waiting(&procedures, places.len() - 2).await;
     notify.send(()).expect("the server runs");
     for (call, (place, _)) in calls.into_iter().zip(places) {

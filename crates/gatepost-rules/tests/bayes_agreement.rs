@@ -210,6 +210,6 @@ fn tokens_and_probabilities_agree_with_spamassassin() {
         note.is_some_and(|note| note.starts_with("*      [score: "))
     });
     let with_note = with_note.count();
-    // Those whose probability differs have another note too.
+    // Messages whose probability differs have another note too.
     assert!(with_note + differing.len() >= count, "{reports:#?}");
 }

@@ -128,7 +128,7 @@ async fn a_clock_that_jumps_removes_no_other_sample() {
     submit(&store, NOON_MS + 2 * SECOND_MS, 5.0);
     store.flush().await;
     assert_eq!(messages(&store)[..3], [Some(1.0), None, Some(5.0)]);
-    // Those under wrong times are removed in their turn.
+    // Samples with wrong times are removed at their age.
     for second in 3..7 {
         submit(&store, NOON_MS + second * SECOND_MS, 6.0);
     }

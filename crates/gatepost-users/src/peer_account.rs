@@ -10,7 +10,7 @@
 //! - An account that cannot be found out is not one of this machine. The kernel names root as the
 //!   owner of a socket that its program has closed; such a socket has no inode, by which
 //!   the two differ.
-//! - The kernel is asked at most once per connection, and only when the account matters.
+//! - The kernel is queried at most once per connection, and only when the account matters.
 
 use std::fmt;
 use std::io;
@@ -210,7 +210,7 @@ fn owner_in(answer: &[u8], socket: SocketAddr, connected_to: SocketAddr) -> Opti
     };
     let (owner, inode) = (number(64)?, number(68)?);
     let is_held = inode != 0;
-    (is_held && ends.iter().all(|(found, asked)| found == asked)).then_some(owner)
+    (is_held && ends.iter().all(|(found, requested)| found == requested)).then_some(owner)
 }
 
 fn address_in(found: &[u8], family: u8, port_at: usize, ip_at: usize) -> Option<SocketAddr> {
@@ -288,7 +288,7 @@ mod tests {
         assert_eq!(early.number(), expected);
         drop(peer);
         assert_eq!(late.number(), None);
-        assert_eq!(early.clone().number(), expected, "asked once");
+        assert_eq!(early.clone().number(), expected, "queried once");
         assert!(!late.satisfies(|_| true));
     }
 

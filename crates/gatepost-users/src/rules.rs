@@ -70,10 +70,10 @@ impl SubjectRules {
             .or_else(|| any(&self.allow).then_some(true))
     }
 
-    fn decide_filter(&self, access: Access, asked: &str) -> Option<bool> {
+    fn decide_filter(&self, access: Access, filter: &str) -> Option<bool> {
         let any = |patterns: &[RulePattern], relation: fn(&str, &str) -> bool| {
             patterns.iter().any(|pattern| {
-                pattern.access.has(access) && relation(pattern.filter.as_str(), asked)
+                pattern.access.has(access) && relation(pattern.filter.as_str(), filter)
             })
         };
         any(&self.deny, pattern::overlap)
@@ -387,8 +387,8 @@ mod tests {
             let own: Vec<&str> = own.iter().map(String::as_str).collect();
             let everyone: Vec<&str> = everyone.iter().map(String::as_str).collect();
             let rules = compiled(&own, &everyone, DefaultPolicy::Allow);
-            let asked = TopicFilter::new(&filter).expect("a filter");
-            if rules.may_subscribe(&filter).is_allowed() && asked.matches(&topic) {
+            let requested = TopicFilter::new(&filter).expect("a filter");
+            if rules.may_subscribe(&filter).is_allowed() && requested.matches(&topic) {
                 prop_assert!(rules.may(Access::Subscribe, &topic).is_allowed());
             }
         }

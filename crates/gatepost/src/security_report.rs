@@ -194,7 +194,7 @@ impl Findings {
                 key.display()
             ));
         }
-        // Addresses of clients and what they asked for.
+        // Addresses of clients and their requests.
         self.private(&config.access_log.path, ALL_BUT_READING_BY_GROUP);
         self.private(&config.data, GROUP_AND_OTHERS);
         // In a folder that only its owner enters, the modes of files do not matter.

@@ -90,7 +90,7 @@ topic = "missing"
 
     publish(&gateway, "sensors/hall", "1", &[]);
     people.await_line("missing/sensors/hall: sensors/hall: no message for 1s");
-    // What another alarm has published is watched by none.
+    // No alarm watches the publications of another alarm.
     publish(
         &gateway,
         "sensors/forged",

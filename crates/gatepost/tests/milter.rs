@@ -150,7 +150,7 @@ fn postfix_does_what_each_verdict_says() {
         accepted.contains("\nX-Spam-Status: No, score="),
         "{accepted}"
     );
-    // Our fields stand above the trace of the server that asked us.
+    // Our fields stand above the trace of the server that connected to us.
     let ours = accepted.find("Authentication-Results").expect("ours");
     assert!(
         ours < accepted.find("Received:").expect("Postfix's"),

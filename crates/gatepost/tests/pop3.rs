@@ -133,8 +133,8 @@ print('done')
 
     // The dashboard's story of a mail says in whose mailboxes it lies.
     let ask = |path: &str| -> serde_json::Value {
-        let asked = ["-s", "-u", "bert:secret", &gateway.url(path)];
-        serde_json::from_str(&text_of(&run("curl", &asked, b""))).expect("JSON")
+        let arguments = ["-s", "-u", "bert:secret", &gateway.url(path)];
+        serde_json::from_str(&text_of(&run("curl", &arguments, b""))).expect("JSON")
     };
     let found = ask("/admin/messages?search=two");
     let id = found["messages"][0]["id"].as_str().expect("an id");
@@ -202,7 +202,7 @@ fn who_asks_for_much_at_once_has_to_read_it() {
     assert!(output.status.success(), "{}", text_of(&output));
     poplib(&gateway, "login('anna').quit()");
     let before = most_held(&gateway);
-    // 200 MB are asked for before any of it is read.
+    // 200 MB are arguments for before any of it is read.
     let said = poplib(
         &gateway,
         r"

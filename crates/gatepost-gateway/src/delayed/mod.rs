@@ -123,7 +123,8 @@ impl DelayedMessages {
         let core = &self.0;
         let mut publication = match stored::read(&core.store, place) {
             Ok(Some(publication)) => publication,
-            // What was never committed was never promised; the commit may be under way, too.
+            // A message without a commit was never acknowledged; its commit may also be in
+            // progress.
             Ok(None) if place.is_overdue() => {
                 core.waiting.lock().remove(place);
                 return true;
@@ -214,7 +215,7 @@ impl DelayedMessages {
     /// The time until which a publication is to be kept; `None` where it is published at once.
     fn due(&self, publication: &Publication) -> Option<SystemTime> {
         let text = publication.properties.as_ref()?.user_property(DELAY)?;
-        // What cannot be understood was refused by the listener, or means something else.
+        // The listener refused a malformed delay, or the property has another meaning.
         let now = SystemTime::now();
         due_time(text, now, self.delay_max()).ok()
     }

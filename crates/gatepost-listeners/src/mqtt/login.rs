@@ -47,22 +47,22 @@ pub(super) async fn log_in(
     opening: &Opening<'_>,
     input: &mut Input,
     connect: &Connect<'_>,
-    asked: &ConnectProperties<'_>,
+    requested: &ConnectProperties<'_>,
 ) -> Result<Login, Option<Reason>> {
     let Some(auth) = opening.auth else {
-        return match asked.authentication_method {
+        return match requested.authentication_method {
             Some(_) => Err(Some(Reason::BAD_AUTHENTICATION_METHOD)), // [MQTT-4.12.0-1]
             None => Ok(Login::default()),
         };
     };
     let client = Some(connect.client_id).filter(|client_id| !client_id.is_empty());
     let reason = |denied: Denied| Some(connack_reason(&denied));
-    if let Some(method) = asked.authentication_method {
+    if let Some(method) = requested.authentication_method {
         if method != ScramLogin::MECHANISM {
             return Err(Some(Reason::BAD_AUTHENTICATION_METHOD)); // [MQTT-4.12.0-1]
         }
         let mut scram = auth.scram(opening.peer, client);
-        let first = scram.step(asked.authentication_data.unwrap_or_default());
+        let first = scram.step(requested.authentication_data.unwrap_or_default());
         return converse(opening, input, &mut scram, first.map_err(reason)?).await;
     }
     // A page of the server's own needs no login beyond that of the browser that shows it.

@@ -46,7 +46,7 @@ impl MqttConnection {
         }
         let publishing = &mut self.publishing;
         if let (Some(gateway), Some(publishing)) = (&self.context.gateway, publishing) {
-            // What is for later, or replaces that, goes through the gateway, judged or not.
+            // Delayed messages and their replacements go through the gateway, judged or not.
             let may_wait = [DELAY, SEQUENCE_ID]
                 .into_iter()
                 .any(|name| user_property(publish, name).is_some());

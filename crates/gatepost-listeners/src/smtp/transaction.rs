@@ -40,7 +40,7 @@ pub(super) struct Recipient {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum CommandOutcome {
     Reply(SmtpReply),
-    /// The next hop or the mailbox must be asked whether it accepts this recipient.
+    /// The next hop or the mailbox must confirm that it accepts this recipient.
     Ask(Box<Recipient>),
     /// The reply is 354, and the message follows.
     Data(SmtpReply),

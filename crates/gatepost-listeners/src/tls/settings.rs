@@ -20,8 +20,8 @@ pub struct TlsSettings {
     /// More certificates; the client's server name (SNI) chooses. Without a match the first is
     /// shown.
     pub more: Vec<CertificateFiles>,
-    /// The authorities whose client certificates are accepted, in PEM. Without it no client is
-    /// asked for one.
+    /// The authorities whose client certificates are accepted, in PEM. Without it no client
+    /// certificate is requested.
     pub client_ca: Option<PathBuf>,
     /// Whether a client must show a certificate.
     pub client_required: bool,

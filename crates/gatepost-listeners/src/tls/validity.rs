@@ -49,7 +49,7 @@ impl CertificateFacts {
         })
     }
 
-    /// Whether a client that asked for this name accepts the certificate.
+    /// Whether a client that requested this name accepts the certificate.
     pub fn is_for(&self, host: &str) -> bool {
         let host = host.trim_end_matches('.').to_lowercase();
         self.names.iter().any(|name| {

@@ -31,11 +31,11 @@ impl<T: Send + 'static, F> AwaitedTask<T, F> {
     /// The channel returns its result.
     pub(super) fn new(work: F) -> (Self, oneshot::Receiver<Result<T, RenderError>>) {
         let (reply, answer) = oneshot::channel();
-        let asked = Self {
+        let task = Self {
             work: Mutex::new(Some(work)),
             reply: Mutex::new(Some((reply, Returns::here()))),
         };
-        (asked, answer)
+        (task, answer)
     }
 
     fn answer(&self, result: Result<T, RenderError>) {

@@ -27,7 +27,7 @@ const SLICE_BYTES: usize = LONG_TEXT_BYTES;
 /// The total number of backtracking steps of one search, some tenths of a second. A search that
 /// needs more is repeated offset by offset, and asks its caller whether to continue.
 const SEARCH_STEPS_MAX: usize = 100_000_000;
-/// Backtracking steps at one offset before the caller is asked.
+/// Backtracking steps at one offset before the caller decides whether to continue.
 const OFFSET_STEPS_MAX: u32 = 20_000;
 /// The maximum number of backtracking steps at one offset, a few milliseconds; beyond it the search
 /// fails.

@@ -213,7 +213,7 @@ impl Node {
     fn allowed_by_lookahead(parts: &[Self]) -> ByteSet {
         let takes_nothing =
             |part: &&Self| matches!(part, Self::Look { .. } | Self::Assertion(_) | Self::Empty);
-        let asked = parts
+        let required = parts
             .iter()
             .take_while(takes_nothing)
             .filter_map(|part| match part {
@@ -224,7 +224,7 @@ impl Node {
                 } => inner.first_bytes(),
                 _ => None,
             });
-        asked.fold(ByteSet::ALL, |all, one| all.intersection(&one))
+        required.fold(ByteSet::ALL, |all, one| all.intersection(&one))
     }
 
     /// Whether a part refers to a group by name or number.

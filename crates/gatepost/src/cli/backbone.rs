@@ -77,7 +77,7 @@ pub(super) fn cluster_of(source: &ConfigSource) -> Result<(Config, Runtime), Exi
     }
 }
 
-/// Prints the reason why the cluster could not be asked.
+/// Prints the reason why the cluster could not be queried.
 pub(super) fn failed(error: &BackboneError) -> ExitCode {
     eprintln!("gatepost: backbone: {error}");
     ExitCode::from(EXIT_UNAVAILABLE)

@@ -21,9 +21,9 @@ pub(super) struct HealthcheckArguments {
 }
 
 pub(super) fn run(arguments: &HealthcheckArguments) -> ExitCode {
-    let asked = arguments
+    let outcome = arguments
         .server
         .client()
         .and_then(|client| client.is_ready());
-    super::finish(asked)
+    super::finish(outcome)
 }

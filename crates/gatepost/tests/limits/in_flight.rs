@@ -35,7 +35,7 @@ fn unfinished_packets_of_mqtt_leave_room_for_others() {
     // Half of the budget is this address's: two packets, and no third.
     let mut begun: Vec<TcpStream> = (0..6).map(|number| enter(&number.to_string())).collect();
     for stream in &mut begun {
-        // Those beyond the budget are ended while they send.
+        // Requests beyond the budget are ended while they are sent.
         let _ = stream.write_all(begin);
     }
     let mut refused = 0;

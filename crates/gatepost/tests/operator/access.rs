@@ -24,24 +24,24 @@ fn from_the_first_user_on_a_login_is_required() {
     assert!(curl(&gateway, "/", &[]).contains("Gatepost"));
     add_user(&gateway, "root", "secret", &["--admin"]);
     add_user(&gateway, "reader", "others", &[]);
-    let asked = |path: &str, login: Option<&str>| {
+    let status_of = |path: &str, login: Option<&str>| {
         let login = login.map_or_else(Vec::new, |login| vec!["--user", login]);
         curl(&gateway, path, &[&STATUS[..], &login].concat())
     };
     await_some("the users are known", || {
-        let both = asked("/admin/state", None) == "401"
-            && asked("/admin/state", Some("reader:others")) == "403";
+        let both = status_of("/admin/state", None) == "401"
+            && status_of("/admin/state", Some("reader:others")) == "403";
         both.then_some(())
     });
     for path in ["/", "/admin/quarantine", "/metrics", "/status", "/topics/a"] {
-        assert_eq!(asked(path, None), "401", "{path}");
-        assert_eq!(asked(path, Some("root:wrong")), "401", "{path}");
+        assert_eq!(status_of(path, None), "401", "{path}");
+        assert_eq!(status_of(path, Some("root:wrong")), "401", "{path}");
     }
     for path in ["/", "/admin/quarantine", "/admin/users"] {
-        assert_eq!(asked(path, Some("root:secret")), "200", "{path}");
-        assert_eq!(asked(path, Some("reader:others")), "403", "{path}");
+        assert_eq!(status_of(path, Some("root:secret")), "200", "{path}");
+        assert_eq!(status_of(path, Some("reader:others")), "403", "{path}");
     }
-    assert_eq!(asked("/healthz", None), "200");
+    assert_eq!(status_of("/healthz", None), "200");
     let users = json(&gateway, "/admin/users", &["--user", "root:secret"]);
     assert!(!users.to_string().contains("argon2"), "{users}");
 }
@@ -138,7 +138,7 @@ fn users_tokens_and_rules_are_changed_by_the_api() {
     assert_eq!(
         status("/admin/users", &[]),
         "200",
-        "no login is asked for any more"
+        "no login is required any more"
     );
 }
 
@@ -154,6 +154,6 @@ fn a_name_of_the_worlds_dns_leads_no_web_page_in() {
         )
     };
     assert_eq!(host("localhost"), "200");
-    // No login is asked for, since no user exists yet.
+    // No login is required, since no user exists yet.
     assert_eq!(host("rebound.example"), "403");
 }

@@ -69,7 +69,7 @@ fn a_delayed_message_survives_a_crash_and_comes_once_at_its_time() {
     assert_eq!(texts, ["", "now", "oven", "second"]);
     gateway.kill();
     let gateway = Gateway::start_in(folder.path(), PLAIN);
-    // What is delivered does not come again: something later does.
+    // A delivered message is not delivered again; a later one is.
     json(&gateway, "/kitchen", &["-d", "last", "-H", "In: 1s"]);
     let texts = await_some("the last message", || {
         let texts = remembered(&gateway, "kitchen");

@@ -30,14 +30,14 @@ fn expect_known(metrics: &str, file: &str) {
     let text = std::fs::read_to_string(root().join(file)).expect("a file");
     let is_name = |character: char| character.is_ascii_alphanumeric() || character == '_';
     let names = text.split(|character| !is_name(character));
-    let mut asked = 0;
+    let mut expressions = 0;
     for name in names.filter(|name| name.starts_with("gatepost_")) {
         let line = format!("# TYPE {name} ");
         assert!(
             metrics.contains(&line) || OTHER_METRICS.contains(&line),
             "{file}: {name} is not a metric of ours"
         );
-        asked += 1;
+        expressions += 1;
     }
-    assert!(asked > 5, "{file} asks for {asked}");
+    assert!(expressions > 5, "{file} asks for {expressions}");
 }

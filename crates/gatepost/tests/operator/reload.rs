@@ -94,9 +94,9 @@ fn begin_post(gateway: &Gateway, path: &str) -> Child {
 }
 
 /// The report in the answer; the limit is generous, and only reached by a defect.
-fn report_of(asked: Child) -> serde_json::Value {
+fn report_of(reloading: Child) -> serde_json::Value {
     let (sender, receiver) = mpsc::channel();
-    std::thread::spawn(move || sender.send(asked.wait_with_output()));
+    std::thread::spawn(move || sender.send(reloading.wait_with_output()));
     let output: Output = receiver
         .recv_timeout(PATIENCE)
         .expect("an answer")

@@ -130,7 +130,7 @@ fn a_blocked_sender_is_quarantined_for_who_blocks_it_only() {
         "{reason}"
     );
 
-    // What an administrator releases reaches the mailbox of who blocked it alone.
+    // A message that an administrator releases reaches only the mailbox of the user who blocked it.
     let kept = json(&gateway, "/admin/quarantine", &ROOT);
     let id = kept["messages"][0]["id"]
         .as_str()

@@ -280,12 +280,12 @@ fn the_subscribers_of_a_topic_are_found_by_their_filters() {
     let stream = gateway.url("/topics/hall/door");
     let mut stream = Client::start("curl", &["-sN", "-H", "Accept: text/event-stream", &stream]);
     stream.await_line("retry");
-    let asked = |query: &str| {
+    let response_to = |query: &str| {
         let url = gateway.url(&format!("/admin/subscribers?{query}"));
         let output = run("curl", &["-s", &url], b"");
         serde_json::from_slice::<serde_json::Value>(&output.stdout).expect("JSON")
     };
-    let found = asked("topic=hall/door");
+    let found = response_to("topic=hall/door");
     let named: Vec<(&str, String)> = found["subscribers"]
         .as_array()
         .expect("a list")
@@ -306,12 +306,12 @@ fn the_subscribers_of_a_topic_are_found_by_their_filters() {
         ]
     );
     assert_eq!((&found["total"], &found["readers"]), (&3.into(), &1.into()));
-    let page = asked("topic=hall/door&skip=1&count=1");
+    let page = response_to("topic=hall/door&skip=1&count=1");
     assert_eq!(page["subscribers"][0]["client"], "b-several");
     assert_eq!(page["total"], 3);
-    let beyond = asked("topic=hall/door&skip=99999999999999999999999");
+    let beyond = response_to("topic=hall/door&skip=99999999999999999999999");
     assert_eq!(beyond["subscribers"].as_array().map(Vec::len), Some(0));
     assert_eq!(beyond["total"], 3);
-    assert_eq!(asked("topic=hall/door&skip=-1")["code"], 40006);
-    assert_eq!(asked("topic=hall/%2B")["code"], 40005, "no filter");
+    assert_eq!(response_to("topic=hall/door&skip=-1")["code"], 40006);
+    assert_eq!(response_to("topic=hall/%2B")["code"], 40005, "no filter");
 }

@@ -155,8 +155,12 @@ fn refusals_decide_for_each_recipient_whether_mail_comes_again_or_is_given_up() 
     let recipients: Vec<_> = taken.iter().map(|mail| mail.recipients.join(" ")).collect();
     assert_eq!(recipients, ["now@boxes.example", "later@boxes.example"]);
     assert_eq!(taken[0].field("Message-ID"), taken[1].field("Message-ID"));
-    let asked = |command: &str| peer.commands().iter().filter(|one| *one == command).count();
-    assert_eq!(asked("RCPT TO:<never@boxes.example>"), 1, "not asked again");
+    let count_of = |command: &str| peer.commands().iter().filter(|one| *one == command).count();
+    assert_eq!(
+        count_of("RCPT TO:<never@boxes.example>"),
+        1,
+        "not sent again"
+    );
 }
 
 #[test]

@@ -340,34 +340,41 @@ fn users_are_sent_what_they_may_read_and_nothing_else() {
     change(&["grant", "ann", "subscribe", "alarms/#"]);
     change(&["grant", "bob", "subscribe", "alarms/#"]);
     let browser = Browser::new();
-    let asked = |path: &str, topics: &[&str]| browser.subscription(&peer.url(path), topics);
+    let request_for = |path: &str, topics: &[&str]| browser.subscription(&peer.url(path), topics);
     // As long as the server knows no user, everyone on this machine is its administrator.
     await_some("the users are known", || {
         (ask(&gateway, "", "GET", &Value::Null).0 == 401).then_some(())
     });
     await_some("the rules are in force", || {
-        let (status, _) = ask(&gateway, ann, "POST", &asked("/a", &["alarms/#"]));
+        let (status, _) = ask(&gateway, ann, "POST", &request_for("/a", &["alarms/#"]));
         (status == 200).then_some(())
     });
     let status = |user: &str, body: &Value| ask(&gateway, user, "POST", body).0;
-    assert_eq!(status("", &asked("/b", &["alarms/a"])), 401);
-    assert_eq!(status(ann, &asked("/b", &["secret"])), 403);
-    assert_eq!(status(ann, &asked("/b", &["#"])), 403);
-    assert_eq!(status(root, &asked("/b", &["$SYS/gatepost/#"])), 400);
+    assert_eq!(status("", &request_for("/b", &["alarms/a"])), 401);
+    assert_eq!(status(ann, &request_for("/b", &["secret"])), 403);
+    assert_eq!(status(ann, &request_for("/b", &["#"])), 403);
+    assert_eq!(status(root, &request_for("/b", &["$SYS/gatepost/#"])), 400);
     assert_eq!(
-        status(ann, &asked("/b", &["alarms/1", "alarms/2", "alarms/3"])),
+        status(
+            ann,
+            &request_for("/b", &["alarms/1", "alarms/2", "alarms/3"])
+        ),
         400
     );
-    assert_eq!(status(ann, &asked("/b", &["alarms/1"])), 200);
-    assert_eq!(status(ann, &asked("/c", &["alarms/1"])), 409, "the third");
+    assert_eq!(status(ann, &request_for("/b", &["alarms/1"])), 200);
+    assert_eq!(
+        status(ann, &request_for("/c", &["alarms/1"])),
+        409,
+        "the third"
+    );
     // Bob knows ann's endpoint, but not the secret of her browser.
     let stolen = Browser::new().subscription(&peer.url("/a"), &["alarms/#"]);
     assert_eq!(status(bob, &stolen), 409);
     assert_eq!(ask(&gateway, bob, "DELETE", &stolen).0, 404);
     let (_, of_bob) = ask(&gateway, bob, "GET", &Value::Null);
     assert_eq!(of_bob["subscriptions"], json!([]));
-    // Who uses the same browser takes its subscription over.
-    assert_eq!(status(bob, &asked("/b", &["alarms/1"])), 200);
+    // Another user of the same browser takes over its subscription.
+    assert_eq!(status(bob, &request_for("/b", &["alarms/1"])), 200);
     let publish = |line: &str| {
         let url = gateway.url("/topics/alarms/a");
         run("curl", &["-s", "-u", root, "-d", line, &url], b"");
@@ -377,12 +384,12 @@ fn users_are_sent_what_they_may_read_and_nothing_else() {
     // Rights that are withdrawn count at once for what is delivered.
     change(&["revoke", "ann", "subscribe", "alarms/#"]);
     await_some("the rule is in force", || {
-        (status(ann, &asked("/a", &["alarms/#"])) == 403).then_some(())
+        (status(ann, &request_for("/a", &["alarms/#"])) == 403).then_some(())
     });
     publish("second");
     change(&["grant", "ann", "subscribe", "alarms/#"]);
     await_some("the rule is in force", || {
-        (status(ann, &asked("/a", &["alarms/#"])) == 200).then_some(())
+        (status(ann, &request_for("/a", &["alarms/#"])) == 200).then_some(())
     });
     publish("third");
     let requests = peer.await_requests(2);

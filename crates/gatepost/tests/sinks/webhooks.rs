@@ -118,12 +118,15 @@ fn answers_decide_whether_a_message_comes_again_is_given_up_or_stops_the_sink() 
         !listed.contains("/gone "),
         "the path of a URL is shown: {listed}"
     );
-    let asked = peer
+    let requests = peer
         .requests()
         .iter()
         .filter(|request| request.path == "/gone")
         .count();
-    assert_eq!(asked, 1, "one that is gone is not asked again");
+    assert_eq!(
+        requests, 1,
+        "an endpoint that is gone gets no further request"
+    );
     let metrics = run("curl", &["-s", &gateway.url("/metrics")], b"");
     for sample in [
         "gatepost_sink_delivered_total{sink=\"later\"} 1",

@@ -254,7 +254,7 @@ pub(super) fn encode_shared(event: &StreamEvent, format: &StreamFormat, chunked:
         return framed(shape.encode(event), chunked);
     };
     if let Some(mount) = &format.mount {
-        // What the reader cannot name does not exist for it.
+        // A topic outside of the prefix of the reader is invisible to it.
         let own = mount.own_publication(publication);
         return own.map_or_else(
             |_| Bytes::new(),

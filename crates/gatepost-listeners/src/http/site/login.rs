@@ -190,8 +190,8 @@ pub(in crate::http) async fn session(
     Ok(Response::json(200, &answer))
 }
 
-/// The way to the login page, for a browser that asked for something that needs a login and sent
-/// none. It leads back afterwards.
+/// The way to the login page, for a browser whose request needs a login and had none. It leads back
+/// afterwards.
 pub(super) fn redirect(
     context: &HttpContext,
     request: &HttpRequest,

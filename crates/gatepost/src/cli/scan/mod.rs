@@ -217,9 +217,9 @@ fn output_error(error: &std::io::Error) -> ExitCode {
     ExitCode::from(EXIT_OUTPUT)
 }
 
-fn jobs(asked: usize) -> usize {
+fn jobs(requested: usize) -> usize {
     let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    if asked == 0 { cores() } else { asked }
+    if requested == 0 { cores() } else { requested }
 }
 
 /// `None`, with its reason printed, if a requested folder contains no rules.
