@@ -21,11 +21,15 @@ fn the_check_and_the_start_say_what_is_exposed() {
     let path = |file: &str| folder.path().join(file);
     let data = path("gatepost-data");
     std::fs::create_dir(&data).expect("a folder");
+    set_mode(&data, 0o755);
     // A database of an earlier start.
     assert_eq!(
         Gateway::start_in(folder.path(), "rules.paths = []\n").terminate(),
         Some(0)
     );
+    // In a folder that others could read, it was created for the server's account alone.
+    let created = std::fs::metadata(data.join("gatepost.db")).expect("a database");
+    assert_eq!(created.permissions().mode() & 0o077, 0);
     for (file, mode) in [
         (path("mx.key"), 0o644),
         (data.clone(), 0o755),
