@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_publication_is_counted_until_it_is_written() {
+    fn other_packets_are_counted_until_they_are_written() {
         let socket = BoundedSocket::new(10);
         let mut outbox = Outbox::default();
         outbox.append(0, false, |out| out.extend_from_slice(&[1; 50]));

@@ -105,7 +105,7 @@ fn name(number: usize) -> String {
 }
 
 #[test]
-fn what_does_not_fit_is_read_from_the_disk_and_loaded_when_there_is_room() {
+fn messages_beyond_the_bound_are_read_from_disk_and_loaded_when_space_is_free() {
     let mut world = World::new();
     world.restart(ROOM);
     let loaded = world.in_memory();
@@ -171,7 +171,7 @@ fn a_change_that_fails_after_the_loading_is_undone() {
 
 /// More than a subscription may read while memory is short.
 #[test]
-fn what_memory_cannot_hold_is_not_read() {
+fn messages_beyond_free_memory_are_not_read() {
     let mut world = World::new();
     world.restart(0);
     assert_eq!(world.in_memory(), 0);

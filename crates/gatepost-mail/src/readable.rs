@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_its_form_is_taken_apart() {
+    fn mail_with_mime_fields_or_8_bit_text_is_parsed_completely() {
         for head in [
             "Content-Type: text/html",
             "content-transfer-encoding: base64",

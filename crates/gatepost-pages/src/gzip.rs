@@ -172,7 +172,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_joined_is_what_was_compressed(
+        fn joined_members_decompress_to_their_contents(
             pieces in proptest::collection::vec(
                 (any::<bool>(), proptest::collection::vec(0_u8..4, 0..300)), 0..8)
         ) {

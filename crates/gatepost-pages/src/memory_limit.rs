@@ -271,7 +271,7 @@ mod tests {
     use std::sync::mpsc;
 
     #[test]
-    fn what_is_given_back_counts_no_more() {
+    fn freed_memory_is_subtracted() {
         let counted = watched(
             1 << 20,
             || {},

@@ -139,7 +139,7 @@ mod tests {
     use gatepost_message::Topic;
 
     #[test]
-    fn what_the_broker_writes_is_read_with_its_id() {
+    fn written_frames_are_read_with_their_id() {
         let topic = Topic::new("alarms/fire").expect("a topic");
         let mut publication = Publication::new(topic, "smoke");
         publication.properties = Some(Box::new(Properties {

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_such_hash_is_not_taken() {
+    fn other_hashes_are_refused() {
         for hash in [
             "",
             "secret",

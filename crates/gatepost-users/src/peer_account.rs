@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_peer_has_no_account() {
+    fn a_socket_without_a_peer_has_no_account() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let account = PeerAccount::of(Peer::Local, listener.as_fd());
         assert_eq!(account.number(), None);

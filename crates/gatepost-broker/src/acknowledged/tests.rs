@@ -58,7 +58,7 @@ fn exactly_once_takes_its_four_steps() {
 }
 
 #[test]
-fn what_was_not_acknowledged_waits_again_in_its_place() {
+fn unacknowledged_deliveries_wait_again_in_their_order() {
     let mut state = Acknowledged::default();
     let ids: Vec<_> = [Qos::AtLeastOnce, Qos::ExactlyOnce, Qos::AtLeastOnce]
         .map(|qos| send(&mut state, qos))

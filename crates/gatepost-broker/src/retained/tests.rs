@@ -76,7 +76,7 @@ fn room_is_bounded() {
 }
 
 #[test]
-fn what_could_not_be_stored_is_not_kept() {
+fn a_message_that_cannot_be_stored_is_not_retained() {
     let store = gatepost_store::Store::in_memory().expect("a store");
     let submitted = |works: bool| {
         let mut batch = crate::persistence::ChangeBatch::default();

@@ -180,7 +180,7 @@ fn mqtt_4_4_0_1_what_was_not_acknowledged_is_sent_again_in_its_order() {
 }
 
 #[test]
-fn what_the_socket_refuses_is_written_by_the_owner() {
+fn bytes_that_the_socket_refuses_are_written_by_the_owner() {
     let world = World::new(BrokerSettings::default());
     world.begin();
     *world.socket.room.lock() = 1;

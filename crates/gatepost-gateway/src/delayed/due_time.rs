@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_to_come_is_refused() {
+    fn a_time_that_is_not_in_the_future_is_refused() {
         for (text, mistake) in [
             ("", DelayMistake::Malformed),
             ("0s", DelayMistake::Malformed),

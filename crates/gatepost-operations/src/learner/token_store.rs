@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_learned_is_there_after_a_restart() {
+    fn learned_data_survives_a_restart() {
         let folder = tempfile::tempdir().expect("makes a folder");
         let open = || {
             let (store, _) = Store::open(folder.path(), &gatepost_store::StoreSettings::default())

@@ -86,7 +86,7 @@ fn a_line_is_combined_and_cannot_be_forged() {
 }
 
 #[test]
-fn what_was_appended_is_in_the_file_when_the_log_ends() {
+fn appended_lines_are_in_the_file_when_the_log_ends() {
     let folder = tempfile::tempdir().expect("a folder");
     let settings = settings(folder.path(), 1_000_000, AccessLogFormat::Json);
     let log = AccessLog::start(&settings).expect("a log");

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_browser_rewrites_is_there_as_it_came_and_escaped() {
+    fn local_values_keep_the_original_and_show_it_escaped() {
         let mut value = LocalValue::new("\"><b>".to_owned(), LiveFilter::Number(Some(1)));
         value.add_filter(LiveFilter::Default("<i>".to_owned()));
         let mut html = Vec::new();

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_marked_is_as_it_was() {
+    fn the_original_is_restored() {
         let with_subject =
             &b"Return-Path: <a@b>\r\nFrom: a\r\nSubject: lunch\r\n\r\nat noon\r\n"[..];
         let without_subject = &b"From: a\n\nat noon"[..];

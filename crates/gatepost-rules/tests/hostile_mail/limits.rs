@@ -54,7 +54,7 @@ fn judge(text: &str, settings: &RulesSettings, message: &[u8]) -> Report {
 
 /// A part beyond a limit is not judged, but this is always reported.
 #[test]
-fn what_was_not_read_or_not_run_is_a_hit() {
+fn a_limit_that_skips_content_or_rules_is_a_hit() {
     let html = html(&format!("{} GTUBE-STANDARD", "<".repeat(5000)));
     let whole = judge(GTUBE, &RulesSettings::default(), &html);
     assert_eq!(whole.symbols(), "GTUBE");

@@ -130,7 +130,7 @@ fn without_network_nothing_is_queried_and_each_rule_is_named() {
 }
 
 #[test]
-fn what_is_not_answered_in_time_does_not_hit() {
+fn unanswered_queries_do_not_hit() {
     let server = Server::start(Zone::from([(
         ("7.2.0.192.zen.example", "A"),
         vec!["127.0.0.2"],

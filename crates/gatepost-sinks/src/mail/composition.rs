@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_relays_might_change_is_base64() {
+    fn text_that_relays_might_change_is_base64() {
         for body in ["grün", "a\rb", "\0", &"x".repeat(999)] {
             let text = mail("Grüße", body);
             assert!(text.is_ascii(), "{text}");

@@ -252,7 +252,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_cannot_be_had_is_refused() {
+    fn invalid_subscriptions_are_refused() {
         for endpoint in [
             "",
             "push",

@@ -30,7 +30,7 @@ async fn another_process_is_followed() {
 }
 
 #[tokio::test]
-async fn what_was_kept_is_there_after_a_restart_and_holds_no_password() {
+async fn users_survive_a_restart_and_contain_no_password() {
     let folder = tempfile::tempdir().expect("a folder");
     {
         let (store, _) = Store::open(folder.path(), &StoreSettings::default()).expect("a store");

@@ -17,7 +17,7 @@ async fn content_is_fresh_until_the_recheck() {
 
 /// Every thread keeps copies; no copy outlives its entry.
 #[test]
-fn what_changed_is_seen_by_every_thread() {
+fn a_change_is_visible_to_every_thread() {
     let folder = Folder::new(Recheck::Manual);
     folder.write("file.txt", "one");
     folder.write("page.html", "one {{ now() }}");

@@ -221,7 +221,7 @@ async fn a_procedure_decides_status_and_fields() {
 }
 
 #[tokio::test]
-async fn what_takes_the_pages_time_leaves_the_rest_intact() {
+async fn an_expression_beyond_the_time_limit_leaves_the_rest_intact() {
     for source in [
         "{{ call('/slow') }}<p>{{ latest('t') }}{{ call('/greeting', a='b') }}</p>",
         "{% if 0 %}{% endif %}{{ call('/fault') }}",

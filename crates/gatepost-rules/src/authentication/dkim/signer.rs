@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_refused_with_a_reason() {
+    fn an_invalid_key_is_refused_with_a_reason() {
         let damaged = RSA.replace("MII", "MIJ");
         for text in ["", "key", "-----BEGIN PRIVATE KEY-----", damaged.as_str()] {
             let refused = DkimKey::from_pem(text).err().expect(text);

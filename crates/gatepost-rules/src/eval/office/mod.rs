@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_compression_hides_is_found() {
+    fn compressed_macros_are_found() {
         assert!(memchr::memmem::find(HIDDEN, b"Auto_Open").is_none());
         let found = read(b"a.doc", HIDDEN);
         assert!(found.has_macro && found.runs_by_itself);

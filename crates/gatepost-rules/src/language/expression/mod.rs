@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_decided_asks_for_no_more_names() {
+    fn decided_operands_evaluate_no_more_names() {
         for (text, expected) in [
             ("A && B", "A"),
             ("!A && B", "AB"),

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_our_servers_noted() {
+    fn results_that_trusted_servers_recorded() {
         for (field, helo, expected) in [
             (
                 "received-spf: pass (mx: domain of a@b.example) identity=mailfrom; \
