@@ -7,8 +7,8 @@
 //! try again; the message may be delivered twice but is never lost. The journal is not waited for:
 //! it is written with the next commit.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use gatepost_broker::{PublishRefusal, RuleViolation};
@@ -19,13 +19,14 @@ use gatepost_procedures::Procedures;
 use gatepost_store::{JournalEntry, QuarantineEntry, Store, StoreChange, StoreError, Ticket};
 
 use crate::allowed_senders::AllowedSenders;
+use crate::attachments::Attachments;
 use crate::counters::GatewayCounters;
 use crate::delayed::{DelayMistake, due_time};
 use crate::journal;
 use crate::mail_payload::{self, RenderedPayload};
 use crate::publication::publication;
 use crate::publication_sink::{OtherDestination, PublicationSink};
-use crate::sender_lists::{SenderListError, SenderListing, SenderLists, SenderPattern};
+use crate::sender_lists::SenderLists;
 
 /// The reason of a `defer` after the store failed.
 pub(crate) const STORE_FAILED: &str = "the message could not be stored; try again later";
@@ -57,6 +58,7 @@ struct GatewayCore {
     journals_unjudged: AtomicBool,
     allowed_senders: AllowedSenders,
     sender_lists: SenderLists,
+    attachments: OnceLock<Attachments>,
 }
 
 /// A message between its arrival and its delivery.
@@ -83,6 +85,7 @@ impl Gateway {
             sink,
             allowed_senders: AllowedSenders::load(&store),
             sender_lists: SenderLists::load(&store),
+            attachments: OnceLock::new(),
             store,
             counters: GatewayCounters::default(),
             journal_topic: journal::topic(),
@@ -140,30 +143,8 @@ impl Gateway {
         self.0.allowed_senders.addresses()
     }
 
-    /// The senders that a user allows or blocks for the own mailbox.
-    pub fn senders_of(&self, user: &str) -> Vec<(SenderPattern, SenderListing)> {
-        self.0.sender_lists.of(user)
-    }
-
-    /// Changes an entry of a user's list of senders, or removes it (`None`); returns when the
-    /// change is on disk.
-    pub async fn list_sender(
-        &self,
-        user: &str,
-        entry: &SenderPattern,
-        listing: Option<SenderListing>,
-    ) -> Result<(), SenderListError> {
-        let shared = &self.0;
-        let changed = shared
-            .sender_lists
-            .change(&shared.store, user, entry, listing);
-        changed.await
-    }
-
-    /// Removes the lists of senders of users other than these.
-    pub async fn keep_senders_of(&self, is_user: impl Fn(&str) -> bool) -> Result<(), StoreError> {
-        let shared = &self.0;
-        shared.sender_lists.keep(&shared.store, is_user).await
+    pub(crate) fn attachment_slot(&self) -> &OnceLock<Attachments> {
+        &self.0.attachments
     }
 
     pub(crate) fn sender_lists(&self) -> &SenderLists {
@@ -192,7 +173,7 @@ impl Gateway {
 
     /// Whether the journal records a message. A payload that no procedure judged (a sensor's
     /// reading that came by a web request) is not recorded: such entries would displace the others.
-    fn is_journaled(&self, message: &Message) -> bool {
+    pub(crate) fn is_journaled(&self, message: &Message) -> bool {
         let topic = message.topic.as_ref().map(Topic::as_str);
         let (procedures, envelope) = (&self.0.procedures, &message.envelope);
         message.format == Format::Mail

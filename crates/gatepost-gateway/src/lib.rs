@@ -6,6 +6,8 @@
 //! protocol's answer. The gateway knows no protocol.
 
 mod allowed_senders;
+mod attached_file;
+mod attachments;
 mod broker_sink;
 mod counters;
 mod delayed;
@@ -16,12 +18,18 @@ mod gateway;
 pub mod journal;
 mod judge_times;
 mod judged_mail;
+mod listed_senders;
 mod mail_payload;
 mod publication;
 mod publication_sink;
 mod release;
 mod sender_lists;
 
+pub use attached_file::{FileAnnouncement, FileOutcome};
+pub use attachments::{
+    AttachmentError, AttachmentFigures, AttachmentSettings, Attachments, KeptFile, NewAttachment,
+    attachment_id,
+};
 pub use counters::{GatewayCounters, ListenerCounts, RuleHits};
 pub use delayed::{DELAY, DelayMistake, DelayedMessages, DelayedSettings};
 pub use delayed_listing::{DelayedListing, DelayedMessage};

@@ -292,6 +292,15 @@ pub(crate) fn client_network(address: IpAddr) -> PeerNetwork {
     PeerNetwork::around(address, 32, 64)
 }
 
+/// The client that the quota of files counts, and whether it has not logged in.
+pub(crate) fn file_owner(user: Option<&str>, peer: Peer) -> (String, bool) {
+    match (user, peer.ip()) {
+        (Some(user), _) => (format!("user {user}"), false),
+        (None, Some(address)) => (client_network(address).to_string(), true),
+        (None, None) => ("local".to_owned(), true),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

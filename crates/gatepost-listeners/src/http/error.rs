@@ -3,6 +3,7 @@
 //!
 //! Codes are stable: the status times one hundred plus a number. Clients may rely on them.
 
+use gatepost_gateway::AttachmentError;
 use gatepost_message::TopicError;
 use gatepost_pages::RenderError;
 use gatepost_pages::forms::FormError;
@@ -69,6 +70,8 @@ pub(super) enum HttpError {
     PreconditionFailed,
     #[error("a body has at most {0} bytes")]
     BodyTooLarge(u64),
+    #[error("{0}")]
+    Attachment(#[from] AttachmentError),
     #[error("a request target has at most {0} bytes")]
     TargetTooLong(usize),
     #[error("{0}")]
@@ -142,6 +145,7 @@ impl HttpError {
             Self::RequestTimeout(_) => (408, 1, "request timed out"),
             Self::PreconditionFailed => (412, 1, "precondition failed"),
             Self::BodyTooLarge(_) => (413, 1, "body too large"),
+            Self::Attachment(error) => attachment_row(error),
             Self::TargetTooLong(_) => (414, 1, "request target too long"),
             Self::MediaType(_) => (415, 1, "another content type is needed"),
             Self::Range(_) => (416, 1, "range not satisfiable"),
@@ -195,6 +199,18 @@ impl HttpError {
             _ => {}
         }
         response
+    }
+}
+
+/// Status, number and text of a file that was not kept.
+const fn attachment_row(error: &AttachmentError) -> (u16, u32, &'static str) {
+    match error {
+        AttachmentError::FileTooLarge(_) | AttachmentError::ClientQuota(_) => {
+            (413, 2, "attachment too large")
+        }
+        AttachmentError::Full(_) | AttachmentError::DiskFull => (507, 1, "insufficient storage"),
+        AttachmentError::ExpiresBeforeDelivery => (400, 9, "attachment expires too early"),
+        AttachmentError::NotStored(_) => (503, 4, "attachment not stored"),
     }
 }
 

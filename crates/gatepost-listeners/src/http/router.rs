@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::api::{admin, call, ntfy, openapi, senders, topics, web_push};
+use super::api::{admin, call, files as attachments, ntfy, openapi, senders, topics, web_push};
 use super::context::HttpContext;
 use super::error::HttpError;
 use super::request::HttpRequest;
@@ -147,6 +147,9 @@ async fn route(
             "session" => login::session(context, request).await,
             name => assets::respond(request, name),
         };
+    }
+    if let Some(answered) = attachments::respond(context, request).await {
+        return answered;
     }
     if may_be_page && let Some(response) = files::respond(context, request).await? {
         return Ok(response);

@@ -4,7 +4,7 @@
 use gatepost_alarms::AlarmStatus;
 use gatepost_bans::{BanTotals, Offence};
 use gatepost_broker::{Broker, BrokerStats, NodesStatus};
-use gatepost_gateway::Gateway;
+use gatepost_gateway::{AttachmentFigures, Gateway};
 use gatepost_message::Action;
 use gatepost_procedures::Status;
 use gatepost_sinks::SinkStatus;
@@ -53,6 +53,9 @@ pub(crate) fn push(
         gauge("gatepost_delayed_bytes", "Their bytes."),
         delayed.bytes as u64,
     );
+    if let Some(attachments) = gateway.attachments() {
+        push_attachments(&mut page, attachments.figures());
+    }
     push_procedures(&mut page, gateway);
     push_broker(&mut page, broker);
     if let Some(nodes) = broker.nodes_status() {
@@ -61,6 +64,35 @@ pub(crate) fn push(
     push_store(&mut page, store);
     if let Some(users) = users {
         push_refusals(&mut page, users.refusals());
+    }
+}
+
+fn push_attachments(page: &mut Page<'_>, figures: AttachmentFigures) {
+    for (metric, value) in [
+        (
+            gauge("gatepost_attachments", "Attachments that are stored."),
+            figures.files,
+        ),
+        (
+            gauge("gatepost_attachment_bytes", "Their bytes."),
+            figures.bytes,
+        ),
+        (
+            counter(
+                "gatepost_attachments_stored_total",
+                "Attachments stored since the start.",
+            ),
+            figures.kept,
+        ),
+        (
+            counter(
+                "gatepost_attachments_refused_total",
+                "Attachments that a limit or the disk refused.",
+            ),
+            figures.refused,
+        ),
+    ] {
+        page.value(metric, value);
     }
 }
 

@@ -25,6 +25,7 @@ use super::reply::{self, SmtpReply};
 use super::session::SmtpSession;
 use super::trace;
 use super::transaction::{Recipient, Transaction};
+use crate::admission::file_owner;
 use crate::decisive_verdict;
 use crate::forward::{HopError, HopReply};
 use crate::mail;
@@ -256,8 +257,18 @@ impl MailDelivery {
             let kept = self.with_return_path(self.marked(connection, &mail));
             mail.deliver_to_mailboxes(&group.mailboxes, &kept);
         }
-        let payload = connection.context.settings.payload;
-        let outcome = gateway.carry_out(mail, payload).await;
+        let settings = &connection.context.settings;
+        let image = if settings.attach_image {
+            let (client, is_anonymous) =
+                file_owner(self.envelope.user.as_deref(), self.envelope.peer);
+            gateway.attach_image(&mut mail, client, is_anonymous).await
+        } else {
+            None
+        };
+        let outcome = gateway.carry_out(mail, settings.payload).await;
+        if let Some(image) = image.filter(|_| !outcome.verdict.action.delivers()) {
+            gateway.discard_file(&image).await;
+        }
         if outcome.verdict.action.delivers() {
             for user in &group.mailboxes {
                 gateway.trace_delivery(id, OtherDestination::Mailbox(user));

@@ -42,6 +42,8 @@ pub struct LmtpSettings {
     pub mailbox_max: ByteSize,
     /// The payload of a mail for subscribers: `text`, `raw` or `json`.
     pub payload: MailPayload,
+    /// Whether the first image of a mail to topics is kept as the attachment of its message.
+    pub attach_image: bool,
     /// The maximum size of a message.
     pub message_max: ByteSize,
     /// The maximum number of recipients of a message.
@@ -78,6 +80,7 @@ impl Default for LmtpSettings {
             trusted: smtp.trusted,
             mailbox_max: smtp.mailbox_max,
             payload: smtp.payload,
+            attach_image: smtp.attach_image,
             message_max: smtp.message_max,
             recipients_max: smtp.recipients_max,
             line_max: smtp.line_max,
@@ -106,6 +109,7 @@ impl From<LmtpSettings> for SmtpSettings {
             trusted: lmtp.trusted,
             mailbox_max: lmtp.mailbox_max,
             payload: lmtp.payload,
+            attach_image: lmtp.attach_image,
             message_max: lmtp.message_max,
             recipients_max: lmtp.recipients_max,
             line_max: lmtp.line_max,

@@ -69,6 +69,8 @@ pub struct SmtpSettings {
     /// The payload of a mail for subscribers: `text` (subject, empty line, the text that a person
     /// would read), `raw` or `json`.
     pub payload: MailPayload,
+    /// Whether the first image of a mail to topics is kept as the attachment of its message.
+    pub attach_image: bool,
     /// The maximum size of a message.
     pub message_max: ByteSize,
     /// The maximum number of recipients of a message.
@@ -120,6 +122,7 @@ impl Default for SmtpSettings {
             plain_login: false,
             mailbox_max: ByteSize::megabytes(1_000),
             payload: MailPayload::default(),
+            attach_image: true,
             message_max: ByteSize::megabytes(25),
             recipients_max: 10_000,
             // RFC 4954, section 4: responses of AUTH have up to 12,288 octets.

@@ -39,6 +39,9 @@ struct Notification<'a> {
     click: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     icon: Option<&'a str>,
+    /// The link of an attachment that is an image.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    image: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     sequence_id: Option<&'a str>,
     /// Whether the text was cut; the server has all of it.
@@ -72,6 +75,7 @@ pub(super) fn text(delivery: &Delivery) -> Result<Vec<u8>, serde_json::Error> {
         click: property("click"),
         icon: property("icon"),
         sequence_id: property(SEQUENCE_ID),
+        image: property("attach").filter(|_| is_image(delivery)),
         truncated: false,
     };
     if serde_json::to_vec(&notification)?.len() > ATTRIBUTES_BYTES_MAX {
@@ -105,6 +109,20 @@ pub(super) fn text(delivery: &Delivery) -> Result<Vec<u8>, serde_json::Error> {
 /// The beginning of a text, of at most this many bytes.
 fn cut(text: &str, bytes_max: usize) -> &str {
     &text[..text.floor_char_boundary(bytes_max)]
+}
+
+/// Whether the attachment is an image, by its type or by the ending of its link.
+fn is_image(delivery: &Delivery) -> bool {
+    const ENDINGS: [&str; 5] = [".jpg", ".jpeg", ".png", ".gif", ".webp"];
+    let property = |name| delivery.properties.user_property(name);
+    match (property("attachment_type"), property("attach")) {
+        (Some(content_type), _) => content_type.starts_with("image/"),
+        (None, Some(link)) => {
+            let link = link.to_ascii_lowercase();
+            ENDINGS.iter().any(|ending| link.ends_with(ending))
+        }
+        (None, None) => false,
+    }
 }
 
 fn priority(delivery: &Delivery) -> Option<u8> {
@@ -191,6 +209,17 @@ mod tests {
             (&sent["event"], &sent["sequence_id"]),
             (&"message_delete".into(), &"7".into())
         );
+        for (link, kind, expected) in [
+            ("/file/a.jpg", "image/jpeg", true),
+            ("/file/a.jpg", "text/plain", false),
+            ("https://example.org/A.PNG", "", true),
+            ("https://example.org/a.zip", "", false),
+        ] {
+            let mut user = vec![("attach", link)];
+            user.extend((!kind.is_empty()).then_some(("attachment_type", kind)));
+            let sent = json(&delivery(b"", &user));
+            assert_eq!(sent["image"] == link, expected, "{link} {kind}");
+        }
     }
 
     #[test]

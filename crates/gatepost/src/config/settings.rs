@@ -7,7 +7,7 @@ use gatepost_alarms::AlarmSettings;
 use gatepost_backbone::BackboneSettings;
 use gatepost_bans::BansSettings;
 use gatepost_broker::BrokerSettings;
-use gatepost_gateway::DelayedSettings;
+use gatepost_gateway::{AttachmentSettings, DelayedSettings};
 use gatepost_listeners::call::CallSettings;
 use gatepost_listeners::forward::{Smarthost, SmarthostMistake, SmarthostSettings};
 use gatepost_listeners::http::HttpSettings;
@@ -73,6 +73,8 @@ pub(crate) struct Config {
     pub(crate) sink: Vec<SinkSettings>,
     /// Messages that are delivered later.
     pub(crate) delayed: DelayedSettings,
+    /// Files that accompany messages.
+    pub(crate) attachments: AttachmentSettings,
     /// The mail server that takes mail which the server itself sends.
     pub(crate) smarthost: SmarthostSettings,
     /// Topics that are watched, and the reasons for an alarm.
@@ -112,6 +114,7 @@ impl Default for Config {
             backbone: BackboneSettings::default(),
             sink: Vec::new(),
             delayed: DelayedSettings::default(),
+            attachments: AttachmentSettings::default(),
             smarthost: SmarthostSettings::default(),
             alarm: Vec::new(),
             web_push: WebPushSettings::default(),

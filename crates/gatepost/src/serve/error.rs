@@ -71,6 +71,8 @@ pub(super) enum StartError {
     Backbone(#[from] BackboneError),
     #[error("web_push: {0}")]
     WebPush(#[from] WebPushError),
+    #[error("the folder of attachments cannot be opened: {0}")]
+    Attachments(io::Error),
     #[error("the threads cannot be started: {0}")]
     Threads(io::Error),
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\ngatepost: "))]
@@ -100,6 +102,7 @@ impl StartError {
             | Self::Sandbox(_)
             | Self::Backbone(_)
             | Self::WebPush(_)
+            | Self::Attachments(_)
             | Self::Threads(_) => EXIT_UNAVAILABLE,
         }
     }

@@ -10,7 +10,7 @@ use gatepost_alarms::Alarms;
 use gatepost_backbone::RunningBackbone;
 use gatepost_bans::Bans;
 use gatepost_broker::Broker;
-use gatepost_gateway::{DelayedMessages, Gateway};
+use gatepost_gateway::{Attachments, DelayedMessages, Gateway};
 use gatepost_listeners::http::HttpServices;
 use gatepost_listeners::monitoring::StatsKeeper;
 use gatepost_listeners::mqtt;
@@ -167,8 +167,13 @@ impl Services {
     /// Starts the tasks of the broker and of delayed messages, which end before the store does.
     pub(super) fn start_housekeeping(&self, is_down: watch::Receiver<bool>) -> JoinHandle<()> {
         let (broker, delayed) = (self.broker.clone(), self.delayed.clone());
+        let gateway = self.gateway.clone();
         tokio::spawn(async move {
-            tokio::join!(delayed.run(is_down.clone()), broker.run(is_down));
+            tokio::join!(
+                delayed.run(is_down.clone()),
+                gateway.remove_expired_files(is_down.clone()),
+                broker.run(is_down)
+            );
         })
     }
 
@@ -218,6 +223,8 @@ fn open_gateway(
     let delayed = DelayedMessages::open(broker.clone(), store.clone(), &config.delayed)?;
     let gateway = Gateway::new(procedures.clone(), Arc::new(delayed.clone()), store.clone());
     gateway.set_journal_unjudged(config.store.journal_unjudged);
+    let attachments = Attachments::open(&config.data, store.clone(), &config.attachments);
+    gateway.use_attachments(attachments.map_err(StartError::Attachments)?);
     Ok((gateway, delayed))
 }
 

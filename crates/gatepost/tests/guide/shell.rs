@@ -68,6 +68,7 @@ fn write_files(folder: &Path) {
         ("rules/my.cf", "body CHEAP /cheap watches/i\n"),
         ("secret", "secret\n"),
         ("log", "a line\n"),
+        ("hall.jpg", "a picture\n"),
         (
             "procedures/mail/large.luau",
             "return function(message)\n    return \"accept\"\nend\n",

@@ -62,11 +62,11 @@ fn users_of_ntfy_log_in_as_before() {
     let settings = fs::read_to_string(Path::new(&target).join("gatepost.toml")).expect("written");
     for part in [
         "store.history_age_max = \"12h\"",
-        "listeners.http.body_max = \"8192B\"",
+        "attachments.message_max = \"8192B\"",
         "access anna up%\n#     the pattern up* has no filter",
         "1 tokens",
-        "attachment-cache-dir: /var/cache/ntfy\n#     a file is the message itself",
-        "base-url: \"https://ntfy.example\" # how others call it\n#     not needed",
+        "/var/cache/ntfy\n#     attachments are always kept in the data folder",
+        "attachments.base_url = \"https://ntfy.example\"",
     ] {
         assert!(settings.contains(part), "no {part} in\n{settings}");
     }

@@ -5,6 +5,7 @@
 mod support;
 
 mod access;
+mod attachments;
 mod clock;
 mod delayed;
 mod edges;

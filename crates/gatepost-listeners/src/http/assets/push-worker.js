@@ -35,6 +35,7 @@ function show(message) {
     body: [message.message, tags && `(${tags})`].filter(Boolean).join("\n"),
     tag: tagOf(message),
     icon: "/gatepost/icon.svg",
+    image: message.image,
     timestamp: message.time ? message.time * 1000 : undefined,
     requireInteraction: message.priority === 5,
     silent: message.priority <= 2,

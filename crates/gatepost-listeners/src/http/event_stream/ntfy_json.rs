@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use gatepost_message::{MessageId, Publication, SEQUENCE_ID, SequenceEvent};
+use gatepost_message::{MessageId, Properties, Publication, SEQUENCE_ID, SequenceEvent};
 use serde_json::{Value, json};
 
 use super::actions;
@@ -38,12 +38,8 @@ pub(in crate::http) fn to_ntfy(id: MessageId, publication: &Publication) -> Valu
     if let Some(actions) = properties.user_property("actions") {
         object["actions"] = actions::to_json(actions).unwrap_or_default();
     }
-    if let Some(url) = properties.user_property("attach") {
-        let name = properties.user_property("filename");
-        let name = name
-            .or_else(|| url.rsplit('/').next())
-            .unwrap_or("attachment");
-        object["attachment"] = json!({ "name": name, "url": url });
+    if let Some(attachment) = attachment(properties) {
+        object["attachment"] = attachment;
     }
     for name in ["title", "click", "icon", SEQUENCE_ID] {
         if let Some(value) = properties.user_property(name) {
@@ -69,6 +65,26 @@ pub(in crate::http) fn to_ntfy(id: MessageId, publication: &Publication) -> Valu
         object["content_type"] = content_type.into();
     }
     object
+}
+
+/// The link to a file that accompanies the message.
+fn attachment(properties: &Properties) -> Option<Value> {
+    let property = |name| properties.user_property(name);
+    let url = property("attach")?;
+    let name = property("filename").or_else(|| url.rsplit('/').next());
+    let mut object = json!({ "name": name.unwrap_or("attachment"), "url": url });
+    if let Some(content_type) = property("attachment_type") {
+        object["type"] = content_type.into();
+    }
+    for (member, name) in [
+        ("size", "attachment_size"),
+        ("expires", "attachment_expires"),
+    ] {
+        if let Some(number) = property(name).and_then(|text| text.parse::<u64>().ok()) {
+            object[member] = number.into();
+        }
+    }
+    Some(object)
 }
 
 /// An event about the stream: `open` or `keepalive`.

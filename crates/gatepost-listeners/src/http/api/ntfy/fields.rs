@@ -137,6 +137,18 @@ impl Fields {
             .push((SEQUENCE_ID.to_owned(), id.to_owned()));
     }
 
+    /// The user property of this name.
+    pub(super) fn property(&self, name: &str) -> Option<&str> {
+        let mut properties = self.properties.iter();
+        let found = properties.find(|(known, _)| known == name)?;
+        Some(&found.1)
+    }
+
+    /// Whether the publisher has written no text.
+    pub(super) fn has_no_text(&self) -> bool {
+        self.text.as_deref() == Some(EMPTY)
+    }
+
     /// These fields, completed with the properties of `others` that they do not name.
     pub(super) fn or(mut self, others: Self) -> Self {
         for (name, value) in others.properties {

@@ -7,6 +7,7 @@
 //! rather than ignored. `sequence.rs` updates, clears and deletes messages. With `up=1` a topic is
 //! an endpoint of UnifiedPush.
 
+mod attachment;
 mod fields;
 mod filter;
 mod sequence;
@@ -143,8 +144,9 @@ async fn send(
     context: &Arc<HttpContext>,
     request: &HttpRequest,
     topic: &str,
-    fields: Fields,
+    mut fields: Fields,
 ) -> Result<Response, HttpError> {
+    let announcement = attachment::announcement(context, request, &mut fields)?;
     let mount = request.mount();
     let whole = Mount::topic(mount.as_ref(), topic);
     let mut message = message_of(request, Topic::new(&whole)?)?;
@@ -175,10 +177,8 @@ async fn send(
         None => None,
     };
     let id = message.id;
-    let publication = message.publication();
-    let outcome = context.services.gateway.submit(message).await;
-    let action = outcome.verdict.action;
-    let Some(publication) = publication.filter(|_| action.delivers()) else {
+    let (outcome, publication) = attachment::submit(context, message, announcement).await?;
+    let Some(publication) = publication else {
         let body = verdict_json(id, &outcome.verdict);
         let mut response = Response::json(status_of_outcome(&outcome), &body);
         add_retry_after_outcome(context, &outcome, &mut response);

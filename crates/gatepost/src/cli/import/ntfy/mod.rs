@@ -13,7 +13,10 @@ use yaml::YamlEntry;
 
 /// Options for behaviour that Gatepost always has, or that needs no setting.
 const ALWAYS: [(&str, &str); 7] = [
-    ("base-url", "not needed"),
+    (
+        "attachment-cache-dir",
+        "attachments are always kept in the data folder",
+    ),
     ("cache-file", "messages are always kept in the database"),
     ("enable-metrics", "always, at /metrics, for administrators"),
     (
@@ -38,7 +41,10 @@ const MISSING: [(&str, &str); 14] = [
         "smtp-server-addr-prefix",
         "write a route in listeners.smtp.routes",
     ),
-    ("attachment-", "a file is the message itself"),
+    (
+        "attachment-",
+        "attachments have the limits of [attachments]",
+    ),
     ("upstream-", "iOS push by another server is not available"),
     ("firebase-", "push by Firebase is not available"),
     (
@@ -108,13 +114,26 @@ impl NtfyImport {
             }
             "cache-duration" => plan.set_text("store.history_age_max", &period(value)?),
             "keepalive-interval" => plan.set_text("listeners.http.keepalive", &period(value)?),
-            "message-size-limit" => plan.set_text("listeners.http.body_max", &size(value)?),
+            "message-size-limit" => plan.set_text("attachments.message_max", &size(value)?),
             "visitor-subscription-limit" => {
                 let count: u32 = value.parse().map_err(|_| "not a number")?;
                 plan.set(
                     "listeners.http.connections_per_address_max",
                     count.to_string(),
                 );
+            }
+            "base-url" => plan.set_text("attachments.base_url", value),
+            "attachment-file-size-limit" => {
+                plan.set_text("attachments.file_max", &size(value)?);
+            }
+            "attachment-total-size-limit" => {
+                plan.set_text("attachments.total_max", &size(value)?);
+            }
+            "attachment-expiry-duration" => {
+                plan.set_text("attachments.expiry", &period(value)?);
+            }
+            "visitor-attachment-total-size-limit" => {
+                plan.set_text("attachments.client_max", &size(value)?);
             }
             "smtp-server-listen" => listen("listeners.smtp.bind", value, plan)?,
             "smtp-server-domain" => plan.add_text("listeners.smtp.domains", value),
