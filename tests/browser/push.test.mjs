@@ -67,15 +67,17 @@ test("the page can be installed, and its worker shows what is pushed", async () 
   assert.equal(scopeURL, `${server.origin}/push`);
   await page.evaluate(() => navigator.serviceWorker.ready.then(() => true));
   const push = (data) => session.send("ServiceWorker.deliverPushMessage", { origin: server.origin, registrationId, data });
-  await push(JSON.stringify({ id: "1", time: 1_790_000_000, topic: "alarms/fire", title: "Hall", message: "smoke", priority: 5, tags: ["fire"], click: "https://example.org/" }));
+  await push(JSON.stringify({ id: "1", time: 1_790_000_000, topic: "alarms/fire", title: "Hall", message: "smoke", priority: 5, tags: ["fire"], click: "https://example.org/", actions: [{ id: "1", action: "view", label: "See", url: "https://x.example" }, { id: "2", action: "copy", label: "Copy", value: "1" }] }));
   await push(JSON.stringify({ id: "2", topic: "door", message: "open", sequence_id: "7" }));
   await push(JSON.stringify({ id: "3", topic: "door", message: "closed", sequence_id: "7" }));
+  await push(JSON.stringify({ id: "4", topic: "door", message: "gone" }));
+  await push(JSON.stringify({ id: "5", event: "message_delete", topic: "door", sequence_id: "4" }));
   await push("no JSON");
   const shown = () =>
     page.evaluate(async () => {
       const worker = await navigator.serviceWorker.ready;
       const all = await worker.getNotifications();
-      return all.map(({ title, body, data, requireInteraction }) => ({ title, body, data, requireInteraction }));
+      return all.map(({ title, body, data, requireInteraction, actions }) => ({ title, body, data, requireInteraction, buttons: actions.map((one) => one.title) }));
     });
   const deadline = Date.now() + PATIENCE_MS;
   let all = [];
@@ -83,7 +85,7 @@ test("the page can be installed, and its worker shows what is pushed", async () 
   while (!isDone() && Date.now() < deadline) all = await shown();
   assert.ok(isDone(), JSON.stringify(all));
   const fire = all.find(({ title }) => title === "Hall");
-  assert.deepEqual(fire, { title: "Hall", body: "smoke\n(fire)", data: { click: "https://example.org/" }, requireInteraction: true });
+  assert.deepEqual(fire, { title: "Hall", body: "smoke\n(fire)", data: { click: "https://example.org/", actions: [{ id: "1", action: "view", label: "See", url: "https://x.example" }] }, requireInteraction: true, buttons: ["See"] });
   assert.deepEqual(faults, []);
   await context.close();
 });
@@ -109,5 +111,34 @@ test("a user chooses topics, changes them, and stops", async () => {
   assert.deepEqual(await subscriptions(), []);
   // The refused topic is the only fault: the browser logs every 400.
   assert.deepEqual(faults.filter((fault) => !fault.includes("400")), []);
+  await context.close();
+});
+
+test("the page lists the latest messages, and carries out their buttons", async () => {
+  const { context, page, faults } = await open(withPushService);
+  const publish = (path, fields = {}, body = "x", method = "POST") => fetch(server.origin + path, { method, headers: fields, body });
+  await page.fill("#topics", "door");
+  await page.click("#subscribe");
+  await page.waitForSelector("#latest:not([hidden])");
+  const actions = `http, Answer, ${server.origin}/answers, headers.Title=pressed, body=open, clear=true; http, Reload, ${server.origin}/admin/reload`;
+  await publish("/door", { Title: "Bell", Actions: actions }, "the bell rings");
+  await publish("/door/state", {}, "closed");
+  await publish("/door/state", {}, "open");
+  await publish("/door/gone", {}, "never mind");
+  await publish("/door/gone", {}, undefined, "DELETE");
+  const rows = () => page.$$eval("#messages li", (all) => all.map((row) => row.querySelector("p").textContent));
+  await page.waitForFunction(() => {
+    const texts = [...document.querySelectorAll("#messages li p:not(.actions)")].map((one) => one.textContent);
+    return texts.join() === "open,the bell rings";
+  });
+  const said = (words) => page.waitForFunction((text) => document.getElementById("acted").textContent === text, words);
+  await page.click("text=Reload");
+  await said("Reload: failed");
+  await page.click("text=Answer");
+  await said("Answer: done");
+  assert.deepEqual(await rows(), ["open"]);
+  const [answer] = await (await fetch(`${server.origin}/topics/answers?data=ntfy`)).json();
+  assert.deepEqual([answer.title, answer.message], ["pressed", "open"]);
+  assert.deepEqual(faults, []);
   await context.close();
 });

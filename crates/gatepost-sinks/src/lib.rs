@@ -26,6 +26,7 @@ mod inlet;
 mod mail;
 mod mail_settings;
 mod mistake;
+mod notification_action;
 mod pipe;
 mod ready_templates;
 mod session_end;
@@ -43,6 +44,7 @@ pub use mail::{
 };
 pub use mail_settings::MailSettings;
 pub use mistake::{SinkMistake, mistakes};
+pub use notification_action::{ACTIONS, ActionMistake, NotificationAction};
 pub use settings::{BridgeSettings, SinkRetrySettings, SinkSettings, WebhookSettings};
 pub use sinks::{Sinks, check};
 pub use status::{SinkError, SinkState, SinkStatus};

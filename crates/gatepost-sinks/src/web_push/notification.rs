@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::encryption::TEXT_BYTES_MAX;
 use crate::frame::Delivery;
+use crate::notification_action::{ACTIONS, NotificationAction};
 
 /// The longest `Topic` of a push service (RFC 8030, section 5.4).
 const TOPIC_CHARACTERS_MAX: usize = 32;
@@ -16,6 +17,8 @@ const TOPIC_CHARACTERS_MAX: usize = 32;
 const ATTRIBUTE_BYTES_MAX: usize = 512;
 /// The longest topic; a longer one is cut.
 const SENT_TOPIC_BYTES_MAX: usize = 256;
+/// The longest JSON of the buttons; longer ones are omitted.
+const ACTIONS_BYTES_MAX: usize = 1_024;
 /// The size of all attributes but the text. An attribute that would leave too little space for the
 /// text is omitted.
 const ATTRIBUTES_BYTES_MAX: usize = TEXT_BYTES_MAX / 2;
@@ -44,6 +47,8 @@ struct Notification<'a> {
     image: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     sequence_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    actions: Vec<NotificationAction>,
     /// Whether the text was cut; the server has all of it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     truncated: bool,
@@ -76,8 +81,12 @@ pub(super) fn text(delivery: &Delivery) -> Result<Vec<u8>, serde_json::Error> {
         icon: property("icon"),
         sequence_id: property(SEQUENCE_ID),
         image: property("attach").filter(|_| is_image(delivery)),
+        actions: actions(delivery),
         truncated: false,
     };
+    if serde_json::to_vec(&notification)?.len() > ATTRIBUTES_BYTES_MAX {
+        notification.actions.clear();
+    }
     if serde_json::to_vec(&notification)?.len() > ATTRIBUTES_BYTES_MAX {
         notification = Notification {
             event: notification.event,
@@ -129,6 +138,16 @@ fn priority(delivery: &Delivery) -> Option<u8> {
     let priority = delivery.properties.user_property("priority")?;
     let number = priority.parse().ok();
     number.filter(|number| (1..=5).contains(number))
+}
+
+/// The buttons, if they are short enough and a reader can parse them.
+fn actions(delivery: &Delivery) -> Vec<NotificationAction> {
+    let text = delivery.properties.user_property(ACTIONS);
+    let actions = text.and_then(|text| NotificationAction::parse(text).ok());
+    let is_short = |actions: &Vec<NotificationAction>| {
+        serde_json::to_vec(actions).is_ok_and(|json| json.len() <= ACTIONS_BYTES_MAX)
+    };
+    actions.filter(is_short).unwrap_or_default()
 }
 
 /// `Urgency` (RFC 8030, section 5.3): a device that saves its battery takes only the urgent ones.
@@ -202,6 +221,18 @@ mod tests {
         assert_eq!(sent["tags"], serde_json::json!(["fire", "hall"]));
         assert_eq!(sent["click"], "https://example.org/");
         assert_eq!(sent["event"], "message");
+        let sent = json(&delivery(
+            b"",
+            &[("actions", "view, See, https://x.example")],
+        ));
+        assert_eq!(sent["actions"][0]["label"], "See");
+        for omitted in [
+            "view, See",
+            &format!("view, See, https://{}", "x".repeat(2_000)),
+        ] {
+            let sent = json(&delivery(b"", &[("actions", omitted)]));
+            assert!(sent.get("actions").is_none(), "{sent}");
+        }
         assert_eq!(json(&delivery(&[0xff, 0], &[]))["message"], "2 bytes");
         let deletes = [("event", "message_delete"), ("sequence_id", "7")];
         let sent = json(&delivery(b"", &deletes));

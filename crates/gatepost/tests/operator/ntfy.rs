@@ -1,6 +1,8 @@
 //! A client of ntfy's, and the format of the responses.
 
-use super::support::{Gateway, command, root, text_of};
+use serde_json::json as value;
+
+use super::support::{Client, Gateway, add_user, await_some, command, root, run, text_of};
 use super::{STATUS, curl, json};
 
 #[test]
@@ -44,4 +46,120 @@ fn a_client_of_ntfys_publishes_and_its_shapes_are_answered() {
         &[&STATUS[..], &["-d", "x", "-H", "X-Call: yes"]].concat(),
     );
     assert_eq!(call, "400");
+}
+
+#[test]
+fn buttons_are_checked_and_returned_in_one_format() {
+    let gateway = Gateway::start("rules.paths = []\n");
+    let given = "Actions: view, 'Open; now', https://x.example, clear=true; \
+        http, Close, https://y.example, headers.a=1, body='{\"b\": 2}'; copy, Copy, 123";
+    let expected = value!([
+        {"id": "1", "action": "view", "label": "Open; now", "clear": true,
+         "url": "https://x.example"},
+        {"id": "2", "action": "http", "label": "Close", "clear": false,
+         "url": "https://y.example", "headers": {"a": "1"}, "body": "{\"b\": 2}"},
+        {"id": "3", "action": "copy", "label": "Copy", "clear": false, "value": "123"},
+    ]);
+    let sent = json(&gateway, "/door", &["-d", "ring", "-H", given]);
+    assert_eq!(sent["actions"], expected);
+    let all = json(&gateway, "/topics/door?data=ntfy", &[]);
+    assert_eq!(all[0]["actions"], expected);
+    let own = json(&gateway, "/topics/door", &[]);
+    let kept = own[0]["properties"][0][1].as_str().expect("a text");
+    assert_eq!(
+        serde_json::from_str::<serde_json::Value>(kept).ok(),
+        Some(expected)
+    );
+    for (actions, reason) in [
+        ("open, x, https://x", "view, broadcast, http or copy"),
+        ("view, x", "url is missing"),
+        ("http, x, file:///etc", "http:// or https://"),
+        ("view,a,b;view,a,b;view,a,b;view,a,b", "at most 3 actions"),
+    ] {
+        let field = format!("Actions: {actions}");
+        let reply = curl(&gateway, "/door", &["-d", "x", "-H", &field]);
+        assert!(reply.contains(reason), "{actions}: {reply}");
+    }
+    let object = r#"{"topic":"door","actions":[{"action":"copy","label":"Copy"}]}"#;
+    let reply = curl(&gateway, "/", &["-d", object]);
+    assert!(reply.contains("value is missing"), "{reply}");
+}
+
+/// Runs ntfy's own command.
+fn ntfy(arguments: &[&str]) -> String {
+    let output = run("ntfy", arguments, b"");
+    let text = text_of(&output);
+    assert!(output.status.success(), "{arguments:?}: {text}");
+    text
+}
+
+#[test]
+fn ntfys_own_command_publishes_subscribes_and_polls() {
+    if command("ntfy").arg("--help").output().is_err() {
+        eprintln!("SKIPPED: ntfy is not installed here (tests/install-rivals)");
+        return;
+    }
+    let gateway = Gateway::start("rules.paths = []\naccess.default = \"deny\"\n");
+    add_user(&gateway, "root", "secret", &["--admin"]);
+    let status = |login: &str| {
+        let arguments = [&STATUS[..], &["--user", login]].concat();
+        curl(&gateway, "/alarms/auth", &arguments)
+    };
+    await_some("the user is known", || {
+        (status("root:secret") == "200" && status("root:wrong") == "401").then_some(())
+    });
+    let url = gateway.url("/alarms");
+    let (login, wrong) = (["-u", "root:secret"], ["-u", "root:wrong"]);
+    let subscribe = [&["subscribe"], &login[..], &[&url]].concat();
+    let mut subscriber = Client::start("ntfy", &subscribe);
+    await_some("the subscription", || {
+        let path = "/admin/subscribers?topic=alarms";
+        let found = json(&gateway, path, &["--user", "root:secret"]);
+        (found["readers"] == 1).then_some(())
+    });
+    let published = ntfy(
+        &[
+            &["publish"],
+            &login[..],
+            &[
+                "--title",
+                "Hall",
+                "--priority",
+                "high",
+                "--tags",
+                "fire,hall",
+            ],
+            &["--actions", "view, See, https://x.example, clear=true"],
+            &["--click", "https://c.example", &url, "Smoke"],
+        ]
+        .concat(),
+    );
+    let line = published.lines().find(|line| line.starts_with('{'));
+    let sent: serde_json::Value = serde_json::from_str(line.expect("JSON")).expect("JSON");
+    assert_eq!(sent["priority"], 4);
+    assert_eq!(sent["actions"][0]["clear"], true);
+    let received = subscriber.await_line("Smoke");
+    for part in [
+        "Hall",
+        r#""priority":4"#,
+        r#"["fire","hall"]"#,
+        "https://c.example",
+    ] {
+        assert!(received.contains(part), "{part}: {received}");
+    }
+    let id = sent["id"].as_str().expect("an id");
+    ntfy(&[&["publish"], &login[..], &[&url, "Second"]].concat());
+    let all = ntfy(&[&["subscribe", "--poll"], &login[..], &[&url]].concat());
+    assert!(all.contains("Smoke") && all.contains("Second"), "{all}");
+    let later = ntfy(&[&["subscribe", "--poll", "--since", id], &login[..], &[&url]].concat());
+    assert!(
+        !later.contains("Smoke") && later.contains("Second"),
+        "{later}"
+    );
+    let refused = run(
+        "ntfy",
+        &[&["publish"], &wrong[..], &[&url, "x"]].concat(),
+        b"",
+    );
+    assert!(!refused.status.success(), "{}", text_of(&refused));
 }

@@ -7,14 +7,16 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
 use gatepost_broker::{ReaderOptions, Since};
 use gatepost_gateway::{DELAY, SubmissionOutcome};
-use gatepost_message::{Format, Message, MessageId, Properties, Qos, Topic, TopicFilter};
+use gatepost_message::{
+    Format, Message, MessageId, Properties, Publication, Qos, Topic, TopicFilter,
+};
 use gatepost_settings::Period;
 use serde_json::Value;
 
 use crate::http::access;
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
-use crate::http::event_stream::{Shape, StreamFormat, to_json};
+use crate::http::event_stream::{Shape, StreamFormat, to_json, to_ntfy};
 use crate::http::parameters::{count_of, flag, parameter, since_of};
 use crate::http::request::{HttpRequest, expect_method};
 use crate::http::response::{Body, Response};
@@ -27,6 +29,30 @@ const COUNT_DEFAULT: usize = 100;
 const COUNT_MAX: usize = 10_000;
 /// The most filters of one subscription.
 const FILTERS_MAX: usize = 100;
+
+/// The form in which a reader gets publications.
+#[derive(Debug, Clone, Copy)]
+enum EventData {
+    Json,
+    Payload,
+    /// ntfy's objects, for topics of several levels too.
+    Ntfy,
+}
+
+impl EventData {
+    /// `data=`
+    fn of_request(request: &HttpRequest) -> Result<Self, HttpError> {
+        match request.query_value("data").as_deref() {
+            None | Some("json") => Ok(Self::Json),
+            Some("payload") => Ok(Self::Payload),
+            Some("ntfy") => Ok(Self::Ntfy),
+            Some(_) => Err(HttpError::Parameter {
+                name: "data",
+                detail: "write json, payload or ntfy".to_owned(),
+            }),
+        }
+    }
+}
 
 /// Answers a request to `/topics/NAME`, or to `/topics?filter=…&filter=…`.
 pub(in crate::http) async fn respond(
@@ -79,29 +105,23 @@ fn read(
         .map(|name| TopicFilter::new(&Mount::filter(mount.as_ref(), name)))
         .collect::<Result<Vec<_>, _>>()?;
     access::expect_subscribe(context, request, &filters)?;
-    let payload_only = match request.query_value("data").as_deref() {
-        None | Some("json") => false,
-        Some("payload") => true,
-        Some(_) => {
-            return Err(HttpError::Parameter {
-                name: "data",
-                detail: "write json or payload".to_owned(),
-            });
-        }
-    };
+    let data = EventData::of_request(request)?;
     // Checked even if the response does not depend on it, so that a mistake is reported.
     let since = since_of(request, Since::Now)?;
     let ends = flag("poll", request.query_value("poll"))?;
     let shape = if request.accepts("text/event-stream") {
-        if payload_only {
-            Shape::SsePayload
-        } else {
-            Shape::Sse
+        match data {
+            EventData::Json => Shape::Sse,
+            EventData::Payload => Shape::SsePayload,
+            EventData::Ntfy => Shape::NtfySse,
         }
     } else if request.accepts("application/x-ndjson") {
-        Shape::JsonLines
+        match data {
+            EventData::Ntfy => Shape::NtfyJson,
+            EventData::Json | EventData::Payload => Shape::JsonLines,
+        }
     } else {
-        return recent(context, request, &filters);
+        return recent(context, request, &filters, data);
     };
     let mut response = stream(context, request, &filters, since, shape, names.join(","));
     if let Body::Stream { format, .. } = &mut response.body {
@@ -150,13 +170,18 @@ fn recent(
     context: &HttpContext,
     request: &HttpRequest,
     filters: &[TopicFilter],
+    data: EventData,
 ) -> Result<Response, HttpError> {
+    let as_json = |one: &Publication| match data {
+        EventData::Ntfy => to_ntfy(one.id, one),
+        EventData::Json | EventData::Payload => to_json(one),
+    };
     let count = count_of(request, COUNT_DEFAULT, COUNT_MAX)?;
     let publications = context.services.broker.history_of(filters, count);
     let mount = request.mount();
     let shown = publications.iter().filter_map(|one| match &mount {
-        None => Some(to_json(one)),
-        Some(mount) => mount.own_publication(one).ok().map(|own| to_json(&own)),
+        None => Some(as_json(one)),
+        Some(mount) => mount.own_publication(one).ok().map(|own| as_json(&own)),
     });
     let shown: Vec<Value> = shown.collect();
     Ok(Response::json(200, &shown))

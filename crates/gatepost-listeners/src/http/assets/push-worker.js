@@ -1,4 +1,4 @@
-// Shows what is pushed to this browser while no page is open, and opens its link.
+// Shows what is pushed to this browser while no page is open, opens its link, and carries out its buttons.
 
 const API = "/v1/webpush";
 const PAGE = "/push";
@@ -6,9 +6,11 @@ const PAGE = "/push";
 self.addEventListener("install", () => self.skipWaiting());
 self.addEventListener("activate", (event) => event.waitUntil(self.clients.claim()));
 self.addEventListener("push", (event) => event.waitUntil(receive(read(event.data))));
-self.addEventListener("notificationclick", (event) => {
-  event.notification.close();
-  event.waitUntil(open(event.notification.data?.click));
+self.addEventListener("notificationclick", (event) => event.waitUntil(clicked(event)));
+// The page's list has the same buttons: its content policy permits requests to this server only.
+self.addEventListener("message", (event) => {
+  const { action, tag } = event.data ?? {};
+  if (action) event.waitUntil(run(action, tag).then((done) => event.ports[0]?.postMessage(done)));
 });
 self.addEventListener("pushsubscriptionchange", (event) => event.waitUntil(renew(event)));
 
@@ -23,11 +25,27 @@ function read(data) {
 /** Messages of a sequence have the same tag, so the latest replaces the earlier ones. */
 const tagOf = (message) => `${message.topic}\n${message.sequence_id ?? message.id}`;
 
-async function receive(message) {
+/** The browser does not wait for the end of one push event before it reports the next. */
+let earlier = Promise.resolve();
+
+function receive(message) {
+  const received = earlier.then(() => apply(message));
+  earlier = received.catch(() => {});
+  return received;
+}
+
+async function apply(message) {
   if (!["message_delete", "message_clear"].includes(message.event)) return show(message);
-  const shown = await self.registration.getNotifications({ tag: tagOf(message) });
+  await close(tagOf(message));
+}
+
+async function close(tag) {
+  const shown = await self.registration.getNotifications({ tag });
   for (const notification of shown) notification.close();
 }
+
+/** The buttons that a notification can have: it has no clipboard, and sends no intents of Android. */
+const buttonsOf = (message) => (message.actions ?? []).filter(({ action }) => ["view", "http"].includes(action));
 
 function show(message) {
   const tags = (message.tags ?? []).join(", ");
@@ -39,8 +57,44 @@ function show(message) {
     timestamp: message.time ? message.time * 1000 : undefined,
     requireInteraction: message.priority === 5,
     silent: message.priority <= 2,
-    data: { click: message.click },
+    actions: buttonsOf(message).map(({ id, label }) => ({ action: id, title: label })),
+    data: { click: message.click, actions: buttonsOf(message) },
   });
+}
+
+function clicked({ action: id, notification }) {
+  const action = id && notification.data?.actions?.find((one) => one.id === id);
+  if (action) return run(action, notification.tag);
+  notification.close();
+  return open(notification.data?.click);
+}
+
+/** Carries out a button of the message with this tag; returns whether that worked. */
+async function run(action, tag) {
+  try {
+    if (action.action === "view") await open(action.url);
+    else await send(action);
+  } catch (error) {
+    await self.registration.showNotification(`${action.label}: failed`, { body: error.message, icon: "/gatepost/icon.svg" });
+    return false;
+  }
+  if (action.clear) await close(tag);
+  return true;
+}
+
+/** Parts of this server that a publisher must not reach through the browser of a reader. */
+const PROTECTED = /^\/(admin|call|gatepost|v1)(\/|$)/;
+
+/**
+ * Sends a request that a publisher wrote. It has none of the user's cookies and logins, so that it
+ * can do no more than the publisher itself could.
+ */
+async function send({ url, method, headers, body }) {
+  const target = new URL(url);
+  if (target.origin === self.location.origin && PROTECTED.test(target.pathname)) throw new Error("this address is not permitted");
+  const options = { method: method || "POST", headers: headers ?? {}, body: body || undefined };
+  const answer = await fetch(target, { ...options, credentials: "omit", referrerPolicy: "no-referrer", redirect: "error", cache: "no-store" });
+  if (!answer.ok) throw new Error(`the answer was ${answer.status}`);
 }
 
 /** Opens an HTTP or HTTPS address, and no other address of a publisher. */

@@ -1,5 +1,6 @@
 // Notifications of this browser: their state and their topics.
 import { $, ask, dayAndTime, plural, say } from "./page.js";
+import { PushedMessages } from "./pushed.js";
 
 const API = "/v1/webpush";
 const WORKER = "/gatepost/push-worker.js";
@@ -51,6 +52,8 @@ class Page {
 
   show(known) {
     $("unsubscribe").hidden = !known;
+    this.messages ??= new PushedMessages(this.worker);
+    this.messages.read(known?.topics ?? []);
     $("subscribe").textContent = known ? "Save" : "Notify me";
     if (!known) return say("state", Notification.permission === "denied" ? "The browser's settings forbid notifications of this page." : "This browser is not subscribed.");
     const waits = known.queued ? `, ${plural(known.queued, "message")} wait` : "";

@@ -5,7 +5,6 @@
 //! encoded once by the publishing thread, and all readers share the bytes, even if several events
 //! wait for them and they take all at once.
 
-mod actions;
 mod filter;
 mod ntfy_json;
 mod publication_json;
@@ -21,7 +20,6 @@ use serde_json::json;
 
 use crate::mount::Mount;
 use crate::websocket::{Opcode, whole_frame};
-pub(super) use actions::check_actions;
 pub(super) use filter::EventFilter;
 use ntfy_json::ntfy_event;
 pub(super) use ntfy_json::to_ntfy;

@@ -3,9 +3,9 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use gatepost_message::{MessageId, Properties, Publication, SEQUENCE_ID, SequenceEvent};
+use gatepost_sinks::{ACTIONS, NotificationAction};
 use serde_json::{Value, json};
 
-use super::actions;
 use super::publication_json::unix_ms;
 
 /// ntfy's message object. A reader resumes after its id.
@@ -35,8 +35,11 @@ pub(in crate::http) fn to_ntfy(id: MessageId, publication: &Publication) -> Valu
     if let Some(seconds) = properties.expiry_seconds {
         object["expires"] = (unix_ms(publication.id) / 1_000 + u64::from(seconds)).into();
     }
-    if let Some(actions) = properties.user_property("actions") {
-        object["actions"] = actions::to_json(actions).unwrap_or_default();
+    let actions = properties.user_property(ACTIONS);
+    if let Some(Ok(actions)) = actions.map(NotificationAction::parse)
+        && !actions.is_empty()
+    {
+        object[ACTIONS] = json!(actions);
     }
     if let Some(attachment) = attachment(properties) {
         object["attachment"] = attachment;

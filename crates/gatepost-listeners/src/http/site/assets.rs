@@ -41,6 +41,7 @@ const ASSETS: &[(&str, &[u8])] = &[
     ("dashboard.css", include_bytes!("../assets/dashboard.css")),
     ("icon.svg", include_bytes!("../assets/icon.svg")),
     ("push.js", include_bytes!("../assets/push.js")),
+    ("pushed.js", include_bytes!("../assets/pushed.js")),
     (WORKER, include_bytes!("../assets/push-worker.js")),
     (
         "app.webmanifest",

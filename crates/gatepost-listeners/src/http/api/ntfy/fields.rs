@@ -3,12 +3,12 @@
 
 use gatepost_gateway::DELAY;
 use gatepost_message::{SEQUENCE_ID, SequenceEvent};
+use gatepost_sinks::{ACTIONS, NotificationAction};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::is_topic;
 use crate::http::error::HttpError;
-use crate::http::event_stream::check_actions;
 use crate::http::parameters::{first_parameter, is_yes};
 use crate::http::request::{HttpRequest, json_object};
 
@@ -19,7 +19,7 @@ const PROPERTIES: [(&str, &[&str]); 11] = [
     ("tags", &["x-tags", "tags", "tag", "ta"]),
     ("click", &["x-click", "click"]),
     ("icon", &["x-icon", "icon"]),
-    ("actions", &["x-actions", "actions", "action"]),
+    (ACTIONS, &["x-actions", "actions", "action"]),
     ("attach", &["x-attach", "attach", "a"]),
     ("filename", &["x-filename", "filename", "file", "f"]),
     ("markdown", &["x-markdown", "markdown", "md"]),
@@ -111,7 +111,7 @@ impl Fields {
                 "priority" if is_http_priority(&text) => continue,
                 "priority" => priority(&text)?.to_owned(),
                 SEQUENCE_ID => sequence_id(text)?,
-                "actions" => checked_actions(text)?,
+                ACTIONS => checked_actions(&text)?,
                 "markdown" if !is_yes(&text) => continue,
                 "markdown" => "1".to_owned(),
                 _ => text,
@@ -171,7 +171,10 @@ impl Fields {
         expect_remembered(object.cache)?;
         let sequence_id = object.sequence_id.filter(|id| !id.is_empty());
         let sequence_id = sequence_id.map(self::sequence_id).transpose()?;
-        let actions = (!object.actions.is_empty()).then(|| Value::from(object.actions).to_string());
+        let actions = (!object.actions.is_empty()).then(|| {
+            let text = Value::from(object.actions).to_string();
+            checked_actions(&text)
+        });
         let priority = object.priority.filter(|&priority| priority != 0.0);
         let priority = priority
             .map(|number| Ok::<_, HttpError>(self::priority(&number.to_string())?.to_owned()));
@@ -182,7 +185,7 @@ impl Fields {
             ("tags", tags),
             ("click", object.click),
             ("icon", object.icon),
-            ("actions", actions),
+            (ACTIONS, actions.transpose()?),
             ("attach", object.attach),
             ("filename", object.filename),
             ("markdown", object.markdown.then(|| "1".to_owned())),
@@ -204,15 +207,13 @@ impl Fields {
     }
 }
 
-/// The text of `actions` as received, if it can be parsed.
-fn checked_actions(text: String) -> Result<String, HttpError> {
-    match check_actions(&text) {
-        Ok(()) => Ok(text),
-        Err(detail) => Err(HttpError::Parameter {
-            name: "actions",
-            detail: detail.to_owned(),
-        }),
-    }
+/// The actions as JSON, in which every reader gets them.
+fn checked_actions(text: &str) -> Result<String, HttpError> {
+    let actions = NotificationAction::parse(text).map_err(|mistake| HttpError::Parameter {
+        name: ACTIONS,
+        detail: mistake.to_string(),
+    })?;
+    Ok(json!(actions).to_string())
 }
 
 /// A sequence id is part of a path, as a topic is.
@@ -318,6 +319,7 @@ mod tests {
             br#"{"topic":"a","call":"+49123"}"#,
             br#"{"topic":"a","template":"github"}"#,
             br#"{"topic":"a","cache":"no"}"#,
+            br#"{"topic":"a","actions":[{"action":"view","label":"no address"}]}"#,
             br#"{"topic":"a","sequence_id":"a/b"}"#,
         ] {
             assert!(Fields::of_json(body).is_err());
