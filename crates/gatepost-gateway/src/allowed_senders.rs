@@ -13,6 +13,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use gatepost_message::{Action, Format, Message, Verdict};
+use gatepost_procedures::KnownSenders;
 use gatepost_store::{Store, StoreChange, StoreError};
 
 /// The store's table: the address is the key.
@@ -22,8 +23,9 @@ const SPAM_CHECK: &str = "/spamcheck";
 /// The procedure whose verdict applies to every sender.
 const VIRUS_CHECK: &str = "/viruscheck";
 
-/// The addresses, in lower case.
-pub(crate) struct AllowedSenders(ArcSwap<BTreeSet<String>>);
+/// The addresses, in lower case. Clones share them.
+#[derive(Clone)]
+pub(crate) struct AllowedSenders(Arc<ArcSwap<BTreeSet<String>>>);
 
 impl AllowedSenders {
     pub(crate) fn load(store: &Store) -> Self {
@@ -33,7 +35,7 @@ impl AllowedSenders {
         });
         let address = |key: &[u8]| String::from_utf8(key.to_vec()).ok();
         let addresses = records.iter().filter_map(|(key, _)| address(key));
-        Self(ArcSwap::from_pointee(addresses.collect()))
+        Self(Arc::new(ArcSwap::from_pointee(addresses.collect())))
     }
 
     /// The addresses, sorted.
@@ -100,6 +102,12 @@ impl AllowedSenders {
     }
 }
 
+impl KnownSenders for AllowedSenders {
+    fn has(&self, address: &str) -> bool {
+        self.0.load().contains(&address.to_lowercase())
+    }
+}
+
 /// Whether an allowed sender overrides the verdict: one by the rules' score, or, for a verified
 /// sender, a procedure's quarantine.
 pub(crate) fn may_override(verdict: &Verdict, is_verified: bool) -> bool {
@@ -158,7 +166,7 @@ mod tests {
 
     fn list() -> AllowedSenders {
         let addresses = BTreeSet::from(["otto@far.example".to_owned()]);
-        AllowedSenders(ArcSwap::from_pointee(addresses))
+        AllowedSenders(Arc::new(ArcSwap::from_pointee(addresses)))
     }
 
     fn mail(user: Option<&str>) -> Message {

@@ -80,10 +80,12 @@ pub(crate) struct TimedVerdict {
 impl Gateway {
     /// A gateway that publishes to `sink`.
     pub fn new(procedures: Procedures, sink: Arc<dyn PublicationSink>, store: Store) -> Self {
+        let allowed_senders = AllowedSenders::load(&store);
+        procedures.provide_allowed_senders(Box::new(allowed_senders.clone()));
         Self(Arc::new(GatewayCore {
             procedures,
             sink,
-            allowed_senders: AllowedSenders::load(&store),
+            allowed_senders,
             sender_lists: SenderLists::load(&store),
             attachments: OnceLock::new(),
             store,

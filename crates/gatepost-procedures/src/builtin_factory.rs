@@ -7,8 +7,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::builtin::{
-    autoreply, dedupe, jsoncheck, names, noop, ratelimit, signature, sizecheck, spamcheck, status,
-    viruscheck,
+    autoreply, dedupe, greylist, jsoncheck, names, noop, ratelimit, signature, sizecheck,
+    spamcheck, status, viruscheck,
 };
 use crate::deferred_rules::DeferredRules;
 use crate::host::Resources;
@@ -40,6 +40,10 @@ impl BuiltinFactory<'_> {
             names::DEDUPE => {
                 let settings = with(&table.dedupe, arguments)?;
                 Arc::new(dedupe::Dedupe::new(name, settings, self.resources))
+            }
+            names::GREYLIST => {
+                let settings = with(&table.greylist, arguments)?;
+                Arc::new(greylist::Greylist::new(settings, self.resources)?)
             }
             names::JSONCHECK => Arc::new(jsoncheck::Jsoncheck::new(&with(
                 &table.jsoncheck,

@@ -33,14 +33,15 @@ mod text_values;
 
 pub use arguments::{MalformedMember, ProcedureArguments, ScopeMember};
 pub use builtin::{
-    AutoreplySettings, By, DedupeSettings, JsoncheckSettings, RatelimitSettings, Same,
-    SignatureSettings, SizecheckSettings, SpamcheckSettings, StatusSettings, ViruscheckSettings,
+    AutoreplySettings, By, DedupeSettings, GreylistSettings, JsoncheckSettings, RatelimitSettings,
+    Same, SignatureSettings, SizecheckSettings, SpamcheckSettings, StatusSettings,
+    ViruscheckSettings,
 };
 pub use deferred_rules::{DeferredRules, RULES_WAIT_MAX, RulesState};
 pub use difference::{Changed, Difference};
 pub use host::{
-    DnsSettings, ProcedureHost, ProcedureHttpSettings, ProcedureMail, ProcedureMailer,
-    ProcedurePublications,
+    DnsSettings, KnownSenders, ProcedureHost, ProcedureHttpSettings, ProcedureMail,
+    ProcedureMailer, ProcedurePublications,
 };
 pub use in_force::{InForce, RefusedChange, RefusedKind};
 pub use problem::{ConfigurationProblem, ProblemSeverity};

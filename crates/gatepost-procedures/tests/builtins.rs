@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread;
 
-use gatepost_message::{Action, edit};
+use gatepost_message::{Action, Peer, edit};
 use gatepost_procedures::{DedupeSettings, ProblemSeverity, ProcedureCallError};
 use gatepost_settings::{Bind, Period};
 
@@ -189,6 +189,31 @@ async fn a_storm_of_alarms_is_two_messages_and_a_count() {
         Action::Accept
     );
     assert!(world.notes.0.lock().is_empty(), "one summary for one storm");
+}
+
+#[tokio::test]
+async fn unknown_senders_are_deferred_and_users_and_payloads_are_not() {
+    let world = World::new().run(&["/greylist -spf false"]);
+    let procedures = world.start();
+    let text = "Subject: a\r\n\r\nhello\r\n";
+    let deferred = judge(&procedures, mail(text)).await;
+    assert_eq!(
+        (deferred.action, deferred.reason.as_str()),
+        (Action::Defer, "greylisted: try again in 300 s")
+    );
+    let mut of_user = mail(text);
+    of_user.envelope.user = Some("bert".to_owned());
+    let mut local = mail(text);
+    local.envelope.peer = Peer::Local;
+    for exempt in [of_user, local, payload("a", "x")] {
+        let verdict = judge(&procedures, exempt).await;
+        assert_eq!(verdict.action, Action::Accept, "{}", verdict.reason);
+    }
+    assert_eq!(procedures.status().greylist["first"], 1);
+    let mistake = World::new().run(&["/greylist -delay 3d"]).try_start();
+    let problems = mistake.err().expect("refused");
+    let text = problems[0].to_string();
+    assert!(text.contains("retry_within must be longer"), "{text}");
 }
 
 /// The harmless file by which scanners are tried out, in two pieces, so that no scanner finds it

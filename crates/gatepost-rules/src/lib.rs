@@ -51,6 +51,7 @@ mod tags;
 mod users;
 
 pub use authentication::dkim::{DkimKey, DkimKeyError, DkimSigner};
+pub use authentication::spf::SpfLookup;
 pub use configuration::Configuration;
 pub use gatepost_dns::{LookupProgress, SilentList};
 pub use problem::{Problem, Severity};

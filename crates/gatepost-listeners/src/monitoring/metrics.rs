@@ -259,6 +259,14 @@ fn push_procedures(page: &mut Page<'_>, gateway: &Gateway) {
         ),
         status.given_up,
     );
+    page.by_label(
+        counter(
+            "gatepost_greylist_total",
+            "Mails that /greylist admitted or deferred, by its reason.",
+        ),
+        "decision",
+        &status.greylist,
+    );
     push_network(page, &status);
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod autoreply;
 pub(crate) mod dedupe;
+pub(crate) mod greylist;
 pub(crate) mod jsoncheck;
 pub(crate) mod noop;
 pub(crate) mod ratelimit;
@@ -13,6 +14,7 @@ pub(crate) mod viruscheck;
 
 pub use autoreply::AutoreplySettings;
 pub use dedupe::{DedupeSettings, Same};
+pub use greylist::GreylistSettings;
 pub use jsoncheck::JsoncheckSettings;
 pub use ratelimit::{By, RatelimitSettings};
 pub use signature::SignatureSettings;
@@ -27,6 +29,7 @@ pub use viruscheck::ViruscheckSettings;
 pub(crate) mod names {
     pub(crate) const AUTOREPLY: &str = "/autoreply";
     pub(crate) const DEDUPE: &str = "/dedupe";
+    pub(crate) const GREYLIST: &str = "/greylist";
     pub(crate) const JSONCHECK: &str = "/jsoncheck";
     pub(crate) const NOOP: &str = "/noop";
     pub(crate) const RATELIMIT: &str = "/ratelimit";
@@ -35,8 +38,8 @@ pub(crate) mod names {
     pub(crate) const SPAMCHECK: &str = "/spamcheck";
     pub(crate) const STATUS: &str = "/status";
     pub(crate) const VIRUSCHECK: &str = "/viruscheck";
-    pub(crate) const ALL: [&str; 10] = [
-        AUTOREPLY, DEDUPE, JSONCHECK, NOOP, RATELIMIT, SIGNATURE, SIZECHECK, SPAMCHECK, STATUS,
-        VIRUSCHECK,
+    pub(crate) const ALL: [&str; 11] = [
+        AUTOREPLY, DEDUPE, GREYLIST, JSONCHECK, NOOP, RATELIMIT, SIGNATURE, SIZECHECK, SPAMCHECK,
+        STATUS, VIRUSCHECK,
     ];
 }

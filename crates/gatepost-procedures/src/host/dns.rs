@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use gatepost_dns::{
-    DnsError, PendingQuestion, Question, QuestionOutcome, RecordData, RecordType, Resolver,
+    DnsError, Lookup, PendingQuestion, Question, QuestionOutcome, RecordData, RecordType, Resolver,
     SYSTEM_CONFIGURATION, system_servers,
 };
 use gatepost_settings::Period;
@@ -53,6 +53,11 @@ impl Dns {
             resolver: Resolver::new(servers, settings.timeout.duration()),
             memory: Arc::clone(memory),
         }
+    }
+
+    /// A set of queries of one call, which end at `deadline`.
+    pub(crate) fn lookup(&self, deadline: Instant) -> Lookup {
+        self.resolver.lookup(deadline)
     }
 
     /// The records as text, none if there is no such name or no such record: addresses, names,

@@ -8,6 +8,7 @@ use gatepost_settings::ByteSize;
 use gatepost_store::{Originals, Values, ValuesLimits};
 
 mod dns;
+mod greylist_counts;
 mod http_client;
 mod http_error;
 mod http_server;
@@ -19,6 +20,7 @@ mod token_buckets;
 
 pub use dns::DnsSettings;
 pub(crate) use dns::{Dns, NamesAnswer, PendingNames};
+pub(crate) use greylist_counts::GreylistDecision;
 pub use http_client::ProcedureHttpSettings;
 pub(crate) use http_client::{
     Http, OutgoingRequest, OutgoingResponse, PendingResponse, malformed_hosts,
@@ -33,6 +35,12 @@ pub(crate) use repetitions::RepetitionLimits;
 pub trait ProcedurePublications: Send + Sync {
     /// Publishes to the subscribers of the topic. The publication is not judged again.
     fn publish(&self, publication: Publication);
+}
+
+/// The senders that an operator allows.
+pub trait KnownSenders: Send + Sync {
+    /// Whether the list has this address, in any letter case.
+    fn has(&self, address: &str) -> bool;
 }
 
 /// Services of the server for its procedures.

@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use crate::builtin::verdict;
 use crate::chain::{ChainProgress, ChainRun, RunPlace};
 use crate::deferred_rules::{DeferredRules, RULES_WAIT_MAX};
-use crate::host::ProcedureHost;
+use crate::host::{KnownSenders, ProcedureHost};
 use crate::luau::ProcedureFolder;
 use crate::pool::JudgePool;
 use crate::procedure::{Needs, ProcedureAnswer};
@@ -356,8 +356,15 @@ impl Procedures {
         Status {
             waiting_for_network: self.0.waiting.count(),
             silent_lists: silent.map(|list| (list.list, list.skipped)).collect(),
+            greylist: self.0.host.memory.greylist.by_name(),
             ..self.0.statistics.status()
         }
+    }
+
+    /// Provides the list of allowed senders to the procedures; only the first one counts.
+    pub fn provide_allowed_senders(&self, senders: Box<dyn KnownSenders>) {
+        // Fails if there is a list already.
+        let _ = self.0.host.memory.allowed_senders.set(senders);
     }
 
     /// The paths of all procedures, sorted.

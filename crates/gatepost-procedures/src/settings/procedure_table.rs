@@ -3,14 +3,17 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use super::LuauSettings;
+use super::{LuauSettings, ScopeSettings};
+use crate::ScopeMember;
 use crate::builtin::{
-    AutoreplySettings, DedupeSettings, JsoncheckSettings, RatelimitSettings, SignatureSettings,
-    SizecheckSettings, SpamcheckSettings, StatusSettings, ViruscheckSettings, names,
+    AutoreplySettings, DedupeSettings, GreylistSettings, JsoncheckSettings, RatelimitSettings,
+    SignatureSettings, SizecheckSettings, SpamcheckSettings, StatusSettings, ViruscheckSettings,
+    names,
 };
 
 /// The settings of every procedure.
@@ -20,6 +23,8 @@ pub struct ProcedureTable {
     pub autoreply: AutoreplySettings,
     /// `[procedure."/dedupe"]`
     pub dedupe: DedupeSettings,
+    /// `[procedure."/greylist"]`
+    pub greylist: GreylistSettings,
     /// `[procedure."/jsoncheck"]`
     pub jsoncheck: JsoncheckSettings,
     /// `[procedure."/ratelimit"]`
@@ -36,6 +41,35 @@ pub struct ProcedureTable {
     pub viruscheck: ViruscheckSettings,
     /// Tables of the user's own Luau procedures, by path.
     pub luau: BTreeMap<String, LuauSettings>,
+}
+
+impl ProcedureTable {
+    /// The files that built-in procedures read, also those that members of these scopes name: a
+    /// sandbox must permit them, since a reload reads them again.
+    pub fn files(&self, scopes: &[ScopeSettings]) -> Vec<PathBuf> {
+        let mut files: Vec<PathBuf> = [
+            &self.autoreply.file,
+            &self.jsoncheck.schema,
+            &self.signature.file,
+        ]
+        .into_iter()
+        .flatten()
+        .cloned()
+        .collect();
+        for member in scopes.iter().flat_map(|scope| &scope.run) {
+            // A malformed member is reported when its scope is compiled.
+            let Ok(member) = member.parse::<ScopeMember>() else {
+                continue;
+            };
+            let argument = match member.path.as_str() {
+                names::AUTOREPLY | names::SIGNATURE => "file",
+                names::JSONCHECK => "schema",
+                _ => continue,
+            };
+            files.extend(member.arguments.get(argument).map(PathBuf::from));
+        }
+        files
+    }
 }
 
 impl<'de> Deserialize<'de> for ProcedureTable {
@@ -56,6 +90,7 @@ impl<'de> Deserialize<'de> for ProcedureTable {
                     match path.as_str() {
                         names::AUTOREPLY => table.autoreply = map.next_value()?,
                         names::DEDUPE => table.dedupe = map.next_value()?,
+                        names::GREYLIST => table.greylist = map.next_value()?,
                         names::JSONCHECK => table.jsoncheck = map.next_value()?,
                         names::RATELIMIT => table.ratelimit = map.next_value()?,
                         names::SIGNATURE => table.signature = map.next_value()?,
@@ -91,6 +126,7 @@ impl Serialize for ProcedureTable {
         let mut map = to.serialize_map(None)?;
         map.serialize_entry(names::AUTOREPLY, &self.autoreply)?;
         map.serialize_entry(names::DEDUPE, &self.dedupe)?;
+        map.serialize_entry(names::GREYLIST, &self.greylist)?;
         map.serialize_entry(names::JSONCHECK, &self.jsoncheck)?;
         map.serialize_entry(names::RATELIMIT, &self.ratelimit)?;
         map.serialize_entry(names::SIGNATURE, &self.signature)?;

@@ -242,6 +242,7 @@ impl ProcedureStatistics {
             in_force: self.in_force.lock().clone(),
             waiting_for_network: 0,
             silent_lists: BTreeMap::new(),
+            greylist: BTreeMap::new(),
             given_up: self.given_up.load(Relaxed),
             procedures: procedures.collect(),
             last_day: last_day.collect(),

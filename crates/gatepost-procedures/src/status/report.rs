@@ -19,6 +19,8 @@ pub struct Status {
     pub waiting_for_network: usize,
     /// DNS lists that do not answer, and the number of queries omitted since.
     pub silent_lists: BTreeMap<String, u64>,
+    /// The decisions of `/greylist` since the start, by their reason.
+    pub greylist: BTreeMap<&'static str, u64>,
     /// Mails that were not judged completely because of limits, since the start.
     pub given_up: u64,
     /// Since the start: one entry a path, sorted by it.

@@ -7,6 +7,7 @@
 //!
 //! Invariants: an expired value is never returned; the number of values, the length of each and the
 //! bytes of all are bounded; memory and database agree in order, since both change under one lock.
+//! Values age by the store's time, so a clock that jumps far ahead expires none of them.
 
 mod entry;
 
@@ -43,6 +44,9 @@ pub enum ValueError {
     /// The key or the value is too long.
     #[error("a key has at most {VALUE_KEY_BYTES_MAX} bytes, a value {VALUE_BYTES_MAX}")]
     TooLong,
+    /// The space has the maximum number of values that its owner set, and none has expired.
+    #[error("{0} values are stored, the maximum of this procedure")]
+    FullSpace(usize),
     /// The stored value is not a number.
     #[error("the value is not a number")]
     NoNumber,
@@ -74,6 +78,8 @@ pub struct ValuesLimits {
 #[derive(Default)]
 struct KeptValues {
     by_key: HashMap<Box<[u8]>, ValueEntry>,
+    /// The number of values of each space.
+    by_space: HashMap<Box<[u8]>, usize>,
     /// The sum of [`size`] of all of them.
     bytes: u64,
     changes: u32,
@@ -104,21 +110,28 @@ impl Values {
     }
 
     fn read(store: &Store) -> Result<KeptValues, StoreError> {
-        let now = unix_ms(SystemTime::now());
+        let now = unix_ms(store.time_for_ages());
         let mut kept = KeptValues::default();
         store.each_record(SPACE, b"", |key, row| {
             // A row that no version of ours wrote is passed over.
             if let Some(entry) = ValueEntry::read(&row).filter(|entry| entry.expires_ms > now) {
                 kept.bytes += size(&key, &entry);
-                kept.by_key.insert(key[..].into(), entry);
+                kept.insert(key[..].into(), entry);
             }
         })?;
         Ok(kept)
     }
 
+    /// The time by which values expire: that of the store, which does not follow a clock that jumps
+    /// far ahead.
+    pub fn time(&self) -> SystemTime {
+        let store = self.0.store.as_ref();
+        store.map_or_else(SystemTime::now, Store::time_for_ages)
+    }
+
     /// The value of `key` in `space`, and the time for which it will be kept.
     pub fn get(&self, space: &str, key: &[u8]) -> Option<(StoredValue, Option<Duration>)> {
-        let now = unix_ms(SystemTime::now());
+        let now = unix_ms(self.time());
         let kept = self.0.kept.lock();
         let entry = kept.by_key.get(&row_key(space, key))?;
         let left = (entry.expires_ms != u64::MAX)
@@ -134,12 +147,32 @@ impl Values {
         value: StoredValue,
         lifetime: Option<Duration>,
     ) -> Result<(), ValueError> {
-        let now = SystemTime::now();
+        self.set_within(space, key, value, lifetime, usize::MAX)
+    }
+
+    /// As [`Values::set`], for a space of at most `count_max` values.
+    pub fn set_within(
+        &self,
+        space: &str,
+        key: &[u8],
+        value: StoredValue,
+        lifetime: Option<Duration>,
+        count_max: usize,
+    ) -> Result<(), ValueError> {
+        let now = self.time();
         let entry = ValueEntry {
             value,
             expires_ms: expiry(now, lifetime),
         };
-        self.put(&mut self.0.kept.lock(), row_key(space, key), entry, now)
+        let key = row_key(space, key);
+        let mut kept = self.0.kept.lock();
+        if !kept.by_key.contains_key(&key) && kept.count_in(space) >= count_max {
+            self.sweep(&mut kept, unix_ms(now))?;
+            if kept.count_in(space) >= count_max {
+                return Err(ValueError::FullSpace(count_max));
+            }
+        }
+        self.put(&mut kept, key, entry, now)
     }
 
     /// Adds to a number, which begins at 0; returns the sum. The lifetime applies to a new number:
@@ -151,7 +184,7 @@ impl Values {
         amount: f64,
         lifetime: Option<Duration>,
     ) -> Result<f64, ValueError> {
-        let now = SystemTime::now();
+        let now = self.time();
         let key = row_key(space, key);
         let mut kept = self.0.kept.lock();
         let present = kept.by_key.get(&key);
@@ -179,9 +212,10 @@ impl Values {
         let Some(removed) = kept.by_key.remove(&key) else {
             return Ok(false);
         };
+        kept.leave_space(&key);
         kept.bytes -= size(&key, &removed);
         self.submit([delete(&key)])?;
-        Ok(removed.expires_ms > unix_ms(SystemTime::now()))
+        Ok(removed.expires_ms > unix_ms(self.time()))
     }
 
     /// The number of values, including expired ones that were not read since.
@@ -211,7 +245,7 @@ impl Values {
             value: entry.write(),
         }])?;
         kept.bytes = bytes;
-        kept.by_key.insert(key, entry);
+        kept.insert(key, entry);
         Ok(())
     }
 
@@ -240,18 +274,16 @@ impl Values {
     }
 
     fn sweep(&self, kept: &mut KeptValues, now_ms: u64) -> Result<(), ValueError> {
-        // Values that are expired by a clock far ahead are not returned, and not removed either.
-        let age_time = self.0.store.as_ref().map(Store::time_for_ages);
-        let now_ms = age_time.map_or(now_ms, |time| unix_ms(time).min(now_ms));
         let expired = kept
             .by_key
             .extract_if(|_, entry| entry.expires_ms <= now_ms);
-        let (mut changes, mut bytes) = (Vec::new(), 0);
+        let expired: Vec<_> = expired.collect();
+        let mut changes = Vec::with_capacity(expired.len());
         for (key, entry) in expired {
-            bytes += size(&key, &entry);
+            kept.bytes -= size(&key, &entry);
+            kept.leave_space(&key);
             changes.push(delete(&key));
         }
-        kept.bytes -= bytes;
         self.submit(changes)
     }
 
@@ -260,6 +292,30 @@ impl Values {
             store.submit(changes)?;
         }
         Ok(())
+    }
+}
+
+impl KeptValues {
+    fn insert(&mut self, key: Box<[u8]>, entry: ValueEntry) {
+        if !self.by_key.contains_key(&key) {
+            *self.by_space.entry(space_of(&key).into()).or_default() += 1;
+        }
+        self.by_key.insert(key, entry);
+    }
+
+    /// The value with this key was removed.
+    fn leave_space(&mut self, key: &[u8]) {
+        if let Some(count) = self.by_space.get_mut(space_of(key)) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_space.remove(space_of(key));
+            }
+        }
+    }
+
+    fn count_in(&self, space: &str) -> usize {
+        let count = self.by_space.get(space.as_bytes());
+        count.copied().unwrap_or_default()
     }
 }
 
@@ -273,6 +329,10 @@ fn delete(key: &[u8]) -> StoreChange {
 /// A space has no NUL in its name, so no two pairs make the same key.
 fn row_key(space: &str, key: &[u8]) -> Box<[u8]> {
     [space.as_bytes(), b"\0", key].concat().into()
+}
+
+fn space_of(row_key: &[u8]) -> &[u8] {
+    row_key.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
 fn unix_ms(time: SystemTime) -> u64 {

@@ -98,3 +98,18 @@ fn all_values_together_have_a_bound_in_bytes() {
     values.remove("/b", b"l").expect("removed");
     values.set("/c", b"k", text(60_000), HOUR).expect("room");
 }
+
+#[test]
+fn a_space_has_a_bound_of_its_own() {
+    let values = Values::in_memory(limits(10));
+    let flag = StoredValue::Flag(true);
+    let set = |key: &[u8], lifetime| values.set_within("/a", key, flag.clone(), lifetime, 2);
+    set(b"1", PAST).expect("set");
+    set(b"2", HOUR).expect("set");
+    set(b"3", HOUR).expect("the first has expired");
+    set(b"3", HOUR).expect("it has its place");
+    assert!(matches!(set(b"4", HOUR), Err(ValueError::FullSpace(2))));
+    values.set("/b", b"4", flag.clone(), HOUR).expect("another");
+    assert!(values.remove("/a", b"2").expect("removed"));
+    set(b"4", HOUR).expect("there is a place again");
+}

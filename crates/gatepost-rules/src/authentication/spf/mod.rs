@@ -1,10 +1,12 @@
 //! SPF: whether a domain permits an address to send its mail (RFC 7208).
 
 mod check;
+mod lookup;
 mod macros;
 mod record;
 
 pub(crate) use check::{SpfSender, check_host};
+pub use lookup::SpfLookup;
 
 /// The policy of a domain for an address, RFC 7208, section 2.6.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
