@@ -184,6 +184,8 @@ fn read_paths(config: &Config, source: &ConfigSource) -> Vec<PathBuf> {
             .iter()
             .filter_map(|rule| rule.schema.as_deref()),
     );
+    let of_procedures = config.procedure.files(&config.scope);
+    files.extend(of_procedures.iter().map(PathBuf::as_path));
     for forward in [
         &config.listeners.smtp.forward,
         &config.listeners.lmtp.forward,

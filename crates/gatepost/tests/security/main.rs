@@ -13,6 +13,7 @@ mod links;
 mod mail_rights;
 mod proxies;
 mod revocation;
+mod sandbox;
 mod secure_cookie;
 mod strangers;
 

@@ -246,3 +246,25 @@ fn nothing_goes_in_circles_and_retained_messages_and_properties_arrive() {
         );
     }
 }
+
+#[test]
+fn incoming_messages_obey_the_rules_of_their_topics() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mosquitto = Mosquitto::start(folder.path());
+    let rules = "[[topics]]\nfilter = \"ruled/#\"\npayload_max = \"8B\"\n";
+    let settings = bridge(&mosquitto, "5", "\"# in 1\"") + rules;
+    let gateway = Gateway::start(&settings);
+    await_connected(&gateway);
+    let mut local = keep_subscribed(&gateway.port("mqtt"), "reader", "#");
+    let large = ["far too large for it".to_owned()];
+    publish_to(&mosquitto.port(), "ruled/a", "1", &large);
+    publish_to(&mosquitto.port(), "free/a", "1", &large);
+    publish_to(&mosquitto.port(), "ruled/a", "1", &lines(1));
+    await_all(&mut local, "ruled/a", 1);
+    let got = counts(&mut local);
+    let expected = ["free/a far too large for it", "ruled/a line 0"];
+    assert_eq!(got.keys().collect::<Vec<_>>(), expected);
+    // The bridge goes on after a message that was refused.
+    publish_to(&mosquitto.port(), "ruled/b", "1", &lines(1));
+    await_all(&mut local, "ruled/b", 1);
+}
