@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use gatepost_message::{MessageId, Publication, Topic};
+use gatepost_message::{MessageId, Publication, Topic, TopicFilter};
 use gatepost_store::{ClockSource, Store, StoreChange, StoreError, StoreSettings};
 use parking_lot::Mutex;
 
@@ -382,4 +382,28 @@ async fn a_file_shrinks_when_its_rows_are_removed() {
         );
         trim(&store, &clock).await;
     }
+}
+
+#[tokio::test]
+async fn a_topic_has_an_age_of_its_own() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let now = SystemTime::now();
+    let clock = ManualClock::at(now);
+    let store = open(folder.path(), &clock);
+    let short = TopicFilter::new("short/#").expect("a filter");
+    store.set_history_ages(vec![(short, Some(Duration::from_hours(1)))]);
+    for (name, hours) in [("short/a", 2), ("short/b", 0), ("a", 3)] {
+        let publication = Publication {
+            id: MessageId::floor_at(now - Duration::from_hours(hours)),
+            ..Publication::new(Topic::new(name).expect("a topic"), name.to_owned())
+        };
+        let change = StoreChange::History(Arc::new(publication));
+        commit(&store, change).await.expect("a commit");
+    }
+    assert_eq!(history(&store), 3);
+    trim(&store, &clock).await;
+    let left = store.history(1_000, 1_000).expect("history");
+    let mut left: Vec<&str> = left.iter().map(|one| one.topic.as_str()).collect();
+    left.sort_unstable();
+    assert_eq!(left, ["a", "short/b"]);
 }
