@@ -23,5 +23,8 @@ pub use message::{Format, Message};
 pub use publication::{Properties, Publication, Qos};
 pub use reply::{Cookie, MalformedReply, PageReply, SameSite};
 pub use sequence::{SEQUENCE_EVENT, SEQUENCE_ID, SequenceEvent};
-pub use topic::{TOPIC_BYTES_MAX, TOPIC_LEVELS_MAX, Topic, TopicError, TopicFilter, filter_covers};
+pub use topic::{
+    BRIDGE_STATE_BYTES_MAX, TOPIC_BYTES_MAX, TOPIC_LEVELS_MAX, Topic, TopicError, TopicFilter,
+    filter_covers, is_bridge_state,
+};
 pub use verdict::{Action, Authentication, RuleHit, Score, UnknownAction, Verdict};

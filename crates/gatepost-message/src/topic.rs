@@ -91,6 +91,22 @@ impl Topic {
     }
 }
 
+/// Whether a client may publish to this topic although it is the server's: the state of its own
+/// bridge, `$SYS/broker/connection/CLIENT-ID/state`. mosquitto publishes it at the remote broker,
+/// and sets it as its will, unless it is configured otherwise.
+///
+/// Only for client ids with a dot, as those of bridges have by default: the state of a sink's
+/// bridge is at the sink's name, which has no dot, so that no client can publish that.
+pub fn is_bridge_state(topic: &str, client_id: &str) -> bool {
+    let name = topic
+        .strip_prefix("$SYS/broker/connection/")
+        .and_then(|rest| rest.strip_suffix("/state"));
+    name == Some(client_id) && client_id.contains('.') && !client_id.contains('/')
+}
+
+/// The longest payload of a [bridge's state](is_bridge_state): `0` or `1`.
+pub const BRIDGE_STATE_BYTES_MAX: usize = 1;
+
 impl fmt::Display for Topic {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.0)

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
+use gatepost_message::is_bridge_state;
 
 use crate::credentials::{AnonymousAccess, LoginOrigin};
 use crate::live_snapshot::LiveSnapshot;
@@ -182,12 +183,17 @@ impl Identity {
         self.decide(access, topic, |rules| rules.may(access, topic))
     }
 
-    /// Whether the peer may publish to `topic`, retained or not.
+    /// Whether the peer may publish to `topic`, retained or not. The state of its own bridge needs
+    /// no rule.
     pub fn may_publish(&self, topic: &str, retain: bool) -> AccessDecision {
         let decision = match self.may(Access::Publish, topic) {
             AccessDecision::Allow if retain => self.may(Access::Retain, topic),
             decision => decision,
         };
+        let client_id = self.inner.client.as_deref();
+        if !decision.is_allowed() && client_id.is_some_and(|id| is_bridge_state(topic, id)) {
+            return AccessDecision::Allow;
+        }
         self.inner.live.refusals.publication(decision)
     }
 

@@ -8,7 +8,7 @@ use gatepost_broker::{
     Attachment, Broker, ConnectError, ConnectOptions, Connected, IN_PROCESS_PREFIX, RuleViolation,
     SessionWill, Welcome,
 };
-use gatepost_message::{Publication, Topic};
+use gatepost_message::{BRIDGE_STATE_BYTES_MAX, Publication, Topic, is_bridge_state};
 use gatepost_mqtt::{
     Connack, Connect, Packet, PacketType, PropertiesBuffer, Property, Reason, Version,
 };
@@ -254,7 +254,9 @@ fn checked_will(
     };
     let will = self::will(will, mount).map_err(|_| Reason::TOPIC_NAME_INVALID)?;
     let publication = &will.publication;
-    if publication.topic.is_internal() {
+    let is_bridge_state = is_bridge_state(publication.topic.as_str(), connect.client_id)
+        && publication.payload.len() <= BRIDGE_STATE_BYTES_MAX;
+    if publication.topic.is_internal() && !is_bridge_state {
         return Err(Reason::TOPIC_NAME_INVALID);
     }
     let (topic, retain) = (publication.topic.as_str(), publication.retain);

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use gatepost_broker::{PublishRefusal, Publisher, Receipt, TopicSlot};
 use gatepost_gateway::{DELAY, Gateway};
 use gatepost_message::{
-    Action, Envelope, Format, Listener, Message, MessageId, Properties, Publication, Qos,
-    SEQUENCE_ID, Verdict,
+    Action, BRIDGE_STATE_BYTES_MAX, Envelope, Format, Listener, Message, MessageId, Properties,
+    Publication, Qos, SEQUENCE_ID, Topic, Verdict, is_bridge_state,
 };
 use gatepost_mqtt::{PacketId, Property, Publish, Reason};
 use gatepost_users::Identity;
@@ -126,13 +126,14 @@ impl MqttConnection {
     /// The reason why a publication is not accepted although the connection continues.
     fn objection(&self, publish: &Publish<'_>, slot: TopicSlot) -> Option<(Reason, &'static str)> {
         let publishing = self.publishing.as_ref()?;
-        if publishing.publisher.topic(slot).is_internal() {
+        let topic = publishing.publisher.topic(slot);
+        if topic.is_internal() && !self.is_bridge_state(publish, topic) {
             return Some((
                 Reason::NOT_AUTHORIZED,
                 "topics that begin with $ are the server's",
             ));
         }
-        let topic = publishing.publisher.topic(slot).as_str();
+        let topic = topic.as_str();
         let identity = self.identity.as_ref();
         if identity.is_some_and(|who| !who.may_publish(topic, publish.retain).is_allowed()) {
             tracing::debug!(target: "mqtt", peer = %self.peer, topic, "publication not allowed");
@@ -155,6 +156,12 @@ impl MqttConnection {
             return Some((Reason::PAYLOAD_FORMAT_INVALID, "the payload is not UTF-8"));
         }
         None
+    }
+
+    /// Whether this is the state of the client's own bridge.
+    fn is_bridge_state(&self, publish: &Publish<'_>, topic: &Topic) -> bool {
+        is_bridge_state(topic.as_str(), self.attachment.session().client_id())
+            && publish.payload.len() <= BRIDGE_STATE_BYTES_MAX
     }
 
     /// Whether the same exactly-once publication arrived before: then it is answered like the first

@@ -268,3 +268,83 @@ fn incoming_messages_obey_the_rules_of_their_topics() {
     publish_to(&mosquitto.port(), "ruled/b", "1", &lines(1));
     await_all(&mut local, "ruled/b", 1);
 }
+
+/// The output of a command of mosquitto's clients, as the administrator.
+fn as_root(port: &str, program: &str, more: &[&str]) -> String {
+    let login = ["-p", port, "-V", "5", "-u", "root", "-P", "secret", "-d"];
+    text_of(&run(program, &[&login[..], more].concat(), b""))
+}
+
+#[test]
+fn mosquittos_own_bridge_tells_its_state_and_no_client_that_of_another() {
+    let state = "$SYS/broker/connection/plant.to-gateway/state";
+    for version in ["mqttv311", "mqttv50"] {
+        let gateway = Gateway::start(PLAIN);
+        let port = gateway.port("mqtt");
+        let data = format!("data={}", gateway.folder.join("gatepost-data").display());
+        for arguments in [
+            &["user", "add", "root", "--admin"][..],
+            &["user", "add", "bridge"],
+            &["user", "grant", "bridge", "all", "m/#"],
+        ] {
+            let arguments = [arguments, &["--set", &data]].concat();
+            let output = run(env!("CARGO_BIN_EXE_gatepost"), &arguments, b"secret\n");
+            assert!(output.status.success(), "{}", text_of(&output));
+        }
+        let elsewhere = ["-t", "elsewhere", "-m", "x", "-q", "1", "-d", "-V", "5"];
+        let login = ["-p", &port, "-u", "bridge", "-P", "secret"];
+        await_some("the rule is in force", || {
+            let output = run("mosquitto_pub", &[&login[..], &elsewhere].concat(), b"");
+            text_of(&output).contains("RC:135").then_some(())
+        });
+
+        let folder = tempfile::tempdir().expect("a folder");
+        let mosquitto = Mosquitto::start_with(
+            folder.path(),
+            &format!(
+                "connection to-gateway\naddress 127.0.0.1:{port}\ntopic m/# both 1\n\
+                 remote_clientid plant.to-gateway\nremote_username bridge\nremote_password secret\n\
+                 bridge_protocol_version {version}\nrestart_timeout 1\n"
+            ),
+        );
+        let read_state = |expected: &str| {
+            await_some("the state of the bridge", || {
+                let text = as_root(&port, "mosquitto_sub", &["-t", state, "-C", "1", "-W", "2"]);
+                text.lines().any(|line| line == expected).then_some(())
+            });
+        };
+        read_state("1");
+        let mut remote = keep_subscribed(&mosquitto.port(), "reader", "m/#");
+        await_some("a message passes", || {
+            as_root(&port, "mosquitto_pub", &["-t", "m/x", "-m", "0", "-q", "1"]);
+            counts(&mut remote).contains_key("m/x 0").then_some(())
+        });
+
+        // Neither another client's state, nor more than a state, nor that of a sink's name.
+        for (id, topic, payload) in [
+            ("other", state, "0"),
+            ("other.one", state, "0"),
+            ("plant", "$SYS/broker/connection/plant/state", "0"),
+            ("a.b", "$SYS/broker/connection/a.b/state", "10"),
+        ] {
+            let message = ["-i", id, "-t", topic, "-m", payload, "-q", "1", "-d"];
+            let login = [&login[..], &["-V", "5"]].concat();
+            let text = text_of(&run("mosquitto_pub", &[&login[..], &message].concat(), b""));
+            assert!(text.contains("RC:135"), "{id} {topic} {payload}: {text}");
+            let will = ["--will-topic", topic, "--will-payload", payload];
+            let other = ["-i", id, "-t", "m/y", "-E", "-d"];
+            let text = text_of(&run(
+                "mosquitto_sub",
+                &[&login[..], &other, &will].concat(),
+                b"",
+            ));
+            assert!(
+                text.contains("CONNACK (144)"),
+                "{id} {topic} {payload}: {text}"
+            );
+        }
+        read_state("1");
+        drop(mosquitto); // SIGKILL: the will
+        read_state("0");
+    }
+}
