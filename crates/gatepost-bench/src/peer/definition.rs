@@ -255,18 +255,20 @@ macro_rules! built_in {
     };
 }
 
-const BUILT_IN: [(&str, &str); 22] = built_in![
+const BUILT_IN: [(&str, &str); 24] = built_in![
     "bare-loop",
     "caddy",
     "curl",
     "emqx",
     "empty-process",
     "gatepost",
+    "gatepost-bridge",
     "gatepost-sizecheck",
     "gatepost-transit",
     "h2o",
     "minimal-c",
     "mosquitto",
+    "mosquitto-bridge",
     "nats-server",
     "nchan",
     "nginx",

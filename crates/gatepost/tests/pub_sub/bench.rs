@@ -90,3 +90,17 @@ fn the_bench_finds_nothing_lost_over_any_protocol() {
         assert!(figure(&run, "messages per second") > 0.0);
     }
 }
+
+#[test]
+fn the_bench_finds_nothing_lost_over_a_bridge() {
+    // At QoS 1, so that nothing is lost before the bridge is connected.
+    let fanout = "fanout --publishers 2 --subscribers 2 --rate 50 --size 100 --seconds 1 \
+                  --warm-up 0 --drain 20 --qos 1";
+    for peer in ["gatepost-bridge", "mosquitto-bridge"] {
+        let run = bench_of(peer, fanout);
+        for fault in ["lost", "duplicates", "out of order"] {
+            assert_none(&run, fault, peer);
+        }
+        assert_eq!(run["latencies"][0]["count"], 100, "{peer}");
+    }
+}
