@@ -1,4 +1,4 @@
-//! One `Received:` line, converted to a [`Relay`](super::Relay).
+//! One `Received:` line, converted to a [`Relay`].
 
 use std::sync::LazyLock;
 
