@@ -22,8 +22,8 @@ fn later(first: &Message, seconds: u64) -> Message {
 
 #[tokio::test]
 async fn greylisting_takes_a_sender_who_comes_again() {
-    let world = World::new().with("greylist", GREYLIST);
-    let world = world.run(&["/greylist -wait 60"]);
+    let world = World::new().with("mail/greylist", GREYLIST);
+    let world = world.run(&["/mail/greylist -wait 60"]);
     let procedures = world.start();
     let first = mail("Subject: a\r\n\r\nb\r\n");
     let at = async |seconds: u64| judge(&procedures, later(&first, seconds)).await;
