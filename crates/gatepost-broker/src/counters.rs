@@ -77,6 +77,8 @@ pub(crate) struct Counters {
     pub(crate) connected: AtomicU64,
     /// The maximum number of connected sessions at any publication of the figures.
     pub(crate) connected_max: AtomicU64,
+    /// Deaths of Sparkplug's edge nodes whose payload could not be read.
+    pub(crate) sparkplug_malformed: AtomicU64,
     dropped: Drops,
 }
 

@@ -87,6 +87,10 @@ pub struct BrokerSettings {
     /// The number of latest messages whose delivery to each subscriber is remembered, for their
     /// story in the dashboard; 0 for none.
     pub traced_messages_max: usize,
+    /// Whether the broker is a Sparkplug aware server: birth certificates are kept as retained
+    /// copies under `$sparkplug/certificates/`, and an NDEATH gets the time of its delivery. Not
+    /// together with `access.mount`.
+    pub sparkplug: bool,
     /// The interval at which statistics are published under `$SYS`, in whole seconds; 0 for never.
     pub sys_interval: Period,
 }
@@ -120,6 +124,7 @@ impl Default for BrokerSettings {
             recent_topics_max: 10_000,
             stream_messages_max: 4_096,
             traced_messages_max: 1_000,
+            sparkplug: false,
             sys_interval: Period::seconds(10),
         }
     }

@@ -4,6 +4,7 @@
 
 use std::sync::{Arc, Weak};
 
+use gatepost_message::sparkplug::BIRTHS;
 use gatepost_message::{Publication, TopicFilter};
 use gatepost_store::{ClockSource, Store, StoreError};
 use parking_lot::Mutex;
@@ -61,9 +62,10 @@ impl BrokerShared {
             0 => memory_share_bytes(),
             bytes => bytes,
         };
+        let births: &[&str] = if settings.sparkplug { &BIRTHS } else { &[] };
         Self {
             memory_max_bytes,
-            index: Index::new(nodes.clone()),
+            index: Index::new(nodes.clone(), births),
             retained: Retained::new(
                 settings.retained_messages_max,
                 settings.retained_bytes_max.as_usize(),

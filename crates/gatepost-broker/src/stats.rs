@@ -68,6 +68,8 @@ pub struct BrokerStats {
     pub connections: u64,
     /// Deliveries that did not happen, by cause.
     pub dropped: Vec<(DropCause, u64)>,
+    /// Deaths of Sparkplug's edge nodes whose payload could not be read.
+    pub sparkplug_malformed: u64,
     /// The number of times that each limit was reached.
     pub limits: Vec<(Limit, u64)>,
     /// Subscriptions held now.
@@ -127,6 +129,7 @@ pub(crate) fn without_lists(table: &SessionTable) -> BrokerStats {
         deliveries: counters.deliveries.load(Ordering::Relaxed),
         bytes_out: counters.bytes_out.load(Ordering::Relaxed),
         connections: counters.connections.load(Ordering::Relaxed),
+        sparkplug_malformed: counters.sparkplug_malformed.load(Ordering::Relaxed),
         dropped: counters.dropped().by_cause(),
         limits: Limit::ALL
             .into_iter()

@@ -13,6 +13,7 @@ mod message;
 mod publication;
 mod reply;
 mod sequence;
+pub mod sparkplug;
 mod topic;
 mod verdict;
 

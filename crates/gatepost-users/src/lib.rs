@@ -15,6 +15,7 @@
 
 mod access;
 mod credentials;
+mod decision_cache;
 mod denied;
 mod error;
 mod failure_limits;

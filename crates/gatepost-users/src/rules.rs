@@ -5,21 +5,22 @@
 //! over one that allows; [`DefaultPolicy`] decides the remaining cases. A token's scope narrows the
 //! result and never widens it.
 //!
+//! Copies of birth certificates (`$sparkplug/certificates/TOPIC`) follow the rules that name them,
+//! and otherwise, for readers, those of the original topic.
+//!
 //! A subscription is allowed if every topic that its filter can match is allowed: a rule that
 //! denies need only overlap the filter, a rule that allows must cover it alone.
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use gatepost_message::TopicFilter;
+use gatepost_message::sparkplug::certified_topic;
 
+use crate::decision_cache::DecisionCache;
 use crate::{Access, AccessDecision, AccessSet, DefaultPolicy, Effect, pattern};
 
 /// Up to this number of patterns, matching costs no more than a lookup in the cache.
 const PATTERNS_UNCACHED_MAX: usize = 8;
-/// The number of topics that are cached for one set of rules; a power of two.
-const CACHE_SLOTS: usize = 256;
 
 /// One rule as it was made, with placeholders for names.
 #[derive(Debug, Clone)]
@@ -159,20 +160,30 @@ impl CompiledRules {
     }
 
     fn decide(&self, access: Access, topic: &str) -> bool {
-        self.own
+        let decided = self
+            .own
             .decide_topic(access, topic)
-            .or_else(|| self.everyone.decide_topic(access, topic))
-            .unwrap_or_else(|| self.decide_by_default(topic))
+            .or_else(|| self.everyone.decide_topic(access, topic));
+        decided.unwrap_or_else(|| match original(access, topic) {
+            Some(original) => self.decide(access, original),
+            None => self.decide_by_default(topic),
+        })
     }
 
     pub(crate) fn may_subscribe(&self, filter: &str) -> AccessDecision {
         // Own rules that allow the whole filter take precedence over rules for everyone that deny
         // part of it, as for each single topic.
-        self.own
+        let decided = self
+            .own
             .decide_filter(Access::Subscribe, filter)
-            .or_else(|| self.everyone.decide_filter(Access::Subscribe, filter))
-            .unwrap_or_else(|| self.decide_by_default(filter))
-            .into()
+            .or_else(|| self.everyone.decide_filter(Access::Subscribe, filter));
+        if let Some(is_allowed) = decided {
+            return is_allowed.into();
+        }
+        match original(Access::Subscribe, filter) {
+            Some(original) => self.may_subscribe(original),
+            None => self.decide_by_default(filter).into(),
+        }
     }
 
     fn decide_by_default(&self, name: &str) -> bool {
@@ -184,58 +195,11 @@ impl CompiledRules {
     }
 }
 
-/// Decisions by topic, without a lock: each slot is one number, the topic's keyed hash with the
-/// known decisions in its low bits. An attacker cannot find two topics with the same hash, since
-/// the key is random and never revealed; by chance it happens once in 2^58 comparisons.
-struct DecisionCache {
-    hasher: RandomState,
-    slots: Box<[AtomicU64]>,
-}
-
-/// In a slot, bits 0 to 2 state which accesses are known, bits 3 to 5 which of them are allowed.
-const FLAG_BITS: u64 = 0x3f;
-
-impl Default for DecisionCache {
-    fn default() -> Self {
-        Self {
-            hasher: RandomState::new(),
-            slots: (0..CACHE_SLOTS).map(|_| AtomicU64::new(0)).collect(),
-        }
-    }
-}
-
-impl std::fmt::Debug for DecisionCache {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("DecisionCache")
-    }
-}
-
-impl DecisionCache {
-    fn get_or_decide(&self, access: Access, topic: &str, decide: impl Fn() -> bool) -> bool {
-        let hash = self.hasher.hash_one(topic);
-        let tag = hash & !FLAG_BITS;
-        // The slot is selected by bits of the tag itself, so two topics of one slot differ in it.
-        let index = (hash >> 32) as usize % self.slots.len();
-        let Some(slot) = self.slots.get(index) else {
-            return decide();
-        };
-        let known = 1 << access as u64;
-        let allowed = known << 3;
-        // Relaxed: the number is complete in itself and orders no other memory.
-        let seen = slot.load(Ordering::Relaxed);
-        let flags = if seen & !FLAG_BITS == tag {
-            seen & FLAG_BITS
-        } else {
-            0
-        };
-        if flags & known != 0 {
-            return flags & allowed != 0;
-        }
-        let decision = decide();
-        let flags = flags | known | if decision { allowed } else { 0 };
-        slot.store(tag | flags, Ordering::Relaxed);
-        decision
-    }
+/// The topic or filter whose rules apply where none names this one: who may read what an edge node
+/// publishes may read the server's copy of its birth certificate.
+fn original(access: Access, name: &str) -> Option<&str> {
+    certified_topic(name)
+        .filter(|original| access == Access::Subscribe && !original.starts_with('$'))
 }
 
 #[cfg(test)]
@@ -354,6 +318,59 @@ mod tests {
         assert!(admin.may_subscribe("$SYS/#").is_allowed());
     }
 
+    #[test]
+    fn certificates_are_read_with_the_right_to_their_originals() {
+        let rules = compiled(
+            &[
+                "allow subscribe spBv1.0/a/#",
+                "deny subscribe spBv1.0/a/NBIRTH/x",
+            ],
+            &["deny subscribe $sparkplug/certificates/spBv1.0/a/DBIRTH/#"],
+            DefaultPolicy::Auto,
+        );
+        for (original, expected) in [
+            ("spBv1.0/a/NBIRTH/e", true),
+            ("spBv1.0/a/NBIRTH/x", false),
+            ("spBv1.0/a/DBIRTH/e/d", false),
+            ("spBv1.0/b/NBIRTH/e", false),
+            ("spBv1.0/a/NBIRTH/+", false),
+            ("spBv1.0/a/#", false),
+            ("$SYS/#", false),
+            ("$sparkplug/certificates/spBv1.0/a/NBIRTH/e", false),
+            ("#", false),
+        ] {
+            let name = format!("$sparkplug/certificates/{original}");
+            let may = rules.may_subscribe(&name).is_allowed();
+            assert_eq!(may, expected, "{name}");
+            if !original.contains(['+', '#']) {
+                let may = rules.may(Access::Subscribe, &name).is_allowed();
+                assert_eq!(may, expected, "{name}");
+            }
+        }
+        let free = compiled(&[], &[], DefaultPolicy::Auto);
+        for (name, expected) in [
+            ("$sparkplug/certificates/#", true),
+            ("$sparkplug/#", false),
+            ("$sparkplug/+/spBv1.0/#", false),
+        ] {
+            assert_eq!(free.may_subscribe(name).is_allowed(), expected, "{name}");
+        }
+        let copy = "$sparkplug/certificates/spBv1.0/a/NBIRTH/e";
+        assert!(!free.may(Access::Publish, copy).is_allowed());
+        assert!(!free.may(Access::Retain, copy).is_allowed());
+        let granted = compiled(
+            &["allow subscribe $sparkplug/certificates/#"],
+            &[],
+            DefaultPolicy::Auto,
+        );
+        assert!(
+            granted
+                .may_subscribe("$sparkplug/certificates/#")
+                .is_allowed()
+        );
+        assert!(!granted.may_subscribe("spBv1.0/#").is_allowed());
+    }
+
     proptest! {
         /// With enough rules to use the cache, the second answer equals that of the rules.
         #[test]
@@ -378,11 +395,11 @@ mod tests {
         #[test]
         fn subscriptions_are_sound(
             own in proptest::collection::vec("(allow|deny) subscribe \
-                (a|b|\\+)(/(a|b|\\+)){0,2}(/#)?", 0..4),
+                (\\$sparkplug/certificates/)?(a|b|\\+)(/(a|b|\\+)){0,2}(/#)?", 0..4),
             everyone in proptest::collection::vec("(allow|deny) subscribe \
-                (a|b|\\+)(/(a|b|\\+)){0,2}(/#)?", 0..4),
-            filter in "(a|b|\\+)(/(a|b|\\+)){0,2}(/#)?",
-            topic in "(a|b)(/(a|b)){0,3}",
+                (\\$sparkplug/certificates/)?(a|b|\\+)(/(a|b|\\+)){0,2}(/#)?", 0..4),
+            filter in "(\\$sparkplug/certificates/)?(a|b|\\+)(/(a|b|\\+)){0,2}(/#)?",
+            topic in "(\\$sparkplug/certificates/)?(a|b)(/(a|b)){0,3}",
         ) {
             let own: Vec<&str> = own.iter().map(String::as_str).collect();
             let everyone: Vec<&str> = everyone.iter().map(String::as_str).collect();

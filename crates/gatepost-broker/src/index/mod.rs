@@ -95,10 +95,22 @@ pub(crate) struct Index {
     count: AtomicUsize,
     /// Informed of each filter that gets its first subscription or loses its last one.
     nodes: Option<Arc<dyn OtherNodes>>,
+    /// Filters that the other nodes know as long as the server runs, with and without subscribers.
+    lasting: &'static [&'static str],
 }
 
 impl Index {
-    pub(crate) fn new(nodes: Option<Arc<dyn OtherNodes>>) -> Self {
+    /// An index whose server receives what other nodes publish under the filters `lasting`, even
+    /// if these have no subscriber.
+    pub(crate) fn new(
+        nodes: Option<Arc<dyn OtherNodes>>,
+        lasting: &'static [&'static str],
+    ) -> Self {
+        for filter in lasting {
+            if let (Some(nodes), Ok(filter)) = (&nodes, TopicFilter::new(filter)) {
+                nodes.set_interest(&filter, true);
+            }
+        }
         Self {
             hasher: DefaultHashBuilder::default(),
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
@@ -108,6 +120,7 @@ impl Index {
             everywhere: AtomicU64::new(0),
             count: AtomicUsize::new(0),
             nodes,
+            lasting,
         }
     }
 
@@ -216,6 +229,7 @@ impl Index {
         if let Some(nodes) = &self.nodes
             && was_empty != is_empty
             && !filter.as_str().starts_with('$')
+            && !self.lasting.contains(&filter.as_str())
         {
             nodes.set_interest(filter, !is_empty);
         }

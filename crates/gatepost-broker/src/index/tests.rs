@@ -55,7 +55,7 @@ proptest! {
         topics in prop::collection::vec(a_topic(), 1..10),
         removed in prop::collection::vec(any::<prop::sample::Index>(), 0..10),
     ) {
-        let index = Index::new(None);
+        let index = Index::new(None, &[]);
         let mut present: Vec<_> = filters
             .iter()
             .filter_map(|text| TopicFilter::new(text).ok())
@@ -88,7 +88,7 @@ proptest! {
 
 #[test]
 fn nothing_is_left_of_what_was_removed() {
-    let index = Index::new(None);
+    let index = Index::new(None, &[]);
     let session = session(1);
     for text in ["a/b", "a/+", "a/#", "+/b/#"] {
         let filter = TopicFilter::new(text).expect("a filter");

@@ -14,6 +14,7 @@ mod forwarding;
 mod pace;
 mod rules;
 mod run;
+mod sparkplug;
 mod topics;
 
 use std::collections::HashMap;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use gatepost_message::sparkplug::is_certificate;
 use gatepost_message::{MessageId, Publication, Qos};
 use gatepost_store::{StoreChange, Ticket};
 use gatepost_topics::RuleViolation;
@@ -195,6 +197,7 @@ impl Publisher {
     /// Publishes under a known topic, which must be the publication's. Nothing is written to a
     /// socket before [`Publisher::flush`].
     pub fn publish_at(&mut self, slot: TopicSlot, mut publication: Publication) -> PublishOutcome {
+        self.set_time_of_death(slot, &mut publication);
         if let Err(refused) = self.apply_rule(slot, &mut publication) {
             return refused;
         }
@@ -234,10 +237,12 @@ impl Publisher {
         if self.refusals > 0 && self.refusals == receivers {
             refused = Some(PublishRefusal::Queues);
         }
+        let is_forwarded = self.forward(&publication);
+        self.keep_certificate(slot, &publication);
         PublishOutcome {
             receivers,
             refused,
-            is_forwarded: self.forward(&publication),
+            is_forwarded,
         }
     }
 
@@ -310,7 +315,8 @@ impl Publisher {
 
     /// Retains or clears; returns whether retaining was refused.
     fn retain_or_clear(&mut self, publication: &Arc<Publication>) -> bool {
-        let is_ours = publication.topic.is_internal();
+        let topic = &publication.topic;
+        let is_ours = topic.is_internal() && !is_certificate(topic.as_str());
         let may_retain = !self.shared.limits.is_out_of_memory() || publication.payload.is_empty();
         let outcome = if may_retain {
             let is_stored = !is_ours && self.shared.store.is_some();

@@ -28,9 +28,19 @@ pub(super) struct KnownTopic {
     pub(super) topic: Topic,
     pub(super) record: Arc<TopicRecord>,
     pub(super) rule: Option<Arc<TopicRule>>,
+    pub(super) role: Option<SparkplugRole>,
     hash: TopicHash,
     generations: Generations,
     route: Arc<Route>,
+}
+
+/// A topic's role for a Sparkplug aware server.
+#[derive(Debug, Clone)]
+pub(super) enum SparkplugRole {
+    /// Birth certificates, which are retained as copies under this topic.
+    Birth(Topic),
+    /// Deaths of an edge node, whose timestamps are set.
+    NodeDeath,
 }
 
 impl EnterError {
@@ -100,6 +110,7 @@ impl Publisher {
         self.known.push(KnownTopic {
             record: self.shared.recent.record(&topic),
             rule: self.shared.topic_rules.find(topic.as_str()),
+            role: self.role_of(&topic),
             hash,
             generations,
             route: Arc::new(route),

@@ -3,7 +3,7 @@
 
 use gatepost_alarms::AlarmStatus;
 use gatepost_bans::{BanTotals, Offence};
-use gatepost_broker::{Broker, BrokerStats, NodesStatus};
+use gatepost_broker::{Broker, BrokerStats};
 use gatepost_gateway::{AttachmentFigures, Gateway};
 use gatepost_message::Action;
 use gatepost_procedures::Status;
@@ -11,6 +11,7 @@ use gatepost_sinks::SinkStatus;
 use gatepost_store::Store;
 use gatepost_users::{Refusals, Users};
 
+use super::node_metrics::push_nodes;
 use super::prometheus::{Page, counter, gauge};
 
 /// Appends the metrics of procedures, broker, store and, where there are any, users.
@@ -346,56 +347,14 @@ fn push_broker(page: &mut Page<'_>, broker: &Broker) {
         "cause",
         dropped.map(|(cause, count)| (cause.name(), count)),
     );
+    page.value(
+        counter(
+            "gatepost_sparkplug_malformed_total",
+            "NDEATH messages whose timestamp was not set because they cannot be read.",
+        ),
+        stats.sparkplug_malformed,
+    );
     push_limits(page, &stats);
-}
-
-fn push_nodes(page: &mut Page<'_>, nodes: &NodesStatus) {
-    page.value(
-        gauge(
-            "gatepost_backbone_joined",
-            "1 while this node is part of its cluster.",
-        ),
-        u64::from(nodes.trouble.is_none()),
-    );
-    page.value(
-        gauge("gatepost_backbone_nodes", "Other nodes that are alive."),
-        nodes.others.len(),
-    );
-    page.value(
-        counter(
-            "gatepost_backbone_forwarded_total",
-            "Publications sent to the NATS servers.",
-        ),
-        nodes.forwarded,
-    );
-    page.value(
-        counter(
-            "gatepost_backbone_received_total",
-            "Publications that came from other nodes.",
-        ),
-        nodes.received,
-    );
-    page.value(
-        counter(
-            "gatepost_backbone_malformed_total",
-            "Messages of other nodes that cannot be read.",
-        ),
-        nodes.malformed,
-    );
-    page.value(
-        gauge(
-            "gatepost_backbone_retained_unsent",
-            "Topics whose retained message the other nodes do not have yet.",
-        ),
-        nodes.retained_unsent,
-    );
-    page.value(
-        counter(
-            "gatepost_backbone_unconfirmed_total",
-            "Announcements of subscriptions that some node did not confirm in time.",
-        ),
-        nodes.unconfirmed_interest,
-    );
 }
 
 fn push_store(page: &mut Page<'_>, store: &Store) {

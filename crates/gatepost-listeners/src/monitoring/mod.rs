@@ -4,6 +4,7 @@
 //! Everything here reads counters that others keep; nothing here is on the path of a message.
 
 pub(crate) mod metrics;
+mod node_metrics;
 pub(crate) mod prometheus;
 pub(crate) mod series;
 mod slowdowns;

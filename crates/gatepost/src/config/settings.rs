@@ -391,6 +391,19 @@ impl Config {
                 Mistake::new(layers.origin(&mistake.key), mistake.key, mistake.reason)
             }),
         );
+        mistakes.extend(self.mount_mistakes(layers));
+        let of_topics = gatepost_topics::mistakes(&self.topics).into_iter();
+        mistakes.extend(
+            of_topics.map(|mistake| {
+                Mistake::new(layers.origin(&mistake.key), mistake.key, mistake.reason)
+            }),
+        );
+        mistakes
+    }
+
+    /// The mistakes of `access.mount`, and of settings that do not fit it.
+    fn mount_mistakes(&self, layers: &Layers) -> Vec<Mistake> {
+        let mut mistakes = Vec::new();
         if let Some(reason) = mount_mistake(&self.access.mount) {
             let key = "access.mount";
             mistakes.push(Mistake::new(layers.origin(key), key, reason));
@@ -406,12 +419,12 @@ impl Config {
                 mistakes.push(Mistake::new(layers.origin(key), key, reason));
             }
         }
-        let of_topics = gatepost_topics::mistakes(&self.topics).into_iter();
-        mistakes.extend(
-            of_topics.map(|mistake| {
-                Mistake::new(layers.origin(&mistake.key), mistake.key, mistake.reason)
-            }),
-        );
+        if self.broker.sparkplug && !self.access.mount.is_empty() {
+            let key = "broker.sparkplug";
+            let reason = "birth certificates have fixed topics, which users with a prefix \
+                          (access.mount) could neither publish nor read";
+            mistakes.push(Mistake::new(layers.origin(key), key, reason));
+        }
         mistakes
     }
 }

@@ -6,6 +6,7 @@ mod support;
 mod nats;
 mod refusals;
 mod retained;
+mod sparkplug;
 
 use nats::Nats;
 use support::{Client, Gateway, await_some, run, text_of};

@@ -5,7 +5,7 @@ use super::support::{Client, Gateway, await_some, run, text_of};
 use super::{PLAIN, await_joined, metric, node, publish, two_nodes};
 
 /// The payload that a topic retains on a node.
-fn retained(gateway: &Gateway, topic: &str) -> Option<String> {
+pub(crate) fn retained(gateway: &Gateway, topic: &str) -> Option<String> {
     let port = gateway.port("mqtt");
     let arguments = [
         "-p",

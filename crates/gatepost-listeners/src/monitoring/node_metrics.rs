@@ -1,0 +1,54 @@
+//! The part of `/metrics` about the other nodes of a cluster.
+
+use gatepost_broker::NodesStatus;
+
+use super::prometheus::{Page, counter, gauge};
+
+pub(super) fn push_nodes(page: &mut Page<'_>, nodes: &NodesStatus) {
+    page.value(
+        gauge(
+            "gatepost_backbone_joined",
+            "1 while this node is part of its cluster.",
+        ),
+        u64::from(nodes.trouble.is_none()),
+    );
+    page.value(
+        gauge("gatepost_backbone_nodes", "Other nodes that are alive."),
+        nodes.others.len(),
+    );
+    page.value(
+        counter(
+            "gatepost_backbone_forwarded_total",
+            "Publications sent to the NATS servers.",
+        ),
+        nodes.forwarded,
+    );
+    page.value(
+        counter(
+            "gatepost_backbone_received_total",
+            "Publications that came from other nodes.",
+        ),
+        nodes.received,
+    );
+    page.value(
+        counter(
+            "gatepost_backbone_malformed_total",
+            "Messages of other nodes that cannot be read.",
+        ),
+        nodes.malformed,
+    );
+    page.value(
+        gauge(
+            "gatepost_backbone_retained_unsent",
+            "Topics whose retained message the other nodes do not have yet.",
+        ),
+        nodes.retained_unsent,
+    );
+    page.value(
+        counter(
+            "gatepost_backbone_unconfirmed_total",
+            "Announcements of subscriptions that some node did not confirm in time.",
+        ),
+        nodes.unconfirmed_interest,
+    );
+}
