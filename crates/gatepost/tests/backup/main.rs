@@ -6,6 +6,7 @@ mod support;
 
 mod client;
 mod restore;
+mod sql_text;
 mod state;
 mod upgrade;
 
