@@ -35,6 +35,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::client::AdminError;
+use crate::serve::huge_pages;
 
 /// A message gateway: receives mail, web requests and MQTT, judges every message, and pushes
 /// accepted ones to subscribers and live pages.
@@ -82,7 +83,11 @@ enum Command {
 
 /// Parses the command line and executes the subcommand.
 pub(crate) fn run() -> ExitCode {
-    match CommandLine::parse().command {
+    let command = CommandLine::parse().command;
+    if !matches!(command, Command::Serve(_)) {
+        huge_pages::for_a_command();
+    }
+    match command {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Scan(arguments) => scan::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),

@@ -4,27 +4,47 @@
 //! hold their addresses, and a message takes 7 % longer. Memory for a message is different: a large
 //! page must be cleared when it is first touched, which takes a millisecond or more, and then holds
 //! only one text of a large mail, or the first few blocks of a thread's size class. So the kernel
-//! may back memory with huge pages while rules are loaded and warmed up, and not from then on.
-//! Pages already given remain.
+//! may back memory with huge pages while rules are loaded and warmed up, and at no other time.
+//! Pages already given remain, so they are disabled before the allocator takes its first memory,
+//! in a function that the loader calls before `main`. Commands enable them again.
 //!
 //! If the kernel has none, or they are disabled for the process, nothing changes.
 
-use std::sync::LazyLock;
+// SAFETY of the module: the loader calls each function of `.init_array` once, on the only thread,
+// after the program's own relocations. The one in this module makes two system calls without
+// arguments in memory and stores a flag; it allocates nothing and uses nothing of the runtime.
+#![allow(unsafe_code)]
+
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use gatepost_rules::RulesSettings;
 use parking_lot::Mutex;
-use rustix::thread::{disable_transparent_huge_pages, transparent_huge_pages_are_disabled};
+use rustix::thread::disable_transparent_huge_pages;
 
-/// Whether huge pages are permitted, read before they are first disabled.
-static ARE_ALLOWED: LazyLock<bool> =
-    LazyLock::new(|| matches!(transparent_huge_pages_are_disabled(), Ok(false)));
+/// Whether huge pages were permitted when the process started.
+static ARE_ALLOWED: AtomicBool = AtomicBool::new(false);
+
+/// Runs before the allocator's own function, whose priority is 101.
+#[used]
+#[unsafe(link_section = ".init_array.00099")]
+static BEFORE_ALLOCATOR: extern "C" fn() = disable_at_first;
 
 /// The number of rule sets that are being loaded.
 static MAKERS: Mutex<usize> = Mutex::new(0);
 
-/// Disables huge pages, except while rules are loaded. To be called first of all.
-pub(super) fn only_for_rules() {
-    set(false);
+extern "C" fn disable_at_first() {
+    // SAFETY: see the module; these operations read no memory.
+    let is_allowed = unsafe { libc::prctl(libc::PR_GET_THP_DISABLE, 0, 0, 0, 0) } == 0;
+    if is_allowed {
+        ARE_ALLOWED.store(true, Ordering::Relaxed);
+        // SAFETY: as above. A failure leaves huge pages enabled.
+        unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) };
+    }
+}
+
+/// Permits huge pages for a command that is no server: it ends soon, or scans many messages.
+pub(crate) fn for_a_command() {
+    set(true);
 }
 
 /// Permits the kernel to use huge pages while rules are loaded, if the settings enable them, and
@@ -56,13 +76,16 @@ impl Drop for Making {
 }
 
 fn set(are_used: bool) {
-    if *ARE_ALLOWED && let Err(error) = disable_transparent_huge_pages(!are_used) {
+    let are_allowed = ARE_ALLOWED.load(Ordering::Relaxed);
+    if are_allowed && let Err(error) = disable_transparent_huge_pages(!are_used) {
         tracing::debug!(target: "rules", %error, "huge pages cannot be chosen");
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use rustix::thread::transparent_huge_pages_are_disabled;
+
     use super::*;
 
     #[test]
@@ -73,13 +96,12 @@ mod tests {
             ..RulesSettings::default()
         };
         let are_used = || !transparent_huge_pages_are_disabled().expect("asked");
-        if !are_used() {
+        assert!(!are_used(), "disabled before the test began");
+        if !ARE_ALLOWED.load(Ordering::Relaxed) {
             // Disabled for the test process, they remain disabled.
             assert!(!used_while(&settings, are_used));
             return;
         }
-        only_for_rules();
-        assert!(!are_used());
         assert!(!used_while(&without, are_used));
         let nested = || (used_while(&settings, are_used), are_used());
         let inner = used_while(&settings, nested);

@@ -5,7 +5,7 @@ mod binding;
 mod encryption;
 mod error;
 mod host;
-mod huge_pages;
+pub(crate) mod huge_pages;
 mod listener_auth;
 mod listening;
 mod log_limit;
@@ -46,7 +46,6 @@ use signals::{OperatorSignal, Signals};
 
 /// Serves until SIGTERM or SIGINT. The source is read again at SIGHUP.
 pub(crate) fn run(config: Config, layers: &Layers, source: &ConfigSource) -> ExitCode {
-    huge_pages::only_for_rules();
     let log_limit = logging::start(&config.log);
     let passed = PassedSockets::take();
     let notifier = Notifier::from_environment();

@@ -13,8 +13,8 @@ use super::support::{Client, Gateway, await_some, run, swaks, text_of};
 pub(crate) const USER: &str = "root";
 pub(crate) const PASSWORD: &str = "secret";
 const LOGIN: [&str; 4] = ["-u", USER, "-P", PASSWORD];
-/// A procedure puts mail for `…+odd@people.example` into quarantine. Rows of any age are kept, because
-/// databases of earlier versions become older.
+/// A procedure puts mail for `…+odd@people.example` into quarantine. Rows of any age are kept,
+/// because databases of earlier versions become older.
 pub(crate) const SETTINGS: &str = r#"
 rules.paths = []
 store.series_interval = "1s"

@@ -1,8 +1,8 @@
 //! The database of a released version under this one.
 //!
-//! `tests/data/schema-N.db`, or its text `schema-N.sql`, is a backup of a server of the version that
-//! had schema N, with at least one row in each table. `GATEPOST_TEST_FIXTURE=FILE cargo test -p
-//! gatepost --test backup -- --ignored fixture` makes one of the present version; the name of a
+//! `tests/data/schema-N.db`, or its text `schema-N.sql`, is a backup of a server of the version
+//! that had schema N, with at least one row in each table. `GATEPOST_TEST_FIXTURE=FILE cargo test
+//! -p gatepost --test backup -- --ignored fixture` makes one of the present version; the name of a
 //! text ends with `.sql`.
 
 use std::path::Path;
