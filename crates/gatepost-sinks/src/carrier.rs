@@ -31,6 +31,11 @@ pub(crate) trait Carrier: Send + Sync {
     /// the config is changed.
     fn ends_when_gone(&self) -> bool;
 
+    /// Whether the message has a form on this transport. Others are acknowledged and not sent.
+    fn accepts(&self, _: &Delivery) -> bool {
+        true
+    }
+
     /// Tries once to send a message, or those of a digest. `remaining` is the part that earlier
     /// attempts at the same messages have left.
     fn attempt<'a>(&'a self, batch: &'a [Delivery], remaining: &'a mut Remaining) -> Attempt<'a>;

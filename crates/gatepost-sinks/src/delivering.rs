@@ -160,6 +160,9 @@ impl Delivering {
                 },
                 handed = inlet.next(), if self.has_room(&at_work, &collected) && !is_gone => {
                     match handed {
+                        Ok(Handed::Delivery(delivery)) if !self.carrier.accepts(&delivery) => {
+                            inlet.complete(&delivery);
+                        }
                         Ok(Handed::Delivery(delivery)) => {
                             self.progress.began(delivery.id);
                             match self.digest {

@@ -10,7 +10,7 @@ mod smarthost;
 
 use std::collections::BTreeMap;
 
-use gatepost_message::MessageId;
+use gatepost_message::{MessageId, SequenceEvent};
 
 use crate::attempt::Failure;
 use crate::carrier::{Attempt, Carrier, Remaining};
@@ -124,6 +124,11 @@ impl Carrier for MailSink {
 
     fn ends_when_gone(&self) -> bool {
         false
+    }
+
+    /// A mail cannot be withdrawn, so that an earlier message was read or deleted is not sent.
+    fn accepts(&self, delivery: &Delivery) -> bool {
+        SequenceEvent::of(&delivery.properties).is_none()
     }
 
     fn attempt<'a>(&'a self, batch: &'a [Delivery], remaining: &'a mut Remaining) -> Attempt<'a> {

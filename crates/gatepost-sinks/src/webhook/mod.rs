@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use gatepost_message::MessageId;
+use gatepost_message::{MessageId, SequenceEvent};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header};
 use http_body_util::Full;
 
@@ -165,6 +165,11 @@ impl Carrier for Webhook {
 
     fn ends_when_gone(&self) -> bool {
         false
+    }
+
+    /// The JSON form names the event. A template has words for messages only.
+    fn accepts(&self, delivery: &Delivery) -> bool {
+        self.template.is_none() || SequenceEvent::of(&delivery.properties).is_none()
     }
 
     fn attempt<'a>(&'a self, batch: &'a [Delivery], _: &'a mut Remaining) -> Attempt<'a> {

@@ -398,11 +398,13 @@ impl Users {
 
     fn by_jwt(&self, secret: &Secret, origin: &LoginOrigin) -> Result<Identity, Denied> {
         let vouched = self.shared.issuers.load().verify(secret)?;
-        let name: Arc<str> = vouched.user.into();
-        if vouched.scope.is_none() && self.user(&name).is_none() {
+        // Letter case does not distinguish users: rules and topics see one spelling of the name.
+        let name: Arc<str> = match self.user(&vouched.user) {
+            Some(known) => Arc::clone(&known.name),
             // Neither a user record nor a claim grants anything.
-            return Err(Denied::Credentials);
-        }
+            None if vouched.scope.is_none() => return Err(Denied::Credentials),
+            None => fold(&vouched.user).into(),
+        };
         let basis = LoginBasis::Issuer(vouched.scope);
         let identity = self.identity(Some(name), origin, basis, Some(vouched.expires));
         if identity.is_revoked() {

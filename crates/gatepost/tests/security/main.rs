@@ -9,6 +9,7 @@ mod support;
 mod browser_login;
 mod exposure;
 mod held;
+mod letter_case;
 mod links;
 mod mail_rights;
 mod proxies;
@@ -185,19 +186,6 @@ fn reply(stream: &mut BufReader<TcpStream>) -> String {
             return all;
         }
     }
-}
-
-#[test]
-fn users_do_not_differ_by_letter_case() {
-    let gateway = Gateway::start("rules.paths = []\n");
-    let added = add_user(&gateway, "anna", "secret", &[]);
-    assert!(added.status.success(), "{}", text_of(&added));
-    let other = add_user(&gateway, "Anna", "another secret", &[]);
-    assert_eq!(other.status.code(), Some(65), "{}", text_of(&other));
-    assert!(text_of(&other).contains("there is a user 'anna' already"));
-    let short = add_user(&gateway, "otto", "x", &[]);
-    assert_eq!(short.status.code(), Some(65), "{}", text_of(&short));
-    assert!(text_of(&short).contains("too weak"));
 }
 
 /// Procedures that nest, publish and change beyond all bounds.

@@ -287,3 +287,42 @@ fn check_connects_to_each_sink_and_sends_nothing() {
         text_of(&wrong)
     );
 }
+
+/// The JSON form names an event of a message's sequence; a template has words for messages only.
+#[test]
+fn events_of_a_sequence_are_sent_as_json_and_fill_no_template() {
+    let peer = WebPeer::start(|_, _| OK);
+    let folder = tempfile::tempdir().expect("a folder");
+    let template = "{\"text\": {{ payload }}}";
+    std::fs::write(folder.path().join("text.json"), template).expect("written");
+    let sink = |name: &str, path: &str, more: &str| {
+        webhook(name, &peer.url(path), more).replace(&format!("\"{name}/#\""), "\"hook/#\"")
+    };
+    let settings = [
+        PLAIN.to_owned(),
+        sink("plain", "/plain", ""),
+        sink("filled", "/filled", "webhook.template = \"text.json\""),
+    ];
+    let gateway = Gateway::start_in(folder.path(), &settings.concat());
+    let put = |path: &str| {
+        let url = gateway.url(path);
+        text_of(&run("curl", &["-s", "-d", "50 %", "-X", "PUT", &url], b""))
+    };
+    put("/hook/7");
+    put("/hook/7/clear");
+    put("/hook/8");
+    let requests = peer.await_requests(5);
+    let of = |path: &str| -> Vec<&str> {
+        let own = requests.iter().filter(|request| request.path == path);
+        own.map(|request| request.body.as_str()).collect()
+    };
+    assert_eq!(of("/filled").len(), 2, "{requests:?}");
+    let plain = of("/plain");
+    assert_eq!(plain.len(), 3, "{requests:?}");
+    assert!(plain[1].contains("message_clear"), "{plain:?}");
+    let listed = sinks(&gateway);
+    assert!(
+        !listed.contains("queued 1"),
+        "an event stays queued: {listed}"
+    );
+}
