@@ -37,7 +37,7 @@ pub enum RenderError {
     Busy,
     /// The page took longer than `time_max`.
     #[error("the page took longer than time_max")]
-    Late,
+    TimedOut,
     /// The page's worker failed, or the page was too slow too often.
     #[error("the page's worker failed")]
     Fault,

@@ -55,7 +55,7 @@ pub struct PageNeeds {
 
 /// The request for which a page is rendered, and the deadline.
 #[derive(Clone, Copy)]
-pub(crate) struct Making<'a> {
+pub(crate) struct RenderContext<'a> {
     pub(crate) values: &'a dyn ValueSource,
     pub(crate) forms: Option<&'a Forms>,
     pub(crate) request: &'a PageRequest,
@@ -105,49 +105,49 @@ impl Insertion {
     pub(crate) fn push_for(
         &self,
         output: &mut Vec<u8>,
-        making: &Making<'_>,
+        context: &RenderContext<'_>,
         reply: &mut PageReply,
     ) {
         match self {
-            Self::Request(reference) => push_escaped(output, reference.value(making.request)),
-            Self::Form(form) => push_form(output, form, making),
+            Self::Request(reference) => push_escaped(output, reference.value(context.request)),
+            Self::Form(form) => push_form(output, form, context),
             Self::Call { path, arguments } => {
                 let value = |argument: &Argument| match argument {
                     Argument::Constant(text) => text.clone(),
-                    Argument::Request(reference) => reference.value(making.request).to_owned(),
+                    Argument::Request(reference) => reference.value(context.request).to_owned(),
                 };
                 let arguments: Vec<_> = arguments
                     .iter()
                     .map(|(name, argument)| (name.clone(), value(argument)))
                     .collect();
-                match call(making, path, &arguments, reply) {
+                match call(context, path, &arguments, reply) {
                     Ok(text) => push_escaped(output, &text),
                     Err(error) => push_failure(output, &error.to_string()),
                 }
             }
-            other => other.push(output, making.values),
+            other => other.push(output, context.values),
         }
     }
 }
 
 /// Calls a procedure, unless the page's time is over.
 pub(crate) fn call(
-    making: &Making<'_>,
+    context: &RenderContext<'_>,
     path: &str,
     arguments: &[(String, String)],
     reply: &mut PageReply,
 ) -> Result<String, CallError> {
-    if Instant::now() >= making.deadline {
+    if Instant::now() >= context.deadline {
         return Err(CallError::Failed {
             path: path.to_owned(),
             detail: "not called: the page's time_max is over".to_owned(),
         });
     }
-    let called = making.values.call(&PageCall {
+    let called = context.values.call(&PageCall {
         path,
         arguments,
-        request: making.request,
-        deadline: making.deadline,
+        request: context.request,
+        deadline: context.deadline,
     })?;
     if let Some(more) = called.reply {
         reply.merge(*more);
@@ -156,9 +156,9 @@ pub(crate) fn call(
 }
 
 /// The hidden field of a form.
-pub(crate) fn push_form(output: &mut Vec<u8>, form: &Form, making: &Making<'_>) {
-    match making.forms {
-        Some(forms) => forms.push_field(output, form, making.request),
+pub(crate) fn push_form(output: &mut Vec<u8>, form: &Form, context: &RenderContext<'_>) {
+    match context.forms {
+        Some(forms) => forms.push_field(output, form, context.request),
         None => push_failure(output, "the system gives no randomness to sign forms with"),
     }
 }

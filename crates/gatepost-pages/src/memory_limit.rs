@@ -11,10 +11,10 @@
 //! 2. An evaluation that exceeds [`STOP_FACTOR`] times the limit between two checks is stopped in
 //!    the allocation itself. The allocation must not return (there is no memory to return), must
 //!    not unwind (undefined for an allocator) and must not end the process. So it never returns:
-//!    the thread is *suspended* permanently with its memory, and the request is answered from here
+//!    the thread is *parked* permanently with its memory, and the request is answered from here
 //!    with an error. This version of the page is not rendered again. Once there are
-//!    [`SET_ASIDE_MAX`] such threads, templates are refused, while everything else continues; only
-//!    evaluations in progress can then add to them.
+//!    [`PARKED_THREADS_MAX`] such threads, templates are refused, while everything else continues;
+//!    only evaluations in progress can then add to them.
 //!
 //! Fuel and a bound on values cannot replace this. The engine's fuel counts instructions, and ten
 //! of them double a text: `{% set page.a = page.a ~ page.a %}`, in a loop of 26 rounds over a
@@ -23,13 +23,13 @@
 //! values could only be checked where our own code sees them, in functions and filters; `~`, `*`
 //! and captured blocks are evaluated within the engine.
 //!
-//! A thread can be suspended in the allocator only if it holds no lock for which another thread
+//! A thread can be parked in the allocator only if it holds no lock for which another thread
 //! waits. Only code within [`watched`] and not within [`unwatched`] is counted: the engine's own
 //! code. Our functions, writers and loaders, which lock, log and send, run unwatched. The engine's
 //! locks are in environments and values, and each environment and each new value belongs to one
 //! evaluation; the data that evaluations share (filters, compiled instructions, constants) has no
 //! locks. The engine's global data that a lock guards is initialised before the first evaluation
-//! (`engine::prepare`). A panicking thread is not suspended: its hook locks and logs. The
+//! (`engine::prepare`). A panicking thread is not parked: its hook locks and logs. The
 //! underlying allocator is called only after the count, so none of its locks is held either.
 //!
 //! A thread outside an evaluation pays for one test of a thread-local flag. In a program whose
@@ -42,8 +42,8 @@
 // `GlobalAlloc` is unsafe to implement. Each method passes its arguments unchanged to the
 // underlying allocator and returns its result, so a caller that satisfies the contract here
 // satisfies it there. In between there is only the count: it uses plain cells of the thread, which
-// need no initialisation and no drop, and never allocates. It may run `set_aside` first, which does
-// not return, and does not unwind either: panics in it are caught. `set_aside` may allocate, which
+// need no initialisation and no drop, and never allocates. It may run `park` first, which does
+// not return, and does not unwind either: panics in it are caught. `park` may allocate, which
 // is an ordinary call from outside: the flag is cleared, so it is not counted.
 #![allow(unsafe_code)]
 
@@ -60,11 +60,11 @@ const STOP_FACTOR: usize = 8;
 /// drop nested values.
 const OVERHEAD_BYTES: usize = 64;
 
-/// The number of suspended threads from which templates are refused.
-const SET_ASIDE_MAX: usize = 8;
+/// The number of parked threads from which templates are refused.
+const PARKED_THREADS_MAX: usize = 8;
 
-/// The number of suspended threads.
-static SET_ASIDE: AtomicUsize = AtomicUsize::new(0);
+/// The number of parked threads.
+static PARKED_THREADS: AtomicUsize = AtomicUsize::new(0);
 
 struct Account {
     /// Whether allocations are currently counted.
@@ -79,7 +79,7 @@ thread_local! {
     static ACCOUNT: Account = const {
         Account { counts: Cell::new(false), held: Cell::new(0), limit: Cell::new(usize::MAX) }
     };
-    /// The action when this thread is suspended.
+    /// The action when this thread is parked.
     static STOPPED: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
 }
 
@@ -163,14 +163,14 @@ impl Account {
         self.charge(bytes);
         let stop = self.limit.get().saturating_mul(STOP_FACTOR);
         if self.held.get() > stop && !thread::panicking() {
-            self.set_aside();
+            self.park();
         }
     }
 
     #[cold]
-    fn set_aside(&self) -> ! {
+    fn park(&self) -> ! {
         self.counts.set(false);
-        SET_ASIDE.fetch_add(1, Ordering::Relaxed);
+        PARKED_THREADS.fetch_add(1, Ordering::Relaxed);
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             let stopped = STOPPED.take();
             if let Some(stopped) = stopped {
@@ -185,18 +185,18 @@ impl Account {
     }
 }
 
-/// Too many threads are suspended.
+/// Too many threads are parked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Exhausted;
 
 /// Evaluates with at most `limit` bytes. If the evaluation must be stopped, `stopped` runs on this
-/// thread, which is then suspended permanently. Must not be nested.
+/// thread, which is then parked permanently. Must not be nested.
 pub(crate) fn watched<T>(
     limit: usize,
     stopped: impl FnOnce() + 'static,
     evaluate: impl FnOnce() -> T,
 ) -> Result<T, Exhausted> {
-    if set_aside() >= SET_ASIDE_MAX {
+    if parked_threads() >= PARKED_THREADS_MAX {
         return Err(Exhausted);
     }
     STOPPED.set(Some(Box::new(stopped)));
@@ -256,9 +256,9 @@ pub(crate) fn is_over() -> bool {
     ACCOUNT.with(|account| account.held.get() > account.limit.get())
 }
 
-/// The number of suspended threads.
-pub(crate) fn set_aside() -> usize {
-    SET_ASIDE.load(Ordering::Relaxed)
+/// The number of parked threads.
+pub(crate) fn parked_threads() -> usize {
+    PARKED_THREADS.load(Ordering::Relaxed)
 }
 
 #[cfg(test)]
@@ -309,7 +309,7 @@ mod tests {
         });
         assert_eq!(stopped_receiver.recv(), Ok(()));
         assert!(!grows.expect("it starts").is_finished());
-        assert!(set_aside() > 0);
+        assert!(parked_threads() > 0);
     }
 
     #[test]

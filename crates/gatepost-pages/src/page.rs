@@ -8,7 +8,7 @@ use gatepost_message::PageReply;
 use crate::engine::Engine;
 use crate::error::TemplateError;
 use crate::gzip::{self, Joining};
-use crate::insertion::{Making, PageNeeds};
+use crate::insertion::{PageNeeds, RenderContext};
 use crate::memory_file::{MemoryFile, recounted};
 use crate::template::TemplateNode;
 use crate::values::ValueSource;
@@ -135,15 +135,15 @@ impl Pieces {
     }
 
     /// Makes the text of every insertion point. If a worker is needed, this must run on one.
-    pub(crate) fn fill(&self, making: &Making<'_>) -> Filled {
+    pub(crate) fn fill(&self, context: &RenderContext<'_>) -> Filled {
         let mut filled = Filled::default();
         for piece in &self.all {
             if let TemplateNode::Insertion(insertion) = piece {
-                insertion.push_for(&mut filled.text, making, &mut filled.reply);
+                insertion.push_for(&mut filled.text, context, &mut filled.reply);
                 filled.ends.push(filled.text.len());
             }
         }
-        filled.session = making.request.session.made().map(str::to_owned);
+        filled.session = context.request.session.made().map(str::to_owned);
         filled
     }
 

@@ -210,10 +210,11 @@ impl HttpContext {
         );
         page.value(
             gauge(
-                "gatepost_page_threads_set_aside",
-                "Threads lost for good to pages whose values grew far over memory_max.",
+                "gatepost_page_threads_parked",
+                "Threads parked for good because the values of their pages grew far over \
+                    memory_max.",
             ),
-            self.pages.threads_set_aside(),
+            self.pages.parked_threads(),
         );
         page.value(
             counter(

@@ -63,7 +63,7 @@ pub(super) fn add_functions(environment: &mut Environment<'static>, values: &Arc
         }
         let called = unwatched(|| {
             with_present(|job, noted| {
-                call(&job.making(), path, &arguments, &mut noted.reply)
+                call(&job.context(), path, &arguments, &mut noted.reply)
                     .map_err(|error| failure_comment(&error.to_string()))
             })
         })?;
@@ -120,7 +120,7 @@ fn form(action: FormAction, named: &Kwargs) -> Result<Value, Error> {
         with_present(|job, noted| {
             noted.has_form = true;
             let mut field = Vec::new();
-            push_form(&mut field, &form, &job.making());
+            push_form(&mut field, &form, &job.context());
             text(field)
         })
     })?;

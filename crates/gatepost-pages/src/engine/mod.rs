@@ -6,7 +6,7 @@
 //! limits, on a thread of its own.
 //!
 //! Invariant: only one rendering at a time uses an environment, and our own code inside it runs
-//! [`unwatched`]. So a rendering whose thread is suspended ([`crate::memory_limit`]) holds no lock
+//! [`unwatched`]. So a rendering whose thread is parked ([`crate::memory_limit`]) holds no lock
 //! of another rendering.
 
 pub(crate) mod check;
@@ -129,7 +129,7 @@ impl Engine {
         let stopped = move || {
             tracing::error!(target: "pages", "{error}");
             let _ = condemned.set(error.clone());
-            worker.set_aside(error.into());
+            worker.replace_parked(error.into());
         };
         let present = Present::begin(job.clone());
         let request = &*job.request;

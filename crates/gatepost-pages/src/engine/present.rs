@@ -11,7 +11,7 @@ use gatepost_message::PageReply;
 use minijinja::{Error, ErrorKind};
 
 use crate::forms::Forms;
-use crate::insertion::Making;
+use crate::insertion::RenderContext;
 use crate::request::PageRequest;
 use crate::values::ValueSource;
 
@@ -25,8 +25,8 @@ pub(crate) struct RenderJob {
 }
 
 impl RenderJob {
-    pub(crate) fn making(&self) -> Making<'_> {
-        Making {
+    pub(crate) fn context(&self) -> RenderContext<'_> {
+        RenderContext {
             values: &*self.values,
             forms: self.forms.as_ref().as_ref(),
             request: &self.request,

@@ -99,9 +99,9 @@ impl Pages {
         self.workers.replaced()
     }
 
-    /// The number of threads that were suspended because of the memory of their pages.
-    pub fn threads_set_aside(&self) -> u64 {
-        crate::memory_limit::set_aside() as u64
+    /// The number of threads that were parked because of the memory of their pages.
+    pub fn parked_threads(&self) -> u64 {
+        crate::memory_limit::parked_threads() as u64
     }
 
     /// The action of this request's form; removes its hidden field.
@@ -149,7 +149,7 @@ impl Pages {
                 let filled = if pieces.needs().worker {
                     self.fill(&entry, request).await?
                 } else {
-                    pieces.fill(&self.job(request).making())
+                    pieces.fill(&self.job(request).context())
                 };
                 Ok(render_filled(pieces, filled, wants_gzip))
             }
@@ -174,7 +174,7 @@ impl Pages {
     ) -> Result<Filled, RenderError> {
         let (page, job) = (Arc::clone(entry), self.job(request));
         let work = move |_: &Worker| match &page.content {
-            PathContent::Page(CompiledPage::Pieces(pieces)) => pieces.fill(&job.making()),
+            PathContent::Page(CompiledPage::Pieces(pieces)) => pieces.fill(&job.context()),
             _ => Filled::default(),
         };
         self.on_worker(entry, work).await

@@ -8,10 +8,11 @@
 //! no single page may have more than a quarter of them.
 //!
 //! A page that exceeds its memory limit is stopped together with its thread
-//! ([`crate::memory_limit`]): [`Worker::set_aside`] answers its request and starts another worker.
+//! ([`crate::memory_limit`]): [`Worker::replace_parked`] answers its request and starts another
+//! worker.
 //!
 //! Invariants: `workers` threads that are not stragglers are alive, or being started; a thread is
-//! replaced after `requests_max` pages, after a panic, and after it was a straggler or suspended.
+//! replaced after `requests_max` pages, after a panic, and after it was a straggler or parked.
 
 mod task;
 
@@ -93,8 +94,9 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Abandons the thread: the task is answered with `error`, and another worker is started.
-    pub(crate) fn set_aside(&self, error: RenderError) {
+    /// Replaces this thread, which is parked next: the task is answered with `error`, and another
+    /// worker is started.
+    pub(crate) fn replace_parked(&self, error: RenderError) {
         let mut state = self.shared.state.lock();
         let straggled = state.finish(self.ticket);
         if !straggled {
@@ -173,7 +175,7 @@ impl PageWorkers {
         match tokio::time::timeout(time_max, answer).await {
             Ok(Ok(result)) => result,
             Ok(Err(_)) => Err(RenderError::Fault),
-            Err(_) => Err(RenderError::Late),
+            Err(_) => Err(RenderError::TimedOut),
         }
     }
 

@@ -98,5 +98,5 @@ async fn a_page_that_is_late_is_given_up() {
         .run(&page("a"), Duration::from_millis(1), looping(&end))
         .await;
     end.store(true, Ordering::Relaxed);
-    assert_eq!(late, Err(RenderError::Late));
+    assert_eq!(late, Err(RenderError::TimedOut));
 }

@@ -41,7 +41,7 @@ pub(crate) enum SendError {
     #[error("{0} is not a public address; allow_private or allow_networks would permit it")]
     Forbidden(IpAddr),
     #[error("no answer within {0:?}")]
-    Late(Duration),
+    TimedOut(Duration),
     #[error("the name has no address")]
     NoAddress,
     #[error("{0}")]
@@ -92,7 +92,7 @@ impl Client {
         request: Request<Full<Bytes>>,
     ) -> Result<(StatusCode, HeaderMap), SendError> {
         let answered = tokio::time::timeout(self.timeout, self.exchange(request)).await;
-        let (sender, response) = answered.map_err(|_| SendError::Late(self.timeout))??;
+        let (sender, response) = answered.map_err(|_| SendError::TimedOut(self.timeout))??;
         Ok(self.finish(sender, response).await)
     }
 

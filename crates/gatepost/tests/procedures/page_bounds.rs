@@ -171,7 +171,7 @@ fn pages_that_grow_without_end_hold_up_neither_pages_nor_mail() {
     }
     expect(
         &curl(&gateway, "/metrics", &[]),
-        &["\ngatepost_page_threads_set_aside 5\n"],
+        &["\ngatepost_page_threads_parked 5\n"],
     );
     expect_mail_taken(&gateway);
     expect(

@@ -90,7 +90,7 @@ async fn a_page_that_grows_between_checks_is_stopped() {
         folder.write("page.html", "{% if 1 %}fixed{% endif %}");
         assert_eq!(folder.render("/page").await.as_deref(), Ok("fixed"));
     }
-    assert!(crate::memory_limit::set_aside() >= 2);
+    assert!(crate::memory_limit::parked_threads() >= 2);
 }
 
 #[tokio::test]
