@@ -171,7 +171,7 @@ impl Announcer {
 
     /// Waits until the other nodes' servers know the subscriptions so far.
     async fn confirm(&mut self) -> Result<(), BackboneError> {
-        let mut missing: HashSet<u8> = self.shared.others.answering().into_iter().collect();
+        let mut missing: HashSet<u8> = self.shared.known_nodes.answering().into_iter().collect();
         if missing.is_empty() {
             return Ok(());
         }

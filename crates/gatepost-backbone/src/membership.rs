@@ -191,14 +191,14 @@ impl Claim {
 }
 
 /// Watches the other nodes until that fails.
-pub(crate) async fn watch(bucket: Store, others: &Others) -> BackboneError {
+pub(crate) async fn watch(bucket: Store, known: &KnownNodes) -> BackboneError {
     let mut watch = match bucket.watch_with_history("node.*").await {
         Ok(watch) => watch,
         Err(error) => return BackboneError::request("watching the nodes", error),
     };
     while let Some(entry) = watch.next().await {
         match entry {
-            Ok(entry) => others.note(&entry),
+            Ok(entry) => known.note(&entry),
             Err(error) => return BackboneError::request("watching the nodes", error),
         }
     }
@@ -237,12 +237,12 @@ struct Other {
 }
 
 /// The other nodes.
-pub(crate) struct Others {
+pub(crate) struct KnownNodes {
     node: u8,
     heard: Mutex<BTreeMap<u8, Other>>,
 }
 
-impl Others {
+impl KnownNodes {
     pub(crate) const fn new(node: u8) -> Self {
         Self {
             node,
@@ -308,17 +308,17 @@ mod tests {
 
     #[test]
     fn a_silent_node_is_queried_again_when_it_reappears() {
-        let others = Others::new(1);
+        let known = KnownNodes::new(1);
         for node in [1, 2, 3] {
-            others.note_alive(node);
+            known.note_alive(node);
         }
-        assert_eq!(others.answering(), [2, 3]);
-        others.note_silent(&[2]);
-        assert_eq!(others.answering(), [3]);
-        assert_eq!(others.alive(), [2, 3]);
-        others.note_alive(2);
-        assert_eq!(others.answering(), [2, 3]);
-        others.forget();
-        assert!(others.alive().is_empty());
+        assert_eq!(known.answering(), [2, 3]);
+        known.note_silent(&[2]);
+        assert_eq!(known.answering(), [3]);
+        assert_eq!(known.alive(), [2, 3]);
+        known.note_alive(2);
+        assert_eq!(known.answering(), [2, 3]);
+        known.forget();
+        assert!(known.alive().is_empty());
     }
 }

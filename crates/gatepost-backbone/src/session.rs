@@ -101,7 +101,7 @@ impl ClusterSession {
         let record = shared.record();
         let claim = Claim::take(&context, &shared.subjects, &shared.settings, record).await?;
         for other in membership::list(&claim.bucket()).await? {
-            shared.others.note_alive(other.node);
+            shared.known_nodes.note_alive(other.node);
         }
         let stream = retained_stream::open(shared, &context).await?;
         let (outgoing, queue) = OutgoingQueue::new(&shared.settings);
@@ -182,7 +182,7 @@ impl ClusterSession {
         tasks.spawn(sent);
         let bucket = self.claim.bucket();
         let nodes = shared.clone();
-        tasks.spawn(async move { membership::watch(bucket, &nodes.others).await });
+        tasks.spawn(async move { membership::watch(bucket, &nodes.known_nodes).await });
         tasks.spawn(self.claim.keep());
         shared.retained.restart();
         let (read, is_read) = watch::channel(false);

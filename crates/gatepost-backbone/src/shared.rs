@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use crate::encoding::{EncodingError, Origin};
 use crate::error::BackboneError;
 use crate::interest::Interest;
-use crate::membership::{NodeRecord, Others};
+use crate::membership::{KnownNodes, NodeRecord};
 use crate::outgoing::OutgoingQueue;
 use crate::retained::SharedRetained;
 use crate::settings::BackboneSettings;
@@ -28,7 +28,7 @@ pub(crate) struct Shared {
     pub(crate) subjects: Subjects,
     pub(crate) interest: Interest,
     pub(crate) retained: SharedRetained,
-    pub(crate) others: Others,
+    pub(crate) known_nodes: KnownNodes,
     /// Present while there is a connection.
     outgoing: ArcSwapOption<OutgoingQueue>,
     trouble: Mutex<Option<String>>,
@@ -52,7 +52,7 @@ impl Shared {
             settings,
             interest: Interest::new(),
             retained: SharedRetained::new(node),
-            others: Others::new(node),
+            known_nodes: KnownNodes::new(node),
             outgoing: ArcSwapOption::empty(),
             trouble: Mutex::new(Some("it is connecting".to_owned())),
             bundles: AtomicU64::new(0),
@@ -95,7 +95,7 @@ impl Shared {
     pub(crate) fn leave(&self, reason: &BackboneError) {
         self.outgoing.store(None);
         self.interest.abandon();
-        self.others.forget();
+        self.known_nodes.forget();
         self.note_trouble(reason.to_string());
     }
 
@@ -111,7 +111,7 @@ impl Shared {
     /// These nodes did not confirm a subscription in time.
     pub(crate) fn note_unconfirmed(&self, nodes: &[u8]) {
         self.unconfirmed.fetch_add(1, Ordering::Relaxed);
-        self.others.note_silent(nodes);
+        self.known_nodes.note_silent(nodes);
         tracing::warn!(target: "backbone", ?nodes,
             "nodes did not confirm a subscription in time; what they publish may be missed for a \
              moment");
@@ -163,7 +163,7 @@ impl OtherNodes for Shared {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         NodesStatus {
             trouble: self.trouble.lock().clone(),
-            others: self.others.alive(),
+            others: self.known_nodes.alive(),
             forwarded: of(&self.forwarded),
             received: of(&self.received),
             malformed: of(&self.malformed),

@@ -44,12 +44,12 @@ struct Gates {
 }
 
 /// The scenario thread's end of the synchronisation.
-struct Others {
+struct GateClient {
     gates: Arc<Gates>,
     passed: Receiver<Nanoseconds>,
 }
 
-impl OtherHosts for Others {
+impl OtherHosts for GateClient {
     fn report(&self, done: f64, message: String) {
         // Poisoned only by a panic, which is reported in its own right.
         if let Ok(mut doing) = self.gates.doing.lock() {
@@ -94,13 +94,13 @@ impl ScenarioWorker {
         let gates = Arc::new(Gates::default());
         let (pass, passed) = mpsc::channel();
         let (send_result, result) = mpsc::channel();
-        let others = Others {
+        let gate = GateClient {
             gates: Arc::clone(&gates),
             passed,
         };
         let thread = (clients > 0).then(|| {
             thread::spawn(move || {
-                let progress = RunProgress::among(Box::new(others));
+                let progress = RunProgress::among(Box::new(gate));
                 let scenario = workload.with_clients(clients).scenario();
                 let outcome = scenario.and_then(|scenario| scenario.run(&target, &progress));
                 // If the run was aborted, the receiver is gone and the result is not needed.

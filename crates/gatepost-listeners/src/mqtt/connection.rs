@@ -247,7 +247,7 @@ impl MqttConnection {
             Poll::Pending => {
                 let settings = &self.context.settings;
                 input
-                    .poll_late(context, settings)
+                    .poll_pending(context, settings)
                     .map(|()| MqttWakeup::SlowPacket)
             }
         }

@@ -76,9 +76,9 @@ impl Input {
         }
     }
 
-    /// Ready when the rest of a packet arrives too slowly. To be polled only while waiting for the
+    /// Ready when the rest of the pending packet arrives too slowly. To be polled only while waiting for the
     /// client.
-    pub(super) fn poll_late(
+    pub(super) fn poll_pending(
         &mut self,
         context: &mut Context<'_>,
         settings: &MqttSettings,
@@ -87,7 +87,7 @@ impl Input {
             return Poll::Pending;
         }
         let unfinished = self.unfinished.get_or_insert_default();
-        unfinished.poll_late(context, settings)
+        unfinished.poll_pending(context, settings)
     }
 
     /// Stops the clock while the client is not read, since its packet cannot be completed

@@ -50,7 +50,7 @@ impl Unfinished {
     }
 
     /// Ready when the client has sent too little since the connection began to wait.
-    pub(super) fn poll_late(
+    pub(super) fn poll_pending(
         &mut self,
         context: &mut Context<'_>,
         settings: &MqttSettings,

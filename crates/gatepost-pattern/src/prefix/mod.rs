@@ -235,7 +235,7 @@ impl StartCandidates<'_> {
     pub(crate) fn skip(&mut self, mut offset: usize, last: usize) -> Option<usize> {
         let by_dfa = self.filter.searches_by_dfa;
         let Some(dfa) = self.filter.dfa.as_ref().filter(|_| by_dfa) else {
-            return self.skip_by_byte(offset, last);
+            return self.skip_by_first_byte(offset, last);
         };
         while offset <= last {
             if offset >= self.open.end {
@@ -246,7 +246,7 @@ impl StartCandidates<'_> {
                 };
             }
             let open_last = last.min(self.open.end - 1);
-            let next = self.skip_by_byte(offset.max(self.open.start), open_last);
+            let next = self.skip_by_first_byte(offset.max(self.open.start), open_last);
             if next.is_some() {
                 return next;
             }
@@ -255,7 +255,7 @@ impl StartCandidates<'_> {
         None
     }
 
-    fn skip_by_byte(&mut self, mut offset: usize, last: usize) -> Option<usize> {
+    fn skip_by_first_byte(&mut self, mut offset: usize, last: usize) -> Option<usize> {
         let PrefixFilter { first, start, .. } = self.filter;
         if start.of_text {
             return (offset == 0).then_some(0);

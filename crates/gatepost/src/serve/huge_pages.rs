@@ -29,8 +29,8 @@ static ARE_ALLOWED: AtomicBool = AtomicBool::new(false);
 #[unsafe(link_section = ".init_array.00099")]
 static BEFORE_ALLOCATOR: extern "C" fn() = disable_at_first;
 
-/// The number of rule sets that are being loaded.
-static MAKERS: Mutex<usize> = Mutex::new(0);
+/// The number of permits in use: one for each rule set that is being loaded.
+static PERMITS: Mutex<usize> = Mutex::new(0);
 
 extern "C" fn disable_at_first() {
     // SAFETY: see the module; these operations read no memory.
@@ -50,26 +50,27 @@ pub(crate) fn for_a_command() {
 /// Permits the kernel to use huge pages while rules are loaded, if the settings enable them, and
 /// disables them afterwards.
 pub(super) fn used_while<T>(settings: &RulesSettings, make: impl FnOnce() -> T) -> T {
-    let _making = settings.huge_pages.then(Making::begin);
+    let _permit = settings.huge_pages.then(HugePagesPermit::begin);
     make()
 }
 
-struct Making;
+/// Permits huge pages until the last permit is dropped.
+struct HugePagesPermit;
 
-impl Making {
+impl HugePagesPermit {
     fn begin() -> Self {
-        let mut makers = MAKERS.lock();
-        *makers += 1;
+        let mut permits = PERMITS.lock();
+        *permits += 1;
         set(true);
         Self
     }
 }
 
-impl Drop for Making {
+impl Drop for HugePagesPermit {
     fn drop(&mut self) {
-        let mut makers = MAKERS.lock();
-        *makers -= 1;
-        if *makers == 0 {
+        let mut permits = PERMITS.lock();
+        *permits -= 1;
+        if *permits == 0 {
             set(false);
         }
     }
