@@ -169,7 +169,7 @@ impl Broker {
         Publisher::new(self.0.shared.clone(), None)
     }
 
-    /// A publisher for what came from other nodes: none of it is handed on to them.
+    /// A publisher for the publications of other nodes, which are not forwarded to other nodes.
     pub fn node_publisher(&self) -> Publisher {
         Publisher::of_other_nodes(self.0.shared.clone())
     }

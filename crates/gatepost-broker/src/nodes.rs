@@ -1,13 +1,13 @@
 //! The boundary to other servers that share topics with this one.
 //!
-//! The broker informs them which filters have a subscriber here, hands on what is published here,
-//! and can be requested to wait until a new filter is known everywhere. It does not know how they
-//! are reached.
+//! The broker informs the other servers which filters have a subscriber here, forwards to them the
+//! publications of this server, and can wait until they all know a new filter. It does not know how
+//! they are reached.
 //!
 //! Invariants:
-//! - What came from another node is handed on to none: [`Broker::node_publisher`] makes the only
-//!   publishers that publish it.
-//! - Topics that begin with `$` belong to one server; they are neither handed on nor announced.
+//! - A publication of another node is not forwarded: [`Broker::node_publisher`] makes the only
+//!   publishers for such publications.
+//! - Topics that begin with `$` belong to one server; they are neither forwarded nor announced.
 //! - No method waits.
 //!
 //! [`Broker::node_publisher`]: crate::Broker::node_publisher
@@ -27,11 +27,11 @@ pub trait OtherNodes: Send + Sync {
     /// where no other node can be reached.
     fn interest_barrier(&self) -> Option<InterestBarrier>;
 
-    /// A publication of this server is about to be retained. What the topic retains elsewhere must
-    /// not replace it before [`OtherNodes::forward`] has handed it on.
+    /// A publication of this server is about to be retained. The message that other nodes retain for
+    /// this topic must not replace it before [`OtherNodes::forward`] was called with it.
     fn begin_retaining(&self, publication: &Publication);
 
-    /// Hands on a publication of this server. Returns whether it will be attempted.
+    /// Forwards a publication of this server. Returns whether this will be attempted.
     fn forward(&self, publication: &Arc<Publication>) -> bool;
 
     /// The state, for operators.

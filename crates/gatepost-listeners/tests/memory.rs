@@ -1,10 +1,10 @@
 //! The memory that connections, subscriptions and deliveries take from the allocator.
 //!
-//! Resident memory is the figure that users see, but it moves with whatever the process did before.
-//! The memory requested from the allocator does not: it is counted here, over all threads, so this
-//! is the only test program that does so, and its tests run one after the other. Clients are bare
-//! sockets and hold nothing of the heap.
-#![allow(unsafe_code)] // an allocator that counts and hands on to the system's
+//! Resident memory is the figure that users see, but it depends on the process's earlier work.
+//! The memory requested from the allocator does not. It is counted over all threads, so the tests of
+//! this program run one after the other, and other tests are in other programs. Clients are bare
+//! sockets without memory of their own on the heap.
+#![allow(unsafe_code)] // an allocator that counts, and calls the system's
 
 #[path = "mqtt/server.rs"]
 #[allow(dead_code)] // not all of it is needed here
@@ -30,7 +30,7 @@ struct Counting;
 
 /// Bytes that are held now.
 static HELD: AtomicIsize = AtomicIsize::new(0);
-/// Calls that asked for memory.
+/// Calls that requested memory.
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 
 // SAFETY: every call is the system allocator's, with the arguments unchanged.

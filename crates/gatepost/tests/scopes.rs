@@ -143,7 +143,7 @@ fn a_scope_that_names_spamd_decides_the_answer_to_spamc() {
     for action in ["reject", "quarantine", "drop"] {
         assert_eq!(ask(action).1, Some(1), "{action}");
     }
-    // A message that cannot be judged now gets EX_TEMPFAIL, which spamc's -x hands on.
+    // A message that cannot be judged now gets EX_TEMPFAIL, which spamc's -x exits with.
     let mail = b"Subject: hello\n\ndefer\n";
     let port = gateway.port("spamd");
     let output = run("spamc", &["-d", "127.0.0.1", "-p", &port, "-x", "-c"], mail);

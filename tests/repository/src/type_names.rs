@@ -1,5 +1,5 @@
 //! Rule: a type's name stands for one thing. A crate declares it once, and no two crates declare
-//! the name of a public type, so whoever searches for a name finds one declaration.
+//! the name of a public type, so a search for a name finds one declaration.
 
 use std::collections::BTreeMap;
 

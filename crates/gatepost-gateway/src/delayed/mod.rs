@@ -220,7 +220,7 @@ impl DelayedMessages {
         due_time(text, now, self.delay_max()).ok()
     }
 
-    /// Keeps a publication, or hands it on.
+    /// Keeps a publication until it is due, or publishes it at once.
     fn accept(
         &self,
         publication: Publication,

@@ -28,11 +28,11 @@ pub(super) fn upgrade(request: &HttpRequest) -> Result<Response, HttpError> {
 /// Checks the parts that every handshake has, and returns the value that confirms it.
 pub(super) fn accept(request: &HttpRequest, otherwise: &'static str) -> Result<String, HttpError> {
     // An upgrade in HTTP/1.0 is ignored (RFC 9110, section 7.8), HTTP/2 has none.
-    let asked = request.version == HttpVersion::Http11
+    let is_requested = request.version == HttpVersion::Http11
         && request.method() == "GET"
         && request.has_token("connection", "upgrade")
         && request.has_token("upgrade", "websocket");
-    if !asked {
+    if !is_requested {
         return Err(HttpError::Upgrade(otherwise));
     }
     if request.field("sec-websocket-version") != Some("13") {

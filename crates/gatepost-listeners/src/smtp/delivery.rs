@@ -184,7 +184,7 @@ impl MailDelivery {
                     tracing::warn!(
                         target: "smtp",
                         message = %mail.message().id,
-                        "not handed on: {cause}",
+                        "not forwarded: {cause}",
                     );
                     vec![reply::of_hop_error(&error)]
                 }

@@ -1,6 +1,6 @@
 //! The maximum memory of a task, counted at the allocator for its thread. Resident memory depends
 //! on earlier work of the process; this figure does not.
-#![allow(unsafe_code)] // an allocator that counts and hands on to the system's
+#![allow(unsafe_code)] // an allocator that counts, and calls the system's
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

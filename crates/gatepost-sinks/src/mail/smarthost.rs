@@ -63,12 +63,12 @@ pub type Sending<'a> = Pin<Box<dyn Future<Output = SendOutcome> + Send + 'a>>;
 /// The outcome of a connection, when it is known.
 pub type Checking<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
 
-/// A mail server that takes mail for delivery.
+/// A mail server that accepts mail for delivery.
 pub trait MailTransport: Send + Sync {
     /// Its address.
     fn target(&self) -> String;
 
-    /// Signs a mail and hands it over once. Runs on the thread of the sinks.
+    /// Signs a mail and sends it once. Runs on the thread of the sinks.
     fn send<'a>(&'a self, mail: &'a MailSubmission) -> Sending<'a>;
 
     /// Connects and logs in, and sends nothing.

@@ -49,8 +49,8 @@ async fn subscribe(
     request: &HttpRequest,
     web_push: &WebPush,
 ) -> Result<Response, HttpError> {
-    let asked: SubscriptionRequest = json_object(&request.body)?;
-    let filters = asked
+    let subscription: SubscriptionRequest = json_object(&request.body)?;
+    let filters = subscription
         .topics
         .iter()
         .map(|topic| TopicFilter::new(topic))
@@ -63,15 +63,17 @@ async fn subscribe(
     }
     access::expect_subscribe(context, request, &filters)?;
     let id = web_push
-        .subscribe(request.user(), asked)
+        .subscribe(request.user(), subscription)
         .await
         .map_err(refused)?;
     Ok(Response::json(200, &json!({ "success": true, "id": id })))
 }
 
 async fn unsubscribe(request: &HttpRequest, web_push: &WebPush) -> Result<Response, HttpError> {
-    let asked: UnsubscribeRequest = json_object(&request.body)?;
-    let removed = web_push.unsubscribe(request.user(), &asked.endpoint).await;
+    let subscription: UnsubscribeRequest = json_object(&request.body)?;
+    let removed = web_push
+        .unsubscribe(request.user(), &subscription.endpoint)
+        .await;
     if removed.map_err(refused)? {
         Ok(Response::json(200, &json!({ "success": true })))
     } else {

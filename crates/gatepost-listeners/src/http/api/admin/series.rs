@@ -65,7 +65,7 @@ pub(super) async fn respond(
     Ok(Response::json(200, &body).with("Cache-Control", "no-store"))
 }
 
-/// Figures that were asked for by name are listed even without a sample.
+/// Figures that were requested by name are listed even without a sample.
 fn in_order(mut points: SeriesPoints, names: &[String]) -> Vec<Value> {
     let listed = series::names().filter_map(|(name, unit)| {
         let values = points.remove(&name);

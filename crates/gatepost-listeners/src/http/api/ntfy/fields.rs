@@ -92,8 +92,8 @@ impl Fields {
     pub(super) fn of_request(request: &HttpRequest) -> Result<Self, HttpError> {
         let value = |names: &[&str]| first_parameter(request, names);
         for (name, aliases, detail) in UNSUPPORTED {
-            let is_asked = value(aliases).is_some_and(|text| !is_no(&text));
-            expect_supported(name, is_asked, detail)?;
+            let is_requested = value(aliases).is_some_and(|text| !is_no(&text));
+            expect_supported(name, is_requested, detail)?;
         }
         expect_remembered(value(&CACHE))?;
         let mut fields = Self {
@@ -165,8 +165,8 @@ impl Fields {
         let object: Object = json_object(body)?;
         let given = [&object.call, &object.template];
         for ((name, _, detail), text) in UNSUPPORTED.into_iter().zip(given) {
-            let is_asked = text.as_ref().is_some_and(|text| !is_no(text));
-            expect_supported(name, is_asked, detail)?;
+            let is_requested = text.as_ref().is_some_and(|text| !is_no(text));
+            expect_supported(name, is_requested, detail)?;
         }
         expect_remembered(object.cache)?;
         let sequence_id = object.sequence_id.filter(|id| !id.is_empty());
@@ -229,10 +229,10 @@ fn sequence_id(text: String) -> Result<String, HttpError> {
 
 fn expect_supported(
     name: &'static str,
-    is_asked: bool,
+    is_requested: bool,
     detail: &'static str,
 ) -> Result<(), HttpError> {
-    if is_asked {
+    if is_requested {
         let detail = detail.to_owned();
         return Err(HttpError::Parameter { name, detail });
     }
@@ -241,9 +241,9 @@ fn expect_supported(
 
 /// Refuses `Cache: no`, because the history depends on the topic, not on the publisher.
 fn expect_remembered(cache: Option<String>) -> Result<(), HttpError> {
-    let is_asked = cache.is_some_and(|text| is_no(&text) && !text.is_empty());
+    let is_requested = cache.is_some_and(|text| is_no(&text) && !text.is_empty());
     let detail = "the rules of the topic say whether its messages are remembered; omit the field";
-    expect_supported("cache", is_asked, detail)
+    expect_supported("cache", is_requested, detail)
 }
 
 fn is_no(text: &str) -> bool {
