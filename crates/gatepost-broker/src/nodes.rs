@@ -27,8 +27,8 @@ pub trait OtherNodes: Send + Sync {
     /// where no other node can be reached.
     fn interest_barrier(&self) -> Option<InterestBarrier>;
 
-    /// A publication of this server is about to be retained. The message that other nodes retain for
-    /// this topic must not replace it before [`OtherNodes::forward`] was called with it.
+    /// A publication of this server is about to be retained. The message that other nodes retain
+    /// for this topic must not replace it before [`OtherNodes::forward`] was called with it.
     fn begin_retaining(&self, publication: &Publication);
 
     /// Forwards a publication of this server. Returns whether this will be attempted.

@@ -1,8 +1,8 @@
 //! The memory that connections, subscriptions and deliveries take from the allocator.
 //!
 //! Resident memory is the figure that users see, but it depends on the process's earlier work.
-//! The memory requested from the allocator does not. It is counted over all threads, so the tests of
-//! this program run one after the other, and other tests are in other programs. Clients are bare
+//! The memory requested from the allocator does not. It is counted over all threads, so the tests
+//! of this program run one after the other, and other tests are in other programs. Clients are bare
 //! sockets without memory of their own on the heap.
 #![allow(unsafe_code)] // an allocator that counts, and calls the system's
 

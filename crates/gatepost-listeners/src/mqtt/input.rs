@@ -76,8 +76,8 @@ impl Input {
         }
     }
 
-    /// Ready when the rest of the pending packet arrives too slowly. To be polled only while waiting for the
-    /// client.
+    /// Ready when the rest of the pending packet arrives too slowly. To be polled only while
+    /// waiting for the client.
     pub(super) fn poll_pending(
         &mut self,
         context: &mut Context<'_>,

@@ -1,4 +1,5 @@
-//! Files and folders as the server sends them: with content codings, in part, conditionally, and by host.
+//! Files and folders as the server sends them: with content codings, in part, conditionally, and by
+//! host.
 
 use super::pages::{curl, expect, start};
 use super::support::Gateway;
