@@ -297,7 +297,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(all in proptest::collection::vec(publications(), 0..4)) {
+        fn a_written_bundle_reads_back(all in proptest::collection::vec(publications(), 0..4)) {
             let bytes = bundle(&all);
             let least: usize = all.iter().map(bundle_bytes_min).max().unwrap_or(HEAD_BYTES);
             prop_assert!(bytes.len() >= least);

@@ -219,7 +219,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_a_filter_matches_its_subjects_match(
+        fn subjects_of_a_filter_match_each_topic_that_it_matches(
             filter in "([a+.%]|#)?(/([ab ]{0,2}|\\+|\\*|>)){0,3}(/#)?",
             topic in "[a.%]?(/([ab ]{0,2}|\\*|>)){0,3}",
         ) {

@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_add_up_is_refused() {
+    fn invalid_shares_are_refused() {
         for texts in [
             &["a=subscribers:10"][..],
             &["a=subscribers:100", "a=subscribers:0"],

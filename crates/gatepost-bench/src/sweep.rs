@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_reads_back() {
+    fn stored_settings_read_back() {
         for text in ["10", "10,20", "10..1000"] {
             let stored = serde_json::to_string(&swept::<usize>(text)).expect("JSON");
             let read: Swept<usize> = serde_json::from_str(&stored).expect(&stored);

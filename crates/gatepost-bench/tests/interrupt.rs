@@ -29,7 +29,7 @@ fn server(answers: usize) -> (String, std::sync::mpsc::Receiver<()>) {
 }
 
 #[test]
-fn what_was_measured_is_kept() {
+fn an_interrupted_run_keeps_its_measurements() {
     let folder = tempfile::tempdir().expect("a folder");
     let json = folder.path().join("result.json");
     let (url, answered) = server(200);

@@ -65,7 +65,7 @@ fn a_faultless_broker_is_found_faultless() {
 }
 
 #[test]
-fn what_is_dropped_is_counted() {
+fn dropped_messages_are_counted() {
     // Deliveries 7, 14, … 98 of each of the 10 subscribers.
     let outcome = fanout(Faults {
         drop_every: Some(7),
@@ -105,7 +105,7 @@ fn one_in_a_thousand_is_found() {
 }
 
 #[test]
-fn what_is_late_is_late_by_no_less() {
+fn latencies_include_the_whole_delay() {
     let late = Duration::from_millis(80);
     let outcome = fanout(Faults {
         late: Some(late),
@@ -119,7 +119,7 @@ fn what_is_late_is_late_by_no_less() {
 }
 
 #[test]
-fn what_is_doubled_is_counted() {
+fn duplicates_are_counted() {
     let outcome = fanout(Faults {
         double_every: Some(10),
         ..Faults::default()
@@ -128,7 +128,7 @@ fn what_is_doubled_is_counted() {
 }
 
 #[test]
-fn what_is_swapped_is_counted() {
+fn messages_out_of_order_are_counted() {
     // Every 11th arrives one late: 9 times at each subscriber.
     let outcome = fanout(Faults {
         swap_every: Some(11),

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_refused() {
+    fn malformed_answers_are_refused() {
         for text in [
             "\n",
             "DONE perhaps\n",

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_needs_no_waiting_needs_no_reactor() {
+    async fn a_stream_that_never_waits_is_not_registered() {
         let (mut stream, mut client) = connected().await;
         client.write_all(b"ask").expect("sent");
         client.shutdown(std::net::Shutdown::Write).expect("open");

@@ -262,14 +262,14 @@ mod tests {
     }
 
     #[test]
-    fn what_one_accepts_is_served_by_all() {
+    fn connections_accepted_by_one_worker_are_served_by_all() {
         let threads = serving_threads(Spread::Sharded, 11);
         let first = threads.iter().filter(|name| *name == "worker-0").count();
         assert_eq!(first, 6, "{threads:?}");
     }
 
     #[test]
-    fn what_ended_counts_no_more() {
+    fn an_ended_task_no_longer_counts_as_load() {
         let workers = Workers::start(&WorkersSettings::default()).expect("threads");
         let (sender, receiver) = mpsc::channel::<()>();
         for _ in 0..10 {

@@ -263,7 +263,7 @@ fn clamd() -> SocketAddr {
 }
 
 #[tokio::test]
-async fn what_clamd_finds_is_refused_and_what_it_cannot_say_is_deferred() {
+async fn infected_mail_is_rejected_and_mail_that_clamd_cannot_scan_is_deferred() {
     let mut world = World::new().run(&["/viruscheck"]);
     world.configuration.table.viruscheck.server = Bind::Tcp(clamd());
     let procedures = world.start();

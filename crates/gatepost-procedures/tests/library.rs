@@ -345,7 +345,7 @@ async fn steps_are_limited_whatever_the_clock_says() {
 }
 
 #[tokio::test]
-async fn what_is_kept_of_a_message_is_closed_after_the_call() {
+async fn values_of_a_message_cannot_be_read_after_the_call() {
     let mut world = World::new().with(
         "keep",
         r#"local headers

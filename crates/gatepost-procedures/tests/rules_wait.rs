@@ -46,7 +46,7 @@ fn judge(procedures: &Procedures, text: &str) -> tokio::task::JoinHandle<Verdict
 }
 
 #[tokio::test]
-async fn what_needs_no_rules_loads_none() {
+async fn a_message_that_needs_no_rules_loads_none() {
     let (procedures, _go_on) = start(|_| {});
     let reading = procedures.judge(&Arc::new(payload("a/b", "21.5"))).await;
     assert_eq!(reading.action, Action::Accept);

@@ -100,7 +100,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_shown_reads_back(bytes in 0_u64..1 << 50) {
+        fn a_displayed_size_reads_back(bytes in 0_u64..1 << 50) {
             prop_assert_eq!(ByteSize(bytes).to_string().parse(), Ok(ByteSize(bytes)));
         }
     }

@@ -98,7 +98,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_shown_reads_back(ms in 0_u64..1 << 40) {
+        fn a_displayed_period_reads_back(ms in 0_u64..1 << 40) {
             let period = Period::milliseconds(ms);
             prop_assert_eq!(period.to_string().parse(), Ok(period));
         }

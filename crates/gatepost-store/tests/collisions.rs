@@ -144,7 +144,7 @@ async fn a_place_in_the_history_that_is_taken_is_a_collision() {
 }
 
 #[tokio::test]
-async fn what_rests_on_a_collision_fails_with_it() {
+async fn changes_that_depend_on_a_collision_fail_with_it() {
     let held = Held::new().await;
     held.hold();
     let colliding = held.submit([history(1, "second")]);

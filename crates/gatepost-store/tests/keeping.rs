@@ -160,7 +160,7 @@ async fn everything_returns_after_a_restart() {
 }
 
 #[tokio::test]
-async fn what_is_closed_or_overloaded_promises_nothing() {
+async fn a_closed_or_overloaded_store_refuses_changes() {
     let folder = tempfile::tempdir().expect("a folder");
     let settings = StoreSettings {
         waiting_max: gatepost_settings::ByteSize(0),

@@ -76,7 +76,7 @@ fn expect_unaltered(store: &Store, seed: u64) {
 }
 
 #[tokio::test]
-async fn what_a_lying_disk_alters_is_noticed() {
+async fn damage_by_a_lying_disk_is_noticed() {
     let (mut served, mut refused) = (0, 0);
     for seed in 0..SEEDS {
         let mut random = Random(seed);

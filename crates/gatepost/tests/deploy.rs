@@ -21,7 +21,7 @@ fn free(listener: &str) -> String {
 }
 
 #[test]
-fn what_will_not_work_is_named_before_the_first_start() {
+fn problems_of_the_machine_are_named_before_the_first_start() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name);
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -91,7 +91,7 @@ fn mqtt_3_1_1_ends_the_connection() {
 }
 
 #[test]
-fn what_frees_space_is_accepted() {
+fn requests_that_free_space_are_accepted() {
     let folder = tempfile::tempdir().expect("a folder");
     let take = |gateway: &Gateway, further: &[&str]| {
         let port = gateway.port("mqtt");

@@ -32,7 +32,7 @@ fn wills_are_published_for_those_who_are_lost() {
 }
 
 #[test]
-fn what_cannot_be_retained_stops_no_publisher() {
+fn a_full_retained_store_stops_no_publisher() {
     let settings = "broker.retained_messages_max = 1\n";
     everywhere("retained-limit", settings, |_| {});
 }

@@ -96,7 +96,7 @@ fn each_form_of_since_brings_what_it_says() {
 }
 
 #[test]
-fn what_is_missing_is_reported_at_the_first_message() {
+fn the_number_of_missing_messages_is_reported_with_the_first_message() {
     let gateway = Gateway::start(&format!(
         "{PLAIN}broker.recent_per_topic = 20\nbroker.queue_messages_max = 10\n"
     ));
@@ -132,7 +132,7 @@ fn a_kept_session_replays_nothing_when_its_client_comes_back() {
 }
 
 #[test]
-fn what_makes_no_sense_and_what_is_not_allowed_is_refused() {
+fn malformed_and_forbidden_replays_are_refused() {
     let gateway = Gateway::start(PLAIN);
     let port = gateway.port("mqtt");
     publish(&port, "a/1", &lines(0..3), &[]);

@@ -278,7 +278,7 @@ fn topics_beyond_the_bound_are_counted() {
 }
 
 #[test]
-fn what_could_not_be_published_is_published_later() {
+fn a_notice_that_could_not_be_published_is_published_later() {
     let mut world = World::new(limit);
     world.watch.observe(message("freezer/1", "9"), world.now);
     let changes = world.watch.take_changes();

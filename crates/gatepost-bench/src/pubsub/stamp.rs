@@ -89,7 +89,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_reads_back(publisher: u16, sequence: u32, due: u64) {
+        fn a_written_stamp_reads_back(publisher: u16, sequence: u32, due: u64) {
             let stamp = MessageStamp { publisher, sequence, due };
             let mut payload = [b'.'; 40];
             stamp.write(&mut payload);

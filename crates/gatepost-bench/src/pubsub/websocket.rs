@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_is_masked() {
+    fn a_sent_frame_is_masked() {
         let mut packet = Vec::new();
         mqtt::subscribe(
             Version::Mqtt311,

@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_is_found_again_in_order_of_time() {
+    fn kept_reports_are_found_in_order_of_time() {
         let folder = tempfile::tempdir().expect("a folder");
         for started in [200, 100] {
             let report = BenchReport {

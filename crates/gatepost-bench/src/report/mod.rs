@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn a_written_report_reads_back() {
         let mut run = RunOutcome::default();
         run.higher("rate", 12.5, "/s");
         run.warn("noisy");

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_rises_to_the_end_is_never_steady() {
+    fn a_series_that_rises_to_the_end_is_never_steady() {
         let rising: Vec<f64> = (0..100)
             .map(|at| f64::from(at) + noise(at as usize))
             .collect();

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_client_wrote_itself_is_not_believed() {
+    fn only_the_address_added_by_the_proxy_is_trusted() {
         for (field, value, expected) in [
             (
                 "forwarded",

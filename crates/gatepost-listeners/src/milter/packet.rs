@@ -105,7 +105,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(
+        fn a_written_packet_reads_back(
             command in any::<u8>(),
             first in proptest::collection::vec(any::<u8>(), 0..50),
             second in proptest::collection::vec(any::<u8>(), 0..50),

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_path_is_refused() {
+    fn malformed_paths_are_refused() {
         for text in [
             "",
             "anna@example.org",

@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_packed_unpacks() {
+    fn compressed_data_is_inflated_and_other_data_refused() {
         assert_eq!(inflate(&packed(b"hello"), 5).as_deref(), Ok(&b"hello"[..]));
         assert_eq!(inflate(b"hello", 5), Err(InflateError::Malformed));
     }

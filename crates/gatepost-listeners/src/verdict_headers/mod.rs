@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_switched_off_leaves_no_trace() {
+    fn disabled_headers_leave_the_mail_unchanged() {
         let settings = VerdictHeaderSettings {
             fields: false,
             authentication_results: false,

@@ -317,7 +317,7 @@ fn mqtt_4_6_0_6_the_order_of_publications_survives_a_failure() {
 }
 
 #[test]
-fn what_was_stored_in_spite_of_faults_is_there_after_a_restart() {
+fn messages_acknowledged_despite_faults_survive_a_restart() {
     for version in VERSIONS {
         let faulty = Faulty::new(version);
         faulty.absent("subscriber", Qos::AtLeastOnce);

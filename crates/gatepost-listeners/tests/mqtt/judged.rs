@@ -216,7 +216,7 @@ fn mqtt_3_1_1_is_not_acknowledged_what_a_procedure_defers() {
 
 /// Accepted by the procedures, and by no queue.
 #[test]
-fn what_no_subscriber_has_room_for_is_not_acknowledged() {
+fn a_publication_that_exceeds_a_full_queue_is_not_acknowledged() {
     for qos in [Qos::AtLeastOnce, Qos::ExactlyOnce] {
         let broker = BrokerSettings {
             queue_messages_max: 1,

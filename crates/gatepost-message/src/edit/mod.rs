@@ -259,7 +259,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_appended_is_taken_out_again(
+        fn removing_an_appended_field_restores_the_mail(
             mail in "([A-C]: [a-z ]{0,5}\r\n( [a-z]{1,4}\r\n)?){0,4}\r\n[a-z\r\n]{0,20}",
             value in "\\PC{0,200}",
         ) {

@@ -262,7 +262,7 @@ fn variable(name: &str) -> Option<u64> {
 }
 
 #[test]
-fn what_was_acknowledged_is_there_once_and_in_order() {
+fn acknowledged_changes_are_stored_once_and_in_order() {
     if let Some(seed) = variable("GATEPOST_TEST_SIMULATION_SEED") {
         simulate(seed, Mutation::None).unwrap_or_else(|difference| panic!("{difference}"));
         return;

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_given_back_is_there_again_when_it_is_used() {
+    fn memory_in_use_keeps_its_content_when_free_memory_is_returned() {
         let text = || {
             let lines = (0..10_000).map(|number| format!("{number:>9}"));
             lines.collect::<Vec<_>>().join("\n")

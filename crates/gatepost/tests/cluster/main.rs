@@ -96,7 +96,7 @@ fn a_message_reaches_the_subscribers_of_other_nodes_once() {
 }
 
 #[test]
-fn what_is_published_after_the_suback_arrives() {
+fn a_message_published_after_the_suback_arrives() {
     if nats::program().is_none() {
         return;
     }

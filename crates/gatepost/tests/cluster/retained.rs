@@ -84,7 +84,7 @@ fn every_node_retains_the_last_message_of_a_topic() {
 }
 
 #[test]
-fn what_is_retained_without_the_nats_server_is_sent_later() {
+fn messages_retained_without_the_nats_server_are_sent_later() {
     if nats::program().is_none() {
         return;
     }

@@ -80,7 +80,7 @@ fn abandoned_scans_are_reported_and_scored() {
 }
 
 #[test]
-fn what_was_given_up_is_deferred_where_wanted() {
+fn mail_that_was_given_up_is_deferred_by_setting() {
     let folder = tempfile::tempdir().expect("a folder");
     let defer = "procedure.\"/spamcheck\".given_up = \"defer\"\n";
     let gateway = start(folder.path(), defer);

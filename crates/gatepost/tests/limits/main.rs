@@ -272,7 +272,7 @@ fn drip(stream: &mut TcpStream, piece: &[u8]) {
 }
 
 #[test]
-fn what_the_rules_read_of_a_message() {
+fn rules_read_a_message_up_to_their_limit() {
     let gateway = start("rules.max_size = \"64KiB\"\n");
     // GTUBE is 100,000 bytes into the message, or near its begin.
     let gtube = "XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X";

@@ -125,7 +125,7 @@ fn a_deletion_cancels_what_waits_and_links_work() {
 }
 
 #[test]
-fn what_cannot_be_done_is_refused() {
+fn unsupported_fields_and_paths_are_refused() {
     let gateway = Gateway::start(PLAIN);
     let status = |path: &str, more: &[&str]| curl(&gateway, path, &[&STATUS[..], more].concat());
     for field in [

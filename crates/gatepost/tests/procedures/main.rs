@@ -69,7 +69,7 @@ fn send(gateway: &Gateway, body: &str) -> String {
 }
 
 #[test]
-fn what_procedures_change_reaches_everyone() {
+fn changes_by_procedures_reach_all_recipients() {
     let (gateway, folder) = start();
     let mut subscriber = Client::subscribe(&gateway, "#", "%t|%p|%P");
     assert!(send(&gateway, "original").contains("250 2.0.0"));

@@ -37,7 +37,7 @@ fn mail(gateway: &Gateway, number: usize) -> String {
 }
 
 #[test]
-fn what_the_network_proves_of_a_sender_is_written_into_the_mail() {
+fn sender_authentication_is_written_into_the_mail() {
     let server = Server::start(zone());
     let folder = tempfile::tempdir().expect("a folder");
     let settings = format!(

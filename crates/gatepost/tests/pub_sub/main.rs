@@ -294,7 +294,7 @@ fn greeted(listener: &TcpListener) -> (TcpStream, Vec<u8>) {
 }
 
 #[test]
-fn what_was_not_acknowledged_is_sent_again_over_the_next_connection() {
+fn unacknowledged_messages_are_sent_again_over_the_next_connection() {
     for qos in ["1", "2"] {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("bound").port().to_string();

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_policy_is_none() {
+    fn malformed_policies_are_refused() {
         for (from, to) in [
             ("STSv1", "STSv2"),
             ("mode: enforce", "mode: perhaps"),

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_read_in_two_ways_is_refused() {
+    fn ambiguous_chunks_are_refused() {
         for input in [
             &b"5\nhello\r\n0\r\n\r\n"[..],
             b"\r\n",

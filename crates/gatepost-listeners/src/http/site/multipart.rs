@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_is_no_form() {
+    fn a_truncated_form_is_refused() {
         for body in ["", "--b c", "--b c\r\n", "--b c\r\n\r\n--b", "x--b c--"] {
             assert_eq!(fields(TYPE, body.as_bytes()), None, "{body:?}");
         }

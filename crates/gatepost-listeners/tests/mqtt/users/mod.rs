@@ -320,7 +320,7 @@ fn an_administrator_ends_the_session_of_one_user() {
 }
 
 #[test]
-fn what_was_published_after_a_right_was_revoked_is_not_delivered() {
+fn messages_published_after_a_right_was_revoked_are_not_delivered() {
     for version in [Version::Mqtt311, Version::Mqtt5] {
         let server = server();
         let connect = || {

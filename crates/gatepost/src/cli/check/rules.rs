@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_matters_comes_first_and_what_does_not_is_counted() {
+    fn mistakes_come_first_and_lines_without_effect_are_counted() {
         let expected = "     1  rules run, from 1 file\n\
             \x20    1  rules not needed: of score 0, and no running rule refers to them\n\
             \x20    2  mistakes\n\

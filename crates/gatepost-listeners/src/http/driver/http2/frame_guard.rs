@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_before_a_frame_of_a_wrong_length_counts() {
+    fn frames_before_one_of_a_wrong_length_are_accepted() {
         let mut guard = FrameGuard::new();
         assert_eq!(guard.take(&[0; PREFACE_BYTES]), Ok(()));
         let mut bytes = frame(HEADERS, 40);
