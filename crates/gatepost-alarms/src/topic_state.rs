@@ -49,7 +49,7 @@ pub(crate) struct TopicState {
     pub(crate) armed: Option<Duration>,
 }
 
-/// A change of what is raised.
+/// A change of the raised alarms.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Transition {
     /// The alarm is raised, and must be published at `announce_at`.

@@ -40,7 +40,7 @@ impl BundleWindow {
         (word, 1 << (position % WORD_BITS))
     }
 
-    /// Forgets what is too old once `number` is the newest.
+    /// Removes numbers that are too old once `number` is the newest.
     fn advance(&mut self, number: u64) {
         if number - self.highest >= WINDOW {
             self.bits.fill(0);

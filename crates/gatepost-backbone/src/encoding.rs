@@ -15,7 +15,7 @@ use gatepost_message::{MessageId, Properties, Publication, Qos, Topic};
 pub(crate) const VERSION: u8 = 1;
 /// Version, node, run and number.
 const HEAD_BYTES: usize = 18;
-/// The fixed part of a publication: its id, and what it has.
+/// The fixed part of a publication: its id, and which optional parts it has.
 const FIXED_BYTES: usize = 10;
 
 /// The bits of a publication's first number besides the two of its quality of service.

@@ -4,7 +4,7 @@
 //! publishes the messages of others by
 //! [`Broker::node_publisher`](gatepost_broker::Broker::node_publisher).
 //!
-//! - Live: what is published here goes to a core subject (`sending.rs`); each node subscribes to
+//! - Live: publications of this node go to a core subject (`sending.rs`); each node subscribes to
 //!   the subjects of the filters that have subscribers there (`announcing.rs`), and delivers what
 //!   comes as if it had been published there (`receiving.rs`).
 //! - Retained messages besides go to a stream that keeps one message for each topic

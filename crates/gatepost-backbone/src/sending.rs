@@ -1,7 +1,7 @@
 //! The way of publications of this node to the other nodes.
 //!
 //! Publications that follow each other under one topic leave as one bundle. The queue is bounded by
-//! messages and bytes, and belongs to one connection: what it holds when that ends is lost, and
+//! messages and bytes, and belongs to one connection: its content when that ends is lost, and
 //! counted.
 
 use std::collections::VecDeque;
@@ -23,7 +23,7 @@ const BUNDLE_BYTES_MAX: usize = 32 * 1024;
 /// Publications that are taken from the queue at once.
 const BATCH_MAX: usize = 256;
 
-/// Sends what is queued for as long as the connection lasts.
+/// Sends the queued publications for as long as the connection lasts.
 pub(crate) async fn run(
     shared: Arc<Shared>,
     broker: Broker,

@@ -26,7 +26,7 @@ const PAUSE_FIRST: Duration = Duration::from_millis(250);
 const PAUSE_LONGEST: Duration = Duration::from_secs(10);
 /// The longest time that the end of the server waits for the NATS servers.
 const END_TIME_MAX: Duration = Duration::from_secs(3);
-/// The interval at which the end looks for what is still to be sent.
+/// The interval at which the end checks for unsent publications.
 const DRAINED_EVERY: Duration = Duration::from_millis(10);
 /// Subscriptions that wait to be taken in.
 const NEW_SUBSCRIPTIONS_MAX: usize = 1_024;

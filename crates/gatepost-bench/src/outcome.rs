@@ -25,7 +25,7 @@ pub enum Better {
 /// One figure of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// A description of what it counts, with a unit in words.
+    /// A description of the counted quantity, with a unit in words.
     pub name: String,
     /// The value.
     pub value: f64,

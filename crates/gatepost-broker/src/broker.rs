@@ -54,7 +54,7 @@ pub(crate) struct BrokerCore {
 }
 
 impl Broker {
-    /// A broker that forgets everything when it ends.
+    /// A broker that stores nothing.
     pub fn new(settings: BrokerSettings) -> Self {
         Self::with(settings, None, system(), None)
     }
@@ -106,7 +106,7 @@ impl Broker {
         Self::with(settings, Some(store), surroundings, None).restored(rights)
     }
 
-    /// Restores what the store has, before anything else happens.
+    /// Restores the stored state. Must be called before everything else.
     fn restored(self, rights: Option<&dyn OwnerRights>) -> Result<Self, StoreError> {
         let shared = &self.0.shared;
         let Some(store) = shared.store.clone() else {
@@ -174,7 +174,7 @@ impl Broker {
         Publisher::of_other_nodes(self.0.shared.clone())
     }
 
-    /// Counts publications that did not reach the other nodes, or did not come from there.
+    /// Counts publications that were lost on the way to other nodes or from them.
     pub fn note_backbone_drops(&self, count: u64) {
         let counters = &self.0.shared.counters;
         counters.drop_messages(DropCause::Backbone, count);

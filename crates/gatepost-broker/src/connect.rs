@@ -26,7 +26,7 @@ pub struct ConnectOptions {
     pub peer: Peer,
     /// The kind of connection, for the list of sessions: `mqtt`, `websocket`.
     pub kind: &'static str,
-    /// Whether earlier state is forgotten.
+    /// Whether earlier state is discarded.
     pub clean_start: bool,
     /// The time for which the session outlives the connection; zero for not at all.
     pub expiry: Duration,

@@ -92,7 +92,7 @@ pub trait Encoder: Send + Sync {
     /// A unique name: sessions whose formats have equal names share bytes.
     fn name(&self) -> &str;
 
-    /// Appends the frame, and returns where in it the packet identifier lies (0 if nowhere). A
+    /// Appends the frame, and returns the packet identifier's offset in it (0 if none). A
     /// failure leaves `out` unchanged.
     fn encode(
         &self,

@@ -1,7 +1,7 @@
 //! Tasks of each second: the end of silent and stalled connections, due wills, expired sessions,
 //! rates, and the figures under `$SYS`.
 //!
-//! One walk over all sessions replaces a timer for each: a live connection costs one atomic store
+//! One pass over all sessions replaces a timer for each: a live connection costs one atomic store
 //! per read, and no timer.
 
 use std::sync::atomic::Ordering;

@@ -16,7 +16,7 @@ use crate::stream_queue::StreamQueue;
 pub(crate) enum Subscription {
     /// A single session.
     Session(GroupMember),
-    /// One member of a group in turn.
+    /// The members of a group take turns: each publication is delivered to one.
     Group(Arc<SharedGroup>),
     /// A reader within this process.
     Reader(Arc<StreamQueue>),

@@ -26,7 +26,7 @@ use crate::connection_budget::ConnectionBudget;
 use crate::log_throttle::LogThrottle;
 
 /// The number of networks without a connection that are remembered because they connected recently;
-/// above it, networks that have recovered are forgotten.
+/// above it, networks that have recovered are removed.
 const RECENT_NETWORKS_MAX: usize = 65_536;
 
 /// The counts of one listener. Cheap to clone.

@@ -9,7 +9,7 @@
 //! it changes with every connection.
 //!
 //! Invariant: `beyond` is the sum, over all listeners, of the connections that each has beyond its
-//! reserve. The reserve never changes, so each connection is taken from and given back to the same
+//! reserve. The reserve never changes, so each connection is taken from and returned to the same
 //! part.
 
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub enum ConnectionsMax {
     Derived(Derived),
 }
 
-/// The word that stands for a derived limit.
+/// The word that selects a derived limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Derived {

@@ -1,4 +1,4 @@
-//! Peers that speak another protocol to a listener of lines.
+//! Peers that use another protocol on a listener whose protocol consists of lines.
 //!
 //! A web page can make a browser send a POST request to any port. The request's head gives errors,
 //! but its body may hold commands of the listener's protocol. So a connection ends at the first

@@ -6,7 +6,7 @@
 //!   memory stays in one core's cache, and nothing is stolen or woken across cores;
 //! - *work stealing*: one runtime whose threads share all connections.
 //!
-//! Connection futures are `Send` and know nothing of this. A socket belongs to the reactor of
+//! Connection futures are `Send` and do not depend on this. A socket belongs to the reactor of
 //! the thread on which it is registered, so a connection is opened inside the future that serves
 //! it, where that runs.
 //!

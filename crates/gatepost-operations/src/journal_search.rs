@@ -17,7 +17,7 @@ use crate::search::JournalFilter;
 
 /// The rows of a step.
 const STEP_ROWS: usize = 2_000;
-/// The time after which a search is answered with what it has.
+/// The time after which a search returns the matches found so far.
 const SEARCH_TIME_MAX: Duration = Duration::from_secs(5);
 /// No id is higher: the database's integers are signed.
 const LAST: MessageId = MessageId::from_number(i64::MAX as u64);

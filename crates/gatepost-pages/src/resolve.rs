@@ -1,7 +1,7 @@
 //! Resolves a request's path to a file under the root, and never outside it.
 //!
 //! Invariants: a path is resolved only from names that are neither `.`, `..`, empty nor hidden;
-//! and unless links may be followed, the file's real path lies under the root's real path.
+//! and unless links may be followed, the file's real path is below the root's real path.
 
 use std::fs::{self, File, Metadata};
 use std::io::Read;

@@ -31,7 +31,7 @@
 //!
 //! The modules, each using only those before it:
 //!
-//! - `first_use`: counts of what is computed when patterns are first used.
+//! - `first_use`: counts of the computations at the first use of patterns.
 //! - `byte_set`: sets of bytes, tested 64 bytes at a time.
 //! - `syntax`: Perl's syntax as a tree.
 //! - `automaton`: literals of many patterns as one NFA and one lazy DFA.

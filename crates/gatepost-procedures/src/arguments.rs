@@ -4,7 +4,7 @@
 
 /// A member of a scope: the path of a procedure, and arguments for it.
 ///
-/// `/mail/large -max 1MB -note "two words"`: a value with spaces stands in double quotes, in which
+/// `/mail/large -max 1MB -note "two words"`: a value with spaces is in double quotes, in which
 /// `\"` and `\\` are the characters themselves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScopeMember {

@@ -130,7 +130,7 @@ pub(crate) fn begin() {
     IS_ON.set(true);
 }
 
-/// Ends the last stage, and returns what was recorded.
+/// Ends the last stage, and returns the recorded figures.
 pub(crate) fn end() -> Recorded {
     IS_ON.set(false);
     let mut recorded = RECORDED.take();

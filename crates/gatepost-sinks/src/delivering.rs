@@ -69,7 +69,7 @@ pub(crate) struct Delivering {
     /// The rights of the sink's user; `None` for a sink of the config.
     pub(crate) authorization: Option<Arc<dyn Authorization>>,
     pub(crate) concurrency: u16,
-    /// `None` where each message leaves by itself.
+    /// `None` where each message is sent separately.
     pub(crate) digest: Option<Digest>,
     pub(crate) progress: Arc<SinkProgress>,
     pub(crate) dead_letter: Option<Topic>,

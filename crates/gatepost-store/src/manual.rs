@@ -14,7 +14,7 @@ use crate::store::OpenDatabase;
 use crate::table;
 use crate::{Store, StoreChange, StoreError, StoreSettings, schema};
 
-/// Commits what was submitted to its store, in the order of the submissions.
+/// Commits the changes submitted to its store, in the order of the submissions.
 pub struct ManualWriter(Committer);
 
 impl ManualWriter {
@@ -68,7 +68,7 @@ impl Store {
 }
 
 /// A database with one connection, which outlives its stores as a file outlives a server that
-/// crashes: what was committed is there when the next store is opened.
+/// crashes: committed changes are there when the next store is opened.
 pub struct SimulatedDatabase(Arc<Mutex<Connection>>);
 
 impl SimulatedDatabase {

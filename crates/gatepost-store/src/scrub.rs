@@ -1,7 +1,7 @@
-//! A slow walk through all rows that verifies each checksum.
+//! A slow pass over all rows that verifies each checksum.
 //!
 //! A disk may alter rows that no query reads for months. One step is made each second, in a
-//! connection of its own, and reads a bounded number of rows and bytes; a walk is repeated after a
+//! connection of its own, and reads a bounded number of rows and bytes; a pass is repeated after a
 //! pause.
 
 use std::time::{Duration, Instant};
@@ -15,12 +15,12 @@ use crate::table::{self, Table};
 const ROWS_MAX: usize = 500;
 /// Bytes of one step; a larger row is read nevertheless.
 const BYTES_MAX: usize = 1 << 20;
-/// The time from the end of one walk to the beginning of the next.
+/// The time from the end of one pass to the beginning of the next.
 const PAUSE: Duration = Duration::from_hours(6);
 
 pub(crate) struct Scrub {
     connection: Connection,
-    /// The table that is walked through.
+    /// The table that is being read.
     table: usize,
     /// The key of the last row; empty at a table's beginning.
     last_key: Vec<Value>,

@@ -14,7 +14,7 @@ use crate::{StoreSettings, rows};
 const TRIM_EVERY: Duration = Duration::from_mins(1);
 /// Free pages that are kept in the file, for new rows.
 const FREE_PAGES_KEPT: i64 = 1_024;
-/// Pages given back to the file system in one pass, so that commits do not wait for long.
+/// Pages returned to the file system in one pass, so that commits do not wait for long.
 const PAGES_RETURNED_MAX: i64 = 4_096;
 
 pub(crate) struct Trimmer {

@@ -1,4 +1,4 @@
-//! Network traffic, as a process sees it: of all interfaces of its namespace.
+//! Network traffic of all interfaces in a process's network namespace.
 //!
 //! The kernel does not count by process. On an otherwise idle machine, or in a separate namespace,
 //! this is the server's traffic; on loopback it is that of both sides together.

@@ -13,7 +13,7 @@ use crate::statistics::{LevelChange, SortedSample, changes};
 
 /// Columns of the plot.
 const WIDTH: usize = 48;
-/// The fall of a ratio to a peer that a release may have: the noise of a shared machine.
+/// The fall of a ratio to a peer that a release may have: the variation of a shared machine.
 const FALL_PERCENT: f64 = 10.0;
 /// The target whose ratios are compared, unless another one is named.
 const OURS: &str = "gatepost";

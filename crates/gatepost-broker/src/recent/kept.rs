@@ -34,7 +34,7 @@ impl Recent {
         }
     }
 
-    /// Forgets what is beyond the number or the age of its topic's rule.
+    /// Removes publications beyond the number or the age that the topic's rule permits.
     pub(crate) fn forget_aged(&self, now: SystemTime) {
         for record in self.all() {
             let freed = record.ring.lock().forget_aged(now);

@@ -67,7 +67,7 @@ impl WaitingMessage {
         (self.topic.clone(), self.name.clone())
     }
 
-    /// The message as operators see it.
+    /// The message, for the list that operators see.
     pub(super) fn shown(&self, place: Place) -> DelayedMessage {
         DelayedMessage {
             id: place.id.to_string(),

@@ -19,7 +19,7 @@ pub enum LearnedRecord {
     /// The number of learned messages.
     Totals(Totals),
     /// The number of messages with a token, and the time of its last use (seconds since 1970).
-    /// Counts of zero mean that the token is forgotten.
+    /// Counts of zero mean that the token was removed.
     Token(Token, TokenCounts, u32),
     /// A message was learned.
     Learned {
@@ -32,7 +32,7 @@ pub enum LearnedRecord {
         /// The message id, for exports.
         id: Vec<u8>,
     },
-    /// A learned message is forgotten.
+    /// A learned message is removed.
     Unlearned(MessageKey),
     /// The latest expiry.
     Expiry(ExpiryRecord),

@@ -1,7 +1,7 @@
 //! The addresses that are listened on.
 //!
-//! Every worker accepts for itself: a connection is served by the thread that the kernel woke for
-//! it, and a request on a connection of its own is not passed between threads. For TCP the
+//! Every worker accepts connections: each is served by the thread that the kernel woke for it,
+//! and a request on a connection of its own is not passed between threads. For TCP the
 //! kernel spreads connections over one listening socket per worker (`SO_REUSEPORT`); a Unix socket
 //! has one, and `workers.rs` evens out the connections in both cases.
 //!

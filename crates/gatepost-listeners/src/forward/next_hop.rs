@@ -56,7 +56,7 @@ impl NextHop {
         }
     }
 
-    /// Whether it is on this machine, so that no other can read what is sent.
+    /// Whether the next hop is on this machine, so that no other machine can read the mail.
     pub(super) fn is_local(&self) -> bool {
         let host = self.host();
         host == "localhost"

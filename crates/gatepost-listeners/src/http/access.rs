@@ -97,7 +97,7 @@ pub(super) fn has_credentials(request: &HttpRequest) -> bool {
     request.field("authorization").is_some() || request.query_value("auth").is_some()
 }
 
-/// The value of `Authorization`, or what stands for it.
+/// The value of `Authorization`, or of the parameter that replaces it.
 fn offered(request: &HttpRequest) -> Option<String> {
     let offered = request.field("authorization").map(str::to_owned);
     offered.or_else(|| ntfy_authorization(request))
@@ -131,7 +131,7 @@ fn ntfy_authorization(request: &HttpRequest) -> Option<String> {
 /// Such a request needs no login while there is no user, so everything that makes it doubtful
 /// counts against it:
 /// - the peer's address, which is the client's behind a trusted proxy;
-/// - a forwarding header of a proxy that is not trusted, which speaks for another client;
+/// - a forwarding header of a proxy that is not trusted, which names another client;
 /// - HTTP/1.0, which clients no longer speak and proxies do by default;
 /// - a `Host` that is not this machine's: a web page's own DNS name can point here.
 pub(super) fn is_local(request: &HttpRequest) -> bool {

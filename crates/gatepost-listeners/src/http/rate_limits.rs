@@ -16,7 +16,7 @@ use crate::admission::client_network;
 
 /// The burst that is permitted.
 const BURST: Duration = Duration::from_secs(1);
-/// Above this number of addresses, those whose moment has passed are forgotten.
+/// Above this number of addresses, those whose moment has passed are removed.
 const ADDRESSES_MAX: usize = 65_536;
 /// The size of one write if bandwidth is limited.
 pub(super) const PACED_BYTES: usize = 16 << 10;

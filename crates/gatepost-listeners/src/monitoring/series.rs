@@ -3,7 +3,7 @@
 //! The task reads counters that others keep, on the control thread, and submits each sample to the
 //! store without waiting for its commit. Rates are computed from the monotonic clock, so a jump of
 //! the clock makes no rate wrong; only the time under which a sample is stored follows the clock.
-//! A sample that cannot be stored is counted and forgotten.
+//! A sample that cannot be stored is counted and discarded.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};

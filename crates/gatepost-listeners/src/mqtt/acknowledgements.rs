@@ -140,7 +140,7 @@ type Commit = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// A change of the session could not be stored.
 pub(super) struct Unstored;
 
-/// Acknowledgements in the order of what they answer.
+/// Acknowledgements in the order of the packets that they answer.
 #[derive(Default)]
 pub(super) struct Acknowledgements {
     waiting: VecDeque<(Condition, DueAcknowledgement)>,

@@ -121,7 +121,7 @@ impl Encoder for MountedEncoder {
     }
 }
 
-/// The contents of a publication, as one client sees them.
+/// The contents of a publication, as one client receives them.
 struct Contents<'a> {
     topic: &'a str,
     properties: Option<&'a Properties>,

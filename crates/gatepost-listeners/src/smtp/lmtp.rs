@@ -11,7 +11,7 @@ use crate::tls::TlsSettings;
 use crate::verdict_headers::VerdictHeaderSettings;
 
 /// The settings of the LMTP listener. They have no domains: the mail server in front decides which
-/// mail is local. It must not be open to the world (RFC 2033, section 5).
+/// mail is local. It must not be reachable from the Internet (RFC 2033, section 5).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LmtpSettings {

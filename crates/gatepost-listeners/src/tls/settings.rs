@@ -70,7 +70,7 @@ impl TlsSettings {
             .filter(|path| !path.as_os_str().is_empty())
     }
 
-    /// Whether there is anything set: a listener without `tls` speaks plain text only.
+    /// Whether any key is set: a listener without `tls` offers plain text only.
     pub fn is_set(&self) -> bool {
         *self != Self::default()
     }

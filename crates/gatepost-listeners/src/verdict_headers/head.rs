@@ -2,7 +2,7 @@
 
 use memchr::memchr;
 
-/// One field as it stands in the head.
+/// One field with its bytes in the head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FieldSpan<'a> {
     /// Without the colon and blanks before it.

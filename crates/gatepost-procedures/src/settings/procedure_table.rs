@@ -1,5 +1,5 @@
 //! `[procedure."/path"]`: one table per procedure, each with its own type, so that a mistyped
-//! key of a built-in procedure is refused where it stands in the file.
+//! key of a built-in procedure is refused with its position in the file.
 
 use std::collections::BTreeMap;
 use std::fmt;

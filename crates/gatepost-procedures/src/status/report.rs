@@ -40,7 +40,7 @@ pub struct ProcedureStatus {
     pub errors: u64,
     /// CPU time in seconds; of the cheap procedures an estimate from samples.
     pub cpu_seconds: f64,
-    /// The number of each verdict; an error counts as what it led to.
+    /// The number of each verdict; an error counts as the resulting verdict.
     pub verdicts: BTreeMap<&'static str, u64>,
 }
 

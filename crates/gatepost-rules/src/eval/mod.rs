@@ -178,7 +178,7 @@ static DEFAULT_SETTINGS: LazyLock<EvalSettings> = LazyLock::new(EvalSettings::de
 
 /// One message under evaluation: its views, the settings of eval functions, and their results.
 ///
-/// [`Mail`] itself knows nothing of rules. Links in attached documents belong to the message, so
+/// [`Mail`] itself does not depend on rules. Links in attached documents belong to the message, so
 /// they are added to the mail before any view of its links is made.
 pub struct ScannedMail<'a> {
     mail: Mail<'a>,

@@ -110,7 +110,7 @@ pub(crate) enum NetworkTest {
         zone: String,
         kind: RecordType,
         subtest: Option<Subtest>,
-        /// Trusted relays are queried too: the rule speaks for the message.
+        /// Trusted relays are queried too: the rule lowers the message's score.
         is_nice: bool,
     },
     /// The answers of the lists of a set that other rules query.
@@ -170,7 +170,7 @@ fn is_listing(record: &RecordData) -> bool {
     }
 }
 
-/// Whether an answer is a listing that the subtest wants.
+/// Whether an answer is a listing that the subtest matches.
 fn lists(answer: Option<&QuestionOutcome>, subtest: Option<&Subtest>) -> bool {
     let Some(QuestionOutcome::Records(records)) = answer else {
         return false;

@@ -125,7 +125,7 @@ uri NEWS m{^https://news\\.example\\.com/}\n\
 score FREE 5\n\
 bayes_auto_learn_threshold_spam 6\n";
 
-    /// The scanned messages have all parts of mail, and nothing of them is kept.
+    /// The scanned messages have all parts of mail, and no result of them is kept.
     #[test]
     fn a_warm_set_judges_as_a_cold_one_and_has_learned_nothing() {
         let (set, problems) =

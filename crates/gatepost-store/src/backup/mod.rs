@@ -86,7 +86,7 @@ pub fn write_backup(data: &Path, target: &Path) -> Result<BackupContents, Backup
     Ok(contents)
 }
 
-/// Copies the database as one transaction sees it.
+/// Copies the database within one transaction.
 fn copy(folder: &DataFolder, target: &Path) -> Result<(), BackupError> {
     let name = target
         .to_str()

@@ -37,7 +37,7 @@ impl PageKind {
     }
 }
 
-/// A row as it stands in a page.
+/// A row as it is stored in a page.
 pub(super) struct RawRow {
     /// The row id, in a table with row ids.
     pub(super) rowid: Option<i64>,

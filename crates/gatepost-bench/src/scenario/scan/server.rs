@@ -109,8 +109,8 @@ impl ScanServer {
     }
 }
 
-/// Waits until the server has finished the work that it does by itself after a start, such as
-/// compiling patterns in the background, which would otherwise be counted with the messages.
+/// Waits until the server has finished the work that follows each start, such as compiling
+/// patterns in the background, which would otherwise be counted with the messages.
 /// Returns the time for which the server has been idle; `None` if it cannot be monitored.
 fn await_rest(target: &RunningTarget) -> Option<Duration> {
     let begin = Instant::now();

@@ -5,7 +5,7 @@
 
 use crate::http::error::HttpError;
 
-/// Chunk extensions and trailer fields are read and forgotten, up to this many bytes in total.
+/// Chunk extensions and trailer fields are read and discarded, up to this many bytes in total.
 const IGNORED_BYTES_MAX: usize = 8 << 10;
 /// Enough for any size that a body may have.
 const SIZE_DIGITS_MAX: u8 = 15;

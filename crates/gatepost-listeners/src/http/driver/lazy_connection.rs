@@ -20,7 +20,7 @@ use crate::admission::{Admitted, Refusal};
 use crate::http::context::HttpContext;
 use crate::lazy_stream::LazyStream;
 
-/// A connection that no reactor knows yet, with what it has received and answered so far.
+/// A connection that is not registered with a reactor yet, with its input and responses so far.
 pub(in crate::http) struct LazyConnection {
     stream: LazyStream,
     /// Bytes that were read and not answered yet.

@@ -14,7 +14,7 @@ pub(super) struct LoginForm<'a> {
     pub user: &'a str,
     /// The reason why the login before was refused.
     pub refusal: Option<&'a str>,
-    /// Whether others can read what is sent.
+    /// Whether others can read the connection's data.
     pub is_exposed: bool,
 }
 

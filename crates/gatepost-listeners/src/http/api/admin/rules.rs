@@ -26,7 +26,7 @@ pub(super) async fn slowest(
     Ok(Response::json(200, &operations.slowest_rules(count).await?))
 }
 
-/// `/admin/reload`, or with `check=1` only what it would change.
+/// `/admin/reload`, or with `check=1` only the changes that it would make.
 pub(super) async fn reload(
     operations: &Operations,
     request: &HttpRequest,
