@@ -213,6 +213,40 @@ fn offences_in_all_protocols_add_up_to_a_ban_by_all_listeners() {
     assert!(!is_listed(&gateway, CLIENT));
 }
 
+/// A host may use every address of its /64, and the operator counts neighbours of a /24 together.
+#[test]
+fn addresses_of_one_network_are_counted_and_banned_together() {
+    let gateway = start_with_admin(&format!("bans.ipv4_bits = 24\n{SETTINGS}"));
+    for (offenders, neighbour, other, network) in [
+        (
+            ["2001:db8::1", "2001:db8::2"],
+            "2001:db8::3",
+            "2001:db8:0:1::1",
+            "2001:db8::/64",
+        ),
+        (
+            ["203.0.113.8", "203.0.113.9"],
+            "203.0.113.10",
+            "203.0.114.8",
+            "203.0.113.0/24",
+        ),
+    ] {
+        // Six protocol faults of two points each, three by each address.
+        for offender in offenders.into_iter().cycle().take(6) {
+            assert!(holds(&greeting(&gateway, "smtp", neighbour), b"220 "));
+            let fault = say(&gateway, "smtp", offender, &["GET / HTTP/1.1"]);
+            assert!(fault[0].starts_with("421"), "{fault:?}");
+        }
+        for address in [offenders[0], offenders[1], neighbour] {
+            assert_eq!(status_of(&gateway, address), "403", "{address}");
+            let said = greeting(&gateway, "pop3", address);
+            assert!(said.is_empty(), "{address}: {said:?}");
+        }
+        assert_eq!(status_of(&gateway, other), "200", "{other}");
+        assert!(is_listed(&gateway, network), "{network}");
+    }
+}
+
 /// Spam of a client without a login counts, whatever becomes of the mail.
 #[test]
 fn a_sender_of_spam_is_banned() {

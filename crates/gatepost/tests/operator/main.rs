@@ -5,6 +5,7 @@
 mod support;
 
 mod access;
+mod allowed_sender;
 mod attachments;
 mod clock;
 mod delayed;

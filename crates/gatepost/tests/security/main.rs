@@ -6,9 +6,13 @@ mod scram;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod apache;
 mod browser_login;
 mod exposure;
+mod guesses;
 mod held;
+mod internal_topics;
+mod large_mail;
 mod letter_case;
 mod links;
 mod mail_rights;
@@ -18,17 +22,13 @@ mod sandbox;
 mod secure_cookie;
 mod strangers;
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpStream;
+use std::io::Write;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD as BASE64;
 // The crates with which `scram` computes.
 use hmac as _;
 use pbkdf2 as _;
 use sha2 as _;
 
-use scram::ScramClient;
 use support::authority::Authority;
 use support::{Gateway, add_user, await_some, post, run, send_raw, text_of};
 
@@ -73,44 +73,6 @@ fn a_public_mail_listener_makes_no_stranger_an_administrator() {
     );
 }
 
-/// Exchanges by SCRAM that were all begun before the first failure.
-#[test]
-fn parallel_guesses_by_scram_are_limited() {
-    const GUESSES: usize = 40;
-    const RIGHT: usize = 20;
-    let gateway = Gateway::start(
-        "rules.paths = []\nlisteners.smtp.proxy_protocol = [\"127.0.0.1\"]\n\
-         listeners.smtp.plain_login = true\nbans.points_max = 15\naccess.scram_iterations = 4096\n",
-    );
-    let added = add_user(&gateway, "anna", "secret", &[]);
-    assert!(added.status.success(), "{}", text_of(&added));
-    let mut begun = Vec::new();
-    for _ in 0..GUESSES {
-        begun.push(await_some("SCRAM is offered", || begin_scram(&gateway)));
-    }
-    let mut replies = Vec::new();
-    for (number, (stream, challenge)) in begun.iter_mut().enumerate() {
-        // The right proof among the wrong ones is not better than they are.
-        let password = if number == RIGHT { "secret" } else { "wrong" };
-        let last = ScramClient::new("anna", password).last(challenge);
-        let last = BASE64.encode(last);
-        stream
-            .get_mut()
-            .write_all(format!("{last}\r\n").as_bytes())
-            .expect("sent");
-        replies.push(reply(stream));
-    }
-    let tried = replies
-        .iter()
-        .filter(|reply| reply.starts_with("535"))
-        .count();
-    let limited = replies
-        .iter()
-        .filter(|reply| reply.starts_with("454"))
-        .count();
-    assert_eq!((tried, limited), (5, GUESSES - 5), "{replies:?}");
-}
-
 /// However often others guess, a client with the password is admitted from this machine.
 #[test]
 fn guesses_from_elsewhere_do_not_shut_this_machine_out() {
@@ -145,47 +107,6 @@ fn guesses_from_elsewhere_do_not_shut_this_machine_out() {
     await_some("the wait is over", || {
         (status("anna:secret of anna", &elsewhere) == "200").then_some(())
     });
-}
-
-/// Greets as a client of another machine and sends SCRAM's first message; the challenge to go on
-/// with. `None` before the server knows the user.
-fn begin_scram(gateway: &Gateway) -> Option<(BufReader<TcpStream>, Vec<u8>)> {
-    let stream = TcpStream::connect(gateway.address("smtp")).expect("a connection");
-    stream
-        .set_read_timeout(Some(support::PATIENCE))
-        .expect("a timeout");
-    let mut stream = BufReader::new(stream);
-    let proxy = b"PROXY TCP4 203.0.113.9 127.0.0.1 4321 25\r\n";
-    stream.get_mut().write_all(proxy).expect("sent");
-    assert!(reply(&mut stream).starts_with("220"));
-    let hello = b"EHLO client.example\r\n";
-    stream.get_mut().write_all(hello).expect("sent");
-    if !reply(&mut stream).contains("SCRAM-SHA-256") {
-        return None;
-    }
-    let first = BASE64.encode(ScramClient::new("anna", "").first());
-    let command = format!("AUTH SCRAM-SHA-256 {first}\r\n");
-    stream
-        .get_mut()
-        .write_all(command.as_bytes())
-        .expect("sent");
-    let challenge = reply(&mut stream);
-    let challenge = challenge.strip_prefix("334 ").expect("a challenge").trim();
-    Some((stream, BASE64.decode(challenge).expect("base64")))
-}
-
-/// A reply of one or more lines.
-fn reply(stream: &mut BufReader<TcpStream>) -> String {
-    let mut all = String::new();
-    loop {
-        let mut line = String::new();
-        stream.read_line(&mut line).expect("a reply");
-        let is_last = line.as_bytes().get(3) != Some(&b'-');
-        all.push_str(&line);
-        if is_last {
-            return all;
-        }
-    }
 }
 
 /// Procedures that nest, publish and change beyond all bounds.
@@ -348,6 +269,22 @@ fn changes_are_in_the_audit_log_without_secrets() {
         "{changes}"
     );
     assert!(!changes.contains("secret"), "{changes}");
+}
+
+#[test]
+fn weak_passwords_are_refused_over_http_and_leave_no_user() {
+    let gateway = Gateway::start("rules.paths = []\n");
+    let url = gateway.url("/admin/users");
+    let json = ["-s", "-H", "Content-Type: application/json"];
+    for password in ["x", "12345", "mallory"] {
+        let body = format!(r#"{{"name":"mallory","password":"{password}","admin":true}}"#);
+        let code = ["-w", " %{http_code}", "-d", &body, &url];
+        let refused = text_of(&run("curl", &[&json[..], &code].concat(), b""));
+        assert!(refused.contains("too weak"), "{refused}");
+        assert!(!refused.contains(" 20"), "{refused}");
+    }
+    let listed = text_of(&run("curl", &["-s", &url], b""));
+    assert!(!listed.contains("mallory"), "{listed}");
 }
 
 #[test]

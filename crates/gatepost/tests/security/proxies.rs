@@ -13,12 +13,12 @@ use crate::support::{Gateway, add_user, await_some, command, feed, text_of};
 /// The account of Debian's web servers.
 const WEB_SERVER: u32 = 33;
 /// A person, known to the machine or not.
-const PERSON: u32 = 1_000;
+pub(super) const PERSON: u32 = 1_000;
 /// A service with an account of systemd's range for dynamic ones.
 const DYNAMIC_SERVICE: u32 = 61_234;
-const ROOT: u32 = 0;
+pub(super) const ROOT: u32 = 0;
 
-const NEW_ADMIN: &str = r#"{"name":"mallory","password":"mallory's own","admin":true}"#;
+pub(super) const NEW_ADMIN: &str = r#"{"name":"mallory","password":"mallory's own","admin":true}"#;
 
 /// The output of a program that runs as this account.
 fn run_as(account: u32, program: &str, arguments: &[&str]) -> String {
@@ -28,13 +28,13 @@ fn run_as(account: u32, program: &str, arguments: &[&str]) -> String {
 }
 
 /// The status of a request by curl of this account.
-fn status(account: u32, arguments: &[&str]) -> String {
+pub(super) fn status(account: u32, arguments: &[&str]) -> String {
     let quiet = ["-s", "-o", "/dev/null", "-w", "%{http_code}"];
     run_as(account, "curl", &[&quiet[..], arguments].concat())
 }
 
 /// A server whose folder every account may enter.
-fn gateway_for_all(folder: &Path, settings: &str) -> Gateway {
+pub(super) fn gateway_for_all(folder: &Path, settings: &str) -> Gateway {
     std::fs::set_permissions(folder, PermissionsExt::from_mode(0o755)).expect("opened");
     Gateway::start_in(folder, &format!("rules.paths = []\n{settings}"))
 }

@@ -42,7 +42,7 @@ impl Gateway {
     pub(crate) fn start(settings: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let mut gateway = Self::start_in(folder.path(), settings);
-        gateway.keep = Some(folder);
+        gateway.keep(folder);
         gateway
     }
 
@@ -155,6 +155,11 @@ impl Gateway {
                 }
             }
         }
+    }
+
+    /// Keeps its folder for as long as the server runs.
+    pub(crate) fn keep(&mut self, folder: tempfile::TempDir) {
+        self.keep = Some(folder);
     }
 
     pub(crate) fn address(&self, listener: &str) -> SocketAddr {
