@@ -25,28 +25,18 @@ function read(data) {
 /** Messages of a sequence have the same tag, so the latest replaces the earlier ones. */
 const tagOf = (message) => `${message.topic}\n${message.sequence_id ?? message.id}`;
 
-/**
- * For each tag, the end of the push events received so far: the browser does not wait for the end of one
- * before it reports the next, and an event must not overtake an earlier one of its sequence. Other
- * sequences do not wait for it: its image may be slow to load.
- */
-const pending = new Map();
+/** The browser does not wait for the end of one push event before it reports the next. */
+let earlier = Promise.resolve();
 
 function receive(message) {
-  const tag = tagOf(message);
-  const received = (pending.get(tag) ?? Promise.resolve()).then(() => apply(message, tag));
-  const ended = received
-    .catch(() => {})
-    .then(() => {
-      if (pending.get(tag) === ended) pending.delete(tag);
-    });
-  pending.set(tag, ended);
+  const received = earlier.then(() => apply(message));
+  earlier = received.catch(() => {});
   return received;
 }
 
-async function apply(message, tag) {
-  if (!["message_delete", "message_clear"].includes(message.event)) return show(message, tag);
-  await close(tag);
+async function apply(message) {
+  if (!["message_delete", "message_clear"].includes(message.event)) return show(message);
+  await close(tagOf(message));
 }
 
 async function close(tag) {
@@ -57,11 +47,11 @@ async function close(tag) {
 /** The buttons that a notification can have: it has no clipboard, and sends no intents of Android. */
 const buttonsOf = (message) => (message.actions ?? []).filter(({ action }) => ["view", "http"].includes(action));
 
-function show(message, tag) {
+function show(message) {
   const tags = (message.tags ?? []).join(", ");
   return self.registration.showNotification(message.title || message.topic || "Gatepost", {
     body: [message.message, tags && `(${tags})`].filter(Boolean).join("\n"),
-    tag,
+    tag: tagOf(message),
     icon: "/gatepost/icon.svg",
     image: message.image,
     timestamp: message.time ? message.time * 1000 : undefined,
