@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { mkdirSync } from "node:fs";
 import { createRequire } from "node:module";
+import { connect } from "node:net";
 import { join } from "node:path";
 import mqtt from "mqtt";
 import { launch, openPage } from "./browser.mjs";
@@ -20,7 +21,12 @@ before(async () => {
   for (const folder of [pictures, scratch]) mkdirSync(folder, { recursive: true });
   server = await Server.start({
     "hall.html": `<!doctype html><html lang="en"><title>Hall</title><body><h1>Hall</h1><p id="value">{{ live("hall/temperature") }}</p></body></html>`,
-  }, {}, [`store.series_interval = "1s"`]);
+  }, {}, [
+    `store.series_interval = "1s"`,
+    // Clients of POP3 come through a proxy, so that a test can be a client of another machine.
+    `listeners.pop3.proxy_protocol = ["127.0.0.1"]`,
+    `bans.points_max = 12`,
+  ]);
   browser = await launch();
 });
 
@@ -215,6 +221,37 @@ test("addresses are banned and sessions ended by an administrator", async () => 
   await session.waitFor({ state: "detached" });
   assert.deepEqual(faults, []);
   await client.endAsync(true);
+  await close();
+});
+
+/** What POP3 answers to `line` of a client at `address`; empty if the connection ends without an answer. */
+function pop3(address, line) {
+  const [host, port] = server.binds.pop3.split(":");
+  const socket = connect(Number(port), host, () => socket.write(`PROXY TCP4 ${address} ${host} 4321 ${port}\r\n`));
+  let answers = "";
+  socket.on("data", (text) => {
+    if (!answers) socket.write(line);
+    answers += text;
+  });
+  // A connection that is closed unread is reset.
+  socket.on("error", () => {});
+  return new Promise((resolve) => socket.once("close", () => resolve(answers)));
+}
+
+test("a ban of a client's own making is shown with its reason, and ended there", async () => {
+  const { page, faults, close } = await open("/#access");
+  page.on("dialog", (dialog) => dialog.accept());
+  // Each HTTP line is a violation of the protocol, of 2 points.
+  for (let offences = 0; offences < 6; offences += 1) {
+    assert.match(await pop3("203.0.113.9", "GET / HTTP/1.1\r\n"), /^\+OK /);
+  }
+  assert.equal(await pop3("203.0.113.9", "QUIT\r\n"), "");
+  const ban = page.locator("#bans tr", { hasText: "203.0.113.9" });
+  await ban.locator("td", { hasText: "protocol" }).waitFor();
+  await ban.getByRole("button").click();
+  await ban.waitFor({ state: "detached" });
+  assert.match(await pop3("203.0.113.9", "QUIT\r\n"), /^\+OK [^]*\+OK/);
+  assert.deepEqual(faults, []);
   await close();
 });
 

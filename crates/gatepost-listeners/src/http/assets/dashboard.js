@@ -20,6 +20,8 @@ const STATS = "$SYS/gatepost/stats";
 const JOURNAL = "$SYS/gatepost/journal";
 /** The pause before a refused stream is asked for again. */
 const AGAIN_MS = 2_000;
+/** The pause between two readings of bans and clients while they are shown. */
+const REFRESH_MS = 5_000;
 
 // --- Views -------------------------------------------------------------------------------------
 
@@ -43,6 +45,15 @@ function showView() {
   showTopics(shown === "explorer");
   loaded.catch(() => {}).then(() => item?.show()).catch(() => {});
   draw();
+}
+
+let refreshed = 0;
+
+/** Reads the lists again that change without an action of this page and are in no event stream. */
+function refreshView() {
+  if (shown !== "access" || Date.now() - refreshed < REFRESH_MS) return;
+  refreshed = Date.now();
+  Promise.all([loadBans(), loadSessions()]).catch(() => {});
 }
 
 // --- Start -------------------------------------------------------------------------------------
@@ -97,8 +108,10 @@ function listen() {
   };
   source.onmessage = (event) => {
     const { topic, payload } = JSON.parse(event.data);
-    if (topic === STATS) addStats(JSON.parse(payload));
-    else if (topic === JOURNAL) {
+    if (topic === STATS) {
+      addStats(JSON.parse(payload));
+      refreshView();
+    } else if (topic === JOURNAL) {
       const entry = JSON.parse(payload);
       arrived(entry);
       if (entry.action === "quarantine") quarantineGrew();
