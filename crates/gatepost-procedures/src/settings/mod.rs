@@ -104,7 +104,8 @@ pub struct LuauSettings {
     pub wait_max: Period,
     /// The most loops and calls of one call; 0 for any number.
     pub steps_max: u64,
-    /// The most memory that the procedure may hold on one judge thread, strings included.
+    /// The most memory that the procedure may hold on one judge thread, strings included. What it
+    /// publishes and changes in one call may take as much again.
     pub memory_max: ByteSize,
     /// The calls after which a virtual machine is replaced by a new one; 0 for any number.
     pub calls_max: u64,
