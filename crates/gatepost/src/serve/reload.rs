@@ -22,8 +22,9 @@ use gatepost_sinks::{MailQueue, Sinks};
 use gatepost_store::Store;
 use gatepost_users::Users;
 
+use super::huge_pages::MemoryBefore;
+use super::memory;
 use super::rules::{self, ERRORS_LOGGED, RuleProblems};
-use super::{huge_pages, memory};
 use crate::config::{Config, ConfigSource};
 
 /// Reads users, rules and the keys of token issuers again.
@@ -73,6 +74,7 @@ impl Reloader<'_> {
                 return ReloadReport::impossible(texts.collect());
             }
         };
+        let memory_before = MemoryBefore::observe(&config.rules);
         let before = self.procedures.rules();
         let reloaded = match self.reload_rules(&config, &before, only_checks) {
             Ok(reloaded) => reloaded,
@@ -92,6 +94,7 @@ impl Reloader<'_> {
         };
         memory::give_back();
         if !only_checks {
+            memory_before.back_filled_ranges();
             for warning in &warnings {
                 tracing::warn!(target: "procedures", "{warning}");
             }
@@ -169,7 +172,7 @@ impl Reloader<'_> {
         if config.rules.warm_up && !only_checks {
             // Done before the swap: until then messages are judged by the old rules, which are
             // warm.
-            huge_pages::used_while(&config.rules, || rules.warm_up());
+            rules.warm_up();
         }
         Ok(ReloadedRules {
             rules: rules.into(),

@@ -4,7 +4,7 @@
 //! for its next message, loading begins at the start, and the listeners do not wait for it;
 //! otherwise the first message that needs the rules starts it.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use gatepost_message::Listener;
@@ -13,7 +13,8 @@ use gatepost_procedures::{DeferredRules, ScopeMember};
 use gatepost_rules::{Problem, RuleSet, RulesSettings, Severity};
 use parking_lot::RwLock;
 
-use super::{huge_pages, memory};
+use super::huge_pages::MemoryBefore;
+use super::memory;
 use crate::config::Config;
 
 /// Errors of the rule folders that are logged; a folder made for another version has thousands.
@@ -62,7 +63,10 @@ pub(super) fn deferred(
 ) -> DeferredRules {
     let (settings, learner, problems) = (settings.clone(), learner.clone(), problems.clone());
     let of_warm_up = settings.clone();
+    let memory_before = Arc::new(OnceLock::new());
+    let observed = memory_before.clone();
     let load = move || {
+        observed.get_or_init(|| MemoryBefore::observe(&settings));
         let (rules, unusable) = load(&settings, &learner)
             .inspect_err(|error| tracing::error!(target: "rules", "{error}"))
             .ok()?;
@@ -71,9 +75,10 @@ pub(super) fn deferred(
     };
     DeferredRules::new(load, move |rules| {
         if of_warm_up.warm_up {
-            warm_up(rules, &of_warm_up);
+            warm_up(rules);
         }
         memory::give_back();
+        memory_before.get().map(MemoryBefore::back_filled_ranges);
     })
 }
 
@@ -84,8 +89,7 @@ pub(super) fn load(
     learner: &Learner,
 ) -> Result<(Arc<RuleSet>, Arc<[Problem]>), LearningError> {
     let started = Instant::now();
-    let (rules, problems) =
-        huge_pages::used_while(settings, || RuleSet::load(&settings.paths, settings));
+    let (rules, problems) = RuleSet::load(&settings.paths, settings);
     let is_error = |problem: &&Problem| problem.severity == Severity::Error;
     for problem in problems.iter().filter(is_error).take(ERRORS_LOGGED) {
         tracing::warn!(target: "rules", "{problem}");
@@ -101,9 +105,9 @@ pub(super) fn load(
 }
 
 /// Computes in advance what the first messages would wait for.
-fn warm_up(rules: &RuleSet, settings: &RulesSettings) {
+fn warm_up(rules: &RuleSet) {
     let started = Instant::now();
-    huge_pages::used_while(settings, || rules.warm_up());
+    rules.warm_up();
     let took = started.elapsed().as_millis();
     tracing::info!(target: "rules", "warmed up in {took} ms");
 }
