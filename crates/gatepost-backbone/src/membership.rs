@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use async_nats::jetstream::kv::{self, CreateErrorKind, Operation, Store};
 use async_nats::jetstream::{Context, stream::StorageType};
 use futures_util::{StreamExt as _, TryStreamExt as _};
+use gatepost_broker::LiveNode;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
@@ -42,6 +43,17 @@ pub struct NodeRecord {
 }
 
 impl NodeRecord {
+    /// The record of a node whose own record cannot be read, such as that of a later version.
+    const fn unreadable(node: u8) -> Self {
+        Self {
+            node,
+            host: String::new(),
+            process: 0,
+            started_unix_ms: 0,
+            version: String::new(),
+        }
+    }
+
     fn holder(&self) -> String {
         format!("{}, process {}", self.host, self.process)
     }
@@ -52,6 +64,17 @@ impl NodeRecord {
 
     fn value(&self) -> bytes::Bytes {
         serde_json::to_vec(self).unwrap_or_default().into()
+    }
+}
+
+impl From<NodeRecord> for LiveNode {
+    fn from(record: NodeRecord) -> Self {
+        Self {
+            node: record.node,
+            host: record.host,
+            version: record.version,
+            started_unix_ms: record.started_unix_ms,
+        }
     }
 }
 
@@ -231,6 +254,7 @@ pub(crate) async fn list(bucket: &Store) -> Result<Vec<NodeRecord>, BackboneErro
 
 /// Another node.
 struct Other {
+    record: NodeRecord,
     heard: Instant,
     /// Whether it left a question unanswered since it was heard of.
     is_silent: bool,
@@ -256,15 +280,18 @@ impl KnownNodes {
             return;
         };
         if entry.operation == Operation::Put {
-            self.note_alive(node);
+            let record = serde_json::from_slice(&entry.value);
+            self.note_alive(record.unwrap_or_else(|_| NodeRecord::unreadable(node)));
         } else {
             self.heard.lock().remove(&node);
         }
     }
 
-    pub(crate) fn note_alive(&self, node: u8) {
-        if node != self.node {
+    pub(crate) fn note_alive(&self, record: NodeRecord) {
+        if record.node != self.node {
+            let node = record.node;
             let other = Other {
+                record,
                 heard: Instant::now(),
                 is_silent: false,
             };
@@ -272,19 +299,19 @@ impl KnownNodes {
         }
     }
 
-    /// The nodes that are alive.
-    pub(crate) fn alive(&self) -> Vec<u8> {
+    /// The nodes that are alive, by number.
+    pub(crate) fn alive(&self) -> Vec<NodeRecord> {
         let mut heard = self.heard.lock();
         heard.retain(|_, other| other.heard.elapsed() < LEASE);
-        heard.keys().copied().collect()
+        heard.values().map(|other| other.record.clone()).collect()
     }
 
     /// The nodes that answer questions.
     pub(crate) fn answering(&self) -> Vec<u8> {
-        let alive = self.alive();
-        let heard = self.heard.lock();
-        let is_silent = |node: &u8| heard.get(node).is_none_or(|other| other.is_silent);
-        alive.into_iter().filter(|node| !is_silent(node)).collect()
+        let mut heard = self.heard.lock();
+        heard.retain(|_, other| other.heard.elapsed() < LEASE);
+        let answering = heard.iter().filter(|(_, other)| !other.is_silent);
+        answering.map(|(node, _)| *node).collect()
     }
 
     /// These nodes did not answer: they get no further requests until they reappear.
@@ -310,13 +337,14 @@ mod tests {
     fn a_silent_node_is_queried_again_when_it_reappears() {
         let known = KnownNodes::new(1);
         for node in [1, 2, 3] {
-            known.note_alive(node);
+            known.note_alive(NodeRecord::unreadable(node));
         }
         assert_eq!(known.answering(), [2, 3]);
         known.note_silent(&[2]);
         assert_eq!(known.answering(), [3]);
-        assert_eq!(known.alive(), [2, 3]);
-        known.note_alive(2);
+        let alive: Vec<u8> = known.alive().iter().map(|record| record.node).collect();
+        assert_eq!(alive, [2, 3]);
+        known.note_alive(NodeRecord::unreadable(2));
         assert_eq!(known.answering(), [2, 3]);
         known.forget();
         assert!(known.alive().is_empty());

@@ -101,7 +101,7 @@ impl ClusterSession {
         let record = shared.record();
         let claim = Claim::take(&context, &shared.subjects, &shared.settings, record).await?;
         for other in membership::list(&claim.bucket()).await? {
-            shared.known_nodes.note_alive(other.node);
+            shared.known_nodes.note_alive(other);
         }
         let stream = retained_stream::open(shared, &context).await?;
         let (outgoing, queue) = OutgoingQueue::new(&shared.settings);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwapOption;
-use gatepost_broker::{InterestBarrier, NodesStatus, OtherNodes};
+use gatepost_broker::{InterestBarrier, LiveNode, NodesStatus, OtherNodes};
 use gatepost_message::{NodeNumber, Publication, TopicFilter};
 use parking_lot::Mutex;
 
@@ -23,6 +23,8 @@ pub(crate) struct Shared {
     pub(crate) settings: BackboneSettings,
     /// The number of this node.
     pub(crate) node: u8,
+    /// The name of this machine.
+    host: String,
     /// The time of the start, in milliseconds since 1970.
     run: u64,
     pub(crate) subjects: Subjects,
@@ -45,8 +47,10 @@ impl Shared {
     pub(crate) fn new(settings: BackboneSettings, node: NodeNumber) -> Self {
         let run = SystemTime::now().duration_since(UNIX_EPOCH);
         let node = node.get();
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         Self {
             node,
+            host: host.trim().to_owned(),
             run: run.unwrap_or_default().as_millis() as u64,
             subjects: Subjects::new(&settings.cluster),
             settings,
@@ -66,10 +70,9 @@ impl Shared {
 
     /// The record by which this node makes itself known.
     pub(crate) fn record(&self) -> NodeRecord {
-        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         NodeRecord {
             node: self.node,
-            host: host.trim().to_owned(),
+            host: self.host.clone(),
             process: std::process::id(),
             started_unix_ms: self.run,
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -162,8 +165,14 @@ impl OtherNodes for Shared {
     fn status(&self) -> NodesStatus {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         NodesStatus {
+            this: self.record().into(),
             trouble: self.trouble.lock().clone(),
-            others: self.known_nodes.alive(),
+            others: self
+                .known_nodes
+                .alive()
+                .into_iter()
+                .map(LiveNode::from)
+                .collect(),
             forwarded: of(&self.forwarded),
             received: of(&self.received),
             malformed: of(&self.malformed),

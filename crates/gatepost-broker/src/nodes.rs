@@ -38,13 +38,28 @@ pub trait OtherNodes: Send + Sync {
     fn status(&self) -> NodesStatus;
 }
 
+/// A node that is alive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveNode {
+    /// Its number.
+    pub node: u8,
+    /// The name of its machine.
+    pub host: String,
+    /// Its version.
+    pub version: String,
+    /// Unix time of its start, in milliseconds.
+    pub started_unix_ms: u64,
+}
+
 /// The state of the connection to other nodes.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodesStatus {
+    /// This node.
+    pub this: LiveNode,
     /// The reason why this node is not part of the cluster; `None` while it is.
     pub trouble: Option<String>,
-    /// The numbers of the other nodes that are alive.
-    pub others: Vec<u8>,
+    /// The other nodes that are alive, by number.
+    pub others: Vec<LiveNode>,
     /// Publications that were sent to the other nodes.
     pub forwarded: u64,
     /// Publications that came from other nodes.

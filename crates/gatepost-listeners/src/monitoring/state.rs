@@ -3,6 +3,7 @@
 //! `$SYS/gatepost/journal`.
 
 use gatepost_alarms::AlarmStatus;
+use gatepost_broker::{LiveNode, NodesStatus};
 use gatepost_sinks::SinkStatus;
 use serde::Serialize;
 
@@ -87,10 +88,68 @@ pub struct Stats {
     pub sinks: Vec<SinkStatus>,
     /// The alarms.
     pub alarms: Vec<AlarmStatus>,
+    /// The cluster; absent if the server is in none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<ClusterState>,
     /// The procedures.
     pub procedures: Vec<ProcedureStats>,
     /// Connections and messages by listener.
     pub listeners: Vec<ListenerState>,
+}
+
+/// The cluster, as this node sees it.
+#[derive(Serialize, Debug, Clone)]
+pub struct ClusterState {
+    /// The number of this node.
+    pub node: u8,
+    /// The reason why this node is not part of the cluster; `None` while it is.
+    pub trouble: Option<String>,
+    /// The nodes that are alive, this one first.
+    pub nodes: Vec<NodeState>,
+    /// Publications sent to the other nodes since the start.
+    pub forwarded: u64,
+    /// Publications that came from other nodes since the start.
+    pub received: u64,
+    /// Topics whose retained message the other nodes do not have yet.
+    pub retained_unsent: u64,
+}
+
+/// One node of the cluster.
+#[derive(Serialize, Debug, Clone)]
+pub struct NodeState {
+    /// Its number.
+    pub node: u8,
+    /// The name of its machine.
+    pub host: String,
+    /// Its version.
+    pub version: String,
+    /// Unix time of its start, in milliseconds.
+    pub started_unix_ms: u64,
+}
+
+impl From<LiveNode> for NodeState {
+    fn from(node: LiveNode) -> Self {
+        Self {
+            node: node.node,
+            host: node.host,
+            version: node.version,
+            started_unix_ms: node.started_unix_ms,
+        }
+    }
+}
+
+impl From<NodesStatus> for ClusterState {
+    fn from(status: NodesStatus) -> Self {
+        let nodes = std::iter::once(status.this.clone()).chain(status.others);
+        Self {
+            node: status.this.node,
+            trouble: status.trouble,
+            nodes: nodes.map(NodeState::from).collect(),
+            forwarded: status.forwarded,
+            received: status.received,
+            retained_unsent: status.retained_unsent,
+        }
+    }
 }
 
 /// The number of messages by verdict.

@@ -16,8 +16,8 @@ use parking_lot::Mutex;
 
 use super::slowdowns::{SLOWDOWNS_MAX, Slowdown, Slowdowns};
 use super::state::{
-    ListenerState, MonitoredSession, MonitoredTopic, MonitoringSnapshot, ProcedureStats,
-    STATS_TOPIC, Stats, VerdictCounts,
+    ClusterState, ListenerState, MonitoredSession, MonitoredTopic, MonitoringSnapshot,
+    ProcedureStats, STATS_TOPIC, Stats, VerdictCounts,
 };
 
 /// The number of seconds of history that the dashboard shows.
@@ -209,6 +209,7 @@ impl StatsKeeper {
                 .alarms
                 .as_ref()
                 .map_or_else(Vec::new, |alarms| alarms.status(RAISED_SHOWN)),
+            cluster: self.broker.nodes_status().map(ClusterState::from),
             procedures: self.procedures(),
             listeners: self.listeners(),
         }

@@ -60,6 +60,33 @@ pub(crate) fn readyz(gateway: &Gateway) -> String {
 }
 
 #[test]
+fn each_node_shows_the_nodes_that_are_alive() {
+    if nats::program().is_none() {
+        return;
+    }
+    let nats = Nats::start("");
+    let (one, two) = two_nodes(&nats);
+    assert_eq!(await_nodes(&one, 2), [1, 2]);
+    assert_eq!(await_nodes(&two, 2), [2, 1]);
+    drop(two);
+    assert_eq!(await_nodes(&one, 1), [1]);
+}
+
+/// The nodes that the dashboard of a node shows, once it shows so many, each with its version.
+fn await_nodes(gateway: &Gateway, count: usize) -> Vec<u64> {
+    await_some("the dashboard shows the nodes", || {
+        let state = run("curl", &["-s", &gateway.url("/admin/state")], b"");
+        let state: serde_json::Value = serde_json::from_slice(&state.stdout).ok()?;
+        let cluster = &state["stats"].as_array()?.last()?["cluster"];
+        let nodes = cluster["nodes"].as_array()?;
+        let is_shown = |node: &serde_json::Value| node["version"] == env!("CARGO_PKG_VERSION");
+        let numbers = nodes.iter().filter(|node| is_shown(node));
+        let numbers: Vec<u64> = numbers.filter_map(|node| node["node"].as_u64()).collect();
+        (cluster["trouble"].is_null() && numbers.len() == count).then_some(numbers)
+    })
+}
+
+#[test]
 fn a_message_reaches_the_subscribers_of_other_nodes_once() {
     if nats::program().is_none() {
         return;

@@ -76,6 +76,23 @@ function showSlowdowns(now) {
   }));
 }
 
+// --- Cluster -----------------------------------------------------------------------------------
+
+function showNodes(now) {
+  const cluster = now.cluster;
+  $("nodes-card").hidden = !cluster;
+  if (!cluster) return;
+  const unsent = cluster.retained_unsent ? `, ${number(cluster.retained_unsent)} retained messages not sent yet` : "";
+  $("nodes-status").textContent = `${number(cluster.forwarded)} messages to other nodes, ${number(cluster.received)} from them${unsent}`;
+  fill("nodes", cluster.nodes.map((node) => {
+    const isThis = node.node === cluster.node;
+    return [cell(element("span", { class: isThis && cluster.trouble ? "dot" : "dot open" }, String(node.node), element("span", { class: "quiet" }, isThis ? " this node" : ""))),
+      cell(element("bdi", {}, node.host)), cell(node.version), cell(node.started_unix_ms ? duration(now.unix_ms - node.started_unix_ms) : "–", "number")];
+  }));
+  $("nodes-trouble").hidden = !cluster.trouble;
+  $("nodes-trouble").textContent = cluster.trouble ? `This node is not part of the cluster: ${cluster.trouble}` : "";
+}
+
 // --- Tables ------------------------------------------------------------------------------------
 
 /** The causes of dropped deliveries, as a tooltip. */
@@ -108,6 +125,7 @@ function showTables(now) {
       figure(sink.queued), cell(sink.lag_seconds ? `${number(sink.lag_seconds)} s` : "–", "number"),
       figure(sink.delivered), figure(sink.given_up, true)];
   }));
+  showNodes(now);
   const meanOf = (procedure) => (procedure.requests ? (procedure.cpu_seconds / procedure.requests) * 1e6 : 0);
   const called = (now.procedures ?? []).filter((procedure) => procedure.requests > 0);
   fill("procedures", called.sort((a, b) => meanOf(b) - meanOf(a)).map((procedure) => {
