@@ -138,10 +138,7 @@ fn server_figures(stats: &BrokerStats, shared: &BrokerShared) -> Vec<(String, St
         ("retained messages/count", stats.retained as u64),
         ("retained messages/bytes", stats.retained_bytes as u64),
         ("subscriptions/count", stats.subscriptions as u64),
-        (
-            "memory/resident",
-            shared.memory.resident_bytes().unwrap_or(0) as u64,
-        ),
+        ("memory/resident", shared.memory.resident_bytes() as u64),
     ];
     let texts = texts.map(|(name, text)| (name.to_owned(), text));
     let numbers = numbers.map(|(name, number)| (name.to_owned(), number.to_string()));

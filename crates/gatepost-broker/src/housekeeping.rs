@@ -89,15 +89,10 @@ impl Housekeeper<'_> {
     }
 
     fn check_memory(self, now: Instant) {
-        let memory_max = self.shared.memory_max();
-        let is_above = self
-            .shared
-            .memory
-            .resident_bytes()
-            .is_some_and(|bytes| bytes > memory_max);
-        self.shared.limits.set_out_of_memory(is_above);
+        let is_exceeded = self.shared.memory.is_exceeded();
+        self.shared.limits.set_out_of_memory(is_exceeded);
         let is_any_on_disk = self.shared.on_disk.is_any() || self.shared.retained.is_any_on_disk();
-        if is_above || is_any_on_disk {
+        if is_exceeded || is_any_on_disk {
             memory::return_freed();
         }
         if let Err(error) = self.shared.load_retained(LOAD_STEPS) {
@@ -108,7 +103,7 @@ impl Housekeeper<'_> {
             && let Err(error) = self
                 .shared
                 .on_disk
-                .load_next(store, self.shared.memory_room(), now)
+                .load_next(store, self.shared.memory.free_bytes(), now)
         {
             tracing::warn!(target: "broker", %error, "a session's queue could not be loaded");
         }

@@ -6,6 +6,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gatepost_settings::ByteSize;
 
 /// Measures the memory in use; simulations have their own gauge.
 pub trait MemoryGauge: Send + Sync {
@@ -23,6 +26,53 @@ impl MemoryGauge for ProcessMemory {
     }
 }
 
+/// The fraction of memory that retained messages leave to the queues of sessions: one part in this
+/// many.
+const RESERVED_SHARE: u64 = 8;
+
+/// The memory that the process may have, and the memory in use.
+pub(crate) struct MemoryBudget {
+    gauge: Arc<dyn MemoryGauge>,
+    max_bytes: usize,
+}
+
+impl MemoryBudget {
+    /// A budget of `broker.memory_max`; zero stands for three quarters of the memory that the
+    /// process may have.
+    pub(crate) fn new(gauge: Arc<dyn MemoryGauge>, max: ByteSize) -> Self {
+        let max_bytes = match max.as_usize() {
+            0 => share_of(memory_available_bytes()),
+            bytes => bytes,
+        };
+        Self { gauge, max_bytes }
+    }
+
+    /// The resident memory that the process may have.
+    pub(crate) const fn max_bytes(&self) -> usize {
+        self.max_bytes
+    }
+
+    /// Resident bytes; zero if they are unknown.
+    pub(crate) fn resident_bytes(&self) -> usize {
+        self.gauge.resident_bytes().unwrap_or_default()
+    }
+
+    /// The memory that is not in use.
+    pub(crate) fn free_bytes(&self) -> u64 {
+        self.max_bytes.saturating_sub(self.resident_bytes()) as u64
+    }
+
+    /// The memory that is not in use, without the reserve for the queues of sessions.
+    pub(crate) fn free_beyond_reserve(&self) -> u64 {
+        let reserve = self.max_bytes as u64 / RESERVED_SHARE;
+        self.free_bytes().saturating_sub(reserve)
+    }
+
+    pub(crate) fn is_exceeded(&self) -> bool {
+        self.resident_bytes() > self.max_bytes
+    }
+}
+
 /// Makes the allocator return freed memory to the system: mimalloc does so at the next allocation
 /// or release of a large block. The block is never written to, so it takes no memory.
 pub(crate) fn return_freed() {
@@ -36,12 +86,7 @@ pub fn memory_available_bytes() -> Option<usize> {
     available_bytes(Path::new("/proc"), Path::new("/sys/fs/cgroup"))
 }
 
-/// Three quarters of the memory that this process may have.
-pub(crate) fn memory_share_bytes() -> usize {
-    share_of(memory_available_bytes())
-}
-
-/// An unknown size does not limit.
+/// Three quarters of the available memory. An unknown size does not limit.
 fn share_of(available_bytes: Option<usize>) -> usize {
     available_bytes.unwrap_or(usize::MAX) / 4 * 3
 }

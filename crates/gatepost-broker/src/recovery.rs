@@ -82,7 +82,7 @@ impl SessionRecovery<'_> {
     fn read(&mut self) -> Result<(), StoreError> {
         let store = self.store;
         let needed = memory_bytes(&store.queues_size()?);
-        self.fits = needed <= self.table.shared().memory_room();
+        self.fits = needed <= self.table.shared().memory.free_bytes();
         if self.fits {
             store.each_message(|found| self.message(found))?;
         } else {
@@ -122,9 +122,9 @@ impl SessionRecovery<'_> {
         shared.on_disk.leave(left);
         while shared
             .on_disk
-            .load_next(self.store, shared.memory_room(), now)?
+            .load_next(self.store, shared.memory.free_bytes(), now)?
         {}
-        shared.on_disk.report_waiting(shared.memory_max());
+        shared.on_disk.report_waiting(shared.memory.max_bytes());
         Ok(())
     }
 

@@ -13,7 +13,7 @@ use crate::clock::BrokerClock;
 use crate::counters::Counters;
 use crate::index::Index;
 use crate::limits::{Limit, LimitCounters};
-use crate::memory::{MemoryGauge, memory_share_bytes};
+use crate::memory::{MemoryBudget, MemoryGauge};
 use crate::nodes::OtherNodes;
 use crate::receipts::PendingReceipts;
 use crate::recent::Recent;
@@ -23,10 +23,6 @@ use crate::session::BrokerView;
 use crate::sessions_on_disk::SessionsOnDisk;
 use crate::settings::{BrokerSettings, SlowSubscriber};
 use crate::stream_queue::StreamQueue;
-
-/// The fraction of memory that retained messages leave to the queues of sessions: one part in this
-/// many.
-const RESERVED_SHARE: u64 = 8;
 
 /// The part of the broker that every publisher, attachment and reader holds.
 pub(crate) struct BrokerShared {
@@ -38,9 +34,7 @@ pub(crate) struct BrokerShared {
     pub(crate) topic_rules: Arc<RulesInForce>,
     pub(crate) counters: Counters,
     pub(crate) limits: LimitCounters,
-    pub(crate) memory: Arc<dyn MemoryGauge>,
-    /// `broker.memory_max`, or its default for this machine.
-    memory_max_bytes: usize,
+    pub(crate) memory: MemoryBudget,
     pub(crate) clock: BrokerClock,
     pub(crate) receipts: PendingReceipts,
     pub(crate) on_disk: SessionsOnDisk,
@@ -58,13 +52,8 @@ impl BrokerShared {
         nodes: Option<Arc<dyn OtherNodes>>,
     ) -> Self {
         let topic_rules = Arc::<RulesInForce>::default();
-        let memory_max_bytes = match settings.memory_max.as_usize() {
-            0 => memory_share_bytes(),
-            bytes => bytes,
-        };
         let births: &[&str] = if settings.sparkplug { &BIRTHS } else { &[] };
         Self {
-            memory_max_bytes,
             index: Index::new(nodes.clone(), births),
             retained: Retained::new(
                 settings.retained_messages_max,
@@ -79,7 +68,7 @@ impl BrokerShared {
             topic_rules,
             counters: Counters::default(),
             limits: LimitCounters::default(),
-            memory,
+            memory: MemoryBudget::new(memory, settings.memory_max),
             clock: BrokerClock::new(clock),
             receipts: PendingReceipts::default(),
             on_disk: SessionsOnDisk::default(),
@@ -88,17 +77,6 @@ impl BrokerShared {
             store,
             nodes,
         }
-    }
-
-    /// The resident memory that the process may have.
-    pub(crate) const fn memory_max(&self) -> usize {
-        self.memory_max_bytes
-    }
-
-    /// The remaining part.
-    pub(crate) fn memory_room(&self) -> u64 {
-        let resident = self.memory.resident_bytes().unwrap_or_default();
-        self.memory_max().saturating_sub(resident) as u64
     }
 
     /// The retained messages under `filter`; an error if some are on disk and do not fit into
@@ -111,8 +89,8 @@ impl BrokerShared {
         if !self.retained.is_any_on_disk() {
             return Ok(self.retained.matching(filter, now));
         }
-        let room = self.memory_room();
-        let read = self.retained.matching_with_disk(filter, room, now);
+        let free_bytes = self.memory.free_bytes();
+        let read = self.retained.matching_with_disk(filter, free_bytes, now);
         read.unwrap_or_else(|error| {
             tracing::warn!(target: "broker", %error, "retained messages could not be read");
             Err(BeyondMemory)
@@ -122,15 +100,13 @@ impl BrokerShared {
     /// Whether the latest messages of topics may use memory at a start: the reserve for sessions
     /// remains free.
     pub(crate) fn has_room_for_recent(&self) -> bool {
-        self.memory_room() > self.memory_max() as u64 / RESERVED_SHARE
+        self.memory.free_beyond_reserve() > 0
     }
 
     /// Loads retained messages as long as they fit into memory, in at most `steps_max` steps.
     pub(crate) fn load_retained(&self, steps_max: usize) -> Result<(), StoreError> {
-        let reserve = self.memory_max() as u64 / RESERVED_SHARE;
         for _ in 0..steps_max {
-            let room = self.memory_room().saturating_sub(reserve);
-            if !self.retained.load_next(room)? {
+            if !self.retained.load_next(self.memory.free_beyond_reserve())? {
                 break;
             }
         }

@@ -1,35 +1,44 @@
 //! The end of a batch: durable changes are submitted to the store, and frames are written to the
 //! sockets.
 
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use gatepost_store::{StoreError, Ticket};
 
 use super::Publisher;
-use crate::counters::Counters;
+use crate::session::Session;
+use crate::stream_queue::StreamQueue;
+
+/// The subscribers that received a part of the batch, and must be served at its end.
+#[derive(Default)]
+pub(super) struct PendingFlush {
+    /// Sessions with bytes to write.
+    pub(super) sessions: Vec<Arc<Session>>,
+    /// Sessions that hold back deliveries until the changes are submitted.
+    pub(super) held: Vec<Arc<Session>>,
+    /// Readers that must be notified of publications.
+    pub(super) readers: Vec<Arc<StreamQueue>>,
+}
 
 impl Publisher {
     /// Writes the collected frames, with one write per socket. The ticket, if any, is for changes
     /// that must be durable before they are acknowledged.
     pub fn flush(&mut self) -> Option<Result<Ticket, StoreError>> {
-        let began = self.begin_pace();
+        let began = self.pace.begin(&self.traffic);
         let ticket = self.submit_changes();
         self.close_run(true);
         self.send_held();
-        for session in self.dirty.drain(..) {
+        for session in self.pending_flush.sessions.drain(..) {
             session.flush(self.shared.view());
         }
-        for reader in self.due.drain(..) {
+        for reader in self.pending_flush.readers.drain(..) {
             reader.flush();
         }
-        let messages = std::mem::take(&mut self.messages);
-        let bytes = std::mem::take(&mut self.bytes);
-        self.end_pace(began, messages, bytes);
-        let counters = &self.shared.counters;
-        Counters::add(&counters.messages_in, messages);
-        Counters::add(&counters.bytes_in, bytes);
-        Counters::add(&counters.deliveries, std::mem::take(&mut self.deliveries));
-        Counters::add(&counters.bytes_out, std::mem::take(&mut self.bytes_out));
+        let traffic = std::mem::take(&mut self.traffic);
+        self.pace
+            .end(began, &traffic, self.shared.settings.gather_max.duration());
+        traffic.add_to(&self.shared.counters);
         ticket
     }
 
@@ -64,10 +73,11 @@ impl Publisher {
 
     /// Sends the deliveries that sessions held back until their rows were submitted.
     fn send_held(&mut self) {
-        self.held.sort_unstable_by_key(|session| session.ordinal);
-        self.held.dedup_by_key(|session| session.ordinal);
+        let held = &mut self.pending_flush.held;
+        held.sort_unstable_by_key(|session| session.ordinal);
+        held.dedup_by_key(|session| session.ordinal);
         let store = self.shared.store.as_ref();
-        for session in self.held.drain(..) {
+        for session in held.drain(..) {
             session.continue_after_submit(self.shared.view(), store);
         }
         if let Some(store) = store

@@ -16,12 +16,11 @@ mod rules;
 mod run;
 mod sparkplug;
 mod topics;
+mod traffic;
 
-use std::collections::HashMap;
 use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 use gatepost_message::sparkplug::is_certificate;
 use gatepost_message::{MessageId, Publication, Qos};
@@ -30,16 +29,18 @@ use gatepost_topics::RuleViolation;
 
 use crate::limits::{Limit, Rate};
 use crate::persistence::ChangeBatch;
-use crate::recent::{Remembered, Stale, TopicKey};
+use crate::recent::{Remembered, Stale};
 use crate::retained::RetainOutcome;
 use crate::route::Route;
 use crate::session::Session;
 use crate::shared::BrokerShared;
-use crate::stream_queue::StreamQueue;
 use crate::subscription::DeliveryTarget;
 use crate::trace::Trace;
+use flush::PendingFlush;
+use pace::Pace;
 use run::Run;
-use topics::KnownTopic;
+use topics::KnownTopics;
+use traffic::Traffic;
 
 pub use topics::{EnterError, TopicSlot};
 
@@ -79,65 +80,41 @@ pub enum PublishRefusal {
 pub struct Publisher {
     shared: Arc<BrokerShared>,
     session: Option<Arc<Session>>,
-    slots: HashMap<TopicKey, TopicSlot>,
-    known: Vec<KnownTopic>,
-    /// The version of the rules that `known` contains.
-    rules_version: u64,
-    epoch: u64,
-    last: Option<TopicSlot>,
+    topics: KnownTopics,
     run: Option<Run>,
-    dirty: Vec<Arc<Session>>,
-    /// Readers that must be notified of publications.
-    due: Vec<Arc<StreamQueue>>,
-    congested: Vec<Arc<Session>>,
-    /// Sessions that wait until the changes are submitted.
-    held: Vec<Arc<Session>>,
     batch: ChangeBatch,
     /// The commit of the last batch with changes: later batches may only be stored after it, so
     /// that the order of publications survives a failure.
     last_ticket: Option<Ticket>,
     /// Present if the settings limit the rate.
     rate: Option<Rate>,
-    messages: u64,
-    bytes: u64,
-    deliveries: u64,
-    /// Bytes of the shared frames of these deliveries.
-    bytes_out: u64,
+    pace: Pace,
+    traffic: Traffic,
+    pending_flush: PendingFlush,
+    /// Subscribers whose queues became too full.
+    congested: Vec<Arc<Session>>,
     /// The number of sessions whose queue was full for the present publication.
     refusals: usize,
-    /// Whether it publishes what other nodes sent.
+    /// Whether it publishes messages of other nodes.
     is_of_other_nodes: bool,
-    /// Whether a publication of this batch must be acknowledged.
-    is_awaited: bool,
-    gathers_until: Option<Instant>,
 }
 
 impl Publisher {
     pub(crate) fn new(shared: Arc<BrokerShared>, session: Option<Arc<Session>>) -> Self {
         Self {
             rate: Rate::new(shared.settings.publishes_per_second_max),
-            rules_version: shared.topic_rules.version(),
+            topics: KnownTopics::new(shared.topic_rules.version()),
             shared,
             session,
-            slots: HashMap::new(),
-            known: Vec::new(),
-            epoch: 0,
-            last: None,
             run: None,
-            dirty: Vec::new(),
-            due: Vec::new(),
-            congested: Vec::new(),
-            held: Vec::new(),
             batch: ChangeBatch::default(),
             last_ticket: None,
-            messages: 0,
-            bytes: 0,
-            deliveries: 0,
-            bytes_out: 0,
+            pace: Pace::default(),
+            traffic: Traffic::default(),
+            pending_flush: PendingFlush::default(),
+            congested: Vec::new(),
             refusals: 0,
             is_of_other_nodes: false,
-            is_awaited: false,
-            gathers_until: None,
         }
     }
 
@@ -257,7 +234,7 @@ impl Publisher {
             let route = self.route(slot);
             let recent = &self.shared.recent;
             let order = (!route.readers.is_empty()).then(|| recent.order());
-            let record = &self.known[slot.index()].record;
+            let record = &self.topics[slot].record;
             let pushed = recent.push(record, publication, || self.is_current(slot));
             let position = match pushed {
                 Ok(position) => position,
@@ -268,7 +245,7 @@ impl Publisher {
                     continue;
                 }
             };
-            let rule = self.known[slot.index()].rule.as_ref();
+            let rule = self.topics[slot].rule.as_ref();
             if rule.is_none_or(|rule| rule.history_messages_max() != Some(0)) {
                 keep_in_history(&self.shared, &mut self.batch, position, publication);
             }
@@ -280,12 +257,12 @@ impl Publisher {
                 for reader in &route.readers {
                     let trace = self.batch.trace.as_ref();
                     if reader.push(&remembered, trace, &self.shared.counters) {
-                        self.due.push(reader.clone());
+                        self.pending_flush.readers.push(reader.clone());
                     }
                 }
                 // Reading the server's own figures must not change them.
                 if !publication.topic.is_internal() {
-                    self.deliveries += route.readers.len() as u64;
+                    self.traffic.deliveries += route.readers.len() as u64;
                 }
             }
             return route;
@@ -294,17 +271,16 @@ impl Publisher {
 
     /// Counts and retains; returns whether retaining was refused.
     fn account(&mut self, slot: TopicSlot, publication: &Arc<Publication>) -> bool {
-        let known = &self.known[slot.index()];
+        let record = &self.topics[slot].record;
         let length = publication.payload.len() as u64;
-        let is_ours = publication.topic.is_internal();
-        if !is_ours {
+        if !publication.topic.is_internal() {
             // The server's own figures are not traffic.
-            self.messages += 1;
-            self.bytes += length;
+            self.traffic.messages += 1;
+            self.traffic.bytes += length;
         }
-        known.record.messages.fetch_add(1, Ordering::Relaxed);
-        known.record.bytes.fetch_add(length, Ordering::Relaxed);
-        self.is_awaited |= publication.qos > Qos::AtMostOnce;
+        record.messages.fetch_add(1, Ordering::Relaxed);
+        record.bytes.fetch_add(length, Ordering::Relaxed);
+        self.pace.is_awaited |= publication.qos > Qos::AtMostOnce;
         if publication.qos == Qos::ExactlyOnce
             && let Some((session, packet_id)) = self.shared.receipts.take(publication.id)
         {
@@ -316,10 +292,11 @@ impl Publisher {
     /// Retains or clears; returns whether retaining was refused.
     fn retain_or_clear(&mut self, publication: &Arc<Publication>) -> bool {
         let topic = &publication.topic;
-        let is_ours = topic.is_internal() && !is_certificate(topic.as_str());
+        // The server publishes its own figures again after a restart.
+        let is_durable = !topic.is_internal() || is_certificate(topic.as_str());
         let may_retain = !self.shared.limits.is_out_of_memory() || publication.payload.is_empty();
         let outcome = if may_retain {
-            let is_stored = !is_ours && self.shared.store.is_some();
+            let is_stored = is_durable && self.shared.store.is_some();
             let commit = is_stored.then(|| self.batch.commit());
             self.batch.retaining.clone_from(&commit);
             self.begin_retaining(publication);
@@ -328,12 +305,12 @@ impl Publisher {
             RetainOutcome::Nothing
         };
         match outcome {
-            RetainOutcome::Stored if !is_ours => {
+            RetainOutcome::Stored if is_durable => {
                 self.batch
                     .changes
                     .push(StoreChange::Retain(publication.clone()));
             }
-            RetainOutcome::Cleared if !is_ours => {
+            RetainOutcome::Cleared if is_durable => {
                 self.batch
                     .changes
                     .push(StoreChange::Unretain(publication.topic.clone()));
@@ -369,8 +346,8 @@ fn keep_in_history(
     position: MessageId,
     publication: &Arc<Publication>,
 ) {
-    let is_ours = publication.topic.is_internal();
-    if publication.qos == Qos::AtMostOnce || is_ours || !shared.keeps_history() {
+    let is_transient = publication.qos == Qos::AtMostOnce || publication.topic.is_internal();
+    if is_transient || !shared.keeps_history() {
         return;
     }
     let publication = publication.clone();

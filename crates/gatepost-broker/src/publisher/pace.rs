@@ -13,6 +13,7 @@
 use std::time::{Duration, Instant};
 
 use super::Publisher;
+use super::traffic::Traffic;
 
 /// The delay as a multiple of the duration of a flush, the flush included.
 const GATHER_FACTOR: u32 = 6;
@@ -37,28 +38,39 @@ fn gathering(
     (due >= took + GATHER_MIN).then_some(due)
 }
 
-impl Publisher {
+/// The pace of one publisher.
+#[derive(Default)]
+pub(super) struct Pace {
+    /// Whether a publication of the present batch must be acknowledged.
+    pub(super) is_awaited: bool,
+    gathers_until: Option<Instant>,
+}
+
+impl Pace {
     /// The beginning of the flush that follows, if its duration matters: a batch that cannot be
     /// delayed is not worth two readings of the clock.
-    pub(super) fn begin_pace(&self) -> Option<Instant> {
-        (self.messages > 1 && !self.is_awaited).then(Instant::now)
+    pub(super) fn begin(&self, traffic: &Traffic) -> Option<Instant> {
+        (traffic.messages > 1 && !self.is_awaited).then(Instant::now)
     }
 
-    /// Ends the measurement of a flush that began then, with this number of publications and
-    /// payload bytes.
-    pub(super) fn end_pace(&mut self, began: Option<Instant>, messages: u64, bytes: u64) {
-        let most = self.shared.settings.gather_max.duration();
+    /// Ends the measurement of a flush that began then and wrote this traffic.
+    pub(super) fn end(&mut self, began: Option<Instant>, traffic: &Traffic, most: Duration) {
         let is_awaited = std::mem::take(&mut self.is_awaited);
+        let Traffic {
+            messages, bytes, ..
+        } = *traffic;
         self.gathers_until = began.and_then(|began| {
             let due = gathering(is_awaited, messages, bytes, began.elapsed(), most)?;
             Some(began + due)
         });
     }
+}
 
+impl Publisher {
     /// The instant, found by the last flush, at which to read the publisher again so that batches
     /// become larger; `None` reads at once.
     pub const fn gathers_until(&self) -> Option<Instant> {
-        self.gathers_until
+        self.pace.gathers_until
     }
 }
 

@@ -11,18 +11,12 @@ use crate::limits::Limit;
 impl Publisher {
     /// The rule of a known topic, looked up again only after a reload.
     fn rule(&mut self, slot: TopicSlot) -> Option<Arc<TopicRule>> {
-        let version = self.shared.topic_rules.version();
-        if version != self.rules_version {
-            self.rules_version = version;
-            for known in &mut self.known {
-                known.rule = self.shared.topic_rules.find(known.topic.as_str());
-            }
-        }
-        self.known[slot.index()].rule.clone()
+        self.topics.renew_rules(&self.shared.topic_rules);
+        self.topics[slot].rule.clone()
     }
 
     /// Completes a publication as the rule of its topic demands; returns the outcome of one that
-    /// the rule does not permit. What other nodes publish was checked there.
+    /// the rule does not permit. Publications of other nodes were checked there.
     pub(super) fn apply_rule(
         &mut self,
         slot: TopicSlot,
@@ -33,7 +27,7 @@ impl Publisher {
         };
         let too_many = || {
             let (messages, per) = rule.rate()?;
-            let allowance = &self.known[slot.index()].record.allowance;
+            let allowance = &self.topics[slot].record.allowance;
             let taken = allowance.take(messages, per, self.shared.clock.now());
             taken.err().map(RuleViolation::TooMany)
         };

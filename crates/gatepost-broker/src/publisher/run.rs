@@ -70,19 +70,19 @@ impl Publisher {
                 if target.options.no_local && self.is_own(&target.session) {
                     continue; // [MQTT-3.8.3-3]
                 }
-                let pressure =
+                let outcome =
                     target
                         .session
                         .deliver_batch(&frames, send, shared.view(), &mut delivered);
-                self.note(&target.session, pressure);
+                self.record_outcome(&target.session, outcome);
             }
             let runs = delivered / u64::from(run.messages.max(1));
             deliveries += delivered;
             bytes_out += runs * frames.bytes.len() as u64;
         }
         if !run.is_own_figures {
-            self.deliveries += deliveries;
-            self.bytes_out += bytes_out;
+            self.traffic.deliveries += deliveries;
+            self.traffic.bytes_out += bytes_out;
         }
     }
 
@@ -103,27 +103,27 @@ impl Publisher {
                 continue; // [MQTT-3.8.3-3]
             }
             let retain = publication.retain && target.options.retain_as_published;
-            let pressure = target.session.deliver(
+            let outcome = target.session.deliver(
                 publication,
                 &target.options,
                 retain,
                 &mut self.batch,
                 shared.view(),
             );
-            self.note(&target.session, pressure);
+            self.record_outcome(&target.session, outcome);
         }
     }
 
-    fn note(&mut self, session: &Arc<Session>, pressure: DeliveryOutcome) {
-        match pressure {
+    fn record_outcome(&mut self, session: &Arc<Session>, outcome: DeliveryOutcome) {
+        match outcome {
             DeliveryOutcome::None => {}
-            DeliveryOutcome::Dirty => self.dirty.push(session.clone()),
-            DeliveryOutcome::Held => self.held.push(session.clone()),
+            DeliveryOutcome::Dirty => self.pending_flush.sessions.push(session.clone()),
+            DeliveryOutcome::Held => self.pending_flush.held.push(session.clone()),
             DeliveryOutcome::Refused => self.refusals += 1,
             DeliveryOutcome::Filling | DeliveryOutcome::Congested => {
                 // The session may be held as well; continuing it flushes too.
-                self.held.push(session.clone());
-                if pressure == DeliveryOutcome::Filling && self.must_continue_reading(session) {
+                self.pending_flush.held.push(session.clone());
+                if outcome == DeliveryOutcome::Filling && self.must_continue_reading(session) {
                     return;
                 }
                 if !self

@@ -37,12 +37,9 @@ impl Publisher {
     }
 
     /// Sets the timestamp of an edge node's death to the present time. A malformed payload remains
-    /// as it is. What other nodes publish was changed there.
+    /// as it is. Publications of other nodes were changed there.
     pub(super) fn set_time_of_death(&self, slot: TopicSlot, publication: &mut Publication) {
-        let is_death = matches!(
-            self.known[slot.index()].role,
-            Some(SparkplugRole::NodeDeath)
-        );
+        let is_death = matches!(self.topics[slot].role, Some(SparkplugRole::NodeDeath));
         if !is_death || self.is_of_other_nodes {
             return;
         }
@@ -62,7 +59,7 @@ impl Publisher {
     /// Retains the copy of a birth certificate that was delivered; an empty payload removes it.
     /// Slots of topics may be invalid after this.
     pub(super) fn keep_certificate(&mut self, slot: TopicSlot, publication: &Publication) {
-        let Some(SparkplugRole::Birth(topic)) = &self.known[slot.index()].role else {
+        let Some(SparkplugRole::Birth(topic)) = &self.topics[slot].role else {
             return;
         };
         let copy = Publication {
