@@ -253,7 +253,7 @@ pub(crate) async fn list(bucket: &Store) -> Result<Vec<NodeRecord>, BackboneErro
 }
 
 /// Another node.
-struct Other {
+struct OtherNode {
     record: NodeRecord,
     heard: Instant,
     /// Whether it left a question unanswered since it was heard of.
@@ -263,7 +263,7 @@ struct Other {
 /// The other nodes.
 pub(crate) struct KnownNodes {
     node: u8,
-    heard: Mutex<BTreeMap<u8, Other>>,
+    heard: Mutex<BTreeMap<u8, OtherNode>>,
 }
 
 impl KnownNodes {
@@ -290,7 +290,7 @@ impl KnownNodes {
     pub(crate) fn note_alive(&self, record: NodeRecord) {
         if record.node != self.node {
             let node = record.node;
-            let other = Other {
+            let other = OtherNode {
                 record,
                 heard: Instant::now(),
                 is_silent: false,

@@ -144,7 +144,7 @@ impl Reader {
 
     fn apply(&mut self, node: u8, publication: Publication) {
         follow_clock(publication.id);
-        let ours = self.ours(&publication);
+        let ours = self.local_retained(&publication);
         let retained = &self.shared.retained;
         let id = ours.as_ref().map(|ours| ours.id);
         match retained.decide_stored(&publication, node, id) {
@@ -166,7 +166,7 @@ impl Reader {
     }
 
     /// The message that this node retains under the same topic, if that must be known.
-    fn ours(&self, publication: &Publication) -> Option<Arc<Publication>> {
+    fn local_retained(&self, publication: &Publication) -> Option<Arc<Publication>> {
         let topic = &publication.topic;
         if !self.shared.retained.is_unknown(topic) {
             return None;

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use crate::error::BanError;
 use crate::offence::{self, OffenceCounts};
-use crate::record::{self, Now};
+use crate::record::{self, ClockReadings};
 use crate::scores::Scores;
 use crate::summary::BanSummary;
 use crate::table::{Ban, BanTable};
@@ -68,7 +68,7 @@ impl Bans {
     /// Bans that are kept in the store; those of an earlier process remain in force.
     pub fn open(settings: &BansSettings, store: Store) -> Result<Self, StoreError> {
         let time_max = settings.time_max.duration();
-        let now = Now::read();
+        let now = ClockReadings::read();
         let kept = record::load(&store, now, time_max)?;
         let users = UserBans::open(store.clone(), now)?;
         let bans = Self::with(settings, users, Some(store));
@@ -162,7 +162,7 @@ impl Bans {
             return;
         }
         let network = self.client_network(ip);
-        let now = Now::read();
+        let now = ClockReadings::read();
         let mut changes = Vec::new();
         let mut state = inner.state.lock();
         if state.bans.find(ip, now.instant).is_some() {
@@ -197,7 +197,7 @@ impl Bans {
         bans: &BanTable,
         network: PeerNetwork,
         counts: &OffenceCounts,
-        now: Now,
+        now: ClockReadings,
     ) -> (Ban, u64) {
         let settings = &self.0.settings;
         let before = bans.get(network).map_or(0, |ban| ban.times);
@@ -227,7 +227,7 @@ impl Bans {
         reason: &str,
     ) -> Result<BanSummary, BanError> {
         let network = self.bannable(network)?;
-        let now = Now::read();
+        let now = ClockReadings::read();
         let ban = now.operators_ban(time, reason);
         let summary = summary(network, &ban);
         let mut changes = vec![record::put(network, &ban)];
@@ -380,7 +380,8 @@ mod tests {
         let mut table = BanTable::default();
         let mut lengths = Vec::new();
         for times in 1..=40 {
-            let (ban, seconds) = bans.automatic_ban(&table, network, &[20, 0, 0, 0], Now::read());
+            let (ban, seconds) =
+                bans.automatic_ban(&table, network, &[20, 0, 0, 0], ClockReadings::read());
             assert_eq!(ban.times, times);
             assert_eq!(ban.ends.map(|end| end.unix - ban.since), Some(seconds));
             table.insert(network, ban);

@@ -39,13 +39,13 @@ impl BanRecord {
 
 /// The present moment on both clocks.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Now {
+pub(crate) struct ClockReadings {
     pub(crate) instant: Instant,
     /// Unix seconds.
     pub(crate) unix: u64,
 }
 
-impl Now {
+impl ClockReadings {
     pub(crate) fn read() -> Self {
         let unix = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         Self {
@@ -125,7 +125,10 @@ pub(crate) fn delete_user(name: &str) -> StoreChange {
 }
 
 /// The bans of users of an earlier run.
-pub(crate) fn load_users(store: &Store, now: Now) -> Result<Vec<(Box<str>, Ban)>, StoreError> {
+pub(crate) fn load_users(
+    store: &Store,
+    now: ClockReadings,
+) -> Result<Vec<(Box<str>, Ban)>, StoreError> {
     let records = store.records(USER_SPACE, b"")?;
     let read = |(key, value): (bytes::Bytes, bytes::Bytes)| {
         let name: Box<str> = std::str::from_utf8(&key).ok()?.into();
@@ -140,7 +143,7 @@ pub(crate) fn load_users(store: &Store, now: Now) -> Result<Vec<(Box<str>, Ban)>
 /// the bans that were not imposed by an operator: a clock that was wrong must not lengthen them.
 pub(crate) fn load(
     store: &Store,
-    now: Now,
+    now: ClockReadings,
     time_max: Duration,
 ) -> Result<Vec<(PeerNetwork, Ban)>, StoreError> {
     let records = store.records(SPACE, b"")?;

@@ -11,7 +11,7 @@ use gatepost_store::{Store, StoreChange, StoreError};
 use parking_lot::Mutex;
 
 use crate::error::BanError;
-use crate::record::{self, Now};
+use crate::record::{self, ClockReadings};
 use crate::summary::BanSummary;
 use crate::table::Ban;
 
@@ -29,7 +29,7 @@ pub struct UserBans {
 
 impl UserBans {
     /// The bans of an earlier run, kept in the store.
-    pub(crate) fn open(store: Store, now: Now) -> Result<Self, StoreError> {
+    pub(crate) fn open(store: Store, now: ClockReadings) -> Result<Self, StoreError> {
         let kept = record::load_users(&store, now)?;
         let users = Self {
             count: AtomicUsize::new(0),
@@ -59,7 +59,7 @@ impl UserBans {
         reason: &str,
     ) -> Result<BanSummary, BanError> {
         let name = name.to_lowercase().into_boxed_str();
-        let now = Now::read();
+        let now = ClockReadings::read();
         let ban = now.operators_ban(time, reason);
         let summary = BanSummary::of_user(&name, &ban);
         let change = record::put_user(&name, &ban);

@@ -36,7 +36,7 @@ pub struct HostArguments {
 
 impl HostArguments {
     /// Whether agents run the scenario.
-    pub fn is_several(&self) -> bool {
+    pub fn uses_agents(&self) -> bool {
         self.join.is_some()
     }
 }

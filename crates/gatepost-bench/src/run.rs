@@ -46,13 +46,15 @@ fn dispatch(command: BenchSubcommand) -> Result<(), BenchError> {
             hosts,
             series,
         } => swept(&scenario, &series, placed(&hosts, Call::new)),
-        BenchSubcommand::Scan { scenario, series } => swept(&scenario, &series, here(Scan::new)),
+        BenchSubcommand::Scan { scenario, series } => {
+            swept(&scenario, &series, local_scenario(Scan::new))
+        }
         BenchSubcommand::Fanout { scenario, series } => {
-            if scenario.hosts.is_several() {
+            if scenario.hosts.uses_agents() {
                 let new = |arguments| Fanout::executed_by(arguments, agent::conduct);
-                return swept(&*scenario, &series, here(new));
+                return swept(&*scenario, &series, local_scenario(new));
             }
-            swept(&*scenario, &series, here(Fanout::new))
+            swept(&*scenario, &series, local_scenario(Fanout::new))
         }
         BenchSubcommand::Subscribe {
             scenario,
@@ -95,7 +97,7 @@ fn dispatch(command: BenchSubcommand) -> Result<(), BenchError> {
 }
 
 /// Creates a scenario from its settings.
-fn here<A, S: Scenario + 'static>(
+fn local_scenario<A, S: Scenario + 'static>(
     new: impl Fn(A) -> Result<S, BenchError>,
 ) -> impl Fn(A) -> Result<Box<dyn Scenario>, BenchError> {
     move |arguments| Ok(Box::new(new(arguments)?))
@@ -107,7 +109,7 @@ fn placed<A: Into<agent::Workload>, S: Scenario + 'static>(
     new: impl Fn(A) -> Result<S, BenchError>,
 ) -> impl Fn(A) -> Result<Box<dyn Scenario>, BenchError> {
     move |arguments| {
-        if hosts.is_several() {
+        if hosts.uses_agents() {
             let workload = arguments.into();
             return Ok(Box::new(agent::Distributed::new(hosts.clone(), workload)?));
         }
@@ -152,7 +154,7 @@ fn run_series(points: &SweepPoints, arguments: &SeriesArguments) -> Result<(), B
 /// Runs each scenario with those of the peers that offer it.
 fn run_all(arguments: &AllArguments) -> Result<(), BenchError> {
     let definitions = peer::PeerDefinitions::load(arguments.peers.as_deref())?;
-    for (file, scenario) in scenario::all::five(arguments.quick)? {
+    for (file, scenario) in scenario::all::original_scenarios(arguments.quick)? {
         if interrupt::interrupted() {
             return Ok(());
         }

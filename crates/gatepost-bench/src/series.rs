@@ -8,7 +8,7 @@ use crate::error::BenchError;
 use crate::interrupt::interrupted;
 use crate::outcome::RunOutcome;
 use crate::peer::{PeerDefinition, PeerDefinitions, Running, version};
-use crate::process::{Watched, count_system_calls, listener_of_port};
+use crate::process::{WatchedServer, count_system_calls, listener_of_port};
 use crate::progress::RunProgress;
 use crate::report::{BenchReport, FloorFigure, TargetReport, print_run};
 use crate::scenario::{Scenario, floor};
@@ -139,7 +139,7 @@ fn candidates(
         let watched = watched(&endpoint, arguments);
         candidates.push(Candidate::Given(RunningTarget {
             watched,
-            ..RunningTarget::given(endpoint)
+            ..RunningTarget::from_endpoint(endpoint)
         }));
     }
     let key = match &arguments.over {
@@ -170,9 +170,9 @@ fn candidates(
 }
 
 /// The server's processes: as given, or found by its port if it is on this machine.
-fn watched(endpoint: &Endpoint, arguments: &SeriesArguments) -> Option<Watched> {
+fn watched(endpoint: &Endpoint, arguments: &SeriesArguments) -> Option<WatchedServer> {
     if let Some(folder) = &arguments.cgroup {
-        return Some(Watched::Group(folder.clone()));
+        return Some(WatchedServer::Group(folder.clone()));
     }
     let found = || match endpoint {
         Endpoint::Url(url)
@@ -184,7 +184,7 @@ fn watched(endpoint: &Endpoint, arguments: &SeriesArguments) -> Option<Watched> 
         }
         _ => None,
     };
-    arguments.pid.or_else(found).map(Watched::Process)
+    arguments.pid.or_else(found).map(WatchedServer::Process)
 }
 
 fn run_once(

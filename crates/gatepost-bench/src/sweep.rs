@@ -57,14 +57,14 @@ impl Number for f64 {
 
 /// One value, or several to try.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Swept<T> {
+pub enum SweepValues<T> {
     /// These values, in this order; at least one.
     List(Vec<T>),
     /// From one to another, both included.
     Range(T, T),
 }
 
-impl<T: Number> Swept<T> {
+impl<T: Number> SweepValues<T> {
     /// A single value.
     pub fn one(value: T) -> Self {
         Self::List(vec![value])
@@ -104,7 +104,7 @@ fn walk<T: Number>(from: T, to: T, steps: usize) -> Vec<f64> {
     points
 }
 
-impl<T: Number> FromStr for Swept<T> {
+impl<T: Number> FromStr for SweepValues<T> {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -128,7 +128,7 @@ impl<T: Number> FromStr for Swept<T> {
     }
 }
 
-impl<T: Number> Serialize for Swept<T> {
+impl<T: Number> Serialize for SweepValues<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::List(values) if values.len() == 1 => values[0].serialize(serializer),
@@ -138,7 +138,7 @@ impl<T: Number> Serialize for Swept<T> {
     }
 }
 
-impl<'de, T: Number + Deserialize<'de>> Deserialize<'de> for Swept<T> {
+impl<'de, T: Number + Deserialize<'de>> Deserialize<'de> for SweepValues<T> {
     /// The stored form: a number, a list, or the text of a range.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match Stored::deserialize(deserializer)? {
@@ -189,8 +189,8 @@ impl<T: Number> FromStr for Listed<T> {
 
     fn from_str(text: &str) -> Result<Self, String> {
         Ok(match text.parse()? {
-            Swept::List(values) => Self::Together(values),
-            Swept::Range(from, to) => Self::Range(from, to),
+            SweepValues::List(values) => Self::Together(values),
+            SweepValues::Range(from, to) => Self::Range(from, to),
         })
     }
 }
@@ -237,7 +237,7 @@ pub trait Parameter {
     fn fix(&mut self, value: f64);
 }
 
-impl<T: Number> Parameter for Swept<T> {
+impl<T: Number> Parameter for SweepValues<T> {
     fn points(&self, steps: usize) -> Vec<f64> {
         Self::points(self, steps)
     }
@@ -247,7 +247,7 @@ impl<T: Number> Parameter for Swept<T> {
     }
 }
 
-impl<T: Number> Parameter for Option<Swept<T>> {
+impl<T: Number> Parameter for Option<SweepValues<T>> {
     fn points(&self, steps: usize) -> Vec<f64> {
         self.as_ref()
             .map(|swept| swept.points(steps))
@@ -255,7 +255,7 @@ impl<T: Number> Parameter for Option<Swept<T>> {
     }
 
     fn fix(&mut self, value: f64) {
-        *self = Some(Swept::one(T::from_f64(value)));
+        *self = Some(SweepValues::one(T::from_f64(value)));
     }
 }
 
@@ -307,8 +307,8 @@ mod tests {
 
     #[derive(Clone)]
     struct Settings {
-        users: Swept<usize>,
-        rate: Option<Swept<f64>>,
+        users: SweepValues<usize>,
+        rate: Option<SweepValues<f64>>,
     }
 
     impl Sweepable for Settings {
@@ -317,7 +317,7 @@ mod tests {
         }
     }
 
-    fn swept<T: Number>(text: &str) -> Swept<T> {
+    fn swept<T: Number>(text: &str) -> SweepValues<T> {
         text.parse().expect(text)
     }
 
@@ -331,7 +331,7 @@ mod tests {
         assert_eq!(swept::<usize>("1..3").points(9), [1.0, 2.0, 3.0]);
         assert_eq!(swept::<f64>("0.5,2").points(9), [0.5, 2.0]);
         for text in ["", "a", "5..5", "9..1", "1,", "-1"] {
-            assert!(text.parse::<Swept<usize>>().is_err(), "{text}");
+            assert!(text.parse::<SweepValues<usize>>().is_err(), "{text}");
         }
     }
 
@@ -352,7 +352,7 @@ mod tests {
         let (point, settings) = &all[5];
         assert_eq!((point["users"], point["rate"]), (20.0, 3.0));
         assert_eq!(settings.users.get(), 20);
-        assert_eq!(settings.rate.as_ref().map(Swept::get), Some(3.0));
+        assert_eq!(settings.rate.as_ref().map(SweepValues::get), Some(3.0));
         let huge = Settings {
             users: swept("1..10000"),
             rate: None,
@@ -376,7 +376,7 @@ mod tests {
     fn stored_settings_read_back() {
         for text in ["10", "10,20", "10..1000"] {
             let stored = serde_json::to_string(&swept::<usize>(text)).expect("JSON");
-            let read: Swept<usize> = serde_json::from_str(&stored).expect(&stored);
+            let read: SweepValues<usize> = serde_json::from_str(&stored).expect(&stored);
             assert_eq!(read, swept(text));
         }
         for listed in [
@@ -390,7 +390,7 @@ mod tests {
                 listed
             );
         }
-        assert!(serde_json::from_str::<Swept<usize>>("[]").is_err());
+        assert!(serde_json::from_str::<SweepValues<usize>>("[]").is_err());
     }
 
     #[test]

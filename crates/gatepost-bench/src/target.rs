@@ -5,7 +5,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
 use crate::error::BenchError;
-use crate::process::{Usage, Watched};
+use crate::process::{Usage, WatchedServer};
 
 /// Protocols with their default ports.
 const SCHEMES: [(&str, u16); 11] = [
@@ -167,14 +167,14 @@ pub struct RunningTarget {
     /// The publishers' target, if it is another one.
     pub publish: Option<Endpoint>,
     /// Its process or control group, if it is on this machine and was found.
-    pub watched: Option<Watched>,
+    pub watched: Option<WatchedServer>,
     /// The time from its start until it was ready, if the bench started it.
     pub start_seconds: Option<f64>,
 }
 
 impl RunningTarget {
     /// A target given by its endpoint, without a process to monitor.
-    pub fn given(endpoint: Endpoint) -> Self {
+    pub fn from_endpoint(endpoint: Endpoint) -> Self {
         Self {
             name: endpoint.to_string(),
             endpoint,
@@ -186,7 +186,7 @@ impl RunningTarget {
 
     /// Resources used by the server so far, if it can be monitored.
     pub fn usage(&self) -> Option<Usage> {
-        self.watched.as_ref().and_then(Watched::usage)
+        self.watched.as_ref().and_then(WatchedServer::usage)
     }
 
     /// The URL, if it has one of these schemes.

@@ -30,7 +30,7 @@ fn command(words: &str) -> BenchSubcommand {
 
 fn target(faults: Faults) -> RunningTarget {
     let url = format!("mqtt://{}", broker::start_counting("127.0.0.1", faults).0);
-    RunningTarget::given(url.parse().expect("a URL"))
+    RunningTarget::from_endpoint(url.parse().expect("a URL"))
 }
 
 /// 10 subscribers at 2 topics, 100 messages each.

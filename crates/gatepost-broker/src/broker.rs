@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use crate::attachment::{Attachment, Connected};
 use crate::authorization::OwnerRights;
-use crate::connect::{ConnectError, ConnectOptions, Welcome};
+use crate::connect::{ConnectError, ConnectOptions, ConnectionGreeting};
 use crate::counters::DropCause;
 use crate::figures::Figures;
 use crate::housekeeping::Housekeeper;
@@ -33,10 +33,10 @@ use crate::trace::{StepOutcome, TraceStep, Traces};
 const IDLE_PUBLISHERS_MAX: usize = 16;
 
 /// The sources from which the broker reads the time and the memory in use.
-type Surroundings = (Arc<dyn ClockSource>, Arc<dyn MemoryGauge>);
+type Environment = (Arc<dyn ClockSource>, Arc<dyn MemoryGauge>);
 
 /// The clock and the memory gauge of a server.
-fn system() -> Surroundings {
+fn system() -> Environment {
     (Arc::new(SystemClock::default()), Arc::new(ProcessMemory))
 }
 
@@ -100,7 +100,7 @@ impl Broker {
     fn restore(
         settings: BrokerSettings,
         store: Store,
-        surroundings: Surroundings,
+        surroundings: Environment,
         rights: Option<&dyn OwnerRights>,
     ) -> Result<Self, StoreError> {
         Self::with(settings, Some(store), surroundings, None).restored(rights)
@@ -128,7 +128,7 @@ impl Broker {
     fn with(
         settings: BrokerSettings,
         store: Option<Store>,
-        (clock, memory): Surroundings,
+        (clock, memory): Environment,
         nodes: Option<Arc<dyn OtherNodes>>,
     ) -> Self {
         let traces = Traces::new(settings.traced_messages_max);
@@ -232,7 +232,7 @@ impl Broker {
         said: Option<&str>,
     ) {
         if let Some(trace) = self.0.traces.begin(message) {
-            trace.elsewhere(receiver, kind, outcome, said);
+            trace.at_destination(receiver, kind, outcome, said);
         }
     }
 
@@ -291,7 +291,7 @@ impl Broker {
     pub fn connect(
         &self,
         options: ConnectOptions,
-        greet: impl FnOnce(Welcome<'_>, &mut BytesMut),
+        greet: impl FnOnce(ConnectionGreeting<'_>, &mut BytesMut),
     ) -> Result<Connected, ConnectError> {
         let attached = self.0.sessions.connect(options, greet)?;
         let mut attachment =

@@ -51,7 +51,7 @@ pub struct ConnectOptions {
 
 /// The required contents of the first frame of a new connection.
 #[derive(Debug, Clone, Copy)]
-pub struct Welcome<'a> {
+pub struct ConnectionGreeting<'a> {
     /// Whether state of an earlier connection is present.
     pub session_present: bool,
     /// The client's name.

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use gatepost_message::{Publication, Topic};
 use parking_lot::Mutex;
 
-use crate::load::{self, Loads};
+use crate::load::{self, LoadAverages};
 use crate::publisher::Publisher;
 use crate::session_table::SessionTable;
 use crate::shared::BrokerShared;
@@ -24,14 +24,14 @@ type MoreFigures = Box<dyn Fn() -> Vec<(String, u64)> + Send + Sync>;
 
 /// State between two publications of the figures.
 pub(crate) struct Figures {
-    loads: Mutex<Loads>,
+    loads: Mutex<LoadAverages>,
     more: OnceLock<MoreFigures>,
 }
 
 impl Figures {
     pub(crate) fn new() -> Self {
         Self {
-            loads: Mutex::new(Loads::new(Instant::now())),
+            loads: Mutex::new(LoadAverages::new(Instant::now())),
             more: OnceLock::new(),
         }
     }

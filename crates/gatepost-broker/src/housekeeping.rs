@@ -100,10 +100,10 @@ impl Housekeeper<'_> {
         }
         if let Some(store) = &self.shared.store
             && self.shared.on_disk.is_any()
-            && let Err(error) = self
-                .shared
-                .on_disk
-                .load_next(store, self.shared.memory.free_bytes(), now)
+            && let Err(error) =
+                self.shared
+                    .on_disk
+                    .load_next(store, self.shared.memory.free_bytes(), now)
         {
             tracing::warn!(target: "broker", %error, "a session's queue could not be loaded");
         }

@@ -68,7 +68,7 @@ pub use acknowledged::{Receipt, StrayAcknowledgement};
 pub use attachment::{Attachment, Connected, SubscribeError, Verdicts};
 pub use authorization::{Authorization, OwnerRights};
 pub use broker::Broker;
-pub use connect::{Close, ConnectError, ConnectOptions, IN_PROCESS_PREFIX, Welcome};
+pub use connect::{Close, ConnectError, ConnectOptions, ConnectionGreeting, IN_PROCESS_PREFIX};
 pub use counters::DropCause;
 pub use encoder::{Alias, Encoder, FrameOptions, SubscriberSocket, Unencodable, WireFormat};
 pub use filter::{FilterError, RequestedFilter, RetainHandling, SharedFilter, SubscribeOptions};

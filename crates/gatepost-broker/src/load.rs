@@ -18,7 +18,7 @@ const PERIOD_MIN: Duration = Duration::from_millis(500);
 
 /// The averages of several sums.
 #[derive(Debug)]
-pub(crate) struct Loads {
+pub(crate) struct LoadAverages {
     updated: Instant,
     loads: Vec<LoadAverage>,
 }
@@ -29,7 +29,7 @@ struct LoadAverage {
     averages: [f64; SPANS.len()],
 }
 
-impl Loads {
+impl LoadAverages {
     /// The averages of sums that are 0 at `start`.
     pub(crate) const fn new(start: Instant) -> Self {
         Self {
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn averages_approach_the_rate_each_at_its_pace() {
         let start = Instant::now();
-        let mut loads = Loads::new(start);
+        let mut loads = LoadAverages::new(start);
         assert_eq!(loads.update(start, &[5]), [[0.0; 3]], "no rate yet");
         // 10 a second for a minute, sampled every 10 seconds.
         let mut averages = [0.0; 3];

@@ -148,7 +148,7 @@ impl Trace {
 
 impl Trace {
     /// Records the outcome at a mailbox or the next hop.
-    pub(crate) fn elsewhere(
+    pub(crate) fn at_destination(
         self: &Arc<Self>,
         receiver: &str,
         kind: &'static str,

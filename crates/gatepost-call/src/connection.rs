@@ -86,7 +86,7 @@ impl DeadlineConnection {
             };
             match sent {
                 Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
-                Err(error) => not_merely_interrupted(error)?,
+                Err(error) => unless_interrupted(error)?,
             }
         }
         Ok(())
@@ -108,7 +108,7 @@ impl DeadlineConnection {
             match received {
                 Ok(0) => return Err(CallFailure::Lost(ErrorKind::UnexpectedEof.into())),
                 Ok(count) => return Ok(count),
-                Err(error) => not_merely_interrupted(error)?,
+                Err(error) => unless_interrupted(error)?,
             }
         }
     }
@@ -145,7 +145,7 @@ fn remaining(deadline: Instant) -> Result<Duration, CallFailure> {
     Ok(left)
 }
 
-fn not_merely_interrupted(error: io::Error) -> Result<(), CallFailure> {
+fn unless_interrupted(error: io::Error) -> Result<(), CallFailure> {
     match error.kind() {
         ErrorKind::Interrupted => Ok(()),
         ErrorKind::WouldBlock | ErrorKind::TimedOut => Err(CallFailure::TimedOut),

@@ -58,7 +58,7 @@ impl Transport {
         if !reply.is_truncated {
             return Some(reply.resolved);
         }
-        let by_tcp = self.ask_by_tcp(server, &message, &reply);
+        let by_tcp = self.query_by_tcp(server, &message, &reply);
         let whole = timeout_at(until, by_tcp).await.ok().flatten();
         Some(whole.unwrap_or(Resolved {
             answer: QuestionOutcome::Failed(ServerFailure::Incomplete),
@@ -69,7 +69,7 @@ impl Transport {
 
     /// Asks again over TCP, where each message is preceded by its length in two bytes (RFC 7766,
     /// section 8).
-    async fn ask_by_tcp(
+    async fn query_by_tcp(
         &self,
         server: SocketAddr,
         message: &[u8],

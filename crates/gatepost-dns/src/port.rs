@@ -40,12 +40,12 @@ impl Ports {
     }
 }
 
-type Waiting = HashMap<u16, (Question, oneshot::Sender<DnsResponse>)>;
+type WaitingQuestions = HashMap<u16, (Question, oneshot::Sender<DnsResponse>)>;
 
 /// A socket, and the questions that were sent from it and are not answered.
 pub(crate) struct Port {
     socket: Arc<UdpSocket>,
-    waiting: Arc<Mutex<Waiting>>,
+    waiting: Arc<Mutex<WaitingQuestions>>,
     receiver: AbortHandle,
 }
 
@@ -115,7 +115,7 @@ impl Drop for Registered {
     }
 }
 
-async fn receive(socket: Arc<UdpSocket>, waiting: Arc<Mutex<Waiting>>) {
+async fn receive(socket: Arc<UdpSocket>, waiting: Arc<Mutex<WaitingQuestions>>) {
     let mut buffer = [0; ANSWER_BYTES_MAX as usize];
     loop {
         // An error means that the server's port is closed. It may open before the deadline.

@@ -66,7 +66,7 @@ impl Disk {
     }
 
     /// Removes all faults. Writes that only seemed to be synced stay unsynced.
-    pub fn heal(&self) {
+    pub fn remove_faults(&self) {
         self.shared.state.lock().faults.clear();
     }
 

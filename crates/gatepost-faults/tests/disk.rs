@@ -42,7 +42,7 @@ fn errors_end_with_the_fault() {
     disk.inject(Fault::new(FileOperation::Sync, FaultEffect::Error).after(1));
     assert!(insert(&database, 2).is_ok(), "the first sync goes well");
     assert!(insert(&database, 3).is_err());
-    disk.heal();
+    disk.remove_faults();
     assert!(insert(&database, 4).is_ok());
     disk.inject(Fault::new(FileOperation::Open, FaultEffect::NoDescriptor));
     assert!(open(folder.path()).is_err());

@@ -4,14 +4,14 @@ use gatepost_broker::{Broker, PublishOutcome, PublishRefusal, RuleViolation, Ste
 use gatepost_message::{MessageId, Publication};
 use gatepost_store::{StoreError, Ticket};
 
-use crate::publication_sink::{Handover, OtherDestination, PublicationSink};
+use crate::publication_sink::{OtherDestination, PublicationReceipt, PublicationSink};
 
 impl PublicationSink for Broker {
-    fn publish(&self, publication: Publication) -> Handover {
+    fn publish(&self, publication: Publication) -> PublicationReceipt {
         handover(self.publish_now(publication))
     }
 
-    fn publish_traced(&self, publication: Publication, message: MessageId) -> Handover {
+    fn publish_traced(&self, publication: Publication, message: MessageId) -> PublicationReceipt {
         handover(Broker::publish_traced(self, publication, message))
     }
 
@@ -40,8 +40,10 @@ impl PublicationSink for Broker {
     }
 }
 
-fn handover((delivery, ticket): (PublishOutcome, Option<Result<Ticket, StoreError>>)) -> Handover {
-    Handover {
+fn handover(
+    (delivery, ticket): (PublishOutcome, Option<Result<Ticket, StoreError>>),
+) -> PublicationReceipt {
+    PublicationReceipt {
         deliveries: delivery.receivers as u64,
         ticket,
         // A publication that could not be retained has still reached its subscribers.

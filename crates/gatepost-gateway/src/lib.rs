@@ -37,7 +37,7 @@ pub use gateway::{Gateway, SubmissionOutcome};
 pub use judge_times::{JudgeTimeCounts, JudgeTimes};
 pub use judged_mail::JudgedMail;
 pub use mail_payload::MailPayload;
-pub use publication_sink::{Handover, OtherDestination, PublicationSink};
+pub use publication_sink::{OtherDestination, PublicationReceipt, PublicationSink};
 pub use release::ReleaseTargets;
 pub use sender_lists::{
     MalformedSenderPattern, SENDER_ENTRIES_MAX, SenderListError, SenderListing, SenderPattern,

@@ -10,7 +10,7 @@ use crate::delayed_listing::DelayedListing;
 
 /// The result of submitting one publication.
 #[derive(Debug, Default)]
-pub struct Handover {
+pub struct PublicationReceipt {
     /// The number of subscribers that received it.
     pub deliveries: u64,
     /// The commit that a successful reply to the sender must wait for.
@@ -38,10 +38,10 @@ pub enum OtherDestination<'a> {
 /// Accepts publications, without waiting.
 pub trait PublicationSink: Send + Sync {
     /// Delivers `publication` to the subscribers of its topic.
-    fn publish(&self, publication: Publication) -> Handover;
+    fn publish(&self, publication: Publication) -> PublicationReceipt;
 
     /// The same, and records each delivery for a while under the id of `message`.
-    fn publish_traced(&self, publication: Publication, message: MessageId) -> Handover {
+    fn publish_traced(&self, publication: Publication, message: MessageId) -> PublicationReceipt {
         let _ = message;
         self.publish(publication)
     }

@@ -2,7 +2,7 @@
 //! header names the client, and TLS is negotiated. The last two run on the worker, so that a slow
 //! client delays no other.
 //!
-//! This is the one place where listeners refuse banned connections, before anything is read of
+//! This is the one place where listeners refuse banned connections, before anything is read from
 //! them; behind a proxy, before TLS. HTTP also checks the clients that `X-Forwarded-For` names,
 //! which are known per request only.
 

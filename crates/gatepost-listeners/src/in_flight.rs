@@ -47,11 +47,11 @@ pub struct InFlight(Arc<InFlightBudget>);
 #[derive(Debug)]
 struct InFlightBudget {
     bytes_max: u64,
-    held: Mutex<Held>,
+    held: Mutex<HeldBytes>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct HeldBytes {
     total: u64,
     /// By address; peers of Unix sockets have none.
     by_address: HashMap<Option<PeerNetwork>, u64>,

@@ -41,7 +41,7 @@ impl Exchange {
     }
 
     /// The challenge, in base64, for a client that gave no initial response.
-    pub(crate) fn invitation(&self) -> String {
+    pub(crate) fn initial_challenge(&self) -> String {
         match self {
             Self::LoginUser => BASE64.encode("Username:"),
             _ => String::new(),

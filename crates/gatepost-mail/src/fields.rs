@@ -7,7 +7,7 @@ use super::address;
 use super::ascii::{is_space, trim};
 use super::part::MimePart;
 use super::relay;
-use super::selector::{FieldPart, InnerPart, WhichFields};
+use super::selector::{FieldChoice, FieldPart, InnerPart};
 use super::words::decode_value;
 use super::{HeaderSelector, Mail};
 
@@ -33,9 +33,9 @@ impl Mail<'_> {
     pub fn header_values(&self, selector: &HeaderSelector) -> Vec<Cow<'_, [u8]>> {
         let mut values = self.whole_values(selector);
         match selector.which {
-            WhichFields::All => {}
-            WhichFields::First => values.truncate(1),
-            WhichFields::Last => {
+            FieldChoice::All => {}
+            FieldChoice::First => values.truncate(1),
+            FieldChoice::Last => {
                 let last = values.len().saturating_sub(1);
                 values.drain(..last);
             }

@@ -10,7 +10,7 @@ pub struct HeaderSelector {
     /// The part of each field.
     pub(crate) part: FieldPart,
     /// The choice among several fields with this name.
-    pub(crate) which: WhichFields,
+    pub(crate) which: FieldChoice,
     /// The part of that value.
     pub(crate) inner: InnerPart,
 }
@@ -29,7 +29,7 @@ pub(crate) enum FieldPart {
 
 /// The choice of a rule among several fields with one name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) enum WhichFields {
+pub(crate) enum FieldChoice {
     /// All fields.
     #[default]
     All,
@@ -63,7 +63,7 @@ impl HeaderSelector {
             name: pieces.next().unwrap_or_default().to_owned(),
             raw: false,
             part: FieldPart::default(),
-            which: WhichFields::default(),
+            which: FieldChoice::default(),
             inner: InnerPart::default(),
         };
         for modifier in pieces {
@@ -71,8 +71,8 @@ impl HeaderSelector {
                 "raw" => selector.raw = true,
                 "addr" => selector.part = FieldPart::Address,
                 "name" if selector.part == FieldPart::Whole => selector.part = FieldPart::Name,
-                "first" => selector.which = WhichFields::First,
-                "last" if selector.which == WhichFields::All => selector.which = WhichFields::Last,
+                "first" => selector.which = FieldChoice::First,
+                "last" if selector.which == FieldChoice::All => selector.which = FieldChoice::Last,
                 "host" if selector.inner != InnerPart::Domain => selector.inner = InnerPart::Host,
                 "domain" => selector.inner = InnerPart::Domain,
                 "ip" if selector.inner == InnerPart::Whole => selector.inner = InnerPart::Ip,

@@ -144,7 +144,7 @@ impl Operations {
         }
         let is_incomplete = recipients.is_some() && !plan.refused.is_empty();
         if plan.is_empty() || is_incomplete {
-            return Err(nowhere(&plan, envelope.listener));
+            return Err(no_destination(&plan, envelope.listener));
         }
         Ok(plan)
     }
@@ -225,7 +225,7 @@ impl Operations {
 }
 
 /// The reason why a message cannot be released.
-fn nowhere(plan: &ReleasePlan, listener: Listener) -> OperationError {
+fn no_destination(plan: &ReleasePlan, listener: Listener) -> OperationError {
     let reason = if !plan.refused.is_empty() {
         plan.refused.join("; ")
     } else if listener == Listener::Milter {

@@ -1,7 +1,7 @@
 //! Requests for a reload, and its report. The serving process receives the requests and performs
 //! them one at a time, in order.
 
-use gatepost_procedures::{Changed, Difference};
+use gatepost_procedures::{Difference, NameChanges};
 use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
 
@@ -16,7 +16,7 @@ pub struct ReloadReport {
     /// Whether the new configuration is in force.
     pub applied: bool,
     /// Rules by name.
-    pub rules: Changed,
+    pub rules: NameChanges,
     /// The number of rules that run afterwards.
     pub rules_running: usize,
     /// Procedures and scopes.
@@ -32,7 +32,7 @@ impl ReloadReport {
         Self {
             possible: false,
             applied: false,
-            rules: Changed::default(),
+            rules: NameChanges::default(),
             rules_running: 0,
             difference: Difference::default(),
             problems,

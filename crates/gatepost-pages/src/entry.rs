@@ -36,7 +36,7 @@ pub struct CachedPath {
     pub(crate) stamp: FileStamp,
     /// The precompressed files beside it, with their states at that time.
     pub(crate) beside: Vec<(PathBuf, Option<FileStamp>)>,
-    pub(crate) checked: Arc<Checked>,
+    pub(crate) checked: Arc<CheckTime>,
 }
 
 impl CachedPath {
@@ -60,12 +60,12 @@ impl CachedPath {
     }
 
     /// A copy with reference counts of its own; `None` for content that is made for each request.
-    pub(crate) fn apart(&self) -> Option<Self> {
+    pub(crate) fn unshared_copy(&self) -> Option<Self> {
         let content = match &self.content {
             PathContent::Page(CompiledPage::Pieces(pieces)) => {
-                PathContent::Page(CompiledPage::Pieces(pieces.apart()))
+                PathContent::Page(CompiledPage::Pieces(pieces.unshared_copy()))
             }
-            PathContent::File(file) => PathContent::File(file.apart()),
+            PathContent::File(file) => PathContent::File(file.unshared_copy()),
             _ => return None,
         };
         Some(Self {
@@ -103,9 +103,9 @@ impl CachedPath {
 
 /// The time at which an entry was last compared with the disk. All copies of it share this time.
 #[derive(Debug)]
-pub(crate) struct Checked(AtomicU64);
+pub(crate) struct CheckTime(AtomicU64);
 
-impl Checked {
+impl CheckTime {
     /// Not a time, but a mark that the entry was replaced.
     const RETIRED: u64 = u64::MAX;
 

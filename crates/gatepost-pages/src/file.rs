@@ -103,11 +103,11 @@ impl StaticFile {
     }
 
     /// A copy with reference counts of its own.
-    pub(crate) fn apart(&self) -> Self {
+    pub(crate) fn unshared_copy(&self) -> Self {
         let mut file = self.clone();
         file.content = file.content.as_ref().map(recounted);
         for variant in &mut file.variants {
-            variant.file = variant.file.apart();
+            variant.file = variant.file.unshared_copy();
         }
         file
     }

@@ -174,7 +174,7 @@ mod tests {
         };
         let page = request("/book", None, None);
         let field = field_of(&forms, &form, &page);
-        let session = page.session.made().expect("a session").to_owned();
+        let session = page.session.new_name().expect("a session").to_owned();
         let take = |path, session, field: &str| {
             forms.take(&mut request(path, session, Some(field.to_owned())))
         };

@@ -5,7 +5,7 @@
 //! entries that it serves, with reference counts of their own. The bytes are still shared.
 //!
 //! Invariants: a copy is used only while its entry is the path's current one, since replacing or
-//! removing an entry retires all its copies ([`Checked`](crate::entry::Checked)); and a thread
+//! removing an entry retires all its copies ([`CheckTime`](crate::entry::Checked)); and a thread
 //! keeps at most [`COPIES_MAX`] of them, none larger than [`COPIED_BYTES_MAX`], so that removed
 //! content does not stay in memory.
 
@@ -21,13 +21,13 @@ const COPIES_MAX: usize = 64;
 const COPIED_BYTES_MAX: usize = 512 << 10;
 
 /// One site's copies on this thread.
-struct Front {
+struct SiteCopies {
     site: u64,
     copies: HashMap<Box<str>, Arc<CachedPath>>,
 }
 
 thread_local! {
-    static FRONTS: RefCell<Vec<Front>> = const { RefCell::new(Vec::new()) };
+    static FRONTS: RefCell<Vec<SiteCopies>> = const { RefCell::new(Vec::new()) };
 }
 
 /// This thread's copy of the entry of a path.
@@ -44,7 +44,7 @@ pub(crate) fn keep(site: u64, path: &str, entry: Arc<CachedPath>) -> Arc<CachedP
     if entry.weight(path) > COPIED_BYTES_MAX {
         return entry;
     }
-    let Some(copy) = entry.apart().map(Arc::new) else {
+    let Some(copy) = entry.unshared_copy().map(Arc::new) else {
         return entry;
     };
     FRONTS.with_borrow_mut(|fronts| {
@@ -55,7 +55,7 @@ pub(crate) fn keep(site: u64, path: &str, entry: Arc<CachedPath>) -> Arc<CachedP
         }
         let known = fronts.iter().position(|front| front.site == site);
         let place = known.unwrap_or_else(|| {
-            fronts.push(Front {
+            fronts.push(SiteCopies {
                 site,
                 copies: HashMap::new(),
             });

@@ -72,7 +72,7 @@ impl CompressedPart {
     }
 
     /// A copy with a reference count of its own.
-    pub(crate) fn apart(&self) -> Self {
+    pub(crate) fn unshared_copy(&self) -> Self {
         Self {
             deflated: recounted(&self.deflated),
             sum: Arc::clone(&self.sum),
@@ -82,11 +82,11 @@ impl CompressedPart {
 
 /// A response that is being assembled.
 #[derive(Debug, Default)]
-pub(crate) struct Joining {
+pub(crate) struct JoinedMembers {
     sum: Crc,
 }
 
-impl Joining {
+impl JoinedMembers {
     pub(crate) fn begin(output: &mut Vec<u8>) -> Self {
         output.extend_from_slice(&HEADER);
         Self::default()
@@ -139,7 +139,7 @@ mod tests {
 
     fn joined(pieces: &[(bool, Vec<u8>)]) -> Vec<u8> {
         let mut output = Vec::new();
-        let mut joining = Joining::begin(&mut output);
+        let mut joining = JoinedMembers::begin(&mut output);
         for (is_static, text) in pieces {
             if *is_static {
                 let piece = CompressedPart::new(text).expect("compressed");

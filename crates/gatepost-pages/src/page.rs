@@ -7,7 +7,7 @@ use gatepost_message::PageReply;
 
 use crate::engine::Engine;
 use crate::error::TemplateError;
-use crate::gzip::{self, Joining};
+use crate::gzip::{self, JoinedMembers};
 use crate::insertion::{PageNeeds, RenderContext};
 use crate::memory_file::{MemoryFile, recounted};
 use crate::template::TemplateNode;
@@ -31,7 +31,7 @@ pub trait PageOutput {
 #[derive(Debug)]
 pub enum CompiledPage {
     /// Static slices and insertion points.
-    Pieces(Pieces),
+    Pieces(PageSegments),
     /// Rendered by the template engine.
     Engine(Arc<Engine>),
     /// The template contains an error.
@@ -40,7 +40,7 @@ pub enum CompiledPage {
 
 /// Static slices and insertion points, in order.
 #[derive(Debug)]
-pub struct Pieces {
+pub struct PageSegments {
     all: Vec<TemplateNode>,
     /// The compressed static pieces; `None` if compression is not worthwhile.
     compressed: Option<Vec<gzip::CompressedPart>>,
@@ -49,7 +49,7 @@ pub struct Pieces {
     needs: PageNeeds,
 }
 
-impl Pieces {
+impl PageSegments {
     /// Compresses the static text once, if there are `compress_min` bytes of it.
     pub(crate) fn new(pieces: Vec<TemplateNode>, compress_min: Option<usize>) -> Self {
         let mut needs = PageNeeds::default();
@@ -80,7 +80,7 @@ impl Pieces {
     }
 
     /// A copy with reference counts of its own.
-    pub(crate) fn apart(&self) -> Self {
+    pub(crate) fn unshared_copy(&self) -> Self {
         let all = self.all.iter().map(|piece| match piece {
             TemplateNode::Static(text) => TemplateNode::Static(recounted(text)),
             insertion @ TemplateNode::Insertion(_) => insertion.clone(),
@@ -88,8 +88,12 @@ impl Pieces {
         let compressed = self.compressed.as_ref();
         Self {
             all: all.collect(),
-            compressed: compressed
-                .map(|pieces| pieces.iter().map(gzip::CompressedPart::apart).collect()),
+            compressed: compressed.map(|pieces| {
+                pieces
+                    .iter()
+                    .map(gzip::CompressedPart::unshared_copy)
+                    .collect()
+            }),
             file: self.file.clone(),
             needs: self.needs,
         }
@@ -135,20 +139,25 @@ impl Pieces {
     }
 
     /// Makes the text of every insertion point. If a worker is needed, this must run on one.
-    pub(crate) fn fill(&self, context: &RenderContext<'_>) -> Filled {
-        let mut filled = Filled::default();
+    pub(crate) fn fill(&self, context: &RenderContext<'_>) -> InsertionTexts {
+        let mut filled = InsertionTexts::default();
         for piece in &self.all {
             if let TemplateNode::Insertion(insertion) = piece {
                 insertion.push_for(&mut filled.text, context, &mut filled.reply);
                 filled.ends.push(filled.text.len());
             }
         }
-        filled.session = context.request.session.made().map(str::to_owned);
+        filled.session = context.request.session.new_name().map(str::to_owned);
         filled
     }
 
     /// Inserts the texts between the static bytes.
-    pub fn render_filled(&self, filled: &Filled, with_gzip: bool, output: &mut impl PageOutput) {
+    pub fn render_filled(
+        &self,
+        filled: &InsertionTexts,
+        with_gzip: bool,
+        output: &mut impl PageOutput,
+    ) {
         let mut texts = filled.texts();
         self.render(with_gzip, output, |_, text| {
             text.extend_from_slice(texts.next().unwrap_or_default());
@@ -172,8 +181,8 @@ impl Pieces {
             }
             return;
         };
-        let mut joining = Joining::default();
-        output.text(|text| joining = Joining::begin(text));
+        let mut joining = JoinedMembers::default();
+        output.text(|text| joining = JoinedMembers::begin(text));
         let mut compressed = compressed.iter();
         for piece in &self.all {
             match piece {
@@ -204,7 +213,7 @@ pub fn push_static(bytes: &Bytes, file: Option<&Arc<MemoryFile>>, output: &mut i
 /// The texts of a page's insertion points, which a page worker returns. The static bytes are not
 /// moved.
 #[derive(Debug, Default)]
-pub struct Filled {
+pub struct InsertionTexts {
     text: Vec<u8>,
     /// The end of each in `text`.
     ends: Vec<usize>,
@@ -214,7 +223,7 @@ pub struct Filled {
     pub session: Option<String>,
 }
 
-impl Filled {
+impl InsertionTexts {
     fn texts(&self) -> impl Iterator<Item = &[u8]> {
         let mut start = 0;
         self.ends.iter().map(move |&end| {

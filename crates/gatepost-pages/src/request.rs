@@ -119,7 +119,7 @@ impl BrowserSession {
     }
 
     /// The name to send to the browser.
-    pub fn made(&self) -> Option<&str> {
+    pub fn new_name(&self) -> Option<&str> {
         self.made.get().map(String::as_str)
     }
 }
@@ -190,11 +190,11 @@ mod tests {
     #[test]
     fn a_session_is_made_once_and_only_where_there_is_none() {
         let new = BrowserSession::of(None);
-        assert_eq!(new.made(), None);
+        assert_eq!(new.new_name(), None);
         let name = new.name().to_owned();
-        assert_eq!((name.len(), new.made()), (32, Some(name.as_str())));
+        assert_eq!((name.len(), new.new_name()), (32, Some(name.as_str())));
         let known = BrowserSession::of(Some(&name));
-        assert_eq!((known.name(), known.made()), (name.as_str(), None));
+        assert_eq!((known.name(), known.new_name()), (name.as_str(), None));
         for foreign in ["", "x", "'; drop", &"g".repeat(32)] {
             assert_eq!(BrowserSession::of(Some(&foreign.to_owned())).known(), None);
         }

@@ -38,7 +38,7 @@ pub struct Root {
 
 /// The content at a request's path.
 #[derive(Debug)]
-pub enum Located {
+pub enum LocatedContent {
     /// A file, by its path relative to the root.
     File(PathBuf),
     /// A folder with an index or a listing, requested without the final slash.
@@ -76,34 +76,34 @@ impl Root {
     }
 
     /// Finds the file for a request's decoded path: itself, with `.html`, or the folder's index.
-    pub fn locate(&self, path: &str) -> Located {
+    pub fn locate(&self, path: &str) -> LocatedContent {
         let Some(relative) = served_path(path) else {
-            return Located::Nothing;
+            return LocatedContent::Nothing;
         };
         let is_file = |path: &Path| self.metadata(path).is_some_and(|found| found.is_file());
         if path.ends_with('/') || relative.as_os_str().is_empty() {
             let index = relative.join("index.html");
             return if is_file(&index) {
-                Located::File(index)
+                LocatedContent::File(index)
             } else if self.is_listed(&relative) {
-                Located::Listing(relative)
+                LocatedContent::Listing(relative)
             } else {
-                Located::Nothing
+                LocatedContent::Nothing
             };
         }
         if is_file(&relative) {
-            return Located::File(relative);
+            return LocatedContent::File(relative);
         }
         let mut page = relative.clone().into_os_string();
         page.push(".html");
         let page = PathBuf::from(page);
         if is_file(&page) {
-            return Located::File(page);
+            return LocatedContent::File(page);
         }
         if is_file(&relative.join("index.html")) || self.is_listed(&relative) {
-            return Located::Folder;
+            return LocatedContent::Folder;
         }
-        Located::Nothing
+        LocatedContent::Nothing
     }
 
     fn is_listed(&self, relative: &Path) -> bool {
@@ -233,10 +233,10 @@ mod tests {
 
     fn located(root: &Root, path: &str) -> String {
         match root.locate(path) {
-            Located::File(path) => path.display().to_string(),
-            Located::Folder => "folder".into(),
-            Located::Listing(_) => "listing".into(),
-            Located::Nothing => "nothing".into(),
+            LocatedContent::File(path) => path.display().to_string(),
+            LocatedContent::Folder => "folder".into(),
+            LocatedContent::Listing(_) => "listing".into(),
+            LocatedContent::Nothing => "nothing".into(),
         }
     }
 
@@ -283,7 +283,7 @@ mod tests {
             .map(|(name, _)| name)
             .collect();
         assert_eq!(names, ["a.css", "docs/", "status.html"]);
-        assert!(matches!(listed.locate("/"), Located::Listing(_)));
+        assert!(matches!(listed.locate("/"), LocatedContent::Listing(_)));
         let linked = Root::new(&folder.path().join("pages"), true);
         assert_eq!(located(&linked, "/link.txt"), "link.txt");
     }

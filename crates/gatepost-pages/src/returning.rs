@@ -19,9 +19,9 @@ thread_local! {
 }
 
 /// The queue of one thread.
-pub(crate) struct Returns(UnboundedSender<ReturnedJob>);
+pub(crate) struct ReturnQueue(UnboundedSender<ReturnedJob>);
 
-impl Returns {
+impl ReturnQueue {
     /// The current thread's queue, if the thread runs a runtime.
     pub(crate) fn here() -> Self {
         HERE.with_borrow_mut(|here| {

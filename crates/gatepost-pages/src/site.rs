@@ -16,7 +16,7 @@ use parking_lot::RwLock;
 use crate::clock;
 use crate::encoding::Encoding;
 use crate::engine::{Engine, PageLimits};
-use crate::entry::{CachedPath, Checked, PathContent};
+use crate::entry::{CachedPath, CheckTime, PathContent};
 use crate::error::TemplateError;
 use crate::file::StaticFile;
 use crate::front;
@@ -24,8 +24,8 @@ use crate::gzip;
 use crate::listing;
 use crate::memory_file::MemoryFiles;
 use crate::mime::is_compressible;
-use crate::page::{CompiledPage, Pieces};
-use crate::resolve::{FileStamp, Located, Root};
+use crate::page::{CompiledPage, PageSegments};
+use crate::resolve::{FileStamp, LocatedContent, Root};
 use crate::settings::{PagesSettings, Recheck};
 use crate::template;
 use crate::values::ValueSource;
@@ -131,36 +131,36 @@ impl Site {
     }
 
     fn read(&self, path: &str) -> Option<CachedPath> {
-        let checked = Arc::new(Checked::at(clock::coarse_ms()));
+        let checked = Arc::new(CheckTime::at(clock::coarse_ms()));
         let (root, rest) = self.root_of(path)?;
         let located = match rest {
             "" => match root.locate("/") {
-                Located::Nothing => Located::Nothing,
-                _ => Located::Folder,
+                LocatedContent::Nothing => LocatedContent::Nothing,
+                _ => LocatedContent::Folder,
             },
             rest => root.locate(rest),
         };
         let mut beside = Vec::new();
         let (content, file, stamp) = match located {
-            Located::File(file) if file.extension().is_some_and(|end| end == "html") => {
+            LocatedContent::File(file) if file.extension().is_some_and(|end| end == "html") => {
                 let (content, stamp) = self.read_page(root, &file)?;
                 (content, file, stamp)
             }
-            Located::File(file) => {
+            LocatedContent::File(file) => {
                 let (content, stamp) = self.read_file(root, &file, &mut beside)?;
                 (PathContent::File(content), file, stamp)
             }
-            Located::Folder => {
+            LocatedContent::Folder => {
                 let folder = PathBuf::from(rest.trim_matches('/'));
                 let stamp = root.stamp(&folder)?;
                 (PathContent::Folder, folder, stamp)
             }
-            Located::Listing(folder) => {
+            LocatedContent::Listing(folder) => {
                 let stamp = root.stamp(&folder)?;
                 let html = listing::html(path, &root.list(&folder));
                 (PathContent::Listing(html.into()), folder, stamp)
             }
-            Located::Nothing => return None,
+            LocatedContent::Nothing => return None,
         };
         Some(CachedPath {
             content,
@@ -181,7 +181,7 @@ impl Site {
             .then(|| self.settings.compress_min.as_usize());
         let page = match template::split(&source) {
             Some(pieces) => {
-                let pieces = Pieces::new(pieces, compress_min);
+                let pieces = PageSegments::new(pieces, compress_min);
                 CompiledPage::Pieces(
                     pieces.filed(|longest| self.memory_files.make(&source, longest)),
                 )

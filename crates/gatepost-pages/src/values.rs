@@ -11,7 +11,7 @@ use gatepost_message::{Action, PageReply, Publication, TopicFilter};
 use crate::request::PageRequest;
 
 /// A future returned by a trait object.
-pub type Promise<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A page's call of a procedure.
 #[derive(Debug, Clone, Copy)]
@@ -28,7 +28,7 @@ pub struct PageCall<'a> {
 
 /// The response of a procedure.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Called {
+pub struct ProcedureResponse {
     /// The text for the position of the call.
     pub text: String,
     /// The changes to the response.
@@ -73,7 +73,7 @@ pub trait ValueSource: Send + Sync + 'static {
     fn history(&self, filter: &TopicFilter, count: usize) -> Vec<Arc<Publication>>;
 
     /// The response of a procedure. Runs it on the current thread: for page workers only.
-    fn call(&self, call: &PageCall<'_>) -> Result<Called, CallError>;
+    fn call(&self, call: &PageCall<'_>) -> Result<ProcedureResponse, CallError>;
 }
 
 /// A payload as text; invalid UTF-8 becomes U+FFFD.

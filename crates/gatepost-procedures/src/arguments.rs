@@ -106,7 +106,7 @@ impl ProcedureArguments {
     }
 
     /// These arguments, overridden by `others`.
-    pub(crate) fn under(&self, others: &Self) -> Self {
+    pub(crate) fn overridden_by(&self, others: &Self) -> Self {
         Self([self.0.as_slice(), others.0.as_slice()].concat())
     }
 

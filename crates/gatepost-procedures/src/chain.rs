@@ -28,7 +28,7 @@ impl ChainMember {
         if self.arguments.is_empty() {
             return self.start_with(call, may_block);
         }
-        let arguments = self.arguments.under(call.arguments);
+        let arguments = self.arguments.overridden_by(call.arguments);
         let call = ProcedureCall {
             arguments: &arguments,
             ..*call

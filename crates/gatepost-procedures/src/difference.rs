@@ -11,7 +11,7 @@ use crate::set::ProcedureSet;
 
 /// Names that were added, removed or changed; each list is sorted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Changed {
+pub struct NameChanges {
     /// The added names.
     pub added: Vec<String>,
     /// The removed names.
@@ -20,7 +20,7 @@ pub struct Changed {
     pub changed: Vec<String>,
 }
 
-impl Changed {
+impl NameChanges {
     /// Compares the values of names.
     pub fn between<V: PartialEq>(
         before: &BTreeMap<String, V>,
@@ -54,16 +54,16 @@ impl Changed {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Difference {
     /// Procedures by path: their files and their settings.
-    pub procedures: Changed,
+    pub procedures: NameChanges,
     /// Scopes by path: their conditions, their procedures, and their order.
-    pub scopes: Changed,
+    pub scopes: NameChanges,
 }
 
 impl Difference {
     pub(crate) fn between(before: &ProcedureSet, after: &ProcedureSet) -> Self {
         Self {
-            procedures: Changed::between(&procedures(before), &procedures(after)),
-            scopes: Changed::between(&scopes(before), &scopes(after)),
+            procedures: NameChanges::between(&procedures(before), &procedures(after)),
+            scopes: NameChanges::between(&scopes(before), &scopes(after)),
         }
     }
 }
@@ -111,13 +111,13 @@ mod tests {
                 .map(|(name, value)| ((*name).to_owned(), *value))
                 .collect()
         };
-        let changed = Changed::between(
+        let changed = NameChanges::between(
             &of(&[("a", 1), ("b", 1), ("c", 1)]),
             &of(&[("b", 2), ("c", 1), ("d", 1)]),
         );
         assert_eq!(changed.added, ["d"]);
         assert_eq!(changed.removed, ["a"]);
         assert_eq!(changed.changed, ["b"]);
-        assert!(Changed::between(&of(&[("a", 1)]), &of(&[("a", 1)])).is_empty());
+        assert!(NameChanges::between(&of(&[("a", 1)]), &of(&[("a", 1)])).is_empty());
     }
 }

@@ -33,12 +33,12 @@ mod text_values;
 
 pub use arguments::{MalformedMember, ProcedureArguments, ScopeMember};
 pub use builtin::{
-    AutoreplySettings, By, DedupeSettings, GreylistSettings, JsoncheckSettings, RatelimitSettings,
-    Same, SignatureSettings, SizecheckSettings, SpamcheckSettings, StatusSettings,
-    ViruscheckSettings,
+    AutoreplySettings, DedupeKey, DedupeSettings, GreylistSettings, JsoncheckSettings,
+    RatelimitKey, RatelimitSettings, SignatureSettings, SizecheckSettings, SpamcheckSettings,
+    StatusSettings, ViruscheckSettings,
 };
 pub use deferred_rules::{DeferredRules, RULES_WAIT_MAX, RulesState};
-pub use difference::{Changed, Difference};
+pub use difference::{Difference, NameChanges};
 pub use host::{
     DnsSettings, KnownSenders, ProcedureHost, ProcedureHttpSettings, ProcedureMail,
     ProcedureMailer, ProcedurePublications,
@@ -46,7 +46,7 @@ pub use host::{
 pub use in_force::{InForce, RefusedChange, RefusedKind};
 pub use problem::{ConfigurationProblem, ProblemSeverity};
 pub use procedure::{Cost, Needs, ProcedureAnswer};
-pub use procedures::{ProcedureCallError, Procedures, Unready};
+pub use procedures::{CallForJudge, ProcedureCallError, Procedures};
 pub use scope::ScopeId;
 pub use set::ProcedureListing;
 pub use settings::{

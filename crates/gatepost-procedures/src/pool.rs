@@ -54,7 +54,7 @@ pub(crate) struct JudgePool(Arc<JudgeQueue>);
 
 /// The queue is full: a further job would wait longer than its sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Full;
+pub(crate) struct QueueFull;
 
 impl JudgePool {
     /// Starts the threads; 0 means one per core.
@@ -97,10 +97,10 @@ impl JudgePool {
     }
 
     /// Queues a job, or returns that the queue is full.
-    pub(crate) fn submit(&self, job: JudgeJob) -> Result<(), Full> {
+    pub(crate) fn submit(&self, job: JudgeJob) -> Result<(), QueueFull> {
         let mut waiting = self.0.waiting.lock();
         if waiting.new.len() >= self.0.length_max {
-            return Err(Full);
+            return Err(QueueFull);
         }
         waiting.new.push_back(job);
         self.0.wake(waiting);

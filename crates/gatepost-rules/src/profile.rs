@@ -1,6 +1,6 @@
 //! Records where a scan of this thread spends its time, while a profile is taken.
 //!
-//! Every hook asks one flag of its thread first, so that a scan without a profile pays a load and
+//! Every hook checks one flag of its thread first, so that a scan without a profile pays a load and
 //! a branch. A stage that begins ends the previous one; [`inside`] returns to it.
 
 use std::cell::{Cell, RefCell};
@@ -99,7 +99,7 @@ pub(crate) struct RuleWork {
 
 /// The measurements of one message.
 #[derive(Debug, Default)]
-pub(crate) struct Recorded {
+pub(crate) struct ScanMeasurements {
     pub(crate) stages: [Duration; Stage::COUNT],
     pub(crate) rules: HashMap<RuleId, RuleWork>,
     /// The bytes that prefilters read.
@@ -109,10 +109,10 @@ pub(crate) struct Recorded {
 
 thread_local! {
     static IS_ON: Cell<bool> = const { Cell::new(false) };
-    static RECORDED: RefCell<Recorded> = RefCell::default();
+    static RECORDED: RefCell<ScanMeasurements> = RefCell::default();
 }
 
-impl Recorded {
+impl ScanMeasurements {
     fn enter(&mut self, stage: Option<Stage>) -> Option<Stage> {
         let now = Instant::now();
         let previous = self.current.take();
@@ -131,7 +131,7 @@ pub(crate) fn begin() {
 }
 
 /// Ends the last stage, and returns the recorded figures.
-pub(crate) fn end() -> Recorded {
+pub(crate) fn end() -> ScanMeasurements {
     IS_ON.set(false);
     let mut recorded = RECORDED.take();
     recorded.enter(None);
@@ -161,18 +161,18 @@ fn switch(stage: Option<Stage>) -> Option<Stage> {
 }
 
 /// A stage within another one, as long as this is kept.
-pub(crate) struct Inside {
+pub(crate) struct StageGuard {
     previous: Option<Stage>,
 }
 
 /// A stage begins within the current one, which continues after it.
-pub(crate) fn inside(stage: Stage) -> Inside {
-    Inside {
+pub(crate) fn inside(stage: Stage) -> StageGuard {
+    StageGuard {
         previous: if is_on() { switch(Some(stage)) } else { None },
     }
 }
 
-impl Drop for Inside {
+impl Drop for StageGuard {
     fn drop(&mut self) {
         if self.previous.is_some() {
             switch(self.previous);

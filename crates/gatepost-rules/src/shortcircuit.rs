@@ -12,13 +12,13 @@ pub(crate) enum Shortcircuit {
 }
 
 /// The position of a rule in a scan: its priority, then the rank of its kind.
-pub(crate) type Turn = (i32, u8);
+pub(crate) type ScanPosition = (i32, u8);
 
 /// The early end of a scan.
 #[derive(Debug, Clone)]
 pub(crate) struct ShortcircuitEnding {
     /// The last turn whose rules count.
-    pub(crate) turn: Turn,
+    pub(crate) turn: ScanPosition,
     /// The rule that ended the scan; `None` where the sum of scores did.
     pub(crate) rule: Option<Arc<str>>,
     /// The class of the message: `spam` or `ham`.

@@ -15,9 +15,9 @@ use tokio::time::Instant;
 
 use crate::attempt::{Backoff, Failure, RequestPace, explained};
 use crate::carrier::{Carrier, Remaining};
-use crate::frame::{Delivery, Handed};
+use crate::frame::{Delivery, SinkFrame};
 use crate::given_up::give_up;
-use crate::inlet::{Inlet, Wanted};
+use crate::inlet::{Inlet, SinkSubscription};
 use crate::settings::SinkSettings;
 use crate::status::{SinkProgress, SinkState};
 
@@ -109,7 +109,7 @@ impl Delivering {
         WorkEnd::Stopped
     }
 
-    fn wanted(&self) -> Wanted {
+    fn wanted(&self) -> SinkSubscription {
         let options = SubscribeOptions {
             // Retained messages are not events.
             retain_handling: RetainHandling::DoNotSend,
@@ -118,7 +118,7 @@ impl Delivering {
         };
         let filters = self.settings.filters.iter();
         let filters = filters.filter_map(|text| RequestedFilter::new(text).ok());
-        Wanted {
+        SinkSubscription {
             filters: filters.map(|filter| (filter, options)).collect(),
             in_flight_max: self.in_flight_max(),
             frame_bytes_max: None,
@@ -160,17 +160,17 @@ impl Delivering {
                 },
                 handed = inlet.next(), if self.has_room(&at_work, &collected) && !is_gone => {
                     match handed {
-                        Ok(Handed::Delivery(delivery)) if !self.carrier.accepts(&delivery) => {
+                        Ok(SinkFrame::Delivery(delivery)) if !self.carrier.accepts(&delivery) => {
                             inlet.complete(&delivery);
                         }
-                        Ok(Handed::Delivery(delivery)) => {
+                        Ok(SinkFrame::Delivery(delivery)) => {
                             self.progress.began(delivery.id);
                             match self.digest {
                                 Some(_) => collected.push(*delivery),
                                 None => self.begin(&mut at_work, vec![*delivery]),
                             }
                         }
-                        Ok(Handed::Release(packet_id)) => inlet.released(packet_id),
+                        Ok(SinkFrame::Release(packet_id)) => inlet.released(packet_id),
                         Err(cause) => break ServiceEnd::Session(cause),
                     }
                 }

@@ -88,7 +88,7 @@ pub(crate) struct Delivery {
 
 /// The frames that the broker passes to a sink.
 #[derive(Debug)]
-pub(crate) enum Handed {
+pub(crate) enum SinkFrame {
     Delivery(Box<Delivery>),
     /// A QoS 2 delivery that the destination has received must be released.
     Release(PacketId),
@@ -100,7 +100,7 @@ pub(crate) enum Handed {
 pub(crate) struct Unreadable;
 
 /// Removes the first frame from `bytes`; `None` if it is not complete.
-pub(crate) fn take_frame(bytes: &mut BytesMut) -> Result<Option<Handed>, Unreadable> {
+pub(crate) fn take_frame(bytes: &mut BytesMut) -> Result<Option<SinkFrame>, Unreadable> {
     let Some((mut id, packet)) = bytes.split_at_checked(ID_BYTES) else {
         return Ok(None);
     };
@@ -111,7 +111,7 @@ pub(crate) fn take_frame(bytes: &mut BytesMut) -> Result<Option<Handed>, Unreada
     };
     let length = ID_BYTES + frame.length;
     let handed = match Packet::decode(Version::Mqtt5, frame).map_err(|_| Unreadable)? {
-        Packet::Publish(publish) => Handed::Delivery(Box::new(Delivery {
+        Packet::Publish(publish) => SinkFrame::Delivery(Box::new(Delivery {
             id,
             topic: publish.topic.to_owned(),
             // Copied: a delivery may wait for hours between attempts, and a slice would keep all of
@@ -126,7 +126,7 @@ pub(crate) fn take_frame(bytes: &mut BytesMut) -> Result<Option<Handed>, Unreada
             dup: publish.dup,
             packet_id: publish.packet_id,
         })),
-        Packet::Pubrel(ack) => Handed::Release(ack.packet_id),
+        Packet::Pubrel(ack) => SinkFrame::Release(ack.packet_id),
         _ => return Err(Unreadable),
     };
     bytes.advance(length);
@@ -165,7 +165,7 @@ mod tests {
                     .is_none()
             );
         }
-        let Ok(Some(Handed::Delivery(delivery))) = take_frame(&mut bytes) else {
+        let Ok(Some(SinkFrame::Delivery(delivery))) = take_frame(&mut bytes) else {
             panic!("a delivery");
         };
         assert_eq!(delivery.id, publication.id);
@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(delivery.properties.expiry_seconds, Some(60));
         assert!(matches!(
             take_frame(&mut bytes),
-            Ok(Some(Handed::Release(_)))
+            Ok(Some(SinkFrame::Release(_)))
         ));
         assert!(bytes.is_empty());
         assert!(take_frame(&mut BytesMut::from(&[0_u8; 20][..])).is_err());

@@ -15,7 +15,7 @@ use gatepost_message::{Peer, Qos};
 use gatepost_mqtt::PacketId;
 use gatepost_store::{StoreError, Ticket};
 
-use crate::frame::{Delivery, FORMAT, Handed, take_frame};
+use crate::frame::{Delivery, FORMAT, SinkFrame, take_frame};
 use crate::pipe::Pipe;
 use crate::settings::SinkSettings;
 
@@ -32,7 +32,7 @@ pub(crate) enum InletError {
 }
 
 /// The publications that a sink receives.
-pub(crate) struct Wanted {
+pub(crate) struct SinkSubscription {
     pub(crate) filters: Vec<(RequestedFilter, SubscribeOptions)>,
     /// Deliveries that may be unacknowledged at once.
     pub(crate) in_flight_max: u16,
@@ -60,7 +60,7 @@ impl Inlet {
     pub(crate) async fn open(
         broker: &Broker,
         settings: &SinkSettings,
-        wanted: &Wanted,
+        wanted: &SinkSubscription,
     ) -> Result<Self, InletError> {
         let pipe = Arc::new(Pipe::default());
         let options = ConnectOptions {
@@ -100,7 +100,7 @@ impl Inlet {
         Ok(inlet)
     }
 
-    fn subscribe(&self, wanted: &Wanted) -> Result<(), InletError> {
+    fn subscribe(&self, wanted: &SinkSubscription) -> Result<(), InletError> {
         for known in self.attachment.filters() {
             if !wanted
                 .filters
@@ -124,11 +124,11 @@ impl Inlet {
 
     /// The next delivery of the broker, or the reason why the broker ended the session's
     /// connection. Cancel-safe.
-    pub(crate) async fn next(&mut self) -> Result<Handed, DisconnectCause> {
+    pub(crate) async fn next(&mut self) -> Result<SinkFrame, DisconnectCause> {
         poll_fn(|context| self.poll_next(context)).await
     }
 
-    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Handed, DisconnectCause>> {
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<SinkFrame, DisconnectCause>> {
         loop {
             match take_frame(&mut self.bytes) {
                 Ok(Some(handed)) => return Poll::Ready(Ok(handed)),
@@ -181,7 +181,7 @@ impl Inlet {
     }
 
     /// The next message that is ready without waiting.
-    pub(crate) fn next_ready(&mut self) -> Option<Handed> {
+    pub(crate) fn next_ready(&mut self) -> Option<SinkFrame> {
         take_frame(&mut self.bytes).ok().flatten()
     }
 

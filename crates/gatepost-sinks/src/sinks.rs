@@ -50,12 +50,12 @@ struct RunningSink {
 }
 
 /// The work of a sink until it is stopped.
-enum Work {
+enum SinkTask {
     Delivering(Box<Delivering>),
     Bridge(Box<RunningBridge>),
 }
 
-impl Work {
+impl SinkTask {
     /// The kind and the destination.
     fn named(&self) -> (&'static str, String) {
         match self {
@@ -236,13 +236,13 @@ impl Sinks {
         settings: &SinkSettings,
         progress: &Arc<SinkProgress>,
         stop: watch::Receiver<bool>,
-    ) -> Result<Work, FieldMistake> {
+    ) -> Result<SinkTask, FieldMistake> {
         let broker = self.0.broker.clone();
         let (settings, progress) = (settings.clone(), Arc::clone(progress));
         let dead_letter = Topic::new(&settings.dead_letter).ok();
         if let Some(bridge) = &settings.bridge {
             let bridge = Bridge::new(&settings.name, bridge)?;
-            return Ok(Work::Bridge(Box::new(RunningBridge {
+            return Ok(SinkTask::Bridge(Box::new(RunningBridge {
                 broker,
                 settings,
                 bridge,
@@ -252,7 +252,7 @@ impl Sinks {
             })));
         }
         let (carrier, pace) = self.carrier(&settings)?;
-        Ok(Work::Delivering(Box::new(Delivering {
+        Ok(SinkTask::Delivering(Box::new(Delivering {
             broker,
             carrier,
             authorization: None,

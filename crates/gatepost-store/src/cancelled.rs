@@ -8,12 +8,12 @@ use crate::session::SessionChange;
 
 /// Rows that one group of changes both writes and removes.
 #[derive(Default)]
-pub(crate) struct Cancelled {
+pub(crate) struct CancelledRows {
     deliveries: HashSet<(u64, u64)>,
     messages: HashSet<u64>,
 }
 
-impl Cancelled {
+impl CancelledRows {
     /// Walks through the changes from the last to the first, so that a group which only writes
     /// costs no look-up.
     pub(crate) fn find(changes: &[StoreChange]) -> Self {

@@ -181,9 +181,9 @@ mod tests {
     const DAY: Duration = Duration::from_hours(24);
 
     #[derive(Clone)]
-    struct Hand(Arc<Mutex<(SystemTime, Duration)>>);
+    struct ManualTime(Arc<Mutex<(SystemTime, Duration)>>);
 
-    impl Hand {
+    impl ManualTime {
         fn new() -> Self {
             let start = SystemTime::UNIX_EPOCH + 20_000 * DAY;
             Self(Arc::new(Mutex::new((start, Duration::ZERO))))
@@ -197,7 +197,7 @@ mod tests {
         }
     }
 
-    impl ClockSource for Hand {
+    impl ClockSource for ManualTime {
         fn now(&self) -> SystemTime {
             self.0.lock().0
         }
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_clock_far_ahead_for_a_minute_ages_nothing() {
-        let hand = Hand::new();
+        let hand = ManualTime::new();
         let mut age = AgeTime::new(Arc::new(hand.clone()), None, DAY);
         hand.pass(DAY / 2);
         assert_eq!(age.now(), (hand.now(), Drift::None));
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_jump_that_removes_many_rows_waits_for_an_administrator() {
-        let hand = Hand::new();
+        let hand = ManualTime::new();
         let right = hand.now();
         let mut age = AgeTime::new(Arc::new(hand.clone()), None, DAY);
         hand.0.lock().0 += DAY / 2;
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_long_absence_is_caught_up_with_slowly() {
-        let hand = Hand::new();
+        let hand = ManualTime::new();
         let kept = hand.now();
         hand.0.lock().0 += 3 * DAY;
         let mut age = AgeTime::new(Arc::new(hand.clone()), Some(kept), DAY);
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_start_in_1970_forgets_no_time() {
-        let hand = Hand::new();
+        let hand = ManualTime::new();
         let kept = hand.now();
         hand.0.lock().0 = SystemTime::UNIX_EPOCH;
         let mut age = AgeTime::new(Arc::new(hand.clone()), Some(kept), DAY);

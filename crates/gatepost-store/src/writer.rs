@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use rusqlite::{Connection, Transaction, params};
 
 use crate::bounds::{self, Bounds, KeptBytes};
-use crate::cancelled::Cancelled;
+use crate::cancelled::CancelledRows;
 use crate::group::{CommitOutcome, failure_in};
 use crate::queue::{Batch, QueuedChanges};
 use crate::statements::Statements;
@@ -200,7 +200,7 @@ fn apply_together(
     changes: &[StoreChange],
     kept: &mut KeptBytes,
 ) -> CommitOutcome {
-    let cancelled = Cancelled::find(changes);
+    let cancelled = CancelledRows::find(changes);
     let mut statements = Statements::new(transaction);
     for change in changes {
         if !cancelled.covers(change) {

@@ -29,7 +29,7 @@ async fn the_highest_id_is_kept_though_a_commit_failed() {
     assert!(MessageId::continue_after(MessageId::floor_at(ahead)));
     disk.inject(Fault::new(FileOperation::Write, FaultEffect::Error).times(1));
     assert!(commit(&store).await.is_err());
-    disk.heal();
+    disk.remove_faults();
     commit(&store).await.expect("a commit");
     let database = rusqlite::Connection::open(folder.path().join("gatepost.db")).expect("open");
     let kept: i64 = database

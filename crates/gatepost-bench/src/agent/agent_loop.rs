@@ -4,7 +4,7 @@ use std::fs;
 
 use super::fanout_worker::FanoutRun;
 use super::link::AgentLink;
-use super::message::{AddressedOrder, AgentReport, Order, Orders, SignedReport};
+use super::message::{AddressedOrder, AgentCommand, AgentReport, FanoutParameters, SignedReport};
 use super::scenario_worker::ScenarioWorker;
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
@@ -83,7 +83,9 @@ impl AgentLoop {
             .receive::<AddressedOrder>(clock::now() + COLLECTED_EVERY)?
         {
             let ours = order.to.as_ref().is_none_or(|to| *to == self.name);
-            if ours && (order.session == self.session || matches!(order.order, Order::Announce)) {
+            if ours
+                && (order.session == self.session || matches!(order.order, AgentCommand::Announce))
+            {
                 self.session = order.session;
                 if let Err(error) = self.execute(order.order, come) {
                     self.forget();
@@ -115,34 +117,34 @@ impl AgentLoop {
         self.scenario = None;
     }
 
-    fn execute(&mut self, order: Order, come: Nanoseconds) -> Result<(), BenchError> {
+    fn execute(&mut self, order: AgentCommand, come: Nanoseconds) -> Result<(), BenchError> {
         match order {
-            Order::Announce => {
-                let machine = Box::new(Machine::this());
+            AgentCommand::Announce => {
+                let machine = Box::new(Machine::current());
                 self.send(AgentReport::Present { machine })
             }
-            Order::Ping { number } => self.send(AgentReport::Pong {
+            AgentCommand::Ping { number } => self.send(AgentReport::Pong {
                 number,
                 received: come,
                 sent: clock::now(),
             }),
-            Order::Prepare {
+            AgentCommand::Prepare {
                 orders,
                 assignment,
                 clock_shift_ns,
             } => self.prepare_fanout(&orders, assignment, clock_shift_ns),
-            Order::Go {
+            AgentCommand::Go {
                 begin,
                 measure,
                 end,
             } => {
                 if let Some(running) = &mut self.running {
-                    running.go(begin, measure, end);
+                    running.start(begin, measure, end);
                 }
                 Ok(())
             }
-            Order::Finish { sent } => self.finish_fanout(&sent),
-            Order::RunWorkload {
+            AgentCommand::Finish { sent } => self.finish_fanout(&sent),
+            AgentCommand::RunWorkload {
                 workload,
                 endpoint,
                 clients,
@@ -158,25 +160,25 @@ impl AgentLoop {
                 self.scenario = Some(ScenarioWorker::join(workload, &endpoint, clients, server)?);
                 Ok(())
             }
-            Order::Pass { at } => {
+            AgentCommand::Pass { at } => {
                 if let Some(scenario) = &mut self.scenario {
                     scenario.pass(at);
                 }
                 Ok(())
             }
-            Order::Stop => {
+            AgentCommand::Stop => {
                 // Reset when the scenario ends; an agent without a share has nothing to stop.
                 interrupt::stop_run(self.scenario.is_some());
                 Ok(())
             }
-            Order::EndWorkload => {
+            AgentCommand::EndWorkload => {
                 let Some(scenario) = self.scenario.take() else {
                     return Ok(());
                 };
                 self.runs += 1;
                 scenario.leave().map_or(Ok(()), |report| self.send(report))
             }
-            Order::Abort => {
+            AgentCommand::Abort => {
                 self.forget();
                 Ok(())
             }
@@ -185,7 +187,7 @@ impl AgentLoop {
 
     fn prepare_fanout(
         &mut self,
-        orders: &Orders,
+        orders: &FanoutParameters,
         assignment: Assignment,
         clock_shift_ns: Vec<i64>,
     ) -> Result<(), BenchError> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::conductor::{Agent, CHECK_INTERVAL, Conductor, GATHER_SECONDS};
 use super::merge_fanout::MergedFanout;
-use super::message::{AgentReport, Order, Orders, Seconds};
+use super::message::{AgentCommand, AgentReport, FanoutParameters, Seconds};
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
 use crate::hosts::{Assignment, assign};
@@ -31,7 +31,7 @@ pub(crate) fn conduct(
         measure: arguments.seconds,
         drain: arguments.drain,
     };
-    let orders = Orders::of(plan, url.to_string(), publish_url.to_string(), seconds);
+    let orders = FanoutParameters::of(plan, url.to_string(), publish_url.to_string(), seconds);
     let hosts = &arguments.hosts;
     let mut conductor = Conductor::join(hosts)?;
     let present = conductor.call(hosts, progress)?;
@@ -46,7 +46,7 @@ pub(crate) fn conduct(
     let result = conductor.measure(assignments, orders, plan, progress);
     if result.is_err() {
         // The error is reported either way; agents that miss this order time out.
-        let _ = conductor.order(None, Order::Abort);
+        let _ = conductor.order(None, AgentCommand::Abort);
     }
     result
 }
@@ -55,7 +55,7 @@ impl Conductor {
     fn measure(
         &mut self,
         assignments: Vec<Assignment>,
-        orders: Orders,
+        orders: FanoutParameters,
         plan: &Plan,
         progress: &RunProgress,
     ) -> Result<RunOutcome, BenchError> {
@@ -66,7 +66,7 @@ impl Conductor {
         let measure = begin + clock::from_seconds(orders.seconds.warm_up);
         let end = measure + clock::from_seconds(orders.seconds.measure);
         for name in &names {
-            let go = Order::Go {
+            let go = AgentCommand::Go {
                 begin: self.by_clock_of(name, begin),
                 measure: self.by_clock_of(name, measure),
                 end: self.by_clock_of(name, end),
@@ -76,7 +76,7 @@ impl Conductor {
         let stopped = self.watch(begin, end, progress)?;
         self.drain(&orders, plan)?;
         let sent = self.sent(plan);
-        self.order(None, Order::Finish { sent })?;
+        self.order(None, AgentCommand::Finish { sent })?;
         self.wait_for(GATHER_SECONDS, |agent| agent.done.is_some())?;
         for name in &names {
             if self.agents.get(name).is_some_and(Agent::is_alive)
@@ -98,7 +98,7 @@ impl Conductor {
     /// Sends the orders and waits until all agents are ready.
     fn prepare(
         &mut self,
-        orders: &Orders,
+        orders: &FanoutParameters,
         plan: &Plan,
         progress: &RunProgress,
     ) -> Result<(), BenchError> {
@@ -109,7 +109,7 @@ impl Conductor {
             };
             let assignment = agent.assignment.clone();
             let clock_shift_ns = self.clock_shifts(agent, plan.publishers);
-            let prepare = Order::Prepare {
+            let prepare = AgentCommand::Prepare {
                 orders: Box::new(orders.clone()),
                 assignment,
                 clock_shift_ns,
@@ -176,7 +176,7 @@ impl Conductor {
     }
 
     /// Waits for the last deliveries, as on one host.
-    fn drain(&mut self, orders: &Orders, plan: &Plan) -> Result<(), BenchError> {
+    fn drain(&mut self, orders: &FanoutParameters, plan: &Plan) -> Result<(), BenchError> {
         self.wait_for(GATHER_SECONDS, |agent| {
             agent.assignment.publishers.is_empty() || agent.sent.is_some()
         })?;

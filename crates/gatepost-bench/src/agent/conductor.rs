@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::clocks::{Exchange, Offset};
 use super::link::AgentLink;
-use super::message::{AddressedOrder, AgentReport, Order, SignedReport};
+use super::message::{AddressedOrder, AgentCommand, AgentReport, SignedReport};
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
 use crate::hosts::{Assignment, HostArguments};
@@ -73,7 +73,11 @@ impl Conductor {
         })
     }
 
-    pub(super) fn order(&mut self, to: Option<&str>, order: Order) -> Result<(), BenchError> {
+    pub(super) fn order(
+        &mut self,
+        to: Option<&str>,
+        order: AgentCommand,
+    ) -> Result<(), BenchError> {
         self.link.send(&AddressedOrder {
             session: self.session,
             to: to.map(str::to_owned),
@@ -119,7 +123,7 @@ impl Conductor {
                 return Err(BenchError::Settings(reason));
             }
             if now >= next_call {
-                self.order(None, Order::Announce)?;
+                self.order(None, AgentCommand::Announce)?;
                 next_call = now + CALL_AGAIN;
             }
             progress.update(0.0, || format!("{} agents", self.agents.len()));
@@ -165,8 +169,8 @@ impl Conductor {
             report @ AgentReport::Watched { .. } => agent.watched = Some(report),
             AgentReport::Reached { gate } => agent.reached = gate,
             AgentReport::Doing { done, said } => agent.doing = (done, said),
-            AgentReport::Failed { reason } => agent.lose(come, reason),
-            AgentReport::Gone => agent.lose(come, "it disconnected".into()),
+            AgentReport::Failed { reason } => agent.mark_lost(come, reason),
+            AgentReport::Gone => agent.mark_lost(come, "it disconnected".into()),
         }
         Ok(())
     }
@@ -176,7 +180,7 @@ impl Conductor {
         let mut exchanges = Vec::new();
         for number in 0..QUESTIONS {
             let ping_sent = clock::now();
-            self.order(Some(name), Order::Ping { number })?;
+            self.order(Some(name), AgentCommand::Ping { number })?;
             let deadline = ping_sent + clock::SECOND / 2;
             while clock::now() < deadline {
                 self.listen(deadline)?;
@@ -232,7 +236,7 @@ impl Conductor {
         for agent in self.agents.values_mut() {
             if now.saturating_sub(agent.last_seen) > DEAD_AFTER {
                 let seconds = clock::seconds(DEAD_AFTER);
-                agent.lose(now, format!("no report for {seconds:.0} s"));
+                agent.mark_lost(now, format!("no report for {seconds:.0} s"));
             }
         }
     }
@@ -251,14 +255,14 @@ impl Conductor {
         }
         let now = clock::now();
         for agent in self.agents.values_mut().filter(|agent| pending(agent)) {
-            agent.lose(now, "it did not report its results".into());
+            agent.mark_lost(now, "it did not report its results".into());
         }
         Ok(())
     }
 }
 
 impl Agent {
-    fn lose(&mut self, now: Nanoseconds, reason: String) {
+    fn mark_lost(&mut self, now: Nanoseconds, reason: String) {
         self.lost.get_or_insert((now, reason));
     }
 }

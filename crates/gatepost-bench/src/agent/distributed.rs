@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::conductor::{Agent, CHECK_INTERVAL, Conductor, GATHER_SECONDS};
 use super::merge::Merged;
-use super::message::Order;
+use super::message::AgentCommand;
 use super::workload::Workload;
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
@@ -72,7 +72,7 @@ impl Distributed {
             let Some(agent) = conductor.agents.get(name) else {
                 continue;
             };
-            let run_workload = Order::RunWorkload {
+            let run_workload = AgentCommand::RunWorkload {
                 workload: self.workload.clone(),
                 endpoint: endpoint.clone(),
                 clients: agent.assignment.clients,
@@ -81,7 +81,7 @@ impl Distributed {
             conductor.order(Some(name), run_workload)?;
         }
         let begin = conductor.pass_gates(progress)?;
-        conductor.order(None, Order::EndWorkload)?;
+        conductor.order(None, AgentCommand::EndWorkload)?;
         conductor.wait_for(GATHER_SECONDS, |agent| {
             agent.assignment.server.is_none() || agent.watched.is_some()
         })?;
@@ -134,7 +134,7 @@ impl Scenario for Distributed {
         let result = self.conduct(&mut conductor, &present, target, progress);
         if result.is_err() {
             // The error is reported either way; agents that miss this order time out.
-            let _ = conductor.order(None, Order::Abort);
+            let _ = conductor.order(None, AgentCommand::Abort);
         }
         result
     }
@@ -155,7 +155,7 @@ impl Conductor {
             }
             if interrupted() && !stopped {
                 stopped = true;
-                self.order(None, Order::Stop)?;
+                self.order(None, AgentCommand::Stop)?;
             }
             let mut running = self.agents.values().filter(|agent| agent.is_running());
             let all_wait = running.all(|agent| agent.reached > passed);
@@ -174,7 +174,7 @@ impl Conductor {
         let names: Vec<String> = self.agents.keys().cloned().collect();
         for name in names {
             let at = self.by_clock_of(&name, at);
-            self.order(Some(&name), Order::Pass { at })?;
+            self.order(Some(&name), AgentCommand::Pass { at })?;
         }
         Ok(())
     }

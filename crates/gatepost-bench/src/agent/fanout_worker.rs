@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use gatepost_message::Qos;
 
-use super::message::{AgentReport, Orders, ReceivedReport};
+use super::message::{AgentReport, FanoutParameters, ReceivedReport};
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
 use crate::hosts::Assignment;
 use crate::latency::Latencies;
-use crate::process::{Costs, Sampler, Watched, listener_of_port};
+use crate::process::{Costs, Sampler, WatchedServer, listener_of_port};
 use crate::pubsub::{BrokerEndpoint, TrackerCounts};
 use crate::scenario::fanout::{FanoutProgress, Plan, Publishers, ReceiveTotals, Receivers};
 use crate::target::{Endpoint, Url};
@@ -55,7 +55,7 @@ struct Publishing {
 impl FanoutRun {
     /// Connects this host's share.
     pub(super) fn prepare(
-        orders: &Orders,
+        orders: &FanoutParameters,
         assignment: Assignment,
         clock_shift_ns: Vec<i64>,
     ) -> Result<Self, BenchError> {
@@ -81,7 +81,7 @@ impl FanoutRun {
     }
 
     /// Starts at these times.
-    pub(super) fn go(&mut self, begin: Nanoseconds, measure: Nanoseconds, end: Nanoseconds) {
+    pub(super) fn start(&mut self, begin: Nanoseconds, measure: Nanoseconds, end: Nanoseconds) {
         let times = Times {
             begin,
             measure,
@@ -127,7 +127,7 @@ impl FanoutRun {
         let Some(times) = self.times else { return };
         if self.sampler.is_none() && self.costs.is_none() && now >= times.measure {
             let server = self.server.and_then(listener_of_port);
-            self.sampler = Some(Sampler::start(server.map(Watched::Process)));
+            self.sampler = Some(Sampler::start(server.map(WatchedServer::Process)));
         }
         if now >= times.end {
             self.costs = self
@@ -251,7 +251,7 @@ pub(super) fn received(report: ReceivedReport) -> ReceiveTotals {
 }
 
 fn plan(
-    orders: &Orders,
+    orders: &FanoutParameters,
     assignment: &Assignment,
     clock_shift_ns: Vec<i64>,
 ) -> Result<Plan, BenchError> {

@@ -32,7 +32,7 @@ pub(super) struct Merged {
 }
 
 /// The result of one agent.
-struct Single {
+struct AgentResult {
     name: String,
     outcome: RunOutcome,
     operations: OperationCount,
@@ -49,7 +49,7 @@ impl Merged {
             }) = agent.done.take()
             {
                 let (name, outcome) = (name.clone(), *outcome);
-                all.push(Single {
+                all.push(AgentResult {
                     name,
                     outcome,
                     operations,
@@ -119,7 +119,7 @@ fn growth(outcome: &mut RunOutcome, cpu: &str, memory: &str, usage: [&Usage; 2],
 }
 
 /// Figures, latencies, counts and warnings of all agents.
-fn merged(all: &[Single]) -> RunOutcome {
+fn merged(all: &[AgentResult]) -> RunOutcome {
     let mut merged = RunOutcome::default();
     let Some(first) = all.first() else {
         return merged;
@@ -142,7 +142,7 @@ fn merged(all: &[Single]) -> RunOutcome {
         }
         merged.latency(&latency.name, &latencies);
     }
-    for Single { name, outcome, .. } in all {
+    for AgentResult { name, outcome, .. } in all {
         merged.interrupted |= outcome.interrupted;
         let lines = outcome.original.iter();
         merged
@@ -165,7 +165,7 @@ fn merged(all: &[Single]) -> RunOutcome {
 }
 
 /// Combines one figure of all agents, by its unit.
-fn together(figure: &Figure, all: &[Single]) -> f64 {
+fn together(figure: &Figure, all: &[AgentResult]) -> f64 {
     let each = || {
         all.iter().filter_map(|one| {
             let value = one.outcome.value(&figure.name)?;
@@ -186,7 +186,7 @@ fn together(figure: &Figure, all: &[Single]) -> f64 {
 
 /// If each agent had a fixed amount of work, the rate follows from the time of the slowest: adding
 /// the rates would treat agents that had finished as if they had continued.
-fn correct_rate(merged: &mut RunOutcome, all: &[Single]) {
+fn correct_rate(merged: &mut RunOutcome, all: &[AgentResult]) {
     let Some(seconds) = merged.value(TIME_FOR_ALL).filter(|&seconds| seconds > 0.0) else {
         return;
     };
@@ -204,7 +204,7 @@ fn correct_rate(merged: &mut RunOutcome, all: &[Single]) {
 mod tests {
     use super::*;
 
-    fn single(name: &str, count: u64, seconds: f64) -> Single {
+    fn single(name: &str, count: u64, seconds: f64) -> AgentResult {
         let mut outcome = RunOutcome::default();
         outcome.higher("logins per second", count as f64 / seconds, "/s");
         outcome.lower(TIME_FOR_ALL, seconds, "s");
@@ -218,7 +218,7 @@ mod tests {
         outcome.counts_by_second = vec![count; seconds as usize];
         outcome.warn("a doubt");
         let name_of_operation = "login".to_owned();
-        Single {
+        AgentResult {
             name: name.to_owned(),
             outcome,
             operations: OperationCount {

@@ -28,7 +28,7 @@ pub(crate) struct Seconds {
 
 /// The parameters of a FANOUT run, common to all agents.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Orders {
+pub(crate) struct FanoutParameters {
     pub(super) url: String,
     pub(super) publish_url: String,
     pub(super) at_least_once: bool,
@@ -40,7 +40,7 @@ pub(crate) struct Orders {
     pub(super) seconds: Seconds,
 }
 
-impl Orders {
+impl FanoutParameters {
     /// The parameters of the conductor's plan.
     pub(crate) fn of(plan: &Plan, url: String, publish_url: String, seconds: Seconds) -> Self {
         Self {
@@ -60,14 +60,14 @@ impl Orders {
 /// A command of the conductor to one agent or to all.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Order {
+pub(super) enum AgentCommand {
     /// Report your presence.
     Announce,
     /// Report your clock.
     Ping { number: u32 },
     /// Connect your share of a FANOUT run.
     Prepare {
-        orders: Box<Orders>,
+        orders: Box<FanoutParameters>,
         assignment: Assignment,
         /// For each publisher: the difference to add to its times to convert them to the agent's
         /// clock.
@@ -105,7 +105,7 @@ pub(super) struct AddressedOrder {
     pub(super) session: u64,
     /// The agent; all of them if absent.
     pub(super) to: Option<String>,
-    pub(super) order: Order,
+    pub(super) order: AgentCommand,
 }
 
 /// The deliveries that the subscribers of one agent received.

@@ -16,7 +16,7 @@ use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
 use crate::interrupt::{interrupted, stop_run};
 use crate::outcome::RunOutcome;
-use crate::process::{Sampler, Usage, Watched, listener_of_port};
+use crate::process::{Sampler, Usage, WatchedServer, listener_of_port};
 use crate::progress::{OtherHosts, RunProgress};
 use crate::target::RunningTarget;
 
@@ -78,7 +78,7 @@ impl OtherHosts for GateClient {
 struct MonitoredServer {
     port: u16,
     sampler: Option<Sampler>,
-    watched: Option<Watched>,
+    watched: Option<WatchedServer>,
     usage: Vec<Usage>,
 }
 
@@ -90,7 +90,7 @@ impl ScenarioWorker {
         clients: usize,
         server: Option<u16>,
     ) -> Result<Self, BenchError> {
-        let target = RunningTarget::given(endpoint.parse()?);
+        let target = RunningTarget::from_endpoint(endpoint.parse()?);
         let gates = Arc::new(Gates::default());
         let (pass, passed) = mpsc::channel();
         let (send_result, result) = mpsc::channel();
@@ -188,10 +188,10 @@ impl Drop for ScenarioWorker {
 impl MonitoredServer {
     fn record_usage(&mut self) {
         if self.sampler.is_none() {
-            self.watched = listener_of_port(self.port).map(Watched::Process);
+            self.watched = listener_of_port(self.port).map(WatchedServer::Process);
             self.sampler = Some(Sampler::start(self.watched.clone()));
         }
         self.usage
-            .extend(self.watched.as_ref().and_then(Watched::usage));
+            .extend(self.watched.as_ref().and_then(WatchedServer::usage));
     }
 }

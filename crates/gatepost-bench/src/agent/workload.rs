@@ -10,7 +10,7 @@ use crate::scenario::idle::{Idle, IdleArguments};
 use crate::scenario::smtp::{Smtp, SmtpArguments};
 use crate::scenario::subscribe::{SubscribeArguments, SubscribeBurst};
 use crate::scenario::web::{Web, WebArguments};
-use crate::sweep::Swept;
+use crate::sweep::SweepValues;
 
 /// A scenario whose clients are independent, so any number of them can run on any host.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -65,7 +65,7 @@ impl Workload {
 
     /// The same workload with another number of clients.
     pub(super) fn with_clients(mut self, clients: usize) -> Self {
-        let count = Swept::one(clients);
+        let count = SweepValues::one(clients);
         match &mut self {
             Self::Call(_) => {}
             Self::Calls(arguments) => arguments.connections = count,

@@ -205,7 +205,7 @@ impl<C> Loop<C> {
 
     /// Handles events like [`Loop::turn`], but returns at `deadline` to the microsecond:
     /// `epoll_wait(2)` rounds up to whole milliseconds, `ppoll(2)` does not.
-    pub fn turn_punctually<Shared>(
+    pub fn turn_until<Shared>(
         &mut self,
         deadline: Nanoseconds,
         shared: &mut Shared,

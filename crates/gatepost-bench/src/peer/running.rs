@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::PeerDefinition;
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
-use crate::process::{Processors, Watched};
+use crate::process::{Processors, WatchedServer};
 use crate::target::RunningTarget;
 
 /// The time within which a server must end after it was requested to.
@@ -92,7 +92,7 @@ impl Running {
             watched: self
                 .child
                 .as_ref()
-                .map(|child| Watched::Process(child.id())),
+                .map(|child| WatchedServer::Process(child.id())),
             start_seconds: self.start_seconds,
         })
     }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fd::{FromRawFd, OwnedFd};
 use rustix::io::read;
 
-use super::Watched;
+use super::WatchedServer;
 
 /// Files with the tracepoint's number, one for each usual mount point of the trace file system.
 const TRACEPOINTS: [&str; 2] = [
@@ -65,7 +65,7 @@ pub struct CallCounter {
 
 impl CallCounter {
     /// Starts counting; `None` if the kernel does not permit it.
-    pub fn of(watched: &Watched) -> Option<Self> {
+    pub fn of(watched: &WatchedServer) -> Option<Self> {
         Self::of_processes(&watched.processes())
     }
 
@@ -166,6 +166,6 @@ mod tests {
         let mut child = std::process::Command::new("true").spawn().expect("true");
         let pid = child.id();
         child.wait().expect("ended");
-        assert!(CallCounter::of(&Watched::Process(pid)).is_none());
+        assert!(CallCounter::of(&WatchedServer::Process(pid)).is_none());
     }
 }

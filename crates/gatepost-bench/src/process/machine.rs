@@ -20,7 +20,7 @@ pub struct Machine {
 
 impl Machine {
     /// This machine.
-    pub fn this() -> Self {
+    pub fn current() -> Self {
         let read = |path| fs::read_to_string(path).unwrap_or_default();
         let after_colon = |text: &str, name: &str| {
             let line = text.lines().find(|line| line.starts_with(name))?;
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn the_machine_has_a_processor_and_memory() {
-        let machine = Machine::this();
+        let machine = Machine::current();
         assert!(machine.processors > 0 && machine.memory_bytes > 1 << 20);
         assert!(!machine.kernel.is_empty());
     }

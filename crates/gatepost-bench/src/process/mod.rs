@@ -18,4 +18,4 @@ pub use network::Traffic;
 pub use pinning::{Pinning, Processors};
 pub use sampler::{Costs, ProcessRecord, Sampler};
 pub use usage::{CpuTimes, Usage, cpu_times_of_self};
-pub use watched::Watched;
+pub use watched::WatchedServer;

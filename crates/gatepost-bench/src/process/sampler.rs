@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::calls::are_requested;
-use super::{CallCounter, MachineLoad, Noise, Traffic, Usage, Watched};
+use super::{CallCounter, MachineLoad, Noise, Traffic, Usage, WatchedServer};
 use crate::clock::{self, Nanoseconds};
 
 /// The resources that a process used during a measurement.
@@ -84,7 +84,7 @@ pub struct Sampler {
 
 impl Sampler {
     /// Starts sampling; `server`, if given, is on this machine.
-    pub fn start(server: Option<Watched>) -> Self {
+    pub fn start(server: Option<WatchedServer>) -> Self {
         let (stop, stopped) = mpsc::channel();
         let noise = Noise::now();
         let mut generator = Watch::of_self();
@@ -122,7 +122,7 @@ impl Sampler {
 
 struct Watch {
     /// `None` for this process.
-    watched: Option<Watched>,
+    watched: Option<WatchedServer>,
     calls: Option<CallCounter>,
     calls_first: u64,
     traffic_first: Traffic,
@@ -139,12 +139,12 @@ impl Watch {
         Self::begin(None, calls)
     }
 
-    fn of_server(server: Watched) -> Self {
+    fn of_server(server: WatchedServer) -> Self {
         let calls = are_requested().then(|| CallCounter::of(&server)).flatten();
         Self::begin(Some(server), calls)
     }
 
-    fn begin(watched: Option<Watched>, calls: Option<CallCounter>) -> Self {
+    fn begin(watched: Option<WatchedServer>, calls: Option<CallCounter>) -> Self {
         let mut watch = Self {
             watched,
             calls_first: calls.as_ref().map_or(0, CallCounter::count),
@@ -165,13 +165,13 @@ impl Watch {
     fn usage(&self) -> Option<Usage> {
         self.watched
             .as_ref()
-            .map_or_else(|| Some(Usage::of_self()), Watched::usage)
+            .map_or_else(|| Some(Usage::of_self()), WatchedServer::usage)
     }
 
     fn traffic(&self) -> Traffic {
         let pid = match &self.watched {
             None => Some(std::process::id()),
-            Some(Watched::Process(pid)) => Some(*pid),
+            Some(WatchedServer::Process(pid)) => Some(*pid),
             Some(group) => group.processes().first().copied(),
         };
         pid.map(Traffic::of_process).unwrap_or_default()
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn the_generator_and_a_server_are_recorded() {
-        let sampler = Sampler::start(Some(Watched::Process(std::process::id())));
+        let sampler = Sampler::start(Some(WatchedServer::Process(std::process::id())));
         let end = clock::now() + clock::SECOND / 10;
         while clock::now() < end {
             std::hint::spin_loop();

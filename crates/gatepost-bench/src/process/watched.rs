@@ -8,14 +8,14 @@ use super::usage::{Usage, of_process, tree_of};
 
 /// A server on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Watched {
+pub enum WatchedServer {
     /// A process and its descendants.
     Process(u32),
     /// A control group (version 2), such as a container's: its folder below `/sys/fs/cgroup`.
     Group(PathBuf),
 }
 
-impl Watched {
+impl WatchedServer {
     /// The resources used so far; `None` once it is gone.
     pub fn usage(&self) -> Option<Usage> {
         match self {
@@ -52,7 +52,7 @@ pub(super) fn usage_of_group(folder: &Path) -> Option<Usage> {
     };
     let memory = fs::read_to_string(folder.join("memory.current")).unwrap_or_default();
     usage.resident_bytes = memory.trim().parse().unwrap_or(0);
-    for pid in Watched::Group(folder.to_owned()).processes() {
+    for pid in WatchedServer::Group(folder.to_owned()).processes() {
         if let Some(of_one) = of_process(pid) {
             usage.voluntary_switches += of_one.voluntary_switches;
             usage.involuntary_switches += of_one.involuntary_switches;

@@ -40,16 +40,16 @@ pub struct Tracker {
 impl Tracker {
     /// Records an arrival; returns the increase in the number of missing messages.
     #[inline]
-    pub fn see(&mut self, sequence: u32) -> i64 {
+    pub fn record(&mut self, sequence: u32) -> i64 {
         if sequence == self.next {
             self.next += 1;
             0
         } else {
-            self.see_out_of_turn(sequence)
+            self.record_out_of_order(sequence)
         }
     }
 
-    fn see_out_of_turn(&mut self, sequence: u32) -> i64 {
+    fn record_out_of_order(&mut self, sequence: u32) -> i64 {
         if sequence > self.next {
             let missing = i64::from(sequence - self.next);
             self.gaps.push((self.next, sequence));
@@ -94,7 +94,7 @@ mod tests {
     fn tally(sequences: &[u32], sent: u32) -> TrackerCounts {
         let mut tracker = Tracker::default();
         for &sequence in sequences {
-            tracker.see(sequence);
+            tracker.record(sequence);
         }
         tracker.tally(sent)
     }

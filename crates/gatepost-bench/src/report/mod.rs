@@ -136,7 +136,7 @@ impl BenchReport {
             scenario: scenario.to_owned(),
             settings,
             started_unix_seconds: since.map_or(0, |since| since.as_secs()),
-            machine: Machine::this(),
+            machine: Machine::current(),
             pinning: None,
             uptime_seconds: clock::seconds(clock::now()),
             commit: None,

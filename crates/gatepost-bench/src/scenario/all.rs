@@ -15,7 +15,7 @@ pub type Named = (&'static str, Box<dyn Scenario>);
 
 /// The five scenarios, named as their result files; FANOUT with both of its settings. `quick` makes
 /// each as short as is meaningful.
-pub fn five(quick: bool) -> Result<Vec<Named>, BenchError> {
+pub fn original_scenarios(quick: bool) -> Result<Vec<Named>, BenchError> {
     let words = |usual: &'static str, quickly: &'static str| if quick { quickly } else { usual };
     let call: CallArguments = parsed(words("", "--calls 100,1000"))?;
     let scan: ScanArguments = parsed("")?;
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn the_five_have_the_originals_settings() {
-        let all = five(false).expect("settings");
+        let all = original_scenarios(false).expect("settings");
         let settings: Vec<_> = all
             .iter()
             .map(|(name, one)| (*name, one.settings()))
@@ -85,6 +85,6 @@ mod tests {
             (Some(100), Some(1_000))
         );
         assert_eq!(of("web")["sizes"].as_array().map(Vec::len), Some(9));
-        assert!(five(true).is_ok());
+        assert!(original_scenarios(true).is_ok());
     }
 }

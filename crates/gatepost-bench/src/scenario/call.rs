@@ -252,7 +252,7 @@ mod tests {
             message: None,
         };
         let call = Call::new(arguments).expect("a message");
-        let target = RunningTarget::given(command.parse().expect("a command"));
+        let target = RunningTarget::from_endpoint(command.parse().expect("a command"));
         call.run(&target, &RunProgress::hidden())
             .expect("an outcome")
     }

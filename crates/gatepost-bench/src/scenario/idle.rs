@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::login::{HasLogins, LoginPlan, Logins};
+use super::login::{HasLogins, LoginClient, LoginPlan, Logins};
 use super::{FloorOf, Scenario};
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
@@ -12,8 +12,8 @@ use crate::load::{ConnectionClosed, Conversation, Loop, ReceiveOutcome, raise_de
 use crate::outcome::{Headline, RunOutcome};
 use crate::process::{Sampler, Usage};
 use crate::progress::RunProgress;
-use crate::pubsub::{BrokerEndpoint, PacketEvent, PacketReader};
-use crate::sweep::{Parameter, Sweepable, Swept};
+use crate::pubsub::BrokerEndpoint;
+use crate::sweep::{Parameter, SweepValues, Sweepable};
 use crate::target::RunningTarget;
 
 /// Connections that log in at the same time.
@@ -28,7 +28,7 @@ const OTHER_DESCRIPTORS: u64 = 50;
 pub struct IdleArguments {
     /// Connections
     #[arg(long, value_name = "N", default_value = "10000")]
-    pub(crate) connections: Swept<usize>,
+    pub(crate) connections: SweepValues<usize>,
     /// Seconds of the measurement, once all are connected
     #[arg(long, value_name = "S", default_value_t = 10.0)]
     seconds: f64,
@@ -81,42 +81,11 @@ struct IdleTotals {
     lost: usize,
 }
 
-struct IdleClient {
-    reader: PacketReader,
-    number: usize,
-    logged_in: bool,
-}
+struct IdleClient(LoginClient);
 
 impl IdleClient {
     fn new(broker: &BrokerEndpoint, number: usize) -> Self {
-        Self {
-            reader: broker.reader(),
-            number,
-            logged_in: false,
-        }
-    }
-
-    fn client_id(&self, logins: &Logins) -> String {
-        format!("bench-{:x}-i{}", logins.run, self.number)
-    }
-
-    fn handle(
-        &mut self,
-        event: PacketEvent<'_>,
-        logins: &mut Logins,
-        outgoing: &mut Vec<u8>,
-    ) -> Result<(), String> {
-        match event {
-            PacketEvent::Greeting => logins.broker.login(&self.client_id(logins), outgoing),
-            PacketEvent::Ready | PacketEvent::Subscribed { granted: true } if !self.logged_in => {
-                self.logged_in = true;
-                logins.count();
-            }
-            PacketEvent::Ping => logins.broker.pong(outgoing),
-            PacketEvent::Refused(reason) => return Err(reason),
-            _ => {}
-        }
-        Ok(())
+        Self(LoginClient::new(broker, number, 'i'))
     }
 }
 
@@ -137,8 +106,7 @@ impl HasLogins for IdleTotals {
 
 impl Conversation<IdleTotals> for IdleClient {
     fn connected(&mut self, shared: &mut IdleTotals, outgoing: &mut Vec<u8>) {
-        let logins = &shared.logins;
-        logins.broker.open(&self.client_id(logins), "", outgoing);
+        self.0.open(&shared.logins, outgoing);
     }
 
     fn received(
@@ -148,18 +116,13 @@ impl Conversation<IdleTotals> for IdleClient {
         shared: &mut IdleTotals,
         outgoing: &mut Vec<u8>,
     ) -> ReceiveOutcome {
-        let mut reader = std::mem::take(&mut self.reader);
-        let logins = &mut shared.logins;
-        let read = reader.read(bytes, |event| self.handle(event, logins, outgoing));
-        self.reader = reader;
-        ReceiveOutcome::of_read(read, &mut logins.failure)
+        let read = self.0.read(bytes, shared, outgoing, |_event, _shared| {});
+        ReceiveOutcome::of_read(read, &mut shared.logins.failure)
     }
 
     fn closed(&mut self, reason: ConnectionClosed, shared: &mut IdleTotals) {
         shared.lost += 1;
-        let number = self.number;
-        let failure = &mut shared.logins.failure;
-        failure.get_or_insert_with(|| format!("connection {number}: {reason:?}"));
+        self.0.closed("connection", reason, &mut shared.logins);
     }
 }
 

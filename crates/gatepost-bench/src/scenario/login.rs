@@ -3,9 +3,9 @@
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
-use crate::load::{Conversation, Dialer, Loop};
+use crate::load::{ConnectionClosed, Conversation, Dialer, Loop};
 use crate::progress::RunProgress;
-use crate::pubsub::BrokerEndpoint;
+use crate::pubsub::{BrokerEndpoint, PacketEvent, PacketReader};
 use crate::target::RunningTarget;
 
 /// Number of connections that are opened before the open ones are processed: a server limits the
@@ -34,6 +34,10 @@ impl Logins {
         }
     }
 
+    fn client_id(&self, kind: char, number: usize) -> String {
+        format!("bench-{:x}-{kind}{number}", self.run)
+    }
+
     /// Counts a client that has logged in.
     pub(super) const fn count(&mut self) {
         self.logged_in += 1;
@@ -44,6 +48,84 @@ impl Logins {
 /// State of a scenario that contains that of its logins.
 pub(super) trait HasLogins {
     fn logins(&mut self) -> &mut Logins;
+}
+
+/// One client of a scenario: its connection until it is logged in, and the events after that.
+pub(super) struct LoginClient {
+    pub(super) number: usize,
+    /// The part of the client id that differs between scenarios.
+    kind: char,
+    reader: PacketReader,
+    logged_in: bool,
+}
+
+/// An event of a client, other than those of its login.
+pub(super) enum ClientEvent {
+    LoggedIn,
+    Subscribed { granted: bool },
+}
+
+impl LoginClient {
+    pub(super) fn new(broker: &BrokerEndpoint, number: usize, kind: char) -> Self {
+        Self {
+            number,
+            kind,
+            reader: broker.reader(),
+            logged_in: false,
+        }
+    }
+
+    /// Appends the first packet of the connection.
+    pub(super) fn open(&self, logins: &Logins, outgoing: &mut Vec<u8>) {
+        let client_id = logins.client_id(self.kind, self.number);
+        logins.broker.open(&client_id, "", outgoing);
+    }
+
+    /// Reads packets, and passes the client's events to `handle`. The result is that of
+    /// [`PacketReader::read`]; an error is the reason why the server refused the client.
+    pub(super) fn read<S: HasLogins>(
+        &mut self,
+        bytes: &[u8],
+        shared: &mut S,
+        outgoing: &mut Vec<u8>,
+        mut handle: impl FnMut(ClientEvent, &mut S),
+    ) -> Result<usize, String> {
+        let Self {
+            number,
+            kind,
+            reader,
+            logged_in,
+        } = self;
+        reader.read(bytes, |event| {
+            let logins = shared.logins();
+            match event {
+                PacketEvent::Greeting => {
+                    let client_id = logins.client_id(*kind, *number);
+                    logins.broker.login(&client_id, outgoing);
+                }
+                PacketEvent::Ready | PacketEvent::Subscribed { granted: true } if !*logged_in => {
+                    *logged_in = true;
+                    logins.count();
+                    handle(ClientEvent::LoggedIn, shared);
+                }
+                PacketEvent::Subscribed { granted } => {
+                    handle(ClientEvent::Subscribed { granted }, shared);
+                }
+                PacketEvent::Ping => logins.broker.pong(outgoing),
+                PacketEvent::Refused(reason) => return Err(reason),
+                _ => {}
+            }
+            Ok(())
+        })
+    }
+
+    /// Records the end of the connection, if it is the first failure. `client` names clients of
+    /// this scenario.
+    pub(super) fn closed(&self, client: &str, reason: ConnectionClosed, logins: &mut Logins) {
+        let number = self.number;
+        let failure = &mut logins.failure;
+        failure.get_or_insert_with(|| format!("{client} {number}: {reason:?}"));
+    }
 }
 
 /// The logins that a scenario needs.

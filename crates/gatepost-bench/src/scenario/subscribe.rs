@@ -7,7 +7,7 @@ use gatepost_message::Qos;
 use gatepost_mqtt::PacketId;
 use serde::{Deserialize, Serialize};
 
-use super::login::{HasLogins, LoginPlan, Logins};
+use super::login::{ClientEvent, HasLogins, LoginClient, LoginPlan, Logins};
 use super::{FloorOf, Scenario};
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
@@ -17,8 +17,8 @@ use crate::load::{ConnectionClosed, Conversation, Loop, ReceiveOutcome};
 use crate::outcome::{Headline, RunOutcome};
 use crate::process::Sampler;
 use crate::progress::RunProgress;
-use crate::pubsub::{BrokerEndpoint, PacketEvent, PacketReader};
-use crate::sweep::{Parameter, Sweepable, Swept};
+use crate::pubsub::BrokerEndpoint;
+use crate::sweep::{Parameter, SweepValues, Sweepable};
 use crate::target::RunningTarget;
 
 /// The time within which all users must be logged in.
@@ -31,10 +31,10 @@ const CONNECTING_MAX: usize = 100;
 pub struct SubscribeArguments {
     /// Users
     #[arg(long, value_name = "N", default_value = "100")]
-    pub(crate) users: Swept<usize>,
+    pub(crate) users: SweepValues<usize>,
     /// Number of topics per user, all different
     #[arg(long, value_name = "N", default_value = "1000")]
-    topics: Swept<u16>,
+    topics: SweepValues<u16>,
     /// Seconds to wait for acknowledgements
     #[arg(long, value_name = "S", default_value_t = 60.0)]
     seconds: f64,
@@ -43,7 +43,7 @@ pub struct SubscribeArguments {
     interval: f64,
     /// Subscriptions of a user that may await their acknowledgement at a time [default: all]
     #[arg(long, value_name = "N")]
-    window: Option<Swept<u16>>,
+    window: Option<SweepValues<u16>>,
 }
 
 impl Sweepable for SubscribeArguments {
@@ -67,7 +67,7 @@ impl SubscribeBurst {
         let counts = [
             arguments.users.get(),
             arguments.topics.get().into(),
-            arguments.window.as_ref().map_or(1, Swept::get).into(),
+            arguments.window.as_ref().map_or(1, SweepValues::get).into(),
         ];
         if counts.contains(&0) || arguments.interval <= 0.0 {
             return Err(BenchError::Settings(
@@ -167,7 +167,7 @@ impl Burst {
             window: arguments
                 .window
                 .as_ref()
-                .map_or(arguments.topics.get(), Swept::get),
+                .map_or(arguments.topics.get(), SweepValues::get),
             begun: 0,
             last_acknowledged: 0,
             granted: 0,
@@ -196,9 +196,7 @@ impl HasLogins for Burst {
 }
 
 struct User {
-    number: usize,
-    reader: PacketReader,
-    logged_in: bool,
+    login: LoginClient,
     /// Subscriptions sent so far.
     sent: u16,
 }
@@ -206,38 +204,9 @@ struct User {
 impl User {
     fn new(broker: &BrokerEndpoint, number: usize) -> Self {
         Self {
-            number,
-            reader: broker.reader(),
-            logged_in: false,
+            login: LoginClient::new(broker, number, 'u'),
             sent: 0,
         }
-    }
-
-    fn client_id(&self, logins: &Logins) -> String {
-        format!("bench-{:x}-u{}", logins.run, self.number)
-    }
-
-    fn handle(
-        &mut self,
-        event: PacketEvent<'_>,
-        now: Nanoseconds,
-        burst: &mut Burst,
-        outgoing: &mut Vec<u8>,
-    ) -> Result<(), String> {
-        let logins = &mut burst.logins;
-        match event {
-            PacketEvent::Greeting => logins.broker.login(&self.client_id(logins), outgoing),
-            PacketEvent::Ready | PacketEvent::Subscribed { granted: true } if !self.logged_in => {
-                self.logged_in = true;
-                logins.count();
-                burst.lines.push(format!("user {} login ok", self.number));
-            }
-            PacketEvent::Subscribed { granted } => burst.count(granted, now),
-            PacketEvent::Ping => logins.broker.pong(outgoing),
-            PacketEvent::Refused(reason) => return Err(reason),
-            _ => {}
-        }
-        Ok(())
     }
 
     /// Subscribes to this number of further topics, or to the remaining ones.
@@ -245,7 +214,7 @@ impl User {
         let end = self.sent.saturating_add(count).min(burst.topics);
         for topic in self.sent..end {
             let run = burst.logins.run;
-            let topic_name = format!("bench/{run:x}/{}/{topic}", self.number);
+            let topic_name = format!("bench/{run:x}/{}/{topic}", self.login.number);
             if let Some(number) = PacketId::new(topic + 1) {
                 let broker = &burst.logins.broker;
                 broker.subscribe(&topic_name, number, Qos::AtMostOnce, outgoing);
@@ -257,8 +226,7 @@ impl User {
 
 impl Conversation<Burst> for User {
     fn connected(&mut self, burst: &mut Burst, outgoing: &mut Vec<u8>) {
-        let logins = &burst.logins;
-        logins.broker.open(&self.client_id(logins), "", outgoing);
+        self.login.open(&burst.logins, outgoing);
     }
 
     fn received(
@@ -268,10 +236,13 @@ impl Conversation<Burst> for User {
         burst: &mut Burst,
         outgoing: &mut Vec<u8>,
     ) -> ReceiveOutcome {
-        let mut reader = std::mem::take(&mut self.reader);
+        let number = self.login.number;
         let before = burst.answered();
-        let read = reader.read(bytes, |event| self.handle(event, now, burst, outgoing));
-        self.reader = reader;
+        let handle = |event, burst: &mut Burst| match event {
+            ClientEvent::LoggedIn => burst.lines.push(format!("user {number} login ok")),
+            ClientEvent::Subscribed { granted } => burst.count(granted, now),
+        };
+        let read = self.login.read(bytes, burst, outgoing, handle);
         let answered = burst.answered() - before;
         if answered > 0 {
             let room = u16::try_from(answered).unwrap_or(u16::MAX);
@@ -281,14 +252,12 @@ impl Conversation<Burst> for User {
     }
 
     fn closed(&mut self, reason: ConnectionClosed, burst: &mut Burst) {
-        let number = self.number;
-        let failure = &mut burst.logins.failure;
-        failure.get_or_insert_with(|| format!("user {number}: {reason:?}"));
+        self.login.closed("user", reason, &mut burst.logins);
     }
 }
 
 impl SubscribeBurst {
-    fn wanted(&self) -> u64 {
+    fn subscriptions_total(&self) -> u64 {
         self.arguments.users.get() as u64 * u64::from(self.arguments.topics.get())
     }
 
@@ -300,7 +269,7 @@ impl SubscribeBurst {
         progress: &RunProgress,
         outcome: &mut RunOutcome,
     ) -> Result<(), BenchError> {
-        let wanted = self.wanted();
+        let wanted = self.subscriptions_total();
         let interval = clock::from_seconds(self.arguments.interval);
         burst.begun = clock::now();
         burst.last_acknowledged = burst.begun;
@@ -344,7 +313,7 @@ impl SubscribeBurst {
     }
 
     fn report(&self, burst: &Burst, outcome: &mut RunOutcome) {
-        let wanted = self.wanted();
+        let wanted = self.subscriptions_total();
         let seconds = clock::seconds(burst.last_acknowledged - burst.begun);
         let failed = wanted - burst.granted.min(wanted);
         outcome.higher(

@@ -79,7 +79,7 @@ impl MeasurementCounts {
     }
 
     /// The reason to abort: no operation ever succeeded, and at least one failed.
-    pub(super) fn hopeless(&mut self) -> Option<String> {
+    pub(super) fn abort_reason(&mut self) -> Option<String> {
         if self.has_taken {
             return None;
         }

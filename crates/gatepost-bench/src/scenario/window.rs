@@ -58,7 +58,7 @@ impl<'run> MeasurementWindow<'run> {
         if now >= self.begin && self.sampler.is_none() {
             self.sampler = Some(Sampler::start(self.target.watched.clone()));
         }
-        if let Some(reason) = tally.hopeless() {
+        if let Some(reason) = tally.abort_reason() {
             return Err(BenchError::server(self.target, reason));
         }
         let measured = now.saturating_sub(self.begin);

@@ -157,12 +157,12 @@ impl Index {
     }
 
     /// Invalidates all routes, because a session's delivery mode has changed.
-    pub(crate) fn touch_everything(&self) {
+    pub(crate) fn invalidate_all(&self) {
         self.everywhere.fetch_add(1, Ordering::Release);
     }
 
     /// Bumps the generation of a filter with wildcards.
-    fn touch_wildcard(&self, text: &str) {
+    fn invalidate_wildcard(&self, text: &str) {
         let generation = if text.starts_with(['+', '#']) {
             &self.everywhere
         } else {
@@ -191,7 +191,7 @@ impl Index {
             };
             self.note_edge(filter, was_empty, is_empty);
             drop(root);
-            self.touch_wildcard(text);
+            self.invalidate_wildcard(text);
             return result;
         }
         let hash = self.hash(text);

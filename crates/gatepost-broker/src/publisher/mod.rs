@@ -9,6 +9,7 @@
 //! Order: a run is closed before anything else is published, so every subscriber sees the
 //! publisher's order over all topics, which is more than the standard asks.
 
+mod batch_traffic;
 mod flush;
 mod forwarding;
 mod pace;
@@ -16,7 +17,6 @@ mod rules;
 mod run;
 mod sparkplug;
 mod topics;
-mod traffic;
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -36,11 +36,11 @@ use crate::session::Session;
 use crate::shared::BrokerShared;
 use crate::subscription::DeliveryTarget;
 use crate::trace::Trace;
+use batch_traffic::BatchTraffic;
 use flush::PendingFlush;
 use pace::Pace;
 use run::Run;
 use topics::KnownTopics;
-use traffic::Traffic;
 
 pub use topics::{EnterError, TopicSlot};
 
@@ -89,7 +89,7 @@ pub struct Publisher {
     /// Present if the settings limit the rate.
     rate: Option<Rate>,
     pace: Pace,
-    traffic: Traffic,
+    traffic: BatchTraffic,
     pending_flush: PendingFlush,
     /// Subscribers whose queues became too full.
     congested: Vec<Arc<Session>>,
@@ -110,7 +110,7 @@ impl Publisher {
             batch: ChangeBatch::default(),
             last_ticket: None,
             pace: Pace::default(),
-            traffic: Traffic::default(),
+            traffic: BatchTraffic::default(),
             pending_flush: PendingFlush::default(),
             congested: Vec::new(),
             refusals: 0,

@@ -13,7 +13,7 @@
 use std::time::{Duration, Instant};
 
 use super::Publisher;
-use super::traffic::Traffic;
+use super::batch_traffic::BatchTraffic;
 
 /// The delay as a multiple of the duration of a flush, the flush included.
 const GATHER_FACTOR: u32 = 6;
@@ -49,14 +49,14 @@ pub(super) struct Pace {
 impl Pace {
     /// The beginning of the flush that follows, if its duration matters: a batch that cannot be
     /// delayed is not worth two readings of the clock.
-    pub(super) fn begin(&self, traffic: &Traffic) -> Option<Instant> {
+    pub(super) fn begin(&self, traffic: &BatchTraffic) -> Option<Instant> {
         (traffic.messages > 1 && !self.is_awaited).then(Instant::now)
     }
 
     /// Ends the measurement of a flush that began then and wrote this traffic.
-    pub(super) fn end(&mut self, began: Option<Instant>, traffic: &Traffic, most: Duration) {
+    pub(super) fn end(&mut self, began: Option<Instant>, traffic: &BatchTraffic, most: Duration) {
         let is_awaited = std::mem::take(&mut self.is_awaited);
-        let Traffic {
+        let BatchTraffic {
             messages, bytes, ..
         } = *traffic;
         self.gathers_until = began.and_then(|began| {

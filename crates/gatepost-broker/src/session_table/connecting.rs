@@ -9,7 +9,7 @@ use gatepost_message::MessageId;
 use gatepost_store::{StoreError, Ticket};
 
 use super::{Attached, SessionKey, SessionTable};
-use crate::connect::{ConnectError, ConnectOptions, Welcome};
+use crate::connect::{ConnectError, ConnectOptions, ConnectionGreeting};
 use crate::counters::Counters;
 use crate::limits::Limit;
 use crate::session::{Aliases, DeferredEffects, DisconnectCause, LiveLink, Session, SessionState};
@@ -34,7 +34,7 @@ impl SessionTable {
     pub(crate) fn connect(
         &self,
         options: ConnectOptions,
-        greet: impl FnOnce(Welcome<'_>, &mut BytesMut),
+        greet: impl FnOnce(ConnectionGreeting<'_>, &mut BytesMut),
     ) -> Result<Attached, ConnectError> {
         let name = options.client_id.as_deref().unwrap_or_default();
         self.check_limits(name, options.user.as_deref())?;
@@ -68,7 +68,7 @@ impl SessionTable {
             let mut state = session.lock();
             all_effects.extend(self.take_over(&session, &mut state));
             let epoch = self.attach(&session, &mut state, options);
-            let welcome = Welcome {
+            let welcome = ConnectionGreeting {
                 session_present,
                 client_id: &session.client_id,
                 was_assigned,
@@ -82,7 +82,7 @@ impl SessionTable {
         let stored = self.store_row(&session, epoch);
         if session_present {
             // Routes know the session by its earlier connection.
-            self.shared.index.touch_everything();
+            self.shared.index.invalidate_all();
         }
         Ok(Attached {
             session,

@@ -126,7 +126,7 @@ impl SessionTable {
                 drop(state);
                 // Routes may omit the session, or must use frames of its own.
                 if !session.filters.lock().is_empty() {
-                    self.shared.index.touch_everything();
+                    self.shared.index.invalidate_all();
                 }
             }
         }

@@ -61,7 +61,7 @@ impl OnDisk {
     }
 
     fn clear(&self) {
-        self.disk.heal();
+        self.disk.remove_faults();
         self.disk.load(&self.new);
     }
 }
@@ -94,9 +94,9 @@ impl MemoryGauge for Resident {
 }
 
 /// The time of day and the time that has passed.
-pub(crate) struct Hand(Mutex<(SystemTime, Duration)>);
+pub(crate) struct SimulatedTime(Mutex<(SystemTime, Duration)>);
 
-impl Hand {
+impl SimulatedTime {
     fn new() -> Self {
         let begin = SystemTime::UNIX_EPOCH + Duration::from_secs(BEGIN_UNIX_SECONDS);
         let after_last = MessageId::highest().time() + Duration::from_secs(1);
@@ -120,7 +120,7 @@ impl Hand {
     }
 }
 
-impl ClockSource for Hand {
+impl ClockSource for SimulatedTime {
     fn now(&self) -> SystemTime {
         self.0.lock().0
     }
@@ -141,7 +141,7 @@ pub(crate) enum Medium {
 pub(crate) struct Server {
     /// Absent between a crash and the next start only.
     running: Option<(Broker, ManualWriter)>,
-    clock: Arc<Hand>,
+    clock: Arc<SimulatedTime>,
     memory: Arc<Resident>,
     /// The disk's, if it fails.
     faults: Option<FaultRandom>,
@@ -164,7 +164,7 @@ impl Server {
         };
         let mut server = Self {
             running: None,
-            clock: Arc::new(Hand::new()),
+            clock: Arc::new(SimulatedTime::new()),
             memory: Arc::default(),
             faults,
             ticks: 0,
@@ -263,7 +263,7 @@ impl Server {
             disk.inject(Fault::new(operation, effect).after(skipped));
             self.writer().commit(usize::MAX);
             // A fault after the last operation has no effect: the commit has succeeded.
-            disk.heal();
+            disk.remove_faults();
         });
     }
 

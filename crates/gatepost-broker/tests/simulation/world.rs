@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use gatepost_broker::{
-    Close, ConnectError, ConnectOptions, RequestedFilter, RetainHandling, SessionWill,
-    SubscribeOptions, Welcome, WireFormat,
+    Close, ConnectError, ConnectOptions, ConnectionGreeting, RequestedFilter, RetainHandling,
+    SessionWill, SubscribeOptions, WireFormat,
 };
 use gatepost_message::{Publication, Qos, TopicFilter};
 
@@ -129,7 +129,7 @@ impl World {
             format: WireFormat::Static(&Frames),
             socket: pipe.clone(),
         };
-        let greet = |welcome: Welcome<'_>, out: &mut bytes::BytesMut| {
+        let greet = |welcome: ConnectionGreeting<'_>, out: &mut bytes::BytesMut| {
             let is_present = welcome.session_present;
             Frame::Connack { is_present }.put(out);
         };

@@ -24,10 +24,10 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, watch};
 
 use crate::delayed_listing::DelayedListing;
-use crate::publication_sink::{Handover, OtherDestination, PublicationSink};
+use crate::publication_sink::{OtherDestination, PublicationReceipt, PublicationSink};
 pub(crate) use due_time::due_time;
 pub use due_time::{DELAY, DelayMistake};
-use waiting::{Place, Waiting, WaitingMessage};
+use waiting::{DuePosition, WaitingMessage, WaitingMessages};
 
 /// The longest sleep: the clock may be set meanwhile.
 const SLEEP_MAX: Duration = Duration::from_secs(30);
@@ -60,7 +60,7 @@ struct DelayedCore {
     broker: Broker,
     store: Store,
     settings: DelayedSettings,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<WaitingMessages>,
     /// The first place has changed.
     changed: Notify,
 }
@@ -76,7 +76,7 @@ impl DelayedMessages {
         store: Store,
         settings: &DelayedSettings,
     ) -> Result<Self, StoreError> {
-        let mut waiting = Waiting::default();
+        let mut waiting = WaitingMessages::default();
         stored::each(&store, |place, message| waiting.insert(place, message))?;
         Ok(Self(Arc::new(DelayedCore {
             broker,
@@ -119,7 +119,7 @@ impl DelayedMessages {
     }
 
     /// Publishes one; `false` where that must be tried again.
-    async fn publish_at(&self, place: Place) -> bool {
+    async fn publish_at(&self, place: DuePosition) -> bool {
         let core = &self.0;
         let mut publication = match stored::read(&core.store, place) {
             Ok(Some(publication)) => publication,
@@ -165,12 +165,12 @@ impl DelayedMessages {
 
     /// Keeps a publication until `due`, in place of one with the same sequence id on the same
     /// topic.
-    fn keep(&self, mut publication: Publication, due: SystemTime) -> Handover {
+    fn keep(&self, mut publication: Publication, due: SystemTime) -> PublicationReceipt {
         let core = &self.0;
         if let Some(properties) = &mut publication.properties {
             properties.user.retain(|(name, _)| name != DELAY);
         }
-        let place = Place::new(due, publication.id);
+        let place = DuePosition::new(due, publication.id);
         let message = WaitingMessage::of(&publication);
         let mut waiting = core.waiting.lock();
         let replaced = waiting.place_of(&message.topic, &message.name);
@@ -181,9 +181,9 @@ impl DelayedMessages {
             if let (Some(place), Some(freed)) = (replaced, freed) {
                 waiting.insert(place, freed);
             }
-            return Handover {
+            return PublicationReceipt {
                 refused: Some(PublishRefusal::Delayed),
-                ..Handover::default()
+                ..PublicationReceipt::default()
             };
         }
         let changes = replaced.map(stored::removal).into_iter();
@@ -198,9 +198,9 @@ impl DelayedMessages {
         } else if let (Some(place), Some(freed)) = (replaced, freed) {
             waiting.insert(place, freed);
         }
-        Handover {
+        PublicationReceipt {
             ticket: Some(ticket),
-            ..Handover::default()
+            ..PublicationReceipt::default()
         }
     }
 
@@ -224,8 +224,8 @@ impl DelayedMessages {
     fn accept(
         &self,
         publication: Publication,
-        publish: impl FnOnce(&Broker, Publication) -> Handover,
-    ) -> Handover {
+        publish: impl FnOnce(&Broker, Publication) -> PublicationReceipt,
+    ) -> PublicationReceipt {
         if let Some(due) = self.due(&publication) {
             return self.keep(publication, due);
         }
@@ -261,11 +261,11 @@ impl DelayedMessages {
 }
 
 impl PublicationSink for DelayedMessages {
-    fn publish(&self, publication: Publication) -> Handover {
+    fn publish(&self, publication: Publication) -> PublicationReceipt {
         self.accept(publication, PublicationSink::publish)
     }
 
-    fn publish_traced(&self, publication: Publication, message: MessageId) -> Handover {
+    fn publish_traced(&self, publication: Publication, message: MessageId) -> PublicationReceipt {
         self.accept(publication, |broker, publication| {
             PublicationSink::publish_traced(broker, publication, message)
         })

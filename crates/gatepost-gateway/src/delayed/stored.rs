@@ -5,7 +5,7 @@ use gatepost_message::{MessageId, Properties, Publication, Qos, Topic};
 use gatepost_store::{Store, StoreChange, StoreError};
 use serde::{Deserialize, Serialize};
 
-use super::waiting::{Place, WaitingMessage};
+use super::waiting::{DuePosition, WaitingMessage};
 
 /// The key space of the records. A key is the time in Unix milliseconds and the id, eight bytes
 /// each, the highest first: sorted keys are in the order of their times.
@@ -25,21 +25,21 @@ struct StoredHead {
     user: Vec<(String, String)>,
 }
 
-fn key(place: Place) -> Bytes {
+fn key(place: DuePosition) -> Bytes {
     let numbers = [place.due_unix_ms, place.id.number()].map(u64::to_be_bytes);
     Bytes::from(numbers.concat())
 }
 
-fn place_of(key: &[u8]) -> Option<Place> {
+fn place_of(key: &[u8]) -> Option<DuePosition> {
     let (due, id) = key.split_at_checked(NUMBER_BYTES)?;
-    Some(Place {
+    Some(DuePosition {
         due_unix_ms: u64::from_be_bytes(due.try_into().ok()?),
         id: MessageId::from_number(u64::from_be_bytes(id.try_into().ok()?)),
     })
 }
 
 /// The change that stores a message.
-pub(super) fn change(place: Place, publication: &Publication) -> StoreChange {
+pub(super) fn change(place: DuePosition, publication: &Publication) -> StoreChange {
     let properties = publication.properties.as_deref().cloned();
     let properties = properties.unwrap_or_default();
     let head = StoredHead {
@@ -65,13 +65,13 @@ pub(super) fn change(place: Place, publication: &Publication) -> StoreChange {
 }
 
 /// The change that forgets a message.
-pub(super) fn removal(place: Place) -> StoreChange {
+pub(super) fn removal(place: DuePosition) -> StoreChange {
     let (space, key) = (SPACE, key(place));
     StoreChange::DeleteRecord { space, key }
 }
 
 /// The message at a place.
-pub(super) fn read(store: &Store, place: Place) -> Result<Option<Publication>, StoreError> {
+pub(super) fn read(store: &Store, place: DuePosition) -> Result<Option<Publication>, StoreError> {
     let mut found = None;
     store.each_record(SPACE, &key(place), |_, value| {
         found = publication(place.id, &value);
@@ -82,7 +82,7 @@ pub(super) fn read(store: &Store, place: Place) -> Result<Option<Publication>, S
 /// Visits all messages that wait. Unreadable ones are left out.
 pub(super) fn each(
     store: &Store,
-    mut visit: impl FnMut(Place, WaitingMessage),
+    mut visit: impl FnMut(DuePosition, WaitingMessage),
 ) -> Result<(), StoreError> {
     store.each_record(SPACE, b"", |key, value| {
         let place = place_of(&key);
@@ -128,7 +128,7 @@ mod tests {
             user: vec![("title".to_owned(), "a\nb".to_owned())],
             ..Properties::default()
         }));
-        let place = Place::new(std::time::SystemTime::now(), message.id);
+        let place = DuePosition::new(std::time::SystemTime::now(), message.id);
         let StoreChange::PutRecord { key, value, .. } = change(place, &message) else {
             panic!("a record");
         };

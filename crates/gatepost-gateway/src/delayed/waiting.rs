@@ -12,12 +12,12 @@ const OVERDUE: Duration = Duration::from_mins(1);
 
 /// The place of a message in the order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct DuePosition {
     pub(super) due_unix_ms: u64,
     pub(super) id: MessageId,
 }
 
-impl Place {
+impl DuePosition {
     pub(super) fn new(due: SystemTime, id: MessageId) -> Self {
         let since = due.duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
@@ -68,7 +68,7 @@ impl WaitingMessage {
     }
 
     /// The message, for the list that operators see.
-    pub(super) fn shown(&self, place: Place) -> DelayedMessage {
+    pub(super) fn shown(&self, place: DuePosition) -> DelayedMessage {
         DelayedMessage {
             id: place.id.to_string(),
             topic: self.topic.clone(),
@@ -81,20 +81,20 @@ impl WaitingMessage {
 
 /// All messages that wait.
 #[derive(Debug, Default)]
-pub(super) struct Waiting {
-    in_order: BTreeMap<Place, WaitingMessage>,
-    by_name: HashMap<(String, String), Place>,
+pub(super) struct WaitingMessages {
+    in_order: BTreeMap<DuePosition, WaitingMessage>,
+    by_name: HashMap<(String, String), DuePosition>,
     bytes: usize,
 }
 
-impl Waiting {
-    pub(super) fn insert(&mut self, place: Place, message: WaitingMessage) {
+impl WaitingMessages {
+    pub(super) fn insert(&mut self, place: DuePosition, message: WaitingMessage) {
         self.bytes += message.bytes;
         self.by_name.insert(message.key(), place);
         self.in_order.insert(place, message);
     }
 
-    pub(super) fn remove(&mut self, place: Place) -> Option<WaitingMessage> {
+    pub(super) fn remove(&mut self, place: DuePosition) -> Option<WaitingMessage> {
         let message = self.in_order.remove(&place)?;
         self.bytes -= message.bytes;
         let key = message.key();
@@ -105,17 +105,17 @@ impl Waiting {
     }
 
     /// The next that is due.
-    pub(super) fn first(&self) -> Option<Place> {
+    pub(super) fn first(&self) -> Option<DuePosition> {
         self.in_order.keys().next().copied()
     }
 
-    pub(super) fn place_of(&self, topic: &str, name: &str) -> Option<Place> {
+    pub(super) fn place_of(&self, topic: &str, name: &str) -> Option<DuePosition> {
         let key = (topic.to_owned(), name.to_owned());
         self.by_name.get(&key).copied()
     }
 
     /// The messages in the order of their times.
-    pub(super) fn in_order(&self) -> impl Iterator<Item = (&Place, &WaitingMessage)> {
+    pub(super) fn in_order(&self) -> impl Iterator<Item = (&DuePosition, &WaitingMessage)> {
         self.in_order.iter()
     }
 
@@ -142,8 +142,10 @@ mod tests {
 
     #[test]
     fn messages_are_found_by_name_and_in_order() {
-        let mut waiting = Waiting::default();
-        let at = |seconds| Place::new(UNIX_EPOCH + Duration::from_secs(seconds), MessageId::next());
+        let mut waiting = WaitingMessages::default();
+        let at = |seconds| {
+            DuePosition::new(UNIX_EPOCH + Duration::from_secs(seconds), MessageId::next())
+        };
         let (early, late) = (at(1), at(2));
         waiting.insert(late, message("late"));
         waiting.insert(early, message("early"));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use gatepost_message::{Envelope, Format, Listener, Message, Peer, edit};
-use gatepost_procedures::{Needs, ProcedureAnswer, ProcedureCallError, Unready};
+use gatepost_procedures::{CallForJudge, Needs, ProcedureAnswer, ProcedureCallError};
 
 use super::answer;
 use super::request::SenderFacts;
@@ -24,7 +24,7 @@ pub(super) enum CallNeeds {
 
 /// A call that a judge thread runs.
 pub(super) struct PendingCall {
-    unready: Unready,
+    unready: CallForJudge,
     /// The message as received, if the caller requested the changed message.
     original: Option<Bytes>,
 }

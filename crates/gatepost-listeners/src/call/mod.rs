@@ -13,7 +13,7 @@
 //! ```
 //!
 //! A connection carries any number of calls, one after another, and a client may send the next
-//! before it has read the last answer. What a read brought is answered with one write. `FAIL` in
+//! before it has read the last answer. The calls of one read are answered with one write. `FAIL` in
 //! place of `DONE` means that the call could not be made. After a malformed request, whose end is
 //! unknown, the connection is closed.
 //!

@@ -18,7 +18,7 @@ pub(super) struct Requests {
 #[repr(align(64))]
 struct CounterLine([AtomicU64; 5]);
 
-fn mine() -> usize {
+fn shard_index() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
         static MINE: usize = NEXT.fetch_add(1, Ordering::Relaxed) % THREADS;
@@ -30,7 +30,7 @@ impl Requests {
     /// Counts an answer with this status.
     pub(super) fn count(&self, status: u16) {
         let class = usize::from(status / 100).saturating_sub(1);
-        let mine = self.by_thread.get(mine());
+        let mine = self.by_thread.get(shard_index());
         if let Some(counter) = mine.and_then(|counts| counts.0.get(class)) {
             counter.fetch_add(1, Ordering::Relaxed);
         }

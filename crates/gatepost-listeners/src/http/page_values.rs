@@ -5,7 +5,7 @@ use std::sync::Arc;
 use gatepost_broker::Broker;
 use gatepost_gateway::Gateway;
 use gatepost_message::{Envelope, Format, Listener, Message, Peer, Publication, TopicFilter};
-use gatepost_pages::{CallError, Called, PageCall, ValueSource};
+use gatepost_pages::{CallError, PageCall, ProcedureResponse, ValueSource};
 use gatepost_procedures::ProcedureArguments;
 
 /// The values of all pages of the listener.
@@ -29,7 +29,7 @@ impl ValueSource for PageValues {
         self.broker.history(filter, count)
     }
 
-    fn call(&self, call: &PageCall<'_>) -> Result<Called, CallError> {
+    fn call(&self, call: &PageCall<'_>) -> Result<ProcedureResponse, CallError> {
         // A page has no message; its procedure receives the visitor and the submitted form.
         let request = call.request;
         let mut envelope = Envelope::new(Listener::Http, request.peer.unwrap_or(Peer::Local));
@@ -39,7 +39,7 @@ impl ValueSource for PageValues {
         let procedures = self.gateway.procedures();
         let path = || call.path.to_owned();
         match procedures.call_here(call.path, &Arc::new(message), &arguments, call.deadline) {
-            Ok(answer) if answer.verdict.action.delivers() => Ok(Called {
+            Ok(answer) if answer.verdict.action.delivers() => Ok(ProcedureResponse {
                 text: answer.text,
                 reply: answer.reply,
             }),

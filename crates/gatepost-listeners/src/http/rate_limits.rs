@@ -74,12 +74,12 @@ impl RateLimits {
 struct Rate {
     total: u64,
     per_address: u64,
-    paid: Mutex<Paid>,
+    paid: Mutex<PaidUntil>,
 }
 
 /// The instants at which the units taken so far are paid for.
 #[derive(Debug, Default)]
-struct Paid {
+struct PaidUntil {
     total: Option<Instant>,
     by_address: HashMap<PeerNetwork, Instant>,
 }

@@ -13,7 +13,7 @@ use super::MilterContext;
 use super::answer::{self, PassedChanges};
 use super::packet;
 use super::session::{MilterSession, PacketOutcome};
-use super::transaction::{MilterLimits, Whole, bare};
+use super::transaction::{CompleteMessage, MilterLimits, bare};
 use super::verdicts;
 use crate::decisive_verdict;
 use crate::mail::{self, ReceivedField};
@@ -117,7 +117,7 @@ impl MilterConnection<'_> {
     }
 
     /// Has a complete message judged, and answers with the verdict.
-    async fn judge(&mut self, whole: Whole) -> io::Result<()> {
+    async fn judge(&mut self, whole: CompleteMessage) -> io::Result<()> {
         if whole.transaction.lacks_room {
             let text = "too many unfinished messages, try again later";
             answer::write_reply(&mut self.output, "452 4.3.1", text);
@@ -205,7 +205,7 @@ impl MilterConnection<'_> {
     }
 }
 
-fn envelope(whole: &Whole) -> Envelope {
+fn envelope(whole: &CompleteMessage) -> Envelope {
     Envelope {
         client: whole.host.helo.clone(),
         user: whole.user.clone(),
@@ -216,7 +216,7 @@ fn envelope(whole: &Whole) -> Envelope {
 
 /// The mail server sends filters every field but its own Received field, which rules need to know
 /// the client. This substitute is judged with the message and never sent.
-fn received_field(whole: &Whole) -> String {
+fn received_field(whole: &CompleteMessage) -> String {
     let address = match whole.host.peer() {
         Peer::Address(address) => address.ip().to_string(),
         Peer::Local => "127.0.0.1".to_owned(),

@@ -6,7 +6,7 @@
 use super::macros::Macros;
 use super::negotiation::{Agreement, step};
 use super::packet::{self, Malformed, MilterPacket};
-use super::transaction::{Host, MilterLimits, MilterTransaction, Whole};
+use super::transaction::{CompleteMessage, Host, MilterLimits, MilterTransaction};
 use crate::in_flight::{InFlight, Lease};
 
 /// One connection of a mail server.
@@ -34,7 +34,7 @@ pub(super) enum PacketOutcome {
     /// The mail server need not send the rest of the body.
     Skip,
     /// A message is complete and waits for its verdict.
-    Judge(Box<Whole>),
+    Judge(Box<CompleteMessage>),
     /// The mail server has quit.
     End,
 }
@@ -139,8 +139,8 @@ impl MilterSession {
         })
     }
 
-    fn whole(&mut self, agreement: Agreement) -> Whole {
-        Whole {
+    fn whole(&mut self, agreement: Agreement) -> CompleteMessage {
+        CompleteMessage {
             agreement,
             host: self.host.clone(),
             user: self.macros.value_of("{auth_authen}"),
@@ -195,7 +195,7 @@ mod tests {
         session
     }
 
-    fn feed(session: &mut MilterSession, packets: &[(u8, &[u8])]) -> Option<Box<Whole>> {
+    fn feed(session: &mut MilterSession, packets: &[(u8, &[u8])]) -> Option<Box<CompleteMessage>> {
         let mut whole = None;
         for (command, data) in packets {
             match session.take(&packet(*command, data)).expect("well formed") {

@@ -41,7 +41,7 @@ pub(super) struct MilterTransaction {
 
 /// A complete message with its client and macros.
 #[derive(Debug)]
-pub(super) struct Whole {
+pub(super) struct CompleteMessage {
     pub(super) agreement: Agreement,
     pub(super) host: Host,
     pub(super) user: Option<String>,

@@ -58,7 +58,7 @@ impl Slowdowns {
             }
         }
         for session in slow {
-            self.see(now_ms, session);
+            self.record(now_ms, session);
         }
         self.0.retain(|known| {
             let ended = known.until_unix_ms.unwrap_or(now_ms);
@@ -69,7 +69,7 @@ impl Slowdowns {
         &self.0
     }
 
-    fn see(&mut self, now_ms: u64, session: &SessionInspection) {
+    fn record(&mut self, now_ms: u64, session: &SessionInspection) {
         let goes_on = |known: &&mut Slowdown| {
             let ended = known.until_unix_ms.unwrap_or(now_ms);
             known.is_of(session) && now_ms.saturating_sub(ended) <= PAUSE_MAX_MS

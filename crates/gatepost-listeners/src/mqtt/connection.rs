@@ -19,7 +19,7 @@ use super::acknowledgements::{
 use super::connection_end::ConnectionEnd;
 use super::encoder::Framing;
 use super::handshake::OpenedSession;
-use super::input::{Controls, Input};
+use super::input::{ControlFrames, Input};
 use super::login::Reauthentication;
 use super::opening::Opening;
 use super::publishing::Publishing;
@@ -247,7 +247,7 @@ impl MqttConnection {
             Poll::Pending => {
                 let settings = &self.context.settings;
                 input
-                    .poll_pending(context, settings)
+                    .poll_deadline(context, settings)
                     .map(|()| MqttWakeup::SlowPacket)
             }
         }
@@ -266,7 +266,7 @@ impl MqttConnection {
 
     fn read(&mut self, input: &mut Input) {
         let stream = self.stream.clone();
-        let mut controls = Controls::default();
+        let mut controls = ControlFrames::default();
         let read = input.read(&stream, &mut controls, |bytes| self.process(bytes));
         match read {
             Ok(0) => self.ended_by = Some(ConnectionEnd::Lost),
@@ -288,7 +288,7 @@ impl MqttConnection {
     }
 
     /// Handles WebSocket's control frames.
-    fn handle_controls(&mut self, controls: Controls) {
+    fn handle_controls(&mut self, controls: ControlFrames) {
         for control in controls.controls {
             match control {
                 Control::Ping(payload) => {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use gatepost_broker::{
-    Attachment, Broker, ConnectError, ConnectOptions, Connected, IN_PROCESS_PREFIX, RuleViolation,
-    SessionWill, Welcome,
+    Attachment, Broker, ConnectError, ConnectOptions, Connected, ConnectionGreeting,
+    IN_PROCESS_PREFIX, RuleViolation, SessionWill,
 };
 use gatepost_message::{BRIDGE_STATE_BYTES_MAX, Publication, Topic, is_bridge_state};
 use gatepost_mqtt::{
@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 use super::MqttSettings;
 use super::connect_properties::{ConnectProperties, ConnectRefusal, NotOpened, expiry};
 use super::encoder::{Framing, format};
-use super::input::{Controls, Input};
+use super::input::{ControlFrames, Input};
 use super::login::{Login, Reauthentication, log_in};
 use super::opening::{Opening, refusal, whole};
 use super::rights::authorization;
@@ -78,7 +78,7 @@ impl OpenedSession {
 impl Opening<'_> {
     /// Opens the connection; `received` came with a WebSocket handshake.
     pub(super) async fn open(&self, input: &mut Input, received: &[u8]) -> Option<OpenedSession> {
-        let mut controls = Controls::default();
+        let mut controls = ControlFrames::default();
         input.take_frames(received, &mut controls, |_| 0);
         self.handle_controls(controls).await?;
         match self.greet(input).await {
@@ -202,7 +202,7 @@ fn enter(
     opening: &Opening<'_>,
 ) -> Result<Connected, Reason> {
     let framing = opening.framing;
-    let greet = |welcome: Welcome<'_>, out: &mut BytesMut| {
+    let greet = |welcome: ConnectionGreeting<'_>, out: &mut BytesMut| {
         framing.put(out, |out| greeting.encode(welcome, out));
     };
     let connected = opening.context.broker.connect(options, greet);
@@ -307,7 +307,7 @@ impl Greeting<'_> {
     /// The maximum length of the CONNACK.
     fn length(&self, connect: &Connect<'_>) -> usize {
         let mut out = BytesMut::new();
-        let welcome = Welcome {
+        let welcome = ConnectionGreeting {
             session_present: false,
             client_id: ASSIGNED_CLIENT_ID,
             was_assigned: connect.client_id.is_empty(),
@@ -316,7 +316,7 @@ impl Greeting<'_> {
         out.len()
     }
 
-    fn encode(&self, welcome: Welcome<'_>, out: &mut BytesMut) {
+    fn encode(&self, welcome: ConnectionGreeting<'_>, out: &mut BytesMut) {
         let mut properties = PropertiesBuffer::new();
         if self.version.has_properties() {
             for property in self.properties(welcome) {
@@ -333,7 +333,10 @@ impl Greeting<'_> {
         let _ = connack.encode(self.version, out);
     }
 
-    fn properties<'w>(&'w self, welcome: Welcome<'w>) -> impl Iterator<Item = Property<'w>> {
+    fn properties<'w>(
+        &'w self,
+        welcome: ConnectionGreeting<'w>,
+    ) -> impl Iterator<Item = Property<'w>> {
         let settings = self.settings;
         let packet_max = u32::try_from(settings.packet_max.bytes()).ok();
         [

@@ -8,10 +8,10 @@ use std::task::{Context, Poll};
 use gatepost_mqtt::Frame;
 
 use super::settings::MqttSettings;
-use super::unfinished::Unfinished;
+use super::unfinished::PartialPacket;
 use crate::in_flight::{InFlightLimitReached, Lease};
 use crate::stream::Stream;
-use crate::websocket::{Accepts, Control, Decoder, FrameError};
+use crate::websocket::{AcceptedMessages, Control, Decoder, FrameError};
 
 /// The size of a worker's read buffer. One read gives one batch of work: large enough that a busy
 /// connection needs few system calls, small enough that other connections get their turn.
@@ -31,7 +31,7 @@ pub(super) struct WebSocketInput {
 
 /// The content of the bytes of a WebSocket connection.
 #[derive(Default)]
-pub(super) struct Controls {
+pub(super) struct ControlFrames {
     /// Control frames to answer or to follow.
     pub(super) controls: Vec<Control>,
     /// The error of a malformed frame.
@@ -44,7 +44,7 @@ pub(super) struct Input {
     /// The beginning of a packet whose end has not arrived.
     tail: Vec<u8>,
     /// Present only while `tail` contains such a beginning.
-    unfinished: Option<Box<Unfinished>>,
+    unfinished: Option<Box<PartialPacket>>,
     websocket: Option<Box<WebSocketInput>>,
 }
 
@@ -54,7 +54,7 @@ impl Input {
     }
 
     pub(super) fn websocket(frame_bytes_max: u64) -> Self {
-        let decoder = Decoder::new(frame_bytes_max, Accepts::BinaryStream);
+        let decoder = Decoder::new(frame_bytes_max, AcceptedMessages::BinaryStream);
         Self {
             websocket: Some(Box::new(WebSocketInput { decoder })),
             ..Self::default()
@@ -78,7 +78,7 @@ impl Input {
 
     /// Ready when the rest of the pending packet arrives too slowly. To be polled only while
     /// waiting for the client.
-    pub(super) fn poll_pending(
+    pub(super) fn poll_deadline(
         &mut self,
         context: &mut Context<'_>,
         settings: &MqttSettings,
@@ -87,7 +87,7 @@ impl Input {
             return Poll::Pending;
         }
         let unfinished = self.unfinished.get_or_insert_default();
-        unfinished.poll_pending(context, settings)
+        unfinished.poll_deadline(context, settings)
     }
 
     /// Stops the clock while the client is not read, since its packet cannot be completed
@@ -116,7 +116,7 @@ impl Input {
     pub(super) fn read(
         &mut self,
         stream: &Stream,
-        controls: &mut Controls,
+        controls: &mut ControlFrames,
         process: impl FnOnce(&[u8]) -> usize,
     ) -> io::Result<usize> {
         if self.websocket.is_none() && self.needs_own_buffer() {
@@ -171,7 +171,7 @@ impl Input {
     pub(super) fn take_frames(
         &mut self,
         bytes: &[u8],
-        controls: &mut Controls,
+        controls: &mut ControlFrames,
         process: impl FnOnce(&[u8]) -> usize,
     ) {
         let Some(websocket) = &mut self.websocket else {

@@ -17,7 +17,7 @@ use gatepost_users::{Identity, ListenerAuth, PeerAccount};
 use super::MqttContext;
 use super::connect_properties::ConnectRefusal;
 use super::encoder::Framing;
-use super::input::{Controls, Input};
+use super::input::{ControlFrames, Input};
 use crate::linger::linger;
 use crate::stream::Stream;
 use crate::websocket::{self, Control, FrameError, Opcode, whole_frame};
@@ -51,7 +51,7 @@ impl Opening<'_> {
 
     /// Answers a connection beyond the listener's limits, before any login.
     pub(super) async fn refuse_over_limit(&self, input: &mut Input, received: &[u8]) {
-        let mut controls = Controls::default();
+        let mut controls = ControlFrames::default();
         input.take_frames(received, &mut controls, |_| 0);
         if self.handle_controls(controls).await.is_none() {
             return;
@@ -93,7 +93,7 @@ impl Opening<'_> {
             poll_fn(|context| self.stream.poll_read_ready(context))
                 .await
                 .ok()?;
-            let mut controls = Controls::default();
+            let mut controls = ControlFrames::default();
             let read = input.read(self.stream, &mut controls, |bytes| {
                 found.take_packet(bytes, packet_type, packet_max)
             });
@@ -112,7 +112,7 @@ impl Opening<'_> {
 
     /// Answers WebSocket's control frames, which may come at any time (RFC 6455, section 5.5);
     /// returns `None` if the connection ends.
-    pub(super) async fn handle_controls(&self, controls: Controls) -> Option<()> {
+    pub(super) async fn handle_controls(&self, controls: ControlFrames) -> Option<()> {
         let mut out = BytesMut::new();
         let mut close_code = controls.error.map(FrameError::close_code);
         for control in controls.controls {

@@ -40,7 +40,7 @@ impl MqttConnection {
             }
             self.check_receive_maximum()?;
         }
-        if let Some((reason, text)) = self.objection(publish, slot) {
+        if let Some((reason, text)) = self.rejection_reason(publish, slot) {
             self.push_answer(publish, reason, text);
             return Ok(());
         }
@@ -124,7 +124,11 @@ impl MqttConnection {
     }
 
     /// The reason why a publication is not accepted although the connection continues.
-    fn objection(&self, publish: &Publish<'_>, slot: TopicSlot) -> Option<(Reason, &'static str)> {
+    fn rejection_reason(
+        &self,
+        publish: &Publish<'_>,
+        slot: TopicSlot,
+    ) -> Option<(Reason, &'static str)> {
         let publishing = self.publishing.as_ref()?;
         let topic = publishing.publisher.topic(slot);
         if topic.is_internal() && !self.is_bridge_state(publish, topic) {

@@ -36,7 +36,7 @@ const REPLAYED_FILTERS_MAX: usize = 16;
 
 /// A subscription that was made.
 #[derive(Default)]
-struct Entered {
+struct SubscribedFilter {
     /// To be sent after the SUBACK.
     retained: Vec<Arc<Publication>>,
     has_gap: bool,
@@ -133,7 +133,7 @@ impl MqttConnection {
         text: &str,
         options: SubscribeOptions,
         since: Since,
-    ) -> Result<Result<Entered, Reason>, ConnectionEnd> {
+    ) -> Result<Result<SubscribedFilter, Reason>, ConnectionEnd> {
         let Ok(requested) = RequestedFilter::new(&Mount::filter(self.mount.as_ref(), text)) else {
             return Ok(Err(Reason::TOPIC_FILTER_INVALID));
         };
@@ -155,13 +155,13 @@ impl MqttConnection {
         }
         let entered = if since == Since::Now {
             let retained = self.attachment.subscribe(&requested, &options);
-            retained.map(|retained| Entered {
+            retained.map(|retained| SubscribedFilter {
                 retained,
                 has_gap: false,
             })
         } else {
             let replayed = self.attachment.subscribe_since(&requested, &options, since);
-            replayed.map(|replayed| Entered {
+            replayed.map(|replayed| SubscribedFilter {
                 retained: Vec::new(),
                 has_gap: replayed.has_gap,
             })

@@ -17,7 +17,7 @@ use crate::minimum_rate::MinimumRate;
 
 /// The packet that is arriving.
 #[derive(Default)]
-pub(super) struct Unfinished {
+pub(super) struct PartialPacket {
     clock: Option<PacketDeadline>,
     lease: Option<Lease>,
 }
@@ -27,7 +27,7 @@ struct PacketDeadline {
     timer: Pin<Box<Sleep>>,
 }
 
-impl Unfinished {
+impl PartialPacket {
     /// Records bytes that have arrived.
     pub(super) const fn add(&mut self, bytes: usize) {
         if let Some(clock) = &mut self.clock {
@@ -50,7 +50,7 @@ impl Unfinished {
     }
 
     /// Ready when the client has sent too little since the connection began to wait.
-    pub(super) fn poll_pending(
+    pub(super) fn poll_deadline(
         &mut self,
         context: &mut Context<'_>,
         settings: &MqttSettings,

@@ -123,7 +123,7 @@ impl Pop3Connection<'_> {
             let text = if let Some(text) = response.take() {
                 text
             } else {
-                let invitation = exchange.invitation();
+                let invitation = exchange.initial_challenge();
                 match self.challenge(&invitation).await? {
                     Some(text) => text,
                     None => return Ok(None),

@@ -11,7 +11,7 @@ use super::xclient::ForwardedClient;
 pub(super) enum SmtpCommand {
     /// The client's greeting.
     Hello {
-        verb: Hello,
+        verb: GreetingVerb,
         name: String,
     },
     Mail(MailCommand),
@@ -45,7 +45,7 @@ pub(super) enum SmtpCommand {
 
 /// The verb of a client's greeting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Hello {
+pub(super) enum GreetingVerb {
     Helo,
     Ehlo,
     /// LMTP's (RFC 2033, section 4.1).
@@ -98,9 +98,9 @@ pub(super) fn parse(line: &[u8]) -> Result<SmtpCommand, SmtpReply> {
         }
     };
     match verb.to_ascii_uppercase().as_str() {
-        "EHLO" => hello(Hello::Ehlo, arguments),
-        "HELO" => hello(Hello::Helo, arguments),
-        "LHLO" => hello(Hello::Lhlo, arguments),
+        "EHLO" => hello(GreetingVerb::Ehlo, arguments),
+        "HELO" => hello(GreetingVerb::Helo, arguments),
+        "LHLO" => hello(GreetingVerb::Lhlo, arguments),
         "MAIL" => mail(arguments),
         "RCPT" => rcpt(arguments),
         "DATA" => bare(SmtpCommand::Data),
@@ -124,7 +124,7 @@ pub(super) fn parse(line: &[u8]) -> Result<SmtpCommand, SmtpReply> {
     }
 }
 
-fn hello(verb: Hello, arguments: &str) -> Result<SmtpCommand, SmtpReply> {
+fn hello(verb: GreetingVerb, arguments: &str) -> Result<SmtpCommand, SmtpReply> {
     // Client names vary widely, so any printable word is accepted.
     let name = arguments.split(' ').next().unwrap_or_default();
     if name.is_empty() || name.len() > 255 {

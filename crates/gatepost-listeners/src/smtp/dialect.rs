@@ -3,7 +3,7 @@
 
 use gatepost_message::Listener;
 
-use super::command::Hello;
+use super::command::GreetingVerb;
 use super::reply::SmtpReply;
 
 /// The protocol that a listener speaks: SMTP or LMTP.
@@ -56,10 +56,10 @@ impl Dialect {
     }
 
     /// RFC 2033, section 4.1: LMTP has only LHLO, which SMTP does not have.
-    pub(super) const fn speaks(self, verb: Hello) -> bool {
+    pub(super) const fn speaks(self, verb: GreetingVerb) -> bool {
         match self {
-            Self::Smtp => matches!(verb, Hello::Helo | Hello::Ehlo),
-            Self::Lmtp => matches!(verb, Hello::Lhlo),
+            Self::Smtp => matches!(verb, GreetingVerb::Helo | GreetingVerb::Ehlo),
+            Self::Lmtp => matches!(verb, GreetingVerb::Lhlo),
         }
     }
 

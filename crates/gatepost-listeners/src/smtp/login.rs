@@ -27,7 +27,7 @@ impl SmtpConnection<'_> {
             return Ok(true);
         };
         let mut response = initial;
-        let mut challenge = exchange.invitation();
+        let mut challenge = exchange.initial_challenge();
         loop {
             let text = match response.take() {
                 Some(text) => text,

@@ -92,7 +92,7 @@ impl Recipients {
             .iter()
             .find(|(route, _)| matches(&route.recipients, &to.address));
         let is_forwarded = route.is_some_and(|(_, next_hop)| next_hop.is_some());
-        let is_ours = self.is_ours(to.domain(), client.connected_to);
+        let is_ours = self.is_local(to.domain(), client.connected_to);
         let may_relay = client.has_logged_in && is_forwarded;
         if !is_ours && !may_relay {
             return Err(NO_RELAY);
@@ -130,7 +130,7 @@ impl Recipients {
         self.routes.iter().any(|(_, next_hop)| next_hop.is_some())
     }
 
-    fn is_ours(&self, domain: &str, connected_to: Option<IpAddr>) -> bool {
+    fn is_local(&self, domain: &str, connected_to: Option<IpAddr>) -> bool {
         let literal = path::literal_address(domain).map(|address| address.to_canonical());
         // `postmaster` without a domain is always local (RFC 5321, section 4.5.1). A literal is
         // local if it is the address that the client connected to; any other would be a relay.

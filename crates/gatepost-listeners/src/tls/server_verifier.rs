@@ -1,5 +1,5 @@
-//! Certificates of servers that no authority vouches for: the handshake proves that the server has
-//! the certificate's key, and a [`CertificateCheck`] says which certificates are accepted.
+//! Verification of servers whose certificates no authority has signed: the handshake proves that
+//! the server has the certificate's key, and a [`CertificateCheck`] decides about the certificate.
 
 use std::fmt::Debug;
 use std::sync::Arc;

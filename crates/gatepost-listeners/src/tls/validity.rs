@@ -1,5 +1,5 @@
-//! From when until when a certificate is valid, and for which names: for an operator, before a
-//! client finds out.
+//! The validity period and the names of a certificate, so that an operator notices a mistake before
+//! a client does.
 
 use std::net::IpAddr;
 use std::path::Path;

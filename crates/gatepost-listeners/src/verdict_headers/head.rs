@@ -1,4 +1,4 @@
-//! The head of a mail as bytes: its fields where they lie. Nothing is decoded.
+//! The head of a mail as bytes, with the positions of its fields. Nothing is decoded.
 
 use memchr::memchr;
 

@@ -1,4 +1,4 @@
-//! The header fields that state a mail's verdict: those that procedures ask for (`X-Spam-Status`
+//! The header fields that state a mail's verdict: those that procedures request (`X-Spam-Status`
 //! and its like), `Authentication-Results` (RFC 8601), and a rewritten subject.
 //!
 //! A listener that forwards mail gets the edits here and applies them in its own way: a milter
@@ -78,7 +78,7 @@ fn header_edits(
     let mut edits = remove(present, |field| {
         let replaced = tags.iter().any(|tag| field.is(tag.name()));
         (with_tags && (replaced || is_spam_field(field)))
-            || (settings.authentication_results && is_our_result(field, facts))
+            || (settings.authentication_results && is_own_result(field, facts))
     });
     if !settings.subject.is_empty() && verdict.action == Action::Tag {
         edits.extend(subject(&settings.subject, present));
@@ -126,7 +126,7 @@ fn is_spam_field(field: &Present<'_>) -> bool {
 }
 
 /// RFC 8601, section 5: a field that claims to be ours and came from outside is removed.
-fn is_our_result(field: &Present<'_>, facts: DeliveryFacts<'_>) -> bool {
+fn is_own_result(field: &Present<'_>, facts: DeliveryFacts<'_>) -> bool {
     let text = String::from_utf8_lossy(field.value);
     let service = text.trim_start().split([';', ' ', '\t', '\r', '\n']).next();
     field.is("Authentication-Results")

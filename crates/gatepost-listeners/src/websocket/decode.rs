@@ -1,7 +1,7 @@
-//! From the client: frames, in pieces of any size.
+//! The decoder of a client's frames, which may arrive in pieces of any size.
 //!
 //! One decoder serves both uses of WebSocket: MQTT takes binary messages as a stream of bytes, a
-//! reader of events sends nothing that matters but is held to the same rules.
+//! reader of events sends no messages, but the same rules apply to it.
 
 use super::encode::Opcode;
 use super::utf8::Utf8Check;
@@ -62,7 +62,7 @@ impl FrameError {
 
 /// A message of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Accepts {
+pub enum AcceptedMessages {
     /// Binary messages of any length, as a stream of bytes.
     BinaryStream,
     /// A decoder for text and binary messages of at most this many bytes.
@@ -109,12 +109,12 @@ pub struct Decoder {
     text: Utf8Check,
     control: Vec<u8>,
     frame_bytes_max: u64,
-    accepts: Accepts,
+    accepts: AcceptedMessages,
 }
 
 impl Decoder {
     /// Refuses frames of more than `frame_bytes_max` bytes of payload.
-    pub const fn new(frame_bytes_max: u64, accepts: Accepts) -> Self {
+    pub const fn new(frame_bytes_max: u64, accepts: AcceptedMessages) -> Self {
         Self {
             state: FrameState::Header,
             header: [0; HEADER_BYTES_MAX],
@@ -268,7 +268,7 @@ impl Decoder {
             return Err(FrameError::ReservedBit);
         }
         match Opcode::from_bits(first & 0x0F).ok_or(FrameError::UnknownOpcode)? {
-            Opcode::Text if self.accepts == Accepts::BinaryStream => Err(FrameError::Text),
+            Opcode::Text if self.accepts == AcceptedMessages::BinaryStream => Err(FrameError::Text),
             Opcode::Continuation if self.message.is_none() => Err(FrameError::Continuation),
             Opcode::Binary | Opcode::Text if self.message.is_some() => {
                 Err(FrameError::Continuation)
@@ -281,7 +281,7 @@ impl Decoder {
         if opcode != Opcode::Continuation {
             self.message = Some(opcode);
         }
-        if let Accepts::Messages { bytes_max } = self.accepts {
+        if let AcceptedMessages::Messages { bytes_max } = self.accepts {
             self.message_bytes += length;
             if self.message_bytes > bytes_max {
                 return Err(FrameError::TooLarge);
@@ -358,7 +358,7 @@ mod tests {
     }
 
     fn decode(pieces: &[&[u8]]) -> Result<(Vec<u8>, Vec<Control>), FrameError> {
-        let mut decoder = Decoder::new(1 << 20, Accepts::BinaryStream);
+        let mut decoder = Decoder::new(1 << 20, AcceptedMessages::BinaryStream);
         let (mut data, mut controls) = (Vec::new(), Vec::new());
         for piece in pieces {
             decoder.feed(piece, &mut data, |control| controls.push(control))?;

@@ -1,4 +1,4 @@
-//! To the client: headers in front of payloads that others wrote.
+//! The headers of frames to the client; their payloads are encoded elsewhere.
 
 use bytes::{BufMut, BytesMut};
 

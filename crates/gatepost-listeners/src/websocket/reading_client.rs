@@ -1,6 +1,6 @@
 //! The client of a WebSocket that only reads: its frames are checked and dropped.
 
-use super::decode::{Accepts, Control, Decoder, FrameError};
+use super::decode::{AcceptedMessages, Control, Decoder, FrameError};
 use super::encode::{Opcode, whole_frame};
 
 /// The longest message that such a client may send.
@@ -23,7 +23,7 @@ pub(crate) struct ReadingClient {
 
 impl ReadingClient {
     pub(crate) const fn new() -> Self {
-        let accepts = Accepts::Messages {
+        let accepts = AcceptedMessages::Messages {
             bytes_max: MESSAGE_BYTES_MAX,
         };
         Self {

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use gatepost_gateway::{Gateway, Handover, PublicationSink, journal};
+use gatepost_gateway::{Gateway, PublicationReceipt, PublicationSink, journal};
 use gatepost_listeners::acceptor::Acceptor;
 use gatepost_listeners::call::{self, CallContext, CallSettings};
 use gatepost_listeners::listener_context::SharedLimits;
@@ -36,11 +36,11 @@ end"#;
 pub struct Notes(Mutex<Vec<Publication>>);
 
 impl PublicationSink for Notes {
-    fn publish(&self, publication: Publication) -> Handover {
+    fn publish(&self, publication: Publication) -> PublicationReceipt {
         if publication.topic.as_str() != journal::TOPIC {
             self.0.lock().push(publication);
         }
-        Handover::default()
+        PublicationReceipt::default()
     }
 }
 

@@ -121,7 +121,7 @@ impl Styles {
         }
     }
 
-    fn top_is(&self, names: &[&str]) -> bool {
+    fn is_innermost(&self, names: &[&str]) -> bool {
         let top = self.top().tag;
         names
             .iter()
@@ -176,7 +176,7 @@ impl Styles {
             _ => return,
         };
         if self.open.get(index).is_some_and(|&open| open > 0) {
-            while self.top_is(closes) {
+            while self.is_innermost(closes) {
                 self.pop();
             }
         }

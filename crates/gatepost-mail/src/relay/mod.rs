@@ -134,7 +134,7 @@ impl<'a> TrustedNetworks<'a> {
 }
 
 /// The state of the walk.
-struct Walk {
+struct RelayWalk {
     relays: Relays,
     in_trusted: bool,
     in_internal: bool,
@@ -147,7 +147,7 @@ impl Relays {
     /// Parses the relays of a message.
     pub(crate) fn read(mail: &Mail<'_>) -> Self {
         let trust = TrustedNetworks::of(mail);
-        let mut walk = Walk {
+        let mut walk = RelayWalk {
             relays: Self {
                 last_trusted: -1,
                 last_internal: -1,
@@ -207,7 +207,7 @@ fn received_lines(mail: &Mail<'_>) -> Vec<String> {
     lines
 }
 
-impl Walk {
+impl RelayWalk {
     fn step(&mut self, mut relay: Relay, trust: &TrustedNetworks<'_>) {
         if self.in_trusted && !self.found_submission {
             self.decide(&mut relay, trust);

@@ -16,8 +16,8 @@ use super::token_store::StoredTokens;
 
 /// Reads the data learned so far. Needs no lock, since the copy is never written.
 pub fn copy(store: &Store, settings: &RulesSettings) -> Result<Learning, LearningError> {
-    let tokens = Arc::new(Unwritten(StoredTokens::new(store.clone())));
-    let senders = Arc::new(Unwritten(StoredBook(store.clone())));
+    let tokens = Arc::new(ReadOnlyStore(StoredTokens::new(store.clone())));
+    let senders = Arc::new(ReadOnlyStore(StoredBook(store.clone())));
     Ok(Learning {
         bayes: Arc::new(Bayes::open(tokens, settings.bayes_limits())?),
         reputation: Arc::new(ReputationTable::open(senders, settings.senders_max)?),
@@ -25,9 +25,9 @@ pub fn copy(store: &Store, settings: &RulesSettings) -> Result<Learning, Learnin
 }
 
 /// A store that can be read and discards every write.
-struct Unwritten<S>(S);
+struct ReadOnlyStore<S>(S);
 
-impl TokenStore for Unwritten<StoredTokens> {
+impl TokenStore for ReadOnlyStore<StoredTokens> {
     fn load(&self, visit: &mut dyn FnMut(LearnedRecord)) -> Result<(), TokenStoreError> {
         self.0.load(visit)
     }
@@ -41,7 +41,7 @@ impl TokenStore for Unwritten<StoredTokens> {
     }
 }
 
-impl ReputationStore for Unwritten<StoredBook> {
+impl ReputationStore for ReadOnlyStore<StoredBook> {
     fn load(
         &self,
         visit: &mut dyn FnMut(Vec<u8>, SenderHistory),

@@ -13,12 +13,12 @@ use std::time::Instant;
 use gatepost_message::{Publication, TopicFilter};
 
 use super::{Engine, Files, PageLimits, environment};
-use crate::engine::present::{Present, RenderJob};
+use crate::engine::present::{PresentJob, RenderJob};
 use crate::error::TemplateError;
 use crate::request::PageRequest;
 use crate::resolve::Root;
 use crate::template::split;
-use crate::values::{CallError, Called, PageCall, ValueSource};
+use crate::values::{CallError, PageCall, ProcedureResponse, ValueSource};
 
 /// The functions whose calls are checked.
 const LIVE_FUNCTIONS: [&str; 3] = ["live", "live_list", "live_chart"];
@@ -35,7 +35,7 @@ impl ValueSource for NoValues {
         Vec::new()
     }
 
-    fn call(&self, call: &PageCall<'_>) -> Result<Called, CallError> {
+    fn call(&self, call: &PageCall<'_>) -> Result<ProcedureResponse, CallError> {
         Err(CallError::Unknown(call.path.to_owned()))
     }
 }
@@ -65,14 +65,14 @@ pub(crate) fn errors(
         let template = compiled.and_then(|()| environment.get_template(name));
         let detail = match template {
             Ok(template) if reads_nothing(&template.undeclared_variables(false)) => {
-                let present = Present::begin(RenderJob {
+                let present = PresentJob::begin(RenderJob {
                     values: Arc::clone(&values),
                     forms: Arc::new(None),
                     request: Arc::new(PageRequest::default()),
                     deadline: Instant::now() + limits.time,
                 });
                 let rendered = template.render(());
-                let noted = Present::end(present);
+                let noted = PresentJob::end(present);
                 match rendered {
                     Err(error) => Some(TemplateError::from_engine(&error, name).detail),
                     Ok(_) => noted.misused_live,

@@ -11,7 +11,7 @@ use minijinja::{Environment, Error, ErrorKind};
 
 use super::live_span::{add_live_filters, add_live_functions};
 use super::present::with_present;
-use super::shown::Shown;
+use super::shown::ShownPublication;
 use super::{check_memory, own};
 use crate::clock;
 use crate::forms::{Form, FormAction};
@@ -39,7 +39,7 @@ pub(super) fn add_functions(environment: &mut Environment<'static>, values: &Arc
     environment.add_function("latest", move |topic: &str| {
         check_memory()?;
         let latest = unwatched(|| source.latest(topic));
-        Ok::<_, Error>(latest.map_or(Value::UNDEFINED, Shown::value))
+        Ok::<_, Error>(latest.map_or(Value::UNDEFINED, ShownPublication::value))
     });
     let source = Arc::clone(values);
     environment.add_function("history", move |filter: &str, count: Option<usize>| {
@@ -49,7 +49,7 @@ pub(super) fn add_functions(environment: &mut Environment<'static>, values: &Arc
         let count = count.unwrap_or(20).min(HISTORY_MAX);
         let mut publications = unwatched(|| source.history(&filter, count).into_iter());
         let mut shown = Vec::with_capacity(publications.len());
-        shown.extend(publications.by_ref().map(Shown::value));
+        shown.extend(publications.by_ref().map(ShownPublication::value));
         unwatched(|| drop(publications));
         Ok::<_, Error>(shown)
     });
@@ -82,13 +82,13 @@ pub(super) fn add_functions(environment: &mut Environment<'static>, values: &Arc
 fn range(lower: isize, upper: Option<isize>, step: Option<isize>) -> Result<Value, Error> {
     check_memory()?;
     let numbers = minijinja::functions::range(lower, upper, step)?;
-    let turns = move || Turns(numbers.try_iter().ok());
+    let turns = move || CheckedIteration(numbers.try_iter().ok());
     Ok(Value::make_iterable(turns))
 }
 
-struct Turns(Option<ValueIter>);
+struct CheckedIteration(Option<ValueIter>);
 
-impl Iterator for Turns {
+impl Iterator for CheckedIteration {
     type Item = Value;
 
     fn next(&mut self) -> Option<Value> {

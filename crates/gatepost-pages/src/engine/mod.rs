@@ -34,8 +34,8 @@ use crate::values::ValueSource;
 use crate::workers::{self, Worker};
 use functions::add_functions;
 use live_span::LiveSpan;
-use present::Present;
-pub(crate) use present::{Made, RenderJob};
+use present::PresentJob;
+pub(crate) use present::{RenderJob, RenderedTemplate};
 
 /// The limits of a page.
 #[derive(Debug, Clone, Copy)]
@@ -113,7 +113,11 @@ impl Engine {
     }
 
     /// Renders the page. Blocks on `call()`: for page workers only.
-    pub(crate) fn render(&self, job: &RenderJob, worker: &Worker) -> Result<Made, TemplateError> {
+    pub(crate) fn render(
+        &self,
+        job: &RenderJob,
+        worker: &Worker,
+    ) -> Result<RenderedTemplate, TemplateError> {
         if let Some(error) = self.condemned.get() {
             return Err(error.clone());
         }
@@ -125,13 +129,13 @@ impl Engine {
             deadline: job.deadline,
         };
         let (condemned, worker) = (Arc::clone(&self.condemned), worker.clone());
-        let error = grew(&self.name);
+        let error = memory_error(&self.name);
         let stopped = move || {
             tracing::error!(target: "pages", "{error}");
             let _ = condemned.set(error.clone());
             worker.replace_parked(error.into());
         };
-        let present = Present::begin(job.clone());
+        let present = PresentJob::begin(job.clone());
         let request = &*job.request;
         let rendered = watched(self.limits.memory_bytes, stopped, || {
             let template = environment.get_template(&self.name)?;
@@ -139,7 +143,7 @@ impl Engine {
             // The values of the page are dropped with it.
             template.render_captured_to(context, &mut output).map(drop)
         });
-        let noted = Present::end(present);
+        let noted = PresentJob::end(present);
         let rendered = rendered.map_err(|Exhausted| refused(&self.name))?;
         rendered.map_err(|error| TemplateError::from_engine(&error, &self.name))?;
         self.spare.lock().push(environment);
@@ -155,7 +159,7 @@ impl Engine {
             let place = body_end(&html).unwrap_or(html.len());
             html.splice(place..place, LIVE_SCRIPT.bytes());
         }
-        Ok(Made {
+        Ok(RenderedTemplate {
             html,
             reply: noted.reply,
             has_form: noted.has_form,
@@ -163,7 +167,7 @@ impl Engine {
     }
 }
 
-fn grew(page: &str) -> TemplateError {
+fn memory_error(page: &str) -> TemplateError {
     TemplateError {
         file: page.to_owned(),
         line: 0,
@@ -240,7 +244,7 @@ fn compile(
     let (reply, answer) = mpsc::channel();
     let owned_name = name.to_owned();
     let compiling = move || {
-        let (stopped, error) = (reply.clone(), grew(&owned_name));
+        let (stopped, error) = (reply.clone(), memory_error(&owned_name));
         let stopped = move || drop(stopped.send(Compiled::Lost(error)));
         let compiled = watched(limits.memory_bytes, stopped, || {
             environment.add_template_owned(owned_name.clone(), source)

@@ -37,7 +37,7 @@ impl RenderJob {
 
 /// A rendered page.
 #[derive(Debug)]
-pub(crate) struct Made {
+pub(crate) struct RenderedTemplate {
     pub(crate) html: Vec<u8>,
     pub(crate) reply: PageReply,
     /// Whether a form on it is signed for one browser.
@@ -46,7 +46,7 @@ pub(crate) struct Made {
 
 /// Results of a template's functions other than their text.
 #[derive(Default)]
-pub(super) struct Noted {
+pub(super) struct RenderEffects {
     pub(super) reply: PageReply,
     pub(super) uses_live: bool,
     /// The error of a template that used the text of a live element, which only the browser has.
@@ -56,33 +56,35 @@ pub(super) struct Noted {
 
 thread_local! {
     /// The page that this thread renders.
-    static PRESENT: RefCell<Option<(RenderJob, Noted)>> = const { RefCell::new(None) };
+    static PRESENT: RefCell<Option<(RenderJob, RenderEffects)>> = const { RefCell::new(None) };
 }
 
 /// Sets the thread's page; dropping it resets the page, also after a panic.
-pub(super) struct Present;
+pub(super) struct PresentJob;
 
-impl Present {
+impl PresentJob {
     pub(super) fn begin(job: RenderJob) -> Self {
-        PRESENT.set(Some((job, Noted::default())));
+        PRESENT.set(Some((job, RenderEffects::default())));
         Self
     }
 
-    pub(super) fn end(present: Self) -> Noted {
+    pub(super) fn end(present: Self) -> RenderEffects {
         let noted = PRESENT.take().map(|(_, noted)| noted).unwrap_or_default();
         drop(present);
         noted
     }
 }
 
-impl Drop for Present {
+impl Drop for PresentJob {
     fn drop(&mut self) {
         PRESENT.set(None);
     }
 }
 
 /// Passes the thread's page to a function of a template. Functions never call each other.
-pub(super) fn with_present<T>(act: impl FnOnce(&RenderJob, &mut Noted) -> T) -> Result<T, Error> {
+pub(super) fn with_present<T>(
+    act: impl FnOnce(&RenderJob, &mut RenderEffects) -> T,
+) -> Result<T, Error> {
     PRESENT.with_borrow_mut(|present| match present {
         Some((job, noted)) => Ok(act(job, noted)),
         None => Err(Error::new(

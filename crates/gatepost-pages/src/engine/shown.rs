@@ -15,16 +15,16 @@ use crate::values::text_of;
 ///
 /// It counts with the size of its content, which others may share.
 #[derive(Debug)]
-pub(super) struct Shown(Option<Arc<Publication>>);
+pub(super) struct ShownPublication(Option<Arc<Publication>>);
 
-impl Shown {
+impl ShownPublication {
     pub(super) fn value(publication: Arc<Publication>) -> Value {
         memory_limit::charge(publication.payload.len());
         Value::from_object(Self(Some(publication)))
     }
 }
 
-impl Drop for Shown {
+impl Drop for ShownPublication {
     fn drop(&mut self) {
         let publication = self.0.take();
         memory_limit::refund(publication.as_ref().map_or(0, |held| held.payload.len()));
@@ -35,7 +35,7 @@ impl Drop for Shown {
 
 const SHOWN: [&str; 6] = ["payload", "topic", "id", "time", "json", "properties"];
 
-impl Object for Shown {
+impl Object for ShownPublication {
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
         let publication = self.0.as_ref()?;
         Some(match key.as_str()? {

@@ -13,11 +13,11 @@ use crate::error::RenderError;
 use crate::forms::{Form, FormError, Forms};
 use crate::gzip;
 use crate::memory_file::MemoryFiles;
-use crate::page::{CompiledPage, Filled, Pieces, RenderedPage};
+use crate::page::{CompiledPage, InsertionTexts, PageSegments, RenderedPage};
 use crate::request::PageRequest;
 use crate::settings::PagesSettings;
 use crate::site::Site;
-use crate::values::{CallError, Called, PageCall, ValueSource};
+use crate::values::{CallError, PageCall, ProcedureResponse, ValueSource};
 use crate::workers::{self, Bounds, PageWorkers, Worker};
 
 /// The time beyond `time_max` for which a page is awaited, since its code may still run at the end
@@ -115,7 +115,7 @@ impl Pages {
         &self,
         path: &str,
         request: PageRequest,
-    ) -> Result<(Result<Called, CallError>, PageRequest), RenderError> {
+    ) -> Result<(Result<ProcedureResponse, CallError>, PageRequest), RenderError> {
         let time_max = self.settings.time_max.duration();
         let deadline = Instant::now() + time_max;
         let (values, name) = (Arc::clone(&self.values), Arc::<str>::from(path));
@@ -171,11 +171,11 @@ impl Pages {
         &self,
         entry: &Arc<CachedPath>,
         request: PageRequest,
-    ) -> Result<Filled, RenderError> {
+    ) -> Result<InsertionTexts, RenderError> {
         let (page, job) = (Arc::clone(entry), self.job(request));
         let work = move |_: &Worker| match &page.content {
             PathContent::Page(CompiledPage::Pieces(pieces)) => pieces.fill(&job.context()),
-            _ => Filled::default(),
+            _ => InsertionTexts::default(),
         };
         self.on_worker(entry, work).await
     }
@@ -200,7 +200,11 @@ impl Pages {
 }
 
 /// A page with all its insertion points, as pieces.
-pub fn rendered(pieces: &Pieces, filled: Filled, accept_encoding: Option<&[u8]>) -> RenderedPage {
+pub fn rendered(
+    pieces: &PageSegments,
+    filled: InsertionTexts,
+    accept_encoding: Option<&[u8]>,
+) -> RenderedPage {
     render_filled(pieces, filled, takes_gzip(accept_encoding))
 }
 
@@ -219,7 +223,7 @@ fn without_port(host: &[u8]) -> &[u8] {
     }
 }
 
-fn render_filled(pieces: &Pieces, filled: Filled, wants_gzip: bool) -> RenderedPage {
+fn render_filled(pieces: &PageSegments, filled: InsertionTexts, wants_gzip: bool) -> RenderedPage {
     let mut rendered = RenderedPage {
         with_gzip: wants_gzip && pieces.is_compressed(),
         varies: pieces.is_compressed(),
@@ -250,7 +254,7 @@ fn render_engine(
         varies,
         pieces: vec![Bytes::from(compressed.unwrap_or(made.html))],
         reply: made.reply,
-        session: job.request.session.made().map(str::to_owned),
+        session: job.request.session.new_name().map(str::to_owned),
         personal: true,
     })
 }

@@ -119,7 +119,7 @@ struct RunningWorker {
 }
 
 impl PageQueue {
-    fn stragglers(&self) -> impl Iterator<Item = &RunningWorker> {
+    fn overdue_workers(&self) -> impl Iterator<Item = &RunningWorker> {
         self.running.iter().filter(|running| running.straggles)
     }
 
@@ -131,7 +131,7 @@ impl PageQueue {
 
     fn is_over_share(&self, page: &str, bounds: &Bounds) -> bool {
         let share = (bounds.stragglers_max / 4).max(1);
-        self.stragglers()
+        self.overdue_workers()
             .filter(|running| *running.page == *page)
             .count()
             >= share
@@ -312,7 +312,7 @@ impl WorkersShared {
         let mut room = self
             .bounds
             .stragglers_max
-            .saturating_sub(state.stragglers().count());
+            .saturating_sub(state.overdue_workers().count());
         let mut found = 0;
         for running in &mut state.running {
             let late = now.duration_since(running.since) >= self.bounds.patience;

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use super::Worker;
 use crate::error::RenderError;
-use crate::returning::Returns;
+use crate::returning::ReturnQueue;
 
 /// The work, and its page.
 pub(super) trait PageTask: Send + Sync {
@@ -25,7 +25,7 @@ pub(super) struct AwaitedTask<T, F> {
     reply: Mutex<Option<Reply<T>>>,
 }
 
-type Reply<T> = (oneshot::Sender<Result<T, RenderError>>, Returns);
+type Reply<T> = (oneshot::Sender<Result<T, RenderError>>, ReturnQueue);
 
 impl<T: Send + 'static, F> AwaitedTask<T, F> {
     /// The channel returns its result.
@@ -33,7 +33,7 @@ impl<T: Send + 'static, F> AwaitedTask<T, F> {
         let (reply, answer) = oneshot::channel();
         let task = Self {
             work: Mutex::new(Some(work)),
-            reply: Mutex::new(Some((reply, Returns::here()))),
+            reply: Mutex::new(Some((reply, ReturnQueue::here()))),
         };
         (task, answer)
     }

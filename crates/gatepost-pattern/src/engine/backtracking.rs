@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use super::pcre::{CompileMode, PcreCode, PcreError};
 use super::subroutines::Subroutines;
 use crate::byte_set::ByteSet;
-use crate::syntax::{Assertion, Greed, GroupReference, Node};
+use crate::syntax::{Assertion, Greediness, GroupReference, Node};
 
 /// Only a line feed ends a line.
 const LINE_ENDS: &str = "(*LF)";
@@ -195,7 +195,7 @@ impl Printer<'_> {
         }
     }
 
-    fn repeat(&mut self, inner: &Node, min: u32, max: Option<u32>, greed: Greed) {
+    fn repeat(&mut self, inner: &Node, min: u32, max: Option<u32>, greed: Greediness) {
         // The JIT compiler of PCRE2 10.46 miscompiles a class that is repeated zero to several
         // times after an alternation: `(?:cheap|free)[a-z]{0,9}` never matches `free`. One to
         // several times is right.
@@ -230,11 +230,11 @@ impl Printer<'_> {
         self.greed(greed);
     }
 
-    fn greed(&mut self, greed: Greed) {
+    fn greed(&mut self, greed: Greediness) {
         self.out.push_str(match greed {
-            Greed::Greedy => "",
-            Greed::Lazy => "?",
-            Greed::Possessive => "+",
+            Greediness::Greedy => "",
+            Greediness::Lazy => "?",
+            Greediness::Possessive => "+",
         });
     }
 }

@@ -10,7 +10,7 @@ use regex_automata::meta;
 use regex_automata::{Anchored, Input};
 use regex_syntax::hir::{Class, ClassBytes, ClassBytesRange, Hir, Look, Repetition};
 
-use crate::syntax::{Assertion, Greed, Node};
+use crate::syntax::{Assertion, Greediness, Node};
 
 /// The maximum memory of one compiled pattern; larger ones use PCRE2.
 const AUTOMATON_BYTES_MAX: usize = 256 * 1024;
@@ -54,18 +54,18 @@ impl LinearEngine {
 }
 
 fn translate(node: &Node) -> Option<Hir> {
-    if positions(node) > POSITIONS_MAX || asks_for_text_end(node) && may_end_with_feed(node) {
+    if positions(node) > POSITIONS_MAX || requires_text_end(node) && may_end_with_feed(node) {
         return None;
     }
     convert(node, true)
 }
 
 /// Whether a node contains `$` with the meaning of the end of the text.
-fn asks_for_text_end(node: &Node) -> bool {
+fn requires_text_end(node: &Node) -> bool {
     match node {
         Node::Assertion(assertion) => *assertion == Assertion::TextEndOrLastLineFeed,
-        Node::Concat(parts) | Node::Alternate(parts) => parts.iter().any(asks_for_text_end),
-        Node::Repeat { inner, .. } | Node::Capture { inner, .. } => asks_for_text_end(inner),
+        Node::Concat(parts) | Node::Alternate(parts) => parts.iter().any(requires_text_end),
+        Node::Repeat { inner, .. } | Node::Capture { inner, .. } => requires_text_end(inner),
         // The others are not translated at all.
         _ => false,
     }
@@ -150,13 +150,13 @@ fn convert(node: &Node, last: bool) -> Option<Hir> {
             greed,
         } => {
             // A loop over a part that may be empty ends in Perl after one empty round.
-            if *greed == Greed::Possessive || inner.min_len() == 0 {
+            if *greed == Greediness::Possessive || inner.min_len() == 0 {
                 return None;
             }
             Hir::repetition(Repetition {
                 min: *min,
                 max: *max,
-                greedy: *greed == Greed::Greedy,
+                greedy: *greed == Greediness::Greedy,
                 sub: Box::new(convert(inner, false)?),
             })
         }

@@ -4,7 +4,7 @@
 //! such a pattern need not be compiled.
 
 use crate::byte_set::{ByteSet, is_word_boundary};
-use crate::syntax::{Assertion, Greed, Node};
+use crate::syntax::{Assertion, Greediness, Node};
 
 /// Literals, and steps of all of them, beyond which a pattern is compiled.
 const LITERALS_MAX: usize = 16;
@@ -111,7 +111,7 @@ fn expanded(node: &Node, literals: Vec<Vec<LiteralStep>>) -> Option<Vec<Vec<Lite
             inner,
             min: 0,
             max: Some(1),
-            greed: Greed::Greedy,
+            greed: Greediness::Greedy,
         } => {
             let mut all = Vec::new();
             for literal in literals {

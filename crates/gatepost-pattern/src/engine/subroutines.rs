@@ -10,7 +10,7 @@
 use hashbrown::HashMap;
 use smallvec::{SmallVec, smallvec};
 
-use crate::syntax::{Greed, Node};
+use crate::syntax::{Greediness, Node};
 
 /// A call takes about as much room as this many positions of letters.
 const POSITIONS_MIN: usize = 3;
@@ -85,7 +85,7 @@ enum NodeKind<'n> {
     Leaf(&'n Node),
     Concat,
     Alternate,
-    Repeat(u32, Option<u32>, Greed),
+    Repeat(u32, Option<u32>, Greediness),
     Look { behind: bool, negated: bool },
     Atomic,
 }

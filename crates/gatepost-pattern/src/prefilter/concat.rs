@@ -2,7 +2,7 @@
 
 use super::cost::{LiteralCost, ROUNDS_MAX, cost_of};
 use crate::automaton::Window;
-use crate::syntax::{Greed, Node};
+use crate::syntax::{Greediness, Node};
 
 /// The maximum number of parts; the rest of a pattern is ignored.
 const CONCAT_PARTS_MAX: usize = 4096;
@@ -108,7 +108,7 @@ impl<'n> ConcatParts<'n> {
                 && *min > 0
                 && self.list.len() < CONCAT_PARTS_MAX =>
             {
-                self.skips &= *greed != Greed::Possessive;
+                self.skips &= *greed != Greediness::Possessive;
                 let rounds = (*min).min(ROUNDS_MAX);
                 (0..rounds).for_each(|_| self.add(inner));
                 let once = LengthRange::of(inner);
@@ -131,7 +131,7 @@ impl<'n> ConcatParts<'n> {
         let is_first = self.skips;
         let is_optional = matches!(
             node,
-            Node::Repeat { min: 0, greed, .. } if *greed != Greed::Possessive
+            Node::Repeat { min: 0, greed, .. } if *greed != Greediness::Possessive
         );
         self.skips &= is_optional;
         self.list.push(ConcatPart {

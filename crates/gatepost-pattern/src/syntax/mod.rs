@@ -18,7 +18,7 @@ mod widen;
 pub use cursor::Modifiers;
 pub(crate) use delimiters::split;
 pub use error::SyntaxError;
-pub(crate) use node::{Assertion, Greed, GroupReference, Node};
+pub(crate) use node::{Assertion, Greediness, GroupReference, Node};
 pub(crate) use opaque::opaque;
 pub(crate) use parser::parse;
 pub(crate) use widen::widen;

@@ -20,7 +20,7 @@ pub(crate) enum Node {
         inner: Box<Node>,
         min: u32,
         max: Option<u32>,
-        greed: Greed,
+        greed: Greediness,
     },
     /// A capture group.
     Capture {
@@ -62,7 +62,7 @@ pub(crate) enum GroupReference {
 
 /// The order in which a repetition tries its counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Greed {
+pub(crate) enum Greediness {
     /// As often as possible.
     Greedy,
     /// As seldom as possible.

@@ -8,7 +8,7 @@
 use super::cursor::{Modifiers, PatternParser};
 use super::error::SyntaxError;
 use super::escapes;
-use super::node::{Assertion, Greed, GroupReference, Node};
+use super::node::{Assertion, Greediness, GroupReference, Node};
 use crate::byte_set::ByteSet;
 
 /// The maximum nesting of groups, since the parser is recursive.
@@ -120,11 +120,11 @@ impl PatternParser<'_> {
             return Ok(atom);
         };
         let greed = if self.take(b"?") {
-            Greed::Lazy
+            Greediness::Lazy
         } else if self.take(b"+") {
-            Greed::Possessive
+            Greediness::Possessive
         } else {
-            Greed::Greedy
+            Greediness::Greedy
         };
         self.skip_blanks()?;
         let again = self.position;

@@ -7,7 +7,7 @@
 //! of theirs. These bytes are rare, so the prefilter stays selective. Spellings keep their lengths,
 //! so windows stay correct.
 
-use super::{Greed, Node};
+use super::{Greediness, Node};
 use crate::byte_set::ByteSet;
 
 /// The longest sequence that is widened, in bytes.
@@ -104,7 +104,7 @@ impl ByteSequence {
                 min: 0,
                 max: Some(1),
                 greed,
-            } if *greed != Greed::Possessive => Self {
+            } if *greed != Greediness::Possessive => Self {
                 min: 0,
                 ..Self::of(inner)?
             },
@@ -164,7 +164,7 @@ impl ByteSequence {
                 inner: Box::new(inner),
                 min: 0,
                 max: Some(1),
-                greed: Greed::Greedy,
+                greed: Greediness::Greedy,
             })
         });
         let fixed = self.classes.iter().take(self.min);

@@ -17,7 +17,7 @@ use crate::procedure::{Needs, Procedure, ProcedureAnswer, ProcedureCall, Procedu
 /// The criterion for equal messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Same {
+pub enum DedupeKey {
     /// Topic and content: a mail's subject and readable text, else the payload.
     #[default]
     Content,
@@ -32,7 +32,7 @@ pub enum Same {
 #[serde(default, deny_unknown_fields)]
 pub struct DedupeSettings {
     /// The criterion for equal messages: `content`, `subject` or `topic`.
-    pub same: Same,
+    pub same: DedupeKey,
     /// Whether numbers count: without them, `load is 91` and `load is 92` are the same.
     pub numbers: bool,
     /// The time after the first message in which equal ones are dropped.
@@ -50,7 +50,7 @@ pub struct DedupeSettings {
 impl Default for DedupeSettings {
     fn default() -> Self {
         Self {
-            same: Same::Content,
+            same: DedupeKey::Content,
             numbers: true,
             window: Period::seconds(300),
             action: Action::Drop,
@@ -92,8 +92,8 @@ impl Dedupe {
         };
         let mail = (message.format == Format::Mail).then(|| Mail::parse(&message.body));
         match (self.settings.same, mail) {
-            (Same::Topic, _) => {}
-            (Same::Subject, mail) => {
+            (DedupeKey::Topic, _) => {}
+            (DedupeKey::Subject, mail) => {
                 add(message
                     .envelope
                     .sender
@@ -104,11 +104,11 @@ impl Dedupe {
                     add(mail.subject().as_bytes());
                 }
             }
-            (Same::Content, Some(mail)) => {
+            (DedupeKey::Content, Some(mail)) => {
                 add(mail.subject().as_bytes());
                 add(mail.readable_text().as_bytes());
             }
-            (Same::Content, None) => add(&message.body),
+            (DedupeKey::Content, None) => add(&message.body),
         }
         hasher.finish()
     }

@@ -13,10 +13,10 @@ pub(crate) mod status;
 pub(crate) mod viruscheck;
 
 pub use autoreply::AutoreplySettings;
-pub use dedupe::{DedupeSettings, Same};
+pub use dedupe::{DedupeKey, DedupeSettings};
 pub use greylist::GreylistSettings;
 pub use jsoncheck::JsoncheckSettings;
-pub use ratelimit::{By, RatelimitSettings};
+pub use ratelimit::{RatelimitKey, RatelimitSettings};
 pub use signature::SignatureSettings;
 pub use sizecheck::SizecheckSettings;
 pub use spamcheck::SpamcheckSettings;

@@ -18,7 +18,7 @@ use crate::procedure::{Needs, Procedure, ProcedureAnswer, ProcedureCall, Procedu
 /// The key under which messages are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum By {
+pub enum RatelimitKey {
     /// The peer's IP address; of IPv6 the network of 64 bits, which one host has to itself.
     #[default]
     Address,
@@ -38,7 +38,7 @@ pub enum By {
 pub struct RatelimitSettings {
     /// The key under which messages are counted: `address`, `user`, `sender`, `topic` or `client`.
     /// A message that has none is not limited.
-    pub by: By,
+    pub by: RatelimitKey,
     /// The number of messages.
     pub messages: u32,
     /// The time in which this number of messages is permitted.
@@ -55,7 +55,7 @@ pub struct RatelimitSettings {
 impl Default for RatelimitSettings {
     fn default() -> Self {
         Self {
-            by: By::Address,
+            by: RatelimitKey::Address,
             messages: 60,
             per: Period::seconds(60),
             burst: 0,
@@ -110,7 +110,7 @@ impl Procedure for Ratelimit {
     }
 
     fn judge(&self, call: &ProcedureCall<'_>) -> Result<ProcedureAnswer, ProcedureFailure> {
-        let Some(whose) = whose(self.settings.by, call.message) else {
+        let Some(whose) = key_of(self.settings.by, call.message) else {
             return Ok(Verdict::accept().into());
         };
         let (rate, burst) = (self.tokens_per_second(), self.burst());
@@ -130,20 +130,20 @@ impl Procedure for Ratelimit {
 }
 
 /// The key as text, since the reason names it.
-fn whose(by: By, message: &Message) -> Option<String> {
+fn key_of(by: RatelimitKey, message: &Message) -> Option<String> {
     let envelope = &message.envelope;
     match by {
-        By::Address => envelope.peer.ip().map(network),
-        By::User => envelope.user.as_ref().map(|user| format!("user {user}")),
-        By::Sender => envelope
+        RatelimitKey::Address => envelope.peer.ip().map(network),
+        RatelimitKey::User => envelope.user.as_ref().map(|user| format!("user {user}")),
+        RatelimitKey::Sender => envelope
             .sender
             .as_ref()
             .map(|sender| match sender.as_str() {
                 "" => "the null sender".to_owned(),
                 sender => sender.to_lowercase(),
             }),
-        By::Topic => message.topic.as_ref().map(|topic| format!("topic {topic}")),
-        By::Client => envelope
+        RatelimitKey::Topic => message.topic.as_ref().map(|topic| format!("topic {topic}")),
+        RatelimitKey::Client => envelope
             .client
             .as_ref()
             .map(|client| format!("client {client}")),

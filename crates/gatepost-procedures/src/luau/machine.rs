@@ -149,7 +149,7 @@ impl LuauMachine {
 
     /// Whether it has reached its maximum number of calls: its accumulated state is discarded with
     /// it.
-    pub(crate) const fn is_worn(&self, settings: &LuauSettings) -> bool {
+    pub(crate) const fn has_reached_calls_max(&self, settings: &LuauSettings) -> bool {
         settings.calls_max > 0 && self.calls >= settings.calls_max
     }
 

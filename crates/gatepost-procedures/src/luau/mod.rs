@@ -199,7 +199,7 @@ fn judgement(
     ProcedureResult::Done(match answer {
         Ok(Some(answer)) => {
             let mut idle = code.idle.lock();
-            if !machine.is_worn(&code.settings) && idle.len() < IDLE_MACHINES_MAX {
+            if !machine.has_reached_calls_max(&code.settings) && idle.len() < IDLE_MACHINES_MAX {
                 idle.push(machine);
             }
             Ok(answer)

@@ -89,10 +89,10 @@ fn continue_later(
 }
 
 /// A waiting run with its count. The thread that takes it out continues or ends it.
-type Parked = Arc<Mutex<Option<(WaitingRun, ChainJob)>>>;
+type ParkedRun = Arc<Mutex<Option<(WaitingRun, ChainJob)>>>;
 
 /// The caller of a run: when it is dropped, a waiting run ends.
-pub(super) struct Caller(Parked);
+pub(super) struct Caller(ParkedRun);
 
 impl Drop for Caller {
     fn drop(&mut self) {
@@ -101,14 +101,14 @@ impl Drop for Caller {
 }
 
 /// Ends a waiting run. It is dropped outside the lock, since it refers to the lock itself.
-fn end(parked: &Parked) {
+fn end(parked: &ParkedRun) {
     let run = parked.lock().take();
     drop(run);
 }
 
 /// Continues a parked run when the answer has arrived, or ends it if none will come. The value is
 /// for one wait only: the continued run may be parked again before this is dropped.
-struct Unpark(Option<Parked>);
+struct Unpark(Option<ParkedRun>);
 
 impl Unpark {
     fn continue_run(mut self) {
@@ -136,7 +136,7 @@ pub(super) struct ChainJob {
     pub(super) message: Arc<Message>,
     pub(super) arguments: ProcedureArguments,
     reply: oneshot::Sender<ProcedureAnswer>,
-    parked: Parked,
+    parked: ParkedRun,
 }
 
 impl ChainJob {
@@ -148,7 +148,7 @@ impl ChainJob {
         arguments: ProcedureArguments,
     ) -> (Self, oneshot::Receiver<ProcedureAnswer>, Caller) {
         let (reply, answer) = oneshot::channel();
-        let parked = Parked::default();
+        let parked = ParkedRun::default();
         let job = Self {
             core: Arc::clone(core),
             run,

@@ -243,13 +243,13 @@ impl Procedures {
         path: &str,
         message: Arc<Message>,
         arguments: ProcedureArguments,
-    ) -> Result<Result<ProcedureAnswer, Unready>, ProcedureCallError> {
+    ) -> Result<Result<ProcedureAnswer, CallForJudge>, ProcedureCallError> {
         let mut run = self.start_chain(path)?;
         let progress = run.advance(&message, &arguments, &self.0.statistics, RunPlace::Anywhere);
         if progress == ChainProgress::Ended {
             return Ok(Ok(run.finish()));
         }
-        Ok(Err(Unready {
+        Ok(Err(CallForJudge {
             run,
             message,
             arguments,
@@ -263,7 +263,7 @@ impl Procedures {
     }
 
     /// Completes on the judge threads a call that [`Procedures::call_at_once`] began.
-    pub async fn resume(&self, unready: Unready) -> ProcedureAnswer {
+    pub async fn resume(&self, unready: CallForJudge) -> ProcedureAnswer {
         self.run(unready.run, &unready.message, unready.arguments)
             .await
     }
@@ -416,7 +416,7 @@ impl<F: FnOnce(Result<Report, ProcedureCallError>)> Drop for Unanswered<F> {
 }
 
 /// A call whose chain has come to a member that belongs on a judge thread.
-pub struct Unready {
+pub struct CallForJudge {
     run: ChainRun,
     message: Arc<Message>,
     arguments: ProcedureArguments,

@@ -1,7 +1,7 @@
 //! ARC: the chain of intermediaries and their authentication results (RFC 8617).
 
-use super::dkim::{Canonical, Fetched, RawMail, Signature, Tags, fetch, without_value};
-use super::{DnsResponses, Wait};
+use super::dkim::{Canonicalization, Fetched, RawMail, Signature, Tags, fetch, without_value};
+use super::{AnswerPending, DnsResponses};
 
 /// The most sets of one message, RFC 8617, section 4.2.1.
 const SETS_MAX: usize = 50;
@@ -26,7 +26,7 @@ pub(crate) fn verify(
     mail: &RawMail<'_>,
     known: &DnsResponses<'_, '_>,
     now: u64,
-) -> Result<ArcResult, Wait> {
+) -> Result<ArcResult, AnswerPending> {
     let Some(sets) = sets(mail) else {
         return Ok(ArcResult::Fail);
     };
@@ -35,9 +35,9 @@ pub(crate) fn verify(
     };
     let mut wait = false;
     let mut is_good = true;
-    let mut note = |outcome: Result<bool, Wait>| match outcome {
+    let mut note = |outcome: Result<bool, AnswerPending>| match outcome {
         Ok(good) => is_good &= good,
-        Err(Wait) => wait = true,
+        Err(AnswerPending) => wait = true,
     };
     note(message_signature(
         mail,
@@ -49,7 +49,7 @@ pub(crate) fn verify(
         note(seal(mail, known, sets.get(..count).unwrap_or_default()));
     }
     Ok(match (wait, is_good) {
-        (true, _) => return Err(Wait),
+        (true, _) => return Err(AnswerPending),
         (false, true) => ArcResult::Pass,
         (false, false) => ArcResult::Fail,
     })
@@ -102,7 +102,7 @@ fn message_signature(
     known: &DnsResponses<'_, '_>,
     index: usize,
     now: u64,
-) -> Result<bool, Wait> {
+) -> Result<bool, AnswerPending> {
     let field = mail.field(index);
     let signature = field.and_then(|field| Signature::of_fields(&Tags::parse(field.value())?, now));
     let Some(signature) = signature else {
@@ -120,7 +120,11 @@ fn message_signature(
 }
 
 /// Whether the last of these sets is sealed, with the required result for those before it.
-fn seal(mail: &RawMail<'_>, known: &DnsResponses<'_, '_>, sets: &[Set]) -> Result<bool, Wait> {
+fn seal(
+    mail: &RawMail<'_>,
+    known: &DnsResponses<'_, '_>,
+    sets: &[Set],
+) -> Result<bool, AnswerPending> {
     let field = sets.last().and_then(|set| mail.field(set.seal));
     let Some((field, tags)) = field.and_then(|field| Some((field, Tags::parse(field.value())?)))
     else {
@@ -147,12 +151,12 @@ fn seal(mail: &RawMail<'_>, known: &DnsResponses<'_, '_>, sets: &[Set]) -> Resul
         };
         for &index in others {
             if let Some(field) = mail.field(index) {
-                Canonical::Relaxed.field(field, &mut text);
+                Canonicalization::Relaxed.field(field, &mut text);
                 text.extend_from_slice(b"\r\n");
             }
         }
     }
-    without_value(Canonical::Relaxed, field, &mut text);
+    without_value(Canonicalization::Relaxed, field, &mut text);
     Ok(key.verifies(signature.algorithm, &text, &signature.value))
 }
 

@@ -5,7 +5,7 @@
 use gatepost_dns::RecordType;
 
 use super::dkim::Tags;
-use super::{DnsResponses, RecordLookup, Wait, texts};
+use super::{AnswerPending, DnsResponses, RecordLookup, texts};
 
 /// A domain's policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl Published {
 
 /// The domains that are authenticated for a message.
 #[derive(Debug, Default)]
-pub(crate) struct Proven<'p> {
+pub(crate) struct AuthenticatedDomains<'p> {
     /// The domains of valid DKIM signatures.
     pub(crate) signers: Vec<&'p str>,
     /// The domains with an SPF pass.
@@ -79,10 +79,10 @@ pub(crate) struct Proven<'p> {
 /// domain.
 pub(crate) fn verify(
     author: &str,
-    proven: &Proven<'_>,
+    proven: &AuthenticatedDomains<'_>,
     registered: &dyn Fn(&str) -> String,
     known: &DnsResponses<'_, '_>,
-) -> Result<DmarcResult, Wait> {
+) -> Result<DmarcResult, AnswerPending> {
     let organization = registered(author);
     let own = published(author, known);
     // Both queries at once: most subdomains have no record of their own.
@@ -123,7 +123,7 @@ struct Failed;
 fn published(
     domain: &str,
     known: &DnsResponses<'_, '_>,
-) -> Result<Result<Option<Published>, Failed>, Wait> {
+) -> Result<Result<Option<Published>, Failed>, AnswerPending> {
     Ok(
         match known.lookup(&format!("_dmarc.{domain}"), RecordType::Txt)? {
             RecordLookup::Failed => Err(Failed),
@@ -201,7 +201,7 @@ mod tests {
             ("slow.example", "", "", DmarcResult::Unknown),
             ("nothing.example", "", "", DmarcResult::NoPolicy),
         ] {
-            let proven = Proven {
+            let proven = AuthenticatedDomains {
                 signers: signers.split_whitespace().collect(),
                 senders: senders.split_whitespace().collect(),
             };

@@ -1,10 +1,10 @@
 //! Sender authentication: SPF (RFC 7208), DKIM (RFC 6376), ARC (RFC 8617) and DMARC (RFC 7489).
 //!
 //! This module sends no queries. A check evaluates the DNS responses that are [`DnsResponses`] so
-//! far; if one is missing, the check records the question, returns [`Wait`], and runs again when
-//! more responses have arrived. So the queries of all checks are sent together with those of all
-//! other rules, over the same socket and under the same deadline, and a test needs only a table of
-//! responses.
+//! far; if one is missing, the check records the question, returns [`AnswerPending`], and runs
+//! again when more responses have arrived. So the queries of all checks are sent together with
+//! those of all other rules, over the same socket and under the same deadline, and a test needs
+//! only a table of responses.
 
 pub(crate) mod arc;
 pub(crate) mod dkim;
@@ -18,7 +18,7 @@ use gatepost_dns::{Question, QuestionOutcome, RecordData, RecordType};
 
 /// A check cannot continue before a query is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Wait;
+pub(crate) struct AnswerPending;
 
 /// The response for a name.
 #[derive(Debug, Clone, Copy)]
@@ -56,7 +56,11 @@ impl<'k, 'a> DnsResponses<'k, 'a> {
     }
 
     /// The records of a kind for a name.
-    pub(crate) fn lookup(&self, name: &str, kind: RecordType) -> Result<RecordLookup<'a>, Wait> {
+    pub(crate) fn lookup(
+        &self,
+        name: &str,
+        kind: RecordType,
+    ) -> Result<RecordLookup<'a>, AnswerPending> {
         let question = Question::new(name, kind);
         if !question.is_valid() {
             return Ok(RecordLookup::Nothing { exists: false });
@@ -71,13 +75,13 @@ impl<'k, 'a> DnsResponses<'k, 'a> {
             None if self.is_final => Ok(RecordLookup::Failed),
             None => {
                 self.wanted.borrow_mut().push(question);
-                Err(Wait)
+                Err(AnswerPending)
             }
         }
     }
 
     /// The questions for which checks are waiting.
-    pub(crate) fn into_wanted(self) -> Vec<Question> {
+    pub(crate) fn into_questions(self) -> Vec<Question> {
         self.wanted.into_inner()
     }
 }
@@ -112,7 +116,12 @@ pub fn check_any(data: &[u8]) {
     };
     let _ = spf::check_host(&known, sender);
     let registered = |host: &str| host.to_owned();
-    let _ = dmarc::verify("a.example", &dmarc::Proven::default(), &registered, &known);
+    let _ = dmarc::verify(
+        "a.example",
+        &dmarc::AuthenticatedDomains::default(),
+        &registered,
+        &known,
+    );
 }
 
 /// The texts among records.
@@ -208,13 +217,16 @@ pub(crate) mod tests {
     fn unanswered_questions_are_repeated_until_the_deadline() {
         let nothing = |_: &Question| None;
         let known = DnsResponses::new(&nothing, false);
-        assert_eq!(known.lookup("a.example", RecordType::A).unwrap_err(), Wait);
+        assert_eq!(
+            known.lookup("a.example", RecordType::A).unwrap_err(),
+            AnswerPending
+        );
         assert!(matches!(
             known.lookup("a..example", RecordType::A),
             Ok(RecordLookup::Nothing { exists: false })
         ));
         assert_eq!(
-            known.into_wanted(),
+            known.into_questions(),
             [Question::new("a.example", RecordType::A)]
         );
         let known = DnsResponses::new(&nothing, true);

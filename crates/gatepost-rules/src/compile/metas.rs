@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Ids;
-use super::prepare::Prepared;
+use super::prepare::PreparedTest;
 use crate::language::Definitions;
 use crate::language::expression::{Binary, Expression, Operation, Term};
 use crate::scan::{MetaRule, MetaRules, Operand};
@@ -33,14 +33,14 @@ pub(super) struct Metas {
 /// Parses the expressions of all metas and orders them.
 pub(super) fn order(
     definitions: &Definitions,
-    prepared: &[Option<Prepared>],
+    prepared: &[Option<PreparedTest>],
     missed: &[bool],
     set: usize,
     problems: &mut Vec<Problem>,
 ) -> Metas {
     let mut unordered = Vec::new();
     for (definition, test) in prepared.iter().enumerate() {
-        let Some(Prepared::Meta(text)) = test else {
+        let Some(PreparedTest::Meta(text)) = test else {
             continue;
         };
         match Expression::parse(text, |term| name(term, definition, definitions, set)) {
@@ -188,7 +188,7 @@ impl Metas {
     /// SpamAssassin computes a meta with score 0 only while rules run, so such a meta is never
     /// computed if it depends on a value that is known only at the end, such as that of a rule that
     /// does not run.
-    fn find_blocked(&mut self, prepared: &[Option<Prepared>], missed: &[bool]) {
+    fn find_blocked(&mut self, prepared: &[Option<PreparedTest>], missed: &[bool]) {
         let mut early = vec![false; self.ordered.len()];
         for index in 0..self.ordered.len() {
             let meta = &self.ordered[index];

@@ -20,8 +20,8 @@ use crate::Severity;
 use crate::language::Definitions;
 use crate::language::definition::{Definition, Test, View};
 use crate::scan::Program;
-use crate::shortcircuit::{Shortcircuit, ShortcircuitScores, Turn};
-use prepare::Prepared;
+use crate::shortcircuit::{ScanPosition, Shortcircuit, ShortcircuitScores};
+use prepare::PreparedTest;
 
 /// The data of a rule for reports and for learning.
 #[derive(Debug, Clone)]
@@ -40,7 +40,7 @@ pub(crate) struct RuleFacts {
     /// A hit leaves the sender's average unchanged.
     pub(crate) no_awl: bool,
     /// Its position in SpamAssassin's order of rules.
-    pub(crate) turn: Turn,
+    pub(crate) turn: ScanPosition,
     /// Whether it ends the scan.
     pub(crate) shortcircuit: Option<Shortcircuit>,
     /// Each of its matches adds the score.
@@ -49,12 +49,12 @@ pub(crate) struct RuleFacts {
 
 /// Permissions of the environment.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Abilities {
+pub(crate) struct ScoreSetConditions {
     pub(crate) network: bool,
     pub(crate) bayes: bool,
 }
 
-impl Abilities {
+impl ScoreSetConditions {
     /// The bit of the score set for Bayes.
     const BAYES_BIT: usize = 0b10;
 
@@ -69,7 +69,7 @@ pub(crate) struct Compiled {
     pub(crate) program: Program,
     pub(crate) facts: Vec<RuleFacts>,
     /// The first turn of a rule on the network, where other rules can end a scan before it.
-    pub(crate) network_turn: Option<Turn>,
+    pub(crate) network_turn: Option<ScanPosition>,
     pub(crate) not_running: usize,
     pub(crate) unneeded: usize,
 }
@@ -85,10 +85,10 @@ pub(crate) struct NotRunning {
 }
 
 /// Compiles all rules; problems are added to the definitions'.
-pub(crate) fn compile(definitions: &mut Definitions, abilities: Abilities) -> Compiled {
+pub(crate) fn compile(definitions: &mut Definitions, abilities: ScoreSetConditions) -> Compiled {
     let set = abilities.score_set();
     let mut problems = Vec::new();
-    let mut prepared: Vec<Option<Prepared>> = Vec::with_capacity(definitions.rules.len());
+    let mut prepared: Vec<Option<PreparedTest>> = Vec::with_capacity(definitions.rules.len());
     let mut missed = vec![false; definitions.rules.len()];
     for (index, rule) in definitions.rules.iter().enumerate() {
         let outcome = match &rule.test {
@@ -184,9 +184,9 @@ fn rank(test: &Test) -> u8 {
 
 /// The turn of each rule. The rules in a meta run no later than the meta, as in SpamAssassin's
 /// `fix_priorities`; only network rules run at [`NETWORK_PRIORITY`], and a meta waits for them.
-fn turns(definitions: &Definitions, metas: &metas::Metas) -> Vec<Turn> {
+fn turns(definitions: &Definitions, metas: &metas::Metas) -> Vec<ScanPosition> {
     let rules = &definitions.rules;
-    let mut turns: Vec<Turn> = rules
+    let mut turns: Vec<ScanPosition> = rules
         .iter()
         .map(|rule| (rule.priority, rule.test.as_ref().map_or(0, rank)))
         .collect();
@@ -223,7 +223,7 @@ fn network_turn(
     program: &Program,
     facts: &[RuleFacts],
     scores: ShortcircuitScores,
-) -> Option<Turn> {
+) -> Option<ScanPosition> {
     let asking = program.network.iter().filter_map(|network| network.rule);
     let asking = asking.filter_map(|rule| facts.get(rule as usize));
     let first = asking.map(|facts| facts.turn).min()?;
@@ -232,7 +232,12 @@ fn network_turn(
     earlier.any(can_end).then_some(first)
 }
 
-fn facts(definitions: &Definitions, ids: &Ids, turns: &[Turn], set: usize) -> Vec<RuleFacts> {
+fn facts(
+    definitions: &Definitions,
+    ids: &Ids,
+    turns: &[ScanPosition],
+    set: usize,
+) -> Vec<RuleFacts> {
     let mut facts: Vec<(RuleId, RuleFacts)> = definitions
         .rules
         .iter()
@@ -248,7 +253,7 @@ fn facts(definitions: &Definitions, ids: &Ids, turns: &[Turn], set: usize) -> Ve
                 place: rule_place::place(rule, definitions),
                 flags: rule.flags.autolearn,
                 score: rule.score(set),
-                score_without_bayes: rule.score(set & !Abilities::BAYES_BIT),
+                score_without_bayes: rule.score(set & !ScoreSetConditions::BAYES_BIT),
             };
             let facts = RuleFacts {
                 name: Arc::clone(&rule.name),

@@ -1,13 +1,13 @@
 //! The rules that must run: those that reports list, and all rules that these name.
 
 use super::metas::Metas;
-use super::prepare::Prepared;
+use super::prepare::PreparedTest;
 use crate::language::Definitions;
 
 /// By definition: whether the rule must run.
 pub(super) fn find(
     definitions: &Definitions,
-    prepared: &[Option<Prepared>],
+    prepared: &[Option<PreparedTest>],
     metas: &Metas,
     set: usize,
 ) -> Vec<bool> {
@@ -32,7 +32,7 @@ pub(super) fn find(
         is_meta[meta.definition] = true;
     }
     for (definition, prepared) in prepared.iter().enumerate() {
-        if matches!(prepared, Some(Prepared::Meta(_))) && !is_meta[definition] {
+        if matches!(prepared, Some(PreparedTest::Meta(_))) && !is_meta[definition] {
             needed[definition] = false;
         }
     }

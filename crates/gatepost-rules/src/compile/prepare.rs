@@ -5,7 +5,7 @@ use gatepost_learning::bayes::Interval;
 use gatepost_mail::HeaderSelector;
 use gatepost_pattern::{Pattern, Template};
 
-use super::{Abilities, NotRunning, hits_max};
+use super::{NotRunning, ScoreSetConditions, hits_max};
 use crate::RuleId;
 use crate::Severity;
 use crate::eval::{self, EvalProblem, Evaluation};
@@ -15,7 +15,7 @@ use crate::network::{self, LinkList, NetworkCall, NetworkTest};
 use crate::scan::FieldRule;
 
 /// A test that can run.
-pub(super) enum Prepared {
+pub(super) enum PreparedTest {
     Exists(HeaderSelector),
     Field(HeaderSelector, FieldComparison),
     MimeField(HeaderSelector, FieldComparison),
@@ -43,7 +43,7 @@ pub(super) enum TemplateTarget {
 }
 
 /// A pattern, perhaps with captures of other rules in it.
-enum Read {
+enum ParsedPattern {
     Pattern(Pattern),
     Template(Template),
 }
@@ -76,21 +76,23 @@ pub(super) fn prepare(
     rule: &Definition,
     test: &Test,
     definitions: &Definitions,
-    abilities: Abilities,
-) -> Result<Prepared, NotRunning> {
+    abilities: ScoreSetConditions,
+) -> Result<PreparedTest, NotRunning> {
     Ok(match test {
-        Test::Meta { expression } => Prepared::Meta(expression.clone()),
-        Test::Exists { selector } => Prepared::Exists(HeaderSelector::parse(selector)),
+        Test::Meta { expression } => PreparedTest::Meta(expression.clone()),
+        Test::Exists { selector } => PreparedTest::Exists(HeaderSelector::parse(selector)),
         Test::Header(test) => prepare_field(rule, test, definitions, abilities)?,
-        Test::MimeHeader(test) => Prepared::MimeField(
+        Test::MimeHeader(test) => PreparedTest::MimeField(
             HeaderSelector::parse(&test.selector),
             field(test, read_pattern(rule, &test.pattern, definitions)?),
         ),
         Test::Pattern { view, pattern } => match read(rule, pattern, definitions)? {
-            Read::Pattern(pattern) => Prepared::Lines(*view, pattern),
-            Read::Template(template) => Prepared::Template(TemplateTarget::Lines(*view), template),
+            ParsedPattern::Pattern(pattern) => PreparedTest::Lines(*view, pattern),
+            ParsedPattern::Template(template) => {
+                PreparedTest::Template(TemplateTarget::Lines(*view), template)
+            }
         },
-        Test::UriDetail { conditions } => Prepared::Eval(
+        Test::UriDetail { conditions } => PreparedTest::Eval(
             View::Uri,
             eval::prepare_uri_detail(conditions).map_err(eval_problem)?,
         ),
@@ -108,22 +110,22 @@ fn prepare_field(
     rule: &Definition,
     test: &FieldTest,
     definitions: &Definitions,
-    abilities: Abilities,
-) -> Result<Prepared, NotRunning> {
+    abilities: ScoreSetConditions,
+) -> Result<PreparedTest, NotRunning> {
     let (selector, negated) = (HeaderSelector::parse(&test.selector), test.negated);
     let senders = &definitions.configuration.network.senders;
     let asks_origin = !senders.networks_v4.is_empty() || !senders.networks_v6.is_empty();
     if abilities.network && asks_origin && selector.name.eq_ignore_ascii_case("X-ASN") {
         let pattern = read_pattern(rule, &test.pattern, definitions)?;
-        return Ok(Prepared::Network(NetworkTest::OriginField {
+        return Ok(PreparedTest::Network(NetworkTest::OriginField {
             pattern,
             negated,
         }));
     }
     Ok(match read(rule, &test.pattern, definitions)? {
-        Read::Pattern(pattern) => Prepared::Field(selector, field(test, pattern)),
-        Read::Template(template) => {
-            Prepared::Template(TemplateTarget::Field { selector, negated }, template)
+        ParsedPattern::Pattern(pattern) => PreparedTest::Field(selector, field(test, pattern)),
+        ParsedPattern::Template(template) => {
+            PreparedTest::Template(TemplateTarget::Field { selector, negated }, template)
         }
     })
 }
@@ -133,8 +135,8 @@ fn prepare_eval(
     view: View,
     function: &str,
     arguments: &[String],
-    abilities: Abilities,
-) -> Result<Prepared, NotRunning> {
+    abilities: ScoreSetConditions,
+) -> Result<PreparedTest, NotRunning> {
     if rule.flags.net && !abilities.network {
         return Err(network_is_off());
     }
@@ -143,20 +145,20 @@ fn prepare_eval(
     }
     if function == "check_bayes" {
         let interval = Interval::parse(arguments).ok_or_else(bad_interval)?;
-        return Ok(Prepared::Bayes(interval));
+        return Ok(PreparedTest::Bayes(interval));
     }
     if let Some(reputation) = Reputation::of_function(function) {
-        return Ok(Prepared::Reputation(reputation));
+        return Ok(PreparedTest::Reputation(reputation));
     }
     let evaluation = eval::prepare(function, arguments).map_err(eval_problem)?;
-    Ok(Prepared::Eval(view, evaluation))
+    Ok(PreparedTest::Eval(view, evaluation))
 }
 
 fn prepare_network(
     rule: &Definition,
     call: &NetworkCall,
     definitions: &Definitions,
-) -> Result<Prepared, NotRunning> {
+) -> Result<PreparedTest, NotRunning> {
     let links = definitions.link_lists.get(&rule.name).cloned();
     let links = links.map(|list| LinkList {
         flags: rule.flags.link,
@@ -164,7 +166,7 @@ fn prepare_network(
     });
     let name = call.function.clone();
     match network::prepare(call, rule.flags.nice, links.as_ref()) {
-        Some(Ok(test)) => Ok(Prepared::Network(test)),
+        Some(Ok(test)) => Ok(PreparedTest::Network(test)),
         Some(Err(reason)) => Err(eval_problem(EvalProblem::Arguments { name, reason })),
         None => Err(eval_problem(EvalProblem::Unknown { name })),
     }
@@ -237,7 +239,11 @@ fn bad_pattern(reason: impl Into<String>) -> NotRunning {
     }
 }
 
-fn read(rule: &Definition, text: &[u8], definitions: &Definitions) -> Result<Read, NotRunning> {
+fn read(
+    rule: &Definition,
+    text: &[u8],
+    definitions: &Definitions,
+) -> Result<ParsedPattern, NotRunning> {
     let (body, modifiers) = Pattern::split(text).map_err(bad_pattern)?;
     let expanded = rule.replaces_tags.then(|| {
         let has_modifiers = text.last().is_some_and(u8::is_ascii_lowercase);
@@ -252,10 +258,10 @@ fn read(rule: &Definition, text: &[u8], definitions: &Definitions) -> Result<Rea
         });
     }
     if let Some(template) = Template::parse(body, modifiers) {
-        return template.map(Read::Template).map_err(bad_pattern);
+        return template.map(ParsedPattern::Template).map_err(bad_pattern);
     }
     let pattern = Pattern::parse_bare(body, modifiers);
-    pattern.map(Read::Pattern).map_err(bad_pattern)
+    pattern.map(ParsedPattern::Pattern).map_err(bad_pattern)
 }
 
 fn read_pattern(
@@ -264,8 +270,8 @@ fn read_pattern(
     definitions: &Definitions,
 ) -> Result<Pattern, NotRunning> {
     match read(rule, text, definitions)? {
-        Read::Pattern(pattern) => Ok(pattern),
-        Read::Template(_) => Err(bad_pattern(
+        ParsedPattern::Pattern(pattern) => Ok(pattern),
+        ParsedPattern::Template(_) => Err(bad_pattern(
             "a mimeheader rule cannot hold what others captured",
         )),
     }

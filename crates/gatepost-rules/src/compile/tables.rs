@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use gatepost_mail::HeaderSelector;
 use gatepost_pattern::Groups;
 
-use super::prepare::{Prepared, TemplateTarget};
+use super::prepare::{PreparedTest, TemplateTarget};
 use super::{Ids, hits_max};
 use crate::RuleId;
 use crate::language::Definitions;
@@ -22,7 +22,7 @@ use crate::scan::{
 pub(super) fn fill(
     program: &mut Program,
     definitions: &Definitions,
-    prepared: Vec<Option<Prepared>>,
+    prepared: Vec<Option<PreparedTest>>,
     ids: &Ids,
 ) {
     program.captures.sources = sources(definitions, &prepared);
@@ -31,7 +31,7 @@ pub(super) fn fill(
         match (prepared, id) {
             (Some(prepared), &Some(rule)) => tables.add(program, rule, definition, prepared),
             // Other rules may examine its responses.
-            (Some(Prepared::Network(test)), None) => {
+            (Some(PreparedTest::Network(test)), None) => {
                 program.network.push(NetworkRule { rule: None, test });
             }
             _ => {}
@@ -63,25 +63,25 @@ impl Tables {
         program: &mut Program,
         rule: RuleId,
         definition: &Definition,
-        prepared: Prepared,
+        prepared: PreparedTest,
     ) {
         match prepared {
-            Prepared::Meta(_) => {}
-            Prepared::Bayes(interval) => program.bayes.push((rule, interval)),
-            Prepared::Reputation(reputation) => program.reputation = Some((rule, reputation)),
-            Prepared::Exists(selector) => self.fields.entry(selector).or_default().1.push(rule),
-            Prepared::Field(selector, field) => {
+            PreparedTest::Meta(_) => {}
+            PreparedTest::Bayes(interval) => program.bayes.push((rule, interval)),
+            PreparedTest::Reputation(reputation) => program.reputation = Some((rule, reputation)),
+            PreparedTest::Exists(selector) => self.fields.entry(selector).or_default().1.push(rule),
+            PreparedTest::Field(selector, field) => {
                 let of_field = self.fields.entry(selector).or_default();
                 of_field.0.push(field.rule(rule, definition));
             }
-            Prepared::MimeField(selector, field) => {
+            PreparedTest::MimeField(selector, field) => {
                 self.add_mime(program, definition, selector, field.rule(rule, definition));
             }
-            Prepared::Network(test) => program.network.push(NetworkRule {
+            PreparedTest::Network(test) => program.network.push(NetworkRule {
                 rule: Some(rule),
                 test,
             }),
-            Prepared::Template(target, template) => {
+            PreparedTest::Template(target, template) => {
                 let (text, negated) = match target {
                     TemplateTarget::Field { selector, negated } => {
                         (MatchedText::Field(selector), negated)
@@ -96,13 +96,15 @@ impl Tables {
                     hits_max: hits_max(definition),
                 });
             }
-            Prepared::Lines(view, pattern) => self.lines.entry(view).or_default().push(LineRule {
-                rule,
-                pattern,
-                hits_max: hits_max(definition),
-                skips_first: view == View::Body && definition.flags.no_subject,
-            }),
-            Prepared::Eval(view, evaluation) => {
+            PreparedTest::Lines(view, pattern) => {
+                self.lines.entry(view).or_default().push(LineRule {
+                    rule,
+                    pattern,
+                    hits_max: hits_max(definition),
+                    skips_first: view == View::Body && definition.flags.no_subject,
+                });
+            }
+            PreparedTest::Eval(view, evaluation) => {
                 let evals = match view {
                     View::Header => &mut program.header_evals,
                     _ => &mut program.other_evals,
@@ -160,12 +162,12 @@ fn lines_of(view: View, definition: &Definition) -> MatchedText {
 }
 
 /// The patterns whose groups the templates of patterns, queries and reports use.
-fn sources(definitions: &Definitions, prepared: &[Option<Prepared>]) -> Vec<CaptureSource> {
+fn sources(definitions: &Definitions, prepared: &[Option<PreparedTest>]) -> Vec<CaptureSource> {
     let mut wanted: Vec<&str> = Vec::new();
     for prepared in prepared.iter().flatten() {
         match prepared {
-            Prepared::Template(_, template) => wanted.extend(template.names()),
-            Prepared::Network(test) => wanted.extend(test.tags()),
+            PreparedTest::Template(_, template) => wanted.extend(template.names()),
+            PreparedTest::Network(test) => wanted.extend(test.tags()),
             _ => {}
         }
     }
@@ -173,10 +175,10 @@ fn sources(definitions: &Definitions, prepared: &[Option<Prepared>]) -> Vec<Capt
     let mut sources = Vec::new();
     for (definition, prepared) in definitions.rules.iter().zip(prepared) {
         let (text, pattern) = match prepared {
-            Some(Prepared::Field(selector, field)) => {
+            Some(PreparedTest::Field(selector, field)) => {
                 (MatchedText::Field(selector.clone()), field.pattern())
             }
-            Some(Prepared::Lines(view, pattern)) => (lines_of(*view, definition), pattern),
+            Some(PreparedTest::Lines(view, pattern)) => (lines_of(*view, definition), pattern),
             _ => continue,
         };
         if let Some(groups) = Groups::of(pattern, |name| wanted.contains(&name)) {

@@ -50,9 +50,9 @@ use arguments::EvalArguments;
 /// A function with its arguments bound.
 type MailFunction = Box<dyn Fn(&ScannedMail<'_>) -> u32 + Send + Sync>;
 /// The result of binding arguments: a test, or a description of the error.
-type Built = Result<MailFunction, String>;
+type BindResult = Result<MailFunction, String>;
 /// A function by its name, and how its arguments are bound.
-type Entry = (&'static str, fn(&EvalArguments<'_>) -> Built);
+type Entry = (&'static str, fn(&EvalArguments<'_>) -> BindResult);
 
 /// A call of an eval function, ready to run on any message.
 pub struct Evaluation {
@@ -164,13 +164,13 @@ pub fn prepare(name: &str, arguments: &[String]) -> Result<Evaluation, EvalProbl
 
 /// A function without arguments.
 #[allow(clippy::unnecessary_wraps)] // It ends a builder, and builders may fail.
-fn plain(test: fn(&ScannedMail<'_>) -> bool) -> Built {
+fn plain(test: fn(&ScannedMail<'_>) -> bool) -> BindResult {
     Ok(Box::new(move |mail| u32::from(test(mail))))
 }
 
 /// A function with bound arguments.
 #[allow(clippy::unnecessary_wraps)] // The same.
-fn bound(test: impl Fn(&ScannedMail<'_>) -> bool + Send + Sync + 'static) -> Built {
+fn bound(test: impl Fn(&ScannedMail<'_>) -> bool + Send + Sync + 'static) -> BindResult {
     Ok(Box::new(move |mail| u32::from(test(mail))))
 }
 

@@ -15,7 +15,7 @@ use super::{Entry, pattern, plain};
 
 pub(super) const FUNCTIONS: &[Entry] = &[
     ("check_language", |_| plain(is_unwanted)),
-    ("check_body_8bits", |_| plain(has_bytes_of_none)),
+    ("check_body_8bits", |_| plain(has_unexpected_bytes)),
 ];
 
 /// The range of text lengths that are examined, in bytes; below the lower bound there is no result.
@@ -292,7 +292,7 @@ const WITH_OTHER_LETTERS: [&str; 25] = [
     "mr", "pt", "ru", "ta", "th", "tr", "uk", "vi", "yi",
 ];
 
-fn has_bytes_of_none(mail: &ScannedMail<'_>) -> bool {
+fn has_unexpected_bytes(mail: &ScannedMail<'_>) -> bool {
     let wanted = &mail.settings().languages.wanted;
     let is_written_so = |name: &String| {
         name == "all" || name == "zh" || WITH_OTHER_LETTERS.contains(&name.as_str())

@@ -147,7 +147,7 @@ fn sender_is_welcome_by_default(mail: &ScannedMail<'_>) -> i32 {
 }
 
 /// The relays from which an address may come: the last untrusted one, else all trusted ones.
-fn handing_relays<'a>(mail: &'a ScannedMail<'_>) -> &'a [Relay] {
+fn sending_relays<'a>(mail: &'a ScannedMail<'_>) -> &'a [Relay] {
     let relays = mail.relays();
     relays.untrusted.get(..1).unwrap_or(&relays.trusted)
 }
@@ -156,7 +156,7 @@ fn sender_from(mail: &ScannedMail<'_>, list: &[SenderFromHost]) -> i32 {
     if list.is_empty() {
         return 0;
     }
-    let relays = handing_relays(mail);
+    let relays = sending_relays(mail);
     let mut verdict = 0;
     for address in mail.sender_addresses() {
         let listed = list
@@ -202,7 +202,7 @@ fn envelope_sender_matches_relay(mail: &ScannedMail<'_>) -> bool {
     }
     let boundaries = &mail.view_settings().boundaries;
     let registered = boundaries.registered(&domain);
-    handing_relays(mail).iter().any(|relay| {
+    sending_relays(mail).iter().any(|relay| {
         !relay.rdns.is_empty()
             && boundaries.registered(&relay.rdns.to_ascii_lowercase()) == registered
     })

@@ -36,7 +36,7 @@ pub(super) struct OpenConditions {
 }
 
 /// `else` or `endif` without `if`.
-pub(super) struct WithoutIf;
+pub(super) struct MissingIf;
 
 impl OpenConditions {
     /// Whether the current line is in a branch that is not taken.
@@ -54,14 +54,14 @@ impl OpenConditions {
         self.skipping |= !holds;
     }
 
-    pub(super) fn turn(&mut self) -> Result<(), WithoutIf> {
-        let (outer_skipping, _) = *self.open.last().ok_or(WithoutIf)?;
+    pub(super) fn turn(&mut self) -> Result<(), MissingIf> {
+        let (outer_skipping, _) = *self.open.last().ok_or(MissingIf)?;
         self.skipping = outer_skipping || !self.skipping;
         Ok(())
     }
 
-    pub(super) fn leave(&mut self) -> Result<(), WithoutIf> {
-        let (outer_skipping, _) = self.open.pop().ok_or(WithoutIf)?;
+    pub(super) fn leave(&mut self) -> Result<(), MissingIf> {
+        let (outer_skipping, _) = self.open.pop().ok_or(MissingIf)?;
         self.skipping = outer_skipping;
         Ok(())
     }

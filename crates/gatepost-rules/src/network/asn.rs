@@ -9,7 +9,7 @@ use gatepost_mail::{Mail, ip, parse_ip};
 use crate::authentication::settings::{NetworkZone, SenderSettings};
 
 /// The query to each zone about the server that delivered the message to us.
-fn questions<'m>(
+fn zone_questions<'m>(
     mail: &Mail<'_>,
     settings: &'m SenderSettings,
 ) -> Vec<(&'m NetworkZone, Question)> {
@@ -38,9 +38,9 @@ fn questions<'m>(
     zones.iter().map(|zone| (zone, question(zone))).collect()
 }
 
-/// The queries.
-pub(super) fn wanted(mail: &Mail<'_>, settings: &SenderSettings) -> Vec<Question> {
-    questions(mail, settings)
+/// The questions to all zones.
+pub(super) fn questions(mail: &Mail<'_>, settings: &SenderSettings) -> Vec<Question> {
+    zone_questions(mail, settings)
         .into_iter()
         .map(|(_, question)| question)
         .collect()
@@ -59,7 +59,7 @@ pub(super) fn tags<'a>(
         Some((_, values)) => values.push(value),
         None => tags.push((tag.to_owned(), vec![value])),
     };
-    for (zone, question) in questions(mail, settings) {
+    for (zone, question) in zone_questions(mail, settings) {
         for (numbers, routes) in read(answer(&question)) {
             for number in numbers {
                 add(&zone.number_tag, format!("{prefix}{number}"));
@@ -81,7 +81,7 @@ pub(super) fn field<'a>(
     answer: &dyn Fn(&Question) -> Option<&'a QuestionOutcome>,
 ) -> Option<String> {
     let mut all: Vec<String> = Vec::new();
-    for (_, question) in questions(mail, settings) {
+    for (_, question) in zone_questions(mail, settings) {
         for number in read(answer(&question))
             .into_iter()
             .flat_map(|(numbers, _)| numbers)

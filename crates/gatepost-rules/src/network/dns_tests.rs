@@ -241,7 +241,7 @@ impl NetworkTest {
             Self::Sender(test) => test.questions(&views.senders, answer),
             Self::Hashes(test) => test.questions(views),
             Self::Origin { .. } | Self::OriginField { .. } | Self::OriginOfTemplates => {
-                asn::wanted(views.mail(), &views.settings().senders)
+                asn::questions(views.mail(), &views.settings().senders)
             }
             Self::Ask { template, kind, .. } => {
                 let names = views.fill(template, answer);

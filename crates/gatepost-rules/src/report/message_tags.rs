@@ -25,7 +25,7 @@ fn tags(options: &Options) -> impl Iterator<Item = Tag<'_>> {
 }
 
 /// The tags of all templates whose values are in the message, as text.
-pub(super) fn wanted(options: &Options) -> Vec<String> {
+pub(super) fn needed_tags(options: &Options) -> Vec<String> {
     let mut wanted: Vec<String> = Vec::new();
     for tag in tags(options) {
         if message::is_of_message(tag.name) && !wanted.iter().any(|known| known == tag.text) {

@@ -139,7 +139,7 @@ impl Report {
 /// Options that all reports share, with the requirements of their templates.
 pub(crate) fn shared(options: &Options) -> Arc<Options> {
     Arc::new(Options {
-        wanted_tags: message_tags::wanted(options),
+        wanted_tags: message_tags::needed_tags(options),
         wants_sub_rules: message_tags::wants_sub_rules(options),
         ..options.clone()
     })

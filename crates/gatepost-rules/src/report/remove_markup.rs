@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use super::rewrite::{
-    NO_SUBJECT_BEFORE, ORIGINAL, PREFIX, is_field, is_ours, mbox_separator, split_head,
+    NO_SUBJECT_BEFORE, ORIGINAL, PREFIX, is_field, is_spam_report_field, mbox_separator, split_head,
 };
 use crate::language::options::Options;
 
@@ -33,7 +33,7 @@ fn without_markup<'m>(message: &'m [u8], options: &Options) -> Cow<'m, [u8]> {
     let (fields, rest) = split_head(message);
     if !fields
         .iter()
-        .any(|field| is_ours(field) || is_previous(field))
+        .any(|field| is_spam_report_field(field) || is_previous(field))
     {
         return Cow::Borrowed(message);
     }
@@ -47,7 +47,7 @@ fn without_markup<'m>(message: &'m [u8], options: &Options) -> Cow<'m, [u8]> {
     let mut plain = Vec::with_capacity(message.len());
     for field in fields
         .iter()
-        .filter(|field| !is_ours(field) && !is_previous(field))
+        .filter(|field| !is_spam_report_field(field) && !is_previous(field))
     {
         if had_no_subject && is_field(field, "Subject") {
             previous.retain(|earlier| !is_field(earlier, "Subject"));

@@ -120,7 +120,7 @@ pub(super) fn is_field(field: &[u8], name: &str) -> bool {
         .is_some_and(|own| own.eq_ignore_ascii_case(name.as_bytes()))
 }
 
-pub(super) fn is_ours(field: &[u8]) -> bool {
+pub(super) fn is_spam_report_field(field: &[u8]) -> bool {
     let begins = |text: &str| {
         field
             .get(..text.len())
@@ -146,7 +146,7 @@ fn with_fields(report: &Report, message: &[u8], line_end: &str, out: &mut Vec<u8
         out.extend_from_slice(field);
     }
     push_fields(report, line_end, out);
-    for field in fields.filter(|field| !is_ours(field)) {
+    for field in fields.filter(|field| !is_spam_report_field(field)) {
         if let Some(field_with_tag) = rewritten(report, field) {
             previous.extend_from_slice(b"X-Spam-Prev-");
             previous.extend_from_slice(field);

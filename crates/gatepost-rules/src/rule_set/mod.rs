@@ -21,7 +21,7 @@ use gatepost_dns::{SilenceLimits, SilentList};
 use gatepost_learning::bayes::Learned;
 use gatepost_learning::{LearnFailure, LearnInstruction, Learning, LearningSettings};
 
-use crate::compile::{self, Abilities, Compiled};
+use crate::compile::{self, Compiled, ScoreSetConditions};
 use crate::configuration::Configuration;
 use crate::language::options::Options;
 use crate::language::{self, Definitions, Language};
@@ -95,7 +95,7 @@ impl RuleSet {
 
     fn compile(mut definitions: Definitions, settings: &RulesSettings) -> (Self, Vec<Problem>) {
         let network = network_of(settings, &mut definitions);
-        let abilities = Abilities {
+        let abilities = ScoreSetConditions {
             network: network.is_some(),
             bayes: false,
         };

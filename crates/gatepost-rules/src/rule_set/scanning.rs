@@ -12,7 +12,7 @@ use super::early_end;
 use super::near_miss::{NearMiss, near_misses};
 use super::profiling;
 use super::tally::ScoreTotal;
-use crate::compile::{self, Abilities, Compiled, RuleFacts};
+use crate::compile::{self, Compiled, RuleFacts, ScoreSetConditions};
 use crate::configuration::Configuration;
 use crate::eval::ScannedMail;
 use crate::network::{NetworkFindings, PendingQueries};
@@ -202,7 +202,7 @@ impl RuleSet {
         let with_bayes = lesson.as_ref().is_some_and(|lesson| lesson.with_bayes);
         let compiled = if with_bayes {
             self.with_bayes.get_or_init(|| {
-                let abilities = Abilities {
+                let abilities = ScoreSetConditions {
                     network: self.network.is_some(),
                     bayes: true,
                 };
@@ -237,7 +237,7 @@ impl RuleSet {
         user: Option<&Preferences>,
     ) -> Report {
         let with_bayes = lesson.as_ref().is_some_and(|lesson| lesson.with_bayes);
-        let abilities = Abilities {
+        let abilities = ScoreSetConditions {
             network: self.network.is_some(),
             bayes: with_bayes,
         };

@@ -23,7 +23,7 @@ pub(super) struct ScoreTotal {
     pub(super) score: f64,
     pub(super) hits: Vec<Hit>,
     pub(super) subject_prefix: String,
-    points: Averaged,
+    points: LearningEffects,
 }
 
 impl ScoreTotal {
@@ -126,7 +126,7 @@ impl ScoreTotal {
 
 /// The effect of the rules that hit on learning.
 #[derive(Debug, Default)]
-struct Averaged {
+struct LearningEffects {
     autolearn: PointTotals,
     /// The rules that are certain enough alone to learn from.
     forced: Vec<Arc<str>>,
@@ -136,7 +136,7 @@ struct Averaged {
     no_awl: bool,
 }
 
-impl Averaged {
+impl LearningEffects {
     fn add(&mut self, facts: &RuleFacts) {
         self.autolearn.add(&facts.points);
         if facts.points.forces() {
@@ -165,7 +165,7 @@ fn reputation_hit(
     compiled: &Compiled,
     lesson: &mut ScanLearning<'_>,
     mail: &Mail<'_>,
-    points: &Averaged,
+    points: &LearningEffects,
 ) -> Option<Hit> {
     let (rule, query) = compiled.program.reputation?;
     let facts = compiled.facts.get(rule as usize)?;

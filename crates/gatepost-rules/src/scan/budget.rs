@@ -1,9 +1,9 @@
 //! The time that one message may take.
 //!
 //! The budget is processor time of the scanning thread, not wall time: the hits of a message must
-//! not depend on how busy the machine is. Only the kernel knows processor time, and asking it costs
-//! twenty times as much as reading the clock; so it is read after as much wall time has passed,
-//! which is never less.
+//! not depend on how busy the machine is. Only the kernel knows processor time, and reading it
+//! costs twenty times as much as reading the clock; so it is read after as much wall time has
+//! passed, which is never less.
 
 use std::time::{Duration, Instant};
 

@@ -2,7 +2,7 @@
 //!
 //! A meta is computed after all rules that it names, so the compiler sorts metas by their
 //! dependencies. One peculiarity of SpamAssassin is kept: a meta with score 0 is never *settled*
-//! when it would hit, so metas which name it are never computed ([`Settled`]).
+//! when it would hit, so metas which name it are never computed ([`MetaOutcome`]).
 
 use super::state::ScanState;
 use crate::RuleId;
@@ -42,7 +42,7 @@ pub(crate) struct MetaRule {
 pub(crate) struct MetaRules {
     rules: Vec<MetaRule>,
     /// The value of each meta when no rule hits.
-    at_rest: Vec<Settled>,
+    at_rest: Vec<MetaOutcome>,
     /// The indices of metas that hit when no rule hits.
     hitting_at_rest: Vec<u32>,
     /// By rule, and by meta: the indices of the metas that name it.
@@ -54,12 +54,12 @@ pub(crate) struct MetaRules {
 
 /// Whether a meta has a value.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Settled {
+enum MetaOutcome {
     Value(f64),
     Never,
 }
 
-impl Settled {
+impl MetaOutcome {
     fn value(self) -> Option<f64> {
         match self {
             Self::Value(value) => Some(value),
@@ -124,7 +124,7 @@ impl MetaRules {
         let mut hits = Vec::new();
         // The metas whose value differs from that at rest, by index: few, so the values at rest
         // need not be copied for each message.
-        let mut changed: Vec<(u32, Settled)> = Vec::with_capacity(CHANGED_USUAL);
+        let mut changed: Vec<(u32, MetaOutcome)> = Vec::with_capacity(CHANGED_USUAL);
         let mut due = MetaQueue::new(self.rules.len());
         due.add(&self.hitting_at_rest);
         for rule in &state.hits {
@@ -147,7 +147,7 @@ impl MetaRules {
                 due.add(self.naming_meta.get(place).map_or(&[][..], Vec::as_slice));
                 changed.push((place as u32, outcome));
             }
-            if let Settled::Value(value) = outcome
+            if let MetaOutcome::Value(value) = outcome
                 && value != 0.0
             {
                 hits.push((meta.rule, value));
@@ -201,9 +201,9 @@ impl MetaRule {
         settled: impl Fn(u32) -> Option<f64>,
         named: &[u32],
         value: impl Fn(RuleId) -> f64,
-    ) -> Settled {
+    ) -> MetaOutcome {
         if self.is_blocked || named.iter().any(|&meta| settled(meta).is_none()) {
-            return Settled::Never;
+            return MetaOutcome::Never;
         }
         let sum = self.expression.evaluate(|operand| match *operand {
             Operand::Never => 0.0,
@@ -211,10 +211,10 @@ impl MetaRule {
             Operand::Meta(index) => settled(index).unwrap_or(0.0),
         });
         if self.is_silent && sum != 0.0 {
-            return Settled::Never;
+            return MetaOutcome::Never;
         }
         // A hit counts at least once, even if the sum is negative.
-        Settled::Value(if sum < 0.0 { 1.0 } else { sum })
+        MetaOutcome::Value(if sum < 0.0 { 1.0 } else { sum })
     }
 }
 

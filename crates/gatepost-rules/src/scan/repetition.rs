@@ -13,12 +13,12 @@ type LiteralEnd = (usize, Option<Window>);
 
 /// The literals of repeated patterns in one text that still wait for others.
 #[derive(Debug, Default)]
-pub(super) struct Rounds {
+pub(super) struct PendingRepetitions {
     text: u32,
     waiting: Vec<(RuleId, Vec<LiteralEnd>)>,
 }
 
-impl Rounds {
+impl PendingRepetitions {
     /// Adds a literal of a pattern with this many rounds; ends do not decrease. Returns the
     /// literals that can begin a match now.
     pub(super) fn add(
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn literals_wait_for_as_many_others_as_there_are_rounds() {
-        let mut rounds = Rounds::default();
+        let mut rounds = PendingRepetitions::default();
         let mut add = |text, end| -> Vec<usize> {
             let ready = rounds.add((7, 3), text, (end, WINDOW));
             ready.map(|(end, _)| end).collect()

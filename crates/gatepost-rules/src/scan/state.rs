@@ -5,7 +5,7 @@ use std::cell::Cell;
 use gatepost_pattern::{LONG_TEXT_BYTES, LiteralInfo, Pattern, Window};
 
 use super::budget::Budget;
-use super::repetition::Rounds;
+use super::repetition::PendingRepetitions;
 use crate::RuleId;
 use crate::profile::{self, RunCause, Stage};
 
@@ -23,7 +23,7 @@ const MATCHED_BYTES_MAX: usize = 200;
 #[derive(Debug)]
 pub(crate) struct ScanState {
     tables: RuleTables,
-    rounds: Rounds,
+    rounds: PendingRepetitions,
     /// Rules with a value, in the order in which they hit.
     pub(crate) hits: Vec<RuleId>,
     /// Rules that ran into a limit.
@@ -103,7 +103,7 @@ impl ScanState {
     pub(crate) fn new(rules: usize, budget: Budget, explain: bool) -> Self {
         Self {
             tables: RuleTables::of(rules),
-            rounds: Rounds::default(),
+            rounds: PendingRepetitions::default(),
             hits: Vec::with_capacity(64),
             limited: Vec::new(),
             matched: Vec::new(),

@@ -15,10 +15,10 @@ use tokio::time::Instant;
 use super::MARKER;
 use super::error::BridgeError;
 use super::inbound::Inbound;
-use super::link::{Exchanged, Link, RECEIVE_MAX};
+use super::link::{Link, LinkProgress, RECEIVE_MAX};
 use super::work::{ConnectionEnding, RunningBridge, stopped};
 use crate::attempt::explained;
-use crate::frame::{Delivery, Handed};
+use crate::frame::{Delivery, SinkFrame};
 use crate::given_up::give_up;
 use crate::inlet::Inlet;
 use crate::status::SinkState;
@@ -92,7 +92,7 @@ impl Connection<'_> {
             tokio::select! {
                 () = stopped(&mut stop) => return Ok(ConnectionEnding::Stop),
                 exchanged = self.link.exchange(may_read) => {
-                    if exchanged? == Exchanged::Read {
+                    if exchanged? == LinkProgress::Read {
                         self.heard = Instant::now();
                         self.receive_packets().await?;
                     } else {
@@ -134,12 +134,12 @@ impl Connection<'_> {
     }
 
     /// Sends the messages that are ready in the session, up to a bound.
-    async fn send_all(&mut self, first: Handed) -> Result<(), BridgeError> {
+    async fn send_all(&mut self, first: SinkFrame) -> Result<(), BridgeError> {
         let mut next = Some(first);
         while let Some(handed) = next {
             match handed {
-                Handed::Delivery(delivery) => self.send(delivery).await?,
-                Handed::Release(packet_id) => {
+                SinkFrame::Delivery(delivery) => self.send(delivery).await?,
+                SinkFrame::Release(packet_id) => {
                     self.link.put(&Packet::Pubrel(Ack::success(packet_id)))?;
                 }
             }

@@ -168,15 +168,15 @@ impl Link {
     }
 
     /// Reads or writes, whichever is possible first. Cancel-safe.
-    pub(super) async fn exchange(&mut self, may_read: bool) -> Result<Exchanged, BridgeError> {
+    pub(super) async fn exchange(&mut self, may_read: bool) -> Result<LinkProgress, BridgeError> {
         tokio::select! {
             written = self.writer.write_buf(&mut self.out), if !self.out.is_empty() => {
                 written?;
-                Ok(Exchanged::Written)
+                Ok(LinkProgress::Written)
             }
             outcome = read(&mut self.reader, &mut self.received), if may_read => {
                 outcome?;
-                Ok(Exchanged::Read)
+                Ok(LinkProgress::Read)
             }
             else => std::future::pending().await,
         }
@@ -205,7 +205,7 @@ impl Link {
 
 /// The outcome of one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Exchanged {
+pub(super) enum LinkProgress {
     Read,
     Written,
 }

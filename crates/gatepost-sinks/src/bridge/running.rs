@@ -12,7 +12,7 @@ use super::inbound::Inbound;
 use super::link::Link;
 use super::work::{ConnectionEnding, RunningBridge, stopped};
 use crate::attempt::Backoff;
-use crate::inlet::{Inlet, Wanted};
+use crate::inlet::{Inlet, SinkSubscription};
 use crate::status::SinkState;
 
 impl RunningBridge {
@@ -49,7 +49,7 @@ impl RunningBridge {
     }
 
     async fn inlet(&self, receive_max: u16) -> Result<Inlet, String> {
-        let wanted = Wanted {
+        let wanted = SinkSubscription {
             filters: self.bridge.wanted(),
             in_flight_max: self.bridge.in_flight_max.min(receive_max),
             frame_bytes_max: None,

@@ -72,7 +72,7 @@ pub fn restore_backup(
         .then(|| folder.keep_as("replaced"))
         .transpose()?;
     recovery::complete(&folder)?;
-    own_like_folder(&folder);
+    give_to_folder_owner(&folder);
     Ok((contents, kept))
 }
 
@@ -90,7 +90,7 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
 
 /// Gives the files to the folder's owner, for a root user who restores for a server with a user of
 /// its own.
-fn own_like_folder(folder: &DataFolder) {
+fn give_to_folder_owner(folder: &DataFolder) {
     let Ok(owner) = fs::metadata(folder.path()) else {
         return;
     };

@@ -106,7 +106,7 @@ impl Database {
         Self(match medium {
             Medium::Memory => {
                 let place = MEMORY.with(Rc::clone);
-                place.disk.heal();
+                place.disk.remove_faults();
                 place.disk.load(&place.new);
                 Place::Memory(place)
             }

@@ -23,7 +23,7 @@ const SECRET_BYTES_MIN: usize = 32;
 
 /// The claims of a token.
 #[derive(Debug)]
-pub(crate) struct Vouched {
+pub(crate) struct VerifiedClaims {
     pub(crate) user: String,
     /// Unix seconds.
     pub(crate) expires: u64,
@@ -77,7 +77,7 @@ impl Issuers {
             .map(Self)
     }
 
-    pub(crate) fn verify(&self, token: &Secret) -> Result<Vouched, Denied> {
+    pub(crate) fn verify(&self, token: &Secret) -> Result<VerifiedClaims, Denied> {
         let token = token.expose();
         if token.len() > TOKEN_BYTES_MAX {
             return Err(Denied::Credentials);
@@ -85,7 +85,7 @@ impl Issuers {
         let vouched = self.0.iter().find_map(|issuer| {
             let decoded =
                 jsonwebtoken::decode::<TokenClaims>(token, &issuer.key, &issuer.validation);
-            vouch(decoded.ok()?.claims, issuer.validation.leeway)
+            verified_claims(decoded.ok()?.claims, issuer.validation.leeway)
         });
         vouched.ok_or(Denied::Credentials)
     }
@@ -155,7 +155,7 @@ fn validation(algorithm: Algorithm, settings: &JwtSettings) -> Validation {
     validation
 }
 
-fn vouch(claims: TokenClaims, leeway_seconds: u64) -> Option<Vouched> {
+fn verified_claims(claims: TokenClaims, leeway_seconds: u64) -> Option<VerifiedClaims> {
     check_user_name(&claims.sub).ok()?;
     let named = [
         (Access::Publish, claims.publish),
@@ -182,7 +182,7 @@ fn vouch(claims: TokenClaims, leeway_seconds: u64) -> Option<Vouched> {
             return None;
         }
     }
-    Some(Vouched {
+    Some(VerifiedClaims {
         user: claims.sub,
         expires: (claims.exp as u64).saturating_add(leeway_seconds),
         scope,

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use gatepost_settings::Period;
 use serde_json::Value;
 
-use super::list_page::ListPage;
+use super::list_page::ListOptions;
 use crate::client::{AdminError, AdminOptions, segment};
 
 /// List and cancel the messages of a running server that are delivered later
@@ -28,12 +28,7 @@ enum DelayedAction {
     /// List the messages that wait, in the order of their times
     List {
         #[command(flatten)]
-        page: ListPage,
-        /// As JSON, one array
-        #[arg(long)]
-        json: bool,
-        #[command(flatten)]
-        server: AdminOptions,
+        options: ListOptions,
     },
     /// Cancel a message, so that it is never delivered
     Cancel {
@@ -46,16 +41,15 @@ enum DelayedAction {
 
 pub(super) fn run(arguments: &DelayedArguments) -> ExitCode {
     super::finish(match &arguments.action {
-        DelayedAction::List { page, json, server } => list(server, page, *json),
+        DelayedAction::List { options } => list(options),
         DelayedAction::Cancel { id, server } => cancel(server, id),
     })
 }
 
-fn list(server: &AdminOptions, page: &ListPage, json: bool) -> Result<(), AdminError> {
-    let path = format!("/admin/delayed?{}", page.query());
-    let answer = server.client()?.ask("GET", &path, None)?;
+fn list(options: &ListOptions) -> Result<(), AdminError> {
+    let answer = options.answer(&format!("/admin/delayed?{}", options.page.query()))?;
     let messages = &answer["messages"];
-    if json {
+    if options.json {
         println!("{messages:#}");
         return Ok(());
     }

@@ -1,6 +1,9 @@
-//! The options of commands that list a part of a running server's items.
+//! The options of commands that list a page of a running server's items.
 
 use clap::Args;
+use serde_json::Value;
+
+use crate::client::{AdminError, AdminOptions};
 
 /// A page of a list, as the administration API takes it.
 #[derive(Debug, Args)]
@@ -18,5 +21,24 @@ impl ListPage {
     /// The parameters of a request.
     pub(super) fn query(&self) -> String {
         format!("count={}&skip={}", self.count, self.skip)
+    }
+}
+
+/// The options of a command that lists a page.
+#[derive(Debug, Args)]
+pub(super) struct ListOptions {
+    #[command(flatten)]
+    pub(super) page: ListPage,
+    /// As JSON, one array
+    #[arg(long)]
+    pub(super) json: bool,
+    #[command(flatten)]
+    server: AdminOptions,
+}
+
+impl ListOptions {
+    /// The server's response to a request of this path.
+    pub(super) fn answer(&self, path: &str) -> Result<Value, AdminError> {
+        self.server.client()?.ask("GET", path, None)
     }
 }

@@ -186,14 +186,15 @@ fn publish_all(arguments: &PublishArguments) -> Result<usize, ClientError> {
     let mut is_first = true;
     while let Some(payload) = source.next()? {
         if let Some(delay) = arguments.repeat_delay.filter(|_| !is_first) {
-            publisher.persist(|publisher| publisher.attend(Instant::now() + delay.duration()))?;
+            publisher
+                .persist(|publisher| publisher.receive_until(Instant::now() + delay.duration()))?;
         }
         is_first = false;
         publisher.publish(payload)?;
     }
     publisher.persist(|publisher| publisher.await_fewer_than(1))?;
     if let Some(link) = publisher.link.take() {
-        link.close_for_ever();
+        link.end_session();
     }
     Ok(publisher.refused)
 }
@@ -335,7 +336,7 @@ impl CommandPublisher<'_> {
     }
 
     /// Receives packets until this time.
-    fn attend(&mut self, until: Instant) -> Result<(), ClientError> {
+    fn receive_until(&mut self, until: Instant) -> Result<(), ClientError> {
         while let Some(packet) = self.link()?.receive(until)? {
             self.handle(&packet)?;
         }

@@ -205,7 +205,7 @@ impl BrokerConnection {
     }
 
     /// Sends DISCONNECT, which ends the session too.
-    pub(crate) fn close_for_ever(mut self) {
+    pub(crate) fn end_session(mut self) {
         let mut properties = PropertiesBuffer::new();
         if self.version.has_properties() {
             let _ = properties.push(&Property::SessionExpiryInterval(0));

@@ -27,7 +27,7 @@ impl PropertyPacket {
 
 /// One property, as the user gave it.
 #[derive(Debug, Clone)]
-struct Given {
+struct GivenProperty {
     place: PropertyPacket,
     name: String,
     value: String,
@@ -36,7 +36,7 @@ struct Given {
 
 /// All properties that the user gave.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct CommandLineProperties(Vec<Given>);
+pub(crate) struct CommandLineProperties(Vec<GivenProperty>);
 
 impl CommandLineProperties {
     pub(crate) fn parse(options: &ClientOptions) -> Result<Self, ClientError> {
@@ -57,7 +57,7 @@ impl CommandLineProperties {
             } else {
                 None
             };
-            list.push(Given {
+            list.push(GivenProperty {
                 place: known,
                 name,
                 value,
@@ -86,7 +86,7 @@ impl CommandLineProperties {
     }
 }
 
-impl Given {
+impl GivenProperty {
     fn property(&self) -> Result<Property<'_>, ClientError> {
         let value = self.value.as_str();
         let bad = |what: &str| ClientError::Usage(format!("-D {}: {what}", self.name));

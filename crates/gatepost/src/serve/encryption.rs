@@ -12,7 +12,7 @@ const HTTP_PROTOCOLS: [&str; 2] = ["h2", "http/1.1"];
 /// Certificates that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("listeners.{listener}.{table}: {error}")]
-pub(crate) struct Unusable {
+pub(crate) struct UnusableCertificate {
     listener: Listener,
     /// The table of the settings that name them.
     table: &'static str,
@@ -27,7 +27,7 @@ pub(crate) struct Encryption {
 
 impl Encryption {
     /// Reads every certificate and key that the config names.
-    pub(crate) fn open(config: &Config) -> Result<Self, Unusable> {
+    pub(crate) fn open(config: &Config) -> Result<Self, UnusableCertificate> {
         let mut encryption = Self::default();
         for place in config.listeners.bindings() {
             if !place.tls.is_set() {
@@ -39,7 +39,7 @@ impl Encryption {
                 _ => &[],
             };
             let tls = Tls::open(place.tls, protocols);
-            let tls = tls.map_err(|error| Unusable {
+            let tls = tls.map_err(|error| UnusableCertificate {
                 listener,
                 table: "tls",
                 error,
@@ -50,7 +50,7 @@ impl Encryption {
             (Listener::Smtp, &config.listeners.smtp.forward),
             (Listener::Lmtp, &config.listeners.lmtp.forward),
         ] {
-            forward.check().map_err(|error| Unusable {
+            forward.check().map_err(|error| UnusableCertificate {
                 listener,
                 table: "forward",
                 error,

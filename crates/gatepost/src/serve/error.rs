@@ -11,7 +11,7 @@ use gatepost_sinks::WebPushError;
 use gatepost_store::StoreError;
 use gatepost_users::UsersError;
 
-use super::encryption::Unusable;
+use super::encryption::UnusableCertificate;
 use crate::config::Mistake;
 use crate::exit::{EXIT_CONFIG, EXIT_UNAVAILABLE};
 use crate::users_marker::UsersMarkerError;
@@ -56,7 +56,7 @@ pub(super) enum StartError {
     #[error(transparent)]
     Smarthost(#[from] SmarthostMistake),
     #[error(transparent)]
-    Tls(#[from] Unusable),
+    Tls(#[from] UnusableCertificate),
     #[error("access_log.path: {path} cannot be written: {cause}")]
     AccessLog { path: String, cause: io::Error },
     #[error("user: there is no user '{0}'")]

@@ -134,7 +134,7 @@ async fn serve(
     announce(&listening);
     notifier.ready();
     memory::give_back();
-    notifier.keep_informed(
+    notifier.start_notifications(
         services.broker.clone(),
         services.procedures.clone(),
         workers.clone(),

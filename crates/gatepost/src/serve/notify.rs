@@ -77,7 +77,12 @@ impl Notifier {
     }
 
     /// Sends status and watchdog notifications from now on; to be called on a runtime.
-    pub(super) fn keep_informed(&self, broker: Broker, procedures: Procedures, workers: Workers) {
+    pub(super) fn start_notifications(
+        &self,
+        broker: Broker,
+        procedures: Procedures,
+        workers: Workers,
+    ) {
         if self.socket.is_none() {
             return;
         }

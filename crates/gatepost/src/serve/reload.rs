@@ -16,7 +16,7 @@ use gatepost_broker::{Broker, TopicRules};
 use gatepost_gateway::Gateway;
 use gatepost_operations::learner::Learner;
 use gatepost_operations::reload::ReloadReport;
-use gatepost_procedures::{Changed, DeferredRules, Procedures, RULES_WAIT_MAX, RulesState};
+use gatepost_procedures::{DeferredRules, NameChanges, Procedures, RULES_WAIT_MAX, RulesState};
 use gatepost_rules::{Problem, Severity};
 use gatepost_sinks::{MailQueue, Sinks};
 use gatepost_store::Store;
@@ -112,7 +112,7 @@ impl Reloader<'_> {
         ReloadReport {
             possible: true,
             applied: !only_checks,
-            rules: Changed::between(&by_name(&before), &by_name(&rules)),
+            rules: NameChanges::between(&by_name(&before), &by_name(&rules)),
             rules_running: rules.loaded().map_or(0, |rules| rules.statistics().rules),
             difference,
             problems: warnings,

@@ -19,7 +19,7 @@ use crate::error::BenchError;
 use crate::load::{Dialer, Loop};
 use crate::outcome::{Headline, RunOutcome};
 use crate::progress::RunProgress;
-use crate::sweep::{Parameter, Sweepable, Swept};
+use crate::sweep::{Parameter, SweepValues, Sweepable};
 use crate::target::RunningTarget;
 use session::{CallTotals, CallerConnection};
 
@@ -28,13 +28,13 @@ use session::{CallTotals, CallerConnection};
 pub struct CallsArguments {
     /// Connections
     #[arg(long, value_name = "N", default_value = "20")]
-    pub(crate) connections: Swept<usize>,
+    pub(crate) connections: SweepValues<usize>,
     /// Calls in flight on each connection, if no rate is given
     #[arg(long, value_name = "N", default_value = "16")]
-    in_flight: Swept<usize>,
+    in_flight: SweepValues<usize>,
     /// Calls per second over all connections, due at fixed times [default: as many as are answered]
     #[arg(long, value_name = "N", default_value = "0")]
-    rate: Swept<f64>,
+    rate: SweepValues<f64>,
     /// The procedure
     #[arg(long, value_name = "PATH", default_value = "/sizecheck")]
     procedure: String,
@@ -128,7 +128,7 @@ impl Scenario for Calls {
                 }
                 send_due(&mut sessions, made..due, connections, &mut shared);
                 made = due;
-                sessions.turn_punctually(wake.min(due_at(made + 1)), &mut shared)?;
+                sessions.turn_until(wake.min(due_at(made + 1)), &mut shared)?;
             } else {
                 sessions.turn(wake.min(now + clock::SECOND / 10), &mut shared)?;
             }
@@ -191,16 +191,16 @@ mod tests {
 
     fn run(rate: f64) -> RunOutcome {
         let arguments = CallsArguments {
-            connections: Swept::one(2),
-            in_flight: Swept::one(3),
-            rate: Swept::one(rate),
+            connections: SweepValues::one(2),
+            in_flight: SweepValues::one(3),
+            rate: SweepValues::one(rate),
             procedure: "/sizecheck".into(),
             size: 7,
             seconds: 1.0,
             warm_up: 0.0,
         };
         let url = format!("call://{}", server(5));
-        let target = RunningTarget::given(url.parse().expect("a URL"));
+        let target = RunningTarget::from_endpoint(url.parse().expect("a URL"));
         let calls = Calls::new(arguments).expect("settings");
         calls
             .run(&target, &RunProgress::hidden())

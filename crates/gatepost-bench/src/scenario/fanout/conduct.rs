@@ -64,7 +64,7 @@ pub(super) fn run(
 }
 
 /// The conductor's observations of a run.
-struct Conducted<'plan> {
+struct FanoutObservations<'plan> {
     published: Published<'plan>,
     seconds: f64,
     server_cpu_seconds: Option<f64>,
@@ -78,7 +78,7 @@ fn conduct<'plan>(
     plan: &'plan Plan,
     stage: &FanoutProgress,
     progress: &RunProgress,
-) -> Result<Conducted<'plan>, BenchError> {
+) -> Result<FanoutObservations<'plan>, BenchError> {
     wait_until_ready(plan.subscribers, target, stage, progress)?;
     let publishers = Publishers::connect(plan)?;
     let begin = clock::now() + LEAD;
@@ -109,7 +109,7 @@ fn conduct<'plan>(
     let mut published = published?;
     drain(arguments, plan, stage, &mut published);
     let server_cpu_seconds = cpu_before.zip(cpu()).map(|(before, after)| after - before);
-    Ok(Conducted {
+    Ok(FanoutObservations {
         server_cpu_seconds,
         published,
         seconds: clock::seconds(measured_until.min(end) - measure),

@@ -225,7 +225,7 @@ impl<'plan> Publishers<'plan> {
     fn wait_until(&mut self, due: Nanoseconds, watched: Nanoseconds) -> Result<(), BenchError> {
         let wake = due.saturating_sub(watched);
         while clock::now() < wake {
-            self.connections.turn_punctually(wake, &mut self.shared)?;
+            self.connections.turn_until(wake, &mut self.shared)?;
         }
         while clock::now() < due {
             std::hint::spin_loop();

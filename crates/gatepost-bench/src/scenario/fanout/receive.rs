@@ -221,7 +221,7 @@ impl Subscriber {
                 match MessageStamp::read(payload).filter(|stamp| stamp.publisher == self.publisher)
                 {
                     Some(stamp) => {
-                        shared.unreported_missing += self.tracker.see(stamp.sequence);
+                        shared.unreported_missing += self.tracker.record(stamp.sequence);
                         shared.count(stamp, now);
                     }
                     None => shared.result.foreign += 1,

@@ -69,7 +69,7 @@ fn try_rate(
 ) -> Result<Option<RunOutcome>, BenchError> {
     for _ in 0..TRIES {
         let outcome = fanout.run_at(rate, target, progress)?;
-        let objection = objection(&outcome, &fanout.arguments);
+        let objection = rejection_reason(&outcome, &fanout.arguments);
         let line = format!(
             "{rate:.1} messages/s of each publisher: {:.0} deliveries/s, {}",
             outcome.value("deliveries per second").unwrap_or(0.0),
@@ -98,7 +98,7 @@ fn condition(arguments: &FanoutArguments) -> String {
 }
 
 /// The reason why a rate was not sustained.
-fn objection(outcome: &RunOutcome, arguments: &FanoutArguments) -> Option<String> {
+fn rejection_reason(outcome: &RunOutcome, arguments: &FanoutArguments) -> Option<String> {
     let value = |name| outcome.value(name).unwrap_or(0.0);
     let lost = value("lost");
     if lost > 0.0 {
@@ -157,7 +157,7 @@ mod tests {
     fn a_rate_holds_within_all_its_bounds_only() {
         let words = ["fanout", "--max", "--max-memory", "150MB"];
         let arguments = SearchCommandLine::parse_from(words).fanout;
-        let objection_to = |outcome| objection(&outcome, &arguments);
+        let objection_to = |outcome| rejection_reason(&outcome, &arguments);
         assert_eq!(objection_to(outcome(995.0, 0.0, 99, 150)), None);
         let objections = [
             (outcome(995.0, 3.0, 99, 150), "3 lost"),
@@ -169,6 +169,9 @@ mod tests {
             assert_eq!(objection_to(outcome).as_deref(), Some(expected));
         }
         let anything = SearchCommandLine::parse_from(["fanout", "--max"]).fanout;
-        assert_eq!(objection(&outcome(995.0, 0.0, 99, 9_999), &anything), None);
+        assert_eq!(
+            rejection_reason(&outcome(995.0, 0.0, 99, 9_999), &anything),
+            None
+        );
     }
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::clock;
 use crate::error::BenchError;
 use crate::pubsub::{BrokerEndpoint, STAMP_BYTES};
-use crate::sweep::{Parameter, Sweepable, Swept};
+use crate::sweep::{Parameter, SweepValues, Sweepable};
 use crate::target::{Endpoint, RunningTarget, Url};
 
 const TAKES: &str =
@@ -27,16 +27,16 @@ pub struct FanoutArguments {
     pub(super) setting: u8,
     /// Publishers, each with a separate topic
     #[arg(long, value_name = "N", default_value = "5")]
-    pub(super) publishers: Swept<u16>,
+    pub(super) publishers: SweepValues<u16>,
     /// Subscribers, spread evenly over the topics
     #[arg(long, value_name = "N", default_value = "3000")]
-    pub(super) subscribers: Swept<usize>,
+    pub(super) subscribers: SweepValues<usize>,
     /// Messages per second of each publisher [default: by the setting]
     #[arg(long, value_name = "N")]
-    pub(super) rate: Option<Swept<f64>>,
+    pub(super) rate: Option<SweepValues<f64>>,
     /// Bytes of a message's payload, at least 28 [default: by the setting]
     #[arg(long, value_name = "BYTES")]
-    pub(super) size: Option<Swept<usize>>,
+    pub(super) size: Option<SweepValues<usize>>,
     /// Seconds to measure
     #[arg(long, value_name = "S", default_value_t = 10.0)]
     pub(crate) seconds: f64,
@@ -63,7 +63,7 @@ pub struct FanoutArguments {
     pub(super) max_memory: Option<ByteSize>,
     /// Receiving threads
     #[arg(long, value_name = "N", default_value = "1")]
-    pub(super) workers: Swept<usize>,
+    pub(super) workers: SweepValues<usize>,
     /// The publishers' target, if it is another one: a URL, http:// for POST requests
     #[arg(long, value_name = "URL")]
     pub(super) publish: Option<String>,
@@ -87,12 +87,12 @@ impl Sweepable for FanoutArguments {
 impl FanoutArguments {
     pub(super) fn rate(&self) -> f64 {
         let of_setting = if self.setting == 1 { 10.0 } else { 35.0 };
-        self.rate.as_ref().map_or(of_setting, Swept::get)
+        self.rate.as_ref().map_or(of_setting, SweepValues::get)
     }
 
     pub(super) fn size(&self) -> usize {
         let of_setting = if self.setting == 1 { 1_000 } else { 100 };
-        self.size.as_ref().map_or(of_setting, Swept::get)
+        self.size.as_ref().map_or(of_setting, SweepValues::get)
     }
 
     pub(super) fn max_latency(&self) -> Period {
@@ -235,7 +235,7 @@ mod tests {
     fn shares_add_up_to_all_subscribers() {
         let words = ["fanout", "--publishers", "5", "--subscribers", "23"];
         let arguments = FanoutCommandLine::parse_from(words).fanout;
-        let target = RunningTarget::given("mqtt://127.0.0.1:1".parse().expect("a URL"));
+        let target = RunningTarget::from_endpoint("mqtt://127.0.0.1:1".parse().expect("a URL"));
         let plan = arguments.plan(&target, 1.0).expect("a plan");
         for publisher in 0..5 {
             let of_publisher = (0..23)
@@ -251,7 +251,7 @@ mod tests {
     fn a_stream_s_publishers_post_beside_it() {
         let arguments = FanoutCommandLine::parse_from(["fanout"]).fanout;
         let endpoint = "sse://127.0.0.1:8080/topics/{topic}?data=payload";
-        let target = RunningTarget::given(endpoint.parse().expect("a URL"));
+        let target = RunningTarget::from_endpoint(endpoint.parse().expect("a URL"));
         let url = target.url("fanout", &SCHEMES, TAKES).expect("a URL");
         let publish = arguments.publish_url(&target, url).expect("a URL");
         assert_eq!(publish.to_string(), "http://127.0.0.1:8080/topics/{topic}");

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use super::ScanArguments;
 use crate::error::BenchError;
 use crate::scenario::mail;
-use crate::sweep::Swept;
+use crate::sweep::SweepValues;
 
 /// The folder into which `tests/fetch-corpus` puts the public corpus, below the current one.
 const CORPUS: &str = ".corpora/spamassassin";
@@ -68,7 +68,12 @@ impl ScanCorpus {
                 (sample, files) = (Sample::Corpus, spread(files, CORPUS_MAILS));
             }
         }
-        files.truncate(arguments.limit.as_ref().map_or(usize::MAX, Swept::get));
+        files.truncate(
+            arguments
+                .limit
+                .as_ref()
+                .map_or(usize::MAX, SweepValues::get),
+        );
         if files.is_empty() {
             let path = arguments.messages.first().cloned().unwrap_or_default();
             return Err(BenchError::Data {

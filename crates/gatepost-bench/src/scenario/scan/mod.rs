@@ -26,7 +26,7 @@ use crate::latency::Latencies;
 use crate::outcome::{Headline, RunOutcome};
 use crate::process::Sampler;
 use crate::progress::RunProgress;
-use crate::sweep::{Parameter, Sweepable, Swept};
+use crate::sweep::{Parameter, SweepValues, Sweepable};
 use crate::target::{Endpoint, RunningTarget};
 use messages::ScanCorpus;
 use server::ScanServer;
@@ -44,10 +44,10 @@ pub struct ScanArguments {
     composed: bool,
     /// Use only this number of messages
     #[arg(long, value_name = "N")]
-    limit: Option<Swept<usize>>,
+    limit: Option<SweepValues<usize>>,
     /// Messages in progress at a time; the original scanned one
     #[arg(long, value_name = "N", default_value = "1")]
-    concurrency: Swept<usize>,
+    concurrency: SweepValues<usize>,
 }
 
 impl Sweepable for ScanArguments {
@@ -283,8 +283,8 @@ mod tests {
         Scan::new(ScanArguments {
             messages: Vec::new(),
             composed: true,
-            limit: Some(Swept::one(count)),
-            concurrency: Swept::one(2),
+            limit: Some(SweepValues::one(count)),
+            concurrency: SweepValues::one(2),
         })
         .expect("messages")
     }
@@ -292,7 +292,7 @@ mod tests {
     fn target(endpoint: &str) -> RunningTarget {
         RunningTarget {
             start_seconds: Some(0.5),
-            ..RunningTarget::given(endpoint.parse().expect("an endpoint"))
+            ..RunningTarget::from_endpoint(endpoint.parse().expect("an endpoint"))
         }
     }
 

@@ -15,7 +15,7 @@ use crate::error::BenchError;
 use crate::load::{Dialer, Loop};
 use crate::outcome::{Headline, RunOutcome};
 use crate::progress::RunProgress;
-use crate::sweep::{Parameter, Sweepable, Swept};
+use crate::sweep::{Parameter, SweepValues, Sweepable};
 use crate::target::RunningTarget;
 use session::{SmtpLoadSession, SmtpTotals};
 
@@ -24,10 +24,10 @@ use session::{SmtpLoadSession, SmtpTotals};
 pub struct SmtpArguments {
     /// Sessions at the same time
     #[arg(long, value_name = "N", default_value = "20")]
-    pub(crate) sessions: Swept<usize>,
+    pub(crate) sessions: SweepValues<usize>,
     /// Bytes of a message
     #[arg(long, value_name = "BYTES", default_value = "4000")]
-    size: Swept<usize>,
+    size: SweepValues<usize>,
     /// Number of messages per connection
     #[arg(long, value_name = "N", default_value_t = 100)]
     per_connection: u64,
@@ -168,15 +168,15 @@ mod tests {
     fn messages_are_counted_by_their_last_answer() {
         for pipelining in [false, true] {
             let arguments = SmtpArguments {
-                sessions: Swept::one(2),
-                size: Swept::one(500),
+                sessions: SweepValues::one(2),
+                size: SweepValues::one(500),
                 per_connection: 10,
                 recipient: "a@localhost".into(),
                 seconds: 1.0,
                 warm_up: 0.0,
             };
             let url = format!("smtp://{}", server(5, pipelining));
-            let target = RunningTarget::given(url.parse().expect("a URL"));
+            let target = RunningTarget::from_endpoint(url.parse().expect("a URL"));
             let smtp = Smtp::new(arguments).expect("settings");
             let outcome = smtp
                 .run(&target, &RunProgress::hidden())

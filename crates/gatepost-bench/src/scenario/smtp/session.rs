@@ -43,7 +43,7 @@ impl SmtpTotals {
 
 /// The command that the next reply answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Awaiting {
+enum AwaitedReply {
     #[default]
     Greeting,
     Hello,
@@ -57,7 +57,7 @@ enum Awaiting {
 /// A session in progress.
 #[derive(Default)]
 pub(super) struct SmtpLoadSession {
-    awaiting: Awaiting,
+    awaiting: AwaitedReply,
     pipelining: bool,
     /// Whether a recipient of the current message was refused.
     refused: bool,
@@ -70,12 +70,12 @@ impl SmtpLoadSession {
     fn next_message(&mut self, now: Nanoseconds, shared: &SmtpTotals, outgoing: &mut Vec<u8>) {
         if self.messages >= shared.per_connection {
             outgoing.extend_from_slice(b"QUIT\r\n");
-            self.awaiting = Awaiting::Quit;
+            self.awaiting = AwaitedReply::Quit;
             return;
         }
         self.begun = now;
         self.refused = false;
-        self.awaiting = Awaiting::From;
+        self.awaiting = AwaitedReply::From;
         self.send_command(0, shared, outgoing);
     }
 
@@ -106,33 +106,33 @@ impl SmtpLoadSession {
                 .failed(|| String::from_utf8_lossy(line).into_owned());
         }
         match self.awaiting {
-            Awaiting::Greeting => {
+            AwaitedReply::Greeting => {
                 outgoing.extend_from_slice(b"EHLO bench.example.net\r\n");
-                self.awaiting = Awaiting::Hello;
+                self.awaiting = AwaitedReply::Hello;
                 return positive;
             }
-            Awaiting::Hello => {
+            AwaitedReply::Hello => {
                 self.next_message(now, shared, outgoing);
                 return positive;
             }
-            Awaiting::From => {
-                self.awaiting = Awaiting::Recipient;
+            AwaitedReply::From => {
+                self.awaiting = AwaitedReply::Recipient;
                 self.send_command(1, shared, outgoing);
             }
-            Awaiting::Recipient => {
-                self.awaiting = Awaiting::Data;
+            AwaitedReply::Recipient => {
+                self.awaiting = AwaitedReply::Data;
                 self.send_command(2, shared, outgoing);
             }
-            Awaiting::Data if positive => {
-                self.awaiting = Awaiting::Body;
+            AwaitedReply::Data if positive => {
+                self.awaiting = AwaitedReply::Body;
                 outgoing.extend_from_slice(&shared.body);
             }
-            Awaiting::Data | Awaiting::Body => {
+            AwaitedReply::Data | AwaitedReply::Body => {
                 self.messages += 1;
                 shared.tally.count(!self.refused, self.begun, now);
                 self.next_message(now, shared, outgoing);
             }
-            Awaiting::Quit => return false,
+            AwaitedReply::Quit => return false,
         }
         true
     }
@@ -152,7 +152,8 @@ impl Conversation<SmtpTotals> for SmtpLoadSession {
         while let Some(end) = memchr(b'\n', &bytes[taken..]) {
             let line = bytes[taken..taken + end].trim_ascii_end();
             taken += end + 1;
-            self.pipelining |= self.awaiting == Awaiting::Hello && line.ends_with(b"PIPELINING");
+            self.pipelining |=
+                self.awaiting == AwaitedReply::Hello && line.ends_with(b"PIPELINING");
             // All lines of a reply but the last have a dash after the code (RFC 5321, section
             // 4.2.1).
             if line.get(3) == Some(&b'-') {
@@ -169,7 +170,7 @@ impl Conversation<SmtpTotals> for SmtpLoadSession {
     }
 
     fn closed(&mut self, reason: ConnectionClosed, shared: &mut SmtpTotals) {
-        if self.awaiting != Awaiting::Quit {
+        if self.awaiting != AwaitedReply::Quit {
             shared.tally.count_broken();
             shared
                 .tally

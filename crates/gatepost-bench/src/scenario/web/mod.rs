@@ -21,7 +21,7 @@ use crate::outcome::{Headline, RunOutcome};
 use crate::peer::PeerDefinition;
 use crate::process::Sampler;
 use crate::progress::RunProgress;
-use crate::sweep::{Listed, Parameter, Sweepable, Swept};
+use crate::sweep::{Listed, Parameter, SweepValues, Sweepable};
 use crate::target::RunningTarget;
 
 const SIZES: &str = "317,1337,2357,5417,10517,20717,51317,102317,204317";
@@ -46,7 +46,7 @@ pub struct WebArguments {
     sizes: Listed<usize>,
     /// Clients that fetch at the same time
     #[arg(long, value_name = "N", default_value = "5")]
-    pub(crate) clients: Swept<usize>,
+    pub(crate) clients: SweepValues<usize>,
     /// Seconds for each size
     #[arg(long, value_name = "S", default_value_t = 5.0)]
     seconds: f64,
@@ -247,7 +247,7 @@ mod tests {
     fn arguments(clients: usize, keep_alive: bool) -> WebArguments {
         WebArguments {
             sizes: Listed::Together(vec![317]),
-            clients: Swept::one(clients),
+            clients: SweepValues::one(clients),
             seconds: 0.2,
             warm_up: 0.0,
             keep_alive,
@@ -289,7 +289,8 @@ mod tests {
     #[test]
     fn an_error_page_is_found_before_the_measurement() {
         let address = server(1);
-        let target = RunningTarget::given(format!("http://{address}/page").parse().expect("a URL"));
+        let target =
+            RunningTarget::from_endpoint(format!("http://{address}/page").parse().expect("a URL"));
         let web = Web::new(arguments(1, false)).expect("settings");
         let error = web.run(&target, &RunProgress::hidden()).expect_err("500");
         assert!(error.to_string().contains("500 Oh"), "{error}");

@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::http::access;
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
-use crate::http::event_stream::{Shape, StreamFormat, to_json, to_ntfy};
+use crate::http::event_stream::{PublicationShape, StreamFormat, to_json, to_ntfy};
 use crate::http::parameters::{count_of, flag, parameter, since_of};
 use crate::http::request::{HttpRequest, expect_method};
 use crate::http::response::{Body, Response};
@@ -111,14 +111,14 @@ fn read(
     let ends = flag("poll", request.query_value("poll"))?;
     let shape = if request.accepts("text/event-stream") {
         match data {
-            EventData::Json => Shape::Sse,
-            EventData::Payload => Shape::SsePayload,
-            EventData::Ntfy => Shape::NtfySse,
+            EventData::Json => PublicationShape::Sse,
+            EventData::Payload => PublicationShape::SsePayload,
+            EventData::Ntfy => PublicationShape::NtfySse,
         }
     } else if request.accepts("application/x-ndjson") {
         match data {
-            EventData::Ntfy => Shape::NtfyJson,
-            EventData::Json | EventData::Payload => Shape::JsonLines,
+            EventData::Ntfy => PublicationShape::NtfyJson,
+            EventData::Json | EventData::Payload => PublicationShape::JsonLines,
         }
     } else {
         return recent(context, request, &filters, data);
@@ -136,7 +136,7 @@ pub(super) fn stream(
     request: &HttpRequest,
     filters: &[TopicFilter],
     since: Since,
-    shape: Shape,
+    shape: PublicationShape,
     topics: String,
 ) -> Response {
     let reader = ReaderOptions {

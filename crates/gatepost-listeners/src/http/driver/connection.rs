@@ -27,7 +27,7 @@ use super::encode;
 use super::from_memory;
 use super::head::{self, BodyFraming};
 use super::output::Output;
-use super::sending::Unsent;
+use super::sending::UnsentChunks;
 use super::worker_page::WorkerPage;
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
@@ -52,7 +52,7 @@ pub(super) struct Http1Connection {
     /// Whether `tail` may hold a whole request.
     tail_unparsed: bool,
     /// Bytes that the socket did not take yet.
-    pub(super) unsent: Unsent,
+    pub(super) unsent: UnsentChunks,
     /// Nothing was parsed yet: it may still become HTTP/2.
     is_new: bool,
     /// Nothing more is read; the connection ends when everything is written.
@@ -114,7 +114,7 @@ impl Http1Connection {
             context,
             tail: Vec::new(),
             tail_unparsed: false,
-            unsent: Unsent::new(),
+            unsent: UnsentChunks::new(),
             is_new: true,
             closing: false,
             orderly: false,
@@ -136,7 +136,7 @@ impl Http1Connection {
 
     /// Continues after [`answer_at_once`](super::answer_at_once): with bytes to parse, or with an
     /// answer to write that is the last.
-    pub(super) fn continuing(mut self, received: Vec<u8>, unsent: Unsent) -> Self {
+    pub(super) fn continuing(mut self, received: Vec<u8>, unsent: UnsentChunks) -> Self {
         self.closing = !unsent.is_empty();
         self.orderly = self.closing;
         self.tail_unparsed = !received.is_empty();

@@ -26,7 +26,7 @@ use crate::stream::TlsSession;
 const LINGER_BYTES_MAX: usize = 1 << 20;
 
 /// The use of the connection after an exchange.
-pub(super) enum After {
+pub(super) enum ConnectionUse {
     Continue,
     Close,
     /// The following bytes belong to another protocol, as this request demanded.
@@ -35,7 +35,7 @@ pub(super) enum After {
     Live(Box<LiveStream>),
 }
 
-impl After {
+impl ConnectionUse {
     pub(super) const fn from_keep_alive(keep_alive: bool) -> Self {
         if keep_alive {
             Self::Continue
@@ -62,16 +62,16 @@ impl Http1Connection {
                 RequestWaitEnd::Close => break,
             };
             match after {
-                Ok(After::Continue) => self.resume(),
-                Ok(After::Close) => break,
-                Ok(After::Live(live)) => {
+                Ok(ConnectionUse::Continue) => self.resume(),
+                Ok(ConnectionUse::Close) => break,
+                Ok(ConnectionUse::Live(live)) => {
                     if let Err(error) = self.serve_live(*live).await {
                         tracing::debug!(target: "http", %error, "a reader is gone");
                     }
                     drop(registered);
                     return;
                 }
-                Ok(After::HandOver(request)) => {
+                Ok(ConnectionUse::HandOver(request)) => {
                     drop(registered);
                     return self.pass_to_handler(&request).await;
                 }
@@ -83,7 +83,7 @@ impl Http1Connection {
         }
     }
 
-    async fn exchange(&mut self, mut pending: Pending) -> io::Result<After> {
+    async fn exchange(&mut self, mut pending: Pending) -> io::Result<ConnectionUse> {
         let context = Arc::clone(&self.context);
         let request = &mut pending.request;
         request.secure = self.stream.tls().is_some();
@@ -112,7 +112,7 @@ impl Http1Connection {
         if let Body::WebSocket { accept } = &response.body {
             let accept = accept.clone();
             self.become_websocket(&pending.request, &accept).await?;
-            return Ok(After::HandOver(Box::new(pending.request)));
+            return Ok(ConnectionUse::HandOver(Box::new(pending.request)));
         }
         self.orderly = is_whole && !pending.keep_alive && self.tail.is_empty();
         self.answer_with(&pending.request, response, keep_alive)
@@ -125,7 +125,7 @@ impl Http1Connection {
         request: &HttpRequest,
         response: Response,
         keep_alive: bool,
-    ) -> io::Result<After> {
+    ) -> io::Result<ConnectionUse> {
         let is_head = request.method() == "HEAD";
         let body_bytes = match encode::body_length(&response) {
             Length::Known(length) if !is_head => length,
@@ -149,9 +149,9 @@ impl Http1Connection {
         is_head: bool,
         keep_alive: bool,
         chunked: bool,
-    ) -> io::Result<After> {
+    ) -> io::Result<ConnectionUse> {
         let body = std::mem::replace(&mut response.body, Body::Pieces(Vec::new()));
-        let after = After::from_keep_alive(keep_alive);
+        let after = ConnectionUse::from_keep_alive(keep_alive);
         match body {
             Body::Stream {
                 reader,
@@ -180,13 +180,13 @@ impl Http1Connection {
                         rights,
                         chunked,
                     };
-                    return Ok(After::Live(Box::new(live)));
+                    return Ok(ConnectionUse::Live(Box::new(live)));
                 }
                 let finished = self.write_stream(reader, format, &rights, chunked).await?;
                 return Ok(if finished && chunked {
                     after
                 } else {
-                    After::Close
+                    ConnectionUse::Close
                 });
             }
             Body::File {

@@ -11,13 +11,13 @@ use tokio::time::Instant;
 
 use super::connection::Http1Connection;
 use super::sending::{Chunk, send_unsent};
-use super::socket::Polled;
+use super::socket::PolledSocket;
 use crate::http::rate_limits::PACED_BYTES;
 
 impl Http1Connection {
     pub(super) fn poll_flush(&mut self, task: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.unsent.is_empty() {
-            let mut outlet = Polled::new(&mut self.stream, task);
+            let mut outlet = PolledSocket::new(&mut self.stream, task);
             match send_unsent(&mut self.unsent, &mut outlet) {
                 Ok(count) => {
                     self.since = Instant::now();

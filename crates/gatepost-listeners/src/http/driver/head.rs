@@ -120,7 +120,7 @@ pub(in crate::http) fn parse<'h, 'b: 'h>(
         return Err(HttpError::TargetTooLong(TARGET_BYTES_MAX));
     }
     let fields: &'h [Header<'b>] = request.headers;
-    let meaning = Meaning::of(fields, minor_version)?;
+    let meaning = FramingFields::of(fields, minor_version)?;
     let (path, query) = split_target(target)?;
     Ok(Some((
         RequestHead {
@@ -191,7 +191,7 @@ fn split_target(target: &str) -> Result<(&str, &str), HttpError> {
 
 /// The framing that the fields describe.
 #[derive(Default)]
-struct Meaning<'b> {
+struct FramingFields<'b> {
     hosts: usize,
     length: Option<u64>,
     chunked: bool,
@@ -205,7 +205,7 @@ struct Meaning<'b> {
     user_agent: Option<&'b [u8]>,
 }
 
-impl<'b> Meaning<'b> {
+impl<'b> FramingFields<'b> {
     fn of(fields: &[Header<'b>], minor_version: u8) -> Result<Self, HttpError> {
         let mut meaning = Self::default();
         for field in fields {

@@ -14,7 +14,7 @@ use super::buffers::{READ_BYTES, WorkerBuffers, with_buffers};
 use super::connection::{Http1Connection, push_peer};
 use super::from_memory;
 use super::head;
-use super::sending::Unsent;
+use super::sending::UnsentChunks;
 use crate::acceptor::Accepted;
 use crate::admission::{Admitted, Refusal};
 use crate::http::context::HttpContext;
@@ -26,7 +26,7 @@ pub(in crate::http) struct LazyConnection {
     /// Bytes that were read and not answered yet.
     received: Vec<u8>,
     /// The part of the answer to the only request that the socket did not accept.
-    unsent: Unsent,
+    unsent: UnsentChunks,
 }
 
 impl LazyConnection {
@@ -59,7 +59,7 @@ enum FirstBytes {
     /// The connection must parse these bytes.
     Received(Vec<u8>),
     /// The answer is longer than the socket accepts at once.
-    Unsent(Unsent),
+    Unsent(UnsentChunks),
 }
 
 /// Answers the first request if it is the only one and can be answered at once. Otherwise returns
@@ -77,7 +77,7 @@ pub(in crate::http) fn answer_at_once(
     };
     let (received, unsent) = match first {
         FirstBytes::Done => return None,
-        FirstBytes::Received(bytes) => (bytes, Unsent::new()),
+        FirstBytes::Received(bytes) => (bytes, UnsentChunks::new()),
         FirstBytes::Unsent(unsent) => (Vec::new(), unsent),
     };
     Some(LazyConnection {
@@ -121,7 +121,7 @@ fn read_and_answer(
     if !is_answered {
         return FirstBytes::Received(received.to_vec());
     }
-    let mut unsent = Unsent::new();
+    let mut unsent = UnsentChunks::new();
     match output.write(&mut unsent, &mut &*stream) {
         Ok(()) if !unsent.is_empty() => FirstBytes::Unsent(unsent),
         Ok(()) | Err(_) => FirstBytes::Done,

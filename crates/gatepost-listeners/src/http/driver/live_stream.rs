@@ -31,7 +31,7 @@ use super::buffers::{timeout, with_buffers};
 use super::connection::Http1Connection;
 use super::paced_stream::{EVENTS_PER_WRITE, SENT_MEANWHILE_BYTES_MAX};
 use crate::http::context::HttpContext;
-use crate::http::event_stream::{Shape, StreamFormat, encode_shared, framed};
+use crate::http::event_stream::{PublicationShape, StreamFormat, encode_shared, framed};
 use crate::http::stream_rights::StreamRights;
 use crate::stream::Stream;
 use crate::websocket::{Closed, Opcode, ReadingClient, whole_frame};
@@ -209,7 +209,7 @@ impl LiveSocket {
 
     fn push_end(&self, close_code: u16) {
         self.state.lock().ended = true;
-        if self.format.shape == Shape::NtfyWs {
+        if self.format.shape == PublicationShape::NtfyWs {
             self.push(whole_frame(Opcode::Close, &close_code.to_be_bytes()).into());
         }
         if self.chunked {
@@ -284,7 +284,7 @@ enum ClientBytes {
 
 impl ClientBytes {
     fn new(format: &StreamFormat) -> Self {
-        if format.shape == Shape::NtfyWs {
+        if format.shape == PublicationShape::NtfyWs {
             Self::Frames(Box::new(ReadingClient::new()))
         } else {
             Self::Requests(0)

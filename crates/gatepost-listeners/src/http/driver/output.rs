@@ -12,8 +12,8 @@ use std::task::Context;
 use bytes::Bytes;
 use gatepost_pages::{MemoryFile, PageOutput};
 
-use super::sending::{Chunk, Outlet, SendBuffer, Unsent, send_some};
-use super::socket::Polled;
+use super::sending::{Chunk, NonblockingSocket, SendBuffer, UnsentChunks, send_some};
+use super::socket::PolledSocket;
 use crate::stream::Stream;
 
 #[derive(Debug)]
@@ -93,8 +93,8 @@ impl Output {
     /// Sends as much as `outlet` accepts. The rest goes to `unsent`.
     pub(super) fn write(
         &mut self,
-        unsent: &mut Unsent,
-        outlet: &mut impl Outlet,
+        unsent: &mut UnsentChunks,
+        outlet: &mut impl NonblockingSocket,
     ) -> io::Result<()> {
         let mut segment = 0;
         let mut offset = 0;
@@ -128,12 +128,12 @@ impl Output {
         &mut self,
         stream: &mut Stream,
         context: &mut Context<'_>,
-        unsent: &mut Unsent,
+        unsent: &mut UnsentChunks,
     ) -> io::Result<()> {
-        self.write(unsent, &mut Polled::new(stream, context))
+        self.write(unsent, &mut PolledSocket::new(stream, context))
     }
 
-    fn keep_rest(&self, segment: usize, offset: usize, unsent: &mut Unsent) {
+    fn keep_rest(&self, segment: usize, offset: usize, unsent: &mut UnsentChunks) {
         let rest = self.segments.get(segment..).unwrap_or_default();
         for (index, part) in rest.iter().enumerate() {
             let mut chunk = match part {

@@ -11,7 +11,7 @@ use gatepost_broker::{LocalSubscription, StreamEvent};
 use tokio::time::{Instant, sleep_until};
 
 use super::connection::Http1Connection;
-use crate::http::event_stream::{Shape, StreamFormat, encode_shared, framed};
+use crate::http::event_stream::{PublicationShape, StreamFormat, encode_shared, framed};
 use crate::http::stream_rights::StreamRights;
 use crate::websocket::{Closed, Opcode, ReadingClient, whole_frame};
 
@@ -24,7 +24,7 @@ pub(super) const SENT_MEANWHILE_BYTES_MAX: usize = 64 << 10;
 const NORMAL_CLOSURE: [u8; 2] = 1000_u16.to_be_bytes();
 
 /// The event that ended a wait.
-enum Happened {
+enum WaitOutcome {
     Event(Option<StreamEvent>),
     Silence,
     Sent(io::Result<usize>),
@@ -41,7 +41,7 @@ impl Http1Connection {
         chunked: bool,
     ) -> io::Result<bool> {
         let shape = format.shape;
-        let is_websocket = shape == Shape::NtfyWs;
+        let is_websocket = shape == PublicationShape::NtfyWs;
         self.queue([framed(shape.opening(&format.topics), chunked)]);
         self.flush_events().await?;
         let context = Arc::clone(&self.context);
@@ -54,30 +54,30 @@ impl Http1Connection {
         loop {
             let event = if format.ends {
                 match reader.try_next() {
-                    Some(event) => Happened::Event(Some(event)),
-                    None => Happened::Event(None),
+                    Some(event) => WaitOutcome::Event(Some(event)),
+                    None => WaitOutcome::Event(None),
                 }
             } else {
                 tokio::select! {
                     biased;
-                    () = rights.lost() => Happened::Event(None),
-                    event = reader.next() => Happened::Event(event),
-                    sent = self.read_more() => Happened::Sent(sent),
-                    () = &mut silence => Happened::Silence,
+                    () = rights.lost() => WaitOutcome::Event(None),
+                    event = reader.next() => WaitOutcome::Event(event),
+                    sent = self.read_more() => WaitOutcome::Sent(sent),
+                    () = &mut silence => WaitOutcome::Silence,
                     // Polled last, so that waiting events are written first.
-                    () = context.drain.begun() => Happened::Event(None),
+                    () = context.drain.begun() => WaitOutcome::Event(None),
                 }
             };
             match event {
-                Happened::Event(Some(event)) => {
+                WaitOutcome::Event(Some(event)) => {
                     self.queue_events(event, &mut reader, &format, chunked);
                 }
-                Happened::Event(None) => {
+                WaitOutcome::Event(None) => {
                     self.queue_end(is_websocket, chunked);
                     self.flush_events().await?;
                     return Ok(true);
                 }
-                Happened::Silence => {
+                WaitOutcome::Silence => {
                     let due = silent_since + keepalive;
                     if due > Instant::now() {
                         silence.as_mut().reset(due);
@@ -86,7 +86,7 @@ impl Http1Connection {
                     silence.as_mut().reset(Instant::now() + keepalive);
                     self.queue([framed(shape.keepalive(&format.topics), chunked)]);
                 }
-                Happened::Sent(sent) => {
+                WaitOutcome::Sent(sent) => {
                     if sent? == 0 || self.tail.len() > SENT_MEANWHILE_BYTES_MAX {
                         return Ok(false);
                     }

@@ -12,8 +12,8 @@ use smallvec::SmallVec;
 const SLICES_PER_WRITE: usize = 64;
 
 /// A socket that never waits: it accepts as many bytes as fit, or returns `WouldBlock`.
-pub(super) trait Outlet {
-    /// Whether [`Outlet::send_file`] is supported; otherwise everything is written.
+pub(super) trait NonblockingSocket {
+    /// Whether [`NonblockingSocket::send_file`] is supported; otherwise everything is written.
     fn sends_files(&self) -> bool;
 
     /// Writes. `more` means that further bytes follow at once, so that the kernel does not send a
@@ -48,7 +48,7 @@ impl SendBuffer<'_> {
 pub(super) fn send_some<'a>(
     parts: impl Iterator<Item = SendBuffer<'a>>,
     mut skipped: usize,
-    outlet: &mut impl Outlet,
+    outlet: &mut impl NonblockingSocket,
 ) -> io::Result<usize> {
     let mut slices: SmallVec<[IoSlice<'_>; SLICES_PER_WRITE]> = SmallVec::new();
     let mut is_followed = false;
@@ -110,10 +110,13 @@ impl Chunk {
 }
 
 /// Bytes that the socket has not accepted yet, in order.
-pub(super) type Unsent = VecDeque<Chunk>;
+pub(super) type UnsentChunks = VecDeque<Chunk>;
 
 /// Sends as many waiting bytes as one system call can; returns their number.
-pub(super) fn send_unsent(unsent: &mut Unsent, outlet: &mut impl Outlet) -> io::Result<usize> {
+pub(super) fn send_unsent(
+    unsent: &mut UnsentChunks,
+    outlet: &mut impl NonblockingSocket,
+) -> io::Result<usize> {
     let all_sent = send_some(unsent.iter().map(Chunk::part), 0, outlet)?;
     let mut sent = all_sent;
     while let Some(chunk) = unsent.front_mut() {
@@ -153,7 +156,7 @@ mod tests {
         fn call(
             &self,
             call: &gatepost_pages::PageCall<'_>,
-        ) -> Result<gatepost_pages::Called, gatepost_pages::CallError> {
+        ) -> Result<gatepost_pages::ProcedureResponse, gatepost_pages::CallError> {
             Err(gatepost_pages::CallError::Unknown(call.path.to_owned()))
         }
     }
@@ -184,7 +187,7 @@ mod tests {
         }
     }
 
-    impl Outlet for Trickle {
+    impl NonblockingSocket for Trickle {
         fn sends_files(&self) -> bool {
             self.files
         }
@@ -239,7 +242,7 @@ mod tests {
             let mut output = Output::default();
             page.render_at_once(pages.values(), false, &mut output);
             output.text(|text| text.extend_from_slice(b"the end"));
-            let mut unsent = Unsent::new();
+            let mut unsent = UnsentChunks::new();
             output.write(&mut unsent, &mut outlet).expect("no error");
             while !unsent.is_empty() {
                 match send_unsent(&mut unsent, &mut outlet) {

@@ -10,11 +10,11 @@ use std::io;
 use std::sync::Arc;
 use std::task::Poll;
 
-use gatepost_pages::{Filled, PageRequest, Pieces, takes_gzip};
+use gatepost_pages::{InsertionTexts, PageRequest, PageSegments, takes_gzip};
 
 use super::buffers::with_buffers;
 use super::connection::Http1Connection;
-use super::exchange::After;
+use super::exchange::ConnectionUse;
 use super::from_memory;
 use super::output::Output;
 use super::worker_page::{WorkerPage, pieces};
@@ -27,7 +27,10 @@ use crate::http::site::{error_page, pages};
 
 impl Http1Connection {
     /// Has a worker make the page, and writes as much as the socket accepts.
-    pub(super) async fn serve_worker_page(&mut self, page: WorkerPage) -> io::Result<After> {
+    pub(super) async fn serve_worker_page(
+        &mut self,
+        page: WorkerPage,
+    ) -> io::Result<ConnectionUse> {
         let context = Arc::clone(&self.context);
         let WorkerPage {
             mut request,
@@ -52,7 +55,7 @@ impl Http1Connection {
                 written.await?;
                 self.orderly = !keep_alive && self.tail.is_empty();
                 self.flush().await?;
-                Ok(After::from_keep_alive(keep_alive))
+                Ok(ConnectionUse::from_keep_alive(keep_alive))
             }
             (filled, page) => {
                 request.secure = self.stream.tls().is_some();
@@ -74,8 +77,8 @@ impl Http1Connection {
     fn push_page(
         &self,
         request: &HttpRequest,
-        page: &Pieces,
-        filled: &Filled,
+        page: &PageSegments,
+        filled: &InsertionTexts,
         keep_alive: bool,
         output: &mut Output,
     ) {
@@ -92,7 +95,7 @@ impl Http1Connection {
 }
 
 /// The response if a procedure set more than a text.
-fn response_of(request: &HttpRequest, page: &Pieces, filled: Filled) -> Response {
+fn response_of(request: &HttpRequest, page: &PageSegments, filled: InsertionTexts) -> Response {
     let accept = request.field("accept-encoding").map(str::as_bytes);
     pages::response_of(request, gatepost_pages::rendered(page, filled, accept), 200)
 }

@@ -12,7 +12,7 @@ use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::sending::Outlet;
+use super::sending::NonblockingSocket;
 use crate::lazy_stream::LazyStream;
 use crate::stream::Stream;
 use crate::stream::TlsSession;
@@ -87,12 +87,12 @@ impl AsyncWrite for Stream {
 }
 
 /// A stream for the task that is polled, which is woken when the socket can be written again.
-pub(super) struct Polled<'a, 'c> {
+pub(super) struct PolledSocket<'a, 'c> {
     stream: &'a mut Stream,
     task: &'a mut Context<'c>,
 }
 
-impl<'a, 'c> Polled<'a, 'c> {
+impl<'a, 'c> PolledSocket<'a, 'c> {
     pub(super) const fn new(stream: &'a mut Stream, task: &'a mut Context<'c>) -> Self {
         Self { stream, task }
     }
@@ -118,7 +118,7 @@ impl<'a, 'c> Polled<'a, 'c> {
     }
 }
 
-impl Outlet for Polled<'_, '_> {
+impl NonblockingSocket for PolledSocket<'_, '_> {
     fn sends_files(&self) -> bool {
         matches!(self.stream, Stream::Tcp(_))
     }
@@ -139,7 +139,7 @@ impl Outlet for Polled<'_, '_> {
 }
 
 /// A connection that no reactor knows yet.
-impl Outlet for &LazyStream {
+impl NonblockingSocket for &LazyStream {
     fn sends_files(&self) -> bool {
         // Called only for plain connections; a Unix socket's write accepts no more than a TCP
         // socket's.

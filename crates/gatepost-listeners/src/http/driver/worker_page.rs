@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use gatepost_message::Peer;
-use gatepost_pages::{CachedPath, CompiledPage, PageNeeds, PathContent, Pieces};
+use gatepost_pages::{CachedPath, CompiledPage, PageNeeds, PageSegments, PathContent};
 
 use super::head::RequestHead;
 use crate::http::login_cookie;
@@ -54,7 +54,7 @@ fn has_credentials(head: &RequestHead<'_, '_>) -> bool {
     head.fields.iter().any(names) || head.query.contains("auth=")
 }
 
-pub(super) fn pieces(entry: &CachedPath) -> Option<&Pieces> {
+pub(super) fn pieces(entry: &CachedPath) -> Option<&PageSegments> {
     match &entry.content {
         PathContent::Page(CompiledPage::Pieces(pieces)) => Some(pieces),
         _ => None,

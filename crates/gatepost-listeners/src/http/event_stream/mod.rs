@@ -27,7 +27,7 @@ pub(super) use publication_json::to_json;
 
 /// The format of publications.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum PublicationShape {
     /// `text/event-stream`: `id:` is the position, `data:` a JSON object.
     Sse,
     /// `text/event-stream` whose `data:` is the payload itself.
@@ -48,7 +48,7 @@ pub(super) enum Shape {
 #[derive(Debug, Clone)]
 pub(super) struct StreamFormat {
     /// The format of an event's text.
-    pub shape: Shape,
+    pub shape: PublicationShape,
     /// Whether the stream ends when everything remembered has been written.
     pub ends: bool,
     /// The topics as the reader named them, which ntfy's clients expect in the first event.
@@ -69,7 +69,7 @@ impl StreamFormat {
     }
 }
 
-impl Shape {
+impl PublicationShape {
     /// The name of the reader in the list of sessions.
     pub(super) const fn kind(self) -> &'static str {
         match self {
@@ -202,13 +202,13 @@ const ENCODED_BYTES_MAX: usize = 16 * 1024;
 /// An event that this thread has encoded.
 struct Encoded {
     id: MessageId,
-    shape: Shape,
+    shape: PublicationShape,
     chunked: bool,
     bytes: Bytes,
 }
 
 impl Encoded {
-    fn is_of(&self, id: MessageId, shape: Shape, chunked: bool) -> bool {
+    fn is_of(&self, id: MessageId, shape: PublicationShape, chunked: bool) -> bool {
         self.id == id && self.shape == shape && self.chunked == chunked
     }
 }
@@ -223,7 +223,7 @@ struct LastEncoded {
 
 impl LastEncoded {
     /// Begins with the newest event, which most readers need.
-    fn find(&self, id: MessageId, shape: Shape, chunked: bool) -> Option<Bytes> {
+    fn find(&self, id: MessageId, shape: PublicationShape, chunked: bool) -> Option<Bytes> {
         let mut all = self.short.iter().rev().chain(&self.long);
         let encoded = all.find(|encoded| encoded.is_of(id, shape, chunked))?;
         Some(encoded.bytes.clone())
@@ -296,7 +296,7 @@ mod tests {
         })
     }
 
-    fn plain(shape: Shape) -> StreamFormat {
+    fn plain(shape: PublicationShape) -> StreamFormat {
         StreamFormat {
             shape,
             ends: false,
@@ -309,13 +309,16 @@ mod tests {
     #[test]
     fn a_payload_cannot_forge_an_event() {
         for payload in [&b"a\n\nid: 9"[..], b"a\r\rid: 9", b"a\r\n\r\nid: 9"] {
-            let text = String::from_utf8(Shape::SsePayload.encode(&event(payload))).expect("UTF-8");
+            let text = String::from_utf8(PublicationShape::SsePayload.encode(&event(payload)))
+                .expect("UTF-8");
             let (first, rest) = text.split_once('\n').expect("lines");
             assert!(first.starts_with("id: "));
             assert_eq!(rest, "data: a\ndata: \ndata: id: 9\n\n");
-            let json = String::from_utf8(Shape::Sse.encode(&event(payload))).expect("UTF-8");
+            let json =
+                String::from_utf8(PublicationShape::Sse.encode(&event(payload))).expect("UTF-8");
             assert_eq!(json.lines().count(), 3, "{json}");
-            let raw = String::from_utf8(Shape::NtfyRaw.encode(&event(payload))).expect("UTF-8");
+            let raw = String::from_utf8(PublicationShape::NtfyRaw.encode(&event(payload)))
+                .expect("UTF-8");
             assert_eq!(raw.lines().count(), 1);
         }
     }
@@ -323,10 +326,13 @@ mod tests {
     #[test]
     fn readers_of_one_thread_share_the_bytes() {
         let event = event(b"x");
-        let first = encode_shared(&event, &plain(Shape::Sse), true);
-        let second = encode_shared(&event, &plain(Shape::Sse), true);
+        let first = encode_shared(&event, &plain(PublicationShape::Sse), true);
+        let second = encode_shared(&event, &plain(PublicationShape::Sse), true);
         assert_eq!(first.as_ptr(), second.as_ptr());
-        assert_ne!(encode_shared(&event, &plain(Shape::JsonLines), true), first);
+        assert_ne!(
+            encode_shared(&event, &plain(PublicationShape::JsonLines), true),
+            first
+        );
     }
 
     #[test]
@@ -335,7 +341,7 @@ mod tests {
         let encode = || -> Vec<Bytes> {
             let encoded = events
                 .iter()
-                .map(|event| encode_shared(event, &plain(Shape::Sse), true));
+                .map(|event| encode_shared(event, &plain(PublicationShape::Sse), true));
             encoded.collect()
         };
         let (first, second) = (encode(), encode());
@@ -348,13 +354,13 @@ mod tests {
     fn of_long_events_the_last_is_shared() {
         let long: &'static [u8] = vec![b'x'; ENCODED_BYTES_MAX].leak();
         let (one, other) = (event(long), event(long));
-        let first = encode_shared(&one, &plain(Shape::Sse), true);
+        let first = encode_shared(&one, &plain(PublicationShape::Sse), true);
         assert_eq!(
-            encode_shared(&one, &plain(Shape::Sse), true).as_ptr(),
+            encode_shared(&one, &plain(PublicationShape::Sse), true).as_ptr(),
             first.as_ptr()
         );
-        encode_shared(&other, &plain(Shape::Sse), true);
-        let again = encode_shared(&one, &plain(Shape::Sse), true);
+        encode_shared(&other, &plain(PublicationShape::Sse), true);
+        let again = encode_shared(&one, &plain(PublicationShape::Sse), true);
         assert_ne!(again.as_ptr(), first.as_ptr());
         assert_eq!(again, first);
     }

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use gatepost_message::{Listener, Peer};
 use gatepost_users::Identity;
 
-use super::command::{self, Hello, SmtpCommand};
+use super::command::{self, GreetingVerb, SmtpCommand};
 use super::dialect::{Dialect, Transmission};
 use super::recipients::Recipients;
 use super::replies;
@@ -176,11 +176,11 @@ impl<'a> SmtpSession<'a> {
         }
     }
 
-    fn hello(&mut self, verb: Hello, name: String) -> SmtpReply {
+    fn hello(&mut self, verb: GreetingVerb, name: String) -> SmtpReply {
         if !self.dialect.speaks(verb) {
             return self.dialect.wrong_hello();
         }
-        let extended = verb != Hello::Helo;
+        let extended = verb != GreetingVerb::Helo;
         // RFC 5321, section 4.1.4: a new greeting resets the session.
         self.transaction = None;
         let text = if extended {

@@ -1,5 +1,5 @@
-//! Writes leave whole and in order, from whichever task, and no task waits for a client that
-//! says nothing.
+//! Writes leave whole and in order, from any task, and no task waits for a client that
+//! sends nothing.
 
 use super::*;
 

@@ -273,11 +273,15 @@ fn of_named_server(
     let is_exim = SERVERS
         .get(index)
         .is_some_and(|(guard, _)| *guard == "Exim");
-    outcome.or_else(|| is_exim.then(|| of_odd_exim(formats, line, found)).flatten())
+    outcome.or_else(|| {
+        is_exim
+            .then(|| of_configured_exim(formats, line, found))
+            .flatten()
+    })
 }
 
 /// The format of Exim's lines is configurable: all known parts are used.
-fn of_odd_exim(
+fn of_configured_exim(
     formats: &ReceivedFormats,
     line: &str,
     found: &mut ReceivedValues,

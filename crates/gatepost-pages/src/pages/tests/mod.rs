@@ -14,7 +14,7 @@ use super::*;
 use crate::request::{BrowserSession, Pairs};
 use crate::settings::Recheck;
 use crate::template;
-use crate::values::{CallError, Called, PageCall};
+use crate::values::{CallError, PageCall, ProcedureResponse};
 
 /// Constant values, and a procedure that fails.
 struct Fixed;
@@ -36,10 +36,10 @@ impl ValueSource for Fixed {
             .collect()
     }
 
-    fn call(&self, call: &PageCall<'_>) -> Result<Called, CallError> {
+    fn call(&self, call: &PageCall<'_>) -> Result<ProcedureResponse, CallError> {
         let argument = call.arguments.first().map_or("", |(_, value)| value);
         match call.path {
-            "/greeting" => Ok(Called {
+            "/greeting" => Ok(ProcedureResponse {
                 text: format!("Hello {argument}!"),
                 reply: None,
             }),
@@ -49,7 +49,7 @@ impl ValueSource for Fixed {
                 reply
                     .add_header("X-From".to_owned(), "procedure".to_owned())
                     .expect("a field");
-                Ok(Called {
+                Ok(ProcedureResponse {
                     text: "none".to_owned(),
                     reply: Some(Box::new(reply)),
                 })

@@ -4,14 +4,14 @@ use super::fields::RawField;
 
 /// The changes in transit that a canonicalization tolerates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Canonical {
+pub(crate) enum Canonicalization {
     /// Only blank lines at the end.
     Simple,
     /// White space, and the case of field names.
     Relaxed,
 }
 
-impl Canonical {
+impl Canonicalization {
     /// The canonicalizations of the head and of the body in `c=`.
     pub(crate) fn pair(text: Option<&str>) -> Option<(Self, Self)> {
         let one = |name: &str| match name {
@@ -101,21 +101,30 @@ mod tests {
         let mail = RawMail::read(b"A: X\r\nB : Y\t\r\n\tZ  \r\n\r\n C \r\nD \t E\r\n\r\n\r\n");
         let mut out = Vec::new();
         for index in 0..2 {
-            Canonical::Relaxed.field(mail.field(index).unwrap(), &mut out);
+            Canonicalization::Relaxed.field(mail.field(index).unwrap(), &mut out);
             out.extend_from_slice(b"\r\n");
         }
         assert_eq!(out, b"a:X\r\nb:Y Z\r\n");
-        assert_eq!(Canonical::Relaxed.body(mail.body), b" C\r\nD E\r\n");
-        assert_eq!(Canonical::Simple.body(mail.body), b" C \r\nD \t E\r\n");
+        assert_eq!(Canonicalization::Relaxed.body(mail.body), b" C\r\nD E\r\n");
+        assert_eq!(
+            Canonicalization::Simple.body(mail.body),
+            b" C \r\nD \t E\r\n"
+        );
     }
 
     #[test]
     fn empty_bodies() {
         for body in [&b""[..], b"\r\n", b"\r\n\r\n"] {
-            assert_eq!(Canonical::Simple.body(body), b"\r\n");
-            assert_eq!(Canonical::Relaxed.body(body), b"");
+            assert_eq!(Canonicalization::Simple.body(body), b"\r\n");
+            assert_eq!(Canonicalization::Relaxed.body(body), b"");
         }
-        assert_eq!(Canonical::Relaxed.body(b" \t\r\n\r\nx"), b"\r\n\r\nx\r\n");
-        assert_eq!(Canonical::Simple.body(b"a\r\n\r\nb"), b"a\r\n\r\nb\r\n");
+        assert_eq!(
+            Canonicalization::Relaxed.body(b" \t\r\n\r\nx"),
+            b"\r\n\r\nx\r\n"
+        );
+        assert_eq!(
+            Canonicalization::Simple.body(b"a\r\n\r\nb"),
+            b"a\r\n\r\nb\r\n"
+        );
     }
 }

@@ -12,8 +12,8 @@ mod tags;
 
 use gatepost_dns::RecordType;
 
-use super::{DnsResponses, RecordLookup, Wait, texts};
-pub(crate) use canonical::Canonical;
+use super::{AnswerPending, DnsResponses, RecordLookup, texts};
+pub(crate) use canonical::Canonicalization;
 pub(crate) use fields::{RawMail, with_line_ends};
 pub(crate) use key::Key;
 pub(crate) use signature::{Signature, without_value};
@@ -53,7 +53,7 @@ pub(crate) fn verify(
     mail: &RawMail<'_>,
     known: &DnsResponses<'_, '_>,
     now: u64,
-) -> Result<Vec<Signed>, Wait> {
+) -> Result<Vec<Signed>, AnswerPending> {
     let mut all = Vec::new();
     let mut wait = false;
     for (index, field) in mail.fields_named(b"dkim-signature").take(SIGNATURES_MAX) {
@@ -78,7 +78,7 @@ pub(crate) fn verify(
         };
         if let Some(signature) = signature {
             match fetch(&signature, known) {
-                Err(Wait) => wait = true,
+                Err(AnswerPending) => wait = true,
                 Ok(Fetched::Later) => signed.outcome = DkimResult::TemporaryFailure,
                 Ok(Fetched::None) => {}
                 Ok(Fetched::Key(key)) => {
@@ -99,7 +99,7 @@ pub(crate) fn verify(
         }
         all.push(signed);
     }
-    if wait { Err(Wait) } else { Ok(all) }
+    if wait { Err(AnswerPending) } else { Ok(all) }
 }
 
 /// The key of a signature.
@@ -109,7 +109,10 @@ pub(crate) enum Fetched {
     Later,
 }
 
-pub(crate) fn fetch(signature: &Signature, known: &DnsResponses<'_, '_>) -> Result<Fetched, Wait> {
+pub(crate) fn fetch(
+    signature: &Signature,
+    known: &DnsResponses<'_, '_>,
+) -> Result<Fetched, AnswerPending> {
     let name = format!("{}._domainkey.{}", signature.selector, signature.domain);
     Ok(match known.lookup(&name, RecordType::Txt)? {
         RecordLookup::Records(records) => texts(records)

@@ -3,7 +3,7 @@
 use gatepost_mail::decode_base64;
 use ring::digest;
 
-use super::canonical::Canonical;
+use super::canonical::Canonicalization;
 use super::fields::{RawField, RawMail};
 use super::tags::Tags;
 
@@ -47,8 +47,8 @@ pub(crate) struct Signature {
     pub(crate) algorithm: Algorithm,
     pub(crate) value: Vec<u8>,
     body_hash: Vec<u8>,
-    head_form: Canonical,
-    body_form: Canonical,
+    head_form: Canonicalization,
+    body_form: Canonicalization,
     pub(crate) domain: String,
     identity_domain: String,
     pub(crate) selector: String,
@@ -92,7 +92,7 @@ impl Signature {
         if ends.is_some_and(|ends| ends < now || made.is_some_and(|made| ends < made)) {
             return None;
         }
-        let (head_form, body_form) = Canonical::pair(tags.text("c").as_deref())?;
+        let (head_form, body_form) = Canonicalization::pair(tags.text("c").as_deref())?;
         let mut signature = Self::of_seal(tags)?;
         signature.fields = fields;
         signature.body_hash = decode_base64(tags.raw("bh")?);
@@ -124,8 +124,8 @@ impl Signature {
             algorithm: Algorithm::named(&tags.text("a")?)?,
             value: Some(value).filter(|value| !value.is_empty())?,
             body_hash: Vec::new(),
-            head_form: Canonical::Relaxed,
-            body_form: Canonical::Relaxed,
+            head_form: Canonicalization::Relaxed,
+            body_form: Canonicalization::Relaxed,
             identity_domain: domain.clone(),
             domain,
             selector: tags.text("s").filter(|selector| !selector.is_empty())?,
@@ -164,7 +164,7 @@ impl Signature {
 pub(super) fn add_signed_fields(
     mail: &RawMail<'_>,
     names: &[impl AsRef<str>],
-    form: Canonical,
+    form: Canonicalization,
     out: &mut Vec<u8>,
 ) {
     let mut used: Vec<usize> = Vec::new();
@@ -179,7 +179,7 @@ pub(super) fn add_signed_fields(
 }
 
 /// Adds a signature's field with an empty `b=` and without its line end.
-pub(crate) fn without_value(form: Canonical, field: RawField<'_>, out: &mut Vec<u8>) {
+pub(crate) fn without_value(form: Canonicalization, field: RawField<'_>, out: &mut Vec<u8>) {
     let mut text = Vec::with_capacity(field.text.len());
     let value_at = field.text.len() - field.value().len();
     let (name, value) = field.text.split_at(value_at);

@@ -10,7 +10,7 @@ use ring::digest::{SHA256, digest};
 use ring::rand::SystemRandom;
 use ring::signature::{Ed25519KeyPair, KeyPair, RSA_PKCS1_SHA256, RsaKeyPair};
 
-use super::canonical::Canonical;
+use super::canonical::Canonicalization;
 use super::fields::RawMail;
 use super::signature::{add_signed_fields, without_value};
 
@@ -153,7 +153,7 @@ impl DkimSigner {
     pub fn signature_field(&self, mail: &[u8], now: SystemTime) -> Option<String> {
         let seconds = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let raw = RawMail::read(mail);
-        let form = Canonical::Relaxed;
+        let form = Canonicalization::Relaxed;
         let present: Vec<(&str, usize)> = SIGNED_FIELDS
             .iter()
             .map(|name| (*name, raw.fields_named(name.as_bytes()).count()))

@@ -8,7 +8,7 @@ use gatepost_mail::ip;
 use super::SpfResult;
 use super::macros;
 use super::record::{DomainSpec, Mechanism, SpfRecord as Policy, is_record};
-use crate::authentication::{DnsResponses, RecordLookup, Wait, texts};
+use crate::authentication::{AnswerPending, DnsResponses, RecordLookup, texts};
 
 /// The most terms that cause queries, over all records: SpamAssassin's limit; RFC 7208, section
 /// 4.6.4 has 10.
@@ -35,8 +35,8 @@ enum Stop {
     With(SpfResult),
 }
 
-impl From<Wait> for Stop {
-    fn from(_: Wait) -> Self {
+impl From<AnswerPending> for Stop {
+    fn from(_: AnswerPending) -> Self {
         Self::Wait
     }
 }
@@ -53,7 +53,7 @@ struct SpfEvaluation<'e, 'a> {
 pub(crate) fn check_host(
     known: &DnsResponses<'_, '_>,
     sender: SpfSender<'_>,
-) -> Result<SpfResult, Wait> {
+) -> Result<SpfResult, AnswerPending> {
     let mut evaluation = SpfEvaluation {
         known,
         sender,
@@ -62,7 +62,7 @@ pub(crate) fn check_host(
     };
     match evaluation.check(sender.domain) {
         Ok(result) | Err(Stop::With(result)) => Ok(result),
-        Err(Stop::Wait) => Err(Wait),
+        Err(Stop::Wait) => Err(AnswerPending),
     }
 }
 
@@ -196,7 +196,7 @@ impl<'a> SpfEvaluation<'_, 'a> {
     }
 
     /// The validated names of the sender's address (section 5.5). Errors are not matches.
-    fn proven_names(&self) -> Result<Vec<&'a str>, Wait> {
+    fn proven_names(&self) -> Result<Vec<&'a str>, AnswerPending> {
         let address = self.sender.address;
         let zone = if address.is_ipv4() {
             "in-addr.arpa"
@@ -220,18 +220,18 @@ impl<'a> SpfEvaluation<'_, 'a> {
                     proven.push(name);
                 }
                 Ok(_) => {}
-                Err(Wait) => wait = true,
+                Err(AnswerPending) => wait = true,
             }
         }
-        if wait { Err(Wait) } else { Ok(proven) }
+        if wait { Err(AnswerPending) } else { Ok(proven) }
     }
 
-    fn expand(&self, text: &str, domain: &str) -> Result<String, Wait> {
+    fn expand(&self, text: &str, domain: &str) -> Result<String, AnswerPending> {
         macros::expand(text, |letter| self.value(letter, domain))
     }
 
     /// The value of a macro letter (section 7.2).
-    fn value(&self, letter: char, domain: &str) -> Result<String, Wait> {
+    fn value(&self, letter: char, domain: &str) -> Result<String, AnswerPending> {
         let SpfSender {
             address,
             local_part,

@@ -77,6 +77,6 @@ impl SpfLookup {
             domain: &self.domain,
             helo: &self.helo,
         };
-        check_host(&known, sender).map_err(|_| known.into_wanted())
+        check_host(&known, sender).map_err(|_| known.into_questions())
     }
 }

@@ -1,6 +1,6 @@
 //! Macros in the names of an SPF record, RFC 7208, section 7.
 
-use crate::authentication::Wait;
+use crate::authentication::AnswerPending;
 
 /// The longest name of a query; longer names lose labels from the left (section 7.3).
 const NAME_BYTES_MAX: usize = 253;
@@ -83,8 +83,8 @@ pub(super) fn check(text: &str) -> Option<()> {
 /// Expands the macros of a name. `value` returns the value of a macro letter in lower case.
 pub(super) fn expand(
     text: &str,
-    value: impl Fn(char) -> Result<String, Wait>,
-) -> Result<String, Wait> {
+    value: impl Fn(char) -> Result<String, AnswerPending>,
+) -> Result<String, AnswerPending> {
     let mut name = String::new();
     for piece in pieces(text).unwrap_or_default() {
         match piece {

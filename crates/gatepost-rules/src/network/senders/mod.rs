@@ -13,10 +13,10 @@ use gatepost_mail::{Relay, is_fully_qualified, parse_ip};
 
 use crate::authentication::arc::{self, ArcResult};
 use crate::authentication::dkim::{self, DkimResult, RawMail, Signed, with_line_ends};
-use crate::authentication::dmarc::{self, DmarcResult, Proven};
+use crate::authentication::dmarc::{self, AuthenticatedDomains, DmarcResult};
 use crate::authentication::settings::SenderSettings;
 use crate::authentication::spf::{self, SpfResult, SpfSender};
-use crate::authentication::{DnsResponses, RecordLookup, Wait, texts};
+use crate::authentication::{AnswerPending, DnsResponses, RecordLookup, texts};
 use crate::eval::ScannedMail;
 use recorded_results::{recorded_results_in, unfold};
 pub(crate) use sender_test::SenderTest;
@@ -113,7 +113,7 @@ impl<'m, 'a> Senders<'m, 'a> {
         &self,
         helo: bool,
         known: &DnsResponses<'_, '_>,
-    ) -> Result<Option<SpfResult>, Wait> {
+    ) -> Result<Option<SpfResult>, AnswerPending> {
         if let Some(noted) = self.noted_spf(helo) {
             return Ok(Some(noted));
         }
@@ -174,7 +174,7 @@ impl<'m, 'a> Senders<'m, 'a> {
         &self,
         by_default: bool,
         known: &DnsResponses<'_, '_>,
-    ) -> Result<bool, Wait> {
+    ) -> Result<bool, AnswerPending> {
         let Some(sender) = self.envelope_sender().filter(|sender| !sender.is_empty()) else {
             return Ok(false);
         };
@@ -194,7 +194,10 @@ impl<'m, 'a> Senders<'m, 'a> {
         list.is_some_and(|list| list.contains(address.as_bytes()))
     }
 
-    pub(super) fn signatures(&self, known: &DnsResponses<'_, '_>) -> Result<&[Signed], Wait> {
+    pub(super) fn signatures(
+        &self,
+        known: &DnsResponses<'_, '_>,
+    ) -> Result<&[Signed], AnswerPending> {
         if let Some(signatures) = self.found.signatures.get() {
             return Ok(signatures);
         }
@@ -229,7 +232,7 @@ impl<'m, 'a> Senders<'m, 'a> {
         domains: &[String],
         known: &DnsResponses<'_, '_>,
         counts: impl Fn(&Signed) -> bool,
-    ) -> Result<bool, Wait> {
+    ) -> Result<bool, AnswerPending> {
         let signatures = self.signatures(known)?;
         let mut counting = signatures.iter().filter(|signed| counts(signed));
         Ok(counting.any(|signed| {
@@ -244,7 +247,7 @@ impl<'m, 'a> Senders<'m, 'a> {
         &self,
         by_default: bool,
         known: &DnsResponses<'_, '_>,
-    ) -> Result<bool, Wait> {
+    ) -> Result<bool, AnswerPending> {
         let settings = self.settings;
         let (signers, list) = if by_default {
             (&settings.default_signers, "def_welcomelist_auth")
@@ -290,7 +293,7 @@ impl<'m, 'a> Senders<'m, 'a> {
         letters: &str,
         domains: &[String],
         known: &DnsResponses<'_, '_>,
-    ) -> Result<bool, Wait> {
+    ) -> Result<bool, AnswerPending> {
         let mut found = false;
         let authors = self.author_domains();
         for author in authors.iter().filter(|domain| domain.contains('.')) {
@@ -312,7 +315,7 @@ impl<'m, 'a> Senders<'m, 'a> {
         Ok(found && (domains.is_empty() || authors.iter().any(is_meant)))
     }
 
-    fn practice(&self, domain: &str, known: &DnsResponses<'_, '_>) -> Result<char, Wait> {
+    fn practice(&self, domain: &str, known: &DnsResponses<'_, '_>) -> Result<char, AnswerPending> {
         let overrides = &self.settings.practices;
         if let Some(practice) = overrides.get(domain) {
             return Ok(*practice);
@@ -341,7 +344,7 @@ impl<'m, 'a> Senders<'m, 'a> {
         })
     }
 
-    fn chain(&self, known: &DnsResponses<'_, '_>) -> Result<ArcResult, Wait> {
+    fn chain(&self, known: &DnsResponses<'_, '_>) -> Result<ArcResult, AnswerPending> {
         if let Some(chain) = self.found.chain.get() {
             return Ok(*chain);
         }
@@ -349,7 +352,10 @@ impl<'m, 'a> Senders<'m, 'a> {
         Ok(*self.found.chain.get_or_init(|| chain))
     }
 
-    pub(super) fn dmarc(&self, known: &DnsResponses<'_, '_>) -> Result<Option<DmarcResult>, Wait> {
+    pub(super) fn dmarc(
+        &self,
+        known: &DnsResponses<'_, '_>,
+    ) -> Result<Option<DmarcResult>, AnswerPending> {
         let Some(relay) = self.relay() else {
             return Ok(None);
         };
@@ -361,12 +367,17 @@ impl<'m, 'a> Senders<'m, 'a> {
         };
         let registered = |host: &str| boundaries.registered(host);
         // All at once: the queries do not depend on the results.
-        let _ = dmarc::verify(&author, &Proven::default(), &registered, known);
+        let _ = dmarc::verify(
+            &author,
+            &AuthenticatedDomains::default(),
+            &registered,
+            known,
+        );
         let (by_sender, by_greeting) = (self.spf(false, known), self.spf(true, known));
         let signatures = self.signatures(known)?;
         let (by_sender, by_greeting) = (by_sender?, by_greeting?);
         let sender = self.envelope_domain().unwrap_or_else(|| author.clone());
-        let mut proven = Proven::default();
+        let mut proven = AuthenticatedDomains::default();
         if by_sender == Some(SpfResult::Pass) {
             proven.senders.push(&sender);
         }

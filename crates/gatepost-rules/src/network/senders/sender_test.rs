@@ -6,7 +6,7 @@ use super::Senders;
 use crate::authentication::arc::ArcResult;
 use crate::authentication::dmarc::{DmarcResult, Policy};
 use crate::authentication::spf::SpfResult;
-use crate::authentication::{DnsResponses, Wait};
+use crate::authentication::{AnswerPending, DnsResponses};
 
 /// A test of a rule about a sender.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,7 +117,7 @@ impl SenderTest {
     ) -> Vec<Question> {
         let known = DnsResponses::new(answer, false);
         let _ = self.holds(senders, &known);
-        known.into_wanted()
+        known.into_questions()
     }
 
     /// Whether the rule hits, according to the responses so far.
@@ -130,7 +130,11 @@ impl SenderTest {
         self.holds(senders, &known).unwrap_or(false)
     }
 
-    fn holds(&self, senders: &Senders<'_, '_>, known: &DnsResponses<'_, '_>) -> Result<bool, Wait> {
+    fn holds(
+        &self,
+        senders: &Senders<'_, '_>,
+        known: &DnsResponses<'_, '_>,
+    ) -> Result<bool, AnswerPending> {
         Ok(match self {
             Self::Spf { helo, result } => senders.spf(*helo, known)? == Some(*result),
             Self::SpfSkipped => senders.envelope_sender().is_none(),

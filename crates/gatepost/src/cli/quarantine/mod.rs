@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::list_page::ListPage;
+use super::list_page::ListOptions;
 use crate::client::{AdminClient, AdminError, AdminOptions, segment};
 use selection::{QuarantineSelection, page_path};
 
@@ -36,7 +36,10 @@ pub(super) struct QuarantineArguments {
 #[derive(Debug, Subcommand)]
 enum QuarantineAction {
     /// List messages, newest first
-    #[command(mut_arg("count", |count| count.default_value("50")))]
+    #[command(
+        mut_arg("count", |count| count.default_value("50")),
+        mut_arg("json", |json| json.help("As JSON: messages, found, total"))
+    )]
     List {
         /// Only messages with this text in subject, sender, recipient, topic, rule, reason or peer
         #[arg(long, value_name = "TEXT", default_value = "")]
@@ -46,12 +49,7 @@ enum QuarantineAction {
               value_parser = ["newest", "oldest", "score", "size", "sender"])]
         sort: String,
         #[command(flatten)]
-        page: ListPage,
-        /// As JSON: messages, found, total
-        #[arg(long)]
-        json: bool,
-        #[command(flatten)]
-        server: AdminOptions,
+        options: ListOptions,
     },
     /// Show one message: who sent it, why it was kept, and its text
     Show {
@@ -107,13 +105,12 @@ fn act(action: &QuarantineAction) -> Result<(), AdminError> {
         QuarantineAction::List {
             search,
             sort,
-            page,
-            json,
-            server,
+            options,
         } => {
+            let page = &options.page;
             let path = page_path(search, sort, page.skip, usize::from(page.count));
-            let answer = server.client()?.ask("GET", &path, None)?;
-            if *json {
+            let answer = options.answer(&path)?;
+            if options.json {
                 println!("{answer:#}");
             } else {
                 output::print_list(&answer, page.skip);

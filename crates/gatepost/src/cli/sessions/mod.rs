@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use gatepost_settings::Period;
 use serde_json::{Value, json};
 
-use super::list_page::ListPage;
+use super::list_page::ListOptions;
 use crate::client::{AdminError, AdminOptions, segment};
 
 /// Find, inspect, disconnect, end and ban the MQTT sessions of a running server
@@ -36,12 +36,7 @@ enum SessionsAction {
         #[arg(long, value_name = "TEXT", default_value = "")]
         search: String,
         #[command(flatten)]
-        page: ListPage,
-        /// As JSON, one array
-        #[arg(long)]
-        json: bool,
-        #[command(flatten)]
-        server: AdminOptions,
+        options: ListOptions,
     },
     /// Show a session: connection, subscriptions, queue, and causes of delay
     Show {
@@ -122,19 +117,14 @@ pub(super) fn run(arguments: &SessionsArguments) -> ExitCode {
 
 fn act(action: &SessionsAction) -> Result<(), AdminError> {
     match action {
-        SessionsAction::List {
-            search,
-            page,
-            json,
-            server,
-        } => {
+        SessionsAction::List { search, options } => {
             let search = segment(search);
-            let path = format!("/admin/sessions?{}&search={search}", page.query());
-            let answer = server.client()?.ask("GET", &path, None)?;
-            if *json {
+            let path = format!("/admin/sessions?{}&search={search}", options.page.query());
+            let answer = options.answer(&path)?;
+            if options.json {
                 println!("{:#}", answer["sessions"]);
             } else {
-                output::print_list(&answer, page.skip);
+                output::print_list(&answer, options.page.skip);
             }
         }
         SessionsAction::Show {

@@ -50,7 +50,7 @@ impl PasswordSource {
             Self::File(path, file) => {
                 first_line(BufReader::new(file)).map_err(|cause| file_error(&path, cause))?
             }
-            Self::Standard if stdin.is_terminal() => return ask_twice(name),
+            Self::Standard if stdin.is_terminal() => return prompt_twice(name),
             Self::Input | Self::Standard => first_line(stdin.lock())?,
         };
         if line.expose().is_empty() {
@@ -75,13 +75,13 @@ fn first_line(mut reader: impl BufRead) -> io::Result<Secret> {
     Ok(Secret::new(line))
 }
 
-fn ask_twice(name: &str) -> Result<Secret, PasswordError> {
+fn prompt_twice(name: &str) -> Result<Secret, PasswordError> {
     let _hidden = Hidden::start()?;
-    let first = ask(&format!("Password for {name}: "))?;
+    let first = prompt(&format!("Password for {name}: "))?;
     if first.expose().is_empty() {
         return Err(PasswordError::Empty);
     }
-    let again = ask("Once more: ")?;
+    let again = prompt("Once more: ")?;
     if first == again {
         Ok(first)
     } else {
@@ -89,7 +89,7 @@ fn ask_twice(name: &str) -> Result<Secret, PasswordError> {
     }
 }
 
-fn ask(question: &str) -> io::Result<Secret> {
+fn prompt(question: &str) -> io::Result<Secret> {
     let mut terminal = io::stderr();
     write!(terminal, "{question}")?;
     terminal.flush()?;

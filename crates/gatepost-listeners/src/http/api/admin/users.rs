@@ -110,7 +110,7 @@ async fn all(users: &Users, request: &HttpRequest) -> Result<Response, HttpError
         ));
     }
     let new: NewUser = body(request)?;
-    if !new.admin && !has_admin_beside(users, None) {
+    if !new.admin && !has_other_admin(users, None) {
         return Err(HttpError::Conflict(
             "the first user must be an administrator: otherwise no user could change anything here"
                 .to_owned(),
@@ -228,14 +228,14 @@ fn shown(users: &Users, name: &str) -> Result<Response, HttpError> {
 }
 
 /// Whether a user other than `name` can log in as an administrator.
-fn has_admin_beside(users: &Users, name: Option<&str>) -> bool {
+fn has_other_admin(users: &Users, name: Option<&str>) -> bool {
     let list = users.list();
     let mut others = list.iter().filter(|user| Some(user.name.as_str()) != name);
     others.any(|user| user.admin && !user.disabled)
 }
 
 fn expect_another_admin(users: &Users, name: &str) -> Result<(), HttpError> {
-    if has_admin_beside(users, Some(name)) {
+    if has_other_admin(users, Some(name)) {
         return Ok(());
     }
     Err(HttpError::Conflict(format!(

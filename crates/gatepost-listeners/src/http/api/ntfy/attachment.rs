@@ -1,5 +1,5 @@
-//! Which publications have a file, as ntfy decides it: one that names a file, and one whose body is
-//! too large or too binary for a message.
+//! Publications with a file, by ntfy's rules: those that name a file, and those whose body is too
+//! large for a message or is not text.
 
 use gatepost_gateway::{FileAnnouncement, FileOutcome, SubmissionOutcome};
 use gatepost_message::{Message, Publication};

@@ -24,7 +24,7 @@ use crate::http::access;
 use crate::http::context::HttpContext;
 use crate::http::email::AllowedEmail;
 use crate::http::error::HttpError;
-use crate::http::event_stream::{Shape, to_ntfy};
+use crate::http::event_stream::{PublicationShape, to_ntfy};
 use crate::http::origin;
 use crate::http::parameters::{first_parameter, flag, is_yes, parameter, since_of};
 use crate::http::request::{HttpRequest, HttpVersion};
@@ -60,10 +60,10 @@ pub(in crate::http) async fn respond(
             if !kind.contains('/') && topics.split(',').all(is_topic) =>
         {
             let shape = match kind {
-                "json" => Shape::NtfyJson,
-                "sse" => Shape::NtfySse,
-                "raw" => Shape::NtfyRaw,
-                "ws" => Shape::NtfyWs,
+                "json" => PublicationShape::NtfyJson,
+                "sse" => PublicationShape::NtfySse,
+                "raw" => PublicationShape::NtfyRaw,
+                "ws" => PublicationShape::NtfyWs,
                 "auth" => return Some(may_read(context, request, topics)),
                 "publish" | "send" | "trigger" if request.method() == "GET" => {
                     return Some(publish_by_link(context, request, topics).await);
@@ -215,7 +215,7 @@ fn subscribe(
     context: &HttpContext,
     request: &HttpRequest,
     names: &str,
-    shape: Shape,
+    shape: PublicationShape,
 ) -> Result<Response, HttpError> {
     let filters = filters(request, names)?;
     let polls = ["poll", "x-poll", "po"]
@@ -227,10 +227,10 @@ fn subscribe(
     let default = if polls { Since::Everything } else { Since::Now };
     let since = since_of(request, default)?;
     let accept = match shape {
-        Shape::NtfyWs if request.version == HttpVersion::Http2 => {
+        PublicationShape::NtfyWs if request.version == HttpVersion::Http2 => {
             return Err(HttpError::Upgrade("WebSockets are opened over HTTP/1.1"));
         }
-        Shape::NtfyWs => Some(websocket_handshake::accept(
+        PublicationShape::NtfyWs => Some(websocket_handshake::accept(
             request,
             "this path is a WebSocket",
         )?),

@@ -16,12 +16,12 @@ use crate::config::Config;
 const SERVER_TIMEOUT: Duration = Duration::from_secs(3);
 const QUESTION_TIMEOUT: Duration = Duration::from_secs(8);
 
-struct Asking {
+struct DnsCheck {
     resolver: Resolver,
     runtime: tokio::runtime::Runtime,
 }
 
-impl Asking {
+impl DnsCheck {
     fn ask(&self, name: &str, kind: RecordType) -> Result<Vec<RecordData>, String> {
         let question = Question::new(name, kind);
         let until = Instant::now() + QUESTION_TIMEOUT;
@@ -64,7 +64,7 @@ pub(super) fn check(config: &Config, report: &mut DeployReport) {
             return;
         }
     };
-    let asking = Asking {
+    let asking = DnsCheck {
         resolver: Resolver::new(system_servers(), SERVER_TIMEOUT),
         runtime,
     };
@@ -96,7 +96,7 @@ fn own_addresses() -> BTreeSet<IpAddr> {
     own
 }
 
-fn exchangers(domain: &str, own: &BTreeSet<IpAddr>, asking: &Asking, report: &mut DeployReport) {
+fn exchangers(domain: &str, own: &BTreeSet<IpAddr>, asking: &DnsCheck, report: &mut DeployReport) {
     let records = match asking.ask(domain, RecordType::Mx) {
         Ok(records) => records,
         Err(error) => {
@@ -132,7 +132,7 @@ fn exchangers(domain: &str, own: &BTreeSet<IpAddr>, asking: &Asking, report: &mu
     }
 }
 
-fn pointer(ip: IpAddr, asking: &Asking, report: &mut DeployReport) {
+fn pointer(ip: IpAddr, asking: &DnsCheck, report: &mut DeployReport) {
     let records = asking
         .ask(&reverse_name(ip), RecordType::Ptr)
         .unwrap_or_default();

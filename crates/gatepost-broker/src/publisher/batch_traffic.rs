@@ -5,7 +5,7 @@ use crate::counters::Counters;
 
 /// Messages and deliveries since the last flush. The server's own figures do not count.
 #[derive(Default)]
-pub(super) struct Traffic {
+pub(super) struct BatchTraffic {
     pub(super) messages: u64,
     /// Bytes of the payloads of these messages.
     pub(super) bytes: u64,
@@ -14,7 +14,7 @@ pub(super) struct Traffic {
     pub(super) bytes_out: u64,
 }
 
-impl Traffic {
+impl BatchTraffic {
     pub(super) fn add_to(&self, counters: &Counters) {
         Counters::add(&counters.messages_in, self.messages);
         Counters::add(&counters.bytes_in, self.bytes);
