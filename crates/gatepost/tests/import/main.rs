@@ -276,6 +276,24 @@ fn each_line_of_mosquitto_conf_is_carried_over_or_named_with_the_reason() {
             "memory_limit 200000000",
             "broker.memory_max = \"200000000B\"",
         ),
+        ("connection else.where", "name = \"else-where\""),
+        (
+            "address 127.0.0.1:1",
+            "bridge.address = \"mqtt://127.0.0.1:1\"",
+        ),
+        ("topic # out 0", "bridge.topics = [\"# out 0\"]"),
+        ("bridge_protocol_version mqttv50", "bridge.version = \"5\""),
+        ("remote_username anna", "bridge.user = \"anna\""),
+        (
+            "remote_password hidden",
+            "bridge.password_file = \"bridge-else-where.password\"",
+        ),
+        ("keepalive_interval 30", "bridge.keep_alive = \"30s\""),
+        ("restart_timeout 2 40", "retry.longest = \"40s\""),
+        (
+            "notification_topic bridges/one",
+            "bridge.notification_topic = \"bridges/one\"",
+        ),
     ];
     let left_out = [
         "persistence false",
@@ -283,11 +301,8 @@ fn each_line_of_mosquitto_conf_is_carried_over_or_named_with_the_reason() {
         "retain_available true",
         "queue_qos0_messages false",
         "upgrade_outgoing_qos false",
-        "connection elsewhere",
-        "address 127.0.0.1:1",
-        "topic # out 0",
         "start_type lazy",
-        "bridge_protocol_version mqttv311",
+        "round_robin true",
     ];
     let mut text = format!("listener {port} 127.0.0.1\n");
     for line in carried.iter().map(|(line, _)| *line).chain(left_out) {
@@ -312,14 +327,74 @@ fn each_line_of_mosquitto_conf_is_carried_over_or_named_with_the_reason() {
             "{line} is not named in\n{said}"
         );
     }
-    assert!(said.contains("10 lines are not imported"), "{said}");
-    // The command's output is a config.
-    let target = folder.path().join("gatepost.toml");
-    let printed = said.split("\n10 lines are").next().unwrap_or_default();
-    fs::write(&target, printed).expect("written");
+    assert!(said.contains("7 lines are not imported"), "{said}");
+    assert!(!said.contains("hidden"), "{said}");
+    // The file that the command writes is a config.
+    let target = folder.path().join("new");
+    let (done, said) = import(&[
+        &config.display().to_string(),
+        "--write",
+        &target.display().to_string(),
+    ]);
+    assert!(done, "{said}");
+    let secret = target.join("bridge-else-where.password");
+    assert_eq!(fs::read_to_string(secret).expect("written"), "hidden\n");
+    let target = target.join("gatepost.toml");
     let show = ["config", "--config", &target.display().to_string()];
     let shown = run(env!("CARGO_BIN_EXE_gatepost"), &show, b"");
     assert!(shown.status.success(), "{}", text_of(&shown));
+}
+
+#[test]
+fn a_bridge_of_mosquitto_is_a_sink_after_the_import() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (near, far) = (free_port(), free_port());
+    let passwords = folder.path().join("passwords");
+    let file = passwords.display().to_string();
+    let made = run(
+        "mosquitto_passwd",
+        &["-c", "-b", &file, "plant", "its own"],
+        b"",
+    );
+    assert!(made.status.success(), "{}", text_of(&made));
+    let elsewhere = folder.path().join("elsewhere.conf");
+    let text = format!("listener {far} 127.0.0.1\nallow_anonymous false\npassword_file {file}\n");
+    fs::write(&elsewhere, text).expect("written");
+    let _elsewhere = Mosquitto::start(&elsewhere, far);
+    let config = folder.path().join("mosquitto.conf");
+    let text = format!(
+        "listener {near} 127.0.0.1\nallow_anonymous true\n\
+         connection plant\naddress 127.0.0.1:{far}\nremote_username plant\n\
+         remote_password its own\nbridge_protocol_version mqttv50\n\
+         topic sensors/# out 1 \"\" plant/\ntopic commands/# in 1 \"\" plant/\n"
+    );
+    fs::write(&config, text).expect("written");
+    let target = folder.path().join("new");
+    let (done, said) = import(&[
+        &config.display().to_string(),
+        "--write",
+        &target.display().to_string(),
+    ]);
+    assert!(done && !said.contains("not imported"), "{said}");
+    let settings = fs::read_to_string(target.join("gatepost.toml")).expect("written");
+    assert!(!settings.contains("its own"), "{settings}");
+    let gateway = Gateway::start_in(&target, &settings);
+    assert_eq!(gateway.port("mqtt"), near.to_string());
+
+    let (near, far) = (near.to_string(), far.to_string());
+    let login = ["-u", "plant", "-P", "its own"];
+    let subscribe = |port: &str, login: &[&str], topic: &str| {
+        let own = ["-p", port, "-q", "1", "-F", "%t|%p", "-d", "-t", topic];
+        let mut client = Client::start("mosquitto_sub", &[&own[..], login].concat());
+        client.await_line("SUBACK");
+        client
+    };
+    let mut there = subscribe(&far, &login, "plant/sensors/#");
+    assert!(publish(&near, "sensor", &[], "sensors/one", "20.5"));
+    there.await_line("plant/sensors/one|20.5");
+    let mut here = subscribe(&near, &[], "commands/#");
+    assert!(publish(&far, "desk", &login, "plant/commands/one", "off"));
+    here.await_line("commands/one|off");
 }
 
 #[test]

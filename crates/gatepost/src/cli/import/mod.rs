@@ -19,7 +19,7 @@ use serde_json::json;
 use crate::config::Config;
 use crate::exit::{EXIT_DATA, EXIT_UNAVAILABLE};
 use crate::users_marker::{self, UsersMarkerError};
-use plan::{ImportPlan, toml_text};
+use plan::ImportPlan;
 
 const CONFIG_FILE: &str = "gatepost.toml";
 const DATA_FOLDER: &str = "gatepost-data";
@@ -106,14 +106,14 @@ fn import(arguments: &ImportArguments) -> Result<(), ImportError> {
     } else {
         ImportFormat::Mosquitto
     };
-    let plan = match arguments.from.unwrap_or(by_name) {
+    let mut plan = match arguments.from.unwrap_or(by_name) {
         ImportFormat::Mosquitto => mosquitto::read(file)?,
         ImportFormat::Ntfy => ntfy::read(file)?,
     };
     let origin = file.display().to_string();
     match &arguments.write {
-        None => print!("{}{}", plan.config(&origin), heading(&plan)),
-        Some(folder) => write(&plan, &origin, folder)?,
+        None => print!("{}{}", plan.config(&origin, Path::new("")), heading(&plan)),
+        Some(folder) => write(&mut plan, &origin, folder)?,
     }
     if plan.left_out_count() > 0 {
         eprintln!("{} lines are not imported", plan.left_out_count());
@@ -122,15 +122,20 @@ fn import(arguments: &ImportArguments) -> Result<(), ImportError> {
 }
 
 fn heading(plan: &ImportPlan) -> String {
+    let secrets = plan.secret_files();
+    let mut text: String = secrets
+        .map(|(file, _)| format!("\n# With --write, {file} contains the password.\n"))
+        .collect();
     let commands = plan.commands();
-    if commands.is_empty() {
-        return commands;
+    if !commands.is_empty() {
+        text.push_str("\n# In the database, with --write:\n");
+        text.push_str(&commands);
     }
-    format!("\n# In the database, with --write:\n{commands}")
+    text
 }
 
 /// Writes the config, and a database with users and rules beside it.
-fn write(plan: &ImportPlan, origin: &str, folder: &Path) -> Result<(), ImportError> {
+fn write(plan: &mut ImportPlan, origin: &str, folder: &Path) -> Result<(), ImportError> {
     let mut builder = DirBuilder::new();
     let made = builder.recursive(true).mode(0o700).create(folder);
     made.map_err(ImportError::at(folder))?;
@@ -144,16 +149,11 @@ fn write(plan: &ImportPlan, origin: &str, folder: &Path) -> Result<(), ImportErr
     // The database holds hashes of passwords.
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     import_users(plan, origin, &data)?;
-    let path = data.display().to_string();
-    let text = format!("{}\ndata = {}\n", plan.config(origin), toml_text(&path));
-    let options = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&config);
-    let mut file = options.map_err(ImportError::at(&config))?;
-    let written = file.write_all(text.as_bytes());
-    written.map_err(ImportError::at(&config))?;
+    for (file, secret) in plan.secret_files() {
+        write_private(&folder.join(file), &format!("{secret}\n"))?;
+    }
+    plan.set_text("data", &data.display().to_string());
+    write_private(&config, &plan.config(origin, &folder))?;
     println!("{}", config.display());
     println!("{} users, {} rules", plan.users.len(), plan.rules.len());
     let has_admin = plan.users.iter().any(|user| user.admin);
@@ -164,6 +164,18 @@ fn write(plan: &ImportPlan, origin: &str, folder: &Path) -> Result<(), ImportErr
         );
     }
     Ok(())
+}
+
+/// Writes a new file that only its owner can read.
+fn write_private(path: &Path, text: &str) -> Result<(), ImportError> {
+    let options = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path);
+    let mut file = options.map_err(ImportError::at(path))?;
+    file.write_all(text.as_bytes())
+        .map_err(ImportError::at(path))
 }
 
 fn import_users(plan: &ImportPlan, origin: &str, data: &Path) -> Result<(), ImportError> {

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::path::Path;
 
 use gatepost_users::{AccessSet, Effect};
 
@@ -25,11 +26,43 @@ pub(super) struct ImportedRule {
     pub(super) filter: String,
 }
 
+/// One `[[sink]]`.
+#[derive(Debug, Default)]
+pub(super) struct ImportedSink {
+    /// Values in TOML by their keys.
+    settings: BTreeMap<String, String>,
+    /// The keys that name a file with a secret, the file's name in the new folder, and the secret.
+    secrets: Vec<(String, String, String)>,
+}
+
+impl ImportedSink {
+    /// Sets a text.
+    pub(super) fn set_text(&mut self, key: &str, text: &str) {
+        self.settings.insert(key.to_owned(), toml_text(text));
+    }
+
+    /// Adds a text to a list, which must be the key's value.
+    pub(super) fn add_text(&mut self, key: &str, text: &str) {
+        add_text(&mut self.settings, key, text);
+    }
+
+    /// Sets the name of a file that will contain a secret.
+    pub(super) fn set_secret(&mut self, key: &str, file: &str, secret: &str) {
+        let entry = (key.to_owned(), file.to_owned(), secret.to_owned());
+        self.secrets.push(entry);
+    }
+
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.settings.contains_key(key)
+    }
+}
+
 /// The whole import.
 #[derive(Debug, Default)]
 pub(super) struct ImportPlan {
     /// Values in TOML by their keys.
     settings: BTreeMap<String, String>,
+    pub(super) sinks: Vec<ImportedSink>,
     pub(super) users: Vec<ImportedUser>,
     pub(super) rules: Vec<ImportedRule>,
     /// Changes of behaviour of imported lines.
@@ -51,12 +84,13 @@ impl ImportPlan {
 
     /// Adds a text to a list, which must be the key's value.
     pub(super) fn add_text(&mut self, key: &str, text: &str) {
-        let item = toml_text(text);
-        let list = match self.settings.get(key) {
-            Some(list) => format!("{}, {item}]", list.trim_end_matches(']')),
-            None => format!("[{item}]"),
-        };
-        self.set(key, list);
+        add_text(&mut self.settings, key, text);
+    }
+
+    /// The names of files with secrets, and their contents.
+    pub(super) fn secret_files(&self) -> impl Iterator<Item = (&str, &str)> {
+        let secrets = self.sinks.iter().flat_map(|sink| &sink.secrets);
+        secrets.map(|(_, file, secret)| (file.as_str(), secret.as_str()))
     }
 
     /// The reason why a user cannot be added, if there is one: its name, or the hash of its
@@ -101,8 +135,8 @@ impl ImportPlan {
         self.left_out.len()
     }
 
-    /// The config file, with everything else as comments.
-    pub(super) fn config(&self, origin: &str) -> String {
+    /// The config file of a folder, with everything else as comments.
+    pub(super) fn config(&self, origin: &str, folder: &Path) -> String {
         let mut text = format!("# Made by `gatepost import` from {}.\n", one_line(origin));
         // Writing to a string cannot fail.
         for note in &self.notes {
@@ -113,6 +147,16 @@ impl ImportPlan {
         }
         for (key, value) in &self.settings {
             let _ = writeln!(text, "{key} = {value}");
+        }
+        for sink in &self.sinks {
+            text.push_str("\n[[sink]]\n");
+            for (key, value) in &sink.settings {
+                let _ = writeln!(text, "{key} = {value}");
+            }
+            for (key, file, _) in &sink.secrets {
+                let path = folder.join(file).display().to_string();
+                let _ = writeln!(text, "{key} = {}", toml_text(&path));
+            }
         }
         if !self.left_out.is_empty() {
             text.push_str("\n# Not carried over:\n");
@@ -146,6 +190,15 @@ impl ImportPlan {
         }
         text
     }
+}
+
+fn add_text(settings: &mut BTreeMap<String, String>, key: &str, text: &str) {
+    let item = toml_text(text);
+    let list = match settings.get(key) {
+        Some(list) => format!("{}, {item}]", list.trim_end_matches(']')),
+        None => format!("[{item}]"),
+    };
+    settings.insert(key.to_owned(), list);
 }
 
 /// A text as TOML's basic string.

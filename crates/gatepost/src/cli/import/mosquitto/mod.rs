@@ -1,6 +1,8 @@
-//! mosquitto.conf (2.0): listeners, limits, TLS, and the password and ACL files that it names.
+//! mosquitto.conf (2.0): listeners, bridges, limits, TLS, and the password and ACL files that it
+//! names.
 
 mod acl;
+mod bridges;
 mod listeners;
 mod options;
 mod passwords;
@@ -9,6 +11,7 @@ use std::path::Path;
 
 use super::ImportError;
 use super::plan::ImportPlan;
+use bridges::Bridges;
 use listeners::Listeners;
 
 /// One line of a file with an option.
@@ -25,8 +28,7 @@ struct OptionLine<'a> {
 struct MosquittoImport {
     plan: ImportPlan,
     listeners: Listeners,
-    /// Whether the lines belong to a bridge, which begins with `connection`.
-    in_bridge: bool,
+    bridges: Bridges,
     acl_file: Option<String>,
     password_file: Option<String>,
 }
@@ -90,18 +92,9 @@ impl MosquittoImport {
     }
 
     fn take(&mut self, option: OptionLine<'_>) {
-        if option.name == "connection" {
-            self.in_bridge = true;
-        } else if option.name == "listener" {
-            self.in_bridge = false;
-        }
-        if self.in_bridge || options::is_of_bridge(option.name) {
-            let reason = "Gatepost has no bridge to other brokers";
-            self.plan.leave_out(option.place, option.line, reason);
-            return;
-        }
-        let is_listeners = self.listeners.take(option, &mut self.plan);
-        if is_listeners {
+        let is_taken = self.bridges.take(option, &mut self.plan)
+            || self.listeners.take(option, &mut self.plan);
+        if is_taken {
             return;
         }
         match option.name {
@@ -114,6 +107,7 @@ impl MosquittoImport {
     fn finish(mut self) -> Result<ImportPlan, ImportError> {
         let plan = &mut self.plan;
         self.listeners.finish(plan);
+        self.bridges.finish(plan);
         if let Some(file) = &self.password_file {
             passwords::read(Path::new(file), plan)?;
         }

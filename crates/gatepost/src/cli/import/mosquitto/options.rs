@@ -95,30 +95,6 @@ const MISSING: [(&str, &str); 23] = [
     ),
 ];
 
-/// Options of a bridge that may stand anywhere.
-const BRIDGE: [&str; 12] = [
-    "address",
-    "addresses",
-    "topic",
-    "cleansession",
-    "notifications",
-    "notifications_local_only",
-    "notification_topic",
-    "round_robin",
-    "restart_timeout",
-    "idle_timeout",
-    "start_type",
-    "try_private",
-];
-
-/// Whether an option configures a bridge.
-pub(super) fn is_of_bridge(name: &str) -> bool {
-    BRIDGE.contains(&name)
-        || ["bridge_", "remote_", "local_"]
-            .iter()
-            .any(|prefix| name.starts_with(prefix))
-}
-
 /// Handles one option.
 pub(super) fn take(option: OptionLine<'_>, plan: &mut ImportPlan) {
     let OptionLine {
