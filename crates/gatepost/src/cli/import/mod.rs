@@ -122,10 +122,12 @@ fn import(arguments: &ImportArguments) -> Result<(), ImportError> {
 }
 
 fn heading(plan: &ImportPlan) -> String {
-    let secrets = plan.secret_files();
-    let mut text: String = secrets
-        .map(|(file, _)| format!("\n# With --write, {file} contains the password.\n"))
-        .collect();
+    let mut text = String::new();
+    for (file, _) in plan.secret_files() {
+        for part in ["\n# With --write, ", file, " contains the password.\n"] {
+            text.push_str(part);
+        }
+    }
     let commands = plan.commands();
     if !commands.is_empty() {
         text.push_str("\n# In the database, with --write:\n");
