@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn without_shares_all_get_alike() {
+    fn without_shares_all_agents_get_equal_parts() {
         let present = ["a", "b", "c"].map(str::to_owned);
         let all = assign(&[], &present, 5, 100, 1883).expect("assigned");
         let counts: Vec<usize> = all.iter().map(|one| one.subscribers.len()).collect();

@@ -92,7 +92,7 @@ const SMTP: &[&str] = &["smtp", "--seconds", "0.5", "--warm-up", "0.1"];
 const CALL: &[&str] = &["call", "--calls", "5"];
 
 #[test]
-fn every_installed_peer_does_what_its_definition_says() {
+fn every_installed_peer_runs_as_its_definition_describes() {
     let bench = env!("CARGO_BIN_EXE_gatepost-bench");
     let listed = Command::new(bench).arg("peers").output().expect("it runs");
     let listed = String::from_utf8_lossy(&listed.stdout).into_owned();

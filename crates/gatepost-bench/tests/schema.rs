@@ -56,7 +56,7 @@ fn check(root: &Value, schema: &Value, value: &Value, place: &str) {
 }
 
 #[test]
-fn a_full_report_is_as_the_schema_says() {
+fn a_full_report_conforms_to_the_schema() {
     let mut latencies = Latencies::default();
     latencies.record(1_000);
     let record = ProcessRecord {

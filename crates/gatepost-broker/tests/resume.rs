@@ -81,7 +81,7 @@ fn read(broker: &Broker, reader: usize, done: &AtomicBool, begun: &AtomicBool) -
 }
 
 #[test]
-fn every_reader_gets_every_message_once_whatever_overtakes_and_is_cut() {
+fn every_reader_gets_every_message_once_despite_overtaking_and_disconnects() {
     let broker = Broker::new(BrokerSettings {
         recent_per_topic: PUBLISHERS * MESSAGES,
         stream_messages_max: PUBLISHERS * MESSAGES,

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_passes_only_where_chosen_or_where_xmail_knows_nothing_else() {
+    fn a_failure_accepts_the_message_only_where_chosen_or_where_xmail_has_no_other_code() {
         let none = XmailOptions::default();
         let lost = CallFailure::Lost(Error::from(ErrorKind::UnexpectedEof));
         assert_eq!(of_failure(ExitMode::Plain, None, none, &lost), 75);

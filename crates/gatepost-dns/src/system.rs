@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn only_resolvers_of_this_machine_are_believed() {
+    fn only_resolvers_of_this_machine_are_trusted() {
         for (configuration, expected) in [
             ("nameserver 127.0.0.53\nnameserver ::1\n", true),
             ("nameserver 127.0.0.1\nnameserver 192.0.2.53\n", false),

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_is_what_the_files_held() {
+    fn an_image_equals_the_contents_of_the_files() {
         let mut files = DiskFiles::default();
         let index = files.place_of(Path::new("/a"));
         files.file(index).write(b"one", 2);

@@ -50,7 +50,7 @@ fn errors_end_with_the_fault() {
 }
 
 #[test]
-fn a_power_cut_takes_what_was_not_synced_and_nothing_else() {
+fn a_power_cut_loses_only_unsynced_data() {
     for chance in [0, 1, 2] {
         let folder = tempfile::tempdir().expect("a folder");
         let disk = Disk::at(folder.path());

@@ -296,7 +296,7 @@ fn a_page_is_rendered_with_what_its_script_resumes_from() {
 }
 
 #[test]
-fn a_websocket_is_handed_over_with_what_came_behind_the_handshake() {
+fn a_websocket_is_passed_on_with_the_bytes_after_the_handshake() {
     let server = Server::start(|_| {});
     let mut client = server.connect();
     client.send(

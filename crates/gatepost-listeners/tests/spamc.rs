@@ -228,7 +228,7 @@ async fn users_have_their_own_threshold_scores_and_fields() {
 }
 
 #[tokio::test]
-async fn it_comes_by_a_unix_socket() {
+async fn messages_are_accepted_by_a_unix_socket() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("spamd.sock");
     let world = World::new();

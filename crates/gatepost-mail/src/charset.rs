@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn utf8_wins_over_what_was_declared() {
+    fn utf8_takes_precedence_over_the_declared_charset() {
         assert_eq!(guess(b"\xc3\xa4", "iso-8859-1"), "\u{e4}");
         assert_eq!(guess(b"\xe4", "iso-8859-1"), "\u{e4}");
         assert_eq!(guess(b"\xe4", "us-ascii"), "\u{e4}");

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn types_are_reduced_to_what_is_rendered() {
+    fn types_are_reduced_to_the_rendered_kinds() {
         assert_eq!(
             parse("Text/HTML; charset=\"UTF-8\"").media_type,
             "text/html"

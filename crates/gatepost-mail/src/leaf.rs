@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_and_files_are_listed_with_what_they_are() {
+    fn texts_and_files_are_listed_with_their_types() {
         let mail = Mail::parse(
             b"Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\nhello\r\n\
               --b\r\nContent-Type: application/x-msdownload\r\n\

@@ -229,7 +229,7 @@ mod tests {
 
     /// The examples of MQTT 5 section 4.7, and the edge cases that brokers often get wrong.
     #[test]
-    fn filters_match_as_the_standard_says() {
+    fn filters_match_as_in_the_standard() {
         let cases = [
             ("sport/tennis/player1/#", "sport/tennis/player1", true),
             (
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_names_say_why() {
+    fn malformed_names_have_an_explanation() {
         assert_eq!(Topic::new(""), Err(TopicError::Empty));
         assert_eq!(Topic::new("a/+"), Err(TopicError::Wildcard));
         assert_eq!(Topic::new("a\0b"), Err(TopicError::Nul));

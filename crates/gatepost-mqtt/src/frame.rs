@@ -1,10 +1,7 @@
 //! The fixed header (MQTT 5 section 2.1): the type of a packet and its length.
 
-use crate::wire::{VARIABLE_INTEGER_MAX, variable_integer};
+use crate::wire::variable_integer;
 use crate::{DecodeError, Reason};
-
-/// The longest body that the remaining length can express, in bytes.
-pub const REMAINING_LENGTH_MAX: usize = VARIABLE_INTEGER_MAX;
 
 /// The type of a packet: the upper half of its first byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

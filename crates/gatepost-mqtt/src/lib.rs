@@ -31,7 +31,7 @@ mod wire;
 pub use ack::{Ack, Connack, ReasonedPacket};
 pub use connect::{Connect, Will};
 pub use error::{DecodeError, EncodeError};
-pub use frame::{Frame, FrameHeader, PacketType, REMAINING_LENGTH_MAX};
+pub use frame::{Frame, FrameHeader, PacketType};
 pub use packet::{Packet, decode_next};
 pub use properties::{PacketProperties, PropertiesBuffer};
 pub use property::{Property, PropertyId};

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_gets_what_it_likes_best() {
+    fn a_client_gets_its_preferred_coding() {
         use Encoding::{Brotli, Gzip, Zstandard};
         for (accept, expected) in [
             ("gzip, deflate, br, zstd", Some(Brotli)),

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_spare_what_the_client_has() {
+    fn conditional_requests_omit_content_that_the_client_has() {
         let file = file();
         let date = "Sun, 06 Nov 1994 08:49:37 GMT";
         let weak = format!("\"x\", W/{}", file.etag);

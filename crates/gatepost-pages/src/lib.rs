@@ -49,4 +49,4 @@ pub use pages::{Pages, rendered, takes_gzip};
 pub use request::{BrowserSession, FormResult, PageError, PageRequest, Pairs, Reference};
 pub use settings::{AccessLogFormat, AccessLogSettings, PagesSettings, Recheck};
 pub use site::Site;
-pub use values::{BoxFuture, CallError, PageCall, ProcedureResponse, ValueSource};
+pub use values::{CallError, PageCall, ProcedureResponse, ValueSource};

@@ -1,17 +1,12 @@
 //! The values that pages need from other parts of the program. The binary connects them to broker
 //! and procedures; tests use values of their own.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
 use gatepost_message::{Action, PageReply, Publication, TopicFilter};
 
 use crate::request::PageRequest;
-
-/// A future returned by a trait object.
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A page's call of a procedure.
 #[derive(Debug, Clone, Copy)]

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_stands_until_something_took_its_place() {
+    fn a_refusal_is_reported_until_the_next_change() {
         let mut in_force = InForce::new();
         let problems = |count: usize| (0..count).map(|number| format!("mistake {number}"));
         in_force.refuse(RefusedKind::Reload, problems(2));

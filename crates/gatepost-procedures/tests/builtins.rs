@@ -336,7 +336,7 @@ async fn people_are_answered_once_and_programs_never() {
 }
 
 #[tokio::test]
-async fn a_signature_stands_below_the_text() {
+async fn a_signature_is_placed_below_the_text() {
     let world = World::new().run(&["/signature -text \"Anna, Office\""]);
     let procedures = world.start();
     let message = mail("Subject: a\r\n\r\nhello\r\n");
@@ -372,7 +372,7 @@ async fn the_status_is_mailed_on_its_schedule() {
 }
 
 #[test]
-fn a_judge_does_what_follows_a_scan_and_a_full_queue_is_reported_at_once() {
+fn a_judge_continues_the_chain_after_a_scan_and_a_full_queue_is_reported_at_once() {
     let mut world = World::new();
     world.configuration.procedures.judges = 1;
     world.configuration.procedures.queue_max = 1;

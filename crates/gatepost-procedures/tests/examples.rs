@@ -21,7 +21,7 @@ fn later(first: &Message, seconds: u64) -> Message {
 }
 
 #[tokio::test]
-async fn greylisting_takes_a_sender_who_comes_again() {
+async fn greylisting_accepts_a_sender_that_tries_again() {
     let world = World::new().with("mail/greylist", GREYLIST);
     let world = world.run(&["/mail/greylist -wait 60"]);
     let procedures = world.start();

@@ -208,7 +208,7 @@ async fn publications_leave_when_the_call_ends_well() {
 }
 
 #[tokio::test]
-async fn json_goes_both_ways() {
+async fn json_is_encoded_and_decoded() {
     run(
         r#"
         local value = json.decode('{"a": [1, 2, {"b": null}], "c": true}')
@@ -332,7 +332,7 @@ async fn only_the_servers_of_the_settings_are_queried() {
 }
 
 #[tokio::test]
-async fn steps_are_limited_whatever_the_clock_says() {
+async fn steps_are_limited_independently_of_the_clock() {
     let mut world = World::new().with("busy", "return function() for i = 1, 1e9 do end end");
     world.configuration.procedures.luau.steps_max = 100_000;
     world.configuration.procedures.luau.on_error = Action::Quarantine;

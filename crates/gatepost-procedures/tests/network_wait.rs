@@ -76,7 +76,7 @@ async fn a_thousand_mails_that_wait_for_a_silent_list_hold_no_judge() {
 }
 
 #[tokio::test]
-async fn a_mail_goes_on_when_the_answer_has_come() {
+async fn the_judgement_of_a_mail_continues_when_the_response_has_arrived() {
     let server = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let procedures = start(&server, |_| {});
     let notify = answer_when_notified(server);

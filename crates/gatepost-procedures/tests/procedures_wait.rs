@@ -276,7 +276,7 @@ async fn a_procedure_yields_to_its_own_coroutines_only() {
 }
 
 #[tokio::test]
-async fn a_page_waits_on_its_own_thread_until_it_gives_up() {
+async fn a_page_waits_on_its_own_thread_until_its_deadline() {
     let silent = Silent::new();
     let procedures = silent.world().start();
     for path in ["/names", "/http", "/viruscheck"] {

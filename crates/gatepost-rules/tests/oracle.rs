@@ -132,7 +132,7 @@ fn theirs(messages: &[(String, PathBuf)]) -> Judgements {
 }
 
 #[test]
-fn the_rules_say_what_spamassassin_says() {
+fn the_rules_hit_as_in_spamassassin() {
     let unpacked = tempfile::tempdir().expect("a folder");
     let mut messages = corpus();
     messages.extend(other_mail(unpacked.path()));

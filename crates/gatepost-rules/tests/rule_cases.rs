@@ -187,7 +187,7 @@ fn rules_hit_as_the_cases_say() {
 }
 
 #[test]
-fn spamassassin_says_so_too() {
+fn spamassassin_has_the_same_result() {
     if std::env::var("GATEPOST_ORACLE").is_ok_and(|wish| wish == "renew") {
         for file in files() {
             renew(&file, &theirs(&file));

@@ -229,7 +229,7 @@ async fn rows_are_held_no_more_when_the_clock_is_set_right() {
 
 /// A server that is off for a night needs no confirmation.
 #[tokio::test]
-async fn a_short_absence_deletes_what_has_become_too_old() {
+async fn a_short_absence_deletes_expired_rows() {
     let folder = tempfile::tempdir().expect("a folder");
     let now = SystemTime::now();
     let clock = ManualClock::at(now);

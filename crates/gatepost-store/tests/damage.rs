@@ -119,7 +119,7 @@ async fn a_damaged_mail_is_an_error_and_not_gone() {
 }
 
 #[tokio::test]
-async fn a_file_that_was_cut_keeps_what_is_left() {
+async fn a_truncated_file_keeps_its_intact_rows() {
     let folder = tempfile::tempdir().expect("a folder");
     fill(folder.path()).await;
     let file = folder.path().join("gatepost.db");
@@ -213,7 +213,7 @@ async fn a_removed_folder_is_noticed_by_the_next_commit() {
 }
 
 #[tokio::test]
-async fn a_full_disk_refuses_messages_and_takes_removals() {
+async fn a_full_disk_refuses_messages_and_accepts_removals() {
     let folder = tempfile::tempdir().expect("a folder");
     let settings = StoreSettings {
         // More than any disk has.

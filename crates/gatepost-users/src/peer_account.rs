@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_its_program_has_closed_is_nobodys() {
+    fn a_connection_that_its_program_has_closed_has_no_account() {
         // The kernel says root of it: a proxy whose client has gone would be the administrator.
         let (own, peer) = connection("127.0.0.1", "127.0.0.1");
         let late = account_of(&own);
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_answers_name_nobody() {
+    fn malformed_answers_name_no_account() {
         let (one, two) = (
             "127.0.0.1:1".parse().expect("valid"),
             "127.0.0.1:2".parse().expect("valid"),

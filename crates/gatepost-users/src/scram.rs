@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn first_messages_are_read_as_the_rfc_says() {
+    fn first_messages_are_parsed_as_in_the_rfc() {
         let user = |message: &str| ClientFirst::parse(message.as_bytes()).map(|first| first.user);
         assert_eq!(user("n,,n=a=2Cb=3Dc,r=x"), Ok("a,b=c".to_owned()));
         assert_eq!(user("y,a=anna,n=anna,r=x,ext=1"), Ok("anna".to_owned()));

@@ -38,7 +38,7 @@ fn publish_by_mqtt(gateway: &Gateway, version: &str) -> std::process::Output {
 }
 
 #[test]
-fn every_listener_says_that_the_disk_is_full() {
+fn every_listener_reports_that_the_disk_is_full() {
     let gateway = Gateway::start(TOO_LITTLE);
     // RFC 5321, section 4.2.3: insufficient system storage.
     let smtp = text_of(&swaks(

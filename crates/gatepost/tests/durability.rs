@@ -390,7 +390,7 @@ fn a_stream_behind_a_full_socket_is_finished_or_cut_when_the_time_is_over() {
 }
 
 #[test]
-fn a_second_server_says_who_has_its_ports() {
+fn a_second_server_names_the_process_that_has_its_ports() {
     let (folder, other) = (tempfile::tempdir(), tempfile::tempdir());
     let (folder, other) = (folder.expect("a folder"), other.expect("a folder"));
     let first = Gateway::start_in(folder.path(), QUICK);

@@ -112,7 +112,7 @@ fn each_recipient_has_its_own_verdict() {
 }
 
 #[test]
-fn postfix_does_what_each_verdict_says() {
+fn postfix_carries_out_each_verdict() {
     let folder = tempfile::tempdir().expect("a folder");
     let gateway = gateway(folder.path(), "");
     let postfix = Postfix::start(&milters(&gateway, ""));
@@ -256,7 +256,7 @@ fn a_slow_scan_keeps_the_mail_server_waiting() {
 }
 
 #[test]
-fn a_quarantine_of_ours_keeps_what_the_mail_server_discards() {
+fn gateposts_quarantine_keeps_mail_that_the_mail_server_discards() {
     let folder = tempfile::tempdir().expect("a folder");
     let gateway = gateway(
         folder.path(),

@@ -68,7 +68,7 @@ fn subscribers_that_begin_amid_a_stream_see_all_of_it_once_and_in_order() {
 }
 
 #[test]
-fn each_form_of_since_brings_what_it_says() {
+fn each_form_of_since_selects_its_messages() {
     let gateway = Gateway::start(PLAIN);
     let port = gateway.port("mqtt");
     publish(&port, "a/1", &lines(0..3), &[]);
@@ -115,7 +115,7 @@ fn the_number_of_missing_messages_is_reported_with_the_first_message() {
 }
 
 #[test]
-fn a_kept_session_replays_nothing_when_its_client_comes_back() {
+fn a_kept_session_replays_nothing_when_its_client_reconnects() {
     let gateway = Gateway::start(PLAIN);
     let port = gateway.port("mqtt");
     publish(&port, "a/1", &lines(0..3), &[]);

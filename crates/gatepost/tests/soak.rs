@@ -32,7 +32,7 @@ const SETTINGS: &str = "rules.paths = []\nbroker.slow_subscriber = \"drop-oldest
                         listeners.mqtt.connect_timeout = \"2s\"\n";
 
 #[test]
-fn bad_neighbours_leave_nothing_behind() {
+fn misbehaving_clients_leave_no_resources_in_use() {
     let rounds = std::env::var("GATEPOST_TEST_SOAK_ROUNDS")
         .ok()
         .and_then(|text| text.parse().ok())

@@ -329,7 +329,7 @@ fn a_proxy_in_front_tells_who_the_client_is() {
 }
 
 #[test]
-fn mail_comes_encrypted_by_starttls_and_at_once() {
+fn mail_is_received_encrypted_by_starttls_and_implicit_tls() {
     let folder = tempfile::tempdir().expect("a folder");
     let authority = Authority::new(folder.path(), "authority");
     authority.sign("server", "localhost", &SERVER_NAMES);

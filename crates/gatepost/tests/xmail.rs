@@ -115,7 +115,7 @@ fn documented(option: &str) -> String {
 }
 
 #[test]
-fn the_documented_lines_do_what_xmail_expects() {
+fn the_documented_lines_work_with_xmail() {
     let folder = tempfile::tempdir().expect("a folder");
     let procedures = folder.path().join("procedures");
     std::fs::create_dir(&procedures).expect("a folder");

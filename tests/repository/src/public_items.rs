@@ -1,9 +1,10 @@
 //! Rule: a public item is used: code other than its declaration and its own unit tests names it.
 //!
-//! The compiler reports unused private items only. An item that shares its name with another that
-//! is used is not found.
+//! The compiler reports unused private items only. An import or a re-export is no use, except of a
+//! trait, whose methods need no name. An item that shares its name with another that is used is not
+//! found.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::files::{below, read};
 use crate::source::code;
@@ -26,6 +27,35 @@ fn declared(line: &str) -> Option<&str> {
     names(name).next()
 }
 
+/// The code without its imports and re-exports of items other than traits. The names of traits are
+/// those of `traits`.
+fn without_imports(code: &str, traits: &BTreeSet<String>) -> String {
+    let mut kept = String::with_capacity(code.len());
+    let mut is_import = false;
+    for line in code.lines() {
+        let statement = line.trim_start();
+        let statement = match statement.strip_prefix("pub") {
+            Some(rest) => rest.trim_start_matches(|c: char| c != ' ').trim_start(),
+            None => statement,
+        };
+        is_import |= statement.starts_with("use ");
+        for name in names(line) {
+            if !is_import || traits.contains(name) {
+                kept.push_str(name);
+                kept.push(' ');
+            }
+        }
+        is_import &= !line.ends_with(';');
+    }
+    kept
+}
+
+/// The name of the trait that a line declares.
+fn declared_trait(line: &str) -> Option<&str> {
+    let (_, rest) = line.split_once("trait ")?;
+    declared(line).filter(|name| names(rest).next() == Some(name))
+}
+
 fn names(text: &str) -> impl Iterator<Item = &str> {
     let is_other = |c: char| !(c.is_alphanumeric() || c == '_');
     text.split(is_other).filter(|name| !name.is_empty())
@@ -35,12 +65,19 @@ fn names(text: &str) -> impl Iterator<Item = &str> {
 fn public_items_are_used() {
     let mut declarations: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut uses: BTreeMap<String, usize> = BTreeMap::new();
-    for file in ["crates", "fuzz"]
-        .iter()
-        .flat_map(|folder| below(folder, "rs"))
-    {
-        let code = code(&read(&file));
-        for name in names(&code) {
+    let files = ["crates", "fuzz"].iter();
+    let files = files.flat_map(|folder| below(folder, "rs"));
+    let sources: Vec<(String, String)> = files
+        .map(|file| {
+            let code = code(&read(&file));
+            (file, code)
+        })
+        .collect();
+    let lines = sources.iter().flat_map(|(_, code)| code.lines());
+    let traits = lines.filter_map(declared_trait).map(str::to_owned);
+    let traits: BTreeSet<String> = traits.collect();
+    for (file, code) in sources {
+        for name in names(&without_imports(&code, &traits)) {
             *uses.entry(name.to_owned()).or_default() += 1;
         }
         if file.contains("/src/") {

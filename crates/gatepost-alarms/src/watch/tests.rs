@@ -141,7 +141,7 @@ fn a_value_is_published_when_it_holds_and_when_it_is_back() {
 }
 
 #[test]
-fn silence_outranks_a_value_and_gives_it_back() {
+fn silence_replaces_a_value_alarm_and_restores_it() {
     let mut world = World::new(|settings| {
         silence(settings);
         limit(settings);

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn it_prints_what_ministat_s_manual_shows() {
+    fn the_output_is_that_of_ministats_manual() {
         let text = compared(95.0, &[("iguana", IGUANA), ("chameleon", CHAMELEON)]);
         let expected = "\
 x iguana
@@ -296,7 +296,7 @@ No difference proven at 95.0% confidence
     }
 
     #[test]
-    fn a_clear_difference_is_said_in_words() {
+    fn a_clear_difference_is_stated_in_words() {
         let (slow, fast) = (
             "100\n101\n99\n100.5\n99.5\n",
             "142\n143\n141\n142.5\n141.5\n",

@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_not_there_is_said_to_be_missing() {
+    fn a_missing_program_is_reported() {
         let text = "about=\"x\"\nprogram=\"surely-not-installed\"\n[offers]\n";
         let definition = parse("mine", text).expect("a definition");
         let error = definition.find_program("mine").expect_err("not there");

@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_whose_log_never_says_so_is_not_ready() {
+    fn a_server_without_the_ready_text_in_its_log_is_not_ready() {
         let text = "about=\"x\"\nprogram=\"sh\"\nready_seconds=1\n\
             command=[\"{program}\",\"-c\",\"echo loading; sleep 20\"]\n[offers]\n\
             [ready_text]\nfile=\"peer.log\"\ntext=\"loaded\"\n";
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_ends_at_once_is_named_with_what_it_said() {
+    fn a_server_that_ends_at_once_is_reported_with_its_output() {
         let text = "about=\"x\"\nprogram=\"sh\"\nports=[\"p\"]\nready=\"p\"\n\
             command=[\"{program}\",\"-c\",\"echo no such port {p}\"]\n[offers]\n";
         let definition: PeerDefinition = toml::from_str(text).expect("a definition");

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_starts_where_it_is_held() {
+    fn a_program_starts_on_its_pinned_processors() {
         let mut command = Command::new("sh");
         command.args([
             "-c",

@@ -97,7 +97,7 @@ mod tests {
         }
 
         #[test]
-        fn anything_else_is_none_of_ours(bytes: Vec<u8>) {
+        fn payloads_without_a_stamp_are_ignored(bytes: Vec<u8>) {
             if let Some(stamp) = MessageStamp::read(&bytes) {
                 let mut again = bytes.clone();
                 stamp.write(&mut again);

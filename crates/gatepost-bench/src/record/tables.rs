@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_between_the_markers_is_renewed() {
+    fn only_text_between_the_markers_is_replaced() {
         let text = "Why.\n\n<!-- bench: fanout setting=2 figures=\"rate\" -->\nold\n\
             <!-- bench end -->\n\nMore.\n";
         let reports = [report(2, 10.0), report(2, 25.5), report(1, 99.0)];

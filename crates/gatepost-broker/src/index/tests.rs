@@ -87,7 +87,7 @@ proptest! {
 }
 
 #[test]
-fn nothing_is_left_of_what_was_removed() {
+fn removal_leaves_no_entries() {
     let index = Index::new(None, &[]);
     let session = session(1);
     for text in ["a/b", "a/+", "a/#", "+/b/#"] {

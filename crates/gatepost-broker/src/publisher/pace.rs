@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_who_brings_several_to_many_gathers() {
+    fn only_batches_of_several_messages_with_a_long_flush_are_delayed() {
         let milliseconds = Duration::from_millis;
         let most = milliseconds(20);
         let short = Duration::from_micros(100);

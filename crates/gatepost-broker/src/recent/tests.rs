@@ -52,7 +52,7 @@ fn bytes_and_topics_are_bounded() {
 }
 
 #[test]
-fn a_message_that_was_overtaken_comes_after_what_overtook_it() {
+fn an_overtaken_message_is_delivered_after_those_that_overtook_it() {
     let recent = recent_of(10, 1 << 20, 10);
     let topic = Topic::new("a").expect("a topic");
     let early = Arc::new(Publication::new(topic.clone(), "early"));
@@ -112,7 +112,7 @@ fn evictions_of_system_topics_are_no_gap_for_others() {
 }
 
 #[test]
-fn an_evicted_record_takes_nothing() {
+fn an_evicted_record_accepts_no_publication() {
     let recent = recent_of(10, 1 << 20, 10);
     let topic = Topic::new("old").expect("a topic");
     let old = recent.record(&topic);

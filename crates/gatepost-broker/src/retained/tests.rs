@@ -16,7 +16,7 @@ fn found(retained: &Retained, filter: &str) -> Vec<String> {
 }
 
 #[test]
-fn filters_find_what_topics_keep() {
+fn filters_find_the_retained_messages_of_topics() {
     let retained = Retained::new(100, 1000);
     for topic in [
         "sport",

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn on_error_learns_only_what_was_not_known() {
+    fn on_error_learns_only_misclassified_messages() {
         let settings = AutolearnSettings {
             on_error: true,
             ..SETTINGS

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_lose_what_never_comes_again() {
+    fn fields_are_stripped_of_unique_values() {
         check(
             content_type,
             " multipart/mixed; boundary=\"--Next_0a\"",

@@ -140,7 +140,7 @@ mod tests {
     };
 
     #[test]
-    fn a_token_seen_often_in_spam_says_spam() {
+    fn a_token_frequent_in_spam_indicates_spam() {
         let probability = |spam, ham| token_probability(TokenCounts { spam, ham }, TOTALS, true);
         // (0.538 * 0.03 + 1) / 1.03, by hand.
         assert!((probability(1, 0).expect("counted") - 0.986_543_689).abs() < 1e-9);

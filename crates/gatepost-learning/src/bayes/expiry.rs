@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_goes_when_all_are_in_use_or_it_is_switched_off() {
+    fn nothing_expires_if_all_tokens_are_in_use_or_expiry_is_disabled() {
         let mut settings = BayesSettings::default();
         let bayes = with_tokens(160_000, |_| 0);
         assert_eq!(bayes.expire_at(&settings, NOW), Ok(0));

@@ -244,7 +244,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_holds_what_a_map_holds(
+        fn the_table_has_the_same_content_as_a_map(
             changes in proptest::collection::vec((0u64..300, 0u32..3), 0..900),
         ) {
             let mut table = Table::with_room_for(0);

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn learning_counts_and_forgetting_takes_it_back() {
+    fn learning_is_counted_and_undone_by_forgetting() {
         let (table, settings) = (ReputationTable::in_memory(), on());
         table.txrep_learn(&sender("1"), Class::Spam, &settings);
         let entry = table.entry("anna@example.org", None).expect("is known");
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_inside_welcomes_those_he_writes_to() {
+    fn outbound_mail_improves_the_reputation_of_its_recipients() {
         let table = ReputationTable::in_memory();
         let outbound = Sender {
             recipients: vec!["bert@example.net".to_owned()],

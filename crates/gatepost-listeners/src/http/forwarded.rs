@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn only_trusted_proxies_are_believed() {
+    fn headers_of_untrusted_proxies_are_ignored() {
         let forwarded = [("Forwarded", "for=192.0.2.43;proto=https")];
         let (name, secure) = client("127.0.0.1:5", &forwarded);
         assert!(name.starts_with("192.0.2.43") && secure, "{name}");

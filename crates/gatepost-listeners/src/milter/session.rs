@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_comes_before_the_negotiation() {
+    fn no_packet_precedes_the_negotiation() {
         let refused = MilterSession::new(LIMITS).take(&packet(b'C', b"x\0U"));
         assert_eq!(refused.err(), Some(Malformed::NotNegotiated));
     }

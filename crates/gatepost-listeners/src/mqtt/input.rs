@@ -7,8 +7,8 @@ use std::task::{Context, Poll};
 
 use gatepost_mqtt::Frame;
 
+use super::partial_packet::PartialPacket;
 use super::settings::MqttSettings;
-use super::unfinished::PartialPacket;
 use crate::in_flight::{InFlightLimitReached, Lease};
 use crate::stream::Stream;
 use crate::websocket::{AcceptedMessages, Control, Decoder, FrameError};

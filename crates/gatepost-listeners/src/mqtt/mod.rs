@@ -7,7 +7,7 @@
 //! - `opening.rs`: a connection before its session; `login.rs`: authentication; `handshake.rs`:
 //!   CONNECT (`connect_properties.rs`) and its answer;
 //! - `connection.rs`: the loop; `input.rs`: reading, with a deadline for unfinished packets
-//!   (`unfinished.rs`); `closing.rs`: the end of a connection;
+//!   (`partial_packet.rs`); `closing.rs`: the end of a connection;
 //! - `packets.rs`: handling of packets; `publish.rs` (`publishing.rs`), `subscribe.rs`: PUBLISH and
 //!   SUBSCRIBE;
 //! - `access.rs`: the client's rights (`rights.rs`) and their changes; `reauthentication.rs`: AUTH;
@@ -27,13 +27,13 @@ mod input;
 mod login;
 mod opening;
 mod packets;
+mod partial_packet;
 mod publish;
 mod publishing;
 mod reauthentication;
 mod rights;
 mod settings;
 mod subscribe;
-mod unfinished;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mail_is_whose_name_it_is_to() {
+    fn mail_belongs_to_the_user_that_it_is_addressed_to() {
         for (recipient, expected) in [
             ("anna@example.org", true),
             ("Anna+lists@example.org", true),

@@ -148,7 +148,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn paths_are_read_as_the_standard_says() {
+    fn paths_are_parsed_as_in_the_standard() {
         for (text, address, rest) in [
             ("<anna@example.org>", Some("anna@example.org"), ""),
             (

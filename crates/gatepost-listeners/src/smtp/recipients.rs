@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forward_route_relays_for_no_stranger() {
+    fn a_forward_route_relays_for_no_unauthenticated_client() {
         let next_hop: NextHop = "smtp://127.0.0.1:10026".parse().expect("a next hop");
         let settings = SmtpSettings {
             domains: vec!["ours.example".to_owned()],

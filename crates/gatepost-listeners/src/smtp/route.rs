@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_route_leads_to_one_place() {
+    fn a_route_has_one_destination() {
         for (text, expected) in [
             ("recipients = 'a'\ntopic = 't'", true),
             ("recipients = 'a'\nmailbox = '{user}'", true),

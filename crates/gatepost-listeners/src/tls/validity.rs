@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_certificate_says_when_and_for_which_names_it_is_valid() {
+    fn a_certificate_contains_its_validity_period_and_names() {
         let names = ["gate.example", "*.boxes.example", "192.0.2.1"];
         let names = names.map(str::to_owned).to_vec();
         let mut parameters = rcgen::CertificateParams::new(names).expect("names");

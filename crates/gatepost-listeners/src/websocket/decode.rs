@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_frames_say_why() {
+    fn malformed_frames_have_an_explanation() {
         let cases: [(&[u8], FrameError); 9] = [
             (&[0x82, 0x01], FrameError::NotMasked),
             (&[0xC2], FrameError::ReservedBit),

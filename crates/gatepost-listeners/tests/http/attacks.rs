@@ -83,7 +83,7 @@ const PRIVILEGED: [(&str, &str); 5] = [
 ];
 
 #[test]
-fn a_page_whose_dns_name_leads_here_is_a_stranger() {
+fn a_page_whose_dns_name_resolves_to_this_host_has_no_rights() {
     let Guarded { server, .. } = &Guarded::start(&[], |_| {});
     for (line, body) in PRIVILEGED {
         for host in ["localhost:8080", "127.0.0.1", "[::1]:1", "mill"] {
@@ -106,7 +106,7 @@ fn a_page_whose_dns_name_leads_here_is_a_stranger() {
 }
 
 #[test]
-fn who_comes_through_an_unknown_proxy_is_a_stranger() {
+fn clients_of_an_unknown_proxy_are_not_local() {
     let Guarded { server, .. } = &Guarded::start(&[], |_| {});
     for field in [
         "X-Forwarded-For: 203.0.113.9",

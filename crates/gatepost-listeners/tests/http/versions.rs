@@ -21,7 +21,7 @@ fn curl(server: &Server, target: &str, more: &[&str]) -> String {
 }
 
 #[test]
-fn http2_serves_what_http1_does() {
+fn http2_serves_the_same_as_http1() {
     let server = Server::start(|_| {});
     let head = curl(&server, "/a.txt", &["--include"]);
     assert!(head.starts_with("HTTP/2 200"), "{head}");

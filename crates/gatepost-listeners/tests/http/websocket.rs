@@ -100,7 +100,7 @@ fn run_case(server: &Server, path: &str, sent: &str, with_handshake: bool) -> Ve
 }
 
 #[test]
-fn frames_are_answered_as_the_standard_says_at_both_ends() {
+fn frames_are_answered_as_in_the_standard_by_server_and_client() {
     let server = start();
     let cases: Vec<_> = CASES
         .lines()

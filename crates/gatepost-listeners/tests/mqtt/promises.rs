@@ -56,7 +56,7 @@ fn mqtt_3_1_2_4_a_session_is_removed_before_the_connack() {
 }
 
 #[test]
-fn a_greeting_goes_before_what_waited() {
+fn a_greeting_precedes_queued_messages() {
     let server = Server::start();
     let (mut wire, _) = lasting(&server, "absent", false);
     wire.subscribe("a", Qos::AtLeastOnce);

@@ -94,7 +94,7 @@ fn subscriber(server: &Server) -> Wire {
 }
 
 #[test]
-fn drop_newest_keeps_what_came_first() {
+fn drop_newest_keeps_the_first_messages() {
     let server = with(SlowSubscriber::DropNewest);
     let mut slow = subscriber(&server);
     publish_all(&server, |_| "a");
@@ -137,7 +137,7 @@ fn messages_of_an_outbox_are_counted_as_its_bytes_are() {
 }
 
 #[test]
-fn drop_oldest_keeps_what_came_last() {
+fn drop_oldest_keeps_the_last_messages() {
     let server = with(SlowSubscriber::DropOldest);
     let mut slow = subscriber(&server);
     publish_all(&server, |_| "a");
@@ -241,7 +241,7 @@ fn a_client_that_does_not_acknowledge_slows_the_publisher() {
 }
 
 #[test]
-fn newest_only_holds_for_what_waits_for_an_absent_client() {
+fn newest_only_applies_to_queued_messages_of_an_absent_client() {
     let server = with(SlowSubscriber::NewestOnly);
     let connect = Connect {
         clean_start: false,
@@ -270,7 +270,7 @@ fn newest_only_holds_for_what_waits_for_an_absent_client() {
 }
 
 #[test]
-fn the_user_goes_before_the_listener_and_the_listener_before_the_broker() {
+fn the_users_policy_overrides_the_listeners_and_that_the_brokers() {
     let of_user = [("anna".to_owned(), SlowSubscriber::NewestOnly)];
     let broker = BrokerSettings {
         slow_subscriber: SlowSubscriber::DropNewest,

@@ -58,7 +58,7 @@ impl Node {
 proptest! {
     /// Whichever way the clock of each goes.
     #[test]
-    fn nodes_never_give_the_same_id_or_place(
+    fn nodes_never_assign_the_same_id_or_position(
         steps in proptest::collection::vec((0..3usize, -3..3i64, 1..200usize), 1..20),
     ) {
         let mut nodes = [1, 2, 255].map(Node::new);
@@ -92,7 +92,7 @@ proptest! {
 }
 
 #[test]
-fn a_millisecond_has_2048_ids_of_a_node_and_lends_more_from_the_next() {
+fn a_millisecond_has_2048_ids_of_a_node_and_further_ones_use_the_next() {
     let node = Node::new(7);
     let ids: Vec<_> = (0..2_049).map(|_| MessageId(node.next())).collect();
     assert_eq!(ids[0].time(), ids[2_047].time());

@@ -103,7 +103,7 @@ fn appended_lines_are_in_the_file_when_the_log_ends() {
 }
 
 #[test]
-fn a_full_file_is_rotated_between_two_lines_and_the_oldest_goes() {
+fn a_full_file_is_rotated_between_two_lines_and_the_oldest_is_removed() {
     let folder = tempfile::tempdir().expect("a folder");
     let settings = settings(folder.path(), 1_000, AccessLogFormat::Combined);
     let log = AccessLog::start(&settings).expect("a log");

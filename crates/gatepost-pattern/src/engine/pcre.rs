@@ -304,7 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_search_sees_what_stands_before_its_start() {
+    fn a_search_considers_the_text_before_its_start() {
         let pattern = "(?<=x)a|\\bb";
         let code = PcreCode::compile(pattern, CompileMode::Search).unwrap();
         assert_eq!(code.search(b"xa cb b", 1, 1000), Ok(Some((1, 2))));

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_fills_one_record_and_no_two_are_alike() {
+    fn a_message_fills_one_record_and_no_two_encryptions_are_equal() {
         let text = [b'x'; TEXT_BYTES_MAX];
         let first = browser().encrypt(&text).expect("sealed");
         assert_eq!(first.len(), RECORD_BYTES as usize);

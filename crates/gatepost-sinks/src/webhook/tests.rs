@@ -129,7 +129,7 @@ async fn a_request_has_the_message_and_its_id_and_connections_are_kept() {
 }
 
 #[tokio::test]
-async fn peers_that_lie_are_tried_again_or_believed_by_their_status() {
+async fn malformed_responses_are_repeated_or_judged_by_their_status() {
     for (answer, is_taken) in [
         ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok", true),
         // A body without an end.
@@ -203,7 +203,7 @@ async fn silence_ends_with_the_timeout_and_private_addresses_get_no_request() {
 /// `sendMessage`, ntfy's publish as JSON, Gotify's message, PagerDuty's Events API v2,
 /// Alertmanager's API v2.
 #[test]
-fn ready_templates_make_what_the_services_ask_for() {
+fn ready_templates_render_the_requests_of_the_services() {
     let variables = [
         ("chat_id", "123"),
         ("topic", "alarms"),

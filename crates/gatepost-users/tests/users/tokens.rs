@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn a_token_does_what_its_scope_says_within_what_its_user_may() {
+async fn a_token_has_the_rights_of_its_scope_within_those_of_its_user() {
     let users = users();
     users
         .add("root", "secret".into(), true)

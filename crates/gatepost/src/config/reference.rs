@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_explained_config_is_a_config_with_what_was_written() {
+    fn the_explained_config_is_a_config_with_the_written_values() {
         let mut layers = Layers::default();
         layers.add_flag("log.level=debug").expect("a flag");
         let config: Config = layers.settings().expect("a config");
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn no_text_becomes_a_request() {
+    fn no_text_is_parsed_as_a_roff_request() {
         assert_eq!(roff(".TP"), "\\&.TP");
         assert_eq!(roff("a\\b `-x`"), "a\\eb \\(ga\\-x\\(ga");
         let manual = manual(&Config::default(), &Layers::default());

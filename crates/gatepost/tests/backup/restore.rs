@@ -89,7 +89,7 @@ fn a_backup_under_load_restores_every_kind_of_state() {
 }
 
 #[test]
-fn a_restore_refuses_what_could_lose_something() {
+fn a_restore_refuses_to_lose_data() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path();
     state::add_users(path);

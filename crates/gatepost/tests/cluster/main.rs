@@ -150,7 +150,7 @@ fn a_message_published_after_the_suback_arrives() {
 }
 
 #[test]
-fn a_lost_nats_server_is_said_and_comes_back() {
+fn a_lost_nats_server_is_reported_and_reconnected() {
     if nats::program().is_none() {
         return;
     }
@@ -183,7 +183,7 @@ fn a_lost_nats_server_is_said_and_comes_back() {
 }
 
 #[test]
-fn a_publisher_without_subscribers_here_is_not_told_that_there_are_none() {
+fn a_publisher_without_local_subscribers_gets_no_code_for_no_subscribers() {
     if nats::program().is_none() {
         return;
     }

@@ -93,7 +93,7 @@ fn speak(mut client: TcpStream, messages_max: usize) -> std::io::Result<()> {
 }
 
 #[test]
-fn a_connection_that_takes_no_more_messages_is_left_for_a_new_one() {
+fn a_connection_that_refuses_further_messages_is_replaced() {
     let folder = tempfile::tempdir().expect("a folder");
     let next_hop = LimitedHop::start(2);
     let hop = format!("smtp://{}", next_hop.address);

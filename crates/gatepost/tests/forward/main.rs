@@ -151,7 +151,7 @@ fn steps_at_next_hop(gateway: &Gateway, recipient: &str) -> Vec<(String, String)
 }
 
 #[test]
-fn the_story_of_a_refused_mail_says_so_in_the_next_hops_words() {
+fn the_story_of_a_refused_mail_contains_the_next_hops_reply() {
     let folder = tempfile::tempdir().expect("a folder");
     let next_hop = Postfix::start(
         "header_checks = regexp:{{/^X-Ask: refuse/ REJECT 5.7.9 not in this house}, \
@@ -265,7 +265,7 @@ fn no_message_is_lost_when_the_next_hop_is_killed() {
 }
 
 #[test]
-fn mail_goes_on_encrypted_as_the_settings_want_it() {
+fn mail_is_forwarded_with_the_encryption_that_the_settings_require() {
     let folder = tempfile::tempdir().expect("a folder");
     let authority = Authority::new(folder.path(), "authority");
     authority.sign("hop", "hop.example", &["127.0.0.1", "hop.example"]);
@@ -328,7 +328,7 @@ fn mail_goes_on_encrypted_as_the_settings_want_it() {
 }
 
 #[test]
-fn mail_goes_on_by_lmtp() {
+fn mail_is_forwarded_by_lmtp() {
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("lmtp");
     let kept = folder.path().join("kept");
@@ -360,7 +360,7 @@ fn mail_goes_on_by_lmtp() {
 }
 
 #[test]
-fn no_stranger_relays_through_a_next_hop_that_trusts_us() {
+fn no_unauthenticated_client_relays_through_a_trusting_next_hop() {
     let folder = tempfile::tempdir().expect("a folder");
     // It takes mail to anywhere from this machine, and follows routes inside addresses.
     let next_hop = Postfix::start(

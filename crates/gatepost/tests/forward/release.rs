@@ -24,7 +24,7 @@ fn quarantined(gateway: &Gateway, to: &str) -> String {
 }
 
 #[test]
-fn a_release_goes_to_the_next_hop_and_what_that_refuses_stays() {
+fn a_released_message_goes_to_the_next_hop_and_stays_if_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let next_hop = Postfix::start("");
     let gateway = gateway(folder.path(), &smtp(&next_hop), "");

@@ -319,7 +319,7 @@ fn an_mta_sts_policy_is_enforced_and_not_forgotten() {
 }
 
 #[test]
-fn a_policy_in_testing_is_logged_and_one_that_cannot_be_believed_is_none() {
+fn a_policy_in_testing_mode_is_logged_and_one_with_a_redirect_is_ignored() {
     let mut domains = Domains::new();
     domains.serve_policies("policies");
     domains.policy("wrong.example", "1", &policy("testing", "mx.wrong.example"));

@@ -25,7 +25,7 @@ const RUN: [&str; 5] = ["sh", "toml", "lua", "html", "json"];
 const TESTED_WITH_OTHERS: [&str; 2] = ["docs/recipes.md", "docs/calling.md"];
 
 #[test]
-fn every_block_is_run_or_says_why_not() {
+fn every_block_is_run_or_has_a_reason() {
     let blocks = blocks::all();
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     let mut unexplained = Vec::new();

@@ -137,7 +137,7 @@ fn run(page: &str, blocks: &[Block]) -> Result<(), String> {
 }
 
 #[test]
-fn commands_do_what_the_guide_says() {
+fn commands_behave_as_the_guide_describes() {
     let can_isolate = isolated()
         .arg("PATH=$PATH:/usr/sbin:/sbin ip link set lo up")
         .status();

@@ -347,7 +347,7 @@ fn operators_ban_networks_and_each_change_is_audited() {
 }
 
 #[test]
-fn no_stranger_has_another_address_banned_by_naming_it() {
+fn no_client_causes_a_ban_of_another_address_by_naming_it() {
     // 6 points: two failed logins.
     let gateway = start_with_admin(
         "bans.points_max = 6\nlisteners.smtp.proxy_protocol = [\"127.0.0.2\"]\n\

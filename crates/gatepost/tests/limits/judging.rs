@@ -101,7 +101,7 @@ fn mail_that_was_given_up_is_deferred_by_setting() {
 }
 
 #[test]
-fn a_scan_says_what_was_given_up() {
+fn a_scan_reports_the_limits_that_it_reached() {
     let folder = tempfile::tempdir().expect("a folder");
     let rules = folder.path().join("rules.cf");
     std::fs::write(&rules, "body HEAVY /^(?=(?:a|aa)+$)/\n").expect("written");

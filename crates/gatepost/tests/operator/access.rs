@@ -143,7 +143,7 @@ fn users_tokens_and_rules_are_changed_by_the_api() {
 }
 
 #[test]
-fn a_name_of_the_worlds_dns_leads_no_web_page_in() {
+fn a_public_dns_name_gives_no_web_page_access() {
     let gateway = Gateway::start("rules.paths = []\n");
     let host = |name: &str| {
         let field = format!("Host: {name}");

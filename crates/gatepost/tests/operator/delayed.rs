@@ -132,7 +132,7 @@ fn times_that_cannot_be_kept_and_messages_without_room_are_refused() {
 }
 
 #[test]
-fn an_operator_lists_and_cancels_what_waits() {
+fn an_operator_lists_and_cancels_delayed_messages() {
     let gateway = Gateway::start(PLAIN);
     for (delay, id) in [("2h", "late"), ("1h", "early")] {
         let (delay, id) = (format!("Delay: {delay}"), format!("X-Sequence-ID: {id}"));

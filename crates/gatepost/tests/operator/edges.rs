@@ -35,7 +35,7 @@ fn a_wildcard_is_no_topic_to_publish_to() {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_ends_a_command_quietly() {
+fn a_closed_pipe_ends_a_command_quietly() {
     let gatepost = env!("CARGO_BIN_EXE_gatepost");
     for command in [
         "completions bash",

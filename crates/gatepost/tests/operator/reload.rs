@@ -9,7 +9,7 @@ use super::json;
 use super::support::{Gateway, PATIENCE, command, run, swaks, text_of};
 
 #[test]
-fn a_reload_tells_what_it_changes_and_a_check_changes_nothing() {
+fn a_reload_reports_its_changes_and_a_check_changes_nothing() {
     let gateway = Gateway::start("rules.paths = [\"rules\"]\n");
     let rules = gateway.folder.join("rules");
     fs::create_dir(&rules).expect("a folder");

@@ -133,7 +133,7 @@ fn ctrl_c_keeps_and_reports_what_was_learned() {
 }
 
 #[test]
-fn learning_says_which_database_it_makes() {
+fn learning_names_the_database_that_it_creates() {
     let folder = folder();
     let data = format!("data={}", folder.path().join("data").display());
     let mail = folder.path().join("mail.eml").display().to_string();

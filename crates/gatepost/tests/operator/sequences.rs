@@ -103,7 +103,7 @@ fn updates_and_their_end_reach_readers_of_every_protocol() {
 }
 
 #[test]
-fn a_deletion_cancels_what_waits_and_links_work() {
+fn a_deletion_cancels_waiting_messages_and_links_work() {
     let gateway = Gateway::start(PLAIN);
     let later = ["-d", "wake up", "-H", "In: 25m"];
     json(&gateway, "/kitchen/oven", &later);

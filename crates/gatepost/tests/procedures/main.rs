@@ -240,7 +240,7 @@ fn a_replay_shows_whose_verdict_would_change() {
 }
 
 #[test]
-fn a_replay_knows_what_was_learned_and_changes_nothing_of_it() {
+fn a_replay_uses_learned_data_and_does_not_change_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let write = |name: &str, text: &str| {
         std::fs::write(folder.path().join(name), text).expect("written");

@@ -35,7 +35,7 @@ fn start_with_files() -> (Gateway, tempfile::TempDir) {
 }
 
 #[test]
-fn files_and_pages_come_in_the_coding_that_the_client_likes() {
+fn files_and_pages_have_the_coding_that_the_client_prefers() {
     let (gateway, folder) = start_with_files();
     let css = css();
     let get = |path: &str, arguments: &[&str]| curl(&gateway, path, arguments);

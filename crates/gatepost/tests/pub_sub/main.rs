@@ -128,7 +128,7 @@ fn they_talk_with_mosquittos_clients_by_mosquitto() {
 }
 
 #[test]
-fn payloads_come_from_where_they_are_said_to() {
+fn payloads_are_read_from_the_named_source() {
     let gateway = gateway();
     let port = gateway.port("mqtt");
     let file = gateway.folder.join("payload");
@@ -239,7 +239,7 @@ fn a_lost_will_arrives() {
 }
 
 #[test]
-fn a_subscriber_comes_back_when_the_broker_does() {
+fn a_subscriber_reconnects_when_the_broker_is_back() {
     let first = Mosquitto::start();
     let port = first.port.clone();
     let mut client = subscriber(&port, &["-t", "ready", "-F", "%p"]);

@@ -60,7 +60,7 @@ impl Drop for Apache {
 }
 
 #[test]
-fn a_stranger_behind_apache_is_not_local() {
+fn a_remote_client_of_apache_is_not_local() {
     if !super::is_root("Apache with workers of a service account") {
         return;
     }

@@ -15,7 +15,7 @@ fn set_mode(path: &Path, mode: u32) {
 
 /// Limits that are switched off, and files that others can read.
 #[test]
-fn the_check_and_the_start_say_what_is_exposed() {
+fn the_check_and_the_start_report_what_is_exposed() {
     let folder = tempfile::tempdir().expect("a folder");
     Authority::new(folder.path(), "authority").sign("mx", "mx.example", &["mx.example"]);
     let path = |file: &str| folder.path().join(file);

@@ -126,7 +126,7 @@ fn redirecting(place: String) -> (String, Arc<AtomicUsize>) {
 
 /// A server that procedures may ask sends them to one that they may not.
 #[test]
-fn a_redirect_leads_procedures_to_no_other_server() {
+fn procedures_follow_no_redirect_to_another_server() {
     let (inner, asked) = redirecting("/".to_owned());
     let (outer, redirects) = redirecting(format!("{inner}/secret"));
     let code = format!(
@@ -146,7 +146,7 @@ fn a_redirect_leads_procedures_to_no_other_server() {
 
 /// Names of Lua that reach files, processes, other code or the interpreter, and shared state.
 #[test]
-fn luau_leads_to_no_file_and_leaves_nothing_behind() {
+fn luau_has_no_access_to_files_and_keeps_no_state() {
     const ESCAPES: &str = r#"
 return function(message)
     local found = {}

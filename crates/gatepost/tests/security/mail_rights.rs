@@ -95,7 +95,7 @@ fn mail_without_a_login_has_the_rights_of_anonymous_over_lmtp_too() {
 }
 
 #[test]
-fn nothing_that_a_client_of_lmtp_says_is_a_login() {
+fn no_command_of_an_lmtp_client_is_a_login() {
     let gateway = gateway();
     user(&gateway, &["grant", "anna", "publish", "home/#"]);
     let greeting = send_raw_greeted(&gateway, "lmtp", b"", b"LHLO x\r\nQUIT\r\n");

@@ -50,7 +50,7 @@ fn status_line(answer: &[u8]) -> String {
 
 /// A listener that is open to the world admits strangers to itself alone.
 #[test]
-fn a_public_mail_listener_makes_no_stranger_an_administrator() {
+fn a_public_mail_listener_makes_no_client_an_administrator() {
     let gateway = Gateway::start(
         "rules.paths = []\nlisteners.smtp.bind = [\"0.0.0.0:0\"]\n\
          listeners.smtp.open_to_world = true\n\

@@ -114,7 +114,7 @@ fn accounts_that_the_operator_names_count_as_local() {
 
 /// Mail without a login has the rights of `anonymous`, unless it comes from a person.
 #[test]
-fn mail_of_a_service_account_has_no_more_rights_than_a_strangers() {
+fn mail_of_a_service_account_has_no_more_rights_than_anonymous_mail() {
     if !super::is_root("a client of another account") {
         return;
     }
@@ -134,7 +134,7 @@ fn mail_of_a_service_account_has_no_more_rights_than_a_strangers() {
 /// The kernel names root as the owner of a socket whose program has closed it: without the check, a
 /// proxy whose client disconnects at the right moment would be the administrator.
 #[test]
-fn a_client_that_leaves_before_it_is_looked_at_is_not_local() {
+fn a_client_that_disconnects_before_it_is_checked_is_not_local() {
     const ATTEMPTS: usize = 20;
     const ATTACK: &str = "import socket, sys\n\
         for _ in range(int(sys.argv[2])):\n    \
@@ -279,7 +279,7 @@ impl Drop for Nginx {
 }
 
 #[test]
-fn a_stranger_behind_nginx_with_its_defaults_is_not_local() {
+fn a_remote_client_of_nginx_with_its_defaults_is_not_local() {
     if !super::is_root("nginx with workers of a service account") {
         return;
     }

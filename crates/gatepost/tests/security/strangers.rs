@@ -32,7 +32,7 @@ pub(crate) fn knock(address: SocketAddr, fields: &str) -> u8 {
 pub(crate) const NOT_AUTHORIZED: u8 = 5;
 
 #[test]
-fn a_stranger_subscribes_to_nothing_by_websocket() {
+fn an_unauthenticated_client_subscribes_to_nothing_by_websocket() {
     let gateway = Gateway::start("rules.paths = []\n");
     assert_eq!(knock(gateway.address("http"), "Host: localhost\r\n"), 0);
     let page = "Host: evil.example\r\nOrigin: http://evil.example\r\n";

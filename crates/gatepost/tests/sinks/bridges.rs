@@ -170,7 +170,7 @@ fn both_sides_of_a_connection_by_tls_prove_who_they_are() {
 }
 
 #[test]
-fn nothing_goes_in_circles_and_retained_messages_and_properties_arrive() {
+fn no_message_loops_and_retained_messages_and_properties_arrive() {
     for version in ["5", "3.1.1"] {
         let folder = tempfile::tempdir().expect("a folder");
         let mosquitto = Mosquitto::start(folder.path());

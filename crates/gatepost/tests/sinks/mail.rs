@@ -132,7 +132,7 @@ fn mail_of_topics_and_replies_arrive_at_postfix_signed_by_both_keys() {
 }
 
 #[test]
-fn refusals_decide_for_each_recipient_whether_mail_comes_again_or_is_given_up() {
+fn refusals_decide_for_each_recipient_whether_mail_is_repeated_or_given_up() {
     let peer = MailPeer::start(|command, before| match (command, before) {
         ("RCPT TO:<later@boxes.example>", 0 | 1) => Reaction::Say("451 4.7.1 greylisted"),
         ("RCPT TO:<never@boxes.example>", _) => Reaction::Say("550 5.1.1 no such user"),
@@ -211,7 +211,7 @@ fn a_mail_that_is_refused_for_good_is_a_dead_letter() {
 }
 
 #[test]
-fn a_digest_collects_what_comes_in_its_time() {
+fn a_digest_contains_the_messages_of_its_period() {
     let peer = MailPeer::start(|_, _| Reaction::Take);
     let more = "mail.digest_every = \"2s\"\nmail.digest_messages_max = 40";
     let settings = to_peer(&peer, "alarms", "[\"anna@boxes.example\"]", more);
@@ -348,7 +348,7 @@ fn a_login_goes_over_tls_alone_by_each_mechanism() {
 }
 
 #[test]
-fn a_login_by_plain_and_login_is_what_other_servers_read() {
+fn logins_by_plain_and_login_are_understood_by_other_servers() {
     let peer = MailPeer::start(|command, before| match (command, before) {
         ("EHLO localhost", 0) => Reaction::Say("250-mail.example\r\n250 AUTH LOGIN PLAIN"),
         ("EHLO localhost", _) => Reaction::Say("250-mail.example\r\n250 AUTH LOGIN"),

@@ -60,7 +60,7 @@ fn killed_at_any_moment_nothing_is_lost_and_the_order_stays() {
 }
 
 #[test]
-fn answers_decide_whether_a_message_comes_again_is_given_up_or_stops_the_sink() {
+fn responses_decide_whether_a_message_is_repeated_given_up_or_stops_the_sink() {
     let peer = WebPeer::start(|request, before| match (request.path.as_str(), before) {
         ("/later", 0) => "503 Service Unavailable\r\nretry-after: 1",
         ("/later", 1) => "",

@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_s_own_columns_are_believed() {
+    fn columns_that_a_command_prints_are_used() {
         let outcome = scan(4).run(&target("sh -c 'echo 1,2,3,8'"), &RunProgress::hidden());
         let outcome = outcome.expect("an outcome");
         assert_eq!(outcome.value("messages per second"), Some(0.5));

@@ -124,7 +124,7 @@ async fn the_last_record_is_sent_by_the_waiting_owner() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_says_nothing_is_not_waited_for() {
+async fn a_client_that_sends_nothing_delays_no_other() {
     let authority = Authority::new();
     authority.sign("localhost");
     let settings = TlsSettings {

@@ -59,7 +59,7 @@ fn bytes_of_retained_messages() {
 /// Were the repetition refused like the publication, its sender would never get further. Its
 /// subscribers have it, at QoS 2 once.
 #[test]
-fn an_mqtt_3_1_1_publisher_gets_beyond_what_cannot_be_retained() {
+fn an_mqtt_3_1_1_publisher_continues_after_a_message_that_cannot_be_retained() {
     for qos in [Qos::AtLeastOnce, Qos::ExactlyOnce] {
         let server = with(|settings| settings.retained_messages_max = 1);
         publish(&mut enter(&server, "keeper"), "b", true);

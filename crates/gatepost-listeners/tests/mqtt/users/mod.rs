@@ -115,7 +115,7 @@ fn without_users_credentials_are_not_looked_at() {
 }
 
 #[test]
-fn strangers_are_let_in_where_that_is_set() {
+fn unauthenticated_clients_are_admitted_where_that_is_set() {
     let server = Server::with_users(MqttSettings {
         anonymous: AnonymousAccess::Yes,
         ..MqttSettings::default()
@@ -245,7 +245,7 @@ fn a_removed_rule_ends_the_subscription() {
 }
 
 #[test]
-fn connections_end_with_what_they_logged_in_with() {
+fn connections_end_when_their_credentials_are_revoked() {
     let server = server();
     let mut first = logged_in(&server, "c1", "anna");
     let mut otto = logged_in(&server, "c2", "otto");

@@ -271,7 +271,7 @@ async fn a_page_is_the_same_with_gzip() {
 }
 
 #[tokio::test]
-async fn a_form_comes_back_to_its_page() {
+async fn a_form_returns_to_its_page() {
     for engine in ["", "{% if 0 %}{% endif %}"] {
         let source = format!("<form>{{{{ form_publish('a/b', then='/c') }}}}</form>{engine}");
         let folder = folder_with(&source);

@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_says_everything_at_once() {
+    fn one_object_contains_all_fields() {
         let body = br#"{"topic":"alarms","message":"Smoke","title":"Hall","tags":["fire","hall"],
             "priority":5,"markdown":true,
             "actions":[{"action":"view","label":"See","url":"https://x"}]}"#;
