@@ -20,11 +20,14 @@ pub struct ReleaseTargets {
     pub mailboxes: Vec<String>,
     /// The form for mailboxes.
     pub mail: Bytes,
+    /// Whether the message stays in quarantine, for other recipients.
+    pub stays_quarantined: bool,
 }
 
 impl Gateway {
     /// Publishes a quarantined message under topics and puts it into mailboxes, as if it had been
-    /// accepted, and removes it from quarantine. `payload` is the form for mail.
+    /// accepted, and removes it from quarantine unless it stays there for others. `payload` is the
+    /// form for mail.
     ///
     /// The publication has an id of its own, so that subscribers that resume after the last id they
     /// saw get it; the user property `message` holds the id of the message.
@@ -67,15 +70,17 @@ impl Gateway {
             }
         }
         let deliveries = entry.deliveries;
-        entry.action = verdict.action;
-        entry.reason.clone_from(&verdict.reason);
-        self.announce(&entry);
         let mailboxes = targets.mailboxes.iter();
         let mut changes: Vec<StoreChange> = mailboxes
             .map(|user| StoreChange::deliver(user, message.id, targets.mail.clone()))
             .collect();
-        changes.push(StoreChange::Unquarantine(message.id));
-        changes.push(StoreChange::ReplaceJournal(Box::new(entry)));
+        if !targets.stays_quarantined {
+            entry.action = verdict.action;
+            entry.reason.clone_from(&verdict.reason);
+            self.announce(&entry);
+            changes.push(StoreChange::Unquarantine(message.id));
+            changes.push(StoreChange::ReplaceJournal(Box::new(entry)));
+        }
         tickets.push(self.store().submit(changes));
         if let Err(error) = all_committed(tickets).await {
             tracing::error!(target: "gateway", message = %message.id, "not stored: {error}");

@@ -14,6 +14,9 @@ pub enum OperationError {
     /// The message has no sender (a bounce), so no sender can be allowed.
     #[error("the message has no sender")]
     NoSender,
+    /// The present state does not permit it.
+    #[error("{0}")]
+    Conflict(&'static str),
     /// The store, the learner or the server failed.
     #[error("{0}")]
     Failed(String),

@@ -21,9 +21,12 @@ use crate::audit_log::{AuditEntry, AuditLog};
 use crate::error::OperationError;
 use crate::learner::{Learner, LearningError};
 use crate::mail_routes::MailRoutes;
+use crate::procedure_files::ProcedureFiles;
+use crate::recent_log::RecentLog;
 use crate::reload::{ReloadReport, ReloadRequest};
 use crate::request::{AdminChange, Quarantined};
 use crate::score_file::RuleScores;
+use crate::settings_in_force::SettingsInForce;
 use crate::{rules_report, story};
 
 /// The number of newest mails on which the slowest rules are measured.
@@ -52,6 +55,14 @@ pub struct Operations {
     pub audit_log: AuditLog,
     /// The scores of rules that administrators set.
     pub scores: RuleScores,
+    /// The files of procedures.
+    pub procedure_files: ProcedureFiles,
+    /// The latest lines of the log.
+    pub log: RecentLog,
+    /// The settings in force.
+    pub settings: SettingsInForce,
+    /// Held during a release by a link.
+    pub releases_by_ticket: Arc<tokio::sync::Mutex<()>>,
     /// The destinations of released mail besides topics, if there is a mail listener.
     pub mail_routes: Option<Arc<dyn MailRoutes>>,
 }

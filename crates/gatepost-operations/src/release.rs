@@ -22,6 +22,8 @@ pub struct ReleaseRequest {
     pub recipients: Option<Vec<String>>,
     /// Whether mailboxes and next hops get it as an attachment.
     pub as_attachment: bool,
+    /// Whether the message stays in quarantine, for other recipients.
+    pub stays_quarantined: bool,
 }
 
 /// The outcome of a release.
@@ -72,7 +74,8 @@ impl ReleasePlan {
 }
 
 impl Operations {
-    /// Releases a message as if it had been accepted, and takes it out of quarantine.
+    /// Releases a message as if it had been accepted, and takes it out of quarantine unless it
+    /// stays there for others.
     pub async fn release(
         &self,
         id: MessageId,
@@ -101,6 +104,7 @@ impl Operations {
             topics: plan.topics,
             mailboxes: plan.mailboxes,
             mail: with_return_path(&entry, mail),
+            stays_quarantined: request.stays_quarantined,
         };
         let outcome = self.gateway.release(entry, self.payload, targets).await;
         Ok(Released {

@@ -5,6 +5,8 @@ use gatepost_procedures::{Difference, NameChanges};
 use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::settings_in_force::ChangedSetting;
+
 /// Number of requests that may wait while a reload runs; further requesters wait to submit theirs.
 const REQUESTS_MAX: usize = 4;
 
@@ -19,6 +21,8 @@ pub struct ReloadReport {
     pub rules: NameChanges,
     /// The number of rules that run afterwards.
     pub rules_running: usize,
+    /// Settings by key.
+    pub settings: Vec<ChangedSetting>,
     /// Procedures and scopes.
     #[serde(flatten)]
     pub difference: Difference,
@@ -34,6 +38,7 @@ impl ReloadReport {
             applied: false,
             rules: NameChanges::default(),
             rules_running: 0,
+            settings: Vec::new(),
             difference: Difference::default(),
             problems,
         }

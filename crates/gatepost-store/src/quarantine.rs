@@ -25,6 +25,21 @@ impl Store {
         )
     }
 
+    /// The journal entries of quarantined messages that arrived after this one, oldest first.
+    pub fn quarantine_after(
+        &self,
+        id: MessageId,
+        count: usize,
+    ) -> Result<Vec<JournalEntry>, StoreError> {
+        self.journal_where(
+            "WHERE id IN (SELECT id FROM quarantine WHERE id > ?1) ORDER BY id LIMIT ?2",
+            params![
+                rows::id_to_row(id),
+                i64::try_from(count).unwrap_or(i64::MAX)
+            ],
+        )
+    }
+
     /// The number of messages in quarantine.
     pub fn quarantine_count(&self) -> Result<usize, StoreError> {
         let connection = self.reader();

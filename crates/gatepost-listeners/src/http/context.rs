@@ -138,6 +138,11 @@ impl HttpContext {
         self
     }
 
+    /// The operations of `/admin`, if there are any.
+    pub const fn operations(&self) -> Option<&Operations> {
+        self.services.operations.as_ref()
+    }
+
     /// The minimum rate of a reader of a response that begins now.
     pub(super) fn sending_rate(&self) -> MinimumRate {
         let settings = &self.settings;

@@ -10,7 +10,7 @@ use super::context::HttpContext;
 use super::error::HttpError;
 use super::request::HttpRequest;
 use super::response::Response;
-use super::site::{assets, error_page, files, guide, login};
+use super::site::{assets, error_page, files, guide, home, login, release};
 use super::{access, forwarded, https_redirect, origin, websocket_handshake};
 
 /// The methods that some path supports, or that are refused by name.
@@ -145,6 +145,7 @@ async fn route(
             "login" => login::respond(context, request).await,
             "logout" => login::log_out(context, request).await,
             "session" => login::session(context, request).await,
+            "release" => release::respond(context, request).await,
             name => assets::respond(request, name),
         };
     }
@@ -185,7 +186,10 @@ async fn route_replaceable(
         }
         "/" | "/dashboard" | "/status" => {
             access::identify(context, request).await?;
-            access::expect_admin(context, request)?;
+            if let Err(refusal) = access::expect_admin(context, request) {
+                let is_page = request.path != "/status";
+                return home::respond(request).filter(|_| is_page).ok_or(refusal);
+            }
             if request.path == "/status" {
                 admin::procedures(context, request)
             } else {

@@ -67,21 +67,26 @@ pub fn push_number(text: &mut Vec<u8>, mut number: u64) {
     text.extend_from_slice(digits.get(20 - used..).unwrap_or_default());
 }
 
-/// The query parameter that carries a login, as in ntfy.
-const CREDENTIALS_PARAMETER: &[u8] = b"auth";
+/// The query parameters whose value is a permission: a login, as in ntfy, and the ticket of a link
+/// in a digest of the quarantine.
+const SECRET_PARAMETERS: [&[u8]; 2] = [b"auth", b"ticket"];
 
-/// A URL without the values of `auth=`, however the name is escaped. Borrowed if there are none;
-/// then the only cost is the search for the question mark.
+/// A URL without the values of these parameters, however their names are escaped. Borrowed if there
+/// are none; then the only cost is the search for the question mark.
 fn without_credentials(address: &[u8]) -> Cow<'_, [u8]> {
     let Some(query) = memchr::memchr(b'?', address) else {
         return Cow::Borrowed(address);
     };
     let (path, query) = address.split_at(query + 1);
-    let is_secret = |pair: &[u8]| {
+    let secret = |pair: &[u8]| {
         let name = pair.split(|&byte| byte == b'=').next().unwrap_or_default();
-        decoded(name).eq(CREDENTIALS_PARAMETER.iter().copied())
+        let is_named = |secret: &&[u8]| decoded(name).eq(secret.iter().copied());
+        SECRET_PARAMETERS.into_iter().find(is_named)
     };
-    if !query.split(|&byte| byte == b'&').any(is_secret) {
+    if !query
+        .split(|&byte| byte == b'&')
+        .any(|pair| secret(pair).is_some())
+    {
         return Cow::Borrowed(address);
     }
     let mut masked = path.to_vec();
@@ -89,8 +94,9 @@ fn without_credentials(address: &[u8]) -> Cow<'_, [u8]> {
         if index > 0 {
             masked.push(b'&');
         }
-        if is_secret(pair) {
-            masked.extend_from_slice(b"auth=***");
+        if let Some(name) = secret(pair) {
+            masked.extend_from_slice(name);
+            masked.extend_from_slice(b"=***");
         } else {
             masked.extend_from_slice(pair);
         }

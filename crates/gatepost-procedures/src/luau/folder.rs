@@ -55,6 +55,15 @@ impl ProcedureFolder {
         (folder, path)
     }
 
+    /// Uses this file for the procedure at `path`.
+    pub(crate) fn replace(&mut self, path: &str, file: &Path) {
+        self.files.remove(path);
+        match fs::metadata(file) {
+            Ok(metadata) => self.add(path.to_owned(), file.to_owned(), &metadata),
+            Err(error) => self.complain(file, error.to_string()),
+        }
+    }
+
     /// Path and file of every procedure, sorted by path.
     pub(crate) fn procedures(&self) -> impl Iterator<Item = (&str, &Path)> {
         self.files

@@ -1,5 +1,6 @@
 //! [`Procedures`]: the handle that listeners hold to judge messages and to call procedures.
 
+mod candidate;
 mod folder_watch;
 mod judging;
 mod rebuild;

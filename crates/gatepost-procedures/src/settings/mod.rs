@@ -31,6 +31,9 @@ pub struct ProceduresSettings {
     /// The folder of Luau files: `procedures/mail/greylist.luau` is `/mail/greylist`. A folder
     /// that does not exist has no procedures.
     pub path: PathBuf,
+    /// Whether administrators may change the files of the folder in the dashboard. Procedures run
+    /// in the server, so with this, a thief of an administrator's login can run code there.
+    pub editable: bool,
     /// The interval at which the folder is checked for new, changed and removed files.
     pub recheck: Period,
     /// Judge threads; 0 means one per core.
@@ -66,6 +69,7 @@ impl Default for ProceduresSettings {
     fn default() -> Self {
         Self {
             path: PathBuf::from("procedures"),
+            editable: false,
             recheck: Period::seconds(2),
             judges: 0,
             queue_max: 1024,

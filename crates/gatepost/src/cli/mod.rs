@@ -26,7 +26,6 @@ mod senders;
 mod serve;
 mod sessions;
 mod sinks;
-mod stored_message;
 mod subscribe;
 mod user;
 

@@ -2,6 +2,7 @@
 //! mistake is reported with file, line and remedy.
 
 mod credentials;
+pub(crate) mod in_force;
 pub(crate) mod reference;
 mod settings;
 mod source;

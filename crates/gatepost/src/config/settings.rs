@@ -20,6 +20,7 @@ use gatepost_listeners::spamd::SpamdSettings;
 use gatepost_listeners::tls::TlsSettings;
 use gatepost_listeners::workers::WorkersSettings;
 use gatepost_message::{Listener, NodeNumber};
+use gatepost_operations::quarantine_digest::QuarantineDigestSettings;
 use gatepost_pages::{AccessLogSettings, PagesSettings};
 use gatepost_procedures::{
     ProcedureTable, ProceduresConfiguration, ProceduresSettings, ScopeSettings,
@@ -75,6 +76,8 @@ pub(crate) struct Config {
     pub(crate) delayed: DelayedSettings,
     /// Files that accompany messages.
     pub(crate) attachments: AttachmentSettings,
+    /// Mails that list a recipient's quarantined messages.
+    pub(crate) quarantine_digest: QuarantineDigestSettings,
     /// The mail server that takes mail which the server itself sends.
     pub(crate) smarthost: SmarthostSettings,
     /// Topics that are watched, and the reasons for an alarm.
@@ -115,6 +118,7 @@ impl Default for Config {
             sink: Vec::new(),
             delayed: DelayedSettings::default(),
             attachments: AttachmentSettings::default(),
+            quarantine_digest: QuarantineDigestSettings::default(),
             smarthost: SmarthostSettings::default(),
             alarm: Vec::new(),
             web_push: WebPushSettings::default(),
@@ -377,6 +381,11 @@ impl Config {
         if let Err(SmarthostMistake { key, reason }) = Smarthost::new(&self.smarthost) {
             mistakes.push(Mistake::new(layers.origin(&key), key, reason));
         }
+        let of_digest = self.quarantine_digest.mistakes().into_iter();
+        mistakes.extend(of_digest.map(|(field, reason)| {
+            let key = format!("quarantine_digest.{field}");
+            Mistake::new(layers.origin(&key), key, reason)
+        }));
         let has_smarthost = self.smarthost.is_on();
         let of_sinks = gatepost_sinks::mistakes(&self.sink, has_smarthost).into_iter();
         let of_sinks = of_sinks.chain(self.web_push.mistakes());

@@ -18,6 +18,7 @@ use gatepost_listeners::smtp::{self, ReleaseRoutes, SmtpContext};
 use gatepost_listeners::spamd::{self, SpamdContext};
 use gatepost_listeners::workers::Workers;
 use gatepost_message::Listener;
+use gatepost_operations::Operations;
 use gatepost_settings::Bind;
 use gatepost_users::Users;
 use tokio::sync::watch;
@@ -225,6 +226,11 @@ impl OpenListeners {
                 }
                 _ => None,
             })
+    }
+
+    /// The operations of administrators, with the routes of the mail listeners.
+    pub(super) fn operations(&self) -> Option<&Operations> {
+        self.http.operations()
     }
 
     pub(super) fn reload(&self) {

@@ -10,12 +10,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use gatepost_operations::RecentLog;
 use parking_lot::Mutex;
 use tracing::callsite::Identifier;
 use tracing::{Event, Metadata, Subscriber};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
+
+use super::log_lines;
 
 /// The time in which `log.repeats_max` lines of one place are written.
 const PERIOD: Duration = Duration::from_secs(10);
@@ -26,6 +29,8 @@ const RECORDS: [&str; 4] = ["audit", "bans", "gateway", "log"];
 #[derive(Clone)]
 pub(super) struct LogLimit {
     repeats_max: u32,
+    /// Receives the lines that are written, too.
+    recent: RecentLog,
     places: Arc<Mutex<HashMap<Identifier, LogSite>>>,
 }
 
@@ -42,8 +47,14 @@ impl LogLimit {
     pub(super) fn new(repeats_max: u32) -> Self {
         Self {
             repeats_max,
+            recent: RecentLog::default(),
             places: Arc::default(),
         }
+    }
+
+    /// The lines that were written last.
+    pub(super) fn recent(&self) -> RecentLog {
+        self.recent.clone()
     }
 
     /// A format that writes only lines within the limit.
@@ -122,6 +133,7 @@ where
         event: &Event<'_>,
     ) -> fmt::Result {
         if self.limit.permits(event.metadata(), Instant::now()) {
+            log_lines::keep(&self.limit.recent, event);
             self.format.format_event(context, writer, event)
         } else {
             // Nothing was formatted, so nothing is written.
@@ -133,6 +145,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gatepost_operations::LogLevel;
     use std::io::{self, Write};
 
     /// The log lines of a test.
@@ -153,6 +166,7 @@ mod tests {
     #[test]
     fn a_line_that_repeats_is_left_out_and_counted_and_records_are_not() {
         let limit = LogLimit::new(3);
+        let recent = limit.recent();
         let written = WrittenLines::default();
         let writer = written.clone();
         let subscriber = tracing_subscriber::fmt()
@@ -174,6 +188,13 @@ mod tests {
         assert_eq!(count("login refused"), 3, "{text}");
         assert_eq!((count("another line"), count("changed")), (3, 10));
         assert_eq!(text.lines().count(), 16, "no empty lines");
+        let kept = recent.latest(LogLevel::Info, "", usize::MAX);
+        assert_eq!(kept.len(), 16);
+        let refused = kept.iter().find(|line| line.target == "users");
+        let refused = refused.expect("a line of users");
+        assert_eq!(refused.text, "login refused");
+        assert_eq!(refused.fields, [("number".to_owned(), "2".to_owned())]);
+        assert_eq!(recent.latest(LogLevel::Warn, "", 9).len(), 3);
         let left_out: Vec<(&str, u64)> = limit
             .take_left_out()
             .into_iter()

@@ -9,6 +9,7 @@ pub(crate) mod huge_pages;
 mod listener_auth;
 mod listening;
 mod log_limit;
+mod log_lines;
 mod logging;
 mod memory;
 mod notify;
@@ -28,6 +29,7 @@ use std::process::ExitCode;
 use gatepost_listeners::in_flight::InFlight;
 use gatepost_listeners::listener_context::SharedLimits;
 use gatepost_listeners::workers::Workers;
+use gatepost_operations::RecentLog;
 use gatepost_operations::reload::{ReloadRequest, requests};
 use gatepost_users::Users;
 use tokio::sync::{mpsc, watch};
@@ -79,6 +81,7 @@ fn start(
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     privileges::drop_privileges(&config, layers)?;
     create_data_folder(&config.data);
+    create_procedures_folder(&config);
     sandbox::enter(&config, source)?;
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -87,8 +90,12 @@ fn start(
         .build()
         .map_err(StartError::Threads)?
         .block_on(async {
+            let log = log_limit.recent();
             tokio::spawn(log_limit.report());
-            Box::pin(serve(config, layers, source, encryption, bound, notifier)).await
+            Box::pin(serve(
+                config, layers, source, encryption, bound, notifier, log,
+            ))
+            .await
         })
 }
 
@@ -100,6 +107,14 @@ fn create_data_folder(folder: &Path) {
     let _ = builder.recursive(true).mode(0o700).create(folder);
 }
 
+/// Makes the folder of procedures too, if administrators may change it; a change reports the cause
+/// of a failure.
+fn create_procedures_folder(config: &Config) {
+    if config.procedures.editable {
+        let _ = std::fs::create_dir_all(&config.procedures.path);
+    }
+}
+
 async fn serve(
     config: Config,
     layers: &Layers,
@@ -107,13 +122,14 @@ async fn serve(
     encryption: Encryption,
     bound: Vec<BoundListener>,
     notifier: &Notifier,
+    log: RecentLog,
 ) -> Result<(), StartError> {
     let mut signals = Signals::catch().map_err(StartError::Threads)?;
     let services = Services::start(&config, layers).await?;
     let workers = Workers::start(&config.workers).map_err(StartError::Threads)?;
 
     let (reloads, mut requested) = requests();
-    let http_services = services.for_http(&config, reloads);
+    let http_services = services.for_http(&config, log, reloads);
     let limits = SharedLimits {
         bans: Some(services.bans.clone()),
         in_flight: InFlight::new(&config.in_flight),
@@ -130,7 +146,7 @@ async fn serve(
     )?;
     services.start_upkeep();
     let (down, is_down) = watch::channel(false);
-    let housekeeping = services.start_housekeeping(is_down);
+    let housekeeping = services.start_housekeeping(listening.operations(), is_down);
     announce(&listening);
     notifier.ready();
     memory::give_back();

@@ -14,7 +14,9 @@ use std::sync::Arc;
 use gatepost_alarms::Alarms;
 use gatepost_broker::{Broker, TopicRules};
 use gatepost_gateway::Gateway;
+use gatepost_operations::SettingsInForce;
 use gatepost_operations::learner::Learner;
+use gatepost_operations::quarantine_digest::SharedDigestSettings;
 use gatepost_operations::reload::ReloadReport;
 use gatepost_procedures::{DeferredRules, NameChanges, Procedures, RULES_WAIT_MAX, RulesState};
 use gatepost_rules::{Problem, Severity};
@@ -25,7 +27,7 @@ use gatepost_users::Users;
 use super::huge_pages::MemoryBefore;
 use super::memory;
 use super::rules::{self, ERRORS_LOGGED, RuleProblems};
-use crate::config::{Config, ConfigSource};
+use crate::config::{Config, ConfigSource, in_force};
 
 /// Reads users, rules and the keys of token issuers again.
 pub(super) fn reload_users(users: &Users) {
@@ -45,6 +47,8 @@ pub(super) struct Reloader<'a> {
     pub(super) problems: &'a RuleProblems,
     pub(super) sinks: &'a Sinks,
     pub(super) mail: &'a MailQueue,
+    pub(super) digest_settings: &'a SharedDigestSettings,
+    pub(super) settings: &'a SettingsInForce,
     pub(super) alarms: &'a Alarms,
     pub(super) broker: &'a Broker,
 }
@@ -93,8 +97,11 @@ impl Reloader<'_> {
             Err(problems) => return ReloadReport::impossible(placed(&problems)),
         };
         memory::give_back();
+        let settings = in_force::settings(&config, &layers);
+        let changed_settings = self.settings.changes_to(&settings);
         if !only_checks {
             memory_before.back_filled_ranges();
+            self.settings.reloaded(settings);
             for warning in &warnings {
                 tracing::warn!(target: "procedures", "{warning}");
             }
@@ -105,6 +112,7 @@ impl Reloader<'_> {
                 *self.problems.write() = problems;
             }
             self.apply_mail(&config);
+            self.digest_settings.replace(&config.quarantine_digest);
             self.sinks.apply(&config.sink);
             self.alarms.apply(&config.alarm);
             self.apply_topic_rules(&config);
@@ -113,6 +121,7 @@ impl Reloader<'_> {
             possible: true,
             applied: !only_checks,
             rules: NameChanges::between(&by_name(&before), &by_name(&rules)),
+            settings: changed_settings,
             rules_running: rules.loaded().map_or(0, |rules| rules.statistics().rules),
             difference,
             problems: warnings,

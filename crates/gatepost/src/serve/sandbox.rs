@@ -219,6 +219,9 @@ fn read_paths(config: &Config, source: &ConfigSource) -> Vec<PathBuf> {
 fn written_folders(config: &Config) -> Vec<PathBuf> {
     let mut folders = vec![config.data.clone(), std::env::temp_dir()];
     folders.extend(TEMPORARY_FOLDERS.map(PathBuf::from));
+    if config.procedures.editable {
+        folders.push(config.procedures.path.clone());
+    }
     if !config.access_log.path.as_os_str().is_empty() {
         folders.extend(parent_of(&config.access_log.path));
     }

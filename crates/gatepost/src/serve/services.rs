@@ -16,8 +16,11 @@ use gatepost_listeners::monitoring::StatsKeeper;
 use gatepost_listeners::mqtt;
 use gatepost_listeners::workers::Workers;
 use gatepost_operations::learner::{Learner, LearnerThread};
+use gatepost_operations::quarantine_digest::{QuarantineDigests, SharedDigestSettings};
 use gatepost_operations::reload::ReloadRequest;
-use gatepost_operations::{AuditLog, Operations, RuleScores};
+use gatepost_operations::{
+    AuditLog, Operations, ProcedureFiles, RecentLog, RuleScores, SettingsInForce,
+};
 use gatepost_procedures::{DeferredRules, ProcedureHost, Procedures};
 use gatepost_sinks::{MailQueue, Sinks};
 use gatepost_store::Store;
@@ -32,7 +35,7 @@ use super::memory;
 use super::reload::Reloader;
 use super::rules::{self, RuleProblems};
 use super::store;
-use crate::config::{Config, ConfigSource, Layers};
+use crate::config::{Config, ConfigSource, Layers, in_force};
 use crate::security_report;
 use crate::users_marker;
 
@@ -49,6 +52,8 @@ pub(super) struct Services {
     pub(super) broker: Broker,
     backbone: Option<RunningBackbone>,
     mail: MailQueue,
+    digest_settings: SharedDigestSettings,
+    settings: SettingsInForce,
     pub(super) procedures: Procedures,
     learner_thread: LearnerThread,
     gateway: Gateway,
@@ -95,6 +100,8 @@ impl Services {
             broker,
             backbone,
             mail,
+            digest_settings: SharedDigestSettings::new(&config.quarantine_digest),
+            settings: SettingsInForce::new(in_force::settings(config, layers)),
             procedures,
             learner_thread,
             gateway,
@@ -109,6 +116,7 @@ impl Services {
     pub(super) fn for_http(
         &self,
         config: &Config,
+        log: RecentLog,
         reloads: mpsc::Sender<ReloadRequest>,
     ) -> HttpServices {
         HttpServices {
@@ -126,6 +134,15 @@ impl Services {
                 reloads,
                 audit_log: AuditLog::of(&config.data),
                 scores: RuleScores::of(&config.data),
+                procedure_files: ProcedureFiles::new(
+                    &config.procedures.path,
+                    &config.data,
+                    config.procedures.editable,
+                    config.procedures.values_limits(),
+                ),
+                log,
+                settings: self.settings.clone(),
+                releases_by_ticket: Arc::default(),
                 mail_routes: None,
             }),
             sinks: Some(self.sinks.clone()),
@@ -144,6 +161,8 @@ impl Services {
             problems: &self.problems,
             sinks: &self.sinks,
             mail: &self.mail,
+            digest_settings: &self.digest_settings,
+            settings: &self.settings,
             alarms: &self.alarms,
             broker: &self.broker,
         }
@@ -164,14 +183,24 @@ impl Services {
         tokio::spawn(memory::return_memory_periodically());
     }
 
-    /// Starts the tasks of the broker and of delayed messages, which end before the store does.
-    pub(super) fn start_housekeeping(&self, is_down: watch::Receiver<bool>) -> JoinHandle<()> {
+    /// Starts the tasks of the broker, of delayed messages and of digests, which end before the
+    /// store does.
+    pub(super) fn start_housekeeping(
+        &self,
+        operations: Option<&Operations>,
+        is_down: watch::Receiver<bool>,
+    ) -> JoinHandle<()> {
+        let digests = operations.map(|operations| {
+            let (mail, settings) = (self.mail.clone(), self.digest_settings.clone());
+            QuarantineDigests::new(operations.clone(), mail, settings)
+        });
         let (broker, delayed) = (self.broker.clone(), self.delayed.clone());
         let gateway = self.gateway.clone();
         tokio::spawn(async move {
             tokio::join!(
                 delayed.run(is_down.clone()),
                 gateway.remove_expired_files(is_down.clone()),
+                send_digests(digests, is_down.clone()),
                 broker.run(is_down)
             );
         })
@@ -189,6 +218,13 @@ impl Services {
         self.learner_thread.end();
         self.store.close();
         workers.stop();
+    }
+}
+
+/// Sends digests of the quarantine until the server ends.
+async fn send_digests(digests: Option<QuarantineDigests>, is_down: watch::Receiver<bool>) {
+    if let Some(digests) = digests {
+        digests.run(is_down).await;
     }
 }
 

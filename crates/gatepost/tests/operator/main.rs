@@ -8,6 +8,7 @@ mod access;
 mod allowed_sender;
 mod attachments;
 mod clock;
+mod console;
 mod delayed;
 mod edges;
 mod guide;

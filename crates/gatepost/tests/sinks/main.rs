@@ -8,6 +8,7 @@ mod email;
 mod mail;
 mod mail_peer;
 mod mosquitto;
+mod quarantine_digest;
 mod web_peer;
 mod web_push;
 mod webhooks;

@@ -9,10 +9,12 @@ import { startJournal } from "./journal.js";
 import { $, logIn, request } from "./page.js";
 import { startPalette } from "./palette.js";
 import { placeOf } from "./places.js";
+import { loadProcedures, startProcedures } from "./procedures.js";
 import { loadQuarantine, loadSenders, quarantineGrew, startQuarantine } from "./quarantine.js";
 import { addEarlier, arrived, showArrived, showExample, startRecent } from "./recent.js";
 import { loadRules, startRules } from "./rules.js";
 import { startScan } from "./scan.js";
+import { loadServer, startServer } from "./server.js";
 import { loadSessions, startSessions } from "./sessions.js";
 import { showTopics, startTopics } from "./topics.js";
 
@@ -25,7 +27,7 @@ const REFRESH_MS = 5_000;
 
 // --- Views -------------------------------------------------------------------------------------
 
-const VIEWS = { overview: null, history: loadHistory, quarantine: loadSenders, explorer: null, rules: loadRules, access: () => Promise.all([loadUsers(), loadBans(), loadSessions()]) };
+const VIEWS = { overview: null, history: loadHistory, quarantine: loadSenders, explorer: null, rules: loadRules, procedures: loadProcedures, access: () => Promise.all([loadUsers(), loadBans(), loadSessions()]), server: loadServer };
 
 let shown = "overview";
 
@@ -44,7 +46,7 @@ function showView() {
   const loaded = VIEWS[shown]?.() ?? Promise.resolve();
   showTopics(shown === "explorer");
   loaded.catch(() => {}).then(() => item?.show()).catch(() => {});
-  draw();
+  drawAgain();
 }
 
 let refreshed = 0;
@@ -59,14 +61,22 @@ function refreshView() {
 // --- Start -------------------------------------------------------------------------------------
 
 let drawing = false;
+let isOutdated = false;
 function draw() {
   if (drawing) return;
   drawing = true;
   requestAnimationFrame(() => {
     drawing = false;
-    showFigures();
+    showFigures(isOutdated);
+    isOutdated = false;
     showArrived();
   });
+}
+
+/** Draws everything, since sizes have changed. */
+function drawAgain() {
+  isOutdated = true;
+  draw();
 }
 
 function showLink(words, live) {
@@ -120,7 +130,7 @@ function listen() {
   };
 }
 
-addEventListener("resize", draw);
+addEventListener("resize", drawAgain);
 addEventListener("hashchange", showView);
 startRecent();
 startHistory();
@@ -131,6 +141,8 @@ startAccess();
 startBans();
 startSessions();
 startScan();
+startServer();
+startProcedures();
 startTopics();
 startPalette();
 showView();

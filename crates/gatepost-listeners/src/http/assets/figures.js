@@ -8,6 +8,8 @@ import { CAUSES } from "./sessions.js";
 let started = 0;
 let stats = [];
 let listeners = [];
+/** The time of the sample that is shown. */
+let shown = 0;
 
 export function startFigures(state) {
   started = state.started_unix_ms;
@@ -27,9 +29,11 @@ export function addStats(sample) {
 /** The address that a listener of this name has open. */
 export const addressOf = (name) => listeners.find((listener) => listener.name === name && listener.open)?.bind;
 
-export function showFigures() {
+/** Draws the latest figures, unless they are shown; `again` draws them for another size. */
+export function showFigures(again = false) {
   const now = stats.at(-1);
-  if (!now) return;
+  if (!now || (now.unix_ms === shown && !again)) return;
+  shown = now.unix_ms;
   $("in").textContent = rate(now.messages_in_per_second);
   $("out").textContent = rate(now.deliveries_per_second);
   $("sessions-count").textContent = number(now.sessions_connected);

@@ -7,7 +7,8 @@ import { $, element, itemLink } from "./page.js";
 const SHOWN_MAX = 12;
 /** Buttons that stand for a command of their own. */
 const BUTTONS = ["pause", "check-reload", "reload", "measure", "choose-all"];
-const FIELDS = { search: "Search in messages", "publish-topic": "Publish", "scan-text": "Scan a mail", "new-name": "Add a user", "ban-network": "Ban an address" };
+const FIELDS = { search: "Search in messages", "publish-topic": "Publish", "scan-text": "Scan a mail", "new-name": "Add a user", "ban-network": "Ban an address", "log-search": "Search in the log", "settings-search": "Search in the settings" };
+const PAGES = { "/docs": "User guide", "/senders": "Your own allowed and blocked senders", "/push": "Notifications in this browser" };
 
 let commands = [];
 let chosen = 0;
@@ -33,8 +34,8 @@ function fixed() {
     kind: "Command", words: button.textContent, act: () => goTo(button) }));
   const fields = Object.entries(FIELDS).map(([id, words]) => ({ kind: "Command", words, act: () => goTo($(id)) }));
   const sections = [...document.querySelectorAll(".view section[aria-labelledby]:not([hidden]) h2")].map((title) => ({ kind: "Section", words: title.textContent, act: () => goTo(title) }));
-  const guide = { kind: "Page", words: "User guide", act: () => (location.href = "/docs") };
-  return [...views, ...buttons, ...fields, ...sections, guide];
+  const pages = Object.entries(PAGES).map(([address, words]) => ({ kind: "Page", words, act: () => (location.href = address) }));
+  return [...views, ...buttons, ...fields, ...sections, ...pages];
 }
 
 /** Where to look for words that may be a name. */

@@ -7,11 +7,16 @@ import { $, drawIn, element, number } from "./page.js";
 import { messageRow } from "./messages.js";
 
 const MESSAGES_KEPT = 200;
+/** More messages at once are a burst, in which the list is drawn less often: it cannot be read meanwhile. */
+const BURST = 20;
+const BURST_DRAWN_EVERY_MS = 500;
 
 const messages = new Map();
 /** Messages that wait to be shown, at most as many as the list can show. */
 const waiting = [];
 let arrivedMeanwhile = 0;
+let drawnAt = 0;
+let drawsLater = false;
 /** The cause of the pause: the button or an opened row. */
 let pausedBy = null;
 
@@ -29,23 +34,29 @@ function matches(entry) {
 }
 
 function add(entry, fresh) {
-  if (messages.has(entry.id)) return;
+  if (messages.has(entry.id)) return null;
   const row = messageRow(entry);
   row.hidden = !matches(entry);
   if (fresh) row.classList.add("fresh");
   messages.set(entry.id, { entry, row });
-  list().prepend(row);
-  if (messages.size > MESSAGES_KEPT) {
-    const [oldest, { row }] = messages.entries().next().value;
+  return row;
+}
+
+/** Adds messages, oldest first. */
+function addAll(entries, fresh) {
+  const rows = entries.map((entry) => add(entry, fresh)).filter(Boolean);
+  const tooMany = [...messages].slice(0, Math.max(0, messages.size - MESSAGES_KEPT));
+  for (const [id, { row }] of tooMany) {
     row.remove();
-    messages.delete(oldest);
+    messages.delete(id);
   }
+  list().prepend(...rows.reverse());
+  showEmpty();
 }
 
 /** Messages from before the page was opened, oldest first. */
 export function addEarlier(entries) {
-  for (const entry of entries) add(entry, false);
-  showEmpty();
+  addAll(entries.slice(-MESSAGES_KEPT), false);
 }
 
 export function arrived(entry) {
@@ -56,15 +67,25 @@ export function arrived(entry) {
 
 export function showArrived() {
   showPause();
-  if (pausedBy || !waiting.length) return;
+  if (pausedBy || !waiting.length || isTooEarly()) return;
   const before = openRow();
   // The press that was waited for may have opened a row; the event that says so comes later.
   drawIn(list(), () => openRow() === before && addWaiting());
 }
 
+/** Whether a burst is drawn later. */
+function isTooEarly() {
+  const left = drawnAt + BURST_DRAWN_EVERY_MS - performance.now();
+  if (waiting.length <= BURST || left <= 0) return false;
+  if (!drawsLater) setTimeout(() => { drawsLater = false; showArrived(); }, left);
+  drawsLater = true;
+  return true;
+}
+
 function addWaiting() {
-  for (const entry of waiting.splice(0)) add(entry, true);
-  showEmpty();
+  drawnAt = performance.now();
+  const isBurst = waiting.length > BURST;
+  addAll(waiting.splice(0), !isBurst);
 }
 
 function showEmpty() {

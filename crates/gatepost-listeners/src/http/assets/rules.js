@@ -47,7 +47,10 @@ async function measure() {
 }
 
 function differences(report) {
-  const lines = [];
+  const lines = report.settings.map(({ key, before, after, needs_restart: later }) => [
+    cell("Setting " + (before == null ? "added" : after == null ? "removed" : "changed")),
+    cell(later ? "at the next start" : "", "number"),
+    cell(element("span", {}, mono(key), ": ", mono(before ?? "none"), " → ", mono(after ?? "none")))]);
   for (const [what, changed] of [["Rules", report.rules], ["Procedures", report.procedures], ["Scopes", report.scopes]]) {
     for (const kind of ["added", "removed", "changed"]) {
       const names = changed[kind];
@@ -71,7 +74,7 @@ async function reload(onlyChecks) {
   const lines = differences(report);
   const problems = report.problems.map((problem) => element("li", {}, problem));
   $("difference").replaceChildren(
-    ...(lines.length ? [table("Differences", [["What"], ["How many", "number"], ["Names"]], lines)] : []),
+    ...(lines.length ? [table("Differences", [["What"], ["How many", "number"], ["Which"]], lines)] : []),
     ...(problems.length ? [element("ul", { class: report.possible ? "problems" : "problems wrong" }, ...problems)] : []));
   if (!onlyChecks) await loadRules();
 }

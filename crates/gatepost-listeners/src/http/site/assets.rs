@@ -36,6 +36,8 @@ const ASSETS: &[(&str, &[u8])] = &[
     ("scan.js", include_bytes!("../assets/scan.js")),
     ("scores.js", include_bytes!("../assets/scores.js")),
     ("senders.js", include_bytes!("../assets/senders.js")),
+    ("procedures.js", include_bytes!("../assets/procedures.js")),
+    ("server.js", include_bytes!("../assets/server.js")),
     ("sessions.js", include_bytes!("../assets/sessions.js")),
     ("topics.js", include_bytes!("../assets/topics.js")),
     ("dashboard.css", include_bytes!("../assets/dashboard.css")),

@@ -1,9 +1,7 @@
 //! The pages of `/gatepost/login`. They work without scripts; `login.js` only keeps the place
 //! within a page to which one returns, and goes there at once if the browser is logged in already.
 
-use gatepost_pages::push_escaped;
-
-use super::assets;
+use super::plain_page::PlainPage;
 use crate::http::response::Response;
 
 /// The form of a login.
@@ -18,21 +16,9 @@ pub(super) struct LoginForm<'a> {
     pub is_exposed: bool,
 }
 
-const HEAD: &str = "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-<meta name=\"color-scheme\" content=\"light dark\">\n\
-<title>Log in · Gatepost</title>\n\
-<link rel=\"icon\" href=\"/gatepost/icon.svg\" type=\"image/svg+xml\">\n\
-<link rel=\"stylesheet\" href=\"/gatepost/dashboard.css\">\n\
-<script src=\"/gatepost/login.js\" type=\"module\"></script>\n\
-</head>\n<body class=\"login\">\n<main class=\"card\">\n\
-<div class=\"brand\"><img src=\"/gatepost/icon.svg\" alt=\"\" width=\"32\" height=\"32\">\
-<h1>Gatepost</h1></div>\n";
-const END: &str = "</main>\n</body>\n</html>\n";
-
 /// The page with the form.
 pub(super) fn form(form: &LoginForm<'_>) -> Response {
-    let mut page = LoginPage::begin();
+    let mut page = begin();
     if let Some(refusal) = form.refusal {
         page.markup("<p class=\"notice-line wrong\" id=\"refusal\" role=\"alert\">");
         page.text(refusal);
@@ -48,7 +34,7 @@ pub(super) fn form(form: &LoginForm<'_>) -> Response {
         "<label><span>User</span><input name=\"user\" autocomplete=\"username\" \
          autocapitalize=\"off\" spellcheck=\"false\" required",
     );
-    page.focus(form.user.is_empty());
+    focus(&mut page, form.user.is_empty());
     page.markup(described);
     page.markup(" value=\"");
     page.text(form.user);
@@ -56,7 +42,7 @@ pub(super) fn form(form: &LoginForm<'_>) -> Response {
         "\"></label>\n<label><span>Password or token</span><input name=\"password\" \
          type=\"password\" autocomplete=\"current-password\" required",
     );
-    page.focus(!form.user.is_empty());
+    focus(&mut page, !form.user.is_empty());
     page.markup(described);
     page.markup("></label>\n<button type=\"submit\" class=\"main\">Log in</button>\n</form>\n");
     if form.is_exposed {
@@ -65,12 +51,12 @@ pub(super) fn form(form: &LoginForm<'_>) -> Response {
              the password.</p>\n",
         );
     }
-    page.end()
+    page.end(200)
 }
 
 /// The page for a browser that is logged in already.
 pub(super) fn logged_in(user: &str, can_log_out: bool, next: &str) -> Response {
-    let mut page = LoginPage::begin();
+    let mut page = begin();
     page.markup("<p>You are logged in as <b dir=\"auto\">");
     page.text(user);
     page.markup("</b>.</p>\n<p><a href=\"");
@@ -82,59 +68,28 @@ pub(super) fn logged_in(user: &str, can_log_out: bool, next: &str) -> Response {
              <button type=\"submit\">Log out</button></form>\n",
         );
     }
-    page.end()
+    page.end(200)
 }
 
 /// The page of a server without users.
 pub(super) fn no_user() -> Response {
-    let mut page = LoginPage::begin();
+    let mut page = begin();
     page.markup(
         "<p>There is no user yet. <code>gatepost user add NAME --admin</code> on the server adds \
          the first one; until then, the server is open to programs of its own machine \
          only.</p>\n<p><a href=\"/\">Dashboard</a></p>\n",
     );
-    page.end()
+    page.end(200)
 }
 
-/// A page that is being written.
-struct LoginPage(Vec<u8>);
+fn begin() -> PlainPage {
+    let mut page = PlainPage::begin("Log in", "login", Some("login.js"));
+    page.brand("Gatepost");
+    page
+}
 
-impl LoginPage {
-    fn begin() -> Self {
-        Self(HEAD.as_bytes().to_vec())
-    }
-
-    fn markup(&mut self, markup: &str) {
-        self.0.extend_from_slice(markup.as_bytes());
-    }
-
-    /// Foreign text, escaped.
-    fn text(&mut self, text: &str) {
-        push_escaped(&mut self.0, text);
-    }
-
-    fn hidden(&mut self, name: &str, value: &str) {
-        self.markup("<input type=\"hidden\" name=\"");
-        self.text(name);
-        self.markup("\" value=\"");
-        self.text(value);
-        self.markup("\">\n");
-    }
-
-    fn focus(&mut self, has_focus: bool) {
-        if has_focus {
-            self.markup(" autofocus");
-        }
-    }
-
-    fn end(mut self) -> Response {
-        self.markup(END);
-        let mut page = assets::page(self.0);
-        for (name, value) in &mut page.fields {
-            if name == "Cache-Control" {
-                *value = "no-store".into();
-            }
-        }
-        page
+fn focus(page: &mut PlainPage, has_focus: bool) {
+    if has_focus {
+        page.markup(" autofocus");
     }
 }

@@ -8,16 +8,15 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use gatepost_learning::Learning;
-use gatepost_message::{Format, Verdict};
+use gatepost_message::Verdict;
+use gatepost_operations::JudgedOriginal;
 use gatepost_operations::learner::{self, LearningError};
 use gatepost_procedures::ProcedureHost;
 use gatepost_rules::RuleSet;
 use gatepost_store::{JournalEntry, Store, StoreError, Values};
 
 use super::super::procedures::start;
-use super::super::stored_message::{format_of, message_of};
 use crate::config::{Config, Layers};
 use crate::exit::EXIT_UNAVAILABLE;
 
@@ -47,7 +46,7 @@ fn replay(
     count: usize,
 ) -> Result<ExitCode, StoreError> {
     let store = Store::open_secondary(&config.data, &config.store)?;
-    let kept = kept(&store, count)?;
+    let kept = JudgedOriginal::newest(&store, count)?;
     if kept.is_empty() {
         println!(
             "gatepost: no judged message is kept in {}; procedures.originals_max sets how many are",
@@ -64,12 +63,12 @@ fn replay(
         return Ok(ExitCode::from(EXIT_UNAVAILABLE));
     };
     let mut changed = 0;
-    for (story, format, body) in &kept {
-        let message = Arc::new(message_of(story, *format, body.clone()));
+    for stored in &kept {
+        let message = Arc::new(stored.message());
         let verdict = runtime.block_on(procedures.judge(&message));
-        if verdict.action != story.action {
+        if verdict.action != stored.story.action {
             changed += 1;
-            show(story, &verdict);
+            show(&stored.story, &verdict);
         }
     }
     println!(
@@ -79,27 +78,6 @@ fn replay(
     );
     println!("(with a copy of the learned data; rate limits and deduplication start empty)");
     Ok(ExitCode::SUCCESS)
-}
-
-/// The newest completely stored messages with their verdicts, in order of arrival.
-fn kept(store: &Store, count: usize) -> Result<Vec<(JournalEntry, Format, Bytes)>, StoreError> {
-    let mut kept = Vec::new();
-    for (id, format, body) in store.originals(count)? {
-        if let Some(story) = store.journal_entry(id)? {
-            kept.push((story, format, body));
-        }
-    }
-    for story in store.quarantine(count)? {
-        let known = kept.iter().any(|(one, ..)| one.id == story.id);
-        if !known && let Some(entry) = store.quarantined(story.id)? {
-            let format = format_of(&story);
-            kept.push((entry.journal, format, entry.body));
-        }
-    }
-    kept.sort_by_key(|(story, ..)| std::cmp::Reverse(story.id));
-    kept.truncate(count);
-    kept.reverse();
-    Ok(kept)
 }
 
 fn show(story: &JournalEntry, verdict: &Verdict) {

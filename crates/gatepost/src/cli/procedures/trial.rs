@@ -11,13 +11,13 @@ use clap::Args;
 use gatepost_message::{
     Edit, Envelope, Format, Listener, Message, MessageId, Peer, Publication, Topic, edit,
 };
+use gatepost_operations::{format_of, message_of};
 use gatepost_procedures::{
     ProcedureAnswer, ProcedureArguments, ProcedureHost, ProcedurePublications, Procedures,
 };
 use gatepost_rules::RuleSet;
 use gatepost_store::{Store, Values};
 
-use super::super::stored_message::{format_of, message_of};
 use super::{refused, start};
 use crate::config::{Config, ConfigSource, Layers, print_mistakes};
 use crate::exit::{EXIT_CONFIG, EXIT_UNAVAILABLE};

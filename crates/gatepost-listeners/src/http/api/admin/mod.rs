@@ -9,11 +9,13 @@ mod bans;
 mod clock;
 mod delayed;
 mod messages;
+mod procedure_files;
 mod quarantine;
 mod rules;
 mod scores;
 mod senders;
 mod series;
+mod server;
 mod sessions;
 mod subscribers;
 mod users;
@@ -70,7 +72,12 @@ async fn dispatch(
         if let Some(address) = below(path, "/admin/senders") {
             return senders::respond(operations, request, address).await;
         }
+        if let Some(file) = below(path, "/admin/procedures/files") {
+            return procedure_files::respond(operations, request, file).await;
+        }
         match path {
+            "/admin/log" => return server::log(operations, request),
+            "/admin/settings" => return server::settings(operations, request),
             "/admin/rules" => return rules::rules(operations, request),
             "/admin/rules/slowest" => return rules::slowest(operations, request).await,
             "/admin/changes" => return audit::respond(operations, request).await,

@@ -118,6 +118,7 @@ async fn release(
     let how = ReleaseRequest {
         recipients: how.recipients,
         as_attachment: how.as_attachment,
+        stays_quarantined: false,
     };
     let released = operations.release(id, how).await?;
     let action = released.verdict.action;
@@ -183,7 +184,9 @@ impl From<OperationError> for HttpError {
         match error {
             OperationError::NotFound => Self::NotFound("this id".to_owned()),
             OperationError::Nowhere(reason) => Self::NoTopic(reason),
-            OperationError::NoSender => Self::Conflict(error.to_string()),
+            OperationError::NoSender | OperationError::Conflict(_) => {
+                Self::Conflict(error.to_string())
+            }
             OperationError::Failed(detail) => Self::Unavailable(detail),
         }
     }

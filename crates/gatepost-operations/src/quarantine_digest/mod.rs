@@ -1,0 +1,265 @@
+//! Digests of the quarantine: each recipient gets a mail that lists the messages kept from them
+//! since the last one, with a signed link to release each.
+//!
+//! A digest goes to recipients whose mail could be released now: to the mailbox of a user directly,
+//! to an address at a next hop by the smarthost. Only messages that certain procedures quarantined
+//! are listed, so that no recipient is offered a virus.
+//!
+//! Invariants:
+//! - A link releases one message to one recipient. The message stays in quarantine for its other
+//!   recipients.
+//! - Opening a link changes nothing, because programs that scan mail open every link; the page
+//!   asks for a confirmation.
+//! - A crash repeats at most one digest, and loses none.
+
+mod collection;
+mod composition;
+mod settings;
+mod ticket;
+mod ticket_release;
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use gatepost_message::MessageId;
+use gatepost_sinks::{MailQueue, MailSubmission};
+use gatepost_store::StoreChange;
+use parking_lot::RwLock;
+use tokio::sync::watch;
+
+use crate::error::OperationError;
+use crate::operations::Operations;
+use collection::{DigestProgress, DigestTarget, ListedMessage};
+use composition::DigestText;
+pub use settings::QuarantineDigestSettings;
+use ticket::TicketKey;
+pub use ticket::{ReleaseTicket, TicketRefusal};
+pub use ticket_release::{TicketMessage, TicketReleased};
+
+/// The path of the page that releases a message. Access logs do not show the value of `ticket`.
+const RELEASE_PATH: &str = "/gatepost/release?ticket=";
+const SENDERS_PATH: &str = "/senders";
+/// The longest time after which a change of the settings or of the clock is noticed, and after
+/// which a failed digest is tried again.
+const PAUSE_MAX: Duration = Duration::from_mins(1);
+/// The shortest pause.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+
+/// The settings of the digests, which a reload replaces. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct SharedDigestSettings(Arc<RwLock<Arc<QuarantineDigestSettings>>>);
+
+impl SharedDigestSettings {
+    /// These settings.
+    pub fn new(settings: &QuarantineDigestSettings) -> Self {
+        Self(Arc::new(RwLock::new(Arc::new(settings.clone()))))
+    }
+
+    /// Replaces the settings.
+    pub fn replace(&self, settings: &QuarantineDigestSettings) {
+        *self.0.write() = Arc::new(settings.clone());
+    }
+
+    fn get(&self) -> Arc<QuarantineDigestSettings> {
+        self.0.read().clone()
+    }
+}
+
+/// Sends digests when they are due.
+pub struct QuarantineDigests {
+    operations: Operations,
+    mail: MailQueue,
+    settings: SharedDigestSettings,
+}
+
+/// One digest that is ready to be sent.
+struct ReadyDigest {
+    target: DigestTarget,
+    mail: MailSubmission,
+    last: MessageId,
+}
+
+impl QuarantineDigests {
+    /// Digests of the quarantine of `operations`.
+    pub const fn new(
+        operations: Operations,
+        mail: MailQueue,
+        settings: SharedDigestSettings,
+    ) -> Self {
+        Self {
+            operations,
+            mail,
+            settings,
+        }
+    }
+
+    /// Sends digests when they are due, until the server ends.
+    pub async fn run(self, mut is_down: watch::Receiver<bool>) {
+        let mut pause = PAUSE_MIN;
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                _ = is_down.wait_for(|is_down| *is_down) => return,
+            }
+            let settings = self.settings.get();
+            pause = if settings.is_on() {
+                match self.send_due(&settings, SystemTime::now()).await {
+                    Ok(()) => until_next(&settings, SystemTime::now()),
+                    Err(error) => {
+                        tracing::warn!(target: "quarantine", %error, "the digests of the \
+                            quarantine are not sent; they are tried again in a minute");
+                        PAUSE_MAX
+                    }
+                }
+            } else {
+                PAUSE_MAX
+            };
+        }
+    }
+
+    /// Sends the digests if they are due and not sent yet.
+    async fn send_due(
+        &self,
+        settings: &Arc<QuarantineDigestSettings>,
+        now: SystemTime,
+    ) -> Result<(), OperationError> {
+        let due_unix_s = settings.due_at(unix_seconds(now));
+        let progress = self
+            .operations
+            .blocking(|operations| DigestProgress::read(&operations.store));
+        let Some(progress) = progress.await? else {
+            return self.finish(&DigestProgress::first(due_unix_s)).await;
+        };
+        // After a clock that was ahead for a while, the last digests were due in the future.
+        if progress.due_unix_s == due_unix_s {
+            return Ok(());
+        }
+        let of_run = settings.clone();
+        let prepared = self
+            .operations
+            .blocking(move |operations| prepare(operations, &of_run, (&progress, due_unix_s), now));
+        let (digests, progress) = prepared.await?;
+        let (mut sent, mut without_smarthost) = (0_u64, 0_u64);
+        for digest in digests {
+            let is_for_smarthost = matches!(digest.target, DigestTarget::Address(_));
+            if is_for_smarthost && !self.mail.is_on() {
+                without_smarthost += 1;
+            } else {
+                self.send(digest).await?;
+                sent += 1;
+            }
+        }
+        self.finish(&progress).await?;
+        if without_smarthost > 0 {
+            tracing::warn!(target: "quarantine", digests = without_smarthost, "digests for \
+                addresses at next hops were not sent; set smarthost.server");
+        }
+        if sent > 0 {
+            tracing::info!(target: "quarantine", digests = sent, "digests of the quarantine were \
+                sent");
+        }
+        Ok(())
+    }
+
+    async fn send(&self, digest: ReadyDigest) -> Result<(), OperationError> {
+        let store = &self.operations.store;
+        let sent = digest.target.sent(digest.last);
+        let ticket = match &digest.target {
+            DigestTarget::Mailbox(user) => {
+                // RFC 5321, section 4.4.
+                let mut mail = format!("Return-Path: <{}>\r\n", digest.mail.sender).into_bytes();
+                mail.extend_from_slice(&digest.mail.text);
+                let delivered = StoreChange::deliver(user, MessageId::next(), mail.into());
+                store.submit([delivered, sent])?
+            }
+            DigestTarget::Address(_) => {
+                let queued = self.mail.queue(&digest.mail).await;
+                queued.map_err(|error| OperationError::Failed(error.to_string()))?;
+                store.submit([sent])?
+            }
+        };
+        Ok(ticket.committed().await?)
+    }
+
+    async fn finish(&self, progress: &DigestProgress) -> Result<(), OperationError> {
+        let ticket = self.operations.store.submit(progress.changes())?;
+        Ok(ticket.committed().await?)
+    }
+}
+
+/// Collects and writes the digests of a run. Blocks.
+fn prepare(
+    operations: &Operations,
+    settings: &QuarantineDigestSettings,
+    due: (&DigestProgress, u64),
+    now: SystemTime,
+) -> Result<(Vec<ReadyDigest>, DigestProgress), OperationError> {
+    let Some(routes) = &operations.mail_routes else {
+        return Ok((Vec::new(), DigestProgress::first(due.1)));
+    };
+    let store = &operations.store;
+    let collected = collection::collect(store, &**routes, settings, due, now)?;
+    ticket_release::forget_ended(store)?;
+    if collected.digests.is_empty() {
+        return Ok((Vec::new(), collected.progress));
+    }
+    let key = TicketKey::read_or_make(store)?;
+    let digests = collected.digests.into_iter();
+    let digests =
+        digests.filter_map(|(target, messages)| write(target, &messages, settings, &key, now));
+    Ok((digests.collect(), collected.progress))
+}
+
+/// Writes a digest of the newest messages.
+fn write(
+    target: DigestTarget,
+    messages: &[ListedMessage],
+    settings: &QuarantineDigestSettings,
+    key: &TicketKey,
+    now: SystemTime,
+) -> Option<ReadyDigest> {
+    let last = messages.last()?;
+    let omitted = messages
+        .len()
+        .saturating_sub(usize::from(settings.messages_max));
+    let listed = messages.get(omitted..)?;
+    let until = now + settings.links_expire.duration();
+    let link = |message: &ListedMessage| {
+        let ticket = ReleaseTicket {
+            id: message.id,
+            recipient: message.recipient.clone(),
+            until_unix_s: unix_seconds(until),
+        };
+        settings.link(&format!("{RELEASE_PATH}{}", key.sign(&ticket)))
+    };
+    let links: Vec<String> = listed.iter().map(link).collect();
+    let has_mailbox = matches!(target, DigestTarget::Mailbox(_));
+    let text = DigestText {
+        messages: listed,
+        omitted,
+        links: &links,
+        until,
+        senders_page: has_mailbox.then(|| settings.link(SENDERS_PATH)),
+    };
+    let to = [last.recipient.clone()];
+    let (subject, body) = (text.subject(), text.body());
+    let mail = MailSubmission::plain(&settings.from, &to, &subject, &body, MessageId::next());
+    Some(ReadyDigest {
+        mail,
+        last: last.id,
+        target,
+    })
+}
+
+/// The time until the next digests are due, or until settings and clock are read again.
+fn until_next(settings: &QuarantineDigestSettings, now: SystemTime) -> Duration {
+    let next = settings.due_at(unix_seconds(now)) + settings.every.duration().as_secs();
+    let next = UNIX_EPOCH + Duration::from_secs(next);
+    let pause = next.duration_since(now).unwrap_or_default();
+    pause.clamp(PAUSE_MIN, PAUSE_MAX)
+}
+
+fn unix_seconds(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH);
+    since.unwrap_or_default().as_secs()
+}

@@ -1,0 +1,175 @@
+//! Digests of the quarantine: by mail to addresses at a next hop, into the mailboxes of users, and
+//! the pages to which their links lead, by curl.
+
+use std::path::Path;
+
+use super::mail_peer::{MailPeer, Reaction};
+use super::support::{Gateway, add_user, await_some, run, swaks, text_of};
+
+const GTUBE: &str = "XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X";
+/// Quarantines for a reason that recipients may not overrule.
+const HOLD: &str = "return function(message)\n    if message.subject == 'hold' then\n        \
+                    return 'quarantine', 'held'\n    end\nend\n";
+
+/// Mail for `people.example` goes to mailboxes, for `hop.example` to the peer, which is the
+/// smarthost too.
+fn start(folder: &Path, peer: &MailPeer, links_expire: &str) -> Gateway {
+    std::fs::create_dir_all(folder.join("procedures")).expect("a folder");
+    std::fs::write(folder.join("procedures/hold.luau"), HOLD).expect("a procedure");
+    let address = peer.address;
+    let settings = format!(
+        "rules.paths = []\n\
+         smarthost.server = \"smtp://{address}\"\n\
+         access_log.path = \"access.log\"\n\
+         procedure.\"/spamcheck\".action = \"quarantine\"\n\
+         quarantine_digest.every = \"1s\"\n\
+         quarantine_digest.from = \"quarantine@people.example\"\n\
+         quarantine_digest.base_url = \"https://gate.people.example/\"\n\
+         quarantine_digest.links_expire = \"{links_expire}\"\n\
+         listeners.smtp.domains = [\"people.example\", \"hop.example\"]\n\
+         [[listeners.smtp.routes]]\nrecipients = \"*@people.example\"\nmailbox = \"{{user}}\"\n\
+         [[listeners.smtp.routes]]\nrecipients = \"*@hop.example\"\n\
+         forward = \"smtp://{address}\"\n\
+         [[scope]]\npath = \"/mail\"\nlisteners = [\"smtp\"]\nrun = [\"/hold\", \"/spamcheck\"]\n"
+    );
+    let gateway = Gateway::start_in(folder, &settings);
+    for (name, more) in [("root", &["--admin"][..]), ("anna", &[]), ("bert", &[])] {
+        let added = add_user(&gateway, name, "secret", more);
+        assert!(added.status.success(), "{}", text_of(&added));
+    }
+    // The server sees users that a command adds a moment later.
+    await_some("the users", || {
+        let (status, _) = request(&gateway, "/v1/senders", &["--user", "bert:secret"]);
+        (status == "200").then_some(())
+    });
+    gateway
+}
+
+fn send(gateway: &Gateway, to: &str, subject: &str) {
+    let server = gateway.address("smtp").to_string();
+    let subject = format!("Subject: {subject}");
+    let options = ["--header", &subject, "--body", GTUBE];
+    let sent = swaks(&server, "eve@far.example", to, &options);
+    assert!(sent.status.success(), "{}", text_of(&sent));
+}
+
+/// Has curl request the path; the status and the body.
+fn request(gateway: &Gateway, path: &str, more: &[&str]) -> (String, String) {
+    let url = gateway.url(path);
+    let options = ["--silent", "--show-error", "--write-out", "\n%{http_code}"];
+    let output = run("curl", &[&options, more, &[url.as_str()]].concat(), b"");
+    let text = text_of(&output);
+    assert!(output.status.success(), "{text}");
+    let (body, status) = text.rsplit_once('\n').expect("a status");
+    (status.to_owned(), body.to_owned())
+}
+
+/// The messages in quarantine.
+fn kept(gateway: &Gateway) -> u64 {
+    let login = ["--user", "root:secret"];
+    let (_, body) = request(gateway, "/admin/quarantine", &login);
+    let answer: serde_json::Value = serde_json::from_str(&body).expect("JSON");
+    answer["total"].as_u64().expect("a number")
+}
+
+/// The mail of this number in a user's mailbox, as soon as it is there.
+fn await_in_mailbox(gateway: &Gateway, user: &str, number: u32) -> String {
+    let url = format!("pop3://{}/{number}", gateway.address("pop3"));
+    let login = format!("{user}:secret");
+    await_some("a mail in the mailbox", || {
+        let output = run("curl", &["--silent", "--user", &login, &url], b"");
+        output.status.success().then(|| text_of(&output))
+    })
+}
+
+/// The path of the only link in a digest.
+fn link(digest: &str) -> String {
+    let links: Vec<&str> = digest
+        .lines()
+        .filter_map(|line| line.strip_prefix("Release: https://gate.people.example"))
+        .collect();
+    assert_eq!(links.len(), 1, "{digest}");
+    links[0].trim_end().to_owned()
+}
+
+fn release(gateway: &Gateway, link: &str, action: &str, more: &[&str]) -> (String, String) {
+    let (path, ticket) = link.split_once('?').expect("a ticket");
+    let form = format!("{ticket}&action={action}");
+    request(gateway, path, &[&["-d", form.as_str()], more].concat())
+}
+
+#[test]
+fn each_recipient_gets_a_digest_and_releases_its_own_mail_only() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let peer = MailPeer::start(|_, _| Reaction::Take);
+    let gateway = start(folder.path(), &peer, "7d");
+    send(&gateway, "anna@people.example,carla@hop.example", "hold");
+    let to = "anna@people.example,bert@people.example,carla@hop.example";
+    send(&gateway, to, "offer at https://evil.example");
+
+    let digest = peer.await_mail(1).remove(0);
+    assert_eq!(digest.recipients, ["carla@hop.example"]);
+    assert_eq!(digest.field("Subject"), "1 message in quarantine");
+    assert!(
+        !digest.text.contains("https://evil.example"),
+        "{}",
+        digest.text
+    );
+    let of_carla = link(&digest.text);
+    let of_anna = await_in_mailbox(&gateway, "anna", 1);
+    assert!(
+        of_anna.contains("Your list of allowed and blocked senders"),
+        "{of_anna}"
+    );
+    let of_anna = link(&of_anna);
+    let of_bert = link(&await_in_mailbox(&gateway, "bert", 1));
+
+    // What scanners of mail do changes nothing.
+    for method in ["GET", "HEAD"] {
+        let head: &[&str] = if method == "HEAD" { &["--head"] } else { &[] };
+        let (status, page) = request(&gateway, &of_carla, head);
+        assert_eq!(status, "200", "{page}");
+        assert!(method == "HEAD" || page.contains("GTUBE"), "{page}");
+    }
+    let (status, _) = request(&gateway, &format!("{of_carla}x"), &[]);
+    assert_eq!(status, "403");
+    let elsewhere = ["-H", "Origin: https://evil.example"];
+    assert_eq!(release(&gateway, &of_carla, "release", &elsewhere).0, "403");
+    assert_eq!((kept(&gateway), peer.taken().len()), (2, 1));
+
+    let (status, page) = release(&gateway, &of_carla, "release", &[]);
+    assert_eq!(status, "200", "{page}");
+    let released = peer.await_mail(2).remove(1);
+    assert_eq!(released.recipients, ["carla@hop.example"]);
+    assert!(released.text.contains("offer at https://evil.example"));
+    assert_eq!(release(&gateway, &of_carla, "release", &[]).0, "404");
+    assert_eq!(request(&gateway, &of_carla, &[]).0, "404");
+    assert_eq!(kept(&gateway), 2, "the others can still get it");
+
+    assert_eq!(release(&gateway, &of_anna, "allow", &[]).0, "200");
+    assert!(await_in_mailbox(&gateway, "anna", 2).contains("offer at"));
+    let (_, senders) = request(&gateway, "/v1/senders", &["--user", "anna:secret"]);
+    assert!(senders.contains("eve@far.example"), "{senders}");
+    assert_eq!(release(&gateway, &of_bert, "release", &[]).0, "200");
+    assert_eq!(kept(&gateway), 1, "only the other message is left");
+    let log = await_some("the requests in the log", || {
+        let log = std::fs::read_to_string(folder.path().join("access.log")).ok()?;
+        log.contains("HEAD /gatepost/release").then_some(log)
+    });
+    let ticket = of_carla.split_once('=').expect("a ticket").1;
+    assert!(log.contains("ticket=***") && !log.contains(ticket), "{log}");
+}
+
+#[test]
+fn a_link_expires() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let peer = MailPeer::start(|_, _| Reaction::Take);
+    let gateway = start(folder.path(), &peer, "1ms");
+    send(&gateway, "carla@hop.example", "offer");
+    let link = link(&peer.await_mail(1).remove(0).text);
+    await_some("the link expires", || {
+        (request(&gateway, &link, &[]).0 == "410").then_some(())
+    });
+    assert_eq!(release(&gateway, &link, "release", &[]).0, "410");
+    assert_eq!(kept(&gateway), 1);
+}

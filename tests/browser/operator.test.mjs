@@ -1,0 +1,148 @@
+// Views for operators and pages for users, in a real browser: a procedure is changed, the log and the
+// settings are read, a user releases a mail by the link in a digest.
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { mkdirSync } from "node:fs";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { launch, openPage } from "./browser.mjs";
+import { Server } from "./server.mjs";
+
+const GTUBE = "XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X";
+const scratch = join(import.meta.dirname ?? ".", "../../target/browser");
+const axe = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
+const WIDTHS = { wide: { viewport: { width: 1280, height: 900 } }, tablet: { viewport: { width: 768, height: 1024 } }, phone: { viewport: { width: 390, height: 844 } } };
+const SETTINGS = `rules.paths = []
+procedures.editable = true
+procedure."/spamcheck".action = "quarantine"
+quarantine_digest.every = "1s"
+quarantine_digest.from = "quarantine@people.example"
+quarantine_digest.base_url = "http://gate.people.example"
+listeners.smtp.domains = ["people.example"]
+listeners.smtp.routes = [{ recipients = "*@people.example", mailbox = "{user}" }]`;
+const SCOPE = ["[[scope]]", `path = "/readings"`, `topics = ["readings/#"]`, `run = ["/limit"]`];
+const ACCEPTS = `return function(message)\n    return "accept"\nend\n`;
+const REFUSES = `return function(message)\n    if message.body == "hot" then\n        return "reject", "too hot"\n    end\nend\n`;
+const HEADERS = { authorization: "Basic " + Buffer.from("root:secret").toString("base64") };
+
+let server;
+let browser;
+let link;
+
+before(async () => {
+  mkdirSync(scratch, { recursive: true });
+  server = await Server.start({}, { "limit.luau": ACCEPTS }, SETTINGS.split("\n"));
+  await server.configure(...SCOPE);
+  const reloaded = await fetch(server.origin + "/admin/reload", { method: "POST" });
+  assert.ok(reloaded.ok, await reloaded.text());
+  for (const payload of ["cold", "hot"]) await server.publish("readings/oven", payload);
+  for (const [name, ...more] of [["root", "--admin"], ["anna"]]) {
+    const added = spawnSync(process.env.GATEPOST, ["user", "add", name, ...more, "--config", server.config], { input: "secret" });
+    assert.equal(added.status, 0, added.stderr.toString());
+  }
+  const login = { authorization: "Basic " + Buffer.from("anna:secret").toString("base64") };
+  while ((await fetch(server.origin + "/v1/senders", { headers: login })).status !== 200);
+  const sent = await server.mail("You have won <b>a prize</b>", GTUBE, "anna@people.example");
+  assert.equal(sent.status, 0, sent.transcript);
+  let digest;
+  do digest = spawnSync("curl", ["--silent", "--user", "anna:secret", `pop3://${server.binds.pop3}/1`]).stdout.toString();
+  while (!digest.includes("Release: "));
+  link = digest.match(/^Release: http:\/\/gate\.people\.example(\S+)/m)[1];
+  browser = await launch();
+});
+
+after(async () => {
+  await browser?.close();
+  await server?.remove();
+});
+
+const open = (path, options) => openPage(browser, server.origin + path, { extraHTTPHeaders: HEADERS, ...options });
+
+test("a procedure is tried on stored messages, activated and undone", async () => {
+  const { page, faults, close } = await open("/#procedures");
+  await page.getByRole("button", { name: "/limit" }).click();
+  const text = page.locator("#editor-text");
+  assert.equal(await text.inputValue(), ACCEPTS);
+  await text.fill(`return function(message)\n    return "rejct", message.subjct\nend\n`);
+  await page.getByRole("button", { name: "Try on stored messages" }).click();
+  await page.locator("#editor-status", { hasText: "The text has errors." }).waitFor();
+  await page.getByRole("button", { name: "Line 2" }).first().click();
+  assert.match(await text.evaluate((area) => area.value.slice(area.selectionStart, area.selectionEnd)), /rejct/);
+
+  await text.fill(REFUSES);
+  await page.getByRole("button", { name: "Try on stored messages" }).click();
+  await page.locator("#editor-status", { hasText: "Of 2 stored messages, 1 would get another verdict." }).waitFor();
+  await page.locator("#editor-result tr", { hasText: "readings/oven" }).locator(".badge.reject").waitFor();
+  await page.screenshot({ path: join(scratch, "procedure-trial.png"), animations: "disabled" });
+  await page.getByRole("button", { name: "Activate" }).click();
+  await page.locator("#editor-status", { hasText: "The text is in force." }).waitFor();
+  const publish = () => fetch(server.origin + "/topics/readings/oven", { method: "POST", body: "hot", headers: HEADERS });
+  assert.equal((await publish()).status, 422);
+  await page.getByRole("button", { name: "Undo the last change" }).click();
+  await page.locator("#editor-status", { hasText: "The text before the last change is in force." }).waitFor();
+  assert.equal(await text.inputValue(), ACCEPTS);
+  assert.equal((await publish()).status, 200);
+  // A browser's own word for an answer of status 422 is no fault of the page.
+  assert.deepEqual(faults.filter((fault) => !fault.includes("422")), []);
+  await close();
+});
+
+test("the log and the settings in force are searched", async () => {
+  const { page, faults, close } = await open("/#server");
+  await page.locator("#settings tr", { hasText: "quarantine_digest.every" }).locator("td", { hasText: "gatepost.toml:" }).waitFor();
+  await page.locator("#settings-written").uncheck();
+  await page.locator("#settings-search").fill("queue_max");
+  await page.locator("#settings-search").press("Enter");
+  await page.locator("#settings tr", { hasText: "procedures.queue_max" }).locator("p", { hasText: /^default$/ }).waitFor();
+  await page.locator("#log-level").selectOption("info");
+  await page.locator("#log-search").fill("digests");
+  await page.locator("#log-search").press("Enter");
+  await page.locator("#log-lines li", { hasText: "digests of the quarantine were sent" }).first().waitFor();
+  assert.deepEqual(faults, []);
+  await close();
+});
+
+test("a user who is no administrator sees the own pages", async () => {
+  const { page, close } = await openPage(browser, server.origin + "/");
+  await page.getByLabel("User", { exact: true }).fill("anna");
+  await page.getByLabel("Password or token").fill("secret");
+  await page.getByRole("button", { name: "Log in" }).click();
+  await page.getByText("You are logged in as anna").waitFor();
+  await page.screenshot({ path: join(scratch, "home.png"), animations: "disabled" });
+  await page.getByRole("link", { name: "Senders" }).click();
+  await page.locator("#user", { hasText: "anna" }).waitFor();
+  await close();
+});
+
+test("these pages as people see them, in light and dark, wide and narrow, and axe finds nothing", async () => {
+  const pages = { server: ["/#server", "#settings tr >> nth=1"], procedures: ["/#procedures", "#procedure-list button"], release: [link, ".excerpt"] };
+  for (const colorScheme of ["light", "dark"]) {
+    for (const [width, options] of Object.entries(WIDTHS)) {
+      for (const [name, [path, ready]] of Object.entries(pages)) {
+        const { page, faults, close } = await open(path, { ...options, colorScheme, bypassCSP: true });
+        await page.locator(ready).first().waitFor();
+        if (name === "procedures") await page.locator(ready).filter({ hasText: "/limit" }).click();
+        await page.addScriptTag({ path: axe });
+        const { violations } = await page.evaluate(() => window.axe.run());
+        assert.deepEqual(violations.map(({ id, nodes }) => [name, width, id, nodes.map(({ html }) => html)]), []);
+        const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+        assert.ok(overflow <= 0, `${name} is ${overflow} pixels too wide at ${width} width`);
+        await page.screenshot({ path: join(scratch, `${name}-${width}-${colorScheme}.png`), animations: "disabled" });
+        assert.deepEqual(faults, []);
+        await close();
+      }
+    }
+  }
+});
+
+test("a mail is released by its link, once", async () => {
+  const { page, close } = await openPage(browser, server.origin + link);
+  await page.getByRole("heading", { name: "You have won <b>a prize</b>" }).waitFor();
+  assert.equal(await page.locator("h2 b").count(), 0);
+  await page.getByRole("button", { name: "Release, and allow the sender from now on" }).click();
+  await page.getByText("The message was released to anna@people.example.").waitFor();
+  await page.goto(server.origin + link);
+  await page.getByText("no longer in quarantine").waitFor();
+  await close();
+});
