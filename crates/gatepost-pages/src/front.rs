@@ -10,8 +10,9 @@
 //! content does not stay in memory.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::sync::Arc;
+
+use hashbrown::HashMap;
 
 use crate::entry::CachedPath;
 
@@ -23,6 +24,8 @@ const COPIED_BYTES_MAX: usize = 512 << 10;
 /// One site's copies on this thread.
 struct SiteCopies {
     site: u64,
+    /// With the fast hash of hashbrown: no client can fill it with paths that collide, since only
+    /// paths that exist are in it, and few of them.
     copies: HashMap<Box<str>, Arc<CachedPath>>,
 }
 

@@ -2,13 +2,25 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+/// The bytes of which nearly all hosts consist: letters, digits, dots and hyphens. Each request is
+/// checked, and a table takes a third of the instructions of comparisons.
+const IS_PLAIN: [bool; 256] = {
+    let mut is_plain = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        is_plain[byte] = (byte as u8).is_ascii_alphanumeric();
+        byte += 1;
+    }
+    is_plain[b'.' as usize] = true;
+    is_plain[b'-' as usize] = true;
+    is_plain
+};
+
 /// Whether this is a host with an optional port and nothing else (RFC 9110, section 7.2, RFC 3986,
 /// section 3.2.2): no user information, path, list or quotes. Empty is allowed: the field of a
 /// request whose target has no authority.
 pub(super) fn is_host(value: &[u8]) -> bool {
-    // Nearly all hosts consist of letters, digits, dots and hyphens, and perhaps a port.
-    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
-    match value.iter().position(|byte| !is_plain(byte)) {
+    match value.iter().position(|byte| !IS_PLAIN[usize::from(*byte)]) {
         None => true,
         Some(end) => match value.split_at(end) {
             (_, [b':', port @ ..]) if port.iter().all(u8::is_ascii_digit) => true,

@@ -177,15 +177,19 @@ fn split_target(target: &str) -> Result<(&str, &str), HttpError> {
             .strip_prefix("http://")
             .or_else(|| target.strip_prefix("https://"))
             .ok_or(HttpError::Target("a target begins with a slash"))?;
-        match authority.find(['/', '?']) {
+        match authority.find(['/', '?', '#']) {
             Some(start) => authority.get(start..).unwrap_or("/"),
             None => "/",
         }
     };
-    if target.contains('#') {
-        return Err(HttpError::Target("a target has no fragment"));
-    }
-    let (path, query) = from_path.split_once('?').unwrap_or((from_path, ""));
+    // One search for both, since most targets contain neither.
+    let (path, query) = match memchr::memchr2(b'?', b'#', from_path.as_bytes()) {
+        None => (from_path, ""),
+        Some(_) if target.contains('#') => {
+            return Err(HttpError::Target("a target has no fragment"));
+        }
+        Some(_) => from_path.split_once('?').unwrap_or((from_path, "")),
+    };
     Ok((if path.is_empty() { "/" } else { path }, query))
 }
 
