@@ -25,29 +25,29 @@ impl MemoryGauge for Resident {
     }
 }
 
-struct World {
+struct Fixture {
     database: SimulatedDatabase,
     resident: Arc<Resident>,
     broker: Broker,
     writer: ManualWriter,
 }
 
-impl World {
+impl Fixture {
     fn new() -> Self {
         let database = SimulatedDatabase::in_memory().expect("a database");
         let resident = Arc::new(Resident::default());
         let (broker, writer) = start(&database, &resident);
-        let mut world = Self {
+        let mut fixture = Self {
             database,
             resident,
             broker,
             writer,
         };
         for number in 0..TOPICS {
-            world.publish(&name(number), &"x".repeat(PAYLOAD));
+            fixture.publish(&name(number), &"x".repeat(PAYLOAD));
         }
-        world.writer.commit(usize::MAX);
-        world
+        fixture.writer.commit(usize::MAX);
+        fixture
     }
 
     fn restart(&mut self, room: usize) {
@@ -106,76 +106,76 @@ fn name(number: usize) -> String {
 
 #[test]
 fn messages_beyond_the_bound_are_read_from_disk_and_loaded_when_space_is_free() {
-    let mut world = World::new();
-    world.restart(ROOM);
-    let loaded = world.in_memory();
+    let mut fixture = Fixture::new();
+    fixture.restart(ROOM);
+    let loaded = fixture.in_memory();
     assert!((1..TOPICS).contains(&loaded), "{loaded} are loaded");
     let last = name(TOPICS - 1);
-    assert_eq!(world.retained(&last), [(last.clone(), PAYLOAD)]);
-    assert_eq!(world.retained("kept/#").len(), TOPICS);
-    world.broker.tick(0);
-    assert_eq!(world.in_memory(), loaded, "there is no room");
-    world.set_room(MEMORY_MAX_BYTES);
-    world.broker.tick(1);
-    assert_eq!(world.in_memory(), TOPICS);
-    assert_eq!(world.retained("kept/#").len(), TOPICS);
+    assert_eq!(fixture.retained(&last), [(last.clone(), PAYLOAD)]);
+    assert_eq!(fixture.retained("kept/#").len(), TOPICS);
+    fixture.broker.tick(0);
+    assert_eq!(fixture.in_memory(), loaded, "there is no room");
+    fixture.set_room(MEMORY_MAX_BYTES);
+    fixture.broker.tick(1);
+    assert_eq!(fixture.in_memory(), TOPICS);
+    assert_eq!(fixture.retained("kept/#").len(), TOPICS);
 }
 
 #[test]
 fn messages_on_disk_are_replaced_and_cleared_and_come_back_after_a_failed_commit() {
-    let mut world = World::new();
-    world.restart(ROOM);
+    let mut fixture = Fixture::new();
+    fixture.restart(ROOM);
     let (replaced, cleared) = (name(TOPICS - 1), name(TOPICS - 2));
     for commits in [false, true] {
-        world.publish(&replaced, "new");
-        world.publish(&cleared, "");
-        assert_eq!(world.retained(&replaced), [(replaced.clone(), 3)]);
-        assert_eq!(world.retained(&cleared), []);
+        fixture.publish(&replaced, "new");
+        fixture.publish(&cleared, "");
+        assert_eq!(fixture.retained(&replaced), [(replaced.clone(), 3)]);
+        assert_eq!(fixture.retained(&cleared), []);
         if commits {
-            world.writer.commit(usize::MAX);
+            fixture.writer.commit(usize::MAX);
         } else {
-            world.writer.fail(&StoreError::Closed);
+            fixture.writer.fail(&StoreError::Closed);
         }
         for ticks in 0..2 {
             let expected = if commits { 3 } else { PAYLOAD };
-            assert_eq!(world.retained(&replaced), [(replaced.clone(), expected)]);
+            assert_eq!(fixture.retained(&replaced), [(replaced.clone(), expected)]);
             let expected = usize::from(!commits);
-            assert_eq!(world.retained(&cleared).len(), expected);
-            world.broker.tick(ticks);
+            assert_eq!(fixture.retained(&cleared).len(), expected);
+            fixture.broker.tick(ticks);
         }
     }
-    world.set_room(MEMORY_MAX_BYTES);
-    world.broker.tick(2);
-    assert_eq!(world.in_memory(), TOPICS - 1);
-    assert_eq!(world.retained(&replaced), [(replaced.clone(), 3)]);
-    world.restart(MEMORY_MAX_BYTES);
-    assert_eq!(world.retained("kept/#").len(), TOPICS - 1);
+    fixture.set_room(MEMORY_MAX_BYTES);
+    fixture.broker.tick(2);
+    assert_eq!(fixture.in_memory(), TOPICS - 1);
+    assert_eq!(fixture.retained(&replaced), [(replaced.clone(), 3)]);
+    fixture.restart(MEMORY_MAX_BYTES);
+    assert_eq!(fixture.retained("kept/#").len(), TOPICS - 1);
 }
 
 /// A message loaded while a change is undecided is restored if the change's commit fails.
 #[test]
 fn a_change_that_fails_after_the_loading_is_undone() {
-    let mut world = World::new();
-    world.restart(ROOM);
+    let mut fixture = Fixture::new();
+    fixture.restart(ROOM);
     let (replaced, cleared) = (name(TOPICS - 1), name(TOPICS - 2));
-    world.publish(&replaced, "new");
-    world.publish(&cleared, "");
-    world.set_room(MEMORY_MAX_BYTES);
-    world.broker.tick(0);
-    assert_eq!(world.retained(&replaced), [(replaced.clone(), 3)]);
-    world.writer.fail(&StoreError::Closed);
-    world.broker.tick(1);
-    assert_eq!(world.retained(&replaced), [(replaced.clone(), PAYLOAD)]);
-    assert_eq!(world.retained(&cleared), [(cleared.clone(), PAYLOAD)]);
+    fixture.publish(&replaced, "new");
+    fixture.publish(&cleared, "");
+    fixture.set_room(MEMORY_MAX_BYTES);
+    fixture.broker.tick(0);
+    assert_eq!(fixture.retained(&replaced), [(replaced.clone(), 3)]);
+    fixture.writer.fail(&StoreError::Closed);
+    fixture.broker.tick(1);
+    assert_eq!(fixture.retained(&replaced), [(replaced.clone(), PAYLOAD)]);
+    assert_eq!(fixture.retained(&cleared), [(cleared.clone(), PAYLOAD)]);
 }
 
 /// More than a subscription may read while memory is short.
 #[test]
 fn messages_beyond_free_memory_are_not_read() {
-    let mut world = World::new();
-    world.restart(0);
-    assert_eq!(world.in_memory(), 0);
+    let mut fixture = Fixture::new();
+    fixture.restart(0);
+    assert_eq!(fixture.in_memory(), 0);
     let one = name(7);
-    assert_eq!(world.retained(&one), [(one.clone(), PAYLOAD)]);
-    assert_eq!(world.retained("kept/#"), [], "they need 2.7 MB");
+    assert_eq!(fixture.retained(&one), [(one.clone(), PAYLOAD)]);
+    assert_eq!(fixture.retained("kept/#"), [], "they need 2.7 MB");
 }

@@ -7,7 +7,7 @@ use std::process::{Output, Stdio};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
-use support::World;
+use support::Fixture;
 
 async fn run(program: &str, arguments: &[&str], input: &str) -> Output {
     let mut child = Command::new(program)
@@ -31,8 +31,8 @@ fn text(bytes: &[u8]) -> String {
 
 #[tokio::test]
 async fn swaks_sends_and_is_refused() {
-    let world = World::new();
-    let address = world.listen("smtp", "payload = \"json\"");
+    let fixture = Fixture::new();
+    let address = fixture.listen("smtp", "payload = \"json\"");
     let server = address.to_string();
     let base = ["--server", &server, "--from", "anna@example.org"];
     let send = async |to: &str, header: &str| {
@@ -41,7 +41,7 @@ async fn swaks_sends_and_is_refused() {
     };
     let output = send("alarms+fire@localhost", "Subject: smoke").await;
     assert!(output.status.success(), "{}", text(&output.stdout));
-    let publications = world.notes.take();
+    let publications = fixture.notes.take();
     let [publication] = &publications[..] else {
         panic!("{publications:?}")
     };
@@ -64,13 +64,13 @@ async fn swaks_sends_and_is_refused() {
         Some(24),
         "swaks' code for refused recipients"
     );
-    assert!(world.notes.take().is_empty());
+    assert!(fixture.notes.take().is_empty());
 }
 
 #[tokio::test]
 async fn swaks_speaks_lmtp_and_learns_of_each_recipient() {
-    let world = World::new();
-    let server = world.listen("lmtp", "").to_string();
+    let fixture = Fixture::new();
+    let server = fixture.listen("lmtp", "").to_string();
     let arguments = [
         "--protocol",
         "LMTP",
@@ -95,7 +95,7 @@ async fn swaks_speaks_lmtp_and_learns_of_each_recipient() {
         replies.len() >= 2 && replies[replies.len() - 2].contains("550"),
         "{transcript}"
     );
-    let publications = world.notes.take();
+    let publications = fixture.notes.take();
     let topics: Vec<&str> = publications.iter().map(|one| one.topic.as_str()).collect();
     assert_eq!(topics, ["b"], "{transcript}");
 }
@@ -119,12 +119,12 @@ server.quit()
 
 #[tokio::test]
 async fn smtplib_sends_many_over_one_connection() {
-    let world = World::new();
-    let address = world.listen("smtp", "payload = \"raw\"");
+    let fixture = Fixture::new();
+    let address = fixture.listen("smtp", "payload = \"raw\"");
     let port = address.port().to_string();
     let output = run("python3", &["-c", SMTPLIB, &port], "").await;
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let publications = world.notes.take();
+    let publications = fixture.notes.take();
     assert_eq!(publications.len(), 21);
     for (number, publication) in publications.iter().take(20).enumerate() {
         let mail = text(&publication.payload);
@@ -138,7 +138,7 @@ async fn smtplib_sends_many_over_one_connection() {
         .iter()
         .any(|one| one.topic.as_str() == "b\u{fc}ro");
     assert!(utf8, "the mail with SMTPUTF8");
-    world.shut_down().await;
+    fixture.shut_down().await;
 }
 
 #[tokio::test]
@@ -152,8 +152,8 @@ async fn miltertest_finds_every_step_and_verdict() {
             "message_max = \"50KB\"\nverdict_headers.subject = \"[SPAM]\"",
         ),
     ] {
-        let world = World::new();
-        let port = format!("port={}", world.listen("milter", settings).port());
+        let fixture = Fixture::new();
+        let port = format!("port={}", fixture.listen("milter", settings).port());
         let script = format!("{folder}/{script}");
         let output = run("miltertest", &["-D", &port, "-s", &script], "").await;
         let said = text(&output.stdout) + &text(&output.stderr);

@@ -27,7 +27,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
-use support::World;
+use support::Fixture;
 
 /// Reached only by a defect.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -172,8 +172,8 @@ impl Client {
     }
 }
 
-async fn hold(world: &World, listener: &str, conversation: &Conversation, byte_by_byte: bool) {
-    let address = world.listen(listener, &conversation.settings);
+async fn hold(fixture: &Fixture, listener: &str, conversation: &Conversation, byte_by_byte: bool) {
+    let address = fixture.listen(listener, &conversation.settings);
     let mut client = Client::connect(address, byte_by_byte).await;
     if matches!(listener, "smtp" | "lmtp") {
         // The server speaks first, and a client that does not wait is refused.
@@ -210,7 +210,7 @@ async fn hold(world: &World, listener: &str, conversation: &Conversation, byte_b
             }
         }
     }
-    let publications = world.notes.take();
+    let publications = fixture.notes.take();
     let published: Vec<String> = publications
         .iter()
         .map(|one| {
@@ -249,7 +249,7 @@ async fn hold_all(listener: &str, line_end: &str) {
         let text = fs::read_to_string(&file).expect("text");
         for conversation in parse(&text, line_end) {
             for byte_by_byte in [false, true] {
-                hold(&World::new(), listener, &conversation, byte_by_byte).await;
+                hold(&Fixture::new(), listener, &conversation, byte_by_byte).await;
             }
             held += 1;
         }

@@ -22,6 +22,9 @@ mod case;
 #[allow(unreachable_pub)]
 #[path = "http/client.rs"]
 mod client;
+#[allow(unreachable_pub)]
+#[path = "http/fixture.rs"]
+mod fixture;
 #[path = "http/floods.rs"]
 mod floods;
 #[path = "http/guards.rs"]
@@ -32,18 +35,15 @@ mod http2;
 mod versions;
 #[path = "http/websocket.rs"]
 mod websocket;
-#[allow(unreachable_pub)]
-#[path = "http/world.rs"]
-mod world;
 
 use case::{Case, Expected, Step};
 use client::{Answer, Client};
-use world::World;
+use fixture::Fixture;
 
-/// A running listener with its folder and its world.
+/// A running listener with its folder and its fixture.
 struct Server {
     address: SocketAddr,
-    world: World,
+    fixture: Fixture,
     context: Arc<HttpContext>,
     shutdown: watch::Sender<bool>,
     served: Option<std::thread::JoinHandle<()>>,
@@ -52,12 +52,12 @@ struct Server {
 
 impl Server {
     fn start(change: impl FnOnce(&mut HttpSettings)) -> Self {
-        Self::start_in(World::new(), change, |context| context)
+        Self::start_in(Fixture::new(), change, |context| context)
     }
 
-    /// Before this world, with a context as `complete` makes it.
+    /// Before this fixture, with a context as `complete` makes it.
     fn start_in(
-        world: World,
+        fixture: Fixture,
         change: impl FnOnce(&mut HttpSettings),
         complete: impl FnOnce(HttpContext) -> HttpContext,
     ) -> Self {
@@ -77,13 +77,13 @@ impl Server {
             path: folder.path().join("access.log"),
             ..AccessLogSettings::default()
         };
-        world.publish_text("t", "<21>");
+        fixture.publish_text("t", "<21>");
         let context = HttpContext::new(
             settings,
             &pages,
             &access_log,
-            world.services.clone(),
-            &world.shared_limits,
+            fixture.services.clone(),
+            &fixture.shared_limits,
         );
         // Echoes its input, as a substitute for MQTT.
         let websocket: http::WebSocketHandler = Arc::new(|mut upgraded| {
@@ -119,7 +119,7 @@ impl Server {
         });
         Self {
             address: address.recv().expect("an address"),
-            world,
+            fixture,
             context,
             shutdown,
             served: Some(served),
@@ -259,7 +259,7 @@ fn an_event_stream_carries_ids_and_resumes_after_the_last() {
         "Accept: text/event-stream\r\n",
     );
     assert_eq!(text(&mut reader), "retry: 1000\n\n");
-    server.world.publish_text("alarms/fire", "one");
+    server.fixture.publish_text("alarms/fire", "one");
     let first = text(&mut reader);
     let id = first
         .strip_prefix("id: ")
@@ -267,7 +267,7 @@ fn an_event_stream_carries_ids_and_resumes_after_the_last() {
     let id = id.expect("an id").to_owned();
     assert!(first.contains("\"topic\":\"alarms/fire\"") && first.contains("\"payload\":\"one\""));
     drop(reader);
-    server.world.publish_text("alarms/fire", "two");
+    server.fixture.publish_text("alarms/fire", "two");
     let fields = format!("Accept: text/event-stream\r\nLast-Event-ID: {id}\r\n");
     let mut reader = subscribe(&server, "/topics/alarms/%23?data=payload", &fields);
     assert_eq!(text(&mut reader), "retry: 1000\n\n");
@@ -286,7 +286,7 @@ fn a_silent_stream_is_kept_open_by_comments() {
 #[test]
 fn a_page_is_rendered_with_what_its_script_resumes_from() {
     let server = Server::start(|_| {});
-    server.world.publish_text("hall", "19 °C");
+    server.fixture.publish_text("hall", "19 °C");
     let page = server.get("/live").text();
     assert!(
         page.contains(">19 °C</span><script src=\"/gatepost/live.js\""),

@@ -17,7 +17,7 @@ use gatepost_users::{
     ListenerAuth, Secret, Users,
 };
 
-use support::World;
+use support::Fixture;
 
 /// Reached only by a defect.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -41,51 +41,55 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
     work.expect("no panic")
 }
 
-async fn users(world: &World, default: DefaultPolicy) -> Users {
+async fn users(fixture: &Fixture, default: DefaultPolicy) -> Users {
     let settings = AccessSettings {
         default,
         scram_iterations: 4_096,
         ..AccessSettings::default()
     };
-    let users = Users::open(world.store.clone(), &settings).expect("users");
+    let users = Users::open(fixture.store.clone(), &settings).expect("users");
     let added = users.add("anna", Secret::from("secret"), false).await;
     added.expect("anna");
     users
 }
 
-fn pop3(world: &World, users: &Users, settings: Pop3Settings) -> SocketAddr {
+fn pop3(fixture: &Fixture, users: &Users, settings: Pop3Settings) -> SocketAddr {
     let auth = ListenerAuth::new(users.clone(), Listener::Pop3, AnonymousAccess::No, true);
     let context = Pop3Context::new(
         settings,
-        world.store.clone(),
+        fixture.store.clone(),
         auth,
         None,
         &SharedLimits::default(),
     );
-    world.serve_pop3(context)
+    fixture.serve_pop3(context)
 }
 
 const PAGE: &[u8] = b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: text/plain\r\n\r\n";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_web_page_executes_nothing_in_any_listener_of_lines() {
-    let world = World::new();
-    let users = users(&world, DefaultPolicy::Auto).await;
+    let fixture = Fixture::new();
+    let users = users(&fixture, DefaultPolicy::Auto).await;
     let listeners = [
         (
             "pop3",
-            pop3(&world, &users, Pop3Settings::default()),
+            pop3(&fixture, &users, Pop3Settings::default()),
             "USER anna\r\n",
         ),
         (
             "lmtp",
-            world.listen("lmtp", ""),
+            fixture.listen("lmtp", ""),
             "LHLO page\r\nMAIL FROM:<a@b.example>\r\nRCPT TO:<alarms@localhost>\r\n",
         ),
-        ("spamd", world.listen("spamd", ""), "PING SPAMC/1.5\r\n\r\n"),
+        (
+            "spamd",
+            fixture.listen("spamd", ""),
+            "PING SPAMC/1.5\r\n\r\n",
+        ),
         (
             "call",
-            world.listen("call", ""),
+            fixture.listen("call", ""),
             "CALL/1 /sizecheck\nsize: 5\n\n",
         ),
     ];
@@ -111,10 +115,10 @@ async fn a_web_page_executes_nothing_in_any_listener_of_lines() {
 // One thread: the server accepts only when the test waits.
 #[tokio::test]
 async fn commands_before_the_greeting_are_refused() {
-    let world = World::new();
-    let users = users(&world, DefaultPolicy::Auto).await;
-    let smtp = world.listen("smtp", "");
-    let pop3 = pop3(&world, &users, Pop3Settings::default());
+    let fixture = Fixture::new();
+    let users = users(&fixture, DefaultPolicy::Auto).await;
+    let smtp = fixture.listen("smtp", "");
+    let pop3 = pop3(&fixture, &users, Pop3Settings::default());
     let mail = "EHLO x\r\nMAIL FROM:<a@b.example>\r\nRCPT TO:<alarms@localhost>\r\nDATA\r\n\
         Subject: early\r\n\r\n.\r\n";
     for (address, early, refusal) in [
@@ -127,7 +131,7 @@ async fn commands_before_the_greeting_are_refused() {
         assert!(said.starts_with(refusal), "{said}");
         assert_eq!(said.lines().count(), 1, "{said}");
     }
-    assert!(world.notes.take().is_empty());
+    assert!(fixture.notes.take().is_empty());
 }
 
 /// Sends one byte again and again until the server ends the connection; returns its last words.
@@ -156,9 +160,9 @@ fn drip(mut stream: TcpStream, byte: &[u8]) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_drip_holds_no_connection() {
-    let world = World::new();
-    let users = users(&world, DefaultPolicy::Auto).await;
-    let smtp = world.listen("smtp", "data_timeout = \"300ms\"\ndata_rate_min = \"1KB\"");
+    let fixture = Fixture::new();
+    let users = users(&fixture, DefaultPolicy::Auto).await;
+    let smtp = fixture.listen("smtp", "data_timeout = \"300ms\"\ndata_rate_min = \"1KB\"");
     let said = blocking(move || {
         let mut stream = connect(smtp);
         let mut greeting = [0; 3];
@@ -174,11 +178,11 @@ async fn a_drip_holds_no_connection() {
     );
 
     let settings = toml::from_str("login_time_max = \"300ms\"").expect("settings");
-    let pop3 = pop3(&world, &users, settings);
+    let pop3 = pop3(&fixture, &users, settings);
     let said = blocking(move || drip(connect(pop3), b"CAPA\r\n")).await;
     assert!(said.starts_with("+OK"), "{said}");
 
-    let call = world.listen("call", "head_time_max = \"300ms\"");
+    let call = fixture.listen("call", "head_time_max = \"300ms\"");
     let said = blocking(move || {
         let mut stream = connect(call);
         stream
@@ -192,8 +196,8 @@ async fn a_drip_holds_no_connection() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn mail_without_a_login_may_do_what_anonymous_may() {
-    let world = World::new();
-    let users = users(&world, DefaultPolicy::Deny).await;
+    let fixture = Fixture::new();
+    let users = users(&fixture, DefaultPolicy::Deny).await;
     let settings: SmtpSettings = toml::from_str(
         "domains = ['boxes.example']\n\
          routes = [{recipients = '*@boxes.example', mailbox = '{user}'}]",
@@ -203,11 +207,11 @@ async fn mail_without_a_login_may_do_what_anonymous_may() {
     let context = SmtpContext::new(
         settings,
         "gate.example",
-        world.gateway.clone(),
+        fixture.gateway.clone(),
         &SharedLimits::default(),
     )
     .with_anonymous(anonymous);
-    let address = world.serve_smtp(context);
+    let address = fixture.serve_smtp(context);
     let ask = move |recipient: &'static str| {
         blocking(move || {
             let mut stream = connect(address);
@@ -239,20 +243,20 @@ async fn mail_without_a_login_may_do_what_anonymous_may() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unfinished_mails_of_one_address_leave_room_for_others() {
     const UNFINISHED_BYTES: usize = 400 << 10;
-    let world = World::new();
+    let fixture = Fixture::new();
     let in_flight = InFlight::new(&InFlightSettings {
         bytes_max: ByteSize::mebibytes(1),
     });
     let context = SmtpContext::new(
         SmtpSettings::default(),
         "gate.example",
-        world.gateway.clone(),
+        fixture.gateway.clone(),
         &SharedLimits {
             in_flight: in_flight.clone(),
             ..SharedLimits::default()
         },
     );
-    let address = world.serve_smtp(context);
+    let address = fixture.serve_smtp(context);
     let begun = move |bytes: usize| {
         let mut stream = connect(address);
         let mut greeting = [0; 3];

@@ -13,7 +13,7 @@ use gatepost_listeners::tls::{Tls, TlsSettings};
 use gatepost_message::Listener;
 use gatepost_users::{AccessSettings, AnonymousAccess, ListenerAuth, Secret, Users};
 
-use support::World;
+use support::Fixture;
 
 /// A certificate for `localhost` that signs itself.
 fn tls(folder: &Path) -> Tls {
@@ -30,13 +30,13 @@ fn tls(folder: &Path) -> Tls {
     Tls::open(&settings, &[]).expect("a certificate that can be used")
 }
 
-async fn users(world: &World) -> Users {
+async fn users(fixture: &Fixture) -> Users {
     let settings = AccessSettings {
         // Each login of the tests would pay for more.
         scram_iterations: 4_096,
         ..AccessSettings::default()
     };
-    let users = Users::open(world.store.clone(), &settings).expect("users");
+    let users = Users::open(fixture.store.clone(), &settings).expect("users");
     let added = users.add("anna", Secret::from("secret"), false).await;
     added.expect("anna");
     users
@@ -46,18 +46,18 @@ fn listener_auth(users: &Users, listener: Listener) -> ListenerAuth {
     ListenerAuth::new(users.clone(), listener, AnonymousAccess::No, true)
 }
 
-async fn smtp(world: &World, folder: &Path, settings: &str) -> SocketAddr {
+async fn smtp(fixture: &Fixture, folder: &Path, settings: &str) -> SocketAddr {
     let settings: SmtpSettings = toml::from_str(settings).expect("settings");
-    let users = users(world).await;
+    let users = users(fixture).await;
     let context = SmtpContext::new(
         settings,
         "gate.example",
-        world.gateway.clone(),
+        fixture.gateway.clone(),
         &SharedLimits::default(),
     )
     .with_auth(listener_auth(&users, Listener::Smtp))
     .with_tls(Some(tls(folder)));
-    world.serve_smtp(context)
+    fixture.serve_smtp(context)
 }
 
 async fn run(program: &str, arguments: &[&str]) -> (bool, String) {
@@ -84,16 +84,16 @@ async fn swaks(address: SocketAddr, options: &[&str]) -> (bool, String) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn swaks_logs_in_with_and_without_tls() {
-    let (world, folder) = (World::new(), tempfile::tempdir().expect("a folder"));
+    let (fixture, folder) = (Fixture::new(), tempfile::tempdir().expect("a folder"));
     let settings = "login_required = true\npayload = \"raw\"";
-    let address = smtp(&world, folder.path(), settings).await;
+    let address = smtp(&fixture, folder.path(), settings).await;
     let anna = ["--auth-user", "anna", "--auth-password", "secret"];
     for mechanism in ["PLAIN", "LOGIN"] {
         for (tls, protocol) in [(&["--tls"][..], "ESMTPSA"), (&[], "ESMTPA")] {
             let options = [&["--auth", mechanism], &anna[..], tls].concat();
             let (went, said) = swaks(address, &options).await;
             assert!(went && said.contains("235 2.7.0"), "{mechanism}: {said}");
-            let published = world.notes.take();
+            let published = fixture.notes.take();
             let mail = String::from_utf8_lossy(&published[0].payload).into_owned();
             assert!(mail.contains(&format!("with {protocol} ")), "{mail}");
         }
@@ -114,8 +114,8 @@ async fn swaks_logs_in_with_and_without_tls() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn smtplib_changes_to_tls_and_logs_in() {
-    let (world, folder) = (World::new(), tempfile::tempdir().expect("a folder"));
-    let address = smtp(&world, folder.path(), "").await;
+    let (fixture, folder) = (Fixture::new(), tempfile::tempdir().expect("a folder"));
+    let address = smtp(&fixture, folder.path(), "").await;
     let script = format!(
         "import smtplib, ssl\n\
          context = ssl.create_default_context(cafile='{}')\n\
@@ -134,14 +134,14 @@ async fn smtplib_changes_to_tls_and_logs_in() {
     );
     let (went, said) = run("python3", &["-c", &script]).await;
     assert!(went, "{said}");
-    assert_eq!(world.notes.take().len(), 1);
+    assert_eq!(fixture.notes.take().len(), 1);
 }
 
 /// Bytes after STARTTLS in the same packet do not count inside TLS.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn plain_text_behind_starttls_is_forgotten() {
-    let (world, folder) = (World::new(), tempfile::tempdir().expect("a folder"));
-    let address = smtp(&world, folder.path(), "").await;
+    let (fixture, folder) = (Fixture::new(), tempfile::tempdir().expect("a folder"));
+    let address = smtp(&fixture, folder.path(), "").await;
     let path = folder.path().join("cert.pem").display().to_string();
     let script = format!(
         "import socket, ssl\n\
@@ -165,8 +165,8 @@ async fn plain_text_behind_starttls_is_forgotten() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn exchanges_that_are_given_up_or_malformed_have_their_answers() {
-    let (world, folder) = (World::new(), tempfile::tempdir().expect("a folder"));
-    let address = smtp(&world, folder.path(), "").await;
+    let (fixture, folder) = (Fixture::new(), tempfile::tempdir().expect("a folder"));
+    let address = smtp(&fixture, folder.path(), "").await;
     let answers = tokio::task::spawn_blocking(move || {
         let mut stream = TcpStream::connect(address).expect("connected");
         let mut greeting = [0; 4];
@@ -192,16 +192,16 @@ async fn exchanges_that_are_given_up_or_malformed_have_their_answers() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn poplib_and_mpop_change_to_tls() {
-    let (world, folder) = (World::new(), tempfile::tempdir().expect("a folder"));
-    let users = users(&world).await;
+    let (fixture, folder) = (Fixture::new(), tempfile::tempdir().expect("a folder"));
+    let users = users(&fixture).await;
     let context = Pop3Context::new(
         Pop3Settings::default(),
-        world.store.clone(),
+        fixture.store.clone(),
         listener_auth(&users, Listener::Pop3),
         Some(tls(folder.path())),
         &SharedLimits::default(),
     );
-    let port = world.serve_pop3(context).port();
+    let port = fixture.serve_pop3(context).port();
     let cert = folder.path().join("cert.pem").display().to_string();
     let script = format!(
         "import poplib, ssl\n\
@@ -234,25 +234,25 @@ async fn poplib_and_mpop_change_to_tls() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn users_send_as_themselves_only_where_that_is_wanted() {
-    let (world, folder) = (World::new(), tempfile::tempdir().expect("a folder"));
+    let (fixture, folder) = (Fixture::new(), tempfile::tempdir().expect("a folder"));
     let settings = r#"
         domains = ["example.org"]
         sender_login = "envelope-and-from"
         sender_addresses = { anna = ["sales@example.org"] }
     "#;
     let settings: SmtpSettings = toml::from_str(settings).expect("settings");
-    let users = users(&world).await;
+    let users = users(&fixture).await;
     let added = users.add("root", Secret::from("secret"), true).await;
     added.expect("an administrator");
     let context = SmtpContext::new(
         settings,
         "gate.example",
-        world.gateway.clone(),
+        fixture.gateway.clone(),
         &SharedLimits::default(),
     )
     .with_auth(listener_auth(&users, Listener::Smtp))
     .with_tls(Some(tls(folder.path())));
-    let address = world.serve_smtp(context);
+    let address = fixture.serve_smtp(context);
     let refused_envelope = "553 5.7.1 this sender address belongs to another user";
     let refused_from = "550 5.7.1 the From field must have an address of yours";
     for (user, envelope, from, refusal) in [
@@ -315,5 +315,5 @@ async fn users_send_as_themselves_only_where_that_is_wanted() {
     // A client without a login brings mail of others: that is for SPF, DKIM and DMARC.
     let (went, said) = swaks(address, &["--from", "anna@example.org"]).await;
     assert!(went, "{said}");
-    assert_eq!(world.notes.take().len(), 5);
+    assert_eq!(fixture.notes.take().len(), 5);
 }

@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::process::Command;
 
-use support::World;
+use support::Fixture;
 
 const HAM: &str = "From: anna@example.org\r\nTo: bert@example.org\r\nSubject: lunch\r\n\
     Date: Sat, 21 Nov 2026 04:00:00 +0000\r\nMessage-ID: <1@example.org>\r\n\r\nat noon?\r\n";
@@ -78,8 +78,8 @@ fn rules(users: Option<PathBuf>) -> RuleSet {
 
 #[tokio::test]
 async fn it_asks_in_every_way() {
-    let world = World::new();
-    let address = world.listen("spamd", "");
+    let fixture = Fixture::new();
+    let address = fixture.listen("spamd", "");
     let spam = spam();
 
     let said = spamc(address, &["-K"], "").await;
@@ -131,8 +131,8 @@ async fn it_asks_in_every_way() {
         assert!(is_whole, "{options:?}: {}", said.text);
     }
 
-    world.store.flush().await;
-    let journal = world.store.journal_recent(50).expect("the journal");
+    fixture.store.flush().await;
+    let journal = fixture.store.journal_recent(50).expect("the journal");
     let is_lunch = |subject: Option<&str>| subject == Some("lunch");
     assert!(
         journal
@@ -143,8 +143,8 @@ async fn it_asks_in_every_way() {
 
 #[tokio::test]
 async fn it_teaches() {
-    let world = World::with_rules(rules(None));
-    let address = world.listen("spamd", "");
+    let fixture = Fixture::with_rules(rules(None));
+    let address = fixture.listen("spamd", "");
     let (learned, known) = ("successfully un/learned", "already un/learned");
     for (options, text) in [
         (["-L", "spam"], learned),
@@ -170,9 +170,9 @@ async fn it_teaches() {
 
 #[tokio::test]
 async fn teaching_can_be_refused() {
-    let world = World::with_rules(rules(None));
-    let address = world.listen("spamd", "allow_tell = false");
-    let nothing_to_learn = World::new().listen("spamd", "");
+    let fixture = Fixture::with_rules(rules(None));
+    let address = fixture.listen("spamd", "allow_tell = false");
+    let nothing_to_learn = Fixture::new().listen("spamd", "");
     for address in [address, nothing_to_learn] {
         let said = spamc(address, &["-L", "spam"], HAM).await;
         // The answer is 69, unavailable, in the one line that the protocol has for errors; spamc
@@ -190,8 +190,8 @@ async fn users_have_their_own_threshold_scores_and_fields() {
         "required_score 2000\nadd_header all Whose anna\nscore GTUBE 1500\nbody MINE /noon/\n",
     )
     .expect("written");
-    let world = World::with_rules(rules(Some(users.path().to_path_buf())));
-    let address = world.listen("spamd", "");
+    let fixture = Fixture::with_rules(rules(Some(users.path().to_path_buf())));
+    let address = fixture.listen("spamd", "");
     let spam = spam();
     let said = spamc(address, &["-c", "-u", "anna"], &spam).await;
     assert_eq!(said.code, Some(0), "below her threshold: {}", said.text);
@@ -231,8 +231,8 @@ async fn users_have_their_own_threshold_scores_and_fields() {
 async fn messages_are_accepted_by_a_unix_socket() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("spamd.sock");
-    let world = World::new();
-    world.listen_on(&Bind::Unix(path.clone()), "spamd", "");
+    let fixture = Fixture::new();
+    fixture.listen_on(&Bind::Unix(path.clone()), "spamd", "");
     let server = ["-x", "-U", path.to_str().expect("text")];
     let said = spamc_at(&server, &["-c"], &spam()).await;
     assert_eq!(said.code, Some(1), "{}", said.text);
@@ -242,8 +242,8 @@ async fn messages_are_accepted_by_a_unix_socket() {
 
 #[tokio::test]
 async fn a_message_is_never_lost() {
-    let world = World::new();
-    let address = world.listen("spamd", "message_max = \"1KiB\"");
+    let fixture = Fixture::new();
+    let address = fixture.listen("spamd", "message_max = \"1KiB\"");
     let port = address.port().to_string();
     let long = format!("{HAM}{}", "more\r\n".repeat(1000));
     // Too large for the server: spamc gives the message back as it came.
@@ -274,8 +274,8 @@ async fn ask_bytes(address: SocketAddr, request: &[u8]) -> String {
 /// The worker sends the rest of an answer that the judge's socket does not take at once.
 #[tokio::test]
 async fn a_long_answer_arrives_whole() {
-    let world = World::new();
-    let address = world.listen("spamd", "message_max = \"64MiB\"");
+    let fixture = Fixture::new();
+    let address = fixture.listen("spamd", "message_max = \"64MiB\"");
     let message = format!("{HAM}{}", "a line of a long message\r\n".repeat(1_000_000));
     let length = message.len();
     let request = format!("PROCESS SPAMC/1.5\r\nContent-length: {length}\r\n\r\n{message}");
@@ -290,8 +290,8 @@ async fn a_long_answer_arrives_whole() {
 /// Debian's spamc is built without zlib; this is what it would send.
 #[tokio::test]
 async fn a_message_may_be_compressed() {
-    let world = World::new();
-    let address = world.listen("spamd", "");
+    let fixture = Fixture::new();
+    let address = fixture.listen("spamd", "");
     let mut packing = ZlibEncoder::new(Vec::new(), Compression::default());
     packing.write_all(spam().as_bytes()).expect("memory");
     let packed = packing.finish().expect("memory");
@@ -315,8 +315,8 @@ async fn a_message_may_be_compressed() {
 /// Exim's `spam =` condition asks so, and takes the answer apart with a fixed pattern.
 #[tokio::test]
 async fn exim_understands_the_answer() {
-    let world = World::new();
-    let address = world.listen("spamd", "");
+    let fixture = Fixture::new();
+    let address = fixture.listen("spamd", "");
     let message = spam();
     let request = format!(
         "REPORT SPAMC/1.2\r\nUser: nobody\r\nContent-length: {}\r\n\r\n{message}",
@@ -338,8 +338,8 @@ async fn exim_understands_the_answer() {
 
 #[tokio::test]
 async fn the_letters_of_the_protocol() {
-    let world = World::with_rules(rules(None));
-    let address = world.listen("spamd", "");
+    let fixture = Fixture::with_rules(rules(None));
+    let address = fixture.listen("spamd", "");
     let length = HAM.len();
     for (request, expected) in [
         ("PING SPAMC/1.2\r\n".to_owned(), "SPAMD/1.5 0 PONG\r\n"),

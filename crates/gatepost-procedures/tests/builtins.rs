@@ -12,11 +12,11 @@ use gatepost_message::{Action, Peer, edit};
 use gatepost_procedures::{DedupeSettings, ProblemSeverity, ProcedureCallError};
 use gatepost_settings::{Bind, Period};
 
-use support::{PATIENCE, World, judge, mail, payload, until};
+use support::{Fixture, PATIENCE, judge, mail, payload, until};
 
 #[tokio::test]
 async fn members_of_a_scope_take_arguments() {
-    let world = World::new()
+    let fixture = Fixture::new()
         .with(
             "who",
             r#"return function(m, arguments)
@@ -27,7 +27,7 @@ async fn members_of_a_scope_take_arguments() {
             "/sizecheck -max 10B",
             "/who -user anna -list \"all of them\"",
         ]);
-    let procedures = world.start();
+    let procedures = fixture.start();
     assert_eq!(
         judge(&procedures, payload("a", "0123456789")).await.reason,
         "anna all of them"
@@ -42,7 +42,11 @@ async fn members_of_a_scope_take_arguments() {
 #[test]
 fn mistaken_members_are_named() {
     let problems = |member: &str| {
-        let problems = World::new().run(&[member]).try_start().err().expect(member);
+        let problems = Fixture::new()
+            .run(&[member])
+            .try_start()
+            .err()
+            .expect(member);
         assert!(
             problems
                 .iter()
@@ -76,11 +80,11 @@ fn mistaken_members_are_named() {
 
 #[tokio::test]
 async fn rates_are_limited_by_what_is_set_and_outlive_a_reload() {
-    let world = World::new().run(&[
+    let fixture = Fixture::new().run(&[
         "/ratelimit -by topic -messages 3 -per 1h",
         "/ratelimit -by address -messages 5 -per 1h -action reject",
     ]);
-    let procedures = world.start();
+    let procedures = fixture.start();
     for number in 0..3 {
         assert_eq!(
             judge(&procedures, payload("a", "x")).await.action,
@@ -90,7 +94,7 @@ async fn rates_are_limited_by_what_is_set_and_outlive_a_reload() {
     }
     procedures
         .reload(
-            world.configuration.clone(),
+            fixture.configuration.clone(),
             Arc::new(gatepost_rules::RuleSet::embedded()),
         )
         .expect("reloaded");
@@ -122,11 +126,11 @@ async fn rates_are_limited_by_what_is_set_and_outlive_a_reload() {
 
 #[tokio::test]
 async fn payloads_are_held_to_their_schema() {
-    let world = World::new();
-    let file = world.folder.path().join("reading.json");
+    let fixture = Fixture::new();
+    let file = fixture.folder.path().join("reading.json");
     std::fs::write(&file, r#"{"type": "object", "required": ["celsius"]}"#).expect("written");
     let member = format!("/jsoncheck -schema {}", file.display());
-    let procedures = world.run(&[&member]).start();
+    let procedures = fixture.run(&[&member]).start();
     let good = judge(&procedures, payload("a", r#"{"celsius": 1}"#)).await;
     assert_eq!(good.action, Action::Accept, "{}", good.reason);
     let bad = judge(&procedures, payload("a", r#"{"kelvin": 1}"#)).await;
@@ -147,13 +151,13 @@ async fn payloads_are_held_to_their_schema() {
 
 #[tokio::test]
 async fn a_storm_of_alarms_is_two_messages_and_a_count() {
-    let mut world = World::new().run(&["/dedupe"]);
-    world.configuration.table.dedupe = DedupeSettings {
+    let mut fixture = Fixture::new().run(&["/dedupe"]);
+    fixture.configuration.table.dedupe = DedupeSettings {
         numbers: false,
         window: Period::milliseconds(1500),
         ..DedupeSettings::default()
     };
-    let procedures = world.start();
+    let procedures = fixture.start();
     let first = judge(&procedures, payload("alarms/load", "load is 91")).await;
     assert_eq!(first.action, Action::Accept);
     for load in 92..=99 {
@@ -176,7 +180,7 @@ async fn a_storm_of_alarms_is_two_messages_and_a_count() {
             .action,
         Action::Accept
     );
-    let summary = until("a summary", || world.notes.0.lock().pop());
+    let summary = until("a summary", || fixture.notes.0.lock().pop());
     assert_eq!(summary.topic.as_str(), "alarms/load");
     assert_eq!(&summary.payload[..], b"load is 99");
     let properties = summary.properties.expect("properties");
@@ -188,13 +192,16 @@ async fn a_storm_of_alarms_is_two_messages_and_a_count() {
             .action,
         Action::Accept
     );
-    assert!(world.notes.0.lock().is_empty(), "one summary for one storm");
+    assert!(
+        fixture.notes.0.lock().is_empty(),
+        "one summary for one storm"
+    );
 }
 
 #[tokio::test]
 async fn unknown_senders_are_deferred_and_users_and_payloads_are_not() {
-    let world = World::new().run(&["/greylist -spf false"]);
-    let procedures = world.start();
+    let fixture = Fixture::new().run(&["/greylist -spf false"]);
+    let procedures = fixture.start();
     let text = "Subject: a\r\n\r\nhello\r\n";
     let deferred = judge(&procedures, mail(text)).await;
     assert_eq!(
@@ -210,7 +217,7 @@ async fn unknown_senders_are_deferred_and_users_and_payloads_are_not() {
         assert_eq!(verdict.action, Action::Accept, "{}", verdict.reason);
     }
     assert_eq!(procedures.status().greylist["first"], 1);
-    let mistake = World::new().run(&["/greylist -delay 3d"]).try_start();
+    let mistake = Fixture::new().run(&["/greylist -delay 3d"]).try_start();
     let problems = mistake.err().expect("refused");
     let text = problems[0].to_string();
     assert!(text.contains("retry_within must be longer"), "{text}");
@@ -264,9 +271,9 @@ fn clamd() -> SocketAddr {
 
 #[tokio::test]
 async fn infected_mail_is_rejected_and_mail_that_clamd_cannot_scan_is_deferred() {
-    let mut world = World::new().run(&["/viruscheck"]);
-    world.configuration.table.viruscheck.server = Bind::Tcp(clamd());
-    let procedures = world.start();
+    let mut fixture = Fixture::new().run(&["/viruscheck"]);
+    fixture.configuration.table.viruscheck.server = Bind::Tcp(clamd());
+    let procedures = fixture.start();
     assert_eq!(
         judge(&procedures, mail("Subject: a\r\n\r\nclean\r\n"))
             .await
@@ -292,18 +299,21 @@ async fn infected_mail_is_rejected_and_mail_that_clamd_cannot_scan_is_deferred()
         .expect("a socket")
         .local_addr()
         .expect("an address");
-    world.configuration.table.viruscheck.server = Bind::Tcp(free);
-    assert_eq!(judge(&world.start(), mail("x")).await.action, Action::Defer);
-    world.configuration.table.viruscheck.on_error = Action::Tag;
-    assert_eq!(judge(&world.start(), mail("x")).await.action, Action::Tag);
+    fixture.configuration.table.viruscheck.server = Bind::Tcp(free);
+    assert_eq!(
+        judge(&fixture.start(), mail("x")).await.action,
+        Action::Defer
+    );
+    fixture.configuration.table.viruscheck.on_error = Action::Tag;
+    assert_eq!(judge(&fixture.start(), mail("x")).await.action, Action::Tag);
 }
 
 #[tokio::test]
 async fn people_are_answered_once_and_programs_never() {
-    let mut world = World::new().run(&["/autoreply"]);
-    let mails = world.mails();
-    world.configuration.table.autoreply.text = "I am away.\n.\nBack on Monday.".to_owned();
-    let procedures = world.start();
+    let mut fixture = Fixture::new().run(&["/autoreply"]);
+    let mails = fixture.mails();
+    fixture.configuration.table.autoreply.text = "I am away.\n.\nBack on Monday.".to_owned();
+    let procedures = fixture.start();
     let head = "To: anna@example.org\r\nMessage-ID: <1@example.net>\r\n\
         Subject: =?utf-8?Q?Gr=C3=BC=C3=9Fe?=\r\n";
     let automatic = format!("{head}Auto-Submitted: auto-generated\r\n\r\nhi\r\n");
@@ -337,8 +347,8 @@ async fn people_are_answered_once_and_programs_never() {
 
 #[tokio::test]
 async fn a_signature_is_placed_below_the_text() {
-    let world = World::new().run(&["/signature -text \"Anna, Office\""]);
-    let procedures = world.start();
+    let fixture = Fixture::new().run(&["/signature -text \"Anna, Office\""]);
+    let procedures = fixture.start();
     let message = mail("Subject: a\r\n\r\nhello\r\n");
     let verdict = judge(&procedures, message.clone()).await;
     let signed = edit::applied(&message, &verdict.edits);
@@ -355,12 +365,12 @@ async fn a_signature_is_placed_below_the_text() {
 
 #[tokio::test]
 async fn the_status_is_mailed_on_its_schedule() {
-    let mut world = World::new();
-    let mails = world.mails();
-    let status = &mut world.configuration.table.status;
+    let mut fixture = Fixture::new();
+    let mails = fixture.mails();
+    let status = &mut fixture.configuration.table.status;
     status.mail_to = vec!["admin@example.org".to_owned()];
     status.every = Period::milliseconds(50);
-    let _procedures = world.start();
+    let _procedures = fixture.start();
     let sent = mails.recv_timeout(PATIENCE).expect("a report");
     assert_eq!(sent.sender, "gatepost@localhost");
     assert_eq!(sent.recipients, ["admin@example.org"]);
@@ -373,10 +383,10 @@ async fn the_status_is_mailed_on_its_schedule() {
 
 #[test]
 fn a_judge_continues_the_chain_after_a_scan_and_a_full_queue_is_reported_at_once() {
-    let mut world = World::new();
-    world.configuration.procedures.judges = 1;
-    world.configuration.procedures.queue_max = 1;
-    let procedures = world.start();
+    let mut fixture = Fixture::new();
+    fixture.configuration.procedures.judges = 1;
+    fixture.configuration.procedures.queue_max = 1;
+    let procedures = fixture.start();
     let message = || Arc::new(mail("Subject: hello\r\n\r\nhello\r\n"));
     let (results, received) = channel();
     let (end, ended) = channel::<()>();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use gatepost_message::{Action, Message, MessageId, edit};
 use gatepost_procedures::Procedures;
 
-use support::{World, judge, mail};
+use support::{Fixture, judge, mail};
 
 const GREYLIST: &str = include_str!("../../../docs/examples/greylist.luau");
 const ATTACHMENTS: &str = include_str!("../../../docs/examples/attachments.luau");
@@ -22,9 +22,9 @@ fn later(first: &Message, seconds: u64) -> Message {
 
 #[tokio::test]
 async fn greylisting_accepts_a_sender_that_tries_again() {
-    let world = World::new().with("mail/greylist", GREYLIST);
-    let world = world.run(&["/mail/greylist -wait 60"]);
-    let procedures = world.start();
+    let fixture = Fixture::new().with("mail/greylist", GREYLIST);
+    let fixture = fixture.run(&["/mail/greylist -wait 60"]);
+    let procedures = fixture.start();
     let first = mail("Subject: a\r\n\r\nb\r\n");
     let at = async |seconds: u64| judge(&procedures, later(&first, seconds)).await;
     let verdict = at(0).await;
@@ -77,9 +77,9 @@ async fn with_file(procedures: &Procedures, name: &str, content: &[u8]) -> (Acti
 
 #[tokio::test]
 async fn attachments_are_held_to_the_policy() {
-    let world = World::new().with("attachments", ATTACHMENTS);
-    let world = world.run(&["/attachments -allow \"iso, img\""]);
-    let procedures = world.start();
+    let fixture = Fixture::new().with("attachments", ATTACHMENTS);
+    let fixture = fixture.run(&["/attachments -allow \"iso, img\""]);
+    let procedures = fixture.start();
     for (name, content, expected, reported) in [
         ("bill.pdf", &b"%PDF-1.7"[..], Action::Accept, ""),
         ("disk.iso", b"CD001", Action::Accept, ""),
@@ -107,8 +107,8 @@ async fn attachments_are_held_to_the_policy() {
 
 #[tokio::test]
 async fn alarms_of_every_device_are_one_kind_of_json() {
-    let world = World::new().with("alarm", ALARM).run(&["/alarm"]);
-    let procedures = world.start();
+    let fixture = Fixture::new().with("alarm", ALARM).run(&["/alarm"]);
+    let procedures = fixture.start();
     for (subject, text, device, severity) in [
         (
             "UPS on battery",
@@ -146,12 +146,12 @@ async fn alarms_of_every_device_are_one_kind_of_json() {
         if subject.starts_with("UPS") {
             assert_eq!(alarm["values"]["battery_charge"], 41.0);
             assert_eq!(alarm["values"]["load"], 23.5);
-            let published = world.notes.0.lock().pop().expect("a publication");
+            let published = fixture.notes.0.lock().pop().expect("a publication");
             assert_eq!(published.topic.as_str(), "alarms/critical");
             assert_eq!(published.payload, *payload);
         }
     }
-    assert!(world.notes.0.lock().is_empty());
+    assert!(fixture.notes.0.lock().is_empty());
 }
 
 /// Every name in the types for editors exists, and every existing name is in the types.
@@ -214,7 +214,7 @@ async fn the_types_for_editors_are_those_of_the_host() {
         );
     }
     source += "end";
-    let procedures = World::new().with("all", &source).start();
+    let procedures = Fixture::new().with("all", &source).start();
     let answer = support::call(&procedures, "/all", mail("Subject: a\r\n\r\nb")).await;
     assert_eq!(
         answer.verdict.action,

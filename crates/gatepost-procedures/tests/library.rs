@@ -10,7 +10,7 @@ use std::thread;
 use gatepost_message::{Action, Message, edit};
 use gatepost_settings::Period;
 
-use support::{World, call, judge, mail, payload};
+use support::{Fixture, call, judge, mail, payload};
 
 const MAIL: &str = "Subject: hello\r\nX-One: a\r\nx-one: b\r\nContent-Type: multipart/mixed; \
     boundary=m\r\n\r\n--m\r\n\r\nthe text\r\n--m\r\nContent-Type: application/pdf\r\n\
@@ -19,7 +19,10 @@ const MAIL: &str = "Subject: hello\r\nX-One: a\r\nx-one: b\r\nContent-Type: mult
 /// Runs code on a message; an assertion in it that fails shows as the reason.
 async fn run(code: &str, message: Message) -> Message {
     let source = format!("return function(message, arguments) {code} end");
-    let procedures = World::new().with("probe", &source).run(&["/probe"]).start();
+    let procedures = Fixture::new()
+        .with("probe", &source)
+        .run(&["/probe"])
+        .start();
     let verdict = judge(&procedures, message.clone()).await;
     let why = call(&procedures, "/probe", message.clone())
         .await
@@ -109,7 +112,7 @@ async fn of_a_publication_headers_are_user_properties() {
 
 #[tokio::test]
 async fn the_next_of_a_chain_sees_what_was_changed() {
-    let procedures = World::new()
+    let procedures = Fixture::new()
         .with(
             "first",
             r#"return function(m) m.headers:set("Subject", "new") m.body = "xx" end"#,
@@ -132,7 +135,7 @@ async fn a_payload_for_subscribers_leaves_the_mail_alone() {
     let code = r#"return function(m)
         m:set_payload(json.encode({subject = m.subject}), "application/json")
     end"#;
-    let procedures = World::new().with("a", code).run(&["/a"]).start();
+    let procedures = Fixture::new().with("a", code).run(&["/a"]).start();
     let message = mail("Subject: old\r\n\r\nbody");
     let verdict = judge(&procedures, message.clone()).await;
     let (payload, kind) = edit::payload(&verdict.edits).expect("a payload");
@@ -145,7 +148,7 @@ async fn a_payload_for_subscribers_leaves_the_mail_alone() {
 
 #[tokio::test]
 async fn values_are_kept_counted_and_apart() {
-    let world = World::new()
+    let fixture = Fixture::new()
         .with(
             "one",
             r#"return function()
@@ -169,7 +172,7 @@ async fn values_are_kept_counted_and_apart() {
                 return tostring(store.get("n")) .. tostring(shared.get("from one"))
             end"#,
         );
-    let procedures = world.start();
+    let procedures = fixture.start();
     for expected in ["nil", "2", "4"] {
         let answer = call(&procedures, "/one", mail("")).await;
         assert_eq!(answer.text, expected, "{}", answer.verdict.reason);
@@ -179,7 +182,7 @@ async fn values_are_kept_counted_and_apart() {
 
 #[tokio::test]
 async fn publications_leave_when_the_call_ends_well() {
-    let world = World::new().with(
+    let fixture = Fixture::new().with(
         "alarm",
         r#"return function(message)
             publish("alarms/fire", "hot", {retain = true, qos = 2, content_type = "text/plain",
@@ -189,12 +192,12 @@ async fn publications_leave_when_the_call_ends_well() {
             if message:contains("fail") then error("no") end
         end"#,
     );
-    let procedures = world.start();
+    let procedures = fixture.start();
     let failed = call(&procedures, "/alarm", mail("fail")).await;
     assert_eq!(failed.verdict.action, Action::Defer);
-    assert!(world.notes.0.lock().is_empty());
+    assert!(fixture.notes.0.lock().is_empty());
     call(&procedures, "/alarm", mail("")).await;
-    let published = world.notes.0.lock();
+    let published = fixture.notes.0.lock();
     assert_eq!(published.len(), 1);
     let one = &published[0];
     assert_eq!(
@@ -248,7 +251,7 @@ fn name_server() -> std::net::SocketAddr {
 
 #[tokio::test]
 async fn names_are_looked_up_and_waiting_ends_with_the_call() {
-    let mut world = World::new().with(
+    let mut fixture = Fixture::new().with(
         "look",
         r#"return function(message, arguments)
             local found, why = dns.a(message.subject)
@@ -256,8 +259,8 @@ async fn names_are_looked_up_and_waiting_ends_with_the_call() {
             return table.concat(found, ",")
         end"#,
     );
-    world.configuration.procedures.dns.servers = vec![name_server()];
-    let procedures = world.start();
+    fixture.configuration.procedures.dns.servers = vec![name_server()];
+    let procedures = fixture.start();
     let ask = |name: &str| {
         call(
             &procedures,
@@ -272,10 +275,10 @@ async fn names_are_looked_up_and_waiting_ends_with_the_call() {
 
     // A server that never answers; the procedure's own time is shorter than the server's.
     let silent = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    world.configuration.procedures.dns.servers = vec![silent.local_addr().expect("an address")];
-    world.configuration.procedures.dns.timeout = Period::seconds(1000);
-    world.configuration.procedures.luau.wait_max = Period::milliseconds(100);
-    let procedures = world.start();
+    fixture.configuration.procedures.dns.servers = vec![silent.local_addr().expect("an address")];
+    fixture.configuration.procedures.dns.timeout = Period::seconds(1000);
+    fixture.configuration.procedures.luau.wait_max = Period::milliseconds(100);
+    let procedures = fixture.start();
     let answer = call(&procedures, "/look", mail("Subject: slow.example\r\n\r\n")).await;
     assert!(answer.text.contains("in time"), "{answer:?}");
 }
@@ -297,7 +300,7 @@ async fn only_the_servers_of_the_settings_are_queried() {
         stream.write_all(answer).expect("answered");
         String::from_utf8_lossy(&request).into_owned()
     });
-    let mut world = World::new().with(
+    let mut fixture = Fixture::new().with(
         "hook",
         r#"return function(message)
             local url, headers = message.subject .. "/hook?a=1", {["X-Mine"] = "1"}
@@ -306,8 +309,8 @@ async fn only_the_servers_of_the_settings_are_queried() {
             return answer.status .. answer.body .. answer.headers["x-seen"]
         end"#,
     );
-    world.configuration.procedures.http.hosts = vec![format!("http://{address}")];
-    let procedures = world.start();
+    fixture.configuration.procedures.http.hosts = vec![format!("http://{address}")];
+    let procedures = fixture.start();
     let ask = |url: String| {
         call(
             &procedures,
@@ -333,10 +336,10 @@ async fn only_the_servers_of_the_settings_are_queried() {
 
 #[tokio::test]
 async fn steps_are_limited_independently_of_the_clock() {
-    let mut world = World::new().with("busy", "return function() for i = 1, 1e9 do end end");
-    world.configuration.procedures.luau.steps_max = 100_000;
-    world.configuration.procedures.luau.on_error = Action::Quarantine;
-    let procedures = world.start();
+    let mut fixture = Fixture::new().with("busy", "return function() for i = 1, 1e9 do end end");
+    fixture.configuration.procedures.luau.steps_max = 100_000;
+    fixture.configuration.procedures.luau.on_error = Action::Quarantine;
+    let procedures = fixture.start();
     let answer = call(&procedures, "/busy", mail("")).await;
     assert_eq!(answer.verdict.action, Action::Quarantine);
     let status = procedures.status();
@@ -346,7 +349,7 @@ async fn steps_are_limited_independently_of_the_clock() {
 
 #[tokio::test]
 async fn values_of_a_message_cannot_be_read_after_the_call() {
-    let mut world = World::new().with(
+    let mut fixture = Fixture::new().with(
         "keep",
         r#"local headers
         return function(message)
@@ -356,8 +359,8 @@ async fn values_of_a_message_cannot_be_read_after_the_call() {
             return "first"
         end"#,
     );
-    world.configuration.procedures.judges = 1;
-    let procedures = world.start();
+    fixture.configuration.procedures.judges = 1;
+    let procedures = fixture.start();
     assert_eq!(call(&procedures, "/keep", mail("")).await.text, "first");
     let second = call(&procedures, "/keep", mail("")).await.text;
     assert!(second.contains("judged already"), "{second}");

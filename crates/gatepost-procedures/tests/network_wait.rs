@@ -10,7 +10,7 @@ use gatepost_procedures::{ProcedureArguments, ProcedureHost, Procedures};
 use gatepost_rules::{RuleSet, RulesSettings};
 use gatepost_settings::Period;
 
-use support::{PATIENCE, World, answer_when_notified, mail, until_waiting};
+use support::{Fixture, PATIENCE, answer_when_notified, mail, until_waiting};
 
 const RULES: &str = "header LISTED eval:check_rbl('list-lastexternal', 'list.example.')\n\
     score LISTED 10\n\
@@ -29,7 +29,7 @@ fn asking(number: usize) -> gatepost_message::Message {
     ))
 }
 
-fn start(server: &UdpSocket, change: impl FnOnce(&mut World)) -> Procedures {
+fn start(server: &UdpSocket, change: impl FnOnce(&mut Fixture)) -> Procedures {
     let settings = RulesSettings {
         network: true,
         dns_server: Some(server.local_addr().expect("an address").to_string()),
@@ -39,10 +39,10 @@ fn start(server: &UdpSocket, change: impl FnOnce(&mut World)) -> Procedures {
     };
     let (rules, problems) = RuleSet::from_text("rules.cf", RULES.as_bytes(), &settings);
     assert!(problems.is_empty(), "{problems:?}");
-    let mut world = World::new().run(&["/spamcheck"]);
-    change(&mut world);
-    let host = ProcedureHost::new(world.values.clone(), Some(world.notes.clone()));
-    Procedures::start_in(world.configuration, Arc::new(rules), host)
+    let mut fixture = Fixture::new().run(&["/spamcheck"]);
+    change(&mut fixture);
+    let host = ProcedureHost::new(fixture.values.clone(), Some(fixture.notes.clone()));
+    Procedures::start_in(fixture.configuration, Arc::new(rules), host)
         .expect("a configuration without errors")
         .0
 }
@@ -104,8 +104,8 @@ async fn the_judgement_of_a_mail_continues_when_the_response_has_arrived() {
 #[tokio::test]
 async fn beyond_its_bound_a_judge_waits_along() {
     let server = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    let procedures = start(&server, |world| {
-        world.configuration.procedures.waiting_max = 1;
+    let procedures = start(&server, |fixture| {
+        fixture.configuration.procedures.waiting_max = 1;
     });
     let notify = answer_when_notified(server);
     let judge = |number| {

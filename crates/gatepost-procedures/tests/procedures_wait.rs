@@ -11,7 +11,7 @@ use gatepost_procedures::{ProcedureAnswer, ProcedureArguments, Procedures};
 use gatepost_settings::{Bind, ByteSize, Period};
 use tokio::task::JoinHandle;
 
-use support::{PATIENCE, World, answer_when_notified, call, mail, until_waiting};
+use support::{Fixture, PATIENCE, answer_when_notified, call, mail, until_waiting};
 
 const ASKS_NAMES: &str = r#"return function(message)
     local found, why = dns.a(message.subject)
@@ -42,12 +42,12 @@ impl Silent {
     }
 
     /// Procedures that ask them and wait for long, and one that asks no server.
-    fn world(&self) -> World {
-        let mut world = World::new()
+    fn fixture(&self) -> Fixture {
+        let mut fixture = Fixture::new()
             .with("names", ASKS_NAMES)
             .with("http", ASKS_A_SERVER)
             .with("local", ASKS_NOBODY);
-        let (long, settings) = (Period::seconds(1000), &mut world.configuration);
+        let (long, settings) = (Period::seconds(1000), &mut fixture.configuration);
         settings.procedures.dns.servers = vec![self.names.local_addr().expect("an address")];
         settings.procedures.dns.timeout = long;
         settings.procedures.http.hosts = vec![format!("http://{}", self.address())];
@@ -55,7 +55,7 @@ impl Silent {
         settings.procedures.luau.wait_max = long;
         settings.table.viruscheck.server = Bind::Tcp(self.address());
         settings.table.viruscheck.timeout = long;
-        world
+        fixture
     }
 
     /// A message that makes the procedure at `path` wait.
@@ -81,7 +81,7 @@ fn spawn_call(
 async fn a_thousand_calls_that_wait_hold_no_judge_and_end_with_their_callers() {
     const CALLS: usize = 1000;
     let silent = Silent::new();
-    let procedures = silent.world().start();
+    let procedures = silent.fixture().start();
     for path in ["/names", "/http", "/viruscheck"] {
         let calls = (0..CALLS).map(|number| silent.message(path, number));
         let calls: Vec<_> = calls
@@ -102,9 +102,9 @@ async fn a_thousand_calls_that_wait_hold_no_judge_and_end_with_their_callers() {
 }
 
 /// A name server that answers on a signal, and procedures that ask it.
-fn known_names(world: &mut World) -> std::sync::mpsc::Sender<()> {
+fn known_names(fixture: &mut Fixture) -> std::sync::mpsc::Sender<()> {
     let server = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    let settings = &mut world.configuration.procedures;
+    let settings = &mut fixture.configuration.procedures;
     settings.dns.servers = vec![server.local_addr().expect("an address")];
     settings.dns.timeout = Period::seconds(50);
     settings.luau.wait_max = Period::seconds(50);
@@ -164,15 +164,15 @@ async fn calls_go_on_where_they_waited() {
             r#"local found = dns.a(name) return dns.aaaa(name .. ".")[1] or found[1]"#,
         ),
     ];
-    let mut world = World::new();
+    let mut fixture = Fixture::new();
     for (place, code) in places {
         let path = place.replace(' ', "-");
         let code = format!("return function(message) local name = \"{path}.example\" {code} end");
-        world = world.with(&path, &code);
+        fixture = fixture.with(&path, &code);
     }
-    let notify = known_names(&mut world);
-    world.configuration.procedures.judges = places.len();
-    let procedures = world.start();
+    let notify = known_names(&mut fixture);
+    fixture.configuration.procedures.judges = places.len();
+    let procedures = fixture.start();
     let calls = places.map(|(place, _)| {
         let path = format!("/{}", place.replace(' ', "-"));
         let procedures = procedures.clone();
@@ -191,7 +191,7 @@ async fn calls_go_on_where_they_waited() {
 #[tokio::test]
 async fn only_the_run_of_a_call_counts_as_its_time() {
     let time_max = Duration::from_secs(2);
-    let mut world = World::new().with(
+    let mut fixture = Fixture::new().with(
         "waits",
         r#"return function(message, arguments)
             local found = dns.a("host.example")
@@ -199,9 +199,9 @@ async fn only_the_run_of_a_call_counts_as_its_time() {
             return found[1]
         end"#,
     );
-    let notify = known_names(&mut world);
-    world.configuration.procedures.luau.time_max = Period(time_max);
-    let procedures = world.start();
+    let notify = known_names(&mut fixture);
+    fixture.configuration.procedures.luau.time_max = Period(time_max);
+    let procedures = fixture.start();
     let waits = spawn_call(&procedures, "/waits", mail(""));
     until_waiting(&procedures, 1).await;
     tokio::time::sleep(time_max).await;
@@ -220,7 +220,7 @@ async fn only_the_run_of_a_call_counts_as_its_time() {
 
 #[tokio::test]
 async fn steps_and_memory_are_those_of_the_whole_call() {
-    let mut world = World::new()
+    let mut fixture = Fixture::new()
         .with(
             "steps",
             r#"return function()
@@ -237,10 +237,10 @@ async fn steps_and_memory_are_those_of_the_whole_call() {
                 return text .. string.rep("y", 10000000)
             end"#,
         );
-    let notify = known_names(&mut world);
+    let notify = known_names(&mut fixture);
     notify.send(()).expect("the server runs");
-    world.configuration.procedures.luau.steps_max = 1000;
-    let procedures = world.start();
+    fixture.configuration.procedures.luau.steps_max = 1000;
+    let procedures = fixture.start();
     for path in ["/steps", "/memory"] {
         let answer = call(&procedures, path, mail("")).await;
         assert_eq!(answer.verdict.action, Action::Defer, "{path}");
@@ -249,10 +249,10 @@ async fn steps_and_memory_are_those_of_the_whole_call() {
 
 #[tokio::test]
 async fn beyond_the_memory_of_waiting_calls_a_judge_waits_along() {
-    let mut world = World::new().with("names", ASKS_NAMES);
-    let notify = known_names(&mut world);
-    world.configuration.procedures.waiting_memory_max = ByteSize(1);
-    let procedures = world.start();
+    let mut fixture = Fixture::new().with("names", ASKS_NAMES);
+    let notify = known_names(&mut fixture);
+    fixture.configuration.procedures.waiting_memory_max = ByteSize(1);
+    let procedures = fixture.start();
     let calls: Vec<_> = (0..4)
         .map(|number| {
             let message = mail(&format!("Subject: host{number}.example\r\n\r\n"));
@@ -267,8 +267,8 @@ async fn beyond_the_memory_of_waiting_calls_a_judge_waits_along() {
 
 #[tokio::test]
 async fn a_procedure_yields_to_its_own_coroutines_only() {
-    let world = World::new().with("yields", "return function() coroutine.yield(1) end");
-    let procedures = world.start();
+    let fixture = Fixture::new().with("yields", "return function() coroutine.yield(1) end");
+    let procedures = fixture.start();
     for _ in 0..2 {
         let answer = call(&procedures, "/yields", mail("")).await;
         assert_eq!(answer.verdict.action, Action::Defer, "{answer:?}");
@@ -278,7 +278,7 @@ async fn a_procedure_yields_to_its_own_coroutines_only() {
 #[tokio::test]
 async fn a_page_waits_on_its_own_thread_until_its_deadline() {
     let silent = Silent::new();
-    let procedures = silent.world().start();
+    let procedures = silent.fixture().start();
     for path in ["/names", "/http", "/viruscheck"] {
         let message = Arc::new(silent.message(path, 0));
         let procedures = procedures.clone();
@@ -317,9 +317,9 @@ async fn time_of_others(procedures: &Procedures) -> (f64, f64) {
 async fn measure_the_delay_of_others_while_a_thousand_wait() {
     const CALLS: usize = 1000;
     let silent = Silent::new();
-    let mut world = silent.world();
-    let notify = known_names(&mut world);
-    let procedures = world.start();
+    let mut fixture = silent.fixture();
+    let notify = known_names(&mut fixture);
+    let procedures = fixture.start();
     let show = |what: &str, (median, high): (f64, f64)| {
         println!("{what:<40} median {median:.3} ms, p99 {high:.3} ms");
     };

@@ -10,7 +10,7 @@ use gatepost_procedures::{
 };
 use gatepost_rules::{RuleSet, RulesSettings};
 
-use support::{PATIENCE, World, mail, payload, until, until_waiting};
+use support::{Fixture, PATIENCE, mail, payload, until, until_waiting};
 
 const RULES: &str = "header LOCAL Subject =~ /local/\nscore LOCAL 10\n";
 
@@ -27,12 +27,12 @@ fn rules() -> (DeferredRules, mpsc::Sender<()>) {
     (DeferredRules::new(load, |_| ()), go_on)
 }
 
-fn start(change: impl FnOnce(&mut World)) -> (Procedures, mpsc::Sender<()>) {
-    let mut world = World::new().run(&["/spamcheck"]);
-    change(&mut world);
+fn start(change: impl FnOnce(&mut Fixture)) -> (Procedures, mpsc::Sender<()>) {
+    let mut fixture = Fixture::new().run(&["/spamcheck"]);
+    change(&mut fixture);
     let (rules, go_on) = rules();
-    let host = ProcedureHost::new(world.values.clone(), Some(world.notes.clone()));
-    let (procedures, _) = Procedures::start_in(world.configuration, rules, host)
+    let host = ProcedureHost::new(fixture.values.clone(), Some(fixture.notes.clone()));
+    let (procedures, _) = Procedures::start_in(fixture.configuration, rules, host)
         .expect("a configuration without errors");
     (procedures, go_on)
 }
@@ -84,9 +84,9 @@ async fn mail_waits_for_the_rules_and_is_judged_by_them() {
 
 #[tokio::test]
 async fn beyond_the_bound_of_waiting_mails_the_judges_wait_along() {
-    let (procedures, go_on) = start(|world| {
-        world.configuration.procedures.waiting_max = 1;
-        world.configuration.procedures.queue_max = 1;
+    let (procedures, go_on) = start(|fixture| {
+        fixture.configuration.procedures.waiting_max = 1;
+        fixture.configuration.procedures.queue_max = 1;
     });
     // One waits without a judge, two hold the two judges, one is in the queue.
     let mut admitted = Vec::new();
@@ -125,7 +125,7 @@ async fn mail_is_deferred_if_the_rules_cannot_be_loaded() {
 
 #[tokio::test]
 async fn a_call_that_names_them_is_the_first_to_load_them() {
-    let (procedures, go_on) = start(|world| world.configuration.scopes.clear());
+    let (procedures, go_on) = start(|fixture| fixture.configuration.scopes.clear());
     let accepted = procedures.judge(&Arc::new(mail(SPAM))).await;
     assert_eq!(accepted.action, Action::Accept, "no scope asks them");
     assert_eq!(procedures.rules().state(), RulesState::Unneeded);

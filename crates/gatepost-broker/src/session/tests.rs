@@ -43,7 +43,7 @@ impl Encoder for Letters {
     }
 }
 
-struct World {
+struct Fixture {
     settings: BrokerSettings,
     counters: Counters,
     limits: LimitCounters,
@@ -52,9 +52,9 @@ struct World {
     socket: Arc<BoundedSocket>,
 }
 
-impl World {
+impl Fixture {
     fn new(settings: BrokerSettings) -> Self {
-        let world = Self {
+        let fixture = Self {
             settings,
             counters: Counters::default(),
             limits: LimitCounters::default(),
@@ -62,8 +62,8 @@ impl World {
             session: Session::new(Arc::from("client"), "test".into()),
             socket: Arc::new(BoundedSocket::new(usize::MAX)),
         };
-        world.connect(2);
-        world
+        fixture.connect(2);
+        fixture
     }
 
     fn view(&self) -> BrokerView<'_> {
@@ -135,96 +135,96 @@ impl World {
 
 #[test]
 fn nothing_leaves_before_the_greeting_may() {
-    let world = World::new(BrokerSettings::default());
-    world.deliver("a", Qos::AtMostOnce);
-    world.deliver("b", Qos::AtLeastOnce);
-    assert_eq!(world.taken(), "");
-    world.begin();
-    assert_eq!(world.taken(), ">ab", "all of it, without a further cause");
+    let fixture = Fixture::new(BrokerSettings::default());
+    fixture.deliver("a", Qos::AtMostOnce);
+    fixture.deliver("b", Qos::AtLeastOnce);
+    assert_eq!(fixture.taken(), "");
+    fixture.begin();
+    assert_eq!(fixture.taken(), ">ab", "all of it, without a further cause");
 }
 
 #[test]
 fn mqtt_3_3_4_9_the_quota_is_kept() {
-    let world = World::new(BrokerSettings::default());
-    world.begin();
+    let fixture = Fixture::new(BrokerSettings::default());
+    fixture.begin();
     for payload in ["a", "b", "c"] {
-        world.deliver(payload, Qos::AtLeastOnce);
+        fixture.deliver(payload, Qos::AtLeastOnce);
     }
-    world.deliver("d", Qos::AtMostOnce);
-    assert_eq!(world.taken(), ">abd", "QoS 0 has no quota");
-    world.acknowledge(1);
-    assert_eq!(world.taken(), "c");
+    fixture.deliver("d", Qos::AtMostOnce);
+    assert_eq!(fixture.taken(), ">abd", "QoS 0 has no quota");
+    fixture.acknowledge(1);
+    assert_eq!(fixture.taken(), "c");
 }
 
 #[test]
 fn mqtt_4_4_0_1_what_was_not_acknowledged_is_sent_again_in_its_order() {
-    let world = World::new(BrokerSettings::default());
-    world.begin();
-    world.deliver("a", Qos::ExactlyOnce);
-    world.deliver("b", Qos::AtLeastOnce);
-    world.deliver("c", Qos::AtLeastOnce);
+    let fixture = Fixture::new(BrokerSettings::default());
+    fixture.begin();
+    fixture.deliver("a", Qos::ExactlyOnce);
+    fixture.deliver("b", Qos::AtLeastOnce);
+    fixture.deliver("c", Qos::AtLeastOnce);
     let first = NonZeroU16::MIN;
-    world
+    fixture
         .session
-        .with_acknowledged(world.view(), |queue| queue.release(first))
+        .with_acknowledged(fixture.view(), |queue| queue.release(first))
         .expect("in flight");
-    world.taken();
-    let detached = |world: &World| {
-        let mut state = world.session.lock();
-        world.session.detach(&mut state, world.view())
+    fixture.taken();
+    let detached = |fixture: &Fixture| {
+        let mut state = fixture.session.lock();
+        fixture.session.detach(&mut state, fixture.view())
     };
-    assert!(detached(&world), "all was written");
-    world.connect(10);
-    world.begin();
-    assert_eq!(world.taken(), ">~!bc");
+    assert!(detached(&fixture), "all was written");
+    fixture.connect(10);
+    fixture.begin();
+    assert_eq!(fixture.taken(), ">~!bc");
 }
 
 #[test]
 fn bytes_that_the_socket_refuses_are_written_by_the_owner() {
-    let world = World::new(BrokerSettings::default());
-    world.begin();
-    *world.socket.room.lock() = 1;
-    world.deliver("a", Qos::AtMostOnce);
-    world.deliver("b", Qos::AtMostOnce);
-    world.deliver("c", Qos::AtMostOnce);
-    assert_eq!(world.taken(), ">a");
-    *world.socket.room.lock() = usize::MAX;
-    world.deliver("d", Qos::AtMostOnce);
-    assert_eq!(world.taken(), "", "blocked: publishers only append");
-    let mut state = world.session.lock();
+    let fixture = Fixture::new(BrokerSettings::default());
+    fixture.begin();
+    *fixture.socket.room.lock() = 1;
+    fixture.deliver("a", Qos::AtMostOnce);
+    fixture.deliver("b", Qos::AtMostOnce);
+    fixture.deliver("c", Qos::AtMostOnce);
+    assert_eq!(fixture.taken(), ">a");
+    *fixture.socket.room.lock() = usize::MAX;
+    fixture.deliver("d", Qos::AtMostOnce);
+    assert_eq!(fixture.taken(), "", "blocked: publishers only append");
+    let mut state = fixture.session.lock();
     let mut context = Context::from_waker(Waker::noop());
-    let ended = world.session.poll_owner(
+    let ended = fixture.session.poll_owner(
         &mut state,
         &mut context,
         |_| Poll::Ready(Ok(())),
-        world.view(),
+        fixture.view(),
     );
     assert!(ended.is_pending());
     drop(state);
-    assert_eq!(world.taken(), "bcd");
+    assert_eq!(fixture.taken(), "bcd");
 }
 
 #[test]
 fn publishers_wait_once_for_a_subscriber_that_does_not_catch_up() {
-    let world = World::new(BrokerSettings {
+    let fixture = Fixture::new(BrokerSettings {
         queue_messages_max: 8,
         ..BrokerSettings::default()
     });
-    world.begin();
+    fixture.begin();
     let mut outcomes = Vec::new();
     for _ in 0..8 {
-        outcomes.push(world.deliver("a", Qos::AtLeastOnce));
+        outcomes.push(fixture.deliver("a", Qos::AtLeastOnce));
     }
     assert_eq!(outcomes.last(), Some(&DeliveryOutcome::Filling));
     let later = Instant::now() + Duration::from_secs(1);
-    world.acknowledge(1);
-    assert!(world.session.give_up_stalled(later), "one is not enough");
-    let outcome = world.deliver("b", Qos::AtLeastOnce);
+    fixture.acknowledge(1);
+    assert!(fixture.session.give_up_stalled(later), "one is not enough");
+    let outcome = fixture.deliver("b", Qos::AtLeastOnce);
     assert_ne!(outcome, DeliveryOutcome::Filling, "they do not wait again");
     for packet_id in 2..=9 {
-        world.acknowledge(packet_id);
+        fixture.acknowledge(packet_id);
     }
-    let outcomes = (0..8).map(|_| world.deliver("c", Qos::AtLeastOnce));
+    let outcomes = (0..8).map(|_| fixture.deliver("c", Qos::AtLeastOnce));
     assert!(
         outcomes
             .collect::<Vec<_>>()
@@ -247,26 +247,26 @@ impl Authorization for Revoked {
 
 #[test]
 fn rights_are_checked_again_for_queued_messages() {
-    let world = World::new(BrokerSettings::default());
-    world.begin();
+    let fixture = Fixture::new(BrokerSettings::default());
+    fixture.begin();
     for payload in ["a", "b", "c", "d"] {
-        world.deliver(payload, Qos::AtLeastOnce);
+        fixture.deliver(payload, Qos::AtLeastOnce);
     }
-    assert_eq!(world.taken(), ">ab");
-    world
+    assert_eq!(fixture.taken(), ">ab");
+    fixture
         .session
         .lock()
         .set_authorization(Some(Arc::new(Revoked)));
-    world.acknowledge(1);
-    world.acknowledge(2);
+    fixture.acknowledge(1);
+    fixture.acknowledge(2);
     assert_eq!(
-        world.taken(),
+        fixture.taken(),
         "",
         "c and d waited when the right was revoked"
     );
-    assert_eq!(world.session.dropped.of(DropCause::Denied), 2);
+    assert_eq!(fixture.session.dropped.of(DropCause::Denied), 2);
     let publication = Publication::new(Topic::new("will").expect("a topic"), "x");
-    let mut state = world.session.lock();
+    let mut state = fixture.session.lock();
     state.will = Some(Box::new(SessionWill {
         publication,
         delay: Duration::ZERO,

@@ -8,15 +8,15 @@ use std::time::Duration;
 use gatepost_message::Qos;
 
 use crate::client::PACKET_IDS;
+use crate::fixture::{Checked, Fixture};
 use crate::schedule::{Connect, Memory, Step};
 use crate::topics::{WILL, WILL_FILTER};
-use crate::world::{Checked, World};
 
 /// Rounds in which clients answer each other before they fall silent.
 const ROUNDS_MAX: usize = 1_000;
 const EVERYTHING: u64 = u64::MAX;
 
-impl World {
+impl Fixture {
     /// The first client becomes the witness of wills.
     pub(crate) fn begin(&mut self) -> Checked {
         self.take(Step::Connect(lasting(0)))?;

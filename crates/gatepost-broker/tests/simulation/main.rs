@@ -18,6 +18,7 @@ mod campaign;
 mod client;
 mod connection;
 mod ending;
+mod fixture;
 mod model;
 mod mutation;
 mod reading;
@@ -26,14 +27,13 @@ mod server;
 mod sessions;
 mod topics;
 mod wire;
-mod world;
 
 use std::time::Instant;
 
+use fixture::{Checked, Fixture};
 use mutation::Mutation;
 use schedule::Step;
 use server::Medium;
-use world::{Checked, World};
 
 /// Seeds of an ordinary test run: a number and no time, so that every run covers the same.
 const SEEDS: u64 = 3_000;
@@ -49,12 +49,12 @@ struct Run {
 
 impl Run {
     fn of(self, steps: &[Step]) -> Checked {
-        let mut world = World::new(self.mutation, self.medium);
-        world.begin()?;
+        let mut fixture = Fixture::new(self.mutation, self.medium);
+        fixture.begin()?;
         for step in steps {
-            world.take(*step)?;
+            fixture.take(*step)?;
         }
-        world.finish()
+        fixture.finish()
     }
 
     /// Leaves out every step without which the schedule still fails.

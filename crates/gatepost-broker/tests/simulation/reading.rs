@@ -3,11 +3,11 @@
 use gatepost_message::Qos;
 
 use crate::client::{Answer, Will};
+use crate::fixture::{Checked, Fixture};
 use crate::topics;
 use crate::wire::{Frame, Publish};
-use crate::world::{Checked, World};
 
-impl World {
+impl Fixture {
     /// The client reads, and sends its acknowledgements or postpones them.
     pub(crate) fn read(&mut self, index: usize, frames: u64, answers: bool) -> Checked {
         self.poll(index);

@@ -26,9 +26,9 @@ struct Guarded {
 impl Guarded {
     /// With these users, whose password is `secret`; the first is an administrator.
     fn start(names: &[&str], change: impl FnOnce(&mut HttpSettings)) -> Self {
-        let world = World::new();
+        let fixture = Fixture::new();
         let access = AccessSettings::default();
-        let users = Users::open(world.services.store.clone(), &access).expect("users");
+        let users = Users::open(fixture.services.store.clone(), &access).expect("users");
         let auth = ListenerAuth::new(users.clone(), Listener::Http, AnonymousAccess::Auto, true);
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
         for (index, name) in names.iter().enumerate() {
@@ -36,10 +36,10 @@ impl Guarded {
             runtime.block_on(added).expect("a user");
         }
         runtime.spawn(mqtt::follow_users(
-            world.services.broker.clone(),
+            fixture.services.broker.clone(),
             users.clone(),
         ));
-        let server = Server::start_in(world, change, |context| context.with_auth(auth));
+        let server = Server::start_in(fixture, change, |context| context.with_auth(auth));
         Self {
             server,
             users,
@@ -236,9 +236,9 @@ fn bodies_in_flight_leave_room_for_others() {
     let in_flight = InFlight::new(&InFlightSettings {
         bytes_max: ByteSize::mebibytes(2),
     });
-    let mut world = World::new();
-    world.shared_limits.in_flight = in_flight.clone();
-    let server = Server::start_in(world, |_| {}, |context| context);
+    let mut fixture = Fixture::new();
+    fixture.shared_limits.in_flight = in_flight.clone();
+    let server = Server::start_in(fixture, |_| {}, |context| context);
     let part = "x".repeat(500_000);
     let begun: Vec<_> = (0..4)
         .map(|_| {
@@ -321,8 +321,8 @@ fn a_stream_ends_with_its_readers_rights() {
     runtime
         .block_on(users.set_standing("otto", Some(true), None))
         .expect("switched off");
-    server.world.publish_text("home/door", "secret one");
-    server.world.publish_text("home", "secret two");
+    server.fixture.publish_text("home/door", "secret one");
+    server.fixture.publish_text("home", "secret two");
     for client in [&mut of_a_rule, &mut of_ntfy, &mut websocket] {
         let rest = String::from_utf8_lossy(&client.rest()).into_owned();
         assert!(!rest.contains("secret"), "{rest}");

@@ -51,7 +51,7 @@ fn http2_serves_the_same_as_http1() {
 #[test]
 fn an_event_stream_ends_when_the_server_does() {
     let server = Server::start(|_| {});
-    server.world.publish_text("hall", "first");
+    server.fixture.publish_text("hall", "first");
     let address = server.address;
     let reader = std::thread::spawn(move || {
         Command::new("curl")
@@ -65,7 +65,7 @@ fn an_event_stream_ends_when_the_server_does() {
         std::thread::sleep(Duration::from_millis(1));
     }
     // Until the reader has subscribed, it reads the stored events: in both cases it gets both.
-    server.world.publish_text("hall", "second");
+    server.fixture.publish_text("hall", "second");
     while server.context.requests() > 0 && server.context.connections() == 0 {
         std::thread::sleep(Duration::from_millis(1));
     }

@@ -55,8 +55,8 @@ fn frames(notation: &str, is_masked: bool) -> Vec<u8> {
 
 /// A server whose `/mqtt` is MQTT.
 fn start() -> Server {
-    let world = World::new();
-    let broker = world.services.broker.clone();
+    let fixture = Fixture::new();
+    let broker = fixture.services.broker.clone();
     let mqtt = Arc::new(MqttContext::new(
         MqttSettings::default(),
         broker,
@@ -74,7 +74,7 @@ fn start() -> Server {
             mqtt::serve_websocket(upgraded.stream, upgraded.peer, start, mqtt).await;
         })
     });
-    Server::start_in(world, |_| {}, |context| context.with_websocket(handler))
+    Server::start_in(fixture, |_| {}, |context| context.with_websocket(handler))
 }
 
 fn run_case(server: &Server, path: &str, sent: &str, with_handshake: bool) -> Vec<u8> {

@@ -33,12 +33,12 @@ end"#;
 /// The longest wait for the journal.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-struct World {
+struct Fixture {
     server: Server,
     _folder: tempfile::TempDir,
 }
 
-impl World {
+impl Fixture {
     fn new(on_reject: OnReject) -> Self {
         Self::with(on_reject, BrokerSettings::default())
     }
@@ -128,8 +128,8 @@ const REASON: &str = "asked for in judged/one by publisher (ASKED_FOR)";
 #[test]
 fn each_verdict_has_its_reason_code_and_only_what_passed_is_delivered() {
     for qos in [Qos::AtLeastOnce, Qos::ExactlyOnce] {
-        let world = World::new(OnReject::NotAuthorized);
-        let mut subscriber = world.connect(Version::Mqtt5, "subscriber");
+        let fixture = Fixture::new(OnReject::NotAuthorized);
+        let mut subscriber = fixture.connect(Version::Mqtt5, "subscriber");
         subscriber.subscribe("judged/#", Qos::AtMostOnce);
         for (payload, reason, text) in [
             ("reject", Reason::NOT_AUTHORIZED, Some(REASON)),
@@ -140,7 +140,7 @@ fn each_verdict_has_its_reason_code_and_only_what_passed_is_delivered() {
             ("accept", Reason::SUCCESS, None),
         ] {
             // The packet id is the same each time, and QoS 2 is not carried to its end.
-            let mut publisher = world.connect(Version::Mqtt5, "publisher");
+            let mut publisher = fixture.connect(Version::Mqtt5, "publisher");
             publisher.publish("judged/one", payload.as_bytes(), qos, false);
             let expected = (reason, text.map(str::to_owned));
             assert_eq!(acknowledgement(&mut publisher), expected, "{payload}");
@@ -150,11 +150,11 @@ fn each_verdict_has_its_reason_code_and_only_what_passed_is_delivered() {
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         assert_eq!(user, [pair("verdict", "tag"), pair("found", "yes")]);
         assert_eq!(publication(&mut subscriber).0, "accept");
-        let quarantined = world.server.store.quarantine(10).expect("a quarantine");
+        let quarantined = fixture.server.store.quarantine(10).expect("a quarantine");
         assert_eq!(quarantined.len(), 1);
-        let kept = world.server.store.quarantined(quarantined[0].id);
+        let kept = fixture.server.store.quarantined(quarantined[0].id);
         assert_eq!(kept.expect("read").expect("kept").body, "quarantine");
-        let judged = world.await_journal(6);
+        let judged = fixture.await_journal(6);
         let actions: Vec<Action> = judged.iter().map(|(action, _)| *action).collect();
         use Action::{Accept, Defer, Drop, Quarantine, Reject, Tag};
         assert_eq!(actions, [Reject, Defer, Quarantine, Drop, Tag, Accept]);
@@ -164,8 +164,8 @@ fn each_verdict_has_its_reason_code_and_only_what_passed_is_delivered() {
 
 #[test]
 fn a_refusal_is_0x99_or_the_end_of_the_connection_where_set() {
-    let world = World::new(OnReject::PayloadFormatInvalid);
-    let mut publisher = world.connect(Version::Mqtt5, "publisher");
+    let fixture = Fixture::new(OnReject::PayloadFormatInvalid);
+    let mut publisher = fixture.connect(Version::Mqtt5, "publisher");
     publisher.publish("judged/one", b"reject", Qos::AtLeastOnce, false);
     let (reason, text) = acknowledgement(&mut publisher);
     assert_eq!(
@@ -174,9 +174,9 @@ fn a_refusal_is_0x99_or_the_end_of_the_connection_where_set() {
     );
     assert!(publisher.is_alive());
 
-    let world = World::new(OnReject::Disconnect);
+    let fixture = Fixture::new(OnReject::Disconnect);
     for qos in [Qos::AtMostOnce, Qos::AtLeastOnce, Qos::ExactlyOnce] {
-        let mut publisher = world.connect(Version::Mqtt5, "publisher");
+        let mut publisher = fixture.connect(Version::Mqtt5, "publisher");
         publisher.publish("judged/one", b"reject", qos, false);
         publisher.expect(|packet| match packet {
             Packet::Disconnect(outcome) => {
@@ -190,7 +190,7 @@ fn a_refusal_is_0x99_or_the_end_of_the_connection_where_set() {
             other => panic!("not a DISCONNECT: {other:?}"),
         });
         assert!(publisher.is_closed());
-        let mut publisher = world.connect(Version::Mqtt311, "publisher");
+        let mut publisher = fixture.connect(Version::Mqtt311, "publisher");
         publisher.publish("judged/one", b"reject", qos, false);
         assert!(
             publisher.is_closed(),
@@ -203,12 +203,12 @@ fn a_refusal_is_0x99_or_the_end_of_the_connection_where_set() {
 /// end of the connection to say that \[MQTT-4.8.0-2\]. A refused one must not come again.
 #[test]
 fn mqtt_3_1_1_is_not_acknowledged_what_a_procedure_defers() {
-    let world = World::new(OnReject::NotAuthorized);
+    let fixture = Fixture::new(OnReject::NotAuthorized);
     for qos in [Qos::AtLeastOnce, Qos::ExactlyOnce] {
-        let mut publisher = world.connect(Version::Mqtt311, "publisher");
+        let mut publisher = fixture.connect(Version::Mqtt311, "publisher");
         publisher.publish("judged/one", b"reject", qos, false);
         acknowledgement(&mut publisher);
-        let mut publisher = world.connect(Version::Mqtt311, "publisher");
+        let mut publisher = fixture.connect(Version::Mqtt311, "publisher");
         publisher.publish("judged/one", b"defer", qos, false);
         assert!(publisher.is_closed(), "{qos:?}");
     }
@@ -222,8 +222,8 @@ fn a_publication_that_exceeds_a_full_queue_is_not_acknowledged() {
             queue_messages_max: 1,
             ..BrokerSettings::default()
         };
-        let world = World::with(OnReject::NotAuthorized, broker);
-        let mut absent = Wire::open(world.server.address, Version::Mqtt311);
+        let fixture = Fixture::with(OnReject::NotAuthorized, broker);
+        let mut absent = Wire::open(fixture.server.address, Version::Mqtt311);
         absent.send(&Packet::Connect(Connect {
             clean_start: false,
             ..plain_connect(Version::Mqtt311, "absent")
@@ -233,24 +233,24 @@ fn a_publication_that_exceeds_a_full_queue_is_not_acknowledged() {
         absent.send_bytes(&[0xE0, 0]);
         assert!(absent.is_closed());
         for (payload, expected) in [("accept", Reason::SUCCESS), ("tag", Reason::QUOTA_EXCEEDED)] {
-            let mut publisher = world.connect(Version::Mqtt5, "publisher");
+            let mut publisher = fixture.connect(Version::Mqtt5, "publisher");
             publisher.publish("judged/one", payload.as_bytes(), qos, false);
             assert_eq!(acknowledgement(&mut publisher).0, expected, "{qos:?}");
         }
-        let mut publisher = world.connect(Version::Mqtt311, "publisher");
+        let mut publisher = fixture.connect(Version::Mqtt311, "publisher");
         publisher.publish("judged/one", b"tag", qos, false);
         assert!(publisher.is_closed(), "{qos:?}");
-        let actions: Vec<Action> = world.await_journal(3).iter().map(|one| one.0).collect();
+        let actions: Vec<Action> = fixture.await_journal(3).iter().map(|one| one.0).collect();
         assert_eq!(actions, [Action::Accept, Action::Defer, Action::Defer]);
     }
 }
 
 #[test]
 fn verdicts_keep_the_order_of_a_clients_publications_and_other_topics_are_not_judged() {
-    let world = World::new(OnReject::NotAuthorized);
-    let mut subscriber = world.connect(Version::Mqtt5, "subscriber");
+    let fixture = Fixture::new(OnReject::NotAuthorized);
+    let mut subscriber = fixture.connect(Version::Mqtt5, "subscriber");
     subscriber.subscribe("#", Qos::AtMostOnce);
-    let mut publisher = world.connect(Version::Mqtt311, "publisher");
+    let mut publisher = fixture.connect(Version::Mqtt311, "publisher");
     // More than may wait for a verdict at once.
     for number in 0..200 {
         let payload = if number % 2 == 0 { "tag" } else { "reject" };
@@ -272,14 +272,14 @@ fn verdicts_keep_the_order_of_a_clients_publications_and_other_topics_are_not_ju
     topics.retain(|topic| topic != "other");
     let expected: Vec<String> = (0..200).step_by(2).map(|n| format!("judged/{n}")).collect();
     assert_eq!(topics, expected);
-    let judged = world.await_journal(200);
+    let judged = fixture.await_journal(200);
     assert_eq!(judged.len(), 200, "'other' was not judged");
 }
 
 #[test]
 fn mosquitto_pub_gets_a_refusal() {
-    let world = World::new(OnReject::NotAuthorized);
-    let port = world.server.address.port().to_string();
+    let fixture = Fixture::new(OnReject::NotAuthorized);
+    let port = fixture.server.address.port().to_string();
     let publish = |payload: &str| {
         let output = Command::new("mosquitto_pub")
             .args([

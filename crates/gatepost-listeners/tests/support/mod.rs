@@ -50,7 +50,7 @@ impl Notes {
     }
 }
 
-pub struct World {
+pub struct Fixture {
     pub gateway: Gateway,
     pub notes: Arc<Notes>,
     pub store: Store,
@@ -67,7 +67,7 @@ fn free_acceptor() -> (Acceptor, SocketAddr) {
     (acceptor, address)
 }
 
-impl World {
+impl Fixture {
     pub fn new() -> Self {
         Self::with_rules(RuleSet::embedded())
     }

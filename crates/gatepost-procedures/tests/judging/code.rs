@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use gatepost_message::Action;
 use gatepost_procedures::ProcedureArguments;
 
-use super::{World, call};
+use super::{Fixture, call};
 
 #[tokio::test]
 async fn luau_code_sees_the_message_and_its_arguments() {
@@ -22,12 +22,12 @@ async fn luau_code_sees_the_message_and_its_arguments() {
             assert(message.user == nil and message.score == nil)
             return {text = "for " .. arguments.user .. " and " .. arguments.list}
         end"#;
-    let mut world = World::new().with("who", source);
-    let luau = &mut world.configuration.procedures.luau;
+    let mut fixture = Fixture::new().with("who", source);
+    let luau = &mut fixture.configuration.procedures.luau;
     luau.arguments = [("user", "nobody"), ("list", "all")]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .into();
-    let procedures = world.start();
+    let procedures = fixture.start();
     let arguments = ProcedureArguments::from_iter([("user", "anna")]);
     let answer = call(&procedures, "/who", arguments).await;
     assert_eq!(answer.text, "for anna and all", "{:?}", answer.verdict);
@@ -63,7 +63,7 @@ async fn each_kind_of_answer_is_read() {
             "t",
         ),
     ] {
-        let procedures = World::new().with("one", source).start();
+        let procedures = Fixture::new().with("one", source).start();
         let answer = call(&procedures, "/one", ProcedureArguments::none()).await;
         assert_eq!(answer.verdict.action, action, "{source}");
         assert_eq!(answer.verdict.reason, reason, "{source}");
@@ -115,10 +115,10 @@ async fn hostile_code_is_stopped() {
     ];
     for (name, body) in attacks {
         let source = format!("return function(message) {body} end");
-        let mut world = World::new().with("attack", &source);
-        world.configuration.procedures.luau.on_error = Action::Quarantine;
-        world.configuration.procedures.judges = 1;
-        let procedures = world.start();
+        let mut fixture = Fixture::new().with("attack", &source);
+        fixture.configuration.procedures.luau.on_error = Action::Quarantine;
+        fixture.configuration.procedures.judges = 1;
+        let procedures = fixture.start();
         for _ in 0..2 {
             let started = Instant::now();
             let answer = call(&procedures, "/attack", ProcedureArguments::none()).await;
@@ -149,7 +149,7 @@ async fn code_reaches_nothing_outside() {
             assert(not pcall(function() string.format = nil end), "libraries are read-only")
             return "accept"
         end"#;
-    let procedures = World::new().with("probe", source).start();
+    let procedures = Fixture::new().with("probe", source).start();
     let answer = call(&procedures, "/probe", ProcedureArguments::none()).await;
     assert_eq!(
         answer.verdict.action,
@@ -168,9 +168,9 @@ async fn a_kept_message_is_closed_after_the_call() {
             kept = message
             return "accept"
         end"#;
-    let mut world = World::new().with("keep", source);
-    world.configuration.procedures.judges = 1;
-    let procedures = world.start();
+    let mut fixture = Fixture::new().with("keep", source);
+    fixture.configuration.procedures.judges = 1;
+    let procedures = fixture.start();
     let first = call(&procedures, "/keep", ProcedureArguments::none()).await;
     assert_eq!(first.verdict.action, Action::Accept);
     let second = call(&procedures, "/keep", ProcedureArguments::none()).await;
@@ -183,10 +183,10 @@ async fn a_kept_message_is_closed_after_the_call() {
 #[tokio::test]
 async fn a_full_queue_defers() {
     let source = "return function() local n = 0 while true do n += 1 end end";
-    let mut world = World::new().with("slow", source);
-    world.configuration.procedures.judges = 1;
-    world.configuration.procedures.queue_max = 1;
-    let procedures = world.start();
+    let mut fixture = Fixture::new().with("slow", source);
+    fixture.configuration.procedures.judges = 1;
+    fixture.configuration.procedures.queue_max = 1;
+    let procedures = fixture.start();
     let calls = (0..8).map(|_| {
         let procedures = procedures.clone();
         tokio::spawn(async move { call(&procedures, "/slow", ProcedureArguments::none()).await })

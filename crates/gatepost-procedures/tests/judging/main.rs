@@ -19,12 +19,12 @@ use gatepost_settings::{ByteSize, Period};
 use tempfile::TempDir;
 
 /// A folder of procedures, and a configuration that finds them there.
-struct World {
+struct Fixture {
     folder: TempDir,
     configuration: ProceduresConfiguration,
 }
 
-impl World {
+impl Fixture {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let mut configuration = ProceduresConfiguration::default();

@@ -10,27 +10,27 @@ use gatepost_procedures::ProcedureArguments;
 use gatepost_rules::RuleSet;
 use gatepost_settings::ByteSize;
 
-use super::{World, call, judge, mail, scope};
+use super::{Fixture, call, judge, mail, scope};
 
 #[test]
 fn mistakes_are_named_with_their_place() {
-    let world = World::new()
+    let fixture = Fixture::new()
         .with("broken", "return function(\n  message\n  oops\nend")
         .with("nothing", "return 5")
         .with("sizecheck", "return function() end");
-    let problems = world.try_start().err().expect("errors");
+    let problems = fixture.try_start().err().expect("errors");
     let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
     let all = texts.join("\n");
     assert!(all.contains("broken.luau:3:"), "{all}");
     assert!(all.contains("not a function"), "{all}");
     assert!(all.contains("is built in"), "{all}");
 
-    let world = World::new()
+    let fixture = Fixture::new()
         .scope(scope("mail", &["/noop"]))
         .scope(scope("/noop", &["/noop"]))
         .scope(scope("/empty", &[]))
         .scope(scope("/typo", &["/sizechek"]));
-    let problems = world.try_start().err().expect("errors");
+    let problems = fixture.try_start().err().expect("errors");
     let places: Vec<&str> = problems
         .iter()
         .map(|problem| problem.place.as_str())
@@ -53,42 +53,42 @@ async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
 
 #[tokio::test]
 async fn files_are_taken_up_changed_and_kept_when_broken() {
-    let world = World::new().with("greet", r#"return function() return "one" end"#);
-    let procedures = world.start();
+    let fixture = Fixture::new().with("greet", r#"return function() return "one" end"#);
+    let procedures = fixture.start();
     let text = async |expected: &str| {
         let answer = call(&procedures, "/greet", ProcedureArguments::none()).await;
         answer.text == expected
     };
     assert!(text("one").await);
-    world.write("greet", r#"return function() return "two" end"#);
+    fixture.write("greet", r#"return function() return "two" end"#);
     until("the changed file", async || text("two").await).await;
-    world.write("dropped/in", "return function() end");
+    fixture.write("dropped/in", "return function() end");
     until("the new file", async || {
         procedures.needs("/dropped/in").is_some()
     })
     .await;
     // A file that does not compile changes nothing, and is loaded once it is fixed.
     let generation = procedures.generation();
-    world.write("greet", "return function(");
-    world.write("later", "return function() end");
+    fixture.write("greet", "return function(");
+    fixture.write("later", "return function() end");
     assert!(text("two").await);
     let refused = || !procedures.in_force().refused.is_empty();
     until("the status shows it", async || refused()).await;
-    world.write("greet", r#"return function() return "three" end"#);
+    fixture.write("greet", r#"return function() return "three" end"#);
     until("the fixed file", async || text("three").await).await;
     assert!(procedures.needs("/later").is_some());
     assert!(procedures.generation() > generation);
-    fs::remove_file(world.folder.path().join("later.luau")).expect("removed");
+    fs::remove_file(fixture.folder.path().join("later.luau")).expect("removed");
     assert!(!refused(), "{:?}", procedures.in_force());
     until("the removal", async || procedures.needs("/later").is_none()).await;
 }
 
 #[tokio::test]
 async fn a_reload_swaps_everything_or_nothing() {
-    let world = World::new();
-    let procedures = world.start();
+    let fixture = Fixture::new();
+    let procedures = fixture.start();
     let rules = || Arc::new(RuleSet::embedded());
-    let mut wrong = world.configuration.clone();
+    let mut wrong = fixture.configuration.clone();
     wrong.scopes.push(scope("/mail", &["/nothing"]));
     let mistakes = procedures.reload(wrong, rules()).expect_err("a mistake");
     assert_eq!(judge(&procedures, mail("x")).await.action, Action::Accept);
@@ -104,7 +104,7 @@ async fn a_reload_swaps_everything_or_nothing() {
         text.contains("\nthe reload of ") && text.contains("/nothing"),
         "{text}"
     );
-    let mut right = world.configuration.clone();
+    let mut right = fixture.configuration.clone();
     right.table.sizecheck.max = ByteSize(0);
     right.scopes.push(scope("/mail", &["/sizecheck"]));
     assert!(procedures.reload(right, rules()).is_ok());

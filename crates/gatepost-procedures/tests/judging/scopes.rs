@@ -5,11 +5,11 @@ use std::sync::Arc;
 use gatepost_message::{Action, Listener, Topic, TopicFilter, Verdict};
 use gatepost_procedures::{Needs, ProcedureArguments, ProcedureCallError};
 
-use super::{World, call, judge, mail, scope};
+use super::{Fixture, call, judge, mail, scope};
 
 #[tokio::test]
 async fn a_message_without_scope_is_accepted() {
-    let procedures = World::new().start();
+    let procedures = Fixture::new().start();
     assert_eq!(judge(&procedures, mail("x")).await, Verdict::accept());
     assert_eq!(procedures.scope_for(Listener::Smtp, Some("a"), &[]), None);
 }
@@ -22,11 +22,11 @@ async fn the_first_scope_whose_conditions_hold_judges() {
     by_topic.topics = vec![TopicFilter::new("alarms/#").expect("a filter")];
     let mut by_recipient = scope("/rest", &["/noop"]);
     by_recipient.recipients = vec!["*@localhost".into()];
-    let world = World::new()
+    let fixture = Fixture::new()
         .scope(by_listener)
         .scope(by_topic)
         .scope(by_recipient);
-    let procedures = world.start();
+    let procedures = fixture.start();
     let large = mail(&"x".repeat(101));
     let verdict = judge(&procedures, large.clone()).await;
     assert_eq!(
@@ -45,7 +45,7 @@ async fn a_chain_gathers_tags_and_ends_at_the_first_refusal() {
     let tag = r#"return function(m)
         return {action = "tag", reason = "odd", tags = {["X-Odd"] = "1"}}
     end"#;
-    let world = World::new()
+    let fixture = Fixture::new()
         .with("tag", tag)
         .with(
             "quarantine",
@@ -53,7 +53,7 @@ async fn a_chain_gathers_tags_and_ends_at_the_first_refusal() {
         )
         .with("never", r#"return function(m) error("not reached") end"#)
         .scope(scope("/chain", &["/noop", "/tag", "/quarantine", "/never"]));
-    let procedures = world.start();
+    let procedures = fixture.start();
     let verdict = judge(&procedures, mail("x")).await;
     assert_eq!(verdict.action, Action::Quarantine);
     assert_eq!(verdict.procedure, "/quarantine");
@@ -71,7 +71,7 @@ async fn a_chain_gathers_tags_and_ends_at_the_first_refusal() {
 
 #[tokio::test]
 async fn a_scope_that_runs_the_rules_tells_all_that_they_found() {
-    let procedures = World::new()
+    let procedures = Fixture::new()
         .with("kind", "return function() return \"accept\" end")
         .scope(scope("/rules", &["/spamcheck", "/kind"]))
         .start();
@@ -80,7 +80,7 @@ async fn a_scope_that_runs_the_rules_tells_all_that_they_found() {
     let report = answer.report.expect("the rules ran");
     let score = answer.verdict.score.expect("a score");
     assert!((report.score - score.value).abs() < 1e-9);
-    let procedures = World::new()
+    let procedures = Fixture::new()
         .with("kind", "return function() return \"accept\" end")
         .scope(scope("/none", &["/kind"]))
         .start();
@@ -89,7 +89,7 @@ async fn a_scope_that_runs_the_rules_tells_all_that_they_found() {
 
 #[tokio::test]
 async fn a_scope_is_called_like_a_procedure() {
-    let procedures = World::new()
+    let procedures = Fixture::new()
         .scope(scope("/mail", &["/noop", "/sizecheck"]))
         .start();
     assert_eq!(procedures.needs("/mail"), Some(Needs::Size));

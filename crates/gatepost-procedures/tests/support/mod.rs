@@ -47,7 +47,7 @@ impl ProcedureMailer for Mails {
     }
 }
 
-pub struct World {
+pub struct Fixture {
     pub folder: TempDir,
     pub configuration: ProceduresConfiguration,
     pub values: Values,
@@ -55,7 +55,7 @@ pub struct World {
     pub mails: Arc<Mails>,
 }
 
-impl World {
+impl Fixture {
     pub fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let mut configuration = ProceduresConfiguration::default();

@@ -18,7 +18,7 @@ use crate::sessions::Existence;
 use crate::topics::{self, FILTERS, TOPICS, WILL};
 use crate::wire::{self, Frame, Frames};
 
-pub(crate) struct World {
+pub(crate) struct Fixture {
     pub(crate) server: Server,
     pub(crate) clients: Vec<Client>,
     pub(crate) model: Model,
@@ -32,7 +32,7 @@ pub(crate) struct World {
 /// The description of a violated condition.
 pub(crate) type Checked = Result<(), String>;
 
-impl World {
+impl Fixture {
     pub(crate) fn new(mutation: Mutation, medium: Medium) -> Self {
         Self {
             server: Server::new(mutation, medium),

@@ -40,13 +40,13 @@ end"#,
     ),
 ];
 
-pub struct World {
+pub struct Fixture {
     pub services: HttpServices,
     pub shared_limits: SharedLimits,
     _folder: tempfile::TempDir,
 }
 
-impl World {
+impl Fixture {
     pub fn new() -> Self {
         Self::with_broker(BrokerSettings::default())
     }
