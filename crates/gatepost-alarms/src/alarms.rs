@@ -30,7 +30,7 @@ const STOP_TIME_MAX: Duration = Duration::from_secs(5);
 pub struct UnknownAlarm;
 
 /// One alarm that is configured.
-struct Configured {
+struct ConfiguredAlarm {
     alarm: Arc<RunningAlarm>,
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
@@ -41,7 +41,7 @@ struct AlarmsCore {
     store: Store,
     clock: AlarmClock,
     runtime: Handle,
-    configured: Mutex<BTreeMap<String, Configured>>,
+    configured: Mutex<BTreeMap<String, ConfiguredAlarm>>,
     thread: Mutex<Option<(ThreadHandle<()>, oneshot::Sender<()>)>>,
 }
 
@@ -107,8 +107,8 @@ impl Alarms {
         &self,
         settings: &AlarmSettings,
         filter: TopicFilter,
-        earlier: Option<Configured>,
-    ) -> Configured {
+        earlier: Option<ConfiguredAlarm>,
+    ) -> ConfiguredAlarm {
         let core = &self.0;
         let alarm = Arc::new(RunningAlarm {
             broker: core.broker.clone(),
@@ -131,7 +131,7 @@ impl Alarms {
             }
             running.run(stopped).await;
         });
-        Configured { alarm, stop, task }
+        ConfiguredAlarm { alarm, stop, task }
     }
 
     /// The alarms, sorted by name, each with up to `count` of the topics that it is raised for.

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::limit::AlarmCause;
 use crate::settings::{AlarmPayload, AlarmSettings};
-use crate::topic_state::Raised;
+use crate::topic_state::RaisedAlarm;
 
 /// The user property that marks a publication of an alarm. No alarm watches such messages.
 pub(crate) const ALARM_PROPERTY: &str = "alarm";
@@ -37,7 +37,7 @@ impl NoticeState {
 pub(crate) struct Notice {
     pub(crate) topic: Arc<str>,
     pub(crate) state: NoticeState,
-    pub(crate) raised: Raised,
+    pub(crate) raised: RaisedAlarm,
     /// The present value; for a raised alarm, the value that raised it.
     pub(crate) value: Option<f64>,
     pub(crate) limit: Option<f64>,
@@ -144,7 +144,7 @@ mod tests {
         Notice {
             topic: Arc::from("freezer/1"),
             state,
-            raised: Raised {
+            raised: RaisedAlarm {
                 cause,
                 value,
                 since_unix_ms: 5,

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use gatepost_store::{Store, StoreChange, StoreError};
 use serde::{Deserialize, Serialize};
 
-use crate::topic_state::{Raised, TopicState};
+use crate::topic_state::{RaisedAlarm, TopicState};
 
 /// The key space of the records. A key is the alarm's name, a NUL and the topic.
 const SPACE: &str = "alarm";
@@ -14,7 +14,7 @@ const SPACE: &str = "alarm";
 #[serde(default)]
 pub(crate) struct StoredState {
     pub(crate) heard_unix_ms: u64,
-    pub(crate) raised: Option<Raised>,
+    pub(crate) raised: Option<RaisedAlarm>,
     pub(crate) snoozed_until_unix_ms: Option<u64>,
 }
 

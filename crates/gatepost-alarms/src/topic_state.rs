@@ -17,7 +17,7 @@ pub(crate) struct AlarmMoment {
 
 /// An alarm that is raised for a topic.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Raised {
+pub(crate) struct RaisedAlarm {
     pub(crate) cause: AlarmCause,
     /// The value that raised it.
     pub(crate) value: Option<f64>,
@@ -41,7 +41,7 @@ pub(crate) struct TopicState {
     pub(crate) value: Option<f64>,
     /// The limit that the value exceeds, and the time since then.
     pub(crate) beyond: Option<(AlarmCause, Duration)>,
-    pub(crate) raised: Option<Raised>,
+    pub(crate) raised: Option<RaisedAlarm>,
     /// The moment at which the raised alarm is published next.
     pub(crate) announce_at: Option<Duration>,
     pub(crate) snoozed_until: Option<AlarmMoment>,
@@ -55,7 +55,7 @@ pub(crate) enum Transition {
     /// The alarm is raised, and must be published at `announce_at`.
     Raised,
     /// The earlier alarm is cleared.
-    Cleared(Raised),
+    Cleared(RaisedAlarm),
 }
 
 impl TopicState {
@@ -87,7 +87,7 @@ impl TopicState {
         let Some(cause) = cause else {
             return before.map(Transition::Cleared);
         };
-        self.raised = Some(Raised {
+        self.raised = Some(RaisedAlarm {
             cause,
             value: self.value.filter(|_| cause != AlarmCause::Silence),
             since_unix_ms: now.unix_ms,

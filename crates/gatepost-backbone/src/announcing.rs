@@ -60,7 +60,7 @@ pub(crate) async fn answer(
 }
 
 /// The subscription to one subject.
-struct Announced {
+struct SubjectSubscription {
     /// Filters that need it.
     filters: usize,
     /// Dropping it ends the subscription.
@@ -74,7 +74,7 @@ struct Announcer {
     answers: Subscriber,
     /// Whether each filter is announced by its first level only.
     filters: HashMap<TopicFilter, bool>,
-    subjects: HashMap<String, Announced>,
+    subjects: HashMap<String, SubjectSubscription>,
     questions: u64,
 }
 
@@ -147,7 +147,7 @@ impl Announcer {
         let incoming: Incoming = Box::pin(messages.take_until(ended));
         let handed_over = self.subscriptions.send(incoming).await;
         handed_over.map_err(|_| BackboneError::Lost("nothing is received".to_owned()))?;
-        let announced = Announced {
+        let announced = SubjectSubscription {
             filters: 1,
             _end: end,
         };

@@ -111,7 +111,10 @@ fn placed<A: Into<agent::Workload>, S: Scenario + 'static>(
     move |arguments| {
         if hosts.uses_agents() {
             let workload = arguments.into();
-            return Ok(Box::new(agent::Distributed::new(hosts.clone(), workload)?));
+            return Ok(Box::new(agent::DistributedScenario::new(
+                hosts.clone(),
+                workload,
+            )?));
         }
         Ok(Box::new(new(arguments)?))
     }

@@ -74,7 +74,7 @@ impl Port {
     pub(crate) fn register(
         self: &Arc<Self>,
         question: &Question,
-    ) -> Option<(Registered, oneshot::Receiver<DnsResponse>)> {
+    ) -> Option<(ReservedId, oneshot::Receiver<DnsResponse>)> {
         let mut random = [0; 2];
         getrandom::fill(&mut random).ok()?;
         let mut id = u16::from_ne_bytes(random);
@@ -86,7 +86,7 @@ impl Port {
         }
         waiting.insert(id, (question.clone(), sender));
         let port = Arc::clone(self);
-        Some((Registered { id, port }, receiver))
+        Some((ReservedId { id, port }, receiver))
     }
 }
 
@@ -97,19 +97,19 @@ impl Drop for Port {
 }
 
 /// An id that is reserved for a question for as long as this value exists.
-pub(crate) struct Registered {
+pub(crate) struct ReservedId {
     pub(crate) id: u16,
     port: Arc<Port>,
 }
 
-impl Registered {
+impl ReservedId {
     /// Sends the question's message. A failure to send is treated like a datagram that was lost.
     pub(crate) async fn send(&self, message: &[u8]) {
         let _ = self.port.socket.send(message).await;
     }
 }
 
-impl Drop for Registered {
+impl Drop for ReservedId {
     fn drop(&mut self) {
         self.port.waiting.lock().remove(&self.id);
     }

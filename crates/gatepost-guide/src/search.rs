@@ -20,14 +20,14 @@ const OCCURRENCES_MAX: usize = 10;
 const LONG_TEXT: usize = 4096;
 
 /// A section in lower case.
-struct Lowered {
+struct LowercaseSection {
     title: String,
     heading: String,
     text: String,
 }
 
-static LOWERED: LazyLock<Vec<Lowered>> = LazyLock::new(|| {
-    let lowered = |section: &Section| Lowered {
+static LOWERED: LazyLock<Vec<LowercaseSection>> = LazyLock::new(|| {
+    let lowered = |section: &Section| LowercaseSection {
         title: section.page.to_lowercase(),
         heading: section.heading.to_lowercase(),
         text: section.text.to_lowercase(),
@@ -50,7 +50,7 @@ pub(crate) fn search(query: &str) -> Vec<FoundSection> {
     if words.is_empty() {
         return Vec::new();
     }
-    let mut found: Vec<(usize, &Section, &Lowered)> = SECTIONS
+    let mut found: Vec<(usize, &Section, &LowercaseSection)> = SECTIONS
         .iter()
         .zip(LOWERED.iter())
         .filter_map(|(section, lowered)| Some((relevance(lowered, &words)?, section, lowered)))
@@ -58,15 +58,16 @@ pub(crate) fn search(query: &str) -> Vec<FoundSection> {
     // A stable order: equal ones stay in the order of the pages.
     found.sort_by_key(|(relevance, ..)| std::cmp::Reverse(*relevance));
     found.truncate(FOUND_MAX);
-    let with_excerpt = |(_, section, lowered): (usize, &'static Section, &Lowered)| FoundSection {
-        section,
-        excerpt: excerpt(section.text, &lowered.text, &words),
-    };
+    let with_excerpt =
+        |(_, section, lowered): (usize, &'static Section, &LowercaseSection)| FoundSection {
+            section,
+            excerpt: excerpt(section.text, &lowered.text, &words),
+        };
     found.into_iter().map(with_excerpt).collect()
 }
 
 /// `None` if a word is nowhere in the section.
-fn relevance(section: &Lowered, words: &[&str]) -> Option<usize> {
+fn relevance(section: &LowercaseSection, words: &[&str]) -> Option<usize> {
     words.iter().try_fold(0, |sum, word| {
         let count = |text: &str, most| text.matches(word).take(most).count();
         let in_heading = count(&section.heading, 1);

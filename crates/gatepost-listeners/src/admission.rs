@@ -4,7 +4,7 @@
 //! A client network is an IPv4 address (or its neighbours too, by `bans.ipv4_bits`), or the /64 of
 //! an IPv6 address: a host can use any address of its /64. Networks that are exempt from bans are
 //! counted in total only. All listeners together stay within the process's file descriptors
-//! ([`ConnectionBudget`]). The count goes down when the [`Admitted`] of a connection is dropped.
+//! ([`ConnectionBudget`]). The count goes down when a connection's [`ConnectionPermit`] is dropped.
 //!
 //! Totals are atomics; only the counts of a network are guarded by a lock, which is taken once for
 //! one look-up.
@@ -105,17 +105,17 @@ impl Admission {
     }
 
     /// Counts a connection in. Peers of a Unix socket have no address to be counted by.
-    pub fn admit(&self, peer: Peer) -> Result<Admitted, Refusal> {
+    pub fn admit(&self, peer: Peer) -> Result<ConnectionPermit, Refusal> {
         self.admit_with(peer, true)
     }
 
     /// The same for a connection that another listener has accepted, and whose descriptor that
     /// listener counts: a WebSocket.
-    pub(crate) fn admit_upgraded(&self, peer: Peer) -> Result<Admitted, Refusal> {
+    pub(crate) fn admit_upgraded(&self, peer: Peer) -> Result<ConnectionPermit, Refusal> {
         self.admit_with(peer, false)
     }
 
-    fn admit_with(&self, peer: Peer, takes_descriptor: bool) -> Result<Admitted, Refusal> {
+    fn admit_with(&self, peer: Peer, takes_descriptor: bool) -> Result<ConnectionPermit, Refusal> {
         let inner = &self.0;
         let total_max = inner.limits.total_max;
         let before = inner.open.fetch_add(1, Ordering::Relaxed);
@@ -124,7 +124,7 @@ impl Admission {
             return Err(Refusal::TooManyInTotal);
         }
         // From here on, dropping the value returns all counts.
-        let mut admitted = Admitted {
+        let mut admitted = ConnectionPermit {
             admission: self.clone(),
             network: None,
             has_descriptor: takes_descriptor && inner.budget.take(),
@@ -152,7 +152,7 @@ impl Admission {
         &self,
         accepted: &Accepted,
         peer: Peer,
-    ) -> Option<Result<Admitted, Refusal>> {
+    ) -> Option<Result<ConnectionPermit, Refusal>> {
         let admitted = self.admit(peer);
         let is_too_fast = matches!(admitted, Err(Refusal::TooFastFromAddress));
         // A proxy's connection counts for its client.
@@ -162,10 +162,10 @@ impl Admission {
     /// Counts a proxy's connection for the proxy's client.
     pub fn admit_proxied(
         &self,
-        admitted: Result<Admitted, Refusal>,
+        admitted: Result<ConnectionPermit, Refusal>,
         proxy: Peer,
         client: Peer,
-    ) -> Result<Admitted, Refusal> {
+    ) -> Result<ConnectionPermit, Refusal> {
         if client.ip() == proxy.ip() {
             return admitted;
         }
@@ -266,14 +266,14 @@ impl AdmissionCore {
 
 /// The right to one connection; dropping it returns the right.
 #[derive(Debug)]
-pub struct Admitted {
+pub struct ConnectionPermit {
     admission: Admission,
     /// The network that it counts for.
     network: Option<PeerNetwork>,
     has_descriptor: bool,
 }
 
-impl Drop for Admitted {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let inner = &self.admission.0;
         inner.open.fetch_sub(1, Ordering::Relaxed);

@@ -10,7 +10,7 @@ use gatepost_message::Peer;
 use tokio::sync::watch;
 
 use crate::acceptor::{Accepted, Acceptor, Listening};
-use crate::admission::{Admission, Admitted, Refusal};
+use crate::admission::{Admission, ConnectionPermit, Refusal};
 use crate::log_throttle::LogThrottle;
 use crate::stream::Stream;
 use crate::workers::Workers;
@@ -27,7 +27,7 @@ pub(crate) struct Arrival {
     pub(crate) stream: Stream,
     pub(crate) peer: Peer,
     /// Its place among the listener's connections, or the refusal that the client receives.
-    pub(crate) admitted: Result<Admitted, Refusal>,
+    pub(crate) admitted: Result<ConnectionPermit, Refusal>,
     /// Becomes true when the server shuts down.
     pub(crate) shutdown: watch::Receiver<bool>,
 }

@@ -31,13 +31,13 @@ fn spam() -> String {
     HAM.replace("at noon?", &gtube.join("*"))
 }
 
-struct Said {
+struct SpamcOutput {
     code: Option<i32>,
     text: String,
 }
 
 /// Runs spamc with where to find the server, and options.
-async fn spamc_at(server: &[&str], options: &[&str], input: &str) -> Said {
+async fn spamc_at(server: &[&str], options: &[&str], input: &str) -> SpamcOutput {
     // -F: no config of this machine.
     let mut child = Command::new("spamc")
         .args(["-F", "/dev/null"])
@@ -54,14 +54,14 @@ async fn spamc_at(server: &[&str], options: &[&str], input: &str) -> Said {
     let _ = stdin.write_all(input.as_bytes()).await;
     drop(stdin);
     let output = child.wait_with_output().await.expect("an exit");
-    Said {
+    SpamcOutput {
         code: output.status.code(),
         text: String::from_utf8_lossy(&output.stdout).into_owned(),
     }
 }
 
 /// As [`spamc_at`], by TCP, with errors in the exit code.
-async fn spamc(address: SocketAddr, options: &[&str], input: &str) -> Said {
+async fn spamc(address: SocketAddr, options: &[&str], input: &str) -> SpamcOutput {
     let port = address.port().to_string();
     spamc_at(&["-x", "-d", "127.0.0.1", "-p", &port], options, input).await
 }

@@ -69,7 +69,7 @@ pub use content_type::ContentType;
 pub use date::parse as parse_date;
 pub use domain::{RegistrarBoundaries, is_fully_qualified};
 pub use head::{HeaderField, MessageHead};
-pub use html::{Anchors, HtmlFacts, HtmlLink, OpenElements, Rendered};
+pub use html::{Anchors, HtmlFacts, HtmlLink, OpenElements, RenderedHtml};
 pub use ip::{is_ip as ip_is, is_private as ip_private, parse as parse_ip};
 pub use network::Networks;
 pub use part::MimePart;
@@ -93,7 +93,7 @@ pub struct Mail<'a> {
     head: MessageHead<'a>,
     full: Cow<'a, [u8]>,
     parts: OnceCell<Parts>,
-    rendered: OnceCell<Vec<Option<Rendered>>>,
+    rendered: OnceCell<Vec<Option<RenderedHtml>>>,
     body: OnceCell<Lines>,
     visible_body: OnceCell<Lines>,
     invisible_body: OnceCell<Lines>,
@@ -180,7 +180,7 @@ impl<'a> Mail<'a> {
     }
 
     /// The rendered HTML parts; one entry for each leaf, `None` for leaves that are not HTML.
-    pub fn rendered(&self) -> &[Option<Rendered>] {
+    pub fn rendered(&self) -> &[Option<RenderedHtml>] {
         let render = |part| render_part(part, self.settings);
         self.rendered
             .get_or_init(|| self.parts().leaves().map(render).collect())
@@ -193,7 +193,7 @@ impl<'a> Mail<'a> {
     }
 
     /// The rendering of a leaf.
-    pub fn rendered_of(&self, part: &MimePart) -> Option<&Rendered> {
+    pub fn rendered_of(&self, part: &MimePart) -> Option<&RenderedHtml> {
         let leaves = self.parts().leaves().zip(self.rendered());
         leaves
             .into_iter()

@@ -60,7 +60,7 @@ pub struct HeldExpiry {
 
 /// The rows that would be removed by age.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Expiring {
+pub(crate) struct ExpiringRows {
     pub(crate) rows: u64,
     /// Whether these are too many to be removed merely because of a jump of the clock.
     pub(crate) is_mass: bool,
@@ -120,7 +120,7 @@ impl StoredClock {
     /// Logs a warning if the clock is not trusted.
     pub(crate) fn time_for_ages(
         &mut self,
-        expiring: impl FnOnce(SystemTime) -> rusqlite::Result<Expiring>,
+        expiring: impl FnOnce(SystemTime) -> rusqlite::Result<ExpiringRows>,
     ) -> rusqlite::Result<(SystemTime, Option<HeldExpiry>)> {
         let mut held = None;
         if let (_, Drift::Ahead(ahead)) = self.age.now() {

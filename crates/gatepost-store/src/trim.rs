@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension};
 
 use crate::bounds::{self, KeptBytes};
 use crate::settings::{SharedHistoryAges, SharedSettings};
-use crate::stored_clock::Expiring;
+use crate::stored_clock::ExpiringRows;
 use crate::{StoreSettings, rows};
 
 /// The interval at which expired rows are removed. Each pass deletes by index, once for each table.
@@ -56,9 +56,9 @@ impl Trimmer {
         &self,
         connection: &Connection,
         now: SystemTime,
-    ) -> rusqlite::Result<Expiring> {
+    ) -> rusqlite::Result<ExpiringRows> {
         let settings = self.settings();
-        let mut expiring = Expiring {
+        let mut expiring = ExpiringRows {
             rows: 0,
             is_mass: false,
         };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{AlarmWatch, ObservedMessage};
 use crate::limit::AlarmCause;
-use crate::topic_state::{AlarmMoment, Raised, TopicState};
+use crate::topic_state::{AlarmMoment, RaisedAlarm, TopicState};
 
 /// After a start, no topic counts as silent before this, unless its alarm permits only a shorter
 /// silence: clients must reconnect first.
@@ -17,7 +17,7 @@ impl AlarmWatch {
         &mut self,
         topic: &Arc<str>,
         heard_unix_ms: u64,
-        raised: Option<Raised>,
+        raised: Option<RaisedAlarm>,
         snoozed_until: Option<AlarmMoment>,
         now: AlarmMoment,
     ) {

@@ -17,7 +17,7 @@ use crate::limit::Limits;
 use crate::notice::{Notice, NoticeState};
 use crate::payload_field::PayloadField;
 use crate::settings::AlarmSettings;
-use crate::topic_state::{AlarmMoment, Raised, TopicState, Transition};
+use crate::topic_state::{AlarmMoment, RaisedAlarm, TopicState, Transition};
 
 /// The pause before a notice that could not be published is published again.
 const ANNOUNCE_AGAIN_AFTER: Duration = Duration::from_secs(10);
@@ -187,7 +187,7 @@ impl AlarmWatch {
         &self,
         topic: &Arc<str>,
         state: NoticeState,
-        raised: Raised,
+        raised: RaisedAlarm,
         value: Option<f64>,
     ) -> Option<Notice> {
         let is_wanted = state == NoticeState::Raised || raised.announced_on.is_some();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::AlarmWatch;
 use crate::notice::NoticeState;
-use crate::topic_state::{AlarmMoment, Raised};
+use crate::topic_state::{AlarmMoment, RaisedAlarm};
 
 /// The longest time for which an alarm can be snoozed: ten years.
 const SNOOZE_TIME_MAX: Duration = Duration::from_hours(10 * 365 * 24);
@@ -62,7 +62,8 @@ impl AlarmWatch {
                 state.snoozed_until = (!time.is_zero()).then_some(until);
                 // The end of the snooze publishes the alarm again; if the snooze is cancelled
                 // early, only an alarm that is not acknowledged.
-                let reminds = |raised: &Raised| !time.is_zero() || raised.acknowledged_by.is_none();
+                let reminds =
+                    |raised: &RaisedAlarm| !time.is_zero() || raised.acknowledged_by.is_none();
                 let is_raised = state.raised.as_ref().is_some_and(reminds);
                 state.announce_at = is_raised.then_some(until.steady);
             }

@@ -221,7 +221,7 @@ fn a_restart_neither_repeats_nor_forgets() {
         limit(settings);
     });
     let topics = ["freezer/1", "freezer/2"].map(Arc::<str>::from);
-    let raised = |cause| Raised {
+    let raised = |cause| RaisedAlarm {
         cause,
         value: Some(9.0),
         since_unix_ms: 5,

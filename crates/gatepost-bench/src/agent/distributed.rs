@@ -22,14 +22,14 @@ use crate::target::{Endpoint, RunningTarget};
 const LEAD: Nanoseconds = clock::SECOND / 5;
 
 /// A scenario whose clients are on other hosts.
-pub(crate) struct Distributed {
+pub(crate) struct DistributedScenario {
     hosts: HostArguments,
     workload: Workload,
     /// The scenario on this host, for everything that does not depend on where it runs.
     here: Box<dyn Scenario>,
 }
 
-impl Distributed {
+impl DistributedScenario {
     /// This scenario on these hosts.
     pub(crate) fn new(hosts: HostArguments, workload: Workload) -> Result<Self, BenchError> {
         // One client, since this host need not be able to run all of them.
@@ -95,7 +95,7 @@ impl Distributed {
     }
 }
 
-impl Scenario for Distributed {
+impl Scenario for DistributedScenario {
     fn name(&self) -> &'static str {
         self.here.name()
     }

@@ -36,7 +36,7 @@ pub(super) struct FanoutRun {
     plan: Arc<Plan>,
     stage: Arc<FanoutProgress>,
     receiving: Option<JoinHandle<Result<ReceiveTotals, BenchError>>>,
-    publishing: Option<Publishing>,
+    publishing: Option<PublisherThread>,
     server: Option<u16>,
     reported_ready: bool,
     next_progress: Nanoseconds,
@@ -46,7 +46,7 @@ pub(super) struct FanoutRun {
 }
 
 /// The thread of the publishers.
-struct Publishing {
+struct PublisherThread {
     ready: Arc<AtomicBool>,
     go: Sender<Times>,
     done: Receiver<Result<AgentReport, BenchError>>,
@@ -65,7 +65,7 @@ impl FanoutRun {
             let (plan, stage) = (Arc::clone(&plan), Arc::clone(&stage));
             thread::spawn(move || Receivers::run(&plan, &stage, 0, 1))
         });
-        let publishing = (!plan.publisher_share.is_empty()).then(|| Publishing::start(&plan));
+        let publishing = (!plan.publisher_share.is_empty()).then(|| PublisherThread::start(&plan));
         Ok(Self {
             plan,
             stage,
@@ -102,13 +102,16 @@ impl FanoutRun {
             reports.push(AgentReport::Failed { reason });
             return reports;
         }
-        let publishing_ready = self.publishing.as_ref().is_none_or(Publishing::is_ready);
+        let publishing_ready = self
+            .publishing
+            .as_ref()
+            .is_none_or(PublisherThread::is_ready);
         let receiving_ready = self.stage.ready() >= self.plan.subscriber_share.len();
         if !self.reported_ready && publishing_ready && receiving_ready {
             self.reported_ready = true;
             reports.push(AgentReport::Ready);
         }
-        if let Some(report) = self.publishing.as_ref().and_then(Publishing::done) {
+        if let Some(report) = self.publishing.as_ref().and_then(PublisherThread::done) {
             reports.push(report);
         }
         self.sample(now);
@@ -166,7 +169,7 @@ impl Drop for FanoutRun {
     }
 }
 
-impl Publishing {
+impl PublisherThread {
     fn start(plan: &Arc<Plan>) -> Self {
         let (plan, ready) = (Arc::clone(plan), Arc::new(AtomicBool::new(false)));
         let (go, begin) = mpsc::channel();

@@ -30,5 +30,5 @@ mod workload;
 
 pub use agent_loop::{AgentArguments, run};
 pub(crate) use conduct_fanout::conduct;
-pub(crate) use distributed::Distributed;
+pub(crate) use distributed::DistributedScenario;
 pub(crate) use workload::Workload;

@@ -11,11 +11,11 @@ use super::web::{Web, WebArguments};
 use crate::error::BenchError;
 
 /// A scenario, with the name of its result file.
-pub type Named = (&'static str, Box<dyn Scenario>);
+pub type NamedScenario = (&'static str, Box<dyn Scenario>);
 
 /// The five scenarios, named as their result files; FANOUT with both of its settings. `quick` makes
 /// each as short as is meaningful.
-pub fn original_scenarios(quick: bool) -> Result<Vec<Named>, BenchError> {
+pub fn original_scenarios(quick: bool) -> Result<Vec<NamedScenario>, BenchError> {
     let words = |usual: &'static str, quickly: &'static str| if quick { quickly } else { usual };
     let call: CallArguments = parsed(words("", "--calls 100,1000"))?;
     let scan: ScanArguments = parsed("")?;

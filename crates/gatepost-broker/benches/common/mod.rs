@@ -12,9 +12,9 @@ use gatepost_broker::{
 };
 use gatepost_message::{Publication, Qos};
 
-struct Nowhere;
+struct NullSocket;
 
-impl SubscriberSocket for Nowhere {
+impl SubscriberSocket for NullSocket {
     fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         Ok(slices.iter().map(|slice| slice.len()).sum())
     }
@@ -58,7 +58,7 @@ pub(crate) fn connect(broker: &Broker, client_id: &str, expiry: Duration) -> Att
         will: None,
         slow_subscriber: None,
         format: WireFormat::Static(&Bare),
-        socket: Arc::new(Nowhere),
+        socket: Arc::new(NullSocket),
     };
     let mut connected = broker.connect(options, |_, _| {}).expect("a session");
     connected.attachment.begin();

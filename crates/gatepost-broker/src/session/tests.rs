@@ -18,9 +18,9 @@ use crate::filter::DeliveryOptions;
 use crate::persistence::ChangeBatch;
 
 /// Frames are payloads: after `!` where they may be repeated; a release is `~`.
-struct Letters;
+struct LetterEncoder;
 
-impl Encoder for Letters {
+impl Encoder for LetterEncoder {
     fn name(&self) -> &'static str {
         "letters"
     }
@@ -83,7 +83,7 @@ impl Fixture {
             peer: gatepost_message::Peer::Local,
             since: std::time::SystemTime::UNIX_EPOCH,
             socket: self.socket.clone(),
-            format: WireFormat::Static(&Letters),
+            format: WireFormat::Static(&LetterEncoder),
             frame_bytes_max: usize::MAX,
             in_flight_max,
             aliases: None,

@@ -17,14 +17,14 @@ use super::calling::{CallNeeds, PendingCall};
 use super::connection::CallConnection;
 use super::request::RequestReader;
 use crate::acceptor::Accepted;
-use crate::admission::{Admitted, Refusal};
+use crate::admission::{ConnectionPermit, Refusal};
 use crate::lazy_stream::LazyStream;
 
 /// A connection that continues after its first bytes.
 pub(super) struct Continuation {
     stream: LazyStream,
     peer: Peer,
-    admitted: Result<Admitted, Refusal>,
+    admitted: Result<ConnectionPermit, Refusal>,
     progress: FirstCallProgress,
 }
 

@@ -67,10 +67,10 @@ pub struct HttpContext {
 
 /// Serves a connection whose WebSocket handshake at `/mqtt` is done.
 pub type WebSocketHandler =
-    Arc<dyn Fn(Upgraded) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+    Arc<dyn Fn(UpgradedConnection) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
 /// A connection that has become a WebSocket.
-pub struct Upgraded {
+pub struct UpgradedConnection {
     /// The socket.
     pub stream: Stream,
     /// The client; behind a trusted proxy, the one that the proxy names.

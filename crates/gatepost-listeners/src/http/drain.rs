@@ -45,20 +45,20 @@ impl Drain {
 
     /// Registers a task until the guard is dropped. The flag is read after registering, so a
     /// drain that begins meanwhile is seen.
-    pub(super) fn register(&self, waker: &Waker) -> Registered<'_> {
+    pub(super) fn register(&self, waker: &Waker) -> RegisteredTask<'_> {
         let key = self.next.fetch_add(1, Ordering::Relaxed);
         self.wakers.lock().insert(key, waker.clone());
-        Registered { drain: self, key }
+        RegisteredTask { drain: self, key }
     }
 }
 
 /// A registered task.
-pub(super) struct Registered<'a> {
+pub(super) struct RegisteredTask<'a> {
     drain: &'a Drain,
     key: u64,
 }
 
-impl Drop for Registered<'_> {
+impl Drop for RegisteredTask<'_> {
     fn drop(&mut self) {
         self.drain.wakers.lock().remove(&self.key);
     }

@@ -48,7 +48,7 @@ use crate::acceptor::{Accepted, Acceptor};
 use crate::service;
 use crate::workers::Workers;
 
-pub use context::{HttpContext, HttpServices, Upgraded, WebSocketHandler};
+pub use context::{HttpContext, HttpServices, UpgradedConnection, WebSocketHandler};
 pub use settings::HttpSettings;
 
 /// The parsers of peers' bytes, for fuzzing: they accept any bytes, and none may panic.

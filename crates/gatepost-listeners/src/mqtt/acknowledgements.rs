@@ -36,7 +36,7 @@ pub(super) struct PublishAcknowledgement {
 pub(super) type RetainedMessages = Vec<(Vec<Arc<Publication>>, SubscribeOptions)>;
 
 /// The outcome of a SUBSCRIBE.
-pub(super) struct Subscribed {
+pub(super) struct SubscribeOutcome {
     pub(super) packet_id: PacketId,
     pub(super) reasons: SmallVec<[Reason; 8]>,
     pub(super) retained: RetainedMessages,
@@ -55,7 +55,7 @@ pub(super) enum SessionAcknowledgement {
     /// PUBCOMP.
     Complete(PacketId, Reason),
     /// SUBACK, and the retained messages that follow it.
-    Subscribed(Subscribed),
+    Subscribed(SubscribeOutcome),
     /// UNSUBACK.
     Unsubscribed(PacketId, SmallVec<[Reason; 8]>),
 }

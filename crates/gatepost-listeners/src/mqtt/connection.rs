@@ -22,10 +22,10 @@ use super::handshake::OpenedSession;
 use super::input::{ControlFrames, Input};
 use super::login::Reauthentication;
 use super::opening::Opening;
-use super::publishing::Publishing;
+use super::publishing::PublishingState;
 use super::rights::LoginEnd;
 use super::{MqttContext, WebSocketStart};
-use crate::admission::{Admitted, Refusal};
+use crate::admission::{ConnectionPermit, Refusal};
 use crate::mount::Mount;
 use crate::stream::Stream;
 use crate::websocket::{self, Control};
@@ -40,7 +40,7 @@ impl SubscriberSocket for Stream {
 }
 
 /// A connection that is served until it ends.
-pub(super) type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(super) type ServedConnection = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Opens a connection: returns the future that serves it, or `None` if it has ended already.
 /// `websocket` is `None` for a plain connection.
@@ -51,9 +51,9 @@ pub(super) async fn open(
     stream: Stream,
     peer: Peer,
     websocket: Option<WebSocketStart<'_>>,
-    admitted: Result<Admitted, Refusal>,
+    admitted: Result<ConnectionPermit, Refusal>,
     context: Arc<MqttContext>,
-) -> Option<Serving> {
+) -> Option<ServedConnection> {
     let stream = Arc::new(stream);
     let (mut input, framing) = match websocket {
         Some(_) => {
@@ -103,7 +103,7 @@ pub(super) async fn open(
 
 /// Serves a connection until it ends. The connection is boxed, since a future may hold several
 /// copies of a value.
-async fn serve(mut connection: Box<MqttConnection>, mut input: Input, admitted: Admitted) {
+async fn serve(mut connection: Box<MqttConnection>, mut input: Input, admitted: ConnectionPermit) {
     tracing::debug!(target: "mqtt", peer = %connection.peer,
         client = connection.attachment.session().client_id(),
         version = %connection.version, "connected");
@@ -162,7 +162,7 @@ pub(super) struct MqttConnection {
     pub(super) context: Arc<MqttContext>,
     pub(super) peer: Peer,
     /// Allocated at the first PUBLISH, since most clients only subscribe.
-    pub(super) publishing: Option<Box<Publishing>>,
+    pub(super) publishing: Option<Box<PublishingState>>,
     pub(super) acknowledgements: Acknowledgements,
     /// Control packets of the present batch.
     pub(super) out: BytesMut,

@@ -45,13 +45,13 @@ use gatepost_users::{Identity, ListenerAuth, Users};
 use tokio::sync::watch;
 
 use crate::acceptor::{Accepted, Acceptor};
-use crate::admission::{Admission, Admitted, Refusal};
+use crate::admission::{Admission, ConnectionPermit, Refusal};
 use crate::connection_budget::descriptors_max;
 use crate::listener_context::{ClientLimits, ListenerContext, SharedLimits};
 use crate::service;
 use crate::stream::Stream;
 use crate::workers::Workers;
-use connection::Serving;
+use connection::ServedConnection;
 
 pub use rights::UsersRights;
 pub use settings::{MqttSettings, OnReject};
@@ -173,9 +173,9 @@ pub async fn serve(
 async fn open(
     accepted: Accepted,
     peer: Peer,
-    admitted: Result<Admitted, Refusal>,
+    admitted: Result<ConnectionPermit, Refusal>,
     context: Arc<MqttContext>,
-) -> Option<Serving> {
+) -> Option<ServedConnection> {
     match accepted.open(peer).await {
         Ok((stream, client)) => {
             let admitted = context

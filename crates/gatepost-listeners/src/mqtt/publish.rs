@@ -13,7 +13,7 @@ use gatepost_users::Identity;
 use super::acknowledgements::PublishAcknowledgement;
 use super::connection::MqttConnection;
 use super::connection_end::ConnectionEnd;
-use super::publishing::{JudgedPublication, Publishing, reason, reason_of_violation};
+use super::publishing::{JudgedPublication, PublishingState, reason, reason_of_violation};
 use super::settings::OnReject;
 use crate::mount::Mount;
 
@@ -61,10 +61,10 @@ impl MqttConnection {
         Ok(())
     }
 
-    fn publishing(&mut self) -> &mut Publishing {
+    fn publishing(&mut self) -> &mut PublishingState {
         let attachment = &self.attachment;
         self.publishing.get_or_insert_with(|| {
-            Box::new(Publishing::new(
+            Box::new(PublishingState::new(
                 attachment.publisher(),
                 attachment.verdicts(),
             ))

@@ -36,7 +36,7 @@ pub(super) struct JudgedPublication {
 type Judging = Pin<Box<dyn Future<Output = JudgedPublication> + Send>>;
 
 /// The state of a connection that publishes.
-pub(super) struct Publishing {
+pub(super) struct PublishingState {
     pub(super) publisher: Publisher,
     verdicts: Verdicts,
     /// The topics by alias, less one; empty if the client has not set the alias.
@@ -51,7 +51,7 @@ pub(super) struct Publishing {
     gathering: Option<Pin<Box<Sleep>>>,
 }
 
-impl Publishing {
+impl PublishingState {
     pub(super) fn new(publisher: Publisher, verdicts: Verdicts) -> Self {
         Self {
             publisher,

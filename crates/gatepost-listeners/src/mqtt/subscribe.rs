@@ -17,7 +17,7 @@ use gatepost_mqtt::{
 };
 use smallvec::SmallVec;
 
-use super::acknowledgements::{SessionAcknowledgement, Subscribed};
+use super::acknowledgements::{SessionAcknowledgement, SubscribeOutcome};
 use super::connection::MqttConnection;
 use super::connection_end::ConnectionEnd;
 use crate::mount::Mount;
@@ -69,7 +69,7 @@ fn options_of(filter: &Filter<'_>, identifier: Option<NonZeroU32>) -> SubscribeO
 impl MqttConnection {
     pub(super) fn subscribe(&mut self, subscribe: &Subscribe<'_>) -> Result<(), ConnectionEnd> {
         let identifier = subscribe.identifier().and_then(NonZeroU32::new);
-        let mut outcome = Subscribed {
+        let mut outcome = SubscribeOutcome {
             packet_id: subscribe.packet_id,
             reasons: SmallVec::new(),
             retained: Vec::new(),
@@ -173,7 +173,7 @@ impl MqttConnection {
     }
 
     /// Sends SUBACK, before the retained messages of its topics.
-    pub(super) fn subscribed(&mut self, outcome: Subscribed) {
+    pub(super) fn subscribed(&mut self, outcome: SubscribeOutcome) {
         let mut properties = PropertiesBuffer::new();
         if self.may_explain(&outcome.text) {
             let _ = properties.push(&Property::ReasonString(&outcome.text));

@@ -19,7 +19,7 @@ use super::answer::{self, SpamdFailure, TellResult};
 use super::inflate;
 use super::request::{SpamdCommand, SpamdHead};
 use crate::acceptor::Accepted;
-use crate::admission::{Admitted, Refusal};
+use crate::admission::{ConnectionPermit, Refusal};
 use crate::in_flight::Lease;
 use crate::lazy_stream::LazyStream;
 use crate::linger::linger;
@@ -32,7 +32,7 @@ const ANNOUNCED_PER_BYTE_MAX: usize = 8;
 
 pub(super) async fn serve(
     accepted: Accepted,
-    (peer, admitted): (Peer, Result<Admitted, Refusal>),
+    (peer, admitted): (Peer, Result<ConnectionPermit, Refusal>),
     context: Arc<SpamdContext>,
     shutdown: watch::Receiver<bool>,
 ) -> io::Result<()> {
@@ -81,7 +81,7 @@ struct SpamdConnection {
     /// The part of the process's budget that its message uses.
     lease: Lease,
     /// The connection's admission by the listener.
-    _place: Option<Admitted>,
+    _place: Option<ConnectionPermit>,
     /// Held so that the listener ends after its connections.
     _shutdown: watch::Receiver<bool>,
 }

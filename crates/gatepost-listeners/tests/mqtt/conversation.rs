@@ -80,7 +80,7 @@ fn read(file: &'static str, text: &'static str) -> Vec<Conversation> {
 }
 
 /// One side of a running conversation.
-struct Talk {
+struct ConversationRunner {
     server: Option<Server>,
     settings: MqttSettings,
     broker: BrokerSettings,
@@ -90,7 +90,7 @@ struct Talk {
 
 impl Conversation {
     fn hold(&self) -> Result<(), String> {
-        let mut talk = Talk {
+        let mut talk = ConversationRunner {
             server: None,
             settings: MqttSettings::default(),
             broker: BrokerSettings::default(),
@@ -110,7 +110,7 @@ impl Conversation {
     }
 }
 
-impl Talk {
+impl ConversationRunner {
     fn take(&mut self, line: &'static str) -> Result<(), String> {
         let (name, rest) = line.split_once(' ').ok_or("a verb is missing")?;
         let (verb, rest) = rest.split_once(' ').unwrap_or((rest, ""));

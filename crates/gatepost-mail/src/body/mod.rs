@@ -5,7 +5,7 @@ mod collapse;
 use std::borrow::Cow;
 
 use super::charset::{CharsetTrust, Decoded, decode, decode_utf8_only};
-use super::html::{Rendered, render};
+use super::html::{RenderedHtml, render};
 use super::lines::Lines;
 use super::part::MimePart;
 use super::view_settings::ViewSettings;
@@ -51,7 +51,7 @@ fn characters<'a>(part: &MimePart, bytes: &'a [u8], settings: &ViewSettings) -> 
 }
 
 /// Renders an HTML part, up to the limit of its size; `None` if it is not HTML, or empty.
-pub(crate) fn render_part(part: &MimePart, settings: &ViewSettings) -> Option<Rendered> {
+pub(crate) fn render_part(part: &MimePart, settings: &ViewSettings) -> Option<RenderedHtml> {
     let length_max = settings.limits.html_size_max.as_usize();
     let bytes = part.decoded();
     if part.effective_type() != "text/html" || bytes.is_empty() {
@@ -70,7 +70,7 @@ pub(crate) fn render_part(part: &MimePart, settings: &ViewSettings) -> Option<Re
 /// The text of a part, rendered if it is HTML; `None` if it is not text.
 pub(crate) fn part_text<'a>(
     part: &'a MimePart,
-    rendered: Option<&'a Rendered>,
+    rendered: Option<&'a RenderedHtml>,
     visibility: Visibility,
     settings: &ViewSettings,
 ) -> Option<PartText<'a>> {

@@ -17,5 +17,5 @@ mod tokens;
 
 pub use anchors::Anchors;
 pub use facts::{HtmlFacts, HtmlLink, OpenElements};
-pub use render::Rendered;
+pub use render::RenderedHtml;
 pub(crate) use render::render;

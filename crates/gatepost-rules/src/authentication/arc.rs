@@ -1,6 +1,6 @@
 //! ARC: the chain of intermediaries and their authentication results (RFC 8617).
 
-use super::dkim::{Canonicalization, Fetched, RawMail, Signature, Tags, fetch, without_value};
+use super::dkim::{Canonicalization, KeyLookup, RawMail, Signature, Tags, fetch, without_value};
 use super::{AnswerPending, DnsResponses};
 
 /// The most sets of one message, RFC 8617, section 4.2.1.
@@ -108,7 +108,7 @@ fn message_signature(
     let Some(signature) = signature else {
         return Ok(false);
     };
-    let Fetched::Key(key) = fetch(&signature, known)? else {
+    let KeyLookup::Key(key) = fetch(&signature, known)? else {
         return Ok(false);
     };
     Ok(signature.covers_body(mail)
@@ -138,7 +138,7 @@ fn seal(
     }) else {
         return Ok(false);
     };
-    let Fetched::Key(key) = fetch(&signature, known)? else {
+    let KeyLookup::Key(key) = fetch(&signature, known)? else {
         return Ok(false);
     };
     let mut text = Vec::new();

@@ -28,14 +28,14 @@ pub(crate) enum DmarcResult {
 
 /// The content of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Published {
+struct PublishedPolicy {
     policy: Policy,
     policy_below: Policy,
     strict_dkim: bool,
     strict_spf: bool,
 }
 
-impl Published {
+impl PublishedPolicy {
     fn parse(record: &[u8]) -> Option<Self> {
         let tags = Tags::parse(record)?;
         let starts_well = record
@@ -123,13 +123,13 @@ struct Failed;
 fn published(
     domain: &str,
     known: &DnsResponses<'_, '_>,
-) -> Result<Result<Option<Published>, Failed>, AnswerPending> {
+) -> Result<Result<Option<PublishedPolicy>, Failed>, AnswerPending> {
     Ok(
         match known.lookup(&format!("_dmarc.{domain}"), RecordType::Txt)? {
             RecordLookup::Failed => Err(Failed),
             RecordLookup::Nothing { .. } => Ok(None),
             RecordLookup::Records(records) => {
-                let mut found = texts(records).filter_map(Published::parse);
+                let mut found = texts(records).filter_map(PublishedPolicy::parse);
                 // Section 6.6.3: several records count as none.
                 match (found.next(), found.next()) {
                     (Some(record), None) => Ok(Some(record)),

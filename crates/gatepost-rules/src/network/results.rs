@@ -69,7 +69,7 @@ fn dkim(senders: &Senders<'_, '_>, known: &DnsResponses<'_, '_>) -> Vec<Authenti
             properties: Vec::new(),
         }];
     }
-    let result = |signed: &crate::authentication::dkim::Signed| Authentication {
+    let result = |signed: &crate::authentication::dkim::SignatureResult| Authentication {
         method: "dkim",
         result: match signed.outcome {
             DkimResult::Pass => "pass",

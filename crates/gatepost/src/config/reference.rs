@@ -12,7 +12,7 @@ const DESCRIPTIONS: &str = include_str!("descriptions.toml");
 const LINE_WIDTH: usize = 96;
 
 /// One setting, or a group of them.
-pub(crate) struct Described {
+pub(crate) struct SettingDescription {
     pub(crate) key: String,
     pub(crate) description: String,
     /// The value in force, as TOML, if the setting has one.
@@ -23,7 +23,7 @@ pub(crate) struct Described {
 
 /// Every setting with its value, and every group, in the order of their keys. A key of a list of
 /// tables has `[]` after the list's name.
-pub(crate) fn described(config: &Config, layers: &Layers) -> Vec<Described> {
+pub(crate) fn described(config: &Config, layers: &Layers) -> Vec<SettingDescription> {
     let mut descriptions: BTreeMap<String, String> =
         toml::from_str(DESCRIPTIONS).unwrap_or_default();
     let mut all = Vec::new();
@@ -36,7 +36,7 @@ pub(crate) fn described(config: &Config, layers: &Layers) -> Vec<Described> {
             .unwrap_or_default();
         lists.insert(list);
         let is_written = layers.written_at(&key) != SettingOrigin::Default;
-        all.push(Described {
+        all.push(SettingDescription {
             key,
             description,
             value: Some(value),
@@ -46,7 +46,7 @@ pub(crate) fn described(config: &Config, layers: &Layers) -> Vec<Described> {
     all.extend(
         descriptions
             .into_iter()
-            .map(|(key, description)| Described {
+            .map(|(key, description)| SettingDescription {
                 key,
                 description,
                 value: None,

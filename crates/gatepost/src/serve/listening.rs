@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use gatepost_listeners::acceptor::Acceptor;
 use gatepost_listeners::call::{self, CallContext};
-use gatepost_listeners::http::{self, HttpContext, HttpServices, Upgraded, WebSocketHandler};
+use gatepost_listeners::http::{
+    self, HttpContext, HttpServices, UpgradedConnection, WebSocketHandler,
+};
 use gatepost_listeners::listener_context::{ListenerContext, SharedLimits};
 use gatepost_listeners::milter::{self, MilterContext};
 use gatepost_listeners::monitoring::OpenAddress;
@@ -258,7 +260,7 @@ impl OpenListeners {
 /// Passes connections to MQTT after the HTTP listener has completed their WebSocket handshake.
 fn websocket_to(mqtt: &Arc<MqttContext>) -> WebSocketHandler {
     let mqtt = mqtt.clone();
-    Arc::new(move |upgraded: Upgraded| {
+    Arc::new(move |upgraded: UpgradedConnection| {
         let mqtt = mqtt.clone();
         Box::pin(async move {
             let start = WebSocketStart {

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::measured::{MeasuredRun, ReceiveTotals};
-use super::publish::{Published, Publishers};
+use super::publish::{PublishedRun, Publishers};
 use super::receive::{FanoutProgress, Receivers};
 use super::settings::{FanoutArguments, Plan};
 use crate::clock::{self, Nanoseconds};
@@ -65,7 +65,7 @@ pub(super) fn run(
 
 /// The conductor's observations of a run.
 struct FanoutObservations<'plan> {
-    published: Published<'plan>,
+    published: PublishedRun<'plan>,
     seconds: f64,
     server_cpu_seconds: Option<f64>,
     costs: Costs,
@@ -152,7 +152,7 @@ fn drain(
     arguments: &FanoutArguments,
     plan: &Plan,
     stage: &FanoutProgress,
-    published: &mut Published<'_>,
+    published: &mut PublishedRun<'_>,
 ) {
     let expected = published.expected_deliveries(plan);
     let patience = clock::from_seconds(arguments.drain);

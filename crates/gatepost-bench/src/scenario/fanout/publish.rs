@@ -33,7 +33,7 @@ pub(crate) struct Publishers<'plan> {
 }
 
 /// The publication.
-pub(crate) struct Published<'plan> {
+pub(crate) struct PublishedRun<'plan> {
     publishers: Publishers<'plan>,
     /// Messages sent by each publisher.
     pub(crate) sent: Vec<u32>,
@@ -165,7 +165,7 @@ impl<'plan> Publishers<'plan> {
         mut self,
         begin: Nanoseconds,
         end: Nanoseconds,
-    ) -> Result<Published<'plan>, BenchError> {
+    ) -> Result<PublishedRun<'plan>, BenchError> {
         // If this is refused, the schedule's own figures show the effect.
         let _ = rustix::thread::set_current_timer_slack(Some(TIMER_SLACK));
         let publishers = u64::from(self.plan.publishers);
@@ -209,7 +209,7 @@ impl<'plan> Publishers<'plan> {
         if let Some(reason) = self.shared.failure.take() {
             return Err(BenchError::server(&self.plan.publish_at.address, reason));
         }
-        Ok(Published {
+        Ok(PublishedRun {
             publishers: self,
             sent,
             slip,
@@ -243,7 +243,7 @@ impl<'plan> Publishers<'plan> {
     }
 }
 
-impl Published<'_> {
+impl PublishedRun<'_> {
     /// The expected number of deliveries, warm-up included.
     pub(crate) fn expected_deliveries(&self, plan: &Plan) -> u64 {
         let of_publisher = |(publisher, sent): (usize, &u32)| {

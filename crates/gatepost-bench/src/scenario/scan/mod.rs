@@ -174,7 +174,7 @@ impl Scenario for Scan {
 
 /// The result of scanning all messages at a server.
 #[derive(Default)]
-struct Scanned {
+struct ScanResult {
     latencies: Latencies,
     spam: u64,
 }
@@ -185,12 +185,12 @@ impl Scan {
         server: &ScanServer,
         target: &RunningTarget,
         progress: &RunProgress,
-    ) -> Result<Scanned, BenchError> {
+    ) -> Result<ScanResult, BenchError> {
         let begun = clock::now();
         let next = AtomicUsize::new(0);
-        let all = Mutex::new(Scanned::default());
+        let all = Mutex::new(ScanResult::default());
         let scan_some = |progress: Option<&RunProgress>| -> Result<(), BenchError> {
-            let mut own = Scanned::default();
+            let mut own = ScanResult::default();
             while let Some(message) = self
                 .messages
                 .contents

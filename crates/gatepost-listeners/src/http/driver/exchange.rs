@@ -14,7 +14,7 @@ use super::head::BodyFraming;
 use super::http2;
 use super::live_stream::LiveStream;
 use crate::http::access;
-use crate::http::context::Upgraded;
+use crate::http::context::UpgradedConnection;
 use crate::http::log;
 use crate::http::request::{HttpRequest, HttpVersion};
 use crate::http::response::{Body, Response};
@@ -241,7 +241,7 @@ impl Http1Connection {
     /// WebSockets.
     async fn pass_to_handler(self, request: &HttpRequest) {
         if let Some(handler) = self.context.websocket.clone() {
-            handler(Upgraded {
+            handler(UpgradedConnection {
                 stream: self.stream,
                 peer: request.peer,
                 is_local: access::acts_for_itself(&self.context, request),

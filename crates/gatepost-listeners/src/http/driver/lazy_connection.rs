@@ -16,7 +16,7 @@ use super::from_memory;
 use super::head;
 use super::sending::UnsentChunks;
 use crate::acceptor::Accepted;
-use crate::admission::{Admitted, Refusal};
+use crate::admission::{ConnectionPermit, Refusal};
 use crate::http::context::HttpContext;
 use crate::lazy_stream::LazyStream;
 
@@ -36,7 +36,7 @@ impl LazyConnection {
         self,
         peer: Peer,
         context: Arc<HttpContext>,
-        admitted: Result<Admitted, Refusal>,
+        admitted: Result<ConnectionPermit, Refusal>,
     ) -> io::Result<()> {
         let (stream, client) = self.stream.into_stream().await?;
         let _place = context

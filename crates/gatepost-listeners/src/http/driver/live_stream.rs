@@ -292,15 +292,15 @@ impl ClientBytes {
     }
 
     /// Takes the next bytes; the error ends the stream.
-    fn take(&mut self, bytes: &[u8], socket: &LiveSocket) -> Result<(), Ended> {
+    fn take(&mut self, bytes: &[u8], socket: &LiveSocket) -> Result<(), StreamEnd> {
         match self {
             Self::Frames(client) => client
                 .take(bytes, |pong| socket.push_pong(pong))
-                .map_err(|Closed(code)| Ended::InForm(code)),
+                .map_err(|Closed(code)| StreamEnd::InForm(code)),
             Self::Requests(count) => {
                 *count += bytes.len();
                 if bytes.is_empty() || *count > SENT_MEANWHILE_BYTES_MAX {
-                    return Err(Ended::Gone);
+                    return Err(StreamEnd::Gone);
                 }
                 Ok(())
             }
@@ -309,7 +309,7 @@ impl ClientBytes {
 }
 
 /// The end of a stream.
-enum Ended {
+enum StreamEnd {
     /// Ended properly, so that the client can distinguish the end from a lost connection; a
     /// WebSocket's close frame has this code.
     InForm(u16),
@@ -317,7 +317,7 @@ enum Ended {
     Gone,
 }
 
-impl Ended {
+impl StreamEnd {
     /// The code of the close frame, if one must be sent.
     const fn close_code(&self) -> Option<u16> {
         match self {
@@ -378,7 +378,7 @@ impl StreamTask<'_> {
     }
 
     /// Reads what the client sends; ready when that ends the stream.
-    fn poll_read(&mut self, task: &mut Context<'_>) -> Poll<io::Result<Ended>> {
+    fn poll_read(&mut self, task: &mut Context<'_>) -> Poll<io::Result<StreamEnd>> {
         loop {
             ready!(self.socket.stream.poll_read_ready(task))?;
             let sent = &mut self.sent;
@@ -386,7 +386,7 @@ impl StreamTask<'_> {
             let taken = with_buffers(|buffers| {
                 let count = socket.stream.try_read(&mut buffers.input)?;
                 if count == 0 {
-                    return Ok(Err(Ended::Gone));
+                    return Ok(Err(StreamEnd::Gone));
                 }
                 let bytes = buffers.input.get(..count).unwrap_or_default();
                 Ok::<_, io::Error>(sent.take(bytes, socket))

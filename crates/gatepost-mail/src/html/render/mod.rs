@@ -23,7 +23,7 @@ const TRICKS: [&str; 5] = ["bgsound", "embed", "listing", "plaintext", "xmp"];
 
 /// A rendered document.
 #[derive(Debug)]
-pub struct Rendered {
+pub struct RenderedHtml {
     /// The whole text.
     pub text: String,
     /// The text consists of characters, not bytes.
@@ -36,7 +36,7 @@ pub struct Rendered {
     pub is_cut: bool,
 }
 
-impl Rendered {
+impl RenderedHtml {
     /// The visible text, or the invisible text.
     pub fn pieces(&self, unseen: bool) -> String {
         let mut out = String::new();
@@ -58,7 +58,7 @@ impl Rendered {
 
 /// Renders `source`. `characters` states whether it was decoded; `length` is its length before
 /// decoding.
-pub(crate) fn render(source: &str, characters: bool, length: usize) -> Rendered {
+pub(crate) fn render(source: &str, characters: bool, length: usize) -> RenderedHtml {
     let prepared = prepare(source);
     let mut renderer = Renderer::new(characters, prepared.len());
     tokenise(&prepared, &mut renderer);
@@ -182,7 +182,7 @@ impl Renderer {
         self.pieces.push(TextRun::text(self.text.len(), unseen));
     }
 
-    fn finish(mut self, source: &str, length: usize) -> Rendered {
+    fn finish(mut self, source: &str, length: usize) -> RenderedHtml {
         let counts = &self.counts;
         let ratio = |part: u64, whole: u64| part as f64 / whole as f64;
         let numbers = &mut self.facts.numbers;
@@ -234,7 +234,7 @@ impl Renderer {
                 (length as f64 - html_length as f64) / length as f64,
             );
         }
-        Rendered {
+        RenderedHtml {
             text: self.text,
             characters: self.characters,
             pieces: self.pieces,

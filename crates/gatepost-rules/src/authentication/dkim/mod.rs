@@ -25,7 +25,7 @@ const SIGNATURES_MAX: usize = 16;
 
 /// A signature and its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Signed {
+pub(crate) struct SignatureResult {
     /// The identity that is responsible for the message: the domain of `i=`, otherwise `d=`.
     pub(crate) identity_domain: String,
     pub(crate) identity: String,
@@ -53,7 +53,7 @@ pub(crate) fn verify(
     mail: &RawMail<'_>,
     known: &DnsResponses<'_, '_>,
     now: u64,
-) -> Result<Vec<Signed>, AnswerPending> {
+) -> Result<Vec<SignatureResult>, AnswerPending> {
     let mut all = Vec::new();
     let mut wait = false;
     for (index, field) in mail.fields_named(b"dkim-signature").take(SIGNATURES_MAX) {
@@ -67,7 +67,7 @@ pub(crate) fn verify(
         let identity_domain = identity
             .rsplit_once('@')
             .map(|(_, domain)| domain.to_ascii_lowercase());
-        let mut signed = Signed {
+        let mut signed = SignatureResult {
             identity_domain: identity_domain.unwrap_or_else(|| domain.clone()),
             identity,
             domain,
@@ -79,9 +79,9 @@ pub(crate) fn verify(
         if let Some(signature) = signature {
             match fetch(&signature, known) {
                 Err(AnswerPending) => wait = true,
-                Ok(Fetched::Later) => signed.outcome = DkimResult::TemporaryFailure,
-                Ok(Fetched::None) => {}
-                Ok(Fetched::Key(key)) => {
+                Ok(KeyLookup::Later) => signed.outcome = DkimResult::TemporaryFailure,
+                Ok(KeyLookup::None) => {}
+                Ok(KeyLookup::Key(key)) => {
                     signed.key_bits = key.bits();
                     signed.is_test = key.is_test;
                     let is_good = key.allows(&signature)
@@ -103,7 +103,7 @@ pub(crate) fn verify(
 }
 
 /// The key of a signature.
-pub(crate) enum Fetched {
+pub(crate) enum KeyLookup {
     Key(Key),
     None,
     Later,
@@ -112,14 +112,14 @@ pub(crate) enum Fetched {
 pub(crate) fn fetch(
     signature: &Signature,
     known: &DnsResponses<'_, '_>,
-) -> Result<Fetched, AnswerPending> {
+) -> Result<KeyLookup, AnswerPending> {
     let name = format!("{}._domainkey.{}", signature.selector, signature.domain);
     Ok(match known.lookup(&name, RecordType::Txt)? {
         RecordLookup::Records(records) => texts(records)
             .find_map(Key::parse)
-            .map_or(Fetched::None, Fetched::Key),
-        RecordLookup::Nothing { .. } => Fetched::None,
-        RecordLookup::Failed => Fetched::Later,
+            .map_or(KeyLookup::None, KeyLookup::Key),
+        RecordLookup::Nothing { .. } => KeyLookup::None,
+        RecordLookup::Failed => KeyLookup::Later,
     })
 }
 

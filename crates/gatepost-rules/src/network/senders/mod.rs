@@ -12,7 +12,7 @@ use gatepost_dns::{Question, QuestionOutcome, RecordType};
 use gatepost_mail::{Relay, is_fully_qualified, parse_ip};
 
 use crate::authentication::arc::{self, ArcResult};
-use crate::authentication::dkim::{self, DkimResult, RawMail, Signed, with_line_ends};
+use crate::authentication::dkim::{self, DkimResult, RawMail, SignatureResult, with_line_ends};
 use crate::authentication::dmarc::{self, AuthenticatedDomains, DmarcResult};
 use crate::authentication::settings::SenderSettings;
 use crate::authentication::spf::{self, SpfResult, SpfSender};
@@ -25,7 +25,7 @@ pub(crate) use sender_test::SenderTest;
 pub(super) struct SenderFindings {
     /// The message with CRLF at the end of every line; `None` if it has them already.
     text: OnceCell<Option<Vec<u8>>>,
-    signatures: OnceCell<Vec<Signed>>,
+    signatures: OnceCell<Vec<SignatureResult>>,
     chain: OnceCell<ArcResult>,
     /// The time in seconds since 1970, against which the expiry of signatures is checked.
     now: u64,
@@ -197,7 +197,7 @@ impl<'m, 'a> Senders<'m, 'a> {
     pub(super) fn signatures(
         &self,
         known: &DnsResponses<'_, '_>,
-    ) -> Result<&[Signed], AnswerPending> {
+    ) -> Result<&[SignatureResult], AnswerPending> {
         if let Some(signatures) = self.found.signatures.get() {
             return Ok(signatures);
         }
@@ -217,12 +217,12 @@ impl<'m, 'a> Senders<'m, 'a> {
     }
 
     #[allow(clippy::unused_self)]
-    fn is_valid(&self, signed: &Signed) -> bool {
+    fn is_valid(&self, signed: &SignatureResult) -> bool {
         signed.outcome == DkimResult::Pass
     }
 
     /// Valid, and with a key that is long enough.
-    fn is_strong(&self, signed: &Signed) -> bool {
+    fn is_strong(&self, signed: &SignatureResult) -> bool {
         let least = self.settings.key_bits_min;
         self.is_valid(signed) && signed.key_bits.is_none_or(|bits| bits >= least)
     }
@@ -231,7 +231,7 @@ impl<'m, 'a> Senders<'m, 'a> {
         &self,
         domains: &[String],
         known: &DnsResponses<'_, '_>,
-        counts: impl Fn(&Signed) -> bool,
+        counts: impl Fn(&SignatureResult) -> bool,
     ) -> Result<bool, AnswerPending> {
         let signatures = self.signatures(known)?;
         let mut counting = signatures.iter().filter(|signed| counts(signed));
@@ -270,7 +270,7 @@ impl<'m, 'a> Senders<'m, 'a> {
                 let strictly_below = domain
                     .strip_prefix("*.")
                     .or_else(|| domain.strip_prefix('.'));
-                let fits = |signed: &Signed| match strictly_below {
+                let fits = |signed: &SignatureResult| match strictly_below {
                     Some(domain) => signed
                         .identity_domain
                         .strip_suffix(domain)
@@ -297,7 +297,7 @@ impl<'m, 'a> Senders<'m, 'a> {
         let mut found = false;
         let authors = self.author_domains();
         for author in authors.iter().filter(|domain| domain.contains('.')) {
-            let own = |signed: &&Signed| signed.identity_domain == *author;
+            let own = |signed: &&SignatureResult| signed.identity_domain == *author;
             let signatures = self.signatures(known)?;
             let is_proven = signatures
                 .iter()

@@ -76,7 +76,7 @@ fn first_line(mut reader: impl BufRead) -> io::Result<Secret> {
 }
 
 fn prompt_twice(name: &str) -> Result<Secret, PasswordError> {
-    let _hidden = Hidden::start()?;
+    let _hidden = HiddenInput::start()?;
     let first = prompt(&format!("Password for {name}: "))?;
     if first.expose().is_empty() {
         return Err(PasswordError::Empty);
@@ -99,9 +99,9 @@ fn prompt(question: &str) -> io::Result<Secret> {
 }
 
 /// A terminal that does not show what is typed, until dropped.
-struct Hidden(Termios);
+struct HiddenInput(Termios);
 
-impl Hidden {
+impl HiddenInput {
     fn start() -> io::Result<Self> {
         let before = tcgetattr(io::stdin())?;
         let mut hidden = before.clone();
@@ -111,7 +111,7 @@ impl Hidden {
     }
 }
 
-impl Drop for Hidden {
+impl Drop for HiddenInput {
     fn drop(&mut self) {
         // Nothing can be done about a terminal that is gone.
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.0);

@@ -138,7 +138,7 @@ async fn run(
                 Some(Err(error)) => return Err(error),
                 Some(Ok((request, respond))) => {
                     since = Instant::now();
-                    let answering = Answering::begin(client);
+                    let answering = AnsweredStream::begin(client);
                     tokio::spawn(async move { answer(answering, request, respond).await });
                 }
             },
@@ -168,23 +168,23 @@ async fn run(
 }
 
 /// A stream that is being answered.
-struct Answering(Arc<Http2Client>);
+struct AnsweredStream(Arc<Http2Client>);
 
-impl Answering {
+impl AnsweredStream {
     fn begin(client: &Arc<Http2Client>) -> Self {
         client.streams.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(client))
     }
 }
 
-impl Drop for Answering {
+impl Drop for AnsweredStream {
     fn drop(&mut self) {
         self.0.streams.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 async fn answer(
-    answering: Answering,
+    answering: AnsweredStream,
     request: http::Request<RecvStream>,
     mut respond: SendResponse<Bytes>,
 ) {
