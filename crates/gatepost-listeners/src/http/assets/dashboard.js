@@ -20,7 +20,7 @@ import { showTopics, startTopics } from "./topics.js";
 
 const STATS = "$SYS/gatepost/stats";
 const JOURNAL = "$SYS/gatepost/journal";
-/** The pause before a refused stream is asked for again. */
+/** The pause before a refused stream is requested again. */
 const AGAIN_MS = 2_000;
 /** The pause between two readings of bans and clients while they are shown. */
 const REFRESH_MS = 5_000;

@@ -33,7 +33,7 @@ let answer = null;
 let at = null;
 let timer = 0;
 /** Requests are numbered, so that the answer for an earlier range is not drawn over a later one. */
-let asked = 0;
+let latest = 0;
 
 const isLong = () => (answer.times_unix_ms.at(-1) - answer.times_unix_ms[0]) / 1000 > DAY_SECONDS;
 const PARTS = { hour: "2-digit", minute: "2-digit" };
@@ -179,10 +179,10 @@ function show() {
 
 export async function loadHistory() {
   clearTimeout(timer);
-  const turn = (asked += 1);
+  const sequence = (latest += 1);
   const points = range === "5m" ? 30 : 240;
   const got = await request(`/admin/series?from=${range}&points=${points}`).catch(() => null);
-  if (turn !== asked) return;
+  if (sequence !== latest) return;
   if (got?.ok) {
     answer = await got.json();
     show();

@@ -11,7 +11,7 @@ const CONDITIONS = ["search", "verdict", "rule", "topic", "sender"];
 /** The conditions of the present result, and the start of its next page. */
 let shown = null;
 /** Only the answer to the last request counts. */
-let asked = 0;
+let latest = 0;
 
 function conditions() {
   const query = new URLSearchParams();
@@ -37,12 +37,12 @@ async function load(before) {
   const query = new URLSearchParams(shown.query);
   query.set("count", COUNT);
   if (before) query.set("before", before);
-  const question = (asked += 1);
+  const sequence = (latest += 1);
   say("Searching…");
   $("found-more").hidden = true;
   const answer = await request("/admin/messages?" + query).catch(() => null);
   const reply = await answer?.json().catch(() => null);
-  if (question !== asked) return;
+  if (sequence !== latest) return;
   if (!answer?.ok) {
     say(reply?.detail ?? reply?.reason ?? "The server does not answer.", true);
     return;
@@ -67,7 +67,7 @@ function showResult(isShown) {
   $("pause").hidden = isShown;
   if (isShown) return;
   shown = null;
-  asked += 1;
+  latest += 1;
   $("found").replaceChildren();
 }
 
@@ -89,14 +89,14 @@ export async function showRule(name) {
 
 /** One message, opened, however old it is. */
 export async function showMessage(id) {
-  const question = (asked += 1);
+  const sequence = (latest += 1);
   showResult(true);
   $("found").replaceChildren();
   $("found-more").hidden = true;
   say("Searching…");
   const answer = await request("/admin/messages/" + encodeURIComponent(id)).catch(() => null);
   const entry = answer?.ok ? await answer.json() : null;
-  if (question !== asked) return;
+  if (sequence !== latest) return;
   if (!entry) return say(answer ? `There is no message ${id}, or no longer.` : "The server does not answer.", true);
   const row = messageRow(entry);
   $("found").append(row);

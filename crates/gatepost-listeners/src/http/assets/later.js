@@ -1,4 +1,4 @@
-// Actions on messages in quarantine that can be undone: the server is asked when the time to undo is
+// Actions on messages in quarantine that can be undone: the request is sent when the time to undo is
 // over, so that nothing needs to be brought back, which a delivered message could not be. A page that
 // is closed before has done nothing, and says so.
 

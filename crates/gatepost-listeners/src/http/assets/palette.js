@@ -27,7 +27,7 @@ function goTo(target) {
   location.hash = view;
 }
 
-/** What the page has by itself. */
+/** The commands that do not depend on the words. */
 function fixed() {
   const views = [...document.querySelectorAll("nav a")].map((link) => ({ kind: "View", words: link.firstChild.textContent.trim(), act: () => link.click() }));
   const buttons = BUTTONS.map((id) => $(id)).filter((button) => !button.hidden).map((button) => ({
@@ -38,8 +38,8 @@ function fixed() {
   return [...views, ...buttons, ...fields, ...sections, ...pages];
 }
 
-/** Where to look for words that may be a name. */
-function asked(words) {
+/** The views in which words may be the name of an item. */
+function searches(words) {
   const places = [["message", "Message with the id"], ["user", "User"], ["session", "MQTT client"], ["topic", "Topic"], ["rule", "Messages that hit the rule"]];
   const found = places.map(([kind, named]) => ({ kind: "Find", words: `${named} ${words}`, act: () => (location.hash = itemLink(kind, words)) }));
   const search = () => {
@@ -53,7 +53,7 @@ function asked(words) {
 function matching(text) {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   const matches = fixed().filter((command) => words.every((word) => command.words.toLowerCase().includes(word)));
-  return [...matches, ...(words.length ? asked(text) : [])].slice(0, SHOWN_MAX);
+  return [...matches, ...(words.length ? searches(text) : [])].slice(0, SHOWN_MAX);
 }
 
 function show() {

@@ -3,7 +3,7 @@
 import { $, cell, element, fill, mono, plural, request, say, when } from "./page.js";
 
 const LINES = 100;
-/** While the view is shown, new lines are asked for so often. */
+/** The interval at which new lines are requested while the view is shown. */
 const AGAIN_MS = 5_000;
 const WRITTEN_FIRST = (a, b) => (a.origin === "default") - (b.origin === "default") || a.key.localeCompare(b.key);
 
