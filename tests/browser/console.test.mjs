@@ -92,7 +92,7 @@ test("a click on a topic counts though its line is redrawn between press and rel
   await close();
 });
 
-test("a pasted mail is scanned and explained, and goes nowhere", async () => {
+test("a pasted mail is scanned, explained and learned, and goes nowhere", async () => {
   const { page, faults, close } = await open("/#rules");
   await page.locator("#scan-text").fill(`From: a@example.org\nSubject: <b>Offer</b>\n\n${GTUBE}\n`);
   await page.getByRole("button", { name: "Scan", exact: true }).click();
@@ -104,6 +104,9 @@ test("a pasted mail is scanned and explained, and goes nowhere", async () => {
   await page.locator("#scan-result .badge.accept, #scan-result .badge.tag").waitFor();
   const { messages } = await (await fetch(server.origin + "/admin/messages")).json();
   assert.deepEqual(messages, []);
+  await page.getByRole("button", { name: "Learn as ham" }).click();
+  await page.locator("#scan-status", { hasText: "Learned: ham." }).waitFor();
+  await page.locator("#bayes", { hasText: "Bayes has learned 0 spam and 1 ham" }).waitFor();
   // A browser's own word for an answer of status 422 is no fault of the page.
   assert.deepEqual(faults.filter((fault) => !fault.includes("422")), []);
   await close();

@@ -125,7 +125,20 @@ impl Operations {
 
     /// Learns a quarantined message; returns a word that describes the change.
     pub async fn learn(&self, id: MessageId, class: Class) -> Result<&'static str, OperationError> {
-        self.blocking(move |operations| operations.teach(id, class))
+        self.blocking(move |operations| {
+            let entry = operations.entry(id)?;
+            operations.teach(&entry.body, class)
+        })
+        .await
+    }
+
+    /// Learns a mail; returns a word that describes the change.
+    pub async fn learn_mail(
+        &self,
+        mail: Bytes,
+        class: Class,
+    ) -> Result<&'static str, OperationError> {
+        self.blocking(move |operations| operations.teach(&mail, class))
             .await
     }
 
@@ -161,7 +174,7 @@ impl Operations {
     /// The number of rules, the `count` rules that match most often, and those that cannot run.
     pub fn rules(&self, count: usize) -> Value {
         let problems = self.problems.read().clone();
-        rules_report::overview(&self.gateway, &problems, count)
+        rules_report::overview(&self.gateway, self.learner.loaded(), &problems, count)
     }
 
     /// The rules that take longest on the newest stored mails.
@@ -215,11 +228,10 @@ impl Operations {
         self.store.quarantined(id)?.ok_or(OperationError::NotFound)
     }
 
-    fn teach(&self, id: MessageId, class: Class) -> Result<&'static str, OperationError> {
-        let entry = self.entry(id)?;
+    fn teach(&self, mail: &[u8], class: Class) -> Result<&'static str, OperationError> {
         let rules = self.rules_in_force()?;
         let settings = &rules.learning_settings().bayes;
-        let sample = BayesSample::of(&Mail::parse(&entry.body), settings);
+        let sample = BayesSample::of(&Mail::parse(mail), settings);
         let learn = || {
             let bayes = &self.learner.learning()?.bayes;
             let learned = bayes.learn(&sample, class, Relearn::Change, settings);

@@ -2,12 +2,18 @@
 //! take longest, those that cannot run, and the DNS lists that do not answer.
 
 use gatepost_gateway::{Gateway, RuleHits};
-use gatepost_rules::{Problem, RuleTime, Severity};
+use gatepost_learning::Learning;
+use gatepost_rules::{Problem, RuleSet, RuleTime, Severity};
 use serde_json::{Value, json};
 
 /// The report with at most `count` of the rules that match most often, and of those that cannot
 /// run.
-pub(crate) fn overview(gateway: &Gateway, problems: &[Problem], count: usize) -> Value {
+pub(crate) fn overview(
+    gateway: &Gateway,
+    learning: Option<&Learning>,
+    problems: &[Problem],
+    count: usize,
+) -> Value {
     let rules = gateway.procedures().rules();
     let loaded = rules.loaded();
     let statistics = loaded.map(|rules| rules.statistics()).unwrap_or_default();
@@ -26,9 +32,24 @@ pub(crate) fn overview(gateway: &Gateway, problems: &[Problem], count: usize) ->
         "silent_lists": silent.collect::<Vec<_>>(),
         "not_running": statistics.not_running,
         "files": statistics.files,
+        "bayes": loaded.zip(learning).map(|(rules, learning)| bayes(rules, learning)),
         "most_hit": most.iter().map(hits).collect::<Vec<_>>(),
         "problems_total": not_running.clone().count(),
         "problems": not_running.take(count).map(problem).collect::<Vec<_>>(),
+    })
+}
+
+/// The amount of data that Bayes has learned, and whether that is enough.
+fn bayes(rules: &RuleSet, learning: &Learning) -> Value {
+    let settings = &rules.learning_settings().bayes;
+    let statistics = learning.bayes.statistics();
+    json!({
+        "spam": statistics.totals.spam,
+        "ham": statistics.totals.ham,
+        "tokens": statistics.tokens,
+        "is_ready": learning.bayes.is_ready(settings),
+        "spam_min": settings.spam_min,
+        "ham_min": settings.ham_min,
     })
 }
 

@@ -98,6 +98,11 @@ impl Learner {
         Ok(self.learning.get_or_init(|| learning))
     }
 
+    /// The data learned so far, if it has been read.
+    pub fn loaded(&self) -> Option<&Learning> {
+        self.learning.get()
+    }
+
     /// Submits the data learned since the last time to the database.
     pub fn keep(&self) -> Result<(), LearningError> {
         let Some(learning) = self.learning.get() else {

@@ -3,6 +3,9 @@
 
 export const VERDICTS = ["accept", "tag", "quarantine", "drop", "reject", "defer"];
 
+/** The words for what Bayes did with a mail. */
+export const LEARNED = { new: "Learned", changed: "Learned again", before: "Already learned", off: "Bayes is switched off" };
+
 export const $ = (id) => document.getElementById(id);
 export const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });

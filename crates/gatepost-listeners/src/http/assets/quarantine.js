@@ -1,6 +1,6 @@
 // The messages in quarantine, and the allowed senders.
 
-import { $, arrange, ask, button, cell, drawIn, element, fill, itemLink, mono, number, plural, request, say } from "./page.js";
+import { $, LEARNED, arrange, ask, button, cell, drawIn, element, fill, itemLink, mono, number, plural, request, say } from "./page.js";
 import { ACTIONS, doLater, isLeaving, leavingCount, startLater } from "./later.js";
 import { messageRow } from "./messages.js";
 
@@ -8,7 +8,6 @@ const STATUS = "quarantine-status";
 /** How long events are gathered before the list is requested again. */
 const GATHER_MS = 500;
 const COUNT = 100;
-const LEARNED = { new: "Learned", changed: "Learned again", before: "Already learned", off: "Bayes is switched off" };
 
 let skipped = 0;
 let found = 0;

@@ -20,6 +20,13 @@ function showSilent(lists) {
     "The DNS list ", mono(silent.list), ` does not answer; ${plural(silent.skipped, "query", "queries")} omitted since.`)));
 }
 
+function showBayes(bayes) {
+  if (!bayes) return;
+  const { spam, ham, tokens, is_ready: isReady, spam_min: spamMin, ham_min: hamMin } = bayes;
+  const needs = isReady ? "" : `; it judges from ${number(spamMin)} spam and ${number(hamMin)} ham on`;
+  $("bayes").textContent = `Bayes has learned ${number(spam)} spam and ${number(ham)} ham, ${plural(tokens, "token")}${needs}.`;
+}
+
 export async function loadRules() {
   loadScores().catch(() => {});
   const answer = await request("/admin/rules?count=200");
@@ -27,6 +34,7 @@ export async function loadRules() {
   const rules = await answer.json();
   showInForce(rules.in_force);
   showSilent(rules.silent_lists);
+  showBayes(rules.bayes);
   $("rules-running").textContent = `${number(rules.running)} run, ${number(rules.not_running)} cannot`;
   const most = rules.most_hit.slice(0, 30);
   const top = most[0]?.messages ?? 1;

@@ -1,7 +1,8 @@
-// A mail that is pasted or chosen as a file: judged by the rules, with the hits of each. The mail
-// is not published or kept.
+// A mail that is pasted or chosen as a file: judged by the rules, with the hits of each, or learned by
+// Bayes. The mail is not published or kept.
 
-import { $, cell, element, mono, request, table } from "./page.js";
+import { $, LEARNED, cell, element, mono, request, table } from "./page.js";
+import { loadRules } from "./rules.js";
 
 /** The largest mail that is scanned here; larger ones are for `gatepost scan`. */
 const MAIL_BYTES_MAX = 20_000_000;
@@ -22,23 +23,40 @@ function explain(verdict) {
       : element("p", { class: "quiet" }, "No rule matched."));
 }
 
-async function scan(event) {
-  event.preventDefault();
+/** Sends the mail that was pasted or chosen; the answer, or null with the reason on the page. */
+async function send(path, words) {
   const [file] = $("scan-file").files;
   const mail = file ?? $("scan-text").value;
-  if (file?.size > MAIL_BYTES_MAX) return say("The file is too large to be scanned here: use gatepost scan.", true);
-  if (!file && !mail.trim()) return say("Paste a mail or choose a file.", true);
-  say("Scanning…", false);
-  $("scan-result").replaceChildren();
-  const options = { method: "POST", body: file ?? mail.replaceAll(/\r?\n/g, "\r\n"), headers: { "content-type": "message/rfc822" } };
-  const answer = await request("/call/spamcheck", options).catch(() => null);
-  const verdict = await answer?.json().catch(() => null);
-  if (!verdict?.verdict) return say(verdict?.detail ?? "The server does not answer.", true);
+  if (file?.size > MAIL_BYTES_MAX) say("The file is too large for this page: use gatepost scan and gatepost learn.", true);
+  else if (!file && !mail.trim()) say("Paste a mail or choose a file.", true);
+  else {
+    say(words, false);
+    $("scan-result").replaceChildren();
+    const options = { method: "POST", body: file ?? mail.replaceAll(/\r?\n/g, "\r\n"), headers: { "content-type": "message/rfc822" } };
+    const answer = await request(path, options).catch(() => null);
+    return (await answer?.json().catch(() => null)) ?? {};
+  }
+  return null;
+}
+
+async function learn(kind) {
+  const learned = await send("/admin/learn?as=" + kind, "Learning…");
+  if (!learned) return;
+  say(learned.learned ? `${LEARNED[learned.learned]}: ${kind}.` : learned.detail ?? "The server does not answer.", !learned.learned);
+  await loadRules();
+}
+
+async function scan(event) {
+  event.preventDefault();
+  const verdict = await send("/call/spamcheck", "Scanning…");
+  if (!verdict) return;
+  if (!verdict.verdict) return say(verdict.detail ?? "The server does not answer.", true);
   say("", false);
   explain(verdict);
 }
 
 export function startScan() {
+  for (const kind of ["spam", "ham"]) $("scan-" + kind).addEventListener("click", () => learn(kind).catch(() => {}));
   $("scan").addEventListener("submit", scan);
   // The input given last is scanned.
   $("scan-text").addEventListener("input", () => ($("scan-file").value = ""));

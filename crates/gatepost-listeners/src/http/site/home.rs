@@ -42,7 +42,7 @@ pub(in crate::http) fn respond(request: &HttpRequest) -> Option<Response> {
         page.markup(purpose);
         page.markup("</span></li>\n");
     }
-    page.markup("</ul>\n");
+    page.markup("</ul>\n<p><a href=\"/gatepost/login\">Log in as another user</a></p>\n");
     if request.session.is_some() {
         page.markup(
             "<form method=\"post\" action=\"/gatepost/logout\">\

@@ -78,6 +78,7 @@ async fn dispatch(
         match path {
             "/admin/log" => return server::log(operations, request),
             "/admin/settings" => return server::settings(operations, request),
+            "/admin/learn" => return rules::learn(operations, request).await,
             "/admin/rules" => return rules::rules(operations, request),
             "/admin/rules/slowest" => return rules::slowest(operations, request).await,
             "/admin/changes" => return audit::respond(operations, request).await,

@@ -3,7 +3,6 @@
 //! A quarantined message is hostile until proven otherwise: its source is sent as plain text that
 //! no browser interprets, and excerpts are shown as text, never as markup.
 
-use gatepost_learning::bayes::Class;
 use gatepost_message::MessageId;
 use gatepost_operations::{
     OperationError, Operations, QuarantineOrder, QuarantineSearch, ReleaseRequest,
@@ -11,6 +10,7 @@ use gatepost_operations::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::rules::class_of;
 use super::{body, count_of, skip_of};
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
@@ -37,17 +37,7 @@ pub(super) async fn respond(
         "release" => release(context, operations, request, id).await,
         "learn" => {
             expect_method(request, &["POST"], "POST")?;
-            let class = match request.query_value("as").as_deref() {
-                Some("spam") => Class::Spam,
-                Some("ham") => Class::Ham,
-                _ => {
-                    return Err(HttpError::Parameter {
-                        name: "as",
-                        detail: "write spam or ham".to_owned(),
-                    });
-                }
-            };
-            let learned = operations.learn(id, class).await?;
+            let learned = operations.learn(id, class_of(request)?).await?;
             Ok(Response::json(
                 200,
                 &json!({ "id": id.to_string(), "learned": learned }),

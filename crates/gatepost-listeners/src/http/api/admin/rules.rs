@@ -1,7 +1,9 @@
 //! `/admin/rules` and `/admin/reload`: statistics of the rules, rules that cannot run, and the
 //! changes that a reload of the config makes or would make.
 
+use gatepost_learning::bayes::Class;
 use gatepost_operations::Operations;
+use serde_json::json;
 
 use super::count_of;
 use crate::http::error::HttpError;
@@ -24,6 +26,34 @@ pub(super) async fn slowest(
     expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
     let count = count_of(request)?;
     Ok(Response::json(200, &operations.slowest_rules(count).await?))
+}
+
+/// `/admin/learn?as=spam`: Bayes learns the mail in the body.
+pub(super) async fn learn(
+    operations: &Operations,
+    request: &HttpRequest,
+) -> Result<Response, HttpError> {
+    expect_method(request, &["POST"], "POST")?;
+    let kind = request.field("content-type").unwrap_or_default();
+    // A form of another origin cannot send this type without a preflight request.
+    if !kind.eq_ignore_ascii_case("message/rfc822") {
+        return Err(HttpError::MediaType("message/rfc822"));
+    }
+    let class = class_of(request)?;
+    let learned = operations.learn_mail(request.body.clone(), class).await?;
+    Ok(Response::json(200, &json!({ "learned": learned })))
+}
+
+/// The class that `as=` names.
+pub(super) fn class_of(request: &HttpRequest) -> Result<Class, HttpError> {
+    match request.query_value("as").as_deref() {
+        Some("spam") => Ok(Class::Spam),
+        Some("ham") => Ok(Class::Ham),
+        _ => Err(HttpError::Parameter {
+            name: "as",
+            detail: "write spam or ham".to_owned(),
+        }),
+    }
 }
 
 /// `/admin/reload`, or with `check=1` only the changes that it would make.
