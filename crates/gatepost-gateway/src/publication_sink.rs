@@ -1,6 +1,6 @@
 //! The receiver of publications: the broker in the server, a recorder in tests.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use gatepost_broker::{PublishRefusal, RuleViolation};
 use gatepost_message::{MessageId, Publication};
@@ -61,6 +61,17 @@ pub trait PublicationSink: Send + Sync {
     fn delayed(&self, skip: usize, count: usize) -> DelayedListing {
         let _ = (skip, count);
         DelayedListing::default()
+    }
+
+    /// At most `count` of the publications that wait for their time on topics that `wants` accepts,
+    /// each with its time, in the order of their times. Reads from the disk.
+    fn scheduled(
+        &self,
+        wants: &dyn Fn(&str) -> bool,
+        count: usize,
+    ) -> Result<Vec<(SystemTime, Publication)>, StoreError> {
+        let _ = (wants, count);
+        Ok(Vec::new())
     }
 
     /// The topic and the name of the publication with this id that waits for its time.

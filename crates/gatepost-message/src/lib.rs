@@ -21,7 +21,7 @@ pub use edit::{Edit, EditedField, MalformedField};
 pub use envelope::{Envelope, Listener, Peer, UnknownListener};
 pub use id::{MalformedMessageId, MessageId, NodeNumber};
 pub use message::{Format, Message};
-pub use publication::{Properties, Publication, Qos};
+pub use publication::{CACHE, Properties, Publication, Qos};
 pub use reply::{Cookie, MalformedReply, PageReply, SameSite};
 pub use sequence::{SEQUENCE_EVENT, SEQUENCE_ID, SequenceEvent};
 pub use topic::{

@@ -6,6 +6,9 @@ use bytes::Bytes;
 
 use crate::{MessageId, Topic};
 
+/// The user property by which a publisher says `no`: its message shall not be remembered.
+pub const CACHE: &str = "cache";
+
 /// MQTT's quality of service. Other protocols publish at the level that corresponds to their own
 /// guarantee (SMTP and HTTP acknowledge, so they publish at [`Qos::AtLeastOnce`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -98,6 +101,13 @@ impl Publication {
             retain: false,
             properties: None,
         }
+    }
+
+    /// Whether it belongs to the history of its topic. As in ntfy, its publisher may decide that
+    /// only present subscribers receive it.
+    pub fn is_remembered(&self) -> bool {
+        let properties = self.properties.as_ref();
+        properties.is_none_or(|properties| properties.user_property(CACHE) != Some("no"))
     }
 
     /// The time from which it is no longer worth delivering.

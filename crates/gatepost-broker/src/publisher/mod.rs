@@ -347,7 +347,7 @@ fn keep_in_history(
     publication: &Arc<Publication>,
 ) {
     let is_transient = publication.qos == Qos::AtMostOnce || publication.topic.is_internal();
-    if is_transient || !shared.keeps_history() {
+    if is_transient || !publication.is_remembered() || !shared.keeps_history() {
         return;
     }
     let publication = publication.clone();

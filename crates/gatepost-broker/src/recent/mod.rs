@@ -247,6 +247,10 @@ impl Recent {
         }
         let position = self.next_position(wanted);
         record.last.store(position.number(), Ordering::Relaxed);
+        // Not a gap either: a reader that comes later was not meant to receive it.
+        if !publication.is_remembered() {
+            return Ok(position);
+        }
         let total = self.bytes.fetch_add(added, Ordering::Relaxed) + added;
         ring.publications.push_back(Remembered {
             position,

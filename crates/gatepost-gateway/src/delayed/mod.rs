@@ -251,6 +251,28 @@ impl DelayedMessages {
         }
     }
 
+    /// At most `count` of the messages on topics that `wants` accepts.
+    fn read(
+        &self,
+        wants: &dyn Fn(&str) -> bool,
+        count: usize,
+    ) -> Result<Vec<(SystemTime, Publication)>, StoreError> {
+        let wanted: Vec<DuePosition> = {
+            let waiting = self.0.waiting.lock();
+            let wanted = waiting
+                .in_order()
+                .filter(|(_, message)| wants(&message.topic));
+            wanted.map(|(place, _)| *place).take(count).collect()
+        };
+        let mut found = Vec::new();
+        for place in wanted {
+            // A message whose commit is in progress is not yet acknowledged.
+            let publication = stored::read(&self.0.store, place)?;
+            found.extend(publication.map(|publication| (place.due(), publication)));
+        }
+        Ok(found)
+    }
+
     /// The topic and the name of the message with this id.
     fn find(&self, id: MessageId) -> Option<(String, String)> {
         let waiting = self.0.waiting.lock();
@@ -288,6 +310,14 @@ impl PublicationSink for DelayedMessages {
 
     fn delayed(&self, skip: usize, count: usize) -> DelayedListing {
         self.listing(skip, count)
+    }
+
+    fn scheduled(
+        &self,
+        wants: &dyn Fn(&str) -> bool,
+        count: usize,
+    ) -> Result<Vec<(SystemTime, Publication)>, StoreError> {
+        self.read(wants, count)
     }
 
     fn find_delayed(&self, id: MessageId) -> Option<(String, String)> {

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::support::{Gateway, await_some, run, text_of};
-use super::{curl, json};
+use super::support::{Client, Gateway, await_some, run, text_of};
+use super::{STATUS, curl, json};
 
 const PLAIN: &str = "rules.paths = []\n";
 
@@ -170,4 +170,71 @@ fn an_operator_lists_and_cancels_delayed_messages() {
         (&1.into(), &"late".into())
     );
     assert!(metric(1));
+}
+
+#[test]
+fn readers_of_ntfys_shapes_may_see_what_waits() {
+    let gateway = Gateway::start(PLAIN);
+    json(&gateway, "/kitchen", &["-d", "now"]);
+    json(&gateway, "/kitchen", &["-d", "second", "-H", "In: 40m"]);
+    let sent = json(
+        &gateway,
+        "/kitchen",
+        &["-d", "first", "-H", "In: 20m", "-H", "Tags: a"],
+    );
+    json(&gateway, "/hall", &["-d", "elsewhere", "-H", "In: 20m"]);
+    let texts = |query: &str, more: &[&str]| {
+        let path = format!("/kitchen/json?poll=1&{query}");
+        let reply = curl(&gateway, &path, more);
+        let objects = reply
+            .lines()
+            .map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
+        let messages = objects.filter(|object| object["event"] == "message");
+        messages
+            .map(|object| object["message"].as_str().expect("a text").to_owned())
+            .collect::<Vec<_>>()
+    };
+    for more in [&[][..], &["--http2-prior-knowledge"]] {
+        assert_eq!(texts("scheduled=0", more), ["now"]);
+        assert_eq!(texts("scheduled=1", more), ["now", "first", "second"]);
+        assert_eq!(texts("sched=1&tags=a", more), ["first"]);
+    }
+    // A stream that continues has them after the history, with the times of their delivery.
+    let url = gateway.url("/kitchen/json?since=all&scheduled=1");
+    let mut stream = Client::start("curl", &["-sN", &url]);
+    let line = stream.await_line(r#""message":"first""#);
+    assert!(
+        line.contains(&format!(r#""time":{}"#, sent["time"])),
+        "{line}"
+    );
+    json(&gateway, "/kitchen", &["-d", "live"]);
+    stream.await_line(r#""message":"live""#);
+    let waits = curl(&gateway, "/kitchen/json?scheduled=maybe", &STATUS);
+    assert_eq!(waits, "400");
+}
+
+#[test]
+fn a_message_without_cache_reaches_those_who_are_present_only() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let gateway = Gateway::start_in(folder.path(), PLAIN);
+    let url = gateway.url("/hall/json");
+    let mut present = Client::start("curl", &["-sN", &url]);
+    present.await_line("open");
+    json(&gateway, "/hall", &["-d", "kept"]);
+    json(&gateway, "/hall", &["-d", "fleeting", "-H", "Cache: no"]);
+    let object = r#"{"topic":"hall","message":"fleeting too","cache":"no"}"#;
+    json(&gateway, "/", &["-d", object]);
+    let publish = "-V 5 -q 1 -t hall -m passing -D publish user-property cache no -p";
+    let port = gateway.port("mqtt");
+    let arguments: Vec<&str> = publish.split_whitespace().chain([port.as_str()]).collect();
+    let published = run("mosquitto_pub", &arguments, b"");
+    assert!(published.status.success(), "{}", text_of(&published));
+    for text in ["kept", "fleeting", "fleeting too", "passing"] {
+        present.await_line(&format!(r#""message":"{text}""#));
+    }
+    assert_eq!(remembered(&gateway, "hall"), ["kept"]);
+    drop(present);
+    gateway.kill();
+    let gateway = Gateway::start_in(folder.path(), PLAIN);
+    assert_eq!(remembered(&gateway, "hall"), ["kept"]);
 }

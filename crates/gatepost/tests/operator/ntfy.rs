@@ -1,6 +1,8 @@
 //! A client of ntfy's, and the format of the responses.
 
-use serde_json::json as value;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json as value};
 
 use super::support::{Client, Gateway, add_user, await_some, command, root, run, text_of};
 use super::{STATUS, curl, json};
@@ -66,10 +68,7 @@ fn buttons_are_checked_and_returned_in_one_format() {
     assert_eq!(all[0]["actions"], expected);
     let own = json(&gateway, "/topics/door", &[]);
     let kept = own[0]["properties"][0][1].as_str().expect("a text");
-    assert_eq!(
-        serde_json::from_str::<serde_json::Value>(kept).ok(),
-        Some(expected)
-    );
+    assert_eq!(serde_json::from_str::<Value>(kept).ok(), Some(expected));
     for (actions, reason) in [
         ("open, x, https://x", "view, broadcast, http or copy"),
         ("view, x", "url is missing"),
@@ -93,10 +92,24 @@ fn ntfy(arguments: &[&str]) -> String {
     text
 }
 
+/// Whether ntfy's command is there; if not, the test that needs it is skipped.
+fn has_ntfy() -> bool {
+    let is_there = command("ntfy").arg("--help").output().is_ok();
+    if !is_there {
+        eprintln!("SKIPPED: ntfy's command is not installed (tests/install-peers)");
+    }
+    is_there
+}
+
+/// The message in the output of `ntfy publish`.
+fn published(output: &str) -> Value {
+    let line = output.lines().find(|line| line.starts_with('{'));
+    serde_json::from_str(line.expect("JSON")).expect("JSON")
+}
+
 #[test]
 fn ntfys_own_command_publishes_subscribes_and_polls() {
-    if command("ntfy").arg("--help").output().is_err() {
-        eprintln!("SKIPPED: ntfy is not installed here (tests/install-rivals)");
+    if !has_ntfy() {
         return;
     }
     let gateway = Gateway::start("rules.paths = []\naccess.default = \"deny\"\n");
@@ -117,7 +130,7 @@ fn ntfys_own_command_publishes_subscribes_and_polls() {
         let found = json(&gateway, path, &["--user", "root:secret"]);
         (found["readers"] == 1).then_some(())
     });
-    let published = ntfy(
+    let output = ntfy(
         &[
             &["publish"],
             &login[..],
@@ -134,8 +147,7 @@ fn ntfys_own_command_publishes_subscribes_and_polls() {
         ]
         .concat(),
     );
-    let line = published.lines().find(|line| line.starts_with('{'));
-    let sent: serde_json::Value = serde_json::from_str(line.expect("JSON")).expect("JSON");
+    let sent = published(&output);
     assert_eq!(sent["priority"], 4);
     assert_eq!(sent["actions"][0]["clear"], true);
     let received = subscriber.await_line("Smoke");
@@ -162,4 +174,85 @@ fn ntfys_own_command_publishes_subscribes_and_polls() {
         b"",
     );
     assert!(!refused.status.success(), "{}", text_of(&refused));
+}
+
+#[test]
+fn ntfys_own_command_delays_attaches_and_uses_tokens() {
+    if !has_ntfy() {
+        return;
+    }
+    let gateway = Gateway::start("rules.paths = []\naccess.default = \"deny\"\n");
+    add_user(&gateway, "root", "secret", &["--admin"]);
+    let data = format!("data={}", gateway.folder.join("gatepost-data").display());
+    let arguments = ["user", "token", "add", "root", "--set", &data];
+    let token = text_of(&run(env!("CARGO_BIN_EXE_gatepost"), &arguments, b""));
+    let token = token
+        .split_whitespace()
+        .find(|word| word.starts_with("gp_"));
+    let login = ["--token", token.expect("a token")];
+    let url = gateway.url("/hall");
+    await_some("the token is known", || {
+        let publish = [&["publish", "--no-cache"], &login[..], &[&url, "present"]].concat();
+        run("ntfy", &publish, b"").status.success().then_some(())
+    });
+    let publish = |more: &[&str]| {
+        let arguments = [&["publish"], &login[..], more].concat();
+        published(&ntfy(&arguments))
+    };
+    let poll = |more: &[&str]| {
+        let arguments = [&["subscribe", "--poll"], &login[..], more, &[&url]].concat();
+        ntfy(&arguments)
+    };
+    assert_eq!(
+        poll(&[]).trim(),
+        "",
+        "a message without cache is not remembered"
+    );
+
+    let later = publish(&["--delay", "25 min", &url, "close the window"]);
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("after 1970");
+    let left = later["time"].as_u64().expect("a time") - now.as_secs();
+    assert!((1_380..=1_501).contains(&left), "{later}");
+    assert!(!poll(&[]).contains("close the window"));
+    assert!(poll(&["--scheduled"]).contains("close the window"));
+
+    let file = gateway.folder.join("hall.png");
+    std::fs::write(&file, b"\x89PNG\r\n\x1a\n and more").expect("written");
+    let path = file.to_str().expect("UTF-8");
+    let sent = publish(&["--file", path, "--filename", "hall.png", &url]);
+    assert_eq!(sent["attachment"]["name"], "hall.png", "{sent}");
+    assert_eq!(sent["attachment"]["type"], "image/png", "{sent}");
+    let link = sent["attachment"]["url"].as_str().expect("a link");
+    let fetched = run("curl", &["-s", link], b"");
+    assert_eq!(fetched.stdout, std::fs::read(&file).expect("the file"));
+
+    let described = publish(&[
+        "--title",
+        "Hall",
+        "--markdown",
+        "--icon",
+        "https://x.example/i",
+        "-m",
+        "*now*",
+        &url,
+    ]);
+    assert_eq!(described["content_type"], "text/markdown", "{described}");
+    assert_eq!(described["icon"], "https://x.example/i", "{described}");
+    let refused = run(
+        "ntfy",
+        &[
+            &["publish", "--email", "a@x.example"],
+            &login[..],
+            &[&url, "x"],
+        ]
+        .concat(),
+        b"",
+    );
+    assert!(
+        text_of(&refused).contains("sends no mail"),
+        "{}",
+        text_of(&refused)
+    );
 }

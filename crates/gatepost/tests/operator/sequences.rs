@@ -133,7 +133,6 @@ fn unsupported_fields_and_paths_are_refused() {
         "X-Sequence-ID: 12345678901234567890123456789012345678901234567890123456789012345",
         "X-Call: yes",
         "X-Template: github",
-        "Cache: no",
         "Priority: 7",
     ] {
         let reply = curl(&gateway, "/alarms", &["-d", "x", "-H", field]);

@@ -1,6 +1,7 @@
 //! `/topics/NAME`: publish by POST or PUT, read and subscribe by GET.
 
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -159,6 +160,7 @@ pub(super) fn stream(
             topics,
             filter: None,
             mount: request.mount(),
+            scheduled: Bytes::new(),
         },
         rights: Box::new(access::stream_rights(request, filters)),
     };
@@ -205,15 +207,15 @@ pub(super) fn message_of(request: &HttpRequest, topic: Topic) -> Result<Message,
 }
 
 /// Checks the time at which a message is to be delivered, and writes it in Unix seconds, so that it
-/// does not move while the message is judged. Returns whether there is one.
+/// does not move while the message is judged. Returns the time, if there is one.
 pub(super) fn set_due_time(
     context: &HttpContext,
     message: &mut Message,
-) -> Result<bool, HttpError> {
+) -> Result<Option<SystemTime>, HttpError> {
     let properties = message.properties.iter_mut();
     let mut user = properties.flat_map(|properties| &mut properties.user);
     let Some((_, delay)) = user.find(|(name, _)| name == DELAY) else {
-        return Ok(false);
+        return Ok(None);
     };
     let due = context.services.gateway.due_unix_seconds(delay);
     let due = due.map_err(|mistake| HttpError::Parameter {
@@ -221,7 +223,7 @@ pub(super) fn set_due_time(
         detail: mistake.explanation(),
     })?;
     *delay = due.to_string();
-    Ok(true)
+    Ok(Some(UNIX_EPOCH + Duration::from_secs(due)))
 }
 
 fn properties_of(request: &HttpRequest) -> Result<Properties, HttpError> {

@@ -71,6 +71,7 @@ impl Http1Connection {
             }
             self.flush_events().await?;
         }
+        self.queue([format.scheduled_part(chunked)]);
         self.flush_events().await?;
         let Self {
             stream,

@@ -42,8 +42,13 @@ impl Http1Connection {
     ) -> io::Result<bool> {
         let shape = format.shape;
         let is_websocket = shape == PublicationShape::NtfyWs;
-        self.queue([framed(shape.opening(&format.topics), chunked)]);
-        self.flush_events().await?;
+        self.write_remembered(&mut reader, &format, rights, chunked)
+            .await?;
+        if format.ends {
+            self.queue_end(is_websocket, chunked);
+            self.flush_events().await?;
+            return Ok(true);
+        }
         let context = Arc::clone(&self.context);
         let keepalive = self.context.settings.keepalive.duration();
         // One timer serves all waits: if bytes were written meanwhile, it is set again when it
@@ -52,21 +57,14 @@ impl Http1Connection {
         let mut silence = pin!(sleep_until(Instant::now() + keepalive));
         let mut silent_since = Instant::now();
         loop {
-            let event = if format.ends {
-                match reader.try_next() {
-                    Some(event) => WaitOutcome::Event(Some(event)),
-                    None => WaitOutcome::Event(None),
-                }
-            } else {
-                tokio::select! {
-                    biased;
-                    () = rights.lost() => WaitOutcome::Event(None),
-                    event = reader.next() => WaitOutcome::Event(event),
-                    sent = self.read_more() => WaitOutcome::Sent(sent),
-                    () = &mut silence => WaitOutcome::Silence,
-                    // Polled last, so that waiting events are written first.
-                    () = context.drain.begun() => WaitOutcome::Event(None),
-                }
+            let event = tokio::select! {
+                biased;
+                () = rights.lost() => WaitOutcome::Event(None),
+                event = reader.next() => WaitOutcome::Event(event),
+                sent = self.read_more() => WaitOutcome::Sent(sent),
+                () = &mut silence => WaitOutcome::Silence,
+                // Polled last, so that waiting events are written first.
+                () = context.drain.begun() => WaitOutcome::Event(None),
             };
             match event {
                 WaitOutcome::Event(Some(event)) => {
@@ -101,6 +99,28 @@ impl Http1Connection {
             self.flush_events().await?;
             silent_since = Instant::now();
         }
+    }
+
+    /// Writes the opening of a stream, the remembered events, those published meanwhile, and the
+    /// messages that wait for their time.
+    async fn write_remembered(
+        &mut self,
+        reader: &mut LocalSubscription,
+        format: &StreamFormat,
+        rights: &StreamRights,
+        chunked: bool,
+    ) -> io::Result<()> {
+        let opening = format.shape.opening(&format.topics);
+        self.queue([framed(opening, chunked)]);
+        self.flush_events().await?;
+        while rights.still_hold()
+            && let Some(event) = reader.try_next()
+        {
+            self.queue_events(event, reader, format, chunked);
+            self.flush_events().await?;
+        }
+        self.queue([format.scheduled_part(chunked)]);
+        self.flush_events().await
     }
 
     /// Queues this event and those that follow it in the reader's queue, up to a number.

@@ -12,17 +12,18 @@ mod publication_json;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use gatepost_broker::{Remembered, StreamEvent};
-use gatepost_message::MessageId;
+use gatepost_message::{MessageId, Publication};
 use serde_json::json;
 
 use crate::mount::Mount;
 use crate::websocket::{Opcode, whole_frame};
 pub(super) use filter::EventFilter;
 use ntfy_json::ntfy_event;
-pub(super) use ntfy_json::to_ntfy;
+pub(super) use ntfy_json::{to_ntfy, to_ntfy_at};
 pub(super) use publication_json::to_json;
 
 /// The format of publications.
@@ -57,6 +58,9 @@ pub(super) struct StreamFormat {
     pub filter: Option<Arc<EventFilter>>,
     /// The prefix of the reader's topics, which the reader does not see.
     pub mount: Option<Mount>,
+    /// The text of the messages that wait for their time, if the reader requested them. It follows
+    /// the remembered publications.
+    pub scheduled: Bytes,
 }
 
 impl StreamFormat {
@@ -66,6 +70,14 @@ impl StreamFormat {
             (Some(filter), StreamEvent::Publication(publication)) => filter.wants(publication),
             _ => true,
         }
+    }
+
+    /// The messages that wait for their time, in the framing of the connection.
+    pub(super) fn scheduled_part(&self, chunked: bool) -> Bytes {
+        if chunked && !self.scheduled.is_empty() {
+            return chunk(&self.scheduled);
+        }
+        self.scheduled.clone()
     }
 }
 
@@ -137,13 +149,28 @@ impl PublicationShape {
                 }
                 format!("{object}\n").into()
             }
-            Self::NtfySse => format!("data: {}\n\n", to_ntfy(id, publication)).into(),
-            Self::NtfyJson => format!("{}\n", to_ntfy(id, publication)).into(),
-            Self::NtfyWs => text_frame(&to_ntfy(id, publication)),
-            Self::NtfyRaw => {
-                let payload = String::from_utf8_lossy(&publication.payload);
-                format!("{}\n", payload.replace(['\r', '\n'], " ")).into()
+            Self::NtfySse | Self::NtfyJson | Self::NtfyWs => {
+                self.encode_ntfy(&to_ntfy(id, publication))
             }
+            Self::NtfyRaw => raw_line(&publication.payload),
+        }
+    }
+
+    /// The text of a message that waits for its time.
+    pub(super) fn encode_scheduled(self, due: SystemTime, publication: &Publication) -> Vec<u8> {
+        match self {
+            Self::NtfyRaw => raw_line(&publication.payload),
+            _ => self.encode_ntfy(&to_ntfy_at(due, publication)),
+        }
+    }
+
+    /// ntfy's object in the framing of the shape; empty in the shapes that are not ntfy's.
+    fn encode_ntfy(self, object: &serde_json::Value) -> Vec<u8> {
+        match self {
+            Self::NtfySse => format!("data: {object}\n\n").into(),
+            Self::NtfyJson => format!("{object}\n").into(),
+            Self::NtfyWs => text_frame(object),
+            Self::Sse | Self::SsePayload | Self::JsonLines | Self::NtfyRaw => Vec::new(),
         }
     }
 
@@ -159,6 +186,12 @@ impl PublicationShape {
 
 fn text_frame(value: &serde_json::Value) -> Vec<u8> {
     whole_frame(Opcode::Text, value.to_string().as_bytes())
+}
+
+/// The payload as one line.
+fn raw_line(payload: &[u8]) -> Vec<u8> {
+    let payload = String::from_utf8_lossy(payload);
+    format!("{}\n", payload.replace(['\r', '\n'], " ")).into()
 }
 
 /// The payload as `data:` lines. SSE ends lines at CR, LF and CR LF alike, so each becomes a
@@ -285,7 +318,7 @@ pub(super) fn encode_shared(event: &StreamEvent, format: &StreamFormat, chunked:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gatepost_message::{Publication, Topic};
+    use gatepost_message::Topic;
 
     fn event(payload: &'static [u8]) -> StreamEvent {
         let topic = Topic::new("alarms/fire").expect("a topic");
@@ -303,6 +336,7 @@ mod tests {
             topics: String::new(),
             filter: None,
             mount: None,
+            scheduled: Bytes::new(),
         }
     }
 

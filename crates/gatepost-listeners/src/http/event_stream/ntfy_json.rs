@@ -1,5 +1,7 @@
 //! A publication as one JSON object in ntfy's shape, and ntfy's events about the stream itself.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use gatepost_message::{MessageId, Properties, Publication, SEQUENCE_ID, SequenceEvent};
@@ -67,6 +69,14 @@ pub(in crate::http) fn to_ntfy(id: MessageId, publication: &Publication) -> Valu
     if let Some(content_type) = markdown.or(properties.content_type.as_deref()) {
         object["content_type"] = content_type.into();
     }
+    object
+}
+
+/// The object of a message that waits for its time, which is its time for ntfy's clients.
+pub(in crate::http) fn to_ntfy_at(due: SystemTime, publication: &Publication) -> Value {
+    let mut object = to_ntfy(publication.id, publication);
+    let since = due.duration_since(UNIX_EPOCH).unwrap_or_default();
+    object["time"] = since.as_secs().into();
     object
 }
 

@@ -2,7 +2,7 @@
 //! JSON object.
 
 use gatepost_gateway::DELAY;
-use gatepost_message::{SEQUENCE_ID, SequenceEvent};
+use gatepost_message::{CACHE, SEQUENCE_ID, SequenceEvent};
 use gatepost_sinks::{ACTIONS, NotificationAction};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -46,8 +46,8 @@ const UNSUPPORTED: [(&str, &[&str], &str); 2] = [
         "this server fills in no templates; send the finished text, or let a procedure write it",
     ),
 ];
-/// Whether the message is remembered, which a publisher cannot choose here.
-const CACHE: [&str; 2] = ["x-cache", "cache"];
+/// Whether the message is remembered.
+const CACHE_NAMES: [&str; 2] = ["x-cache", "cache"];
 /// The text that ntfy's server uses for a message without text.
 const EMPTY: &str = "triggered";
 
@@ -95,7 +95,6 @@ impl Fields {
             let is_requested = value(aliases).is_some_and(|text| !is_no(&text));
             expect_supported(name, is_requested, detail)?;
         }
-        expect_remembered(value(&CACHE))?;
         let mut fields = Self {
             text: value(&MESSAGE),
             email: value(&EMAIL),
@@ -118,6 +117,7 @@ impl Fields {
             };
             fields.properties.push((name.to_owned(), text));
         }
+        fields.properties.extend(cache(value(&CACHE_NAMES)));
         Ok(fields)
     }
 
@@ -168,7 +168,6 @@ impl Fields {
             let is_requested = text.as_ref().is_some_and(|text| !is_no(text));
             expect_supported(name, is_requested, detail)?;
         }
-        expect_remembered(object.cache)?;
         let sequence_id = object.sequence_id.filter(|id| !id.is_empty());
         let sequence_id = sequence_id.map(self::sequence_id).transpose()?;
         let actions = (!object.actions.is_empty()).then(|| {
@@ -201,7 +200,7 @@ impl Fields {
             text: Some(text.unwrap_or_else(|| EMPTY.to_owned())),
             is_json: true,
             email: object.email.filter(|address| !address.is_empty()),
-            properties: properties.collect(),
+            properties: properties.chain(cache(object.cache)).collect(),
         };
         Ok((object.topic, fields))
     }
@@ -239,11 +238,10 @@ fn expect_supported(
     Ok(())
 }
 
-/// Refuses `Cache: no`, because the history depends on the topic, not on the publisher.
-fn expect_remembered(cache: Option<String>) -> Result<(), HttpError> {
-    let is_requested = cache.is_some_and(|text| is_no(&text) && !text.is_empty());
-    let detail = "the rules of the topic say whether its messages are remembered; omit the field";
-    expect_supported("cache", is_requested, detail)
+/// The property of a message that is not remembered; none if it is, as most are.
+fn cache(text: Option<String>) -> Option<(String, String)> {
+    let is_refused = text.is_some_and(|text| is_no(&text) && !text.is_empty());
+    is_refused.then(|| (CACHE.to_owned(), "no".to_owned()))
 }
 
 fn is_no(text: &str) -> bool {
@@ -312,13 +310,14 @@ mod tests {
         let (_, later) = Fields::of_json(later).expect("an object");
         assert_eq!(later.email.as_deref(), Some("anna@example.org"));
         assert_eq!(later.properties, [(DELAY.to_owned(), "1h".to_owned())]);
+        let (_, present) = Fields::of_json(br#"{"topic":"a","cache":"no"}"#).expect("an object");
+        assert_eq!(present.property(CACHE), Some("no"));
         for body in [
             &b"{"[..],
             b"[]",
             br#"{"topic":1}"#,
             br#"{"topic":"a","call":"+49123"}"#,
             br#"{"topic":"a","template":"github"}"#,
-            br#"{"topic":"a","cache":"no"}"#,
             br#"{"topic":"a","actions":[{"action":"view","label":"no address"}]}"#,
             br#"{"topic":"a","sequence_id":"a/b"}"#,
         ] {

@@ -10,6 +10,7 @@
 mod attachment;
 mod fields;
 mod filter;
+mod scheduled;
 mod sequence;
 
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use crate::http::access;
 use crate::http::context::HttpContext;
 use crate::http::email::AllowedEmail;
 use crate::http::error::HttpError;
-use crate::http::event_stream::{PublicationShape, to_ntfy};
+use crate::http::event_stream::{PublicationShape, to_ntfy, to_ntfy_at};
 use crate::http::origin;
 use crate::http::parameters::{first_parameter, flag, is_yes, parameter, since_of};
 use crate::http::request::{HttpRequest, HttpVersion};
@@ -70,7 +71,7 @@ pub(in crate::http) async fn respond(
                 }
                 _ => return None,
             };
-            Some(subscribe(context, request, topics, shape))
+            Some(subscribe(context, request, topics, shape).await)
         }
         (_, Some((topic, rest))) => sequence::respond(context, request, topic, rest).await,
         _ => None,
@@ -165,8 +166,8 @@ async fn send(
         message.properties = None;
     }
     access::expect_publish(request, &whole, message.retain)?;
-    let is_delayed = set_due_time(context, &mut message)?;
-    if is_delayed && fields.email.is_some() {
+    let due = set_due_time(context, &mut message)?;
+    if due.is_some() && fields.email.is_some() {
         return Err(HttpError::Parameter {
             name: "email",
             detail: "a delayed message is not sent as mail; leave one of the two out".to_owned(),
@@ -189,7 +190,11 @@ async fn send(
     }
     let own = mount.and_then(|mount| mount.own_publication(&publication).ok());
     let shown = own.as_ref().unwrap_or(&publication);
-    let mut response = Response::json(200, &to_ntfy(publication.id, shown));
+    let object = match due {
+        Some(due) => to_ntfy_at(due, shown),
+        None => to_ntfy(publication.id, shown),
+    };
+    let mut response = Response::json(200, &object);
     response.message = Some(id);
     Ok(response)
 }
@@ -211,17 +216,23 @@ fn may_read(
     Ok(Response::json(200, &json!({ "success": true })))
 }
 
-fn subscribe(
+/// A yes or no under any of these names, the first of which errors contain.
+fn flag_of(request: &HttpRequest, names: [&'static str; 3]) -> Result<bool, HttpError> {
+    flag(
+        names[0],
+        names.iter().find_map(|name| parameter(request, name)),
+    )
+}
+
+async fn subscribe(
     context: &HttpContext,
     request: &HttpRequest,
     names: &str,
     shape: PublicationShape,
 ) -> Result<Response, HttpError> {
     let filters = filters(request, names)?;
-    let polls = ["poll", "x-poll", "po"]
-        .iter()
-        .find_map(|name| parameter(request, name));
-    let polls = flag("poll", polls)?;
+    let polls = flag_of(request, ["poll", "x-poll", "po"])?;
+    let wants_scheduled = flag_of(request, ["scheduled", "x-scheduled", "sched"])?;
     access::expect_subscribe(context, request, &filters)?;
     // A poll without a start returns all remembered messages.
     let default = if polls { Since::Everything } else { Since::Now };
@@ -241,6 +252,9 @@ fn subscribe(
     if let Body::Stream { format, .. } = &mut response.body {
         format.ends = polls;
         format.filter = filter::filter_of(request)?.map(Arc::new);
+        if wants_scheduled {
+            format.scheduled = scheduled::text(context, format, filters).await?;
+        }
     }
     if let Some(accept) = accept {
         response.status = 101;

@@ -139,36 +139,46 @@ impl ResponseStream<'_> {
         let shape = format.shape;
         self.send_event(shape.opening(&format.topics).into())
             .await?;
+        while rights.still_hold()
+            && let Some(event) = reader.try_next()
+        {
+            self.send_wanted(&event, format).await?;
+        }
+        self.send_event(format.scheduled_part(false)).await?;
+        if format.ends {
+            return Ok(());
+        }
         let context = Arc::clone(&self.client.context);
         let waker = poll_fn(|task| Poll::Ready(task.waker().clone())).await;
         let _woken_to_drain = context.drain.register(&waker);
         let keepalive = context.settings.keepalive.duration();
         loop {
-            let event: Option<StreamEvent> = if format.ends {
-                reader.try_next()
-            } else {
-                tokio::select! {
-                    biased;
-                    () = rights.lost() => return Ok(()),
-                    event = reader.next() => event,
-                    reset = poll_fn(|task| self.stream.poll_reset(task)) => {
-                        return reset.map(drop).map_err(broken);
-                    }
-                    () = sleep_until(Instant::now() + keepalive) => {
-                        self.send_event(shape.keepalive(&format.topics).into()).await?;
-                        continue;
-                    }
-                    () = context.drain.begun() => return Ok(()),
+            let event: Option<StreamEvent> = tokio::select! {
+                biased;
+                () = rights.lost() => return Ok(()),
+                event = reader.next() => event,
+                reset = poll_fn(|task| self.stream.poll_reset(task)) => {
+                    return reset.map(drop).map_err(broken);
                 }
+                () = sleep_until(Instant::now() + keepalive) => {
+                    self.send_event(shape.keepalive(&format.topics).into()).await?;
+                    continue;
+                }
+                () = context.drain.begun() => return Ok(()),
             };
             match event {
-                Some(event) if !format.wants(&event) => {}
-                Some(event) => {
-                    self.send_event(encode_shared(&event, format, false))
-                        .await?;
-                }
+                Some(event) => self.send_wanted(&event, format).await?,
                 None => return Ok(()),
             }
         }
+    }
+
+    /// Sends an event, unless the reader's filter excludes it.
+    async fn send_wanted(&mut self, event: &StreamEvent, format: &StreamFormat) -> io::Result<()> {
+        if format.wants(event) {
+            let bytes = encode_shared(event, format, false);
+            self.send_event(bytes).await?;
+        }
+        Ok(())
     }
 }
