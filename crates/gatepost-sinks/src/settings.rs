@@ -165,6 +165,8 @@ pub struct BridgeSettings {
     pub tls_cert: PathBuf,
     /// The private key of that certificate.
     pub tls_key: PathBuf,
+    /// The time limit of a connection attempt, with its handshakes.
+    pub connect_timeout: Period,
     /// The longest silence on the connection.
     pub keep_alive: Period,
     /// The time for which the other broker keeps the bridge's session (MQTT 5).
@@ -188,6 +190,7 @@ impl Default for BridgeSettings {
             tls_ca: PathBuf::new(),
             tls_cert: PathBuf::new(),
             tls_key: PathBuf::new(),
+            connect_timeout: Period::seconds(20),
             keep_alive: Period::seconds(60),
             session_expiry: Period::seconds(7 * 86_400),
             in_flight_max: 1_000,

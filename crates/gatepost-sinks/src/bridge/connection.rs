@@ -85,6 +85,8 @@ impl Connection<'_> {
 
     async fn pass_on(&mut self) -> Result<ConnectionEnding, BridgeError> {
         let mut stop = self.running.stop.clone();
+        // Packets that came together with the CONNACK.
+        self.receive_packets().await?;
         loop {
             let may_read = self.inbound.unacknowledged() < usize::from(RECEIVE_MAX);
             let may_send = self.link.out.len() < OUT_BYTES_MAX;

@@ -15,8 +15,6 @@ use tokio::net::TcpStream;
 use super::Bridge;
 use super::error::BridgeError;
 
-/// The time limit of a connection attempt, with its handshake.
-const CONNECT_TIME_MAX: Duration = Duration::from_secs(20);
 /// Publications of the other broker that may be unacknowledged.
 pub(super) const RECEIVE_MAX: u16 = 1_000;
 /// Before MQTT 5 a broker cannot announce how many publications it accepts at once. mosquitto
@@ -59,7 +57,7 @@ impl Link {
     /// Connects and sends CONNECT. `has_bridge_bit` is for the versions before MQTT 5.
     pub(super) async fn open(bridge: &Bridge, has_bridge_bit: bool) -> Result<Self, BridgeError> {
         let opening = Self::handshake(bridge, has_bridge_bit);
-        let opened = tokio::time::timeout(CONNECT_TIME_MAX, opening).await;
+        let opened = tokio::time::timeout(bridge.connect_timeout, opening).await;
         opened.map_err(|_| BridgeError::Silent)?
     }
 

@@ -24,6 +24,7 @@ const IDLE_CONNECTIONS_MAX: usize = 1;
 
 /// A subscription, ready to send.
 pub(super) struct PushEndpoint {
+    subscription: PushSubscription,
     keys: BrowserKeys,
     target: Target,
     client: Client,
@@ -41,6 +42,7 @@ impl PushEndpoint {
         let target = subscription.target(settings)?;
         let timeout = settings.timeout.duration();
         Ok(Self {
+            subscription: subscription.clone(),
             keys: subscription.keys()?,
             client: Client::new(
                 target.clone(),
@@ -69,7 +71,10 @@ impl PushEndpoint {
         delivery: &Delivery,
         now: SystemTime,
     ) -> Result<Request<Full<Bytes>>, &'static str> {
-        let text = notification::text(delivery).map_err(|_| "the message cannot be written")?;
+        let own = self.subscription.own_name(&delivery.topic);
+        let topic = own.ok_or("the user cannot name its topic")?;
+        let text = notification::text(delivery, topic);
+        let text = text.map_err(|_| "the message cannot be written")?;
         let sealed = self.keys.encrypt(&text);
         let sealed = sealed.map_err(|_| "the message cannot be encrypted")?;
         let authorization = self
@@ -110,6 +115,10 @@ impl Carrier for PushEndpoint {
     /// An endpoint that a push service has forgotten never becomes valid again.
     fn ends_when_gone(&self) -> bool {
         true
+    }
+
+    fn accepts(&self, delivery: &Delivery) -> bool {
+        self.subscription.own_name(&delivery.topic).is_some()
     }
 
     fn attempt<'a>(&'a self, batch: &'a [Delivery], _: &'a mut Remaining) -> Attempt<'a> {

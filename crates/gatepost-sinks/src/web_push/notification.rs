@@ -54,8 +54,8 @@ struct Notification<'a> {
     truncated: bool,
 }
 
-/// The JSON of a message, short enough for one record. A text that is too long is cut.
-pub(super) fn text(delivery: &Delivery) -> Result<Vec<u8>, serde_json::Error> {
+/// The JSON of a message on `topic`, short enough for one record. A text that is too long is cut.
+pub(super) fn text(delivery: &Delivery, topic: &str) -> Result<Vec<u8>, serde_json::Error> {
     let binary;
     let message = if let Ok(message) = std::str::from_utf8(&delivery.payload) {
         message
@@ -72,7 +72,7 @@ pub(super) fn text(delivery: &Delivery) -> Result<Vec<u8>, serde_json::Error> {
         event: SequenceEvent::of(&delivery.properties).map_or("message", SequenceEvent::name),
         id: delivery.id.to_string(),
         time: super::unix_seconds(delivery.id.time()),
-        topic: cut(&delivery.topic, SENT_TOPIC_BYTES_MAX),
+        topic: cut(topic, SENT_TOPIC_BYTES_MAX),
         title: property("title").or(property("subject")),
         message: "",
         priority: priority(delivery),
@@ -196,7 +196,7 @@ mod tests {
     }
 
     fn json(delivery: &Delivery) -> Value {
-        let text = text(delivery).expect("JSON");
+        let text = text(delivery, &delivery.topic).expect("JSON");
         assert!(text.len() <= TEXT_BYTES_MAX, "{}", text.len());
         serde_json::from_slice(&text).expect("JSON")
     }

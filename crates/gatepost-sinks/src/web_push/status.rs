@@ -33,7 +33,7 @@ impl WebPush {
         own.map(|(id, running)| SubscriptionStatus {
             id: id.clone(),
             push_service: running.push_service.clone(),
-            topics: running.subscription.topics.clone(),
+            topics: running.subscription.own_topics(),
             expires: running.subscription.expires,
             sink: self.0.status_of(id, running),
         })

@@ -37,6 +37,10 @@ pub struct SubscriptionRequest {
     /// The topic filters.
     #[serde(default)]
     pub topics: Vec<String>,
+    /// The prefix of the user's topics, which ends with `/` and which the browser does not see. The
+    /// filters begin with it.
+    #[serde(skip)]
+    pub prefix: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -57,6 +61,9 @@ pub(super) struct PushSubscription {
     p256dh: String,
     auth: String,
     pub(super) topics: Vec<String>,
+    /// The prefix of its user's topics.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) prefix: Option<String>,
     /// Unix seconds.
     pub(super) expires: u64,
 }
@@ -87,6 +94,7 @@ impl PushSubscription {
             p256dh,
             auth,
             topics: request.topics,
+            prefix: request.prefix,
             expires: unix_seconds(now + settings.expiry.duration()),
         };
         if subscription.endpoint.len() > ENDPOINT_BYTES_MAX {
@@ -103,7 +111,11 @@ impl PushSubscription {
         for topic in &subscription.topics {
             let reason = match RequestedFilter::new(topic) {
                 Err(error) => error.to_string(),
-                Ok(_) if topic.starts_with('$') => {
+                Ok(_)
+                    if subscription
+                        .own_name(topic)
+                        .is_none_or(|own| own.starts_with('$')) =>
+                {
                     "topics that begin with $ are the server's".to_owned()
                 }
                 Ok(_) => continue,
@@ -136,6 +148,22 @@ impl PushSubscription {
             public: key(&self.p256dh)?,
             auth: key(&self.auth)?,
         })
+    }
+
+    /// A topic or filter as the user names it; `None` for one that the user cannot name.
+    pub(super) fn own_name<'n>(&self, name: &'n str) -> Option<&'n str> {
+        let Some(prefix) = &self.prefix else {
+            return Some(name);
+        };
+        let own = name.strip_prefix(prefix.as_str())?;
+        (!own.is_empty() && !own.starts_with('$')).then_some(own)
+    }
+
+    /// The topic filters as the user wrote them.
+    pub(super) fn own_topics(&self) -> Vec<String> {
+        let topics = self.topics.iter();
+        let own = topics.filter_map(|topic| self.own_name(topic));
+        own.map(str::to_owned).collect()
     }
 
     /// Whether both come from the same browser: only that browser has the secret.

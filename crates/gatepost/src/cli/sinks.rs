@@ -47,7 +47,7 @@ fn list(arguments: &SinksArguments) -> Result<(), AdminError> {
 fn line(sink: &Value) -> String {
     let text = |name: &str| sink[name].as_str().unwrap_or("-");
     let mut line = format!(
-        "{:<20} {:<8} {:<9} {:<32} queued {} delivered {} given up {}",
+        "{:<20} {:<8} {:<9} {:<32} queued {} delivered {} given up {} dropped {}",
         text("name"),
         text("kind"),
         text("state"),
@@ -55,6 +55,7 @@ fn line(sink: &Value) -> String {
         sink["queued"],
         sink["delivered"],
         sink["given_up"],
+        sink["dropped"],
     );
     // Writing to a string cannot fail.
     if sink["lag_seconds"].as_u64().is_some_and(|lag| lag > 0) {

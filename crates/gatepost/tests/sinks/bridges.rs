@@ -348,3 +348,51 @@ fn mosquittos_own_bridge_tells_its_state_and_no_client_that_of_another() {
         read_state("0");
     }
 }
+
+#[test]
+fn messages_that_mosquitto_refuses_are_dead_letters_and_check_connects() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let rights = folder.path().join("rights");
+    std::fs::write(&rights, "topic readwrite there/free/#\n").expect("written");
+    let mosquitto = Mosquitto::start_with(
+        folder.path(),
+        &format!("acl_file {}\nmax_packet_size 300\n", rights.display()),
+    );
+    let settings = bridge(&mosquitto, "5", "\"# out 1 here/ there/\"");
+    let settings = format!("{settings}dead_letter = \"dead/plant\"\n");
+    let gateway = Gateway::start(&settings);
+    let mut letters = Client::subscribe(&gateway, "dead/#", "%t %p %P");
+    let mut remote = keep_subscribed(&mosquitto.port(), "reader", "there/free/#");
+    publish(&gateway, "here/held", "1", &["refused".to_owned()]);
+    let letter = letters.await_line("dead/plant refused");
+    for part in [
+        "sink:plant",
+        "refused it: not authorized",
+        "topic:here/held",
+    ] {
+        assert!(letter.to_lowercase().contains(part), "{part}: {letter}");
+    }
+    publish(&gateway, "here/free/a", "1", &["large ".repeat(60)]);
+    let letter = letters.await_line("dead/plant large");
+    assert!(
+        letter.contains("larger than the other broker accepts"),
+        "{letter}"
+    );
+    publish(&gateway, "here/free/a", "1", &lines(1));
+    await_all(&mut remote, "there/free/a", 1);
+
+    let config = folder.path().join("gatepost.toml");
+    let path = config.to_str().expect("UTF-8");
+    let check = |settings: &str| {
+        std::fs::write(&config, settings).expect("written");
+        let arguments = ["check", "--config", path, "--connect"];
+        let output = run(env!("CARGO_BIN_EXE_gatepost"), &arguments, b"");
+        (output.status.code(), text_of(&output))
+    };
+    let (code, text) = check(&settings);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("1 of 1 sinks can be reached"), "{text}");
+    let (code, text) = check(&settings.replace(&mosquitto.port(), "1"));
+    assert_eq!(code, Some(69), "{text}");
+    assert!(text.contains("refused"), "{text}");
+}

@@ -5,12 +5,15 @@ mod support;
 
 mod bridges;
 mod email;
+mod faulty_peers;
 mod mail;
 mod mail_peer;
 mod mosquitto;
 mod quarantine_digest;
+mod raw_peer;
 mod web_peer;
 mod web_push;
+mod web_push_prefix;
 mod webhooks;
 
 use support::{Gateway, run, text_of};

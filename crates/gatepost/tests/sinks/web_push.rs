@@ -9,12 +9,12 @@ use super::support::{Gateway, add_user, await_some, command, feed, post, root, r
 use super::web_peer::{WebPeer, WebRequest};
 use super::{PLAIN, lines, publish, sinks};
 
-const SETTINGS: &str = "rules.paths = []\nweb_push.contact = \"mailto:root@example.org\"\n\
-     web_push.allow_private = true\n";
+pub(crate) const SETTINGS: &str = "rules.paths = []\n\
+     web_push.contact = \"mailto:root@example.org\"\nweb_push.allow_private = true\n";
 const CREATED: &str = "201 Created\r\nlocation: https://push.example.net/m/1";
 
 /// A browser: it makes keys, and reads what its push service was sent.
-struct Browser {
+pub(crate) struct Browser {
     keys: Value,
 }
 
@@ -34,7 +34,7 @@ fn python(script: &str, input: &Value) -> Value {
 }
 
 impl Browser {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let script = "import base64, json, os\n\
             from cryptography.hazmat.primitives.asymmetric import ec\n\
             from cryptography.hazmat.primitives import serialization as s\n\
@@ -49,7 +49,7 @@ impl Browser {
         }
     }
 
-    fn subscription(&self, endpoint: &str, topics: &[&str]) -> Value {
+    pub(crate) fn subscription(&self, endpoint: &str, topics: &[&str]) -> Value {
         json!({
             "endpoint": endpoint,
             "expirationTime": null,
@@ -59,7 +59,7 @@ impl Browser {
     }
 
     /// The notifications in these requests, and the claims of the last one's token.
-    fn read(&self, requests: &[WebRequest], server_key: &str) -> (Vec<Value>, Value) {
+    pub(crate) fn read(&self, requests: &[WebRequest], server_key: &str) -> (Vec<Value>, Value) {
         let script = "import base64, json, sys, http_ece, py_vapid\n\
             from cryptography.hazmat.primitives.asymmetric import ec\n\
             b = lambda t: base64.urlsafe_b64decode(t + '=' * (-len(t) % 4))\n\
@@ -92,7 +92,7 @@ impl Browser {
 }
 
 /// A request to `/v1/webpush`: the status and the answer.
-fn ask(gateway: &Gateway, user: &str, method: &str, body: &Value) -> (u16, Value) {
+pub(crate) fn ask(gateway: &Gateway, user: &str, method: &str, body: &Value) -> (u16, Value) {
     let url = gateway.url("/v1/webpush");
     let mut arguments = vec!["-s", "-X", method, "-w", "\n%{http_code}", &url];
     if !user.is_empty() {
@@ -109,7 +109,7 @@ fn ask(gateway: &Gateway, user: &str, method: &str, body: &Value) -> (u16, Value
     (status.parse().expect("a status"), body)
 }
 
-fn subscribe(gateway: &Gateway, user: &str, subscription: &Value) {
+pub(crate) fn subscribe(gateway: &Gateway, user: &str, subscription: &Value) {
     let (status, answer) = ask(gateway, user, "POST", subscription);
     assert_eq!(
         (status, &answer["success"]),
@@ -118,7 +118,7 @@ fn subscribe(gateway: &Gateway, user: &str, subscription: &Value) {
     );
 }
 
-fn server_key(gateway: &Gateway, user: &str) -> String {
+pub(crate) fn server_key(gateway: &Gateway, user: &str) -> String {
     let (_, answer) = ask(gateway, user, "GET", &Value::Null);
     answer["public_key"].as_str().expect("a key").to_owned()
 }

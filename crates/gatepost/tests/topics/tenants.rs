@@ -193,8 +193,6 @@ fn web_clients_see_their_own_names_only() {
     for topic in ["anna/deep/door", "anna/door", "anna/otto/door"] {
         assert!(all.contains(topic), "{all}");
     }
-    let push = said("/v1/webpush", &anna, &["-d", "{}"]);
-    assert!(!push.ends_with("200"), "{push}");
 }
 
 #[test]

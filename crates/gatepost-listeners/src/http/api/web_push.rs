@@ -10,6 +10,7 @@ use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
 use crate::http::request::{HttpRequest, expect_method, json_object};
 use crate::http::response::Response;
+use crate::mount::Mount;
 
 /// The subscription that a browser cancels.
 #[derive(Deserialize)]
@@ -49,18 +50,15 @@ async fn subscribe(
     request: &HttpRequest,
     web_push: &WebPush,
 ) -> Result<Response, HttpError> {
-    let subscription: SubscriptionRequest = json_object(&request.body)?;
-    let filters = subscription
-        .topics
-        .iter()
-        .map(|topic| TopicFilter::new(topic))
-        .collect::<Result<Vec<_>, _>>()?;
-    if request.mount().is_some() {
-        return Err(HttpError::Conflict(
-            "notifications are not offered to users whose topics have a prefix (access.mount)"
-                .to_owned(),
-        ));
+    let mut subscription: SubscriptionRequest = json_object(&request.body)?;
+    let mount = request.mount();
+    for topic in &mut subscription.topics {
+        *topic = Mount::filter(mount.as_ref(), topic).into_owned();
     }
+    subscription.prefix = mount.map(|mount| mount.as_str().to_owned());
+    let topics = subscription.topics.iter();
+    let filters = topics.map(|topic| TopicFilter::new(topic));
+    let filters = filters.collect::<Result<Vec<_>, _>>()?;
     access::expect_subscribe(context, request, &filters)?;
     let id = web_push
         .subscribe(request.user(), subscription)

@@ -127,7 +127,7 @@ function showTables(now) {
         element("span", { class: "unseen" }, sink.state + ": "), sink.name,
         element("span", { class: "quiet" }, ` ${sink.kind}${sink.state === "running" ? "" : ", " + sink.state}`)), error)),
       figure(sink.queued), cell(sink.lag_seconds ? `${number(sink.lag_seconds)} s` : "–", "number"),
-      figure(sink.delivered), figure(sink.given_up, true)];
+      figure(sink.delivered), figure(sink.given_up, true), figure(sink.dropped, true)];
   }));
   showNodes(now);
   const meanOf = (procedure) => (procedure.requests ? (procedure.cpu_seconds / procedure.requests) * 1e6 : 0);
