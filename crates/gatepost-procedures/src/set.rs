@@ -222,6 +222,7 @@ impl SetBuilder<'_> {
                     Err(text) => problems.push(ConfigurationProblem::error(place("run"), text)),
                 }
             }
+            problems.extend(learning_before_greylist(&steps, place("run")));
             scopes.push(Scope::new(settings, ProcedureChain(steps.into())));
         }
         scopes
@@ -253,6 +254,15 @@ impl SetBuilder<'_> {
             }
         }
     }
+}
+
+/// A mail that is deferred must not be learned from: the sender may never return, or the mail would
+/// be learned twice.
+fn learning_before_greylist(steps: &[ChainMember], place: String) -> Option<ConfigurationProblem> {
+    let position = |path| steps.iter().position(|step| &*step.path == path);
+    let (greylist, spamcheck) = (position(names::GREYLIST)?, position(names::SPAMCHECK)?);
+    let text = "/spamcheck learns from mail that /greylist then defers; write /greylist first";
+    (spamcheck < greylist).then(|| ConfigurationProblem::warning(place, text))
 }
 
 /// A table for a procedure that does not exist is most likely a misspelt path.

@@ -143,3 +143,58 @@ fn local_networks_and_allowed_senders_are_exempt() {
     let transcript = send(&server, "carl@far.example", &[]);
     assert!(transcript.contains(DEFERRED), "{transcript}");
 }
+
+#[test]
+fn a_deferred_mail_is_not_learned_from() {
+    const GATEPOST: &str = env!("CARGO_BIN_EXE_gatepost");
+    let folder = tempfile::tempdir().expect("a folder");
+    let rules = folder.path().join("rules");
+    std::fs::create_dir(&rules).expect("a folder");
+    let text = "bayes_auto_learn 1\nbayes_auto_learn_threshold_nonspam 4.0\n";
+    std::fs::write(rules.join("local.cf"), text).expect("written");
+    let with_delay = |delay: &str| {
+        settings(&format!("delay = \"{delay}\"\nspf = false"))
+            .replace("paths = []", "paths = [\"rules\"]")
+            .replace("[\"/greylist\"]", "[\"/greylist\", \"/spamcheck\"]")
+    };
+    let data = format!("data={}", folder.path().join("gatepost-data").display());
+    let learned = || {
+        let arguments = [
+            "learn",
+            "--status",
+            "--set",
+            &data,
+            "--set",
+            "rules.paths=[]",
+        ];
+        text_of(&run(GATEPOST, &arguments, b""))
+    };
+    let gateway = Gateway::start_in(folder.path(), &with_delay("1h"));
+    let server = gateway.address("smtp").to_string();
+    for _ in 0..3 {
+        let transcript = send(&server, "bert@far.example", &[]);
+        assert!(transcript.contains(DEFERRED), "{transcript}");
+    }
+    assert!(learned().contains("0 spam, 0 ham"), "{}", learned());
+    // The store writes the first attempts before this message is acknowledged.
+    support::post(&gateway, "a", "x");
+    gateway.kill();
+    let gateway = Gateway::start_in(folder.path(), &with_delay("1s"));
+    retry(
+        &gateway.address("smtp").to_string(),
+        "bert@far.example",
+        &[],
+    );
+    await_some("the admitted mail is learned", || {
+        learned().contains("0 spam, 1 ham").then_some(())
+    });
+    let config = folder.path().join("other.toml");
+    let other = with_delay("1h").replace(
+        "[\"/greylist\", \"/spamcheck\"]",
+        "[\"/spamcheck\", \"/greylist\"]",
+    );
+    std::fs::write(&config, other).expect("written");
+    let path = config.to_str().expect("UTF-8");
+    let checked = text_of(&run(GATEPOST, &["check", "--config", path], b""));
+    assert!(checked.contains("write /greylist first"), "{checked}");
+}
