@@ -24,6 +24,13 @@ rules.bayes = false
 rules.auto_welcomelist = false
 rules.max_time = "10m"
 """
+# Rules for topics must cost a delivery nothing: they are looked up with the topic's subscribers.
+TOPIC_RULES = 200
+TOPIC_RULE = """
+[[topics]]
+filter = "unused/{number}/+"
+payload_max = "1kB"
+"""
 
 
 class Server:
@@ -38,7 +45,8 @@ class Server:
         lines = [f'{key} = "{self.folder / name}"' for key, name in paths.items()]
         for name in LISTENERS:
             lines.append(f"listeners.{name}.bind = {['127.0.0.1:0'] if name in USED else []}")
-        (self.folder / "gatepost.toml").write_text("\n".join(lines) + SETTINGS)
+        rules = "".join(TOPIC_RULE.format(number=number) for number in range(TOPIC_RULES))
+        (self.folder / "gatepost.toml").write_text("\n".join(lines) + SETTINGS + rules)
         self.counts = self.folder / "counts"
         with open(self.folder / "out", "wb") as out, open(self.folder / "errors", "wb") as errors:
             self.process = subprocess.Popen(
