@@ -5,7 +5,7 @@
 //! entries that it serves, with reference counts of their own. The bytes are still shared.
 //!
 //! Invariants: a copy is used only while its entry is the path's current one, since replacing or
-//! removing an entry retires all its copies ([`CheckTime`](crate::entry::Checked)); and a thread
+//! removing an entry retires all its copies ([`CheckTime`](crate::entry::CheckTime)); and a thread
 //! keeps at most [`COPIES_MAX`] of them, none larger than [`COPIED_BYTES_MAX`], so that removed
 //! content does not stay in memory.
 

@@ -3,7 +3,7 @@
 //! A publication that sessions wait for is one row of `message`, however many sessions wait; each
 //! session has a small row of `delivery` for it. Most deliveries end within milliseconds, so a row
 //! that would be written and removed within one group of changes is never written
-//! ([`CancelledRows`](crate::cancelled::Cancelled)).
+//! ([`CancelledRows`](crate::cancelled::CancelledRows)).
 //!
 //! Invariant: session numbers, message numbers and a session's sequences are never used twice, so
 //! that a removal can only mean the one row that had the number.
