@@ -435,6 +435,19 @@ test("pictures at desktop and phone width, light and dark", async () => {
   for (const client of listeners) await client.endAsync();
 });
 
+test("a sink that cannot deliver shows its lag and its last error", async () => {
+  await server.configure(`[[sink]]`, `name = "pager"`, `filters = ["pager/#"]`, `webhook.url = "http://127.0.0.1:1/"`, `webhook.allow_private = true`);
+  const reloaded = await fetch(`${server.origin}/admin/reload`, { method: "POST" });
+  assert.equal(reloaded.status, 200, await reloaded.text());
+  const { page, faults, close } = await open("/");
+  await fetch(`${server.origin}/topics/pager/anna`, { method: "POST", body: "come" });
+  const shown = page.locator("#sinks tr", { hasText: "pager" });
+  await shown.locator(".warn", { hasText: "refused" }).waitFor();
+  await shown.locator("td", { hasText: /^[1-9][0-9]* s$/ }).waitFor();
+  assert.deepEqual(faults, []);
+  await close();
+});
+
 test("the first user is made here, and from then on logins and rules hold", async () => {
   const { page, close } = await open("/#access");
   await page.locator("#first-user").waitFor();
@@ -479,18 +492,5 @@ test("the first user is made here, and from then on logins and rules hold", asyn
   await page.locator("#changes td", { hasText: "http 127.0.0.1:" }).first().waitFor();
   const log = await page.locator("#changes").textContent();
   assert.ok(!log.includes("others") && !log.includes(token), log);
-  await close();
-});
-
-test("a sink that cannot deliver shows its lag and its last error", async () => {
-  await server.configure(`[[sink]]`, `name = "pager"`, `filters = ["pager/#"]`, `webhook.url = "http://127.0.0.1:1/"`, `webhook.allow_private = true`);
-  const reloaded = await fetch(`${server.origin}/admin/reload`, { method: "POST" });
-  assert.equal(reloaded.status, 200, await reloaded.text());
-  const { page, faults, close } = await open("/");
-  await fetch(`${server.origin}/topics/pager/anna`, { method: "POST", body: "come" });
-  const shown = page.locator("#sinks tr", { hasText: "pager" });
-  await shown.locator(".warn", { hasText: "refused" }).waitFor();
-  await shown.locator("td", { hasText: /^[1-9][0-9]* s$/ }).waitFor();
-  assert.deepEqual(faults, []);
   await close();
 });
