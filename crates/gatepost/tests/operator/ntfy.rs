@@ -7,6 +7,9 @@ use serde_json::{Value, json as value};
 use super::support::{Client, Gateway, add_user, await_some, command, root, run, text_of};
 use super::{STATUS, curl, json};
 
+/// ntfy's own command without its server, as tests/install-peers installs it.
+const NTFY: &str = "ntfy-client";
+
 #[test]
 fn a_client_of_ntfys_publishes_and_its_shapes_are_answered() {
     let gateway = Gateway::start("rules.paths = []\n");
@@ -86,7 +89,7 @@ fn buttons_are_checked_and_returned_in_one_format() {
 
 /// Runs ntfy's own command.
 fn ntfy(arguments: &[&str]) -> String {
-    let output = run("ntfy", arguments, b"");
+    let output = run(NTFY, arguments, b"");
     let text = text_of(&output);
     assert!(output.status.success(), "{arguments:?}: {text}");
     text
@@ -94,7 +97,7 @@ fn ntfy(arguments: &[&str]) -> String {
 
 /// Whether ntfy's command is there; if not, the test that needs it is skipped.
 fn has_ntfy() -> bool {
-    let is_there = command("ntfy").arg("--help").output().is_ok();
+    let is_there = command(NTFY).arg("--help").output().is_ok();
     if !is_there {
         eprintln!("SKIPPED: ntfy's command is not installed (tests/install-peers)");
     }
@@ -124,7 +127,7 @@ fn ntfys_own_command_publishes_subscribes_and_polls() {
     let url = gateway.url("/alarms");
     let (login, wrong) = (["-u", "root:secret"], ["-u", "root:wrong"]);
     let subscribe = [&["subscribe"], &login[..], &[&url]].concat();
-    let mut subscriber = Client::start("ntfy", &subscribe);
+    let mut subscriber = Client::start(NTFY, &subscribe);
     await_some("the subscription", || {
         let path = "/admin/subscribers?topic=alarms";
         let found = json(&gateway, path, &["--user", "root:secret"]);
@@ -169,7 +172,7 @@ fn ntfys_own_command_publishes_subscribes_and_polls() {
         "{later}"
     );
     let refused = run(
-        "ntfy",
+        NTFY,
         &[&["publish"], &wrong[..], &[&url, "x"]].concat(),
         b"",
     );
@@ -193,7 +196,7 @@ fn ntfys_own_command_delays_attaches_and_uses_tokens() {
     let url = gateway.url("/hall");
     await_some("the token is known", || {
         let publish = [&["publish", "--no-cache"], &login[..], &[&url, "present"]].concat();
-        run("ntfy", &publish, b"").status.success().then_some(())
+        run(NTFY, &publish, b"").status.success().then_some(())
     });
     let publish = |more: &[&str]| {
         let arguments = [&["publish"], &login[..], more].concat();
@@ -241,7 +244,7 @@ fn ntfys_own_command_delays_attaches_and_uses_tokens() {
     assert_eq!(described["content_type"], "text/markdown", "{described}");
     assert_eq!(described["icon"], "https://x.example/i", "{described}");
     let refused = run(
-        "ntfy",
+        NTFY,
         &[
             &["publish", "--email", "a@x.example"],
             &login[..],
