@@ -17,6 +17,17 @@ export async function openPage(browser, url, options = {}) {
   return { page, faults, close: () => context.close() };
 }
 
+/** Waits until `condition` returns something true, and returns that. */
+export async function waitUntil(what, condition) {
+  const end = Date.now() + PATIENCE_MS;
+  for (;;) {
+    const found = await condition();
+    if (found) return found;
+    if (Date.now() > end) throw new Error(`waited in vain until ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
 /** Presses the pointer on an element, and releases it at the same place after `meanwhile`. */
 export async function pressWhile(page, element, meanwhile) {
   const { x, y, width, height } = await element.boundingBox();

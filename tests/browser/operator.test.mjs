@@ -6,7 +6,7 @@ import { mkdirSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { launch, openPage } from "./browser.mjs";
+import { launch, openPage, waitUntil } from "./browser.mjs";
 import { Server } from "./server.mjs";
 
 const GTUBE = "XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X";
@@ -42,13 +42,11 @@ before(async () => {
     assert.equal(added.status, 0, added.stderr.toString());
   }
   const login = { authorization: "Basic " + Buffer.from("anna:secret").toString("base64") };
-  while ((await fetch(server.origin + "/v1/senders", { headers: login })).status !== 200);
+  await waitUntil("the server knows the users", async () => (await fetch(server.origin + "/v1/senders", { headers: login })).status === 200);
   const sent = await server.mail("You have won <b>a prize</b>", GTUBE, "anna@people.example");
   assert.equal(sent.status, 0, sent.transcript);
-  let digest;
-  do digest = spawnSync("curl", ["--silent", "--user", "anna:secret", `pop3://${server.binds.pop3}/1`]).stdout.toString();
-  while (!digest.includes("Release: "));
-  link = digest.match(/^Release: http:\/\/gate\.people\.example(\S+)/m)[1];
+  const read = () => spawnSync("curl", ["--silent", "--user", "anna:secret", `pop3://${server.binds.pop3}/1`]).stdout.toString();
+  [, link] = await waitUntil("the digest is in the mailbox", () => read().match(/^Release: http:\/\/gate\.people\.example(\S+)/m));
   browser = await launch();
 });
 
@@ -73,10 +71,11 @@ test("a procedure is tried on stored messages, activated and undone", async () =
   await text.fill(REFUSES);
   // A judged message is stored a moment later.
   const status = page.locator("#editor-status");
-  do {
+  await waitUntil("both messages are stored", async () => {
     await page.getByRole("button", { name: "Try on stored messages" }).click();
     await status.filter({ hasText: "No error." }).waitFor();
-  } while (!(await status.textContent()).includes("Of 2 stored messages, 1 would get another verdict."));
+    return (await status.textContent()).includes("Of 2 stored messages, 1 would get another verdict.");
+  });
   await page.locator("#editor-result tr", { hasText: "readings/oven" }).locator(".badge.reject").waitFor();
   await page.screenshot({ path: join(scratch, "procedure-trial.png"), animations: "disabled" });
   await page.getByRole("button", { name: "Activate" }).click();

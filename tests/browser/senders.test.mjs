@@ -5,7 +5,7 @@ import { mkdirSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { launch, openPage } from "./browser.mjs";
+import { launch, openPage, waitUntil } from "./browser.mjs";
 import { Server } from "./server.mjs";
 
 const scratch = join(import.meta.dirname ?? ".", "../../target/browser");
@@ -22,7 +22,7 @@ before(async () => {
     assert.equal(added.status, 0, added.stderr.toString());
   }
   const authorization = "Basic " + Buffer.from("anna:secret").toString("base64");
-  while ((await fetch(server.origin + "/v1/senders", { headers: { authorization } })).status !== 200);
+  await waitUntil("the server knows the users", async () => (await fetch(server.origin + "/v1/senders", { headers: { authorization } })).status === 200);
   browser = await launch();
 });
 
