@@ -12,8 +12,6 @@
 //! let database = rusqlite::Connection::open(folder.path().join("a.db")).unwrap();
 //! disk.inject(Fault::new(FileOperation::Write, FaultEffect::Full));
 //! assert!(database.execute_batch("CREATE TABLE a (b)").is_err());
-//! disk.heal();
-//! assert!(database.execute_batch("CREATE TABLE a (b)").is_ok());
 //! ```
 //!
 //! [`Disk::in_memory`] has no files below it at all: they are in memory, and a crash costs

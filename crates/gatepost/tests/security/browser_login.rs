@@ -143,11 +143,21 @@ fn browsers_get_a_login_page_and_programs_a_challenge() {
         assert!(changes.contains(action), "{changes}");
     }
     assert!(!changes.contains("secret of"), "{changes}");
-    // Not an administrator: no login page again, which would lead nowhere.
+    // Not an administrator: pages of the user's own instead of the dashboard, and no login page again, which
+    // would lead nowhere.
     let anna = log_in(&gateway, "anna");
     let answer = ask(&gateway, "GET /", &[HTML, &anna], "");
+    assert_eq!(status(&answer), "200", "{answer}");
+    for part in [
+        "The dashboard is for administrators",
+        "/senders",
+        "/gatepost/login",
+    ] {
+        assert!(answer.contains(part), "{part}: {answer}");
+    }
+    assert!(!answer.contains("dashboard.js"), "{answer}");
+    let answer = ask(&gateway, "GET /", &[&anna], "");
     assert_eq!(status(&answer), "403", "{answer}");
-    assert!(answer.contains("/gatepost/login"), "{answer}");
 }
 
 #[test]
