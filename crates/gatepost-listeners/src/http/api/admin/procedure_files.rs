@@ -9,9 +9,8 @@ use crate::http::error::HttpError;
 use crate::http::request::{HttpRequest, expect_method};
 use crate::http::response::Response;
 
-/// Stored messages on which a text is tried, unless the request names another number.
+/// Stored messages on which a text is tried, the latest ones.
 const TRIED_MESSAGES: usize = 200;
-const TRIED_MESSAGES_MAX: usize = 1_000;
 
 /// The body of a PUT.
 #[derive(Deserialize)]
@@ -32,10 +31,7 @@ struct ProcedureText {
 )]
 enum ProcedureAction {
     /// Compiles a text and runs it on stored messages.
-    Try {
-        text: String,
-        messages: Option<usize>,
-    },
+    Try { text: String },
     /// The text before the last change returns.
     Undo,
 }
@@ -63,9 +59,8 @@ pub(super) async fn respond(
         }
         "POST" => match body(request)? {
             ProcedureAction::Undo => operations.undo_procedure(path).await?,
-            ProcedureAction::Try { text, messages } => {
-                let count = messages.unwrap_or(TRIED_MESSAGES).min(TRIED_MESSAGES_MAX);
-                operations.try_procedure(path, text, count).await?
+            ProcedureAction::Try { text } => {
+                operations.try_procedure(path, text, TRIED_MESSAGES).await?
             }
         },
         _ => {
