@@ -143,8 +143,8 @@ fn browsers_get_a_login_page_and_programs_a_challenge() {
         assert!(changes.contains(action), "{changes}");
     }
     assert!(!changes.contains("secret of"), "{changes}");
-    // Not an administrator: pages of the user's own instead of the dashboard, and no login page again, which
-    // would lead nowhere.
+    // Not an administrator: pages of the user's own instead of the dashboard, and no login page
+    // again, which would lead nowhere.
     let anna = log_in(&gateway, "anna");
     let answer = ask(&gateway, "GET /", &[HTML, &anna], "");
     assert_eq!(status(&answer), "200", "{answer}");
