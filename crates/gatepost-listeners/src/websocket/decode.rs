@@ -60,12 +60,12 @@ impl FrameError {
     }
 }
 
-/// A message of a client.
+/// The messages of a client that a decoder accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AcceptedMessages {
     /// Binary messages of any length, as a stream of bytes.
     BinaryStream,
-    /// A decoder for text and binary messages of at most this many bytes.
+    /// Text and binary messages up to a length.
     Messages {
         /// The longest message, over all its frames.
         bytes_max: u64,
