@@ -316,7 +316,7 @@ test("axe finds nothing serious on any view, in light and dark, at three widths"
         await page.locator(`nav a[href="#${view}"]`).click();
         const shown = page.locator(`#view-${view}`);
         await shown.waitFor();
-        if (view === "history") await shown.locator("path.line").first().waitFor();
+        if (view === "history") await shown.locator("path.line").first().waitFor({ state: "attached" });
         if (view === "access") await shown.locator("details").first().waitFor();
         const first = shown.locator("details summary").first();
         if (await first.count()) await first.click();

@@ -27,6 +27,9 @@ const open = (path, options) => openPage(browser, server.origin + path, options)
 const chart = (page, title) => page.locator("#history-charts > div", { has: page.getByRole("heading", { name: title }) });
 const key = (page, title, name) => chart(page, title).locator(`.keys li[data-name="${name}"]`);
 
+/** Waits for a line of a chart. One without height, of values that are all equal, counts as hidden. */
+const awaitLine = (page, title) => chart(page, title).locator("path.line").first().waitFor({ state: "attached" });
+
 /** Publishes until this many samples show it. */
 async function fillSamples(count) {
   for (;;) {
@@ -43,7 +46,7 @@ test("charts show the values of the moment under the cursor, by pointer and by k
   const { page, faults, close } = await open("/");
   await page.locator(`nav a[href="#history"]`).click();
   const traffic = chart(page, "Messages by listener");
-  await traffic.locator("path.line").first().waitFor();
+  await awaitLine(page, "Messages by listener");
   await page.getByText("5 min", { exact: true }).click();
   await key(page, "Messages by listener", "messages.http").waitFor();
   await page.locator("#history-at", { hasText: "The latest values" }).waitFor();
@@ -103,7 +106,7 @@ test("the charts as people see them, in light and dark, wide and narrow", async 
     for (const [width, options] of Object.entries(WIDTHS)) {
       const { page, faults, close } = await open("/#history", { ...options, colorScheme });
       await page.getByText("5 min", { exact: true }).click();
-      await chart(page, "CPU").locator("path.line").waitFor();
+      await awaitLine(page, "CPU");
       await chart(page, "Verdicts").locator(".plot").hover();
       const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
       assert.ok(overflow <= 0, `${overflow} pixels too wide at ${width} width`);
