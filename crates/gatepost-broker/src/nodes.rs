@@ -15,6 +15,7 @@
 use std::sync::Arc;
 
 use gatepost_message::{Publication, TopicFilter};
+use serde::Serialize;
 use tokio::sync::watch;
 
 /// Other servers that share topics with this one.
@@ -38,8 +39,8 @@ pub trait OtherNodes: Send + Sync {
     fn status(&self) -> NodesStatus;
 }
 
-/// A node that is alive.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A node that is alive, for operators.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LiveNode {
     /// Its number.
     pub node: u8,

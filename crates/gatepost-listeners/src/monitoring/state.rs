@@ -105,7 +105,7 @@ pub struct ClusterState {
     /// The reason why this node is not part of the cluster; `None` while it is.
     pub trouble: Option<String>,
     /// The nodes that are alive, this one first.
-    pub nodes: Vec<NodeState>,
+    pub nodes: Vec<LiveNode>,
     /// Publications sent to the other nodes since the start.
     pub forwarded: u64,
     /// Publications that came from other nodes since the start.
@@ -114,37 +114,13 @@ pub struct ClusterState {
     pub retained_unsent: u64,
 }
 
-/// One node of the cluster.
-#[derive(Serialize, Debug, Clone)]
-pub struct NodeState {
-    /// Its number.
-    pub node: u8,
-    /// The name of its machine.
-    pub host: String,
-    /// Its version.
-    pub version: String,
-    /// Unix time of its start, in milliseconds.
-    pub started_unix_ms: u64,
-}
-
-impl From<LiveNode> for NodeState {
-    fn from(node: LiveNode) -> Self {
-        Self {
-            node: node.node,
-            host: node.host,
-            version: node.version,
-            started_unix_ms: node.started_unix_ms,
-        }
-    }
-}
-
 impl From<NodesStatus> for ClusterState {
     fn from(status: NodesStatus) -> Self {
         let nodes = std::iter::once(status.this.clone()).chain(status.others);
         Self {
             node: status.this.node,
             trouble: status.trouble,
-            nodes: nodes.map(NodeState::from).collect(),
+            nodes: nodes.collect(),
             forwarded: status.forwarded,
             received: status.received,
             retained_unsent: status.retained_unsent,
