@@ -149,9 +149,9 @@ impl Delivering {
             }
             let is_ready = !collected.is_empty() && at_work.is_empty() && !is_gone;
             tokio::select! {
-                _ = stop.wait_for(|&stop| stop) => break ServiceEnd::Work(WorkEnd::Stopped),
+                () = stopped(&mut stop) => break ServiceEnd::Work(WorkEnd::Stopped),
                 Some(done) = at_work.join_next() => match done {
-                    Ok(done) => is_gone |= self.settle(inlet, done),
+                    Ok(done) => is_gone |= self.settle(inlet, done).await,
                     Err(error) => {
                         tracing::error!(target: "sinks", sink = self.settings.name, %error,
                             "an attempt ended in a fault; unfinished messages are delivered again");
@@ -185,7 +185,7 @@ impl Delivering {
         let finish = async {
             while let Some(done) = at_work.join_next().await {
                 if let Ok(done) = done {
-                    self.settle(inlet, done);
+                    self.settle(inlet, done).await;
                 }
             }
         };
@@ -211,12 +211,24 @@ impl Delivering {
     }
 
     /// Acknowledges a finished batch; returns whether the destination no longer exists.
-    fn settle(&self, inlet: &Inlet, (batch, ending): (Batch, AttemptEnding)) -> bool {
+    async fn settle(&self, inlet: &Inlet, (batch, ending): (Batch, AttemptEnding)) -> bool {
         match ending {
             AttemptEnding::Done => {
+                let mut ticket = None;
                 for delivery in &batch {
                     self.progress.end_delivery(delivery.id);
-                    inlet.complete(delivery);
+                    ticket = inlet.complete(delivery);
+                }
+                if self.carrier.awaits_commits()
+                    && let Some(Ok(ticket)) = ticket
+                {
+                    // The session submits changes that the store refused again. If the sink is
+                    // stopped, the store finishes the commit without it.
+                    let mut stop = self.stop.clone();
+                    tokio::select! {
+                        _ = ticket.committed() => {}
+                        () = stopped(&mut stop) => {}
+                    }
                 }
                 false
             }
@@ -333,8 +345,13 @@ impl Delivering {
         let mut stop = self.stop.clone();
         tokio::select! {
             biased;
-            _ = stop.wait_for(|&stop| stop) => false,
+            () = stopped(&mut stop) => false,
             () = tokio::time::sleep_until(until) => true,
         }
     }
+}
+
+/// Completes when the sink is stopped.
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    let _ = stop.wait_for(|&stop| stop).await;
 }

@@ -149,11 +149,10 @@ impl Inlet {
         }
     }
 
-    /// Acknowledges a message that the destination has received or that is given up.
-    pub(crate) fn complete(&self, delivery: &Delivery) {
-        let Some(packet_id) = delivery.packet_id else {
-            return;
-        };
+    /// Acknowledges a message that the destination has received or that is given up. The result is
+    /// as for [`Inlet::submit`].
+    pub(crate) fn complete(&self, delivery: &Delivery) -> Option<Result<Ticket, StoreError>> {
+        let packet_id = delivery.packet_id?;
         // Stray acknowledgements belong to deliveries of an earlier connection.
         if delivery.qos == Qos::ExactlyOnce {
             // The message was queued under earlier settings of the sink, which subscribed at this
@@ -163,7 +162,7 @@ impl Inlet {
         } else {
             let _ = self.attachment.acknowledge(packet_id);
         }
-        let _ = self.submit();
+        self.submit()
     }
 
     /// Completes a delivery at QoS 2 that an earlier connection released.
@@ -172,8 +171,9 @@ impl Inlet {
         let _ = self.submit();
     }
 
-    /// Submits the acknowledgements to the store. The ticket covers the steps of deliveries at QoS
-    /// 2; a delivery at QoS 1 whose acknowledgement is lost is repeated.
+    /// Submits the acknowledgements to the store. The ticket covers all changes of the session so
+    /// far. A sink must wait for it between the steps of a delivery at QoS 2; a delivery at QoS 1
+    /// whose acknowledgement is lost is repeated.
     pub(crate) fn submit(&self) -> Option<Result<Ticket, StoreError>> {
         let ticket = self.attachment.submit();
         self.attachment.flush();

@@ -262,10 +262,13 @@ fn killed_at_any_moment_no_mail_is_lost() {
             .is_some_and(|mail| mail.field("Subject") == "line 149");
         is_last.then_some(taken)
     });
+    // The mail under way at a kill may be repeated, whatever the disk is busy with. Another
+    // connection carries the repetition, so the server may take it after the next mail.
     let mut subjects: Vec<String> = taken.iter().map(|mail| mail.field("Subject")).collect();
-    let repeated = subjects.len() - sent.len();
-    subjects.dedup();
+    let mut seen = std::collections::BTreeSet::new();
+    subjects.retain(|subject| seen.insert(subject.clone()));
     assert_eq!(subjects, sent, "in order");
+    let repeated = taken.len() - sent.len();
     assert!(repeated <= 2, "{repeated} repeated");
     drop(gateway);
 }
