@@ -22,10 +22,12 @@ fn killed_at_any_moment_nothing_is_lost_and_the_order_stays() {
     let sent = lines(200);
     let gateway = Gateway::start_in(folder.path(), &settings);
     publish(&gateway, "hook/a", "1", &sent);
+    let mut kills = 0;
     let mut gateway = Some(gateway);
     for arrived in [20, 60, 120] {
         peer.await_requests(arrived);
         gateway.take().expect("running").kill();
+        kills += 1;
         gateway = Some(Gateway::start_in(folder.path(), &settings));
     }
     let got = await_some("the last line", || {
@@ -36,14 +38,13 @@ fn killed_at_any_moment_nothing_is_lost_and_the_order_stays() {
         is_last.then_some(requests)
     });
     let payloads: Vec<String> = got.iter().map(WebRequest::payload).collect();
-    // A kill repeats the message under way and those before it whose acknowledgement was not on
-    // disk yet: a few, more on a busy disk. If no acknowledgement were stored, the three kills
-    // would repeat 200. Each repetition has the message's id.
+    // A message under way at a kill may come again, and so may the one before it, whose end was not
+    // on disk yet; each is the same message by its id.
     let mut seen = std::collections::BTreeSet::new();
     let mut once = payloads.clone();
     once.retain(|line| seen.insert(line.clone()));
     let repeated = payloads.len() - sent.len();
-    assert!(repeated < sent.len() / 2, "{repeated} repeated");
+    assert!(repeated <= 2 * kills, "{repeated} repeated");
     for line in &sent {
         let ids: std::collections::BTreeSet<_> = got
             .iter()

@@ -34,9 +34,11 @@ use crate::minimum_rate::MinimumRate;
 use crate::stream::TlsSession;
 
 mod answer;
+mod body_blocks;
 mod frame_guard;
 mod guarded_stream;
 
+use body_blocks::BodyBlocks;
 use guarded_stream::{GuardedStream, Violation};
 
 /// Streams that a client may have open at once (RFC 9113, section 6.5.2 recommends at least 100).
@@ -312,11 +314,11 @@ async fn read_body(
         settings.body_timeout.duration(),
         settings.body_rate_min.bytes(),
     );
-    let mut whole = Vec::new();
+    let mut whole = BodyBlocks::default();
     loop {
         let data = match timeout_at(rate.deadline(Instant::now()), body.data()).await {
             Err(_) => return Ok(Err(HttpError::RequestTimeout(BODY_TIMEOUT))),
-            Ok(None) => return Ok(Ok(whole.into())),
+            Ok(None) => return Ok(Ok(whole.into_bytes())),
             Ok(Some(data)) => data?,
         };
         let length = (whole.len() + data.len()) as u64;
@@ -327,7 +329,7 @@ async fn read_body(
             return Ok(Err(HttpError::Busy(IN_FLIGHT)));
         }
         rate.add(data.len());
-        whole.extend_from_slice(&data);
+        whole.push(&data);
         body.flow_control().release_capacity(data.len())?;
     }
 }
