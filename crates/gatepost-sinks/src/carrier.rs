@@ -31,13 +31,6 @@ pub(crate) trait Carrier: Send + Sync {
     /// the config is changed.
     fn ends_when_gone(&self) -> bool;
 
-    /// Whether the sink waits until the acknowledgement of a message is on disk before it sends the
-    /// next one. Then a crash repeats only the messages under way, however slow the disk is; the
-    /// price is a commit for each message.
-    fn awaits_commits(&self) -> bool {
-        false
-    }
-
     /// Whether the message has a form on this transport. Others are acknowledged and not sent.
     fn accepts(&self, _: &Delivery) -> bool {
         true

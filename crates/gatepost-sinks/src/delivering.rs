@@ -2,6 +2,7 @@
 //! as its settings allow, repeats each until it is delivered or given up, and acknowledges it. A
 //! sink with digests collects the messages of a period and sends them as one.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -9,6 +10,7 @@ use gatepost_broker::{
     Authorization, Broker, DisconnectCause, RequestedFilter, RetainHandling, SubscribeOptions,
 };
 use gatepost_message::{Qos, Topic};
+use gatepost_store::{StoreError, Ticket};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -35,6 +37,11 @@ pub(crate) struct Digest {
 
 /// Messages that leave together, in their order.
 type Batch = Vec<Delivery>;
+
+/// The commits of acknowledgements that are not on disk yet, in their order. Each counts as a
+/// message under way, so a crash repeats no more messages than the sink may send at once, however
+/// slow the disk is.
+type UncommittedAcks = VecDeque<Ticket>;
 
 /// The outcome of the attempts at a batch.
 enum AttemptEnding {
@@ -139,6 +146,7 @@ impl Delivering {
     async fn serve(self: &Arc<Self>, inlet: &mut Inlet) -> ServiceEnd {
         let mut stop = self.stop.clone();
         let mut at_work: JoinSet<(Batch, AttemptEnding)> = JoinSet::new();
+        let mut uncommitted = UncommittedAcks::new();
         let mut collected = Batch::new();
         // A restart forgets when the last digest was: the next one comes early.
         let mut next_digest = Instant::now();
@@ -147,18 +155,26 @@ impl Delivering {
             if is_gone && self.carrier.ends_when_gone() {
                 break ServiceEnd::Work(WorkEnd::Gone);
             }
-            let is_ready = !collected.is_empty() && at_work.is_empty() && !is_gone;
+            while uncommitted
+                .front()
+                .is_some_and(|ack| ack.outcome().is_some())
+            {
+                uncommitted.pop_front();
+            }
+            let under_way = at_work.len() + uncommitted.len();
+            let is_ready = !collected.is_empty() && under_way == 0 && !is_gone;
             tokio::select! {
-                () = stopped(&mut stop) => break ServiceEnd::Work(WorkEnd::Stopped),
+                _ = stop.wait_for(|&stop| stop) => break ServiceEnd::Work(WorkEnd::Stopped),
                 Some(done) = at_work.join_next() => match done {
-                    Ok(done) => is_gone |= self.settle(inlet, done).await,
+                    Ok(done) => is_gone |= self.settle(inlet, done, &mut uncommitted),
                     Err(error) => {
                         tracing::error!(target: "sinks", sink = self.settings.name, %error,
                             "an attempt ended in a fault; unfinished messages are delivered again");
                         break ServiceEnd::Session(DisconnectCause::Broken);
                     }
                 },
-                handed = inlet.next(), if self.has_room(&at_work, &collected) && !is_gone => {
+                Some(_) = first_commit(&uncommitted) => {}
+                handed = inlet.next(), if self.has_room(under_way, &collected) && !is_gone => {
                     match handed {
                         Ok(SinkFrame::Delivery(delivery)) if !self.carrier.accepts(&delivery) => {
                             inlet.complete(&delivery);
@@ -185,7 +201,7 @@ impl Delivering {
         let finish = async {
             while let Some(done) = at_work.join_next().await {
                 if let Ok(done) = done {
-                    self.settle(inlet, done).await;
+                    self.settle(inlet, done, &mut uncommitted);
                 }
             }
         };
@@ -194,10 +210,10 @@ impl Delivering {
     }
 
     /// Whether another message may be taken from the session.
-    fn has_room(&self, at_work: &JoinSet<(Batch, AttemptEnding)>, collected: &[Delivery]) -> bool {
+    fn has_room(&self, under_way: usize, collected: &[Delivery]) -> bool {
         match self.digest {
             Some(digest) => collected.len() < usize::from(digest.messages_max),
-            None => at_work.len() < usize::from(self.concurrency),
+            None => under_way < usize::from(self.concurrency),
         }
     }
 
@@ -211,7 +227,12 @@ impl Delivering {
     }
 
     /// Acknowledges a finished batch; returns whether the destination no longer exists.
-    async fn settle(&self, inlet: &Inlet, (batch, ending): (Batch, AttemptEnding)) -> bool {
+    fn settle(
+        &self,
+        inlet: &Inlet,
+        (batch, ending): (Batch, AttemptEnding),
+        uncommitted: &mut UncommittedAcks,
+    ) -> bool {
         match ending {
             AttemptEnding::Done => {
                 let mut ticket = None;
@@ -219,17 +240,8 @@ impl Delivering {
                     self.progress.end_delivery(delivery.id);
                     ticket = inlet.complete(delivery);
                 }
-                if self.carrier.awaits_commits()
-                    && let Some(Ok(ticket)) = ticket
-                {
-                    // The session submits changes that the store refused again. If the sink is
-                    // stopped, the store finishes the commit without it.
-                    let mut stop = self.stop.clone();
-                    tokio::select! {
-                        _ = ticket.committed() => {}
-                        () = stopped(&mut stop) => {}
-                    }
-                }
+                // The session submits again what the store refused.
+                uncommitted.extend(ticket.and_then(Result::ok));
                 false
             }
             AttemptEnding::Unfinished => false,
@@ -345,13 +357,13 @@ impl Delivering {
         let mut stop = self.stop.clone();
         tokio::select! {
             biased;
-            () = stopped(&mut stop) => false,
+            _ = stop.wait_for(|&stop| stop) => false,
             () = tokio::time::sleep_until(until) => true,
         }
     }
 }
 
-/// Completes when the sink is stopped.
-async fn stopped(stop: &mut watch::Receiver<bool>) {
-    let _ = stop.wait_for(|&stop| stop).await;
+/// Waits for the first of these commits; `None` if there is none.
+async fn first_commit(uncommitted: &UncommittedAcks) -> Option<Result<(), StoreError>> {
+    Some(uncommitted.front()?.committed().await)
 }

@@ -126,11 +126,6 @@ impl Carrier for MailSink {
         false
     }
 
-    /// A person reads each repetition of a mail.
-    fn awaits_commits(&self) -> bool {
-        true
-    }
-
     /// A mail cannot be withdrawn, so that an earlier message was read or deleted is not sent.
     fn accepts(&self, delivery: &Delivery) -> bool {
         SequenceEvent::of(&delivery.properties).is_none()
@@ -174,11 +169,6 @@ impl Carrier for OutgoingSink {
 
     fn ends_when_gone(&self) -> bool {
         false
-    }
-
-    /// A person reads each repetition of a mail.
-    fn awaits_commits(&self) -> bool {
-        true
     }
 
     fn attempt<'a>(&'a self, batch: &'a [Delivery], remaining: &'a mut Remaining) -> Attempt<'a> {

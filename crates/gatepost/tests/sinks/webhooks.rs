@@ -38,13 +38,13 @@ fn killed_at_any_moment_nothing_is_lost_and_the_order_stays() {
         is_last.then_some(requests)
     });
     let payloads: Vec<String> = got.iter().map(WebRequest::payload).collect();
-    // A message under way at a kill may come again, and so may the one before it, whose end was not
-    // on disk yet; each is the same message by its id.
+    // The message under way at a kill may be repeated, however slow the disk is; each repetition
+    // has the message's id.
     let mut seen = std::collections::BTreeSet::new();
     let mut once = payloads.clone();
     once.retain(|line| seen.insert(line.clone()));
     let repeated = payloads.len() - sent.len();
-    assert!(repeated <= 2 * kills, "{repeated} repeated");
+    assert!(repeated <= kills, "{repeated} repeated");
     for line in &sent {
         let ids: std::collections::BTreeSet<_> = got
             .iter()
