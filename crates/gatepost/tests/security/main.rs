@@ -146,8 +146,8 @@ end"#;
     assert!(used_kb < 4 * MEMORY_MAX_KB, "{used_kb} kB more at the most");
 }
 
-/// The build's folder, or the home folder if the checkout is in a temporary folder, all of which
-/// SQLite needs.
+/// The build's folder, or the home folder if the checkout is in a temporary folder: the sandbox
+/// permits temporary folders, which SQLite needs.
 fn folder_that_the_sandbox_refuses() -> PathBuf {
     let home = std::env::var_os("HOME").expect("HOME");
     let folders = [env!("CARGO_TARGET_TMPDIR").into(), PathBuf::from(home)];
