@@ -65,6 +65,24 @@ fn descriptions_of_settings_are_those_of_the_code() {
     assert!(output.status.success(), "{said}");
 }
 
+/// The source files that a document names and that are not among `sources`.
+fn missing_sources(text: &str, sources: &[String]) -> Vec<String> {
+    // Documents leave out `crates/gatepost-` and the crate's `src`, where what is left is unique.
+    let exists = |path: &&str| {
+        let suffix = format!("/{path}");
+        let in_crate = format!("/gatepost-{path}");
+        sources
+            .iter()
+            .any(|file| file == path || file.ends_with(&suffix) || file.ends_with(&in_crate))
+    };
+    let text = prose(text);
+    let paths = inline_code(&text).filter(|code| is_source_path(code));
+    paths
+        .filter(|path| !exists(path))
+        .map(str::to_owned)
+        .collect()
+}
+
 #[test]
 fn source_files_named_in_documents_exist() {
     let sources = [
@@ -73,72 +91,83 @@ fn source_files_named_in_documents_exist() {
         below("tests", "rs"),
     ]
     .concat();
-    // Documents leave out `crates/gatepost-` and the crate's `src`, where what is left is unique.
-    let exists = |path: &str| {
-        let suffix = format!("/{path}");
-        let in_crate = format!("/gatepost-{path}");
-        sources
-            .iter()
-            .any(|file| file == path || file.ends_with(&suffix) || file.ends_with(&in_crate))
-    };
     let mut missing = Vec::new();
     for document in documents() {
-        let text = prose(&read(&document));
-        for path in inline_code(&text).filter(|code| is_source_path(code)) {
-            if !exists(path) {
-                missing.push(format!("{document}: {path}"));
-            }
+        for path in missing_sources(&read(&document), &sources) {
+            missing.push(format!("{document}: {path}"));
         }
     }
     assert!(missing.is_empty(), "no such file:\n{}", missing.join("\n"));
 }
 
-#[test]
-fn folders_named_in_the_architecture_exist() {
-    let text = prose(&read("ARCHITECTURE.md"));
-    let mut missing = Vec::new();
-    for code in inline_code(&text).filter(|code| code.ends_with('/')) {
+/// The folders that a document names and that are neither in the root nor in a crate.
+fn missing_folders(text: &str) -> Vec<String> {
+    let is_missing = |code: &&str| {
         let is_folder = |base: &str| root().join(base).join(code).is_dir();
         let in_crate = |name: &String| {
             is_folder(&format!("crates/{name}/src")) || is_folder(&format!("crates/{name}"))
         };
         let (first, rest) = code.split_once('/').unwrap_or((code, ""));
         let named_crate = root().join(format!("crates/gatepost-{first}")).join(rest);
-        if !is_folder("") && !named_crate.is_dir() && !crates().iter().any(in_crate) {
-            missing.push(code.to_owned());
-        }
-    }
+        !is_folder("") && !named_crate.is_dir() && !crates().iter().any(in_crate)
+    };
+    let text = prose(text);
+    let folders = inline_code(&text).filter(|code| code.ends_with('/'));
+    folders.filter(is_missing).map(str::to_owned).collect()
+}
+
+#[test]
+fn folders_named_in_the_architecture_exist() {
+    let missing = missing_folders(&read("ARCHITECTURE.md"));
     assert!(missing.is_empty(), "no such folder: {missing:?}");
+}
+
+/// The links of a document that lead to no file, or to no heading of it.
+fn broken_links(document: &str, text: &str) -> Vec<String> {
+    let folder = Path::new(document).parent().unwrap_or(Path::new(""));
+    let leads = |link: &&str| {
+        let (file, fragment) = link.split_once('#').unwrap_or((link, ""));
+        let target = root().join(folder).join(file);
+        if fragment.is_empty() {
+            return target.exists();
+        }
+        let of_file = std::fs::read_to_string(&target).unwrap_or_default();
+        let text = if file.is_empty() { text } else { &of_file };
+        let mut headings = text.lines().filter(|line| line.starts_with('#'));
+        headings.any(|heading| anchor(heading) == fragment)
+    };
+    let prose = prose(text);
+    let links = links(&prose).filter(|link| !link.contains("://"));
+    let broken = links.filter(|link| !leads(link));
+    broken.map(str::to_owned).collect()
 }
 
 #[test]
 fn links_lead_somewhere() {
     let mut broken = Vec::new();
     for document in documents() {
-        let text = read(&document);
-        let folder = Path::new(&document).parent().unwrap_or(Path::new(""));
-        let prose = prose(&text);
-        for link in links(&prose).filter(|link| !link.contains("://")) {
-            let (file, fragment) = link.split_once('#').unwrap_or((link, ""));
-            let target = if file.is_empty() {
-                root().join(&document)
-            } else {
-                root().join(folder).join(file)
-            };
-            let leads = if fragment.is_empty() {
-                target.exists()
-            } else {
-                std::fs::read_to_string(&target).is_ok_and(|text| {
-                    let mut headings = text.lines().filter(|line| line.starts_with('#'));
-                    headings.any(|heading| anchor(heading) == fragment)
-                })
-            };
-            if !leads {
-                broken.push(format!("{document}: {link}"));
-            }
+        for link in broken_links(&document, &read(&document)) {
+            broken.push(format!("{document}: {link}"));
         }
     }
     assert!(broken.is_empty(), "broken links:\n{}", broken.join("\n"));
+}
+
+#[test]
+fn paths_that_do_not_exist_are_found() {
+    let sources = ["crates/gatepost-store/src/writer.rs".to_owned()];
+    let text = "`writer.rs` `store/src/writer.rs` `riter.rs` `store/writer.rs` `x.rs y`\n\
+        ```\n`fenced.rs`\n```\n`gone/after.rs`\n";
+    let missing = missing_sources(text, &sources);
+    assert_eq!(missing, ["riter.rs", "store/writer.rs", "gone/after.rs"]);
+
+    let text = "`docs/` `rules/src/scan/` `scan/` `rules/src/none/` `no-folder/`";
+    assert_eq!(missing_folders(text), ["rules/src/none/", "no-folder/"]);
+
+    let text = "# One & two\n[a](#one--two) [b](#three) [c](../README.md) [d](README.md)\n\
+        [e](../docs/README.md#none) [f](https://example.com/) [g](none.md)\n";
+    let broken = broken_links("docs/page.md", text);
+    assert_eq!(broken, ["#three", "../docs/README.md#none", "none.md"]);
 }
 
 /// The crates of this workspace that a crate depends on, without the prefix, sorted.

@@ -1,6 +1,7 @@
 //! Rules: a source file has one purpose and at most [`LINES_MAX`] lines; a function outside of
 //! tests has at most [`FUNCTION_LINES_MAX`].
 
+use crate::crate_sources::all_crate_sources;
 use crate::files::{below, read};
 use crate::source::code;
 
@@ -62,11 +63,8 @@ fn no_source_file_is_too_long() {
 #[test]
 fn no_function_is_too_long() {
     let mut long = Vec::new();
-    for file in below("crates", "rs") {
-        if !file.contains("/src/") {
-            continue;
-        }
-        for (name, lines) in functions(&code(&read(&file))) {
+    for (_, (file, text)) in all_crate_sources() {
+        for (name, lines) in functions(&code(&text)) {
             if lines > FUNCTION_LINES_MAX {
                 long.push(format!("{file}: {name} has {lines} lines"));
             }

@@ -9,6 +9,7 @@
 
 #![cfg(test)]
 
+mod crate_sources;
 mod dependencies;
 mod documents;
 mod files;

@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::files::{below, crates, exceptions, read};
+use crate::crate_sources::crate_sources;
+use crate::files::{crates, exceptions};
 use crate::source::code;
 
 /// The name that a declaration of a type introduces.
@@ -65,8 +66,8 @@ struct TypeFiles {
 /// The types of a crate that have methods, by their names.
 fn types_of(name: &str) -> BTreeMap<String, TypeFiles> {
     let mut types: BTreeMap<String, TypeFiles> = BTreeMap::new();
-    for file in below(&format!("crates/{name}/src"), "rs") {
-        for line in code(&read(&file)).lines() {
+    for (file, text) in crate_sources(name) {
+        for line in code(&text).lines() {
             if let Some(declared) = declared(line) {
                 let files = types.entry(declared.to_owned()).or_default();
                 files.declaring.insert(file.clone());
@@ -102,11 +103,6 @@ fn methods_stand_in_the_folder_of_their_type() {
     );
 }
 
-/// Unit tests in files of their own.
-fn is_test(file: &str) -> bool {
-    file.contains("/tests/") || file.ends_with("tests.rs")
-}
-
 /// The types with methods in other files, as `ratchet/methods.txt` names them.
 fn types_with_methods_elsewhere() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
@@ -116,7 +112,6 @@ fn types_with_methods_elsewhere() -> BTreeSet<String> {
             let elsewhere: Vec<&str> = files
                 .implementing
                 .difference(&files.declaring)
-                .filter(|file| !is_test(file))
                 .filter_map(|file| file.strip_prefix(&source))
                 .collect();
             if !elsewhere.is_empty() {

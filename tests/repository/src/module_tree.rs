@@ -6,11 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::files;
+use crate::crate_sources::{ModulePath, Source, child, crate_sources, module_path};
 use crate::source::{code, paths};
-
-/// A module's path within its crate; the crate root is empty.
-pub(crate) type ModulePath = Vec<String>;
 
 /// A crate's modules with their code.
 pub(crate) struct ModuleTree {
@@ -25,17 +22,16 @@ struct Module {
 }
 
 impl ModuleTree {
-    /// The library and the binary of a crate in `crates/`, without test modules.
+    /// The modules of a crate in `crates/`, without test modules.
     pub(crate) fn of(crate_name: &str) -> Self {
-        let folder = format!("crates/{crate_name}/src/");
+        Self::parse(&crate_sources(crate_name))
+    }
+
+    pub(crate) fn parse(sources: &[Source]) -> Self {
         let mut modules = BTreeMap::new();
-        let mut test_modules = Vec::new();
-        for file in files::below(&folder, "rs") {
-            let path = module_path(file.strip_prefix(&folder).unwrap_or(&file));
-            let text = files::read(&file);
-            test_modules.extend(declared_for_tests(&text).map(|name| child(&path, name)));
-            let module = Module::parse(&code(&text));
-            let entry = modules.entry(path).or_insert(Module {
+        for (file, text) in sources {
+            let module = Module::parse(&code(text));
+            let entry = modules.entry(module_path(file)).or_insert(Module {
                 named: Vec::new(),
                 exported: BTreeMap::new(),
             });
@@ -43,8 +39,6 @@ impl ModuleTree {
             entry.named.extend(module.named);
             entry.exported.extend(module.exported);
         }
-        let is_test = |path: &ModulePath| test_modules.iter().any(|test| path.starts_with(test));
-        modules.retain(|path, _| !is_test(path));
         Self { modules }
     }
 
@@ -134,35 +128,4 @@ impl Module {
 
 fn is_visibility(line: &str) -> bool {
     line.trim_start().starts_with("pub")
-}
-
-fn child(parent: &[String], name: &str) -> ModulePath {
-    [parent, &[name.to_owned()]].concat()
-}
-
-/// `http/mod.rs` and `http.rs` are `http`; `lib.rs` and `main.rs` are the root.
-fn module_path(file: &str) -> ModulePath {
-    let file = file.trim_end_matches(".rs");
-    let mut path: ModulePath = file.split('/').map(str::to_owned).collect();
-    let is_root = matches!(file, "lib" | "main");
-    if is_root || path.last().is_some_and(|last| last == "mod") {
-        path.pop();
-    }
-    path
-}
-
-/// Modules in files of their own that are compiled for tests only.
-fn declared_for_tests(text: &str) -> impl Iterator<Item = &str> {
-    text.split("#[cfg(test)]\n").skip(1).filter_map(|rest| {
-        let declaration = rest.lines().find(|line| !line.starts_with("#["))?;
-        let declaration = declaration.trim_start_matches("pub(crate) ");
-        declaration.strip_prefix("mod ")?.strip_suffix(';')
-    })
-}
-
-#[test]
-fn files_are_modules() {
-    assert_eq!(module_path("lib.rs"), Vec::<String>::new());
-    assert_eq!(module_path("http/mod.rs"), ["http"]);
-    assert_eq!(module_path("http/parser.rs"), ["http", "parser"]);
 }

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::crate_sources::{Source, all_crate_sources};
 use crate::files::{below, read};
 use crate::source::code;
 
@@ -61,47 +62,74 @@ fn names(text: &str) -> impl Iterator<Item = &str> {
     text.split(is_other).filter(|name| !name.is_empty())
 }
 
-#[test]
-fn public_items_are_used() {
-    let mut declarations: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    let mut uses: BTreeMap<String, usize> = BTreeMap::new();
-    let files = ["crates", "fuzz"].iter();
-    let files = files.flat_map(|folder| below(folder, "rs"));
-    let sources: Vec<(String, String)> = files
-        .map(|file| {
-            let code = code(&read(&file));
-            (file, code)
-        })
+/// The public items of `crates/*/src` that no code names, with the files that declare them.
+/// `sources` are pairs of a file's path and its text.
+fn unused(sources: &[Source]) -> Vec<String> {
+    let sources: Vec<(&str, String)> = sources
+        .iter()
+        .map(|(file, text)| (file.as_str(), code(text)))
         .collect();
     let lines = sources.iter().flat_map(|(_, code)| code.lines());
     let traits = lines.filter_map(declared_trait).map(str::to_owned);
     let traits: BTreeSet<String> = traits.collect();
-    for (file, code) in sources {
-        for name in names(&without_imports(&code, &traits)) {
+    let mut declarations: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut uses: BTreeMap<String, usize> = BTreeMap::new();
+    for (file, code) in &sources {
+        for name in names(&without_imports(code, &traits)) {
             *uses.entry(name.to_owned()).or_default() += 1;
         }
         if file.contains("/src/") {
-            let lines: Vec<&str> = code.lines().collect();
-            for pair in lines.windows(2) {
-                // Helpers of unit tests are no part of the crate.
-                let [before, line] = pair else { continue };
-                if before.trim() == "#[cfg(test)]" {
-                    continue;
-                }
-                if let Some(name) = declared(line) {
-                    let files = declarations.entry(name.to_owned()).or_default();
-                    files.push(file.clone());
-                }
+            for name in code.lines().filter_map(declared) {
+                declarations.entry(name).or_default().push(file);
             }
         }
     }
-    let is_unused = |(name, files): &(&String, &Vec<String>)| uses[*name] <= files.len();
-    let unused: Vec<String> = declarations
-        .iter()
-        .filter(is_unused)
+    declarations
+        .into_iter()
+        .filter(|(name, files)| uses.get(*name).is_none_or(|count| *count <= files.len()))
         .map(|(name, files)| format!("{name}: {}", files.join(" ")))
-        .collect();
+        .collect()
+}
+
+#[test]
+fn public_items_are_used() {
+    let outside = ["crates", "fuzz"].into_iter();
+    let outside = outside.flat_map(|folder| below(folder, "rs"));
+    let outside = outside.filter(|file| !file.contains("/src/"));
+    let outside = outside.map(|file| {
+        let text = read(&file);
+        (file, text)
+    });
+    let inside = all_crate_sources().map(|(_, source)| source);
+    let sources: Vec<Source> = inside.chain(outside).collect();
+    let unused = unused(&sources);
     assert!(unused.is_empty(), "never used:\n{}", unused.join("\n"));
+}
+
+#[test]
+fn unused_public_items_are_found() {
+    let first_line = "pub fn first_line() {}\n";
+    let around_tests = "#[cfg(test)]\nmod tests {\n    fn a() { super::in_tests_only() }\n}\n\
+        pub fn after_tests() {}\npub(crate) fn in_tests_only() {}\n\
+        #[cfg(test)]\npub fn helper() {}\n";
+    let imported = "use a::{\n    imported_only,\n    Used,\n};\npub use b::imported_only;\n\
+        pub async fn imported_only() {}\nimpl Used for u8 {}\nfn main() { called() }\n";
+    let used = "pub trait Used {}\npub const fn called() {}\n";
+    let sources = [
+        ("crates/a/src/a.rs", first_line),
+        ("crates/a/src/b.rs", around_tests),
+        ("crates/a/src/main.rs", imported),
+        ("crates/b/src/lib.rs", used),
+        ("crates/b/tests/b.rs", "pub fn of_no_crate() {}"),
+    ];
+    let sources = sources.map(|(file, text)| (file.to_owned(), text.to_owned()));
+    let expected = [
+        "after_tests: crates/a/src/b.rs",
+        "first_line: crates/a/src/a.rs",
+        "imported_only: crates/a/src/main.rs",
+        "in_tests_only: crates/a/src/b.rs",
+    ];
+    assert_eq!(unused(&sources), expected);
 }
 
 #[test]

@@ -1,20 +1,40 @@
-//! Rust source as text: without comments, string contents and test modules.
+//! Rust source as text: without comments, contents of strings and items for tests.
 
-/// The code alone: comments are removed, literals are emptied, and everything from the first
-/// `#[cfg(test)] mod … {` on is cut, since test modules stand at the end of a file.
+/// The code alone: comments and all items that `#[cfg(test)]` marks are removed, literals are
+/// emptied.
 pub(crate) fn code(text: &str) -> String {
-    let code = without_comments_and_literals(text);
-    match code.find("#[cfg(test)]\nmod ") {
-        Some(at)
-            if code[at..]
-                .lines()
-                .nth(1)
-                .is_some_and(|line| line.ends_with('{')) =>
-        {
-            code[..at].to_owned()
-        }
-        _ => code,
+    without_test_items(&without_comments_and_literals(text))
+}
+
+fn without_test_items(code: &str) -> String {
+    const MARK: &str = "#[cfg(test)]";
+    let mut kept = String::with_capacity(code.len());
+    let mut rest = code;
+    while let Some(at) = rest.find(MARK) {
+        kept.push_str(&rest[..at]);
+        rest = after_item(&rest[at + MARK.len()..]);
     }
+    kept + rest
+}
+
+/// The code after the item that begins here, with its attributes: after its semicolon or the brace
+/// that closes its body.
+fn after_item(code: &str) -> &str {
+    let mut depth = 0;
+    for (at, character) in code.char_indices() {
+        match character {
+            '(' | '[' | '{' => depth += 1,
+            ')' | ']' | '}' => depth -= 1,
+            _ => {}
+        }
+        if depth < 0 {
+            return &code[at..];
+        }
+        if depth == 0 && matches!(character, ';' | '}') {
+            return &code[at + 1..];
+        }
+    }
+    ""
 }
 
 fn without_comments_and_literals(text: &str) -> String {
@@ -186,12 +206,29 @@ fn tokens(code: &str) -> Vec<&str> {
 }
 
 #[test]
-fn comments_literals_and_test_modules_are_not_code() {
+fn comments_and_literals_are_not_code() {
     let text = "use a::b; // crate::x\nlet s = \"crate::y\"; let c = '\"'; fn f<'a>() {}\n\
-                let r = r#\"crate::z \"\"#;\n#[cfg(test)]\nmod tests {\n use super::*;\n}\n";
+                let r = r#\"crate::z \"\"#;\n";
     let code = code(text);
-    assert!(!code.contains("crate") && !code.contains("super"), "{code}");
+    assert!(!code.contains("crate"), "{code}");
     assert!(code.contains("fn f<'a>() {}"));
+}
+
+#[test]
+fn items_for_tests_are_not_code_wherever_they_stand() {
+    let text = "#[cfg(test)]\nuse a::{b, c};\nfn one() {}\n\
+                #[cfg(test)]\n#[allow(dead_code)]\nmod tests {\n use super::*;\n fn no() {}\n}\n\
+                fn two() {}\n\
+                impl A {\n  #[cfg(test)]\n  fn no(x: [u8; 3]) -> u8 { 1 }\n  fn three() {}\n}\n\
+                #[cfg(test)]\nmod no;\nmod four;\n#[cfg(not(test))]\nfn five() {}\n";
+    let code = code(text);
+    for kept in ["fn one", "fn two", "fn three", "mod four", "fn five"] {
+        assert!(code.contains(kept), "{kept} is missing: {code}");
+    }
+    for removed in ["use a", "mod tests", "super", "no", "u8"] {
+        let code = code.replace("not(test)", "");
+        assert!(!code.contains(removed), "{removed} is left: {code}");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::files::{below, crates, read};
+use crate::crate_sources::all_crate_sources;
 use crate::source::code;
 
 /// The type that a line at the top level of a file declares, and whether other crates see it.
@@ -19,23 +19,14 @@ fn declared(line: &str) -> Option<(&str, bool)> {
     matches!(keyword, "struct" | "enum" | "union" | "trait" | "type").then_some((name, is_public))
 }
 
-/// Unit tests in files of their own have worlds and sockets that never meet.
-fn is_test(file: &str) -> bool {
-    file.contains("/tests/") || file.ends_with("tests.rs")
-}
-
 #[test]
 fn a_type_name_stands_for_one_thing() {
     let mut declarations: BTreeMap<String, Vec<(String, bool, String)>> = BTreeMap::new();
-    for name in crates() {
-        for file in below(&format!("crates/{name}/src"), "rs") {
-            if is_test(&file) {
-                continue;
-            }
-            for (declared, is_public) in code(&read(&file)).lines().filter_map(declared) {
-                let places = declarations.entry(declared.to_owned()).or_default();
-                places.push((name.clone(), is_public, file.clone()));
-            }
+    // Unit tests have worlds and sockets that never meet.
+    for (name, (file, text)) in all_crate_sources() {
+        for (declared, is_public) in code(&text).lines().filter_map(declared) {
+            let places = declarations.entry(declared.to_owned()).or_default();
+            places.push((name.clone(), is_public, file.clone()));
         }
     }
     let mut shared = Vec::new();
