@@ -8,6 +8,7 @@
 #![allow(unsafe_code)]
 
 use std::fs;
+use std::io;
 use std::mem::size_of;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -45,6 +46,30 @@ struct Attributes {
     breakpoint_address: u64,
 }
 
+/// An event that the kernel counts.
+#[derive(Clone, Copy)]
+struct Event {
+    kind: u32,
+    number: u64,
+    /// Flags that restrict where the event counts.
+    scope: u64,
+}
+
+impl Event {
+    /// The beginning of a system call; `None` if the trace file system is not mounted or not
+    /// readable.
+    fn system_call() -> Option<Self> {
+        let number = TRACEPOINTS
+            .iter()
+            .find_map(|path| fs::read_to_string(path).ok())?;
+        Some(Self {
+            kind: TYPE_TRACEPOINT,
+            number: number.trim().parse().ok()?,
+            scope: 0,
+        })
+    }
+}
+
 /// Whether the user requested it.
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 
@@ -66,31 +91,27 @@ pub struct CallCounter {
 impl CallCounter {
     /// Starts counting; `None` if the kernel does not permit it.
     pub fn of(watched: &WatchedServer) -> Option<Self> {
-        Self::of_processes(&watched.processes())
+        Self::of_processes(&watched.processes(), Event::system_call()?)
     }
 
     /// A counter for this process.
     pub fn of_self() -> Option<Self> {
-        Self::of_processes(&[std::process::id()])
+        Self::of_processes(&[std::process::id()], Event::system_call()?)
     }
 
-    fn of_processes(processes: &[u32]) -> Option<Self> {
-        let number = TRACEPOINTS
-            .iter()
-            .find_map(|path| fs::read_to_string(path).ok())?;
-        let number = number.trim().parse().ok()?;
+    fn of_processes(processes: &[u32], event: Event) -> Option<Self> {
         let threads = processes.iter().flat_map(|pid| {
             let folder = fs::read_dir(format!("/proc/{pid}/task"));
             folder.into_iter().flatten().flatten()
         });
         let counters: Vec<OwnedFd> = threads
             .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-            .filter_map(|thread: i32| open(TYPE_TRACEPOINT, number, thread))
+            .filter_map(|thread: i32| open(event, thread).ok())
             .collect();
         (!counters.is_empty()).then_some(Self { counters })
     }
 
-    /// The number of calls so far.
+    /// The number of events so far.
     pub fn count(&self) -> u64 {
         let count_of = |counter: &OwnedFd| {
             let mut value = [0; 8];
@@ -103,13 +124,13 @@ impl CallCounter {
     }
 }
 
-/// A counter of one event of a thread; `None` if the kernel does not permit it.
-fn open(kind: u32, event: u64, thread: i32) -> Option<OwnedFd> {
+/// A counter of one event of a thread; an error if the kernel does not permit it.
+fn open(event: Event, thread: i32) -> io::Result<OwnedFd> {
     let attributes = Attributes {
-        kind,
+        kind: event.kind,
         size: size_of::<Attributes>() as u32,
-        config: event,
-        flags: FLAG_INHERIT,
+        config: event.number,
+        flags: FLAG_INHERIT | event.scope,
         ..Attributes::default()
     };
     const ANY_PROCESSOR: libc::c_int = -1;
@@ -125,47 +146,98 @@ fn open(kind: u32, event: u64, thread: i32) -> Option<OwnedFd> {
             NO_GROUP,
             CLOSE_ON_EXEC,
         );
-        let descriptor = i32::try_from(descriptor)
-            .ok()
-            .filter(|&number| number >= 0)?;
-        Some(OwnedFd::from_raw_fd(descriptor))
+        let descriptor = i32::try_from(descriptor).unwrap_or(-1);
+        if descriptor < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(OwnedFd::from_raw_fd(descriptor))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use rustix::event::{EventfdFlags, eventfd};
+
     use super::*;
 
-    /// `PERF_TYPE_SOFTWARE`: events that the kernel counts without hardware and trace file system.
-    const TYPE_SOFTWARE: u32 = 1;
-    /// `PERF_COUNT_SW_CONTEXT_SWITCHES`.
-    const CONTEXT_SWITCHES: u64 = 3;
+    /// `PERF_COUNT_SW_PAGE_FAULTS` of `PERF_TYPE_SOFTWARE` with the bit of `exclude_kernel`. Most
+    /// kernels count it without privileges, hardware and trace file system.
+    const PAGE_FAULT: Event = Event {
+        kind: 1,
+        number: 2,
+        scope: 1 << 5,
+    };
     const THIS_THREAD: i32 = 0;
 
-    /// Whether a counter is expected: determined without [`CallCounter`].
-    fn may_count() -> bool {
-        let is_permitted = open(TYPE_SOFTWARE, CONTEXT_SWITCHES, THIS_THREAD).is_some();
-        is_permitted && TRACEPOINTS.iter().any(|path| fs::read(path).is_ok())
+    /// Whether the kernel lets this process count an event. Any error but a refusal is a defect.
+    fn may_count(event: Event) -> bool {
+        let opened = open(event, THIS_THREAD).map_err(|error| error.kind());
+        let refusals = [io::ErrorKind::PermissionDenied, io::ErrorKind::Unsupported];
+        let is_refused = opened.as_ref().is_err_and(|kind| refusals.contains(kind));
+        assert!(opened.is_ok() || is_refused, "{opened:?}");
+        opened.is_ok()
     }
 
-    #[test]
-    fn there_is_a_counter_exactly_where_the_kernel_permits_it() {
-        const CALLS: u64 = 1_000;
-        let counter = CallCounter::of_self();
-        assert_eq!(counter.is_some(), may_count());
-        let Some(counter) = counter else { return };
+    /// The number of events during `action`, which runs on a thread that begins after the counter;
+    /// `None` if the kernel does not permit counting.
+    fn counted(event: Event, action: fn()) -> Option<u64> {
+        let counter = CallCounter::of_processes(&[std::process::id()], event);
+        assert_eq!(counter.is_some(), may_count(event));
+        let counter = counter?;
         let before = counter.count();
-        for _ in 0..CALLS {
-            std::hint::black_box(rustix::process::getppid());
-        }
-        assert!(counter.count() - before >= CALLS);
+        std::thread::spawn(action).join().expect("ended");
+        Some(counter.count() - before)
     }
 
     #[test]
-    fn a_process_that_is_gone_has_no_counter() {
-        let mut child = std::process::Command::new("true").spawn().expect("true");
-        let pid = child.id();
+    fn system_calls_are_counted_where_the_kernel_permits_it() {
+        const CALLS: u64 = 1_000;
+        let call = || {
+            for _ in 0..CALLS {
+                std::hint::black_box(rustix::process::getppid());
+            }
+        };
+        let count = Event::system_call().and_then(|event| counted(event, call));
+        assert!(count.is_none_or(|count| count >= CALLS), "{count:?}");
+    }
+
+    #[test]
+    fn page_faults_are_counted_where_the_kernel_permits_it() {
+        const BLOCKS: u64 = 200;
+        let touch = || {
+            for _ in 0..BLOCKS {
+                // A block of this size is mapped for itself, so its first page is a fresh one.
+                let mut block = vec![0_u8; 64 << 20];
+                std::hint::black_box(&mut block)[0] = 1;
+            }
+        };
+        let count = counted(PAGE_FAULT, touch);
+        assert!(count.is_none_or(|count| count >= BLOCKS), "{count:?}");
+    }
+
+    /// An eventfd is read like a counter and needs no permission.
+    #[test]
+    fn the_count_is_the_sum_of_all_counters() {
+        let counters = [3, 4_000_000_000]
+            .map(|value| eventfd(value, EventfdFlags::empty()).expect("an eventfd"));
+        let counter = CallCounter {
+            counters: counters.into(),
+        };
+        assert_eq!(counter.count(), 4_000_000_003);
+    }
+
+    #[test]
+    fn a_process_has_a_counter_until_it_is_gone() {
+        let mut child = std::process::Command::new("cat")
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .expect("cat");
+        let processes = WatchedServer::Process(child.id()).processes();
+        let has_counter = || CallCounter::of_processes(&processes, PAGE_FAULT).is_some();
+        assert_eq!(has_counter(), may_count(PAGE_FAULT));
+        // The end of its input ends it.
+        drop(child.stdin.take());
         child.wait().expect("ended");
-        assert!(CallCounter::of(&WatchedServer::Process(pid)).is_none());
+        assert!(!has_counter());
     }
 }
