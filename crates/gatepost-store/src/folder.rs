@@ -5,6 +5,7 @@
 //! | `gatepost.db` | the database, with its `-wal` and `-shm` |
 //! | `gatepost.lock` | locked by the server for its whole life ([`lock`](crate::lock)) |
 //! | `gatepost.db.lock` | locked by every process that has the database open |
+//! | `gatepost.db.creating` | an unfinished new database; useless if its process has ended |
 //! | `gatepost.db.recovering` | an unfinished recovery; useless if its process has ended |
 //! | `gatepost.db.recovered` | a complete recovery or restore, before its last step |
 //! | `gatepost.db.damaged-N` | a damaged database, kept for the operator; never overwritten |
@@ -78,6 +79,10 @@ impl DataFolder {
 
     pub(crate) fn database_lock(&self) -> PathBuf {
         self.with_suffix(".lock")
+    }
+
+    pub(crate) fn creating(&self) -> PathBuf {
+        self.with_suffix(".creating")
     }
 
     pub(crate) fn recovering(&self) -> PathBuf {

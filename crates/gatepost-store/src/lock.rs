@@ -58,20 +58,47 @@ fn lock_database(
     folder: &DataFolder,
     try_lock: fn(&File) -> Result<(), TryLockError>,
 ) -> Result<Lock, StoreError> {
-    let path = folder.database_lock();
-    let file = open(&path)?;
+    let file = open(&folder.database_lock())?;
     let deadline = Instant::now() + WAIT_MAX;
-    loop {
-        match try_lock(&file) {
-            Ok(()) => return Ok(Lock { _file: file }),
-            Err(TryLockError::WouldBlock) if Instant::now() < deadline => thread::sleep(WAIT_STEP),
-            Err(TryLockError::WouldBlock) => {
-                return Err(StoreError::InUse {
-                    file: folder.database(),
-                });
-            }
-            Err(TryLockError::Error(cause)) => return Err(file_error(&path, cause)),
+    while !is_locked(folder, try_lock(&file), deadline)? {}
+    Ok(Lock { _file: file })
+}
+
+/// Takes the database lock alone as soon as it is free; `None` once the condition is false, since
+/// another process may have made it so and keep the lock.
+pub(crate) fn own_database_while(
+    folder: &DataFolder,
+    condition: impl Fn() -> Result<bool, StoreError>,
+) -> Result<Option<Lock>, StoreError> {
+    let file = open(&folder.database_lock())?;
+    let deadline = Instant::now() + WAIT_MAX;
+    let mut locked = false;
+    while condition()? {
+        if locked {
+            return Ok(Some(Lock { _file: file }));
         }
+        locked = is_locked(folder, file.try_lock(), deadline)?;
+    }
+    Ok(None)
+}
+
+/// Whether an attempt succeeded. If another process has the lock, this waits for the next attempt,
+/// but not beyond the deadline.
+fn is_locked(
+    folder: &DataFolder,
+    attempt: Result<(), TryLockError>,
+    deadline: Instant,
+) -> Result<bool, StoreError> {
+    match attempt {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
+            thread::sleep(WAIT_STEP);
+            Ok(false)
+        }
+        Err(TryLockError::WouldBlock) => Err(StoreError::InUse {
+            file: folder.database(),
+        }),
+        Err(TryLockError::Error(cause)) => Err(file_error(&folder.database_lock(), cause)),
     }
 }
 

@@ -8,7 +8,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rusqlite::config::DbConfig;
@@ -18,7 +18,7 @@ use crate::folder::{DataFolder, file_error};
 use crate::lock::{self, Lock};
 use crate::recovery::{self, Recovery};
 use crate::watch::Health;
-use crate::{OnDamage, StoreError, StoreSettings, schema};
+use crate::{OnDamage, StoreError, StoreSettings, creation, schema};
 
 /// An open database, locked for as long as this lives.
 pub(crate) struct Opened {
@@ -45,6 +45,7 @@ pub(crate) fn open_server(path: &Path, settings: &StoreSettings) -> Result<Opene
     let folder = DataFolder::create(path)?;
     let server_lock = lock::lock_server(&folder)?;
     recovery::finish_interrupted(&folder)?;
+    creation::create_if_missing(&folder)?;
     let mut recovery = Recovery::default();
     let mut database_lock = lock::share_database(&folder)?;
     let writing = match confirm_damage(&folder, open_checked) {
@@ -77,6 +78,7 @@ pub(crate) fn open_server(path: &Path, settings: &StoreSettings) -> Result<Opene
 /// Opens for a command, while a server may have the database open too.
 pub(crate) fn open_secondary(path: &Path) -> Result<Opened, StoreError> {
     let folder = DataFolder::create(path)?;
+    creation::create_if_missing(&folder)?;
     let database_lock = lock::share_database(&folder)?;
     if recovery::was_interrupted(&folder)? {
         return Err(StoreError::RecoveryInterrupted {
@@ -167,16 +169,25 @@ fn open_reading(folder: &DataFolder) -> Result<Connection, StoreError> {
     Ok(reading)
 }
 
-/// A connection to the database. Root follows no link to it in the folder of another user, who
-/// could have it change a database of another owner.
-pub(crate) fn connect(folder: &DataFolder, mut flags: OpenFlags) -> Result<Connection, StoreError> {
-    let mut file = folder.database();
+/// A connection to the database.
+pub(crate) fn connect(folder: &DataFolder, flags: OpenFlags) -> Result<Connection, StoreError> {
+    connect_to(folder, DataFolder::database, flags)
+}
+
+/// A connection to a file of the folder. Root follows no link to it in the folder of another user,
+/// who could have it change a database of another owner.
+pub(crate) fn connect_to(
+    folder: &DataFolder,
+    file_of: fn(&DataFolder) -> PathBuf,
+    mut flags: OpenFlags,
+) -> Result<Connection, StoreError> {
+    let mut file = file_of(folder);
     if folder.is_foreign_to_root()? {
         flags |= OpenFlags::SQLITE_OPEN_NOFOLLOW;
         // The flag concerns the path as a whole, and the links above the folder are the operator's.
         let real = folder.path().canonicalize();
         let real = real.map_err(|cause| file_error(folder.path(), cause))?;
-        file = DataFolder::at(&real).database();
+        file = file_of(&DataFolder::at(&real));
         let found = fs::symlink_metadata(&file);
         if found.is_ok_and(|found| found.is_symlink()) {
             let cause = io::Error::other("root follows no symbolic link in another user's folder");

@@ -196,8 +196,19 @@ pub(crate) fn prepare(connection: &mut Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
+/// Creates the schema in a new file, of which nothing is synced: if it is not complete, its creator
+/// discards it.
+pub(crate) fn create_unsynced(connection: &mut Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "journal_mode", "OFF")?;
+    connection.pragma_update(None, "synchronous", "OFF")?;
+    connection.pragma_update(None, "foreign_keys", false)?;
+    // This writes the first page.
+    connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+    create(connection)
+}
+
 /// Executes the steps that the file lacks.
-pub(crate) fn create(connection: &mut Connection) -> rusqlite::Result<()> {
+fn create(connection: &mut Connection) -> rusqlite::Result<()> {
     // The write lock comes first: of two processes, the second finds that the first has done it.
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     for step in STEPS.iter().skip(version(&transaction)?) {
@@ -215,7 +226,7 @@ pub(crate) fn keep_plans(connection: &Connection) -> rusqlite::Result<bool> {
 }
 
 /// SQLite's busy timeout does not cover the change to a write-ahead log.
-fn use_write_ahead_log(connection: &Connection) -> rusqlite::Result<()> {
+pub(crate) fn use_write_ahead_log(connection: &Connection) -> rusqlite::Result<()> {
     let deadline = Instant::now() + BUSY_TIME_MAX;
     loop {
         match connection.pragma_update(None, "journal_mode", "WAL") {

@@ -221,6 +221,17 @@ async fn one_server_has_a_folder_at_a_time() {
     assert_eq!(history(&second), 1);
 }
 
+#[tokio::test]
+async fn a_partial_new_database_is_discarded() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let partial = folder.path().join("gatepost.db.creating");
+    fs::write(&partial, NO_DATABASE).expect("a partial file");
+    let store = open(folder.path()).expect("a store");
+    commit(&store, [StoreChange::History(publication("kept"))]).await;
+    assert_eq!(history(&store), 1);
+    assert!(!partial.exists(), "renamed to gatepost.db");
+}
+
 #[test]
 fn processes_that_create_the_database_together_all_find_it_whole() {
     for _ in 0..20 {

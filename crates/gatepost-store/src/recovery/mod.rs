@@ -93,12 +93,7 @@ fn write_new(folder: &DataFolder, target: &Path) -> Result<Recovery, StoreError>
     let image = Image::open(&database, &folder.wal());
     let image = image.map_err(|cause| file_error(&database, cause))?;
     let mut new = Connection::open(target)?;
-    new.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
-    // A file that is not complete is discarded, so it needs no journal, and one sync at its end.
-    new.pragma_update(None, "journal_mode", "OFF")?;
-    new.pragma_update(None, "synchronous", "OFF")?;
-    new.pragma_update(None, "foreign_keys", false)?;
-    schema::create(&mut new)?;
+    schema::create_unsynced(&mut new)?;
     let recovery = salvage(&image, &new).map_err(|failure| match failure {
         SalvageFailure::Read(cause) => file_error(&database, cause),
         SalvageFailure::Write(error) => error,
