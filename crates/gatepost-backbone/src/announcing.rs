@@ -178,9 +178,15 @@ impl Announcer {
         self.questions += 1;
         let question = self.questions.to_be_bytes();
         let subjects = &self.shared.subjects;
-        let (ask, reply) = (subjects.ask(), subjects.answers(self.shared.node));
+        let (requests, reply) = (
+            subjects.confirmation_requests(),
+            subjects.answers(self.shared.node),
+        );
         let payload = question.to_vec().into();
-        let published = self.client.publish_with_reply(ask, reply, payload).await;
+        let published = self
+            .client
+            .publish_with_reply(requests, reply, payload)
+            .await;
         published.map_err(|error| BackboneError::request("publishing", error))?;
         let all = async {
             while !missing.is_empty() {

@@ -192,7 +192,7 @@ fn replicas(settings: &BackboneSettings, name: &str, info: &stream::Info) -> Eng
 /// Whether the account may publish and subscribe under the cluster's subjects.
 async fn permissions(subjects: &Subjects, connection: Connection) -> EngineFinding {
     let Connection { client, mut events } = connection;
-    let subject = subjects.ask();
+    let subject = subjects.confirmation_requests();
     let trial = tokio::time::timeout(ROUND_TRIP_MAX, round_trip(&client, &subject));
     let refusal = async {
         loop {
@@ -251,7 +251,7 @@ async fn round_trip(client: &Client, subject: &str) -> Result<(), String> {
 /// The way in which a server writes to the disk, by its monitoring address.
 async fn synchronisation(address: &str) -> EngineFinding {
     let url = format!("{}/varz", address.trim_end_matches('/'));
-    let response = tokio::task::spawn_blocking(move || ask(&url)).await;
+    let response = tokio::task::spawn_blocking(move || get_json(&url)).await;
     let answer = match response {
         Ok(Ok(answer)) => answer,
         Ok(Err(error)) => {
@@ -279,7 +279,7 @@ fn synchronisation_of(address: &str, answer: &Value) -> EngineFinding {
     EngineFinding::new(EngineFindingKind::Warning, text)
 }
 
-fn ask(url: &str) -> Result<Value, String> {
+fn get_json(url: &str) -> Result<Value, String> {
     let agent: ureq::Agent = ureq::Agent::config_builder()
         .timeout_global(Some(MONITORING_TIME_MAX))
         .build()

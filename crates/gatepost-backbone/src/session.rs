@@ -96,7 +96,10 @@ impl ClusterSession {
         let name = format!("gatepost node {}", shared.node);
         let connection = Connection::open(&shared.settings, &name).await?;
         let context = jetstream::new(connection.client.clone());
-        let questions = connection.client.subscribe(shared.subjects.ask()).await;
+        let questions = connection
+            .client
+            .subscribe(shared.subjects.confirmation_requests())
+            .await;
         let questions = questions.map_err(|error| BackboneError::request("subscribing", error))?;
         let record = shared.record();
         let claim = Claim::take(&context, &shared.subjects, &shared.settings, record).await?;

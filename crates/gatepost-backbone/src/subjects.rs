@@ -71,7 +71,7 @@ impl Subjects {
     }
 
     /// The subject on which nodes are requested to confirm their filters.
-    pub(crate) fn ask(&self) -> String {
+    pub(crate) fn confirmation_requests(&self) -> String {
         format!("{}.sync.ask", self.cluster)
     }
 

@@ -135,7 +135,7 @@ fn swept<A: Sweepable>(
 
 fn run_series(points: &SweepPoints, arguments: &SeriesArguments) -> Result<(), BenchError> {
     let (report, failure) = series::run(points, arguments)?;
-    let shown = report.shown(arguments.originals);
+    let shown = report.for_display(arguments.originals);
     report::print_report(&shown);
     if let Some(path) = &arguments.json {
         report.write(path)?;

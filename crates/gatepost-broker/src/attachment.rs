@@ -12,9 +12,9 @@ use gatepost_message::{MessageId, Publication, TopicFilter};
 use gatepost_store::{StoreError, Ticket};
 use smallvec::SmallVec;
 
-use crate::acknowledged::{Acknowledged, Receipt, StrayAcknowledgement, identifier_of};
+use crate::acknowledged::{AcknowledgedDeliveries, Receipt, StrayAcknowledgement, identifier_of};
 use crate::authorization::Authorization;
-use crate::connect::Close;
+use crate::connect::ConnectionClose;
 use crate::filter::{RequestedFilter, RetainHandling, SubscribeOptions};
 use crate::limits::Limit;
 use crate::nodes::InterestBarrier;
@@ -49,18 +49,18 @@ pub struct Connected {
     /// survive the server, and of the end of an earlier one. Nothing is written to the client
     /// before [`Attachment::begin`], which the broker calls itself if there is no commit to wait
     /// for.
-    pub promises: SmallVec<[Result<Ticket, StoreError>; 2]>,
+    pub tickets: SmallVec<[Result<Ticket, StoreError>; 2]>,
 }
 
 /// Reports the results of judged exactly-once publications to a session. The value may outlive the
 /// connection of these publications.
 #[derive(Clone)]
-pub struct Verdicts {
+pub struct VerdictReporter {
     sessions: Arc<SessionTable>,
     session: Arc<Session>,
 }
 
-impl Verdicts {
+impl VerdictReporter {
     /// Records the verdict on a publication. An accepted publication counts as received, whether it
     /// was published or not, so that its repetition is recognised; a refused one is forgotten.
     pub fn settle(&self, packet_id: NonZeroU16, message: MessageId, is_taken: bool) {
@@ -358,7 +358,7 @@ impl Attachment {
 
     fn acknowledged(
         &self,
-        act: impl FnOnce(&mut Acknowledged) -> Result<(), StrayAcknowledgement>,
+        act: impl FnOnce(&mut AcknowledgedDeliveries) -> Result<(), StrayAcknowledgement>,
     ) -> Result<(), StrayAcknowledgement> {
         if !self.is_current() {
             return Ok(());
@@ -387,8 +387,8 @@ impl Attachment {
     }
 
     /// The handle that completes publications that are being judged.
-    pub fn verdicts(&self) -> Verdicts {
-        Verdicts {
+    pub fn verdicts(&self) -> VerdictReporter {
+        VerdictReporter {
             sessions: self.sessions.clone(),
             session: self.session.clone(),
         }
@@ -416,7 +416,7 @@ impl Attachment {
     }
 
     /// Ends the connection.
-    pub fn close(mut self, close: &Close) {
+    pub fn close(mut self, close: &ConnectionClose) {
         self.is_closed = true;
         self.sessions.close(&self.session, self.epoch, close);
     }
@@ -425,7 +425,7 @@ impl Attachment {
 impl Drop for Attachment {
     fn drop(&mut self) {
         if !self.is_closed {
-            let lost = Close {
+            let lost = ConnectionClose {
                 with_will: self.is_begun,
                 expiry: None,
             };

@@ -13,7 +13,7 @@ use crate::attachment::{Attachment, Connected};
 use crate::authorization::OwnerRights;
 use crate::connect::{ConnectError, ConnectOptions, ConnectionGreeting};
 use crate::counters::DropCause;
-use crate::figures::Figures;
+use crate::figures::BrokerFigures;
 use crate::housekeeping::Housekeeper;
 use crate::inspection::{self, SessionInspection};
 use crate::limits::Limit;
@@ -48,7 +48,7 @@ pub(crate) struct BrokerCore {
     shared: Arc<BrokerShared>,
     pub(crate) sessions: Arc<SessionTable>,
     traces: Traces,
-    figures: Figures,
+    figures: BrokerFigures,
     /// Idle publishers keep their topics from one use to the next.
     idle_publishers: Mutex<Vec<Publisher>>,
 }
@@ -137,7 +137,7 @@ impl Broker {
             sessions: Arc::new(SessionTable::new(shared.clone())),
             shared,
             traces,
-            figures: Figures::new(),
+            figures: BrokerFigures::new(),
             idle_publishers: Mutex::default(),
         }))
     }
@@ -296,13 +296,13 @@ impl Broker {
         let attached = self.0.sessions.connect(options, greet)?;
         let mut attachment =
             Attachment::new(self.0.sessions.clone(), attached.session, attached.epoch);
-        if attached.promises.is_empty() {
+        if attached.tickets.is_empty() {
             attachment.begin();
         }
         Ok(Connected {
             attachment,
             session_present: attached.session_present,
-            promises: attached.promises,
+            tickets: attached.tickets,
         })
     }
 

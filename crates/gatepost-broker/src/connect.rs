@@ -79,7 +79,7 @@ pub enum ConnectError {
 
 /// The way in which a connection ends.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Close {
+pub struct ConnectionClose {
     /// Whether the will is due: the client did not send DISCONNECT, or requested the will in it.
     pub with_will: bool,
     /// The new expiry of the session, if it changed at the end.

@@ -79,14 +79,14 @@ pub(crate) struct Counters {
     pub(crate) connected_max: AtomicU64,
     /// Deaths of Sparkplug's edge nodes whose payload could not be read.
     pub(crate) sparkplug_malformed: AtomicU64,
-    dropped: Drops,
+    dropped: DropCounters,
 }
 
 /// Drops by cause, of the broker or of one session.
 #[derive(Debug, Default)]
-pub(crate) struct Drops([AtomicU64; DropCause::ALL.len()]);
+pub(crate) struct DropCounters([AtomicU64; DropCause::ALL.len()]);
 
-impl Drops {
+impl DropCounters {
     pub(crate) fn add(&self, cause: DropCause, count: u64) {
         Counters::add(&self.0[cause as usize], count);
     }
@@ -113,7 +113,7 @@ impl Counters {
         self.dropped.add(cause, count);
     }
 
-    pub(crate) const fn dropped(&self) -> &Drops {
+    pub(crate) const fn dropped(&self) -> &DropCounters {
         &self.dropped
     }
 }

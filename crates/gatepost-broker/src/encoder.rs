@@ -68,14 +68,14 @@ pub struct FrameOptions<'a> {
     /// The subscription identifiers of all subscriptions that match.
     pub identifiers: &'a [u32],
     /// The topic alias to use.
-    pub alias: Option<Alias>,
+    pub alias: Option<TopicAlias>,
     /// The seconds of expiry that are left.
     pub expiry_seconds: Option<u32>,
 }
 
 /// A number that stands for a topic on one connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Alias {
+pub struct TopicAlias {
     /// The number.
     pub number: u16,
     /// Whether the topic must be sent too, because the receiver does not know the number yet.

@@ -23,12 +23,12 @@ const SLOWEST_SHOWN: usize = 20;
 type MoreFigures = Box<dyn Fn() -> Vec<(String, u64)> + Send + Sync>;
 
 /// State between two publications of the figures.
-pub(crate) struct Figures {
+pub(crate) struct BrokerFigures {
     loads: Mutex<LoadAverages>,
     more: OnceLock<MoreFigures>,
 }
 
-impl Figures {
+impl BrokerFigures {
     pub(crate) fn new() -> Self {
         Self {
             loads: Mutex::new(LoadAverages::new(Instant::now())),

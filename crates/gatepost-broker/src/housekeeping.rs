@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use gatepost_store::StoreChange;
 use tokio::sync::watch;
 
-use crate::figures::Figures;
+use crate::figures::BrokerFigures;
 use crate::memory;
 use crate::session::{DisconnectCause, Session};
 use crate::session_table::SessionTable;
@@ -28,7 +28,7 @@ const LOAD_STEPS: usize = 16;
 pub(crate) struct Housekeeper<'a> {
     pub(crate) shared: &'a BrokerShared,
     pub(crate) sessions: &'a SessionTable,
-    pub(crate) figures: &'a Figures,
+    pub(crate) figures: &'a BrokerFigures,
 }
 
 impl Housekeeper<'_> {

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use gatepost_message::{Peer, TopicFilter};
 
-use crate::acknowledged::Acknowledged;
+use crate::acknowledged::AcknowledgedDeliveries;
 use crate::filter::{RetainHandling, SubscribeOptions};
 use crate::session::{Session, SessionState};
 use crate::session_table::SessionTable;
@@ -239,7 +239,7 @@ fn queue(state: &SessionState) -> QueueStats {
     let newest = state.newest.as_ref().map_or(0, |newest| newest.len());
     QueueStats {
         waiting: acknowledged.map_or(0, |queue| queue.waiting.len()),
-        waiting_bytes: acknowledged.map_or(0, Acknowledged::waiting_bytes),
+        waiting_bytes: acknowledged.map_or(0, AcknowledgedDeliveries::waiting_bytes),
         in_flight: acknowledged.map_or(0, |queue| queue.in_flight.len()),
         unreleased: acknowledged.map_or(0, |queue| queue.received.len()),
         outbox: state.outbox.messages() + newest,

@@ -61,16 +61,18 @@ mod stream_queue;
 mod subscription;
 mod topic_subscribers;
 mod trace;
-mod unsettled;
+mod uncommitted;
 mod weight;
 
 pub use acknowledged::{Receipt, StrayAcknowledgement};
-pub use attachment::{Attachment, Connected, SubscribeError, Verdicts};
+pub use attachment::{Attachment, Connected, SubscribeError, VerdictReporter};
 pub use authorization::{Authorization, OwnerRights};
 pub use broker::Broker;
-pub use connect::{Close, ConnectError, ConnectOptions, ConnectionGreeting, IN_PROCESS_PREFIX};
+pub use connect::{
+    ConnectError, ConnectOptions, ConnectionClose, ConnectionGreeting, IN_PROCESS_PREFIX,
+};
 pub use counters::DropCause;
-pub use encoder::{Alias, Encoder, FrameOptions, SubscriberSocket, Unencodable, WireFormat};
+pub use encoder::{Encoder, FrameOptions, SubscriberSocket, TopicAlias, Unencodable, WireFormat};
 pub use filter::{FilterError, RequestedFilter, RetainHandling, SharedFilter, SubscribeOptions};
 pub use gatepost_topics::{RuleViolation, TopicRules};
 pub use inspection::{ConnectionStats, QueueStats, SessionInspection, WaitCause};

@@ -74,7 +74,7 @@ impl Limit {
 const WARN_EVERY_SECONDS: u32 = 10;
 
 #[derive(Debug, Default)]
-struct Reached {
+struct LimitCounter {
     count: AtomicU64,
     /// The second after the last log line; 0 before the first.
     warned: AtomicU32,
@@ -83,7 +83,7 @@ struct Reached {
 /// The number of times that each limit was reached.
 #[derive(Debug, Default)]
 pub(crate) struct LimitCounters {
-    reached: [Reached; Limit::ALL.len()],
+    reached: [LimitCounter; Limit::ALL.len()],
     /// Whether the process uses more memory than its limit.
     is_out_of_memory: AtomicBool,
 }
@@ -116,13 +116,13 @@ impl LimitCounters {
 
 /// A rate per second, with a burst of one second's worth.
 #[derive(Debug)]
-pub(crate) struct Rate {
+pub(crate) struct TokenBucket {
     per_second: f64,
     left: f64,
     filled: Instant,
 }
 
-impl Rate {
+impl TokenBucket {
     /// Returns `None` for 0, which sets no limit.
     pub(crate) fn new(per_second: u32) -> Option<Self> {
         (per_second > 0).then(|| Self {
@@ -154,12 +154,13 @@ mod tests {
 
     #[test]
     fn a_rate_allows_a_second_at_once_and_fills_again() {
-        let mut rate = Rate::new(10).expect("a rate");
+        let mut rate = TokenBucket::new(10).expect("a rate");
         let start = rate.filled;
-        let taken = |rate: &mut Rate, at: Instant| (0..100).filter(|_| rate.take(at)).count();
+        let taken =
+            |rate: &mut TokenBucket, at: Instant| (0..100).filter(|_| rate.take(at)).count();
         assert_eq!(taken(&mut rate, start), 10);
         assert_eq!(taken(&mut rate, start + Duration::from_millis(250)), 2);
         assert_eq!(taken(&mut rate, start + Duration::from_mins(1)), 10);
-        assert!(Rate::new(0).is_none());
+        assert!(TokenBucket::new(0).is_none());
     }
 }

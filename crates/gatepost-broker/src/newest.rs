@@ -8,7 +8,7 @@ use gatepost_message::{Publication, Topic};
 use smallvec::SmallVec;
 
 /// A QoS 0 delivery that waits for the socket.
-pub(crate) struct Latest {
+pub(crate) struct NewestDelivery {
     pub(crate) publication: Arc<Publication>,
     pub(crate) retain: bool,
     pub(crate) identifiers: SmallVec<[u32; 2]>,
@@ -16,12 +16,12 @@ pub(crate) struct Latest {
 
 /// One delivery for each topic, in the order in which the topics began to wait.
 #[derive(Default)]
-pub(crate) struct Newest {
+pub(crate) struct NewestPerTopic {
     order: VecDeque<Topic>,
-    latest: HashMap<Topic, Latest>,
+    latest: HashMap<Topic, NewestDelivery>,
 }
 
-impl Newest {
+impl NewestPerTopic {
     pub(crate) fn is_empty(&self) -> bool {
         self.latest.is_empty()
     }
@@ -32,7 +32,7 @@ impl Newest {
 
     /// Queues a delivery; returns how many it replaced. Beyond `topics_max` the topic that waits
     /// longest is dropped.
-    pub(crate) fn put(&mut self, latest: Latest, topics_max: usize) -> u64 {
+    pub(crate) fn put(&mut self, latest: NewestDelivery, topics_max: usize) -> u64 {
         let topic = latest.publication.topic.clone();
         if self.latest.insert(topic.clone(), latest).is_some() {
             return 1;
@@ -45,7 +45,7 @@ impl Newest {
     }
 
     /// The delivery whose topic waits longest.
-    pub(crate) fn pop(&mut self) -> Option<Latest> {
+    pub(crate) fn pop(&mut self) -> Option<NewestDelivery> {
         let topic = self.order.pop_front()?;
         self.latest.remove(&topic)
     }
@@ -55,9 +55,9 @@ impl Newest {
 mod tests {
     use super::*;
 
-    fn latest(topic: &str, payload: &'static str) -> Latest {
+    fn latest(topic: &str, payload: &'static str) -> NewestDelivery {
         let topic = Topic::new(topic).expect("a topic");
-        Latest {
+        NewestDelivery {
             publication: Arc::new(Publication::new(topic, payload)),
             retain: false,
             identifiers: SmallVec::new(),
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn each_topic_keeps_its_place_and_its_newest() {
-        let mut newest = Newest::default();
+        let mut newest = NewestPerTopic::default();
         let replaced: Vec<u64> = [("a", "1"), ("b", "2"), ("a", "3"), ("c", "4")]
             .map(|(topic, payload)| newest.put(latest(topic, payload), 2))
             .into();

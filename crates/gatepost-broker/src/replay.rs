@@ -2,9 +2,10 @@
 //!
 //! A session has no order relative to publishers, so the boundary between the history and live
 //! publications is that of a reader within the process: while a reader has the filter, all
-//! publishers under it take the lock of [`Recent::order`](crate::recent::Recent::order). Under that
-//! lock the session gets its subscription, and first of all its history. So at the boundary no
-//! message is lost or delivered twice, unless the session had the subscription already.
+//! publishers under it take the lock of
+//! [`RecentMessages::order`](crate::recent::RecentMessages::order). Under that lock the session
+//! gets its subscription, and first of all its history. So at the boundary no message is lost or
+//! delivered twice, unless the session had the subscription already.
 //!
 //! Bounds: a replay takes at most half of the session's free space; if the history is larger, its
 //! oldest messages are omitted. If messages are missing, the first one has a user property that

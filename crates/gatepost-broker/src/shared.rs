@@ -16,8 +16,8 @@ use crate::limits::{Limit, LimitCounters};
 use crate::memory::{MemoryBudget, MemoryGauge};
 use crate::nodes::OtherNodes;
 use crate::receipts::PendingReceipts;
-use crate::recent::Recent;
-use crate::retained::{BeyondMemory, Retained};
+use crate::recent::RecentMessages;
+use crate::retained::{InsufficientMemory, RetainedMessages};
 use crate::rules_in_force::RulesInForce;
 use crate::session::BrokerView;
 use crate::sessions_on_disk::SessionsOnDisk;
@@ -29,8 +29,8 @@ pub(crate) struct BrokerShared {
     pub(crate) settings: BrokerSettings,
     pub(crate) store: Option<Store>,
     pub(crate) index: Index,
-    pub(crate) retained: Retained,
-    pub(crate) recent: Recent,
+    pub(crate) retained: RetainedMessages,
+    pub(crate) recent: RecentMessages,
     pub(crate) topic_rules: Arc<RulesInForce>,
     pub(crate) counters: Counters,
     pub(crate) limits: LimitCounters,
@@ -55,11 +55,11 @@ impl BrokerShared {
         let births: &[&str] = if settings.sparkplug { &BIRTHS } else { &[] };
         Self {
             index: Index::new(nodes.clone(), births),
-            retained: Retained::new(
+            retained: RetainedMessages::new(
                 settings.retained_messages_max,
                 settings.retained_bytes_max.as_usize(),
             ),
-            recent: Recent::new(
+            recent: RecentMessages::new(
                 settings.recent_per_topic,
                 settings.recent_bytes_max.as_usize(),
                 settings.recent_topics_max,
@@ -84,7 +84,7 @@ impl BrokerShared {
     pub(crate) fn retained_matching(
         &self,
         filter: &TopicFilter,
-    ) -> Result<Vec<Arc<Publication>>, BeyondMemory> {
+    ) -> Result<Vec<Arc<Publication>>, InsufficientMemory> {
         let now = || self.clock.time_of_day();
         if !self.retained.is_any_on_disk() {
             return Ok(self.retained.matching(filter, now));
@@ -93,7 +93,7 @@ impl BrokerShared {
         let read = self.retained.matching_with_disk(filter, free_bytes, now);
         read.unwrap_or_else(|error| {
             tracing::warn!(target: "broker", %error, "retained messages could not be read");
-            Err(BeyondMemory)
+            Err(InsufficientMemory)
         })
     }
 

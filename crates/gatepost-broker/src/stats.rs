@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
-use crate::acknowledged::Acknowledged;
+use crate::acknowledged::AcknowledgedDeliveries;
 use crate::counters::DropCause;
 use crate::limits::Limit;
 use crate::session::Session;
@@ -120,7 +120,7 @@ pub(crate) fn without_lists(table: &SessionTable) -> BrokerStats {
         let state = session.lock();
         stored += state.queued() as u64;
         let acknowledged = state.acknowledged.as_deref();
-        let waiting_bytes = acknowledged.map_or(0, Acknowledged::waiting_bytes);
+        let waiting_bytes = acknowledged.map_or(0, AcknowledgedDeliveries::waiting_bytes);
         queued_bytes += (state.outbox.bytes() + waiting_bytes) as u64;
     }
     BrokerStats {

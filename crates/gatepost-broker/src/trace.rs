@@ -86,14 +86,14 @@ pub struct TraceStep {
 }
 
 #[derive(Default)]
-struct Steps {
+struct TraceSteps {
     named: Vec<TraceStep>,
     more: u64,
 }
 
 /// The trace of one message; several publications may share it.
 #[derive(Default)]
-pub(crate) struct Trace(Mutex<Steps>);
+pub(crate) struct Trace(Mutex<TraceSteps>);
 
 impl Trace {
     fn note(self: &Arc<Self>, step: impl FnOnce() -> TraceStep) -> Option<OpenStep> {

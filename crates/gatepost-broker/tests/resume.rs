@@ -11,34 +11,34 @@ const PUBLISHERS: usize = 6;
 const MESSAGES: usize = 2_000;
 const READERS: usize = 4;
 
-/// Numbers that look random.
-struct Dice(u64);
+/// A generator of pseudorandom numbers (xorshift64), the same in every run.
+struct XorShift(u64);
 
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
+impl XorShift {
+    fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        self.0 % sides
+        self.0 % bound
     }
 }
 
 /// Publishes messages that arrived in another order, as after judging for different times.
 fn publish(broker: &Broker, publisher: usize) {
-    let mut dice = Dice(publisher as u64 + 1);
+    let mut random = XorShift(publisher as u64 + 1);
     let mut publisher_handle = broker.publisher();
     let mut judged = Vec::new();
     for number in 0..MESSAGES {
-        let topic = Topic::new(&format!("t/{}", dice.roll(5))).expect("a topic");
+        let topic = Topic::new(&format!("t/{}", random.below(5))).expect("a topic");
         let payload = format!("{publisher} {number}");
         judged.push(Publication::new(topic, payload));
-        if dice.roll(3) > 0 && number + 1 < MESSAGES {
+        if random.below(3) > 0 && number + 1 < MESSAGES {
             continue;
         }
         while !judged.is_empty() {
-            let next = judged.swap_remove(dice.roll(judged.len() as u64) as usize);
+            let next = judged.swap_remove(random.below(judged.len() as u64) as usize);
             publisher_handle.publish(next);
-            if dice.roll(2) == 0 {
+            if random.below(2) == 0 {
                 let _ = publisher_handle.flush();
             }
         }
@@ -49,7 +49,7 @@ fn publish(broker: &Broker, publisher: usize) {
 
 /// Reads everything, with many cuts; each message as it came.
 fn read(broker: &Broker, reader: usize, done: &AtomicBool, begun: &AtomicBool) -> Vec<String> {
-    let mut dice = Dice(1_000 + reader as u64);
+    let mut random = XorShift(1_000 + reader as u64);
     let filters = [TopicFilter::new("t/+").expect("a filter")];
     let mut since = Since::Everything;
     let mut last: Option<MessageId> = None;
@@ -62,7 +62,7 @@ fn read(broker: &Broker, reader: usize, done: &AtomicBool, begun: &AtomicBool) -
         };
         let mut stream = broker.subscribe_stream(&filters, options);
         begun.store(true, Ordering::Release);
-        let mut before_cut = dice.roll(300);
+        let mut before_cut = random.below(300);
         while before_cut > 0 || was_done {
             match stream.try_next() {
                 Some(StreamEvent::Publication(one)) => {

@@ -14,7 +14,7 @@ pub(crate) fn call(arguments: &CallOptions) -> Result<u8, CallFailure> {
         Some(path) => Some(MessageFile::open(path, arguments.exit.layout())?),
         None => None,
     };
-    let (answer, changed) = ask(arguments, message.as_mut())?;
+    let (answer, changed) = request_verdict(arguments, message.as_mut())?;
     let mut rewritten = false;
     if let Some(message) = message.as_mut().filter(|_| arguments.exit.is_xmail()) {
         match answer.action {
@@ -51,7 +51,7 @@ fn rewrites(arguments: &CallOptions) -> bool {
     arguments.exit == exit_code::ExitMode::XmailOffline
 }
 
-fn ask(
+fn request_verdict(
     arguments: &CallOptions,
     message: Option<&mut MessageFile>,
 ) -> Result<(VerdictAnswer, Option<Vec<u8>>), CallFailure> {

@@ -34,7 +34,7 @@ impl Default for Transport {
 
 impl Transport {
     /// The server's response, if there is one before `until`.
-    pub(crate) async fn ask(
+    pub(crate) async fn query(
         &self,
         server: SocketAddr,
         question: &Question,

@@ -12,7 +12,7 @@
 //! use std::thread;
 //! use std::time::{Duration, Instant};
 //!
-//! use gatepost_dns::{Purpose, Question, QuestionOutcome, RecordType, Resolver};
+//! use gatepost_dns::{QuestionOptions, Question, QuestionOutcome, RecordType, Resolver};
 //!
 //! // A server that knows no name: it returns each query as a response with the code NXDOMAIN.
 //! let server = UdpSocket::bind("127.0.0.1:0")?;
@@ -28,7 +28,7 @@
 //! let resolver = Resolver::new(vec![address], Duration::from_secs(10));
 //! let mut lookup = resolver.lookup(Instant::now() + Duration::from_secs(60));
 //! let question = Question::new("2.0.0.192.list.example.org", RecordType::A);
-//! lookup.ask(&question, Purpose::default());
+//! lookup.query(&question, QuestionOptions::default());
 //! while !lookup.is_complete() {
 //!     lookup.wait();
 //!     lookup.take_arrived();
@@ -61,7 +61,7 @@ mod tlsa;
 pub mod wire;
 
 pub use cache::Cache;
-pub use lookup::{Lookup, LookupProgress, LookupWake, PendingQuestion, Purpose};
+pub use lookup::{Lookup, LookupProgress, LookupWake, PendingQuestion, QuestionOptions};
 pub use resolver::{DnsError, Resolver};
 pub use reverse::reverse_name;
 pub use silence::{SilenceLimits, SilentList};

@@ -21,9 +21,9 @@ const QUESTIONS_MAX: usize = 400;
 /// The tolerated delay of the resolver's thread on a busy machine.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The purpose of a question.
+/// The options of a question.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Purpose<'a> {
+pub struct QuestionOptions<'a> {
     /// The zone of the list that is queried, so that a list that never answers is detected.
     pub list: Option<&'a str>,
     /// Whether the answer may lead to further questions, so that the caller needs it at once.
@@ -96,7 +96,7 @@ impl Resolver {
     ) -> Result<PendingQuestion, DnsError> {
         self.check(&question)?;
         let mut lookup = self.lookup(deadline);
-        lookup.ask(&question, Purpose::default());
+        lookup.query(&question, QuestionOptions::default());
         Ok(PendingQuestion { lookup, question })
     }
 
@@ -174,7 +174,7 @@ impl Lookup {
     }
 
     /// Asks a question, unless it was sent before or its name is invalid.
-    pub fn ask(&mut self, question: &Question, purpose: Purpose<'_>) {
+    pub fn query(&mut self, question: &Question, options: QuestionOptions<'_>) {
         if self.sent.contains(question) || self.sent.len() >= QUESTIONS_MAX || !question.is_valid()
         {
             return;
@@ -182,7 +182,7 @@ impl Lookup {
         self.sent.insert(question.clone());
         self.inbox.0.lock().open += 1;
         let inbox = Arc::clone(&self.inbox);
-        let leads_further = purpose.leads_further;
+        let leads_further = options.leads_further;
         let done = move |question, resolved: Option<Resolved>| {
             let mut arrivals = inbox.0.lock();
             arrivals.open -= 1;
@@ -197,7 +197,7 @@ impl Lookup {
         };
         let put = self
             .resolver
-            .put(question.clone(), purpose.list, self.deadline, done);
+            .put(question.clone(), options.list, self.deadline, done);
         if !put {
             self.inbox.0.lock().open -= 1;
         }

@@ -117,7 +117,8 @@ impl Resolver {
         let server_timeout = self.0.server_timeout;
         let list = list.map(|list| (list.to_owned(), Arc::clone(&self.0.silence)));
         thread.runtime.spawn(async move {
-            let resolved = ask(&transport, &servers, server_timeout, &question, deadline).await;
+            let resolved =
+                query_servers(&transport, &servers, server_timeout, &question, deadline).await;
             if let Some((list, silence)) = list {
                 match &resolved {
                     None => silence.unanswered(&list, Instant::now()),
@@ -133,7 +134,7 @@ impl Resolver {
 
 /// Asks one server after the other until one answers. A failure of one server is the result only if
 /// no other server answers.
-async fn ask(
+async fn query_servers(
     transport: &Transport,
     servers: &[SocketAddr],
     server_timeout: Duration,
@@ -143,7 +144,7 @@ async fn ask(
     let mut last = None;
     for server in servers {
         let until = deadline.min(Instant::now() + server_timeout);
-        match transport.ask(*server, question, until.into()).await {
+        match transport.query(*server, question, until.into()).await {
             Some(resolved) if matches!(resolved.answer, QuestionOutcome::Failed(_)) => {
                 last = Some(resolved);
             }

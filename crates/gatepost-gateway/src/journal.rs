@@ -34,11 +34,11 @@ pub(crate) fn to_text(entry: &JournalEntry) -> String {
 
 #[derive(Serialize)]
 struct JournalRecord<'a> {
-    #[serde(serialize_with = "shown")]
+    #[serde(serialize_with = "as_text")]
     id: MessageId,
     unix_ms: u64,
     listener: &'a str,
-    #[serde(serialize_with = "shown")]
+    #[serde(serialize_with = "as_text")]
     peer: Peer,
     client: Option<&'a str>,
     user: Option<&'a str>,
@@ -89,7 +89,7 @@ impl<'a> JournalRecord<'a> {
     }
 }
 
-fn shown<S: Serializer>(value: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {
+fn as_text<S: Serializer>(value: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(value)
 }
 

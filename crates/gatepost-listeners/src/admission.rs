@@ -21,7 +21,7 @@ use gatepost_message::Peer;
 use gatepost_settings::PeerNetwork;
 use parking_lot::Mutex;
 
-use crate::acceptor::Accepted;
+use crate::acceptor::AcceptedSocket;
 use crate::connection_budget::ConnectionBudget;
 use crate::log_throttle::LogThrottle;
 
@@ -38,7 +38,7 @@ struct AdmissionCore {
     limits: AdmissionLimits,
     open: AtomicU32,
     since_start: AtomicU64,
-    by_network: Mutex<HashMap<PeerNetwork, FromNetwork>>,
+    by_network: Mutex<HashMap<PeerNetwork, NetworkConnections>>,
     budget: ConnectionBudget,
     over_budget: LogThrottle,
 }
@@ -52,7 +52,7 @@ struct AdmissionLimits {
 
 /// The connections of one network.
 #[derive(Debug)]
-struct FromNetwork {
+struct NetworkConnections {
     open: u32,
     /// Each new connection moves this moment into the future, by the time that the rate allows for
     /// it; beyond the burst, the network must wait (the generic cell rate algorithm).
@@ -61,7 +61,7 @@ struct FromNetwork {
 
 /// The reason why a connection is not served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum AdmissionRefusal {
     /// The listener has reached its maximum, or the process has no descriptor left.
     #[error("too many connections")]
     TooManyInTotal,
@@ -105,23 +105,27 @@ impl Admission {
     }
 
     /// Counts a connection in. Peers of a Unix socket have no address to be counted by.
-    pub fn admit(&self, peer: Peer) -> Result<ConnectionPermit, Refusal> {
+    pub fn admit(&self, peer: Peer) -> Result<ConnectionPermit, AdmissionRefusal> {
         self.admit_with(peer, true)
     }
 
     /// The same for a connection that another listener has accepted, and whose descriptor that
     /// listener counts: a WebSocket.
-    pub(crate) fn admit_upgraded(&self, peer: Peer) -> Result<ConnectionPermit, Refusal> {
+    pub(crate) fn admit_upgraded(&self, peer: Peer) -> Result<ConnectionPermit, AdmissionRefusal> {
         self.admit_with(peer, false)
     }
 
-    fn admit_with(&self, peer: Peer, takes_descriptor: bool) -> Result<ConnectionPermit, Refusal> {
+    fn admit_with(
+        &self,
+        peer: Peer,
+        takes_descriptor: bool,
+    ) -> Result<ConnectionPermit, AdmissionRefusal> {
         let inner = &self.0;
         let total_max = inner.limits.total_max;
         let before = inner.open.fetch_add(1, Ordering::Relaxed);
         if total_max > 0 && before >= total_max {
             inner.open.fetch_sub(1, Ordering::Relaxed);
-            return Err(Refusal::TooManyInTotal);
+            return Err(AdmissionRefusal::TooManyInTotal);
         }
         // From here on, dropping the value returns all counts.
         let mut admitted = ConnectionPermit {
@@ -136,7 +140,7 @@ impl Admission {
                     "connections are refused: the process has no more file descriptors for them"
                 );
             }
-            return Err(Refusal::TooManyInTotal);
+            return Err(AdmissionRefusal::TooManyInTotal);
         }
         if let Some(network) = inner.limits.counted_network(peer) {
             inner.admit_network(network)?;
@@ -150,11 +154,11 @@ impl Admission {
     /// socket must be closed without a reply, since its peer connects too fast.
     pub(crate) fn admit_accepted(
         &self,
-        accepted: &Accepted,
+        accepted: &AcceptedSocket,
         peer: Peer,
-    ) -> Option<Result<ConnectionPermit, Refusal>> {
+    ) -> Option<Result<ConnectionPermit, AdmissionRefusal>> {
         let admitted = self.admit(peer);
-        let is_too_fast = matches!(admitted, Err(Refusal::TooFastFromAddress));
+        let is_too_fast = matches!(admitted, Err(AdmissionRefusal::TooFastFromAddress));
         // A proxy's connection counts for its client.
         (!is_too_fast || accepted.is_from_proxy(peer)).then_some(admitted)
     }
@@ -162,10 +166,10 @@ impl Admission {
     /// Counts a proxy's connection for the proxy's client.
     pub fn admit_proxied(
         &self,
-        admitted: Result<ConnectionPermit, Refusal>,
+        admitted: Result<ConnectionPermit, AdmissionRefusal>,
         proxy: Peer,
         client: Peer,
-    ) -> Result<ConnectionPermit, Refusal> {
+    ) -> Result<ConnectionPermit, AdmissionRefusal> {
         if client.ip() == proxy.ip() {
             return admitted;
         }
@@ -224,22 +228,22 @@ impl AdmissionLimits {
 }
 
 impl AdmissionCore {
-    fn admit_network(&self, network: PeerNetwork) -> Result<(), Refusal> {
+    fn admit_network(&self, network: PeerNetwork) -> Result<(), AdmissionRefusal> {
         let rate = self.limits.rate();
         let now = Instant::now();
         let mut by_network = self.by_network.lock();
         let entry = match by_network.entry(network) {
             Entry::Occupied(entry) => entry.into_mut(),
-            Entry::Vacant(entry) => entry.insert(FromNetwork { open: 0, paid: now }),
+            Entry::Vacant(entry) => entry.insert(NetworkConnections { open: 0, paid: now }),
         };
         let per_address_max = self.limits.per_address_max;
         if per_address_max > 0 && entry.open >= per_address_max {
-            return Err(Refusal::TooManyFromAddress);
+            return Err(AdmissionRefusal::TooManyFromAddress);
         }
         if let Some((time, burst)) = rate {
             let paid = entry.paid.max(now);
             if paid + time > now + time.saturating_mul(burst) {
-                return Err(Refusal::TooFastFromAddress);
+                return Err(AdmissionRefusal::TooFastFromAddress);
             }
             entry.paid = paid + time;
         }
@@ -317,12 +321,12 @@ mod tests {
         let second = admission.admit(from("192.0.2.1:2"));
         assert!(first.is_ok() && second.is_ok());
         let third = admission.admit(from("192.0.2.1:3"));
-        assert_eq!(third.err(), Some(Refusal::TooManyFromAddress));
+        assert_eq!(third.err(), Some(AdmissionRefusal::TooManyFromAddress));
         let other = admission.admit(from("192.0.2.2:1"));
         assert!(other.is_ok());
         assert_eq!(
             admission.admit(Peer::Local).err(),
-            Some(Refusal::TooManyInTotal)
+            Some(AdmissionRefusal::TooManyInTotal)
         );
         drop(first);
         assert!(admission.admit(from("192.0.2.1:4")).is_ok());
@@ -337,7 +341,7 @@ mod tests {
         assert!(!upgraded.has_descriptor);
         assert_eq!(
             admission.admit(Peer::Local).err(),
-            Some(Refusal::TooManyInTotal)
+            Some(AdmissionRefusal::TooManyInTotal)
         );
         drop(upgraded);
         assert!(
@@ -355,7 +359,7 @@ mod tests {
         let second = admission.admit(from("[2001:db8:0:1:ffff::2]:1"));
         assert!(first.is_ok() && second.is_ok());
         let third = admission.admit(from("[2001:db8:0:1:1:2:3:4]:1"));
-        assert_eq!(third.err(), Some(Refusal::TooManyFromAddress));
+        assert_eq!(third.err(), Some(AdmissionRefusal::TooManyFromAddress));
         assert!(admission.admit(from("[2001:db8:0:2::1]:1")).is_ok());
         drop(first);
         assert!(admission.admit(from("[2001:db8:0:1::3]:1")).is_ok());
@@ -384,7 +388,7 @@ mod tests {
             .collect();
         assert!(held.iter().all(Result::is_ok));
         let refused = admission.admit(from("192.0.2.1:1")).err();
-        assert_eq!(refused, Some(Refusal::TooFastFromAddress));
+        assert_eq!(refused, Some(AdmissionRefusal::TooFastFromAddress));
         drop(held);
         assert_eq!(admission.open(), 0);
     }

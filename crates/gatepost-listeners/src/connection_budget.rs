@@ -52,7 +52,7 @@ impl ConnectionsMax {
         match self {
             Self::Number(number) => number,
             Self::Derived(Derived::Auto) => {
-                let all = Descriptors::new(descriptors);
+                let all = DescriptorBudget::new(descriptors);
                 let others = all.reserve * (LISTENERS_USUAL - 1);
                 u32::try_from(all.connections_max - others).unwrap_or(u32::MAX)
             }
@@ -77,11 +77,11 @@ pub(crate) fn descriptors_max() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-static PROCESS: Mutex<Option<Arc<Descriptors>>> = Mutex::new(None);
+static PROCESS: Mutex<Option<Arc<DescriptorBudget>>> = Mutex::new(None);
 
 /// The connections that all listeners may have open together.
 #[derive(Debug)]
-struct Descriptors {
+struct DescriptorBudget {
     connections_max: u64,
     reserve: u64,
     listeners: AtomicU64,
@@ -92,7 +92,7 @@ struct Descriptors {
 /// One listener's share of the descriptors. Dropping it releases its reserve.
 #[derive(Debug)]
 pub(crate) struct ConnectionBudget {
-    descriptors: Arc<Descriptors>,
+    descriptors: Arc<DescriptorBudget>,
     open: AtomicU64,
 }
 
@@ -101,8 +101,8 @@ impl ConnectionBudget {
     pub(crate) fn for_listener() -> Self {
         let mut process = PROCESS.lock();
         let descriptors =
-            process.get_or_insert_with(|| Arc::new(Descriptors::new(descriptors_max())));
-        Descriptors::add_listener(descriptors)
+            process.get_or_insert_with(|| Arc::new(DescriptorBudget::new(descriptors_max())));
+        DescriptorBudget::add_listener(descriptors)
     }
 
     /// Takes a descriptor for one more connection; returns whether there was one.
@@ -137,7 +137,7 @@ impl Drop for ConnectionBudget {
     }
 }
 
-impl Descriptors {
+impl DescriptorBudget {
     fn new(descriptors: u64) -> Self {
         let other = OTHER_DESCRIPTORS.min(descriptors / OTHER_PART);
         let connections_max = descriptors - other;
@@ -185,9 +185,9 @@ mod tests {
 
     #[test]
     fn no_listener_takes_the_reserve_of_another() {
-        let descriptors = Arc::new(Descriptors::new(400));
+        let descriptors = Arc::new(DescriptorBudget::new(400));
         let [greedy, modest, _third, _fourth] =
-            [(); 4].map(|()| Descriptors::add_listener(&descriptors));
+            [(); 4].map(|()| DescriptorBudget::add_listener(&descriptors));
         // 400 less 100 for other uses, of which three other listeners keep 9 each.
         assert_eq!(fill(&greedy), 300 - 3 * 9);
         assert_eq!(fill(&modest), 9);

@@ -17,7 +17,7 @@ use gatepost_settings::PeerNetwork;
 
 use crate::proxy_protocol;
 use crate::stream::Stream;
-use crate::tls::Tls;
+use crate::tls::ServerTls;
 
 /// The time for a proxy to send its header. A working proxy sends it at once.
 const PROXY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -25,7 +25,7 @@ const PROXY_TIMEOUT: Duration = Duration::from_secs(5);
 /// The admission of connections of one address. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct ListenerEntry {
-    tls: Option<Tls>,
+    tls: Option<ServerTls>,
     proxies: Arc<[PeerNetwork]>,
     bans: Option<Bans>,
 }
@@ -33,7 +33,7 @@ pub struct ListenerEntry {
 impl ListenerEntry {
     /// With TLS from the first byte, where given; peers in `proxies` speak the PROXY protocol
     /// before that.
-    pub fn new(tls: Option<Tls>, proxies: &[PeerNetwork]) -> Self {
+    pub fn new(tls: Option<ServerTls>, proxies: &[PeerNetwork]) -> Self {
         Self {
             tls,
             proxies: proxies.into(),

@@ -5,7 +5,7 @@
 //! address can use half of the budget, two addresses a third each, and a new address always gets a
 //! share. IPv6 addresses are counted by /64, since one host can use any address of its /64.
 //!
-//! Invariant: the bytes that a [`Lease`] reserved are returned when it is dropped.
+//! Invariant: the bytes that a [`InFlightLease`] reserved are returned when it is dropped.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -72,8 +72,8 @@ impl InFlight {
     }
 
     /// A lease for one message of `peer`, which holds nothing yet.
-    pub fn lease(&self, peer: Peer) -> Lease {
-        Lease {
+    pub fn lease(&self, peer: Peer) -> InFlightLease {
+        InFlightLease {
             budget: self.clone(),
             address: peer.ip().map(client_network),
             bytes: 0,
@@ -94,13 +94,13 @@ impl Default for InFlight {
 
 /// The part of the budget that one message holds.
 #[derive(Debug)]
-pub struct Lease {
+pub struct InFlightLease {
     budget: InFlight,
     address: Option<PeerNetwork>,
     bytes: u64,
 }
 
-impl Lease {
+impl InFlightLease {
     /// Makes sure that the message may be `length` bytes long by now.
     pub fn reserve(&mut self, length: u64) -> Result<(), InFlightLimitReached> {
         if length <= self.bytes + UNRESERVED_BYTES {
@@ -122,7 +122,7 @@ impl Lease {
     }
 }
 
-impl Drop for Lease {
+impl Drop for InFlightLease {
     fn drop(&mut self) {
         if self.bytes == 0 {
             return;
@@ -153,7 +153,7 @@ mod tests {
     }
 
     /// The number of messages of a mebibyte that fit.
-    fn fill(budget: &InFlight, peer: Peer, leases: &mut Vec<Lease>) -> usize {
+    fn fill(budget: &InFlight, peer: Peer, leases: &mut Vec<InFlightLease>) -> usize {
         let before = leases.len();
         loop {
             let mut lease = budget.lease(peer);

@@ -16,7 +16,7 @@ use bytes::BytesMut;
 use gatepost_message::Peer;
 use tokio::time::Instant;
 
-use crate::acceptor::Accepted;
+use crate::acceptor::AcceptedSocket;
 use crate::stream::Stream;
 use crate::wire;
 
@@ -28,7 +28,7 @@ pub(crate) struct LazyStream {
 
 enum Registration {
     /// No reactor knows the socket.
-    Unregistered(Accepted),
+    Unregistered(AcceptedSocket),
     /// The reactor of the worker that waited first knows the socket.
     Registered(Stream),
     /// The registration failed, or is under way.
@@ -37,7 +37,7 @@ enum Registration {
 
 impl LazyStream {
     /// `peer` is the other end of the socket: the client, or the proxy in front of the client.
-    pub(crate) const fn new(accepted: Accepted, peer: Peer) -> Self {
+    pub(crate) const fn new(accepted: AcceptedSocket, peer: Peer) -> Self {
         Self {
             state: Registration::Unregistered(accepted),
             peer,
@@ -144,7 +144,7 @@ impl LazyStream {
         wire::write(self.registered()?, rest, deadline).await
     }
 
-    fn take_accepted(&mut self) -> io::Result<Accepted> {
+    fn take_accepted(&mut self) -> io::Result<AcceptedSocket> {
         match std::mem::replace(&mut self.state, Registration::Failed) {
             Registration::Unregistered(accepted) => Ok(accepted),
             _ => Err(io::ErrorKind::NotConnected.into()),

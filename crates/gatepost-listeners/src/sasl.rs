@@ -5,7 +5,9 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use gatepost_message::Peer;
-use gatepost_users::{Credentials, Denied, Identity, ListenerAuth, ScramLogin, ScramStep, Secret};
+use gatepost_users::{
+    Credentials, Identity, ListenerAuth, LoginRefusal, ScramLogin, ScramStep, Secret,
+};
 
 /// The mechanisms that EHLO and CAPA offer.
 pub(crate) const MECHANISMS: &str = "SCRAM-SHA-256 PLAIN LOGIN";
@@ -13,7 +15,7 @@ pub(crate) const MECHANISMS: &str = "SCRAM-SHA-256 PLAIN LOGIN";
 pub(crate) const RESPONSE_BYTES_MAX: usize = 12_288;
 
 /// An exchange that waits for the client's next response.
-pub(crate) enum Exchange {
+pub(crate) enum SaslExchange {
     Plain,
     LoginUser,
     LoginPassword(String),
@@ -25,11 +27,11 @@ pub(crate) enum Exchange {
 /// The next step after a response.
 pub(crate) enum SaslStep {
     /// Sent to the client, in base64.
-    Challenge(String, Exchange),
+    Challenge(String, SaslExchange),
     Done(Box<Identity>),
 }
 
-impl Exchange {
+impl SaslExchange {
     /// Begins an exchange; returns `None` for an unsupported mechanism.
     pub(crate) fn begin(mechanism: &str, auth: &ListenerAuth, peer: Peer) -> Option<Self> {
         Some(match mechanism.to_ascii_uppercase().as_str() {
@@ -54,12 +56,12 @@ impl Exchange {
         response: &str,
         auth: &ListenerAuth,
         peer: Peer,
-    ) -> Result<SaslStep, Denied> {
+    ) -> Result<SaslStep, LoginRefusal> {
         let response = match response {
             "=" => Vec::new(),
             text => BASE64
                 .decode(text)
-                .map_err(|_| Denied::Malformed("a response that is not base64"))?,
+                .map_err(|_| LoginRefusal::Malformed("a response that is not base64"))?,
         };
         match self {
             Self::Plain => {
@@ -86,7 +88,7 @@ impl Exchange {
                 }
             }),
             Self::ScramDone(identity) if response.is_empty() => Ok(SaslStep::Done(identity)),
-            Self::ScramDone(_) => Err(Denied::Malformed("an unexpected response")),
+            Self::ScramDone(_) => Err(LoginRefusal::Malformed("an unexpected response")),
         }
     }
 }
@@ -95,13 +97,13 @@ fn done(identity: Identity) -> SaslStep {
     SaslStep::Done(Box::new(identity))
 }
 
-fn text(response: Vec<u8>) -> Result<String, Denied> {
-    String::from_utf8(response).map_err(|_| Denied::Malformed("a response that is not UTF-8"))
+fn text(response: Vec<u8>) -> Result<String, LoginRefusal> {
+    String::from_utf8(response).map_err(|_| LoginRefusal::Malformed("a response that is not UTF-8"))
 }
 
 /// `[authorize as] NUL user NUL password`
-fn plain(response: &[u8]) -> Result<Credentials, Denied> {
-    const MALFORMED: Denied = Denied::Malformed("no PLAIN response");
+fn plain(response: &[u8]) -> Result<Credentials, LoginRefusal> {
+    const MALFORMED: LoginRefusal = LoginRefusal::Malformed("no PLAIN response");
     let response = std::str::from_utf8(response).map_err(|_| MALFORMED)?;
     let mut parts = response.split('\0');
     let (Some(authorize), Some(user), Some(password), None) =
@@ -111,7 +113,7 @@ fn plain(response: &[u8]) -> Result<Credentials, Denied> {
     };
     // Authorization as another user is not supported; naming the same user is harmless.
     if !authorize.is_empty() && authorize != user {
-        return Err(Denied::Malformed("authorization as another user"));
+        return Err(LoginRefusal::Malformed("authorization as another user"));
     }
     Ok(Credentials::Password {
         user: user.to_owned(),

@@ -9,8 +9,8 @@ use std::time::Duration;
 use gatepost_message::Peer;
 use tokio::sync::watch;
 
-use crate::acceptor::{Accepted, Acceptor, Listening};
-use crate::admission::{Admission, ConnectionPermit, Refusal};
+use crate::acceptor::{AcceptedSocket, Acceptor, RegisteredListener};
+use crate::admission::{Admission, AdmissionRefusal, ConnectionPermit};
 use crate::log_throttle::LogThrottle;
 use crate::stream::Stream;
 use crate::workers::Workers;
@@ -23,11 +23,11 @@ const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(50);
 const ACCEPTED_IN_TURN: u32 = 16;
 
 /// A new connection.
-pub(crate) struct Arrival {
+pub(crate) struct NewConnection {
     pub(crate) stream: Stream,
     pub(crate) peer: Peer,
     /// Its place among the listener's connections, or the refusal that the client receives.
-    pub(crate) admitted: Result<ConnectionPermit, Refusal>,
+    pub(crate) admitted: Result<ConnectionPermit, AdmissionRefusal>,
     /// Becomes true when the server shuts down.
     pub(crate) shutdown: watch::Receiver<bool>,
 }
@@ -42,12 +42,12 @@ pub(crate) async fn accept<S, F>(
     shutdown: watch::Receiver<bool>,
     serve: S,
 ) where
-    S: Fn(Arrival) -> F + Send + Sync + 'static,
+    S: Fn(NewConnection) -> F + Send + Sync + 'static,
     F: Future<Output = ()> + Send + 'static,
 {
     let serve = Arc::new(serve);
     let down = shutdown.clone();
-    let take = move |accepted: Accepted, peer| {
+    let take = move |accepted: AcceptedSocket, peer| {
         let admitted = admission.admit_accepted(&accepted, peer)?;
         let (serve, shutdown) = (Arc::clone(&serve), shutdown.clone());
         let admission = admission.clone();
@@ -55,7 +55,7 @@ pub(crate) async fn accept<S, F>(
             match accepted.open(peer).await {
                 Ok((stream, client)) => {
                     let admitted = admission.admit_proxied(admitted, peer, client);
-                    serve(Arrival {
+                    serve(NewConnection {
                         stream,
                         peer: client,
                         admitted,
@@ -87,7 +87,7 @@ pub(crate) async fn on_every_worker<T, F>(
     shutdown: watch::Receiver<bool>,
     take: T,
 ) where
-    T: Fn(Accepted, Peer) -> Option<F> + Send + Sync + 'static,
+    T: Fn(AcceptedSocket, Peer) -> Option<F> + Send + Sync + 'static,
     F: Future<Output = ()> + Send + 'static,
 {
     let take = Arc::new(take);
@@ -122,11 +122,11 @@ pub(crate) async fn on_every_worker<T, F>(
 
 async fn accept_here<F>(
     name: &'static str,
-    socket: &Listening,
+    socket: &RegisteredListener,
     worker: usize,
     workers: &Workers,
     mut shutdown: watch::Receiver<bool>,
-    take: &(impl Fn(Accepted, Peer) -> Option<F> + Send + Sync),
+    take: &(impl Fn(AcceptedSocket, Peer) -> Option<F> + Send + Sync),
 ) where
     F: Future<Output = ()> + Send + 'static,
 {

@@ -31,7 +31,7 @@ const UNEVEN_FROM: usize = 2;
 /// The distribution of connections over threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Spread {
+pub enum ConnectionDistribution {
     /// A runtime for each worker; connections stay where they were put.
     #[default]
     Sharded,
@@ -46,7 +46,7 @@ pub struct WorkersSettings {
     /// Threads for connections; 0 for one per core.
     pub count: usize,
     /// The distribution of connections over the workers.
-    pub spread: Spread,
+    pub spread: ConnectionDistribution,
 }
 
 /// The pool of worker threads. Cheap to clone; the threads end when [`Workers::stop`] is called
@@ -97,8 +97,8 @@ impl WorkersSettings {
     /// The number of sockets of one address from which the workers accept: one for each runtime.
     pub fn sockets_per_address(&self) -> usize {
         match self.spread {
-            Spread::Sharded => self.threads(),
-            Spread::WorkStealing => 1,
+            ConnectionDistribution::Sharded => self.threads(),
+            ConnectionDistribution::WorkStealing => 1,
         }
     }
 }
@@ -109,10 +109,10 @@ impl Workers {
         let count = settings.threads();
         let (stop, stopped) = watch::channel(false);
         let handles = match settings.spread {
-            Spread::Sharded => (0..count)
+            ConnectionDistribution::Sharded => (0..count)
                 .map(|index| start_shard(index, stopped.clone()))
                 .collect::<io::Result<_>>()?,
-            Spread::WorkStealing => vec![start_shared(count, stopped)?],
+            ConnectionDistribution::WorkStealing => vec![start_shared(count, stopped)?],
         };
         Ok(Self::of(handles, stop))
     }
@@ -247,7 +247,7 @@ mod tests {
     use std::sync::mpsc;
 
     /// The threads that serve connections which one worker accepts and which do not end.
-    fn serving_threads(spread: Spread, connections: usize) -> Vec<String> {
+    fn serving_threads(spread: ConnectionDistribution, connections: usize) -> Vec<String> {
         let workers = Workers::start(&WorkersSettings { count: 2, spread }).expect("threads");
         let (sender, receiver) = mpsc::channel();
         for _ in 0..connections {
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn connections_accepted_by_one_worker_are_served_by_all() {
-        let threads = serving_threads(Spread::Sharded, 11);
+        let threads = serving_threads(ConnectionDistribution::Sharded, 11);
         let first = threads.iter().filter(|name| *name == "worker-0").count();
         assert_eq!(first, 6, "{threads:?}");
     }
@@ -291,7 +291,7 @@ mod tests {
     async fn a_worker_that_is_stuck_does_not_answer() {
         const SHORT: Duration = Duration::from_millis(50);
         const LONG: Duration = Duration::from_mins(1);
-        let spread = Spread::Sharded;
+        let spread = ConnectionDistribution::Sharded;
         let workers = Workers::start(&WorkersSettings { count: 2, spread }).expect("threads");
         assert!(workers.all_answer(LONG).await);
         let (release, released) = mpsc::channel::<()>();
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn shared_threads_serve_all() {
-        let threads = serving_threads(Spread::WorkStealing, 2);
+        let threads = serving_threads(ConnectionDistribution::WorkStealing, 2);
         assert_eq!(threads, ["worker", "worker"]);
     }
 }

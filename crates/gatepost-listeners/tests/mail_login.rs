@@ -9,14 +9,14 @@ use std::path::Path;
 use gatepost_listeners::listener_context::SharedLimits;
 use gatepost_listeners::pop3::{Pop3Context, Pop3Settings};
 use gatepost_listeners::smtp::{SmtpContext, SmtpSettings};
-use gatepost_listeners::tls::{Tls, TlsSettings};
+use gatepost_listeners::tls::{ServerTls, TlsSettings};
 use gatepost_message::Listener;
 use gatepost_users::{AccessSettings, AnonymousAccess, ListenerAuth, Secret, Users};
 
 use support::Fixture;
 
 /// A certificate for `localhost` that signs itself.
-fn tls(folder: &Path) -> Tls {
+fn tls(folder: &Path) -> ServerTls {
     let names = vec!["localhost".to_owned()];
     let pair = rcgen::generate_simple_self_signed(names).expect("a certificate");
     let (cert, key) = (folder.join("cert.pem"), folder.join("key.pem"));
@@ -27,7 +27,7 @@ fn tls(folder: &Path) -> Tls {
         key,
         ..TlsSettings::default()
     };
-    Tls::open(&settings, &[]).expect("a certificate that can be used")
+    ServerTls::open(&settings, &[]).expect("a certificate that can be used")
 }
 
 async fn users(fixture: &Fixture) -> Users {

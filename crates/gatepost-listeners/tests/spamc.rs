@@ -258,11 +258,11 @@ async fn a_message_is_never_lost() {
 }
 
 /// Sends a request as it stands and reads the whole answer.
-async fn ask(address: SocketAddr, request: &str) -> String {
-    ask_bytes(address, request.as_bytes()).await
+async fn send_request(address: SocketAddr, request: &str) -> String {
+    request_bytes(address, request.as_bytes()).await
 }
 
-async fn ask_bytes(address: SocketAddr, request: &[u8]) -> String {
+async fn request_bytes(address: SocketAddr, request: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).await.expect("connects");
     stream.write_all(request).await.expect("is sent");
     stream.shutdown().await.expect("half-closes");
@@ -279,7 +279,7 @@ async fn a_long_answer_arrives_whole() {
     let message = format!("{HAM}{}", "a line of a long message\r\n".repeat(1_000_000));
     let length = message.len();
     let request = format!("PROCESS SPAMC/1.5\r\nContent-length: {length}\r\n\r\n{message}");
-    let answer = ask(address, &request).await;
+    let answer = send_request(address, &request).await;
     assert!(answer.starts_with("SPAMD/1.1 0 EX_OK\r\n"));
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
     let announced = format!("Content-length: {}\r\n", body.len());
@@ -299,12 +299,12 @@ async fn a_message_may_be_compressed() {
         "CHECK SPAMC/1.5\r\nCompress: zlib\r\nContent-length: {}\r\n\r\n",
         packed.len()
     );
-    let answer = ask_bytes(address, &[head.as_bytes(), &packed].concat()).await;
+    let answer = request_bytes(address, &[head.as_bytes(), &packed].concat()).await;
     assert!(
         answer.starts_with("SPAMD/1.1 0 EX_OK\r\nSpam: True ; "),
         "{answer}"
     );
-    let broken = ask_bytes(
+    let broken = request_bytes(
         address,
         &[head.as_bytes(), &vec![b'x'; packed.len()]].concat(),
     )
@@ -322,7 +322,7 @@ async fn exim_understands_the_answer() {
         "REPORT SPAMC/1.2\r\nUser: nobody\r\nContent-length: {}\r\n\r\n{message}",
         message.len()
     );
-    let answer = ask(address, &request).await;
+    let answer = send_request(address, &request).await;
     let rest = answer.strip_prefix("SPAMD/1.1 0 EX_OK\r\nSpam: True ; ");
     let (numbers, report) = rest
         .and_then(|rest| rest.split_once("\r\n\r\n"))
@@ -392,7 +392,7 @@ async fn the_letters_of_the_protocol() {
             "SPAMD/1.1 0 EX_OK\r\nContent-length: 0\r\nSpam: No ; ",
         ),
     ] {
-        let answer = ask(address, &request).await;
+        let answer = send_request(address, &request).await;
         let fits = answer.starts_with(expected) && answer.is_empty() == expected.is_empty();
         assert!(
             fits,

@@ -10,7 +10,7 @@ use gatepost_learning::bayes::{BayesSample, Class, Learned, Relearn};
 use gatepost_mail::Mail;
 use gatepost_message::{Format, MessageId};
 use gatepost_procedures::RULES_WAIT_MAX;
-use gatepost_rules::{Problem, RuleSet};
+use gatepost_rules::{RuleProblem, RuleSet};
 use gatepost_store::{JournalEntry, QuarantineEntry, Store, StoreChange};
 use gatepost_users::ANONYMOUS;
 use parking_lot::RwLock;
@@ -48,7 +48,7 @@ pub struct Operations {
     /// Has the subscribers that recently received a message.
     pub broker: Broker,
     /// The problems of the rule folders in force.
-    pub problems: Arc<RwLock<Arc<[Problem]>>>,
+    pub problems: Arc<RwLock<Arc<[RuleProblem]>>>,
     /// The channel to the process that performs reloads.
     pub reloads: mpsc::Sender<ReloadRequest>,
     /// Records changes.

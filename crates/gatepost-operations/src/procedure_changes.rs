@@ -12,7 +12,7 @@ use gatepost_procedures::{
     ConfigurationProblem, ProblemSeverity, ProcedureArguments, ProcedureHost, ProcedureListing,
     Procedures,
 };
-use gatepost_store::Values;
+use gatepost_store::ValueStore;
 use serde::Serialize;
 
 use crate::error::OperationError;
@@ -259,7 +259,7 @@ impl Operations {
 
     /// A host whose values are copies, and which publishes and sends nothing.
     fn trial_host(&self) -> Result<ProcedureHost, OperationError> {
-        let values = Values::copy_of(&self.store, self.procedure_files.values)?;
+        let values = ValueStore::copy_of(&self.store, self.procedure_files.values)?;
         Ok(ProcedureHost::new(values, None))
     }
 

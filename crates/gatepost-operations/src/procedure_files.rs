@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gatepost_message::MessageId;
-use gatepost_store::ValuesLimits;
+use gatepost_store::ValueLimits;
 use ring::digest;
 use tokio::sync::Mutex;
 
@@ -33,14 +33,14 @@ pub struct ProcedureFiles {
     previous: PathBuf,
     is_editable: bool,
     /// The limits of the values that a trial copies.
-    pub(crate) values: ValuesLimits,
+    pub(crate) values: ValueLimits,
     /// Held during a change.
     pub(crate) changing: Arc<Mutex<()>>,
 }
 
 impl ProcedureFiles {
     /// The folder of procedures of a server with this data folder.
-    pub fn new(folder: &Path, data: &Path, is_editable: bool, values: ValuesLimits) -> Self {
+    pub fn new(folder: &Path, data: &Path, is_editable: bool, values: ValueLimits) -> Self {
         Self {
             folder: folder.to_owned(),
             previous: data.join(PREVIOUS),

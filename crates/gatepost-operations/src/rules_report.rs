@@ -3,7 +3,7 @@
 
 use gatepost_gateway::{Gateway, RuleHits};
 use gatepost_learning::Learning;
-use gatepost_rules::{Problem, RuleSet, RuleTime, Severity};
+use gatepost_rules::{RuleProblem, RuleSet, RuleTime, Severity};
 use serde_json::{Value, json};
 
 /// The report with at most `count` of the rules that match most often, and of those that cannot
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 pub(crate) fn overview(
     gateway: &Gateway,
     learning: Option<&Learning>,
-    problems: &[Problem],
+    problems: &[RuleProblem],
     count: usize,
 ) -> Value {
     let rules = gateway.procedures().rules();
@@ -23,7 +23,7 @@ pub(crate) fn overview(
     let most = gateway.counters().most_hit(count);
     // A note about a rule means that the rule is disabled, so it does not run either.
     let concerns_rule =
-        |problem: &&Problem| problem.rule.is_some() || problem.severity != Severity::Note;
+        |problem: &&RuleProblem| problem.rule.is_some() || problem.severity != Severity::Note;
     let not_running = problems.iter().filter(concerns_rule);
     json!({
         "state": rules.state().name(),
@@ -66,7 +66,7 @@ fn hits((name, hits): &(String, RuleHits)) -> Value {
     json!({ "name": name, "messages": hits.messages, "score": rounded(hits.score) })
 }
 
-fn problem(problem: &Problem) -> Value {
+fn problem(problem: &RuleProblem) -> Value {
     json!({
         "rule": problem.rule.as_deref(),
         "file": problem.file.display().to_string(),

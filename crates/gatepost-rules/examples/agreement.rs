@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use gatepost_rules::{Problem, RuleSet, RulesSettings, ScanContext};
+use gatepost_rules::{RuleProblem, RuleSet, RulesSettings, ScanContext};
 use gatepost_settings::Period;
 use serde::Deserialize;
 
@@ -110,7 +110,7 @@ impl Tally {
         self.scores_differ += usize::from(difference > SCORE_DIFFERENCE_MAX);
     }
 
-    fn print(&self, problems: &[Problem]) {
+    fn print(&self, problems: &[RuleProblem]) {
         let differ: usize = self
             .rules
             .values()

@@ -16,7 +16,7 @@
 //! The modules, in the order of a rule's life:
 //!
 //! - `language` parses rule files line by line into rules and preferences. A line that it cannot
-//!   use becomes a [`Problem`] with file, line and advice; the rest loads.
+//!   use becomes a [`RuleProblem`] with file, line and advice; the rest loads.
 //! - `compile` turns rules into the tables that a scan reads.
 //! - `scan` runs a prefilter over each view of a message ([`gatepost_mail::Mail`]), verifies the
 //!   candidate rules with their patterns ([`gatepost_pattern`]), and evaluates meta rules.
@@ -54,15 +54,15 @@ pub use authentication::dkim::{DkimKey, DkimKeyError, DkimSigner};
 pub use authentication::spf::SpfLookup;
 pub use configuration::Configuration;
 pub use gatepost_dns::{LookupProgress, SilentList};
-pub use problem::{Problem, Severity};
-pub use profile::Stage;
+pub use problem::{RuleProblem, Severity};
+pub use profile::ScanStage;
 pub use report::{GivenUp, Hit, Report};
 pub use rule_set::{
     NearMiss, PendingScan, RuleCost, RuleSet, RuleSummary, RuleTime, ScanProfile, ScanProgress,
 };
 pub use scan::ScanContext;
 pub use settings::RulesSettings;
-pub use statistics::Statistics;
+pub use statistics::RuleStatistics;
 
 /// The index of a rule in the tables of its set.
 type RuleId = u32;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The severity of a [`Problem`].
+/// The severity of a [`RuleProblem`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
     /// Expected: the line concerns a feature that is disabled or irrelevant to a scan.
@@ -28,7 +28,7 @@ impl Severity {
 
 /// One line of a rule folder that has no effect, with its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
+pub struct RuleProblem {
     /// The severity.
     pub severity: Severity,
     /// The file with the line; empty for settings without a file.
@@ -45,7 +45,7 @@ pub struct Problem {
     pub fix: String,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for RuleProblem {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             formatter,

@@ -11,7 +11,7 @@ use crate::RuleId;
 
 /// A part of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
+pub enum ScanStage {
     /// Header fields are found.
     Head,
     /// MIME parts are found and decoded.
@@ -42,7 +42,7 @@ pub enum Stage {
     Report,
 }
 
-impl Stage {
+impl ScanStage {
     /// All stages, in the order of a scan.
     pub(crate) const ALL: [Self; 14] = [
         Self::Head,
@@ -100,11 +100,11 @@ pub(crate) struct RuleWork {
 /// The measurements of one message.
 #[derive(Debug, Default)]
 pub(crate) struct ScanMeasurements {
-    pub(crate) stages: [Duration; Stage::COUNT],
+    pub(crate) stages: [Duration; ScanStage::COUNT],
     pub(crate) rules: HashMap<RuleId, RuleWork>,
     /// The bytes that prefilters read.
     pub(crate) filtered_bytes: u64,
-    current: Option<(Stage, Instant)>,
+    current: Option<(ScanStage, Instant)>,
 }
 
 thread_local! {
@@ -113,7 +113,7 @@ thread_local! {
 }
 
 impl ScanMeasurements {
-    fn enter(&mut self, stage: Option<Stage>) -> Option<Stage> {
+    fn enter(&mut self, stage: Option<ScanStage>) -> Option<ScanStage> {
         let now = Instant::now();
         let previous = self.current.take();
         if let Some((previous, since)) = previous {
@@ -149,24 +149,24 @@ pub(crate) fn is_on() -> bool {
 }
 
 /// A stage begins.
-pub(crate) fn enter(stage: Stage) {
+pub(crate) fn enter(stage: ScanStage) {
     if is_on() {
         switch(Some(stage));
     }
 }
 
 #[cold]
-fn switch(stage: Option<Stage>) -> Option<Stage> {
+fn switch(stage: Option<ScanStage>) -> Option<ScanStage> {
     RECORDED.with_borrow_mut(|recorded| recorded.enter(stage))
 }
 
 /// A stage within another one, as long as this is kept.
 pub(crate) struct StageGuard {
-    previous: Option<Stage>,
+    previous: Option<ScanStage>,
 }
 
 /// A stage begins within the current one, which continues after it.
-pub(crate) fn inside(stage: Stage) -> StageGuard {
+pub(crate) fn inside(stage: ScanStage) -> StageGuard {
     StageGuard {
         previous: if is_on() { switch(Some(stage)) } else { None },
     }

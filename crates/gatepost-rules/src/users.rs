@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use crate::Problem;
+use crate::RuleProblem;
 use crate::configuration::Configuration;
-use crate::language::options::Options;
-use crate::language::{self, Definitions, Language};
+use crate::language::options::ReportOptions;
+use crate::language::{self, RuleDefinitions, RuleFileEnvironment};
 use crate::report;
 
 /// The most users whose preferences are kept in memory; beyond this, all are read again.
@@ -25,7 +25,7 @@ const FILE_NAME: &str = "user_prefs";
 
 /// One user's preferences, combined with those of the rule folders.
 pub(crate) struct Preferences {
-    pub(crate) options: Arc<Options>,
+    pub(crate) options: Arc<ReportOptions>,
     pub(crate) configuration: Configuration,
     /// The threshold, if it differs from the folders'.
     pub(crate) required: Option<f64>,
@@ -38,9 +38,9 @@ impl Preferences {
     fn read(
         text: &[u8],
         path: &Path,
-        base: &Definitions,
-        language: &Language,
-    ) -> (Self, Vec<Problem>) {
+        base: &RuleDefinitions,
+        language: &RuleFileEnvironment,
+    ) -> (Self, Vec<RuleProblem>) {
         let mut own = base.clone();
         own.problems.clear();
         language::read_user(&mut own, path, text, language);
@@ -75,12 +75,12 @@ type PreferencesStamp = (SystemTime, u64);
 /// The preferences of all users, in a folder.
 pub(crate) struct UserPreferences {
     folder: PathBuf,
-    language: Language,
+    language: RuleFileEnvironment,
     read: Mutex<HashMap<String, (PreferencesStamp, Arc<Preferences>)>>,
 }
 
 impl UserPreferences {
-    pub(crate) fn new(folder: PathBuf, language: Language) -> Self {
+    pub(crate) fn new(folder: PathBuf, language: RuleFileEnvironment) -> Self {
         Self {
             folder,
             language,
@@ -89,7 +89,11 @@ impl UserPreferences {
     }
 
     /// A user's preferences; `None` if there are none.
-    pub(crate) fn preferences(&self, user: &str, base: &Definitions) -> Option<Arc<Preferences>> {
+    pub(crate) fn preferences(
+        &self,
+        user: &str,
+        base: &RuleDefinitions,
+    ) -> Option<Arc<Preferences>> {
         let path = self.path(user)?;
         let version = version(&path)?;
         let lock = || self.read.lock().unwrap_or_else(PoisonError::into_inner);
@@ -110,7 +114,7 @@ impl UserPreferences {
     }
 
     /// The problems of all users' files.
-    pub(crate) fn problems(&self, base: &Definitions) -> Vec<Problem> {
+    pub(crate) fn problems(&self, base: &RuleDefinitions) -> Vec<RuleProblem> {
         let entries = match std::fs::read_dir(&self.folder) {
             Ok(entries) => entries,
             Err(error) => return vec![language::unreadable(&self.folder, &error)],
@@ -163,12 +167,12 @@ mod tests {
         std::fs::write(folder.path().join("anna"), "required_score 3").unwrap();
         std::fs::create_dir(folder.path().join("bert")).unwrap();
         std::fs::write(folder.path().join("bert/user_prefs"), "required_score 4").unwrap();
-        let language = Language {
+        let language = RuleFileEnvironment {
             locale: "en_US".to_owned(),
             local_only: true,
         };
         let users = UserPreferences::new(folder.path().join("."), language);
-        let base = Definitions::default();
+        let base = RuleDefinitions::default();
         let required = |user: &str| users.preferences(user, &base)?.required;
         assert_eq!(required("anna"), Some(3.0));
         assert_eq!(required("bert"), Some(4.0));

@@ -10,7 +10,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use gatepost_rules::{Problem, RuleSet, RulesSettings, ScanContext};
+use gatepost_rules::{RuleProblem, RuleSet, RulesSettings, ScanContext};
 
 struct Case {
     message: String,
@@ -375,7 +375,7 @@ fn debian_rules_have_no_unexplained_line() {
                 .any(|name| problem.reason.contains(name));
             assert!(is_known, "{problem}");
         }
-        let failed: Vec<Problem> = set
+        let failed: Vec<RuleProblem> = set
             .self_tests()
             .into_iter()
             .filter(|problem| problem.cause != "example without a rule")

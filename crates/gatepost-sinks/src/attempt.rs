@@ -10,7 +10,7 @@ use crate::settings::SinkRetrySettings;
 
 /// The reason why an attempt failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Failure {
+pub(crate) enum AttemptFailure {
     /// The destination refuses this message permanently.
     #[error("{0}")]
     Refused(String),
@@ -26,7 +26,7 @@ pub(crate) enum Failure {
     },
 }
 
-impl Failure {
+impl AttemptFailure {
     pub(crate) fn again(reason: impl ToString) -> Self {
         Self::Again {
             reason: reason.to_string(),

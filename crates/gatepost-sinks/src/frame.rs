@@ -72,7 +72,7 @@ fn properties(
 
 /// A publication that is being sent to the destination.
 #[derive(Debug, Clone)]
-pub(crate) struct Delivery {
+pub(crate) struct SinkDelivery {
     /// The message's id.
     pub(crate) id: MessageId,
     pub(crate) topic: String,
@@ -89,7 +89,7 @@ pub(crate) struct Delivery {
 /// The frames that the broker passes to a sink.
 #[derive(Debug)]
 pub(crate) enum SinkFrame {
-    Delivery(Box<Delivery>),
+    Delivery(Box<SinkDelivery>),
     /// A QoS 2 delivery that the destination has received must be released.
     Release(PacketId),
 }
@@ -97,21 +97,21 @@ pub(crate) enum SinkFrame {
 /// The bytes are not a valid frame: the sink's session must be opened again.
 #[derive(Debug, thiserror::Error)]
 #[error("a frame of the sink's own cannot be read")]
-pub(crate) struct Unreadable;
+pub(crate) struct MalformedFrame;
 
 /// Removes the first frame from `bytes`; `None` if it is not complete.
-pub(crate) fn take_frame(bytes: &mut BytesMut) -> Result<Option<SinkFrame>, Unreadable> {
+pub(crate) fn take_frame(bytes: &mut BytesMut) -> Result<Option<SinkFrame>, MalformedFrame> {
     let Some((mut id, packet)) = bytes.split_at_checked(ID_BYTES) else {
         return Ok(None);
     };
     let id = MessageId::from_number(id.get_u64());
-    let frame = Frame::split(packet, usize::MAX).map_err(|_| Unreadable)?;
+    let frame = Frame::split(packet, usize::MAX).map_err(|_| MalformedFrame)?;
     let Some(frame) = frame else {
         return Ok(None);
     };
     let length = ID_BYTES + frame.length;
-    let handed = match Packet::decode(Version::Mqtt5, frame).map_err(|_| Unreadable)? {
-        Packet::Publish(publish) => SinkFrame::Delivery(Box::new(Delivery {
+    let handed = match Packet::decode(Version::Mqtt5, frame).map_err(|_| MalformedFrame)? {
+        Packet::Publish(publish) => SinkFrame::Delivery(Box::new(SinkDelivery {
             id,
             topic: publish.topic.to_owned(),
             // Copied: a delivery may wait for hours between attempts, and a slice would keep all of
@@ -127,7 +127,7 @@ pub(crate) fn take_frame(bytes: &mut BytesMut) -> Result<Option<SinkFrame>, Unre
             packet_id: publish.packet_id,
         })),
         Packet::Pubrel(ack) => SinkFrame::Release(ack.packet_id),
-        _ => return Err(Unreadable),
+        _ => return Err(MalformedFrame),
     };
     bytes.advance(length);
     Ok(Some(handed))

@@ -3,8 +3,8 @@
 use gatepost_broker::{Broker, StepOutcome};
 use gatepost_message::{Publication, Qos, Topic};
 
-use crate::frame::Delivery;
-use crate::inlet::client_id;
+use crate::frame::SinkDelivery;
+use crate::session::client_id;
 
 /// Gives a message up. Returns when the dead letter is on disk; returns `false` if it could not be
 /// stored, so the message must not be acknowledged.
@@ -12,7 +12,7 @@ pub(crate) async fn give_up(
     broker: &Broker,
     sink: &str,
     dead_letter: Option<&Topic>,
-    delivery: &Delivery,
+    delivery: &SinkDelivery,
     attempts: u32,
     reason: &str,
 ) -> bool {

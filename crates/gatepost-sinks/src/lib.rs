@@ -1,7 +1,7 @@
 //! Sinks: subscribers whose client is a part of the server, and that send messages to other
 //! systems.
 //!
-//! A sink has a persistent session at the broker (`inlet.rs`), so queue, expiry, order, policies,
+//! A sink has a persistent session at the broker (`session.rs`), so queue, expiry, order, policies,
 //! counters and crash safety are those of any subscriber. The broker writes into a buffer in memory
 //! (`pipe.rs`) in a format of the sinks' own (`frame.rs`). All sinks run on one thread
 //! (`sinks.rs`).
@@ -15,26 +15,26 @@
 
 mod attempt;
 mod bridge;
-mod carrier;
-mod delivering;
+mod delivery_loop;
 mod field_mistake;
 mod file_text;
 mod frame;
 mod given_up;
 mod http_client;
-mod inlet;
 mod mail;
 mod mail_settings;
 mod mistake;
 mod notification_action;
-mod pipe;
 mod ready_templates;
+mod session;
 mod session_end;
+mod session_socket;
 mod settings;
 mod sinks;
 mod status;
 mod template;
 mod tls;
+mod transport;
 mod web_push;
 mod webhook;
 

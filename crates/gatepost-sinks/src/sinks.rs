@@ -18,17 +18,17 @@ use tokio::task::JoinHandle;
 
 use crate::attempt::RequestPace;
 use crate::bridge::{Bridge, RunningBridge};
-use crate::carrier::Carrier;
-use crate::delivering::{Delivering, Digest};
+use crate::delivery_loop::{DeliveryLoop, DigestSchedule};
 use crate::field_mistake::FieldMistake;
-use crate::inlet::client_id;
 use crate::mail::{
     MailQueue, MailSink, MailTransport, NO_SMARTHOST, OUTGOING_CONCURRENCY, OUTGOING_NAME,
     OUTGOING_TOPIC, OutgoingSink,
 };
+use crate::session::client_id;
 use crate::session_end::end_session;
 use crate::settings::SinkSettings;
 use crate::status::{SinkProgress, SinkState, SinkStatus};
+use crate::transport::SinkTransport;
 use crate::web_push::{self, WebPush, WebPushError, WebPushSettings};
 use crate::webhook::Webhook;
 
@@ -51,7 +51,7 @@ struct RunningSink {
 
 /// The work of a sink until it is stopped.
 enum SinkTask {
-    Delivering(Box<Delivering>),
+    DeliveryLoop(Box<DeliveryLoop>),
     Bridge(Box<RunningBridge>),
 }
 
@@ -59,14 +59,14 @@ impl SinkTask {
     /// The kind and the destination.
     fn named(&self) -> (&'static str, String) {
         match self {
-            Self::Delivering(work) => (work.carrier.kind(), work.carrier.target()),
+            Self::DeliveryLoop(work) => (work.transport.kind(), work.transport.target()),
             Self::Bridge(work) => ("bridge", work.bridge.target()),
         }
     }
 
     async fn run(self) {
         match self {
-            Self::Delivering(work) => {
+            Self::DeliveryLoop(work) => {
                 work.run().await;
             }
             Self::Bridge(work) => work.run().await,
@@ -251,10 +251,10 @@ impl Sinks {
                 stop,
             })));
         }
-        let (carrier, pace) = self.carrier(&settings)?;
-        Ok(SinkTask::Delivering(Box::new(Delivering {
+        let (transport, pace) = self.transport(&settings)?;
+        Ok(SinkTask::DeliveryLoop(Box::new(DeliveryLoop {
             broker,
-            carrier,
+            transport,
             authorization: None,
             concurrency: concurrency(&settings),
             digest: digest(&settings),
@@ -267,22 +267,22 @@ impl Sinks {
     }
 
     /// The transport of a sink that is no bridge.
-    fn carrier(
+    fn transport(
         &self,
         settings: &SinkSettings,
-    ) -> Result<(Box<dyn Carrier>, RequestPace), FieldMistake> {
+    ) -> Result<(Box<dyn SinkTransport>, RequestPace), FieldMistake> {
         let (name, smarthost) = (&settings.name, self.0.mail.smarthost());
         if name == OUTGOING_NAME {
-            let carrier = OutgoingSink::new(smarthost);
-            return Ok((Box::new(carrier), RequestPace::new(0)));
+            let transport = OutgoingSink::new(smarthost);
+            return Ok((Box::new(transport), RequestPace::new(0)));
         }
         if let Some(mail) = &settings.mail {
-            let carrier = MailSink::new(name, mail, smarthost)?;
-            return Ok((Box::new(carrier), RequestPace::new(0)));
+            let transport = MailSink::new(name, mail, smarthost)?;
+            return Ok((Box::new(transport), RequestPace::new(0)));
         }
         let webhook = settings.webhook.clone().unwrap_or_default();
-        let carrier = Webhook::new(name, &webhook)?;
-        Ok((Box::new(carrier), RequestPace::new(webhook.rate_max)))
+        let transport = Webhook::new(name, &webhook)?;
+        Ok((Box::new(transport), RequestPace::new(webhook.rate_max)))
     }
 
     /// Ends the sessions that earlier runs of the server left for sinks that are no longer
@@ -370,10 +370,10 @@ fn concurrency(settings: &SinkSettings) -> u16 {
 }
 
 /// The schedule of a sink that collects messages.
-fn digest(settings: &SinkSettings) -> Option<Digest> {
+fn digest(settings: &SinkSettings) -> Option<DigestSchedule> {
     let mail = settings.mail.as_ref()?;
     let every = mail.digest_every.duration();
-    (!every.is_zero()).then_some(Digest {
+    (!every.is_zero()).then_some(DigestSchedule {
         every,
         messages_max: mail.digest_messages_max,
     })

@@ -92,7 +92,7 @@ impl SinkStatus {
 }
 
 #[derive(Default)]
-struct Progress {
+struct SinkCounts {
     state: SinkState,
     delivered: u64,
     received: u64,
@@ -106,7 +106,7 @@ struct Progress {
 /// Counts what one sink does.
 #[derive(Default)]
 pub(crate) struct SinkProgress {
-    progress: Mutex<Progress>,
+    progress: Mutex<SinkCounts>,
     /// Whether the sink has opened its session, or cannot open it for now.
     is_open: watch::Sender<bool>,
 }

@@ -14,7 +14,7 @@ use serde::de::IgnoredAny;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::frame::Delivery;
+use crate::frame::SinkDelivery;
 
 /// The maximum number of template instructions, and of further ones for each message of a digest.
 const STEPS_MAX: u64 = 100_000;
@@ -81,7 +81,7 @@ impl SinkTemplate {
         &self,
         sink: &str,
         variables: &BTreeMap<String, String>,
-        delivery: &Delivery,
+        delivery: &SinkDelivery,
     ) -> Result<Vec<u8>, SinkTemplateError> {
         let message = self.values(delivery);
         self.render_values(context! { sink, variables, ..message })
@@ -92,7 +92,7 @@ impl SinkTemplate {
         &self,
         sink: &str,
         variables: &BTreeMap<String, String>,
-        deliveries: &[Delivery],
+        deliveries: &[SinkDelivery],
     ) -> Result<String, SinkTemplateError> {
         let messages: Vec<Value> = deliveries.iter().map(|one| self.values(one)).collect();
         let first = messages.first().cloned().unwrap_or_default();
@@ -102,7 +102,7 @@ impl SinkTemplate {
     }
 
     /// The values of one message.
-    fn values(&self, delivery: &Delivery) -> Value {
+    fn values(&self, delivery: &SinkDelivery) -> Value {
         let payload = &delivery.payload;
         let properties = &delivery.properties;
         let property = |name| properties.user_property(name);
@@ -138,7 +138,7 @@ impl SinkTemplate {
     }
 
     fn render_values(&self, values: Value) -> Result<Vec<u8>, SinkTemplateError> {
-        let mut body = Bounded(Vec::new());
+        let mut body = BoundedOutput(Vec::new());
         let template = self.environment.get_template(NAME)?;
         template.render_captured_to(values, &mut body)?;
         if self.is_json {
@@ -178,9 +178,9 @@ fn escaped_for_slack(text: String) -> String {
 }
 
 /// Output with a bound.
-struct Bounded(Vec<u8>);
+struct BoundedOutput(Vec<u8>);
 
-impl io::Write for Bounded {
+impl io::Write for BoundedOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.0.len() + bytes.len() > BODY_BYTES_MAX {
             return Err(io::Error::other("the body would be longer than 4 MiB"));

@@ -18,22 +18,22 @@ use crate::StoreSettings;
 const WARN_EVERY: Duration = Duration::from_mins(1);
 
 /// A table whose rows are limited.
-pub(crate) struct Limited {
+pub(crate) struct LimitedTable {
     pub(crate) table: &'static str,
     /// The bytes of a row that count, in SQL.
     bytes: &'static str,
 }
 
-pub(crate) const HISTORY: Limited = Limited {
+pub(crate) const HISTORY: LimitedTable = LimitedTable {
     table: "history",
     bytes: "octet_length(topic) + octet_length(payload) + coalesce(octet_length(properties), 0)",
 };
-pub(crate) const QUARANTINE: Limited = Limited {
+pub(crate) const QUARANTINE: LimitedTable = LimitedTable {
     table: "quarantine",
     bytes: "octet_length(body) + coalesce(octet_length(properties), 0)",
 };
 
-impl Limited {
+impl LimitedTable {
     fn count(&self, connection: &Connection) -> rusqlite::Result<u64> {
         let sql = format!(
             "SELECT coalesce(sum({}), 0) FROM {}",
@@ -115,7 +115,7 @@ impl KeptBytes {
 }
 
 /// The sums of a server, and their limits.
-pub(crate) struct Bounds {
+pub(crate) struct TableBounds {
     kept: KeptBytes,
     limits: KeptBytes,
     /// SQLite's number of the state that the sums were counted in.
@@ -127,7 +127,7 @@ pub(crate) struct Bounds {
     warned: Option<Instant>,
 }
 
-impl Bounds {
+impl TableBounds {
     pub(crate) fn open(
         connection: &Connection,
         settings: &StoreSettings,

@@ -56,7 +56,7 @@ impl ClockSource for SystemClock {
 
 /// The relation of the clock to the age time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Drift {
+pub(crate) enum ClockDrift {
     /// The clock and the age time agree.
     None,
     /// The clock is ahead by this much.
@@ -112,7 +112,7 @@ impl AgeTime {
     }
 
     /// The age time now, and its relation to the clock.
-    pub(crate) fn now(&mut self) -> (SystemTime, Drift) {
+    pub(crate) fn now(&mut self) -> (SystemTime, ClockDrift) {
         let (now, elapsed) = (self.clock.now(), self.clock.elapsed());
         let passed = elapsed.saturating_sub(self.accepted_at);
         self.accepted_at = elapsed;
@@ -120,22 +120,22 @@ impl AgeTime {
         if let Ok(behind) = self.accepted.duration_since(now) {
             // Fewer rows are removed than possible, which does no harm.
             let drift = if behind.is_zero() {
-                Drift::None
+                ClockDrift::None
             } else {
-                Drift::Behind(behind)
+                ClockDrift::Behind(behind)
             };
             return (now, drift);
         }
         let ahead = now.duration_since(expected).unwrap_or_default();
         if ahead <= JUMP_MIN {
             self.trust(now);
-            return (now, Drift::None);
+            return (now, ClockDrift::None);
         }
         self.accepted = match self.pace {
             AgePace::Wait => expected,
             AgePace::CatchUp => (expected + passed).min(now),
         };
-        (self.accepted, Drift::Ahead(ahead))
+        (self.accepted, ClockDrift::Ahead(ahead))
     }
 
     /// The time that the clock shows.
@@ -146,7 +146,7 @@ impl AgeTime {
     /// Decides whether a clock that is ahead is trusted, given whether that would remove many rows
     /// at once. Returns whether an administrator must accept it.
     pub(crate) fn decide(&mut self, removes_many: bool) -> bool {
-        let (_, Drift::Ahead(ahead)) = self.now() else {
+        let (_, ClockDrift::Ahead(ahead)) = self.now() else {
             return false;
         };
         match (removes_many, ahead <= self.jump_max) {
@@ -212,19 +212,19 @@ mod tests {
         let hand = ManualTime::new();
         let mut age = AgeTime::new(Arc::new(hand.clone()), None, DAY);
         hand.pass(DAY / 2);
-        assert_eq!(age.now(), (hand.now(), Drift::None));
+        assert_eq!(age.now(), (hand.now(), ClockDrift::None));
         let right = hand.now();
         hand.0.lock().0 += 35 * DAY;
         hand.pass(Duration::from_mins(1));
         let (time, drift) = age.now();
-        assert_eq!(drift, Drift::Ahead(35 * DAY));
+        assert_eq!(drift, ClockDrift::Ahead(35 * DAY));
         assert_eq!(time, right + Duration::from_mins(1), "nothing is decided");
         assert!(!age.decide(false));
         hand.pass(Duration::from_mins(1));
         assert_eq!(age.now().0, right + Duration::from_mins(3), "it catches up");
         hand.0.lock().0 -= 35 * DAY;
         hand.pass(Duration::from_mins(5));
-        assert_eq!(age.now(), (hand.now(), Drift::None));
+        assert_eq!(age.now(), (hand.now(), ClockDrift::None));
     }
 
     #[test]
@@ -235,10 +235,10 @@ mod tests {
         hand.0.lock().0 += DAY / 2;
         assert!(age.decide(true), "also within the jump that is trusted");
         hand.pass(DAY);
-        assert_eq!(age.now(), (right + DAY, Drift::Ahead(DAY / 2)));
+        assert_eq!(age.now(), (right + DAY, ClockDrift::Ahead(DAY / 2)));
         assert!(age.decide(true), "however long that takes");
         age.accept_clock();
-        assert_eq!(age.now(), (hand.now(), Drift::None));
+        assert_eq!(age.now(), (hand.now(), ClockDrift::None));
     }
 
     #[test]
@@ -247,7 +247,7 @@ mod tests {
         let kept = hand.now();
         hand.0.lock().0 += 3 * DAY;
         let mut age = AgeTime::new(Arc::new(hand.clone()), Some(kept), DAY);
-        assert_eq!(age.now(), (kept, Drift::Ahead(3 * DAY)));
+        assert_eq!(age.now(), (kept, ClockDrift::Ahead(3 * DAY)));
         assert!(!age.decide(false));
         for _ in 0..2 {
             hand.pass(DAY);
@@ -256,7 +256,7 @@ mod tests {
         hand.pass(DAY);
         assert_eq!(age.now().0, hand.now());
         assert!(!age.decide(false));
-        assert_eq!(age.now(), (hand.now(), Drift::None));
+        assert_eq!(age.now(), (hand.now(), ClockDrift::None));
     }
 
     #[test]
@@ -267,10 +267,10 @@ mod tests {
         let mut age = AgeTime::new(Arc::new(hand.clone()), Some(kept), DAY);
         let (time, drift) = age.now();
         assert_eq!(time, SystemTime::UNIX_EPOCH);
-        assert!(matches!(drift, Drift::Behind(_)));
+        assert!(matches!(drift, ClockDrift::Behind(_)));
         // The network brings the time.
         hand.0.lock().0 = kept + Duration::from_hours(1);
         assert!(!age.decide(false));
-        assert_eq!(age.now(), (hand.now(), Drift::None));
+        assert_eq!(age.now(), (hand.now(), ClockDrift::None));
     }
 }

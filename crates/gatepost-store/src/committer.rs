@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::group::failure_in;
-use crate::queue::{Batch, FailGroupOnDrop, FailWaitingOnDrop, Queue};
+use crate::queue::{CommitBatch, CommitQueue, FailGroupOnDrop, FailWaitingOnDrop};
 use crate::writer::Writer;
 
 pub(crate) struct Committer {
-    pub(crate) queue: Arc<Queue>,
+    pub(crate) queue: Arc<CommitQueue>,
     pub(crate) writer: Writer,
     pub(crate) commits: Arc<AtomicU64>,
 }
@@ -29,8 +29,8 @@ impl Committer {
     }
 
     /// Makes one commit of batches that have one submission each.
-    pub(crate) fn commit_together(&mut self, batches: Vec<Batch>) {
-        let mut together = Batch::default();
+    pub(crate) fn commit_together(&mut self, batches: Vec<CommitBatch>) {
+        let mut together = CommitBatch::default();
         let mut groups = Vec::new();
         for mut batch in batches {
             together.add(&mut batch.changes, None);

@@ -61,12 +61,12 @@ pub use manual::{ManualWriter, SimulatedDatabase};
 pub use originals::{Originals, OriginalsLimits};
 pub use read::QueueSize;
 pub use recovery::Recovery;
-pub use reserve::{MalformedReserve, Reserve};
+pub use reserve::{DiskReserve, MalformedReserve};
 pub use series::{SeriesPoints, SeriesQuery, SeriesResolution, SeriesSample};
 pub use session::{DeliveryRow, SessionChange, SessionRow, SubscriptionRow, WillRow};
 pub use settings::{OnDamage, StoreSettings};
 pub use store::Store;
 pub use stored_clock::HeldExpiry;
 pub use values::{
-    StoredValue, VALUE_BYTES_MAX, VALUE_KEY_BYTES_MAX, ValueError, Values, ValuesLimits,
+    StoredValue, VALUE_BYTES_MAX, VALUE_KEY_BYTES_MAX, ValueError, ValueLimits, ValueStore,
 };

@@ -20,16 +20,16 @@ const WAIT_STEP: Duration = Duration::from_millis(20);
 
 /// A held lock.
 #[derive(Debug)]
-pub(crate) struct Lock {
+pub(crate) struct FolderLock {
     _file: File,
 }
 
 /// Takes the server lock; at once, or not at all.
-pub(crate) fn lock_server(folder: &DataFolder) -> Result<Lock, StoreError> {
+pub(crate) fn lock_server(folder: &DataFolder) -> Result<FolderLock, StoreError> {
     let path = folder.server_lock();
     let file = open(&path)?;
     match file.try_lock() {
-        Ok(()) => Ok(Lock { _file: file }),
+        Ok(()) => Ok(FolderLock { _file: file }),
         Err(TryLockError::WouldBlock) => Err(StoreError::AlreadyServing {
             folder: folder.path().to_owned(),
         }),
@@ -45,23 +45,23 @@ pub(crate) fn is_served(folder: &Path) -> bool {
 }
 
 /// Takes the database lock together with other users of the database.
-pub(crate) fn share_database(folder: &DataFolder) -> Result<Lock, StoreError> {
+pub(crate) fn share_database(folder: &DataFolder) -> Result<FolderLock, StoreError> {
     lock_database(folder, File::try_lock_shared)
 }
 
 /// Takes the database lock alone: no other process has the database open.
-pub(crate) fn own_database(folder: &DataFolder) -> Result<Lock, StoreError> {
+pub(crate) fn own_database(folder: &DataFolder) -> Result<FolderLock, StoreError> {
     lock_database(folder, File::try_lock)
 }
 
 fn lock_database(
     folder: &DataFolder,
     try_lock: fn(&File) -> Result<(), TryLockError>,
-) -> Result<Lock, StoreError> {
+) -> Result<FolderLock, StoreError> {
     let file = open(&folder.database_lock())?;
     let deadline = Instant::now() + WAIT_MAX;
     while !is_locked(folder, try_lock(&file), deadline)? {}
-    Ok(Lock { _file: file })
+    Ok(FolderLock { _file: file })
 }
 
 /// Takes the database lock alone as soon as it is free; `None` once the condition is false, since
@@ -69,13 +69,13 @@ fn lock_database(
 pub(crate) fn own_database_while(
     folder: &DataFolder,
     condition: impl Fn() -> Result<bool, StoreError>,
-) -> Result<Option<Lock>, StoreError> {
+) -> Result<Option<FolderLock>, StoreError> {
     let file = open(&folder.database_lock())?;
     let deadline = Instant::now() + WAIT_MAX;
     let mut locked = false;
     while condition()? {
         if locked {
-            return Ok(Some(Lock { _file: file }));
+            return Ok(Some(FolderLock { _file: file }));
         }
         locked = is_locked(folder, file.try_lock(), deadline)?;
     }

@@ -15,33 +15,36 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::folder::{DataFolder, file_error};
-use crate::lock::{self, Lock};
+use crate::lock::{self, FolderLock};
 use crate::recovery::{self, Recovery};
-use crate::watch::Health;
+use crate::watch::DiskHealth;
 use crate::{OnDamage, StoreError, StoreSettings, creation, schema};
 
 /// An open database, locked for as long as this lives.
-pub(crate) struct Opened {
+pub(crate) struct LockedDatabase {
     pub(crate) folder: DataFolder,
     pub(crate) writing: Connection,
     pub(crate) reading: Connection,
-    pub(crate) locks: Vec<Lock>,
+    pub(crate) locks: Vec<FolderLock>,
     pub(crate) recovery: Recovery,
 }
 
-impl Opened {
+impl LockedDatabase {
     /// A further connection for reading.
     pub(crate) fn open_another(&self) -> Result<Connection, StoreError> {
         open_reading(&self.folder)
     }
 
-    pub(crate) fn health(&self, settings: &StoreSettings) -> Health {
-        Health::of(self.folder.database(), settings.reserve)
+    pub(crate) fn health(&self, settings: &StoreSettings) -> DiskHealth {
+        DiskHealth::of(self.folder.database(), settings.reserve)
     }
 }
 
 /// Opens for a server.
-pub(crate) fn open_server(path: &Path, settings: &StoreSettings) -> Result<Opened, StoreError> {
+pub(crate) fn open_server(
+    path: &Path,
+    settings: &StoreSettings,
+) -> Result<LockedDatabase, StoreError> {
     let folder = DataFolder::create(path)?;
     let server_lock = lock::lock_server(&folder)?;
     recovery::finish_interrupted(&folder)?;
@@ -66,7 +69,7 @@ pub(crate) fn open_server(path: &Path, settings: &StoreSettings) -> Result<Opene
         }
         opened => opened?,
     };
-    Ok(Opened {
+    Ok(LockedDatabase {
         reading: open_reading(&folder)?,
         folder,
         writing,
@@ -76,7 +79,7 @@ pub(crate) fn open_server(path: &Path, settings: &StoreSettings) -> Result<Opene
 }
 
 /// Opens for a command, while a server may have the database open too.
-pub(crate) fn open_secondary(path: &Path) -> Result<Opened, StoreError> {
+pub(crate) fn open_secondary(path: &Path) -> Result<LockedDatabase, StoreError> {
     let folder = DataFolder::create(path)?;
     creation::create_if_missing(&folder)?;
     let database_lock = lock::share_database(&folder)?;
@@ -85,7 +88,7 @@ pub(crate) fn open_secondary(path: &Path) -> Result<Opened, StoreError> {
             file: folder.database(),
         });
     }
-    Ok(Opened {
+    Ok(LockedDatabase {
         writing: confirm_damage(&folder, open_writing)?,
         reading: open_reading(&folder)?,
         folder,

@@ -47,7 +47,7 @@ impl Urgency {
 }
 
 #[derive(Default)]
-pub(crate) struct Queue {
+pub(crate) struct CommitQueue {
     waiting: Mutex<WriterQueue>,
     arrived: Condvar,
 }
@@ -62,13 +62,13 @@ pub(crate) struct QueuedChanges {
 
 /// Changes that are committed together.
 #[derive(Default)]
-pub(crate) struct Batch {
+pub(crate) struct CommitBatch {
     pub(crate) changes: Vec<StoreChange>,
     pub(crate) submissions: Vec<QueuedChanges>,
     pub(crate) group: Arc<CommitGroup>,
 }
 
-impl Batch {
+impl CommitBatch {
     /// Adds changes as one submission, and returns its number.
     pub(crate) fn add(&mut self, changes: &mut Vec<StoreChange>, after: Option<Ticket>) -> u32 {
         let number = self.submissions.len() as u32;
@@ -82,7 +82,7 @@ impl Batch {
 /// Changes that wait for the writer.
 #[derive(Default)]
 struct WriterQueue {
-    batch: Batch,
+    batch: CommitBatch,
     bytes: usize,
     /// The group that the writer took last; its commit may be unfinished.
     taken: Option<Arc<CommitGroup>>,
@@ -93,7 +93,7 @@ struct WriterQueue {
     closed: bool,
     /// Present for a simulation: the submissions, each in its own batch, so that a commit may end
     /// between any two.
-    separate: Option<VecDeque<Batch>>,
+    separate: Option<VecDeque<CommitBatch>>,
 }
 
 impl WriterQueue {
@@ -105,7 +105,7 @@ impl WriterQueue {
                 || self.due.is_some_and(|due| due <= now))
     }
 
-    fn take(&mut self) -> Batch {
+    fn take(&mut self) -> CommitBatch {
         self.bytes = 0;
         self.urgency = Urgency::default();
         self.due = None;
@@ -115,7 +115,7 @@ impl WriterQueue {
     }
 }
 
-impl Queue {
+impl CommitQueue {
     /// Adds changes to the next group; `changes` is emptied, or unchanged if they are refused.
     /// Changes that depend on an `earlier` commit are refused if that has failed.
     pub(crate) fn push(
@@ -181,7 +181,7 @@ impl Queue {
     }
 
     /// Waits until changes are due and takes all there are; `None` when closed and empty.
-    pub(crate) fn take(&self) -> Option<Batch> {
+    pub(crate) fn take(&self) -> Option<CommitBatch> {
         let mut waiting = self.waiting.lock();
         while !waiting.is_due(Instant::now()) {
             if waiting.closed {
@@ -195,7 +195,7 @@ impl Queue {
         Some(waiting.take())
     }
 
-    /// From now on, submissions wait for [`Queue::take_separate`].
+    /// From now on, submissions wait for [`CommitQueue::take_separate`].
     pub(crate) fn separate(&self) {
         self.waiting.lock().separate.get_or_insert_default();
     }
@@ -207,7 +207,7 @@ impl Queue {
     }
 
     /// Takes the first `count` submissions.
-    pub(crate) fn take_separate(&self, count: usize) -> Vec<Batch> {
+    pub(crate) fn take_separate(&self, count: usize) -> Vec<CommitBatch> {
         let mut waiting = self.waiting.lock();
         let separate = waiting.separate.get_or_insert_default();
         separate.drain(..count.min(separate.len())).collect()
@@ -233,7 +233,7 @@ impl Queue {
     /// must not be stored before an earlier one that the sender will repeat.
     pub(crate) fn decide(&self, group: &CommitGroup, outcome: CommitOutcome) {
         let mut waiting = self.waiting.lock();
-        let mut failed = Batch::default();
+        let mut failed = CommitBatch::default();
         if let Err(error) = &outcome {
             waiting.bytes = 0;
             waiting.urgency = Urgency::default();
@@ -266,7 +266,7 @@ impl Drop for FailGroupOnDrop {
 }
 
 /// Closes the queue and fails the changes that still wait in it.
-pub(crate) struct FailWaitingOnDrop(pub(crate) Arc<Queue>);
+pub(crate) struct FailWaitingOnDrop(pub(crate) Arc<CommitQueue>);
 
 impl Drop for FailWaitingOnDrop {
     fn drop(&mut self) {

@@ -11,14 +11,14 @@ const SHARE_MAX: ByteSize = ByteSize::mebibytes(1_024);
 
 /// Space that is not used for new messages, written as `"5%"` or `"200MB"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reserve {
+pub enum DiskReserve {
     /// A share of the file system, in percent, and at most 1 GiB.
     Percent(u8),
     /// A size.
     Size(ByteSize),
 }
 
-impl Reserve {
+impl DiskReserve {
     /// The bytes that must remain free on a file system of this size.
     pub fn of(self, total: ByteSize) -> ByteSize {
         match self {
@@ -31,7 +31,7 @@ impl Reserve {
     }
 }
 
-impl fmt::Display for Reserve {
+impl fmt::Display for DiskReserve {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Percent(percent) => write!(formatter, "{percent}%"),
@@ -51,7 +51,7 @@ pub enum MalformedReserve {
     Size(#[from] MalformedByteSize),
 }
 
-impl FromStr for Reserve {
+impl FromStr for DiskReserve {
     type Err = MalformedReserve;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -65,13 +65,13 @@ impl FromStr for Reserve {
     }
 }
 
-impl Serialize for Reserve {
+impl Serialize for DiskReserve {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
-impl<'de> Deserialize<'de> for Reserve {
+impl<'de> Deserialize<'de> for DiskReserve {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?
             .parse()
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn a_share_is_bounded_and_a_size_is_not() {
-        let reserve = |text: &str| text.parse::<Reserve>();
+        let reserve = |text: &str| text.parse::<DiskReserve>();
         let five = reserve("5%").expect("a share");
         assert_eq!(five.of(ByteSize::megabytes(1_000)), ByteSize::megabytes(50));
         assert_eq!(five.of(ByteSize(1 << 50)), SHARE_MAX);

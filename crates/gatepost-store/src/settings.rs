@@ -8,7 +8,7 @@ use gatepost_settings::{ByteSize, Period};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use crate::reserve::Reserve;
+use crate::reserve::DiskReserve;
 use crate::series::SeriesResolution;
 
 /// The shortest interval of samples.
@@ -42,7 +42,7 @@ pub struct StoreSettings {
     pub on_damage: OnDamage,
     /// New messages are refused while the file system has less space left: a share of it, at most 1
     /// GiB, or a size. `0B` refuses nothing before the disk is full.
-    pub reserve: Reserve,
+    pub reserve: DiskReserve,
     /// The time by which the clock may be ahead of the last run, or jump, and be trusted at once.
     /// Beyond it, rows grow old more slowly until the time has passed.
     pub clock_jump_max: Period,
@@ -119,7 +119,7 @@ impl Default for StoreSettings {
     fn default() -> Self {
         Self {
             on_damage: OnDamage::Refuse,
-            reserve: Reserve::Percent(5),
+            reserve: DiskReserve::Percent(5),
             clock_jump_max: Period::seconds(86_400),
             clock_expiry_rows: 100,
             // A clock jump of a day, which is trusted, expires a seventh of a history of a week.

@@ -11,19 +11,19 @@ use gatepost_message::TopicFilter;
 use parking_lot::Mutex;
 use rusqlite::Connection;
 
-use crate::bounds::Bounds;
+use crate::bounds::TableBounds;
 use crate::clock::{ClockSource, SystemClock};
 use crate::committer::Committer;
 use crate::group::{CommitGroup, Ticket};
-use crate::lock::{self, Lock};
+use crate::lock::{self, FolderLock};
 use crate::open;
-use crate::queue::{Queue, Urgency};
+use crate::queue::{CommitQueue, Urgency};
 use crate::recovery::Recovery;
 use crate::scrub::Scrub;
 use crate::settings::{SharedHistoryAges, SharedSettings};
 use crate::stored_clock::{HeldExpiry, SharedAgeTime, StoredClock};
 use crate::trim::Trimmer;
-use crate::watch::{Health, Watch};
+use crate::watch::{DiskHealth, DiskWatch};
 use crate::writer::{ServerDuties, Writer};
 use crate::{OnDamage, StoreChange, StoreError, StoreSettings, schema};
 
@@ -37,7 +37,7 @@ pub struct Store {
 }
 
 pub(crate) struct StoreCore {
-    queue: Arc<Queue>,
+    queue: Arc<CommitQueue>,
     /// The connection for reading; the write-ahead log permits it to read while the writer writes.
     reader: Arc<Mutex<Connection>>,
     writer: Mutex<Option<JoinHandle<()>>>,
@@ -49,23 +49,23 @@ pub(crate) struct StoreCore {
     history_ages: SharedHistoryAges,
     /// `None` for a database whose rows do not age.
     age_time: Option<SharedAgeTime>,
-    pub(crate) health: Arc<Health>,
+    pub(crate) health: Arc<DiskHealth>,
     /// The thread that monitors the disk; it ends when the sender is dropped.
     watching: Mutex<Option<(Sender<()>, JoinHandle<()>)>>,
     commits: Arc<AtomicU64>,
     /// Released when the writer has ended.
-    locks: Mutex<Vec<Lock>>,
+    locks: Mutex<Vec<FolderLock>>,
 }
 
 /// An opened database, ready for its threads.
 pub(crate) struct OpenDatabase {
     writing: Arc<Mutex<Connection>>,
     reading: Arc<Mutex<Connection>>,
-    locks: Vec<Lock>,
+    locks: Vec<FolderLock>,
     age_time: Option<SharedAgeTime>,
     settings: Option<SharedSettings>,
     server: Option<ServerDuties>,
-    health: Arc<Health>,
+    health: Arc<DiskHealth>,
 }
 
 impl OpenDatabase {
@@ -76,13 +76,13 @@ impl OpenDatabase {
         clock: Arc<dyn ClockSource>,
     ) -> Result<Self, StoreError> {
         let jump_max = settings.clock_jump_max.duration();
-        let health = Arc::<Health>::default();
+        let health = Arc::<DiskHealth>::default();
         let opened = connection.lock();
         let shared = SharedSettings::new(Mutex::new(settings.clone()));
         let mut server = ServerDuties {
             clock: StoredClock::open(&opened, clock, jump_max)?,
             trimmer: Trimmer::new(shared.clone()),
-            bounds: Bounds::open(&opened, settings)?,
+            bounds: TableBounds::open(&opened, settings)?,
         };
         server.time_for_ages(&opened, &health)?;
         drop(opened);
@@ -116,7 +116,7 @@ impl Store {
         let (parts, recovery, scrub) = Self::open_parts(folder, settings, clock)?;
         let health = parts.health.clone();
         let store = Self::start(parts, settings);
-        store.watch(Watch { health, scrub });
+        store.watch(DiskWatch { health, scrub });
         Ok((store, recovery))
     }
 
@@ -136,7 +136,7 @@ impl Store {
         let mut server = ServerDuties {
             clock: StoredClock::open(&opened.writing, clock, jump_max).map_err(named)?,
             trimmer: Trimmer::new(shared.clone()),
-            bounds: Bounds::open(&opened.writing, settings).map_err(named)?,
+            bounds: TableBounds::open(&opened.writing, settings).map_err(named)?,
         };
         let looked = server.time_for_ages(&opened.writing, &health);
         looked.map_err(named)?;
@@ -211,7 +211,7 @@ impl Store {
         let trimmer = parts.server.as_ref().map(|server| &server.trimmer);
         let history_ages = trimmer.map(Trimmer::history_ages).unwrap_or_default();
         let committer = Committer {
-            queue: Arc::new(Queue::default()),
+            queue: Arc::new(CommitQueue::default()),
             writer: Writer::new(parts.writing, parts.server, parts.health.clone()),
             commits: Arc::new(AtomicU64::new(0)),
         };
@@ -235,7 +235,7 @@ impl Store {
     }
 
     /// Starts the thread that monitors the disk. Without it, only commits detect problems.
-    fn watch(&self, mut watch: Watch) {
+    fn watch(&self, mut watch: DiskWatch) {
         let (running, ended) = mpsc::channel::<()>();
         let queue = self.inner.queue.clone();
         let thread = std::thread::Builder::new()

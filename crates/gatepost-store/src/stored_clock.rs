@@ -11,7 +11,7 @@ use gatepost_settings::Period;
 use parking_lot::Mutex;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::clock::{AgeTime, ClockSource, Drift};
+use crate::clock::{AgeTime, ClockDrift, ClockSource};
 use crate::rows;
 
 /// The lead of the stored id before the highest one, in time of arrival.
@@ -31,7 +31,7 @@ impl SharedAgeTime {
         Self(Arc::new(Mutex::new(age)))
     }
 
-    pub(crate) fn now(&self) -> (SystemTime, Drift) {
+    pub(crate) fn now(&self) -> (SystemTime, ClockDrift) {
         self.0.lock().now()
     }
 
@@ -123,7 +123,7 @@ impl StoredClock {
         expiring: impl FnOnce(SystemTime) -> rusqlite::Result<ExpiringRows>,
     ) -> rusqlite::Result<(SystemTime, Option<HeldExpiry>)> {
         let mut held = None;
-        if let (_, Drift::Ahead(ahead)) = self.age.now() {
+        if let (_, ClockDrift::Ahead(ahead)) = self.age.now() {
             let clock_time = self.age.0.lock().clock_time();
             let expiring = expiring(clock_time)?;
             if self.age.0.lock().decide(expiring.is_mass) {
@@ -133,7 +133,7 @@ impl StoredClock {
         }
         let (now, drift) = self.age.now();
         let is_recent = |warned: Instant| warned.elapsed() < WARN_EVERY;
-        if drift == Drift::None {
+        if drift == ClockDrift::None {
             self.warned = None;
         } else if !self.warned.is_some_and(is_recent) {
             self.warned = Some(Instant::now());
@@ -181,28 +181,28 @@ impl StoredClock {
     }
 }
 
-fn warn(drift: Drift, held: Option<HeldExpiry>) {
+fn warn(drift: ClockDrift, held: Option<HeldExpiry>) {
     // Rounded, for people.
     let seconds = |by: Duration| {
         let unit = if by >= DAY { HOUR_SECONDS } else { 1 };
         Period::seconds(by.as_secs() / unit * unit)
     };
     match (drift, held) {
-        (Drift::None, _) => {}
-        (Drift::Ahead(by), Some(HeldExpiry { rows, .. })) => tracing::warn!(
+        (ClockDrift::None, _) => {}
+        (ClockDrift::Ahead(by), Some(HeldExpiry { rows, .. })) => tracing::warn!(
             target: "store", rows,
             "the clock is {} ahead of the last run: the server was off, or the clock is wrong. If \
              it is right, {rows} rows of history, quarantine and journal have expired; they are \
              kept until the clock is corrected or accepted (`gatepost clock accept`)",
             seconds(by)
         ),
-        (Drift::Ahead(by), None) => tracing::warn!(
+        (ClockDrift::Ahead(by), None) => tracing::warn!(
             target: "store",
             "the clock is {} ahead of the last run: the server was off, or the clock is wrong. \
              Ages follow slowly; to trust the clock now: `gatepost clock accept`",
             seconds(by)
         ),
-        (Drift::Behind(by), _) => tracing::warn!(
+        (ClockDrift::Behind(by), _) => tracing::warn!(
             target: "store",
             "the clock is {} behind an earlier run; message ids continue from there",
             seconds(by)

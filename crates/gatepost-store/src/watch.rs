@@ -15,12 +15,12 @@ use gatepost_settings::ByteSize;
 use parking_lot::Mutex;
 
 use crate::StoreError;
-use crate::reserve::Reserve;
+use crate::reserve::DiskReserve;
 use crate::stored_clock::HeldExpiry;
 
 /// The known state of the disk. The default is that of a database in memory: healthy.
 #[derive(Debug, Default)]
-pub(crate) struct Health {
+pub(crate) struct DiskHealth {
     file: Option<DatabaseFile>,
     /// The reason why the last commit failed, until one succeeds.
     failed: Mutex<Option<StoreError>>,
@@ -41,12 +41,12 @@ struct DatabaseFile {
     path: PathBuf,
     /// Device and inode.
     identity: (u64, u64),
-    reserve: Reserve,
+    reserve: DiskReserve,
 }
 
-impl Health {
+impl DiskHealth {
     /// The file of the database that was just opened at `path`.
-    pub(crate) fn of(path: PathBuf, reserve: Reserve) -> Self {
+    pub(crate) fn of(path: PathBuf, reserve: DiskReserve) -> Self {
         let identity = identity(&path).unwrap_or_default();
         Self {
             file: Some(DatabaseFile {
@@ -183,12 +183,12 @@ fn identity(path: &std::path::Path) -> Option<(u64, u64)> {
 }
 
 /// Checks once a second, until the store is closed.
-pub(crate) struct Watch {
-    pub(crate) health: Arc<Health>,
+pub(crate) struct DiskWatch {
+    pub(crate) health: Arc<DiskHealth>,
     pub(crate) scrub: crate::scrub::Scrub,
 }
 
-impl Watch {
+impl DiskWatch {
     /// `probe` submits a change that touches nothing but the disk.
     pub(crate) fn check(&mut self, probe: impl FnOnce()) {
         self.health.check_space();
@@ -209,8 +209,8 @@ impl Watch {
 mod tests {
     use super::*;
 
-    fn health(path: PathBuf) -> Health {
-        Health::of(path, Reserve::Percent(5))
+    fn health(path: PathBuf) -> DiskHealth {
+        DiskHealth::of(path, DiskReserve::Percent(5))
     }
 
     #[test]

@@ -7,29 +7,29 @@ use gatepost_message::{MessageId, Publication};
 use parking_lot::Mutex;
 use rusqlite::{Connection, Transaction, params};
 
-use crate::bounds::{self, Bounds, KeptBytes};
+use crate::bounds::{self, KeptBytes, TableBounds};
 use crate::cancelled::CancelledRows;
 use crate::group::{CommitOutcome, failure_in};
-use crate::queue::{Batch, QueuedChanges};
+use crate::queue::{CommitBatch, QueuedChanges};
 use crate::statements::Statements;
 use crate::stored_clock::StoredClock;
 use crate::trim::{self, Trimmer};
-use crate::watch::Health;
+use crate::watch::DiskHealth;
 use crate::{JournalEntry, StoreChange, StoreError, rows, series, table};
 
 pub(crate) struct Writer {
     connection: Arc<Mutex<Connection>>,
     /// Only a server writes the clock's row and removes rows by age.
     server: Option<ServerDuties>,
-    health: Arc<Health>,
-    failures: Failures,
+    health: Arc<DiskHealth>,
+    failures: CommitFailures,
 }
 
 /// Tasks of a server's writer besides committing.
 pub(crate) struct ServerDuties {
     pub(crate) clock: StoredClock,
     pub(crate) trimmer: Trimmer,
-    pub(crate) bounds: Bounds,
+    pub(crate) bounds: TableBounds,
 }
 
 impl ServerDuties {
@@ -37,7 +37,7 @@ impl ServerDuties {
     pub(crate) fn time_for_ages(
         &mut self,
         connection: &Connection,
-        health: &Health,
+        health: &DiskHealth,
     ) -> rusqlite::Result<SystemTime> {
         let trimmer = &self.trimmer;
         let expiring = |time| trimmer.expiring(connection, time);
@@ -51,18 +51,18 @@ impl Writer {
     pub(crate) fn new(
         connection: Arc<Mutex<Connection>>,
         server: Option<ServerDuties>,
-        health: Arc<Health>,
+        health: Arc<DiskHealth>,
     ) -> Self {
         Self {
             connection,
             server,
             health,
-            failures: Failures::default(),
+            failures: CommitFailures::default(),
         }
     }
 
     /// Commits one group.
-    pub(crate) fn commit(&mut self, batch: &Batch) -> CommitOutcome {
+    pub(crate) fn commit(&mut self, batch: &CommitBatch) -> CommitOutcome {
         // Commits to a file that has lost its name are lost with its last descriptor.
         let outcome = self.apply(batch).and_then(|left_out| {
             self.health.check_database_file()?;
@@ -84,7 +84,7 @@ impl Writer {
     }
 
     /// A row that collides fails its own submission only, not the others of the commit.
-    fn apply(&mut self, batch: &Batch) -> CommitOutcome {
+    fn apply(&mut self, batch: &CommitBatch) -> CommitOutcome {
         let has_failed = |submission: &QueuedChanges| {
             let after = submission.after.as_ref();
             after.is_some_and(|after| after.failure().is_some())
@@ -149,7 +149,7 @@ impl Writer {
 fn trim(
     connection: &mut Connection,
     server: &mut ServerDuties,
-    health: &Health,
+    health: &DiskHealth,
 ) -> rusqlite::Result<()> {
     let now = server.time_for_ages(connection, health)?;
     server
@@ -173,12 +173,12 @@ fn finish(connection: &mut Connection, clock: &mut StoredClock) -> Result<(), St
 
 /// Logs failed commits, at most one line a second, since a full disk fails thousands.
 #[derive(Default)]
-struct Failures {
+struct CommitFailures {
     logged: Option<Instant>,
     groups: u64,
 }
 
-impl Failures {
+impl CommitFailures {
     fn log(&mut self, changes: usize, error: &StoreError) {
         self.groups += 1;
         let is_recent = |logged: Instant| logged.elapsed() < Duration::from_secs(1);
@@ -214,7 +214,7 @@ fn apply_together(
 /// with those that may only be stored after them.
 fn apply_each(
     transaction: &mut Transaction<'_>,
-    batch: &Batch,
+    batch: &CommitBatch,
     kept: &mut KeptBytes,
 ) -> CommitOutcome {
     let mut left_out: Vec<(u32, StoreError)> = Vec::new();

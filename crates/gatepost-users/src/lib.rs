@@ -1,8 +1,8 @@
 //! Access control: users, their credentials, and rules by topic filter.
 //!
 //! A listener passes [`Credentials`] and their [`LoginOrigin`] to [`Users::authenticate`] and
-//! receives an [`Identity`] or a [`Denied`]; from then on it calls [`Identity::may`] before each
-//! publish and each subscription. Everything is kept in the store and held in memory as one
+//! receives an [`Identity`] or a [`LoginRefusal`]; from then on it calls [`Identity::may`] before
+//! each publish and each subscription. Everything is kept in the store and held in memory as one
 //! snapshot that is replaced as a whole, so a change by `gatepost user …` or by the admin API
 //! reaches open connections without disturbing those that it does not concern.
 //!
@@ -16,7 +16,6 @@
 mod access;
 mod credentials;
 mod decision_cache;
-mod denied;
 mod error;
 mod failure_limits;
 mod foreign_hash;
@@ -25,6 +24,7 @@ mod jwt;
 mod listener_auth;
 mod live_snapshot;
 mod local_accounts;
+mod login_refusal;
 mod login_sessions;
 mod mount;
 mod names;
@@ -46,11 +46,11 @@ mod users;
 
 pub use access::{Access, AccessDecision, AccessSet, Effect, UnknownAccess};
 pub use credentials::{AnonymousAccess, Credentials, LoginOrigin};
-pub use denied::Denied;
 pub use error::UsersError;
 pub use foreign_hash::is_known as is_foreign_hash;
 pub use identity::Identity;
 pub use listener_auth::ListenerAuth;
+pub use login_refusal::LoginRefusal;
 pub use mount::mount_mistake;
 pub use names::{ANONYMOUS, EVERYONE, MalformedName, USER_NAME_BYTES_MAX, check_user_name};
 pub use peer_account::{PeerAccount, accounts_are_known};

@@ -7,7 +7,8 @@ use gatepost_message::{Listener, Peer};
 use crate::local_accounts::describe;
 use crate::peer_origin::is_this_machine;
 use crate::{
-    AnonymousAccess, Credentials, Denied, Identity, LoginOrigin, PeerAccount, ScramLogin, Users,
+    AnonymousAccess, Credentials, Identity, LoginOrigin, LoginRefusal, PeerAccount, ScramLogin,
+    Users,
 };
 
 /// Authenticates the peers of one listener. Cheap to clone.
@@ -83,7 +84,7 @@ impl ListenerAuth {
         credentials: Credentials,
         peer: Peer,
         client: Option<&str>,
-    ) -> Result<Identity, Denied> {
+    ) -> Result<Identity, LoginRefusal> {
         let origin = self.origin(peer, client);
         self.users.authenticate(credentials, &origin).await
     }

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use crate::failure_limits::FailureLimits;
 use crate::peer_origin::LoginSource;
 use crate::scram::hmac_sha256;
-use crate::{AccessSettings, Denied, Secret, password, random};
+use crate::{AccessSettings, LoginRefusal, Secret, password, random};
 
 /// The number of correct passwords that are remembered. Beyond it, all are removed and checked
 /// again.
@@ -53,7 +53,7 @@ struct CheckerCore {
 struct CheckQueue {
     queue: VecDeque<(Fingerprint, PasswordAttempt)>,
     /// The waiters of each attempt that is queued or being checked.
-    waiting: HashMap<Fingerprint, Vec<oneshot::Sender<Result<(), Denied>>>>,
+    waiting: HashMap<Fingerprint, Vec<oneshot::Sender<Result<(), LoginRefusal>>>>,
     right: HashMap<Fingerprint, Instant>,
     closed: bool,
 }
@@ -89,12 +89,12 @@ impl PasswordChecker {
     }
 
     /// Checks a password. Failures count towards the limits, and attempts over a limit are refused.
-    pub(crate) async fn check(&self, attempt: PasswordAttempt) -> Result<(), Denied> {
+    pub(crate) async fn check(&self, attempt: PasswordAttempt) -> Result<(), LoginRefusal> {
         let answer = self.submit(attempt)?;
         match answer {
             None => Ok(()),
             // The sender is dropped only together with the checker.
-            Some(answer) => answer.await.unwrap_or(Err(Denied::Busy)),
+            Some(answer) => answer.await.unwrap_or(Err(LoginRefusal::Busy)),
         }
     }
 
@@ -110,7 +110,7 @@ impl PasswordChecker {
     fn submit(
         &self,
         attempt: PasswordAttempt,
-    ) -> Result<Option<oneshot::Receiver<Result<(), Denied>>>, Denied> {
+    ) -> Result<Option<oneshot::Receiver<Result<(), LoginRefusal>>>, LoginRefusal> {
         let shared = &self.shared;
         let fingerprint = shared.fingerprint(&attempt);
         let mut state = shared.state.lock();
@@ -123,7 +123,7 @@ impl PasswordChecker {
             return Ok(Some(receiver));
         }
         if state.queue.len() >= shared.queue_max {
-            return Err(Denied::Busy);
+            return Err(LoginRefusal::Busy);
         }
         state.waiting.insert(fingerprint, vec![answer]);
         state.queue.push_back((fingerprint, attempt));
@@ -208,7 +208,7 @@ impl CheckerCore {
         }
     }
 
-    fn verify(&self, attempt: &PasswordAttempt) -> Result<(), Denied> {
+    fn verify(&self, attempt: &PasswordAttempt) -> Result<(), LoginRefusal> {
         // The limits are checked here, just before the password, so that simultaneous attempts do
         // not all pass. Peers on this machine have already waited.
         if !attempt.source.is_local
@@ -216,7 +216,7 @@ impl CheckerCore {
                 .failure_limits
                 .must_wait(attempt.source, Some(&attempt.user))
         {
-            return Err(Denied::TooMany { retry_after });
+            return Err(LoginRefusal::TooMany { retry_after });
         }
         let fits = password::verify(&attempt.password, &attempt.hash);
         if fits && attempt.known {
@@ -224,7 +224,7 @@ impl CheckerCore {
         }
         self.failure_limits
             .failed(attempt.source, Some(&attempt.user));
-        Err(Denied::Credentials)
+        Err(LoginRefusal::Credentials)
     }
 }
 
@@ -264,16 +264,16 @@ mod tests {
             Ok(None)
         ));
         let other = checker.check(attempt(&hash, "wrong", 1)).await;
-        assert_eq!(other, Err(Denied::Credentials));
+        assert_eq!(other, Err(LoginRefusal::Credentials));
         // A new epoch is a new password, whatever the old password was.
         let changed = hash_of("changed");
         let stale = checker.check(attempt(&changed, "right", 2)).await;
-        assert_eq!(stale, Err(Denied::Credentials));
+        assert_eq!(stale, Err(LoginRefusal::Credentials));
         let unknown = PasswordAttempt {
             known: false,
             ..attempt(&hash, "right", 1)
         };
-        assert_eq!(checker.check(unknown).await, Err(Denied::Credentials));
+        assert_eq!(checker.check(unknown).await, Err(LoginRefusal::Credentials));
     }
 
     #[tokio::test]
@@ -301,7 +301,7 @@ mod tests {
         assert_eq!(checker.shared.state.lock().queue.len(), 1);
         assert!(checker.submit(attempt(&hash, "other", 1)).is_ok());
         let refused = checker.submit(attempt(&hash, "third", 1));
-        assert!(matches!(refused, Err(Denied::Busy)));
+        assert!(matches!(refused, Err(LoginRefusal::Busy)));
 
         let shared = checker.shared.clone();
         std::thread::spawn(move || shared.work());
@@ -330,8 +330,8 @@ mod tests {
                 .await
                 .expect("an answer")
             {
-                Err(Denied::Credentials) => tried += 1,
-                Err(Denied::TooMany { .. }) => {}
+                Err(LoginRefusal::Credentials) => tried += 1,
+                Err(LoginRefusal::TooMany { .. }) => {}
                 other => panic!("{other:?}"),
             }
         }

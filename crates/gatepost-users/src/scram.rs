@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use crate::{Denied, Secret, random};
+use crate::{LoginRefusal, Secret, random};
 
 /// The maximum length of a client's message.
 const MESSAGE_BYTES_MAX: usize = 2_048;
@@ -105,11 +105,11 @@ pub(crate) struct ClientFirst<'a> {
     nonce: &'a str,
 }
 
-const fn malformed<T>(what: &'static str) -> Result<T, Denied> {
-    Err(Denied::Malformed(what))
+const fn malformed<T>(what: &'static str) -> Result<T, LoginRefusal> {
+    Err(LoginRefusal::Malformed(what))
 }
 
-fn text(message: &[u8]) -> Result<&str, Denied> {
+fn text(message: &[u8]) -> Result<&str, LoginRefusal> {
     if message.len() > MESSAGE_BYTES_MAX {
         return malformed("a message of SCRAM that is too long");
     }
@@ -118,7 +118,7 @@ fn text(message: &[u8]) -> Result<&str, Denied> {
 
 impl<'a> ClientFirst<'a> {
     /// `gs2-cbind-flag "," [authzid] "," [reserved-mext ","] username "," nonce ["," extensions]`
-    pub(crate) fn parse(message: &'a [u8]) -> Result<Self, Denied> {
+    pub(crate) fn parse(message: &'a [u8]) -> Result<Self, LoginRefusal> {
         let message = text(message)?;
         let mut parts = message.splitn(3, ',');
         let (Some(flag), Some(authorize), Some(bare)) = (parts.next(), parts.next(), parts.next())
@@ -156,7 +156,7 @@ impl<'a> ClientFirst<'a> {
 }
 
 /// `=2C` and `=3D` stand for comma and equals sign; any other `=` is an error (section 5.1).
-fn unescape(name: &str) -> Result<String, Denied> {
+fn unescape(name: &str) -> Result<String, LoginRefusal> {
     let mut pieces = name.split('=');
     let mut user = pieces.next().unwrap_or_default().to_owned();
     for piece in pieces {
@@ -197,7 +197,7 @@ impl ScramProof {
     }
 
     /// Checks the client's second message; returns the server's last message.
-    pub(crate) fn verify(&self, message: &[u8]) -> Result<Vec<u8>, Denied> {
+    pub(crate) fn verify(&self, message: &[u8]) -> Result<Vec<u8>, LoginRefusal> {
         let message = text(message)?;
         let Some((without_proof, proof)) = message.rsplit_once(",p=") else {
             return malformed("no proof in SCRAM");
@@ -217,7 +217,7 @@ impl ScramProof {
         let client_key: Vec<u8> = proof.iter().zip(signature).map(|(a, b)| a ^ b).collect();
         let fits = Sha256::digest(&client_key).ct_eq(self.keys.stored_key.as_slice());
         if proof.len() != KEY_BYTES || !bool::from(fits) {
-            return Err(Denied::Credentials);
+            return Err(LoginRefusal::Credentials);
         }
         let own = hmac_sha256(&self.keys.server_key, &[transcript.as_bytes()]);
         Ok(format!("v={}", BASE64.encode(own)).into_bytes())
@@ -287,10 +287,10 @@ mod tests {
         ] {
             let answer = proof.verify(message.as_bytes());
             if refusal {
-                assert_eq!(answer, Err(Denied::Credentials), "{message}");
+                assert_eq!(answer, Err(LoginRefusal::Credentials), "{message}");
             } else {
                 assert!(
-                    matches!(answer, Err(Denied::Malformed(_))),
+                    matches!(answer, Err(LoginRefusal::Malformed(_))),
                     "{message}: {answer:?}"
                 );
             }
@@ -315,12 +315,12 @@ mod tests {
             "n,,r=x,n=anna",
         ] {
             assert!(
-                matches!(user(message), Err(Denied::Malformed(_))),
+                matches!(user(message), Err(LoginRefusal::Malformed(_))),
                 "{message}"
             );
         }
         let long = format!("n,,n={},r=x", "a".repeat(MESSAGE_BYTES_MAX));
-        assert!(matches!(user(&long), Err(Denied::Malformed(_))));
+        assert!(matches!(user(&long), Err(LoginRefusal::Malformed(_))));
     }
 
     #[test]

@@ -23,15 +23,15 @@ const POLL_PAUSE_MAX: u64 = 30;
 const MESSAGES_EACH: usize = 60;
 const TOPICS: u64 = 5;
 
-/// Numbers that look random.
-struct Dice(u64);
+/// A generator of pseudorandom numbers (xorshift64), the same in every run.
+struct XorShift(u64);
 
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
+impl XorShift {
+    fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        self.0 % sides
+        self.0 % bound
     }
 }
 
@@ -170,9 +170,9 @@ fn received_in(text: &str, id: Option<String>) -> Option<Received> {
 
 /// Publishes one message after the other, each when the one before was acknowledged.
 fn publish(address: SocketAddr, publisher: usize) {
-    let mut dice = Dice(publisher as u64 + 1);
+    let mut random = XorShift(publisher as u64 + 1);
     for number in 0..MESSAGES_EACH {
-        let topic = format!("t{}", dice.roll(TOPICS));
+        let topic = format!("t{}", random.below(TOPICS));
         post(address, &topic, &format!("{publisher} {number}"));
     }
 }
@@ -195,24 +195,24 @@ const END: &str = "end 0";
 
 /// Reads everything with many cuts, and once more when the end was seen.
 fn read_all(address: SocketAddr, reader: usize, only_polls: bool) -> Vec<(String, String)> {
-    let mut dice = Dice(1_000 + reader as u64);
+    let mut random = XorShift(1_000 + reader as u64);
     let form = FORMS[reader % FORMS.len()];
     let mut seen: Vec<(String, String)> = Vec::new();
     loop {
         let has_ended = |seen: &[(String, String)]| seen.last().is_some_and(|last| last.1 == END);
         let is_last = has_ended(&seen);
         // A poll ends by itself, if it is not cut too; a stream is cut somewhere.
-        let polls = is_last || only_polls || dice.roll(3) == 0;
+        let polls = is_last || only_polls || random.below(3) == 0;
         if only_polls {
-            thread::sleep(Duration::from_millis(dice.roll(POLL_PAUSE_MAX)));
+            thread::sleep(Duration::from_millis(random.below(POLL_PAUSE_MAX)));
         }
         let last = seen.last().map(|(id, _)| id.clone());
         let mut events = Events::begin(address, form, last.as_deref(), polls);
-        let ends_by_itself = polls && (is_last || !only_polls || dice.roll(2) == 0);
+        let ends_by_itself = polls && (is_last || !only_polls || random.below(2) == 0);
         let mut before_cut = if ends_by_itself {
             u64::MAX
         } else {
-            dice.roll(20)
+            random.below(20)
         };
         while before_cut > 0 {
             match events.next() {

@@ -30,7 +30,7 @@ pub fn convert(arguments: &ReportArguments) -> Result<(), BenchError> {
     let reports: Vec<BenchReport> = arguments
         .files
         .iter()
-        .map(|path| Ok(BenchReport::read(path)?.shown(arguments.originals)))
+        .map(|path| Ok(BenchReport::read(path)?.for_display(arguments.originals)))
         .collect::<Result<_, BenchError>>()?;
     let ReportArguments {
         markdown,

@@ -160,7 +160,7 @@ impl BenchReport {
 
     /// The same without the published figures of the original system, unless they are wanted.
     #[must_use]
-    pub fn shown(&self, with_originals: bool) -> Self {
+    pub fn for_display(&self, with_originals: bool) -> Self {
         let mut shown = self.clone();
         if !with_originals {
             shown.headlines.clear();

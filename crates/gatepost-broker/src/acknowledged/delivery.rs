@@ -20,7 +20,7 @@ pub(crate) struct Delivery {
     /// The batch of the publication, for a session that ends with its connection: at QoS 2 the
     /// delivery waits for that batch's commit.
     pub(crate) commit: Option<Arc<BatchCommit>>,
-    /// The delivery's place in the session's order; set by `Acknowledged::push`.
+    /// The delivery's place in the session's order; set by `AcknowledgedDeliveries::push`.
     pub(crate) sequence: u64,
     pub(crate) qos: Qos,
     pub(crate) retain: bool,

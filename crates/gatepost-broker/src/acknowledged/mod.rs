@@ -36,7 +36,7 @@ const NEWEST_SLACK: usize = 1024;
 
 /// The queue and the window of one session.
 #[derive(Default)]
-pub(crate) struct Acknowledged {
+pub(crate) struct AcknowledgedDeliveries {
     pub(crate) in_flight: VecDeque<InFlightDelivery>,
     pub(crate) waiting: VecDeque<Delivery>,
     waiting_bytes: usize,
@@ -57,7 +57,7 @@ pub(crate) struct Acknowledged {
     pub(crate) awaited_commit: Option<AwaitedCommit>,
 }
 
-impl Acknowledged {
+impl AcknowledgedDeliveries {
     pub(crate) const fn waiting_bytes(&self) -> usize {
         self.waiting_bytes
     }

@@ -26,7 +26,7 @@ pub enum Receipt {
     Received,
 }
 
-enum Reception {
+enum ReceptionState {
     /// A procedure has yet to judge it.
     Judged,
     /// The publication belongs to this batch.
@@ -36,7 +36,7 @@ enum Reception {
 
 /// The packet identifiers in use by the client's own publications.
 #[derive(Default)]
-pub(crate) struct ReceivedIds(HashMap<NonZeroU16, Reception>);
+pub(crate) struct ReceivedIds(HashMap<NonZeroU16, ReceptionState>);
 
 impl ReceivedIds {
     pub(crate) fn len(&self) -> usize {
@@ -47,15 +47,15 @@ impl ReceivedIds {
     pub(crate) fn receipt(&mut self, packet_id: NonZeroU16) -> Receipt {
         let status = match self.0.get(&packet_id) {
             None => return Receipt::Unknown,
-            Some(Reception::Stored) => return Receipt::Received,
-            Some(Reception::Judged) => return Receipt::Undecided,
-            Some(Reception::Published(commit)) => commit.status(),
+            Some(ReceptionState::Stored) => return Receipt::Received,
+            Some(ReceptionState::Judged) => return Receipt::Undecided,
+            Some(ReceptionState::Published(commit)) => commit.status(),
         };
         match status {
             CommitStatus::Collected => Receipt::Undecided,
             CommitStatus::Submitted(ticket) => Receipt::Submitted(ticket),
             CommitStatus::Committed => {
-                self.0.insert(packet_id, Reception::Stored);
+                self.0.insert(packet_id, ReceptionState::Stored);
                 Receipt::Received
             }
             CommitStatus::Failed => {
@@ -66,15 +66,15 @@ impl ReceivedIds {
     }
 
     pub(crate) fn begin_judging(&mut self, packet_id: NonZeroU16) {
-        self.0.insert(packet_id, Reception::Judged);
+        self.0.insert(packet_id, ReceptionState::Judged);
     }
 
     pub(crate) fn publish(&mut self, packet_id: NonZeroU16, commit: Arc<BatchCommit>) {
-        self.0.insert(packet_id, Reception::Published(commit));
+        self.0.insert(packet_id, ReceptionState::Published(commit));
     }
 
     pub(crate) fn insert(&mut self, packet_id: NonZeroU16) {
-        self.0.insert(packet_id, Reception::Stored);
+        self.0.insert(packet_id, ReceptionState::Stored);
     }
 
     /// Frees the identifier; returns whether it was in use.

@@ -6,7 +6,7 @@ use std::num::NonZeroU16;
 use gatepost_message::Qos;
 use gatepost_store::SessionChange;
 
-use super::{Acknowledged, DeliveryPhase};
+use super::{AcknowledgedDeliveries, DeliveryPhase};
 use crate::trace::StepOutcome;
 
 /// The reason why an acknowledgement has no effect.
@@ -20,7 +20,7 @@ pub enum StrayAcknowledgement {
     OutOfStep,
 }
 
-impl Acknowledged {
+impl AcknowledgedDeliveries {
     /// Acknowledgements come nearly always in order, so the search ends at once.
     pub(super) fn position(&self, packet_id: NonZeroU16) -> Option<usize> {
         self.in_flight

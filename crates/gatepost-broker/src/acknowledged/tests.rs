@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::*;
 
-fn send(state: &mut Acknowledged, qos: Qos) -> NonZeroU16 {
+fn send(state: &mut AcknowledgedDeliveries, qos: Qos) -> NonZeroU16 {
     let topic = Topic::new("a").expect("a topic");
     let delivery = Delivery {
         publication: Arc::new(Publication::new(topic, "x")),
@@ -26,7 +26,7 @@ fn send(state: &mut Acknowledged, qos: Qos) -> NonZeroU16 {
 
 #[test]
 fn mqtt_2_2_1_4_identifiers_in_use_are_not_given_again() {
-    let mut state = Acknowledged::default();
+    let mut state = AcknowledgedDeliveries::default();
     let kept = send(&mut state, Qos::AtLeastOnce);
     for _ in 0..140_000 {
         let packet_id = send(&mut state, Qos::AtLeastOnce);
@@ -39,7 +39,7 @@ fn mqtt_2_2_1_4_identifiers_in_use_are_not_given_again() {
 
 #[test]
 fn exactly_once_takes_its_four_steps() {
-    let mut state = Acknowledged::default();
+    let mut state = AcknowledgedDeliveries::default();
     let packet_id = send(&mut state, Qos::ExactlyOnce);
     assert_eq!(
         state.acknowledge(packet_id),
@@ -59,7 +59,7 @@ fn exactly_once_takes_its_four_steps() {
 
 #[test]
 fn unacknowledged_deliveries_wait_again_in_their_order() {
-    let mut state = Acknowledged::default();
+    let mut state = AcknowledgedDeliveries::default();
     let ids: Vec<_> = [Qos::AtLeastOnce, Qos::ExactlyOnce, Qos::AtLeastOnce]
         .map(|qos| send(&mut state, qos))
         .into();

@@ -30,7 +30,7 @@ use crate::nodes::OtherNodes;
 use crate::session::Session;
 use crate::subscription::{GroupMember, SharedGroup, Subscription};
 use list::Subscriptions;
-use tree::{Node, split_level};
+use tree::{FilterNode, split_level};
 
 const SHARDS: usize = 256;
 /// Tables use the lowest and the highest bits of a hash; the shard takes some between.
@@ -86,7 +86,7 @@ pub(crate) struct TopicHash {
 pub(crate) struct Index {
     hasher: DefaultHashBuilder,
     shards: Box<[Shard]>,
-    wildcards: RwLock<Node>,
+    wildcards: RwLock<FilterNode>,
     wildcard_count: AtomicUsize,
     branches: Box<[AtomicU64]>,
     /// The generation for filters that begin with a wildcard, and for sessions whose delivery mode

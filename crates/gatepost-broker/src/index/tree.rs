@@ -7,16 +7,16 @@ use crate::subscription::Subscription;
 
 /// A level of the tree of wildcard filters.
 #[derive(Default)]
-pub(super) struct Node {
-    children: HashMap<Box<str>, Node>,
-    plus: Option<Box<Node>>,
+pub(super) struct FilterNode {
+    children: HashMap<Box<str>, FilterNode>,
+    plus: Option<Box<FilterNode>>,
     /// Filters that end at this level.
     here: Subscriptions,
     /// Filters that end in `#` below this level.
     below: Subscriptions,
 }
 
-impl Node {
+impl FilterNode {
     /// The list of the filter whose levels these are; created if it is missing.
     pub(super) fn list_mut<'t>(
         &mut self,

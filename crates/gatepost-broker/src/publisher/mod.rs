@@ -27,9 +27,9 @@ use gatepost_message::{MessageId, Publication, Qos};
 use gatepost_store::{StoreChange, Ticket};
 use gatepost_topics::RuleViolation;
 
-use crate::limits::{Limit, Rate};
+use crate::limits::{Limit, TokenBucket};
 use crate::persistence::ChangeBatch;
-use crate::recent::{Remembered, Stale};
+use crate::recent::{Remembered, StaleTopic};
 use crate::retained::RetainOutcome;
 use crate::route::Route;
 use crate::session::Session;
@@ -38,8 +38,8 @@ use crate::subscription::DeliveryTarget;
 use crate::trace::Trace;
 use batch_traffic::BatchTraffic;
 use flush::PendingFlush;
-use pace::Pace;
-use run::Run;
+use pace::PublisherPace;
+use run::PublicationRun;
 use topics::KnownTopics;
 
 pub use topics::{EnterError, TopicSlot};
@@ -81,14 +81,14 @@ pub struct Publisher {
     shared: Arc<BrokerShared>,
     session: Option<Arc<Session>>,
     topics: KnownTopics,
-    run: Option<Run>,
+    run: Option<PublicationRun>,
     batch: ChangeBatch,
     /// The commit of the last batch with changes: later batches may only be stored after it, so
     /// that the order of publications survives a failure.
     last_ticket: Option<Ticket>,
     /// Present if the settings limit the rate.
-    rate: Option<Rate>,
-    pace: Pace,
+    rate: Option<TokenBucket>,
+    pace: PublisherPace,
     traffic: BatchTraffic,
     pending_flush: PendingFlush,
     /// Subscribers whose queues became too full.
@@ -102,14 +102,14 @@ pub struct Publisher {
 impl Publisher {
     pub(crate) fn new(shared: Arc<BrokerShared>, session: Option<Arc<Session>>) -> Self {
         Self {
-            rate: Rate::new(shared.settings.publishes_per_second_max),
+            rate: TokenBucket::new(shared.settings.publishes_per_second_max),
             topics: KnownTopics::new(shared.topic_rules.version()),
             shared,
             session,
             run: None,
             batch: ChangeBatch::default(),
             last_ticket: None,
-            pace: Pace::default(),
+            pace: PublisherPace::default(),
             traffic: BatchTraffic::default(),
             pending_flush: PendingFlush::default(),
             congested: Vec::new(),
@@ -238,8 +238,8 @@ impl Publisher {
             let pushed = recent.push(record, publication, || self.is_current(slot));
             let position = match pushed {
                 Ok(position) => position,
-                Err(Stale::Route) => continue,
-                Err(Stale::Record) => {
+                Err(StaleTopic::Route) => continue,
+                Err(StaleTopic::Record) => {
                     drop(order);
                     self.renew_record(slot);
                     continue;

@@ -40,13 +40,13 @@ fn gathering(
 
 /// The pace of one publisher.
 #[derive(Default)]
-pub(super) struct Pace {
+pub(super) struct PublisherPace {
     /// Whether a publication of the present batch must be acknowledged.
     pub(super) is_awaited: bool,
     gathers_until: Option<Instant>,
 }
 
-impl Pace {
+impl PublisherPace {
     /// The beginning of the flush that follows, if its duration matters: a batch that cannot be
     /// delayed is not worth two readings of the clock.
     pub(super) fn begin(&self, traffic: &BatchTraffic) -> Option<Instant> {

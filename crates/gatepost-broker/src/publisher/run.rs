@@ -15,7 +15,7 @@ use crate::subscription::DeliveryTarget;
 const RUN_BYTES_MAX: usize = 64 * 1024;
 
 /// Publications that follow each other under one topic at QoS 0.
-pub(super) struct Run {
+pub(super) struct PublicationRun {
     route: Arc<Route>,
     /// A buffer for each of the route's classes.
     buffers: Vec<BytesMut>,
@@ -35,7 +35,7 @@ impl Publisher {
                 self.close_run(is_full);
             }
         }
-        let run = self.run.get_or_insert_with(|| Run {
+        let run = self.run.get_or_insert_with(|| PublicationRun {
             route: route.clone(),
             buffers: vec![BytesMut::new(); route.classes.len()],
             messages: 0,

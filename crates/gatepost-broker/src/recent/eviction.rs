@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 
 use gatepost_message::MessageId;
 
-use super::{Recent, TopicKey, TopicRecord, weight};
+use super::{RecentMessages, TopicKey, TopicRecord, weight};
 
-impl Recent {
+impl RecentMessages {
     /// Forgets the tenth of the topics that was unused longest, so that the cost of the search is
     /// spread over many new topics.
     pub(super) fn forget_unused(&self, records: &mut HashMap<TopicKey, Arc<TopicRecord>>) {

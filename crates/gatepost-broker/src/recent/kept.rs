@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use gatepost_topics::TopicRule;
 
-use super::{Recent, Ring, weight};
+use super::{RecentMessages, Ring, weight};
 
 /// The limits of one topic's ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -13,7 +13,7 @@ pub(super) struct KeptHistory {
     age_max: Option<Duration>,
 }
 
-impl Recent {
+impl RecentMessages {
     /// The limits of a topic: those of its rule, or those of all topics.
     pub(super) fn kept_of(&self, topic: &str) -> KeptHistory {
         let rule = self.rules.find(topic);

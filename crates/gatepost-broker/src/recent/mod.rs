@@ -12,8 +12,8 @@
 //!
 //! Invariants:
 //! - Positions rise within each ring, and in the order in which readers are given publications:
-//!   publications with readers are remembered and queued under [`Recent::order`], and readers begin
-//!   under it.
+//!   publications with readers are remembered and queued under [`RecentMessages::order`], and
+//!   readers begin under it.
 //! - A publication without a reader is remembered under its ring's lock while its route is still
 //!   current. A reader that begins meanwhile changes the route first and reads the ring second, so
 //!   the publication is either in the ring or routed to the reader, never both.
@@ -79,7 +79,8 @@ struct Ring {
     publications: VecDeque<Remembered>,
     /// The position of the newest forgotten publication.
     forgotten: Option<MessageId>,
-    /// Whether the record was removed from [`Recent`]; a publication pushed to it would be lost.
+    /// Whether the record was removed from [`RecentMessages`]; a publication pushed to it would be
+    /// lost.
     is_evicted: bool,
     kept: KeptHistory,
 }
@@ -103,7 +104,7 @@ pub(crate) struct TopicRecord {
 
 /// The reason why a publication was not kept; its publisher looks up its topic again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stale {
+pub(crate) enum StaleTopic {
     /// The topic's record was evicted.
     Record,
     /// The topic has other subscribers than the publisher knows.
@@ -111,7 +112,7 @@ pub(crate) enum Stale {
 }
 
 /// The records of all topics.
-pub(crate) struct Recent {
+pub(crate) struct RecentMessages {
     records: RwLock<HashMap<TopicKey, Arc<TopicRecord>>>,
     /// The last position that was assigned.
     last_position: AtomicU64,
@@ -134,7 +135,7 @@ fn weight(publication: &Publication) -> usize {
     crate::weight::content_bytes(publication) + PUBLICATION_OVERHEAD_BYTES
 }
 
-impl Recent {
+impl RecentMessages {
     pub(crate) fn new(
         per_topic: usize,
         bytes_max: usize,
@@ -218,7 +219,7 @@ impl Recent {
         record: &TopicRecord,
         publication: &Arc<Publication>,
         is_current: impl FnOnce() -> bool,
-    ) -> Result<MessageId, Stale> {
+    ) -> Result<MessageId, StaleTopic> {
         self.push_at(record, publication.id, publication, is_current)
     }
 
@@ -236,14 +237,14 @@ impl Recent {
         wanted: MessageId,
         publication: &Arc<Publication>,
         is_current: impl FnOnce() -> bool,
-    ) -> Result<MessageId, Stale> {
+    ) -> Result<MessageId, StaleTopic> {
         let added = weight(publication);
         let mut ring = record.ring.lock();
         if ring.is_evicted {
-            return Err(Stale::Record);
+            return Err(StaleTopic::Record);
         }
         if !is_current() {
-            return Err(Stale::Route);
+            return Err(StaleTopic::Route);
         }
         let position = self.next_position(wanted);
         record.last.store(position.number(), Ordering::Relaxed);

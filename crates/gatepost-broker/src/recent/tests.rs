@@ -1,6 +1,6 @@
 use super::*;
 
-fn publish(recent: &Recent, topic: &str, payload: &str) -> MessageId {
+fn publish(recent: &RecentMessages, topic: &str, payload: &str) -> MessageId {
     let topic = Topic::new(topic).expect("a topic");
     let publication = Arc::new(Publication::new(topic.clone(), payload.to_owned()));
     let pushed = recent.push(&recent.record(&topic), &publication, || true);
@@ -11,8 +11,8 @@ fn filter(text: &str) -> TopicFilter {
     TopicFilter::new(text).expect("a filter")
 }
 
-fn recent_of(per_topic: usize, bytes_max: usize, topics_max: usize) -> Recent {
-    Recent::new(per_topic, bytes_max, topics_max, Arc::default())
+fn recent_of(per_topic: usize, bytes_max: usize, topics_max: usize) -> RecentMessages {
+    RecentMessages::new(per_topic, bytes_max, topics_max, Arc::default())
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn an_evicted_record_accepts_no_publication() {
     }
     let publication = Arc::new(Publication::new(topic, "x"));
     let pushed = recent.push(&old, &publication, || true);
-    assert_eq!(pushed, Err(Stale::Record));
+    assert_eq!(pushed, Err(StaleTopic::Record));
 }
 
 #[test]

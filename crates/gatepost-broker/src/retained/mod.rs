@@ -20,7 +20,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::persistence::{BatchCommit, CommitStatus};
 use crate::weight::content_bytes;
-pub(crate) use on_disk::BeyondMemory;
+pub(crate) use on_disk::InsufficientMemory;
 use on_disk::RetainedOnDisk;
 
 /// The outcome of retaining a publication.
@@ -123,10 +123,10 @@ impl RetainedTopic {
 }
 
 /// All retained messages.
-pub(crate) struct Retained {
+pub(crate) struct RetainedMessages {
     messages: RwLock<BTreeMap<Topic, RetainedTopic>>,
     /// Topics with changes whose commit was not known.
-    unsettled: Mutex<Vec<Topic>>,
+    uncommitted: Mutex<Vec<Topic>>,
     /// The retained messages that are not in memory.
     on_disk: RetainedOnDisk,
     /// Held while a batch with changes of retained messages is submitted.
@@ -140,11 +140,11 @@ pub(crate) struct Retained {
     bytes_max: usize,
 }
 
-impl Retained {
+impl RetainedMessages {
     pub(crate) fn new(messages_max: usize, bytes_max: usize) -> Self {
         Self {
             messages: RwLock::default(),
-            unsettled: Mutex::default(),
+            uncommitted: Mutex::default(),
             on_disk: RetainedOnDisk::default(),
             submitting: Mutex::default(),
             count: AtomicUsize::new(0),
@@ -179,7 +179,7 @@ impl Retained {
         }
         if !is_clearing && is_counted(topic) && !self.has_room(&messages, publication) {
             // Obsolete versions may free enough space.
-            let topics = std::mem::take(&mut *self.unsettled.lock());
+            let topics = std::mem::take(&mut *self.uncommitted.lock());
             for topic in topics {
                 self.settle_listed(&mut messages, topic);
             }
@@ -196,7 +196,7 @@ impl Retained {
         }
     }
 
-    /// The lock that is held while a batch is submitted that [`Retained::put_in_order`] has
+    /// The lock that is held while a batch is submitted that [`RetainedMessages::put_in_order`] has
     /// checked.
     pub(crate) fn begin_submitting(&self) -> MutexGuard<'_, ()> {
         self.submitting.lock()
@@ -257,7 +257,7 @@ impl Retained {
             return;
         };
         if entry.pending.is_none() {
-            self.unsettled.lock().push(topic.clone());
+            self.uncommitted.lock().push(topic.clone());
         }
         let pending = entry.pending.get_or_insert_default();
         match pending.last_mut() {
@@ -291,7 +291,7 @@ impl Retained {
 
     /// Applies all known commits, so that obsolete versions use no memory; for the housekeeper.
     pub(crate) fn settle_all(&self) {
-        let topics = std::mem::take(&mut *self.unsettled.lock());
+        let topics = std::mem::take(&mut *self.uncommitted.lock());
         for topic in topics {
             // One at a time: publishers wait for this lock.
             self.settle_listed(&mut self.messages.write(), topic);
@@ -303,7 +303,7 @@ impl Retained {
         self.settle(messages, &topic);
         let is_pending = |entry: &RetainedTopic| entry.pending.is_some();
         if messages.get(&topic).is_some_and(is_pending) {
-            self.unsettled.lock().push(topic);
+            self.uncommitted.lock().push(topic);
         }
     }
 
@@ -337,7 +337,7 @@ impl Retained {
         filter: &TopicFilter,
         room: u64,
         now: impl Fn() -> SystemTime,
-    ) -> Result<Result<Vec<Arc<Publication>>, BeyondMemory>, StoreError> {
+    ) -> Result<Result<Vec<Arc<Publication>>, InsufficientMemory>, StoreError> {
         let messages = self.messages.read();
         let mut found = in_memory(&messages, filter);
         let prefix = literal_beginning(filter);

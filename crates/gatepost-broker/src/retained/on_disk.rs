@@ -15,7 +15,7 @@ use gatepost_message::{Publication, Topic, TopicFilter};
 use gatepost_store::{Store, StoreError};
 use parking_lot::Mutex;
 
-use super::{Retained, RetainedTopic};
+use super::{RetainedMessages, RetainedTopic};
 use crate::persistence::CommitStatus;
 use crate::weight::content_bytes;
 
@@ -30,9 +30,9 @@ const READ_BYTES_MIN: u64 = 1 << 20;
 
 /// The messages on disk, of topics after the last one that was loaded.
 #[derive(Default)]
-pub(super) struct RetainedOnDisk(Mutex<Option<Unloaded>>);
+pub(super) struct RetainedOnDisk(Mutex<Option<UnloadedMessages>>);
 
-struct Unloaded {
+struct UnloadedMessages {
     store: Store,
     /// The last loaded topic; empty before the first.
     last_loaded: String,
@@ -42,12 +42,12 @@ struct Unloaded {
 
 /// The messages on disk for a subscription need more memory than is available.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct BeyondMemory;
+pub(crate) struct InsufficientMemory;
 
-impl Retained {
+impl RetainedMessages {
     /// Begins to load the messages of `store`, which are all on disk so far.
     pub(crate) fn leave_in(&self, store: &Store) {
-        *self.on_disk.0.lock() = Some(Unloaded {
+        *self.on_disk.0.lock() = Some(UnloadedMessages {
             store: store.clone(),
             last_loaded: String::new(),
             step_bytes: 0,
@@ -122,7 +122,7 @@ impl Retained {
         prefix: &str,
         room: u64,
         found: &mut Vec<Arc<Publication>>,
-    ) -> Result<Result<(), BeyondMemory>, StoreError> {
+    ) -> Result<Result<(), InsufficientMemory>, StoreError> {
         let on_disk = self.on_disk.0.lock();
         let Some(unloaded) = &*on_disk else {
             return Ok(Ok(()));
@@ -146,7 +146,7 @@ impl Retained {
         Ok(if bytes <= room {
             Ok(())
         } else {
-            Err(BeyondMemory)
+            Err(InsufficientMemory)
         })
     }
 

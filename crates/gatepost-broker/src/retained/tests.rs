@@ -1,11 +1,11 @@
 use super::*;
 
-fn keep(retained: &Retained, topic: &str, payload: &str) -> RetainOutcome {
+fn keep(retained: &RetainedMessages, topic: &str, payload: &str) -> RetainOutcome {
     let topic = Topic::new(topic).expect("a topic");
     retained.retain(&Arc::new(Publication::new(topic, payload.to_owned())), None)
 }
 
-fn found(retained: &Retained, filter: &str) -> Vec<String> {
+fn found(retained: &RetainedMessages, filter: &str) -> Vec<String> {
     let filter = TopicFilter::new(filter).expect("a filter");
     let topic = |publication: Arc<Publication>| publication.topic.to_string();
     retained
@@ -17,7 +17,7 @@ fn found(retained: &Retained, filter: &str) -> Vec<String> {
 
 #[test]
 fn filters_find_the_retained_messages_of_topics() {
-    let retained = Retained::new(100, 1000);
+    let retained = RetainedMessages::new(100, 1000);
     for topic in [
         "sport",
         "sport/a",
@@ -43,7 +43,7 @@ fn filters_find_the_retained_messages_of_topics() {
 
 #[test]
 fn our_own_figures_take_no_room() {
-    let retained = Retained::new(1, 100);
+    let retained = RetainedMessages::new(1, 100);
     assert_eq!(
         keep(&retained, "$SYS/broker/uptime", "1 second"),
         RetainOutcome::Stored
@@ -65,7 +65,7 @@ fn our_own_figures_take_no_room() {
 
 #[test]
 fn room_is_bounded() {
-    let retained = Retained::new(2, 10);
+    let retained = RetainedMessages::new(2, 10);
     assert_eq!(keep(&retained, "a", "12345"), RetainOutcome::Stored);
     assert_eq!(keep(&retained, "b", "1234"), RetainOutcome::Nothing);
     assert_eq!(keep(&retained, "a", "123456789"), RetainOutcome::Stored);
@@ -90,7 +90,7 @@ fn a_message_that_cannot_be_stored_is_not_retained() {
         batch.was_submitted(Some(&ticket));
         commit
     };
-    let retained = Retained::new(10, 1_000);
+    let retained = RetainedMessages::new(10, 1_000);
     let publish = |payload: &str, commit| {
         let topic = Topic::new("a").expect("a topic");
         retained.retain(

@@ -11,7 +11,7 @@ use crate::clock::BrokerClock;
 use crate::counters::{Counters, DropCause};
 use crate::encoder::FrameOptions;
 use crate::filter::DeliveryOptions;
-use crate::newest::Latest;
+use crate::newest::NewestDelivery;
 use crate::persistence::ChangeBatch;
 use crate::settings::SlowSubscriber;
 use crate::trace::StepOutcome;
@@ -273,7 +273,7 @@ impl Session {
         if state.policy != SlowSubscriber::NewestOnly || (has_room && is_first) {
             return false;
         }
-        let latest = Latest {
+        let latest = NewestDelivery {
             publication: publication.clone(),
             retain,
             identifiers: options.identifiers.clone(),

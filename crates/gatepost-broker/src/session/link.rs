@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use gatepost_message::{Peer, Topic};
 
-use crate::encoder::{Alias, SubscriberSocket, WireFormat};
+use crate::encoder::{SubscriberSocket, TopicAlias, WireFormat};
 
 /// A live connection of a session.
 pub(crate) struct LiveLink {
@@ -15,19 +15,19 @@ pub(crate) struct LiveLink {
     /// The largest frame that the client accepts, in bytes.
     pub(crate) frame_bytes_max: usize,
     pub(crate) in_flight_max: usize,
-    pub(crate) aliases: Option<Box<Aliases>>,
+    pub(crate) aliases: Option<Box<TopicAliases>>,
     /// The other end of the connection.
     pub(crate) peer: Peer,
     pub(crate) since: SystemTime,
 }
 
 /// Topic aliases that this connection knows (section 3.3.2.3.4).
-pub(crate) struct Aliases {
+pub(crate) struct TopicAliases {
     max: u16,
     numbers: HashMap<Topic, u16>,
 }
 
-impl Aliases {
+impl TopicAliases {
     pub(crate) fn new(max: u16) -> Self {
         Self {
             max,
@@ -35,9 +35,9 @@ impl Aliases {
         }
     }
 
-    pub(super) fn of(&mut self, topic: &Topic) -> Option<Alias> {
+    pub(super) fn of(&mut self, topic: &Topic) -> Option<TopicAlias> {
         if let Some(&number) = self.numbers.get(topic) {
-            return Some(Alias {
+            return Some(TopicAlias {
                 number,
                 is_new: false,
             });
@@ -47,7 +47,7 @@ impl Aliases {
             return None; // [MQTT-3.1.2-26]
         }
         self.numbers.insert(topic.clone(), number);
-        Some(Alias {
+        Some(TopicAlias {
             number,
             is_new: true,
         })

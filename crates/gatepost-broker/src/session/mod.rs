@@ -29,16 +29,16 @@ use bytes::{Bytes, BytesMut};
 use gatepost_message::Publication;
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::acknowledged::Acknowledged;
+use crate::acknowledged::AcknowledgedDeliveries;
 use crate::clock::BrokerClock;
-use crate::counters::{Counters, DropCause, Drops};
+use crate::counters::{Counters, DropCause, DropCounters};
 use crate::encoder::WireFormat;
 use crate::limits::{Limit, LimitCounters};
 use crate::settings::{BrokerSettings, SlowSubscriber};
 use crate::trace::StepOutcome;
 pub(crate) use deliver::expiry_left;
 use filters::SessionFilters;
-pub(crate) use link::{Aliases, LiveLink};
+pub(crate) use link::{LiveLink, TopicAliases};
 pub(crate) use persist::DeferredEffects;
 pub(crate) use state::SessionState;
 
@@ -137,7 +137,7 @@ pub struct Session {
     pub(crate) heard_seconds: AtomicU32,
     /// One and a half times the keep alive; 0 for none.
     pub(crate) silence_max_seconds: AtomicU32,
-    pub(crate) dropped: Drops,
+    pub(crate) dropped: DropCounters,
     pub(crate) delivered: AtomicU64,
 }
 
@@ -167,7 +167,7 @@ impl Session {
             has_many_answers: AtomicBool::new(false),
             heard_seconds: AtomicU32::new(0),
             silence_max_seconds: AtomicU32::new(0),
-            dropped: Drops::default(),
+            dropped: DropCounters::default(),
             delivered: AtomicU64::new(0),
         }
     }
@@ -291,7 +291,7 @@ impl Session {
     pub(crate) fn with_acknowledged<T>(
         &self,
         broker: BrokerView<'_>,
-        act: impl FnOnce(&mut Acknowledged) -> T,
+        act: impl FnOnce(&mut AcknowledgedDeliveries) -> T,
     ) -> T {
         let mut guard = self.state.lock();
         let state = &mut *guard;

@@ -11,7 +11,7 @@ use gatepost_store::{
 };
 
 use super::{BrokerView, Session, SessionState};
-use crate::acknowledged::{Acknowledged, Receipt};
+use crate::acknowledged::{AcknowledgedDeliveries, Receipt};
 use crate::authorization::Authorization;
 use crate::filter::SubscribeOptions;
 use crate::persistence::{ChangeBatch, PersistentSession, StoredMessage};
@@ -286,7 +286,7 @@ impl SessionState {
     }
 
     /// Makes the session persistent.
-    pub(crate) fn make_persistent(&mut self, number: u64) -> &mut Acknowledged {
+    pub(crate) fn make_persistent(&mut self, number: u64) -> &mut AcknowledgedDeliveries {
         let queue = self.acknowledged.get_or_insert_default();
         queue
             .persistent

@@ -7,7 +7,7 @@ use gatepost_message::{Publication, Qos};
 use gatepost_store::{DeliveryRow, SessionChange, StoreChange};
 
 use super::{BrokerView, DisconnectCause, QueueBounds, Session, SessionState, expiry_left, wake};
-use crate::acknowledged::{Acknowledged, Delivery, DeliveryPhase};
+use crate::acknowledged::{AcknowledgedDeliveries, Delivery, DeliveryPhase};
 use crate::counters::DropCause;
 use crate::encoder::FrameOptions;
 use crate::filter::DeliveryOptions;
@@ -92,7 +92,7 @@ impl Session {
     /// Applies the policy for a full queue; returns whether another delivery may wait in it.
     fn make_room_in_queue(
         &self,
-        queue: &mut Acknowledged,
+        queue: &mut AcknowledgedDeliveries,
         policy: SlowSubscriber,
         bounds: QueueBounds,
         publication: &Publication,
@@ -102,7 +102,7 @@ impl Session {
         if policy == SlowSubscriber::NewestOnly && queue.supersede(&publication.topic) {
             self.count_drop(broker, DropCause::Superseded, 1);
         }
-        let is_full = |queue: &Acknowledged| {
+        let is_full = |queue: &AcknowledgedDeliveries| {
             queue.waiting.len() >= bounds.messages_max
                 || queue.waiting_bytes() + bytes > bounds.bytes_max
         };

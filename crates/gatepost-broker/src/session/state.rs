@@ -5,9 +5,9 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use super::{BrokerView, DisconnectCause, LiveLink, QueueBounds, SessionWill, wake};
-use crate::acknowledged::Acknowledged;
+use crate::acknowledged::AcknowledgedDeliveries;
 use crate::authorization::Authorization;
-use crate::newest::Newest;
+use crate::newest::NewestPerTopic;
 use crate::outbox::Outbox;
 use crate::persistence::PersistentSession;
 use crate::settings::SlowSubscriber;
@@ -27,8 +27,8 @@ pub(crate) struct SessionState {
     /// The limits of its queue, if they differ from the settings.
     pub(crate) queue_bounds: Option<QueueBounds>,
     /// Deliveries that wait for the outbox, if only the newest of each topic is wanted.
-    pub(crate) newest: Option<Box<Newest>>,
-    pub(crate) acknowledged: Option<Box<Acknowledged>>,
+    pub(crate) newest: Option<Box<NewestPerTopic>>,
+    pub(crate) acknowledged: Option<Box<AcknowledgedDeliveries>>,
     pub(crate) will: Option<Box<SessionWill>>,
     /// The instant at which the will is due, after the end of the connection.
     pub(crate) will_due: Option<Instant>,

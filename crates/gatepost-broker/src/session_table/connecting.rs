@@ -8,11 +8,13 @@ use bytes::BytesMut;
 use gatepost_message::MessageId;
 use gatepost_store::{StoreError, Ticket};
 
-use super::{Attached, SessionKey, SessionTable};
+use super::{AttachedSession, SessionKey, SessionTable};
 use crate::connect::{ConnectError, ConnectOptions, ConnectionGreeting};
 use crate::counters::Counters;
 use crate::limits::Limit;
-use crate::session::{Aliases, DeferredEffects, DisconnectCause, LiveLink, Session, SessionState};
+use crate::session::{
+    DeferredEffects, DisconnectCause, LiveLink, Session, SessionState, TopicAliases,
+};
 
 /// The session that waits for a client. A session from before there were users is
 /// assigned to the first user who logs in.
@@ -35,7 +37,7 @@ impl SessionTable {
         &self,
         options: ConnectOptions,
         greet: impl FnOnce(ConnectionGreeting<'_>, &mut BytesMut),
-    ) -> Result<Attached, ConnectError> {
+    ) -> Result<AttachedSession, ConnectError> {
         let name = options.client_id.as_deref().unwrap_or_default();
         self.check_limits(name, options.user.as_deref())?;
         let is_out_of_memory = self.shared.limits.is_out_of_memory();
@@ -84,11 +86,11 @@ impl SessionTable {
             // Routes know the session by its earlier connection.
             self.shared.index.invalidate_all();
         }
-        Ok(Attached {
+        Ok(AttachedSession {
             session,
             epoch,
             session_present,
-            promises: stored.into_iter().chain(settled).collect(),
+            tickets: stored.into_iter().chain(settled).collect(),
         })
     }
 
@@ -202,7 +204,8 @@ impl SessionTable {
                 .frame_bytes_max
                 .map_or(usize::MAX, |bytes| bytes as usize),
             in_flight_max: usize::from(in_flight_max),
-            aliases: (options.alias_max > 0).then(|| Box::new(Aliases::new(options.alias_max))),
+            aliases: (options.alias_max > 0)
+                .then(|| Box::new(TopicAliases::new(options.alias_max))),
             peer: options.peer,
             since: self.shared.clock.time_of_day(),
         };

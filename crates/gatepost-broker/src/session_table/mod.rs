@@ -12,12 +12,12 @@ use gatepost_store::{StoreError, Ticket};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use crate::connect::Close;
+use crate::connect::ConnectionClose;
 use crate::held_wills::HeldWills;
-use crate::limits::Rate;
+use crate::limits::TokenBucket;
 use crate::session::{DeferredEffects, DisconnectCause, Session};
 use crate::shared::BrokerShared;
-use crate::unsettled::UnsettledEffects;
+use crate::uncommitted::UncommittedEffects;
 
 /// The key of a session. Client ids are per user: a client can neither get nor block the session of
 /// another user by its client id.
@@ -40,13 +40,13 @@ impl SessionKey {
 }
 
 /// A session with its new connection.
-pub(crate) struct Attached {
+pub(crate) struct AttachedSession {
     pub(crate) session: Arc<Session>,
     /// The connection's number within the session.
     pub(crate) epoch: u64,
     pub(crate) session_present: bool,
     /// The changes that must be durable before the client is greeted.
-    pub(crate) promises: SmallVec<[Result<Ticket, StoreError>; 2]>,
+    pub(crate) tickets: SmallVec<[Result<Ticket, StoreError>; 2]>,
 }
 
 /// The table of sessions, and the limits on connections.
@@ -54,13 +54,13 @@ pub(crate) struct SessionTable {
     shared: Arc<BrokerShared>,
     by_key: Mutex<HashMap<SessionKey, Arc<Session>>>,
     /// Present if the settings limit the rate.
-    connect_rate: Option<Mutex<Rate>>,
+    connect_rate: Option<Mutex<TokenBucket>>,
     /// Connections of each user, if the settings limit them.
     connections_of_user: Mutex<HashMap<Arc<str>, usize>>,
     /// Client ids that were assigned since the start.
     assigned: AtomicU64,
     /// Wills and ends of sessions whose commit is not known.
-    unsettled: UnsettledEffects,
+    uncommitted: UncommittedEffects,
     /// Wills that wait for memory.
     held_wills: HeldWills,
 }
@@ -69,10 +69,10 @@ impl SessionTable {
     pub(crate) fn new(shared: Arc<BrokerShared>) -> Self {
         Self {
             by_key: Mutex::default(),
-            connect_rate: Rate::new(shared.settings.connects_per_second_max).map(Mutex::new),
+            connect_rate: TokenBucket::new(shared.settings.connects_per_second_max).map(Mutex::new),
             connections_of_user: Mutex::default(),
             assigned: AtomicU64::new(0),
-            unsettled: UnsettledEffects::default(),
+            uncommitted: UncommittedEffects::default(),
             held_wills: HeldWills::default(),
             shared,
         }
@@ -98,7 +98,7 @@ impl SessionTable {
     }
 
     /// Ends the connection of this epoch.
-    pub(crate) fn close(&self, session: &Arc<Session>, epoch: u64, close: &Close) {
+    pub(crate) fn close(&self, session: &Arc<Session>, epoch: u64, close: &ConnectionClose) {
         let mut effects = DeferredEffects::of(session);
         {
             let mut sessions = self.by_key.lock();

@@ -19,7 +19,7 @@ impl SessionTable {
         if all_effects.iter().any(|effects| effects.follows_failed) {
             // These changes belong to the same commit as the earlier ones, since a crash could come
             // between two commits.
-            let later = std::mem::replace(&mut all_effects, self.unsettled.take_failed());
+            let later = std::mem::replace(&mut all_effects, self.uncommitted.take_failed());
             all_effects.extend(later);
         }
         let mut publisher = Publisher::new(self.shared.clone(), None);
@@ -34,7 +34,7 @@ impl SessionTable {
         for effects in &all_effects {
             effects.were_submitted(&ticket);
         }
-        self.unsettled.push(all_effects, ticket.clone());
+        self.uncommitted.push(all_effects, ticket.clone());
         Some(ticket)
     }
 
@@ -45,12 +45,12 @@ impl SessionTable {
         mut all_effects: Vec<DeferredEffects>,
     ) -> Option<Result<Ticket, StoreError>> {
         // A session that is discarded on request must not reappear after a crash [MQTT-3.1.2-4].
-        if self.unsettled.has_failed(client_id) {
-            let later = std::mem::replace(&mut all_effects, self.unsettled.take_failed());
+        if self.uncommitted.has_failed(client_id) {
+            let later = std::mem::replace(&mut all_effects, self.uncommitted.take_failed());
             all_effects.extend(later);
         }
         match self.settle(all_effects) {
-            None => self.unsettled.of_client(client_id),
+            None => self.uncommitted.of_client(client_id),
             settled => settled,
         }
     }
@@ -58,7 +58,7 @@ impl SessionTable {
     /// Stores failed changes again, and publishes wills that waited for memory; for the
     /// housekeeper.
     pub(crate) fn settle_again(&self) {
-        let _ = self.settle(self.unsettled.take_failed());
+        let _ = self.settle(self.uncommitted.take_failed());
         let publishable = self.held_wills.take_publishable(&self.shared);
         let ended = publishable.iter().map(|session| self.end_session(session));
         let _ = self.settle(ended.collect());

@@ -14,7 +14,7 @@ use gatepost_store::{StoreError, Ticket};
 
 use crate::client::{Answer, Outgoing};
 use crate::topics;
-use crate::wire::{Frame, Pipe};
+use crate::wire::{Frame, FrameSocket};
 
 /// The condition that an answer waits for.
 enum Condition {
@@ -32,9 +32,9 @@ enum Condition {
 pub(crate) struct Connection {
     pub(crate) attachment: Attachment,
     publisher: Publisher,
-    pub(crate) pipe: Arc<Pipe>,
+    pub(crate) socket: Arc<FrameSocket>,
     answers: VecDeque<(Condition, Frame)>,
-    promises: Vec<Result<Ticket, StoreError>>,
+    tickets: Vec<Result<Ticket, StoreError>>,
     pub(crate) is_begun: bool,
     knows_reasons: bool,
     /// The mutation of a server that does not wait for its disk.
@@ -59,17 +59,17 @@ pub(crate) struct Ended;
 impl Connection {
     pub(crate) fn new(
         connected: Connected,
-        pipe: Arc<Pipe>,
+        socket: Arc<FrameSocket>,
         knows_reasons: bool,
         acknowledges_early: bool,
     ) -> Self {
         Self {
             publisher: connected.attachment.publisher(),
-            is_begun: connected.promises.is_empty(),
+            is_begun: connected.tickets.is_empty(),
             attachment: connected.attachment,
-            pipe,
+            socket,
             answers: VecDeque::new(),
-            promises: connected.promises.into_vec(),
+            tickets: connected.tickets.into_vec(),
             knows_reasons,
             acknowledges_early,
         }
@@ -233,10 +233,10 @@ impl Connection {
     /// Does the work of the connection's task when it is woken.
     pub(crate) fn poll(&mut self) -> Result<(), Ended> {
         if !self.is_begun {
-            while let Some(promise) = self.promises.first() {
-                match promise.as_ref().map(Ticket::outcome) {
+            while let Some(ticket) = self.tickets.first() {
+                match ticket.as_ref().map(Ticket::outcome) {
                     Ok(None) if !self.acknowledges_early => return Ok(()),
-                    Ok(None | Some(Ok(()))) => drop(self.promises.remove(0)),
+                    Ok(None | Some(Ok(()))) => drop(self.tickets.remove(0)),
                     Ok(Some(Err(_))) | Err(_) => return Err(Ended),
                 }
             }

@@ -86,7 +86,8 @@ impl Fixture {
 
     fn has_input(&self, client: usize) -> bool {
         let client = &self.clients[client];
-        let has_frames = |connection: &crate::connection::Connection| connection.pipe.has_frames();
+        let has_frames =
+            |connection: &crate::connection::Connection| connection.socket.has_frames();
         !client.owed.is_empty() || client.connection.as_ref().is_some_and(has_frames)
     }
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use gatepost_broker::{
-    Close, ConnectError, ConnectOptions, ConnectionGreeting, RequestedFilter, RetainHandling,
-    SessionWill, SubscribeOptions, WireFormat,
+    ConnectError, ConnectOptions, ConnectionClose, ConnectionGreeting, RequestedFilter,
+    RetainHandling, SessionWill, SubscribeOptions, WireFormat,
 };
 use gatepost_message::{Publication, Qos, TopicFilter};
 
@@ -111,7 +111,7 @@ impl Fixture {
                 delay,
             }
         });
-        let pipe = wire::pipe();
+        let socket = wire::socket();
         let options = ConnectOptions {
             peer: gatepost_message::Peer::Local,
             client_id: Some(format!("client-{index}")),
@@ -127,7 +127,7 @@ impl Fixture {
             will,
             slow_subscriber: None,
             format: WireFormat::Static(&Frames),
-            socket: pipe.clone(),
+            socket: socket.clone(),
         };
         let greet = |welcome: ConnectionGreeting<'_>, out: &mut bytes::BytesMut| {
             let is_present = welcome.session_present;
@@ -155,7 +155,7 @@ impl Fixture {
             return Ok(());
         };
         let early = self.mutation == Mutation::AcknowledgeEarly;
-        let connection = Connection::new(connected, pipe, connect.knows_reasons, early);
+        let connection = Connection::new(connected, socket, connect.knows_reasons, early);
         client.connection = Some(connection);
         client.pending = Some(Pending {
             connect,
@@ -215,7 +215,7 @@ impl Fixture {
         let Some(connection) = client.lose() else {
             return;
         };
-        let close = Close {
+        let close = ConnectionClose {
             with_will,
             expiry: None,
         };

@@ -13,7 +13,7 @@ impl Fixture {
         self.poll(index);
         for _ in 0..frames {
             let connection = self.clients[index].connection.as_ref();
-            let Some(frame) = connection.and_then(|connection| connection.pipe.next()) else {
+            let Some(frame) = connection.and_then(|connection| connection.socket.next()) else {
                 break;
             };
             self.take_frame(index, frame)?;

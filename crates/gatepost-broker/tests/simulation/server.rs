@@ -16,8 +16,8 @@ use gatepost_faults::{Disk, DiskImage, Fault, FaultEffect, FaultRandom, FileOper
 use gatepost_message::MessageId;
 use gatepost_settings::{ByteSize, Period};
 use gatepost_store::{
-    ClockSource, ManualWriter, Reserve, SessionChange, SimulatedDatabase, StoreChange, StoreError,
-    StoreSettings,
+    ClockSource, DiskReserve, ManualWriter, SessionChange, SimulatedDatabase, StoreChange,
+    StoreError, StoreSettings,
 };
 use parking_lot::Mutex;
 
@@ -178,7 +178,7 @@ impl Server {
     pub(crate) fn start(&mut self) {
         let settings = StoreSettings {
             history_messages_max: 0,
-            reserve: Reserve::Size(ByteSize(0)),
+            reserve: DiskReserve::Size(ByteSize(0)),
             ..StoreSettings::default()
         };
         let clock = self.clock.clone();

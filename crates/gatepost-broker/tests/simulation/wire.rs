@@ -1,4 +1,4 @@
-//! The frames between the simulated clients and the broker, and the pipe that carries them. All
+//! The frames between the simulated clients and the broker, and the socket that carries them. All
 //! frames have one size; a publication's payload is its number.
 
 use std::io::{self, IoSlice};
@@ -137,12 +137,12 @@ impl Encoder for Frames {
 
 /// From the server to one client. What was written and not read is lost with the connection.
 #[derive(Default)]
-pub(crate) struct Pipe {
+pub(crate) struct FrameSocket {
     bytes: Mutex<Vec<u8>>,
     read: Mutex<usize>,
 }
 
-impl Pipe {
+impl FrameSocket {
     pub(crate) fn has_frames(&self) -> bool {
         *self.read.lock() < self.bytes.lock().len()
     }
@@ -156,7 +156,7 @@ impl Pipe {
     }
 }
 
-impl SubscriberSocket for Pipe {
+impl SubscriberSocket for FrameSocket {
     fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut bytes = self.bytes.lock();
         let before = bytes.len();
@@ -167,7 +167,7 @@ impl SubscriberSocket for Pipe {
     }
 }
 
-/// A pipe and its reading end.
-pub(crate) fn pipe() -> Arc<Pipe> {
+/// A new socket, shared by its reading end.
+pub(crate) fn socket() -> Arc<FrameSocket> {
     Arc::default()
 }

@@ -29,7 +29,7 @@ pub(super) struct JudgedMessage {
 impl JudgedMessage {
     /// Asks the server; without an answer the sender must try again, unless the caller chose
     /// otherwise.
-    pub(super) fn ask(
+    pub(super) fn judge(
         arguments: &CallOptions,
         envelope: &ReportedEnvelope,
         message: Vec<u8>,

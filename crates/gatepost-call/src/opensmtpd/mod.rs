@@ -131,7 +131,7 @@ impl FilterSession {
             let judged = if is_too_long {
                 JudgedMessage::too_long()
             } else {
-                JudgedMessage::ask(&arguments, &envelope, message)
+                JudgedMessage::judge(&arguments, &envelope, message)
             };
             let lines = judged.lines(&head);
             *locked(&noted) = Some(judged.decision);

@@ -6,7 +6,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use gatepost_settings::ByteSize;
-use gatepost_store::Reserve;
+use gatepost_store::DiskReserve;
 
 /// The folder's name in the data folder.
 const NAME: &str = "attachments";
@@ -49,7 +49,7 @@ impl AttachmentFolder {
     }
 
     /// Whether a file of this size leaves the reserve of the disk free.
-    pub(super) fn has_space(&self, size: u64, reserve: Reserve) -> io::Result<bool> {
+    pub(super) fn has_space(&self, size: u64, reserve: DiskReserve) -> io::Result<bool> {
         let space = rustix::fs::statvfs(&self.0)?;
         let available = space.f_bavail.saturating_mul(space.f_frsize);
         let total = ByteSize(space.f_blocks.saturating_mul(space.f_frsize));
@@ -144,9 +144,9 @@ mod tests {
         assert_eq!(removed.expect("removed"), 2);
         assert_eq!(fs::read_dir(path).expect("listed").count(), 2);
         assert_eq!(folder.size(&orphan), None);
-        let reserve = Reserve::Size(ByteSize(0));
+        let reserve = DiskReserve::Size(ByteSize(0));
         assert!(folder.has_space(1, reserve).expect("space"));
-        let reserve = Reserve::Size(ByteSize(u64::MAX));
+        let reserve = DiskReserve::Size(ByteSize(u64::MAX));
         assert!(!folder.has_space(1, reserve).expect("space"));
     }
 }

@@ -12,7 +12,7 @@ use super::settings::AttachmentSettings;
 use super::stored::StoredAttachment;
 
 #[derive(Debug)]
-struct TableEntry {
+struct AttachmentEntry {
     file: StoredAttachment,
     /// Whether the file and its record are on disk.
     is_kept: bool,
@@ -21,7 +21,7 @@ struct TableEntry {
 /// The files, by id.
 #[derive(Debug, Default)]
 pub(super) struct AttachmentTable {
-    files: HashMap<String, TableEntry>,
+    files: HashMap<String, AttachmentEntry>,
     client_bytes: HashMap<String, u64>,
     anonymous_bytes: u64,
     total_bytes: u64,
@@ -64,7 +64,7 @@ impl AttachmentTable {
         }
         self.total_bytes += file.size;
         self.files
-            .insert(file.id.clone(), TableEntry { file, is_kept });
+            .insert(file.id.clone(), AttachmentEntry { file, is_kept });
     }
 
     /// A file that was claimed is on disk.
@@ -75,7 +75,7 @@ impl AttachmentTable {
     }
 
     pub(super) fn remove(&mut self, id: &str) -> bool {
-        let Some(TableEntry { file, .. }) = self.files.remove(id) else {
+        let Some(AttachmentEntry { file, .. }) = self.files.remove(id) else {
             return false;
         };
         if let Some(bytes) = self.client_bytes.get_mut(&file.client) {

@@ -244,7 +244,7 @@ impl DelayedMessages {
         let messages = waiting.in_order().skip(skip).take(count);
         DelayedListing {
             messages: messages
-                .map(|(place, message)| message.shown(*place))
+                .map(|(place, message)| message.delayed_message(*place))
                 .collect(),
             total: waiting.count(),
             bytes: waiting.bytes(),

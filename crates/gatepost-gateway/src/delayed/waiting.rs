@@ -68,7 +68,7 @@ impl WaitingMessage {
     }
 
     /// The message, for the list that operators see.
-    pub(super) fn shown(&self, place: DuePosition) -> DelayedMessage {
+    pub(super) fn delayed_message(&self, place: DuePosition) -> DelayedMessage {
         DelayedMessage {
             id: place.id.to_string(),
             topic: self.topic.clone(),

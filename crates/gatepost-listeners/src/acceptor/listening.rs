@@ -26,8 +26,8 @@ pub(crate) struct UnregisteredListener {
 
 impl UnregisteredListener {
     /// Registers it with the reactor of the present worker.
-    pub(crate) fn listen(self) -> io::Result<Listening> {
-        Ok(Listening {
+    pub(crate) fn listen(self) -> io::Result<RegisteredListener> {
+        Ok(RegisteredListener {
             socket: descriptor::register(self.socket)?,
             is_tcp: self.is_tcp,
             entry: self.entry,
@@ -36,15 +36,15 @@ impl UnregisteredListener {
 }
 
 /// A worker's listening socket.
-pub struct Listening {
+pub struct RegisteredListener {
     socket: AsyncFd<OwnedFd>,
     is_tcp: bool,
     entry: ListenerEntry,
 }
 
-impl Listening {
+impl RegisteredListener {
     /// The next connection that is not of a banned address. Cancel-safe.
-    pub async fn accept(&self) -> io::Result<(Accepted, Peer)> {
+    pub async fn accept(&self) -> io::Result<(AcceptedSocket, Peer)> {
         loop {
             let mut ready = self.socket.readable().await?;
             let Ok(accepted) = ready.try_io(|socket| self.take(socket.get_ref())) else {
@@ -58,7 +58,7 @@ impl Listening {
         }
     }
 
-    fn take(&self, socket: &OwnedFd) -> io::Result<(Accepted, Peer)> {
+    fn take(&self, socket: &OwnedFd) -> io::Result<(AcceptedSocket, Peer)> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let (socket, address) = rustix::net::acceptfrom_with(socket, flags)?;
         let peer = if self.is_tcp {
@@ -69,7 +69,7 @@ impl Listening {
         } else {
             Peer::Local
         };
-        let accepted = Accepted {
+        let accepted = AcceptedSocket {
             socket,
             is_tcp: self.is_tcp,
             entry: self.entry.clone(),
@@ -79,13 +79,13 @@ impl Listening {
 }
 
 /// An accepted socket that no reactor knows yet, so that any worker can take it.
-pub struct Accepted {
+pub struct AcceptedSocket {
     socket: OwnedFd,
     is_tcp: bool,
     entry: ListenerEntry,
 }
 
-impl Accepted {
+impl AcceptedSocket {
     /// Registers the socket with the reactor of the present worker, then reads the PROXY header and
     /// negotiates TLS, each where the address requires it. Returns the client behind the proxy.
     pub async fn open(self, peer: Peer) -> io::Result<(Stream, Peer)> {
@@ -132,7 +132,7 @@ impl Accepted {
     }
 }
 
-impl AsFd for Accepted {
+impl AsFd for AcceptedSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

@@ -26,7 +26,7 @@ use gatepost_settings::Bind;
 
 use crate::entry::ListenerEntry;
 pub(crate) use listening::UnregisteredListener;
-pub use listening::{Accepted, Listening};
+pub use listening::{AcceptedSocket, RegisteredListener};
 
 /// Connections that the kernel may hold until they are accepted.
 const BACKLOG: i32 = 4096;
@@ -190,7 +190,7 @@ impl Acceptor {
     }
 
     /// Accepts all connections on the present runtime. For tests.
-    pub fn listen(self) -> io::Result<Listening> {
+    pub fn listen(self) -> io::Result<RegisteredListener> {
         self.share(1).remove(0).listen()
     }
 }
@@ -285,7 +285,7 @@ mod tests {
         let acceptor = Acceptor::bind(&loopback()).expect("a free port");
         acceptor.defer_until_first_bytes();
         let bind = acceptor.local().clone();
-        let listening: Vec<Listening> = acceptor
+        let listening: Vec<RegisteredListener> = acceptor
             .share(3)
             .into_iter()
             .map(|socket| socket.listen().expect("registered"))

@@ -13,7 +13,7 @@ use super::request::SenderFacts;
 use super::{CallContext, CallRequest};
 
 /// The work that a call needs before it can be answered.
-pub(super) enum CallNeeds {
+pub(super) enum CallRequirement {
     /// Nothing but its request.
     Nothing,
     /// The message, with its size in bytes.
@@ -31,13 +31,13 @@ pub(super) struct PendingCall {
 
 impl CallContext {
     /// Determines what a call needs before it is made.
-    pub(super) fn needs(&self, request: &CallRequest, output: &mut Vec<u8>) -> CallNeeds {
+    pub(super) fn needs(&self, request: &CallRequest, output: &mut Vec<u8>) -> CallRequirement {
         let Some(needs) = self.gateway.procedures().needs(&request.procedure) else {
             answer::write_failure(output, &ProcedureCallError::NoSuchProcedure.to_string());
-            return CallNeeds::Refused;
+            return CallRequirement::Refused;
         };
         if needs == Needs::Size || request.size == 0 {
-            return CallNeeds::Nothing;
+            return CallRequirement::Nothing;
         }
         let size_max = self.settings.message_max;
         if request.size > size_max.bytes() {
@@ -46,9 +46,9 @@ impl CallContext {
                 message_max"
             );
             answer::write_failure(output, &failure);
-            return CallNeeds::Refused;
+            return CallRequirement::Refused;
         }
-        CallNeeds::Body(request.size as usize)
+        CallRequirement::Body(request.size as usize)
     }
 
     /// Makes a call and writes its answer, unless it waits for a judge thread.

@@ -11,9 +11,9 @@ use tokio::time::Instant;
 
 use super::CallContext;
 use super::answer;
-use super::calling::{CallNeeds, PendingCall};
+use super::calling::{CallRequirement, PendingCall};
 use super::request::{CallRequest, RequestReader};
-use crate::in_flight::Lease;
+use crate::in_flight::InFlightLease;
 use crate::stream::Stream;
 use crate::wire;
 
@@ -75,13 +75,13 @@ impl CallConnection {
                     // Without an await between request and answer, so that neither is copied into
                     // the state of a future.
                     match self.context.needs(&request, &mut self.output) {
-                        CallNeeds::Nothing => {
+                        CallRequirement::Nothing => {
                             if let Some(pending) = self.begin(request, Bytes::new()) {
                                 self.finish(pending).await?;
                             }
                         }
-                        CallNeeds::Body(size) => self.call_with_body(request, size).await?,
-                        CallNeeds::Refused => {}
+                        CallRequirement::Body(size) => self.call_with_body(request, size).await?,
+                        CallRequirement::Refused => {}
                     }
                     if self.output.len() >= OUTPUT_BYTES_MAX {
                         self.flush().await?;
@@ -132,7 +132,7 @@ impl CallConnection {
     }
 
     /// Requests the body and waits for it.
-    async fn body(&mut self, size: usize, lease: &mut Lease) -> io::Result<BytesMut> {
+    async fn body(&mut self, size: usize, lease: &mut InFlightLease) -> io::Result<BytesMut> {
         self.output.extend_from_slice(b"NEED body\n");
         self.flush().await?;
         let deadline = Instant::now() + self.context.settings.body_time_max.duration();

@@ -13,18 +13,18 @@ use tokio::sync::watch;
 
 use super::CallContext;
 use super::answer;
-use super::calling::{CallNeeds, PendingCall};
+use super::calling::{CallRequirement, PendingCall};
 use super::connection::CallConnection;
 use super::request::RequestReader;
-use crate::acceptor::Accepted;
-use crate::admission::{ConnectionPermit, Refusal};
+use crate::acceptor::AcceptedSocket;
+use crate::admission::{AdmissionRefusal, ConnectionPermit};
 use crate::lazy_stream::LazyStream;
 
 /// A connection that continues after its first bytes.
 pub(super) struct Continuation {
     stream: LazyStream,
     peer: Peer,
-    admitted: Result<ConnectionPermit, Refusal>,
+    admitted: Result<ConnectionPermit, AdmissionRefusal>,
     progress: FirstCallProgress,
 }
 
@@ -44,7 +44,7 @@ struct FirstCallProgress {
 /// Answers the first call if that needs no waiting. Returns the connection if it continues.
 pub(super) fn answer(
     context: &CallContext,
-    accepted: Accepted,
+    accepted: AcceptedSocket,
     peer: Peer,
 ) -> Option<Continuation> {
     let admitted = context.limits.admission.admit_accepted(&accepted, peer)?;
@@ -84,15 +84,15 @@ fn read_and_answer(
     };
     let closes = request.closes;
     match context.needs(&request, &mut first.output) {
-        CallNeeds::Nothing => {
+        CallRequirement::Nothing => {
             first.pending = context.begin(peer, request, Bytes::new(), &mut first.output);
         }
         // The request is parsed again where the connection waits for its message.
-        CallNeeds::Body(_) => {
+        CallRequirement::Body(_) => {
             first.input = received;
             return Some(first);
         }
-        CallNeeds::Refused => {}
+        CallRequirement::Refused => {}
     }
     first.closes = closes;
     while !first.output.is_empty() {

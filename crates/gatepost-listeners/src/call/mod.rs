@@ -26,7 +26,7 @@ use gatepost_gateway::Gateway;
 use gatepost_message::Peer;
 use tokio::sync::watch;
 
-use crate::acceptor::{Accepted, Acceptor};
+use crate::acceptor::{AcceptedSocket, Acceptor};
 use crate::listener_context::{ClientLimits, ListenerContext, SharedLimits};
 use crate::service;
 use crate::workers::Workers;
@@ -78,7 +78,7 @@ pub async fn serve(
 ) {
     acceptor.defer_until_first_bytes();
     let down = shutdown.clone();
-    let take = move |accepted: Accepted, peer: Peer| {
+    let take = move |accepted: AcceptedSocket, peer: Peer| {
         let continuation = immediate::answer(&context, accepted, peer)?;
         Some(continuation.serve(Arc::clone(&context), shutdown.clone()))
     };

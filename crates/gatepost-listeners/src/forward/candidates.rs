@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use super::Forward;
+use super::ForwardContext;
 use super::error::HopError;
 use super::next_hop::{HopAddress, NextHop};
 
@@ -28,7 +28,7 @@ pub(super) enum ConnectTarget {
     Unix(PathBuf),
 }
 
-impl Forward {
+impl ForwardContext {
     /// The hosts of a next hop, the preferred first.
     pub(super) async fn candidates(
         &self,

@@ -17,7 +17,7 @@ use super::error::HopError;
 /// The time to wait for one server before the next one is queried.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(5);
 
-pub(super) struct Dns {
+pub(super) struct HopResolver {
     resolver: Resolver,
     is_trusted: bool,
     /// The file of names that the system resolves without a server.
@@ -30,7 +30,7 @@ struct SecuredRecords {
     is_authentic: bool,
 }
 
-impl Dns {
+impl HopResolver {
     pub(super) fn new(servers: &[SocketAddr]) -> Self {
         Self::with_hosts(servers, Path::new(SYSTEM_HOSTS))
     }
@@ -239,7 +239,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let hosts = folder.path().join("hosts");
         std::fs::write(&hosts, "127.0.0.1 box.example\n").expect("written");
-        let dns = Dns::with_hosts(&[failing_server()], &hosts);
+        let dns = HopResolver::with_hosts(&[failing_server()], &hosts);
         let until = Instant::now() + Duration::from_mins(1);
         let here = dns.tlsa_of_named("Box.example", 25, until).await;
         assert!(matches!(here, Ok(None)), "the file has it");

@@ -17,15 +17,15 @@ pub(crate) enum HopError {
     #[error("the next hop did not answer in time")]
     Timeout,
     #[error(transparent)]
-    Garbled(#[from] reply::Garbled),
+    Garbled(#[from] reply::MalformedHopReply),
     #[error("the next hop refused the connection: {0} {1}")]
     Refused(u16, String),
     #[error("{name} does not offer STARTTLS, which {by} requires")]
-    NoTls { name: String, by: Requirement },
+    NoTls { name: String, by: TlsRequirement },
     #[error("TLS with {name} fails, which {by} requires: {cause}")]
     Tls {
         name: String,
-        by: Requirement,
+        by: TlsRequirement,
         #[source]
         cause: io::Error,
     },
@@ -46,7 +46,7 @@ pub(crate) enum HopError {
 
 /// The policy that demands encryption.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Requirement {
+pub(crate) enum TlsRequirement {
     /// Nothing: plain text follows.
     Nothing,
     /// `forward.tls`.
@@ -59,7 +59,7 @@ pub(crate) enum Requirement {
     Scheme,
 }
 
-impl fmt::Display for Requirement {
+impl fmt::Display for TlsRequirement {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Nothing => "nothing",

@@ -10,13 +10,13 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{Instant, timeout_at};
 
 use super::candidates::{Candidate, ConnectTarget};
-use super::error::{HopError, Requirement};
+use super::error::{HopError, TlsRequirement};
 use super::login_mechanisms::LoginMechanisms;
-use super::mta_sts::{Mode, Policy};
+use super::mta_sts::{MtaStsMode, MtaStsPolicy};
 use super::next_hop::NextHop;
 use super::reply::{self, HopReply};
-use super::security::Security;
-use super::{Forward, HopTls};
+use super::security::HopSecurity;
+use super::{ForwardContext, HopTls};
 use crate::stream::Stream;
 use crate::tls::{self, dane};
 use crate::wire;
@@ -24,7 +24,7 @@ use crate::wire;
 /// The extensions that the next hop offers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools)] // each is one keyword of EHLO
-pub(super) struct Offers {
+pub(super) struct HopExtensions {
     pub(super) size: bool,
     pub(super) eight_bit: bool,
     pub(super) utf8: bool,
@@ -38,7 +38,7 @@ pub(super) struct Offers {
     pub(super) logins: LoginMechanisms,
 }
 
-impl Offers {
+impl HopExtensions {
     fn read(hello: &HopReply) -> Self {
         let mut offers = Self::default();
         for line in hello.lines.iter().skip(1) {
@@ -69,7 +69,7 @@ impl Offers {
 pub(super) struct HopConnection {
     stream: Stream,
     input: BytesMut,
-    pub(super) offers: Offers,
+    pub(super) offers: HopExtensions,
     pub(super) speaks_lmtp: bool,
     is_local: bool,
 }
@@ -79,7 +79,7 @@ impl HopConnection {
     /// required proof of its identity.
     pub(super) async fn open(
         next_hop: &NextHop,
-        forward: &Forward,
+        forward: &ForwardContext,
         hostname: &str,
     ) -> Result<Self, HopError> {
         let until = Instant::now() + forward.settings.connect_timeout.duration();
@@ -91,7 +91,7 @@ impl HopConnection {
             }
             _ => None,
         };
-        let opening = HopOpening {
+        let opening = HopConnector {
             next_hop,
             forward,
             hostname,
@@ -128,7 +128,7 @@ impl HopConnection {
         Self {
             stream,
             input: BytesMut::new(),
-            offers: Offers::default(),
+            offers: HopExtensions::default(),
             speaks_lmtp: next_hop.speaks_lmtp,
             is_local: next_hop.is_local(),
         }
@@ -144,16 +144,16 @@ impl HopConnection {
         if !answer.is_positive() {
             return Err(HopError::Refused(answer.code, answer.text()));
         }
-        self.offers = Offers::read(&answer);
+        self.offers = HopExtensions::read(&answer);
         Ok(())
     }
 
     /// Begins TLS; earlier replies of the server are discarded.
     async fn encrypted(
         mut self,
-        opening: &HopOpening<'_>,
+        opening: &HopConnector<'_>,
         candidate: &Candidate,
-        security: &Security,
+        security: &HopSecurity,
     ) -> Result<Self, HopError> {
         let limit = opening.forward.settings.connect_timeout.duration();
         let answer = self.command("STARTTLS", limit).await?;
@@ -175,7 +175,7 @@ impl HopConnection {
     }
 
     /// Logs in, where the settings have a user.
-    async fn logged_in(mut self, forward: &Forward) -> Result<Self, HopError> {
+    async fn logged_in(mut self, forward: &ForwardContext) -> Result<Self, HopError> {
         if let Some(login) = &forward.login {
             let limit = forward.settings.command_timeout.duration();
             login.perform(&mut self, limit).await?;
@@ -234,20 +234,20 @@ impl HopConnection {
 }
 
 /// Data that all hosts of a next hop share.
-struct HopOpening<'a> {
+struct HopConnector<'a> {
     next_hop: &'a NextHop,
-    forward: &'a Forward,
+    forward: &'a ForwardContext,
     hostname: &'a str,
     domain: Option<&'a str>,
-    policy: Option<&'a Policy>,
+    policy: Option<&'a MtaStsPolicy>,
 }
 
-impl HopOpening<'_> {
+impl HopConnector<'_> {
     async fn open(&self, candidate: &Candidate) -> Result<HopConnection, HopError> {
         if self.next_hop.is_encrypted {
             // Nothing that was said in plain text could take the demand back.
             return self
-                .open_with(candidate, &Security::Verified(Requirement::Scheme))
+                .open_with(candidate, &HopSecurity::Verified(TlsRequirement::Scheme))
                 .await;
         }
         self.check_policy(candidate)?;
@@ -277,14 +277,14 @@ impl HopOpening<'_> {
         let (Some(policy), Some(domain)) = (self.policy, self.domain) else {
             return Ok(());
         };
-        if policy.mode == Mode::None || policy.has(&candidate.name) {
+        if policy.mode == MtaStsMode::None || policy.has(&candidate.name) {
             return Ok(());
         }
         let error = HopError::NotInPolicy {
             name: candidate.name.clone(),
             domain: domain.to_owned(),
         };
-        if policy.mode == Mode::Enforce {
+        if policy.mode == MtaStsMode::Enforce {
             return Err(error);
         }
         tracing::warn!(target: "smtp", "mail is forwarded, since the policy is in testing mode: \
@@ -295,7 +295,7 @@ impl HopOpening<'_> {
     async fn open_with(
         &self,
         candidate: &Candidate,
-        security: &Security,
+        security: &HopSecurity,
     ) -> Result<HopConnection, HopError> {
         let limit = self.forward.settings.connect_timeout.duration();
         let connected = timeout_at(Instant::now() + limit, self.connect(candidate, limit)).await;
@@ -314,13 +314,13 @@ impl HopOpening<'_> {
             return Err(HopError::Refused(greeting.code, greeting.text()));
         }
         hop.greet(self.hostname, limit).await?;
-        if *security == Security::Plain || self.next_hop.is_encrypted {
+        if *security == HopSecurity::Plain || self.next_hop.is_encrypted {
             return Ok(hop);
         }
         if !hop.offers.starttls {
             // Removing the offer is the simplest attack on it (RFC 7672, section 1.3.1).
             let name = &candidate.name;
-            if *security == Security::Tested {
+            if *security == HopSecurity::Tested {
                 tracing::warn!(target: "smtp", "{name} does not offer STARTTLS; mail is forwarded \
                     in plain text, since the policy of its domain is in testing mode");
             }
@@ -344,18 +344,18 @@ impl HopOpening<'_> {
         &self,
         stream: Stream,
         candidate: &Candidate,
-        security: &Security,
+        security: &HopSecurity,
     ) -> io::Result<Stream> {
         let (forward, name) = (self.forward, candidate.name.as_str());
         let limit = forward.settings.connect_timeout.duration();
         match security {
-            Security::Plain | Security::Opportunistic | Security::Encrypted => {
+            HopSecurity::Plain | HopSecurity::Opportunistic | HopSecurity::Encrypted => {
                 forward.unverified.connect(stream, name, limit).await
             }
-            Security::Tested | Security::Verified(_) => {
+            HopSecurity::Tested | HopSecurity::Verified(_) => {
                 forward.authorities.connect(stream, name, limit).await
             }
-            Security::Dane(records) => {
+            HopSecurity::Dane(records) => {
                 let names = [Some(name), self.domain].into_iter().flatten();
                 let names = names.filter_map(|name| ServerName::try_from(name.to_owned()).ok());
                 match dane::client_config(records.clone(), names.collect()) {
@@ -403,13 +403,13 @@ mod tests {
             .map(str::to_owned)
             .to_vec(),
         };
-        let expected = Offers {
+        let expected = HopExtensions {
             size: true,
             eight_bit: true,
             chunking: true,
             xforward: true,
-            ..Offers::default()
+            ..HopExtensions::default()
         };
-        assert_eq!(Offers::read(&reply), expected);
+        assert_eq!(HopExtensions::read(&reply), expected);
     }
 }

@@ -25,7 +25,7 @@ mod smarthost;
 
 use gatepost_store::Store;
 
-use crate::tls::{CertificateTrust, Outgoing};
+use crate::tls::{CertificateTrust, ClientTls};
 pub(crate) use error::HopError;
 pub use next_hop::{MalformedNextHop, NextHop};
 pub(crate) use relay::{BodyEncoding, HopTransaction, RelayClient, RelayMail, RelayStart};
@@ -43,29 +43,29 @@ pub fn fuzz_reply(input: &[u8]) -> String {
 /// Runs the parser of MTA-STS policies, for fuzzing.
 #[doc(hidden)]
 pub fn fuzz_policy(text: &str) -> String {
-    format!("{:?}", mta_sts::Policy::parse(text))
+    format!("{:?}", mta_sts::MtaStsPolicy::parse(text))
 }
 
 /// The configuration of all connections of a listener to the next hop.
-pub(crate) struct Forward {
+pub(crate) struct ForwardContext {
     pub(crate) settings: ForwardSettings,
     /// TLS without a check of the server's identity.
-    unverified: Outgoing,
+    unverified: ClientTls,
     /// TLS that verifies certificates against trusted authorities.
-    authorities: Outgoing,
-    dns: dns::Dns,
-    policies: mta_sts::Policies,
+    authorities: ClientTls,
+    dns: dns::HopResolver,
+    policies: mta_sts::MtaStsPolicies,
     /// The user that it knows us by.
     login: Option<login::HopLogin>,
 }
 
-impl Forward {
+impl ForwardContext {
     pub(crate) fn new(settings: ForwardSettings) -> Self {
         Self {
-            unverified: Outgoing::new(CertificateTrust::All),
-            authorities: Outgoing::new(CertificateTrust::Authorities(settings.tls_ca.clone())),
-            dns: dns::Dns::new(&settings.dns_servers),
-            policies: mta_sts::Policies::default(),
+            unverified: ClientTls::new(CertificateTrust::All),
+            authorities: ClientTls::new(CertificateTrust::Authorities(settings.tls_ca.clone())),
+            dns: dns::HopResolver::new(&settings.dns_servers),
+            policies: mta_sts::MtaStsPolicies::default(),
             login: None,
             settings,
         }
@@ -73,6 +73,6 @@ impl Forward {
 
     /// Keeps MTA-STS policies over a restart.
     pub(crate) fn keep_policies(&mut self, store: &Store) {
-        self.policies = mta_sts::Policies::open(store);
+        self.policies = mta_sts::MtaStsPolicies::open(store);
     }
 }

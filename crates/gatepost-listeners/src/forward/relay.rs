@@ -13,7 +13,7 @@ use super::error::HopError;
 use super::hop::HopConnection;
 use super::next_hop::NextHop;
 use super::reply::HopReply;
-use super::{Forward, ForwardSettings, pool};
+use super::{ForwardContext, ForwardSettings, pool};
 
 /// The encoding of the body (RFC 6152, RFC 3030).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -72,7 +72,7 @@ impl HopTransaction {
     /// Begins a transaction: over an idle connection if there is one.
     pub(crate) async fn begin(
         next_hop: &Arc<NextHop>,
-        forward: &Forward,
+        forward: &ForwardContext,
         hostname: &str,
         origin: &RelayClient,
         mail: RelayMail,
@@ -182,7 +182,7 @@ impl HopTransaction {
         address: &str,
         parameters: &[String],
     ) -> Result<HopReply, HopError> {
-        let reply = self.ask(address, parameters).await?;
+        let reply = self.send_recipient(address, parameters).await?;
         if reply.is_positive() {
             let recipient = (address.to_owned(), parameters.to_vec());
             self.accepted.push(recipient);
@@ -190,7 +190,11 @@ impl HopTransaction {
         Ok(reply)
     }
 
-    async fn ask(&mut self, address: &str, parameters: &[String]) -> Result<HopReply, HopError> {
+    async fn send_recipient(
+        &mut self,
+        address: &str,
+        parameters: &[String],
+    ) -> Result<HopReply, HopError> {
         let mut line = format!("RCPT TO:<{address}>");
         if self.hop.offers.dsn {
             for parameter in parameters {
@@ -228,7 +232,7 @@ impl HopTransaction {
         }
         for (address, parameters) in self.accepted.clone() {
             if addresses.contains(&address) {
-                let reply = self.ask(&address, &parameters).await?;
+                let reply = self.send_recipient(&address, &parameters).await?;
                 if !reply.is_positive() {
                     return Ok(Some(reply));
                 }

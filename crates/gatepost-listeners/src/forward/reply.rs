@@ -35,10 +35,10 @@ impl HopReply {
 /// The line is not a reply.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the next hop sent a line that is not an SMTP reply")]
-pub(crate) struct Garbled;
+pub(crate) struct MalformedHopReply;
 
 /// Removes a complete reply from the front of `input`; `None` if more bytes are needed.
-pub(crate) fn take(input: &mut BytesMut) -> Result<Option<HopReply>, Garbled> {
+pub(crate) fn take(input: &mut BytesMut) -> Result<Option<HopReply>, MalformedHopReply> {
     let mut lines = Vec::new();
     let mut first_code = None;
     let mut at = 0;
@@ -46,16 +46,16 @@ pub(crate) fn take(input: &mut BytesMut) -> Result<Option<HopReply>, Garbled> {
         let rest = input.get(at..).unwrap_or_default();
         let Some(end) = memchr(b'\n', rest) else {
             return if rest.len() > LINE_BYTES_MAX {
-                Err(Garbled)
+                Err(MalformedHopReply)
             } else {
                 Ok(None)
             };
         };
         let line = rest.get(..end).unwrap_or_default();
         at += end + 1;
-        let (code, goes_on, text) = line_of(line.trim_ascii_end()).ok_or(Garbled)?;
+        let (code, goes_on, text) = line_of(line.trim_ascii_end()).ok_or(MalformedHopReply)?;
         if *first_code.get_or_insert(code) != code || lines.len() >= LINES_MAX {
-            return Err(Garbled);
+            return Err(MalformedHopReply);
         }
         lines.push(text);
         if !goes_on {
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn read(text: &str) -> Result<Option<HopReply>, Garbled> {
+    fn read(text: &str) -> Result<Option<HopReply>, MalformedHopReply> {
         take(&mut BytesMut::from(text))
     }
 
@@ -111,9 +111,12 @@ mod tests {
             "250-a\r\n251 b\r\n",
             "+25 x\r\n",
         ] {
-            assert_eq!(read(garbled), Err(Garbled), "{garbled:?}");
+            assert_eq!(read(garbled), Err(MalformedHopReply), "{garbled:?}");
         }
-        assert_eq!(read(&"2".repeat(LINE_BYTES_MAX + 1)), Err(Garbled));
+        assert_eq!(
+            read(&"2".repeat(LINE_BYTES_MAX + 1)),
+            Err(MalformedHopReply)
+        );
     }
 
     proptest! {

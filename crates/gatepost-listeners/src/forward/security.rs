@@ -9,14 +9,14 @@ use std::time::Instant;
 use gatepost_dns::Tlsa;
 
 use super::candidates::{Candidate, ConnectTarget};
-use super::error::{HopError, Requirement};
-use super::mta_sts::{Mode, Policy};
-use super::{Forward, HopTls};
+use super::error::{HopError, TlsRequirement};
+use super::mta_sts::{MtaStsMode, MtaStsPolicy};
+use super::{ForwardContext, HopTls};
 use crate::tls::dane;
 
 /// The security of a connection to one host.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Security {
+pub(super) enum HopSecurity {
     /// In plain text.
     Plain,
     /// Encrypted if possible; the host's identity is not checked.
@@ -29,15 +29,15 @@ pub(super) enum Security {
     /// Encrypted, with a certificate that one of these records matches.
     Dane(Vec<Tlsa>),
     /// Encrypted, with an authority's certificate for its name.
-    Verified(Requirement),
+    Verified(TlsRequirement),
 }
 
-impl Security {
+impl HopSecurity {
     /// The policy that demands encryption.
-    pub(super) const fn requirement(&self) -> Requirement {
+    pub(super) const fn requirement(&self) -> TlsRequirement {
         match self {
-            Self::Plain | Self::Opportunistic | Self::Tested => Requirement::Nothing,
-            Self::Encrypted | Self::Dane(_) => Requirement::Dane,
+            Self::Plain | Self::Opportunistic | Self::Tested => TlsRequirement::Nothing,
+            Self::Encrypted | Self::Dane(_) => TlsRequirement::Dane,
             Self::Verified(by) => *by,
         }
     }
@@ -52,17 +52,17 @@ impl Security {
     }
 }
 
-impl Forward {
+impl ForwardContext {
     /// The proof that this host must give. `policy` is that of the domain whose MX it is.
     pub(super) async fn security(
         &self,
         candidate: &Candidate,
-        policy: Option<&Policy>,
+        policy: Option<&MtaStsPolicy>,
         until: Instant,
-    ) -> Result<Security, HopError> {
+    ) -> Result<HopSecurity, HopError> {
         match self.settings.tls {
-            HopTls::Off => return Ok(Security::Plain),
-            HopTls::Required => return Ok(Security::Verified(Requirement::Setting)),
+            HopTls::Off => return Ok(HopSecurity::Plain),
+            HopTls::Required => return Ok(HopSecurity::Verified(TlsRequirement::Setting)),
             HopTls::Opportunistic => {}
         }
         if self.settings.dane {
@@ -76,16 +76,16 @@ impl Forward {
             if let Some(mut records) = records {
                 records.retain(dane::is_usable);
                 return Ok(if records.is_empty() {
-                    Security::Encrypted
+                    HopSecurity::Encrypted
                 } else {
-                    Security::Dane(records)
+                    HopSecurity::Dane(records)
                 });
             }
         }
         Ok(match policy.map(|policy| policy.mode) {
-            Some(Mode::Enforce) => Security::Verified(Requirement::MtaSts),
-            Some(Mode::Testing) => Security::Tested,
-            Some(Mode::None) | None => Security::Opportunistic,
+            Some(MtaStsMode::Enforce) => HopSecurity::Verified(TlsRequirement::MtaSts),
+            Some(MtaStsMode::Testing) => HopSecurity::Tested,
+            Some(MtaStsMode::None) | None => HopSecurity::Opportunistic,
         })
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use gatepost_settings::Period;
 use serde::{Deserialize, Serialize};
 
-use crate::tls::{CertificateTrust, Outgoing, TlsError};
+use crate::tls::{CertificateTrust, ClientTls, TlsError};
 
 /// Whether mail goes to the next hop encrypted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -27,10 +27,10 @@ impl ForwardSettings {
     pub fn check(&self) -> Result<(), TlsError> {
         match self.tls {
             HopTls::Required => {
-                Outgoing::new(CertificateTrust::Authorities(self.tls_ca.clone())).check()
+                ClientTls::new(CertificateTrust::Authorities(self.tls_ca.clone())).check()
             }
             HopTls::Opportunistic if !self.tls_ca.as_os_str().is_empty() => {
-                Outgoing::new(CertificateTrust::Authorities(self.tls_ca.clone())).check()
+                ClientTls::new(CertificateTrust::Authorities(self.tls_ca.clone())).check()
             }
             HopTls::Off | HopTls::Opportunistic => Ok(()),
         }

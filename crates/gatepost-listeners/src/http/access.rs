@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use base64::Engine as _;
 use base64::engine::general_purpose::{URL_SAFE, URL_SAFE_NO_PAD};
 use gatepost_message::{Peer, TopicFilter};
-use gatepost_users::{Credentials, Denied, Identity, ListenerAuth};
+use gatepost_users::{Credentials, Identity, ListenerAuth, LoginRefusal};
 
 use super::context::HttpContext;
 use super::error::HttpError;
@@ -46,13 +46,13 @@ pub(super) async fn identify(
             None => Credentials::Anonymous,
         },
         Some(value) => Credentials::from_authorization(&value).ok_or(HttpError::Denied(
-            Denied::Malformed("neither Basic nor Bearer"),
+            LoginRefusal::Malformed("neither Basic nor Bearer"),
         ))?,
     };
     let identity = authenticate(auth, request, credentials).await;
     let identity = identity.map_err(|denied| match denied {
         // Requesting a login is useless if no user exists.
-        Denied::Anonymous if !auth.any_user() => HttpError::NoUserYet,
+        LoginRefusal::Anonymous if !auth.any_user() => HttpError::NoUserYet,
         denied => HttpError::Denied(denied),
     });
     request.identity = Some(identity?);
@@ -64,7 +64,7 @@ pub(super) async fn authenticate(
     auth: &ListenerAuth,
     request: &HttpRequest,
     credentials: Credentials,
-) -> Result<Identity, Denied> {
+) -> Result<Identity, LoginRefusal> {
     let auth = if is_local(request) {
         auth.for_account(request.peer, || request.account.clone())
     } else {
@@ -219,7 +219,7 @@ pub(super) fn expect_subscribe(
 /// 401 requests a login, 403 refuses the present one.
 fn forbidden(identity: Option<&Identity>) -> HttpError {
     match identity.and_then(Identity::user) {
-        None => HttpError::Denied(Denied::Anonymous),
+        None => HttpError::Denied(LoginRefusal::Anonymous),
         Some(user) => HttpError::Forbidden(user.to_owned()),
     }
 }

@@ -16,7 +16,7 @@ use gatepost_store::Store;
 use gatepost_users::{Identity, ListenerAuth};
 use tokio::time::Instant;
 
-use super::counters::Requests;
+use super::counters::RequestCounters;
 use super::drain::Drain;
 use super::email_allowances::EmailAllowances;
 use super::page_values::PageValues;
@@ -24,7 +24,7 @@ use super::rate_limits::RateLimits;
 use super::settings::HttpSettings;
 use crate::listener_context::{ClientLimits, ListenerContext, SharedLimits};
 use crate::minimum_rate::MinimumRate;
-use crate::monitoring::prometheus::{Page, counter, gauge};
+use crate::monitoring::prometheus::{MetricsPage, counter, gauge};
 use crate::monitoring::{StatsKeeper, metrics};
 use crate::stream::Stream;
 
@@ -60,7 +60,7 @@ pub struct HttpContext {
     /// Whether the read buffer's requests may be answered from memory: no setting requires more
     /// than their path.
     pub(super) answers_from_memory: bool,
-    pub(super) requests: Requests,
+    pub(super) requests: RequestCounters,
     pub(super) websocket: Option<WebSocketHandler>,
     pub(super) auth: Option<ListenerAuth>,
 }
@@ -117,7 +117,7 @@ impl HttpContext {
             services,
             limits,
             drain: Drain::default(),
-            requests: Requests::default(),
+            requests: RequestCounters::default(),
             websocket: None,
             auth: None,
         })
@@ -190,7 +190,7 @@ impl HttpContext {
             metrics::push_alarms(text, &alarms.status(0));
         }
         let (dropped, failures) = self.access_log.losses();
-        let mut page = Page(text);
+        let mut page = MetricsPage(text);
         page.value(
             counter(
                 "gatepost_series_samples_dropped_total",

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use crate::monitoring::prometheus::{Page, counter};
+use crate::monitoring::prometheus::{MetricsPage, counter};
 
 /// The number of threads that have a counter of their own; further threads share.
 const THREADS: usize = 16;
@@ -10,7 +10,7 @@ const THREADS: usize = 16;
 /// Requests answered, by class of status. Each thread has a cache line of its own: counters are
 /// written at every request.
 #[derive(Debug, Default)]
-pub(super) struct Requests {
+pub(super) struct RequestCounters {
     by_thread: [CounterLine; THREADS],
 }
 
@@ -26,7 +26,7 @@ fn shard_index() -> usize {
     MINE.with(|mine| *mine)
 }
 
-impl Requests {
+impl RequestCounters {
     /// Counts an answer with this status.
     pub(super) fn count(&self, status: u16) {
         let class = usize::from(status / 100).saturating_sub(1);
@@ -52,7 +52,7 @@ impl Requests {
     /// Appends the counters in Prometheus' text format.
     pub(super) fn push_metrics(&self, text: &mut String) {
         let classes = (1..=5).map(|class| (format!("{class}xx"), self.of_class(class - 1)));
-        Page(text).by_label(
+        MetricsPage(text).by_label(
             counter(
                 "gatepost_http_requests_total",
                 "Requests answered, by class of status.",

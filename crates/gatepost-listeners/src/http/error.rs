@@ -8,9 +8,9 @@ use gatepost_message::TopicError;
 use gatepost_pages::RenderError;
 use gatepost_pages::forms::FormError;
 use gatepost_settings::MalformedPeriod;
-use gatepost_users::Denied;
+use gatepost_users::LoginRefusal;
 
-use super::response::Response;
+use super::response::HttpResponse;
 
 /// The reason why a request was not carried out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -39,7 +39,7 @@ pub(super) enum HttpError {
     #[error("{0}")]
     RequestTimeout(&'static str),
     #[error("{0}")]
-    Denied(Denied),
+    Denied(LoginRefusal),
     #[error("{0} may not do this")]
     Forbidden(String),
     #[error("topics that begin with '$' are the server's own; nothing is published there")]
@@ -119,12 +119,14 @@ impl HttpError {
             Self::Chunk(_) => (400, 4, "malformed chunked body"),
             Self::Topic(_) => (400, 5, "malformed topic"),
             Self::Parameter { .. } => (400, 6, "malformed parameter"),
-            Self::Denied(Denied::Malformed(_)) => (400, 7, "malformed login"),
-            Self::Denied(Denied::Anonymous | Denied::Credentials) => (401, 1, "a login is needed"),
-            Self::Denied(Denied::Disabled) => (403, 2, "the user is switched off"),
-            Self::Denied(Denied::Banned { .. }) => (403, 7, "the user is banned"),
-            Self::Denied(Denied::TooMany { .. }) => (429, 2, "too many failed logins"),
-            Self::Denied(Denied::Busy) => (503, 2, "too many logins at once"),
+            Self::Denied(LoginRefusal::Malformed(_)) => (400, 7, "malformed login"),
+            Self::Denied(LoginRefusal::Anonymous | LoginRefusal::Credentials) => {
+                (401, 1, "a login is needed")
+            }
+            Self::Denied(LoginRefusal::Disabled) => (403, 2, "the user is switched off"),
+            Self::Denied(LoginRefusal::Banned { .. }) => (403, 7, "the user is banned"),
+            Self::Denied(LoginRefusal::TooMany { .. }) => (429, 2, "too many failed logins"),
+            Self::Denied(LoginRefusal::Busy) => (503, 2, "too many logins at once"),
             Self::Forbidden(_) => (403, 3, "not allowed"),
             Self::Form(_) => (403, 4, "form refused"),
             Self::NoUserYet => (403, 5, "there is no user yet"),
@@ -169,22 +171,22 @@ impl HttpError {
     }
 
     /// The response that reports the error: JSON with `code`, `error` and `detail`.
-    pub(super) fn response(&self) -> Response {
+    pub(super) fn response(&self) -> HttpResponse {
         let row = self.row();
         let body = serde_json::json!({
             "code": row.code,
             "error": row.text,
             "detail": self.to_string(),
         });
-        let mut response = Response::json(row.status, &body);
+        let mut response = HttpResponse::json(row.status, &body);
         match self {
             Self::Method { allow, .. } => response.field("Allow", *allow),
             Self::Range(length) => response.field("Content-Range", format!("bytes */{length}")),
-            Self::Denied(Denied::Anonymous | Denied::Credentials) => {
+            Self::Denied(LoginRefusal::Anonymous | LoginRefusal::Credentials) => {
                 let challenge = "Basic realm=\"Gatepost\", charset=\"UTF-8\"";
                 response.field("WWW-Authenticate", challenge);
             }
-            Self::Denied(Denied::TooMany { retry_after }) => {
+            Self::Denied(LoginRefusal::TooMany { retry_after }) => {
                 response.field("Retry-After", retry_after.as_secs().max(1).to_string());
             }
             Self::TooManyRequests(seconds) | Self::TooManyEmails(seconds) => {

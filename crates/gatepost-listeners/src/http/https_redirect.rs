@@ -2,10 +2,10 @@
 
 use super::error::HttpError;
 use super::request::HttpRequest;
-use super::response::Response;
+use super::response::HttpResponse;
 
 /// Status 308: the method and the body are kept.
-pub(super) fn to_https(request: &HttpRequest, port: u16) -> Result<Response, HttpError> {
+pub(super) fn to_https(request: &HttpRequest, port: u16) -> Result<HttpResponse, HttpError> {
     let host = request.field("host").unwrap_or_default();
     let name = match host.rsplit_once(':') {
         // The colons of an IPv6 address stand in brackets.
@@ -23,5 +23,5 @@ pub(super) fn to_https(request: &HttpRequest, port: u16) -> Result<Response, Htt
     let target = request.target();
     // A target in absolute form, or an asterisk, has no path to keep.
     let target = if target.starts_with('/') { target } else { "/" };
-    Ok(Response::empty(308).with("Location", format!("https://{name}{port}{target}")))
+    Ok(HttpResponse::empty(308).with("Location", format!("https://{name}{port}{target}")))
 }

@@ -5,7 +5,7 @@ use gatepost_pages::access_log::LoggedRequest;
 
 use super::context::HttpContext;
 use super::request::HttpRequest;
-use super::response::Response;
+use super::response::HttpResponse;
 
 /// A page that a page worker helped to make.
 pub(super) fn worker_page(
@@ -33,7 +33,7 @@ pub(super) fn answered(
     context: &HttpContext,
     (peer, peer_text): (Peer, &str),
     request: &HttpRequest,
-    response: &Response,
+    response: &HttpResponse,
     body_bytes: u64,
 ) {
     context.requests.count(response.status);

@@ -44,7 +44,7 @@ use std::sync::Arc;
 use gatepost_message::Peer;
 use tokio::sync::{mpsc, watch};
 
-use crate::acceptor::{Accepted, Acceptor};
+use crate::acceptor::{AcceptedSocket, Acceptor};
 use crate::service;
 use crate::workers::Workers;
 
@@ -86,7 +86,7 @@ pub async fn serve(
     // Each connection holds a sender: when the last one is gone, the receiver knows.
     let (alive, mut all_gone) = mpsc::channel::<()>(1);
     let shared = Arc::clone(&context);
-    let take = move |accepted: Accepted, peer: Peer| {
+    let take = move |accepted: AcceptedSocket, peer: Peer| {
         let admitted = shared.limits.admission.admit_accepted(&accepted, peer)?;
         if admitted.is_err() && !accepted.is_from_proxy(peer) {
             // The connection's protocol is not known yet, so no reply is possible.

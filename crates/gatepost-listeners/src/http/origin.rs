@@ -7,7 +7,7 @@
 use super::context::HttpContext;
 use super::error::HttpError;
 use super::request::HttpRequest;
-use super::response::Response;
+use super::response::HttpResponse;
 
 /// Refuses a request that changes something or opens a WebSocket, if its page has an origin that is
 /// neither the server's own nor allowed.
@@ -129,13 +129,13 @@ fn is_allowed(context: &HttpContext, origin: &str) -> bool {
 }
 
 /// The answer to a preflight request (CORS), if the origin is allowed.
-pub(super) fn preflight(context: &HttpContext, request: &HttpRequest) -> Option<Response> {
+pub(super) fn preflight(context: &HttpContext, request: &HttpRequest) -> Option<HttpResponse> {
     let origin = request.field("origin")?;
     request.field("access-control-request-method")?;
     if request.method() != "OPTIONS" || !is_allowed(context, origin) {
         return None;
     }
-    let mut response = Response::empty(204)
+    let mut response = HttpResponse::empty(204)
         .with(
             "Access-Control-Allow-Methods",
             "GET, HEAD, POST, PUT, DELETE, PATCH",
@@ -149,7 +149,7 @@ pub(super) fn preflight(context: &HttpContext, request: &HttpRequest) -> Option<
 
 /// Permits a page of an allowed origin to read the answer. An origin that is allowed by name may
 /// send the visitor's credentials; `"*"` permits that for no origin.
-pub(super) fn mark(context: &HttpContext, request: &HttpRequest, response: &mut Response) {
+pub(super) fn mark(context: &HttpContext, request: &HttpRequest, response: &mut HttpResponse) {
     if context.settings.origins.is_empty() {
         return;
     }

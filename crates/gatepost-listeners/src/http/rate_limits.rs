@@ -24,18 +24,18 @@ pub(super) const PACED_BYTES: usize = 16 << 10;
 /// The rate limits of one listener.
 #[derive(Debug)]
 pub(super) struct RateLimits {
-    requests: Rate,
-    bytes: Rate,
+    requests: RateLimit,
+    bytes: RateLimit,
 }
 
 impl RateLimits {
     pub(super) fn new(settings: &HttpSettings) -> Self {
         Self {
-            requests: Rate::new(
+            requests: RateLimit::new(
                 u64::from(settings.requests_per_second),
                 u64::from(settings.requests_per_second_per_address),
             ),
-            bytes: Rate::new(
+            bytes: RateLimit::new(
                 settings.bandwidth.bytes(),
                 settings.bandwidth_per_address.bytes(),
             ),
@@ -71,7 +71,7 @@ impl RateLimits {
 /// Units per second, of all and of each client network (an IPv4 address, or the /64 of an IPv6
 /// address); 0 for no limit.
 #[derive(Debug)]
-struct Rate {
+struct RateLimit {
     total: u64,
     per_address: u64,
     paid: Mutex<PaidUntil>,
@@ -84,7 +84,7 @@ struct PaidUntil {
     by_address: HashMap<PeerNetwork, Instant>,
 }
 
-impl Rate {
+impl RateLimit {
     fn new(total: u64, per_address: u64) -> Self {
         Self {
             total,
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn an_address_gets_its_share_and_all_get_the_total() {
         // Powers of two, whose costs are whole nanoseconds.
-        let rate = &Rate::new(16, 8);
+        let rate = &RateLimit::new(16, 8);
         let now = Instant::now();
         let taken = |last, now| (0..100).take_while(move |_| rate.take(peer(last), 1, now).is_ok());
         // One second's worth in advance, and the current unit.
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn the_addresses_of_a_64_have_one_share() {
-        let rate = Rate::new(0, 8);
+        let rate = RateLimit::new(0, 8);
         let now = Instant::now();
         let from = |text: &str| Peer::Address(text.parse().expect("an address"));
         for _ in 0..9 {
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_large_write_is_paid_for_before_the_next() {
-        let rate = Rate::new(0, 1_000);
+        let rate = RateLimit::new(0, 1_000);
         let now = Instant::now();
         assert_eq!(rate.take(peer(1), 5_000, now), Ok(()));
         assert_eq!(rate.take(peer(1), 1, now), Err(Duration::from_secs(4)));

@@ -12,19 +12,19 @@ use super::stream_rights::StreamRights;
 
 /// The response of a handler.
 #[derive(Debug)]
-pub(super) struct Response {
+pub(super) struct HttpResponse {
     /// The status code.
     pub status: u16,
     /// Header fields in addition to those of the encoding.
     pub fields: Vec<(Cow<'static, str>, Cow<'static, str>)>,
     /// The body.
-    pub body: Body,
+    pub body: ResponseBody,
     /// The message that the request made, for the log.
     pub message: Option<MessageId>,
 }
 
 /// A response's body.
-pub(super) enum Body {
+pub(super) enum ResponseBody {
     /// Bytes, in pieces that are written as they are.
     Pieces(Vec<Bytes>),
     /// A range of a file, read while it is written.
@@ -52,7 +52,7 @@ pub(super) enum Body {
     },
 }
 
-impl std::fmt::Debug for Body {
+impl std::fmt::Debug for ResponseBody {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(match self {
             Self::Pieces(_) => "Pieces",
@@ -63,13 +63,13 @@ impl std::fmt::Debug for Body {
     }
 }
 
-impl Response {
+impl HttpResponse {
     /// A response without body.
     pub(super) const fn empty(status: u16) -> Self {
         Self {
             status,
             fields: Vec::new(),
-            body: Body::Pieces(Vec::new()),
+            body: ResponseBody::Pieces(Vec::new()),
             message: None,
         }
     }
@@ -78,7 +78,7 @@ impl Response {
     pub(super) fn new(status: u16, content_type: &'static str, body: impl Into<Bytes>) -> Self {
         let mut response = Self::empty(status);
         response.field("Content-Type", content_type);
-        response.body = Body::Pieces(vec![body.into()]);
+        response.body = ResponseBody::Pieces(vec![body.into()]);
         response
     }
 

@@ -9,7 +9,7 @@ use super::api::{admin, call, files as attachments, ntfy, openapi, senders, topi
 use super::context::HttpContext;
 use super::error::HttpError;
 use super::request::HttpRequest;
-use super::response::Response;
+use super::response::HttpResponse;
 use super::site::{assets, error_page, files, guide, home, login, release};
 use super::{access, forwarded, https_redirect, origin, websocket_handshake};
 
@@ -24,7 +24,7 @@ pub(super) async fn admit(
     context: &Arc<HttpContext>,
     request: &mut HttpRequest,
     has_body: bool,
-) -> Result<(), Box<Response>> {
+) -> Result<(), Box<HttpResponse>> {
     forwarded::apply(&context.settings.trusted_proxies, request);
     // The connection's own peer was not banned when it connected; behind a trusted proxy, the
     // client is known only now.
@@ -40,7 +40,7 @@ pub(super) async fn admit(
 }
 
 /// Answers an admitted request.
-pub(super) async fn respond(context: &Arc<HttpContext>, request: &mut HttpRequest) -> Response {
+pub(super) async fn respond(context: &Arc<HttpContext>, request: &mut HttpRequest) -> HttpResponse {
     let response = match route(context, request).await {
         Ok(response) => response,
         Err(error) => error_response(context, request, &error).await,
@@ -53,7 +53,7 @@ async fn error_response(
     context: &Arc<HttpContext>,
     request: &HttpRequest,
     error: &HttpError,
-) -> Response {
+) -> HttpResponse {
     let page = error_page::respond(context, request, error).await;
     let mut response = page.unwrap_or_else(|| error.response());
     login::replace_challenge(request, &mut response);
@@ -64,8 +64,8 @@ async fn error_response(
 pub(super) fn with_common_fields(
     context: &HttpContext,
     request: &HttpRequest,
-    mut response: Response,
-) -> Response {
+    mut response: HttpResponse,
+) -> HttpResponse {
     let settings = &context.settings;
     origin::mark(context, request, &mut response);
     for (name, value) in settings.extra_fields() {
@@ -82,7 +82,7 @@ async fn check(
     context: &HttpContext,
     request: &mut HttpRequest,
     has_body: bool,
-) -> Result<Option<Response>, HttpError> {
+) -> Result<Option<HttpResponse>, HttpError> {
     if let Err(wait) = context.rate_limits.admit(request.peer) {
         return Err(HttpError::TooManyRequests(wait.as_secs() + 1));
     }
@@ -110,7 +110,7 @@ async fn check(
 async fn route(
     context: &Arc<HttpContext>,
     request: &mut HttpRequest,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     let may_be_page = matches!(request.method(), "GET" | "HEAD" | "POST");
     let path = request.path.clone();
     let path = path.as_str();
@@ -166,7 +166,7 @@ async fn route_replaceable(
     context: &Arc<HttpContext>,
     request: &mut HttpRequest,
     path: &str,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     let is_read = matches!(request.method(), "GET" | "HEAD");
     let is_write = matches!(request.method(), "POST" | "PUT");
     match path {
@@ -204,7 +204,7 @@ async fn route_replaceable(
 async fn respond_as_ntfy(
     context: &Arc<HttpContext>,
     request: &mut HttpRequest,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     access::identify(context, request).await?;
     match ntfy::respond(context, request).await {
         Some(answered) => answered,

@@ -6,7 +6,7 @@ use gatepost_message::{Action, MessageId, Verdict};
 use serde_json::{Value, json};
 
 use super::context::HttpContext;
-use super::response::Response;
+use super::response::HttpResponse;
 
 /// The status of a verdict.
 pub(super) const fn status_of(action: Action) -> u16 {
@@ -33,7 +33,7 @@ pub(super) const fn status_of_outcome(outcome: &SubmissionOutcome) -> u16 {
 }
 
 /// Adds `Retry-ConnectionUse` if the verdict defers.
-pub(super) fn add_retry_after(context: &HttpContext, action: Action, response: &mut Response) {
+pub(super) fn add_retry_after(context: &HttpContext, action: Action, response: &mut HttpResponse) {
     if action == Action::Defer {
         let seconds = context.settings.retry_after.duration().as_secs();
         response.field("Retry-After", seconds.to_string());
@@ -44,7 +44,7 @@ pub(super) fn add_retry_after(context: &HttpContext, action: Action, response: &
 pub(super) fn add_retry_after_outcome(
     context: &HttpContext,
     outcome: &SubmissionOutcome,
-    response: &mut Response,
+    response: &mut HttpResponse,
 ) {
     let violation = outcome.violation.as_ref();
     match violation.and_then(RuleViolation::retry_seconds) {

@@ -7,7 +7,7 @@ use sha1::{Digest, Sha1};
 
 use super::error::HttpError;
 use super::request::{HttpRequest, HttpVersion};
-use super::response::{Body, Response};
+use super::response::{HttpResponse, ResponseBody};
 
 /// RFC 6455, section 1.3.
 const MAGIC: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
@@ -15,13 +15,13 @@ const MAGIC: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 pub(super) const SUBPROTOCOLS: [&str; 2] = ["mqtt", "mqttv3.1"];
 
 /// Checks the handshake.
-pub(super) fn upgrade(request: &HttpRequest) -> Result<Response, HttpError> {
+pub(super) fn upgrade(request: &HttpRequest) -> Result<HttpResponse, HttpError> {
     let accept = accept(request, "/mqtt speaks MQTT over WebSocket")?;
     if subprotocol(request).is_none() {
         return Err(HttpError::Upgrade("the subprotocol is \"mqtt\""));
     }
-    let mut response = Response::empty(101);
-    response.body = Body::WebSocket { accept };
+    let mut response = HttpResponse::empty(101);
+    response.body = ResponseBody::WebSocket { accept };
     Ok(response)
 }
 

@@ -5,7 +5,7 @@
 
 use gatepost_message::{Action, Edit, EditedField, Verdict};
 
-use super::negotiation::{Agreement, action, step};
+use super::negotiation::{NegotiatedOptions, action, step};
 use super::packet::{self, CHUNK_BYTES_MAX};
 
 /// Longer reasons are cut: a reply line has at most 512 octets (RFC 5321, section 4.5.3.1.5).
@@ -39,7 +39,7 @@ pub(super) struct PassedChanges<'a> {
 /// Appends the answer to a message; `held` means that the mail server keeps a quarantined message.
 pub(super) fn write(
     output: &mut Vec<u8>,
-    agreement: Agreement,
+    agreement: NegotiatedOptions,
     verdict: &Verdict,
     changes: &PassedChanges<'_>,
     held: bool,
@@ -92,7 +92,7 @@ fn reason(verdict: &Verdict, otherwise: &str) -> String {
     text
 }
 
-fn write_changes(output: &mut Vec<u8>, agreement: Agreement, changes: &PassedChanges<'_>) {
+fn write_changes(output: &mut Vec<u8>, agreement: NegotiatedOptions, changes: &PassedChanges<'_>) {
     for edit in changes.edits {
         match edit {
             Edit::PrependField(field) => write_insertion(output, agreement, field),
@@ -118,7 +118,7 @@ fn write_changes(output: &mut Vec<u8>, agreement: Agreement, changes: &PassedCha
 
 fn write_change(
     output: &mut Vec<u8>,
-    agreement: Agreement,
+    agreement: NegotiatedOptions,
     name: &str,
     occurrence: u32,
     value: &[u8],
@@ -132,7 +132,7 @@ fn write_change(
     }
 }
 
-fn write_insertion(output: &mut Vec<u8>, agreement: Agreement, field: &EditedField) {
+fn write_insertion(output: &mut Vec<u8>, agreement: NegotiatedOptions, field: &EditedField) {
     if agreement.version < 6 {
         // Only later versions can insert a field; with earlier ones it can only be appended.
         return write_addition(output, agreement, field);
@@ -144,14 +144,14 @@ fn write_insertion(output: &mut Vec<u8>, agreement: Agreement, field: &EditedFie
     }
 }
 
-fn write_addition(output: &mut Vec<u8>, agreement: Agreement, field: &EditedField) {
+fn write_addition(output: &mut Vec<u8>, agreement: NegotiatedOptions, field: &EditedField) {
     if agreement.may(action::ADD_HEADERS) {
         let (name, value) = (field.name().as_bytes(), spaced(agreement, &value(field)));
         packet::write(output, b'h', &[name, &[0], &value, &[0]]);
     }
 }
 
-fn write_body(output: &mut Vec<u8>, agreement: Agreement, body: &[u8]) {
+fn write_body(output: &mut Vec<u8>, agreement: NegotiatedOptions, body: &[u8]) {
     if !agreement.may(action::CHANGE_BODY) {
         return;
     }
@@ -171,7 +171,7 @@ fn value(field: &EditedField) -> Vec<u8> {
 }
 
 /// Begins the value with a blank where the MTA has agreed that the milter writes leading blanks.
-fn spaced(agreement: Agreement, value: &[u8]) -> Vec<u8> {
+fn spaced(agreement: NegotiatedOptions, value: &[u8]) -> Vec<u8> {
     let space: &[u8] = if agreement.has(step::LEADING_SPACE) {
         b" "
     } else {
@@ -190,14 +190,14 @@ mod tests {
     use super::*;
     use bytes::BytesMut;
 
-    fn agreement(actions: u32, steps: u32) -> Agreement {
+    fn agreement(actions: u32, steps: u32) -> NegotiatedOptions {
         let offer = [6, actions, steps].map(u32::to_be_bytes).concat();
-        Agreement::from_offer(&offer).expect("an offer")
+        NegotiatedOptions::from_offer(&offer).expect("an offer")
     }
 
     /// The packets as text, NUL as `|`.
     fn written(
-        agreement: Agreement,
+        agreement: NegotiatedOptions,
         verdict: &Verdict,
         changes: &PassedChanges<'_>,
     ) -> Vec<String> {

@@ -21,12 +21,12 @@ use std::sync::Arc;
 use gatepost_gateway::Gateway;
 use tokio::sync::watch;
 
-pub use settings::{Keeper, MilterSettings};
+pub use settings::{MilterSettings, QuarantinePlace};
 
 use crate::acceptor::Acceptor;
 use crate::listener_context::{ClientLimits, ListenerContext, SharedLimits};
 use crate::mail;
-use crate::service::{self, Arrival};
+use crate::service::{self, NewConnection};
 use crate::workers::Workers;
 
 /// Runs the parser, for fuzzing: describes the outcome of a mail server's bytes as text.
@@ -98,7 +98,7 @@ pub async fn serve(
     service::accept("milter", acceptor, workers, admission, shutdown, connection).await;
 }
 
-async fn serve_connection(arrival: Arrival, context: Arc<MilterContext>) {
+async fn serve_connection(arrival: NewConnection, context: Arc<MilterContext>) {
     let peer = arrival.peer;
     let served = match arrival.admitted {
         Ok(_place) => connection::serve(arrival.stream, &context, arrival.shutdown).await,

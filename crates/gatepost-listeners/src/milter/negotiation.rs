@@ -5,7 +5,7 @@
 //! the message, and recipients, of which one too many is refused while its client can still send it
 //! with another message.
 
-use super::packet::{self, Malformed};
+use super::packet::{self, MilterError};
 
 /// The newest version, supported since sendmail 8.14 and Postfix 2.6.
 const VERSION_MAX: u32 = 6;
@@ -76,25 +76,25 @@ const MACROS: [(u32, &str); 5] = [
 
 /// The options that both sides agreed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Agreement {
+pub(super) struct NegotiatedOptions {
     pub(super) version: u32,
     actions: u32,
     steps: u32,
 }
 
-impl Agreement {
+impl NegotiatedOptions {
     /// Makes an agreement from the mail server's offer: version, actions, steps, each of 32 bits.
-    pub(super) fn from_offer(data: &[u8]) -> Result<Self, Malformed> {
+    pub(super) fn from_offer(data: &[u8]) -> Result<Self, MilterError> {
         let mut words = data
             .chunks_exact(4)
             .filter_map(|word| Some(u32::from_be_bytes(word.try_into().ok()?)));
         let (Some(version), Some(actions), Some(steps)) =
             (words.next(), words.next(), words.next())
         else {
-            return Err(Malformed::Short('O'));
+            return Err(MilterError::Short('O'));
         };
         if version < VERSION_MIN {
-            return Err(Malformed::Version(version));
+            return Err(MilterError::Version(version));
         }
         Ok(Self {
             version: version.min(VERSION_MAX),
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn nothing_is_taken_that_was_not_offered() {
-        let agreed = Agreement::from_offer(&offer(2, 0x1f, 0x7f)).expect("sendmail 8.12");
+        let agreed = NegotiatedOptions::from_offer(&offer(2, 0x1f, 0x7f)).expect("sendmail 8.12");
         assert_eq!(agreed.version, 2);
         assert!(agreed.may(action::ADD_HEADERS) && !agreed.may(action::QUARANTINE));
         assert!(!agreed.has(step::SILENT_BODY) && agreed.has(step::NO_END_OF_HEADERS));
@@ -146,21 +146,24 @@ mod tests {
         agreed.write(&mut output);
         assert_eq!(output.len(), 4 + 1 + 12, "no macros without the offer");
 
-        let agreed = Agreement::from_offer(&offer(6, 0x1ff, 0x1f_ffff)).expect("Postfix");
+        let agreed = NegotiatedOptions::from_offer(&offer(6, 0x1ff, 0x1f_ffff)).expect("Postfix");
         let mut output = Vec::new();
         agreed.write(&mut output);
         assert!(agreed.has(step::SILENT_CONNECT | step::SILENT_BODY));
         assert!(output.windows(3).any(|bytes| bytes == b"i {"));
-        let newer = Agreement::from_offer(&offer(7, 0, 0)).expect("a newer one");
+        let newer = NegotiatedOptions::from_offer(&offer(7, 0, 0)).expect("a newer one");
         assert_eq!(newer.version, 6);
     }
 
     #[test]
     fn an_offer_must_be_whole_and_not_ancient() {
         assert_eq!(
-            Agreement::from_offer(&offer(1, 0, 0)),
-            Err(Malformed::Version(1))
+            NegotiatedOptions::from_offer(&offer(1, 0, 0)),
+            Err(MilterError::Version(1))
         );
-        assert_eq!(Agreement::from_offer(&[0; 11]), Err(Malformed::Short('O')));
+        assert_eq!(
+            NegotiatedOptions::from_offer(&[0; 11]),
+            Err(MilterError::Short('O'))
+        );
     }
 }

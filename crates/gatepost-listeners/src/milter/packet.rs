@@ -16,7 +16,7 @@ pub(super) struct MilterPacket {
 
 /// A malformed packet. The connection ends, since the start of the next packet is unknown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Malformed {
+pub(super) enum MilterError {
     #[error("a packet without a command")]
     Empty,
     #[error("a packet of {0} bytes is larger than the listener's packet_max")]
@@ -35,16 +35,16 @@ pub(super) enum Malformed {
 pub(super) fn take(
     input: &mut BytesMut,
     bytes_max: usize,
-) -> Result<Option<MilterPacket>, Malformed> {
+) -> Result<Option<MilterPacket>, MilterError> {
     let Some((length, rest)) = input.split_first_chunk::<LENGTH_BYTES>() else {
         return Ok(None);
     };
     let length = u32::from_be_bytes(*length) as usize;
     if length == 0 {
-        return Err(Malformed::Empty);
+        return Err(MilterError::Empty);
     }
     if length > bytes_max {
-        return Err(Malformed::TooLarge(length));
+        return Err(MilterError::TooLarge(length));
     }
     if rest.len() < length {
         // One allocation for the whole packet.
@@ -98,9 +98,9 @@ mod tests {
             }
         }
         let mut large = BytesMut::from(&b"\0\0\x04\0x"[..]);
-        assert_eq!(take(&mut large, 1_023), Err(Malformed::TooLarge(1_024)));
+        assert_eq!(take(&mut large, 1_023), Err(MilterError::TooLarge(1_024)));
         let mut empty = BytesMut::from(&[0; 4][..]);
-        assert_eq!(take(&mut empty, 100), Err(Malformed::Empty));
+        assert_eq!(take(&mut empty, 100), Err(MilterError::Empty));
     }
 
     proptest! {

@@ -4,17 +4,17 @@
 //! begins a new message, and an end of message without a sender is judged as an empty message.
 
 use super::macros::Macros;
-use super::negotiation::{Agreement, step};
-use super::packet::{self, Malformed, MilterPacket};
-use super::transaction::{CompleteMessage, Host, MilterLimits, MilterTransaction};
-use crate::in_flight::{InFlight, Lease};
+use super::negotiation::{NegotiatedOptions, step};
+use super::packet::{self, MilterError, MilterPacket};
+use super::transaction::{CompleteMessage, MilterLimits, MilterTransaction, SmtpClient};
+use crate::in_flight::{InFlight, InFlightLease};
 
 /// One connection of a mail server.
 #[derive(Debug)]
 pub(super) struct MilterSession {
     limits: MilterLimits,
-    agreement: Option<Agreement>,
-    host: Host,
+    agreement: Option<NegotiatedOptions>,
+    host: SmtpClient,
     macros: Macros,
     transaction: MilterTransaction,
 }
@@ -25,7 +25,7 @@ pub(super) enum PacketOutcome {
     /// The mail server expects no answer.
     Silence,
     /// The mail server waits for this agreement.
-    Agree(Agreement),
+    Agree(NegotiatedOptions),
     /// The mail server waits for permission to continue.
     Continue,
     /// The mail server must refuse this recipient: the message has the maximum number of
@@ -44,7 +44,7 @@ impl MilterSession {
         Self {
             limits,
             agreement: None,
-            host: Host::default(),
+            host: SmtpClient::default(),
             macros: Macros::default(),
             transaction: MilterTransaction::default(),
         }
@@ -56,7 +56,7 @@ impl MilterSession {
     }
 
     /// Reserves memory for the message; a message without a reservation is refused at its end.
-    pub(super) fn reserve(&mut self, lease: &mut Option<Lease>, in_flight: &InFlight) {
+    pub(super) fn reserve(&mut self, lease: &mut Option<InFlightLease>, in_flight: &InFlight) {
         if !self.is_within_message() {
             *lease = None;
             return;
@@ -69,14 +69,14 @@ impl MilterSession {
     }
 
     /// Processes one packet.
-    pub(super) fn take(&mut self, packet: &MilterPacket) -> Result<PacketOutcome, Malformed> {
+    pub(super) fn take(&mut self, packet: &MilterPacket) -> Result<PacketOutcome, MilterError> {
         let data = &packet.data;
         if packet.command == b'O' {
-            let agreement = Agreement::from_offer(data)?;
+            let agreement = NegotiatedOptions::from_offer(data)?;
             self.agreement = Some(agreement);
             return Ok(PacketOutcome::Agree(agreement));
         }
-        let agreement = self.agreement.ok_or(Malformed::NotNegotiated)?;
+        let agreement = self.agreement.ok_or(MilterError::NotNegotiated)?;
         let silent_step = match packet.command {
             b'D' => {
                 self.macros.take(data);
@@ -130,7 +130,7 @@ impl MilterSession {
             b'T' => step::SILENT_DATA,
             b'N' => step::SILENT_END_OF_HEADERS,
             b'U' => step::SILENT_UNKNOWN,
-            other => return Err(Malformed::Unknown(char::from(other))),
+            other => return Err(MilterError::Unknown(char::from(other))),
         };
         Ok(if agreement.has(silent_step) {
             PacketOutcome::Silence
@@ -139,7 +139,7 @@ impl MilterSession {
         })
     }
 
-    fn whole(&mut self, agreement: Agreement) -> CompleteMessage {
+    fn whole(&mut self, agreement: NegotiatedOptions) -> CompleteMessage {
         CompleteMessage {
             agreement,
             host: self.host.clone(),
@@ -151,20 +151,20 @@ impl MilterSession {
     }
 
     fn forget_client(&mut self) {
-        self.host = Host::default();
+        self.host = SmtpClient::default();
         self.macros = Macros::default();
         self.transaction = MilterTransaction::default();
     }
 
-    fn connect(&mut self, data: &[u8]) -> Result<(), Malformed> {
+    fn connect(&mut self, data: &[u8]) -> Result<(), MilterError> {
         // The macros of a connection precede it.
         self.macros.forget_message();
         self.transaction = MilterTransaction::default();
-        self.host = Host::from_packet(data)?;
+        self.host = SmtpClient::from_packet(data)?;
         Ok(())
     }
 
-    fn mail(&mut self, data: &[u8]) -> Result<(), Malformed> {
+    fn mail(&mut self, data: &[u8]) -> Result<(), MilterError> {
         self.transaction = MilterTransaction::from_sender(data)?;
         Ok(())
     }
@@ -312,7 +312,7 @@ mod tests {
     #[test]
     fn no_packet_precedes_the_negotiation() {
         let refused = MilterSession::new(LIMITS).take(&packet(b'C', b"x\0U"));
-        assert_eq!(refused.err(), Some(Malformed::NotNegotiated));
+        assert_eq!(refused.err(), Some(MilterError::NotNegotiated));
     }
 
     proptest! {

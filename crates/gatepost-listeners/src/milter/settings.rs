@@ -28,7 +28,7 @@ pub struct MilterSettings {
     pub verdict_headers: VerdictHeaderSettings,
     /// The place where a quarantined message is kept: `mail-server` (Postfix's hold queue), or
     /// `gatepost`, where the dashboard shows it and the mail server discards its own copy.
-    pub quarantine: Keeper,
+    pub quarantine: QuarantinePlace,
     /// The maximum size of a message.
     pub message_max: ByteSize,
     /// The maximum number of recipients of a message.
@@ -57,7 +57,7 @@ impl Default for MilterSettings {
             proxy_protocol: Vec::new(),
             hostname: String::new(),
             verdict_headers: VerdictHeaderSettings::default(),
-            quarantine: Keeper::default(),
+            quarantine: QuarantinePlace::default(),
             message_max: ByteSize::megabytes(50),
             recipients_max: 10_000,
             packet_max: ByteSize::mebibytes(1),
@@ -73,7 +73,7 @@ impl Default for MilterSettings {
 /// The place where a quarantined message is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Keeper {
+pub enum QuarantinePlace {
     /// The mail server, in its own hold queue.
     #[default]
     MailServer,

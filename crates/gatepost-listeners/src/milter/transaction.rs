@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use gatepost_message::Peer;
 
-use super::negotiation::{Agreement, step};
-use super::packet::{self, Malformed};
+use super::negotiation::{NegotiatedOptions, step};
+use super::packet::{self, MilterError};
 
 /// The limits of one message.
 #[derive(Debug, Clone, Copy)]
@@ -17,7 +17,7 @@ pub(super) struct MilterLimits {
 
 /// The SMTP client at the mail server.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Host {
+pub(super) struct SmtpClient {
     pub(super) name: String,
     pub(super) address: Option<SocketAddr>,
     pub(super) helo: Option<String>,
@@ -42,8 +42,8 @@ pub(super) struct MilterTransaction {
 /// A complete message with its client and macros.
 #[derive(Debug)]
 pub(super) struct CompleteMessage {
-    pub(super) agreement: Agreement,
-    pub(super) host: Host,
+    pub(super) agreement: NegotiatedOptions,
+    pub(super) host: SmtpClient,
     pub(super) user: Option<String>,
     /// The mail server's own name, and its id for the message.
     pub(super) server: Option<String>,
@@ -51,10 +51,12 @@ pub(super) struct CompleteMessage {
     pub(super) transaction: MilterTransaction,
 }
 
-impl Host {
+impl SmtpClient {
     /// Parses the packet that reports a connected client.
-    pub(super) fn from_packet(data: &[u8]) -> Result<Self, Malformed> {
-        let name = packet::strings(data).next().ok_or(Malformed::Short('C'))?;
+    pub(super) fn from_packet(data: &[u8]) -> Result<Self, MilterError> {
+        let name = packet::strings(data)
+            .next()
+            .ok_or(MilterError::Short('C'))?;
         let rest = data.get(name.len() + 1..).unwrap_or_default();
         Ok(Self {
             name: packet::text(name),
@@ -70,8 +72,10 @@ impl Host {
 
 impl MilterTransaction {
     /// Begins a message with the packet that contains its sender.
-    pub(super) fn from_sender(data: &[u8]) -> Result<Self, Malformed> {
-        let sender = packet::strings(data).next().ok_or(Malformed::Short('M'))?;
+    pub(super) fn from_sender(data: &[u8]) -> Result<Self, MilterError> {
+        let sender = packet::strings(data)
+            .next()
+            .ok_or(MilterError::Short('M'))?;
         Ok(Self {
             sender: Some(bare(&packet::text(sender)).to_owned()),
             ..Self::default()
@@ -83,8 +87,10 @@ impl MilterTransaction {
         &mut self,
         data: &[u8],
         limits: MilterLimits,
-    ) -> Result<bool, Malformed> {
-        let recipient = packet::strings(data).next().ok_or(Malformed::Short('R'))?;
+    ) -> Result<bool, MilterError> {
+        let recipient = packet::strings(data)
+            .next()
+            .ok_or(MilterError::Short('R'))?;
         if self.recipients.len() >= limits.recipients_max {
             return Ok(false);
         }
@@ -99,12 +105,12 @@ impl MilterTransaction {
     pub(super) fn header(
         &mut self,
         data: &[u8],
-        agreement: Agreement,
+        agreement: NegotiatedOptions,
         limits: MilterLimits,
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), MilterError> {
         let mut strings = packet::strings(data);
         let (Some(name), Some(value)) = (strings.next(), strings.next()) else {
-            return Err(Malformed::Short('L'));
+            return Err(MilterError::Short('L'));
         };
         if !self.takes(name.len() + value.len() + 4, limits) {
             return Ok(());

@@ -9,12 +9,12 @@ use gatepost_gateway::JudgedMail;
 use gatepost_message::{Action, Verdict};
 
 use super::MilterContext;
-use super::negotiation::{Agreement, action};
-use super::settings::Keeper;
+use super::negotiation::{NegotiatedOptions, action};
+use super::settings::QuarantinePlace;
 use crate::decisive_verdict;
 
 /// One verdict for the mail server.
-pub(super) struct Settled {
+pub(super) struct SettledVerdict {
     pub(super) verdict: Verdict,
     /// Recipients that do not receive the message.
     pub(super) without: Vec<String>,
@@ -27,8 +27,8 @@ pub(super) struct Settled {
 pub(super) async fn settle(
     context: &MilterContext,
     judged: Vec<(JudgedMail, Vec<String>)>,
-    agreement: Agreement,
-) -> Settled {
+    agreement: NegotiatedOptions,
+) -> SettledVerdict {
     let (mut mails, groups): (Vec<_>, Vec<_>) = judged.into_iter().unzip();
     decisive_verdict::apply_refusal(&mut mails);
     if !agreement.may(action::DELETE_RECIPIENTS) {
@@ -37,8 +37,8 @@ pub(super) async fn settle(
     let is_one = mails
         .windows(2)
         .all(|pair| matches!(pair, [a, b] if a.verdict().action == b.verdict().action));
-    let held = is_one && context.settings.quarantine == Keeper::MailServer;
-    let mut settled = Settled {
+    let held = is_one && context.settings.quarantine == QuarantinePlace::MailServer;
+    let mut settled = SettledVerdict {
         verdict: Verdict::new(Action::Drop, ""),
         without: Vec::new(),
         held,

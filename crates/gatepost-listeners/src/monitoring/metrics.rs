@@ -12,7 +12,7 @@ use gatepost_store::Store;
 use gatepost_users::{Refusals, Users};
 
 use super::node_metrics::push_nodes;
-use super::prometheus::{Page, counter, gauge};
+use super::prometheus::{MetricsPage, counter, gauge};
 
 /// Appends the metrics of procedures, broker, store and, where there are any, users.
 pub(crate) fn push(
@@ -22,7 +22,7 @@ pub(crate) fn push(
     store: &Store,
     users: Option<&Users>,
 ) {
-    let mut page = Page(text);
+    let mut page = MetricsPage(text);
     let mut judged = Vec::new();
     for counts in gateway.counters().by_listener() {
         for (action, count) in Action::ALL.iter().zip(counts.verdicts) {
@@ -68,7 +68,7 @@ pub(crate) fn push(
     }
 }
 
-fn push_attachments(page: &mut Page<'_>, figures: AttachmentFigures) {
+fn push_attachments(page: &mut MetricsPage<'_>, figures: AttachmentFigures) {
     for (metric, value) in [
         (
             gauge("gatepost_attachments", "Attachments that are stored."),
@@ -99,7 +99,7 @@ fn push_attachments(page: &mut Page<'_>, figures: AttachmentFigures) {
 
 /// Appends the metrics of offences and bans.
 pub(crate) fn push_bans(text: &mut String, totals: BanTotals) {
-    let mut page = Page(text);
+    let mut page = MetricsPage(text);
     page.value(
         gauge("gatepost_bans", "Networks that are banned."),
         totals.in_force,
@@ -128,7 +128,7 @@ pub(crate) fn push_bans(text: &mut String, totals: BanTotals) {
 
 /// Appends the metrics of each sink. Their number is bounded by the config.
 pub(crate) fn push_sinks(text: &mut String, sinks: &[SinkStatus]) {
-    let mut page = Page(text);
+    let mut page = MetricsPage(text);
     let mut push = |metric, of: fn(&SinkStatus) -> u64| {
         page.by_label(
             metric,
@@ -186,7 +186,7 @@ pub(crate) fn push_sinks(text: &mut String, sinks: &[SinkStatus]) {
 
 /// Appends the metrics of each alarm. Their number is bounded by the config.
 pub(crate) fn push_alarms(text: &mut String, alarms: &[AlarmStatus]) {
-    let mut page = Page(text);
+    let mut page = MetricsPage(text);
     let mut push = |metric, of: fn(&AlarmStatus) -> u64| {
         let values = alarms.iter().map(|alarm| (&alarm.name, of(alarm)));
         page.by_label(metric, "alarm", values);
@@ -212,7 +212,7 @@ pub(crate) fn push_alarms(text: &mut String, alarms: &[AlarmStatus]) {
 }
 
 /// The denials by access rules, over all protocols.
-fn push_refusals(page: &mut Page<'_>, refusals: Refusals) {
+fn push_refusals(page: &mut MetricsPage<'_>, refusals: Refusals) {
     page.by_label(
         counter(
             "gatepost_access_denied_total",
@@ -226,7 +226,7 @@ fn push_refusals(page: &mut Page<'_>, refusals: Refusals) {
     );
 }
 
-fn push_procedures(page: &mut Page<'_>, gateway: &Gateway) {
+fn push_procedures(page: &mut MetricsPage<'_>, gateway: &Gateway) {
     let status = gateway.procedures().status();
     let procedures = &status.procedures;
     page.by_label(
@@ -272,7 +272,7 @@ fn push_procedures(page: &mut Page<'_>, gateway: &Gateway) {
 }
 
 /// The messages that wait for the network, and the servers that do not answer.
-fn push_network(page: &mut Page<'_>, status: &Status) {
+fn push_network(page: &mut MetricsPage<'_>, status: &Status) {
     page.value(
         gauge(
             "gatepost_messages_waiting_for_network",
@@ -290,7 +290,7 @@ fn push_network(page: &mut Page<'_>, status: &Status) {
     );
 }
 
-fn push_broker(page: &mut Page<'_>, broker: &Broker) {
+fn push_broker(page: &mut MetricsPage<'_>, broker: &Broker) {
     let stats = broker.stats(0, 0);
     page.value(
         counter("gatepost_publications_total", "Publications received."),
@@ -357,7 +357,7 @@ fn push_broker(page: &mut Page<'_>, broker: &Broker) {
     push_limits(page, &stats);
 }
 
-fn push_store(page: &mut Page<'_>, store: &Store) {
+fn push_store(page: &mut MetricsPage<'_>, store: &Store) {
     page.value(
         gauge(
             "gatepost_store_waiting_bytes",
@@ -395,7 +395,7 @@ fn push_store(page: &mut Page<'_>, store: &Store) {
 }
 
 /// Bounds that were reached, by name.
-fn push_limits(page: &mut Page<'_>, stats: &BrokerStats) {
+fn push_limits(page: &mut MetricsPage<'_>, stats: &BrokerStats) {
     let limits = stats.limits.iter();
     page.by_label(
         counter(

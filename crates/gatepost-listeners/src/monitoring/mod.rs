@@ -13,7 +13,7 @@ mod stats;
 
 pub use slowdowns::Slowdown;
 pub use state::{
-    ListenerState, MonitoredSession, MonitoredTopic, MonitoringSnapshot, ProcedureStats,
-    STATS_TOPIC, Stats, VerdictCounts,
+    GatewayStats, ListenerState, MonitoredSession, MonitoredTopic, MonitoringSnapshot,
+    ProcedureStats, STATS_TOPIC, VerdictCounts,
 };
 pub use stats::{OpenAddress, StatsKeeper};

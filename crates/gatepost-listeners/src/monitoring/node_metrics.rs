@@ -2,9 +2,9 @@
 
 use gatepost_broker::NodesStatus;
 
-use super::prometheus::{Page, counter, gauge};
+use super::prometheus::{MetricsPage, counter, gauge};
 
-pub(super) fn push_nodes(page: &mut Page<'_>, nodes: &NodesStatus) {
+pub(super) fn push_nodes(page: &mut MetricsPage<'_>, nodes: &NodesStatus) {
     page.value(
         gauge(
             "gatepost_backbone_joined",

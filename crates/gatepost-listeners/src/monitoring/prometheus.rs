@@ -29,9 +29,9 @@ pub(crate) const fn gauge(name: &'static str, help: &'static str) -> Metric {
 }
 
 /// A page of metrics, appended to a text. Writing to a string cannot fail.
-pub(crate) struct Page<'a>(pub(crate) &'a mut String);
+pub(crate) struct MetricsPage<'a>(pub(crate) &'a mut String);
 
-impl Page<'_> {
+impl MetricsPage<'_> {
     /// A metric with one sample.
     pub(crate) fn value(&mut self, metric: Metric, value: impl Display) {
         self.head(metric);
@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn samples_follow_help_and_type() {
         let mut text = String::new();
-        let mut page = Page(&mut text);
+        let mut page = MetricsPage(&mut text);
         page.value(gauge("gatepost_bans", "Networks that are banned."), 3);
         let denied = counter("gatepost_denied_total", "Denied.");
         page.by_label(denied, "access", [("publish", 1), ("subscribe", 2)]);

@@ -1,6 +1,6 @@
 //! The JSON that the dashboard reads: one snapshot (`GET /admin/state`) to start from, then a
-//! [`Stats`] each second on `$SYS/gatepost/stats` and a journal entry for each judged message on
-//! `$SYS/gatepost/journal`.
+//! [`GatewayStats`] each second on `$SYS/gatepost/stats` and a journal entry for each judged
+//! message on `$SYS/gatepost/journal`.
 
 use gatepost_alarms::AlarmStatus;
 use gatepost_broker::{LiveNode, NodesStatus};
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::slowdowns::Slowdown;
 
-/// The topic of the [`Stats`] published each second.
+/// The topic of the [`GatewayStats`] published each second.
 pub const STATS_TOPIC: &str = "$SYS/gatepost/stats";
 
 /// Everything the dashboard shows, at one moment.
@@ -22,7 +22,7 @@ pub struct MonitoringSnapshot {
     /// The listeners that are configured.
     pub listeners: Vec<ListenerState>,
     /// The stats of the last seconds, oldest first.
-    pub stats: Vec<Stats>,
+    pub stats: Vec<GatewayStats>,
     /// The last judged messages, newest first; each as the journal publishes it.
     pub journal: Vec<serde_json::Value>,
 }
@@ -46,7 +46,7 @@ pub struct ListenerState {
 
 /// The gateway's figures at one second.
 #[derive(Serialize, Debug, Clone, Default)]
-pub struct Stats {
+pub struct GatewayStats {
     /// Unix time in milliseconds.
     pub unix_ms: u64,
     /// Messages received during the last second.

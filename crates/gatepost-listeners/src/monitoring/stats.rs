@@ -16,8 +16,8 @@ use parking_lot::Mutex;
 
 use super::slowdowns::{SLOWDOWNS_MAX, Slowdown, Slowdowns};
 use super::state::{
-    ClusterState, ListenerState, MonitoredSession, MonitoredTopic, MonitoringSnapshot,
-    ProcedureStats, STATS_TOPIC, Stats, VerdictCounts,
+    ClusterState, GatewayStats, ListenerState, MonitoredSession, MonitoredTopic,
+    MonitoringSnapshot, ProcedureStats, STATS_TOPIC, VerdictCounts,
 };
 
 /// The number of seconds of history that the dashboard shows.
@@ -47,7 +47,7 @@ pub struct StatsKeeper {
     sinks: Option<Sinks>,
     alarms: Option<Alarms>,
     addresses: Mutex<Vec<OpenAddress>>,
-    kept: Mutex<VecDeque<Stats>>,
+    kept: Mutex<VecDeque<GatewayStats>>,
     slowdowns: Mutex<Slowdowns>,
     started_unix_ms: u64,
     /// Samples of figures over time that were not stored.
@@ -156,10 +156,10 @@ impl StatsKeeper {
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         // The first tick comes at once, when there is no interval to compute a rate from.
         ticks.tick().await;
-        let mut before = Sums::now(&self.broker);
+        let mut before = StatsSums::now(&self.broker);
         loop {
             ticks.tick().await;
-            let now = Sums::now(&self.broker);
+            let now = StatsSums::now(&self.broker);
             let stats = self.stats(&before, &now);
             before = now;
             if let Ok(text) = serde_json::to_string(&stats) {
@@ -174,7 +174,7 @@ impl StatsKeeper {
         }
     }
 
-    fn stats(&self, before: &Sums, now: &Sums) -> Stats {
+    fn stats(&self, before: &StatsSums, now: &StatsSums) -> GatewayStats {
         let broker = self.broker.stats(TOPICS_SHOWN, SESSIONS_SHOWN);
         let seconds = (now.unix_ms.saturating_sub(before.unix_ms)).max(1) as f64 / 1_000.0;
         let listeners = self.gateway.counters().by_listener();
@@ -185,7 +185,7 @@ impl StatsKeeper {
             }
         }
         let held = self.store.held_expiry();
-        Stats {
+        GatewayStats {
             held_rows: held.map_or(0, |held| held.rows),
             clock_ahead_seconds: held.map_or(0, |held| held.ahead.as_secs()),
             unix_ms: now.unix_ms,
@@ -259,14 +259,14 @@ impl StatsKeeper {
 }
 
 /// The sums whose differences are rates.
-struct Sums {
+struct StatsSums {
     unix_ms: u64,
     messages_in: u64,
     deliveries: u64,
     cpu: Duration,
 }
 
-impl Sums {
+impl StatsSums {
     fn now(broker: &Broker) -> Self {
         let stats = broker.stats(0, 0);
         Self {

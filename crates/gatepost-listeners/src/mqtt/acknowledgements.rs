@@ -110,7 +110,7 @@ impl DueAcknowledgement {
     }
 }
 
-enum Condition {
+enum AcknowledgementCondition {
     /// The commit of the present batch's publications, whose ticket is not known yet.
     Batch,
     /// The commit of the present batch's changes of the session.
@@ -129,7 +129,7 @@ enum Condition {
     Failed,
 }
 
-impl Condition {
+impl AcknowledgementCondition {
     const fn is_without_ticket(&self) -> bool {
         matches!(self, Self::Batch | Self::Session)
     }
@@ -138,12 +138,12 @@ impl Condition {
 type Commit = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A change of the session could not be stored.
-pub(super) struct Unstored;
+pub(super) struct UnstoredChange;
 
 /// Acknowledgements in the order of the packets that they answer.
 #[derive(Default)]
 pub(super) struct Acknowledgements {
-    waiting: VecDeque<(Condition, DueAcknowledgement)>,
+    waiting: VecDeque<(AcknowledgementCondition, DueAcknowledgement)>,
     unacknowledged: usize,
     /// A counter, since each SUBSCRIBE reads it, and thousands of acknowledgements may wait.
     retained_waiting: usize,
@@ -171,12 +171,18 @@ impl Acknowledgements {
 
     /// Adds the acknowledgement of a publication that was passed to the broker.
     pub(super) fn push(&mut self, answer: PublishAcknowledgement) {
-        self.put(Condition::Batch, DueAcknowledgement::Publication(answer));
+        self.put(
+            AcknowledgementCondition::Batch,
+            DueAcknowledgement::Publication(answer),
+        );
     }
 
     /// Adds the acknowledgement of a publication whose outcome is known.
     pub(super) fn push_decided(&mut self, answer: PublishAcknowledgement) {
-        self.put(Condition::Open, DueAcknowledgement::Publication(answer));
+        self.put(
+            AcknowledgementCondition::Open,
+            DueAcknowledgement::Publication(answer),
+        );
     }
 
     /// Adds the acknowledgement of a publication that is being judged; see
@@ -190,7 +196,10 @@ impl Acknowledgements {
             is_delivered: false,
             is_forbidden: false,
         };
-        self.put(Condition::Verdict, DueAcknowledgement::Publication(answer));
+        self.put(
+            AcknowledgementCondition::Verdict,
+            DueAcknowledgement::Publication(answer),
+        );
     }
 
     /// Adds the acknowledgement of a repetition whose original is not decided yet.
@@ -204,7 +213,7 @@ impl Acknowledgements {
             is_forbidden: false,
         };
         self.put(
-            Condition::Repetition,
+            AcknowledgementCondition::Repetition,
             DueAcknowledgement::Publication(answer),
         );
     }
@@ -212,9 +221,10 @@ impl Acknowledgements {
     /// The packet identifier of the repetition that is the next to be acknowledged.
     pub(super) fn awaited_repetition(&self) -> Option<PacketId> {
         match self.waiting.front() {
-            Some((Condition::Repetition, DueAcknowledgement::Publication(answer))) => {
-                Some(answer.packet_id)
-            }
+            Some((
+                AcknowledgementCondition::Repetition,
+                DueAcknowledgement::Publication(answer),
+            )) => Some(answer.packet_id),
             _ => None,
         }
     }
@@ -227,26 +237,32 @@ impl Acknowledgements {
         };
         *condition = match receipt {
             Receipt::Undecided => return,
-            Receipt::Submitted(ticket) => Condition::Commit(ticket),
-            Receipt::Received => Condition::Open,
+            Receipt::Submitted(ticket) => AcknowledgementCondition::Commit(ticket),
+            Receipt::Received => AcknowledgementCondition::Open,
             Receipt::Unknown => {
                 refuse(answer);
-                Condition::Open
+                AcknowledgementCondition::Open
             }
         };
     }
 
     /// Adds the acknowledgement of a change of the session.
     pub(super) fn push_step(&mut self, step: SessionAcknowledgement) {
-        self.put(Condition::Session, DueAcknowledgement::Session(step));
+        self.put(
+            AcknowledgementCondition::Session,
+            DueAcknowledgement::Session(step),
+        );
     }
 
     /// For a subscription of a session that ends with the server.
     pub(super) fn push_volatile_step(&mut self, step: SessionAcknowledgement) {
-        self.put(Condition::Open, DueAcknowledgement::Session(step));
+        self.put(
+            AcknowledgementCondition::Open,
+            DueAcknowledgement::Session(step),
+        );
     }
 
-    fn put(&mut self, condition: Condition, acknowledgement: DueAcknowledgement) {
+    fn put(&mut self, condition: AcknowledgementCondition, acknowledgement: DueAcknowledgement) {
         self.unacknowledged += usize::from(acknowledgement.counts());
         self.retained_waiting += acknowledgement.retained();
         self.without_ticket += usize::from(condition.is_without_ticket());
@@ -256,13 +272,13 @@ impl Acknowledgements {
     /// The verdict on the first publication that is still being judged. The resulting change of the
     /// session is part of the present batch.
     pub(super) fn decide(&mut self, reason: Reason, text: String, is_forbidden: bool) {
-        let undecided = |(condition, _): &&mut (Condition, DueAcknowledgement)| {
-            matches!(condition, Condition::Verdict)
+        let undecided = |(condition, _): &&mut (AcknowledgementCondition, DueAcknowledgement)| {
+            matches!(condition, AcknowledgementCondition::Verdict)
         };
         if let Some((condition, DueAcknowledgement::Publication(answer))) =
             self.waiting.iter_mut().find(undecided)
         {
-            *condition = Condition::Session;
+            *condition = AcknowledgementCondition::Session;
             self.without_ticket += 1;
             answer.reason = reason;
             answer.text = text;
@@ -282,43 +298,48 @@ impl Acknowledgements {
                 return;
             }
             let ticket = match condition {
-                Condition::Batch => publications,
-                Condition::Session => session,
+                AcknowledgementCondition::Batch => publications,
+                AcknowledgementCondition::Session => session,
                 _ => continue,
             };
             self.without_ticket -= 1;
             *condition = match (ticket, acknowledgement) {
-                (None, _) => Condition::Open,
-                (Some(Ok(ticket)), _) => Condition::Commit(ticket.clone()),
+                (None, _) => AcknowledgementCondition::Open,
+                (Some(Ok(ticket)), _) => AcknowledgementCondition::Commit(ticket.clone()),
                 (Some(Err(_)), DueAcknowledgement::Publication(answer)) => {
                     refuse(answer);
-                    Condition::Open
+                    AcknowledgementCondition::Open
                 }
-                (Some(Err(_)), DueAcknowledgement::Session(_)) => Condition::Failed,
+                (Some(Err(_)), DueAcknowledgement::Session(_)) => AcknowledgementCondition::Failed,
             };
         }
     }
 
     /// The next acknowledgement that may be sent. An error means that a change of the session could
     /// not be stored, so that client and server no longer agree on the session's state.
-    pub(super) fn pop_ready(&mut self) -> Option<Result<DueAcknowledgement, Unstored>> {
+    pub(super) fn pop_ready(&mut self) -> Option<Result<DueAcknowledgement, UnstoredChange>> {
         let (condition, acknowledgement) = self.waiting.front_mut()?;
         match condition {
-            Condition::Interest(barrier) if !barrier.is_reached() => return None,
-            Condition::Open | Condition::Interest(_) => {}
-            Condition::Commit(ticket) => match (ticket.outcome()?, acknowledgement) {
-                (Ok(()), _) => {}
-                (Err(_), DueAcknowledgement::Publication(answer)) => refuse(answer),
-                (Err(_), DueAcknowledgement::Session(_)) => return Some(Err(Unstored)),
-            },
-            Condition::Failed => return Some(Err(Unstored)),
-            Condition::Batch | Condition::Session | Condition::Verdict | Condition::Repetition => {
+            AcknowledgementCondition::Interest(barrier) if !barrier.is_reached() => return None,
+            AcknowledgementCondition::Open | AcknowledgementCondition::Interest(_) => {}
+            AcknowledgementCondition::Commit(ticket) => {
+                match (ticket.outcome()?, acknowledgement) {
+                    (Ok(()), _) => {}
+                    (Err(_), DueAcknowledgement::Publication(answer)) => refuse(answer),
+                    (Err(_), DueAcknowledgement::Session(_)) => return Some(Err(UnstoredChange)),
+                }
+            }
+            AcknowledgementCondition::Failed => return Some(Err(UnstoredChange)),
+            AcknowledgementCondition::Batch
+            | AcknowledgementCondition::Session
+            | AcknowledgementCondition::Verdict
+            | AcknowledgementCondition::Repetition => {
                 return None;
             }
         }
         if let Some(barrier) = self.waiting.front()?.1.interest() {
             let barrier = barrier.clone();
-            self.waiting.front_mut()?.0 = Condition::Interest(barrier);
+            self.waiting.front_mut()?.0 = AcknowledgementCondition::Interest(barrier);
             return None;
         }
         let (_, acknowledgement) = self.waiting.pop_front()?;
@@ -333,14 +354,16 @@ impl Acknowledgements {
     /// Waits for the commit, or for the other nodes, that the first acknowledgement waits for.
     pub(super) fn poll_commit(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let commit = match self.waiting.front() {
-            Some((Condition::Commit(ticket), _)) => self.commit.get_or_insert_with(|| {
-                let ticket = ticket.clone();
-                Box::pin(async move {
-                    // The outcome is read from the ticket.
-                    let _ = ticket.committed().await;
+            Some((AcknowledgementCondition::Commit(ticket), _)) => {
+                self.commit.get_or_insert_with(|| {
+                    let ticket = ticket.clone();
+                    Box::pin(async move {
+                        // The outcome is read from the ticket.
+                        let _ = ticket.committed().await;
+                    })
                 })
-            }),
-            Some((Condition::Interest(barrier), _)) => {
+            }
+            Some((AcknowledgementCondition::Interest(barrier), _)) => {
                 let reached = || Box::pin(barrier.clone().reached()) as Commit;
                 self.commit.get_or_insert_with(reached)
             }

@@ -4,12 +4,12 @@ use std::io::IoSlice;
 
 use bytes::BytesMut;
 use gatepost_bans::Offence;
-use gatepost_broker::Close;
+use gatepost_broker::ConnectionClose;
 
 use super::connect_properties;
 use super::connection::MqttConnection;
 use super::connection_end::ConnectionEnd;
-use super::encoder::Framing;
+use super::encoder::PacketFraming;
 use crate::linger::linger;
 use crate::websocket;
 
@@ -23,14 +23,16 @@ impl MqttConnection {
             ConnectionEnd::Client {
                 with_will,
                 expiry_seconds,
-            } => Close {
+            } => ConnectionClose {
                 with_will: *with_will,
                 expiry: expiry_seconds.map(connect_properties::expiry),
             },
-            ConnectionEnd::Lost | ConnectionEnd::Server(..) | ConnectionEnd::Refused(_) => Close {
-                with_will: true,
-                expiry: None,
-            },
+            ConnectionEnd::Lost | ConnectionEnd::Server(..) | ConnectionEnd::Refused(_) => {
+                ConnectionClose {
+                    with_will: true,
+                    expiry: None,
+                }
+            }
         };
         if end.is_protocol_fault() {
             let admission = &self.context.limits.admission;
@@ -59,7 +61,7 @@ impl MqttConnection {
             let wants_reasons = self.may_explain(end.text());
             end.encode(self.version, wants_reasons, out);
         });
-        if self.framing == Framing::WebSocket {
+        if self.framing == PacketFraming::WebSocket {
             websocket::put_close(&mut out, self.close_code);
         }
         if !out.is_empty() {

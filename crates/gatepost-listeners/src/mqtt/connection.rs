@@ -14,21 +14,21 @@ use gatepost_mqtt::{Ack, Packet, PropertiesBuffer, Property, Reason, Version};
 use gatepost_users::Identity;
 
 use super::acknowledgements::{
-    Acknowledgements, DueAcknowledgement, PublishAcknowledgement, Unstored,
+    Acknowledgements, DueAcknowledgement, PublishAcknowledgement, UnstoredChange,
 };
 use super::connection_end::ConnectionEnd;
-use super::encoder::Framing;
+use super::encoder::PacketFraming;
 use super::handshake::OpenedSession;
-use super::input::{ControlFrames, Input};
+use super::input::{ControlFrames, MqttInput};
 use super::login::Reauthentication;
-use super::opening::Opening;
+use super::opening::OpeningConnection;
 use super::publishing::PublishingState;
 use super::rights::LoginEnd;
 use super::{MqttContext, WebSocketStart};
-use crate::admission::{ConnectionPermit, Refusal};
+use crate::admission::{AdmissionRefusal, ConnectionPermit};
 use crate::mount::Mount;
 use crate::stream::Stream;
-use crate::websocket::{self, Control};
+use crate::websocket::{self, ControlFrame};
 
 /// RFC 6455, section 7.4.1.
 const CLOSED_NORMALLY: u16 = 1000;
@@ -51,18 +51,21 @@ pub(super) async fn open(
     stream: Stream,
     peer: Peer,
     websocket: Option<WebSocketStart<'_>>,
-    admitted: Result<ConnectionPermit, Refusal>,
+    admitted: Result<ConnectionPermit, AdmissionRefusal>,
     context: Arc<MqttContext>,
 ) -> Option<ServedConnection> {
     let stream = Arc::new(stream);
     let (mut input, framing) = match websocket {
         Some(_) => {
             let frame_bytes_max = context.settings.packet_max.bytes() + 16;
-            (Input::websocket(frame_bytes_max), Framing::WebSocket)
+            (
+                MqttInput::websocket(frame_bytes_max),
+                PacketFraming::WebSocket,
+            )
         }
-        None => (Input::plain(), Framing::Plain),
+        None => (MqttInput::plain(), PacketFraming::Plain),
     };
-    let first = Opening {
+    let first = OpeningConnection {
         stream: &stream,
         framing,
         context: &context,
@@ -103,7 +106,11 @@ pub(super) async fn open(
 
 /// Serves a connection until it ends. The connection is boxed, since a future may hold several
 /// copies of a value.
-async fn serve(mut connection: Box<MqttConnection>, mut input: Input, admitted: ConnectionPermit) {
+async fn serve(
+    mut connection: Box<MqttConnection>,
+    mut input: MqttInput,
+    admitted: ConnectionPermit,
+) {
     tracing::debug!(target: "mqtt", peer = %connection.peer,
         client = connection.attachment.session().client_id(),
         version = %connection.version, "connected");
@@ -145,7 +152,7 @@ enum MqttWakeup {
 /// A connection after its CONNECT.
 pub(super) struct MqttConnection {
     pub(super) stream: Arc<Stream>,
-    pub(super) framing: Framing,
+    pub(super) framing: PacketFraming,
     pub(super) version: Version,
     pub(super) attachment: Attachment,
     /// The login, and so the rights; `None` where no login is needed.
@@ -176,7 +183,7 @@ pub(super) struct MqttConnection {
 impl MqttConnection {
     fn new(
         stream: Arc<Stream>,
-        framing: Framing,
+        framing: PacketFraming,
         opened: OpenedSession,
         context: Arc<MqttContext>,
         peer: Peer,
@@ -211,7 +218,7 @@ impl MqttConnection {
         connection
     }
 
-    fn poll_event(&mut self, input: &mut Input, context: &mut Context<'_>) -> Poll<MqttWakeup> {
+    fn poll_event(&mut self, input: &mut MqttInput, context: &mut Context<'_>) -> Poll<MqttWakeup> {
         let stream = &self.stream;
         let ended = self
             .attachment
@@ -264,7 +271,7 @@ impl MqttConnection {
             || self.acknowledgements.len() >= usize::from(self.context.settings.receive_max)
     }
 
-    fn read(&mut self, input: &mut Input) {
+    fn read(&mut self, input: &mut MqttInput) {
         let stream = self.stream.clone();
         let mut controls = ControlFrames::default();
         let read = input.read(&stream, &mut controls, |bytes| self.process(bytes));
@@ -291,14 +298,14 @@ impl MqttConnection {
     fn handle_controls(&mut self, controls: ControlFrames) {
         for control in controls.controls {
             match control {
-                Control::Ping(payload) => {
+                ControlFrame::Ping(payload) => {
                     self.attachment.append(|out| {
                         websocket::put_header(out, websocket::Opcode::Pong, payload.len());
                         out.extend_from_slice(&payload);
                     });
                 }
-                Control::Pong => {}
-                Control::Close(code) => {
+                ControlFrame::Pong => {}
+                ControlFrame::Close(code) => {
                     self.close_code = code.unwrap_or(self.close_code);
                     self.end_with(ConnectionEnd::Lost);
                 }
@@ -360,7 +367,7 @@ impl MqttConnection {
                     }
                 }
                 Ok(DueAcknowledgement::Session(step)) => self.take_step(step),
-                Err(Unstored) => {
+                Err(UnstoredChange) => {
                     self.end_with(ConnectionEnd::Server(
                         Reason::QUOTA_EXCEEDED,
                         "the session could not be stored; try again later",
@@ -374,7 +381,7 @@ impl MqttConnection {
     }
 
     /// The next acknowledgement that may be sent.
-    fn next_acknowledgement(&mut self) -> Option<Result<DueAcknowledgement, Unstored>> {
+    fn next_acknowledgement(&mut self) -> Option<Result<DueAcknowledgement, UnstoredChange>> {
         if let Some(packet_id) = self.acknowledgements.awaited_repetition() {
             let receipt = self.attachment.receipt(packet_id);
             self.acknowledgements.decide_repetition(receipt);

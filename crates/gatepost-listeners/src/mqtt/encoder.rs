@@ -13,14 +13,14 @@ use crate::websocket;
 
 /// The framing of packets on the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Framing {
+pub(super) enum PacketFraming {
     /// Packets follow each other without framing.
     Plain,
     /// Each packet is in a binary WebSocket frame.
     WebSocket,
 }
 
-impl Framing {
+impl PacketFraming {
     /// Appends what `write` appends, framed.
     pub(super) fn put<T>(self, out: &mut BytesMut, write: impl FnOnce(&mut BytesMut) -> T) -> T {
         match self {
@@ -33,37 +33,37 @@ impl Framing {
 struct MqttEncoder {
     name: &'static str,
     version: Version,
-    framing: Framing,
+    framing: PacketFraming,
 }
 
 static PLAIN_3: MqttEncoder = MqttEncoder {
     name: "mqtt 3.1.1",
     version: Version::Mqtt311,
-    framing: Framing::Plain,
+    framing: PacketFraming::Plain,
 };
 static PLAIN_5: MqttEncoder = MqttEncoder {
     name: "mqtt 5",
     version: Version::Mqtt5,
-    framing: Framing::Plain,
+    framing: PacketFraming::Plain,
 };
 static WEBSOCKET_3: MqttEncoder = MqttEncoder {
     name: "mqtt 3.1.1 in websocket",
     version: Version::Mqtt311,
-    framing: Framing::WebSocket,
+    framing: PacketFraming::WebSocket,
 };
 static WEBSOCKET_5: MqttEncoder = MqttEncoder {
     name: "mqtt 5 in websocket",
     version: Version::Mqtt5,
-    framing: Framing::WebSocket,
+    framing: PacketFraming::WebSocket,
 };
 
 /// The format of a connection. 3.1 and 3.1.1 write publications alike.
-fn encoder(version: Version, framing: Framing) -> &'static MqttEncoder {
+fn encoder(version: Version, framing: PacketFraming) -> &'static MqttEncoder {
     match (version, framing) {
-        (Version::Mqtt5, Framing::Plain) => &PLAIN_5,
-        (Version::Mqtt5, Framing::WebSocket) => &WEBSOCKET_5,
-        (_, Framing::Plain) => &PLAIN_3,
-        (_, Framing::WebSocket) => &WEBSOCKET_3,
+        (Version::Mqtt5, PacketFraming::Plain) => &PLAIN_5,
+        (Version::Mqtt5, PacketFraming::WebSocket) => &WEBSOCKET_5,
+        (_, PacketFraming::Plain) => &PLAIN_3,
+        (_, PacketFraming::WebSocket) => &WEBSOCKET_3,
     }
 }
 
@@ -79,7 +79,11 @@ struct MountedEncoder {
 ///
 /// A format with a prefix belongs to its connection and ends with it: names of users may come from
 /// an issuer of tokens, so a table of all of them would have no bound.
-pub(super) fn format(version: Version, framing: Framing, mount: Option<&Mount>) -> WireFormat {
+pub(super) fn format(
+    version: Version,
+    framing: PacketFraming,
+    mount: Option<&Mount>,
+) -> WireFormat {
     let inner = encoder(version, framing);
     let Some(mount) = mount else {
         return WireFormat::Static(inner);
@@ -108,7 +112,7 @@ impl Encoder for MountedEncoder {
         let response = carried.and_then(|carried| carried.response_topic.as_ref());
         let changed = response.and(carried);
         let changed = changed.map(|carried| self.mount.own_properties(carried));
-        let contents = Contents {
+        let contents = PublishContents {
             topic,
             properties: changed.as_ref().or(carried),
             payload: &publication.payload,
@@ -122,7 +126,7 @@ impl Encoder for MountedEncoder {
 }
 
 /// The contents of a publication, as one client receives them.
-struct Contents<'a> {
+struct PublishContents<'a> {
     topic: &'a str,
     properties: Option<&'a Properties>,
     payload: &'a [u8],
@@ -131,7 +135,7 @@ struct Contents<'a> {
 impl MqttEncoder {
     fn encode_contents(
         &self,
-        contents: Contents<'_>,
+        contents: PublishContents<'_>,
         options: &FrameOptions<'_>,
         out: &mut BytesMut,
     ) -> Result<usize, Unencodable> {
@@ -154,7 +158,7 @@ impl MqttEncoder {
             properties: properties.as_properties(),
             payload: contents.payload,
         };
-        if self.framing == Framing::WebSocket {
+        if self.framing == PacketFraming::WebSocket {
             let length = publish.encoded_length(self.version);
             websocket::put_header(out, websocket::Opcode::Binary, length);
         }
@@ -178,7 +182,7 @@ impl Encoder for MqttEncoder {
         options: &FrameOptions<'_>,
         out: &mut BytesMut,
     ) -> Result<usize, Unencodable> {
-        let contents = Contents {
+        let contents = PublishContents {
             topic: publication.topic.as_str(),
             properties: publication.properties.as_deref(),
             payload: &publication.payload,

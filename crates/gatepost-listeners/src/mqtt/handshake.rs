@@ -18,10 +18,10 @@ use smallvec::SmallVec;
 
 use super::MqttSettings;
 use super::connect_properties::{ConnectProperties, ConnectRefusal, NotOpened, expiry};
-use super::encoder::{Framing, format};
-use super::input::{ControlFrames, Input};
-use super::login::{Login, Reauthentication, log_in};
-use super::opening::{Opening, refusal, whole};
+use super::encoder::{PacketFraming, format};
+use super::input::{ControlFrames, MqttInput};
+use super::login::{MqttLogin, Reauthentication, log_in};
+use super::opening::{OpeningConnection, refusal, whole};
 use super::rights::authorization;
 use crate::mount::Mount;
 
@@ -46,18 +46,18 @@ pub(super) struct OpenedSession {
     /// The Session Expiry Interval of CONNECT, in seconds.
     pub(super) expiry_seconds: u32,
     /// The changes whose commit the CONNACK waits for: see [`OpenedSession::greet`].
-    promises: SmallVec<[Result<Ticket, StoreError>; 2]>,
+    tickets: SmallVec<[Result<Ticket, StoreError>; 2]>,
 }
 
 impl OpenedSession {
     /// Waits until the changes that the CONNACK promises are durable, and sends it. The session was
     /// kept, or an earlier one deleted; either must still be true after a crash.
     pub(super) async fn greet(&mut self) -> Result<(), ConnectRefusal> {
-        if self.promises.is_empty() {
+        if self.tickets.is_empty() {
             return Ok(());
         }
-        for promise in self.promises.drain(..) {
-            let outcome = match promise {
+        for ticket in self.tickets.drain(..) {
+            let outcome = match ticket {
                 Ok(ticket) => ticket.committed().await,
                 Err(error) => Err(error),
             };
@@ -75,9 +75,13 @@ impl OpenedSession {
     }
 }
 
-impl Opening<'_> {
+impl OpeningConnection<'_> {
     /// Opens the connection; `received` came with a WebSocket handshake.
-    pub(super) async fn open(&self, input: &mut Input, received: &[u8]) -> Option<OpenedSession> {
+    pub(super) async fn open(
+        &self,
+        input: &mut MqttInput,
+        received: &[u8],
+    ) -> Option<OpenedSession> {
         let mut controls = ControlFrames::default();
         input.take_frames(received, &mut controls, |_| 0);
         self.handle_controls(controls).await?;
@@ -94,7 +98,7 @@ impl Opening<'_> {
 
     /// Waits for the first packet, which must be CONNECT \[MQTT-3.1.0-1\], authenticates its sender
     /// and answers it.
-    async fn greet(&self, input: &mut Input) -> Result<OpenedSession, NotOpened> {
+    async fn greet(&self, input: &mut MqttInput) -> Result<OpenedSession, NotOpened> {
         let bytes = self.packet(input, PacketType::Connect).await.ok_or(None)?;
         let frame = whole(&bytes).ok_or(None)?;
         let connect = match Packet::decode(Version::Mqtt5, frame) {
@@ -127,8 +131,8 @@ impl Opening<'_> {
 fn connect_session(
     connect: &Connect<'_>,
     requested: &ConnectProperties<'_>,
-    login: Login,
-    opening: &Opening<'_>,
+    login: MqttLogin,
+    opening: &OpeningConnection<'_>,
 ) -> Result<OpenedSession, NotOpened> {
     let version = connect.version;
     let (framing, context) = (opening.framing, opening.context);
@@ -147,8 +151,8 @@ fn connect_session(
         slow_subscriber: settings.slow_subscriber,
         peer: opening.peer,
         kind: match framing {
-            Framing::Plain => "mqtt",
-            Framing::WebSocket => "websocket",
+            PacketFraming::Plain => "mqtt",
+            PacketFraming::WebSocket => "websocket",
         },
         clean_start: connect.clean_start,
         expiry: expiry(requested.expiry_seconds),
@@ -161,7 +165,7 @@ fn connect_session(
         socket: opening.stream.clone(),
     };
     let expiry_max = context.broker.settings().session_expiry_max.duration();
-    let greeting = Greeting {
+    let greeting = ConnackContents {
         version,
         settings,
         keep_alive_seconds: (keep_alive_seconds != connect.keep_alive_seconds)
@@ -186,7 +190,7 @@ fn connect_session(
         identity: login.identity,
         authentication,
         session_present: connected.session_present,
-        promises: connected.promises,
+        tickets: connected.tickets,
         wants_reasons: requested.wants_reasons,
         packet_bytes_max: requested
             .packet_bytes_max
@@ -198,8 +202,8 @@ fn connect_session(
 /// Creates or resumes the session.
 fn enter(
     options: ConnectOptions,
-    greeting: &Greeting<'_>,
-    opening: &Opening<'_>,
+    greeting: &ConnackContents<'_>,
+    opening: &OpeningConnection<'_>,
 ) -> Result<Connected, Reason> {
     let framing = opening.framing;
     let greet = |welcome: ConnectionGreeting<'_>, out: &mut BytesMut| {
@@ -294,7 +298,7 @@ fn will(
 }
 
 /// The contents of a CONNACK of success.
-struct Greeting<'a> {
+struct ConnackContents<'a> {
     version: Version,
     settings: &'a MqttSettings,
     keep_alive_seconds: Option<u16>,
@@ -303,7 +307,7 @@ struct Greeting<'a> {
     proof: Option<&'a [u8]>,
 }
 
-impl Greeting<'_> {
+impl ConnackContents<'_> {
     /// The maximum length of the CONNACK.
     fn length(&self, connect: &Connect<'_>) -> usize {
         let mut out = BytesMut::new();

@@ -9,9 +9,9 @@ use gatepost_mqtt::Frame;
 
 use super::partial_packet::PartialPacket;
 use super::settings::MqttSettings;
-use crate::in_flight::{InFlightLimitReached, Lease};
+use crate::in_flight::{InFlightLease, InFlightLimitReached};
 use crate::stream::Stream;
-use crate::websocket::{AcceptedMessages, Control, Decoder, FrameError};
+use crate::websocket::{AcceptedMessages, ControlFrame, WebSocketDecoder, WebSocketError};
 
 /// The size of a worker's read buffer. One read gives one batch of work: large enough that a busy
 /// connection needs few system calls, small enough that other connections get their turn.
@@ -26,21 +26,21 @@ thread_local! {
 
 /// The additional state for WebSocket.
 pub(super) struct WebSocketInput {
-    decoder: Decoder,
+    decoder: WebSocketDecoder,
 }
 
 /// The content of the bytes of a WebSocket connection.
 #[derive(Default)]
 pub(super) struct ControlFrames {
     /// Control frames to answer or to follow.
-    pub(super) controls: Vec<Control>,
+    pub(super) controls: Vec<ControlFrame>,
     /// The error of a malformed frame.
-    pub(super) error: Option<FrameError>,
+    pub(super) error: Option<WebSocketError>,
 }
 
 /// The reading half of a connection.
 #[derive(Default)]
-pub(super) struct Input {
+pub(super) struct MqttInput {
     /// The beginning of a packet whose end has not arrived.
     tail: Vec<u8>,
     /// Present only while `tail` contains such a beginning.
@@ -48,13 +48,13 @@ pub(super) struct Input {
     websocket: Option<Box<WebSocketInput>>,
 }
 
-impl Input {
+impl MqttInput {
     pub(super) fn plain() -> Self {
         Self::default()
     }
 
     pub(super) fn websocket(frame_bytes_max: u64) -> Self {
-        let decoder = Decoder::new(frame_bytes_max, AcceptedMessages::BinaryStream);
+        let decoder = WebSocketDecoder::new(frame_bytes_max, AcceptedMessages::BinaryStream);
         Self {
             websocket: Some(Box::new(WebSocketInput { decoder })),
             ..Self::default()
@@ -101,7 +101,7 @@ impl Input {
     /// Reserves memory for the present length of the unfinished packet.
     pub(super) fn reserve(
         &mut self,
-        lease: impl FnOnce() -> Lease,
+        lease: impl FnOnce() -> InFlightLease,
     ) -> Result<(), InFlightLimitReached> {
         let bytes = self.tail.len();
         if bytes <= READ_BYTES {

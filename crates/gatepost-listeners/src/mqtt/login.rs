@@ -6,16 +6,18 @@ use bytes::BytesMut;
 use gatepost_mqtt::{
     Connect, Packet, PacketType, PropertiesBuffer, Property, Reason, ReasonedPacket, Version,
 };
-use gatepost_users::{Credentials, Denied, Identity, ListenerAuth, ScramLogin, ScramStep, Secret};
+use gatepost_users::{
+    Credentials, Identity, ListenerAuth, LoginRefusal, ScramLogin, ScramStep, Secret,
+};
 
 use super::connect_properties::ConnectProperties;
-use super::input::Input;
-use super::opening::{Opening, whole};
+use super::input::MqttInput;
+use super::opening::{OpeningConnection, whole};
 use crate::stream::TlsSession;
 
 /// A client that may have a session.
 #[derive(Default)]
-pub(super) struct Login {
+pub(super) struct MqttLogin {
     /// `None` where no login is needed.
     pub(super) identity: Option<Identity>,
     /// The server's proof for the CONNACK, if the login used enhanced authentication.
@@ -23,20 +25,20 @@ pub(super) struct Login {
 }
 
 /// The reason code for a refused login, in CONNACK (section 3.2.2.2).
-const fn connack_reason(denied: &Denied) -> Reason {
+const fn connack_reason(denied: &LoginRefusal) -> Reason {
     match denied {
-        Denied::Anonymous | Denied::Disabled => Reason::NOT_AUTHORIZED,
-        Denied::Credentials | Denied::Malformed(_) => Reason::BAD_USER_NAME_OR_PASSWORD,
-        Denied::TooMany { .. } => Reason::CONNECTION_RATE_EXCEEDED,
-        Denied::Busy => Reason::SERVER_BUSY,
-        Denied::Banned { .. } => Reason::BANNED,
+        LoginRefusal::Anonymous | LoginRefusal::Disabled => Reason::NOT_AUTHORIZED,
+        LoginRefusal::Credentials | LoginRefusal::Malformed(_) => Reason::BAD_USER_NAME_OR_PASSWORD,
+        LoginRefusal::TooMany { .. } => Reason::CONNECTION_RATE_EXCEEDED,
+        LoginRefusal::Busy => Reason::SERVER_BUSY,
+        LoginRefusal::Banned { .. } => Reason::BANNED,
     }
 }
 
 /// The same in DISCONNECT, which has no code for a wrong password (section 3.14.2.1).
-pub(super) const fn disconnect_reason(denied: &Denied) -> Reason {
+pub(super) const fn disconnect_reason(denied: &LoginRefusal) -> Reason {
     match denied {
-        Denied::Credentials | Denied::Malformed(_) => Reason::NOT_AUTHORIZED,
+        LoginRefusal::Credentials | LoginRefusal::Malformed(_) => Reason::NOT_AUTHORIZED,
         other => connack_reason(other),
     }
 }
@@ -44,19 +46,19 @@ pub(super) const fn disconnect_reason(denied: &Denied) -> Reason {
 /// Authenticates the sender of a CONNECT. The reason is for its CONNACK; `None` if the client
 /// disconnected.
 pub(super) async fn log_in(
-    opening: &Opening<'_>,
-    input: &mut Input,
+    opening: &OpeningConnection<'_>,
+    input: &mut MqttInput,
     connect: &Connect<'_>,
     requested: &ConnectProperties<'_>,
-) -> Result<Login, Option<Reason>> {
+) -> Result<MqttLogin, Option<Reason>> {
     let Some(auth) = opening.auth else {
         return match requested.authentication_method {
             Some(_) => Err(Some(Reason::BAD_AUTHENTICATION_METHOD)), // [MQTT-4.12.0-1]
-            None => Ok(Login::default()),
+            None => Ok(MqttLogin::default()),
         };
     };
     let client = Some(connect.client_id).filter(|client_id| !client_id.is_empty());
-    let reason = |denied: Denied| Some(connack_reason(&denied));
+    let reason = |denied: LoginRefusal| Some(connack_reason(&denied));
     if let Some(method) = requested.authentication_method {
         if method != ScramLogin::MECHANISM {
             return Err(Some(Reason::BAD_AUTHENTICATION_METHOD)); // [MQTT-4.12.0-1]
@@ -70,7 +72,7 @@ pub(super) async fn log_in(
         && connect.password.is_none()
         && let Some(identity) = opening.handshake_identity
     {
-        return Ok(Login {
+        return Ok(MqttLogin {
             identity: Some(identity.for_client(client)),
             proof: None,
         });
@@ -78,14 +80,14 @@ pub(super) async fn log_in(
     let credentials = credentials(connect, opening);
     let auth = opening.of_account(auth);
     let identity = auth.authenticate(credentials, opening.peer, client).await;
-    Ok(Login {
+    Ok(MqttLogin {
         identity: Some(identity.map_err(reason)?),
         proof: None,
     })
 }
 
 /// A password alone is a token; without either, a certificate may name the user.
-fn credentials(connect: &Connect<'_>, opening: &Opening<'_>) -> Credentials {
+fn credentials(connect: &Connect<'_>, opening: &OpeningConnection<'_>) -> Credentials {
     // Bytes that are not UTF-8 match no password.
     let password = connect
         .password
@@ -105,18 +107,18 @@ fn credentials(connect: &Connect<'_>, opening: &Opening<'_>) -> Credentials {
 
 /// Continues the enhanced authentication until the client is logged in \[MQTT-4.12.0-2\].
 async fn converse(
-    opening: &Opening<'_>,
-    input: &mut Input,
+    opening: &OpeningConnection<'_>,
+    input: &mut MqttInput,
     scram: &mut ScramLogin,
     mut step: ScramStep,
-) -> Result<Login, Option<Reason>> {
+) -> Result<MqttLogin, Option<Reason>> {
     loop {
         match step {
             ScramStep::Challenge(data) => {
                 opening.send(|out| put_auth(Reason::CONTINUE_AUTHENTICATION, &data, out));
             }
             ScramStep::Done { last, identity } => {
-                return Ok(Login {
+                return Ok(MqttLogin {
                     identity: Some(identity),
                     proof: Some(last),
                 });

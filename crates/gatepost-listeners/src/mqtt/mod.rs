@@ -44,8 +44,8 @@ use gatepost_message::Peer;
 use gatepost_users::{Identity, ListenerAuth, Users};
 use tokio::sync::watch;
 
-use crate::acceptor::{Accepted, Acceptor};
-use crate::admission::{Admission, ConnectionPermit, Refusal};
+use crate::acceptor::{AcceptedSocket, Acceptor};
+use crate::admission::{Admission, AdmissionRefusal, ConnectionPermit};
 use crate::connection_budget::descriptors_max;
 use crate::listener_context::{ClientLimits, ListenerContext, SharedLimits};
 use crate::service;
@@ -149,7 +149,7 @@ pub async fn serve(
     shutdown: watch::Receiver<bool>,
 ) {
     let shared = Arc::clone(&context);
-    let take = move |accepted: Accepted, peer| {
+    let take = move |accepted: AcceptedSocket, peer| {
         let context = Arc::clone(&shared);
         let admitted = context.limits.admission.admit_accepted(&accepted, peer)?;
         Some(async move {
@@ -171,9 +171,9 @@ pub async fn serve(
 }
 
 async fn open(
-    accepted: Accepted,
+    accepted: AcceptedSocket,
     peer: Peer,
-    admitted: Result<ConnectionPermit, Refusal>,
+    admitted: Result<ConnectionPermit, AdmissionRefusal>,
     context: Arc<MqttContext>,
 ) -> Option<ServedConnection> {
     match accepted.open(peer).await {

@@ -16,19 +16,19 @@ use gatepost_users::{Identity, ListenerAuth, PeerAccount};
 
 use super::MqttContext;
 use super::connect_properties::ConnectRefusal;
-use super::encoder::Framing;
-use super::input::{ControlFrames, Input};
+use super::encoder::PacketFraming;
+use super::input::{ControlFrames, MqttInput};
 use crate::linger::linger;
 use crate::stream::Stream;
-use crate::websocket::{self, Control, FrameError, Opcode, whole_frame};
+use crate::websocket::{self, ControlFrame, Opcode, WebSocketError, whole_frame};
 
 /// RFC 6455, section 7.4.1.
 const NORMAL_CLOSURE: u16 = 1000;
 
 /// A connection before its CONNECT is answered.
-pub(super) struct Opening<'a> {
+pub(super) struct OpeningConnection<'a> {
     pub(super) stream: &'a Arc<Stream>,
-    pub(super) framing: Framing,
+    pub(super) framing: PacketFraming,
     pub(super) context: &'a Arc<MqttContext>,
     pub(super) peer: Peer,
     /// `None` where no login is needed.
@@ -37,20 +37,20 @@ pub(super) struct Opening<'a> {
     pub(super) handshake_identity: Option<&'a Identity>,
 }
 
-impl Opening<'_> {
+impl OpeningConnection<'_> {
     /// The authentication of the account that the connection is of. The handshake of a WebSocket
     /// has settled whether it counts as local.
     pub(super) fn of_account<'a>(&self, auth: &'a ListenerAuth) -> Cow<'a, ListenerAuth> {
         match self.framing {
-            Framing::WebSocket => Cow::Borrowed(auth),
-            Framing::Plain => auth.for_account(self.peer, || {
+            PacketFraming::WebSocket => Cow::Borrowed(auth),
+            PacketFraming::Plain => auth.for_account(self.peer, || {
                 PeerAccount::of(self.peer, self.stream.descriptor())
             }),
         }
     }
 
     /// Answers a connection beyond the listener's limits, before any login.
-    pub(super) async fn refuse_over_limit(&self, input: &mut Input, received: &[u8]) {
+    pub(super) async fn refuse_over_limit(&self, input: &mut MqttInput, received: &[u8]) {
         let mut controls = ControlFrames::default();
         input.take_frames(received, &mut controls, |_| 0);
         if self.handle_controls(controls).await.is_none() {
@@ -71,7 +71,7 @@ impl Opening<'_> {
     /// are permitted \[MQTT-3.1.2-30\].
     pub(super) async fn packet(
         &self,
-        input: &mut Input,
+        input: &mut MqttInput,
         packet_type: PacketType,
     ) -> Option<Vec<u8>> {
         let settings = &self.context.settings;
@@ -114,14 +114,14 @@ impl Opening<'_> {
     /// returns `None` if the connection ends.
     pub(super) async fn handle_controls(&self, controls: ControlFrames) -> Option<()> {
         let mut out = BytesMut::new();
-        let mut close_code = controls.error.map(FrameError::close_code);
+        let mut close_code = controls.error.map(WebSocketError::close_code);
         for control in controls.controls {
             match control {
-                Control::Ping(payload) => {
+                ControlFrame::Ping(payload) => {
                     out.extend_from_slice(&whole_frame(Opcode::Pong, &payload));
                 }
-                Control::Pong => {}
-                Control::Close(code) => {
+                ControlFrame::Pong => {}
+                ControlFrame::Close(code) => {
                     close_code = Some(code.unwrap_or(NORMAL_CLOSURE));
                     break;
                 }

@@ -12,14 +12,14 @@ use std::task::{Context, Poll};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::settings::MqttSettings;
-use crate::in_flight::{InFlightLimitReached, Lease};
+use crate::in_flight::{InFlightLease, InFlightLimitReached};
 use crate::minimum_rate::MinimumRate;
 
 /// The packet that is arriving.
 #[derive(Default)]
 pub(super) struct PartialPacket {
     clock: Option<PacketDeadline>,
-    lease: Option<Lease>,
+    lease: Option<InFlightLease>,
 }
 
 struct PacketDeadline {
@@ -44,7 +44,7 @@ impl PartialPacket {
     pub(super) fn reserve(
         &mut self,
         bytes: usize,
-        lease: impl FnOnce() -> Lease,
+        lease: impl FnOnce() -> InFlightLease,
     ) -> Result<(), InFlightLimitReached> {
         self.lease.get_or_insert_with(lease).reserve(bytes as u64)
     }

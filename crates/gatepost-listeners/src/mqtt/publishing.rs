@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use gatepost_broker::{Publisher, RuleViolation, TopicSlot, Verdicts};
+use gatepost_broker::{Publisher, RuleViolation, TopicSlot, VerdictReporter};
 use gatepost_gateway::{Gateway, SubmissionOutcome};
 use gatepost_message::{Action, Listener, Message, MessageId, Qos};
 use gatepost_mqtt::{PacketId, Reason};
@@ -38,7 +38,7 @@ type Judging = Pin<Box<dyn Future<Output = JudgedPublication> + Send>>;
 /// The state of a connection that publishes.
 pub(super) struct PublishingState {
     pub(super) publisher: Publisher,
-    verdicts: Verdicts,
+    verdicts: VerdictReporter,
     /// The topics by alias, less one; empty if the client has not set the alias.
     pub(super) aliases: Vec<Box<str>>,
     /// The scopes by topic slot.
@@ -52,7 +52,7 @@ pub(super) struct PublishingState {
 }
 
 impl PublishingState {
-    pub(super) fn new(publisher: Publisher, verdicts: Verdicts) -> Self {
+    pub(super) fn new(publisher: Publisher, verdicts: VerdictReporter) -> Self {
         Self {
             publisher,
             verdicts,

@@ -1,7 +1,7 @@
 //! AUTH after the CONNACK (section 4.12.1): the client logs in again.
 
 use gatepost_mqtt::{Reason, ReasonedPacket};
-use gatepost_users::{Denied, Identity, ScramLogin, ScramStep};
+use gatepost_users::{Identity, LoginRefusal, ScramLogin, ScramStep};
 
 use super::connection::MqttConnection;
 use super::connection_end::ConnectionEnd;
@@ -26,7 +26,7 @@ impl MqttConnection {
             (Reason::CONTINUE_AUTHENTICATION, Some(exchange)) => exchange,
             _ => return Err(error("AUTH in the wrong order [MQTT-4.12.0-3]")),
         };
-        let denied = |denied: Denied| {
+        let denied = |denied: LoginRefusal| {
             let reason = disconnect_reason(&denied);
             ConnectionEnd::Server(reason, "the new login failed [MQTT-4.12.1-2]")
         };

@@ -15,12 +15,12 @@ use super::command::{self, Pop3Command};
 use super::maildrop::{self, Maildrop};
 use super::{MaildropLock, Pop3Context};
 use crate::foreign_protocol;
-use crate::service::Arrival;
+use crate::service::NewConnection;
 use crate::stream::Stream;
 use crate::wire;
 
 /// Serves one client until it quits, errs too often or is silent for too long.
-pub(super) async fn serve(arrival: Arrival, context: &Pop3Context) -> io::Result<()> {
+pub(super) async fn serve(arrival: NewConnection, context: &Pop3Context) -> io::Result<()> {
     let is_early = foreign_protocol::spoke_before_greeting(&arrival.stream);
     let mut connection = Pop3Connection {
         stream: Some(arrival.stream),

@@ -3,13 +3,13 @@
 use std::fmt::Write as _;
 use std::io;
 
-use gatepost_users::{Credentials, Denied, Identity, Secret};
+use gatepost_users::{Credentials, Identity, LoginRefusal, Secret};
 
 use super::MaildropLock;
 use super::command::Pop3Command;
 use super::connection::{Pop3Connection, blocking};
 use super::maildrop::{self, Maildrop, MaildropKind};
-use crate::sasl::{self, Exchange, SaslStep};
+use crate::sasl::{self, SaslExchange, SaslStep};
 
 impl Pop3Connection<'_> {
     /// Handles a command before the login; returns the maildrop of a login that succeeded.
@@ -112,9 +112,9 @@ impl Pop3Connection<'_> {
         &mut self,
         mechanism: &str,
         initial: Option<String>,
-    ) -> io::Result<Option<Result<Identity, Denied>>> {
+    ) -> io::Result<Option<Result<Identity, LoginRefusal>>> {
         let auth = &self.context.auth;
-        let Some(mut exchange) = Exchange::begin(mechanism, auth, self.peer) else {
+        let Some(mut exchange) = SaslExchange::begin(mechanism, auth, self.peer) else {
             self.refuse("-ERR the mechanism is not supported; see CAPA");
             return Ok(None);
         };
@@ -160,14 +160,14 @@ impl Pop3Connection<'_> {
     /// Opens the maildrop of the user that logged in.
     async fn admit(
         &mut self,
-        identity: Result<Identity, Denied>,
+        identity: Result<Identity, LoginRefusal>,
         kind: MaildropKind,
     ) -> Option<(Maildrop, MaildropLock)> {
         let identity = match identity {
             Ok(identity) => identity,
             Err(denied) => {
                 let code = match denied {
-                    Denied::Busy | Denied::TooMany { .. } => "SYS/TEMP",
+                    LoginRefusal::Busy | LoginRefusal::TooMany { .. } => "SYS/TEMP",
                     _ => "AUTH",
                 };
                 self.refuse(&format!("-ERR [{code}] {denied}"));

@@ -22,8 +22,8 @@ pub use settings::Pop3Settings;
 
 use crate::acceptor::Acceptor;
 use crate::listener_context::{ClientLimits, ListenerContext, SharedLimits};
-use crate::service::{self, Arrival};
-use crate::tls::Tls;
+use crate::service::{self, NewConnection};
+use crate::tls::ServerTls;
 use crate::workers::Workers;
 use maildrop::MaildropKind;
 
@@ -38,7 +38,7 @@ pub struct Pop3Context {
     settings: Pop3Settings,
     store: Store,
     auth: ListenerAuth,
-    tls: Option<Tls>,
+    tls: Option<ServerTls>,
     limits: ClientLimits,
     /// The open maildrops: one client has each exclusively (RFC 1939, section 4).
     open: Arc<Mutex<HashSet<(String, MaildropKind)>>>,
@@ -50,7 +50,7 @@ impl Pop3Context {
         settings: Pop3Settings,
         store: Store,
         auth: ListenerAuth,
-        tls: Option<Tls>,
+        tls: Option<ServerTls>,
         shared: &SharedLimits,
     ) -> Self {
         Self {
@@ -109,7 +109,7 @@ pub async fn serve(
     service::accept("pop3", acceptor, workers, admission, shutdown, connection).await;
 }
 
-async fn serve_connection(arrival: Arrival, context: Arc<Pop3Context>) {
+async fn serve_connection(arrival: NewConnection, context: Arc<Pop3Context>) {
     let peer = arrival.peer;
     if let Err(error) = connection::serve(arrival, &context).await {
         tracing::debug!(target: "pop3", %peer, %error, "the connection was closed unexpectedly");

@@ -21,7 +21,7 @@ use super::session::{ConnectionFacts, SmtpSession};
 use super::transaction::CommandOutcome;
 use crate::foreign_protocol::{self, spoke_before_greeting};
 use crate::forward::HopTransaction;
-use crate::in_flight::Lease;
+use crate::in_flight::InFlightLease;
 use crate::minimum_rate::MinimumRate;
 use crate::stream::Stream;
 use crate::wire;
@@ -118,7 +118,7 @@ pub(super) struct SmtpConnection<'a> {
     output: Vec<u8>,
     errors: usize,
     /// The part of the process's budget that the chunks of an unfinished message use.
-    pub(super) chunks_lease: Option<Lease>,
+    pub(super) chunks_lease: Option<InFlightLease>,
     /// The transaction at the next hop, parallel to the client's.
     pub(super) relay: Option<Box<HopTransaction>>,
 }
@@ -242,7 +242,7 @@ impl<'a> SmtpConnection<'a> {
                 }
             }
             CommandOutcome::Ask(recipient) => {
-                let reply = self.ask(session, *recipient).await;
+                let reply = self.verify_recipient(session, *recipient).await;
                 self.note_recipient(session, &reply);
                 self.answer(&reply);
             }

@@ -6,7 +6,7 @@ use super::connection::SmtpConnection;
 use super::replies;
 use super::reply::{self, SmtpReply};
 use super::session::SmtpSession;
-use crate::sasl::{self, Exchange, SaslStep};
+use crate::sasl::{self, SaslExchange, SaslStep};
 
 impl SmtpConnection<'_> {
     /// Runs the exchange and replies with its outcome; returns false if the client has
@@ -22,7 +22,7 @@ impl SmtpConnection<'_> {
             return Ok(true);
         };
         let peer = session.peer();
-        let Some(mut exchange) = Exchange::begin(mechanism, &auth, peer) else {
+        let Some(mut exchange) = SaslExchange::begin(mechanism, &auth, peer) else {
             self.answer(&replies::NO_MECHANISM);
             return Ok(true);
         };

@@ -43,15 +43,15 @@ use tokio::time::Instant;
 
 pub use lmtp::LmtpSettings;
 pub use release::ReleaseRoutes;
-pub use route::{RecipientRoute, RouteTo};
+pub use route::{RecipientRoute, RouteTarget};
 pub use settings::{SenderLogin, SmtpSettings};
 
 use crate::acceptor::Acceptor;
-use crate::forward::Forward;
+use crate::forward::ForwardContext;
 use crate::listener_context::{ClientLimits, ListenerContext, SharedLimits};
 use crate::mail;
-use crate::service::{self, Arrival};
-use crate::tls::Tls;
+use crate::service::{self, NewConnection};
+use crate::tls::ServerTls;
 use crate::wire;
 use crate::workers::Workers;
 use dialect::Dialect;
@@ -94,8 +94,8 @@ pub struct SmtpContext {
     gateway: Gateway,
     auth: Option<ListenerAuth>,
     anonymous: Option<ListenerAuth>,
-    tls: Option<Tls>,
-    forward: Forward,
+    tls: Option<ServerTls>,
+    forward: ForwardContext,
 }
 
 impl SmtpContext {
@@ -135,7 +135,7 @@ impl SmtpContext {
                 settings.connections_per_address_max,
                 shared,
             ),
-            forward: Forward::new(settings.forward.clone()),
+            forward: ForwardContext::new(settings.forward.clone()),
             settings,
             hostname,
             gateway,
@@ -169,7 +169,7 @@ impl SmtpContext {
 
     /// Offers STARTTLS if there is a certificate.
     #[must_use]
-    pub fn with_tls(mut self, tls: Option<Tls>) -> Self {
+    pub fn with_tls(mut self, tls: Option<ServerTls>) -> Self {
         self.tls = tls;
         self
     }
@@ -195,8 +195,8 @@ pub async fn serve(
     service::accept(name, acceptor, workers, admission, shutdown, connection).await;
 }
 
-async fn serve_connection(arrival: Arrival, context: Arc<SmtpContext>) {
-    let Arrival {
+async fn serve_connection(arrival: NewConnection, context: Arc<SmtpContext>) {
+    let NewConnection {
         stream,
         peer,
         admitted,

@@ -14,7 +14,7 @@ use super::reply::{self, SmtpReply};
 use super::session::SmtpSession;
 use super::transaction::Recipient;
 use crate::forward::{BodyEncoding, HopError, HopTransaction, RelayClient, RelayMail, RelayStart};
-use crate::in_flight::Lease;
+use crate::in_flight::InFlightLease;
 
 impl SmtpConnection<'_> {
     /// Receives a message after DATA, has it judged, and sends the replies that end the
@@ -28,7 +28,10 @@ impl SmtpConnection<'_> {
 
     /// Reads a message up to its end. A message that does not fit the memory budget is read and
     /// refused.
-    async fn receive(&mut self, lease: &mut Lease) -> io::Result<Result<Vec<u8>, SmtpReply>> {
+    async fn receive(
+        &mut self,
+        lease: &mut InFlightLease,
+    ) -> io::Result<Result<Vec<u8>, SmtpReply>> {
         let settings = &self.context.settings;
         let mut receiver = DataReceiver::new(
             settings.message_max.as_usize(),
@@ -154,7 +157,7 @@ impl SmtpConnection<'_> {
     }
 
     /// Checks whether the next hop or the recipient's mailbox accepts mail for a recipient.
-    pub(super) async fn ask(
+    pub(super) async fn verify_recipient(
         &mut self,
         session: &mut SmtpSession<'_>,
         recipient: Recipient,

@@ -7,7 +7,7 @@ use gatepost_message::Topic;
 
 use super::path::{self, Mailbox};
 use super::reply::SmtpReply;
-use super::route::{RecipientRoute, RouteTo};
+use super::route::{RecipientRoute, RouteTarget};
 use super::settings::SmtpSettings;
 use crate::forward::NextHop;
 
@@ -103,8 +103,8 @@ impl Recipients {
         }
         match route.map(|(route, next_hop)| (&route.to, next_hop)) {
             Some((_, Some(next_hop))) => Ok(Destination::Forward(Arc::clone(next_hop))),
-            Some((RouteTo::Mailbox(template), _)) => mailbox(template, to),
-            Some((RouteTo::Topic(template), _)) => topic(&fill(template, to)),
+            Some((RouteTarget::Mailbox(template), _)) => mailbox(template, to),
+            Some((RouteTarget::Topic(template), _)) => topic(&fill(template, to)),
             _ => topic(&to.local().trim_matches('"').replace('+', "/")),
         }
     }
@@ -114,8 +114,8 @@ impl Recipients {
         let mut routes = self.routes.iter();
         let (route, _) = routes.find(|(route, _)| matches(&route.recipients, &address.address))?;
         match &route.to {
-            RouteTo::Mailbox(template) => mailbox(template, address).ok(),
-            RouteTo::Topic(_) | RouteTo::Forward(_) => None,
+            RouteTarget::Mailbox(template) => mailbox(template, address).ok(),
+            RouteTarget::Topic(_) | RouteTarget::Forward(_) => None,
         }
     }
 
@@ -143,8 +143,8 @@ impl Recipients {
 
 fn with_next_hop(route: &RecipientRoute) -> (RecipientRoute, Option<Arc<NextHop>>) {
     let next_hop = match &route.to {
-        RouteTo::Forward(next_hop) => Some(Arc::new(next_hop.clone())),
-        RouteTo::Topic(_) | RouteTo::Mailbox(_) => None,
+        RouteTarget::Forward(next_hop) => Some(Arc::new(next_hop.clone())),
+        RouteTarget::Topic(_) | RouteTarget::Mailbox(_) => None,
     };
     (route.clone(), next_hop)
 }
@@ -247,11 +247,11 @@ mod tests {
 
     #[test]
     fn the_first_rule_that_fits_names_the_topic() {
-        let route = |recipients: &str, to: RouteTo| RecipientRoute {
+        let route = |recipients: &str, to: RouteTarget| RecipientRoute {
             recipients: recipients.to_owned(),
             to,
         };
-        let topic_of = |template: &str| RouteTo::Topic(template.to_owned());
+        let topic_of = |template: &str| RouteTarget::Topic(template.to_owned());
         let next_hop: NextHop = "smtp://127.0.0.1:10026".parse().expect("a next hop");
         let settings = SmtpSettings {
             domains: vec!["*".to_owned()],
@@ -260,9 +260,9 @@ mod tests {
                 route("root@*", topic_of("system/{domain}")),
                 route(
                     "*@people.example.org",
-                    RouteTo::Mailbox("{user}".to_owned()),
+                    RouteTarget::Mailbox("{user}".to_owned()),
                 ),
-                route("*@next.example.org", RouteTo::Forward(next_hop)),
+                route("*@next.example.org", RouteTarget::Forward(next_hop)),
             ],
             ..SmtpSettings::default()
         };
@@ -288,7 +288,7 @@ mod tests {
             domains: vec!["ours.example".to_owned()],
             routes: vec![RecipientRoute {
                 recipients: "*".to_owned(),
-                to: RouteTo::Forward(next_hop),
+                to: RouteTarget::Forward(next_hop),
             }],
             ..SmtpSettings::default()
         };

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use gatepost_message::{Action, Verdict};
-use gatepost_users::Denied;
+use gatepost_users::LoginRefusal;
 
 use crate::forward::{HopError, HopReply};
 
@@ -128,13 +128,14 @@ pub(super) fn of_hop_error(error: &HopError) -> SmtpReply {
 }
 
 /// The reason why a login failed (RFC 4954, section 6).
-pub(super) fn of_denied(denied: &Denied) -> SmtpReply {
+pub(super) fn of_denied(denied: &LoginRefusal) -> SmtpReply {
     let (code, enhanced) = match denied {
-        Denied::Busy | Denied::TooMany { .. } => (454, "4.7.0"),
-        Denied::Malformed(_) => (501, "5.5.2"),
-        Denied::Anonymous | Denied::Credentials | Denied::Disabled | Denied::Banned { .. } => {
-            (535, "5.7.8")
-        }
+        LoginRefusal::Busy | LoginRefusal::TooMany { .. } => (454, "4.7.0"),
+        LoginRefusal::Malformed(_) => (501, "5.5.2"),
+        LoginRefusal::Anonymous
+        | LoginRefusal::Credentials
+        | LoginRefusal::Disabled
+        | LoginRefusal::Banned { .. } => (535, "5.7.8"),
     };
     SmtpReply::with(code, enhanced, denied.to_string())
 }

@@ -11,13 +11,13 @@ pub struct RecipientRoute {
     /// The recipients, with `*` for any text: `"*@cameras.example.org"`. Case does not count.
     pub recipients: String,
     /// The destination of their mail.
-    pub to: RouteTo,
+    pub to: RouteTarget,
 }
 
 /// The destination of mail. In templates `{user}`, `{detail}`, `{local}` and `{domain}` stand for
 /// parts of the recipient: of `alarms+hall/3@host`, the user is `alarms` and the detail `hall/3`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RouteTo {
+pub enum RouteTarget {
     /// `topic`: to the subscribers of the topic of this template.
     Topic(String),
     /// `mailbox`: to the mailbox of the user of this template.
@@ -42,17 +42,17 @@ struct RouteFields {
 /// The route names no destination, or several.
 #[derive(Debug, thiserror::Error)]
 #[error("a route needs exactly one of topic, mailbox and forward")]
-struct Ambiguous;
+struct AmbiguousRoute;
 
 impl TryFrom<RouteFields> for RecipientRoute {
-    type Error = Ambiguous;
+    type Error = AmbiguousRoute;
 
     fn try_from(written: RouteFields) -> Result<Self, Self::Error> {
         let to = match (written.topic, written.mailbox, written.forward) {
-            (Some(topic), None, None) => RouteTo::Topic(topic),
-            (None, Some(mailbox), None) => RouteTo::Mailbox(mailbox),
-            (None, None, Some(next_hop)) => RouteTo::Forward(next_hop),
-            _ => return Err(Ambiguous),
+            (Some(topic), None, None) => RouteTarget::Topic(topic),
+            (None, Some(mailbox), None) => RouteTarget::Mailbox(mailbox),
+            (None, None, Some(next_hop)) => RouteTarget::Forward(next_hop),
+            _ => return Err(AmbiguousRoute),
         };
         Ok(Self {
             recipients: written.recipients,
@@ -70,9 +70,9 @@ impl From<RecipientRoute> for RouteFields {
             forward: None,
         };
         match route.to {
-            RouteTo::Topic(topic) => written.topic = Some(topic),
-            RouteTo::Mailbox(mailbox) => written.mailbox = Some(mailbox),
-            RouteTo::Forward(next_hop) => written.forward = Some(next_hop),
+            RouteTarget::Topic(topic) => written.topic = Some(topic),
+            RouteTarget::Mailbox(mailbox) => written.mailbox = Some(mailbox),
+            RouteTarget::Forward(next_hop) => written.forward = Some(next_hop),
         }
         written
     }

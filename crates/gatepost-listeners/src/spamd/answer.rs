@@ -168,8 +168,8 @@ mod tests {
             user: None,
             compressed: false,
             class: None,
-            set: super::super::request::Targets::default(),
-            remove: super::super::request::Targets::default(),
+            set: super::super::request::TellTargets::default(),
+            remove: super::super::request::TellTargets::default(),
         };
         let mut report = Report::default();
         report.score = 15.04;

@@ -18,9 +18,9 @@ use super::SpamdContext;
 use super::answer::{self, SpamdFailure, TellResult};
 use super::inflate;
 use super::request::{SpamdCommand, SpamdHead};
-use crate::acceptor::Accepted;
-use crate::admission::{ConnectionPermit, Refusal};
-use crate::in_flight::Lease;
+use crate::acceptor::AcceptedSocket;
+use crate::admission::{AdmissionRefusal, ConnectionPermit};
+use crate::in_flight::InFlightLease;
 use crate::lazy_stream::LazyStream;
 use crate::linger::linger;
 
@@ -31,8 +31,8 @@ const ANNOUNCED_BYTES_MAX: usize = 64 * 1024;
 const ANNOUNCED_PER_BYTE_MAX: usize = 8;
 
 pub(super) async fn serve(
-    accepted: Accepted,
-    (peer, admitted): (Peer, Result<ConnectionPermit, Refusal>),
+    accepted: AcceptedSocket,
+    (peer, admitted): (Peer, Result<ConnectionPermit, AdmissionRefusal>),
     context: Arc<SpamdContext>,
     shutdown: watch::Receiver<bool>,
 ) -> io::Result<()> {
@@ -79,7 +79,7 @@ struct SpamdConnection {
     peer: Peer,
     context: Arc<SpamdContext>,
     /// The part of the process's budget that its message uses.
-    lease: Lease,
+    lease: InFlightLease,
     /// The connection's admission by the listener.
     _place: Option<ConnectionPermit>,
     /// Held so that the listener ends after its connections.

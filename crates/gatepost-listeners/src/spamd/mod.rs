@@ -10,7 +10,7 @@ use gatepost_gateway::Gateway;
 use gatepost_message::Peer;
 use tokio::sync::watch;
 
-use crate::acceptor::{Accepted, Acceptor};
+use crate::acceptor::{AcceptedSocket, Acceptor};
 use crate::listener_context::{ClientLimits, ListenerContext, SharedLimits};
 use crate::service;
 use crate::workers::Workers;
@@ -21,7 +21,7 @@ mod inflate;
 mod request;
 mod settings;
 
-pub use request::{HeadError, SpamdCommand, SpamdHead, SpamdVersion, Targets};
+pub use request::{SpamdCommand, SpamdHead, SpamdHeadError, SpamdVersion, TellTargets};
 pub use settings::SpamdSettings;
 
 /// State that all connections share.
@@ -61,7 +61,7 @@ pub async fn serve(
 ) {
     acceptor.defer_until_first_bytes();
     let down = shutdown.clone();
-    let take = move |accepted: Accepted, peer: Peer| {
+    let take = move |accepted: AcceptedSocket, peer: Peer| {
         let admitted = context.limits.admission.admit_accepted(&accepted, peer)?;
         let (context, shutdown) = (Arc::clone(&context), shutdown.clone());
         Some(async move {

@@ -56,21 +56,21 @@ pub struct SpamdHead {
     /// The class of the message in TELL.
     pub class: Option<Class>,
     /// The places in which TELL requests learning.
-    pub set: Targets,
+    pub set: TellTargets,
     /// The places in which TELL requests forgetting.
-    pub remove: Targets,
+    pub remove: TellTargets,
 }
 
 /// The places that TELL names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Targets {
+pub struct TellTargets {
     /// The server's own learned data.
     pub local: bool,
     /// Public collections to which messages are reported.
     pub remote: bool,
 }
 
-impl Targets {
+impl TellTargets {
     /// Whether both name the same place.
     pub const fn meets(self, other: Self) -> bool {
         self.local && other.local || self.remote && other.remote
@@ -80,7 +80,7 @@ impl Targets {
 /// The reason why a header cannot be read. The text is a part of the answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)] // their messages say enough
-pub enum HeadError {
+pub enum SpamdHeadError {
     #[error("the head is longer than {0} bytes")]
     TooLong(usize),
     #[error("the request '{0}' is not COMMAND SPAMC/VERSION")]
@@ -108,16 +108,16 @@ impl SpamdHead {
         input: &mut BytesMut,
         bytes_max: usize,
         ended: bool,
-    ) -> Result<Option<Self>, HeadError> {
+    ) -> Result<Option<Self>, SpamdHeadError> {
         let Some(end) = end_of_head(input, ended) else {
             return if input.len() > bytes_max {
-                Err(HeadError::TooLong(bytes_max))
+                Err(SpamdHeadError::TooLong(bytes_max))
             } else {
                 Ok(None)
             };
         };
         if end > bytes_max {
-            return Err(HeadError::TooLong(bytes_max));
+            return Err(SpamdHeadError::TooLong(bytes_max));
         }
         // `User` may hold any byte above the control characters.
         let head = String::from_utf8_lossy(input.get(..end).unwrap_or_default()).into_owned();
@@ -163,8 +163,8 @@ fn stands_alone(line: &[u8]) -> bool {
     }
 }
 
-fn request(line: &str) -> Result<(SpamdCommand, SpamdVersion), HeadError> {
-    let malformed = || HeadError::Request(shortened(line));
+fn request(line: &str) -> Result<(SpamdCommand, SpamdVersion), SpamdHeadError> {
+    let malformed = || SpamdHeadError::Request(shortened(line));
     // spamd searches the line for the command and ignores what precedes it.
     let mut words = line.split_whitespace().rev();
     let (Some(protocol), Some(command)) = (words.next(), words.next()) else {
@@ -175,11 +175,11 @@ fn request(line: &str) -> Result<(SpamdCommand, SpamdVersion), HeadError> {
     let number = |text: &str| text.parse::<u8>().map_err(|_| malformed());
     let version = (number(major)?, number(minor)?);
     let command =
-        SpamdCommand::named(command).ok_or_else(|| HeadError::Command(shortened(command)))?;
+        SpamdCommand::named(command).ok_or_else(|| SpamdHeadError::Command(shortened(command)))?;
     Ok((command, version))
 }
 
-fn parse(text: &str) -> Result<SpamdHead, HeadError> {
+fn parse(text: &str) -> Result<SpamdHead, SpamdHeadError> {
     let mut lines = text.lines();
     let (command, version) = request(lines.next().unwrap_or_default().trim())?;
     let mut head = SpamdHead {
@@ -189,37 +189,37 @@ fn parse(text: &str) -> Result<SpamdHead, HeadError> {
         user: None,
         compressed: false,
         class: None,
-        set: Targets::default(),
-        remove: Targets::default(),
+        set: TellTargets::default(),
+        remove: TellTargets::default(),
     };
     for line in lines.take_while(|line| !line.is_empty()) {
         let (name, value) = line
             .split_once(':')
-            .ok_or_else(|| HeadError::Line(shortened(line)))?;
+            .ok_or_else(|| SpamdHeadError::Line(shortened(line)))?;
         field(&mut head, name.trim(), value.trim())?;
     }
     if head.compressed && head.content_length.is_none() {
-        return Err(HeadError::CompressedWithoutLength);
+        return Err(SpamdHeadError::CompressedWithoutLength);
     }
     Ok(head)
 }
 
 /// Unknown fields are skipped, as the protocol demands.
-fn field(head: &mut SpamdHead, name: &str, value: &str) -> Result<(), HeadError> {
+fn field(head: &mut SpamdHead, name: &str, value: &str) -> Result<(), SpamdHeadError> {
     match name.to_ascii_lowercase().as_str() {
         "content-length" => {
             let length = value.parse();
-            let length = length.map_err(|_| HeadError::ContentLength(shortened(value)))?;
+            let length = length.map_err(|_| SpamdHeadError::ContentLength(shortened(value)))?;
             head.content_length = Some(length);
         }
         "user" => head.user = Some(value.to_owned()),
         "compress" if value.eq_ignore_ascii_case("zlib") => head.compressed = true,
-        "compress" => return Err(HeadError::Compression(shortened(value))),
+        "compress" => return Err(SpamdHeadError::Compression(shortened(value))),
         "message-class" => {
             head.class = Some(match value.to_ascii_lowercase().as_str() {
                 "spam" => Class::Spam,
                 "ham" => Class::Ham,
-                _ => return Err(HeadError::Class(shortened(value))),
+                _ => return Err(SpamdHeadError::Class(shortened(value))),
             });
         }
         "set" => head.set = targets(value)?,
@@ -229,13 +229,13 @@ fn field(head: &mut SpamdHead, name: &str, value: &str) -> Result<(), HeadError>
     Ok(())
 }
 
-fn targets(value: &str) -> Result<Targets, HeadError> {
-    let mut targets = Targets::default();
+fn targets(value: &str) -> Result<TellTargets, SpamdHeadError> {
+    let mut targets = TellTargets::default();
     for word in value.split(',').map(str::trim) {
         match word.to_ascii_lowercase().as_str() {
             "local" => targets.local = true,
             "remote" => targets.remote = true,
-            _ => return Err(HeadError::Target(shortened(word))),
+            _ => return Err(SpamdHeadError::Target(shortened(word))),
         }
     }
     Ok(targets)
@@ -251,7 +251,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn take(text: &[u8], ended: bool) -> Result<Option<(SpamdHead, usize)>, HeadError> {
+    fn take(text: &[u8], ended: bool) -> Result<Option<(SpamdHead, usize)>, SpamdHeadError> {
         let mut input = BytesMut::from(text);
         let head = SpamdHead::take(&mut input, 300, ended)?;
         Ok(head.map(|head| (head, input.len())))
@@ -269,8 +269,8 @@ mod tests {
             user: Some("anna".into()),
             compressed: false,
             class: None,
-            set: Targets::default(),
-            remove: Targets::default(),
+            set: TellTargets::default(),
+            remove: TellTargets::default(),
         };
         assert_eq!((head, left), (expected, 5));
         for end in 0..text.len() - 5 {
@@ -297,45 +297,48 @@ mod tests {
         for (text, error) in [
             (
                 "MAKE-TEA SPAMC/1.5\r\n\r\n",
-                HeadError::Command("MAKE-TEA".into()),
+                SpamdHeadError::Command("MAKE-TEA".into()),
             ),
             (
                 "GET / HTTP/1.1\r\n",
-                HeadError::Request("GET / HTTP/1.1".into()),
+                SpamdHeadError::Request("GET / HTTP/1.1".into()),
             ),
             (
                 "CHECK SPAMC/one\r\n",
-                HeadError::Request("CHECK SPAMC/one".into()),
+                SpamdHeadError::Request("CHECK SPAMC/one".into()),
             ),
             (
                 "CHECK SPAMC/1.5\r\nhello\r\n\r\n",
-                HeadError::Line("hello".into()),
+                SpamdHeadError::Line("hello".into()),
             ),
             (
                 "CHECK SPAMC/1.5\r\nContent-length: many\r\n\r\n",
-                HeadError::ContentLength("many".into()),
+                SpamdHeadError::ContentLength("many".into()),
             ),
             (
                 "CHECK SPAMC/1.5\r\nCompress: magic\r\n\r\n",
-                HeadError::Compression("magic".into()),
+                SpamdHeadError::Compression("magic".into()),
             ),
             (
                 "TELL SPAMC/1.5\r\nMessage-class: eggs\r\n\r\n",
-                HeadError::Class("eggs".into()),
+                SpamdHeadError::Class("eggs".into()),
             ),
             (
                 "TELL SPAMC/1.5\r\nSet: local, moon\r\n\r\n",
-                HeadError::Target("moon".into()),
+                SpamdHeadError::Target("moon".into()),
             ),
             (
                 "CHECK SPAMC/1.5\r\nCompress: zlib\r\n\r\n",
-                HeadError::CompressedWithoutLength,
+                SpamdHeadError::CompressedWithoutLength,
             ),
         ] {
             assert_eq!(take(text.as_bytes(), false), Err(error), "{text}");
         }
         let long = format!("CHECK SPAMC/1.5\r\nUser: {}", "a".repeat(300));
-        assert_eq!(take(long.as_bytes(), false), Err(HeadError::TooLong(300)));
+        assert_eq!(
+            take(long.as_bytes(), false),
+            Err(SpamdHeadError::TooLong(300))
+        );
     }
 
     proptest! {

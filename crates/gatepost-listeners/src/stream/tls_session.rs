@@ -63,15 +63,15 @@ impl TransportSocket {
 }
 
 /// The socket as rustls reads and writes it.
-struct Wire<'a>(&'a TransportSocket);
+struct RustlsSocket<'a>(&'a TransportSocket);
 
-impl Read for Wire<'_> {
+impl Read for RustlsSocket<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.0.try_read(buffer)
     }
 }
 
-impl Write for Wire<'_> {
+impl Write for RustlsSocket<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.try_write_vectored(&[IoSlice::new(bytes)])
     }
@@ -113,7 +113,7 @@ impl TlsSessionState {
     /// Writes sealed records; `WouldBlock` if some remain.
     fn drain(&mut self, socket: &TransportSocket) -> io::Result<()> {
         while self.connection.wants_write() {
-            if self.connection.write_tls(&mut Wire(socket))? == 0 {
+            if self.connection.write_tls(&mut RustlsSocket(socket))? == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }
         }
@@ -123,7 +123,7 @@ impl TlsSessionState {
     /// Reads records once and opens them; `Ok(false)` at the socket's end. An alert is sent before
     /// an error is returned.
     fn fill(&mut self, socket: &TransportSocket) -> io::Result<bool> {
-        let read = self.connection.read_tls(&mut Wire(socket))?;
+        let read = self.connection.read_tls(&mut RustlsSocket(socket))?;
         if let Err(error) = self.connection.process_new_packets() {
             let _ = self.drain(socket);
             return Err(broken(error));

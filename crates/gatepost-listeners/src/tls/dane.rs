@@ -65,7 +65,7 @@ pub fn client_config(
 /// The reason why a certificate is refused.
 #[derive(Debug, thiserror::Error)]
 #[error("no TLSA record matches its certificate")]
-struct NotNamed;
+struct NoTlsaMatch;
 
 #[derive(Debug)]
 struct DaneCheck {
@@ -102,7 +102,7 @@ impl DaneCheck {
             }
         }
         if authorities.is_empty() {
-            return Err(Error::Other(OtherError(Arc::new(NotNamed))));
+            return Err(Error::Other(OtherError(Arc::new(NoTlsaMatch))));
         }
         let parsed = ParsedCertificate::try_from(certificate)?;
         let algorithms = self.algorithms.all;

@@ -1,15 +1,15 @@
 //! TLS for every listener, by rustls.
 //!
-//! [`Tls`] is one listener's certificates and requirements for clients; [`Tls::accept`] turns a
-//! plain [`Stream`] into an encrypted one, at once or after STARTTLS. Certificates are read again
-//! when their files change and on SIGHUP; open connections keep the certificates that they began
-//! with, and an unusable file changes nothing. [`Outgoing`] is TLS as a client, for connections to
-//! other servers.
+//! [`ServerTls`] is one listener's certificates and requirements for clients; [`ServerTls::accept`]
+//! turns a plain [`Stream`] into an encrypted one, at once or after STARTTLS. Certificates are read
+//! again when their files change and on SIGHUP; open connections keep the certificates that they
+//! began with, and an unusable file changes nothing. [`ClientTls`] is TLS as a client, for
+//! connections to other servers.
 
 mod certificates;
+mod client;
 pub mod dane;
 mod error;
-mod outgoing;
 mod pem;
 mod server_verifier;
 mod settings;
@@ -25,8 +25,8 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use rustls::{ServerConfig, ServerConnection};
 
+pub use client::{CertificateTrust, ClientTls, SYSTEM_AUTHORITIES, connect};
 pub use error::TlsError;
-pub use outgoing::{CertificateTrust, Outgoing, SYSTEM_AUTHORITIES, connect};
 pub use server_verifier::any_certificate;
 pub use settings::{CertificateFiles, TlsSettings};
 pub use validity::CertificateFacts;
@@ -35,7 +35,7 @@ use crate::stream::{Stream, TlsSession, TransportSocket};
 
 /// One listener's side of TLS. Cheap to clone.
 #[derive(Clone)]
-pub struct Tls {
+pub struct ServerTls {
     inner: Arc<TlsShared>,
 }
 
@@ -51,7 +51,7 @@ struct TlsShared {
 /// The attributes of a file that reveal a change.
 type TlsFileStamp = Option<(SystemTime, u64, u64)>;
 
-impl Tls {
+impl ServerTls {
     /// Reads the certificates. `protocols` are ALPN's names, such as `http/1.1`.
     pub fn open(settings: &TlsSettings, protocols: &[&str]) -> Result<Self, TlsError> {
         let protocols: Vec<Vec<u8>> = protocols

@@ -12,7 +12,7 @@ use super::error::TlsError;
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// One `-----BEGIN LABEL-----` … `-----END LABEL-----`.
-struct Section {
+struct PemSection {
     label: String,
     /// The line that it begins in, from 1.
     line: usize,
@@ -69,7 +69,7 @@ pub(super) fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsErro
     Err(TlsError::file(file, 0, reason))
 }
 
-fn read(file: &Path) -> Result<Vec<Section>, TlsError> {
+fn read(file: &Path) -> Result<Vec<PemSection>, TlsError> {
     let whole = |reason: String| TlsError::file(file, 0, reason);
     if file.as_os_str().is_empty() {
         return Err(TlsError::Setting(
@@ -88,7 +88,7 @@ fn read(file: &Path) -> Result<Vec<Section>, TlsError> {
 }
 
 /// Text between sections is commentary, as `openssl` writes it.
-fn parse(text: &str) -> Result<Vec<Section>, (usize, String)> {
+fn parse(text: &str) -> Result<Vec<PemSection>, (usize, String)> {
     let mut sections = Vec::new();
     let mut open: Option<(String, usize, String)> = None;
     for (index, line) in text.lines().enumerate() {
@@ -135,9 +135,9 @@ fn parse(text: &str) -> Result<Vec<Section>, (usize, String)> {
     }
 }
 
-fn section(label: String, line: usize, body: &str) -> Result<Section, (usize, String)> {
+fn section(label: String, line: usize, body: &str) -> Result<PemSection, (usize, String)> {
     match STANDARD.decode(body) {
-        Ok(der) => Ok(Section { label, line, der }),
+        Ok(der) => Ok(PemSection { label, line, der }),
         Err(error) => Err((line, format!("'{label}' holds damaged base64: {error}"))),
     }
 }

@@ -15,7 +15,7 @@ const HEADER_BYTES_MAX: usize = 14;
 
 /// The reason why a client's frames are refused; each has its close code (section 7.4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum FrameError {
+pub enum WebSocketError {
     /// section 5.1: a client masks.
     #[error("a client's frame is not masked")]
     NotMasked,
@@ -48,7 +48,7 @@ pub enum FrameError {
     TooLarge,
 }
 
-impl FrameError {
+impl WebSocketError {
     /// The code for the close frame.
     pub const fn close_code(self) -> u16 {
         match self {
@@ -74,7 +74,7 @@ pub enum AcceptedMessages {
 
 /// A control frame from the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Control {
+pub enum ControlFrame {
     /// To be answered with a pong of the same payload.
     Ping(Vec<u8>),
     /// An answer, or a sign of life.
@@ -98,7 +98,7 @@ enum FrameState {
 /// Reads a client's frames. Holds no data but an unfinished header or control frame. After an
 /// error or a close frame it must not be fed any more.
 #[derive(Debug)]
-pub struct Decoder {
+pub struct WebSocketDecoder {
     state: FrameState,
     header: [u8; HEADER_BYTES_MAX],
     header_length: usize,
@@ -112,7 +112,7 @@ pub struct Decoder {
     accepts: AcceptedMessages,
 }
 
-impl Decoder {
+impl WebSocketDecoder {
     /// Refuses frames of more than `frame_bytes_max` bytes of payload.
     pub const fn new(frame_bytes_max: u64, accepts: AcceptedMessages) -> Self {
         Self {
@@ -139,8 +139,8 @@ impl Decoder {
         &mut self,
         mut input: &[u8],
         data: &mut Vec<u8>,
-        mut on_control: impl FnMut(Control),
-    ) -> Result<(), FrameError> {
+        mut on_control: impl FnMut(ControlFrame),
+    ) -> Result<(), WebSocketError> {
         loop {
             match &mut self.state {
                 FrameState::Header => {
@@ -172,7 +172,7 @@ impl Decoder {
                     unmask(bytes, *mask, *done, out);
                     let is_text = self.message == Some(Opcode::Text) && !opcode.is_control();
                     if is_text && !self.text.feed(out.get(start..).unwrap_or_default()) {
-                        return Err(FrameError::NotUtf8);
+                        return Err(WebSocketError::NotUtf8);
                     }
                     *done += count as u64;
                     *left -= count as u64;
@@ -192,42 +192,42 @@ impl Decoder {
         }
     }
 
-    fn end_message(&mut self) -> Result<(), FrameError> {
+    fn end_message(&mut self) -> Result<(), WebSocketError> {
         let is_text = self.message.take() == Some(Opcode::Text);
         self.message_bytes = 0;
         if is_text && !self.text.end() {
-            return Err(FrameError::NotUtf8);
+            return Err(WebSocketError::NotUtf8);
         }
         Ok(())
     }
 
-    fn take_control(&mut self, opcode: Opcode) -> Result<Control, FrameError> {
+    fn take_control(&mut self, opcode: Opcode) -> Result<ControlFrame, WebSocketError> {
         let payload = std::mem::take(&mut self.control);
         Ok(match opcode {
-            Opcode::Ping => Control::Ping(payload),
-            Opcode::Close => Control::Close(close_code(&payload)?),
-            _ => Control::Pong,
+            Opcode::Ping => ControlFrame::Ping(payload),
+            Opcode::Close => ControlFrame::Close(close_code(&payload)?),
+            _ => ControlFrame::Pong,
         })
     }
 
     /// Looks whether the header is whole, and checks it as early as can be.
-    fn read_header(&mut self) -> Result<(), FrameError> {
+    fn read_header(&mut self) -> Result<(), WebSocketError> {
         let first = self.header[0];
         if self.header_length == 1 {
             return self.check_first(first);
         }
         let second = self.header[1];
         if second & 0x80 == 0 {
-            return Err(FrameError::NotMasked);
+            return Err(WebSocketError::NotMasked);
         }
         let length_bytes = match second & 0x7F {
             126 => 2,
             127 => 8,
             _ => 0,
         };
-        let opcode = Opcode::from_bits(first & 0x0F).ok_or(FrameError::UnknownOpcode)?;
+        let opcode = Opcode::from_bits(first & 0x0F).ok_or(WebSocketError::UnknownOpcode)?;
         if opcode.is_control() && (length_bytes > 0 || first & 0x80 == 0) {
-            return Err(FrameError::Control);
+            return Err(WebSocketError::Control);
         }
         if self.header_length < 2 + length_bytes + 4 {
             return Ok(());
@@ -244,10 +244,10 @@ impl Decoder {
             _ => true,
         };
         if !is_shortest {
-            return Err(FrameError::Length);
+            return Err(WebSocketError::Length);
         }
         if length > self.frame_bytes_max {
-            return Err(FrameError::TooLarge);
+            return Err(WebSocketError::TooLarge);
         }
         let mut mask = [0; 4];
         mask.copy_from_slice(&self.header[2 + length_bytes..6 + length_bytes]);
@@ -263,28 +263,30 @@ impl Decoder {
         Ok(())
     }
 
-    fn check_first(&self, first: u8) -> Result<(), FrameError> {
+    fn check_first(&self, first: u8) -> Result<(), WebSocketError> {
         if first & 0x70 != 0 {
-            return Err(FrameError::ReservedBit);
+            return Err(WebSocketError::ReservedBit);
         }
-        match Opcode::from_bits(first & 0x0F).ok_or(FrameError::UnknownOpcode)? {
-            Opcode::Text if self.accepts == AcceptedMessages::BinaryStream => Err(FrameError::Text),
-            Opcode::Continuation if self.message.is_none() => Err(FrameError::Continuation),
+        match Opcode::from_bits(first & 0x0F).ok_or(WebSocketError::UnknownOpcode)? {
+            Opcode::Text if self.accepts == AcceptedMessages::BinaryStream => {
+                Err(WebSocketError::Text)
+            }
+            Opcode::Continuation if self.message.is_none() => Err(WebSocketError::Continuation),
             Opcode::Binary | Opcode::Text if self.message.is_some() => {
-                Err(FrameError::Continuation)
+                Err(WebSocketError::Continuation)
             }
             _ => Ok(()),
         }
     }
 
-    fn begin_frame(&mut self, opcode: Opcode, length: u64) -> Result<(), FrameError> {
+    fn begin_frame(&mut self, opcode: Opcode, length: u64) -> Result<(), WebSocketError> {
         if opcode != Opcode::Continuation {
             self.message = Some(opcode);
         }
         if let AcceptedMessages::Messages { bytes_max } = self.accepts {
             self.message_bytes += length;
             if self.message_bytes > bytes_max {
-                return Err(FrameError::TooLarge);
+                return Err(WebSocketError::TooLarge);
             }
         }
         Ok(())
@@ -292,22 +294,22 @@ impl Decoder {
 }
 
 /// The code of a close frame's payload (section 5.5.1), if it has one.
-fn close_code(payload: &[u8]) -> Result<Option<u16>, FrameError> {
+fn close_code(payload: &[u8]) -> Result<Option<u16>, WebSocketError> {
     let Some((code, reason)) = payload.split_first_chunk() else {
         return if payload.is_empty() {
             Ok(None)
         } else {
-            Err(FrameError::CloseCode)
+            Err(WebSocketError::CloseCode)
         };
     };
     let code = u16::from_be_bytes(*code);
     // Section 7.4: the others are reserved, or must not stand in a frame.
     if !matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999) {
-        return Err(FrameError::CloseCode);
+        return Err(WebSocketError::CloseCode);
     }
     match std::str::from_utf8(reason) {
         Ok(_) => Ok(Some(code)),
-        Err(_) => Err(FrameError::NotUtf8),
+        Err(_) => Err(WebSocketError::NotUtf8),
     }
 }
 
@@ -357,8 +359,8 @@ mod tests {
         bytes
     }
 
-    fn decode(pieces: &[&[u8]]) -> Result<(Vec<u8>, Vec<Control>), FrameError> {
-        let mut decoder = Decoder::new(1 << 20, AcceptedMessages::BinaryStream);
+    fn decode(pieces: &[&[u8]]) -> Result<(Vec<u8>, Vec<ControlFrame>), WebSocketError> {
+        let mut decoder = WebSocketDecoder::new(1 << 20, AcceptedMessages::BinaryStream);
         let (mut data, mut controls) = (Vec::new(), Vec::new());
         for piece in pieces {
             decoder.feed(piece, &mut data, |control| controls.push(control))?;
@@ -368,25 +370,25 @@ mod tests {
 
     #[test]
     fn malformed_frames_have_an_explanation() {
-        let cases: [(&[u8], FrameError); 9] = [
-            (&[0x82, 0x01], FrameError::NotMasked),
-            (&[0xC2], FrameError::ReservedBit),
-            (&[0x83], FrameError::UnknownOpcode),
-            (&[0x81], FrameError::Text),
-            (&[0x80], FrameError::Continuation),
-            (&[0x89, 0xFE], FrameError::Control),
-            (&[0x09, 0x80], FrameError::Control),
-            (&[0x82, 0xFE, 0, 125, 0, 0, 0, 0], FrameError::Length),
+        let cases: [(&[u8], WebSocketError); 9] = [
+            (&[0x82, 0x01], WebSocketError::NotMasked),
+            (&[0xC2], WebSocketError::ReservedBit),
+            (&[0x83], WebSocketError::UnknownOpcode),
+            (&[0x81], WebSocketError::Text),
+            (&[0x80], WebSocketError::Continuation),
+            (&[0x89, 0xFE], WebSocketError::Control),
+            (&[0x09, 0x80], WebSocketError::Control),
+            (&[0x82, 0xFE, 0, 125, 0, 0, 0, 0], WebSocketError::Length),
             (
                 &[0x82, 0xFF, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0],
-                FrameError::TooLarge,
+                WebSocketError::TooLarge,
             ),
         ];
         for (bytes, error) in cases {
             assert_eq!(decode(&[bytes]), Err(error), "{bytes:x?}");
         }
         let begun = frame(0x02, b"a", [1; 4]);
-        assert_eq!(decode(&[&begun, &begun]), Err(FrameError::Continuation));
+        assert_eq!(decode(&[&begun, &begun]), Err(WebSocketError::Continuation));
     }
 
     #[test]
@@ -402,7 +404,10 @@ mod tests {
         assert_eq!(data, b"one two");
         assert_eq!(
             controls,
-            [Control::Ping(b"ping".to_vec()), Control::Close(Some(1000))]
+            [
+                ControlFrame::Ping(b"ping".to_vec()),
+                ControlFrame::Close(Some(1000))
+            ]
         );
     }
 

@@ -1,6 +1,6 @@
 //! The client of a WebSocket that only reads: its frames are checked and dropped.
 
-use super::decode::{AcceptedMessages, Control, Decoder, FrameError};
+use super::decode::{AcceptedMessages, ControlFrame, WebSocketDecoder, WebSocketError};
 use super::encode::{Opcode, whole_frame};
 
 /// The longest message that such a client may send.
@@ -11,12 +11,12 @@ const NORMAL_CLOSURE: u16 = 1000;
 
 /// The client ends the connection, or broke the protocol; the code for our close frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Closed(pub(crate) u16);
+pub(crate) struct WebSocketClose(pub(crate) u16);
 
 /// Checks what the client sends.
 #[derive(Debug)]
 pub(crate) struct ReadingClient {
-    decoder: Decoder,
+    decoder: WebSocketDecoder,
     /// Payloads, which are dropped.
     ignored: Vec<u8>,
 }
@@ -27,7 +27,7 @@ impl ReadingClient {
             bytes_max: MESSAGE_BYTES_MAX,
         };
         Self {
-            decoder: Decoder::new(MESSAGE_BYTES_MAX, accepts),
+            decoder: WebSocketDecoder::new(MESSAGE_BYTES_MAX, accepts),
             ignored: Vec::new(),
         }
     }
@@ -37,7 +37,7 @@ impl ReadingClient {
         &mut self,
         input: &[u8],
         mut reply: impl FnMut(Vec<u8>),
-    ) -> Result<(), Closed> {
+    ) -> Result<(), WebSocketClose> {
         let mut closed = None;
         let fed = self.decoder.feed(input, &mut self.ignored, |control| {
             // Nothing counts after a close frame (section 5.5.1).
@@ -45,15 +45,17 @@ impl ReadingClient {
                 return;
             }
             match control {
-                Control::Ping(payload) => reply(whole_frame(Opcode::Pong, &payload)),
-                Control::Pong => {}
-                Control::Close(code) => closed = Some(Closed(code.unwrap_or(NORMAL_CLOSURE))),
+                ControlFrame::Ping(payload) => reply(whole_frame(Opcode::Pong, &payload)),
+                ControlFrame::Pong => {}
+                ControlFrame::Close(code) => {
+                    closed = Some(WebSocketClose(code.unwrap_or(NORMAL_CLOSURE)))
+                }
             }
         });
         self.ignored.clear();
         match (closed, fed) {
             (Some(closed), _) => Err(closed),
-            (None, Err(error)) => Err(Closed(FrameError::close_code(error))),
+            (None, Err(error)) => Err(WebSocketClose(WebSocketError::close_code(error))),
             (None, Ok(())) => Ok(()),
         }
     }

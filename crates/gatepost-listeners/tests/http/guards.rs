@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn ask(server: &Server, head: &str) -> Answer {
+fn answer_to(server: &Server, head: &str) -> Answer {
     let mut client = server.connect();
     client.send(format!("{head}\r\nHost: h.example:8080\r\nConnection: close\r\n\r\n").as_bytes());
     client
@@ -44,13 +44,13 @@ fn plain_requests_are_sent_to_https_but_probes_are_answered() {
         settings.https_port = 8443;
         settings.trusted_proxies = vec!["127.0.0.1".parse().expect("an address")];
     });
-    let answer = ask(&server, "GET /a.txt?b=1 HTTP/1.1");
+    let answer = answer_to(&server, "GET /a.txt?b=1 HTTP/1.1");
     assert_eq!(answer.status, 308);
     let location = answer.field("location");
     assert_eq!(location, Some("https://h.example:8443/a.txt?b=1"));
-    assert_eq!(ask(&server, "GET /healthz HTTP/1.1").status, 200);
+    assert_eq!(answer_to(&server, "GET /healthz HTTP/1.1").status, 200);
     let proxied = "GET /a.txt HTTP/1.1\r\nForwarded: for=192.0.2.1;proto=https";
-    assert_eq!(ask(&server, proxied).text(), "0123456789");
+    assert_eq!(answer_to(&server, proxied).text(), "0123456789");
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn the_log_names_the_client_behind_a_trusted_proxy() {
     let trusted = "127.0.0.1".parse().expect("an address");
     let server = Server::start(|settings| settings.trusted_proxies = vec![trusted]);
     let forwarded = "GET /a.txt HTTP/1.1\r\nX-Forwarded-For: 203.0.113.9, 192.0.2.7";
-    assert_eq!(ask(&server, forwarded).status, 200);
+    assert_eq!(answer_to(&server, forwarded).status, 200);
     let context = Arc::clone(&server.context);
     let folder = server.end();
     drop(Arc::into_inner(context).expect("the last handle"));
@@ -75,7 +75,7 @@ fn an_allowed_origin_may_ask_and_read_and_others_may_not() {
             "OPTIONS /topics/a HTTP/1.1\r\nOrigin: {origin}\r\n\
              Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: retain"
         );
-        ask(&server, &head)
+        answer_to(&server, &head)
     };
     let answer = preflight("https://app.example");
     assert_eq!(answer.status, 204);
@@ -85,7 +85,7 @@ fn an_allowed_origin_may_ask_and_read_and_others_may_not() {
     let other = preflight("https://evil.example");
     assert_eq!(other.field("access-control-allow-origin"), None);
     assert_ne!(other.status, 204);
-    let read = ask(
+    let read = answer_to(
         &server,
         "GET /a.txt HTTP/1.1\r\nOrigin: https://app.example",
     );

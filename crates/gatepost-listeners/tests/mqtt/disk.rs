@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use gatepost_settings::ByteSize;
-use gatepost_store::{Reserve, Store, StoreSettings};
+use gatepost_store::{DiskReserve, Store, StoreSettings};
 use rusqlite::Connection;
 
 /// The folder of a database, and the means to disturb it.
@@ -106,7 +106,7 @@ impl Disk {
 /// The faults are those of the test, however full this machine's disk is.
 pub(crate) fn settings() -> StoreSettings {
     StoreSettings {
-        reserve: Reserve::Size(ByteSize(0)),
+        reserve: DiskReserve::Size(ByteSize(0)),
         ..StoreSettings::default()
     }
 }

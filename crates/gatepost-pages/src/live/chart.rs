@@ -93,9 +93,9 @@ impl LiveChart {
         match ChartRange::of(points) {
             Some(range) => format!(
                 "{name}: {}, between {} and {}",
-                shown(range.latest),
-                shown(range.lowest),
-                shown(range.highest)
+                label(range.latest),
+                label(range.lowest),
+                label(range.highest)
             ),
             None => format!("{name}: no number yet"),
         }
@@ -165,9 +165,9 @@ fn drawing(points: &[ChartPoint]) -> String {
     );
     let [highest, latest, lowest, from, to] = range.map_or_else(Default::default, |range| {
         [
-            shown(range.highest),
-            shown(range.latest),
-            shown(range.lowest),
+            label(range.highest),
+            label(range.latest),
+            label(range.lowest),
             clock::page_date(range.from),
             clock::page_date(range.to),
         ]
@@ -183,7 +183,7 @@ fn drawing(points: &[ChartPoint]) -> String {
     svg
 }
 
-fn shown(value: f64) -> String {
+fn label(value: f64) -> String {
     rounded(value, LABEL_DECIMALS)
 }
 

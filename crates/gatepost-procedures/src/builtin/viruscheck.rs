@@ -93,7 +93,7 @@ impl Procedure for Viruscheck {
         }
         let time_max = settings.timeout.duration();
         let time_max = call.time_max.map_or(time_max, |left| left.min(time_max));
-        let answer = ask(
+        let answer = scan(
             settings.server.clone(),
             self.connections.clone(),
             body.clone(),
@@ -140,7 +140,7 @@ impl PendingJudgement for PendingCheck {
 }
 
 /// The name of the virus found, if any.
-async fn ask(server: Bind, connections: Connections, body: Bytes) -> io::Result<Option<String>> {
+async fn scan(server: Bind, connections: Connections, body: Bytes) -> io::Result<Option<String>> {
     let _permit = connections.permit().await?;
     let answer = match server {
         Bind::Tcp(address) => converse(TcpStream::connect(address).await?, &body).await?,

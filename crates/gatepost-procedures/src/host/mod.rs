@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gatepost_message::Publication;
 use gatepost_settings::ByteSize;
-use gatepost_store::{Originals, Values, ValuesLimits};
+use gatepost_store::{Originals, ValueLimits, ValueStore};
 
 mod dns;
 mod greylist_counts;
@@ -46,7 +46,7 @@ pub trait KnownSenders: Send + Sync {
 /// Services of the server for its procedures.
 #[derive(Clone)]
 pub struct ProcedureHost {
-    pub(crate) values: Values,
+    pub(crate) values: ValueStore,
     pub(crate) publications: Option<Arc<dyn ProcedurePublications>>,
     pub(crate) memory: Arc<SharedMemory>,
     pub(crate) originals: Option<Originals>,
@@ -55,7 +55,7 @@ pub struct ProcedureHost {
 
 impl ProcedureHost {
     /// A host with persistent values and a destination of publications.
-    pub fn new(values: Values, publications: Option<Arc<dyn ProcedurePublications>>) -> Self {
+    pub fn new(values: ValueStore, publications: Option<Arc<dyn ProcedurePublications>>) -> Self {
         Self {
             values,
             publications,
@@ -85,11 +85,11 @@ impl ProcedureHost {
 
     /// A host for test runs: values end with the process, and publications are discarded.
     pub fn detached() -> Self {
-        Self::new(Values::in_memory(VALUES_APART), None)
+        Self::new(ValueStore::in_memory(VALUES_APART), None)
     }
 }
 
-const VALUES_APART: ValuesLimits = ValuesLimits {
+const VALUES_APART: ValueLimits = ValueLimits {
     count_max: 100_000,
     bytes_max: ByteSize::mebibytes(64),
 };

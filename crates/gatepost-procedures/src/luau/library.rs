@@ -191,15 +191,17 @@ impl Library {
                     _ => name,
                 };
                 let dns = &library.resources.dns;
-                Ok(match dns.ask(&name, kind, library.deadline.wait_until()) {
-                    Ok(NamesAnswer::Known(names)) => {
-                        BegunRequest::Known(Ok(waiting::list(lua, &names)?))
-                    }
-                    Ok(NamesAnswer::Pending(names)) => {
-                        BegunRequest::Pending(PendingRequest::Names(names))
-                    }
-                    Err(reason) => BegunRequest::Known(Err(reason)),
-                })
+                Ok(
+                    match dns.query(&name, kind, library.deadline.wait_until()) {
+                        Ok(NamesAnswer::Known(names)) => {
+                            BegunRequest::Known(Ok(waiting::list(lua, &names)?))
+                        }
+                        Ok(NamesAnswer::Pending(names)) => {
+                            BegunRequest::Pending(PendingRequest::Names(names))
+                        }
+                        Err(reason) => BegunRequest::Known(Err(reason)),
+                    },
+                )
             };
             table.set(name, waiting.function(lua, ask)?)?;
         }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use gatepost_message::{Action, Listener, TopicFilter};
 use gatepost_settings::{ByteSize, Period};
-use gatepost_store::ValuesLimits;
+use gatepost_store::ValueLimits;
 use serde::{Deserialize, Serialize};
 
 use crate::host::{DnsSettings, ProcedureHttpSettings};
@@ -89,8 +89,8 @@ impl Default for ProceduresSettings {
 
 impl ProceduresSettings {
     /// The limits on stored values.
-    pub const fn values_limits(&self) -> ValuesLimits {
-        ValuesLimits {
+    pub const fn values_limits(&self) -> ValueLimits {
+        ValueLimits {
             count_max: self.values_max,
             bytes_max: self.values_bytes_max,
         }

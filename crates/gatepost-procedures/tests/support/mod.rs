@@ -15,7 +15,7 @@ use gatepost_procedures::{
 };
 use gatepost_rules::RuleSet;
 use gatepost_settings::Period;
-use gatepost_store::Values;
+use gatepost_store::ValueStore;
 use parking_lot::Mutex;
 use tempfile::TempDir;
 
@@ -50,7 +50,7 @@ impl ProcedureMailer for Mails {
 pub struct Fixture {
     pub folder: TempDir,
     pub configuration: ProceduresConfiguration,
-    pub values: Values,
+    pub values: ValueStore,
     pub notes: Arc<Notes>,
     pub mails: Arc<Mails>,
 }
@@ -66,7 +66,7 @@ impl Fixture {
         Self {
             folder,
             configuration,
-            values: Values::in_memory(gatepost_store::ValuesLimits {
+            values: ValueStore::in_memory(gatepost_store::ValueLimits {
                 count_max: 1000,
                 bytes_max: gatepost_settings::ByteSize::mebibytes(1),
             }),

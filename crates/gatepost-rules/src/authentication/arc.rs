@@ -1,6 +1,8 @@
 //! ARC: the chain of intermediaries and their authentication results (RFC 8617).
 
-use super::dkim::{Canonicalization, KeyLookup, RawMail, Signature, Tags, fetch, without_value};
+use super::dkim::{
+    Canonicalization, DkimSignature, KeyLookup, RawMail, Tags, fetch, without_value,
+};
 use super::{AnswerPending, DnsResponses};
 
 /// The most sets of one message, RFC 8617, section 4.2.1.
@@ -15,7 +17,7 @@ pub(crate) enum ArcResult {
 }
 
 /// One intermediary's three fields, by their indices.
-struct Set {
+struct ArcSet {
     results: usize,
     message_signature: usize,
     seal: usize,
@@ -56,7 +58,7 @@ pub(crate) fn verify(
 }
 
 /// The sets in the order of their numbers; `None` if the chain has gaps.
-fn sets(mail: &RawMail<'_>) -> Option<Vec<Set>> {
+fn sets(mail: &RawMail<'_>) -> Option<Vec<ArcSet>> {
     let results = numbered(mail, b"arc-authentication-results")?;
     let signatures = numbered(mail, b"arc-message-signature")?;
     let seals = numbered(mail, b"arc-seal")?;
@@ -65,7 +67,7 @@ fn sets(mail: &RawMail<'_>) -> Option<Vec<Set>> {
         return None;
     }
     let all = results.into_iter().zip(signatures).zip(seals);
-    let sets = all.map(|((results, message_signature), seal)| Set {
+    let sets = all.map(|((results, message_signature), seal)| ArcSet {
         results,
         message_signature,
         seal,
@@ -104,7 +106,8 @@ fn message_signature(
     now: u64,
 ) -> Result<bool, AnswerPending> {
     let field = mail.field(index);
-    let signature = field.and_then(|field| Signature::of_fields(&Tags::parse(field.value())?, now));
+    let signature =
+        field.and_then(|field| DkimSignature::of_fields(&Tags::parse(field.value())?, now));
     let Some(signature) = signature else {
         return Ok(false);
     };
@@ -123,7 +126,7 @@ fn message_signature(
 fn seal(
     mail: &RawMail<'_>,
     known: &DnsResponses<'_, '_>,
-    sets: &[Set],
+    sets: &[ArcSet],
 ) -> Result<bool, AnswerPending> {
     let field = sets.last().and_then(|set| mail.field(set.seal));
     let Some((field, tags)) = field.and_then(|field| Some((field, Tags::parse(field.value())?)))
@@ -132,7 +135,7 @@ fn seal(
     };
     // Section 5.1.1: the first set cannot validate a chain; all others found it valid.
     let expected = if sets.len() == 1 { "none" } else { "pass" };
-    let Some(signature) = Signature::of_seal(&tags).filter(|_| {
+    let Some(signature) = DkimSignature::of_seal(&tags).filter(|_| {
         tags.text("cv")
             .is_some_and(|cv| cv.eq_ignore_ascii_case(expected))
     }) else {

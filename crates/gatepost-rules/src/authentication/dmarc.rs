@@ -9,7 +9,7 @@ use super::{AnswerPending, DnsResponses, RecordLookup, texts};
 
 /// A domain's policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Policy {
+pub(crate) enum DmarcPolicy {
     None,
     Quarantine,
     Reject,
@@ -21,7 +21,7 @@ pub(crate) enum DmarcResult {
     /// The domain has no policy.
     NoPolicy,
     Pass,
-    Fail(Policy),
+    Fail(DmarcPolicy),
     /// The DNS query failed.
     Unknown,
 }
@@ -29,8 +29,8 @@ pub(crate) enum DmarcResult {
 /// The content of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct PublishedPolicy {
-    policy: Policy,
-    policy_below: Policy,
+    policy: DmarcPolicy,
+    policy_below: DmarcPolicy,
     strict_dkim: bool,
     strict_spf: bool,
 }
@@ -46,13 +46,13 @@ impl PublishedPolicy {
             return None;
         }
         let policy = |name: &str| match tags.text(name)?.to_ascii_lowercase().as_str() {
-            "none" => Some(Policy::None),
-            "quarantine" => Some(Policy::Quarantine),
-            "reject" => Some(Policy::Reject),
+            "none" => Some(DmarcPolicy::None),
+            "quarantine" => Some(DmarcPolicy::Quarantine),
+            "reject" => Some(DmarcPolicy::Reject),
             _ => None,
         };
         // Section 6.6.3: a record without a policy that requests reports counts as policy none.
-        let whole = policy("p").or_else(|| tags.text("rua").map(|_| Policy::None))?;
+        let whole = policy("p").or_else(|| tags.text("rua").map(|_| DmarcPolicy::None))?;
         let is_strict = |name: &str| {
             tags.text(name)
                 .is_some_and(|mode| mode.eq_ignore_ascii_case("s"))
@@ -93,7 +93,7 @@ pub(crate) fn verify(
     };
     let (record, is_own) = match (own?, above?) {
         (Ok(Some(record)), _) => (record, true),
-        (Err(Failed), _) | (Ok(None), Err(Failed)) => return Ok(DmarcResult::Unknown),
+        (Err(QueryFailed), _) | (Ok(None), Err(QueryFailed)) => return Ok(DmarcResult::Unknown),
         (Ok(None), Ok(Some(record))) => (record, false),
         (Ok(None), Ok(None)) => return Ok(DmarcResult::NoPolicy),
     };
@@ -118,15 +118,15 @@ pub(crate) fn verify(
     })
 }
 
-struct Failed;
+struct QueryFailed;
 
 fn published(
     domain: &str,
     known: &DnsResponses<'_, '_>,
-) -> Result<Result<Option<PublishedPolicy>, Failed>, AnswerPending> {
+) -> Result<Result<Option<PublishedPolicy>, QueryFailed>, AnswerPending> {
     Ok(
         match known.lookup(&format!("_dmarc.{domain}"), RecordType::Txt)? {
-            RecordLookup::Failed => Err(Failed),
+            RecordLookup::Failed => Err(QueryFailed),
             RecordLookup::Nothing { .. } => Ok(None),
             RecordLookup::Records(records) => {
                 let mut found = texts(records).filter_map(PublishedPolicy::parse);
@@ -168,13 +168,13 @@ mod tests {
         let fails = DmarcResult::Fail;
         // The author's domain, the signers, the envelope's senders, and the result.
         for (author, signers, senders, expected) in [
-            ("reject.example", "", "", fails(Policy::Reject)),
-            ("a.reject.example", "", "", fails(Policy::Quarantine)),
+            ("reject.example", "", "", fails(DmarcPolicy::Reject)),
+            ("a.reject.example", "", "", fails(DmarcPolicy::Quarantine)),
             (
                 "own.reject.example",
                 "",
                 "else.example",
-                fails(Policy::None),
+                fails(DmarcPolicy::None),
             ),
             (
                 "reject.example",
@@ -192,11 +192,11 @@ mod tests {
                 "strict.example",
                 "mail.strict.example",
                 "x.strict.example",
-                fails(Policy::Reject),
+                fails(DmarcPolicy::Reject),
             ),
             ("strict.example", "Strict.example", "", DmarcResult::Pass),
             ("twice.example", "", "", DmarcResult::NoPolicy),
-            ("reports.example", "", "", fails(Policy::None)),
+            ("reports.example", "", "", fails(DmarcPolicy::None)),
             ("other.example", "", "", DmarcResult::NoPolicy),
             ("slow.example", "", "", DmarcResult::Unknown),
             ("nothing.example", "", "", DmarcResult::NoPolicy),

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::Ids;
 use super::prepare::PreparedTest;
-use crate::language::Definitions;
-use crate::language::expression::{Binary, Expression, Operation, Term};
-use crate::scan::{MetaRule, MetaRules, Operand};
-use crate::{Problem, Severity};
+use crate::language::RuleDefinitions;
+use crate::language::expression::{BinaryOperator, Expression, Operation, Term};
+use crate::scan::{MetaOperand, MetaRule, MetaRules};
+use crate::{RuleProblem, Severity};
 
 /// The longest sum that a `rules_matching` is expanded to.
 const MATCHING_RULES_MAX: usize = 5_000;
@@ -32,11 +32,11 @@ pub(super) struct Metas {
 
 /// Parses the expressions of all metas and orders them.
 pub(super) fn order(
-    definitions: &Definitions,
+    definitions: &RuleDefinitions,
     prepared: &[Option<PreparedTest>],
     missed: &[bool],
     set: usize,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<RuleProblem>,
 ) -> Metas {
     let mut unordered = Vec::new();
     for (definition, test) in prepared.iter().enumerate() {
@@ -69,9 +69,9 @@ pub(super) fn order(
     metas
 }
 
-fn meta_problem(definitions: &Definitions, definition: usize, reason: String) -> Problem {
+fn meta_problem(definitions: &RuleDefinitions, definition: usize, reason: String) -> RuleProblem {
     let rule = &definitions.rules[definition];
-    Problem {
+    RuleProblem {
         severity: Severity::Error,
         file: Arc::clone(&rule.source.file),
         line: rule.source.line,
@@ -86,7 +86,7 @@ fn meta_problem(definitions: &Definitions, definition: usize, reason: String) ->
 fn name(
     term: Term<'_>,
     own: usize,
-    definitions: &Definitions,
+    definitions: &RuleDefinitions,
     set: usize,
 ) -> Result<Vec<Operation<Name>>, String> {
     match (term.name, term.argument) {
@@ -102,14 +102,14 @@ fn name(
 fn matching(
     pattern: &str,
     own: usize,
-    definitions: &Definitions,
+    definitions: &RuleDefinitions,
 ) -> Result<Vec<Operation<Name>>, String> {
     let mut operations = vec![Operation::Number(0.0)];
     for (index, rule) in definitions.rules.iter().enumerate() {
         let exists = rule.test.is_some() || rule.scores.is_some();
         if index != own && exists && fits(pattern.as_bytes(), rule.name.as_bytes()) {
             operations.push(Operation::Name(Some(index)));
-            operations.push(Operation::Binary(Binary::Add));
+            operations.push(Operation::Binary(BinaryOperator::Add));
         }
     }
     if operations.len() / 2 <= MATCHING_RULES_MAX {
@@ -217,11 +217,11 @@ impl Metas {
             place[meta.definition] = Some(index);
         }
         let operand = |name: &Name| match name {
-            None => Operand::Never,
+            None => MetaOperand::Never,
             Some(definition) => match (place[*definition], ids[*definition]) {
-                (Some(meta), _) => Operand::Meta(meta),
-                (None, Some(rule)) => Operand::Rule(rule),
-                (None, None) => Operand::Never,
+                (Some(meta), _) => MetaOperand::Meta(meta),
+                (None, Some(rule)) => MetaOperand::Rule(rule),
+                (None, None) => MetaOperand::Never,
             },
         };
         MetaRules::new(

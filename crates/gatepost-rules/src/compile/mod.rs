@@ -1,8 +1,8 @@
-//! Compiles definitions to a [`Program`]: decides which rules run, and adds each to a table.
+//! Compiles definitions to a [`RuleProgram`]: decides which rules run, and adds each to a table.
 //!
 //! A rule runs if its score is not 0, everything that it needs is available, and its result is
 //! visible: sub-rules that occur in no running meta are left out. A rule that was requested and
-//! does not run becomes a [`Problem`].
+//! does not run becomes a [`RuleProblem`].
 
 mod metas;
 mod needed;
@@ -14,12 +14,12 @@ use std::sync::Arc;
 
 use gatepost_learning::bayes::RulePoints;
 
-use crate::Problem;
 use crate::RuleId;
+use crate::RuleProblem;
 use crate::Severity;
-use crate::language::Definitions;
-use crate::language::definition::{Definition, Test, View};
-use crate::scan::Program;
+use crate::language::RuleDefinitions;
+use crate::language::definition::{RuleDefinition, RuleTest, View};
+use crate::scan::RuleProgram;
 use crate::shortcircuit::{ScanPosition, Shortcircuit, ShortcircuitScores};
 use prepare::PreparedTest;
 
@@ -65,8 +65,8 @@ impl ScoreSetConditions {
 }
 
 /// Rules by name and id, and the program that runs them.
-pub(crate) struct Compiled {
-    pub(crate) program: Program,
+pub(crate) struct CompiledRules {
+    pub(crate) program: RuleProgram,
     pub(crate) facts: Vec<RuleFacts>,
     /// The first turn of a rule on the network, where other rules can end a scan before it.
     pub(crate) network_turn: Option<ScanPosition>,
@@ -75,7 +75,7 @@ pub(crate) struct Compiled {
 }
 
 /// The reason why a requested rule does not run.
-pub(crate) struct NotRunning {
+pub(crate) struct RuleNotRunning {
     pub(crate) severity: Severity,
     pub(crate) cause: &'static str,
     pub(crate) reason: String,
@@ -85,14 +85,17 @@ pub(crate) struct NotRunning {
 }
 
 /// Compiles all rules; problems are added to the definitions'.
-pub(crate) fn compile(definitions: &mut Definitions, abilities: ScoreSetConditions) -> Compiled {
+pub(crate) fn compile(
+    definitions: &mut RuleDefinitions,
+    abilities: ScoreSetConditions,
+) -> CompiledRules {
     let set = abilities.score_set();
     let mut problems = Vec::new();
     let mut prepared: Vec<Option<PreparedTest>> = Vec::with_capacity(definitions.rules.len());
     let mut missed = vec![false; definitions.rules.len()];
     for (index, rule) in definitions.rules.iter().enumerate() {
         let outcome = match &rule.test {
-            Some(test) if rule.score(set) != 0.0 || matches!(test, Test::Meta { .. }) => {
+            Some(test) if rule.score(set) != 0.0 || matches!(test, RuleTest::Meta { .. }) => {
                 prepare::prepare(rule, test, definitions, abilities).map(Some)
             }
             _ => Ok(None),
@@ -115,13 +118,13 @@ pub(crate) fn compile(definitions: &mut Definitions, abilities: ScoreSetConditio
     let facts = facts(definitions, &ids, &turns, set);
     let tests = definitions.rules.iter().filter(|rule| rule.test.is_some());
     let unneeded = tests.count().saturating_sub(facts.len() + stopped);
-    let mut program = Program {
+    let mut program = RuleProgram {
         rules: facts.len(),
-        ..Program::default()
+        ..RuleProgram::default()
     };
     program.metas = metas.link(&ids);
     tables::fill(&mut program, definitions, prepared, &ids);
-    Compiled {
+    CompiledRules {
         network_turn: network_turn(&program, &facts, definitions.options.shortcircuit),
         program,
         facts,
@@ -130,8 +133,8 @@ pub(crate) fn compile(definitions: &mut Definitions, abilities: ScoreSetConditio
     }
 }
 
-fn problem(rule: &Definition, not_running: NotRunning) -> Problem {
-    Problem {
+fn problem(rule: &RuleDefinition, not_running: RuleNotRunning) -> RuleProblem {
+    RuleProblem {
         severity: not_running.severity,
         file: Arc::clone(&rule.source.file),
         line: rule.source.line,
@@ -147,7 +150,7 @@ pub(crate) type Ids = Vec<Option<RuleId>>;
 
 /// Assigns ids to the needed rules in the order in which reports list them: by the part that they
 /// examine, then by name.
-fn number(definitions: &Definitions, needed: &[bool]) -> Ids {
+fn number(definitions: &RuleDefinitions, needed: &[bool]) -> Ids {
     let mut order: Vec<usize> = (0..needed.len()).filter(|&index| needed[index]).collect();
     order.sort_by_key(|&index| {
         let rule = &definitions.rules[index];
@@ -161,30 +164,30 @@ fn number(definitions: &Definitions, needed: &[bool]) -> Ids {
 }
 
 /// The order in which SpamAssassin runs the kinds of rules, which is the order in its reports.
-fn rank(test: &Test) -> u8 {
+fn rank(test: &RuleTest) -> u8 {
     match test {
-        Test::Header(_) | Test::Exists { .. } => 0,
-        Test::Eval { view, .. } => match view {
+        RuleTest::Header(_) | RuleTest::Exists { .. } => 0,
+        RuleTest::Eval { view, .. } => match view {
             View::Header => 1,
             View::Body | View::Uri => 4,
             View::RawBody => 6,
             View::Full => 8,
         },
-        Test::Pattern { view, .. } => match view {
+        RuleTest::Pattern { view, .. } => match view {
             View::Header | View::Body => 2,
             View::Uri => 3,
             View::RawBody => 5,
             View::Full => 7,
         },
-        Test::MimeHeader(_) | Test::UriDetail { .. } => 4,
-        Test::Network(_) => 9,
-        Test::Meta { .. } => 10,
+        RuleTest::MimeHeader(_) | RuleTest::UriDetail { .. } => 4,
+        RuleTest::Network(_) => 9,
+        RuleTest::Meta { .. } => 10,
     }
 }
 
 /// The turn of each rule. The rules in a meta run no later than the meta, as in SpamAssassin's
 /// `fix_priorities`; only network rules run at [`NETWORK_PRIORITY`], and a meta waits for them.
-fn turns(definitions: &Definitions, metas: &metas::Metas) -> Vec<ScanPosition> {
+fn turns(definitions: &RuleDefinitions, metas: &metas::Metas) -> Vec<ScanPosition> {
     let rules = &definitions.rules;
     let mut turns: Vec<ScanPosition> = rules
         .iter()
@@ -220,7 +223,7 @@ const NETWORK_PRIORITY: i32 = -100;
 
 /// The first turn of a rule on the network, if other rules can end a scan before it.
 fn network_turn(
-    program: &Program,
+    program: &RuleProgram,
     facts: &[RuleFacts],
     scores: ShortcircuitScores,
 ) -> Option<ScanPosition> {
@@ -233,7 +236,7 @@ fn network_turn(
 }
 
 fn facts(
-    definitions: &Definitions,
+    definitions: &RuleDefinitions,
     ids: &Ids,
     turns: &[ScanPosition],
     set: usize,
@@ -245,8 +248,10 @@ fn facts(
         .zip(turns)
         .filter_map(|((rule, id), turn)| {
             let prefix = match &rule.test {
-                Some(Test::Pattern { view, .. } | Test::Eval { view, .. }) => view.report_prefix(),
-                Some(Test::MimeHeader(_)) => View::Body.report_prefix(),
+                Some(RuleTest::Pattern { view, .. } | RuleTest::Eval { view, .. }) => {
+                    view.report_prefix()
+                }
+                Some(RuleTest::MimeHeader(_)) => View::Body.report_prefix(),
                 _ => "",
             };
             let points = RulePoints {
@@ -270,7 +275,8 @@ fn facts(
                 no_awl: rule.flags.no_awl,
                 turn: *turn,
                 shortcircuit: rule.shortcircuit,
-                is_multiple: rule.flags.multiple && !matches!(rule.test, Some(Test::Meta { .. })),
+                is_multiple: rule.flags.multiple
+                    && !matches!(rule.test, Some(RuleTest::Meta { .. })),
             };
             Some(((*id)?, facts))
         })
@@ -284,7 +290,7 @@ const NO_DESCRIPTION: &str = "No description available.";
 /// The limit on matches for `tflags multiple` without `maxhits`.
 const HITS_MAX_DEFAULT: u32 = 1000;
 
-fn hits_max(rule: &Definition) -> u32 {
+fn hits_max(rule: &RuleDefinition) -> u32 {
     if rule.flags.multiple {
         rule.flags.hits_max.unwrap_or(HITS_MAX_DEFAULT).max(1)
     } else {

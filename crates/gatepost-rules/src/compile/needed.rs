@@ -2,11 +2,11 @@
 
 use super::metas::Metas;
 use super::prepare::PreparedTest;
-use crate::language::Definitions;
+use crate::language::RuleDefinitions;
 
 /// By definition: whether the rule must run.
 pub(super) fn find(
-    definitions: &Definitions,
+    definitions: &RuleDefinitions,
     prepared: &[Option<PreparedTest>],
     metas: &Metas,
     set: usize,

@@ -5,12 +5,12 @@ use gatepost_learning::bayes::Interval;
 use gatepost_mail::HeaderSelector;
 use gatepost_pattern::{Pattern, Template};
 
-use super::{NotRunning, ScoreSetConditions, hits_max};
+use super::{RuleNotRunning, ScoreSetConditions, hits_max};
 use crate::RuleId;
 use crate::Severity;
-use crate::eval::{self, EvalProblem, Evaluation};
-use crate::language::Definitions;
-use crate::language::definition::{Definition, FieldTest, Test, View};
+use crate::eval::{self, EvalCall, EvalProblem};
+use crate::language::RuleDefinitions;
+use crate::language::definition::{FieldTest, RuleDefinition, RuleTest, View};
 use crate::network::{self, LinkList, NetworkCall, NetworkTest};
 use crate::scan::FieldRule;
 
@@ -24,7 +24,7 @@ pub(super) enum PreparedTest {
     Network(NetworkTest),
     /// A pattern that contains a capture of another rule.
     Template(TemplateTarget, Template),
-    Eval(View, Evaluation),
+    Eval(View, EvalCall),
     /// An interval of Bayes probabilities.
     Bayes(Interval),
     /// The sender's average.
@@ -60,7 +60,7 @@ impl FieldComparison {
         &self.pattern
     }
 
-    pub(super) fn rule(self, rule: RuleId, definition: &Definition) -> FieldRule {
+    pub(super) fn rule(self, rule: RuleId, definition: &RuleDefinition) -> FieldRule {
         FieldRule {
             rule,
             pattern: self.pattern,
@@ -73,45 +73,45 @@ impl FieldComparison {
 
 /// Prepares the test of a rule, or returns the reason why it does not run.
 pub(super) fn prepare(
-    rule: &Definition,
-    test: &Test,
-    definitions: &Definitions,
+    rule: &RuleDefinition,
+    test: &RuleTest,
+    definitions: &RuleDefinitions,
     abilities: ScoreSetConditions,
-) -> Result<PreparedTest, NotRunning> {
+) -> Result<PreparedTest, RuleNotRunning> {
     Ok(match test {
-        Test::Meta { expression } => PreparedTest::Meta(expression.clone()),
-        Test::Exists { selector } => PreparedTest::Exists(HeaderSelector::parse(selector)),
-        Test::Header(test) => prepare_field(rule, test, definitions, abilities)?,
-        Test::MimeHeader(test) => PreparedTest::MimeField(
+        RuleTest::Meta { expression } => PreparedTest::Meta(expression.clone()),
+        RuleTest::Exists { selector } => PreparedTest::Exists(HeaderSelector::parse(selector)),
+        RuleTest::Header(test) => prepare_field(rule, test, definitions, abilities)?,
+        RuleTest::MimeHeader(test) => PreparedTest::MimeField(
             HeaderSelector::parse(&test.selector),
             field(test, read_pattern(rule, &test.pattern, definitions)?),
         ),
-        Test::Pattern { view, pattern } => match read(rule, pattern, definitions)? {
+        RuleTest::Pattern { view, pattern } => match read(rule, pattern, definitions)? {
             ParsedPattern::Pattern(pattern) => PreparedTest::Lines(*view, pattern),
             ParsedPattern::Template(template) => {
                 PreparedTest::Template(TemplateTarget::Lines(*view), template)
             }
         },
-        Test::UriDetail { conditions } => PreparedTest::Eval(
+        RuleTest::UriDetail { conditions } => PreparedTest::Eval(
             View::Uri,
             eval::prepare_uri_detail(conditions).map_err(eval_problem)?,
         ),
-        Test::Eval {
+        RuleTest::Eval {
             view,
             function,
             arguments,
         } => prepare_eval(rule, *view, function, arguments, abilities)?,
-        Test::Network(_) if !abilities.network => return Err(network_is_off()),
-        Test::Network(call) => prepare_network(rule, call, definitions)?,
+        RuleTest::Network(_) if !abilities.network => return Err(network_is_off()),
+        RuleTest::Network(call) => prepare_network(rule, call, definitions)?,
     })
 }
 
 fn prepare_field(
-    rule: &Definition,
+    rule: &RuleDefinition,
     test: &FieldTest,
-    definitions: &Definitions,
+    definitions: &RuleDefinitions,
     abilities: ScoreSetConditions,
-) -> Result<PreparedTest, NotRunning> {
+) -> Result<PreparedTest, RuleNotRunning> {
     let (selector, negated) = (HeaderSelector::parse(&test.selector), test.negated);
     let senders = &definitions.configuration.network.senders;
     let asks_origin = !senders.networks_v4.is_empty() || !senders.networks_v6.is_empty();
@@ -131,12 +131,12 @@ fn prepare_field(
 }
 
 fn prepare_eval(
-    rule: &Definition,
+    rule: &RuleDefinition,
     view: View,
     function: &str,
     arguments: &[String],
     abilities: ScoreSetConditions,
-) -> Result<PreparedTest, NotRunning> {
+) -> Result<PreparedTest, RuleNotRunning> {
     if rule.flags.net && !abilities.network {
         return Err(network_is_off());
     }
@@ -155,10 +155,10 @@ fn prepare_eval(
 }
 
 fn prepare_network(
-    rule: &Definition,
+    rule: &RuleDefinition,
     call: &NetworkCall,
-    definitions: &Definitions,
-) -> Result<PreparedTest, NotRunning> {
+    definitions: &RuleDefinitions,
+) -> Result<PreparedTest, RuleNotRunning> {
     let links = definitions.link_lists.get(&rule.name).cloned();
     let links = links.map(|list| LinkList {
         flags: rule.flags.link,
@@ -172,8 +172,8 @@ fn prepare_network(
     }
 }
 
-fn network_is_off() -> NotRunning {
-    NotRunning {
+fn network_is_off() -> RuleNotRunning {
+    RuleNotRunning {
         severity: Severity::Note,
         cause: "network tests are off",
         reason: "it queries the network".to_owned(),
@@ -182,8 +182,8 @@ fn network_is_off() -> NotRunning {
     }
 }
 
-fn needs_bayes() -> NotRunning {
-    NotRunning {
+fn needs_bayes() -> RuleNotRunning {
+    RuleNotRunning {
         severity: Severity::Note,
         cause: "Bayes",
         reason: "it needs Bayes, which runs when it has learned enough".to_owned(),
@@ -192,14 +192,14 @@ fn needs_bayes() -> NotRunning {
     }
 }
 
-fn bad_interval() -> NotRunning {
+fn bad_interval() -> RuleNotRunning {
     eval_problem(EvalProblem::Arguments {
         name: "check_bayes".to_owned(),
         reason: "it takes two probabilities".to_owned(),
     })
 }
 
-fn eval_problem(problem: EvalProblem) -> NotRunning {
+fn eval_problem(problem: EvalProblem) -> RuleNotRunning {
     let reason = problem.to_string();
     let (severity, cause, fix) = match problem {
         EvalProblem::Unknown { .. } => (
@@ -212,7 +212,7 @@ fn eval_problem(problem: EvalProblem) -> NotRunning {
             (Severity::Error, "bad arguments", "correct the arguments")
         }
     };
-    NotRunning {
+    RuleNotRunning {
         severity,
         cause,
         reason,
@@ -229,8 +229,8 @@ fn field(test: &FieldTest, pattern: Pattern) -> FieldComparison {
     }
 }
 
-fn bad_pattern(reason: impl Into<String>) -> NotRunning {
-    NotRunning {
+fn bad_pattern(reason: impl Into<String>) -> RuleNotRunning {
+    RuleNotRunning {
         severity: Severity::Error,
         cause: "bad pattern",
         reason: reason.into(),
@@ -240,10 +240,10 @@ fn bad_pattern(reason: impl Into<String>) -> NotRunning {
 }
 
 fn read(
-    rule: &Definition,
+    rule: &RuleDefinition,
     text: &[u8],
-    definitions: &Definitions,
-) -> Result<ParsedPattern, NotRunning> {
+    definitions: &RuleDefinitions,
+) -> Result<ParsedPattern, RuleNotRunning> {
     let (body, modifiers) = Pattern::split(text).map_err(bad_pattern)?;
     let expanded = rule.replaces_tags.then(|| {
         let has_modifiers = text.last().is_some_and(u8::is_ascii_lowercase);
@@ -251,7 +251,7 @@ fn read(
     });
     let body = expanded.as_deref().unwrap_or(body);
     if definitions.ignores_always_matching && is_always_matching(body) {
-        return Err(NotRunning {
+        return Err(RuleNotRunning {
             cause: "always matching",
             fix: "fix the pattern, or write: ignore_always_matching_regexps 0",
             ..bad_pattern("its pattern is empty or has an empty alternative, so it always matches")
@@ -265,10 +265,10 @@ fn read(
 }
 
 fn read_pattern(
-    rule: &Definition,
+    rule: &RuleDefinition,
     text: &[u8],
-    definitions: &Definitions,
-) -> Result<Pattern, NotRunning> {
+    definitions: &RuleDefinitions,
+) -> Result<Pattern, RuleNotRunning> {
     match read(rule, text, definitions)? {
         ParsedPattern::Pattern(pattern) => Ok(pattern),
         ParsedPattern::Template(_) => Err(bad_pattern(

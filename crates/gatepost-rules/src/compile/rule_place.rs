@@ -2,13 +2,13 @@
 
 use gatepost_learning::bayes::RulePlace;
 
-use crate::language::Definitions;
-use crate::language::definition::{Definition, Test, View};
+use crate::language::RuleDefinitions;
+use crate::language::definition::{RuleDefinition, RuleTest, View};
 
 /// The part of a rule. A meta has the parts of the rules that it names.
-pub(super) fn place(rule: &Definition, definitions: &Definitions) -> RulePlace {
+pub(super) fn place(rule: &RuleDefinition, definitions: &RuleDefinitions) -> RulePlace {
     match &rule.test {
-        Some(Test::Meta { expression }) => {
+        Some(RuleTest::Meta { expression }) => {
             let (mut head, mut body) = (0, 0);
             for name in names(expression) {
                 match definitions.find(name).and_then(place_of_test) {
@@ -23,16 +23,16 @@ pub(super) fn place(rule: &Definition, definitions: &Definitions) -> RulePlace {
     }
 }
 
-fn place_of_test(rule: &Definition) -> Option<RulePlace> {
+fn place_of_test(rule: &RuleDefinition) -> Option<RulePlace> {
     Some(match rule.test.as_ref()? {
-        Test::Header(_) | Test::Exists { .. } => RulePlace::Head,
-        Test::MimeHeader(_) | Test::UriDetail { .. } => RulePlace::Body,
-        Test::Pattern { view, .. } | Test::Eval { view, .. } => match view {
+        RuleTest::Header(_) | RuleTest::Exists { .. } => RulePlace::Head,
+        RuleTest::MimeHeader(_) | RuleTest::UriDetail { .. } => RulePlace::Body,
+        RuleTest::Pattern { view, .. } | RuleTest::Eval { view, .. } => match view {
             View::Header => RulePlace::Head,
             View::Body | View::RawBody | View::Uri => RulePlace::Body,
             View::Full => RulePlace::Other,
         },
-        Test::Meta { .. } | Test::Network(_) => return None,
+        RuleTest::Meta { .. } | RuleTest::Network(_) => return None,
     })
 }
 

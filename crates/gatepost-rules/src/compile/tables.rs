@@ -9,24 +9,24 @@ use gatepost_pattern::Groups;
 use super::prepare::{PreparedTest, TemplateTarget};
 use super::{Ids, hits_max};
 use crate::RuleId;
-use crate::language::Definitions;
-use crate::language::definition::{Definition, View};
+use crate::language::RuleDefinitions;
+use crate::language::definition::{RuleDefinition, View};
 use crate::network::{NetworkRule, NetworkTest};
 use crate::report;
 use crate::scan::{
     CaptureSource, EvalRule, FieldRule, FieldRules, LineRule, LineRules, MatchedText, MimeRule,
-    MimeRules, Program, TemplateRule,
+    MimeRules, RuleProgram, TemplateRule,
 };
 
 /// Adds the rules that have an id to the program, and the queries whose responses others examine.
 pub(super) fn fill(
-    program: &mut Program,
-    definitions: &Definitions,
+    program: &mut RuleProgram,
+    definitions: &RuleDefinitions,
     prepared: Vec<Option<PreparedTest>>,
     ids: &Ids,
 ) {
     program.captures.sources = sources(definitions, &prepared);
-    let mut tables = Tables::default();
+    let mut tables = CollectedRules::default();
     for ((definition, prepared), id) in definitions.rules.iter().zip(prepared).zip(ids) {
         match (prepared, id) {
             (Some(prepared), &Some(rule)) => tables.add(program, rule, definition, prepared),
@@ -50,19 +50,19 @@ pub(super) fn fill(
 
 /// The rules whose tables need all rules of one field or view at once.
 #[derive(Default)]
-struct Tables {
+struct CollectedRules {
     /// The rules that match a field, and the rules that test whether it exists.
     fields: HashMap<HeaderSelector, (Vec<FieldRule>, Vec<RuleId>)>,
     mime: HashMap<HeaderSelector, Vec<FieldRule>>,
     lines: HashMap<View, Vec<LineRule>>,
 }
 
-impl Tables {
+impl CollectedRules {
     fn add(
         &mut self,
-        program: &mut Program,
+        program: &mut RuleProgram,
         rule: RuleId,
-        definition: &Definition,
+        definition: &RuleDefinition,
         prepared: PreparedTest,
     ) {
         match prepared {
@@ -116,8 +116,8 @@ impl Tables {
 
     fn add_mime(
         &mut self,
-        program: &mut Program,
-        definition: &Definition,
+        program: &mut RuleProgram,
+        definition: &RuleDefinition,
         selector: HeaderSelector,
         field: FieldRule,
     ) {
@@ -135,7 +135,7 @@ impl Tables {
         }
     }
 
-    fn finish(mut self, program: &mut Program) {
+    fn finish(mut self, program: &mut RuleProgram) {
         program.fields = self
             .fields
             .into_iter()
@@ -154,7 +154,7 @@ impl Tables {
     }
 }
 
-fn lines_of(view: View, definition: &Definition) -> MatchedText {
+fn lines_of(view: View, definition: &RuleDefinition) -> MatchedText {
     MatchedText::Lines {
         view,
         skips_first: view == View::Body && definition.flags.no_subject,
@@ -162,7 +162,7 @@ fn lines_of(view: View, definition: &Definition) -> MatchedText {
 }
 
 /// The patterns whose groups the templates of patterns, queries and reports use.
-fn sources(definitions: &Definitions, prepared: &[Option<PreparedTest>]) -> Vec<CaptureSource> {
+fn sources(definitions: &RuleDefinitions, prepared: &[Option<PreparedTest>]) -> Vec<CaptureSource> {
     let mut wanted: Vec<&str> = Vec::new();
     for prepared in prepared.iter().flatten() {
         match prepared {

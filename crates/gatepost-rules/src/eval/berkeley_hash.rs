@@ -17,7 +17,7 @@ const LONG_ITEM: u8 = 3;
 
 /// The keys and values; `None` if the file has another format.
 pub(super) fn read(data: &[u8]) -> Option<HashMap<Vec<u8>, Vec<u8>>> {
-    let file = File::open(data)?;
+    let file = BerkeleyFile::open(data)?;
     let mut table = HashMap::new();
     for page in data.chunks_exact(file.page_bytes).skip(1) {
         if page.get(25).is_some_and(|kind| HASH_PAGES.contains(kind)) {
@@ -27,13 +27,13 @@ pub(super) fn read(data: &[u8]) -> Option<HashMap<Vec<u8>, Vec<u8>>> {
     Some(table)
 }
 
-struct File<'d> {
+struct BerkeleyFile<'d> {
     data: &'d [u8],
     page_bytes: usize,
     is_big_endian: bool,
 }
 
-impl<'d> File<'d> {
+impl<'d> BerkeleyFile<'d> {
     fn open(data: &'d [u8]) -> Option<Self> {
         let little = Self {
             data,

@@ -8,10 +8,10 @@ use super::{Entry, pattern, plain};
 
 pub(super) const FUNCTIONS: &[Entry] = &[
     ("check_for_forged_hotmail_received_headers", |_| {
-        plain(|mail| hotmail(mail) == Hotmail::Forged)
+        plain(|mail| hotmail(mail) == HotmailResult::Forged)
     }),
     ("check_for_no_hotmail_received_headers", |_| {
-        plain(|mail| hotmail(mail) == Hotmail::NoReceived)
+        plain(|mail| hotmail(mail) == HotmailResult::NoReceived)
     }),
     ("check_for_forged_eudoramail_received_headers", |_| {
         plain(forged_eudoramail)
@@ -29,7 +29,7 @@ pub(super) const FUNCTIONS: &[Entry] = &[
 
 /// The result for a sender's address at Hotmail, according to the relays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Hotmail {
+enum HotmailResult {
     Plausible,
     Forged,
     NoReceived,
@@ -80,27 +80,27 @@ pattern!(
 pattern!(HOTMAIL_CLAIM, r"(?:from |HELO |helo=)\S*hotmail\.com\b");
 pattern!(MICROSOFT_ORGANISATION, r"hotmail\.com|msonline-outlook");
 
-fn hotmail(mail: &ScannedMail<'_>) -> Hotmail {
+fn hotmail(mail: &ScannedMail<'_>) -> HotmailResult {
     let received = received_on_one_line(mail);
     if HOTMAIL_PICKUP.is_match(&received)
         || is_msn_group(mail)
         || gated_through_received_remover(mail)
     {
-        return Hotmail::Plausible;
+        return HotmailResult::Plausible;
     }
     let ip = has_ip(&text(mail, "X-Originating-Ip"));
     let organisation = MICROSOFT_ORGANISATION.is_match(&text(mail, "X-OriginatorOrg"));
     if ip && HOTMAIL_WITH_IP.is_match(&received)
         || organisation && OUTLOOK_WITH_ORGANISATION.is_match(&received)
     {
-        return Hotmail::Plausible;
+        return HotmailResult::Plausible;
     }
     if HOTMAIL_CLAIM.is_match(&received) {
-        Hotmail::Forged
+        HotmailResult::Forged
     } else if is_from(mail, b"hotmail.com") {
-        Hotmail::NoReceived
+        HotmailResult::NoReceived
     } else {
-        Hotmail::Plausible
+        HotmailResult::Plausible
     }
 }
 

@@ -87,7 +87,7 @@ fn kind(name: &str) -> Result<Option<ImageFormat>, String> {
 }
 
 #[derive(Clone, Debug)]
-struct Image {
+struct AttachedImage {
     kind: ImageFormat,
     /// Pixels; 0 if the size cannot be read.
     height: u32,
@@ -97,16 +97,16 @@ struct Image {
 
 /// The attached images.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Images(Vec<Image>);
+pub(super) struct AttachedImages(Vec<AttachedImage>);
 
-impl Images {
-    fn of(&self, kind: Option<ImageFormat>) -> impl Iterator<Item = &Image> {
+impl AttachedImages {
+    fn of(&self, kind: Option<ImageFormat>) -> impl Iterator<Item = &AttachedImage> {
         self.0
             .iter()
             .filter(move |image| kind.is_none_or(|kind| kind == image.kind))
     }
 
-    fn measured(&self, kind: Option<ImageFormat>) -> impl Iterator<Item = &Image> {
+    fn measured(&self, kind: Option<ImageFormat>) -> impl Iterator<Item = &AttachedImage> {
         self.of(kind)
             .filter(|image| image.height > 0 && image.width > 0)
     }
@@ -118,11 +118,13 @@ impl Images {
     }
 }
 
-fn images<'a>(mail: &'a ScannedMail<'_>) -> &'a Images {
-    mail.findings().images.get_or_init(|| Images(find(mail)))
+fn images<'a>(mail: &'a ScannedMail<'_>) -> &'a AttachedImages {
+    mail.findings()
+        .images
+        .get_or_init(|| AttachedImages(find(mail)))
 }
 
-fn find(mail: &ScannedMail<'_>) -> Vec<Image> {
+fn find(mail: &ScannedMail<'_>) -> Vec<AttachedImage> {
     let leaves = mail.parts().leaves();
     let attached = leaves.filter_map(|part| {
         let kind = match part.media_type.as_str() {
@@ -142,7 +144,7 @@ fn find(mail: &ScannedMail<'_>) -> Vec<Image> {
             ImageFormat::Jpeg => jpeg_size(data),
         }
         .unwrap_or((0, 0));
-        Some(Image {
+        Some(AttachedImage {
             kind,
             height,
             width,

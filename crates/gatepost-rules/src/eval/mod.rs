@@ -1,6 +1,6 @@
 //! The functions that rules call by name: `header X eval:check_for_missing_to_header()`.
 //!
-//! [`prepare`] turns a name and its arguments into an [`Evaluation`] once, when rules are loaded:
+//! [`prepare`] turns a name and its arguments into an [`EvalCall`] once, when rules are loaded:
 //! it parses numbers, compiles patterns and reports errors. Running the evaluation on a message
 //! then only computes. Functions are grouped as in SpamAssassin, one plugin per module. Results
 //! that several functions of a plugin need are computed once per message and kept in its
@@ -55,11 +55,11 @@ type BindResult = Result<MailFunction, String>;
 type Entry = (&'static str, fn(&EvalArguments<'_>) -> BindResult);
 
 /// A call of an eval function, ready to run on any message.
-pub struct Evaluation {
+pub struct EvalCall {
     function: MailFunction,
 }
 
-impl Evaluation {
+impl EvalCall {
     /// Runs it: 0 if it does not hit, otherwise the value that meta rules see, usually 1.
     pub fn run(&self, mail: &ScannedMail<'_>) -> u32 {
         (self.function)(mail)
@@ -139,7 +139,7 @@ fn entry(name: &str) -> Option<&'static Entry> {
 }
 
 /// Prepares a call of `name` with `arguments` (already unquoted).
-pub fn prepare(name: &str, arguments: &[String]) -> Result<Evaluation, EvalProblem> {
+pub fn prepare(name: &str, arguments: &[String]) -> Result<EvalCall, EvalProblem> {
     let Some((_, build)) = entry(name) else {
         let name = name.to_owned();
         let off = OFF
@@ -154,7 +154,7 @@ pub fn prepare(name: &str, arguments: &[String]) -> Result<Evaluation, EvalProbl
         });
     };
     match build(&EvalArguments::new(arguments)) {
-        Ok(function) => Ok(Evaluation { function }),
+        Ok(function) => Ok(EvalCall { function }),
         Err(reason) => Err(EvalProblem::Arguments {
             name: name.to_owned(),
             reason,
@@ -183,19 +183,19 @@ static DEFAULT_SETTINGS: LazyLock<EvalSettings> = LazyLock::new(EvalSettings::de
 pub struct ScannedMail<'a> {
     mail: Mail<'a>,
     settings: &'a EvalSettings,
-    findings: Findings,
+    findings: EvalFindings,
 }
 
 /// Results that several functions of a plugin need, computed once per message.
 #[derive(Default)]
-struct Findings {
+struct EvalFindings {
     mime: OnceCell<mime::MimeFindings>,
     alternative: OnceCell<body::AlternativeDifference>,
     dates: OnceCell<dates::DateFindings>,
     recipients: OnceCell<recipients::RecipientFindings>,
-    images: OnceCell<image::Images>,
-    office: OnceCell<office::Office>,
-    pdf: OnceCell<pdf::Files>,
+    images: OnceCell<image::AttachedImages>,
+    office: OnceCell<office::OfficeFindings>,
+    pdf: OnceCell<pdf::PdfFiles>,
     freemail: OnceCell<Option<Vec<Vec<u8>>>>,
     from_name: OnceCell<from_name::FromNameFindings>,
     listed_hosts: OnceCell<Vec<String>>,
@@ -208,7 +208,7 @@ impl<'a> ScannedMail<'a> {
         let mut scanned = Self {
             mail,
             settings,
-            findings: Findings::default(),
+            findings: EvalFindings::default(),
         };
         let links = office::document_links(&scanned).to_vec();
         scanned.mail.add_links(links);
@@ -225,7 +225,7 @@ impl<'a> ScannedMail<'a> {
         self.settings
     }
 
-    const fn findings(&self) -> &Findings {
+    const fn findings(&self) -> &EvalFindings {
         &self.findings
     }
 }

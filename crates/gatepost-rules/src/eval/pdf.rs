@@ -99,7 +99,7 @@ const DETAIL_BYTES_MAX: usize = 256;
 
 /// The data of all PDF files of a message.
 #[derive(Debug, Default)]
-pub(super) struct Files {
+pub(super) struct PdfFiles {
     count: usize,
     images: usize,
     /// Data of the last file with images.
@@ -113,12 +113,12 @@ pub(super) struct Files {
     is_encrypted: bool,
 }
 
-fn files<'m>(mail: &'m ScannedMail<'_>) -> &'m Files {
+fn files<'m>(mail: &'m ScannedMail<'_>) -> &'m PdfFiles {
     mail.findings().pdf.get_or_init(|| find(mail))
 }
 
-fn find(mail: &ScannedMail<'_>) -> Files {
-    let mut files = Files::default();
+fn find(mail: &ScannedMail<'_>) -> PdfFiles {
+    let mut files = PdfFiles::default();
     for part in mail.parts().leaves() {
         let is_pdf = matches!(part.media_type.as_str(), "image/pdf" | "application/pdf");
         let is_stream = matches!(
@@ -155,7 +155,7 @@ pattern!(TITLE, r"/Title\s{0,2}(\(.*?(?<!\\)\)|<[^>]*>)");
 pattern!(CREATED, r"/CreationDate\s{0,2}\(D:(\d+)");
 pattern!(MODIFIED, r"/ModDate\s{0,2}\(D:(\d+)");
 
-impl Files {
+impl PdfFiles {
     fn read(&mut self, part: &MimePart) {
         let data = part.decoded();
         let data = data.strip_prefix(b"\xef\xbb\xbf").unwrap_or(data);

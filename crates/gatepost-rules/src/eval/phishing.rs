@@ -14,7 +14,7 @@ const SCORE_MIN: f64 = 6.0;
 
 /// The links of all feeds.
 #[derive(Clone, Debug)]
-pub(crate) struct Feeds {
+pub(crate) struct PhishingFeeds {
     /// With their scores, if the feed has scores.
     links: HashMap<Vec<u8>, f64>,
     /// Links are compared without their query.
@@ -22,7 +22,7 @@ pub(crate) struct Feeds {
     score_min: f64,
 }
 
-impl Default for Feeds {
+impl Default for PhishingFeeds {
     fn default() -> Self {
         Self {
             links: HashMap::new(),
@@ -32,7 +32,7 @@ impl Default for Feeds {
     }
 }
 
-impl Feeds {
+impl PhishingFeeds {
     /// Processes one line of a rule file; `None` if the directive belongs to another module.
     pub(crate) fn directive(&mut self, name: &str, value: &str) -> Option<Directive> {
         match name {

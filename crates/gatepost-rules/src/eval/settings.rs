@@ -7,8 +7,8 @@ use gatepost_mail::{Directive, MailPattern};
 
 use super::address_list::{AddressList, glob, glob_within};
 use super::office::OfficeSettings;
-use super::phishing::Feeds;
-use super::text_cat::Languages;
+use super::phishing::PhishingFeeds;
+use super::text_cat::LanguageSettings;
 
 /// The settings of eval functions.
 #[derive(Clone, Debug)]
@@ -52,8 +52,8 @@ pub(crate) struct EvalSettings {
     pub(crate) from_name_extra_characters: i64,
     /// The definition of a spoofed name.
     pub(crate) from_name_check: u32,
-    pub(crate) languages: Languages,
-    pub(crate) phishing: Feeds,
+    pub(crate) languages: LanguageSettings,
+    pub(crate) phishing: PhishingFeeds,
     pub(crate) office: OfficeSettings,
 }
 
@@ -122,8 +122,8 @@ impl Default for EvalSettings {
             from_name_ignored_fields: Vec::new(),
             from_name_extra_characters: 50,
             from_name_check: 1,
-            languages: Languages::default(),
-            phishing: Feeds::default(),
+            languages: LanguageSettings::default(),
+            phishing: PhishingFeeds::default(),
             office: OfficeSettings::default(),
         }
     }

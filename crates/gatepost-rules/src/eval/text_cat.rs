@@ -25,10 +25,10 @@ const RUN_BYTES_MAX: usize = 5;
 
 /// The directives about languages.
 #[derive(Clone, Debug)]
-pub(crate) struct Languages {
+pub(crate) struct LanguageSettings {
     /// The path of the models.
     pub(crate) file: Option<PathBuf>,
-    models: OnceLock<Arc<Vec<Model>>>,
+    models: OnceLock<Arc<Vec<LanguageModel>>>,
     wanted: Vec<String>,
     inactive: Vec<String>,
     answers_max: usize,
@@ -39,12 +39,12 @@ pub(crate) struct Languages {
 }
 
 #[derive(Debug)]
-struct Model {
+struct LanguageModel {
     language: String,
     ranks: HashMap<Vec<u8>, usize>,
 }
 
-impl Default for Languages {
+impl Default for LanguageSettings {
     fn default() -> Self {
         let inactive = "bs cy eo et eu fy ga gd is la lt lv rm sa sco sl yi";
         Self {
@@ -64,7 +64,7 @@ fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-impl Languages {
+impl LanguageSettings {
     /// Processes one line of a rule file; `None` if the directive belongs to another module.
     pub(crate) fn directive(&mut self, name: &str, value: &str) -> Option<Directive> {
         let number = value.trim().parse::<usize>();
@@ -98,7 +98,7 @@ impl Languages {
         })
     }
 
-    fn models(&self) -> &[Model] {
+    fn models(&self) -> &[LanguageModel] {
         self.models.get_or_init(|| {
             let text = self.file.as_ref().and_then(|file| std::fs::read(file).ok());
             Arc::new(read(&text.unwrap_or_default()))
@@ -152,14 +152,14 @@ impl Languages {
     }
 }
 
-fn read(text: &[u8]) -> Vec<Model> {
+fn read(text: &[u8]) -> Vec<LanguageModel> {
     let mut models = Vec::new();
     let mut ranks: HashMap<Vec<u8>, usize> = HashMap::new();
     let mut rank = 1;
     for line in text.split(|&byte| byte == b'\n') {
         if let Some(name) = line.strip_prefix(b"0 ").filter(|name| !name.is_empty()) {
             let language = String::from_utf8_lossy(name).into_owned();
-            models.push(Model {
+            models.push(LanguageModel {
                 language,
                 ranks: std::mem::take(&mut ranks),
             });

@@ -2,7 +2,7 @@
 
 use gatepost_mail::{MailPattern, Uri};
 
-use super::{EvalProblem, Evaluation};
+use super::{EvalCall, EvalProblem};
 
 /// The part of a link that a condition examines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,13 +15,13 @@ enum UriComponent {
     Host,
 }
 
-struct Condition {
+struct UriCondition {
     target: UriComponent,
     negated: bool,
     pattern: MailPattern,
 }
 
-impl Condition {
+impl UriCondition {
     fn holds(&self, uri: &Uri) -> bool {
         let fits = |text: &[u8]| self.pattern.is_match(text) != self.negated;
         match self.target {
@@ -37,12 +37,12 @@ impl Condition {
 
 /// Prepares a `uri_detail` rule: the conditions after its name, such as `type =~ /^a$/ text =~
 /// /click/i`. It hits if one link satisfies all of them.
-pub fn prepare_uri_detail(conditions: &str) -> Result<Evaluation, EvalProblem> {
+pub fn prepare_uri_detail(conditions: &str) -> Result<EvalCall, EvalProblem> {
     let parsed = parse(conditions).map_err(|reason| EvalProblem::Arguments {
         name: "uri_detail".to_owned(),
         reason,
     })?;
-    Ok(Evaluation {
+    Ok(EvalCall {
         function: Box::new(move |mail| {
             let hit = mail
                 .uri_list()
@@ -54,8 +54,8 @@ pub fn prepare_uri_detail(conditions: &str) -> Result<Evaluation, EvalProblem> {
     })
 }
 
-fn parse(text: &str) -> Result<Vec<Condition>, String> {
-    let mut conditions: Vec<Condition> = Vec::new();
+fn parse(text: &str) -> Result<Vec<UriCondition>, String> {
+    let mut conditions: Vec<UriCondition> = Vec::new();
     let mut rest = text.trim();
     while !rest.is_empty() {
         let word = rest
@@ -84,7 +84,7 @@ fn parse(text: &str) -> Result<Vec<Condition>, String> {
         let pattern = MailPattern::compile(pattern)?;
         // Of two conditions for one part the later one counts.
         conditions.retain(|known| known.target != target);
-        conditions.push(Condition {
+        conditions.push(UriCondition {
             target,
             negated,
             pattern,

@@ -1,10 +1,10 @@
 //! Conditional blocks of rule files: `if`, `ifplugin`, `else`, `endif`.
 
 use super::expression::{Expression, Operation, Term};
-use super::plugins::{LANGUAGE_VERSION, PERL_VERSION, Plugins};
+use super::plugins::{LANGUAGE_VERSION, LoadedPlugins, PERL_VERSION};
 
 /// Whether the condition of an `if` line is true; an error describes the mistake in the line.
-pub(super) fn holds(text: &str, plugins: &Plugins, local_only: bool) -> Result<bool, String> {
+pub(super) fn holds(text: &str, plugins: &LoadedPlugins, local_only: bool) -> Result<bool, String> {
     let expression: Expression<()> =
         Expression::parse(text, |term| value(term, plugins, local_only))?;
     Ok(expression.evaluate(|()| 0.0) != 0.0)
@@ -12,7 +12,7 @@ pub(super) fn holds(text: &str, plugins: &Plugins, local_only: bool) -> Result<b
 
 fn value(
     term: Term<'_>,
-    plugins: &Plugins,
+    plugins: &LoadedPlugins,
     local_only: bool,
 ) -> Result<Vec<Operation<()>>, String> {
     let truth = |value: bool| f64::from(u8::from(value));
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn conditions_of_real_files() {
-        let plugins = Plugins::usual();
+        let plugins = LoadedPlugins::usual();
         for (text, expected) in [
             ("(version >= 3.004002)", true),
             ("(version < 4.000000)", false),

@@ -49,7 +49,7 @@ pub(crate) struct FieldTest {
 
 /// The test of a rule.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Test {
+pub(crate) enum RuleTest {
     /// `header NAME Field =~ /pattern/`.
     Header(FieldTest),
     /// `header NAME exists:Field`.
@@ -74,7 +74,7 @@ pub(crate) enum Test {
 
 /// The flags in `tflags`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Flags {
+pub(crate) struct TestFlags {
     /// The rule needs DNS.
     pub(crate) net: bool,
     /// `a`, `ns`, `ips_only`, `domains_only`: the part of a link that is looked up.
@@ -101,7 +101,7 @@ pub(crate) struct Flags {
     pub(crate) range: Option<(u32, u32)>,
 }
 
-impl Flags {
+impl TestFlags {
     /// Parses the flags after `tflags NAME`.
     pub(crate) fn parse(words: &str) -> Self {
         let mut flags = Self::default();
@@ -148,7 +148,7 @@ impl Flags {
 
 /// An example of a rule's author: `test NAME ok|fail TEXT`.
 #[derive(Debug, Clone)]
-pub(crate) struct Example {
+pub(crate) struct RuleExample {
     pub(crate) source: SourceLine,
     pub(crate) rule: Arc<str>,
     pub(crate) should_hit: bool,
@@ -157,15 +157,15 @@ pub(crate) struct Example {
 
 /// The definition of a rule.
 #[derive(Debug, Clone)]
-pub(crate) struct Definition {
+pub(crate) struct RuleDefinition {
     pub(crate) name: Arc<str>,
     /// `None` for a name that has only a score, description or flags.
-    pub(crate) test: Option<Test>,
+    pub(crate) test: Option<RuleTest>,
     pub(crate) source: SourceLine,
     /// The scores in the four score sets: plain, network, Bayes, both.
     pub(crate) scores: Option<[f64; 4]>,
     pub(crate) description: Option<Arc<str>>,
-    pub(crate) flags: Flags,
+    pub(crate) flags: TestFlags,
     pub(crate) priority: i32,
     /// Whether it ends the scan.
     pub(crate) shortcircuit: Option<Shortcircuit>,
@@ -175,7 +175,7 @@ pub(crate) struct Definition {
     pub(crate) subject_prefix: Option<Arc<str>>,
 }
 
-impl Definition {
+impl RuleDefinition {
     pub(crate) fn new(name: Arc<str>) -> Self {
         Self {
             name,
@@ -183,7 +183,7 @@ impl Definition {
             source: SourceLine::default(),
             scores: None,
             description: None,
-            flags: Flags::default(),
+            flags: TestFlags::default(),
             priority: 0,
             shortcircuit: None,
             replaces_tags: false,

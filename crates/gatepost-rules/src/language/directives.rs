@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use super::line::{LineProblem, Loaded, RuleLine};
+use super::line::{LineProblem, LoadedLines, RuleLine};
 
 /// The handler of a directive.
-pub(super) type DirectiveHandler = fn(&mut Loaded<'_>, &RuleLine<'_>) -> Result<(), LineProblem>;
+pub(super) type DirectiveHandler =
+    fn(&mut LoadedLines<'_>, &RuleLine<'_>) -> Result<(), LineProblem>;
 
 use super::options as option;
 use super::rule_attributes as attributes;

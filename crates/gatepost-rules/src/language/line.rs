@@ -1,14 +1,14 @@
 //! One line of a rule file while its directive is processed, and the definitions that it changes.
 
-use super::Definitions;
+use super::RuleDefinitions;
 use super::definition::SourceLine;
-use super::plugins::Plugins;
+use super::plugins::LoadedPlugins;
 use crate::Severity;
 
 /// The definitions and plugins that the lines so far have produced.
-pub(super) struct Loaded<'d> {
-    pub(super) definitions: &'d mut Definitions,
-    pub(super) plugins: Plugins,
+pub(super) struct LoadedLines<'d> {
+    pub(super) definitions: &'d mut RuleDefinitions,
+    pub(super) plugins: LoadedPlugins,
 }
 
 /// The problem of a line, without its file and line number.

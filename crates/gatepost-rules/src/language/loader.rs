@@ -9,32 +9,32 @@ use gatepost_mail::Directive;
 use super::condition::{self, OpenConditions};
 use super::definition::SourceLine;
 use super::directives;
-use super::line::{LineProblem, Loaded, RuleLine};
-use super::plugins::{LANGUAGE_VERSION_TEXT, Plugins};
-use super::{Definitions, Language};
-use crate::{Problem, Severity};
+use super::line::{LineProblem, LoadedLines, RuleLine};
+use super::plugins::{LANGUAGE_VERSION_TEXT, LoadedPlugins};
+use super::{RuleDefinitions, RuleFileEnvironment};
+use crate::{RuleProblem, Severity};
 
 /// The deepest chain of included files; a longer one is treated as a cycle.
 const INCLUDE_DEPTH_MAX: usize = 16;
 
 /// Reads the files of some rule folders.
-pub(super) struct Loader<'d> {
-    loaded: Loaded<'d>,
-    language: &'d Language,
+pub(super) struct RuleLoader<'d> {
+    loaded: LoadedLines<'d>,
+    language: &'d RuleFileEnvironment,
     /// Whether the lines are a user's preferences, which may not define rules.
     is_user: bool,
     /// The files being read, outermost first.
     files: Vec<Arc<PathBuf>>,
 }
 
-impl<'d> Loader<'d> {
+impl<'d> RuleLoader<'d> {
     pub(super) fn new(
-        definitions: &'d mut Definitions,
-        plugins: Plugins,
-        language: &'d Language,
+        definitions: &'d mut RuleDefinitions,
+        plugins: LoadedPlugins,
+        language: &'d RuleFileEnvironment,
     ) -> Self {
         Self {
-            loaded: Loaded {
+            loaded: LoadedLines {
                 definitions,
                 plugins,
             },
@@ -72,7 +72,7 @@ impl<'d> Loader<'d> {
     }
 
     fn report(&mut self, source: &SourceLine, problem: LineProblem, rule: Option<Arc<str>>) {
-        self.loaded.definitions.problems.push(Problem {
+        self.loaded.definitions.problems.push(RuleProblem {
             severity: problem.severity,
             file: Arc::clone(&source.file),
             line: source.line,

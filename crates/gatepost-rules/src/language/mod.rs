@@ -2,7 +2,7 @@
 //!
 //! A folder's files are read in SpamAssassin's order: all plugin lists (`*.pre`) first, then each
 //! folder's `*.cf` by name, then preferences. Later lines override earlier ones. Every line either
-//! takes effect or becomes a [`Problem`] with the reason; a table ([`directives`]) contains all
+//! takes effect or becomes a [`RuleProblem`] with the reason; a table ([`directives`]) contains all
 //! known directives.
 
 mod condition;
@@ -25,24 +25,24 @@ use gatepost_learning::LearningSettings;
 
 use crate::configuration::Configuration;
 use crate::network::LinkList;
-use crate::statistics::Statistics;
-use crate::{Problem, Severity};
-use definition::{Definition, Example};
-use loader::Loader;
-use options::Options;
-use plugins::Plugins;
+use crate::statistics::RuleStatistics;
+use crate::{RuleProblem, Severity};
+use definition::{RuleDefinition, RuleExample};
+use loader::RuleLoader;
+use options::ReportOptions;
+use plugins::LoadedPlugins;
 use replace_tags::ReplaceTags;
 
 /// The environment of rule files.
 #[derive(Debug, Clone)]
-pub(crate) struct Language {
+pub(crate) struct RuleFileEnvironment {
     /// The locale of `lang` lines that apply, such as `en_US`.
     pub(crate) locale: String,
     /// Whether `if local_tests_only` is true.
     pub(crate) local_only: bool,
 }
 
-impl Language {
+impl RuleFileEnvironment {
     /// Whether a line for `language` applies: the locale begins with it.
     fn speaks(&self, language: &[u8]) -> bool {
         self.locale
@@ -54,37 +54,37 @@ impl Language {
 
 /// The definitions of some rule folders.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Definitions {
-    pub(crate) rules: Vec<Definition>,
+pub(crate) struct RuleDefinitions {
+    pub(crate) rules: Vec<RuleDefinition>,
     by_name: HashMap<Arc<str>, usize>,
     /// The lists of rules on links, by rule.
     pub(crate) link_lists: HashMap<Arc<str>, LinkList>,
-    pub(crate) examples: Vec<Example>,
+    pub(crate) examples: Vec<RuleExample>,
     pub(crate) replace_tags: ReplaceTags,
-    pub(crate) options: Options,
+    pub(crate) options: ReportOptions,
     /// Rules whose pattern always matches do not run: `ignore_always_matching_regexps`.
     pub(crate) ignores_always_matching: bool,
     pub(crate) configuration: Configuration,
     pub(crate) learning: LearningSettings,
-    pub(crate) problems: Vec<Problem>,
-    pub(crate) statistics: Statistics,
+    pub(crate) problems: Vec<RuleProblem>,
+    pub(crate) statistics: RuleStatistics,
 }
 
-impl Definitions {
+impl RuleDefinitions {
     /// The rule with this name; it is created if necessary.
-    pub(crate) fn rule(&mut self, name: &str) -> &mut Definition {
+    pub(crate) fn rule(&mut self, name: &str) -> &mut RuleDefinition {
         let index = self.by_name.get(name).copied().unwrap_or_else(|| {
             let name: Arc<str> = name.into();
             let index = self.rules.len();
             self.by_name.insert(Arc::clone(&name), index);
-            self.rules.push(Definition::new(name));
+            self.rules.push(RuleDefinition::new(name));
             index
         });
         &mut self.rules[index]
     }
 
     /// The rule with this name, if there is one.
-    pub(crate) fn find(&self, name: &str) -> Option<&Definition> {
+    pub(crate) fn find(&self, name: &str) -> Option<&RuleDefinition> {
         self.rules.get(*self.by_name.get(name)?)
     }
 
@@ -103,9 +103,9 @@ impl Definitions {
 pub(crate) fn read_paths(
     paths: &[PathBuf],
     others: &[PathBuf],
-    language: &Language,
-) -> Option<Definitions> {
-    let mut definitions = Definitions::default();
+    language: &RuleFileEnvironment,
+) -> Option<RuleDefinitions> {
+    let mut definitions = RuleDefinitions::default();
     let mut plugin_lists = Vec::new();
     let mut rule_files = Vec::new();
     let existing: Vec<&PathBuf> = paths.iter().filter(|path| path.exists()).collect();
@@ -145,16 +145,16 @@ const LANGUAGE_MODELS: &str = "languages";
 
 /// Processes texts as if they were files.
 pub(crate) fn read_texts(
-    definitions: &mut Definitions,
+    definitions: &mut RuleDefinitions,
     texts: &[(PathBuf, Vec<u8>)],
-    language: &Language,
+    language: &RuleFileEnvironment,
 ) {
     let plugins = if texts.iter().any(|(_, text)| names_plugins(text)) {
-        Plugins::default()
+        LoadedPlugins::default()
     } else {
-        Plugins::usual()
+        LoadedPlugins::usual()
     };
-    let mut loader = Loader::new(definitions, plugins, language);
+    let mut loader = RuleLoader::new(definitions, plugins, language);
     for (path, text) in texts {
         loader.read(path, text);
     }
@@ -162,12 +162,12 @@ pub(crate) fn read_texts(
 
 /// Processes a user's preferences after the folders' directives; they cannot define rules.
 pub(crate) fn read_user(
-    definitions: &mut Definitions,
+    definitions: &mut RuleDefinitions,
     path: &Path,
     text: &[u8],
-    language: &Language,
+    language: &RuleFileEnvironment,
 ) {
-    Loader::new(definitions, Plugins::usual(), language)
+    RuleLoader::new(definitions, LoadedPlugins::usual(), language)
         .of_a_user()
         .read(path, text);
 }
@@ -179,7 +179,7 @@ fn names_plugins(text: &[u8]) -> bool {
 }
 
 /// The rule files and plugin lists of a folder, by name.
-fn list(folder: &Path, problems: &mut Vec<Problem>) -> Vec<PathBuf> {
+fn list(folder: &Path, problems: &mut Vec<RuleProblem>) -> Vec<PathBuf> {
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) => {
@@ -198,8 +198,8 @@ fn list(folder: &Path, problems: &mut Vec<Problem>) -> Vec<PathBuf> {
     files
 }
 
-pub(crate) fn unreadable(path: &Path, error: &std::io::Error) -> Problem {
-    Problem {
+pub(crate) fn unreadable(path: &Path, error: &std::io::Error) -> RuleProblem {
+    RuleProblem {
         severity: Severity::Error,
         file: Arc::new(path.to_path_buf()),
         line: 0,

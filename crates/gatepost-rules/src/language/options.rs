@@ -4,7 +4,7 @@
 // All functions have the signature of the directive table, also those that cannot fail.
 #![allow(clippy::unnecessary_wraps)]
 
-use super::line::{LineProblem, Loaded, RuleLine};
+use super::line::{LineProblem, LoadedLines, RuleLine};
 use super::rules::LineOutcome;
 use crate::shortcircuit::ShortcircuitScores;
 
@@ -13,7 +13,7 @@ pub(crate) const REQUIRED_SCORE_DEFAULT: f64 = 5.0;
 
 /// The options of reports.
 #[derive(Debug, Clone)]
-pub(crate) struct Options {
+pub(crate) struct ReportOptions {
     /// The score from which a message is spam.
     pub(crate) required_score: f64,
     /// The report's template with LF line ends; empty if the folder has none.
@@ -48,7 +48,7 @@ pub(crate) struct Options {
     pub(crate) wants_sub_rules: bool,
 }
 
-impl Default for Options {
+impl Default for ReportOptions {
     fn default() -> Self {
         let fields = |spam: bool| {
             let mut fields = vec![("Checker-Version", "Gatepost _VERSION_ on _HOSTNAME_")];
@@ -85,7 +85,7 @@ impl Default for Options {
     }
 }
 
-pub(super) fn required_score(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
+pub(super) fn required_score(loaded: &mut LoadedLines<'_>, line: &RuleLine<'_>) -> LineOutcome {
     let value = line.value_text()?;
     let score = value.parse().ok().filter(|score: &f64| score.is_finite());
     loaded.definitions.options.required_score = score.ok_or_else(|| {
@@ -103,27 +103,27 @@ fn template_line(line: &RuleLine<'_>) -> String {
     format!("{}\n", quoted.unwrap_or(&text))
 }
 
-pub(super) fn report(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
+pub(super) fn report(loaded: &mut LoadedLines<'_>, line: &RuleLine<'_>) -> LineOutcome {
     loaded.definitions.options.report += &template_line(line);
     Ok(())
 }
 
-pub(super) fn clear_report(loaded: &mut Loaded<'_>, _: &RuleLine<'_>) -> LineOutcome {
+pub(super) fn clear_report(loaded: &mut LoadedLines<'_>, _: &RuleLine<'_>) -> LineOutcome {
     loaded.definitions.options.report.clear();
     Ok(())
 }
 
-pub(super) fn unsafe_report(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
+pub(super) fn unsafe_report(loaded: &mut LoadedLines<'_>, line: &RuleLine<'_>) -> LineOutcome {
     loaded.definitions.options.unsafe_report += &template_line(line);
     Ok(())
 }
 
-pub(super) fn clear_unsafe_report(loaded: &mut Loaded<'_>, _: &RuleLine<'_>) -> LineOutcome {
+pub(super) fn clear_unsafe_report(loaded: &mut LoadedLines<'_>, _: &RuleLine<'_>) -> LineOutcome {
     loaded.definitions.options.unsafe_report.clear();
     Ok(())
 }
 
-pub(super) fn report_contact(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
+pub(super) fn report_contact(loaded: &mut LoadedLines<'_>, line: &RuleLine<'_>) -> LineOutcome {
     let contact = line.value_text()?;
     // Debian's files contain this placeholder where the administrator did not replace it.
     if contact != "@@CONTACT_ADDRESS@@" {
@@ -132,12 +132,12 @@ pub(super) fn report_contact(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Li
     Ok(())
 }
 
-pub(super) fn report_hostname(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
+pub(super) fn report_hostname(loaded: &mut LoadedLines<'_>, line: &RuleLine<'_>) -> LineOutcome {
     loaded.definitions.options.report_hostname = line.value_text()?;
     Ok(())
 }
 
-pub(super) fn report_safe(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
+pub(super) fn report_safe(loaded: &mut LoadedLines<'_>, line: &RuleLine<'_>) -> LineOutcome {
     let options = &mut loaded.definitions.options;
     options.report_safe = match line.value {
         b"0" => 0,
@@ -153,7 +153,7 @@ pub(super) fn report_safe(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineO
     Ok(())
 }
 
-pub(super) fn report_wrap_width(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
+pub(super) fn report_wrap_width(loaded: &mut LoadedLines<'_>, line: &RuleLine<'_>) -> LineOutcome {
     let value = line.value_text()?;
     loaded.definitions.options.wrap_width = value
         .parse()
@@ -161,17 +161,20 @@ pub(super) fn report_wrap_width(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) ->
     Ok(())
 }
 
-pub(super) fn fold_headers(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
+pub(super) fn fold_headers(loaded: &mut LoadedLines<'_>, line: &RuleLine<'_>) -> LineOutcome {
     loaded.definitions.options.fold_fields = line.flag()?;
     Ok(())
 }
 
-pub(super) fn ignore_always_matching(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
+pub(super) fn ignore_always_matching(
+    loaded: &mut LoadedLines<'_>,
+    line: &RuleLine<'_>,
+) -> LineOutcome {
     loaded.definitions.ignores_always_matching = line.flag()?;
     Ok(())
 }
 
-pub(super) fn version_tag(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
+pub(super) fn version_tag(loaded: &mut LoadedLines<'_>, line: &RuleLine<'_>) -> LineOutcome {
     let tag = line.value_text()?;
     loaded.definitions.options.version_tag = format!("-{}", tag.to_ascii_lowercase());
     Ok(())
@@ -179,7 +182,7 @@ pub(super) fn version_tag(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineO
 
 /// The lists that `ham`, `spam` or `all` denotes.
 fn field_lists<'l>(
-    loaded: &'l mut Loaded<'_>,
+    loaded: &'l mut LoadedLines<'_>,
     which: &str,
 ) -> Result<Vec<&'l mut Vec<(String, String)>>, LineProblem> {
     let options = &mut loaded.definitions.options;
@@ -194,7 +197,7 @@ fn field_lists<'l>(
     }
 }
 
-pub(super) fn add_header(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
+pub(super) fn add_header(loaded: &mut LoadedLines<'_>, line: &RuleLine<'_>) -> LineOutcome {
     let value = line.after_first_word_text()?;
     let (name, text) = value.split_once(char::is_whitespace).ok_or_else(|| {
         LineProblem::invalid(
@@ -240,7 +243,7 @@ fn unescape(text: &str) -> String {
     plain
 }
 
-pub(super) fn remove_header(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
+pub(super) fn remove_header(loaded: &mut LoadedLines<'_>, line: &RuleLine<'_>) -> LineOutcome {
     let name = line.after_first_word_text()?;
     for fields in field_lists(loaded, line.first_word())? {
         fields.retain(|(known, _)| {
@@ -250,7 +253,7 @@ pub(super) fn remove_header(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Lin
     Ok(())
 }
 
-pub(super) fn clear_headers(loaded: &mut Loaded<'_>, _: &RuleLine<'_>) -> LineOutcome {
+pub(super) fn clear_headers(loaded: &mut LoadedLines<'_>, _: &RuleLine<'_>) -> LineOutcome {
     let options = &mut loaded.definitions.options;
     for fields in [&mut options.ham_fields, &mut options.spam_fields] {
         fields.retain(|(name, _)| name.eq_ignore_ascii_case("Checker-Version"));
@@ -258,7 +261,7 @@ pub(super) fn clear_headers(loaded: &mut Loaded<'_>, _: &RuleLine<'_>) -> LineOu
     Ok(())
 }
 
-pub(super) fn rewrite_header(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
+pub(super) fn rewrite_header(loaded: &mut LoadedLines<'_>, line: &RuleLine<'_>) -> LineOutcome {
     let field = line.first_word();
     let name = ["Subject", "From", "To"]
         .into_iter()
@@ -282,7 +285,7 @@ pub(super) fn rewrite_header(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Li
     Ok(())
 }
 
-pub(super) fn load_plugin(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
+pub(super) fn load_plugin(loaded: &mut LoadedLines<'_>, line: &RuleLine<'_>) -> LineOutcome {
     let module = line.first_word();
     if module.is_empty() {
         return Err(LineProblem::missing());
@@ -302,13 +305,16 @@ pub(super) fn load_plugin(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineO
     })
 }
 
-pub(super) fn try_plugin(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
+pub(super) fn try_plugin(loaded: &mut LoadedLines<'_>, line: &RuleLine<'_>) -> LineOutcome {
     // An unknown plugin is not a problem: `tryplugin` permits it.
     let _ = loaded.plugins.load(line.first_word());
     Ok(())
 }
 
-pub(super) fn enable_compatibility(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
+pub(super) fn enable_compatibility(
+    loaded: &mut LoadedLines<'_>,
+    line: &RuleLine<'_>,
+) -> LineOutcome {
     let flag = line.value_text()?;
     loaded.plugins.enable_compatibility(&flag);
     Ok(())

@@ -203,7 +203,7 @@ const FEATURES: &[(&str, &[&str])] = &[
 
 /// The loaded plugins, and the enabled compatibility flags.
 #[derive(Debug, Default)]
-pub(crate) struct Plugins {
+pub(crate) struct LoadedPlugins {
     loaded: Vec<&'static str>,
     compatible: Vec<String>,
 }
@@ -211,7 +211,7 @@ pub(crate) struct Plugins {
 /// No plugin has this name.
 pub(crate) struct UnknownPlugin;
 
-impl Plugins {
+impl LoadedPlugins {
     /// The plugins that Debian's files load.
     pub(crate) fn usual() -> Self {
         let usual = PLUGINS.iter().filter(|(_, usual)| *usual);
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn old_names_mean_the_new_plugins() {
-        let mut plugins = Plugins::default();
+        let mut plugins = LoadedPlugins::default();
         assert!(plugins.load("Mail::SpamAssassin::Plugin::Dmarc").is_ok());
         assert!(plugins.is_loaded("Mail::SpamAssassin::Plugin::DMARC"));
         assert!(plugins.load("Some::Other").is_err());
@@ -291,8 +291,8 @@ mod tests {
     #[test]
     fn a_feature_of_a_plugin_needs_the_plugin() {
         let feature = "Mail::SpamAssassin::Plugin::DKIM::has_arc";
-        assert!(!Plugins::default().can(feature));
-        assert!(Plugins::usual().can(feature));
-        assert!(Plugins::default().can("Mail::SpamAssassin::Conf::feature_edns"));
+        assert!(!LoadedPlugins::default().can(feature));
+        assert!(LoadedPlugins::usual().can(feature));
+        assert!(LoadedPlugins::default().can("Mail::SpamAssassin::Conf::feature_edns"));
     }
 }

@@ -3,13 +3,13 @@
 
 use std::collections::HashMap;
 
-use super::definition::{Example, Flags};
-use super::line::{LineProblem, Loaded, RuleLine};
+use super::definition::{RuleExample, TestFlags};
+use super::line::{LineProblem, LoadedLines, RuleLine};
 use super::replace_tags::ReplaceTags;
 use super::rules::{LineOutcome, rule};
 use crate::shortcircuit::Shortcircuit;
 
-pub(super) fn score(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
+pub(super) fn score(loaded: &mut LoadedLines<'_>, line: &RuleLine<'_>) -> LineOutcome {
     let value = line.after_first_word_text()?;
     let mut relative = false;
     let mut scores = Vec::new();
@@ -51,14 +51,14 @@ pub(super) fn score(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome
     Ok(())
 }
 
-pub(super) fn describe(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
+pub(super) fn describe(loaded: &mut LoadedLines<'_>, line: &RuleLine<'_>) -> LineOutcome {
     let text = line.after_first_word_text()?;
     rule(loaded, line)?.description = Some(text.into());
     Ok(())
 }
 
 /// `test NAME ok|fail TEXT`.
-pub(super) fn example(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
+pub(super) fn example(loaded: &mut LoadedLines<'_>, line: &RuleLine<'_>) -> LineOutcome {
     let value = line.after_first_word()?;
     let end = value
         .iter()
@@ -75,7 +75,7 @@ pub(super) fn example(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutco
             ));
         }
     };
-    loaded.definitions.examples.push(Example {
+    loaded.definitions.examples.push(RuleExample {
         source: line.source.clone(),
         rule: line.first_word().into(),
         should_hit,
@@ -84,13 +84,13 @@ pub(super) fn example(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutco
     Ok(())
 }
 
-pub(super) fn flags(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
-    let flags = Flags::parse(&line.after_first_word_text()?);
+pub(super) fn flags(loaded: &mut LoadedLines<'_>, line: &RuleLine<'_>) -> LineOutcome {
+    let flags = TestFlags::parse(&line.after_first_word_text()?);
     rule(loaded, line)?.flags = flags;
     Ok(())
 }
 
-pub(super) fn priority(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
+pub(super) fn priority(loaded: &mut LoadedLines<'_>, line: &RuleLine<'_>) -> LineOutcome {
     let value = line.after_first_word_text()?;
     let priority = value.trim().parse().map_err(|_| {
         LineProblem::invalid(
@@ -103,7 +103,7 @@ pub(super) fn priority(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutc
 }
 
 /// `shortcircuit NAME on|spam|ham|off`.
-pub(super) fn shortcircuit(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
+pub(super) fn shortcircuit(loaded: &mut LoadedLines<'_>, line: &RuleLine<'_>) -> LineOutcome {
     needs_shortcircuit(loaded)?;
     let word = line.after_first_word_text()?;
     let kind = match word.trim() {
@@ -134,7 +134,7 @@ pub(super) fn shortcircuit(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Line
 /// The priority of rules that classify a message at once, unless a rule file sets another one.
 const SHORTCIRCUIT_PRIORITY: i32 = -200;
 
-fn needs_shortcircuit(loaded: &Loaded<'_>) -> LineOutcome {
+fn needs_shortcircuit(loaded: &LoadedLines<'_>) -> LineOutcome {
     if loaded
         .plugins
         .is_loaded("Mail::SpamAssassin::Plugin::Shortcircuit")
@@ -148,7 +148,7 @@ fn needs_shortcircuit(loaded: &Loaded<'_>) -> LineOutcome {
 }
 
 /// `shortcircuit_spam_score` and the similar directives.
-pub(super) fn shortcircuit_score(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
+pub(super) fn shortcircuit_score(loaded: &mut LoadedLines<'_>, line: &RuleLine<'_>) -> LineOutcome {
     needs_shortcircuit(loaded)?;
     let value = line.value_text()?;
     let score: f64 = value
@@ -168,13 +168,13 @@ pub(super) fn shortcircuit_score(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -
     Ok(())
 }
 
-pub(super) fn subject_prefix(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
+pub(super) fn subject_prefix(loaded: &mut LoadedLines<'_>, line: &RuleLine<'_>) -> LineOutcome {
     let text = line.after_first_word_text()?;
     rule(loaded, line)?.subject_prefix = Some(text.into());
     Ok(())
 }
 
-pub(super) fn replace_rules(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
+pub(super) fn replace_rules(loaded: &mut LoadedLines<'_>, line: &RuleLine<'_>) -> LineOutcome {
     for name in line.value_text()?.split_whitespace() {
         loaded.definitions.rule(name).replaces_tags = true;
     }
@@ -182,7 +182,7 @@ pub(super) fn replace_rules(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> Lin
 }
 
 fn replacement(
-    loaded: &mut Loaded<'_>,
+    loaded: &mut LoadedLines<'_>,
     line: &RuleLine<'_>,
     table: fn(&mut ReplaceTags) -> &mut HashMap<Vec<u8>, Vec<u8>>,
 ) -> LineOutcome {
@@ -192,28 +192,28 @@ fn replacement(
     Ok(())
 }
 
-pub(super) fn replace_tag(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
+pub(super) fn replace_tag(loaded: &mut LoadedLines<'_>, line: &RuleLine<'_>) -> LineOutcome {
     replacement(loaded, line, |tags| &mut tags.tags)
 }
 
-pub(super) fn replace_pre(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
+pub(super) fn replace_pre(loaded: &mut LoadedLines<'_>, line: &RuleLine<'_>) -> LineOutcome {
     replacement(loaded, line, |tags| &mut tags.before)
 }
 
-pub(super) fn replace_inter(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
+pub(super) fn replace_inter(loaded: &mut LoadedLines<'_>, line: &RuleLine<'_>) -> LineOutcome {
     replacement(loaded, line, |tags| &mut tags.between)
 }
 
-pub(super) fn replace_post(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
+pub(super) fn replace_post(loaded: &mut LoadedLines<'_>, line: &RuleLine<'_>) -> LineOutcome {
     replacement(loaded, line, |tags| &mut tags.after)
 }
 
-pub(super) fn replace_start(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
+pub(super) fn replace_start(loaded: &mut LoadedLines<'_>, line: &RuleLine<'_>) -> LineOutcome {
     loaded.definitions.replace_tags.start = line.value_text()?.into_bytes();
     Ok(())
 }
 
-pub(super) fn replace_end(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
+pub(super) fn replace_end(loaded: &mut LoadedLines<'_>, line: &RuleLine<'_>) -> LineOutcome {
     loaded.definitions.replace_tags.end = line.value_text()?.into_bytes();
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! The directives that define rules: `header`, `body`, `rawbody`, `uri`, `full`, `meta`,
 //! `mimeheader`.
 
-use super::definition::{Definition, FieldTest, Test, View};
-use super::line::{LineProblem, Loaded, RuleLine};
+use super::definition::{FieldTest, RuleDefinition, RuleTest, View};
+use super::line::{LineProblem, LoadedLines, RuleLine};
 use crate::network::{LinkFlags, LinkList, LinkQuery, NetworkCall};
 
 /// The longest name of a rule.
@@ -10,7 +10,7 @@ const NAME_LENGTH_MAX: usize = 128;
 
 pub(super) type LineOutcome = Result<(), LineProblem>;
 
-fn define(loaded: &mut Loaded<'_>, line: &RuleLine<'_>, test: Test) -> LineOutcome {
+fn define(loaded: &mut LoadedLines<'_>, line: &RuleLine<'_>, test: RuleTest) -> LineOutcome {
     let definition = rule(loaded, line)?;
     definition.test = Some(test);
     let source = line.source.clone();
@@ -20,9 +20,9 @@ fn define(loaded: &mut Loaded<'_>, line: &RuleLine<'_>, test: Test) -> LineOutco
 
 /// The rule that a line names first.
 pub(super) fn rule<'l>(
-    loaded: &'l mut Loaded<'_>,
+    loaded: &'l mut LoadedLines<'_>,
     line: &RuleLine<'_>,
-) -> Result<&'l mut Definition, LineProblem> {
+) -> Result<&'l mut RuleDefinition, LineProblem> {
     let name = line.first_word();
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let starts_well = name
@@ -38,7 +38,7 @@ pub(super) fn rule<'l>(
     Ok(loaded.definitions.rule(name))
 }
 
-pub(super) fn header(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
+pub(super) fn header(loaded: &mut LoadedLines<'_>, line: &RuleLine<'_>) -> LineOutcome {
     let value = line.after_first_word()?;
     if let Some(call) = strip_eval(value) {
         return eval(loaded, line, View::Header, call);
@@ -48,16 +48,16 @@ pub(super) fn header(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcom
             let field = String::from_utf8_lossy(field);
             let selector = field.trim_end_matches(':');
             check_selector(selector)?;
-            Test::Exists {
+            RuleTest::Exists {
                 selector: selector.to_owned(),
             }
         }
-        None => Test::Header(field_test(value)?),
+        None => RuleTest::Header(field_test(value)?),
     };
     define(loaded, line, test)
 }
 
-pub(super) fn mime_header(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
+pub(super) fn mime_header(loaded: &mut LoadedLines<'_>, line: &RuleLine<'_>) -> LineOutcome {
     let test = field_test(line.after_first_word()?)?;
     let modifier = test.selector.split_once(':').map(|(_, modifier)| modifier);
     if let Some(modifier) = modifier.filter(|&modifier| modifier != "raw") {
@@ -66,7 +66,7 @@ pub(super) fn mime_header(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineO
             "there is :raw",
         ));
     }
-    define(loaded, line, Test::MimeHeader(test))
+    define(loaded, line, RuleTest::MimeHeader(test))
 }
 
 /// `eval:…` and the older `rbleval:…`.
@@ -137,44 +137,44 @@ fn check_selector(selector: &str) -> LineOutcome {
     }
 }
 
-fn pattern_or_eval(loaded: &mut Loaded<'_>, line: &RuleLine<'_>, view: View) -> LineOutcome {
+fn pattern_or_eval(loaded: &mut LoadedLines<'_>, line: &RuleLine<'_>, view: View) -> LineOutcome {
     let value = line.after_first_word()?;
     if let Some(call) = value.strip_prefix(b"eval:") {
         return eval(loaded, line, view, call);
     }
     let pattern = value.to_vec();
-    define(loaded, line, Test::Pattern { view, pattern })
+    define(loaded, line, RuleTest::Pattern { view, pattern })
 }
 
-pub(super) fn body(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
+pub(super) fn body(loaded: &mut LoadedLines<'_>, line: &RuleLine<'_>) -> LineOutcome {
     pattern_or_eval(loaded, line, View::Body)
 }
 
-pub(super) fn raw_body(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
+pub(super) fn raw_body(loaded: &mut LoadedLines<'_>, line: &RuleLine<'_>) -> LineOutcome {
     pattern_or_eval(loaded, line, View::RawBody)
 }
 
-pub(super) fn full(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
+pub(super) fn full(loaded: &mut LoadedLines<'_>, line: &RuleLine<'_>) -> LineOutcome {
     pattern_or_eval(loaded, line, View::Full)
 }
 
-pub(super) fn uri(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
+pub(super) fn uri(loaded: &mut LoadedLines<'_>, line: &RuleLine<'_>) -> LineOutcome {
     let pattern = line.after_first_word()?.to_vec();
     let view = View::Uri;
-    define(loaded, line, Test::Pattern { view, pattern })
+    define(loaded, line, RuleTest::Pattern { view, pattern })
 }
 
-pub(super) fn uri_detail(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
+pub(super) fn uri_detail(loaded: &mut LoadedLines<'_>, line: &RuleLine<'_>) -> LineOutcome {
     let conditions = String::from_utf8_lossy(line.after_first_word()?).into_owned();
-    define(loaded, line, Test::UriDetail { conditions })
+    define(loaded, line, RuleTest::UriDetail { conditions })
 }
 
-pub(super) fn meta(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
+pub(super) fn meta(loaded: &mut LoadedLines<'_>, line: &RuleLine<'_>) -> LineOutcome {
     let expression = String::from_utf8_lossy(line.after_first_word()?).into_owned();
-    define(loaded, line, Test::Meta { expression })
+    define(loaded, line, RuleTest::Meta { expression })
 }
 
-pub(super) fn network(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
+pub(super) fn network(loaded: &mut LoadedLines<'_>, line: &RuleLine<'_>) -> LineOutcome {
     let value = line.after_first_word_text()?;
     let mut words = value.splitn(3, char::is_whitespace).map(str::trim);
     let arguments: Vec<String> = words.by_ref().map(str::to_owned).collect();
@@ -182,7 +182,7 @@ pub(super) fn network(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutco
     define(
         loaded,
         line,
-        Test::Network(NetworkCall {
+        RuleTest::Network(NetworkCall {
             function,
             arguments,
         }),
@@ -190,7 +190,7 @@ pub(super) fn network(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutco
 }
 
 /// `uridnsbl NAME zone TYPE [subtest]` and similar directives.
-pub(super) fn link_list(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOutcome {
+pub(super) fn link_list(loaded: &mut LoadedLines<'_>, line: &RuleLine<'_>) -> LineOutcome {
     let value = line.after_first_word_text()?;
     let words: Vec<&str> = value.split_whitespace().collect();
     let [zone, kind, ref subtest @ ..] = words[..] else {
@@ -211,7 +211,7 @@ pub(super) fn link_list(loaded: &mut Loaded<'_>, line: &RuleLine<'_>) -> LineOut
     Ok(())
 }
 
-fn eval(loaded: &mut Loaded<'_>, line: &RuleLine<'_>, view: View, call: &[u8]) -> LineOutcome {
+fn eval(loaded: &mut LoadedLines<'_>, line: &RuleLine<'_>, view: View, call: &[u8]) -> LineOutcome {
     let call = String::from_utf8_lossy(call);
     let malformed = || {
         LineProblem::invalid(
@@ -233,7 +233,7 @@ fn eval(loaded: &mut Loaded<'_>, line: &RuleLine<'_>, view: View, call: &[u8]) -
         return define(
             loaded,
             line,
-            Test::Network(NetworkCall {
+            RuleTest::Network(NetworkCall {
                 function,
                 arguments,
             }),
@@ -242,7 +242,7 @@ fn eval(loaded: &mut Loaded<'_>, line: &RuleLine<'_>, view: View, call: &[u8]) -
     define(
         loaded,
         line,
-        Test::Eval {
+        RuleTest::Eval {
             view,
             function,
             arguments,

@@ -1,4 +1,5 @@
-//! The DNS queries of each kind of network rule, and the responses for which the rule hits.
+//! SpamAssassin's DNS tests (the tests that `skip_rbl_checks` and `dns_available` switch off; no unit
+//! tests): the DNS queries of each kind of network rule, and the responses for which the rule hits.
 
 use std::net::IpAddr;
 
@@ -9,7 +10,7 @@ use super::asn;
 use super::hashes::HashTest;
 use super::senders::SenderTest;
 use super::settings::NetworkSettings;
-use super::views::{LinkKey, Views};
+use super::views::{LinkKey, NetworkViews};
 use crate::tags::{TagTemplatePart, pieces};
 
 /// Addresses of relays that one list is queried about, as SpamAssassin's `num_check_received`.
@@ -197,7 +198,7 @@ impl NetworkTest {
     /// The queries that can be sent now; `answer` returns the answers so far.
     pub(super) fn questions<'a>(
         &self,
-        views: &Views<'_, '_>,
+        views: &NetworkViews<'_, '_>,
         answer: &dyn Fn(&Question) -> Option<&'a QuestionOutcome>,
     ) -> Vec<Question> {
         match self {
@@ -308,7 +309,7 @@ impl NetworkTest {
     /// Whether the rule hits; `others` are all tests, for those that use the answers of others.
     pub(super) fn hits<'a>(
         &self,
-        views: &Views<'_, '_>,
+        views: &NetworkViews<'_, '_>,
         others: &[NetworkRule],
         answer: &dyn Fn(&Question) -> Option<&'a QuestionOutcome>,
     ) -> bool {

@@ -21,8 +21,8 @@ mod views;
 use std::time::{Duration, Instant};
 
 use gatepost_dns::{
-    Lookup, LookupProgress, Purpose, RecordType, Resolver, SYSTEM_CONFIGURATION, SilenceLimits,
-    SilentList, parse_server, system_servers,
+    Lookup, LookupProgress, QuestionOptions, RecordType, Resolver, SYSTEM_CONFIGURATION,
+    SilenceLimits, SilentList, parse_server, system_servers,
 };
 use gatepost_message::Authentication;
 use gatepost_pattern::Captured;
@@ -35,7 +35,7 @@ pub(crate) use dns_tests::{NetworkRule, NetworkTest};
 use hashes::HashTest;
 use senders::SenderTest;
 pub(crate) use settings::NetworkSettings;
-use views::{LinkKey, ViewFindings, Views};
+use views::{LinkKey, NetworkViews, ViewFindings};
 
 /// The DNS client, and the deadline for all queries about one message.
 #[derive(Debug, Clone)]
@@ -129,7 +129,7 @@ pub(crate) struct PendingQueries<'a> {
 impl PendingQueries<'_> {
     /// Sends all queries that can be sent with the data so far.
     fn send(&mut self, mail: &ScannedMail<'_>, first: bool) {
-        let views = Views::of(mail, self.settings, &self.found);
+        let views = NetworkViews::of(mail, self.settings, &self.found);
         let now = Instant::now();
         for NetworkRule { test, .. } in self.rules {
             let leads_further = test.has_steps();
@@ -144,9 +144,9 @@ impl PendingQueries<'_> {
                     continue;
                 }
                 let list = test.list().filter(|list| question.name.ends_with(list));
-                self.lookup.ask(
+                self.lookup.query(
                     question,
-                    Purpose {
+                    QuestionOptions {
                         list,
                         leads_further,
                     },
@@ -178,7 +178,7 @@ impl PendingQueries<'_> {
 
     /// Evaluates the responses.
     pub(crate) fn evaluate(self, mail: &ScannedMail<'_>) -> NetworkFindings {
-        let views = Views::of(mail, self.settings, &self.found);
+        let views = NetworkViews::of(mail, self.settings, &self.found);
         let answer = |question: &_| self.lookup.answer(question);
         let hits = |rule: &NetworkRule| {
             let hits = rule.test.hits(&views, self.rules, &answer);

@@ -41,8 +41,8 @@ impl LinkKey {
     }
 }
 
-/// The results so far for a message. They are kept while a scan waits for responses; [`Views`] are
-/// built from them whenever the scan continues.
+/// The results so far for a message. They are kept while a scan waits for responses;
+/// [`NetworkViews`] are built from them whenever the scan continues.
 pub(super) struct ViewFindings {
     /// Hosts of links with their registered domains.
     hosts: Vec<(String, String)>,
@@ -142,7 +142,7 @@ fn rank(link: &Uri) -> u8 {
 }
 
 /// The views of network rules.
-pub(super) struct Views<'m, 'a> {
+pub(super) struct NetworkViews<'m, 'a> {
     mail: &'m ScannedMail<'a>,
     settings: &'m NetworkSettings,
     hosts: &'m [(String, String)],
@@ -150,7 +150,7 @@ pub(super) struct Views<'m, 'a> {
     pub(super) senders: Senders<'m, 'a>,
 }
 
-impl<'m, 'a> Views<'m, 'a> {
+impl<'m, 'a> NetworkViews<'m, 'a> {
     pub(super) fn of(
         mail: &'m ScannedMail<'a>,
         settings: &'m NetworkSettings,

@@ -3,7 +3,7 @@
 //! A limit bounds the cost of a message. A sender must gain nothing from it: each limit that ended
 //! something early is a hit of its own, so it appears among the hits, and rule files can score it.
 
-use crate::language::Definitions;
+use crate::language::RuleDefinitions;
 
 /// SpamAssassin's name for a scan that ran out of time.
 const TIME: (&str, &str) = (
@@ -43,7 +43,7 @@ impl GivenUp {
 
 /// Adds these rules to those of the folders, which may already have scores or descriptions for
 /// them.
-pub(crate) fn define(definitions: &mut Definitions, score: f64) {
+pub(crate) fn define(definitions: &mut RuleDefinitions, score: f64) {
     for (name, description) in [TIME, REST] {
         let rule = definitions.rule(name);
         rule.scores.get_or_insert([score; 4]);

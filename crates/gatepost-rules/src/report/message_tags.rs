@@ -4,16 +4,16 @@
 
 use gatepost_mail::Mail;
 
-use crate::language::options::Options;
+use crate::language::options::ReportOptions;
 use crate::tags::{Tag, TagTemplatePart, message, pieces};
 
 /// The names of the tags of all templates.
-pub(crate) fn names(options: &Options) -> impl Iterator<Item = &str> {
+pub(crate) fn names(options: &ReportOptions) -> impl Iterator<Item = &str> {
     tags(options).map(|tag| tag.name)
 }
 
 /// The tags of all templates, in order.
-fn tags(options: &Options) -> impl Iterator<Item = Tag<'_>> {
+fn tags(options: &ReportOptions) -> impl Iterator<Item = Tag<'_>> {
     let fields = [&options.ham_fields, &options.spam_fields, &options.rewrites];
     let fields = fields.into_iter().flatten().map(|(_, template)| template);
     let templates = [&options.report, &options.unsafe_report].into_iter();
@@ -25,7 +25,7 @@ fn tags(options: &Options) -> impl Iterator<Item = Tag<'_>> {
 }
 
 /// The tags of all templates whose values are in the message, as text.
-pub(super) fn needed_tags(options: &Options) -> Vec<String> {
+pub(super) fn needed_tags(options: &ReportOptions) -> Vec<String> {
     let mut wanted: Vec<String> = Vec::new();
     for tag in tags(options) {
         if message::is_of_message(tag.name) && !wanted.iter().any(|known| known == tag.text) {
@@ -36,7 +36,7 @@ pub(super) fn needed_tags(options: &Options) -> Vec<String> {
 }
 
 /// Whether a template lists the sub-rules that hit.
-pub(super) fn wants_sub_rules(options: &Options) -> bool {
+pub(super) fn wants_sub_rules(options: &ReportOptions) -> bool {
     tags(options).any(|tag| matches!(tag.name, "SUBTESTS" | "SUBTESTSCOLLAPSED"))
 }
 

@@ -16,7 +16,7 @@ use gatepost_learning::bayes::{Autolearn, BayesResult};
 use gatepost_mail::Lines;
 use gatepost_message::Authentication;
 
-use crate::language::options::Options;
+use crate::language::options::ReportOptions;
 use crate::shortcircuit::ShortcircuitEnding;
 pub use given_up::GivenUp;
 
@@ -90,7 +90,7 @@ pub struct Report {
     /// The text that `subjprefix` of the rules adds before the subject; each prefix ends in a
     /// blank.
     pub(crate) subject_prefix: String,
-    pub(crate) options: Arc<Options>,
+    pub(crate) options: Arc<ReportOptions>,
     /// Tags of templates with values from rules and DNS.
     pub(crate) tags: Vec<(String, String)>,
     /// The early end of the scan, if there was one.
@@ -137,8 +137,8 @@ impl Report {
 }
 
 /// Options that all reports share, with the requirements of their templates.
-pub(crate) fn shared(options: &Options) -> Arc<Options> {
-    Arc::new(Options {
+pub(crate) fn shared(options: &ReportOptions) -> Arc<ReportOptions> {
+    Arc::new(ReportOptions {
         wanted_tags: message_tags::needed_tags(options),
         wants_sub_rules: message_tags::wants_sub_rules(options),
         ..options.clone()

@@ -6,13 +6,13 @@ use std::borrow::Cow;
 use super::rewrite::{
     NO_SUBJECT_BEFORE, ORIGINAL, PREFIX, is_field, is_spam_report_field, mbox_separator, split_head,
 };
-use crate::language::options::Options;
+use crate::language::options::ReportOptions;
 
 /// Wrappings within each other that are taken off.
 const WRAPPINGS_MAX: usize = 4;
 
 /// Removes the wrapping of a report, the fields that a filter added, and its tag on the subject.
-pub(crate) fn remove_markup<'m>(message: &'m [u8], options: &Options) -> Cow<'m, [u8]> {
+pub(crate) fn remove_markup<'m>(message: &'m [u8], options: &ReportOptions) -> Cow<'m, [u8]> {
     let (separator, rest) = mbox_separator(message);
     match without_markup(rest, options) {
         Cow::Borrowed(plain) if plain.len() == rest.len() => Cow::Borrowed(message),
@@ -22,7 +22,7 @@ pub(crate) fn remove_markup<'m>(message: &'m [u8], options: &Options) -> Cow<'m,
 }
 
 /// The same of a message without the line that separates it from others in an mbox file.
-fn without_markup<'m>(message: &'m [u8], options: &Options) -> Cow<'m, [u8]> {
+fn without_markup<'m>(message: &'m [u8], options: &ReportOptions) -> Cow<'m, [u8]> {
     let mut message = message;
     for _ in 0..WRAPPINGS_MAX {
         let Some(original) = unwrapped(message) else {
@@ -123,7 +123,7 @@ fn is_previous(field: &[u8]) -> bool {
 }
 
 /// The subject without the tags that `rewrite_header` puts before it, if the tag is a fixed text.
-fn push_untagged(field: &[u8], options: &Options, out: &mut Vec<u8>) {
+fn push_untagged(field: &[u8], options: &ReportOptions, out: &mut Vec<u8>) {
     let tag = options.rewrites.iter().find(|(name, _)| name == "Subject");
     let subject = b"Subject: ".len();
     if let Some((_, tag)) = tag
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
     use crate::Report;
 
-    fn marked(options: Options, score: f64, message: &[u8]) -> (Vec<u8>, Options) {
+    fn marked(options: ReportOptions, score: f64, message: &[u8]) -> (Vec<u8>, ReportOptions) {
         let report = Report {
             score,
             required: 5.0,
@@ -226,9 +226,9 @@ mod tests {
             "Subject: *S* *S* a\nX-Spam-Prev-Content-Type: text/html\nX-Spam-Flag: YES\n\n\
              {report}\n{report}SPAM: ---- b\n"
         );
-        let options = Options {
+        let options = ReportOptions {
             rewrites: vec![("Subject".to_owned(), "*S*".to_owned())],
-            ..Options::default()
+            ..ReportOptions::default()
         };
         let plain = remove_markup(marked.as_bytes(), &options);
         let expected = "Subject: a\nContent-Type: text/html\n\nSPAM: ---- b\n";
@@ -238,10 +238,10 @@ mod tests {
     fn marked_and_restored(message: &[u8]) {
         for report_safe in [0, 1, 2] {
             for score in [1.0, 9.0] {
-                let options = Options {
+                let options = ReportOptions {
                     report_safe,
                     rewrites: vec![("Subject".to_owned(), "[SPAM]".to_owned())],
-                    ..Options::default()
+                    ..ReportOptions::default()
                 };
                 let (text, options) = marked(options, score, message);
                 assert_ne!(text, message);
@@ -254,7 +254,7 @@ mod tests {
             }
         }
         assert!(matches!(
-            remove_markup(message, &Options::default()),
+            remove_markup(message, &ReportOptions::default()),
             Cow::Borrowed(_)
         ));
     }

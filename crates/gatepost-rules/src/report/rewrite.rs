@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use super::Report;
 use super::encoded_words::encode;
 use super::template::fill;
-use super::wrap::{Fold, LineLayout};
+use super::wrap::{FoldingPoint, LineLayout};
 
 /// The width of header fields.
 const FIELD_WIDTH: usize = 79;
@@ -51,7 +51,7 @@ fn folded(name: &str, value: &str) -> String {
         overflows: false,
     };
     let field = format!("{name}{SEPARATOR}{value}");
-    let field = lines.fold(&field, Fold::AfterBlanksAndCommas);
+    let field = lines.fold(&field, FoldingPoint::AfterBlanksAndCommas);
     let lines = field.lines().filter(|line| !line.trim().is_empty());
     let field = lines.collect::<Vec<_>>().join("\n");
     field

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::wrap::{Fold, LineLayout};
+use super::wrap::{FoldingPoint, LineLayout};
 use super::{Hit, Report};
 
 /// The indent of descriptions in the table of a text.
@@ -61,7 +61,7 @@ fn description(report: &Report, hit: &Hit, before: usize, indent: &str) -> Strin
         length_max: report.options.wrap_width,
         overflows: false,
     };
-    let folded = lines.fold(&hit.description, Fold::AtBlanks);
+    let folded = lines.fold(&hit.description, FoldingPoint::AtBlanks);
     folded.trim_start().to_owned()
 }
 

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use super::Report;
 use super::table;
-use super::wrap::{Fold, LineLayout};
+use super::wrap::{FoldingPoint, LineLayout};
 use crate::language::plugins::LANGUAGE_VERSION_TEXT;
 use crate::tags::{Tag, TagTemplatePart, message, pieces};
 
@@ -201,7 +201,7 @@ fn preview(report: &Report) -> String {
         overflows: true,
     };
     let text = format!("{} ", report.preview);
-    let folded = lines.fold(&text, Fold::AtBlanks);
+    let folded = lines.fold(&text, FoldingPoint::AtBlanks);
     folded
         .strip_prefix(PREVIEW_TITLE)
         .map_or_else(|| folded.clone(), str::to_owned)

@@ -2,7 +2,7 @@
 
 /// The places at which a text may be folded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fold {
+pub(super) enum FoldingPoint {
     /// At white space, which the fold replaces.
     AtBlanks,
     /// After white space and commas.
@@ -23,7 +23,7 @@ pub(super) struct LineLayout<'a> {
 
 impl LineLayout<'_> {
     /// Folds a text.
-    pub(super) fn fold(&self, text: &str, fold: Fold) -> String {
+    pub(super) fn fold(&self, text: &str, fold: FoldingPoint) -> String {
         let mut out = String::with_capacity(text.len() + self.first.len() + 16);
         let mut pieces = pieces(text, fold);
         let mut line = if self.first.is_empty() {
@@ -68,7 +68,7 @@ fn width(text: &str) -> usize {
 
 /// The pieces between which a text is folded: words and the single white spaces between them, or
 /// pieces that end in one.
-fn pieces(text: &str, fold: Fold) -> impl Iterator<Item = &str> {
+fn pieces(text: &str, fold: FoldingPoint) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
         if rest.is_empty() {
@@ -76,13 +76,13 @@ fn pieces(text: &str, fold: Fold) -> impl Iterator<Item = &str> {
         }
         let is_end = |character: char| {
             character.is_ascii_whitespace()
-                || fold == Fold::AfterBlanksAndCommas && character == ','
+                || fold == FoldingPoint::AfterBlanksAndCommas && character == ','
         };
         let end = match (rest.find(is_end), fold) {
             (None, _) => rest.len(),
             (Some(0), _) => 1,
-            (Some(end), Fold::AtBlanks) => end,
-            (Some(end), Fold::AfterBlanksAndCommas) => end + 1,
+            (Some(end), FoldingPoint::AtBlanks) => end,
+            (Some(end), FoldingPoint::AfterBlanksAndCommas) => end + 1,
         };
         let (piece, after) = rest.split_at(end);
         rest = after;
@@ -102,9 +102,12 @@ mod tests {
             length_max: 8,
             overflows: false,
         };
-        assert_eq!(lines.fold("aa bb cc", Fold::AtBlanks), "  aa bb\n  cc");
         assert_eq!(
-            lines.fold("a-word-longer-than-all", Fold::AtBlanks),
+            lines.fold("aa bb cc", FoldingPoint::AtBlanks),
+            "  aa bb\n  cc"
+        );
+        assert_eq!(
+            lines.fold("a-word-longer-than-all", FoldingPoint::AtBlanks),
             "  a-word-longer-than-all"
         );
         let lines = LineLayout {
@@ -114,7 +117,10 @@ mod tests {
             overflows: false,
         };
         assert_eq!(
-            lines.fold("N!!tests=AAAA,BBBB,CCCC x", Fold::AfterBlanksAndCommas),
+            lines.fold(
+                "N!!tests=AAAA,BBBB,CCCC x",
+                FoldingPoint::AfterBlanksAndCommas
+            ),
             "N!!tests=AAAA,BBBB,\n\tCCCC x"
         );
     }
@@ -127,7 +133,13 @@ mod tests {
             length_max: 4,
             overflows: false,
         };
-        assert_eq!(lines.fold("a b", Fold::AtBlanks), "a b");
-        assert_eq!(lines.fold("aaaaa b", Fold::AtBlanks).lines().count(), 3);
+        assert_eq!(lines.fold("a b", FoldingPoint::AtBlanks), "a b");
+        assert_eq!(
+            lines
+                .fold("aaaaa b", FoldingPoint::AtBlanks)
+                .lines()
+                .count(),
+            3
+        );
     }
 }

@@ -21,15 +21,15 @@ use gatepost_dns::{SilenceLimits, SilentList};
 use gatepost_learning::bayes::Learned;
 use gatepost_learning::{LearnFailure, LearnInstruction, Learning, LearningSettings};
 
-use crate::compile::{self, Compiled, ScoreSetConditions};
+use crate::compile::{self, CompiledRules, ScoreSetConditions};
 use crate::configuration::Configuration;
-use crate::language::options::Options;
-use crate::language::{self, Definitions, Language};
+use crate::language::options::ReportOptions;
+use crate::language::{self, RuleDefinitions, RuleFileEnvironment};
 use crate::network::NetworkQueries;
 use crate::report;
-use crate::statistics::Statistics;
+use crate::statistics::RuleStatistics;
 use crate::users::UserPreferences;
-use crate::{Problem, RulesSettings, Severity};
+use crate::{RuleProblem, RulesSettings, Severity};
 
 pub use near_miss::NearMiss;
 pub use pending::{PendingScan, ScanProgress};
@@ -44,18 +44,18 @@ const EMBEDDED: (&str, &str) = (
 
 /// All rules of some folders, compiled; shared by all threads.
 pub struct RuleSet {
-    plain: Compiled,
+    plain: CompiledRules,
     /// The same rules with the scores for Bayes, compiled when Bayes has first learned enough.
-    with_bayes: OnceLock<Compiled>,
-    definitions: Definitions,
-    options: Arc<Options>,
+    with_bayes: OnceLock<CompiledRules>,
+    definitions: RuleDefinitions,
+    options: Arc<ReportOptions>,
     learning: Option<Learning>,
     users: Option<UserPreferences>,
     network: Option<NetworkQueries>,
     required: f64,
     size_max: usize,
     time_max: Duration,
-    statistics: Statistics,
+    statistics: RuleStatistics,
 }
 
 impl fmt::Debug for RuleSet {
@@ -71,7 +71,7 @@ impl RuleSet {
     /// Reads and compiles the rules of these folders and files, in this order. Never fails: a line
     /// that cannot be used becomes a problem and is skipped. If no path exists, the set is the
     /// embedded one.
-    pub fn load(paths: &[PathBuf], settings: &RulesSettings) -> (Self, Vec<Problem>) {
+    pub fn load(paths: &[PathBuf], settings: &RulesSettings) -> (Self, Vec<RuleProblem>) {
         let language = language(settings);
         let others = settings.files_after_folders();
         let definitions = language::read_paths(paths, &others, &language)
@@ -80,9 +80,13 @@ impl RuleSet {
     }
 
     /// Compiles rules in a text, as if it were a file called `name`.
-    pub fn from_text(name: &str, text: &[u8], settings: &RulesSettings) -> (Self, Vec<Problem>) {
+    pub fn from_text(
+        name: &str,
+        text: &[u8],
+        settings: &RulesSettings,
+    ) -> (Self, Vec<RuleProblem>) {
         let language = language(settings);
-        let mut definitions = Definitions::default();
+        let mut definitions = RuleDefinitions::default();
         let texts = [(PathBuf::from(name), text.to_vec())];
         language::read_texts(&mut definitions, &texts, &language);
         Self::compile(definitions, settings)
@@ -93,7 +97,10 @@ impl RuleSet {
         Self::load(&[], &RulesSettings::default()).0
     }
 
-    fn compile(mut definitions: Definitions, settings: &RulesSettings) -> (Self, Vec<Problem>) {
+    fn compile(
+        mut definitions: RuleDefinitions,
+        settings: &RulesSettings,
+    ) -> (Self, Vec<RuleProblem>) {
         let network = network_of(settings, &mut definitions);
         let abilities = ScoreSetConditions {
             network: network.is_some(),
@@ -111,7 +118,7 @@ impl RuleSet {
             .required_score
             .unwrap_or(definitions.options.required_score);
         let set = Self {
-            statistics: Statistics {
+            statistics: RuleStatistics {
                 rules: compiled.facts.len(),
                 not_running: compiled.not_running,
                 unneeded: compiled.unneeded,
@@ -166,7 +173,7 @@ impl RuleSet {
     }
 
     /// The lines in users' preference files that have no effect.
-    pub fn user_problems(&self) -> Vec<Problem> {
+    pub fn user_problems(&self) -> Vec<RuleProblem> {
         let problems = |users: &UserPreferences| users.problems(&self.definitions);
         self.users.as_ref().map(problems).unwrap_or_default()
     }
@@ -193,11 +200,11 @@ impl RuleSet {
         &self.definitions.configuration
     }
 
-    pub(crate) const fn compiled(&self) -> &Compiled {
+    pub(crate) const fn compiled(&self) -> &CompiledRules {
         &self.plain
     }
 
-    pub(crate) const fn definitions(&self) -> &Definitions {
+    pub(crate) const fn definitions(&self) -> &RuleDefinitions {
         &self.definitions
     }
 
@@ -208,7 +215,7 @@ impl RuleSet {
     }
 
     /// The number of rules.
-    pub fn statistics(&self) -> Statistics {
+    pub fn statistics(&self) -> RuleStatistics {
         self.statistics
     }
 
@@ -229,8 +236,8 @@ impl RuleSet {
 }
 
 /// Warns of settings about senders and relays that contradict each other.
-fn warn_of_trust(definitions: &mut Definitions) {
-    let warning = |cause, reason, fix: String| Problem {
+fn warn_of_trust(definitions: &mut RuleDefinitions) {
+    let warning = |cause, reason, fix: String| RuleProblem {
         severity: Severity::Warning,
         file: Arc::default(),
         line: 0,
@@ -256,15 +263,15 @@ fn warn_of_trust(definitions: &mut Definitions) {
     }
 }
 
-fn language(settings: &RulesSettings) -> Language {
-    Language {
+fn language(settings: &RulesSettings) -> RuleFileEnvironment {
+    RuleFileEnvironment {
         locale: settings.language.clone(),
         local_only: !settings.network,
     }
 }
 
-fn embedded_definitions(others: &[PathBuf], language: &Language) -> Definitions {
-    let mut definitions = Definitions::default();
+fn embedded_definitions(others: &[PathBuf], language: &RuleFileEnvironment) -> RuleDefinitions {
+    let mut definitions = RuleDefinitions::default();
     let mut texts = vec![(PathBuf::from(EMBEDDED.0), EMBEDDED.1.as_bytes().to_vec())];
     for path in others {
         match std::fs::read(path) {
@@ -279,7 +286,10 @@ fn embedded_definitions(others: &[PathBuf], language: &Language) -> Definitions 
 }
 
 /// The sender of DNS queries, if DNS is enabled and available.
-fn network_of(settings: &RulesSettings, definitions: &mut Definitions) -> Option<NetworkQueries> {
+fn network_of(
+    settings: &RulesSettings,
+    definitions: &mut RuleDefinitions,
+) -> Option<NetworkQueries> {
     if !settings.network {
         return None;
     }
@@ -289,7 +299,7 @@ fn network_of(settings: &RulesSettings, definitions: &mut Definitions) -> Option
         pause: settings.list_pause.duration(),
     };
     let made = NetworkQueries::new(settings.dns_server.as_deref(), time, silence);
-    let problem = |reason| Problem {
+    let problem = |reason| RuleProblem {
         severity: Severity::Error,
         file: Arc::default(),
         line: 0,

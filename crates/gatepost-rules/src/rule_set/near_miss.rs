@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::compile::Compiled;
+use crate::compile::CompiledRules;
 use crate::scan::{NearMeta, ScanState};
 
 /// A meta rule that one change would have made true.
@@ -19,12 +19,12 @@ pub struct NearMiss {
 }
 
 /// The near misses of one scan.
-pub(super) fn near_misses(compiled: &Compiled, state: &ScanState) -> Vec<NearMiss> {
+pub(super) fn near_misses(compiled: &CompiledRules, state: &ScanState) -> Vec<NearMiss> {
     let near = compiled.program.metas.near(state).into_iter();
     near.filter_map(|near| near_miss(compiled, near)).collect()
 }
 
-fn near_miss(compiled: &Compiled, near: NearMeta) -> Option<NearMiss> {
+fn near_miss(compiled: &CompiledRules, near: NearMeta) -> Option<NearMiss> {
     let meta = compiled.facts.get(near.meta as usize)?;
     let other = compiled.facts.get(near.other as usize)?;
     // A sub-rule is part of another meta, which is listed if it nearly hit itself.

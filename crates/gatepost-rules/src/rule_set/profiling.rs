@@ -10,9 +10,9 @@ use std::time::Duration;
 use gatepost_pattern::FirstUses;
 
 use super::RuleSet;
-use crate::compile::Compiled;
+use crate::compile::CompiledRules;
 use crate::eval::ScannedMail;
-use crate::profile::{self, Stage};
+use crate::profile::{self, ScanStage};
 use crate::scan::ScanState;
 use crate::{Report, ScanContext};
 
@@ -42,14 +42,14 @@ pub struct ScanProfile {
     pub filtered_bytes: u64,
     /// The work that was done on first use.
     pub first_uses: FirstUses,
-    stages: [Duration; Stage::COUNT],
+    stages: [Duration; ScanStage::COUNT],
     rules: HashMap<Arc<str>, RuleCost>,
 }
 
 impl ScanProfile {
     /// The time of each stage, in the order of a scan.
-    pub fn stages(&self) -> impl Iterator<Item = (Stage, Duration)> {
-        Stage::ALL.into_iter().zip(self.stages)
+    pub fn stages(&self) -> impl Iterator<Item = (ScanStage, Duration)> {
+        ScanStage::ALL.into_iter().zip(self.stages)
     }
 
     /// The costs of rules, the most expensive first.
@@ -59,7 +59,7 @@ impl ScanProfile {
         rules
     }
 
-    fn add_rules(&mut self, compiled: &Compiled) {
+    fn add_rules(&mut self, compiled: &CompiledRules) {
         for (rule, work) in profile::take_rules() {
             let Some(facts) = compiled.facts.get(rule as usize) else {
                 continue;
@@ -90,7 +90,7 @@ impl RuleSet {
     ) -> Report {
         profile::begin();
         let before = FirstUses::begin_timing();
-        let add_rules = |compiled: &Compiled, _: &ScanState| total.add_rules(compiled);
+        let add_rules = |compiled: &CompiledRules, _: &ScanState| total.add_rules(compiled);
         let (report, ()) = self.judge(message, context, add_rules);
         total.first_uses += FirstUses::end_timing(before);
         let recorded = profile::end();
@@ -107,11 +107,11 @@ impl RuleSet {
 /// Makes the views that rules would make on first use, so that their time is their own.
 pub(super) fn make_views(mail: &ScannedMail<'_>) {
     if profile::is_on() {
-        profile::enter(Stage::Mime);
+        profile::enter(ScanStage::Mime);
         for part in mail.parts().leaves() {
             let _ = part.decoded();
         }
-        profile::enter(Stage::Views);
+        profile::enter(ScanStage::Views);
         let _ = (mail.body(), mail.rawbody(), mail.uris(), mail.relays());
     }
 }
@@ -144,16 +144,16 @@ mod tests {
         let found = of("FOUND").expect("it was a candidate");
         assert_eq!((found.candidates, found.confirmed, found.runs), (1, 1, 0));
         assert_eq!(of("FUNCTION").map(|rule| rule.runs), Some(1));
-        let timed = |stage: Stage| {
+        let timed = |stage: ScanStage| {
             profile
                 .stages()
                 .any(|(of, time)| of == stage && !time.is_zero())
         };
         for stage in [
-            Stage::Head,
-            Stage::Prefilter,
-            Stage::Candidates,
-            Stage::Report,
+            ScanStage::Head,
+            ScanStage::Prefilter,
+            ScanStage::Candidates,
+            ScanStage::Report,
         ] {
             assert!(timed(stage), "{}", stage.name());
         }

@@ -12,11 +12,11 @@ use super::early_end;
 use super::near_miss::{NearMiss, near_misses};
 use super::profiling;
 use super::tally::ScoreTotal;
-use crate::compile::{self, Compiled, RuleFacts, ScoreSetConditions};
+use crate::compile::{self, CompiledRules, RuleFacts, ScoreSetConditions};
 use crate::configuration::Configuration;
 use crate::eval::ScannedMail;
 use crate::network::{NetworkFindings, PendingQueries};
-use crate::profile::{self, Stage};
+use crate::profile::{self, ScanStage};
 use crate::report;
 use crate::scan::ScanState;
 use crate::shortcircuit::ShortcircuitEnding;
@@ -27,7 +27,7 @@ use crate::{GivenUp, Report, ScanContext};
 pub(super) struct LocalScan<'a> {
     pub(super) mail: ScannedMail<'a>,
     user: Option<&'a Preferences>,
-    compiled: &'a Compiled,
+    compiled: &'a CompiledRules,
     lesson: Option<ScanLearning<'a>>,
     /// The texts that groups of patterns captured.
     captured: Captured,
@@ -55,12 +55,12 @@ impl RuleSet {
         &self,
         message: &[u8],
         context: &ScanContext<'_>,
-        inspect: impl FnOnce(&Compiled, &ScanState) -> T,
+        inspect: impl FnOnce(&CompiledRules, &ScanState) -> T,
     ) -> (Report, T) {
         let user = self.user(context);
         let mut scan = self.begin(message, user.as_deref(), context);
         if let Some(queries) = &mut scan.queries {
-            profile::enter(Stage::Answers);
+            profile::enter(ScanStage::Answers);
             queries.wait(&scan.mail);
         }
         self.end(scan, inspect)
@@ -77,17 +77,17 @@ impl RuleSet {
         let is_cut = message.len() > self.size_max;
         let message = message.get(..self.size_max).unwrap_or(message);
         let configuration = self.configuration_of(user);
-        profile::enter(Stage::Head);
+        profile::enter(ScanStage::Head);
         let mail = configuration.scanned(message, context.envelope_sender);
         profiling::make_views(&mail);
-        profile::enter(Stage::Bayes);
+        profile::enter(ScanStage::Bayes);
         let (compiled, lesson) = self.ask_learning(&mail);
         let program = &compiled.program;
-        profile::enter(Stage::Captures);
+        profile::enter(ScanStage::Captures);
         let captured = program.captures.capture(&mail, self.time_max);
         let nothing = Captured::default();
         let ask = || {
-            profile::enter(Stage::Queries);
+            profile::enter(ScanStage::Queries);
             let captured = captured.as_ref().unwrap_or(&nothing);
             let network = self.network.as_ref()?;
             network.send(&program.network, &mail, &configuration.network, captured)
@@ -116,7 +116,7 @@ impl RuleSet {
     }
 
     /// Whether local rules end the scan before the turn of the first network rule.
-    fn ends_before_network(&self, compiled: &Compiled, state: &ScanState) -> bool {
+    fn ends_before_network(&self, compiled: &CompiledRules, state: &ScanState) -> bool {
         let metas = compiled.program.metas.hits(state);
         let metas = metas.iter().map(|(rule, _)| rule);
         let hits = state.hits.iter().chain(metas);
@@ -129,7 +129,7 @@ impl RuleSet {
     pub(super) fn end<T>(
         &self,
         scan: LocalScan<'_>,
-        inspect: impl FnOnce(&Compiled, &ScanState) -> T,
+        inspect: impl FnOnce(&CompiledRules, &ScanState) -> T,
     ) -> (Report, T) {
         let LocalScan {
             mail,
@@ -141,7 +141,7 @@ impl RuleSet {
             queries,
             mut state,
         } = scan;
-        profile::enter(Stage::Answers);
+        profile::enter(ScanStage::Answers);
         let mut found = queries
             .map(|queries| queries.evaluate(&mail))
             .unwrap_or_default();
@@ -154,10 +154,10 @@ impl RuleSet {
         for rule in &found.hits {
             state.hit(*rule, 1.0);
         }
-        profile::enter(Stage::Metas);
+        profile::enter(ScanStage::Metas);
         compiled.program.run_metas(&mut state);
         self.block_lists(compiled, &state);
-        profile::enter(Stage::Report);
+        profile::enter(ScanStage::Report);
         let seen = inspect(compiled, &state);
         let given_up = GivenUp {
             time: state.budget.was_spent(),
@@ -170,7 +170,7 @@ impl RuleSet {
 
     /// Blocks the DNS lists whose refusals the message hit. The rule files decide, not a user's
     /// preferences: a block is for the messages of all users.
-    fn block_lists(&self, compiled: &Compiled, state: &ScanState) {
+    fn block_lists(&self, compiled: &CompiledRules, state: &ScanState) {
         let rules = &self.configuration().network.block_rules;
         let Some(network) = self.network.as_ref().filter(|_| !rules.is_empty()) else {
             return;
@@ -193,7 +193,10 @@ impl RuleSet {
     }
 
     /// Runs Bayes, and selects the score set that applies.
-    fn ask_learning<'a>(&'a self, mail: &Mail<'_>) -> (&'a Compiled, Option<ScanLearning<'a>>) {
+    fn ask_learning<'a>(
+        &'a self,
+        mail: &Mail<'_>,
+    ) -> (&'a CompiledRules, Option<ScanLearning<'a>>) {
         let settings = self.learning_settings();
         let lesson = self
             .learning
@@ -229,7 +232,7 @@ impl RuleSet {
     /// The report of a message whose rules have run.
     fn report(
         &self,
-        compiled: &Compiled,
+        compiled: &CompiledRules,
         mail: &Mail<'_>,
         lesson: Option<ScanLearning<'_>>,
         (mut state, given_up): (ScanState, GivenUp),
@@ -297,7 +300,7 @@ impl RuleSet {
 
 /// The text of the Bayes rules after their descriptions: the probability.
 fn notes(
-    compiled: &Compiled,
+    compiled: &CompiledRules,
     state: &ScanState,
     bayes: Option<BayesResult>,
 ) -> Vec<(Arc<str>, String)> {
@@ -316,7 +319,7 @@ fn notes(
 
 /// The sub-rules that hit before the scan ended, and how often, by name.
 fn sub_rules(
-    compiled: &Compiled,
+    compiled: &CompiledRules,
     state: &ScanState,
     ending: Option<&ShortcircuitEnding>,
 ) -> Vec<(Arc<str>, u32)> {

@@ -8,22 +8,22 @@ use std::sync::Arc;
 use gatepost_mail::HeaderSelector;
 
 use super::RuleSet;
-use crate::language::definition::{Example, Test};
-use crate::{Problem, ScanContext, Severity};
+use crate::language::definition::{RuleExample, RuleTest};
+use crate::{RuleProblem, ScanContext, Severity};
 
 impl RuleSet {
     /// Runs the examples; returns one problem for each that fails, and for each without a rule that
     /// runs.
-    pub fn self_tests(&self) -> Vec<Problem> {
+    pub fn self_tests(&self) -> Vec<RuleProblem> {
         let examples = self.definitions.examples.iter();
         examples
             .filter_map(|example| self.self_test(example))
             .collect()
     }
 
-    fn self_test(&self, example: &Example) -> Option<Problem> {
+    fn self_test(&self, example: &RuleExample) -> Option<RuleProblem> {
         let problem = |severity, cause, reason: String| {
-            Some(Problem {
+            Some(RuleProblem {
                 severity,
                 file: Arc::clone(&example.source.file),
                 line: example.source.line,
@@ -69,10 +69,10 @@ impl RuleSet {
 }
 
 /// A message that consists of the example.
-fn message(test: &Test, text: &[u8]) -> Vec<u8> {
+fn message(test: &RuleTest, text: &[u8]) -> Vec<u8> {
     let field = match test {
-        Test::Header(test) => Some(HeaderSelector::parse(&test.selector).name),
-        Test::Exists { selector } => Some(HeaderSelector::parse(selector).name),
+        RuleTest::Header(test) => Some(HeaderSelector::parse(&test.selector).name),
+        RuleTest::Exists { selector } => Some(HeaderSelector::parse(selector).name),
         _ => None,
     };
     match field {

@@ -52,7 +52,7 @@ impl RuleSet {
     }
 
     fn fingerprint(&self, name: &str) -> u64 {
-        let mut hasher = Hashed(DefaultHasher::new());
+        let mut hasher = HashWriter(DefaultHasher::new());
         if let Some(rule) = self.definitions().find(name) {
             // Writing to a hasher cannot fail.
             let _ = write!(hasher, "{:?} {:?} {}", rule.test, rule.flags, rule.priority);
@@ -69,7 +69,7 @@ impl RuleSet {
         count: usize,
         time: Duration,
     ) -> Vec<RuleTime> {
-        let mut survey = Survey {
+        let mut survey = RuleTimings {
             spent: HashMap::new(),
             end: Instant::now() + time,
         };
@@ -92,21 +92,21 @@ impl RuleSet {
     }
 }
 
-struct Hashed(DefaultHasher);
+struct HashWriter(DefaultHasher);
 
-impl std::fmt::Write for Hashed {
+impl std::fmt::Write for HashWriter {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {
         text.hash(&mut self.0);
         Ok(())
     }
 }
 
-struct Survey {
+struct RuleTimings {
     spent: HashMap<RuleId, Duration>,
     end: Instant,
 }
 
-impl Survey {
+impl RuleTimings {
     fn one(&mut self, rules: &RuleSet, mail: &ScannedMail<'_>) {
         let program = &rules.compiled().program;
         let (body, raw, uris) = (mail.body(), mail.rawbody(), mail.uris());

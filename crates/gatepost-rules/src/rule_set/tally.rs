@@ -11,8 +11,8 @@ use gatepost_learning::bayes::{Autolearn, PointTotals};
 use gatepost_mail::Mail;
 
 use crate::Hit;
-use crate::compile::{Compiled, RuleFacts};
-use crate::language::definition::Definition;
+use crate::compile::{CompiledRules, RuleFacts};
+use crate::language::definition::RuleDefinition;
 use crate::report;
 use crate::scan::ScanState;
 use crate::shortcircuit::ShortcircuitEnding;
@@ -30,7 +30,7 @@ impl ScoreTotal {
     /// Adds the rules that hit before the scan ended, in their order, and the score of the ending.
     /// A user's `own_score` replaces the folders' score.
     pub(super) fn of(
-        compiled: &Compiled,
+        compiled: &CompiledRules,
         state: &mut ScanState,
         ending: Option<&ShortcircuitEnding>,
         own_score: impl Fn(&RuleFacts) -> Option<f64>,
@@ -80,7 +80,7 @@ impl ScoreTotal {
     }
 
     /// Adds the hit that reports a limit; none if its score is 0.
-    pub(super) fn add_given_up(&mut self, rule: &Definition, score: f64) {
+    pub(super) fn add_given_up(&mut self, rule: &RuleDefinition, score: f64) {
         if score != 0.0 {
             self.add(Hit {
                 name: Arc::clone(&rule.name),
@@ -100,7 +100,7 @@ impl ScoreTotal {
     /// Adds the adjustment by the sender's average, and learns the message if the sum permits.
     pub(super) fn learn(
         &mut self,
-        compiled: &Compiled,
+        compiled: &CompiledRules,
         mut lesson: ScanLearning<'_>,
         mail: &Mail<'_>,
         required: f64,
@@ -162,7 +162,7 @@ fn hit_of(facts: &RuleFacts, score: f64, matched: Option<Vec<u8>>) -> Hit {
 
 /// The hit of the rule that adjusts the score by the sender's average.
 fn reputation_hit(
-    compiled: &Compiled,
+    compiled: &CompiledRules,
     lesson: &mut ScanLearning<'_>,
     mail: &Mail<'_>,
     points: &LearningEffects,
@@ -178,7 +178,7 @@ fn reputation_hit(
 }
 
 /// The hit that reports an early end of the scan.
-fn shortcircuit_hit(compiled: &Compiled, ending: &ShortcircuitEnding) -> Hit {
+fn shortcircuit_hit(compiled: &CompiledRules, ending: &ShortcircuitEnding) -> Hit {
     let name = "SHORTCIRCUIT";
     let facts = compiled.facts.iter().find(|facts| &*facts.name == name);
     Hit {

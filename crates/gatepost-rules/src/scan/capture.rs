@@ -10,8 +10,8 @@ use std::time::Duration;
 use gatepost_mail::{HeaderSelector, Mail};
 use gatepost_pattern::{Captured, Groups, Template};
 
-use super::budget::Budget;
 use super::state::ScanState;
+use super::time_budget::ScanTimeBudget;
 use crate::RuleId;
 use crate::language::definition::View;
 use crate::tags::message;
@@ -74,7 +74,7 @@ impl CaptureRules {
         if self.sources.is_empty() && self.templates.is_empty() {
             return Some(captured);
         }
-        let mut budget = Budget::new(time);
+        let mut budget = ScanTimeBudget::new(time);
         for source in &self.sources {
             let mut left = source.hits_max;
             for text in source.text.texts(mail) {

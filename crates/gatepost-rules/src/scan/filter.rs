@@ -3,7 +3,7 @@
 use gatepost_pattern::{LiteralInfo, Pattern, Prefilter, PrefilterThresholds, SearchStopped};
 
 use super::state::ScanState;
-use crate::profile::{self, Stage};
+use crate::profile::{self, ScanStage};
 
 /// The prefilter of a list of patterns, each with whether it has to run on every text.
 pub(super) fn prefilter<'p>(
@@ -25,7 +25,7 @@ pub(super) fn candidates(
     candidate: impl FnMut(&mut ScanState, LiteralInfo, usize),
 ) -> Result<(), SearchStopped> {
     state.begin_text();
-    let _stage = profile::inside(Stage::Prefilter);
+    let _stage = profile::inside(ScanStage::Prefilter);
     profile::filtered(text.len());
     let keep_going = |state: &mut ScanState| !state.budget.is_spent(1);
     prefilter.search(text, state, keep_going, candidate)

@@ -13,7 +13,7 @@ const CHANGED_USUAL: usize = 64;
 
 /// The rule that a name in a meta refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Operand {
+pub(crate) enum MetaOperand {
     /// A rule that runs.
     Rule(RuleId),
     /// Another meta, by its index in the order.
@@ -26,7 +26,7 @@ pub(crate) enum Operand {
 #[derive(Debug)]
 pub(crate) struct MetaRule {
     pub(crate) rule: RuleId,
-    pub(crate) expression: Expression<Operand>,
+    pub(crate) expression: Expression<MetaOperand>,
     /// Whether its score is 0, so that it never hits, and its value only exists if it is 0.
     pub(crate) is_silent: bool,
     /// Whether it can never be computed, because something it names never is.
@@ -83,20 +83,20 @@ impl MetaRules {
             let mut named_metas = Vec::new();
             for operand in meta.expression.names() {
                 match *operand {
-                    Operand::Rule(rule) => {
+                    MetaOperand::Rule(rule) => {
                         let rule = rule as usize;
                         if rule >= metas.naming_rule.len() {
                             metas.naming_rule.resize_with(rule + 1, Vec::new);
                         }
                         metas.naming_rule[rule].push(place);
                     }
-                    Operand::Meta(other) => {
+                    MetaOperand::Meta(other) => {
                         if let Some(naming) = metas.naming_meta.get_mut(other as usize) {
                             naming.push(place);
                         }
                         named_metas.push(other);
                     }
-                    Operand::Never => {}
+                    MetaOperand::Never => {}
                 }
             }
             let expression = std::mem::replace(&mut meta.expression, Expression::EMPTY);
@@ -206,9 +206,9 @@ impl MetaRule {
             return MetaOutcome::Never;
         }
         let sum = self.expression.evaluate(|operand| match *operand {
-            Operand::Never => 0.0,
-            Operand::Rule(rule) => value(rule),
-            Operand::Meta(index) => settled(index).unwrap_or(0.0),
+            MetaOperand::Never => 0.0,
+            MetaOperand::Rule(rule) => value(rule),
+            MetaOperand::Meta(index) => settled(index).unwrap_or(0.0),
         });
         if self.is_silent && sum != 0.0 {
             return MetaOutcome::Never;
@@ -230,10 +230,10 @@ pub(crate) struct NearMeta {
 impl MetaRules {
     /// The metas that nearly hit: a rule that they name did, and one change would make them hit.
     pub(crate) fn near(&self, state: &ScanState) -> Vec<NearMeta> {
-        let rule_of = |operand: &Operand| match *operand {
-            Operand::Rule(rule) => Some(rule),
-            Operand::Meta(index) => self.rules.get(index as usize).map(|meta| meta.rule),
-            Operand::Never => None,
+        let rule_of = |operand: &MetaOperand| match *operand {
+            MetaOperand::Rule(rule) => Some(rule),
+            MetaOperand::Meta(index) => self.rules.get(index as usize).map(|meta| meta.rule),
+            MetaOperand::Never => None,
         };
         let mut near = Vec::new();
         for meta in &self.rules {

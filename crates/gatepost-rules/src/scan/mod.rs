@@ -1,10 +1,9 @@
 //! Runs all rules on one message.
 //!
-//! `compile` sorts the rules of a folder by the view that they match; a [`Program`] then
+//! `compile` sorts the rules of a folder by the view that they match; a [`RuleProgram`] then
 //! makes one pass per view: a prefilter finds the candidate rules, whose patterns verify them. Eval
 //! functions run, and metas are computed last.
 
-mod budget;
 mod capture;
 mod clock;
 mod context;
@@ -16,6 +15,7 @@ mod lines;
 mod meta;
 mod repetition;
 mod state;
+mod time_budget;
 
 pub use context::ScanContext;
 
@@ -26,15 +26,15 @@ use gatepost_learning::bayes::Interval;
 use gatepost_pattern::{Captured, Pattern};
 
 use crate::RuleId;
-use crate::eval::{Evaluation, ScannedMail};
+use crate::eval::{EvalCall, ScannedMail};
 use crate::network::NetworkRule;
-use crate::profile::{self, RunCause, Stage};
-pub(crate) use budget::Budget;
+use crate::profile::{self, RunCause, ScanStage};
 pub(crate) use capture::{CaptureRules, CaptureSource, MatchedText, TemplateRule};
 pub(crate) use fields::{FieldRule, FieldRules, MimeRule, MimeRules};
 pub(crate) use lines::{LineRule, LineRules};
-pub(crate) use meta::{MetaRule, MetaRules, NearMeta, Operand};
+pub(crate) use meta::{MetaOperand, MetaRule, MetaRules, NearMeta};
 pub(crate) use state::ScanState;
+pub(crate) use time_budget::ScanTimeBudget;
 
 /// The cost of an eval function in steps: the clock is read for every eighth function.
 const EVAL_COST: u32 = 8;
@@ -42,12 +42,12 @@ const EVAL_COST: u32 = 8;
 /// A rule that calls an eval function.
 pub(crate) struct EvalRule {
     pub(crate) rule: RuleId,
-    pub(crate) evaluation: Evaluation,
+    pub(crate) evaluation: EvalCall,
 }
 
 /// All rules of a set, sorted by the view that they match.
 #[derive(Default)]
-pub(crate) struct Program {
+pub(crate) struct RuleProgram {
     /// The number of rules.
     pub(crate) rules: usize,
     pub(crate) fields: Vec<FieldRules>,
@@ -70,7 +70,7 @@ pub(crate) struct Program {
     pub(crate) reputation: Option<(RuleId, Reputation)>,
 }
 
-impl Program {
+impl RuleProgram {
     /// All patterns with their rules.
     pub(crate) fn patterns(&self) -> impl Iterator<Item = (RuleId, &Pattern)> {
         let lines = [&self.body, &self.raw_body, &self.full, &self.uris];
@@ -85,7 +85,8 @@ impl Program {
     }
 
     /// Runs the rules that need the message alone, for at most `time`. `probability` is the result
-    /// of Bayes, `captured` that of [`CaptureRules::capture`]. [`Program::run_metas`] must follow.
+    /// of Bayes, `captured` that of [`CaptureRules::capture`]. [`RuleProgram::run_metas`] must
+    /// follow.
     pub(crate) fn run(
         &self,
         mail: &ScannedMail<'_>,
@@ -94,19 +95,19 @@ impl Program {
         time: Duration,
         context: &ScanContext<'_>,
     ) -> ScanState {
-        let mut state = ScanState::new(self.rules, Budget::new(time), context.explain);
+        let mut state = ScanState::new(self.rules, ScanTimeBudget::new(time), context.explain);
         for (rule, interval) in &self.bayes {
             if probability.is_some_and(|probability| interval.contains(probability)) {
                 state.hit(*rule, 1.0);
             }
         }
-        profile::enter(Stage::HeaderTests);
+        profile::enter(ScanStage::HeaderTests);
         for fields in &self.fields {
             fields.scan(mail, &mut state);
         }
-        profile::enter(Stage::Functions);
+        profile::enter(ScanStage::Functions);
         run_evals(&self.header_evals, mail, &mut state);
-        profile::enter(Stage::Unfiltered);
+        profile::enter(ScanStage::Unfiltered);
         if !self.body.is_empty() {
             let body = mail.body();
             self.body.scan(body.text(), body.ends(), &mut state);
@@ -115,16 +116,16 @@ impl Program {
             let uris = mail.uris();
             self.uris.scan(uris.text(), uris.ends(), &mut state);
         }
-        profile::enter(Stage::HeaderTests);
+        profile::enter(ScanStage::HeaderTests);
         for rules in &self.mime {
             rules.scan(mail, &mut state);
         }
         for rule in &self.special_mime {
             rule.scan(mail, &mut state);
         }
-        profile::enter(Stage::Functions);
+        profile::enter(ScanStage::Functions);
         run_evals(&self.other_evals, mail, &mut state);
-        profile::enter(Stage::Unfiltered);
+        profile::enter(ScanStage::Unfiltered);
         if !self.raw_body.is_empty() {
             let raw_body = mail.rawbody();
             self.raw_body
@@ -134,7 +135,7 @@ impl Program {
             let full = mail.full();
             self.full.scan(full, &[full.len()], &mut state);
         }
-        profile::enter(Stage::Captures);
+        profile::enter(ScanStage::Captures);
         self.captures.scan(captured, mail, &mut state);
         state
     }

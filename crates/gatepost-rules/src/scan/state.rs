@@ -4,10 +4,10 @@ use std::cell::Cell;
 
 use gatepost_pattern::{LONG_TEXT_BYTES, LiteralInfo, Pattern, Window};
 
-use super::budget::Budget;
 use super::repetition::PendingRepetitions;
+use super::time_budget::ScanTimeBudget;
 use crate::RuleId;
-use crate::profile::{self, RunCause, Stage};
+use crate::profile::{self, RunCause, ScanStage};
 
 /// Offsets of one text at which a rule is verified; after them the rest of the text is searched
 /// once.
@@ -31,7 +31,7 @@ pub(crate) struct ScanState {
     /// The text that each rule matched, if the caller wants them.
     pub(crate) matched: Vec<(RuleId, Vec<u8>)>,
     pub(crate) explain: bool,
-    pub(crate) budget: Budget,
+    pub(crate) budget: ScanTimeBudget,
 }
 
 /// The state of each rule. A thread keeps the tables from one message to the next, and resets the
@@ -44,7 +44,7 @@ struct RuleTables {
     /// A bit for each rule with a value, so that the values of most rules are never read.
     valued: Vec<u64>,
     /// The offsets at which each rule was verified in the current text.
-    attempts: Vec<Attempts>,
+    attempts: Vec<VerifiedOffsets>,
     /// The number of the current text, which grows from message to message.
     text: u32,
 }
@@ -63,7 +63,7 @@ impl RuleTables {
         spare.unwrap_or_else(|| Self {
             values: vec![0.0; rules],
             valued: vec![0; rules.div_ceil(64)],
-            attempts: vec![Attempts::default(); rules],
+            attempts: vec![VerifiedOffsets::default(); rules],
             text: 0,
         })
     }
@@ -71,7 +71,7 @@ impl RuleTables {
 
 /// The positions at which a rule was verified in a text.
 #[derive(Debug, Clone, Copy, Default)]
-struct Attempts {
+struct VerifiedOffsets {
     text: u32,
     /// The number of offsets; more than [`OFFSETS_MAX`] once all of the text was searched.
     offsets: u32,
@@ -80,7 +80,7 @@ struct Attempts {
     verified: (u32, u32),
 }
 
-impl Attempts {
+impl VerifiedOffsets {
     /// The first offset from `first` to `last` that is not yet verified; all of them count as
     /// verified from now on.
     fn take_unverified(&mut self, first: usize, last: usize) -> Option<usize> {
@@ -100,7 +100,7 @@ impl Attempts {
 }
 
 impl ScanState {
-    pub(crate) fn new(rules: usize, budget: Budget, explain: bool) -> Self {
+    pub(crate) fn new(rules: usize, budget: ScanTimeBudget, explain: bool) -> Self {
         Self {
             tables: RuleTables::of(rules),
             rounds: PendingRepetitions::default(),
@@ -162,7 +162,7 @@ impl ScanState {
         literal: LiteralInfo,
         end: usize,
     ) {
-        let _stage = profile::inside(Stage::Candidates);
+        let _stage = profile::inside(ScanStage::Candidates);
         let literal_end = (end, literal.window);
         if literal.rounds <= 1 {
             self.verify(what, text, literal_end);
@@ -191,9 +191,9 @@ impl ScanState {
             return;
         };
         if attempts.text != current {
-            *attempts = Attempts {
+            *attempts = VerifiedOffsets {
                 text: current,
-                ..Attempts::default()
+                ..VerifiedOffsets::default()
             };
         }
         if attempts.offsets > OFFSETS_MAX {

@@ -14,13 +14,13 @@ use tokio::time::Instant;
 
 use super::MARKER;
 use super::error::BridgeError;
-use super::inbound::Inbound;
-use super::link::{Link, LinkProgress, RECEIVE_MAX};
+use super::inbound::InboundMessages;
+use super::mqtt_client::{MqttClient, MqttClientProgress, RECEIVE_MAX};
 use super::work::{ConnectionEnding, RunningBridge, stopped};
 use crate::attempt::explained;
-use crate::frame::{Delivery, SinkFrame};
+use crate::frame::{SinkDelivery, SinkFrame};
 use crate::given_up::give_up;
-use crate::inlet::Inlet;
+use crate::session::SinkSession;
 use crate::status::SinkState;
 
 /// Bytes that may wait for the other broker's socket; above this, nothing is read from the session.
@@ -29,18 +29,18 @@ const OUT_BYTES_MAX: usize = 256 * 1024;
 const PACKET_BYTES_MAX: usize = 16 << 20;
 
 /// The state of one connection.
-pub(super) struct Connection<'a> {
+pub(super) struct BridgeConnection<'a> {
     pub(super) running: &'a RunningBridge,
-    pub(super) link: Link,
-    pub(super) inlet: Inlet,
-    pub(super) inbound: Inbound,
+    pub(super) client: MqttClient,
+    pub(super) session: SinkSession,
+    pub(super) inbound: InboundMessages,
     /// The deliveries that were sent and are not acknowledged.
-    pub(super) in_flight: HashMap<PacketId, Box<Delivery>>,
+    pub(super) in_flight: HashMap<PacketId, Box<SinkDelivery>>,
     pub(super) sent: Instant,
     pub(super) heard: Instant,
 }
 
-impl Connection<'_> {
+impl BridgeConnection<'_> {
     /// Subscribes at the other broker, and publishes there that the bridge is connected.
     pub(super) fn begin(&mut self) -> Result<(), BridgeError> {
         let bridge = &self.running.bridge;
@@ -55,15 +55,15 @@ impl Connection<'_> {
             Some(Filter { text, options })
         });
         let subscribe = Subscribe {
-            packet_id: self.inlet.unused_packet_id(),
+            packet_id: self.session.unused_packet_id(),
             properties: PacketProperties::EMPTY,
             filters: filters.collect(),
         };
         if !subscribe.filters.is_empty() {
-            self.link.put(&Packet::Subscribe(subscribe))?;
+            self.client.put(&Packet::Subscribe(subscribe))?;
         }
         if let Some(topic) = &bridge.notification_topic {
-            self.link.publish(&Publish {
+            self.client.publish(&Publish {
                 dup: false,
                 qos: Qos::AtMostOnce,
                 retain: true,
@@ -89,12 +89,12 @@ impl Connection<'_> {
         self.receive_packets().await?;
         loop {
             let may_read = self.inbound.unacknowledged() < usize::from(RECEIVE_MAX);
-            let may_send = self.link.out.len() < OUT_BYTES_MAX;
+            let may_send = self.client.out.len() < OUT_BYTES_MAX;
             let duty = self.next_duty();
             tokio::select! {
                 () = stopped(&mut stop) => return Ok(ConnectionEnding::Stop),
-                exchanged = self.link.exchange(may_read) => {
-                    if exchanged? == LinkProgress::Read {
+                exchanged = self.client.exchange(may_read) => {
+                    if exchanged? == MqttClientProgress::Read {
                         self.heard = Instant::now();
                         self.receive_packets().await?;
                     } else {
@@ -102,9 +102,9 @@ impl Connection<'_> {
                     }
                 }
                 packets = self.inbound.committed() => {
-                    self.link.out.extend_from_slice(&packets?);
+                    self.client.out.extend_from_slice(&packets?);
                 }
-                handed = self.inlet.next(), if may_send => match handed {
+                handed = self.session.next(), if may_send => match handed {
                     Ok(handed) => self.send_all(handed).await?,
                     Err(DisconnectCause::ShuttingDown) => return Ok(ConnectionEnding::Stop),
                     Err(cause) => return Ok(ConnectionEnding::Again(explained(cause).to_owned())),
@@ -121,7 +121,7 @@ impl Connection<'_> {
     }
 
     fn keep_alive(&self) -> Duration {
-        match self.link.terms.keep_alive {
+        match self.client.properties.keep_alive {
             Duration::ZERO => self.running.bridge.keep_alive,
             keep_alive => keep_alive,
         }
@@ -132,7 +132,7 @@ impl Connection<'_> {
             return Err(BridgeError::Silent);
         }
         self.sent = Instant::now();
-        self.link.put(&Packet::Pingreq)
+        self.client.put(&Packet::Pingreq)
     }
 
     /// Sends the messages that are ready in the session, up to a bound.
@@ -142,16 +142,16 @@ impl Connection<'_> {
             match handed {
                 SinkFrame::Delivery(delivery) => self.send(delivery).await?,
                 SinkFrame::Release(packet_id) => {
-                    self.link.put(&Packet::Pubrel(Ack::success(packet_id)))?;
+                    self.client.put(&Packet::Pubrel(Ack::success(packet_id)))?;
                 }
             }
-            let has_room = self.link.out.len() < OUT_BYTES_MAX;
-            next = has_room.then(|| self.inlet.next_ready()).flatten();
+            let has_room = self.client.out.len() < OUT_BYTES_MAX;
+            next = has_room.then(|| self.session.next_ready()).flatten();
         }
         Ok(())
     }
 
-    async fn send(&mut self, delivery: Box<Delivery>) -> Result<(), BridgeError> {
+    async fn send(&mut self, delivery: Box<SinkDelivery>) -> Result<(), BridgeError> {
         let bridge = &self.running.bridge;
         let marks = || {
             delivery
@@ -165,20 +165,20 @@ impl Connection<'_> {
         let Some(topic) = topic else {
             // The message came over this bridge, or was queued under a topic line that has been
             // removed.
-            self.inlet.complete(&delivery);
+            self.session.complete(&delivery);
             return Ok(());
         };
         let mut properties = PropertiesBuffer::new();
-        if self.link.version.has_properties() {
+        if self.client.version.has_properties() {
             if let Some(seconds) = delivery.properties.expiry_seconds {
                 properties.push(&Property::MessageExpiryInterval(seconds))?;
             }
             properties.push_carried(&delivery.properties)?;
             properties.push(&Property::UserProperty((MARKER, &bridge.client_id)))?;
         }
-        let terms = self.link.terms;
-        let is_lowered = delivery.qos > terms.qos_max;
-        let before = self.link.out.len();
+        let broker = self.client.properties;
+        let is_lowered = delivery.qos > broker.qos_max;
+        let before = self.client.out.len();
         let publish = Publish {
             dup: delivery.dup && !is_lowered,
             qos: if is_lowered {
@@ -186,16 +186,16 @@ impl Connection<'_> {
             } else {
                 delivery.qos
             },
-            retain: delivery.retain && terms.takes_retained,
+            retain: delivery.retain && broker.takes_retained,
             topic: &topic,
             packet_id: delivery.packet_id.filter(|_| !is_lowered),
             properties: properties.as_properties(),
             payload: &delivery.payload,
         };
-        let fits = self.link.publish(&publish).is_ok()
-            && self.link.out.len() - before <= terms.packet_bytes_max;
+        let fits = self.client.publish(&publish).is_ok()
+            && self.client.out.len() - before <= broker.packet_bytes_max;
         if is_lowered || !fits {
-            self.link.out.truncate(before);
+            self.client.out.truncate(before);
             let reason = if is_lowered {
                 "the other broker does not accept messages of this QoS"
             } else {
@@ -213,7 +213,7 @@ impl Connection<'_> {
         Ok(())
     }
 
-    async fn give_up(&mut self, delivery: &Delivery, reason: &str) -> Result<(), BridgeError> {
+    async fn give_up(&mut self, delivery: &SinkDelivery, reason: &str) -> Result<(), BridgeError> {
         let running = self.running;
         let (name, dead_letter) = (&running.settings.name, running.dead_letter.as_ref());
         running.progress.failed(reason, SinkState::Running);
@@ -222,26 +222,26 @@ impl Connection<'_> {
             return Err(BridgeError::NotStored);
         }
         running.progress.gave_up();
-        self.inlet.complete(delivery);
+        self.session.complete(delivery);
         Ok(())
     }
 
     /// Reads all complete packets, and passes them on as one batch.
     async fn receive_packets(&mut self) -> Result<(), BridgeError> {
-        let mut received = std::mem::take(&mut self.link.received);
+        let mut received = std::mem::take(&mut self.client.received);
         let mut refused = Vec::new();
         while let Some(frame) = Frame::split(&received, PACKET_BYTES_MAX)? {
             let length = frame.length;
-            let packet = Packet::decode(self.link.version, frame)?;
+            let packet = Packet::decode(self.client.version, frame)?;
             refused.extend(self.take_packet(&packet)?);
             drop(packet);
             received.advance(length);
         }
-        self.link.received = received;
+        self.client.received = received;
         for (delivery, reason) in refused {
             self.give_up(&delivery, &reason).await?;
         }
-        self.inbound.flush(&self.inlet)?;
+        self.inbound.flush(&self.session)?;
         if self.inbound.is_congested() {
             self.inbound.relief().await;
         }
@@ -252,11 +252,11 @@ impl Connection<'_> {
     fn take_packet(
         &mut self,
         packet: &Packet<'_>,
-    ) -> Result<Option<(Box<Delivery>, String)>, BridgeError> {
+    ) -> Result<Option<(Box<SinkDelivery>, String)>, BridgeError> {
         match packet {
             Packet::Publish(publish) => {
                 let bridge = &self.running.bridge;
-                if self.inbound.publish(bridge, &self.inlet, publish)? {
+                if self.inbound.publish(bridge, &self.session, publish)? {
                     self.running.progress.received();
                 }
             }
@@ -267,19 +267,19 @@ impl Connection<'_> {
                     .map(|delivery| (delivery, reason)));
             }
             Packet::Puback(ack) => {
-                self.inlet.acknowledge(ack.packet_id);
+                self.session.acknowledge(ack.packet_id);
                 self.delivered(ack.packet_id);
             }
             Packet::Pubrec(ack) => {
                 // PUBREL is sent once the release is on disk: after PUBREL the other broker forgets
                 // the delivery, and would treat a repetition as a new message.
-                self.inlet.release(ack.packet_id);
+                self.session.release(ack.packet_id);
                 self.inbound.answer(PacketType::Pubrel, ack.packet_id)?;
                 self.delivered(ack.packet_id);
             }
-            Packet::Pubcomp(ack) => self.inlet.finish(ack.packet_id),
+            Packet::Pubcomp(ack) => self.session.finish(ack.packet_id),
             Packet::Pubrel(ack) => {
-                self.inlet.note_released(ack.packet_id);
+                self.session.note_released(ack.packet_id);
                 self.inbound.answer(PacketType::Pubcomp, ack.packet_id)?;
             }
             Packet::Suback(suback) => self.check_subscriptions(suback.reasons.iter().copied())?,
@@ -293,7 +293,7 @@ impl Connection<'_> {
         Ok(None)
     }
 
-    fn arrived(&mut self, packet_id: PacketId) -> Option<Box<Delivery>> {
+    fn arrived(&mut self, packet_id: PacketId) -> Option<Box<SinkDelivery>> {
         let delivery = self.in_flight.remove(&packet_id)?;
         self.running.progress.end_delivery(delivery.id);
         Some(delivery)

@@ -16,12 +16,12 @@ use gatepost_store::{StoreError, Ticket};
 
 use super::error::BridgeError;
 use super::{Bridge, MARKER};
-use crate::inlet::Inlet;
+use crate::session::SinkSession;
 
 type Commit = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>>;
 
 /// Acknowledgements that wait for a commit.
-struct Waiting {
+struct WaitingAcknowledgements {
     commit: Commit,
     packets: BytesMut,
     /// The number of the other broker's publications that these packets acknowledge.
@@ -29,10 +29,10 @@ struct Waiting {
 }
 
 /// The incoming direction of one connection.
-pub(super) struct Inbound {
+pub(super) struct InboundMessages {
     publisher: Publisher,
     version: Version,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<WaitingAcknowledgements>,
     /// The acknowledgements of the present batch.
     packets: BytesMut,
     tickets: Vec<Ticket>,
@@ -40,10 +40,10 @@ pub(super) struct Inbound {
     unacknowledged: usize,
 }
 
-impl Inbound {
-    pub(super) fn new(inlet: &Inlet, version: Version) -> Self {
+impl InboundMessages {
+    pub(super) fn new(session: &SinkSession, version: Version) -> Self {
         Self {
-            publisher: inlet.publisher(),
+            publisher: session.publisher(),
             version,
             waiting: VecDeque::new(),
             packets: BytesMut::new(),
@@ -64,7 +64,7 @@ impl Inbound {
     pub(super) fn publish(
         &mut self,
         bridge: &Bridge,
-        inlet: &Inlet,
+        session: &SinkSession,
         publish: &Publish<'_>,
     ) -> Result<bool, BridgeError> {
         if let Some(packet_id) = publish.packet_id {
@@ -76,7 +76,7 @@ impl Inbound {
             };
             self.answer(answer, packet_id)?;
             if publish.qos == Qos::ExactlyOnce {
-                match inlet.receipt(packet_id) {
+                match session.receipt(packet_id) {
                     Receipt::Unknown => {}
                     Receipt::Submitted(ticket) => {
                         self.tickets.push(ticket);
@@ -146,8 +146,8 @@ impl Inbound {
     }
 
     /// Ends a batch: passes everything to the broker and to the store.
-    pub(super) fn flush(&mut self, inlet: &Inlet) -> Result<(), BridgeError> {
-        for ticket in [self.publisher.flush(), inlet.submit()]
+    pub(super) fn flush(&mut self, session: &SinkSession) -> Result<(), BridgeError> {
+        for ticket in [self.publisher.flush(), session.submit()]
             .into_iter()
             .flatten()
         {
@@ -159,7 +159,7 @@ impl Inbound {
             return Ok(());
         }
         let tickets = std::mem::take(&mut self.tickets);
-        self.waiting.push_back(Waiting {
+        self.waiting.push_back(WaitingAcknowledgements {
             commit: Box::pin(async move {
                 for ticket in tickets {
                     ticket.committed().await?;

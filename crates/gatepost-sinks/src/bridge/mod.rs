@@ -12,7 +12,7 @@
 mod connection;
 mod error;
 mod inbound;
-mod link;
+mod mqtt_client;
 mod running;
 mod topic_map;
 mod work;
@@ -29,7 +29,7 @@ use crate::field_mistake::FieldMistake;
 use crate::file_text::first_line;
 use crate::settings::BridgeSettings;
 use crate::tls;
-use link::Link;
+use mqtt_client::MqttClient;
 use topic_map::TopicMaps;
 
 pub(crate) use work::RunningBridge;
@@ -170,10 +170,10 @@ impl Bridge {
         self.client_id = format!("{}.check", self.client_id);
         self.session_expiry_seconds = 0;
         self.notification_topic = None;
-        let link = Link::open(self, false)
+        let client = MqttClient::open(self, false)
             .await
             .map_err(|error| error.to_string())?;
-        link.close().await;
+        client.close().await;
         Ok(())
     }
 

@@ -6,13 +6,13 @@ use gatepost_message::{Publication, Topic};
 use gatepost_mqtt::Reason;
 use tokio::time::Instant;
 
-use super::connection::Connection;
+use super::connection::BridgeConnection;
 use super::error::BridgeError;
-use super::inbound::Inbound;
-use super::link::Link;
+use super::inbound::InboundMessages;
+use super::mqtt_client::MqttClient;
 use super::work::{ConnectionEnding, RunningBridge, stopped};
 use crate::attempt::Backoff;
-use crate::inlet::{Inlet, SinkSubscription};
+use crate::session::{SinkSession, SinkSubscription};
 use crate::status::SinkState;
 
 impl RunningBridge {
@@ -24,10 +24,10 @@ impl RunningBridge {
         self.announce(false);
         while !*self.stop.borrow() {
             if !has_session {
-                match self.inlet(u16::MAX).await {
-                    Ok(inlet) => {
+                match self.session(u16::MAX).await {
+                    Ok(session) => {
                         has_session = true;
-                        inlet.close();
+                        session.close();
                     }
                     Err(error) => self.fail(&error),
                 }
@@ -48,7 +48,7 @@ impl RunningBridge {
         }
     }
 
-    async fn inlet(&self, receive_max: u16) -> Result<Inlet, String> {
+    async fn session(&self, receive_max: u16) -> Result<SinkSession, String> {
         let wanted = SinkSubscription {
             filters: self.bridge.wanted(),
             in_flight_max: self.bridge.in_flight_max.min(receive_max),
@@ -56,7 +56,7 @@ impl RunningBridge {
             kind: "bridge",
             authorization: None,
         };
-        let opened = Inlet::open(&self.broker, &self.settings, &wanted).await;
+        let opened = SinkSession::open(&self.broker, &self.settings, &wanted).await;
         opened.map_err(|error| error.to_string())
     }
 
@@ -66,19 +66,19 @@ impl RunningBridge {
             () = stopped(&mut stop) => return ConnectionEnding::Stop,
             opened = self.open() => opened,
         };
-        let link = match opened {
-            Ok(link) => link,
+        let client = match opened {
+            Ok(client) => client,
             Err(error) => return ConnectionEnding::Again(error.to_string()),
         };
-        let inlet = match self.inlet(link.terms.receive_max).await {
-            Ok(inlet) => inlet,
+        let session = match self.session(client.properties.receive_max).await {
+            Ok(session) => session,
             Err(error) => return ConnectionEnding::Again(error),
         };
-        let mut connection = Connection {
+        let mut connection = BridgeConnection {
             running: self,
-            inbound: Inbound::new(&inlet, link.version),
-            link,
-            inlet,
+            inbound: InboundMessages::new(&session, client.version),
+            client,
+            session,
             in_flight: HashMap::new(),
             sent: Instant::now(),
             heard: Instant::now(),
@@ -86,7 +86,7 @@ impl RunningBridge {
         let ending = match connection.begin() {
             Ok(()) => {
                 tracing::info!(target: "sinks", sink = self.bridge.name,
-                    session_present = connection.link.terms.session_present, "connected");
+                    session_present = connection.client.properties.session_present, "connected");
                 self.progress.set_state(SinkState::Running);
                 self.announce(true);
                 backoff.succeeded();
@@ -94,24 +94,26 @@ impl RunningBridge {
             }
             Err(error) => ConnectionEnding::Again(error.to_string()),
         };
-        let Connection { link, inlet, .. } = connection;
-        inlet.close();
+        let BridgeConnection {
+            client, session, ..
+        } = connection;
+        session.close();
         if matches!(ending, ConnectionEnding::Stop) {
-            link.close().await;
+            client.close().await;
         }
         ending
     }
 
     /// Before MQTT 5, tries to connect as a bridge first; brokers that do not know mosquitto's
     /// bridge bit refuse that.
-    async fn open(&self) -> Result<Link, BridgeError> {
+    async fn open(&self) -> Result<MqttClient, BridgeError> {
         if self.bridge.version.has_properties() {
-            return Link::open(&self.bridge, false).await;
+            return MqttClient::open(&self.bridge, false).await;
         }
-        match Link::open(&self.bridge, true).await {
+        match MqttClient::open(&self.bridge, true).await {
             Err(
                 BridgeError::Refused(Reason::UNSUPPORTED_PROTOCOL_VERSION, _) | BridgeError::Io(_),
-            ) => Link::open(&self.bridge, false).await,
+            ) => MqttClient::open(&self.bridge, false).await,
             opened => opened,
         }
     }

@@ -21,18 +21,18 @@ pub(super) struct TopicMap {
     pattern: String,
     direction: Direction,
     pub(super) qos: Qos,
-    local: Side,
-    remote: Side,
+    local: TopicMapSide,
+    remote: TopicMapSide,
 }
 
 /// The prefix and the whole filter of one side.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Side {
+struct TopicMapSide {
     prefix: String,
     filter: TopicFilter,
 }
 
-impl Side {
+impl TopicMapSide {
     fn new(prefix: &str, pattern: &str) -> Result<Self, MalformedTopicMap> {
         let text = format!("{prefix}{pattern}");
         let wrong = |what| MalformedTopicMap(format!("'{text}': {what}"));
@@ -98,8 +98,8 @@ impl FromStr for TopicMap {
             pattern: pattern.to_owned(),
             direction,
             qos,
-            local: Side::new(local, pattern)?,
-            remote: Side::new(remote, pattern)?,
+            local: TopicMapSide::new(local, pattern)?,
+            remote: TopicMapSide::new(remote, pattern)?,
         })
     }
 }
@@ -140,7 +140,7 @@ impl TopicMaps {
     }
 }
 
-fn renamed(topic: &str, from: &Side, to: &Side) -> Option<String> {
+fn renamed(topic: &str, from: &TopicMapSide, to: &TopicMapSide) -> Option<String> {
     let rest = topic
         .strip_prefix(&from.prefix)
         .filter(|_| from.filter.matches(topic))?;

@@ -24,7 +24,7 @@ use tokio_rustls::TlsConnector;
 use crate::tls;
 pub(crate) use addresses::AddressGuard;
 pub(crate) use retry_after::retry_after;
-pub(crate) use target::Target;
+pub(crate) use target::HttpTarget;
 
 /// A connection without a request is kept for this long; servers close theirs after a similar time.
 const IDLE_TIME_MAX: Duration = Duration::from_secs(15);
@@ -59,8 +59,8 @@ pub(crate) struct SharedTls(Arc<OnceLock<Result<TlsConnector, String>>>);
 
 type HttpSender = SendRequest<Full<Bytes>>;
 
-pub(crate) struct Client {
-    target: Target,
+pub(crate) struct HttpClient {
+    target: HttpTarget,
     guard: AddressGuard,
     idle: Mutex<Vec<(HttpSender, Instant)>>,
     idle_max: usize,
@@ -68,9 +68,9 @@ pub(crate) struct Client {
     tls: SharedTls,
 }
 
-impl Client {
+impl HttpClient {
     pub(crate) fn new(
-        target: Target,
+        target: HttpTarget,
         guard: AddressGuard,
         idle_max: usize,
         timeout: Duration,

@@ -8,7 +8,7 @@ const ID: &str = "{id}";
 
 /// A parsed address.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Target {
+pub(crate) struct HttpTarget {
     pub(crate) is_tls: bool,
     /// A name or an address, without the brackets of IPv6.
     pub(crate) host: String,
@@ -18,7 +18,7 @@ pub(crate) struct Target {
     path: String,
 }
 
-impl Target {
+impl HttpTarget {
     /// Returns `None` for anything but an HTTP or HTTPS URL.
     pub(crate) fn new(url: &str) -> Option<Self> {
         // Braces are not permitted in a URL.
@@ -86,19 +86,21 @@ mod tests {
             ("/relative", None),
             ("", None),
         ] {
-            let target = Target::new(url);
+            let target = HttpTarget::new(url);
             assert_eq!(
                 target.map(|target| target.origin()).as_deref(),
                 origin,
                 "{url}"
             );
         }
-        let target = Target::new("https://example.org/send/{id}?again={id}").expect("a target");
+        let target = HttpTarget::new("https://example.org/send/{id}?again={id}").expect("a target");
         assert_eq!(target.web_origin(), "https://example.org");
         let id = MessageId::next();
         assert_eq!(target.path(id), format!("/send/{id}?again={id}"));
         assert_eq!(
-            Target::new("http://x.example").expect("a target").path(id),
+            HttpTarget::new("http://x.example")
+                .expect("a target")
+                .path(id),
             "/"
         );
     }

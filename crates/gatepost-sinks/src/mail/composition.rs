@@ -16,7 +16,7 @@ const BASE64_LINE: usize = 76;
 const SUBJECT_CHARACTERS_MAX: usize = 200;
 
 /// The content of a mail.
-pub(super) struct Content<'a> {
+pub(super) struct MailContent<'a> {
     pub(super) from: &'a str,
     pub(super) to: &'a [String],
     pub(super) subject: &'a str,
@@ -28,8 +28,8 @@ pub(super) struct Content<'a> {
 }
 
 /// The whole mail, with CR LF.
-pub(super) fn compose(content: &Content<'_>) -> Vec<u8> {
-    let Content {
+pub(super) fn compose(content: &MailContent<'_>) -> Vec<u8> {
+    let MailContent {
         from, to, id, sink, ..
     } = content;
     let host = host_of(from);
@@ -126,7 +126,7 @@ mod tests {
 
     fn mail(subject: &str, body: &str) -> String {
         let to = ["anna@example.net".to_owned(), "bert@example.net".to_owned()];
-        let content = Content {
+        let content = MailContent {
             from: "gate@example.org",
             to: &to,
             subject,

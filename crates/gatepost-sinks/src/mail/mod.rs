@@ -12,14 +12,14 @@ use std::collections::BTreeMap;
 
 use gatepost_message::{MessageId, SequenceEvent};
 
-use crate::attempt::Failure;
-use crate::carrier::{Attempt, Carrier, Remaining};
+use crate::attempt::AttemptFailure;
 use crate::field_mistake::FieldMistake;
 use crate::file_text::file_text;
-use crate::frame::Delivery;
+use crate::frame::SinkDelivery;
 use crate::mail_settings::MailSettings;
 use crate::template::{SinkTemplate, SinkTemplateError};
-use composition::Content;
+use crate::transport::{AttemptFuture, RemainingRecipients, SinkTransport};
+use composition::MailContent;
 pub(crate) use composition::is_address;
 pub use outgoing::{MailQueue, QueueError};
 pub(crate) use outgoing::{SharedTransport, TOPIC as OUTGOING_TOPIC};
@@ -84,13 +84,13 @@ impl MailSink {
     /// The mail about these messages, for some of the recipients.
     fn submission(
         &self,
-        batch: &[Delivery],
+        batch: &[SinkDelivery],
         recipients: Vec<String>,
     ) -> Result<MailSubmission, SinkTemplateError> {
         let text =
             |template: &SinkTemplate| template.render_digest(&self.name, &self.variables, batch);
         let (subject, body) = (text(&self.subject)?, text(&self.body)?);
-        let content = Content {
+        let content = MailContent {
             from: &self.from,
             to: &self.to,
             subject: &subject,
@@ -105,15 +105,19 @@ impl MailSink {
         })
     }
 
-    async fn send(&self, batch: &[Delivery], remaining: &mut Remaining) -> Result<(), Failure> {
+    async fn send(
+        &self,
+        batch: &[SinkDelivery],
+        remaining: &mut RemainingRecipients,
+    ) -> Result<(), AttemptFailure> {
         let recipients = remaining.recipients.get_or_insert_with(|| self.to.clone());
         let mail = self.submission(batch, recipients.clone());
-        let mail = mail.map_err(|error| Failure::Refused(error.to_string()))?;
+        let mail = mail.map_err(|error| AttemptFailure::Refused(error.to_string()))?;
         hand_over(&self.smarthost, &mail, remaining).await
     }
 }
 
-impl Carrier for MailSink {
+impl SinkTransport for MailSink {
     fn kind(&self) -> &'static str {
         "mail"
     }
@@ -127,11 +131,15 @@ impl Carrier for MailSink {
     }
 
     /// A mail cannot be withdrawn, so that an earlier message was read or deleted is not sent.
-    fn accepts(&self, delivery: &Delivery) -> bool {
+    fn accepts(&self, delivery: &SinkDelivery) -> bool {
         SequenceEvent::of(&delivery.properties).is_none()
     }
 
-    fn attempt<'a>(&'a self, batch: &'a [Delivery], remaining: &'a mut Remaining) -> Attempt<'a> {
+    fn attempt<'a>(
+        &'a self,
+        batch: &'a [SinkDelivery],
+        remaining: &'a mut RemainingRecipients,
+    ) -> AttemptFuture<'a> {
         Box::pin(self.send(batch, remaining))
     }
 }
@@ -146,7 +154,11 @@ impl OutgoingSink {
         Self { smarthost }
     }
 
-    async fn send(&self, batch: &[Delivery], remaining: &mut Remaining) -> Result<(), Failure> {
+    async fn send(
+        &self,
+        batch: &[SinkDelivery],
+        remaining: &mut RemainingRecipients,
+    ) -> Result<(), AttemptFailure> {
         for delivery in batch {
             let mut mail = outgoing::submission_of(delivery);
             let recipients = remaining.recipients.get_or_insert(mail.recipients);
@@ -157,7 +169,7 @@ impl OutgoingSink {
     }
 }
 
-impl Carrier for OutgoingSink {
+impl SinkTransport for OutgoingSink {
     fn kind(&self) -> &'static str {
         "mail"
     }
@@ -171,7 +183,11 @@ impl Carrier for OutgoingSink {
         false
     }
 
-    fn attempt<'a>(&'a self, batch: &'a [Delivery], remaining: &'a mut Remaining) -> Attempt<'a> {
+    fn attempt<'a>(
+        &'a self,
+        batch: &'a [SinkDelivery],
+        remaining: &'a mut RemainingRecipients,
+    ) -> AttemptFuture<'a> {
         Box::pin(self.send(batch, remaining))
     }
 }
@@ -180,12 +196,12 @@ impl Carrier for OutgoingSink {
 async fn hand_over(
     smarthost: &SharedTransport,
     mail: &MailSubmission,
-    remaining: &mut Remaining,
-) -> Result<(), Failure> {
+    remaining: &mut RemainingRecipients,
+) -> Result<(), AttemptFailure> {
     let smarthost = smarthost
         .get()
-        .ok_or_else(|| Failure::again(NO_SMARTHOST))?;
-    let refused = smarthost.send(mail).await.map_err(Failure::again)?;
+        .ok_or_else(|| AttemptFailure::again(NO_SMARTHOST))?;
+    let refused = smarthost.send(mail).await.map_err(AttemptFailure::again)?;
     let said = |one: &RefusedRecipient| format!("{}: {}", one.address, one.reply);
     let (again, never): (Vec<_>, Vec<_>) = refused.into_iter().partition(|one| one.is_transient);
     remaining.refusals.extend(never.iter().map(said));
@@ -197,10 +213,10 @@ async fn hand_over(
             .collect();
         let left = again.into_iter().map(|one| one.address);
         remaining.recipients = Some(left.collect());
-        return Err(Failure::again(reasons.join("; ")));
+        return Err(AttemptFailure::again(reasons.join("; ")));
     }
     if remaining.refusals.is_empty() {
         return Ok(());
     }
-    Err(Failure::Refused(remaining.refusals.join("; ")))
+    Err(AttemptFailure::Refused(remaining.refusals.join("; ")))
 }

@@ -10,7 +10,7 @@ use gatepost_store::StoreError;
 use parking_lot::RwLock;
 
 use super::smarthost::{MailSubmission, MailTransport};
-use crate::frame::Delivery;
+use crate::frame::SinkDelivery;
 
 /// The topic of mail on its way; a client may not publish to it, and only an administrator may
 /// subscribe to it.
@@ -108,7 +108,7 @@ fn publication(mail: &MailSubmission) -> Result<Publication, TopicError> {
 }
 
 /// The mail that [`MailQueue::send`] queued.
-pub(super) fn submission_of(delivery: &Delivery) -> MailSubmission {
+pub(super) fn submission_of(delivery: &SinkDelivery) -> MailSubmission {
     let of = |wanted: &'static str| {
         let user = delivery.properties.user.iter();
         user.filter(move |(name, _)| name == wanted)

@@ -6,7 +6,7 @@ use std::pin::Pin;
 
 use gatepost_message::MessageId;
 
-use super::composition::{self, Content};
+use super::composition::{self, MailContent};
 
 /// A mail, ready to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct MailSubmission {
 impl MailSubmission {
     /// A mail of plain text about a message, to its recipients.
     pub fn plain(from: &str, to: &[String], subject: &str, body: &str, id: MessageId) -> Self {
-        let content = Content {
+        let content = MailContent {
             from,
             to,
             subject,

@@ -84,7 +84,7 @@ impl ActionKind {
 /// The fields of a button as they are written; all may be missing.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct GivenAction {
+struct ActionFields {
     action: String,
     label: String,
     clear: bool,
@@ -129,7 +129,7 @@ impl NotificationAction {
             return Err(ActionMistake::TooLong);
         }
         let text = text.trim();
-        let given: Vec<GivenAction> = if text.starts_with('[') {
+        let given: Vec<ActionFields> = if text.starts_with('[') {
             let parsed = serde_json::from_str(text);
             parsed.map_err(|error| ActionMistake::Json(error.to_string()))?
         } else {
@@ -144,7 +144,7 @@ impl NotificationAction {
             .collect()
     }
 
-    fn checked(number: usize, given: GivenAction) -> Result<Self, ActionMistake> {
+    fn checked(number: usize, given: ActionFields) -> Result<Self, ActionMistake> {
         let action = ActionKind::of(&given.action)?;
         let kind = action.name();
         let expect = |name, value: &str| {
@@ -180,7 +180,7 @@ impl NotificationAction {
 }
 
 /// Checks what an HTTP request needs.
-fn expect_request(given: &GivenAction) -> Result<(), ActionMistake> {
+fn expect_request(given: &ActionFields) -> Result<(), ActionMistake> {
     let has_scheme = |scheme: &str| {
         let start = given.url.get(..scheme.len());
         start.is_some_and(|start| start.eq_ignore_ascii_case(scheme))

@@ -4,17 +4,17 @@
 //! a bare value. A value in single or double quotes may contain both, and its quote after a
 //! backslash.
 
-use super::{ActionKind, ActionMistake, GivenAction};
+use super::{ActionFields, ActionKind, ActionMistake};
 
 /// Reads all buttons.
-pub(super) fn parse(text: &str) -> Result<Vec<GivenAction>, ActionMistake> {
+pub(super) fn parse(text: &str) -> Result<Vec<ActionFields>, ActionMistake> {
     let mut rest = text;
     let mut actions = Vec::new();
     while !rest.trim_start().is_empty() {
-        let mut action = GivenAction::default();
+        let mut action = ActionFields::default();
         let mut place = 0;
         loop {
-            let part = Part::read(rest)?;
+            let part = ActionPart::read(rest)?;
             rest = part.rest;
             set(&mut action, part.name, part.value, place)?;
             place += 1;
@@ -28,7 +28,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<GivenAction>, ActionMistake> {
 }
 
 /// A part of a button.
-struct Part<'a> {
+struct ActionPart<'a> {
     name: Option<&'a str>,
     value: String,
     /// Whether the button ends here.
@@ -36,7 +36,7 @@ struct Part<'a> {
     rest: &'a str,
 }
 
-impl<'a> Part<'a> {
+impl<'a> ActionPart<'a> {
     fn read(text: &'a str) -> Result<Self, ActionMistake> {
         let text = text.trim_start();
         let (name, text) = match name_of(text) {
@@ -94,7 +94,7 @@ fn quoted(text: &str, quote: char) -> Result<(String, &str), ActionMistake> {
 
 /// Sets a field by its name or, without a name, by its place.
 fn set(
-    action: &mut GivenAction,
+    action: &mut ActionFields,
     name: Option<&str>,
     value: String,
     place: usize,

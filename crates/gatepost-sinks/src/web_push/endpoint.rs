@@ -9,14 +9,14 @@ use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::Full;
 
 use super::encryption::BrowserKeys;
-use super::server_key::ServerKey;
 use super::settings::WebPushSettings;
 use super::subscription::{PushSubscription, guard};
+use super::vapid_key::VapidKey;
 use super::{WebPushError, notification};
-use crate::attempt::Failure;
-use crate::carrier::{Attempt, Carrier, Remaining};
-use crate::frame::Delivery;
-use crate::http_client::{Client, SharedTls, Target, retry_after};
+use crate::attempt::AttemptFailure;
+use crate::frame::SinkDelivery;
+use crate::http_client::{HttpClient, HttpTarget, SharedTls, retry_after};
+use crate::transport::{AttemptFuture, RemainingRecipients, SinkTransport};
 
 /// Connections to one push service that are kept for one subscription, whose messages go one
 /// after the other.
@@ -26,9 +26,9 @@ const IDLE_CONNECTIONS_MAX: usize = 1;
 pub(super) struct PushEndpoint {
     subscription: PushSubscription,
     keys: BrowserKeys,
-    target: Target,
-    client: Client,
-    server_key: Arc<ServerKey>,
+    target: HttpTarget,
+    client: HttpClient,
+    vapid_key: Arc<VapidKey>,
     time_to_live: Period,
 }
 
@@ -36,7 +36,7 @@ impl PushEndpoint {
     pub(super) fn new(
         subscription: &PushSubscription,
         settings: &WebPushSettings,
-        server_key: Arc<ServerKey>,
+        vapid_key: Arc<VapidKey>,
         tls: SharedTls,
     ) -> Result<Self, WebPushError> {
         let target = subscription.target(settings)?;
@@ -44,7 +44,7 @@ impl PushEndpoint {
         Ok(Self {
             subscription: subscription.clone(),
             keys: subscription.keys()?,
-            client: Client::new(
+            client: HttpClient::new(
                 target.clone(),
                 guard(settings),
                 IDLE_CONNECTIONS_MAX,
@@ -52,23 +52,27 @@ impl PushEndpoint {
                 tls,
             ),
             target,
-            server_key,
+            vapid_key,
             time_to_live: settings.time_to_live,
         })
     }
 
-    async fn send(&self, delivery: &Delivery) -> Result<(), Failure> {
+    async fn send(&self, delivery: &SinkDelivery) -> Result<(), AttemptFailure> {
         let now = SystemTime::now();
         let request = self
             .request(delivery, now)
-            .map_err(|reason| Failure::Refused(reason.to_owned()))?;
-        let (status, fields) = self.client.send(request).await.map_err(Failure::again)?;
+            .map_err(|reason| AttemptFailure::Refused(reason.to_owned()))?;
+        let (status, fields) = self
+            .client
+            .send(request)
+            .await
+            .map_err(AttemptFailure::again)?;
         judged(status, &fields, now)
     }
 
     fn request(
         &self,
-        delivery: &Delivery,
+        delivery: &SinkDelivery,
         now: SystemTime,
     ) -> Result<Request<Full<Bytes>>, &'static str> {
         let own = self.subscription.own_name(&delivery.topic);
@@ -77,9 +81,7 @@ impl PushEndpoint {
         let text = text.map_err(|_| "the message cannot be written")?;
         let sealed = self.keys.encrypt(&text);
         let sealed = sealed.map_err(|_| "the message cannot be encrypted")?;
-        let authorization = self
-            .server_key
-            .authorization(&self.target.web_origin(), now);
+        let authorization = self.vapid_key.authorization(&self.target.web_origin(), now);
         let authorization = authorization.map_err(|_| "the request cannot be signed")?;
         let mut authorization = HeaderValue::try_from(authorization)
             .map_err(|_| "the contact cannot be sent in a header field")?;
@@ -103,7 +105,7 @@ impl PushEndpoint {
     }
 }
 
-impl Carrier for PushEndpoint {
+impl SinkTransport for PushEndpoint {
     fn kind(&self) -> &'static str {
         "web push"
     }
@@ -117,11 +119,15 @@ impl Carrier for PushEndpoint {
         true
     }
 
-    fn accepts(&self, delivery: &Delivery) -> bool {
+    fn accepts(&self, delivery: &SinkDelivery) -> bool {
         self.subscription.own_name(&delivery.topic).is_some()
     }
 
-    fn attempt<'a>(&'a self, batch: &'a [Delivery], _: &'a mut Remaining) -> Attempt<'a> {
+    fn attempt<'a>(
+        &'a self,
+        batch: &'a [SinkDelivery],
+        _: &'a mut RemainingRecipients,
+    ) -> AttemptFuture<'a> {
         Box::pin(async move {
             for delivery in batch {
                 self.send(delivery).await?;
@@ -132,19 +138,19 @@ impl Carrier for PushEndpoint {
 }
 
 /// The meaning of an answer for the message.
-fn judged(status: StatusCode, fields: &HeaderMap, now: SystemTime) -> Result<(), Failure> {
+fn judged(status: StatusCode, fields: &HeaderMap, now: SystemTime) -> Result<(), AttemptFailure> {
     let code = status.as_u16();
     let reason = format!("{code} {}", status.canonical_reason().unwrap_or_default());
     Err(match code {
         200..300 => return Ok(()),
         // RFC 8030, section 7.3: the subscription has expired, or was never one.
-        404 | 410 => Failure::Gone(reason),
-        408 | 425 | 429 | 500.. => Failure::Again {
+        404 | 410 => AttemptFailure::Gone(reason),
+        408 | 425 | 429 | 500.. => AttemptFailure::Again {
             reason,
             wait: retry_after(fields, now),
         },
         // 413 too: the same message would be refused again.
-        _ => Failure::Refused(reason),
+        _ => AttemptFailure::Refused(reason),
     })
 }
 
@@ -162,13 +168,19 @@ mod tests {
             assert!(of(code).is_ok(), "{code}");
         }
         for code in [404, 410] {
-            assert!(matches!(of(code), Err(Failure::Gone(_))), "{code}");
+            assert!(matches!(of(code), Err(AttemptFailure::Gone(_))), "{code}");
         }
         for code in [408, 429, 500, 502, 503, 599, 999] {
-            assert!(matches!(of(code), Err(Failure::Again { .. })), "{code}");
+            assert!(
+                matches!(of(code), Err(AttemptFailure::Again { .. })),
+                "{code}"
+            );
         }
         for code in [100, 301, 307, 400, 401, 403, 413] {
-            assert!(matches!(of(code), Err(Failure::Refused(_))), "{code}");
+            assert!(
+                matches!(of(code), Err(AttemptFailure::Refused(_))),
+                "{code}"
+            );
         }
     }
 }

@@ -14,11 +14,11 @@
 mod encryption;
 mod endpoint;
 mod notification;
-mod server_key;
 mod service;
 mod settings;
 mod status;
 mod subscription;
+mod vapid_key;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -8,7 +8,7 @@ use ring::digest;
 use serde::Serialize;
 
 use super::encryption::TEXT_BYTES_MAX;
-use crate::frame::Delivery;
+use crate::frame::SinkDelivery;
 use crate::notification_action::{ACTIONS, NotificationAction};
 
 /// The longest `Topic` of a push service (RFC 8030, section 5.4).
@@ -25,7 +25,7 @@ const ATTRIBUTES_BYTES_MAX: usize = TEXT_BYTES_MAX / 2;
 
 /// The fields that a service worker shows.
 #[derive(Default, Serialize)]
-struct Notification<'a> {
+struct PushNotification<'a> {
     event: &'static str,
     id: String,
     /// Unix seconds.
@@ -55,7 +55,7 @@ struct Notification<'a> {
 }
 
 /// The JSON of a message on `topic`, short enough for one record. A text that is too long is cut.
-pub(super) fn text(delivery: &Delivery, topic: &str) -> Result<Vec<u8>, serde_json::Error> {
+pub(super) fn text(delivery: &SinkDelivery, topic: &str) -> Result<Vec<u8>, serde_json::Error> {
     let binary;
     let message = if let Ok(message) = std::str::from_utf8(&delivery.payload) {
         message
@@ -68,7 +68,7 @@ pub(super) fn text(delivery: &Delivery, topic: &str) -> Result<Vec<u8>, serde_js
         value.filter(|value| value.len() <= ATTRIBUTE_BYTES_MAX)
     };
     let tags = property("tags").unwrap_or_default().split(',');
-    let mut notification = Notification {
+    let mut notification = PushNotification {
         event: SequenceEvent::of(&delivery.properties).map_or("message", SequenceEvent::name),
         id: delivery.id.to_string(),
         time: super::unix_seconds(delivery.id.time()),
@@ -88,13 +88,13 @@ pub(super) fn text(delivery: &Delivery, topic: &str) -> Result<Vec<u8>, serde_js
         notification.actions.clear();
     }
     if serde_json::to_vec(&notification)?.len() > ATTRIBUTES_BYTES_MAX {
-        notification = Notification {
+        notification = PushNotification {
             event: notification.event,
             id: notification.id,
             time: notification.time,
             topic: notification.topic,
             priority: notification.priority,
-            ..Notification::default()
+            ..PushNotification::default()
         };
     }
     // A character takes at least as many bytes in JSON as in the text, so the first cut is close to
@@ -121,7 +121,7 @@ fn cut(text: &str, bytes_max: usize) -> &str {
 }
 
 /// Whether the attachment is an image, by its type or by the ending of its link.
-fn is_image(delivery: &Delivery) -> bool {
+fn is_image(delivery: &SinkDelivery) -> bool {
     const ENDINGS: [&str; 5] = [".jpg", ".jpeg", ".png", ".gif", ".webp"];
     let property = |name| delivery.properties.user_property(name);
     match (property("attachment_type"), property("attach")) {
@@ -134,14 +134,14 @@ fn is_image(delivery: &Delivery) -> bool {
     }
 }
 
-fn priority(delivery: &Delivery) -> Option<u8> {
+fn priority(delivery: &SinkDelivery) -> Option<u8> {
     let priority = delivery.properties.user_property("priority")?;
     let number = priority.parse().ok();
     number.filter(|number| (1..=5).contains(number))
 }
 
 /// The buttons, if they are short enough and a reader can parse them.
-fn actions(delivery: &Delivery) -> Vec<NotificationAction> {
+fn actions(delivery: &SinkDelivery) -> Vec<NotificationAction> {
     let text = delivery.properties.user_property(ACTIONS);
     let actions = text.and_then(|text| NotificationAction::parse(text).ok());
     let is_short = |actions: &Vec<NotificationAction>| {
@@ -151,7 +151,7 @@ fn actions(delivery: &Delivery) -> Vec<NotificationAction> {
 }
 
 /// `Urgency` (RFC 8030, section 5.3): a device that saves its battery takes only the urgent ones.
-pub(super) fn urgency(delivery: &Delivery) -> &'static str {
+pub(super) fn urgency(delivery: &SinkDelivery) -> &'static str {
     match priority(delivery) {
         Some(1) => "very-low",
         Some(2) => "low",
@@ -162,7 +162,7 @@ pub(super) fn urgency(delivery: &Delivery) -> &'static str {
 
 /// `Topic` (RFC 8030, section 5.4): a message with a sequence id replaces an earlier one that the
 /// push service has not delivered yet.
-pub(super) fn replaced_topic(delivery: &Delivery) -> Option<String> {
+pub(super) fn replaced_topic(delivery: &SinkDelivery) -> Option<String> {
     let sequence_id = delivery.properties.user_property(SEQUENCE_ID)?;
     let named = [delivery.topic.as_bytes(), b"\0", sequence_id.as_bytes()].concat();
     let mut name = BASE64.encode(digest::digest(&digest::SHA256, &named));
@@ -176,11 +176,11 @@ mod tests {
     use gatepost_message::{MessageId, Properties, Qos};
     use serde_json::Value;
 
-    fn delivery(payload: &[u8], user: &[(&str, &str)]) -> Delivery {
+    fn delivery(payload: &[u8], user: &[(&str, &str)]) -> SinkDelivery {
         let user = user
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        Delivery {
+        SinkDelivery {
             id: MessageId::next(),
             topic: "alarms/fire".to_owned(),
             payload: payload.to_vec().into(),
@@ -195,7 +195,7 @@ mod tests {
         }
     }
 
-    fn json(delivery: &Delivery) -> Value {
+    fn json(delivery: &SinkDelivery) -> Value {
         let text = text(delivery, &delivery.topic).expect("JSON");
         assert!(text.len() <= TEXT_BYTES_MAX, "{}", text.len());
         serde_json::from_slice(&text).expect("JSON")

@@ -12,14 +12,14 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::endpoint::PushEndpoint;
-use super::server_key::ServerKey;
 use super::settings::WebPushSettings;
 use super::subscription::{PushSubscription, SubscriptionRequest, delete, id_of, load};
+use super::vapid_key::VapidKey;
 use super::{NAME_PREFIX, WebPushError};
 use crate::attempt::RequestPace;
-use crate::delivering::{Delivering, WorkEnd};
+use crate::delivery_loop::{DeliveryLoop, WorkEnd};
 use crate::http_client::SharedTls;
-use crate::inlet::client_id;
+use crate::session::client_id;
 use crate::session_end::end_session;
 use crate::settings::SinkSettings;
 use crate::status::{SinkProgress, SinkStatus};
@@ -45,7 +45,7 @@ pub(super) struct WebPushCore {
     rights: Arc<dyn OwnerRights>,
     settings: WebPushSettings,
     runtime: Handle,
-    server_key: Arc<ServerKey>,
+    vapid_key: Arc<VapidKey>,
     tls: SharedTls,
     /// By the ids of their endpoints.
     pub(super) running: Mutex<BTreeMap<String, RunningSubscription>>,
@@ -68,7 +68,7 @@ impl WebPush {
     ) -> Result<Self, WebPushError> {
         let known = load(&store)?;
         let web_push = Self(Arc::new(WebPushCore {
-            server_key: Arc::new(ServerKey::open(&store, &settings.contact)?),
+            vapid_key: Arc::new(VapidKey::open(&store, &settings.contact)?),
             broker,
             store,
             rights,
@@ -98,7 +98,7 @@ impl WebPush {
 
     /// The key that browsers subscribe with.
     pub fn public_key(&self) -> &str {
-        self.0.server_key.public()
+        self.0.vapid_key.public()
     }
 
     /// Stores a subscription, or changes or renews the one of the same endpoint. Once this returns,
@@ -193,13 +193,13 @@ impl WebPush {
         let core = &self.0;
         let tls = core.tls.clone();
         let endpoint =
-            PushEndpoint::new(&subscription, &core.settings, core.server_key.clone(), tls)?;
+            PushEndpoint::new(&subscription, &core.settings, core.vapid_key.clone(), tls)?;
         let push_service = subscription.target(&core.settings)?.web_origin();
         let progress: Arc<SinkProgress> = Arc::default();
         let (stop, stopped) = watch::channel(false);
         let name = &subscription.session;
         let user = subscription.user.as_deref();
-        let work = Delivering {
+        let work = DeliveryLoop {
             broker: core.broker.clone(),
             settings: SinkSettings {
                 name: name.clone(),
@@ -207,7 +207,7 @@ impl WebPush {
                 ..SinkSettings::default()
             },
             authorization: Some(core.rights.of_owner(user, &client_id(name))),
-            carrier: Box::new(endpoint),
+            transport: Box::new(endpoint),
             concurrency: 1,
             digest: None,
             progress: Arc::clone(&progress),

@@ -3,7 +3,7 @@
 use gatepost_settings::{PeerNetwork, Period};
 use serde::{Deserialize, Serialize};
 
-use crate::http_client::Target;
+use crate::http_client::HttpTarget;
 use crate::mistake::SinkMistake;
 
 /// The longest endpoint; those of the large push services have 150 to 600 bytes.
@@ -71,7 +71,7 @@ impl WebPushSettings {
             .contact
             .strip_prefix("mailto:")
             .is_some_and(|address| address.contains('@') && !address.contains(char::is_whitespace));
-        let is_page = Target::new(&self.contact).is_some_and(|page| page.is_tls);
+        let is_page = HttpTarget::new(&self.contact).is_some_and(|page| page.is_tls);
         if self.is_on() && !is_mail && !is_page {
             add(
                 "contact",

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::NAME_PREFIX;
 use super::service::{RunningSubscription, WebPush, WebPushCore};
-use crate::inlet::client_id;
+use crate::session::client_id;
 use crate::status::{SinkState, SinkStatus};
 
 /// A subscription, for its user.

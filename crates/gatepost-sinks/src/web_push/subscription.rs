@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::encryption::BrowserKeys;
 use super::settings::{ENDPOINT_BYTES_MAX, WebPushSettings};
 use super::{NAME_PREFIX, WebPushError, unix_seconds};
-use crate::http_client::{AddressGuard, Target};
+use crate::http_client::{AddressGuard, HttpTarget};
 
 /// The subscriptions' place among the records of the database.
 const SPACE: &str = "web_push";
@@ -130,9 +130,9 @@ impl PushSubscription {
 
     /// The address that its messages are sent to. Names are resolved, and their addresses
     /// checked, for each connection; an address that is written out is checked now too.
-    pub(super) fn target(&self, settings: &WebPushSettings) -> Result<Target, WebPushError> {
+    pub(super) fn target(&self, settings: &WebPushSettings) -> Result<HttpTarget, WebPushError> {
         let wrong = WebPushError::Endpoint;
-        let target = Target::new(&self.endpoint).ok_or(wrong("it is not an HTTPS URL"))?;
+        let target = HttpTarget::new(&self.endpoint).ok_or(wrong("it is not an HTTPS URL"))?;
         if !target.is_tls && !settings.allow_private {
             return Err(wrong("it does not begin with https://"));
         }

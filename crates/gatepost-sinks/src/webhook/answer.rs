@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use http::{HeaderMap, StatusCode};
 
-use crate::attempt::Failure;
+use crate::attempt::AttemptFailure;
 use crate::http_client::retry_after;
 
 /// Translates a response into the outcome of the attempt.
@@ -12,7 +12,7 @@ pub(super) fn judged(
     status: StatusCode,
     headers: &HeaderMap,
     now: SystemTime,
-) -> Result<(), Failure> {
+) -> Result<(), AttemptFailure> {
     if status.is_success() {
         return Ok(());
     }
@@ -21,9 +21,9 @@ pub(super) fn judged(
         None => status.as_u16().to_string(),
     };
     Err(match status.as_u16() {
-        410 => Failure::Gone(reason),
-        400 | 405 | 411 | 413 | 414 | 415 | 422 | 431 => Failure::Refused(reason),
-        _ => Failure::Again {
+        410 => AttemptFailure::Gone(reason),
+        400 | 405 | 411 | 413 | 414 | 415 | 422 | 431 => AttemptFailure::Refused(reason),
+        _ => AttemptFailure::Again {
             reason,
             wait: retry_after(headers, now),
         },
@@ -45,13 +45,19 @@ mod tests {
             assert!(of(code).is_ok(), "{code}");
         }
         for code in [400, 413, 422] {
-            assert!(matches!(of(code), Err(Failure::Refused(_))), "{code}");
+            assert!(
+                matches!(of(code), Err(AttemptFailure::Refused(_))),
+                "{code}"
+            );
         }
         for code in [
             100, 301, 302, 307, 401, 403, 404, 408, 425, 429, 500, 502, 503, 599, 999,
         ] {
-            assert!(matches!(of(code), Err(Failure::Again { .. })), "{code}");
+            assert!(
+                matches!(of(code), Err(AttemptFailure::Again { .. })),
+                "{code}"
+            );
         }
-        assert!(matches!(of(410), Err(Failure::Gone(reason)) if reason == "410 Gone"));
+        assert!(matches!(of(410), Err(AttemptFailure::Gone(reason)) if reason == "410 Gone"));
     }
 }

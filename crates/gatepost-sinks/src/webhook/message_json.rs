@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::Serialize;
 use time::OffsetDateTime;
 
-use crate::frame::Delivery;
+use crate::frame::SinkDelivery;
 use crate::template::SinkTemplateError;
 
 /// The message as JSON, in the shape that event streams have.
@@ -29,7 +29,7 @@ struct MessageJson<'a> {
 }
 
 /// The body where there is no template.
-pub(super) fn message_json(delivery: &Delivery) -> Result<Vec<u8>, SinkTemplateError> {
+pub(super) fn message_json(delivery: &SinkDelivery) -> Result<Vec<u8>, SinkTemplateError> {
     let text = std::str::from_utf8(&delivery.payload).ok();
     let nanoseconds = OffsetDateTime::from(delivery.id.time()).unix_timestamp_nanos();
     let message = MessageJson {

@@ -12,17 +12,17 @@ use gatepost_message::{MessageId, SequenceEvent};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header};
 use http_body_util::Full;
 
-use crate::attempt::Failure;
-use crate::carrier::{Attempt, Carrier, Remaining};
+use crate::attempt::AttemptFailure;
 use crate::field_mistake::FieldMistake;
 use crate::file_text::{file_text, first_line};
-use crate::frame::Delivery;
-use crate::http_client::{AddressGuard, Client, SharedTls, Target};
+use crate::frame::SinkDelivery;
+use crate::http_client::{AddressGuard, HttpClient, HttpTarget, SharedTls};
 use crate::ready_templates::ready;
 use crate::settings::WebhookSettings;
 use crate::template::{SinkTemplate, SinkTemplateError};
+use crate::transport::{AttemptFuture, RemainingRecipients, SinkTransport};
 use message_json::message_json;
-use signature::Signer;
+use signature::WebhookSigner;
 
 /// Header fields that the client sets itself.
 const OWN_HEADERS: [HeaderName; 4] = [
@@ -35,14 +35,14 @@ const OWN_HEADERS: [HeaderName; 4] = [
 /// A webhook, ready to send.
 pub(crate) struct Webhook {
     name: String,
-    target: Target,
+    target: HttpTarget,
     method: Method,
     headers: HeaderMap,
     template: Option<SinkTemplate>,
     variables: BTreeMap<String, String>,
-    signer: Signer,
+    signer: WebhookSigner,
     hmac_header: Option<HeaderName>,
-    client: Client,
+    client: HttpClient,
 }
 
 impl Webhook {
@@ -66,14 +66,14 @@ impl Webhook {
             networks: settings.allow_networks.clone(),
         };
         let signer = match file_text(&settings.secret_file, "webhook.secret_file")? {
-            Some(text) => Signer::new(&text)
+            Some(text) => WebhookSigner::new(&text)
                 .map_err(|error| FieldMistake::new("webhook.secret_file", error.to_string()))?,
-            None => Signer::default(),
+            None => WebhookSigner::default(),
         };
         let timeout = settings.timeout.duration();
         Ok(Self {
             name: name.to_owned(),
-            client: Client::new(
+            client: HttpClient::new(
                 target.clone(),
                 guard,
                 settings.concurrency.into(),
@@ -104,19 +104,23 @@ impl Webhook {
             .map_err(|error| error.to_string())
     }
 
-    async fn send(&self, delivery: &Delivery) -> Result<(), Failure> {
+    async fn send(&self, delivery: &SinkDelivery) -> Result<(), AttemptFailure> {
         let body = self
             .body(delivery)
-            .map_err(|error| Failure::Refused(error.to_string()))?;
+            .map_err(|error| AttemptFailure::Refused(error.to_string()))?;
         let now = SystemTime::now();
         let request = self
             .request(delivery.id, body, now)
-            .map_err(|error| Failure::Refused(error.to_string()))?;
-        let (status, headers) = self.client.send(request).await.map_err(Failure::again)?;
+            .map_err(|error| AttemptFailure::Refused(error.to_string()))?;
+        let (status, headers) = self
+            .client
+            .send(request)
+            .await
+            .map_err(AttemptFailure::again)?;
         answer::judged(status, &headers, now)
     }
 
-    fn body(&self, delivery: &Delivery) -> Result<Vec<u8>, SinkTemplateError> {
+    fn body(&self, delivery: &SinkDelivery) -> Result<Vec<u8>, SinkTemplateError> {
         match &self.template {
             Some(template) => template.render(&self.name, &self.variables, delivery),
             None => message_json(delivery),
@@ -154,7 +158,7 @@ impl Webhook {
     }
 }
 
-impl Carrier for Webhook {
+impl SinkTransport for Webhook {
     fn kind(&self) -> &'static str {
         "webhook"
     }
@@ -168,11 +172,15 @@ impl Carrier for Webhook {
     }
 
     /// The JSON form names the event. A template has words for messages only.
-    fn accepts(&self, delivery: &Delivery) -> bool {
+    fn accepts(&self, delivery: &SinkDelivery) -> bool {
         self.template.is_none() || SequenceEvent::of(&delivery.properties).is_none()
     }
 
-    fn attempt<'a>(&'a self, batch: &'a [Delivery], _: &'a mut Remaining) -> Attempt<'a> {
+    fn attempt<'a>(
+        &'a self,
+        batch: &'a [SinkDelivery],
+        _: &'a mut RemainingRecipients,
+    ) -> AttemptFuture<'a> {
         Box::pin(async move {
             for delivery in batch {
                 self.send(delivery).await?;
@@ -182,7 +190,7 @@ impl Carrier for Webhook {
     }
 }
 
-fn target(settings: &WebhookSettings) -> Result<Target, FieldMistake> {
+fn target(settings: &WebhookSettings) -> Result<HttpTarget, FieldMistake> {
     let from_file = first_line(&settings.url_file, "webhook.url_file")?;
     let (field, url) = match &from_file {
         Some(line) => ("webhook.url_file", line.as_str()),
@@ -195,7 +203,7 @@ fn target(settings: &WebhookSettings) -> Result<Target, FieldMistake> {
         ));
     }
     let reason = "write an address such as https://example.org/hook, without a user name";
-    Target::new(url).ok_or_else(|| FieldMistake::new(field, reason))
+    HttpTarget::new(url).ok_or_else(|| FieldMistake::new(field, reason))
 }
 
 fn headers(settings: &WebhookSettings) -> Result<HeaderMap, FieldMistake> {

@@ -9,7 +9,7 @@ const BASE64_PREFIX: &str = "whsec_";
 
 /// The keys of a webhook. The first is the newest.
 #[derive(Clone, Default)]
-pub(super) struct Signer(Vec<hmac::Key>);
+pub(super) struct WebhookSigner(Vec<hmac::Key>);
 
 /// A line of the file that is not a secret.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -20,7 +20,7 @@ pub(super) enum MalformedSecret {
     Base64,
 }
 
-impl Signer {
+impl WebhookSigner {
     /// Reads secrets, one in each line.
     pub(super) fn new(text: &str) -> Result<Self, MalformedSecret> {
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -73,7 +73,8 @@ mod tests {
     /// The example of Standard Webhooks' libraries.
     #[test]
     fn the_published_example_is_signed_as_published() {
-        let signer = Signer::new("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n").expect("a secret");
+        let signer =
+            WebhookSigner::new("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n").expect("a secret");
         let signature = signer.standard(
             "msg_p5jXN8AQM9LWM0D4loKWxJek",
             "1614265330",
@@ -88,7 +89,7 @@ mod tests {
     /// GitHub's example of `X-Hub-Signature-256`.
     #[test]
     fn the_hmac_of_the_body_is_githubs() {
-        let signer = Signer::new("It's a Secret to Everybody").expect("a secret");
+        let signer = WebhookSigner::new("It's a Secret to Everybody").expect("a secret");
         assert_eq!(
             signer.of_body(b"Hello, World!").as_deref(),
             Some("sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17")
@@ -97,11 +98,14 @@ mod tests {
 
     #[test]
     fn two_secrets_sign_twice_and_none_is_an_error() {
-        let signer = Signer::new("one\n\ntwo\n").expect("secrets");
+        let signer = WebhookSigner::new("one\n\ntwo\n").expect("secrets");
         let signature = signer.standard("a", "1", b"").expect("signed");
         assert_eq!(signature.split(' ').count(), 2);
-        assert_eq!(Signer::new(" \n").err(), Some(MalformedSecret::None));
-        assert_eq!(Signer::new("whsec_%").err(), Some(MalformedSecret::Base64));
-        assert_eq!(Signer::default().standard("a", "1", b""), None);
+        assert_eq!(WebhookSigner::new(" \n").err(), Some(MalformedSecret::None));
+        assert_eq!(
+            WebhookSigner::new("whsec_%").err(),
+            Some(MalformedSecret::Base64)
+        );
+        assert_eq!(WebhookSigner::default().standard("a", "1", b""), None);
     }
 }

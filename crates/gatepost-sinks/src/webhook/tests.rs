@@ -10,13 +10,13 @@ use tokio::sync::mpsc;
 
 use super::*;
 
-fn delivery() -> Delivery {
+fn delivery() -> SinkDelivery {
     let user = [
         ("title", "Fire \"now\""),
         ("priority", "5"),
         ("tags", "fire, room4"),
     ];
-    Delivery {
+    SinkDelivery {
         id: "065jyk1000000".parse().expect("an id"),
         topic: "alarms/fire".to_owned(),
         payload: Bytes::from_static("<b>smoke</b> & \"quotes\"\n\u{1f525} in {room} 4".as_bytes()),
@@ -164,7 +164,7 @@ async fn malformed_responses_are_repeated_or_judged_by_their_status() {
         assert_eq!(outcome.is_ok(), is_taken, "{answer}: {outcome:?}");
         if !is_taken {
             assert!(
-                matches!(outcome, Err(Failure::Again { .. })),
+                matches!(outcome, Err(AttemptFailure::Again { .. })),
                 "{answer}: {outcome:?}"
             );
         }

@@ -11,7 +11,7 @@ use crate::{SeriesPoints, SeriesQuery, SeriesResolution, Store, StoreError, tabl
 /// A row's figures.
 #[derive(Deserialize)]
 #[serde(transparent)]
-struct Figures<'a> {
+struct SeriesFigures<'a> {
     #[serde(borrow)]
     by_name: BTreeMap<Cow<'a, str>, f64>,
 }
@@ -65,7 +65,7 @@ impl Store {
             last = Some(at_ms);
             // Rows that no version of Gatepost wrote are skipped.
             let text = row.get_ref(3)?.as_str().unwrap_or_default();
-            if let Ok(figures) = serde_json::from_str::<Figures<'_>>(text) {
+            if let Ok(figures) = serde_json::from_str::<SeriesFigures<'_>>(text) {
                 add(query, at_ms, figures, sums);
             }
         }
@@ -82,7 +82,7 @@ const fn points_of(query: &SeriesQuery<'_>) -> u64 {
 fn add(
     query: &SeriesQuery<'_>,
     at_ms: u64,
-    figures: Figures<'_>,
+    figures: SeriesFigures<'_>,
     sums: &mut BTreeMap<String, Sums>,
 ) {
     let place = at_ms.saturating_sub(query.from_ms) / query.step_ms.max(1);

@@ -17,7 +17,7 @@ const FRAME_HEADER_BYTES: usize = 24;
 /// The lowest bit says that checksums are computed over big-endian words.
 const WAL_MAGIC: u32 = 0x377f_0682;
 
-pub(super) struct Image {
+pub(super) struct DatabaseImage {
     file: Option<File>,
     file_bytes: u64,
     log: Option<File>,
@@ -27,7 +27,7 @@ pub(super) struct Image {
     pages: u32,
 }
 
-impl Image {
+impl DatabaseImage {
     pub(super) fn open(database: &Path, wal: &Path) -> io::Result<Self> {
         let (file, log) = (open(database)?, open(wal)?);
         let file_bytes = match &file {

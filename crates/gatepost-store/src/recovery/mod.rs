@@ -17,7 +17,7 @@ use rusqlite::Connection;
 
 use crate::folder::{DataFolder, file_error, remove};
 use crate::{StoreError, lock, schema};
-use image::Image;
+use image::DatabaseImage;
 use salvage::{SalvageFailure, salvage};
 
 /// The result of a recovery; the default if there was none.
@@ -90,7 +90,7 @@ fn rename(from: &Path, to: &Path) -> Result<(), StoreError> {
 /// Writes all readable rows to a new file and syncs it.
 fn write_new(folder: &DataFolder, target: &Path) -> Result<Recovery, StoreError> {
     let database = folder.database();
-    let image = Image::open(&database, &folder.wal());
+    let image = DatabaseImage::open(&database, &folder.wal());
     let image = image.map_err(|cause| file_error(&database, cause))?;
     let mut new = Connection::open(target)?;
     schema::create_unsynced(&mut new)?;

@@ -6,7 +6,7 @@ use std::io;
 
 use rusqlite::types::Value;
 
-use super::image::{HEADER_BYTES, Image, u32_at};
+use super::image::{DatabaseImage, HEADER_BYTES, u32_at};
 
 /// Kinds of b-tree pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub(super) struct DatabasePage {
 
 impl DatabasePage {
     /// Returns `None` if the page does not belong to a b-tree.
-    pub(super) fn read(image: &Image, number: u32) -> io::Result<Option<Self>> {
+    pub(super) fn read(image: &DatabaseImage, number: u32) -> io::Result<Option<Self>> {
         let bytes = image.page(number)?;
         let start = if number == 1 { HEADER_BYTES } else { 0 };
         let Some(kind) = PageKind::of(bytes[start]) else {
@@ -86,7 +86,12 @@ impl DatabasePage {
     }
 
     /// Returns `None` if the cell is invalid.
-    fn read_cell(&mut self, image: &Image, bytes: &[u8], offset: usize) -> io::Result<Option<()>> {
+    fn read_cell(
+        &mut self,
+        image: &DatabaseImage,
+        bytes: &[u8],
+        offset: usize,
+    ) -> io::Result<Option<()>> {
         let mut cursor = Cursor(bytes.get(offset..).unwrap_or_default());
         if self.kind.is_interior() {
             let Some(child) = cursor.take(4) else {
@@ -121,7 +126,7 @@ impl DatabasePage {
 
 /// The whole payload, including overflow pages.
 fn payload(
-    image: &Image,
+    image: &DatabaseImage,
     mut cell: Cursor<'_>,
     length: usize,
     kind: PageKind,

@@ -12,14 +12,14 @@ use rusqlite::Connection;
 use rusqlite::types::Value;
 
 use super::Recovery;
-use super::image::{Image, u32_at};
+use super::image::{DatabaseImage, u32_at};
 use super::page::{DatabasePage, PageKind, RawRow};
 use crate::StoreError;
 use crate::checksum::checksum_of;
 use crate::table::{self, Table};
 
 /// A table of the new database, with the layout of its rows in a file.
-struct Layout {
+struct TableLayout {
     table: &'static Table,
     /// Columns in the order of the file, without the checksum, which is the last.
     columns: Vec<String>,
@@ -31,9 +31,9 @@ struct Layout {
 }
 
 pub(super) struct Salvage<'a> {
-    image: &'a Image,
+    image: &'a DatabaseImage,
     new: &'a Connection,
-    layouts: Vec<Layout>,
+    layouts: Vec<TableLayout>,
     /// The layout of each page that a tree reaches; `None` for trees of no interest.
     owners: HashMap<u32, Option<usize>>,
     free: HashSet<u32>,
@@ -41,10 +41,10 @@ pub(super) struct Salvage<'a> {
 }
 
 /// Copies every row that can be read into `new`.
-pub(super) fn salvage(image: &Image, new: &Connection) -> Result<Recovery, SalvageFailure> {
+pub(super) fn salvage(image: &DatabaseImage, new: &Connection) -> Result<Recovery, SalvageFailure> {
     let layouts = table::ALL
         .iter()
-        .map(|table| Layout::of(table, new))
+        .map(|table| TableLayout::of(table, new))
         .collect::<rusqlite::Result<_>>()?;
     let mut salvage = Salvage {
         image,
@@ -97,7 +97,7 @@ impl Salvage<'_> {
             }
         })?;
         for (is_table, name, root) in roots {
-            let found = |layout: &Layout| is_table && layout.table.name == name;
+            let found = |layout: &TableLayout| is_table && layout.table.name == name;
             let owner = self.layouts.iter().position(found);
             if let Ok(root) = u32::try_from(root) {
                 self.walk(root, owner, &mut |_| {})?;
@@ -170,7 +170,7 @@ impl Salvage<'_> {
         // The page is below a damaged one. A page that only resembles a page of a tree has no row
         // with a correct checksum.
         for row in page.rows {
-            let fits = |layout: &Layout| layout.recognises(page.kind, &row);
+            let fits = |layout: &TableLayout| layout.recognises(page.kind, &row);
             if let Some(owner) = self.layouts.iter().position(fits) {
                 self.copy_row(owner, row)?;
             }
@@ -192,7 +192,7 @@ impl Salvage<'_> {
     }
 }
 
-impl Layout {
+impl TableLayout {
     fn of(table: &'static Table, new: &Connection) -> rusqlite::Result<Self> {
         let mut statement = new.prepare(&format!("PRAGMA table_info({})", table.name))?;
         let columns = statement
@@ -282,7 +282,7 @@ impl Layout {
 }
 
 /// The pages of the free list (SQLite file format, section 1.5).
-fn free_pages(image: &Image) -> io::Result<HashSet<u32>> {
+fn free_pages(image: &DatabaseImage) -> io::Result<HashSet<u32>> {
     let mut free = HashSet::new();
     let mut trunk = u32_at(&image.page(1)?, 32);
     while trunk != 0 && trunk <= image.pages() && free.insert(trunk) {

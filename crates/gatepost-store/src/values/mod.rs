@@ -57,18 +57,18 @@ pub enum ValueError {
 
 /// All values. Cheap to clone; all clones share them.
 #[derive(Clone)]
-pub struct Values(Arc<ValuesCore>);
+pub struct ValueStore(Arc<ValueStoreCore>);
 
-struct ValuesCore {
+struct ValueStoreCore {
     /// None for values that end with the process.
     store: Option<Store>,
     kept: Mutex<KeptValues>,
-    limits: ValuesLimits,
+    limits: ValueLimits,
 }
 
 /// The limits on stored values.
 #[derive(Debug, Clone, Copy)]
-pub struct ValuesLimits {
+pub struct ValueLimits {
     /// The maximum number of values.
     pub count_max: usize,
     /// The maximum size of all keys and values together, with a small overhead for each.
@@ -85,24 +85,24 @@ struct KeptValues {
     changes: u32,
 }
 
-impl Values {
+impl ValueStore {
     /// Opens the values of this database, with these `limits`.
-    pub fn open(store: &Store, limits: ValuesLimits) -> Result<Self, StoreError> {
+    pub fn open(store: &Store, limits: ValueLimits) -> Result<Self, StoreError> {
         Ok(Self::over(Some(store.clone()), Self::read(store)?, limits))
     }
 
     /// A copy of the values of this database, for test runs: nothing is written back.
-    pub fn copy_of(store: &Store, limits: ValuesLimits) -> Result<Self, StoreError> {
+    pub fn copy_of(store: &Store, limits: ValueLimits) -> Result<Self, StoreError> {
         Ok(Self::over(None, Self::read(store)?, limits))
     }
 
     /// An empty set of values that ends with the process.
-    pub fn in_memory(limits: ValuesLimits) -> Self {
+    pub fn in_memory(limits: ValueLimits) -> Self {
         Self::over(None, KeptValues::default(), limits)
     }
 
-    fn over(store: Option<Store>, kept: KeptValues, limits: ValuesLimits) -> Self {
-        Self(Arc::new(ValuesCore {
+    fn over(store: Option<Store>, kept: KeptValues, limits: ValueLimits) -> Self {
+        Self(Arc::new(ValueStoreCore {
             store,
             kept: Mutex::new(kept),
             limits,
@@ -150,7 +150,7 @@ impl Values {
         self.set_within(space, key, value, lifetime, usize::MAX)
     }
 
-    /// As [`Values::set`], for a space of at most `count_max` values.
+    /// As [`ValueStore::set`], for a space of at most `count_max` values.
     pub fn set_within(
         &self,
         space: &str,
@@ -256,7 +256,7 @@ impl Values {
         key: &[u8],
         entry: &ValueEntry,
     ) -> Result<u64, ValueError> {
-        let ValuesLimits {
+        let ValueLimits {
             count_max,
             bytes_max,
         } = self.0.limits;

@@ -5,8 +5,8 @@ use super::*;
 const HOUR: Option<Duration> = Some(Duration::from_hours(1));
 const PAST: Option<Duration> = Some(Duration::ZERO);
 
-fn limits(count_max: usize) -> ValuesLimits {
-    ValuesLimits {
+fn limits(count_max: usize) -> ValueLimits {
+    ValueLimits {
         count_max,
         bytes_max: ByteSize::mebibytes(1),
     }
@@ -17,7 +17,7 @@ fn values_outlive_the_process_and_expired_ones_do_not() {
     let folder = tempfile::tempdir().expect("a folder");
     let settings = crate::StoreSettings::default();
     let (store, _) = Store::open(folder.path(), &settings).expect("a store");
-    let values = Values::open(&store, limits(10)).expect("values");
+    let values = ValueStore::open(&store, limits(10)).expect("values");
     let text = StoredValue::Bytes(Bytes::from("text"));
     values.set("/a", b"k", text.clone(), HOUR).expect("set");
     let flag = StoredValue::Flag(true);
@@ -29,7 +29,7 @@ fn values_outlive_the_process_and_expired_ones_do_not() {
     store.close();
     drop((store, values));
     let (store, _) = Store::open(folder.path(), &settings).expect("a store");
-    let values = Values::open(&store, limits(10)).expect("values");
+    let values = ValueStore::open(&store, limits(10)).expect("values");
     assert_eq!(values.get("/a", b"k").map(|(value, _)| value), Some(text));
     assert_eq!(values.get("/b", b"k"), Some((flag, None)));
     let (number, left) = values.get("/a", b"n").expect("a number");
@@ -42,7 +42,7 @@ fn values_outlive_the_process_and_expired_ones_do_not() {
 
 #[test]
 fn bounds_hold_and_expired_values_make_room() {
-    let values = Values::in_memory(limits(2));
+    let values = ValueStore::in_memory(limits(2));
     let set = |key: &[u8], lifetime| values.set("/a", key, StoredValue::Flag(true), lifetime);
     set(b"1", PAST).expect("room");
     set(b"2", HOUR).expect("room");
@@ -63,7 +63,7 @@ fn all_values_together_have_a_bound_in_bytes() {
     let settings = crate::StoreSettings::default();
     let (store, _) = Store::open(folder.path(), &settings).expect("a store");
     let text = |length| StoredValue::Bytes(Bytes::from(vec![b'x'; length]));
-    let fill = |values: &Values, lifetime| {
+    let fill = |values: &ValueStore, lifetime| {
         let mut written = 0;
         while values
             .set(
@@ -78,7 +78,7 @@ fn all_values_together_have_a_bound_in_bytes() {
         }
         written
     };
-    let values = Values::open(&store, limits(1000)).expect("values");
+    let values = ValueStore::open(&store, limits(1000)).expect("values");
     assert_eq!(fill(&values, HOUR), 17);
     let last = values.set("/b", b"k", text(60_000), HOUR);
     assert!(matches!(last, Err(ValueError::FullBytes(_))), "{last:?}");
@@ -92,7 +92,7 @@ fn all_values_together_have_a_bound_in_bytes() {
     drop((store, values));
     // The sum is right after a restart.
     let (store, _) = Store::open(folder.path(), &settings).expect("a store");
-    let values = Values::open(&store, limits(1000)).expect("values");
+    let values = ValueStore::open(&store, limits(1000)).expect("values");
     let last = values.set("/c", b"k", text(60_000), HOUR);
     assert!(matches!(last, Err(ValueError::FullBytes(_))), "{last:?}");
     values.remove("/b", b"l").expect("removed");
@@ -101,7 +101,7 @@ fn all_values_together_have_a_bound_in_bytes() {
 
 #[test]
 fn a_space_has_a_bound_of_its_own() {
-    let values = Values::in_memory(limits(10));
+    let values = ValueStore::in_memory(limits(10));
     let flag = StoredValue::Flag(true);
     let set = |key: &[u8], lifetime| values.set_within("/a", key, flag.clone(), lifetime, 2);
     set(b"1", PAST).expect("set");

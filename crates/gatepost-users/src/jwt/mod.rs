@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::rules::Rule;
 use crate::{
-    Access, Denied, Effect, JwtAlgorithm, JwtSettings, Secret, UsersError, check_user_name,
+    Access, Effect, JwtAlgorithm, JwtSettings, LoginRefusal, Secret, UsersError, check_user_name,
 };
 
 /// Longer tokens are refused before they are parsed.
@@ -77,17 +77,17 @@ impl Issuers {
             .map(Self)
     }
 
-    pub(crate) fn verify(&self, token: &Secret) -> Result<VerifiedClaims, Denied> {
+    pub(crate) fn verify(&self, token: &Secret) -> Result<VerifiedClaims, LoginRefusal> {
         let token = token.expose();
         if token.len() > TOKEN_BYTES_MAX {
-            return Err(Denied::Credentials);
+            return Err(LoginRefusal::Credentials);
         }
         let vouched = self.0.iter().find_map(|issuer| {
             let decoded =
                 jsonwebtoken::decode::<TokenClaims>(token, &issuer.key, &issuer.validation);
             verified_claims(decoded.ok()?.claims, issuer.validation.leeway)
         });
-        vouched.ok_or(Denied::Credentials)
+        vouched.ok_or(LoginRefusal::Credentials)
     }
 }
 

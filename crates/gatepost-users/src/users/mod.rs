@@ -28,7 +28,7 @@ use crate::record;
 use crate::refusal_counters::Refusals;
 use crate::snapshot::{KnownUser, Snapshot};
 use crate::{
-    AccessSettings, AnonymousAccess, Credentials, Denied, Identity, LoginOrigin,
+    AccessSettings, AnonymousAccess, Credentials, Identity, LoginOrigin, LoginRefusal,
     PASSWORD_BYTES_MAX, PeerAccount, Secret, UsersError, password, random, token,
 };
 
@@ -118,7 +118,7 @@ impl Users {
         &self,
         credentials: Credentials,
         origin: &LoginOrigin,
-    ) -> Result<Identity, Denied> {
+    ) -> Result<Identity, LoginRefusal> {
         let outcome = match credentials {
             Credentials::Anonymous => self.anonymous(origin),
             _ if !self.any() && self.anonymous(origin).is_ok() => self.anonymous(origin),
@@ -141,10 +141,10 @@ impl Users {
     }
 
     /// Refuses a user that an operator has banned, in whatever way it logged in.
-    fn unless_banned(&self, identity: Identity) -> Result<Identity, Denied> {
+    fn unless_banned(&self, identity: Identity) -> Result<Identity, LoginRefusal> {
         let bans = self.shared.live.bans.users();
         match identity.user().and_then(|name| bans.remaining(name)) {
-            Some(retry_after) => Err(Denied::Banned { retry_after }),
+            Some(retry_after) => Err(LoginRefusal::Banned { retry_after }),
             None => Ok(identity),
         }
     }
@@ -278,14 +278,14 @@ impl Users {
         Identity::new(self.shared.live.clone(), user, origin, basis, expires)
     }
 
-    fn anonymous(&self, origin: &LoginOrigin) -> Result<Identity, Denied> {
+    fn anonymous(&self, origin: &LoginOrigin) -> Result<Identity, LoginRefusal> {
         if origin.anonymous == AnonymousAccess::Auto && !self.shared.issuers.load().is_empty() {
-            return Err(Denied::Anonymous);
+            return Err(LoginRefusal::Anonymous);
         }
         let basis = LoginBasis::Anonymous(origin.anonymous, origin.local);
         let identity = self.identity(None, origin, basis, None);
         if identity.is_revoked() {
-            return Err(Denied::Anonymous);
+            return Err(LoginRefusal::Anonymous);
         }
         Ok(identity)
     }
@@ -295,13 +295,13 @@ impl Users {
         name: &str,
         password: Secret,
         origin: &LoginOrigin,
-    ) -> Result<Identity, Denied> {
+    ) -> Result<Identity, LoginRefusal> {
         let text = password.expose();
         if text.starts_with(token::PREFIX) || jwt::has_jwt_form(&password) {
             return self.by_token(&password, Some(name), origin);
         }
         if text.len() > PASSWORD_BYTES_MAX {
-            return Err(Denied::Credentials);
+            return Err(LoginRefusal::Credentials);
         }
         let user = self.user(name);
         let attempt = PasswordAttempt {
@@ -317,7 +317,7 @@ impl Users {
         };
         self.wait_for_turn(&attempt).await?;
         self.shared.checker.check(attempt).await?;
-        let user = user.ok_or(Denied::Credentials)?;
+        let user = user.ok_or(LoginRefusal::Credentials)?;
         self.renew_hash(&user, &password).await;
         self.admit(&user, origin)
     }
@@ -325,7 +325,7 @@ impl Users {
     /// Delays a peer on this machine after many failures instead of refusing it: the correct
     /// password must always be accepted eventually. Other peers are refused just before their
     /// password is checked.
-    async fn wait_for_turn(&self, attempt: &PasswordAttempt) -> Result<(), Denied> {
+    async fn wait_for_turn(&self, attempt: &PasswordAttempt) -> Result<(), LoginRefusal> {
         if !attempt.source.is_local || self.shared.checker.remembers(attempt) {
             return Ok(());
         }
@@ -334,19 +334,19 @@ impl Users {
             return Ok(());
         };
         let permit = self.shared.delayed_local_logins.try_acquire();
-        let _permit = permit.map_err(|_| Denied::TooMany { retry_after: wait })?;
+        let _permit = permit.map_err(|_| LoginRefusal::TooMany { retry_after: wait })?;
         tokio::time::sleep(wait.min(LOCAL_WAIT_MAX)).await;
         Ok(())
     }
 
-    fn by_certificate(&self, name: &str, origin: &LoginOrigin) -> Result<Identity, Denied> {
-        let user = self.user(name).ok_or(Denied::Credentials)?;
+    fn by_certificate(&self, name: &str, origin: &LoginOrigin) -> Result<Identity, LoginRefusal> {
+        let user = self.user(name).ok_or(LoginRefusal::Credentials)?;
         self.admit(&user, origin)
     }
 
-    fn admit(&self, user: &KnownUser, origin: &LoginOrigin) -> Result<Identity, Denied> {
+    fn admit(&self, user: &KnownUser, origin: &LoginOrigin) -> Result<Identity, LoginRefusal> {
         if user.disabled {
-            return Err(Denied::Disabled);
+            return Err(LoginRefusal::Disabled);
         }
         let basis = LoginBasis::User(user.epoch);
         Ok(self.identity(Some(user.name.clone()), origin, basis, None))
@@ -358,14 +358,14 @@ impl Users {
         secret: &Secret,
         name: Option<&str>,
         origin: &LoginOrigin,
-    ) -> Result<Identity, Denied> {
+    ) -> Result<Identity, LoginRefusal> {
         self.may_try(origin.source(), None)?;
         let outcome = if secret.expose().starts_with(token::PREFIX) {
             self.by_own_token(secret, name, origin)
         } else {
             self.by_jwt(secret, origin)
         };
-        if matches!(outcome, Err(Denied::Credentials)) {
+        if matches!(outcome, Err(LoginRefusal::Credentials)) {
             self.shared.failure_limits.failed(origin.source(), None);
         }
         outcome
@@ -376,12 +376,12 @@ impl Users {
         secret: &Secret,
         name: Option<&str>,
         origin: &LoginOrigin,
-    ) -> Result<Identity, Denied> {
+    ) -> Result<Identity, LoginRefusal> {
         let hash = token::hash(secret);
         let token = self.shared.live.load().tokens.get(&hash).cloned();
-        let token = token.ok_or(Denied::Credentials)?;
+        let token = token.ok_or(LoginRefusal::Credentials)?;
         if name.is_some_and(|name| !name.is_empty() && fold(name) != fold(&token.user)) {
-            return Err(Denied::Credentials);
+            return Err(LoginRefusal::Credentials);
         }
         let expires = token.expires;
         let identity = self.identity(
@@ -391,24 +391,24 @@ impl Users {
             expires,
         );
         if identity.is_revoked() {
-            return Err(Denied::Credentials);
+            return Err(LoginRefusal::Credentials);
         }
         Ok(identity)
     }
 
-    fn by_jwt(&self, secret: &Secret, origin: &LoginOrigin) -> Result<Identity, Denied> {
+    fn by_jwt(&self, secret: &Secret, origin: &LoginOrigin) -> Result<Identity, LoginRefusal> {
         let vouched = self.shared.issuers.load().verify(secret)?;
         // Letter case does not distinguish users: rules and topics see one spelling of the name.
         let name: Arc<str> = match self.user(&vouched.user) {
             Some(known) => Arc::clone(&known.name),
             // Neither a user record nor a claim grants anything.
-            None if vouched.scope.is_none() => return Err(Denied::Credentials),
+            None if vouched.scope.is_none() => return Err(LoginRefusal::Credentials),
             None => fold(&vouched.user).into(),
         };
         let basis = LoginBasis::Issuer(vouched.scope);
         let identity = self.identity(Some(name), origin, basis, Some(vouched.expires));
         if identity.is_revoked() {
-            return Err(Denied::Disabled);
+            return Err(LoginRefusal::Disabled);
         }
         Ok(identity)
     }
@@ -417,9 +417,9 @@ impl Users {
         self.shared.live.load().user(name).cloned()
     }
 
-    fn may_try(&self, source: LoginSource, user: Option<&str>) -> Result<(), Denied> {
+    fn may_try(&self, source: LoginSource, user: Option<&str>) -> Result<(), LoginRefusal> {
         match self.shared.failure_limits.must_wait(source, user) {
-            Some(retry_after) => Err(Denied::TooMany { retry_after }),
+            Some(retry_after) => Err(LoginRefusal::TooMany { retry_after }),
             None => Ok(()),
         }
     }

@@ -4,7 +4,7 @@
 use super::Users;
 use crate::names::fold;
 use crate::scram::{ClientFirst, ScramExchange, ScramKeys, ScramProof};
-use crate::{Denied, Identity, LoginOrigin};
+use crate::{Identity, LoginOrigin, LoginRefusal};
 
 /// One login by SCRAM-SHA-256, driven by the listener: SMTP's AUTH, MQTT 5's AUTH packets.
 pub struct ScramLogin {
@@ -43,15 +43,15 @@ impl ScramLogin {
 
     /// Processes the client's next message, as raw bytes (SMTP: after base64). After an error or
     /// [`ScramStep::Done`] the login has ended.
-    pub fn step(&mut self, message: &[u8]) -> Result<ScramStep, Denied> {
+    pub fn step(&mut self, message: &[u8]) -> Result<ScramStep, LoginRefusal> {
         match std::mem::replace(&mut self.exchange, ScramExchange::Over) {
             ScramExchange::Start => self.challenge(message),
             ScramExchange::Proof(proof) => self.verify(&proof, message),
-            ScramExchange::Over => Err(Denied::Malformed("the login is over")),
+            ScramExchange::Over => Err(LoginRefusal::Malformed("the login is over")),
         }
     }
 
-    fn challenge(&mut self, message: &[u8]) -> Result<ScramStep, Denied> {
+    fn challenge(&mut self, message: &[u8]) -> Result<ScramStep, LoginRefusal> {
         let first = ClientFirst::parse(message)?;
         self.users
             .may_try(self.origin.source(), Some(&fold(&first.user)))?;
@@ -69,7 +69,7 @@ impl ScramLogin {
         Ok(ScramStep::Challenge(answer))
     }
 
-    fn verify(&self, proof: &ScramProof, message: &[u8]) -> Result<ScramStep, Denied> {
+    fn verify(&self, proof: &ScramProof, message: &[u8]) -> Result<ScramStep, LoginRefusal> {
         // Checked again: any number of exchanges may have started before the first failure.
         self.users
             .may_try(self.origin.source(), Some(&fold(&proof.user)))?;
@@ -84,7 +84,10 @@ impl ScramLogin {
                 "login refused"
             );
         })?;
-        let user = self.users.user(&proof.user).ok_or(Denied::Credentials)?;
+        let user = self
+            .users
+            .user(&proof.user)
+            .ok_or(LoginRefusal::Credentials)?;
         let identity = self.users.admit(&user, &self.origin)?;
         let identity = self.users.unless_banned(identity)?;
         Ok(ScramStep::Done { last, identity })

@@ -13,7 +13,11 @@ async fn a_fresh_install_is_open_on_loopback_until_there_is_a_user() {
     for (setting, local) in [(AnonymousAccess::Auto, false), (AnonymousAccess::No, true)] {
         let origin = origin().with_anonymous_access(setting, local);
         let answer = users.authenticate(Credentials::Anonymous, &origin).await;
-        assert_eq!(answer.err(), Some(Denied::Anonymous), "{setting:?} {local}");
+        assert_eq!(
+            answer.err(),
+            Some(LoginRefusal::Anonymous),
+            "{setting:?} {local}"
+        );
     }
 
     let anna = anna(&users).await;
@@ -24,7 +28,7 @@ async fn a_fresh_install_is_open_on_loopback_until_there_is_a_user() {
     );
     assert!(!first.may_publish("a", false).is_allowed());
     let late = users.authenticate(Credentials::Anonymous, &origin()).await;
-    assert_eq!(late.err(), Some(Denied::Anonymous));
+    assert_eq!(late.err(), Some(LoginRefusal::Anonymous));
 
     let open = origin().with_anonymous_access(AnonymousAccess::Yes, false);
     let guest = users
@@ -58,12 +62,16 @@ async fn wrong_users_and_passwords_are_refused_alike() {
         ),
     ] {
         let answer = login(&users, user, secret).await;
-        assert_eq!(answer.err(), Some(Denied::Credentials), "{user} {secret}");
+        assert_eq!(
+            answer.err(),
+            Some(LoginRefusal::Credentials),
+            "{user} {secret}"
+        );
     }
     let long = "x".repeat(PASSWORD_BYTES_MAX + 1);
     assert_eq!(
         login(&users, "anna", &long).await.err(),
-        Some(Denied::Credentials)
+        Some(LoginRefusal::Credentials)
     );
 }
 
@@ -104,15 +112,18 @@ async fn guessing_ends_soon_but_the_known_password_still_opens() {
     anna(&users).await;
     for number in 0..3 {
         let answer = login(&users, "anna", &format!("guess {number}")).await;
-        assert_eq!(answer.err(), Some(Denied::Credentials));
+        assert_eq!(answer.err(), Some(LoginRefusal::Credentials));
     }
     let answer = login(&users, "anna", "guess 4").await;
-    assert!(matches!(answer, Err(Denied::TooMany { .. })), "{answer:?}");
+    assert!(
+        matches!(answer, Err(LoginRefusal::TooMany { .. })),
+        "{answer:?}"
+    );
     // An attacker who guesses passwords must not be able to lock out the user.
     assert!(login(&users, "anna", "secret").await.is_ok());
     let mut scram = users.scram(origin());
     let first = scram.step(b"n,,n=anna,r=x");
-    assert!(matches!(first, Err(Denied::TooMany { .. })));
+    assert!(matches!(first, Err(LoginRefusal::TooMany { .. })));
 }
 
 #[tokio::test]
@@ -122,10 +133,10 @@ async fn guessing_tokens_ends_soon_too() {
     let token = || Credentials::Bearer("gp_guess".into());
     for _ in 0..2 {
         let answer = users.authenticate(token(), &origin()).await;
-        assert_eq!(answer.err(), Some(Denied::Credentials));
+        assert_eq!(answer.err(), Some(LoginRefusal::Credentials));
     }
     let answer = users.authenticate(token(), &origin()).await;
-    assert!(matches!(answer, Err(Denied::TooMany { .. })));
+    assert!(matches!(answer, Err(LoginRefusal::TooMany { .. })));
 }
 
 #[tokio::test]
@@ -138,7 +149,7 @@ async fn a_certificate_is_its_users() {
     let identity = users.authenticate(certificate("anna"), &origin()).await;
     assert_eq!(identity.expect("let in").user(), Some("anna"));
     let stranger = users.authenticate(certificate("otto"), &origin()).await;
-    assert_eq!(stranger.err(), Some(Denied::Credentials));
+    assert_eq!(stranger.err(), Some(LoginRefusal::Credentials));
 }
 
 #[tokio::test]
@@ -157,13 +168,17 @@ async fn the_right_password_of_this_machine_is_never_locked_out() {
     }
     assert!(matches!(
         login(&users, "anna", "secret").await,
-        Err(Denied::TooMany { .. })
+        Err(LoginRefusal::TooMany { .. })
     ));
     let here = from("127.0.0.1:1");
     for number in 0..5 {
         let guess = password("anna", &format!("local guess {number}"));
         let answer = users.authenticate(guess, &here).await;
-        assert_eq!(answer.err(), Some(Denied::Credentials), "checked, if late");
+        assert_eq!(
+            answer.err(),
+            Some(LoginRefusal::Credentials),
+            "checked, if late"
+        );
     }
     let right = users.authenticate(password("anna", "secret"), &here).await;
     assert_eq!(right.expect("let in").user(), Some("anna"));

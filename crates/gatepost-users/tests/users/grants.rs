@@ -75,7 +75,7 @@ async fn who_loses_the_ground_loses_everything() {
     assert!(before.is_revoked());
     assert_eq!(
         login(&users, "anna", "secret").await.err(),
-        Some(Denied::Credentials)
+        Some(LoginRefusal::Credentials)
     );
 
     let after = login(&users, "anna", "newest").await.expect("let in");
@@ -86,11 +86,11 @@ async fn who_loses_the_ground_loses_everything() {
     assert!(after.is_revoked());
     assert_eq!(
         login(&users, "anna", "newest").await.err(),
-        Some(Denied::Disabled)
+        Some(LoginRefusal::Disabled)
     );
     assert_eq!(
         login(&users, "anna", "bad").await.err(),
-        Some(Denied::Credentials)
+        Some(LoginRefusal::Credentials)
     );
     users
         .set_standing("anna", Some(false), Some(true))
@@ -119,5 +119,5 @@ async fn who_loses_the_ground_loses_everything() {
     let bearer = users
         .authenticate(Credentials::Bearer(token), &origin())
         .await;
-    assert_eq!(bearer.err(), Some(Denied::Credentials));
+    assert_eq!(bearer.err(), Some(LoginRefusal::Credentials));
 }

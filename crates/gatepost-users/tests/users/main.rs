@@ -61,7 +61,7 @@ async fn anna(users: &Users) -> Identity {
     login(users, "anna", "secret").await.expect("let in")
 }
 
-async fn login(users: &Users, user: &str, secret: &str) -> Result<Identity, Denied> {
+async fn login(users: &Users, user: &str, secret: &str) -> Result<Identity, LoginRefusal> {
     users.authenticate(password(user, secret), &origin()).await
 }
 

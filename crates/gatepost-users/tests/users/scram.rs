@@ -87,7 +87,7 @@ async fn scram_lets_in_without_the_password_on_the_wire() {
     replay.step(client.first.as_bytes()).expect("a challenge");
     let replayed = replay.step(answer.as_bytes());
     assert!(
-        matches!(replayed, Err(Denied::Malformed(_))),
+        matches!(replayed, Err(LoginRefusal::Malformed(_))),
         "{replayed:?}"
     );
 }
@@ -106,7 +106,7 @@ async fn scram_refuses_wrong_passwords_and_answers_for_unknown_users_alike() {
         assert!(text.ends_with(",i=4096"), "{text}");
         let refused = login.step(client.answer(&challenge).0.as_bytes());
         assert!(
-            matches!(refused, Err(Denied::Credentials)),
+            matches!(refused, Err(LoginRefusal::Credentials)),
             "{user}: {refused:?}"
         );
     }
@@ -133,7 +133,10 @@ async fn guesses_by_scram_in_parallel_are_limited() {
         .collect();
     let tried = answers
         .iter()
-        .filter(|answer| matches!(answer, Err(Denied::Credentials)));
+        .filter(|answer| matches!(answer, Err(LoginRefusal::Credentials)));
     assert_eq!(tried.count(), 5);
-    assert!(matches!(answers.last(), Some(Err(Denied::TooMany { .. }))));
+    assert!(matches!(
+        answers.last(),
+        Some(Err(LoginRefusal::TooMany { .. }))
+    ));
 }

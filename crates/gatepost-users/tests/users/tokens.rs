@@ -48,7 +48,7 @@ async fn a_token_has_the_rights_of_its_scope_within_those_of_its_user() {
     assert!(login(&users, "root", narrow.expose()).await.is_ok());
     assert!(login(&users, "", narrow.expose()).await.is_ok());
     let other = login(&users, "anna", narrow.expose()).await;
-    assert_eq!(other.err(), Some(Denied::Credentials));
+    assert_eq!(other.err(), Some(LoginRefusal::Credentials));
 
     let listed = users.list();
     let id = &listed[0]
@@ -63,7 +63,7 @@ async fn a_token_has_the_rights_of_its_scope_within_those_of_its_user() {
     let gone = users
         .authenticate(Credentials::Bearer(narrow), &origin())
         .await;
-    assert_eq!(gone.err(), Some(Denied::Credentials));
+    assert_eq!(gone.err(), Some(LoginRefusal::Credentials));
 }
 
 #[tokio::test]
@@ -77,5 +77,5 @@ async fn an_expired_token_is_no_token() {
     let answer = users
         .authenticate(Credentials::Bearer(token), &origin())
         .await;
-    assert_eq!(answer.err(), Some(Denied::Credentials));
+    assert_eq!(answer.err(), Some(LoginRefusal::Credentials));
 }

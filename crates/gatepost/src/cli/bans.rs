@@ -80,7 +80,7 @@ pub(super) fn run(arguments: &BansArguments) -> ExitCode {
 fn act(action: &BansAction) -> Result<(), AdminError> {
     match action {
         BansAction::List { json, server } => {
-            let bans = server.client()?.ask("GET", "/admin/bans", None)?;
+            let bans = server.client()?.request_json("GET", "/admin/bans", None)?;
             print(&bans["bans"], *json);
         }
         BansAction::Add {
@@ -91,12 +91,12 @@ fn act(action: &BansAction) -> Result<(), AdminError> {
         } => {
             let body = json!({ "network": network, "time": time, "reason": reason });
             let client: AdminClient<'_> = server.client()?;
-            let ban = client.ask("POST", "/admin/bans", Some(&body))?;
+            let ban = client.request_json("POST", "/admin/bans", Some(&body))?;
             println!("{}", line(&ban));
         }
         BansAction::Remove { network, server } => {
             let path = format!("/admin/bans/{}", segment(network));
-            server.client()?.ask("DELETE", &path, None)?;
+            server.client()?.request_json("DELETE", &path, None)?;
         }
     }
     Ok(())

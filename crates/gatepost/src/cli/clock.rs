@@ -47,11 +47,13 @@ pub(super) fn run(arguments: &ClockArguments) -> ExitCode {
         ClockAction::Show { server } => (server, "GET"),
         ClockAction::Accept { server } => (server, "POST"),
     };
-    super::finish(ask(server, method))
+    super::finish(request_clock(server, method))
 }
 
-fn ask(server: &AdminOptions, method: &str) -> Result<(), AdminError> {
-    let answer = server.client()?.ask(method, "/admin/clock", None)?;
+fn request_clock(server: &AdminOptions, method: &str) -> Result<(), AdminError> {
+    let answer = server
+        .client()?
+        .request_json(method, "/admin/clock", None)?;
     println!("{}", line(&answer["held"], method == "POST"));
     Ok(())
 }

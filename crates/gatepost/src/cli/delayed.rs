@@ -76,7 +76,7 @@ fn line(message: &Value) -> String {
 
 fn cancel(server: &AdminOptions, id: &str) -> Result<(), AdminError> {
     let path = format!("/admin/delayed/{}", segment(id));
-    server.client()?.ask("DELETE", &path, None)?;
+    server.client()?.request_json("DELETE", &path, None)?;
     println!("{id} is cancelled");
     Ok(())
 }

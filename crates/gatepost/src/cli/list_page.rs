@@ -39,6 +39,6 @@ pub(super) struct ListOptions {
 impl ListOptions {
     /// The server's response to a request of this path.
     pub(super) fn answer(&self, path: &str) -> Result<Value, AdminError> {
-        self.server.client()?.ask("GET", path, None)
+        self.server.client()?.request_json("GET", path, None)
     }
 }

@@ -68,7 +68,7 @@ pub(super) fn run(arguments: &SendersArguments) -> ExitCode {
 fn act(action: &SendersAction) -> Result<(), AdminError> {
     match action {
         SendersAction::List { json, mailbox } => {
-            let answer = mailbox.ask("GET", "/v1/senders", None)?;
+            let answer = mailbox.request_json("GET", "/v1/senders", None)?;
             print(&answer["entries"], *json);
         }
         SendersAction::Allow(arguments) => arguments.change("PUT", Some("allow"))?,
@@ -79,7 +79,12 @@ fn act(action: &SendersAction) -> Result<(), AdminError> {
 }
 
 impl MailboxOptions {
-    fn ask(&self, method: &str, path: &str, list: Option<&str>) -> Result<Value, AdminError> {
+    fn request_json(
+        &self,
+        method: &str,
+        path: &str,
+        list: Option<&str>,
+    ) -> Result<Value, AdminError> {
         let user = self
             .mailbox_user
             .as_ref()
@@ -91,14 +96,14 @@ impl MailboxOptions {
         } else {
             format!("{path}?{}", query.join("&"))
         };
-        self.server.client()?.ask(method, &path, None)
+        self.server.client()?.request_json(method, &path, None)
     }
 }
 
 impl EntryArguments {
     fn change(&self, method: &str, list: Option<&str>) -> Result<(), AdminError> {
         let path = format!("/v1/senders/{}", segment(&self.entry));
-        self.mailbox.ask(method, &path, list).map(drop)
+        self.mailbox.request_json(method, &path, list).map(drop)
     }
 }
 

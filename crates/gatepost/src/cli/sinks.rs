@@ -32,7 +32,7 @@ fn list(arguments: &SinksArguments) -> Result<(), AdminError> {
     let answer = arguments
         .server
         .client()?
-        .ask("GET", "/admin/sinks", None)?;
+        .request_json("GET", "/admin/sinks", None)?;
     let sinks = &answer["sinks"];
     if arguments.json {
         println!("{sinks:#}");

@@ -105,7 +105,7 @@ impl AdminOptions {
 
 impl AdminClient<'_> {
     /// Sends a request and returns the JSON of a success.
-    pub(crate) fn ask(
+    pub(crate) fn request_json(
         &self,
         method: &str,
         path: &str,

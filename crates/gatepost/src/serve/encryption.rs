@@ -1,7 +1,7 @@
 //! The certificates of all listeners: read at the start, and again when their files change.
 
 use gatepost_listeners::entry::ListenerEntry;
-use gatepost_listeners::tls::{Tls, TlsError};
+use gatepost_listeners::tls::{ServerTls, TlsError};
 use gatepost_message::Listener;
 
 use crate::config::{Config, ListenerBinding};
@@ -22,7 +22,7 @@ pub(crate) struct UnusableCertificate {
 /// The TLS of each listener, if it has one.
 #[derive(Default)]
 pub(crate) struct Encryption {
-    listeners: Vec<(Listener, Tls)>,
+    listeners: Vec<(Listener, ServerTls)>,
 }
 
 impl Encryption {
@@ -38,7 +38,7 @@ impl Encryption {
                 Listener::Http => &HTTP_PROTOCOLS,
                 _ => &[],
             };
-            let tls = Tls::open(place.tls, protocols);
+            let tls = ServerTls::open(place.tls, protocols);
             let tls = tls.map_err(|error| UnusableCertificate {
                 listener,
                 table: "tls",
@@ -60,7 +60,7 @@ impl Encryption {
     }
 
     /// A listener's TLS, also for those that change to TLS at the client's request.
-    pub(crate) fn of(&self, listener: Listener) -> Option<&Tls> {
+    pub(crate) fn of(&self, listener: Listener) -> Option<&ServerTls> {
         let mut listeners = self.listeners.iter();
         listeners.find_map(|(one, tls)| (*one == listener).then_some(tls))
     }

@@ -9,7 +9,7 @@ use gatepost_procedures::{
     ProcedureHost, ProcedureMail, ProcedureMailer, ProcedurePublications, ProceduresSettings,
 };
 use gatepost_sinks::{MailQueue, MailSubmission};
-use gatepost_store::{Originals, OriginalsLimits, Store, StoreError, Values};
+use gatepost_store::{Originals, OriginalsLimits, Store, StoreError, ValueStore};
 
 /// Publications of procedures go directly to the broker: they are not judged again, so no procedure
 /// can call itself.
@@ -45,7 +45,7 @@ pub(super) fn open(
     broker: &Broker,
     mail: &MailQueue,
 ) -> Result<ProcedureHost, StoreError> {
-    let values = Values::open(store, settings.values_limits())?;
+    let values = ValueStore::open(store, settings.values_limits())?;
     let limits = OriginalsLimits {
         count_max: settings.originals_max,
         message_bytes_max: settings.original_max.as_usize(),

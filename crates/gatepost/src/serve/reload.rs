@@ -19,7 +19,7 @@ use gatepost_operations::learner::Learner;
 use gatepost_operations::quarantine_digest::SharedDigestSettings;
 use gatepost_operations::reload::ReloadReport;
 use gatepost_procedures::{DeferredRules, NameChanges, Procedures, RULES_WAIT_MAX, RulesState};
-use gatepost_rules::{Problem, Severity};
+use gatepost_rules::{RuleProblem, Severity};
 use gatepost_sinks::{MailQueue, Sinks};
 use gatepost_store::Store;
 use gatepost_users::Users;
@@ -193,22 +193,23 @@ impl Reloader<'_> {
 /// The rules of a new config, and the problems of their folders if these were read.
 struct ReloadedRules {
     rules: DeferredRules,
-    problems: Option<Arc<[Problem]>>,
+    problems: Option<Arc<[RuleProblem]>>,
 }
 
 /// Mistakes of the rule folders that the running ones do not have. A folder with known mistakes is
 /// in use already, so these must not prevent a better one from being loaded; and a folder may have
 /// many of them, which are all known when the gateway starts.
-fn new_mistakes(running: &[Problem], new: &[Problem]) -> Vec<String> {
-    let is_known = |problem: &Problem| {
-        let alike = |known: &Problem| {
+fn new_mistakes(running: &[RuleProblem], new: &[RuleProblem]) -> Vec<String> {
+    let is_known = |problem: &RuleProblem| {
+        let alike = |known: &RuleProblem| {
             known.file == problem.file
                 && known.rule == problem.rule
                 && known.reason == problem.reason
         };
         running.iter().any(alike)
     };
-    let is_mistake = |problem: &&Problem| problem.severity == Severity::Error && !is_known(problem);
+    let is_mistake =
+        |problem: &&RuleProblem| problem.severity == Severity::Error && !is_known(problem);
     let mistakes = new.iter().filter(is_mistake).take(ERRORS_LOGGED);
     mistakes.map(ToString::to_string).collect()
 }

@@ -10,7 +10,7 @@ use std::time::Instant;
 use gatepost_message::Listener;
 use gatepost_operations::learner::{Learner, LearningError};
 use gatepost_procedures::{DeferredRules, ScopeMember};
-use gatepost_rules::{Problem, RuleSet, RulesSettings, Severity};
+use gatepost_rules::{RuleProblem, RuleSet, RulesSettings, Severity};
 use parking_lot::RwLock;
 
 use super::huge_pages::MemoryBefore;
@@ -24,7 +24,7 @@ pub(super) const ERRORS_LOGGED: usize = 10;
 const SPAMCHECK: &str = "/spamcheck";
 
 /// The problems of the rule folders in force.
-pub(super) type RuleProblems = Arc<RwLock<Arc<[Problem]>>>;
+pub(super) type RuleProblems = Arc<RwLock<Arc<[RuleProblem]>>>;
 
 /// Whether the next message may need the rules: the clients of spamd and of the call listener can
 /// request them, and other listeners need them if a scope runs them.
@@ -87,10 +87,10 @@ pub(super) fn deferred(
 pub(super) fn load(
     settings: &RulesSettings,
     learner: &Learner,
-) -> Result<(Arc<RuleSet>, Arc<[Problem]>), LearningError> {
+) -> Result<(Arc<RuleSet>, Arc<[RuleProblem]>), LearningError> {
     let started = Instant::now();
     let (rules, problems) = RuleSet::load(&settings.paths, settings);
-    let is_error = |problem: &&Problem| problem.severity == Severity::Error;
+    let is_error = |problem: &&RuleProblem| problem.severity == Severity::Error;
     for problem in problems.iter().filter(is_error).take(ERRORS_LOGGED) {
         tracing::warn!(target: "rules", "{problem}");
     }

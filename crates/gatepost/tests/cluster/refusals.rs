@@ -20,7 +20,7 @@ fn refused(settings: &str) -> String {
 }
 
 /// `gatepost backbone check` or `gatepost nodes` with these settings: its exit code and words.
-fn ask(arguments: &[&str], settings: &str) -> (Option<i32>, String) {
+fn run_with_settings(arguments: &[&str], settings: &str) -> (Option<i32>, String) {
     let folder = tempfile::tempdir().expect("a folder");
     let config = folder.path().join("gatepost.toml");
     std::fs::write(&config, settings).expect("written");
@@ -80,7 +80,7 @@ fn wrong_credentials_are_named() {
     let settings = format!("{}{PLAIN}", password("right"));
     let one = Gateway::start(&settings);
     await_joined(&one, 0);
-    let (code, text) = ask(&["nodes"], &password("right"));
+    let (code, text) = run_with_settings(&["nodes"], &password("right"));
     assert_eq!(code, Some(0), "{text}");
     assert!(text.starts_with("1 "), "{text}");
     let missing = "backbone.user = \"a\"\nbackbone.password_file = \"/no/such\"\n";
@@ -121,7 +121,7 @@ fn an_engine_that_is_too_old_is_refused() {
         log.contains("nats-server 2.10.29 is too old: update it to 2.15"),
         "{log}"
     );
-    let (code, text) = ask(&["backbone", "check"], &settings);
+    let (code, text) = run_with_settings(&["backbone", "check"], &settings);
     assert_eq!(code, Some(69), "{text}");
     assert!(text.contains("update it to 2.15"), "{text}");
 }
@@ -144,7 +144,7 @@ fn without_a_nats_server_a_node_serves_alone() {
             .contains("no NATS server of backbone.nats can be reached")
     );
     assert_eq!(one.terminate(), Some(0));
-    let (code, text) = ask(&["nodes"], "");
+    let (code, text) = run_with_settings(&["nodes"], "");
     assert_eq!(code, Some(78), "{text}");
     assert!(text.contains("backbone.nats"), "{text}");
 }
@@ -160,7 +160,7 @@ fn check_reports_each_problem_with_its_remedy() {
         let address = format!("backbone.monitoring = [\"http://127.0.0.1:{monitoring}\"]\n");
         format!("{}{address}{more}", nats.settings(1))
     };
-    let (code, text) = ask(
+    let (code, text) = run_with_settings(
         &["backbone", "check"],
         &watched("listeners.mqtt.packet_max = \"1MB\"\n"),
     );
@@ -169,13 +169,13 @@ fn check_reports_each_problem_with_its_remedy() {
         text.contains("writes to the disk before it acknowledges"),
         "{text}"
     );
-    let (code, text) = ask(
+    let (code, text) = run_with_settings(
         &["backbone", "check"],
         &watched("listeners.mqtt.packet_max = \"9MB\"\n"),
     );
     assert_eq!(code, Some(1), "{text}");
     assert!(text.contains("raise max_payload"), "{text}");
-    let (_, text) = ask(&["backbone", "check"], &nats.settings(1));
+    let (_, text) = run_with_settings(&["backbone", "check"], &nats.settings(1));
     assert!(text.contains("backbone.monitoring"), "{text}");
 
     let limited = Nats::start(
@@ -189,7 +189,7 @@ fn check_reports_each_problem_with_its_remedy() {
         limited.settings(1),
         path.display()
     );
-    let (code, text) = ask(&["backbone", "check"], &settings);
+    let (code, text) = run_with_settings(&["backbone", "check"], &settings);
     assert_eq!(code, Some(69), "{text}");
     assert!(
         text.contains("permit it to publish and to subscribe gp.>"),
@@ -223,6 +223,6 @@ fn the_connection_is_encrypted_with_certificates_of_both_sides() {
     let one = Gateway::start(&format!("{settings}{PLAIN}"));
     await_joined(&one, 0);
     // Without the authority the server is not believed.
-    let (code, text) = ask(&["nodes"], &nats.settings(1));
+    let (code, text) = run_with_settings(&["nodes"], &nats.settings(1));
     assert_eq!(code, Some(69), "{text}");
 }

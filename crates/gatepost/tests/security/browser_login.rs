@@ -25,7 +25,7 @@ fn gateway(settings: &str) -> Gateway {
 }
 
 /// A request with these further fields, to a host of the listener's own name.
-fn ask(gateway: &Gateway, line: &str, fields: &[&str], body: &str) -> String {
+fn request(gateway: &Gateway, line: &str, fields: &[&str], body: &str) -> String {
     let host = gateway.address("http");
     let mut head = format!("{line} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n");
     for field in fields {
@@ -56,7 +56,7 @@ fn own(gateway: &Gateway) -> String {
 /// Sends the form; `more` are further header fields.
 fn submit(gateway: &Gateway, form: &str, more: &[&str]) -> String {
     let kind = "Content-Type: application/x-www-form-urlencoded";
-    ask(
+    request(
         gateway,
         "POST /gatepost/login",
         &[&[kind, HTML], more].concat(),
@@ -77,26 +77,26 @@ fn log_in(gateway: &Gateway, name: &str) -> String {
 }
 
 fn state(gateway: &Gateway, cookie: &str) -> String {
-    let answer = ask(gateway, "GET /admin/state", &[cookie], "");
+    let answer = request(gateway, "GET /admin/state", &[cookie], "");
     status(&answer).to_owned()
 }
 
 #[test]
 fn browsers_get_a_login_page_and_programs_a_challenge() {
     let gateway = gateway("");
-    let answer = ask(&gateway, "GET /?a=b", &[HTML], "");
+    let answer = request(&gateway, "GET /?a=b", &[HTML], "");
     assert_eq!(status(&answer), "303", "{answer}");
     assert_eq!(
         field(&answer, "location"),
         Some("/gatepost/login?next=/%3Fa%3Db")
     );
     for path in ["GET /", "GET /metrics", "GET /admin/state"] {
-        let answer = ask(&gateway, path, &[], "");
+        let answer = request(&gateway, path, &[], "");
         assert_eq!(status(&answer), "401", "{path}: {answer}");
         let challenge = field(&answer, "www-authenticate").unwrap_or_default();
         assert!(challenge.starts_with("Basic "), "{path}: {answer}");
     }
-    let page = ask(&gateway, "GET /gatepost/login?next=%2Fa%22b", &[HTML], "");
+    let page = request(&gateway, "GET /gatepost/login?next=%2Fa%22b", &[HTML], "");
     assert_eq!(status(&page), "200", "{page}");
     assert!(page.contains("value=\"&#x2f;a&quot;b\""), "{page}");
     let policy = field(&page, "content-security-policy").unwrap_or_default();
@@ -123,13 +123,16 @@ fn browsers_get_a_login_page_and_programs_a_challenge() {
         "{cookie}"
     );
     let cookie = format!("Cookie: {}", cookie.split(';').next().expect("a pair"));
-    assert_eq!(status(&ask(&gateway, "GET /", &[HTML, &cookie], "")), "200");
+    assert_eq!(
+        status(&request(&gateway, "GET /", &[HTML, &cookie], "")),
+        "200"
+    );
     assert_eq!(state(&gateway, &cookie), "200");
-    let session = ask(&gateway, "GET /gatepost/session", &[&cookie], "");
+    let session = request(&gateway, "GET /gatepost/session", &[&cookie], "");
     assert!(session.contains("\"user\":\"root\""), "{session}");
     assert!(session.contains("\"can_log_out\":true"), "{session}");
 
-    let answer = ask(
+    let answer = request(
         &gateway,
         "POST /gatepost/logout",
         &[HTML, &cookie, &own(&gateway)],
@@ -138,7 +141,7 @@ fn browsers_get_a_login_page_and_programs_a_challenge() {
     assert_eq!(field(&answer, "location"), Some("/gatepost/login"));
     assert_eq!(state(&gateway, &cookie), "401");
     let root = log_in(&gateway, "root");
-    let changes = ask(&gateway, "GET /admin/changes", &[&root], "");
+    let changes = request(&gateway, "GET /admin/changes", &[&root], "");
     for action in ["\"login\"", "\"logout\""] {
         assert!(changes.contains(action), "{changes}");
     }
@@ -146,7 +149,7 @@ fn browsers_get_a_login_page_and_programs_a_challenge() {
     // Not an administrator: pages of the user's own instead of the dashboard, and no login page
     // again, which would lead nowhere.
     let anna = log_in(&gateway, "anna");
-    let answer = ask(&gateway, "GET /", &[HTML, &anna], "");
+    let answer = request(&gateway, "GET /", &[HTML, &anna], "");
     assert_eq!(status(&answer), "200", "{answer}");
     for part in [
         "The dashboard is for administrators",
@@ -156,7 +159,7 @@ fn browsers_get_a_login_page_and_programs_a_challenge() {
         assert!(answer.contains(part), "{part}: {answer}");
     }
     assert!(!answer.contains("dashboard.js"), "{answer}");
-    let answer = ask(&gateway, "GET /", &[&anna], "");
+    let answer = request(&gateway, "GET /", &[&anna], "");
     assert_eq!(status(&answer), "403", "{answer}");
 }
 
@@ -166,7 +169,7 @@ fn a_cookie_acts_for_own_pages_only() {
     let root = log_in(&gateway, "root");
     let publish = |fields: &[&str]| {
         let fields = [&[root.as_str(), "Content-Type: text/plain"], fields].concat();
-        status(&ask(&gateway, "POST /topics/a", &fields, "x")).to_owned()
+        status(&request(&gateway, "POST /topics/a", &fields, "x")).to_owned()
     };
     assert_eq!(publish(&[&own(&gateway)]), "200");
     assert_eq!(
@@ -187,7 +190,7 @@ fn a_cookie_acts_for_own_pages_only() {
     }
     let read = |fields: &[&str]| {
         let fields = [&[root.as_str()], fields].concat();
-        status(&ask(&gateway, "GET /admin/state", &fields, "")).to_owned()
+        status(&request(&gateway, "GET /admin/state", &fields, "")).to_owned()
     };
     assert_eq!(read(&["Origin: http://allowed.example"]), "401");
     assert_eq!(
@@ -201,7 +204,7 @@ fn a_cookie_acts_for_own_pages_only() {
     // ntfy's clients publish by links.
     let link = |fields: &[&str]| {
         let fields = [&[root.as_str()], fields].concat();
-        status(&ask(&gateway, "GET /a/publish?message=x", &fields, "")).to_owned()
+        status(&request(&gateway, "GET /a/publish?message=x", &fields, "")).to_owned()
     };
     assert_eq!(link(&["Sec-Fetch-Site: none"]), "200");
     for fields in [
@@ -223,7 +226,7 @@ fn a_cookie_acts_for_own_pages_only() {
         assert_eq!(status(&answer), "403", "{fields:?}: {answer}");
         assert_eq!(field(&answer, "set-cookie"), None);
         let fields = [&[root.as_str()], fields].concat();
-        let answer = ask(&gateway, "POST /gatepost/logout", &fields, "");
+        let answer = request(&gateway, "POST /gatepost/logout", &fields, "");
         assert_eq!(status(&answer), "403", "{fields:?}: {answer}");
     }
     assert_eq!(state(&gateway, &root), "200");
@@ -243,7 +246,7 @@ fn a_login_leads_to_own_paths_only() {
         let form = format!("user=anna&password=secret+of+anna&next={next}");
         let answer = submit(&gateway, &form, &[&own(&gateway)]);
         assert_eq!(field(&answer, "location"), Some("/"), "{next}: {answer}");
-        let page = ask(
+        let page = request(
             &gateway,
             &format!("GET /gatepost/login?next={}", next.replace('\\', "%5C")),
             &[HTML],
@@ -321,7 +324,7 @@ fn sessions_end_with_time_and_with_the_password() {
 
     let gateway = self::gateway("");
     let (root, anna) = (log_in(&gateway, "root"), log_in(&gateway, "anna"));
-    let user = |cookie: &str| ask(&gateway, "GET /gatepost/session", &[cookie], "");
+    let user = |cookie: &str| request(&gateway, "GET /gatepost/session", &[cookie], "");
     assert!(user(&anna).contains("\"anna\""));
     let data = format!("data={}", gateway.folder.join("gatepost-data").display());
     let arguments = ["user", "passwd", "anna", "--set", &data];
@@ -360,7 +363,7 @@ fn a_logout_ends_streams_and_websockets() {
     let accept = "Accept: text/event-stream";
     let mut stream = Client::start("curl", &["-sN", "-H", &root, "-H", accept, &url]);
     stream.await_line("retry");
-    let answer = ask(
+    let answer = request(
         &gateway,
         "POST /gatepost/logout",
         &[&root, own.trim_end()],

@@ -18,7 +18,7 @@ impl Browser<'_> {
     }
 
     /// A request with the cookies of the jar, which the answer may change; head and body.
-    fn ask(&self, url: &str, more: &[&str]) -> String {
+    fn request(&self, url: &str, more: &[&str]) -> String {
         let jar = [
             "-b",
             &self.jar,
@@ -43,7 +43,7 @@ impl Browser<'_> {
         let origin = format!("Origin: {}", self.url(""));
         let form = "user=root&password=secret+of+root";
         let fields = ["-H", &origin, "-H", "Accept: text/html", "-d", form];
-        self.ask(&self.url("/gatepost/login"), &[more, &fields].concat())
+        self.request(&self.url("/gatepost/login"), &[more, &fields].concat())
     }
 }
 
@@ -93,10 +93,16 @@ fn over_tls_a_login_is_a_cookie_of_this_host_alone() {
         );
 
         let admin = browser.url("/admin/state");
-        assert!(is_accepted(&browser.ask(&admin, version)), "{version:?}");
+        assert!(
+            is_accepted(&browser.request(&admin, version)),
+            "{version:?}"
+        );
         // A jar obeys the attributes: nothing of it is sent without TLS.
         let plain = format!("http://localhost:{}/admin/state", gateway.port("http"));
-        assert!(!is_accepted(&browser.ask(&plain, version)), "{version:?}");
+        assert!(
+            !is_accepted(&browser.request(&plain, version)),
+            "{version:?}"
+        );
         // What another host or an unencrypted page may have set is not read over TLS, even if it
         // comes first or carries the token itself.
         assert_eq!(browser.status(&format!("gatepost-login={token}")), "401");
@@ -109,11 +115,14 @@ fn over_tls_a_login_is_a_cookie_of_this_host_alone() {
 
         let origin = format!("Origin: {}", browser.url(""));
         let leave = [version, &["-X", "POST", "-H", &origin]].concat();
-        let answer = browser.ask(&browser.url("/gatepost/logout"), &leave);
+        let answer = browser.request(&browser.url("/gatepost/logout"), &leave);
         let set = cookie(&answer);
         assert!(set.starts_with("__Host-gatepost-login=none; "), "{answer}");
         assert!(set.contains("; Secure; "), "{answer}");
-        assert!(!is_accepted(&browser.ask(&admin, version)), "{version:?}");
+        assert!(
+            !is_accepted(&browser.request(&admin, version)),
+            "{version:?}"
+        );
         let stale = format!("__Host-gatepost-login={token}");
         assert_eq!(browser.status(&stale), "401", "the session itself is over");
     }

@@ -92,7 +92,12 @@ impl Browser {
 }
 
 /// A request to `/v1/webpush`: the status and the answer.
-pub(crate) fn ask(gateway: &Gateway, user: &str, method: &str, body: &Value) -> (u16, Value) {
+pub(crate) fn web_push_request(
+    gateway: &Gateway,
+    user: &str,
+    method: &str,
+    body: &Value,
+) -> (u16, Value) {
     let url = gateway.url("/v1/webpush");
     let mut arguments = vec!["-s", "-X", method, "-w", "\n%{http_code}", &url];
     if !user.is_empty() {
@@ -110,7 +115,7 @@ pub(crate) fn ask(gateway: &Gateway, user: &str, method: &str, body: &Value) -> 
 }
 
 pub(crate) fn subscribe(gateway: &Gateway, user: &str, subscription: &Value) {
-    let (status, answer) = ask(gateway, user, "POST", subscription);
+    let (status, answer) = web_push_request(gateway, user, "POST", subscription);
     assert_eq!(
         (status, &answer["success"]),
         (200, &true.into()),
@@ -119,7 +124,7 @@ pub(crate) fn subscribe(gateway: &Gateway, user: &str, subscription: &Value) {
 }
 
 pub(crate) fn server_key(gateway: &Gateway, user: &str) -> String {
-    let (_, answer) = ask(gateway, user, "GET", &Value::Null);
+    let (_, answer) = web_push_request(gateway, user, "GET", &Value::Null);
     answer["public_key"].as_str().expect("a key").to_owned()
 }
 
@@ -242,7 +247,7 @@ fn answers_of_the_push_service_end_delay_or_drop() {
     let gateway = Gateway::start(SETTINGS);
     let browser = Browser::new();
     let subscriptions = || {
-        let (_, answer) = ask(&gateway, "", "GET", &Value::Null);
+        let (_, answer) = web_push_request(&gateway, "", "GET", &Value::Null);
         answer["subscriptions"].as_array().expect("a list").clone()
     };
     let endpoint = |path: &str| peer.url(path);
@@ -273,8 +278,8 @@ fn answers_of_the_push_service_end_delay_or_drop() {
     });
     assert!(listed.contains("delivered 1"), "{listed}");
     let later = browser.subscription(&endpoint("/later"), &["later"]);
-    assert_eq!(ask(&gateway, "", "DELETE", &later).0, 200);
-    assert_eq!(ask(&gateway, "", "DELETE", &later).0, 404);
+    assert_eq!(web_push_request(&gateway, "", "DELETE", &later).0, 200);
+    assert_eq!(web_push_request(&gateway, "", "DELETE", &later).0, 404);
     let left = subscriptions();
     assert_eq!(left.len(), 1);
     assert_eq!(left[0]["topics"], json!(["large"]));
@@ -302,7 +307,7 @@ fn killed_at_any_moment_no_notification_is_lost() {
     gateway.kill();
     let gateway = Gateway::start_in(folder.path(), SETTINGS);
     await_some("nothing waits", || {
-        let (_, answer) = ask(&gateway, "", "GET", &Value::Null);
+        let (_, answer) = web_push_request(&gateway, "", "GET", &Value::Null);
         (answer["subscriptions"][0]["queued"] == 0).then_some(())
     });
     let (shown, _) = browser.read(&peer.requests(), &key);
@@ -315,7 +320,7 @@ fn killed_at_any_moment_no_notification_is_lost() {
     gateway.kill();
     // Without Web Push nothing waits for subscriptions.
     let gateway = Gateway::start_in(folder.path(), PLAIN);
-    assert_eq!(ask(&gateway, "", "GET", &Value::Null).0, 404);
+    assert_eq!(web_push_request(&gateway, "", "GET", &Value::Null).0, 404);
     assert!(!sinks(&gateway).contains("web push"));
 }
 
@@ -343,13 +348,14 @@ fn users_are_sent_what_they_may_read_and_nothing_else() {
     let request_for = |path: &str, topics: &[&str]| browser.subscription(&peer.url(path), topics);
     // As long as the server knows no user, everyone on this machine is its administrator.
     await_some("the users are known", || {
-        (ask(&gateway, "", "GET", &Value::Null).0 == 401).then_some(())
+        (web_push_request(&gateway, "", "GET", &Value::Null).0 == 401).then_some(())
     });
     await_some("the rules are in force", || {
-        let (status, _) = ask(&gateway, ann, "POST", &request_for("/a", &["alarms/#"]));
+        let (status, _) =
+            web_push_request(&gateway, ann, "POST", &request_for("/a", &["alarms/#"]));
         (status == 200).then_some(())
     });
-    let status = |user: &str, body: &Value| ask(&gateway, user, "POST", body).0;
+    let status = |user: &str, body: &Value| web_push_request(&gateway, user, "POST", body).0;
     assert_eq!(status("", &request_for("/b", &["alarms/a"])), 401);
     assert_eq!(status(ann, &request_for("/b", &["secret"])), 403);
     assert_eq!(status(ann, &request_for("/b", &["#"])), 403);
@@ -370,8 +376,8 @@ fn users_are_sent_what_they_may_read_and_nothing_else() {
     // Bob knows ann's endpoint, but not the secret of her browser.
     let stolen = Browser::new().subscription(&peer.url("/a"), &["alarms/#"]);
     assert_eq!(status(bob, &stolen), 409);
-    assert_eq!(ask(&gateway, bob, "DELETE", &stolen).0, 404);
-    let (_, of_bob) = ask(&gateway, bob, "GET", &Value::Null);
+    assert_eq!(web_push_request(&gateway, bob, "DELETE", &stolen).0, 404);
+    let (_, of_bob) = web_push_request(&gateway, bob, "GET", &Value::Null);
     assert_eq!(of_bob["subscriptions"], json!([]));
     // Another user of the same browser takes over its subscription.
     assert_eq!(status(bob, &request_for("/b", &["alarms/1"])), 200);
@@ -420,7 +426,7 @@ fn endpoints_inside_the_network_get_no_request() {
     let hidden = plain.replace("http://127.0.0.1", "https://localhost");
     let bare = plain.replace("http:", "https:");
     for endpoint in [&plain, &bare] {
-        let (status, answer) = ask(
+        let (status, answer) = web_push_request(
             &gateway,
             "",
             "POST",

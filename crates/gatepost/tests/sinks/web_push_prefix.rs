@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::support::{Gateway, add_user, await_some, run, text_of};
 use super::web_peer::WebPeer;
-use super::web_push::{Browser, SETTINGS, ask, server_key};
+use super::web_push::{Browser, SETTINGS, server_key, web_push_request};
 
 fn publish_as(gateway: &Gateway, user: &str, topic: &str, payload: &str) {
     let url = gateway.url(&format!("/topics/{topic}"));
@@ -25,19 +25,19 @@ fn users_with_a_prefix_get_their_own_messages_under_their_own_names() {
         assert!(add_user(&gateway, name, password, more).status.success());
     }
     await_some("the users are known", || {
-        let statuses =
-            ["", anna, otto, root].map(|user| ask(&gateway, user, "GET", &Value::Null).0);
+        let statuses = ["", anna, otto, root]
+            .map(|user| web_push_request(&gateway, user, "GET", &Value::Null).0);
         (statuses == [401, 200, 200, 200]).then_some(())
     });
     let (of_anna, of_otto) = (Browser::new(), Browser::new());
     for (user, browser, path) in [(anna, &of_anna, "/anna"), (otto, &of_otto, "/otto")] {
         let wanted = browser.subscription(&peer.url(path), &["#", "door"]);
-        assert_eq!(ask(&gateway, user, "POST", &wanted).0, 200);
-        let (_, listed) = ask(&gateway, user, "GET", &Value::Null);
+        assert_eq!(web_push_request(&gateway, user, "POST", &wanted).0, 200);
+        let (_, listed) = web_push_request(&gateway, user, "GET", &Value::Null);
         assert_eq!(listed["subscriptions"][0]["topics"], json!(["#", "door"]));
         for topic in ["$SYS/#", "$share/g/door"] {
             let refused = browser.subscription(&peer.url("/other"), &[topic]);
-            let (status, _) = ask(&gateway, user, "POST", &refused);
+            let (status, _) = web_push_request(&gateway, user, "POST", &refused);
             assert!((400..500).contains(&status), "{topic}: {status}");
         }
     }

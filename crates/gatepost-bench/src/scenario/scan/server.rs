@@ -53,7 +53,7 @@ impl ScanServer {
 
     fn ping(&self, target: &RunningTarget) -> Result<(), BenchError> {
         if self.url.scheme == "spamd" {
-            let answer = self.ask(target, &[b"PING SPAMC/1.5\r\n\r\n"])?;
+            let answer = self.request(target, &[b"PING SPAMC/1.5\r\n\r\n"])?;
             if !answer.contains("PONG") {
                 return Err(BenchError::server(
                     target,
@@ -69,7 +69,7 @@ impl ScanServer {
         let length = message.len();
         if self.url.scheme == "spamd" {
             let head = format!("CHECK SPAMC/1.5\r\nContent-length: {length}\r\n\r\n");
-            let answer = self.ask(target, &[head.as_bytes(), message])?;
+            let answer = self.request(target, &[head.as_bytes(), message])?;
             return spamd_verdict(&answer)
                 .ok_or_else(|| BenchError::server(target, format!("answered {answer:?}")));
         }
@@ -78,7 +78,7 @@ impl ScanServer {
             "POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {length}\r\n\
              Connection: close\r\n\r\n"
         );
-        let answer = self.ask(target, &[head.as_bytes(), message])?;
+        let answer = self.request(target, &[head.as_bytes(), message])?;
         if !answer.starts_with("HTTP/1.1 200") {
             let line = answer.lines().next().unwrap_or_default().to_owned();
             return Err(BenchError::server(target, format!("answered {line:?}")));
@@ -89,7 +89,7 @@ impl ScanServer {
         )
     }
 
-    fn ask(&self, target: &RunningTarget, parts: &[&[u8]]) -> Result<String, BenchError> {
+    fn request(&self, target: &RunningTarget, parts: &[&[u8]]) -> Result<String, BenchError> {
         let exchange = || -> std::io::Result<Vec<u8>> {
             let mut stream = TcpStream::connect(self.address)?;
             stream.set_nodelay(true)?;

@@ -16,7 +16,7 @@ const POLICY_BYTES_MAX: u64 = 64 * 1024;
 
 /// The reason why there is no policy.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum FetchError {
+pub(super) enum PolicyFetchError {
     #[error("{0}")]
     Http(#[from] ureq::Error),
     #[error("the answer is {0}, not 200")]
@@ -39,12 +39,12 @@ pub(super) struct PolicyRequest {
 
 impl PolicyRequest {
     /// The policy's text.
-    pub(super) async fn send(self) -> Result<String, FetchError> {
+    pub(super) async fn send(self) -> Result<String, PolicyFetchError> {
         let answer = tokio::task::spawn_blocking(move || self.send_now()).await;
-        answer.map_err(|_| FetchError::Cancelled)?
+        answer.map_err(|_| PolicyFetchError::Cancelled)?
     }
 
-    fn send_now(self) -> Result<String, FetchError> {
+    fn send_now(self) -> Result<String, PolicyFetchError> {
         let roots = if self.authorities.is_empty() {
             RootCerts::PlatformVerifier
         } else {
@@ -71,13 +71,13 @@ impl PolicyRequest {
         let agent = ureq::Agent::with_parts(config, DefaultConnector::default(), addresses);
         let mut answer = agent.get(url).call()?;
         if answer.status() != 200 {
-            return Err(FetchError::Status(answer.status().as_u16()));
+            return Err(PolicyFetchError::Status(answer.status().as_u16()));
         }
         let kind = answer.headers().get("content-type");
         let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let essence = kind.split(';').next().unwrap_or_default().trim();
         if !essence.eq_ignore_ascii_case("text/plain") {
-            return Err(FetchError::Type(kind.to_owned()));
+            return Err(PolicyFetchError::Type(kind.to_owned()));
         }
         let body = answer.body_mut().with_config().limit(POLICY_BYTES_MAX);
         Ok(body.read_to_string()?)

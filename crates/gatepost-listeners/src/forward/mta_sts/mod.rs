@@ -18,8 +18,8 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
-use super::Forward;
-pub(super) use policy::{Mode, Policy};
+use super::ForwardContext;
+pub(super) use policy::{MtaStsMode, MtaStsPolicy};
 
 /// The key space of policies among the records, by their domain.
 const SPACE: &str = "mta-sts";
@@ -31,7 +31,7 @@ const REFRESH_AFTER: Duration = Duration::from_hours(24);
 const FETCHES_MAX: usize = 4;
 
 /// The policies that are known.
-pub(super) struct Policies {
+pub(super) struct MtaStsPolicies {
     store: Option<Store>,
     known: Mutex<HashMap<String, KnownPolicy>>,
     /// The time of the last failure to fetch a domain's policy, and the id that was announced.
@@ -39,7 +39,7 @@ pub(super) struct Policies {
     fetches: Semaphore,
 }
 
-impl Default for Policies {
+impl Default for MtaStsPolicies {
     fn default() -> Self {
         Self {
             store: None,
@@ -54,7 +54,7 @@ impl Default for Policies {
 struct KnownPolicy {
     id: String,
     fetched: SystemTime,
-    policy: Arc<Policy>,
+    policy: Arc<MtaStsPolicy>,
 }
 
 /// A policy in the database.
@@ -71,7 +71,7 @@ impl KnownPolicy {
         Some(Self {
             id: kept.id.clone(),
             fetched: UNIX_EPOCH.checked_add(Duration::from_secs(kept.fetched))?,
-            policy: Arc::new(Policy::parse(&kept.text)?),
+            policy: Arc::new(MtaStsPolicy::parse(&kept.text)?),
         })
     }
 
@@ -89,7 +89,7 @@ impl KnownPolicy {
     }
 }
 
-impl Policies {
+impl MtaStsPolicies {
     /// Continues with the policies in this database.
     pub(super) fn open(store: &Store) -> Self {
         let policies = Self {
@@ -135,7 +135,13 @@ impl Policies {
     }
 
     /// Stores a policy; returns `None` for a text that is not a policy.
-    fn keep(&self, domain: &str, id: &str, text: String, now: SystemTime) -> Option<Arc<Policy>> {
+    fn keep(
+        &self,
+        domain: &str,
+        id: &str,
+        text: String,
+        now: SystemTime,
+    ) -> Option<Arc<MtaStsPolicy>> {
         let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
         let kept = StoredPolicy {
             id: id.to_owned(),
@@ -163,9 +169,9 @@ impl Policies {
     }
 }
 
-impl Forward {
+impl ForwardContext {
     /// The policy of a domain, if it has one.
-    pub(super) async fn policy(&self, domain: &str, until: Instant) -> Option<Arc<Policy>> {
+    pub(super) async fn policy(&self, domain: &str, until: Instant) -> Option<Arc<MtaStsPolicy>> {
         let policies = &self.policies;
         let now = SystemTime::now();
         let texts = self.dns.texts(&format!("_mta-sts.{domain}"), until).await;
@@ -241,7 +247,7 @@ mod tests {
     async fn a_policy_outlives_the_process_and_ends_with_its_age() {
         let store = Store::in_memory().expect("a store");
         let now = SystemTime::now();
-        let policies = Policies::open(&store);
+        let policies = MtaStsPolicies::open(&store);
         let kept = policies.keep("example.org", "1", POLICY.to_owned(), now);
         assert!(kept.is_some());
         let old = now - Duration::from_secs(200_000);
@@ -258,7 +264,7 @@ mod tests {
             .await
             .expect("committed");
 
-        let policies = Policies::open(&store);
+        let policies = MtaStsPolicies::open(&store);
         let later = |seconds| now + Duration::from_secs(seconds);
         let known = policies.valid("example.org", now).expect("it is valid");
         assert!(known.policy.has("mx.example.org"));

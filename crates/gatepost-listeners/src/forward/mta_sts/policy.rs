@@ -11,8 +11,8 @@ const HOSTS_MAX: usize = 200;
 
 /// A domain's requirements for the hosts that receive its mail.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in super::super) struct Policy {
-    pub(in super::super) mode: Mode,
+pub(in super::super) struct MtaStsPolicy {
+    pub(in super::super) mode: MtaStsMode,
     pub(super) max_age: Duration,
     /// In lower case.
     hosts: Vec<String>,
@@ -21,13 +21,13 @@ pub(in super::super) struct Policy {
 /// The treatment of mail for a host that does not prove its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(in super::super) enum Mode {
+pub(in super::super) enum MtaStsMode {
     Enforce,
     Testing,
     None,
 }
 
-impl Policy {
+impl MtaStsPolicy {
     /// Returns `None` for a text that is not a policy of version 1.
     pub(in super::super) fn parse(text: &str) -> Option<Self> {
         let (mut version, mut mode, mut max_age) = (None, None, None);
@@ -47,13 +47,13 @@ impl Policy {
             }
         }
         let mode = match mode? {
-            "enforce" => Mode::Enforce,
-            "testing" => Mode::Testing,
-            "none" => Mode::None,
+            "enforce" => MtaStsMode::Enforce,
+            "testing" => MtaStsMode::Testing,
+            "none" => MtaStsMode::None,
             _ => return None,
         };
         let max_age: u64 = max_age?.parse().ok()?;
-        let has_hosts = !hosts.is_empty() || mode == Mode::None;
+        let has_hosts = !hosts.is_empty() || mode == MtaStsMode::None;
         (version == Some("STSv1") && has_hosts).then(|| Self {
             mode,
             max_age: Duration::from_secs(max_age.min(MAX_AGE_SECONDS_MAX)),
@@ -100,8 +100,8 @@ mod tests {
 
     #[test]
     fn a_policy_is_read_and_its_hosts_are_compared() {
-        let policy = Policy::parse(POLICY).expect("a policy");
-        assert_eq!(policy.mode, Mode::Enforce);
+        let policy = MtaStsPolicy::parse(POLICY).expect("a policy");
+        assert_eq!(policy.mode, MtaStsMode::Enforce);
         assert_eq!(policy.max_age.as_secs(), 604_800);
         for (host, expected) in [
             ("mail.example.com", true),
@@ -126,14 +126,14 @@ mod tests {
             ("mode: enforce", ""),
         ] {
             let text = POLICY.replace(from, to);
-            assert_eq!(Policy::parse(&text), None, "{text}");
+            assert_eq!(MtaStsPolicy::parse(&text), None, "{text}");
         }
         let without_hosts = "version: STSv1\nmode: enforce\nmax_age: 1\n";
-        assert_eq!(Policy::parse(without_hosts), None);
-        let none = Policy::parse(&without_hosts.replace("enforce", "none"));
-        assert_eq!(none.map(|policy| policy.mode), Some(Mode::None));
+        assert_eq!(MtaStsPolicy::parse(without_hosts), None);
+        let none = MtaStsPolicy::parse(&without_hosts.replace("enforce", "none"));
+        assert_eq!(none.map(|policy| policy.mode), Some(MtaStsMode::None));
         let endless = POLICY.replace("604800", "99999999999");
-        let policy = Policy::parse(&endless).expect("a policy");
+        let policy = MtaStsPolicy::parse(&endless).expect("a policy");
         assert_eq!(policy.max_age.as_secs(), MAX_AGE_SECONDS_MAX);
     }
 

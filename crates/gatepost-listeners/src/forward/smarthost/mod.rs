@@ -18,7 +18,7 @@ use super::login::HopLogin;
 use super::next_hop::NextHop;
 use super::relay::{HopTransaction, RelayClient, RelayMail, RelayStart};
 use super::reply::HopReply;
-use super::{Forward, HopTls};
+use super::{ForwardContext, HopTls};
 pub use settings::{DkimKeySettings, SmarthostSettings};
 
 /// The permissions of a key file that let others read it.
@@ -37,7 +37,7 @@ pub struct SmarthostMistake {
 /// The smarthost, ready to send.
 pub struct Smarthost {
     next_hop: Arc<NextHop>,
-    forward: Forward,
+    forward: ForwardContext,
     hostname: String,
     signers: Vec<DkimSigner>,
 }
@@ -64,7 +64,7 @@ impl Smarthost {
         if next_hop.speaks_lmtp || next_hop.domain().is_some() {
             return Err(mistake("server", "a smarthost has smtp:// or smtps://"));
         }
-        let mut forward = Forward::new(settings.forward());
+        let mut forward = ForwardContext::new(settings.forward());
         forward.login = login(settings, &next_hop)?;
         let signers = settings.dkim.iter().enumerate();
         let signers = signers.map(|(number, key)| signer(number, key));

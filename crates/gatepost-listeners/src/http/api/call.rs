@@ -10,7 +10,7 @@ use crate::http::access;
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
 use crate::http::request::{HttpRequest, expect_method};
-use crate::http::response::Response;
+use crate::http::response::HttpResponse;
 use crate::http::verdict::{add_retry_after, status_of, verdict_json};
 
 /// Runs a procedure on the request's body.
@@ -18,7 +18,7 @@ pub(in crate::http) async fn respond(
     context: &Arc<HttpContext>,
     request: &HttpRequest,
     procedure: &str,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     expect_method(request, &["POST", "PUT"], "POST, PUT")?;
     access::expect_call(request, procedure)?;
     let message = Message::new(
@@ -36,7 +36,7 @@ pub(in crate::http) async fn respond(
         Err(ProcedureCallError::NoSuchProcedure) => return Err(HttpError::NoProcedure(path)),
         Err(error @ ProcedureCallError::Busy) => Verdict::new(Action::Defer, error.to_string()),
     };
-    let mut response = Response::json(status_of(verdict.action), &verdict_json(id, &verdict));
+    let mut response = HttpResponse::json(status_of(verdict.action), &verdict_json(id, &verdict));
     add_retry_after(context, verdict.action, &mut response);
     response.message = Some(id);
     Ok(response)

@@ -11,13 +11,13 @@ use gatepost_gateway::{KeptFile, attachment_id};
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
 use crate::http::request::{HttpRequest, expect_method};
-use crate::http::response::{Body, Response};
+use crate::http::response::{HttpResponse, ResponseBody};
 
 /// Answers a request for an attachment; `None` if the path is not one of an attachment.
 pub(in crate::http) async fn respond(
     context: &HttpContext,
     request: &HttpRequest,
-) -> Option<Result<Response, HttpError>> {
+) -> Option<Result<HttpResponse, HttpError>> {
     let id = attachment_id(request.path.strip_prefix("/file/")?)?;
     Some(serve(context, request, id).await)
 }
@@ -26,7 +26,7 @@ async fn serve(
     context: &HttpContext,
     request: &HttpRequest,
     id: &str,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
     let gone = || HttpError::NotFound(request.path.clone());
     let attachments = context.services.gateway.attachments().ok_or_else(gone)?;
@@ -34,14 +34,14 @@ async fn serve(
     let (attachments, found) = (attachments.clone(), file.clone());
     let opened = tokio::task::spawn_blocking(move || attachments.open_file(&found)).await;
     let opened = opened.ok().and_then(Result::ok).ok_or_else(gone)?;
-    let mut response = Response::empty(200)
+    let mut response = HttpResponse::empty(200)
         .with("Content-Type", file.content_type.clone())
         .with("Content-Disposition", disposition(&file))
         .with("Content-Security-Policy", "default-src 'none'; sandbox")
         .with("X-Content-Type-Options", "nosniff")
         .with("Cache-Control", "private, no-cache")
         .with("X-Robots-Tag", "noindex");
-    response.body = Body::File {
+    response.body = ResponseBody::File {
         file: opened,
         start: 0,
         length: file.size,

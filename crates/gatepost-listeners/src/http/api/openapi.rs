@@ -2,12 +2,12 @@
 
 use crate::http::error::HttpError;
 use crate::http::request::{HttpRequest, expect_method};
-use crate::http::response::Response;
+use crate::http::response::HttpResponse;
 
 /// OpenAPI 3.1.
 const DESCRIPTION: &str = include_str!("../assets/openapi.json");
 
-pub(in crate::http) fn respond(request: &HttpRequest) -> Result<Response, HttpError> {
+pub(in crate::http) fn respond(request: &HttpRequest) -> Result<HttpResponse, HttpError> {
     expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
-    Ok(Response::new(200, "application/json", DESCRIPTION).with("Cache-Control", "no-cache"))
+    Ok(HttpResponse::new(200, "application/json", DESCRIPTION).with("Cache-Control", "no-cache"))
 }

@@ -2,7 +2,7 @@
 //! may name another user by `user=`.
 
 use gatepost_gateway::{MalformedSenderPattern, SenderListError, SenderListing, SenderPattern};
-use gatepost_users::{Denied, ListenerAuth};
+use gatepost_users::{ListenerAuth, LoginRefusal};
 use serde_json::{Value, json};
 
 use super::admin;
@@ -10,14 +10,14 @@ use crate::http::access;
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
 use crate::http::request::{HttpRequest, expect_method};
-use crate::http::response::Response;
+use crate::http::response::HttpResponse;
 
 /// `/v1/senders`, `/v1/senders/ENTRY`
 pub(in crate::http) async fn respond(
     context: &HttpContext,
     request: &HttpRequest,
     entry: Option<&str>,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     let user = user_of(context, request)?;
     let Some(entry) = entry else {
         expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
@@ -76,7 +76,7 @@ fn user_of(context: &HttpContext, request: &HttpRequest) -> Result<String, HttpE
 /// The error for a client without a login that names no user.
 fn unnamed(context: &HttpContext) -> HttpError {
     if context.auth.as_ref().is_some_and(ListenerAuth::any_user) {
-        return HttpError::Denied(Denied::Anonymous);
+        return HttpError::Denied(LoginRefusal::Anonymous);
     }
     HttpError::Parameter {
         name: "user",
@@ -84,13 +84,13 @@ fn unnamed(context: &HttpContext) -> HttpError {
     }
 }
 
-fn list(context: &HttpContext, user: &str) -> Response {
+fn list(context: &HttpContext, user: &str) -> HttpResponse {
     let entries = context.services.gateway.senders_of(user);
     let entries: Vec<Value> = entries
         .iter()
         .map(|(entry, listing)| json!({ "entry": entry.to_string(), "list": listing.name() }))
         .collect();
-    Response::json(200, &json!({ "user": user, "entries": entries }))
+    HttpResponse::json(200, &json!({ "user": user, "entries": entries }))
         .with("Cache-Control", "no-store")
 }
 

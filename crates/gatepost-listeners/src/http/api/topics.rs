@@ -20,7 +20,7 @@ use crate::http::error::HttpError;
 use crate::http::event_stream::{PublicationShape, StreamFormat, to_json, to_ntfy};
 use crate::http::parameters::{count_of, flag, parameter, since_of};
 use crate::http::request::{HttpRequest, expect_method};
-use crate::http::response::{Body, Response};
+use crate::http::response::{HttpResponse, ResponseBody};
 use crate::http::verdict::{add_retry_after_outcome, status_of_outcome, verdict_json};
 use crate::mount::Mount;
 
@@ -60,7 +60,7 @@ pub(in crate::http) async fn respond(
     context: &Arc<HttpContext>,
     request: &HttpRequest,
     name: Option<&str>,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     match name {
         Some(_) => expect_method(
             request,
@@ -89,7 +89,7 @@ fn read(
     context: &Arc<HttpContext>,
     request: &HttpRequest,
     name: Option<&str>,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     let mut names: Vec<String> = name.map(str::to_owned).into_iter().collect();
     let parameters = request.query_values();
     let given = parameters.iter().filter(|(name, _)| name == "filter");
@@ -125,7 +125,7 @@ fn read(
         return recent(context, request, &filters, data);
     };
     let mut response = stream(context, request, &filters, since, shape, names.join(","));
-    if let Body::Stream { format, .. } = &mut response.body {
+    if let ResponseBody::Stream { format, .. } = &mut response.body {
         format.ends = ends;
     }
     Ok(response)
@@ -139,7 +139,7 @@ pub(super) fn stream(
     since: Since,
     shape: PublicationShape,
     topics: String,
-) -> Response {
+) -> HttpResponse {
     let reader = ReaderOptions {
         since,
         kind: shape.kind(),
@@ -147,12 +147,12 @@ pub(super) fn stream(
             .user()
             .map_or_else(|| request.peer.to_string(), str::to_owned),
     };
-    let mut response = Response::empty(200)
+    let mut response = HttpResponse::empty(200)
         .with("Content-Type", shape.content_type())
         .with("Cache-Control", "no-store")
         // This makes nginx pass each event on at once.
         .with("X-Accel-Buffering", "no");
-    response.body = Body::Stream {
+    response.body = ResponseBody::Stream {
         reader: Box::new(context.services.broker.subscribe_stream(filters, reader)),
         format: StreamFormat {
             shape,
@@ -173,7 +173,7 @@ fn recent(
     request: &HttpRequest,
     filters: &[TopicFilter],
     data: EventData,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     let as_json = |one: &Publication| match data {
         EventData::Ntfy => to_ntfy(one.id, one),
         EventData::Json | EventData::Payload => to_json(one),
@@ -186,7 +186,7 @@ fn recent(
         Some(mount) => mount.own_publication(one).ok().map(|own| as_json(&own)),
     });
     let shown: Vec<Value> = shown.collect();
-    Ok(Response::json(200, &shown))
+    Ok(HttpResponse::json(200, &shown))
 }
 
 /// The message that a request publishes. What MQTT has properties for may be given as header
@@ -289,10 +289,10 @@ fn user_properties(request: &HttpRequest) -> Result<Vec<(String, String)>, HttpE
 }
 
 /// The answer to a publisher, sent once the message is durable.
-fn answer(context: &HttpContext, id: MessageId, outcome: &SubmissionOutcome) -> Response {
+fn answer(context: &HttpContext, id: MessageId, outcome: &SubmissionOutcome) -> HttpResponse {
     let mut body = verdict_json(id, &outcome.verdict);
     body["subscribers"] = outcome.deliveries.into();
-    let mut response = Response::json(status_of_outcome(outcome), &body);
+    let mut response = HttpResponse::json(status_of_outcome(outcome), &body);
     add_retry_after_outcome(context, outcome, &mut response);
     response.message = Some(id);
     response

@@ -9,7 +9,7 @@ use crate::http::access;
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
 use crate::http::request::{HttpRequest, expect_method, json_object};
-use crate::http::response::Response;
+use crate::http::response::HttpResponse;
 use crate::mount::Mount;
 
 /// The subscription that a browser cancels.
@@ -22,7 +22,7 @@ struct UnsubscribeRequest {
 pub(in crate::http) async fn respond(
     context: &HttpContext,
     request: &HttpRequest,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     expect_method(
         request,
         &["GET", "HEAD", "POST", "DELETE"],
@@ -35,7 +35,7 @@ pub(in crate::http) async fn respond(
     match request.method() {
         "POST" => subscribe(context, request, web_push).await,
         "DELETE" => unsubscribe(request, web_push).await,
-        _ => Ok(Response::json(
+        _ => Ok(HttpResponse::json(
             200,
             &json!({
                 "public_key": web_push.public_key(),
@@ -49,7 +49,7 @@ async fn subscribe(
     context: &HttpContext,
     request: &HttpRequest,
     web_push: &WebPush,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     let mut subscription: SubscriptionRequest = json_object(&request.body)?;
     let mount = request.mount();
     for topic in &mut subscription.topics {
@@ -64,16 +64,19 @@ async fn subscribe(
         .subscribe(request.user(), subscription)
         .await
         .map_err(refused)?;
-    Ok(Response::json(200, &json!({ "success": true, "id": id })))
+    Ok(HttpResponse::json(
+        200,
+        &json!({ "success": true, "id": id }),
+    ))
 }
 
-async fn unsubscribe(request: &HttpRequest, web_push: &WebPush) -> Result<Response, HttpError> {
+async fn unsubscribe(request: &HttpRequest, web_push: &WebPush) -> Result<HttpResponse, HttpError> {
     let subscription: UnsubscribeRequest = json_object(&request.body)?;
     let removed = web_push
         .unsubscribe(request.user(), &subscription.endpoint)
         .await;
     if removed.map_err(refused)? {
-        Ok(Response::json(200, &json!({ "success": true })))
+        Ok(HttpResponse::json(200, &json!({ "success": true })))
     } else {
         Err(HttpError::NotFound("this endpoint".to_owned()))
     }

@@ -73,7 +73,7 @@ pub(super) struct Http1Connection {
 /// The end of a wait for a request.
 pub(super) enum RequestWaitEnd {
     /// A request that cannot be answered at once.
-    Request(Box<Pending>),
+    Request(Box<PendingRequest>),
     /// A page that needs a page worker.
     WorkerPage(Box<WorkerPage>),
     /// The client speaks HTTP/2; its preface is in `tail`.
@@ -83,7 +83,7 @@ pub(super) enum RequestWaitEnd {
 }
 
 /// A request whose body is still to be read.
-pub(super) struct Pending {
+pub(super) struct PendingRequest {
     pub(super) request: HttpRequest,
     pub(super) framing: BodyFraming,
     pub(super) keep_alive: bool,
@@ -91,7 +91,7 @@ pub(super) struct Pending {
 }
 
 /// The result of a batch.
-enum Batch {
+enum BatchOutcome {
     /// The socket has nothing to read.
     Idle,
     /// Something was answered; there may be more.
@@ -164,19 +164,19 @@ impl Http1Connection {
             }
             let batch = with_buffers(|buffers| self.batch(task, buffers));
             match batch {
-                Batch::Idle if self.context.drain.is_draining() && self.tail.is_empty() => {
+                BatchOutcome::Idle if self.context.drain.is_draining() && self.tail.is_empty() => {
                     return Poll::Ready(RequestWaitEnd::Close);
                 }
-                Batch::Idle => return self.poll_timer(task),
-                Batch::Answered => self.since = Instant::now(),
-                Batch::Next(next) => return Poll::Ready(next),
-                Batch::Close => self.closing = true,
+                BatchOutcome::Idle => return self.poll_timer(task),
+                BatchOutcome::Answered => self.since = Instant::now(),
+                BatchOutcome::Next(next) => return Poll::Ready(next),
+                BatchOutcome::Close => self.closing = true,
             }
         }
     }
 
     /// Reads once, answers all complete requests, writes once.
-    fn batch(&mut self, task: &mut Context<'_>, buffers: &mut WorkerBuffers) -> Batch {
+    fn batch(&mut self, task: &mut Context<'_>, buffers: &mut WorkerBuffers) -> BatchOutcome {
         let WorkerBuffers { input, output, .. } = buffers;
         let kept = self.tail.len().min(input.len());
         if let (Some(start), Some(tail)) = (input.get_mut(..kept), self.tail.get(..kept)) {
@@ -186,26 +186,26 @@ impl Http1Connection {
         if !self.tail_unparsed {
             let mut buffer = ReadBuf::new(input.get_mut(kept..).unwrap_or_default());
             match Pin::new(&mut self.stream).poll_read(task, &mut buffer) {
-                Poll::Pending => return Batch::Idle,
+                Poll::Pending => return BatchOutcome::Idle,
                 Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
                     filled += buffer.filled().len();
                 }
-                Poll::Ready(_) => return Batch::Close,
+                Poll::Ready(_) => return BatchOutcome::Close,
             }
         }
         self.tail_unparsed = false;
         if self.is_new {
             match preface(input.get(..filled).unwrap_or_default()) {
-                Preface::Whole => {
+                Http2Preface::Whole => {
                     self.keep_tail(input.get(..filled).unwrap_or_default());
-                    return Batch::Next(RequestWaitEnd::Http2);
+                    return BatchOutcome::Next(RequestWaitEnd::Http2);
                 }
-                Preface::Begun => {
+                Http2Preface::Begun => {
                     self.start_head_timer();
                     self.keep_tail(input.get(..filled).unwrap_or_default());
-                    return Batch::Answered;
+                    return BatchOutcome::Answered;
                 }
-                Preface::None => self.is_new = false,
+                Http2Preface::None => self.is_new = false,
             }
         }
         let (used, result) = self.answer(input.get(..filled).unwrap_or_default(), output);
@@ -221,12 +221,12 @@ impl Http1Connection {
                 .poll_write(&mut self.stream, task, &mut self.unsent)
                 .is_err()
         {
-            return Batch::Close;
+            return BatchOutcome::Close;
         }
         match result {
-            Ok(Some(next)) => Batch::Next(next),
-            Ok(None) => Batch::Answered,
-            Err(()) => Batch::Close,
+            Ok(Some(next)) => BatchOutcome::Next(next),
+            Ok(None) => BatchOutcome::Answered,
+            Err(()) => BatchOutcome::Close,
         }
     }
 
@@ -276,7 +276,7 @@ impl Http1Connection {
                 }
             };
             self.tail_unparsed = true;
-            let pending = Pending {
+            let pending = PendingRequest {
                 request,
                 framing: head.framing,
                 keep_alive: head.keep_alive,
@@ -373,19 +373,19 @@ impl Http1Connection {
 /// it.
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-enum Preface {
+enum Http2Preface {
     Whole,
     Begun,
     None,
 }
 
-fn preface(input: &[u8]) -> Preface {
+fn preface(input: &[u8]) -> Http2Preface {
     if input.starts_with(PREFACE) {
-        Preface::Whole
+        Http2Preface::Whole
     } else if PREFACE.starts_with(input) {
-        Preface::Begun
+        Http2Preface::Begun
     } else {
-        Preface::None
+        Http2Preface::None
     }
 }
 

@@ -5,7 +5,7 @@ use gatepost_pages::access_log::push_number;
 use gatepost_pages::{PageOutput, clock};
 
 use super::output::Output;
-use crate::http::response::{Body, Response, reason};
+use crate::http::response::{HttpResponse, ResponseBody, reason};
 
 /// The way in which the client finds the end of the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +57,12 @@ pub(super) fn push_head<'a>(
     text.extend_from_slice(b"\r\n");
 }
 
-fn push_response_head(text: &mut Vec<u8>, response: &Response, length: Length, keep_alive: bool) {
+fn push_response_head(
+    text: &mut Vec<u8>,
+    response: &HttpResponse,
+    length: Length,
+    keep_alive: bool,
+) {
     let fields = response
         .fields
         .iter()
@@ -66,26 +71,28 @@ fn push_response_head(text: &mut Vec<u8>, response: &Response, length: Length, k
 }
 
 /// The length of a body that is not a stream.
-pub(super) fn body_length(response: &Response) -> Length {
+pub(super) fn body_length(response: &HttpResponse) -> Length {
     match &response.body {
         _ if response.status < 200 || matches!(response.status, 204 | 304) => Length::None,
-        Body::Pieces(pieces) => Length::Known(pieces.iter().map(|piece| piece.len() as u64).sum()),
-        Body::File { length, .. } => Length::Known(*length),
-        Body::Stream { .. } => Length::Chunked,
-        Body::WebSocket { .. } => Length::None,
+        ResponseBody::Pieces(pieces) => {
+            Length::Known(pieces.iter().map(|piece| piece.len() as u64).sum())
+        }
+        ResponseBody::File { length, .. } => Length::Known(*length),
+        ResponseBody::Stream { .. } => Length::Chunked,
+        ResponseBody::WebSocket { .. } => Length::None,
     }
 }
 
 /// Appends a response whose body is pieces.
 pub(super) fn push_response(
     output: &mut Output,
-    response: &Response,
+    response: &HttpResponse,
     without_body: bool,
     keep_alive: bool,
 ) {
     let length = body_length(response);
     output.text(|text| push_response_head(text, response, length, keep_alive));
-    if let (Body::Pieces(pieces), false) = (&response.body, without_body) {
+    if let (ResponseBody::Pieces(pieces), false) = (&response.body, without_body) {
         for piece in pieces {
             output.shared(piece);
         }
@@ -94,19 +101,19 @@ pub(super) fn push_response(
 
 /// A response's bytes: the head, then the pieces of the body.
 pub(super) fn response_bytes(
-    response: &Response,
+    response: &HttpResponse,
     without_body: bool,
     keep_alive: bool,
 ) -> Vec<Bytes> {
     let mut bytes = vec![head_bytes(response, body_length(response), keep_alive)];
-    if let (Body::Pieces(pieces), false) = (&response.body, without_body) {
+    if let (ResponseBody::Pieces(pieces), false) = (&response.body, without_body) {
         bytes.extend(pieces.iter().cloned());
     }
     bytes
 }
 
 /// A response's head.
-pub(super) fn head_bytes(response: &Response, length: Length, keep_alive: bool) -> Bytes {
+pub(super) fn head_bytes(response: &HttpResponse, length: Length, keep_alive: bool) -> Bytes {
     let mut text = Vec::with_capacity(256);
     push_response_head(&mut text, response, length, keep_alive);
     text.into()

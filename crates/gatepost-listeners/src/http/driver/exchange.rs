@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tokio::io::AsyncWriteExt;
 
 use super::buffers::timeout;
-use super::connection::{Http1Connection, Pending, RequestWaitEnd};
+use super::connection::{Http1Connection, PendingRequest, RequestWaitEnd};
 use super::encode::{self, Length};
 use super::file_chunks::FileChunks;
 use super::head::BodyFraming;
@@ -17,7 +17,7 @@ use crate::http::access;
 use crate::http::context::UpgradedConnection;
 use crate::http::log;
 use crate::http::request::{HttpRequest, HttpVersion};
-use crate::http::response::{Body, Response};
+use crate::http::response::{HttpResponse, ResponseBody};
 use crate::http::router;
 use crate::http::websocket_handshake::subprotocol;
 use crate::stream::TlsSession;
@@ -83,7 +83,7 @@ impl Http1Connection {
         }
     }
 
-    async fn exchange(&mut self, mut pending: Pending) -> io::Result<ConnectionUse> {
+    async fn exchange(&mut self, mut pending: PendingRequest) -> io::Result<ConnectionUse> {
         let context = Arc::clone(&self.context);
         let request = &mut pending.request;
         request.secure = self.stream.tls().is_some();
@@ -109,7 +109,7 @@ impl Http1Connection {
             },
         };
         keep_alive &= is_whole && !context.drain.is_draining();
-        if let Body::WebSocket { accept } = &response.body {
+        if let ResponseBody::WebSocket { accept } = &response.body {
             let accept = accept.clone();
             self.become_websocket(&pending.request, &accept).await?;
             return Ok(ConnectionUse::HandOver(Box::new(pending.request)));
@@ -123,7 +123,7 @@ impl Http1Connection {
     pub(super) async fn answer_with(
         &mut self,
         request: &HttpRequest,
-        response: Response,
+        response: HttpResponse,
         keep_alive: bool,
     ) -> io::Result<ConnectionUse> {
         let is_head = request.method() == "HEAD";
@@ -145,15 +145,15 @@ impl Http1Connection {
 
     async fn write_response(
         &mut self,
-        mut response: Response,
+        mut response: HttpResponse,
         is_head: bool,
         keep_alive: bool,
         chunked: bool,
     ) -> io::Result<ConnectionUse> {
-        let body = std::mem::replace(&mut response.body, Body::Pieces(Vec::new()));
+        let body = std::mem::replace(&mut response.body, ResponseBody::Pieces(Vec::new()));
         let after = ConnectionUse::from_keep_alive(keep_alive);
         match body {
-            Body::Stream {
+            ResponseBody::Stream {
                 reader,
                 format,
                 rights,
@@ -189,7 +189,7 @@ impl Http1Connection {
                     ConnectionUse::Close
                 });
             }
-            Body::File {
+            ResponseBody::File {
                 file,
                 start,
                 length,

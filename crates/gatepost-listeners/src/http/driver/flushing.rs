@@ -10,7 +10,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::connection::Http1Connection;
-use super::sending::{Chunk, send_unsent};
+use super::sending::{SendChunk, send_unsent};
 use super::socket::PolledSocket;
 use crate::http::rate_limits::PACED_BYTES;
 
@@ -64,7 +64,7 @@ impl Http1Connection {
     /// Queues bytes; [`Http1Connection::flush`] writes them.
     pub(super) fn queue(&mut self, bytes: impl IntoIterator<Item = Bytes>) {
         let bytes = bytes.into_iter().filter(|bytes| !bytes.is_empty());
-        self.unsent.extend(bytes.map(Chunk::from));
+        self.unsent.extend(bytes.map(SendChunk::from));
     }
 
     /// Writes events that are queued. The broker decides how slowly events may be read, so the

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::encode::{Length, push_head};
 use super::head::{BodyFraming, RequestHead};
-use super::output::{Mark, Output};
+use super::output::{Output, OutputPosition};
 use crate::http::context::HttpContext;
 use crate::http::request::HttpVersion;
 use crate::http::site::representation::{coding_fields, file_fields, page_fields};
@@ -75,7 +75,7 @@ fn push_page(
     head: &RequestHead<'_, '_>,
     page: &CompiledPage,
     output: &mut Output,
-    mark: Mark,
+    mark: OutputPosition,
 ) -> Option<u64> {
     let CompiledPage::Pieces(pieces) = page else {
         return None;
@@ -100,7 +100,7 @@ fn push_file(
     head: &RequestHead<'_, '_>,
     file: &StaticFile,
     output: &mut Output,
-    mark: Mark,
+    mark: OutputPosition,
 ) -> Option<u64> {
     let (encoding, chosen) = file.choose(head.accept_encoding);
     push_static(chosen.content.as_ref()?, chosen.file.as_ref(), output);
@@ -116,7 +116,7 @@ fn finish<'a>(
     context: &'a HttpContext,
     head: &RequestHead<'_, '_>,
     output: &mut Output,
-    mark: Mark,
+    mark: OutputPosition,
     fields: impl Iterator<Item = (&'a str, &'a str)>,
 ) -> u64 {
     let body_bytes = output.since(mark) as u64;
@@ -132,7 +132,7 @@ fn finish<'a>(
 pub(super) fn push_head_before<'a>(
     context: &'a HttpContext,
     output: &mut Output,
-    mark: Mark,
+    mark: OutputPosition,
     fields: impl Iterator<Item = (&'a str, &'a str)>,
     keep_alive: bool,
 ) {
@@ -143,7 +143,7 @@ pub(super) fn push_head_before<'a>(
 fn insert_head<'a>(
     context: &'a HttpContext,
     output: &mut Output,
-    mark: Mark,
+    mark: OutputPosition,
     fields: impl Iterator<Item = (&'a str, &'a str)>,
     (length, keep_alive): (Length, bool),
 ) {

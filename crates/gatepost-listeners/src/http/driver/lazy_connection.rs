@@ -15,8 +15,8 @@ use super::connection::{Http1Connection, push_peer};
 use super::from_memory;
 use super::head;
 use super::sending::UnsentChunks;
-use crate::acceptor::Accepted;
-use crate::admission::{ConnectionPermit, Refusal};
+use crate::acceptor::AcceptedSocket;
+use crate::admission::{AdmissionRefusal, ConnectionPermit};
 use crate::http::context::HttpContext;
 use crate::lazy_stream::LazyStream;
 
@@ -36,7 +36,7 @@ impl LazyConnection {
         self,
         peer: Peer,
         context: Arc<HttpContext>,
-        admitted: Result<ConnectionPermit, Refusal>,
+        admitted: Result<ConnectionPermit, AdmissionRefusal>,
     ) -> io::Result<()> {
         let (stream, client) = self.stream.into_stream().await?;
         let _place = context
@@ -66,7 +66,7 @@ enum FirstBytes {
 /// the connection to be served.
 pub(in crate::http) fn answer_at_once(
     context: &HttpContext,
-    accepted: Accepted,
+    accepted: AcceptedSocket,
     peer: Peer,
 ) -> Option<LazyConnection> {
     let stream = LazyStream::new(accepted, peer);

@@ -34,7 +34,7 @@ use crate::http::context::HttpContext;
 use crate::http::event_stream::{PublicationShape, StreamFormat, encode_shared, framed};
 use crate::http::stream_rights::StreamRights;
 use crate::stream::Stream;
-use crate::websocket::{Closed, Opcode, ReadingClient, whole_frame};
+use crate::websocket::{Opcode, ReadingClient, WebSocketClose, whole_frame};
 
 /// Pieces of output that may wait where a Pong is added to them.
 const UNSENT_WITH_PONG_MAX: usize = 64;
@@ -297,7 +297,7 @@ impl ClientBytes {
         match self {
             Self::Frames(client) => client
                 .take(bytes, |pong| socket.push_pong(pong))
-                .map_err(|Closed(code)| StreamEnd::InForm(code)),
+                .map_err(|WebSocketClose(code)| StreamEnd::InForm(code)),
             Self::Requests(count) => {
                 *count += bytes.len();
                 if bytes.is_empty() || *count > SENT_MEANWHILE_BYTES_MAX {

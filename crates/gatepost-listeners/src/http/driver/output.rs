@@ -12,14 +12,14 @@ use std::task::Context;
 use bytes::Bytes;
 use gatepost_pages::{MemoryFile, PageOutput};
 
-use super::sending::{Chunk, NonblockingSocket, SendBuffer, UnsentChunks, send_some};
+use super::sending::{NonblockingSocket, SendBuffer, SendChunk, UnsentChunks, send_some};
 use super::socket::PolledSocket;
 use crate::stream::Stream;
 
 #[derive(Debug)]
 enum OutputSegment {
     Text { start: usize, end: usize },
-    Shared(Chunk),
+    Shared(SendChunk),
 }
 
 /// Output of one worker; reused for every batch.
@@ -32,7 +32,7 @@ pub(super) struct Output {
 
 /// A place in the output, to measure what follows or to put a head before it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Mark {
+pub(super) struct OutputPosition {
     segment: usize,
     bytes: usize,
 }
@@ -51,26 +51,26 @@ impl Output {
     }
 
     /// The present end.
-    pub(super) const fn mark(&self) -> Mark {
-        Mark {
+    pub(super) const fn mark(&self) -> OutputPosition {
+        OutputPosition {
             segment: self.segments.len(),
             bytes: self.bytes,
         }
     }
 
     /// The bytes since `mark`.
-    pub(super) const fn since(&self, mark: Mark) -> usize {
+    pub(super) const fn since(&self, mark: OutputPosition) -> usize {
         self.bytes - mark.bytes
     }
 
     /// Forgets the segments since `mark`.
-    pub(super) fn truncate(&mut self, mark: Mark) {
+    pub(super) fn truncate(&mut self, mark: OutputPosition) {
         self.segments.truncate(mark.segment);
         self.bytes = mark.bytes;
     }
 
     /// Puts a text before the bytes appended since `mark`.
-    pub(super) fn insert_text(&mut self, mark: Mark, write: impl FnOnce(&mut Vec<u8>)) {
+    pub(super) fn insert_text(&mut self, mark: OutputPosition, write: impl FnOnce(&mut Vec<u8>)) {
         let start = self.text.len();
         write(&mut self.text);
         let end = self.text.len();
@@ -159,7 +159,7 @@ impl PageOutput for Output {
 
     fn filed(&mut self, bytes: &Bytes, file: &Arc<MemoryFile>, start: u64) {
         self.bytes += bytes.len();
-        self.segments.push(OutputSegment::Shared(Chunk {
+        self.segments.push(OutputSegment::Shared(SendChunk {
             bytes: bytes.clone(),
             file: Some((Arc::clone(file), start)),
         }));

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until};
 use super::connection::Http1Connection;
 use crate::http::event_stream::{PublicationShape, StreamFormat, encode_shared, framed};
 use crate::http::stream_rights::StreamRights;
-use crate::websocket::{Closed, Opcode, ReadingClient, whole_frame};
+use crate::websocket::{Opcode, ReadingClient, WebSocketClose, whole_frame};
 
 /// Events that may share one write.
 pub(super) const EVENTS_PER_WRITE: usize = 64;
@@ -88,7 +88,8 @@ impl Http1Connection {
                     if sent? == 0 || self.tail.len() > SENT_MEANWHILE_BYTES_MAX {
                         return Ok(false);
                     }
-                    if is_websocket && let Err(Closed(code)) = self.take_frames(&mut client) {
+                    if is_websocket && let Err(WebSocketClose(code)) = self.take_frames(&mut client)
+                    {
                         let close = whole_frame(Opcode::Close, &code.to_be_bytes());
                         self.queue([close.into()]);
                         self.flush_events().await?;
@@ -156,7 +157,7 @@ impl Http1Connection {
     }
 
     /// Processes the WebSocket frames that the client sent, and queues the replies to them.
-    fn take_frames(&mut self, client: &mut ReadingClient) -> Result<(), Closed> {
+    fn take_frames(&mut self, client: &mut ReadingClient) -> Result<(), WebSocketClose> {
         let (unsent, tail) = (&mut self.unsent, &mut self.tail);
         let reply = |frame: Vec<u8>| unsent.push_back(Bytes::from(frame).into());
         let taken = client.take(tail, reply);

@@ -10,10 +10,10 @@ use bytes::Bytes;
 use tokio::time::{Instant, timeout_at};
 
 use super::chunked::ChunkedDecoder;
-use super::connection::{Http1Connection, Pending};
+use super::connection::{Http1Connection, PendingRequest};
 use super::head::BodyFraming;
 use crate::http::error::HttpError;
-use crate::in_flight::Lease;
+use crate::in_flight::InFlightLease;
 use crate::minimum_rate::MinimumRate;
 
 /// The number of bytes of a refused request's body that are read and dropped to keep the
@@ -23,14 +23,14 @@ const DISCARDED_BYTES_MAX: u64 = 64 << 10;
 /// A body, and its part of the budget for as long as it is handled.
 pub(super) struct ReceivedBody {
     pub(super) bytes: Bytes,
-    pub(super) _lease: Lease,
+    pub(super) _lease: InFlightLease,
 }
 
 impl Http1Connection {
     /// Reads the body. The outer error is the connection's, the inner one the client's.
     pub(super) async fn read_body(
         &mut self,
-        pending: &Pending,
+        pending: &PendingRequest,
     ) -> io::Result<Result<ReceivedBody, HttpError>> {
         let body_max = self.context.settings.body_max.bytes();
         let mut lease = self.context.limits.in_flight.lease(pending.request.peer);
@@ -62,7 +62,7 @@ impl Http1Connection {
 
     /// Reads and drops the body of a refused request; returns false if the body is too long for
     /// that and the connection must be closed.
-    pub(super) async fn discard_body(&mut self, pending: &Pending) -> io::Result<bool> {
+    pub(super) async fn discard_body(&mut self, pending: &PendingRequest) -> io::Result<bool> {
         let is_unsent = pending.expects_continue && self.tail.is_empty();
         let mut lease = self.context.limits.in_flight.lease(pending.request.peer);
         let read = match pending.framing {
@@ -79,7 +79,7 @@ impl Http1Connection {
     async fn read_length(
         &mut self,
         length: usize,
-        lease: &mut Lease,
+        lease: &mut InFlightLease,
     ) -> io::Result<Result<Bytes, HttpError>> {
         let mut rate = self.minimum_rate();
         while self.tail.len() < length {
@@ -98,7 +98,7 @@ impl Http1Connection {
     async fn read_chunked(
         &mut self,
         body_max: u64,
-        lease: &mut Lease,
+        lease: &mut InFlightLease,
     ) -> io::Result<Result<Bytes, HttpError>> {
         let mut rate = self.minimum_rate();
         let mut decoder = ChunkedDecoder::new(body_max);

@@ -81,18 +81,18 @@ fn taken(count: usize) -> io::Result<usize> {
 
 /// Bytes that wait for a socket.
 #[derive(Debug, Clone)]
-pub(super) struct Chunk {
+pub(super) struct SendChunk {
     pub(super) bytes: Bytes,
     pub(super) file: Option<(Arc<MemoryFile>, u64)>,
 }
 
-impl From<Bytes> for Chunk {
+impl From<Bytes> for SendChunk {
     fn from(bytes: Bytes) -> Self {
         Self { bytes, file: None }
     }
 }
 
-impl Chunk {
+impl SendChunk {
     pub(super) fn part(&self) -> SendBuffer<'_> {
         let file = self.file.as_ref();
         SendBuffer {
@@ -110,14 +110,14 @@ impl Chunk {
 }
 
 /// Bytes that the socket has not accepted yet, in order.
-pub(super) type UnsentChunks = VecDeque<Chunk>;
+pub(super) type UnsentChunks = VecDeque<SendChunk>;
 
 /// Sends as many waiting bytes as one system call can; returns their number.
 pub(super) fn send_unsent(
     unsent: &mut UnsentChunks,
     outlet: &mut impl NonblockingSocket,
 ) -> io::Result<usize> {
-    let all_sent = send_some(unsent.iter().map(Chunk::part), 0, outlet)?;
+    let all_sent = send_some(unsent.iter().map(SendChunk::part), 0, outlet)?;
     let mut sent = all_sent;
     while let Some(chunk) = unsent.front_mut() {
         if sent < chunk.bytes.len() {

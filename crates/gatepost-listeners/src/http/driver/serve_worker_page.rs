@@ -3,7 +3,7 @@
 //! A page whose code does not read the request takes this way. Only the texts of its insertion
 //! points cross the threads; they are put between the page's static bytes where the connection
 //! is, in the worker's output, which leaves in one `writev`. Everything else (a procedure that
-//! sets the status, a page that failed) becomes a [`Response`] like any other.
+//! sets the status, a page that failed) becomes a [`HttpResponse`] like any other.
 
 use std::future::poll_fn;
 use std::io;
@@ -20,7 +20,7 @@ use super::output::Output;
 use super::worker_page::{WorkerPage, pieces};
 use crate::http::log;
 use crate::http::request::HttpRequest;
-use crate::http::response::Response;
+use crate::http::response::HttpResponse;
 use crate::http::router;
 use crate::http::site::representation::page_fields;
 use crate::http::site::{error_page, pages};
@@ -66,7 +66,7 @@ impl Http1Connection {
                         let page = error_page::respond(&context, &request, &error).await;
                         page.unwrap_or_else(|| error.response())
                     }
-                    (Ok(_), None) => Response::empty(404),
+                    (Ok(_), None) => HttpResponse::empty(404),
                 };
                 let response = router::with_common_fields(&context, &request, response);
                 self.answer_with(&request, response, keep_alive).await
@@ -95,7 +95,7 @@ impl Http1Connection {
 }
 
 /// The response if a procedure set more than a text.
-fn response_of(request: &HttpRequest, page: &PageSegments, filled: InsertionTexts) -> Response {
+fn response_of(request: &HttpRequest, page: &PageSegments, filled: InsertionTexts) -> HttpResponse {
     let accept = request.field("accept-encoding").map(str::as_bytes);
     pages::response_of(request, gatepost_pages::rendered(page, filled, accept), 200)
 }

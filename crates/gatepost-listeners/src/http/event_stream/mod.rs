@@ -233,14 +233,14 @@ const ENCODED_EVENTS: usize = 64;
 const ENCODED_BYTES_MAX: usize = 16 * 1024;
 
 /// An event that this thread has encoded.
-struct Encoded {
+struct EncodedEvent {
     id: MessageId,
     shape: PublicationShape,
     chunked: bool,
     bytes: Bytes,
 }
 
-impl Encoded {
+impl EncodedEvent {
     fn is_of(&self, id: MessageId, shape: PublicationShape, chunked: bool) -> bool {
         self.id == id && self.shape == shape && self.chunked == chunked
     }
@@ -249,12 +249,12 @@ impl Encoded {
 /// The last events that a thread encoded, and the last long one, so that their size is bounded by a
 /// megabyte and one event.
 #[derive(Default)]
-struct LastEncoded {
-    short: VecDeque<Encoded>,
-    long: Option<Encoded>,
+struct EncodedEvents {
+    short: VecDeque<EncodedEvent>,
+    long: Option<EncodedEvent>,
 }
 
-impl LastEncoded {
+impl EncodedEvents {
     /// Begins with the newest event, which most readers need.
     fn find(&self, id: MessageId, shape: PublicationShape, chunked: bool) -> Option<Bytes> {
         let mut all = self.short.iter().rev().chain(&self.long);
@@ -262,7 +262,7 @@ impl LastEncoded {
         Some(encoded.bytes.clone())
     }
 
-    fn keep(&mut self, encoded: Encoded) {
+    fn keep(&mut self, encoded: EncodedEvent) {
         if encoded.bytes.len() > ENCODED_BYTES_MAX {
             self.long = Some(encoded);
             return;
@@ -275,7 +275,7 @@ impl LastEncoded {
 }
 
 thread_local! {
-    static LAST: RefCell<LastEncoded> = RefCell::default();
+    static LAST: RefCell<EncodedEvents> = RefCell::default();
 }
 
 /// The bytes of an event, shared between the readers on this thread.
@@ -305,7 +305,7 @@ pub(super) fn encode_shared(event: &StreamEvent, format: &StreamFormat, chunked:
             return bytes;
         }
         let bytes = framed(shape.encode(event), chunked);
-        last.keep(Encoded {
+        last.keep(EncodedEvent {
             id,
             shape,
             chunked,

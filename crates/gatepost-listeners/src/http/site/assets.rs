@@ -8,7 +8,7 @@ use super::representation::HTML;
 use crate::http::error::HttpError;
 use crate::http::login_cookie;
 use crate::http::request::{HttpRequest, expect_method};
-use crate::http::response::Response;
+use crate::http::response::HttpResponse;
 
 /// The service worker, which serves pages outside its own folder too.
 const WORKER: &str = "push-worker.js";
@@ -58,13 +58,17 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
      frame-ancestors 'none'";
 
 /// A file under `/gatepost/`.
-pub(in crate::http) fn respond(request: &HttpRequest, name: &str) -> Result<Response, HttpError> {
+pub(in crate::http) fn respond(
+    request: &HttpRequest,
+    name: &str,
+) -> Result<HttpResponse, HttpError> {
     expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
     let (_, content) = ASSETS
         .iter()
         .find(|(asset, _)| *asset == name)
         .ok_or_else(|| HttpError::NotFound(request.path.clone()))?;
-    let response = Response::new(200, mime_type(name), *content).with("Cache-Control", "no-cache");
+    let response =
+        HttpResponse::new(200, mime_type(name), *content).with("Cache-Control", "no-cache");
     Ok(if name == WORKER {
         response.with("Service-Worker-Allowed", "/")
     } else {
@@ -73,7 +77,7 @@ pub(in crate::http) fn respond(request: &HttpRequest, name: &str) -> Result<Resp
 }
 
 /// The welcome page.
-pub(in crate::http) fn dashboard(request: &HttpRequest) -> Result<Response, HttpError> {
+pub(in crate::http) fn dashboard(request: &HttpRequest) -> Result<HttpResponse, HttpError> {
     // Another handler serves publications to the root by ntfy's clients.
     let allow = if request.path == "/" {
         "GET, HEAD, POST, PUT"
@@ -93,20 +97,20 @@ pub(in crate::http) fn dashboard(request: &HttpRequest) -> Result<Response, Http
 }
 
 /// The page on which users subscribe their browser to notifications.
-pub(in crate::http) fn push(request: &HttpRequest) -> Result<Response, HttpError> {
+pub(in crate::http) fn push(request: &HttpRequest) -> Result<HttpResponse, HttpError> {
     expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
     Ok(page(&include_bytes!("../assets/push.html")[..]))
 }
 
 /// The page on which users allow and block senders for their own mailbox.
-pub(in crate::http) fn senders(request: &HttpRequest) -> Result<Response, HttpError> {
+pub(in crate::http) fn senders(request: &HttpRequest) -> Result<HttpResponse, HttpError> {
     expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
     Ok(page(include_bytes!("../assets/senders.html").as_slice()))
 }
 
 /// A built-in page.
-pub(super) fn page(content: impl Into<Bytes>) -> Response {
-    Response::new(200, HTML, content)
+pub(super) fn page(content: impl Into<Bytes>) -> HttpResponse {
+    HttpResponse::new(200, HTML, content)
         .with("Cache-Control", "no-cache")
         .with("Content-Security-Policy", POLICY)
         .with("Referrer-Policy", "same-origin")

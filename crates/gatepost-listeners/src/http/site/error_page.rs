@@ -12,7 +12,7 @@ use super::representation::HTML;
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
 use crate::http::request::HttpRequest;
-use crate::http::response::{Body, Response};
+use crate::http::response::{HttpResponse, ResponseBody};
 
 /// The operator's own page for an error (`404.html`), or the built-in one, if the client is a
 /// browser; otherwise `None`, for JSON.
@@ -20,7 +20,7 @@ pub(in crate::http) async fn respond(
     context: &Arc<HttpContext>,
     request: &HttpRequest,
     error: &HttpError,
-) -> Option<Response> {
+) -> Option<HttpResponse> {
     if !request.accepts("text/html") {
         return None;
     }
@@ -43,7 +43,7 @@ async fn own_error_page(
     context: &Arc<HttpContext>,
     request: &HttpRequest,
     error: &HttpError,
-) -> Option<Response> {
+) -> Option<HttpResponse> {
     let row = error.row();
     let entry = load(context, request, &format!("/{}.html", row.status)).await?;
     if !matches!(entry.content, PathContent::Page(_)) {
@@ -64,7 +64,7 @@ async fn own_error_page(
         .ok()
 }
 
-fn built_in(error: &HttpError) -> Response {
+fn built_in(error: &HttpError) -> HttpResponse {
     let row = error.row();
     let mut page = RenderedPage::default();
     page.shared(&Bytes::from_static(ERROR_PAGE_START));
@@ -78,10 +78,10 @@ fn built_in(error: &HttpError) -> Response {
             text.extend_from_slice(b"<p><a href=/gatepost/login>Log in as another user</a></p>");
         }
     });
-    let mut response = Response::empty(row.status)
+    let mut response = HttpResponse::empty(row.status)
         .with("Content-Type", HTML)
         .with("Cache-Control", "no-store");
-    response.body = Body::Pieces(page.pieces);
+    response.body = ResponseBody::Pieces(page.pieces);
     response
 }
 

@@ -11,14 +11,14 @@ use super::{forms, pages};
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
 use crate::http::request::HttpRequest;
-use crate::http::response::{Body, Response};
+use crate::http::response::{HttpResponse, ResponseBody};
 
 /// Answers with the file or page at the request's path; `None` if there is none. A form is handled
 /// by the page that it was sent to; other POST requests are not.
 pub(in crate::http) async fn respond(
     context: &Arc<HttpContext>,
     request: &mut HttpRequest,
-) -> Result<Option<Response>, HttpError> {
+) -> Result<Option<HttpResponse>, HttpError> {
     let is_form = request.method() == "POST";
     if is_form && !forms::is_form(request) {
         return Ok(None);
@@ -62,26 +62,26 @@ fn is_page(entry: &CachedPath) -> bool {
     matches!(entry.content, PathContent::Page(_))
 }
 
-fn listing(html: &Bytes) -> Response {
-    let mut response = Response::empty(200)
+fn listing(html: &Bytes) -> HttpResponse {
+    let mut response = HttpResponse::empty(200)
         .with("Content-Type", HTML)
         .with("Cache-Control", "no-cache");
-    response.body = Body::Pieces(vec![html.clone()]);
+    response.body = ResponseBody::Pieces(vec![html.clone()]);
     response
 }
 
 /// Redirects to a folder's own address.
-fn with_slash(request: &HttpRequest) -> Response {
+fn with_slash(request: &HttpRequest) -> HttpResponse {
     let query = if request.query.is_empty() { "" } else { "?" };
     let location = format!("{}/{query}{}", own_path(request), request.query);
-    Response::empty(301).with("Location", location)
+    HttpResponse::empty(301).with("Location", location)
 }
 
 async fn file_response(
     request: &HttpRequest,
     original: &StaticFile,
     entry: &Arc<CachedPath>,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     let accept = request.field("accept-encoding").map(str::as_bytes);
     let (encoding, file) = original.choose(accept);
     let selection = file.select(&Conditions {
@@ -99,7 +99,7 @@ async fn file_response(
         Selection::PreconditionFailed => return Err(HttpError::PreconditionFailed),
         Selection::Unsatisfiable => return Err(HttpError::Range(file.length)),
     };
-    let mut response = Response::empty(status);
+    let mut response = HttpResponse::empty(status);
     for (name, value) in file_fields(file) {
         response.field(name, value.to_owned());
     }
@@ -125,19 +125,19 @@ async fn body(
     entry: &Arc<CachedPath>,
     encoding: Option<Encoding>,
     range: std::ops::Range<u64>,
-) -> Result<Body, HttpError> {
+) -> Result<ResponseBody, HttpError> {
     let gone = || HttpError::NotFound(request.path.clone());
     let file = variant(entry, encoding).ok_or_else(gone)?;
     if let Some(content) = &file.content {
         let end = (range.end as usize).min(content.len());
         let start = (range.start as usize).min(end);
-        return Ok(Body::Pieces(vec![content.slice(start..end)]));
+        return Ok(ResponseBody::Pieces(vec![content.slice(start..end)]));
     }
     let entry = Arc::clone(entry);
     let opened = tokio::task::spawn_blocking(move || {
         variant(&entry, encoding).and_then(|file| entry.open(file))
     });
-    Ok(Body::File {
+    Ok(ResponseBody::File {
         file: opened.await.ok().flatten().ok_or_else(gone)?,
         start: range.start,
         length: range.end - range.start,

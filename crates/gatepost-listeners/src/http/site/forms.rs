@@ -15,7 +15,7 @@ use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
 use crate::http::origin;
 use crate::http::request::{HttpRequest, parse_form};
-use crate::http::response::Response;
+use crate::http::response::HttpResponse;
 use crate::http::verdict::status_of;
 
 const URLENCODED: &str = "application/x-www-form-urlencoded";
@@ -39,7 +39,7 @@ pub(super) async fn respond(
     context: &Arc<HttpContext>,
     request: &mut HttpRequest,
     entry: Arc<CachedPath>,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     origin::expect_own(request)?;
     access::identify(context, request).await?;
     let mut page_request = page_request(request);
@@ -74,7 +74,7 @@ async fn publish(
     entry: Arc<CachedPath>,
     mut page_request: PageRequest,
     (topic, then): (&str, Option<String>),
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     access::expect_publish(request, topic, false)?;
     let (payload, kind) = match page_request.form.get("payload") {
         Some(payload) => (Bytes::from(payload.clone()), "text/plain; charset=utf-8"),
@@ -113,7 +113,7 @@ async fn call(
     entry: Arc<CachedPath>,
     mut page_request: PageRequest,
     (path, then): (&str, Option<String>),
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     let (called, back) = context.pages.call(path, page_request).await?;
     page_request = back;
     match called {
@@ -162,8 +162,8 @@ async fn call(
     }
 }
 
-fn see_other(place: String) -> Response {
-    Response::empty(303)
+fn see_other(place: String) -> HttpResponse {
+    HttpResponse::empty(303)
         .with("Location", place)
         .with("Cache-Control", "no-store")
 }

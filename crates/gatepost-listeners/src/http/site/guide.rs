@@ -7,7 +7,7 @@ use crate::http::access;
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
 use crate::http::request::HttpRequest;
-use crate::http::response::Response;
+use crate::http::response::HttpResponse;
 
 /// The guide's own style sheet and form, and no script.
 const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; \
@@ -18,7 +18,7 @@ const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self'; base
 pub(in crate::http) async fn respond(
     context: &HttpContext,
     request: &mut HttpRequest,
-) -> Option<Result<Response, HttpError>> {
+) -> Option<Result<HttpResponse, HttpError>> {
     let path = request.path.strip_prefix("/docs")?;
     let is_read = matches!(request.method(), "GET" | "HEAD");
     if !context.settings.docs || !is_read || !(path.is_empty() || path.starts_with('/')) {
@@ -33,9 +33,9 @@ pub(in crate::http) async fn respond(
         return Some(Err(error));
     }
     let response = match found {
-        GuideDocument::Html(html) => Response::new(200, HTML, html),
-        GuideDocument::Style(sheet) => Response::new(200, "text/css; charset=utf-8", sheet),
-        GuideDocument::Text(text) => Response::new(200, "text/plain; charset=utf-8", text),
+        GuideDocument::Html(html) => HttpResponse::new(200, HTML, html),
+        GuideDocument::Style(sheet) => HttpResponse::new(200, "text/css; charset=utf-8", sheet),
+        GuideDocument::Text(text) => HttpResponse::new(200, "text/plain; charset=utf-8", text),
     };
     let response = response
         .with("Cache-Control", "no-cache")

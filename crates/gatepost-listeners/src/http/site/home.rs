@@ -3,7 +3,7 @@
 
 use super::plain_page::PlainPage;
 use crate::http::request::HttpRequest;
-use crate::http::response::Response;
+use crate::http::response::HttpResponse;
 
 /// The pages for every user: address, name and purpose.
 const PAGES: [(&str, &str, &str); 3] = [
@@ -21,7 +21,7 @@ const PAGES: [(&str, &str, &str); 3] = [
 ];
 
 /// The page, if a browser asks for one and its user is known.
-pub(in crate::http) fn respond(request: &HttpRequest) -> Option<Response> {
+pub(in crate::http) fn respond(request: &HttpRequest) -> Option<HttpResponse> {
     let user = request.user()?;
     let is_read = matches!(request.method(), "GET" | "HEAD");
     let accept = request.field("accept").unwrap_or_default();

@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use gatepost_operations::AdminChange;
-use gatepost_users::{Credentials, Denied, Identity, ListenerAuth, Secret};
+use gatepost_users::{Credentials, Identity, ListenerAuth, LoginRefusal, Secret};
 use serde_json::json;
 
 use super::login_page::{self, LoginForm};
@@ -23,7 +23,7 @@ use crate::http::error::HttpError;
 use crate::http::login_cookie;
 use crate::http::origin;
 use crate::http::request::{HttpRequest, expect_method, parse_form};
-use crate::http::response::Response;
+use crate::http::response::HttpResponse;
 
 const LOGIN: &str = "/gatepost/login";
 const LOGOUT: &str = "/gatepost/logout";
@@ -58,7 +58,7 @@ pub(in crate::http) fn check_length(
 pub(in crate::http) async fn respond(
     context: &Arc<HttpContext>,
     request: &mut HttpRequest,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     expect_method(request, &["GET", "HEAD", "POST"], "GET, HEAD, POST")?;
     let Some(auth) = context.auth.clone() else {
         return Ok(see_other("/"));
@@ -89,7 +89,7 @@ async fn log_in(
     context: &Arc<HttpContext>,
     request: &HttpRequest,
     auth: &ListenerAuth,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     origin::expect_own_page(request)?;
     let kind = request.field("content-type").unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
@@ -128,9 +128,11 @@ async fn log_in(
 }
 
 /// The form again, with the reason and the status of the refusal.
-fn refused(request: &HttpRequest, user: &str, next: &str, denied: Denied) -> Response {
+fn refused(request: &HttpRequest, user: &str, next: &str, denied: LoginRefusal) -> HttpResponse {
     let text = match &denied {
-        Denied::Anonymous | Denied::Credentials => "The name or the password is wrong.".to_owned(),
+        LoginRefusal::Anonymous | LoginRefusal::Credentials => {
+            "The name or the password is wrong.".to_owned()
+        }
         denied => {
             let text = denied.to_string();
             let mut letters = text.chars();
@@ -159,7 +161,7 @@ fn refused(request: &HttpRequest, user: &str, next: &str, denied: Denied) -> Res
 pub(in crate::http) async fn log_out(
     context: &Arc<HttpContext>,
     request: &mut HttpRequest,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     expect_method(request, &["POST"], "POST")?;
     origin::expect_own_page(request)?;
     if access::identify_by_cookie(context, request)
@@ -176,10 +178,10 @@ pub(in crate::http) async fn log_out(
 pub(in crate::http) async fn session(
     context: &Arc<HttpContext>,
     request: &mut HttpRequest,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
     match access::identify(context, request).await {
-        Ok(()) | Err(HttpError::Denied(Denied::Anonymous) | HttpError::NoUserYet) => {}
+        Ok(()) | Err(HttpError::Denied(LoginRefusal::Anonymous) | HttpError::NoUserYet) => {}
         Err(error) => return Err(error),
     }
     let is_admin = request.identity.is_some() && access::expect_admin(context, request).is_ok();
@@ -188,7 +190,7 @@ pub(in crate::http) async fn session(
         "admin": is_admin || context.auth.is_none(),
         "can_log_out": request.session.is_some(),
     });
-    Ok(Response::json(200, &answer))
+    Ok(HttpResponse::json(200, &answer))
 }
 
 /// The way to the login page, for a browser whose request needs a login and had none. It leads back
@@ -197,9 +199,9 @@ pub(super) fn redirect(
     context: &HttpContext,
     request: &HttpRequest,
     error: &HttpError,
-) -> Option<Response> {
+) -> Option<HttpResponse> {
     let is_read = matches!(request.method(), "GET" | "HEAD");
-    let needs_login = matches!(error, HttpError::Denied(Denied::Anonymous));
+    let needs_login = matches!(error, HttpError::Denied(LoginRefusal::Anonymous));
     if !is_read || !needs_login || context.auth.is_none() || access::has_credentials(request) {
         return None;
     }
@@ -218,7 +220,7 @@ pub(super) fn redirect(
 
 /// Replaces the challenge of Basic where a page that was loaded after a login would make the
 /// browser ask for a password: the page itself leads to the login page.
-pub(in crate::http) fn replace_challenge(request: &HttpRequest, response: &mut Response) {
+pub(in crate::http) fn replace_challenge(request: &HttpRequest, response: &mut HttpResponse) {
     let is_challenge = |name: &str| name.eq_ignore_ascii_case("www-authenticate");
     let Some(field) = response.fields.iter_mut().find(|one| is_challenge(&one.0)) else {
         return;
@@ -238,8 +240,8 @@ fn own_address(text: &str) -> Option<&str> {
     (is_plain && is_path && text.len() <= NEXT_BYTES_MAX).then_some(text)
 }
 
-fn see_other(place: &str) -> Response {
-    Response::empty(303)
+fn see_other(place: &str) -> HttpResponse {
+    HttpResponse::empty(303)
         .with("Location", place.to_owned())
         .with("Cache-Control", "no-store")
 }

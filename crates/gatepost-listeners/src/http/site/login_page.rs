@@ -2,7 +2,7 @@
 //! within a page to which one returns, and goes there at once if the browser is logged in already.
 
 use super::plain_page::PlainPage;
-use crate::http::response::Response;
+use crate::http::response::HttpResponse;
 
 /// The form of a login.
 pub(super) struct LoginForm<'a> {
@@ -17,7 +17,7 @@ pub(super) struct LoginForm<'a> {
 }
 
 /// The page with the form.
-pub(super) fn form(form: &LoginForm<'_>) -> Response {
+pub(super) fn form(form: &LoginForm<'_>) -> HttpResponse {
     let mut page = begin();
     if let Some(refusal) = form.refusal {
         page.markup("<p class=\"notice-line wrong\" id=\"refusal\" role=\"alert\">");
@@ -55,7 +55,7 @@ pub(super) fn form(form: &LoginForm<'_>) -> Response {
 }
 
 /// The page for a browser that is logged in already.
-pub(super) fn logged_in(user: &str, can_log_out: bool, next: &str) -> Response {
+pub(super) fn logged_in(user: &str, can_log_out: bool, next: &str) -> HttpResponse {
     let mut page = begin();
     page.markup("<p>You are logged in as <b dir=\"auto\">");
     page.text(user);
@@ -72,7 +72,7 @@ pub(super) fn logged_in(user: &str, can_log_out: bool, next: &str) -> Response {
 }
 
 /// The page of a server without users.
-pub(super) fn no_user() -> Response {
+pub(super) fn no_user() -> HttpResponse {
     let mut page = begin();
     page.markup(
         "<p>There is no user yet. <code>gatepost user add NAME --admin</code> on the server adds \

@@ -13,14 +13,14 @@ use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
 use crate::http::login_cookie;
 use crate::http::request::HttpRequest;
-use crate::http::response::{Body, Response};
+use crate::http::response::{HttpResponse, ResponseBody};
 
 /// Answers with a page.
 pub(super) async fn respond(
     context: &Arc<HttpContext>,
     request: &mut HttpRequest,
     entry: Arc<CachedPath>,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     let page_request = if needs_request(&entry) {
         access::identify_if_given(context, request).await?;
         page_request(request)
@@ -37,7 +37,7 @@ pub(super) async fn render(
     entry: Arc<CachedPath>,
     page_request: PageRequest,
     status: u16,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     let accept = request.field("accept-encoding").map(str::as_bytes);
     let rendered = context.pages.render(entry, page_request, accept).await?;
     Ok(response_of(request, rendered, status))
@@ -103,10 +103,10 @@ pub(in crate::http) fn response_of(
     request: &HttpRequest,
     rendered: RenderedPage,
     status: u16,
-) -> Response {
+) -> HttpResponse {
     let reply = &rendered.reply;
     let status = reply.status(status);
-    let mut response = Response::empty(status);
+    let mut response = HttpResponse::empty(status);
     for (name, value) in reply.headers() {
         response.field(name.clone(), value.clone());
     }
@@ -139,12 +139,12 @@ pub(in crate::http) fn response_of(
     }
     // RFC 9110, section 15.3.5, section 15.3.6, section 15.4.5: these have no content.
     if !matches!(status, 204 | 205 | 304) {
-        response.body = Body::Pieces(rendered.pieces);
+        response.body = ResponseBody::Pieces(rendered.pieces);
     }
     response
 }
 
-fn default_field(response: &mut Response, name: &'static str, value: &'static str) {
+fn default_field(response: &mut HttpResponse, name: &'static str, value: &'static str) {
     let mut set = response.fields.iter().map(|(set, _)| set);
     if !set.any(|set| set.eq_ignore_ascii_case(name)) {
         response.field(name, value);

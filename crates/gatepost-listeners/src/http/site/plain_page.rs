@@ -3,7 +3,7 @@
 use gatepost_pages::push_escaped;
 
 use super::assets;
-use crate::http::response::Response;
+use crate::http::response::HttpResponse;
 
 const HEAD: &str = "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
 <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
@@ -60,7 +60,7 @@ impl PlainPage {
         self.markup("\">\n");
     }
 
-    pub(super) fn end(mut self, status: u16) -> Response {
+    pub(super) fn end(mut self, status: u16) -> HttpResponse {
         self.markup("</main>\n</body>\n</html>\n");
         let mut page = assets::page(self.0);
         page.status = status;

@@ -15,7 +15,7 @@ use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
 use crate::http::origin;
 use crate::http::request::{HttpRequest, expect_method, parse_form};
-use crate::http::response::Response;
+use crate::http::response::HttpResponse;
 
 /// The path of the page.
 pub(super) const PATH: &str = "/gatepost/release";
@@ -26,7 +26,7 @@ const TICKET: &str = "ticket";
 pub(in crate::http) async fn respond(
     context: &Arc<HttpContext>,
     request: &HttpRequest,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     expect_method(request, &["GET", "HEAD", "POST"], "GET, HEAD, POST")?;
     let operations = context.services.operations.as_ref();
     let operations = operations.ok_or_else(|| HttpError::NotFound(request.path.clone()))?;
@@ -49,7 +49,10 @@ pub(in crate::http) async fn respond(
     }
 }
 
-async fn release(operations: &Operations, request: &HttpRequest) -> Result<Response, HttpError> {
+async fn release(
+    operations: &Operations,
+    request: &HttpRequest,
+) -> Result<HttpResponse, HttpError> {
     origin::expect_own(request)?;
     let (mut text, mut allows_sender) = (String::new(), false);
     for (name, value) in parse_form(&String::from_utf8_lossy(&request.body)) {
@@ -77,7 +80,7 @@ async fn release(operations: &Operations, request: &HttpRequest) -> Result<Respo
     Ok(release_page::released(&ticket.recipient, allowed))
 }
 
-fn refused(refusal: TicketRefusal) -> Response {
+fn refused(refusal: TicketRefusal) -> HttpResponse {
     match refusal {
         TicketRefusal::Forged => release_page::forged(),
         TicketRefusal::Expired => release_page::expired(),

@@ -4,7 +4,7 @@ use gatepost_operations::quarantine_digest::TicketMessage;
 use serde_json::Value;
 
 use super::plain_page::PlainPage;
-use crate::http::response::Response;
+use crate::http::response::HttpResponse;
 
 /// Characters of the message's text that are shown.
 const EXCERPT_CHARACTERS_MAX: usize = 2_000;
@@ -18,7 +18,7 @@ pub(super) struct ReleaseForm<'a> {
 }
 
 /// The page with the message and the form.
-pub(super) fn form(form: &ReleaseForm<'_>) -> Response {
+pub(super) fn form(form: &ReleaseForm<'_>) -> HttpResponse {
     let story = &form.kept.message.story;
     let text = |name: &str, missing: &'static str| -> String {
         let value = story[name].as_str().filter(|value| !value.is_empty());
@@ -54,7 +54,7 @@ pub(super) fn form(form: &ReleaseForm<'_>) -> Response {
 }
 
 /// The page after a release.
-pub(super) fn released(recipient: &str, allowed_sender: Option<&str>) -> Response {
+pub(super) fn released(recipient: &str, allowed_sender: Option<&str>) -> HttpResponse {
     let mut page = begin();
     page.markup("<p role=\"status\">The message was released to <b dir=\"auto\">");
     page.text(recipient);
@@ -70,7 +70,7 @@ pub(super) fn released(recipient: &str, allowed_sender: Option<&str>) -> Respons
 }
 
 /// The page for a message that is no longer in quarantine.
-pub(super) fn gone() -> Response {
+pub(super) fn gone() -> HttpResponse {
     notice(
         404,
         "The message is no longer in quarantine: it was released or deleted.",
@@ -78,7 +78,7 @@ pub(super) fn gone() -> Response {
 }
 
 /// The page for a link that has expired.
-pub(super) fn expired() -> Response {
+pub(super) fn expired() -> HttpResponse {
     notice(
         410,
         "This link has expired. Your administrator can still release the message, if it is still \
@@ -87,7 +87,7 @@ pub(super) fn expired() -> Response {
 }
 
 /// The page for a link that this server has not made.
-pub(super) fn forged() -> Response {
+pub(super) fn forged() -> HttpResponse {
     notice(
         403,
         "This link is not valid. Open the whole link of the mail, as one line.",
@@ -95,7 +95,7 @@ pub(super) fn forged() -> Response {
 }
 
 /// The page after a release that failed.
-pub(super) fn failed(reason: &str) -> Response {
+pub(super) fn failed(reason: &str) -> HttpResponse {
     let mut page = begin();
     page.markup("<p class=\"notice-line wrong\" role=\"alert\">The message was not released: ");
     page.text(reason);
@@ -103,7 +103,7 @@ pub(super) fn failed(reason: &str) -> Response {
     page.end(503)
 }
 
-fn notice(status: u16, text: &str) -> Response {
+fn notice(status: u16, text: &str) -> HttpResponse {
     let mut page = begin();
     page.markup("<p role=\"status\">");
     page.text(text);

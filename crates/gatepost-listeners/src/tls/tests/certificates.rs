@@ -15,14 +15,18 @@ async fn the_server_name_chooses_the_certificate() {
         }],
         ..authority.settings("one.example.org")
     };
-    let port = echo_server(Tls::open(&settings, &[]).expect("certificates"));
+    let port = echo_server(ServerTls::open(&settings, &[]).expect("certificates"));
     let config = authority.client();
     blocking(move || {
         for (name, expected) in [("one.example.org", one), ("other.example.org", other)] {
             let mut client = connect(port, &config, name).expect("connected");
-            assert_eq!(shown(&client).as_deref(), Some(&expected[..]), "{name}");
             assert_eq!(
-                ask(&mut client, "hello").expect("answered"),
+                presented_certificate(&client).as_deref(),
+                Some(&expected[..]),
+                "{name}"
+            );
+            assert_eq!(
+                exchange(&mut client, "hello").expect("answered"),
                 "nobody: hello"
             );
         }
@@ -54,13 +58,13 @@ async fn client_certificates_are_optional_or_required() {
             client_required: required,
             ..authority.settings("localhost")
         };
-        let port = echo_server(Tls::open(&settings, &[]).expect("certificates"));
+        let port = echo_server(ServerTls::open(&settings, &[]).expect("certificates"));
         let (anna, anonymous) = (authority.client_with("anna"), authority.client());
         let forged = forged.clone();
         blocking(move || {
             let ask_as = |config: &Arc<ClientConfig>| {
                 // With TLS 1.3 the client learns of a refusal when it reads.
-                connect(port, config, "localhost").and_then(|mut client| ask(&mut client, "x"))
+                connect(port, config, "localhost").and_then(|mut client| exchange(&mut client, "x"))
             };
             assert_eq!(ask_as(&anna).expect("let in"), "anna: x");
             assert_eq!(ask_as(&anonymous).is_ok(), !required);
@@ -74,13 +78,13 @@ async fn client_certificates_are_optional_or_required() {
 async fn files_are_followed_and_open_connections_stay() {
     let authority = Authority::new();
     let before = authority.sign("localhost");
-    let tls = Tls::open(&authority.settings("localhost"), &[]).expect("certificates");
+    let tls = ServerTls::open(&authority.settings("localhost"), &[]).expect("certificates");
     let port = echo_server(tls.clone());
     let config = authority.client();
     let client_config = config.clone();
     let mut open =
         blocking(move || connect(port, &client_config, "localhost").expect("connected")).await;
-    assert_eq!(shown(&open).as_deref(), Some(&before[..]));
+    assert_eq!(presented_certificate(&open).as_deref(), Some(&before[..]));
 
     // Half a change: a file that cannot be used changes nothing.
     std::fs::write(
@@ -99,7 +103,7 @@ async fn files_are_followed_and_open_connections_stay() {
     let client_config = config.clone();
     let still =
         blocking(move || connect(port, &client_config, "localhost").expect("connected")).await;
-    assert_eq!(shown(&still).as_deref(), Some(&before[..]));
+    assert_eq!(presented_certificate(&still).as_deref(), Some(&before[..]));
 
     let after = authority.sign("localhost");
     let follower = tokio::spawn({
@@ -110,7 +114,7 @@ async fn files_are_followed_and_open_connections_stay() {
         let start = std::time::Instant::now();
         while start.elapsed() < Duration::from_mins(1) {
             let client = connect(port, &config, "localhost").expect("connected");
-            if shown(&client).as_deref() == Some(&after[..]) {
+            if presented_certificate(&client).as_deref() == Some(&after[..]) {
                 return true;
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -119,7 +123,7 @@ async fn files_are_followed_and_open_connections_stay() {
     });
     assert!(seen.await, "the new certificate is shown");
     follower.abort();
-    let answer = blocking(move || ask(&mut open, "still there")).await;
+    let answer = blocking(move || exchange(&mut open, "still there")).await;
     assert_eq!(answer.expect("answered"), "nobody: still there");
 }
 
@@ -154,7 +158,7 @@ fn unusable_files_are_reported_with_a_fix() {
             key: path(key),
             ..TlsSettings::default()
         };
-        let error = Tls::open(&settings, &[])
+        let error = ServerTls::open(&settings, &[])
             .err()
             .expect("refused")
             .to_string();
@@ -164,12 +168,18 @@ fn unusable_files_are_reported_with_a_fix() {
         client_required: true,
         ..authority.settings("a")
     };
-    let error = Tls::open(&alone, &[]).err().expect("refused").to_string();
+    let error = ServerTls::open(&alone, &[])
+        .err()
+        .expect("refused")
+        .to_string();
     assert!(error.contains("tls.client_ca"), "{error}");
     let keyless = TlsSettings {
         key: PathBuf::new(),
         ..authority.settings("a")
     };
-    let error = Tls::open(&keyless, &[]).err().expect("refused").to_string();
+    let error = ServerTls::open(&keyless, &[])
+        .err()
+        .expect("refused")
+        .to_string();
     assert!(error.contains("set both"), "{error}");
 }

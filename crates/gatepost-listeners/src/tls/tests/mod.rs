@@ -108,7 +108,7 @@ fn connect(port: u16, config: &Arc<ClientConfig>, name: &str) -> io::Result<Clie
 }
 
 /// The certificate that the server presented.
-fn shown(client: &Client) -> Option<CertificateDer<'static>> {
+fn presented_certificate(client: &Client) -> Option<CertificateDer<'static>> {
     Some(
         client
             .conn
@@ -129,7 +129,7 @@ fn acceptor() -> (Acceptor, u16) {
 }
 
 /// Answers each connection's bytes with `NAME: BYTES`, where NAME is the client certificate's.
-fn echo_server(tls: Tls) -> u16 {
+fn echo_server(tls: ServerTls) -> u16 {
     let (acceptor, port) = acceptor();
     let listening = acceptor.listen().expect("registered");
     tokio::spawn(async move {
@@ -162,7 +162,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
     tokio::task::spawn_blocking(work).await.expect("no panic")
 }
 
-fn ask(client: &mut Client, text: &str) -> io::Result<String> {
+fn exchange(client: &mut Client, text: &str) -> io::Result<String> {
     client.write_all(text.as_bytes())?;
     let mut answer = vec![0; 4_096];
     let mut filled = 0;

@@ -32,7 +32,8 @@ fn script(folder: &Path, text: &str) -> PathBuf {
 async fn openssl_and_python_speak_with_us() {
     let authority = Authority::new();
     authority.sign("localhost");
-    let tls = Tls::open(&authority.settings("localhost"), &["http/1.1"]).expect("certificates");
+    let tls =
+        ServerTls::open(&authority.settings("localhost"), &["http/1.1"]).expect("certificates");
     let port = echo_server(tls);
     let ca = authority.path("ca.pem");
     for version in ["-tls1_2", "-tls1_3"] {

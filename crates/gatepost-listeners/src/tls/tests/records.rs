@@ -10,7 +10,7 @@ async fn connected<T: Send + 'static>(
 ) -> (Arc<Stream>, std::thread::JoinHandle<T>) {
     let authority = Authority::new();
     authority.sign("localhost");
-    let tls = Tls::open(&authority.settings("localhost"), &[]).expect("certificates");
+    let tls = ServerTls::open(&authority.settings("localhost"), &[]).expect("certificates");
     let (acceptor, port) = acceptor();
     let listening = acceptor.listen().expect("registered");
     let config = authority.client();
@@ -131,7 +131,7 @@ async fn a_client_that_sends_nothing_delays_no_other() {
         handshake_timeout: Period::milliseconds(50),
         ..authority.settings("localhost")
     };
-    let tls = Tls::open(&settings, &[]).expect("certificates");
+    let tls = ServerTls::open(&settings, &[]).expect("certificates");
     let (acceptor, port) = acceptor();
     let listening = acceptor.listen().expect("registered");
     let _silent = std::net::TcpStream::connect(("127.0.0.1", port)).expect("connected");

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use gatepost_store::{ValueError, Values};
+use gatepost_store::{ValueError, ValueStore};
 
 use super::GreylistSettings;
 use super::entry::{GreylistEntry, passed, unix_ms};
@@ -46,13 +46,17 @@ impl GreylistOutcome {
 
 /// The table at one time.
 pub(super) struct GreylistTable<'a> {
-    values: &'a Values,
+    values: &'a ValueStore,
     settings: &'a GreylistSettings,
     now_ms: u64,
 }
 
 impl<'a> GreylistTable<'a> {
-    pub(super) fn new(values: &'a Values, settings: &'a GreylistSettings, now: SystemTime) -> Self {
+    pub(super) fn new(
+        values: &'a ValueStore,
+        settings: &'a GreylistSettings,
+        now: SystemTime,
+    ) -> Self {
         Self {
             values,
             settings,
@@ -234,7 +238,7 @@ mod tests {
     use super::*;
     use gatepost_message::{Envelope, Listener, Peer};
     use gatepost_settings::{ByteSize, Period};
-    use gatepost_store::ValuesLimits;
+    use gatepost_store::ValueLimits;
     use std::time::UNIX_EPOCH;
 
     /// Blocks of attempts: `AT CLIENT SENDER RECIPIENTS DECISION`, each at a time since the start
@@ -260,7 +264,7 @@ mod tests {
     fn attempts_are_decided_as_the_cases_say() {
         let mut checked = 0;
         for block in CASES.split("\n\n") {
-            let values = Values::in_memory(ValuesLimits {
+            let values = ValueStore::in_memory(ValueLimits {
                 count_max: 1_000,
                 bytes_max: ByteSize::mebibytes(1),
             });

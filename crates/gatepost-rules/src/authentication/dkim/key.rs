@@ -3,12 +3,12 @@
 use gatepost_mail::decode_base64;
 use ring::signature::{self, UnparsedPublicKey, VerificationAlgorithm};
 
-use super::signature::{Algorithm, Signature};
+use super::signature::{Algorithm, DkimSignature};
 use super::tags::Tags;
 
 /// A public key and its permitted uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Key {
+pub(crate) struct DkimPublicKey {
     /// For RSA: the PKCS #1 structure. For Ed25519: the 32 bytes.
     bytes: Vec<u8>,
     is_rsa: bool,
@@ -21,7 +21,7 @@ pub(crate) struct Key {
     serves_mail: bool,
 }
 
-impl Key {
+impl DkimPublicKey {
     /// Parses a record; `None` if it is malformed or a revoked key.
     pub(crate) fn parse(record: &[u8]) -> Option<Self> {
         let tags = Tags::parse(record)?;
@@ -69,7 +69,7 @@ impl Key {
     }
 
     /// Whether the key permits this signature's algorithm and identity.
-    pub(crate) fn allows(&self, signature: &Signature) -> bool {
+    pub(crate) fn allows(&self, signature: &DkimSignature) -> bool {
         let hash = signature.algorithm.hash_name();
         self.serves_mail
             && (self.hashes.is_empty() || self.hashes.iter().any(|known| known == hash))

@@ -15,8 +15,8 @@ use gatepost_dns::RecordType;
 use super::{AnswerPending, DnsResponses, RecordLookup, texts};
 pub(crate) use canonical::Canonicalization;
 pub(crate) use fields::{RawMail, with_line_ends};
-pub(crate) use key::Key;
-pub(crate) use signature::{Signature, without_value};
+pub(crate) use key::DkimPublicKey;
+pub(crate) use signature::{DkimSignature, without_value};
 pub use signer::{DkimKey, DkimKeyError, DkimSigner};
 pub(crate) use tags::Tags;
 
@@ -60,7 +60,7 @@ pub(crate) fn verify(
         let Some(tags) = Tags::parse(field.value()) else {
             continue;
         };
-        let signature = Signature::of_message(&tags, now);
+        let signature = DkimSignature::of_message(&tags, now);
         let text = |name| tags.text(name).unwrap_or_default();
         let domain = text("d").to_ascii_lowercase();
         let identity = tags.text("i").unwrap_or_else(|| format!("@{domain}"));
@@ -104,19 +104,19 @@ pub(crate) fn verify(
 
 /// The key of a signature.
 pub(crate) enum KeyLookup {
-    Key(Key),
+    Key(DkimPublicKey),
     None,
     Later,
 }
 
 pub(crate) fn fetch(
-    signature: &Signature,
+    signature: &DkimSignature,
     known: &DnsResponses<'_, '_>,
 ) -> Result<KeyLookup, AnswerPending> {
     let name = format!("{}._domainkey.{}", signature.selector, signature.domain);
     Ok(match known.lookup(&name, RecordType::Txt)? {
         RecordLookup::Records(records) => texts(records)
-            .find_map(Key::parse)
+            .find_map(DkimPublicKey::parse)
             .map_or(KeyLookup::None, KeyLookup::Key),
         RecordLookup::Nothing { .. } => KeyLookup::None,
         RecordLookup::Failed => KeyLookup::Later,

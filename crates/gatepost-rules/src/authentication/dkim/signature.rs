@@ -43,7 +43,7 @@ impl Algorithm {
 
 /// A signature that can be verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Signature {
+pub(crate) struct DkimSignature {
     pub(crate) algorithm: Algorithm,
     pub(crate) value: Vec<u8>,
     body_hash: Vec<u8>,
@@ -58,7 +58,7 @@ pub(crate) struct Signature {
     body_length: Option<usize>,
 }
 
-impl Signature {
+impl DkimSignature {
     /// Parses `DKIM-Signature`; `None` if it cannot be valid.
     pub(crate) fn of_message(tags: &Tags<'_>, now: u64) -> Option<Self> {
         if tags.text("v")? != "1" {

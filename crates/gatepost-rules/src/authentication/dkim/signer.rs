@@ -215,8 +215,8 @@ fn der_element(tag: u8, content: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::key::Key;
-    use super::super::signature::Signature;
+    use super::super::key::DkimPublicKey;
+    use super::super::signature::DkimSignature;
     use super::super::tags::Tags;
     use super::*;
 
@@ -229,8 +229,8 @@ mod tests {
         let raw = RawMail::read(&signed);
         let own = raw.field(0).expect("a field");
         let tags = Tags::parse(own.value()).expect("tags");
-        let signature = Signature::of_message(&tags, 0).expect("a signature");
-        let record = Key::parse(key.record().as_bytes()).expect("a record");
+        let signature = DkimSignature::of_message(&tags, 0).expect("a signature");
+        let record = DkimPublicKey::parse(key.record().as_bytes()).expect("a record");
         record.allows(&signature)
             && signature.covers_body(&raw)
             && record.verifies(

@@ -7,7 +7,7 @@ use gatepost_mail::ip;
 
 use super::SpfResult;
 use super::macros;
-use super::record::{DomainSpec, Mechanism, SpfRecord as Policy, is_record};
+use super::record::{DomainSpec, Mechanism, SpfRecord, is_record};
 use crate::authentication::{AnswerPending, DnsResponses, RecordLookup, texts};
 
 /// The most terms that cause queries, over all records: SpamAssassin's limit; RFC 7208, section
@@ -30,12 +30,12 @@ pub(crate) struct SpfSender<'s> {
 }
 
 /// The reason for which a check ends early.
-enum Stop {
+enum SpfStop {
     Wait,
     With(SpfResult),
 }
 
-impl From<AnswerPending> for Stop {
+impl From<AnswerPending> for SpfStop {
     fn from(_: AnswerPending) -> Self {
         Self::Wait
     }
@@ -61,28 +61,28 @@ pub(crate) fn check_host(
         empty: 0,
     };
     match evaluation.check(sender.domain) {
-        Ok(result) | Err(Stop::With(result)) => Ok(result),
-        Err(Stop::Wait) => Err(AnswerPending),
+        Ok(result) | Err(SpfStop::With(result)) => Ok(result),
+        Err(SpfStop::Wait) => Err(AnswerPending),
     }
 }
 
 impl<'a> SpfEvaluation<'_, 'a> {
-    fn check(&mut self, domain: &str) -> Result<SpfResult, Stop> {
+    fn check(&mut self, domain: &str) -> Result<SpfResult, SpfStop> {
         if !is_domain(domain) {
             return Ok(SpfResult::None);
         }
         let records = match self.known.lookup(domain, RecordType::Txt)? {
             RecordLookup::Records(records) => records,
             RecordLookup::Nothing { .. } => return Ok(SpfResult::None),
-            RecordLookup::Failed => return Err(Stop::With(SpfResult::TempError)),
+            RecordLookup::Failed => return Err(SpfStop::With(SpfResult::TempError)),
         };
         let mut policies = texts(records).filter(|text| is_record(text));
         let policy = match (policies.next(), policies.next()) {
             (None, _) => return Ok(SpfResult::None),
-            (Some(text), None) => Policy::parse(text),
+            (Some(text), None) => SpfRecord::parse(text),
             (Some(_), Some(_)) => None, // section 4.5: more than one is an error
         };
-        let policy = policy.ok_or(Stop::With(SpfResult::PermError))?;
+        let policy = policy.ok_or(SpfStop::With(SpfResult::PermError))?;
         for (result, mechanism) in &policy.directives {
             if self.matches(mechanism, domain)? {
                 return Ok(*result);
@@ -94,20 +94,20 @@ impl<'a> SpfEvaluation<'_, 'a> {
         self.count_word()?;
         let target = self.expand(&redirect, domain)?;
         match self.check(&target)? {
-            SpfResult::None => Err(Stop::With(SpfResult::PermError)),
+            SpfResult::None => Err(SpfStop::With(SpfResult::PermError)),
             result => Ok(result),
         }
     }
 
-    fn count_word(&mut self) -> Result<(), Stop> {
+    fn count_word(&mut self) -> Result<(), SpfStop> {
         self.words += 1;
         if self.words > ASKING_WORDS_MAX {
-            return Err(Stop::With(SpfResult::PermError));
+            return Err(SpfStop::With(SpfResult::PermError));
         }
         Ok(())
     }
 
-    fn matches(&mut self, mechanism: &Mechanism, domain: &str) -> Result<bool, Stop> {
+    fn matches(&mut self, mechanism: &Mechanism, domain: &str) -> Result<bool, SpfStop> {
         let address = self.sender.address;
         if !matches!(
             mechanism,
@@ -124,8 +124,10 @@ impl<'a> SpfEvaluation<'_, 'a> {
                 match self.check(&target)? {
                     SpfResult::Pass => Ok(true),
                     SpfResult::Fail | SpfResult::SoftFail | SpfResult::Neutral => Ok(false),
-                    SpfResult::TempError => Err(Stop::With(SpfResult::TempError)),
-                    SpfResult::PermError | SpfResult::None => Err(Stop::With(SpfResult::PermError)),
+                    SpfResult::TempError => Err(SpfStop::With(SpfResult::TempError)),
+                    SpfResult::PermError | SpfResult::None => {
+                        Err(SpfStop::With(SpfResult::PermError))
+                    }
                 }
             }
             Mechanism::Exists(name) => {
@@ -140,7 +142,7 @@ impl<'a> SpfEvaluation<'_, 'a> {
                 let target = self.target(place.name.as_deref(), domain)?;
                 let exchangers = self.records(&target, RecordType::Mx)?;
                 if exchangers.len() > NAMES_MAX {
-                    return Err(Stop::With(SpfResult::PermError));
+                    return Err(SpfStop::With(SpfResult::PermError));
                 }
                 let mut wait = false;
                 for name in names(exchangers) {
@@ -148,11 +150,11 @@ impl<'a> SpfEvaluation<'_, 'a> {
                         Ok(true) => return Ok(true),
                         Ok(false) => {}
                         // All queries at once.
-                        Err(Stop::Wait) => wait = true,
+                        Err(SpfStop::Wait) => wait = true,
                         Err(stop) => return Err(stop),
                     }
                 }
-                if wait { Err(Stop::Wait) } else { Ok(false) }
+                if wait { Err(SpfStop::Wait) } else { Ok(false) }
             }
             Mechanism::Pointer(name) => {
                 let target = self.target(name.as_deref(), domain)?.to_ascii_lowercase();
@@ -165,7 +167,7 @@ impl<'a> SpfEvaluation<'_, 'a> {
         }
     }
 
-    fn target(&self, name: Option<&str>, domain: &str) -> Result<String, Stop> {
+    fn target(&self, name: Option<&str>, domain: &str) -> Result<String, SpfStop> {
         match name {
             Some(name) => Ok(self.expand(name, domain)?),
             None => Ok(domain.to_owned()),
@@ -173,21 +175,21 @@ impl<'a> SpfEvaluation<'_, 'a> {
     }
 
     /// The records of a name; an empty response counts towards the limit.
-    fn records(&mut self, name: &str, kind: RecordType) -> Result<&'a [RecordData], Stop> {
+    fn records(&mut self, name: &str, kind: RecordType) -> Result<&'a [RecordData], SpfStop> {
         match self.known.lookup(name, kind)? {
             RecordLookup::Records(records) => Ok(records),
-            RecordLookup::Failed => Err(Stop::With(SpfResult::TempError)),
+            RecordLookup::Failed => Err(SpfStop::With(SpfResult::TempError)),
             RecordLookup::Nothing { .. } => {
                 self.empty += 1;
                 if self.empty > EMPTY_ANSWERS_MAX {
-                    return Err(Stop::With(SpfResult::PermError));
+                    return Err(SpfStop::With(SpfResult::PermError));
                 }
                 Ok(&[])
             }
         }
     }
 
-    fn has_address(&mut self, name: &str, place: &DomainSpec) -> Result<bool, Stop> {
+    fn has_address(&mut self, name: &str, place: &DomainSpec) -> Result<bool, SpfStop> {
         let address = self.sender.address;
         let kind = kind_of(address);
         let (bits_v4, bits_v6) = (place.bits_v4, place.bits_v6);

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use gatepost_dns::{Lookup, LookupProgress, Purpose, Question};
+use gatepost_dns::{Lookup, LookupProgress, Question, QuestionOptions};
 
 use super::{SpfResult, SpfSender, check_host};
 use crate::authentication::DnsResponses;
@@ -52,11 +52,11 @@ impl SpfLookup {
             Ok(result) => return Some(result == SpfResult::Pass),
             Err(wanted) => {
                 for question in &wanted {
-                    let purpose = Purpose {
+                    let options = QuestionOptions {
                         leads_further: true,
-                        ..Purpose::default()
+                        ..QuestionOptions::default()
                     };
-                    self.lookup.ask(question, purpose);
+                    self.lookup.query(question, options);
                 }
             }
         }

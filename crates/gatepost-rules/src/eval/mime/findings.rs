@@ -90,7 +90,7 @@ pattern!(KNOWN_ISO_CHARSET, r"iso-(?:8859-\d{1,2}|2022-(?:jp|kr))\b");
 
 /// Sums over the lines of the parts.
 #[derive(Default)]
-struct Sums {
+struct LineSums {
     quoted_bytes: usize,
     quoted: i64,
     normal: usize,
@@ -104,7 +104,7 @@ pub(super) fn find(mail: &ScannedMail<'_>) -> MimeFindings {
         multipart_ratio: 1.0,
         ..MimeFindings::default()
     };
-    let mut sums = Sums::default();
+    let mut sums = LineSums::default();
     for part in mail.parts().all() {
         let head = PartHead::of(part);
         found.alternative |= head.media_type == "multipart/alternative";
@@ -164,7 +164,7 @@ impl MimeFindings {
         }
     }
 
-    fn note_lines(&mut self, part: &MimePart, head: &PartHead, sums: &mut Sums) {
+    fn note_lines(&mut self, part: &MimePart, head: &PartHead, sums: &mut LineSums) {
         let raw = part.raw();
         let shown = !head.disposition.contains("attachment");
         let counted = self.alternative
@@ -198,7 +198,7 @@ impl MimeFindings {
         }
     }
 
-    fn note_quoted(&mut self, line: &[u8], sums: &mut Sums) {
+    fn note_quoted(&mut self, line: &[u8], sums: &mut LineSums) {
         // RFC 5322, section 2.1.1 recommends lines of no more than 78 characters.
         self.quoted_long_line |= line.len() > 79;
         sums.quoted_bytes += line.len();

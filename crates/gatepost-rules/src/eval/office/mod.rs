@@ -15,7 +15,7 @@ use gatepost_mail::MimePart;
 use super::{Entry, pattern, plain};
 use crate::eval::ScannedMail;
 pub(crate) use settings::OfficeSettings;
-use zip::Archive;
+use zip::ZipArchive;
 
 pub(super) const FUNCTIONS: &[Entry] = &[
     ("check_olemacro", |_| plain(|mail| office(mail).has_macro)),
@@ -56,7 +56,7 @@ const TARGETS_MAX: usize = 10;
 
 /// The results for the office files of a message.
 #[derive(Debug, Default)]
-pub(super) struct Office {
+pub(super) struct OfficeFindings {
     has_macro: bool,
     has_object: bool,
     has_rtf_object: bool,
@@ -70,7 +70,7 @@ pub(super) struct Office {
     targets: Vec<Vec<u8>>,
 }
 
-fn office<'m>(mail: &'m ScannedMail<'_>) -> &'m Office {
+fn office<'m>(mail: &'m ScannedMail<'_>) -> &'m OfficeFindings {
     mail.findings().office.get_or_init(|| find(mail))
 }
 
@@ -83,11 +83,11 @@ pub(crate) fn document_links<'m>(mail: &'m ScannedMail<'_>) -> &'m [Vec<u8>] {
     }
 }
 
-fn find(mail: &ScannedMail<'_>) -> Office {
+fn find(mail: &ScannedMail<'_>) -> OfficeFindings {
     let settings = &mail.settings().office;
     let mut reader = OfficeScanner {
         settings,
-        found: Office::default(),
+        found: OfficeFindings::default(),
         budget: UNPACKED_BYTES_MAX,
     };
     let mut checked = 0;
@@ -141,7 +141,7 @@ fn attached_name(part: &MimePart, settings: &OfficeSettings) -> Option<Vec<u8>> 
 /// Examines files, and records the results.
 struct OfficeScanner<'s> {
     settings: &'s OfficeSettings,
-    found: Office,
+    found: OfficeFindings,
     budget: usize,
 }
 
@@ -231,10 +231,10 @@ impl OfficeScanner<'_> {
 }
 
 /// An archive, by its first bytes or its name.
-fn open<'d>(name: &[u8], content: &'d [u8]) -> Option<Archive<'d>> {
+fn open<'d>(name: &[u8], content: &'d [u8]) -> Option<ZipArchive<'d>> {
     let is_named = name.to_ascii_lowercase().ends_with(b".zip");
     (content.starts_with(b"PK") || is_named)
-        .then(|| Archive::read(content))
+        .then(|| ZipArchive::read(content))
         .flatten()
 }
 
@@ -247,14 +247,14 @@ mod tests {
     /// A document whose macro contains `Auto_Open` only in decompressed form.
     const HIDDEN: &[u8] = include_bytes!("../../../tests/data/office/hidden.doc");
 
-    fn read(name: &[u8], content: &[u8]) -> Office {
+    fn read(name: &[u8], content: &[u8]) -> OfficeFindings {
         let settings = OfficeSettings {
             checks_all: true,
             ..OfficeSettings::default()
         };
         let mut reader = OfficeScanner {
             settings: &settings,
-            found: Office::default(),
+            found: OfficeFindings::default(),
             budget: UNPACKED_BYTES_MAX,
         };
         reader.file(name, content);

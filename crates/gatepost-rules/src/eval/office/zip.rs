@@ -17,7 +17,7 @@ const END_BYTES: usize = 22;
 const COMMENT_BYTES_MAX: usize = 65_535;
 
 /// An archive whose directory could be read.
-pub(super) struct Archive<'d> {
+pub(super) struct ZipArchive<'d> {
     data: &'d [u8],
     pub(super) members: Vec<ZipEntry>,
 }
@@ -41,7 +41,7 @@ fn number32(data: &[u8], at: usize) -> Option<usize> {
     usize::try_from(u32::from_le_bytes(bytes)).ok()
 }
 
-impl<'d> Archive<'d> {
+impl<'d> ZipArchive<'d> {
     pub(super) fn read(data: &'d [u8]) -> Option<Self> {
         let tail_at = data.len().saturating_sub(END_BYTES + COMMENT_BYTES_MAX);
         let tail = data.get(tail_at..)?;
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn a_member_is_read_wherever_the_archive_begins() {
         for data in [STORED, &STORED[3..]] {
-            let archive = Archive::read(data).expect("an archive");
+            let archive = ZipArchive::read(data).expect("an archive");
             let [member] = &archive.members[..] else {
                 panic!("one member");
             };
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn cut_archives_are_none() {
         for end in 0..STORED.len() - 2 {
-            assert!(Archive::read(&STORED[3..end.max(3)]).is_none(), "{end}");
+            assert!(ZipArchive::read(&STORED[3..end.max(3)]).is_none(), "{end}");
         }
     }
 }

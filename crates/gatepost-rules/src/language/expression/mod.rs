@@ -31,7 +31,7 @@ pub(crate) enum Operation<N> {
     /// Changes the sign of the top.
     Negate,
     /// Replaces the top two values by one.
-    Binary(Binary),
+    Binary(BinaryOperator),
     /// Replaces a condition and two values by one of the values.
     Choose,
     /// Skips operations if the top value decides the result of `&&` (false) or `
@@ -41,7 +41,7 @@ pub(crate) enum Operation<N> {
 
 /// An operator of two operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Binary {
+pub(crate) enum BinaryOperator {
     Or,
     And,
     ExclusiveOr,
@@ -57,7 +57,7 @@ pub(crate) enum Binary {
     Divide,
 }
 
-impl Binary {
+impl BinaryOperator {
     fn apply(self, left: f64, right: f64) -> f64 {
         let truth = |value: bool| f64::from(u8::from(value));
         match self {
@@ -173,8 +173,8 @@ impl<N> Expression<N> {
                 }
             };
             let on = match &operation {
-                Operation::Binary(Binary::And) => Some(false),
-                Operation::Binary(Binary::Or) => Some(true),
+                Operation::Binary(BinaryOperator::And) => Some(false),
+                Operation::Binary(BinaryOperator::Or) => Some(true),
                 _ => None,
             };
             if let (Some(on), Some(&right)) = (on, values.last()) {

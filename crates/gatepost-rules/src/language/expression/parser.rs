@@ -2,25 +2,25 @@
 
 use smallvec::SmallVec;
 
-use super::{Binary, Operation};
+use super::{BinaryOperator, Operation};
 
 /// The deepest nesting of parentheses; the parser is recursive.
 const NESTING_MAX: u32 = 100;
 /// The binary operators with their precedence; longer ones before their prefixes.
-const OPERATORS: &[(&str, Binary, u8)] = &[
-    ("||", Binary::Or, 1),
-    ("&&", Binary::And, 2),
-    ("^", Binary::ExclusiveOr, 3),
-    ("==", Binary::Equal, 4),
-    ("!=", Binary::Unequal, 4),
-    ("<=", Binary::LessOrEqual, 5),
-    (">=", Binary::GreaterOrEqual, 5),
-    ("<", Binary::Less, 5),
-    (">", Binary::Greater, 5),
-    ("+", Binary::Add, 6),
-    ("-", Binary::Subtract, 6),
-    ("*", Binary::Multiply, 7),
-    ("/", Binary::Divide, 7),
+const OPERATORS: &[(&str, BinaryOperator, u8)] = &[
+    ("||", BinaryOperator::Or, 1),
+    ("&&", BinaryOperator::And, 2),
+    ("^", BinaryOperator::ExclusiveOr, 3),
+    ("==", BinaryOperator::Equal, 4),
+    ("!=", BinaryOperator::Unequal, 4),
+    ("<=", BinaryOperator::LessOrEqual, 5),
+    (">=", BinaryOperator::GreaterOrEqual, 5),
+    ("<", BinaryOperator::Less, 5),
+    (">", BinaryOperator::Greater, 5),
+    ("+", BinaryOperator::Add, 6),
+    ("-", BinaryOperator::Subtract, 6),
+    ("*", BinaryOperator::Multiply, 7),
+    ("/", BinaryOperator::Divide, 7),
 ];
 
 /// A term in an expression: a name, perhaps with an argument in parentheses.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::super::views::Views;
+use super::super::views::NetworkViews;
 use super::HashTest;
 use crate::eval::{addresses_in, without_links, without_quoted};
 
@@ -20,7 +20,7 @@ crate::eval::pattern!(
 impl HashTest {
     pub(super) fn addresses(
         &self,
-        views: &Views<'_, '_>,
+        views: &NetworkViews<'_, '_>,
         places: &str,
         choice: Option<&str>,
     ) -> Vec<Vec<u8>> {
@@ -89,7 +89,7 @@ impl HashTest {
     }
 
     /// The addresses in links of the text, and those in the text itself.
-    fn addresses_in_body(&self, views: &Views<'_, '_>) -> Vec<Vec<u8>> {
+    fn addresses_in_body(&self, views: &NetworkViews<'_, '_>) -> Vec<Vec<u8>> {
         let mail = views.mail();
         let mut found = Vec::new();
         for link in &mail.uri_list().details {
@@ -142,7 +142,7 @@ impl HashTest {
 }
 
 /// The positions of addresses, according to `hashbl_email_regex` or else SpamAssassin's pattern.
-fn hashed_places(views: &Views<'_, '_>, text: &[u8]) -> Vec<(usize, usize)> {
+fn hashed_places(views: &NetworkViews<'_, '_>, text: &[u8]) -> Vec<(usize, usize)> {
     let Some(chosen) = &views.settings().senders.hashed_addresses else {
         return addresses_in(views.mail(), text)
             .map(|(start, end, _)| (start, end))
@@ -160,7 +160,7 @@ fn hashed_places(views: &Views<'_, '_>, text: &[u8]) -> Vec<(usize, usize)> {
     chosen.pattern.spans(text).filter(is_address).collect()
 }
 
-fn hashed_addresses(views: &Views<'_, '_>, text: &[u8]) -> Vec<Vec<u8>> {
+fn hashed_addresses(views: &NetworkViews<'_, '_>, text: &[u8]) -> Vec<Vec<u8>> {
     let places = hashed_places(views, text).into_iter();
     places
         .filter_map(|(start, end)| text.get(start..end).map(<[u8]>::to_vec))

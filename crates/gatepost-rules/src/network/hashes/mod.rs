@@ -9,7 +9,7 @@ use gatepost_mail::{MailPattern, ip, is_fully_qualified};
 use md5::{Digest, Md5};
 use ring::digest;
 
-use super::views::Views;
+use super::views::NetworkViews;
 use encoding::{base32, hexadecimal};
 
 /// The most queries of one rule about one message, unless it has `max=`.
@@ -133,7 +133,7 @@ impl HashTest {
         max.unwrap_or(QUESTIONS_MAX)
     }
 
-    pub(super) fn questions(&self, views: &Views<'_, '_>) -> Vec<Question> {
+    pub(super) fn questions(&self, views: &NetworkViews<'_, '_>) -> Vec<Question> {
         let ignored = &views.settings().senders.hashes_ignored;
         let is_ignored =
             |text: &[u8]| ignored.contains(&String::from_utf8_lossy(text).to_ascii_lowercase());
@@ -186,7 +186,7 @@ impl HashTest {
 
     /// The part of a tag's value that is hashed: the options select kinds of values, and parts of
     /// them.
-    fn tag_value(&self, views: &Views<'_, '_>, value: &str) -> Option<String> {
+    fn tag_value(&self, views: &NetworkViews<'_, '_>, value: &str) -> Option<String> {
         let value = if self.has("case") {
             value.to_owned()
         } else {
@@ -225,7 +225,7 @@ impl HashTest {
         Some(if trim { domain } else { value })
     }
 
-    fn values(&self, views: &Views<'_, '_>) -> Vec<Vec<u8>> {
+    fn values(&self, views: &NetworkViews<'_, '_>) -> Vec<Vec<u8>> {
         let mail = views.mail();
         match &self.source {
             HashSource::Addresses { places, choice } => {

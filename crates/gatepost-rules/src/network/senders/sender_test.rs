@@ -4,7 +4,7 @@ use gatepost_dns::{Question, QuestionOutcome};
 
 use super::Senders;
 use crate::authentication::arc::ArcResult;
-use crate::authentication::dmarc::{DmarcResult, Policy};
+use crate::authentication::dmarc::{DmarcPolicy, DmarcResult};
 use crate::authentication::spf::SpfResult;
 use crate::authentication::{AnswerPending, DnsResponses};
 
@@ -101,9 +101,9 @@ impl SenderTest {
             "check_arc_signed" => Self::ChainPresent,
             "check_arc_valid" => Self::ChainValid,
             "check_dmarc_pass" => Self::Dmarc(DmarcResult::Pass),
-            "check_dmarc_reject" => Self::Dmarc(DmarcResult::Fail(Policy::Reject)),
-            "check_dmarc_quarantine" => Self::Dmarc(DmarcResult::Fail(Policy::Quarantine)),
-            "check_dmarc_none" => Self::Dmarc(DmarcResult::Fail(Policy::None)),
+            "check_dmarc_reject" => Self::Dmarc(DmarcResult::Fail(DmarcPolicy::Reject)),
+            "check_dmarc_quarantine" => Self::Dmarc(DmarcResult::Fail(DmarcPolicy::Quarantine)),
+            "check_dmarc_none" => Self::Dmarc(DmarcResult::Fail(DmarcPolicy::None)),
             "check_dmarc_missing" => Self::Dmarc(DmarcResult::NoPolicy),
             _ => return None,
         })

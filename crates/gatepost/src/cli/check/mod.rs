@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use gatepost_procedures::Procedures;
-use gatepost_rules::{Problem, RuleSet, Severity};
+use gatepost_rules::{RuleProblem, RuleSet, Severity};
 
 use crate::config::{Config, ConfigSource, print_mistakes};
 use crate::exit::{EXIT_CONFIG, EXIT_UNAVAILABLE};
@@ -140,13 +140,13 @@ fn print_security(config: &Config) -> ExitCode {
     ExitCode::from(u8::from(warnings > 0))
 }
 
-fn errors_of(problems: &[Problem]) -> impl Iterator<Item = &Problem> {
-    let is_error = |problem: &&Problem| problem.severity == Severity::Error;
+fn errors_of(problems: &[RuleProblem]) -> impl Iterator<Item = &RuleProblem> {
+    let is_error = |problem: &&RuleProblem| problem.severity == Severity::Error;
     problems.iter().filter(is_error)
 }
 
 /// The first errors of the rule folders; a folder made for another version may have thousands.
-fn print_errors(problems: &[Problem]) {
+fn print_errors(problems: &[RuleProblem]) {
     for problem in errors_of(problems).take(ERRORS_SHOWN) {
         eprintln!("gatepost: {problem}");
     }

@@ -14,7 +14,7 @@ use gatepost_operations::JudgedOriginal;
 use gatepost_operations::learner::{self, LearningError};
 use gatepost_procedures::ProcedureHost;
 use gatepost_rules::RuleSet;
-use gatepost_store::{JournalEntry, Store, StoreError, Values};
+use gatepost_store::{JournalEntry, Store, StoreError, ValueStore};
 
 use super::super::procedures::start;
 use crate::config::{Config, Layers};
@@ -54,7 +54,7 @@ fn replay(
         );
         return Ok(ExitCode::SUCCESS);
     }
-    let values = Values::copy_of(&store, config.procedures.values_limits())?;
+    let values = ValueStore::copy_of(&store, config.procedures.values_limits())?;
     let procedures = match start(config, layers, rules, ProcedureHost::new(values, None)) {
         Ok(procedures) => procedures,
         Err(code) => return Ok(code),

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 
-use gatepost_rules::{Problem, Severity, Statistics};
+use gatepost_rules::{RuleProblem, RuleStatistics, Severity};
 
 /// Columns that lists of names may take.
 const WIDTH: usize = 100;
@@ -28,7 +28,7 @@ impl ProblemKind {
         Self::WithoutEffect,
     ];
 
-    const fn of(problem: &Problem) -> Self {
+    const fn of(problem: &RuleProblem) -> Self {
         match problem.severity {
             Severity::Error => Self::Mistake,
             _ if problem.rule.is_some() => Self::CannotRun,
@@ -37,7 +37,7 @@ impl ProblemKind {
     }
 
     /// The same for the results of the rules' own examples.
-    const fn of_example(problem: &Problem) -> Self {
+    const fn of_example(problem: &RuleProblem) -> Self {
         match problem.severity {
             Severity::Note => Self::WithoutEffect,
             _ => Self::FailedExample,
@@ -60,20 +60,20 @@ impl ProblemKind {
 }
 
 /// Problems of one cause and one kind.
-type Causes<'a> = BTreeMap<&'a str, Vec<&'a Problem>>;
+type Causes<'a> = BTreeMap<&'a str, Vec<&'a RuleProblem>>;
 
 /// The overview of a rule folder, ready to be printed.
 pub(super) struct Overview<'a> {
     kinds: BTreeMap<ProblemKind, Causes<'a>>,
-    statistics: Statistics,
+    statistics: RuleStatistics,
     every_line: bool,
 }
 
 impl<'a> Overview<'a> {
     pub(super) fn of(
-        problems: &'a [Problem],
-        examples: &'a [Problem],
-        statistics: Statistics,
+        problems: &'a [RuleProblem],
+        examples: &'a [RuleProblem],
+        statistics: RuleStatistics,
         every_line: bool,
     ) -> Self {
         let mut kinds = BTreeMap::<ProblemKind, Causes<'a>>::new();
@@ -95,7 +95,7 @@ impl<'a> Overview<'a> {
     }
 
     /// The causes of a kind, those with most problems first.
-    fn causes(&self, kind: ProblemKind) -> Vec<(&'a str, &[&'a Problem])> {
+    fn causes(&self, kind: ProblemKind) -> Vec<(&'a str, &[&'a RuleProblem])> {
         let causes = self.kinds.get(&kind).into_iter().flatten();
         let mut causes: Vec<_> = causes
             .map(|(&cause, problems)| (cause, problems.as_slice()))
@@ -106,7 +106,7 @@ impl<'a> Overview<'a> {
 
     /// A line for each cause, with its number.
     fn summary(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Statistics {
+        let RuleStatistics {
             rules,
             files,
             unneeded,
@@ -170,7 +170,7 @@ impl fmt::Display for Overview<'_> {
 /// The rules of one cause, grouped by the exact reason.
 fn names_by_reason(
     cause: &str,
-    problems: &[&Problem],
+    problems: &[&RuleProblem],
     out: &mut fmt::Formatter<'_>,
 ) -> fmt::Result {
     let mut reasons = BTreeMap::<(&str, &str), Vec<&str>>::new();

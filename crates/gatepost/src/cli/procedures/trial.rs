@@ -16,7 +16,7 @@ use gatepost_procedures::{
     ProcedureAnswer, ProcedureArguments, ProcedureHost, ProcedurePublications, Procedures,
 };
 use gatepost_rules::RuleSet;
-use gatepost_store::{Store, Values};
+use gatepost_store::{Store, ValueStore};
 
 use super::{refused, start};
 use crate::config::{Config, ConfigSource, Layers, print_mistakes};
@@ -137,8 +137,8 @@ fn procedures(
     notes: &Arc<Notes>,
 ) -> Result<(Procedures, String), ExitCode> {
     let limits = config.procedures.values_limits();
-    let values = store.and_then(|store| Values::copy_of(store, limits).ok());
-    let values = values.unwrap_or_else(|| Values::in_memory(limits));
+    let values = store.and_then(|store| ValueStore::copy_of(store, limits).ok());
+    let values = values.unwrap_or_else(|| ValueStore::in_memory(limits));
     let host = ProcedureHost::new(values, Some(notes.clone()));
     // This prints failures with file and line.
     let _ = tracing_subscriber::fmt()
@@ -256,7 +256,10 @@ fn show(message: &Message, answer: &ProcedureAnswer, took: Duration, notes: &Not
     }
     if let Ok(notes) = notes.0.lock() {
         for one in notes.iter() {
-            line("publish", &format!("{} {}", one.topic, shown(&one.payload)));
+            line(
+                "publish",
+                &format!("{} {}", one.topic, excerpt(&one.payload)),
+            );
         }
     }
     for text in answer.text.lines() {
@@ -284,7 +287,7 @@ fn in_words(edit: &Edit) -> String {
             )
         }
         Edit::RemoveField { name, occurrence } => format!("field {name} ({occurrence}) is gone"),
-        Edit::ReplaceBody(body) => format!("body of {} bytes: {}", body.len(), shown(body)),
+        Edit::ReplaceBody(body) => format!("body of {} bytes: {}", body.len(), excerpt(body)),
         Edit::SetPayload {
             payload,
             content_type,
@@ -293,13 +296,13 @@ fn in_words(edit: &Edit) -> String {
             format!(
                 "payload of {} bytes ({kind}): {}",
                 payload.len(),
-                shown(payload)
+                excerpt(payload)
             )
         }
     }
 }
 
-fn shown(bytes: &[u8]) -> String {
+fn excerpt(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let start: String = text.chars().take(SHOWN_CHARACTERS_MAX).collect();
     start.escape_debug().to_string()

@@ -140,7 +140,7 @@ fn act(action: &QuarantineAction) -> Result<(), AdminError> {
             let body = json!({ "recipients": recipients, "as_attachment": attached });
             let client = server.client()?;
             for_each(which, &client, "release", |id| {
-                let answer = client.ask("POST", &path_of(id, "/release"), Some(&body))?;
+                let answer = client.request_json("POST", &path_of(id, "/release"), Some(&body))?;
                 Ok(released(&answer))
             })
         }
@@ -152,14 +152,14 @@ fn act(action: &QuarantineAction) -> Result<(), AdminError> {
             let client = server.client()?;
             let what = format!("/learn?as={class}");
             for_each(which, &client, &format!("learn as {class}"), |id| {
-                let answer = client.ask("POST", &path_of(id, &what), None)?;
+                let answer = client.request_json("POST", &path_of(id, &what), None)?;
                 Ok(format!("learned as {class}: {}", learned(&answer)))
             })
         }
         QuarantineAction::Delete { which, server } => {
             let client = server.client()?;
             for_each(which, &client, "delete", |id| {
-                client.ask("DELETE", &path_of(id, ""), None)?;
+                client.request_json("DELETE", &path_of(id, ""), None)?;
                 Ok("deleted".to_owned())
             })
         }
@@ -174,7 +174,7 @@ fn print_source(client: &AdminClient<'_>, id: &str) -> Result<(), AdminError> {
 }
 
 fn show(client: &AdminClient<'_>, id: &str, json: bool) -> Result<(), AdminError> {
-    let answer = client.ask("GET", &path_of(id, ""), None)?;
+    let answer = client.request_json("GET", &path_of(id, ""), None)?;
     if json {
         println!("{answer:#}");
     } else {

@@ -57,7 +57,7 @@ fn matching(client: &AdminClient<'_>, text: &str) -> Result<Vec<String>, AdminEr
     loop {
         // Oldest first, so that messages that arrive meanwhile do not shift the pages.
         let path = page_path(text, "oldest", ids.len(), PAGE);
-        let answer = client.ask("GET", &path, None)?;
+        let answer = client.request_json("GET", &path, None)?;
         let page = answer["messages"].as_array();
         let page = page.map(Vec::as_slice).unwrap_or_default();
         ids.extend(page.iter().filter_map(id_of));

@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use gatepost_bench::interrupt;
 use gatepost_mail::mailbox::{self, MailboxSettings, STANDARD_INPUT};
-use gatepost_rules::{Problem, RuleSet, ScanProfile, Severity};
+use gatepost_rules::{RuleProblem, RuleSet, ScanProfile, Severity};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::broken_pipe::EXIT_BROKEN_PIPE;
@@ -246,7 +246,7 @@ fn load(arguments: &ScanCommandArguments, config: &mut Config) -> Option<RuleSet
 }
 
 /// Errors are named; rules that merely cannot run here are counted.
-fn report(problems: &[Problem]) {
+fn report(problems: &[RuleProblem]) {
     const NAMED_MAX: usize = 20;
     let errors = || {
         problems

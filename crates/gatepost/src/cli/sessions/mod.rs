@@ -132,7 +132,7 @@ fn act(action: &SessionsAction) -> Result<(), AdminError> {
             json,
             server,
         } => {
-            let answer = server.client()?.ask("GET", &which.path(), None)?;
+            let answer = server.client()?.request_json("GET", &which.path(), None)?;
             if *json {
                 println!("{:#}", answer["sessions"]);
             } else {
@@ -141,11 +141,15 @@ fn act(action: &SessionsAction) -> Result<(), AdminError> {
         }
         SessionsAction::Kick { which, server } => {
             let body = json!({ "action": "kick" });
-            let answer = server.client()?.ask("POST", &which.path(), Some(&body))?;
+            let answer = server
+                .client()?
+                .request_json("POST", &which.path(), Some(&body))?;
             println!("{} disconnected", answer["kicked"]);
         }
         SessionsAction::Forget { which, server } => {
-            let answer = server.client()?.ask("DELETE", &which.path(), None)?;
+            let answer = server
+                .client()?
+                .request_json("DELETE", &which.path(), None)?;
             println!("{} ended", answer["ended"]);
         }
         SessionsAction::Ban {
@@ -156,7 +160,9 @@ fn act(action: &SessionsAction) -> Result<(), AdminError> {
             server,
         } => {
             let body = json!({ "action": "ban", "what": what, "time": time, "reason": reason });
-            let answer = server.client()?.ask("POST", &which.path(), Some(&body))?;
+            let answer = server
+                .client()?
+                .request_json("POST", &which.path(), Some(&body))?;
             print_bans(&answer);
         }
     }

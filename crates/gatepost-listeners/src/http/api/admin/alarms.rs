@@ -9,7 +9,7 @@ use super::{body, count_of};
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
 use crate::http::request::{HttpRequest, expect_method};
-use crate::http::response::Response;
+use crate::http::response::HttpResponse;
 
 /// The name of an administrator without a login: requests from this machine need none.
 const NAMELESS: &str = "an administrator";
@@ -43,13 +43,13 @@ pub(super) fn respond(
     context: &HttpContext,
     request: &HttpRequest,
     name: &str,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     let alarms = context.services.alarms.as_ref();
     if name.is_empty() {
         expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
         let count = count_of(request)?;
         let statuses = alarms.map_or_else(Vec::new, |alarms| alarms.status(count));
-        return Ok(Response::json(200, &json!({ "alarms": statuses })));
+        return Ok(HttpResponse::json(200, &json!({ "alarms": statuses })));
     }
     expect_method(request, &["POST"], "POST")?;
     let action: AlarmAction = body(request)?;
@@ -66,5 +66,5 @@ pub(super) fn respond(
         AlarmAction::Forget { topic } => alarms.forget(name, &topic),
     };
     let topics = changed.map_err(|UnknownAlarm| unknown())?;
-    Ok(Response::json(200, &json!({ "topics": topics })))
+    Ok(HttpResponse::json(200, &json!({ "topics": topics })))
 }

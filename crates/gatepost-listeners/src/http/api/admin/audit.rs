@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::count_of;
 use crate::http::error::HttpError;
 use crate::http::request::{HttpRequest, expect_method};
-use crate::http::response::Response;
+use crate::http::response::HttpResponse;
 
 /// Longer details are cut.
 const DETAILS_BYTES_MAX: usize = 4_096;
@@ -33,10 +33,10 @@ pub(super) async fn record(operations: &Operations, request: &HttpRequest) {
 pub(super) async fn respond(
     operations: &Operations,
     request: &HttpRequest,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
     let changes = operations.changes(count_of(request)?).await?;
-    Ok(Response::json(200, &json!({ "changes": changes })))
+    Ok(HttpResponse::json(200, &json!({ "changes": changes })))
 }
 
 /// The members of the body and of the query, but no password.

@@ -11,7 +11,7 @@ use super::body;
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
 use crate::http::request::{HttpRequest, expect_method};
-use crate::http::response::Response;
+use crate::http::response::HttpResponse;
 
 /// The longest reason.
 const REASON_CHARACTERS_MAX: usize = 200;
@@ -34,26 +34,26 @@ pub(super) async fn respond(
     context: &HttpContext,
     request: &HttpRequest,
     network: &str,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     let bans = of_context(context)?;
     if network.is_empty() {
         expect_method(request, &["GET", "HEAD", "POST"], "GET, HEAD, POST")?;
         if request.method() == "POST" {
             return add(context, request).await;
         }
-        return Ok(Response::json(200, &json!({ "bans": bans.list() })));
+        return Ok(HttpResponse::json(200, &json!({ "bans": bans.list() })));
     }
     expect_method(request, &["DELETE"], "DELETE")?;
     if let Some(name) = network.strip_prefix(USER_PREFIX) {
         bans.users().remove(name).await?;
         rights_changed(context).await?;
-        return Ok(Response::empty(204));
+        return Ok(HttpResponse::empty(204));
     }
     // A text that is not a network cannot be banned.
     let network = network.parse();
     let network = network.map_err(|_| HttpError::NotFound(request.path.clone()))?;
     bans.remove(network).await?;
-    Ok(Response::empty(204))
+    Ok(HttpResponse::empty(204))
 }
 
 /// The bans in force.
@@ -119,7 +119,7 @@ async fn rights_changed(context: &HttpContext) -> Result<(), HttpError> {
     Ok(())
 }
 
-async fn add(context: &HttpContext, request: &HttpRequest) -> Result<Response, HttpError> {
+async fn add(context: &HttpContext, request: &HttpRequest) -> Result<HttpResponse, HttpError> {
     let new: NewBan = body(request)?;
     let time = new.time.map(Period::duration);
     let added = if let Some(name) = new.network.strip_prefix(USER_PREFIX) {
@@ -129,7 +129,7 @@ async fn add(context: &HttpContext, request: &HttpRequest) -> Result<Response, H
         let network = network.map_err(|_| BanError::NoAddress)?;
         ban_network(context, network, time, &new.reason).await?
     };
-    Ok(Response::json(201, &added))
+    Ok(HttpResponse::json(201, &added))
 }
 
 fn check_reason(reason: &str) -> Result<(), HttpError> {

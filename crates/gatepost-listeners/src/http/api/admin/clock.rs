@@ -7,10 +7,13 @@ use serde_json::{Value, json};
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
 use crate::http::request::{HttpRequest, expect_method};
-use crate::http::response::Response;
+use crate::http::response::HttpResponse;
 
 /// `GET` shows the rows that are held back, `POST` accepts the clock and returns them.
-pub(super) fn respond(context: &HttpContext, request: &HttpRequest) -> Result<Response, HttpError> {
+pub(super) fn respond(
+    context: &HttpContext,
+    request: &HttpRequest,
+) -> Result<HttpResponse, HttpError> {
     expect_method(request, &["GET", "HEAD", "POST"], "GET, HEAD, POST")?;
     let store = &context.services.store;
     let held = if request.method() == "POST" {
@@ -19,7 +22,7 @@ pub(super) fn respond(context: &HttpContext, request: &HttpRequest) -> Result<Re
         store.held_expiry()
     };
     let held = held.map(to_json);
-    Ok(Response::json(200, &json!({ "held": held })))
+    Ok(HttpResponse::json(200, &json!({ "held": held })))
 }
 
 fn to_json(held: HeldExpiry) -> Value {

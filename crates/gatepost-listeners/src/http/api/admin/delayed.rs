@@ -6,26 +6,26 @@ use super::{count_of, skip_of};
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
 use crate::http::request::{HttpRequest, expect_method};
-use crate::http::response::Response;
+use crate::http::response::HttpResponse;
 
 /// `/admin/delayed`, `/admin/delayed/ID`
 pub(super) async fn respond(
     context: &HttpContext,
     request: &HttpRequest,
     id: &str,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     let gateway = &context.services.gateway;
     if id.is_empty() {
         expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
         let listing = gateway.delayed(skip_of(request)?, count_of(request)?);
-        return Ok(Response::json(200, &listing));
+        return Ok(HttpResponse::json(200, &listing));
     }
     expect_method(request, &["DELETE"], "DELETE")?;
     let unknown = || HttpError::NotFound(format!("a message with the id {id} that waits"));
     let id: MessageId = id.parse().map_err(|_| unknown())?;
     let cancelled = gateway.cancel_delayed_id(id).await;
     if cancelled.map_err(|error| HttpError::Unavailable(error.to_string()))? {
-        Ok(Response::empty(204))
+        Ok(HttpResponse::empty(204))
     } else {
         Err(unknown())
     }

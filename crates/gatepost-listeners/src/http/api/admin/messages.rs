@@ -11,18 +11,18 @@ use super::quarantine::message_id;
 use crate::http::error::HttpError;
 use crate::http::parameters::time_of;
 use crate::http::request::{HttpRequest, expect_method};
-use crate::http::response::Response;
+use crate::http::response::HttpResponse;
 
 /// `/admin/messages`, `/admin/messages/ID`
 pub(super) async fn respond(
     operations: &Operations,
     request: &HttpRequest,
     id: &str,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
     if !id.is_empty() {
         let story = operations.story(message_id(request, id)?).await?;
-        return Ok(Response::json(200, &story));
+        return Ok(HttpResponse::json(200, &story));
     }
     let page = operations.messages(search_of(request)?).await?;
     let next_time = page.next.map(|next| {
@@ -34,7 +34,7 @@ pub(super) async fn respond(
         "next": page.next.map(|next| next.to_string()),
         "next_unix_ms": next_time,
     });
-    Ok(Response::json(200, &answer))
+    Ok(HttpResponse::json(200, &answer))
 }
 
 fn search_of(request: &HttpRequest) -> Result<Search, HttpError> {

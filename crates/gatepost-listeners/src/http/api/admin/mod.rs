@@ -28,7 +28,7 @@ use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
 use crate::http::parameters;
 use crate::http::request::{HttpRequest, expect_method};
-use crate::http::response::Response;
+use crate::http::response::HttpResponse;
 
 const COUNT_DEFAULT: usize = 100;
 const COUNT_MAX: usize = 1_000;
@@ -37,7 +37,7 @@ const COUNT_MAX: usize = 1_000;
 pub(in crate::http) async fn respond(
     context: &Arc<HttpContext>,
     request: &HttpRequest,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     access::expect_admin(context, request)?;
     let response = dispatch(context, request).await?;
     if let Some(operations) = context.services.operations.as_ref() {
@@ -56,7 +56,7 @@ pub(in crate::http) async fn record(context: &HttpContext, request: &HttpRequest
 async fn dispatch(
     context: &Arc<HttpContext>,
     request: &HttpRequest,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     let operations = context.services.operations.as_ref();
     if let Some(operations) = operations {
         let path = request.path.as_str();
@@ -107,7 +107,10 @@ async fn dispatch(
     match request.path.as_str() {
         "/admin/state" => {
             expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
-            Ok(Response::json(200, &context.services.stats.state().await))
+            Ok(HttpResponse::json(
+                200,
+                &context.services.stats.state().await,
+            ))
         }
         "/admin/procedures" => procedures(context, request),
         "/admin/sinks" => sinks(context, request),
@@ -154,7 +157,7 @@ fn skip_of(request: &HttpRequest) -> Result<usize, HttpError> {
 pub(in crate::http) fn health(
     context: &HttpContext,
     request: &HttpRequest,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
     if request.path == "/readyz" && context.drain.is_draining() {
         return Err(HttpError::Busy("the server is shutting down"));
@@ -179,19 +182,19 @@ pub(in crate::http) fn health(
             text.push_str("degraded: backbone\n");
         }
     }
-    Ok(Response::new(200, "text/plain; charset=utf-8", text).with("Cache-Control", "no-store"))
+    Ok(HttpResponse::new(200, "text/plain; charset=utf-8", text).with("Cache-Control", "no-store"))
 }
 
 /// `/metrics`, in Prometheus' text format.
 pub(in crate::http) fn metrics(
     context: &HttpContext,
     request: &HttpRequest,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
     access::expect_admin(context, request)?;
     let mut text = String::with_capacity(8 << 10);
     context.push_metrics(&mut text);
-    Ok(Response::new(
+    Ok(HttpResponse::new(
         200,
         "text/plain; version=0.0.4; charset=utf-8",
         text,
@@ -199,19 +202,22 @@ pub(in crate::http) fn metrics(
 }
 
 /// `/admin/sinks`: the status of each sink.
-fn sinks(context: &HttpContext, request: &HttpRequest) -> Result<Response, HttpError> {
+fn sinks(context: &HttpContext, request: &HttpRequest) -> Result<HttpResponse, HttpError> {
     expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
     let sinks = context.services.sinks.as_ref();
     let sinks = sinks.map_or_else(Vec::new, Sinks::status);
-    Ok(Response::json(200, &serde_json::json!({ "sinks": sinks })))
+    Ok(HttpResponse::json(
+        200,
+        &serde_json::json!({ "sinks": sinks }),
+    ))
 }
 
 /// `/status`: the procedures' counters.
 pub(in crate::http) fn procedures(
     context: &HttpContext,
     request: &HttpRequest,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
     let status = context.services.gateway.procedures().status();
-    Ok(Response::json(200, &status))
+    Ok(HttpResponse::json(200, &status))
 }

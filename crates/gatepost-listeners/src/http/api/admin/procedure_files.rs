@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::body;
 use crate::http::error::HttpError;
 use crate::http::request::{HttpRequest, expect_method};
-use crate::http::response::Response;
+use crate::http::response::HttpResponse;
 
 /// Stored messages on which a text is tried, the latest ones.
 const TRIED_MESSAGES: usize = 200;
@@ -41,10 +41,10 @@ pub(super) async fn respond(
     operations: &Operations,
     request: &HttpRequest,
     path: &str,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     if path.is_empty() {
         expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
-        return Ok(Response::json(200, &list(operations)));
+        return Ok(HttpResponse::json(200, &list(operations)));
     }
     expect_method(
         request,
@@ -65,12 +65,12 @@ pub(super) async fn respond(
         },
         _ => {
             let file = operations.procedure_file(path).await?;
-            return Ok(Response::json(200, &file).with("Cache-Control", "no-store"));
+            return Ok(HttpResponse::json(200, &file).with("Cache-Control", "no-store"));
         }
     };
     // After a mistake, the text in force stays.
     let status = if trial.is_usable() { 200 } else { 422 };
-    Ok(Response::json(status, &trial))
+    Ok(HttpResponse::json(status, &trial))
 }
 
 fn list(operations: &Operations) -> Value {

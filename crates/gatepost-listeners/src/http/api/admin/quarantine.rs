@@ -15,7 +15,7 @@ use super::{body, count_of, skip_of};
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
 use crate::http::request::{HttpRequest, expect_method};
-use crate::http::response::Response;
+use crate::http::response::HttpResponse;
 use crate::http::verdict::{add_retry_after, status_of};
 
 /// `/admin/quarantine/…`
@@ -24,7 +24,7 @@ pub(super) async fn respond(
     operations: &Operations,
     request: &HttpRequest,
     rest: &str,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     if rest.is_empty() {
         expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
         return list(operations, request).await;
@@ -38,7 +38,7 @@ pub(super) async fn respond(
         "learn" => {
             expect_method(request, &["POST"], "POST")?;
             let learned = operations.learn(id, class_of(request)?).await?;
-            Ok(Response::json(
+            Ok(HttpResponse::json(
                 200,
                 &json!({ "id": id.to_string(), "learned": learned }),
             ))
@@ -46,7 +46,7 @@ pub(super) async fn respond(
         "allow-sender" => {
             expect_method(request, &["POST"], "POST")?;
             let sender = operations.allow_sender_of(id).await?;
-            Ok(Response::json(
+            Ok(HttpResponse::json(
                 200,
                 &json!({ "id": id.to_string(), "sender": sender }),
             ))
@@ -55,7 +55,7 @@ pub(super) async fn respond(
     }
 }
 
-async fn list(operations: &Operations, request: &HttpRequest) -> Result<Response, HttpError> {
+async fn list(operations: &Operations, request: &HttpRequest) -> Result<HttpResponse, HttpError> {
     let order = match request.query_value("sort").as_deref() {
         None | Some("" | "newest") => QuarantineOrder::Newest,
         Some("oldest") => QuarantineOrder::Oldest,
@@ -81,7 +81,7 @@ async fn list(operations: &Operations, request: &HttpRequest) -> Result<Response
         "found": page.found,
         "total": page.total,
     });
-    Ok(Response::json(200, &answer))
+    Ok(HttpResponse::json(200, &answer))
 }
 
 /// The body of a release, which may be missing.
@@ -98,7 +98,7 @@ async fn release(
     operations: &Operations,
     request: &HttpRequest,
     id: MessageId,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     expect_method(request, &["POST"], "POST")?;
     let how: ReleaseBody = if request.body.is_empty() {
         ReleaseBody::default()
@@ -122,7 +122,7 @@ async fn release(
     if status != 200 {
         answer["reason"] = Value::from(released.verdict.reason);
     }
-    let mut response = Response::json(status, &answer);
+    let mut response = HttpResponse::json(status, &answer);
     add_retry_after(context, action, &mut response);
     Ok(response)
 }
@@ -131,28 +131,28 @@ async fn one(
     operations: &Operations,
     request: &HttpRequest,
     id: MessageId,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     expect_method(request, &["GET", "HEAD", "DELETE"], "GET, HEAD, DELETE")?;
     if request.method() == "DELETE" {
         operations.delete(id).await?;
-        return Ok(Response::empty(204));
+        return Ok(HttpResponse::empty(204));
     }
     let message = operations.quarantined(id).await?;
     let mut answer = message.story;
     answer["text"] = Value::from(message.text);
     answer["source"] = Value::from(String::from_utf8_lossy(&message.source).into_owned());
-    Ok(Response::json(200, &answer))
+    Ok(HttpResponse::json(200, &answer))
 }
 
 async fn source(
     operations: &Operations,
     request: &HttpRequest,
     id: MessageId,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
     let message = operations.quarantined(id).await?;
     Ok(
-        Response::new(200, "application/octet-stream", message.source)
+        HttpResponse::new(200, "application/octet-stream", message.source)
             .with("Cache-Control", "no-store")
             // If a browser displays the source nevertheless, the page has no permissions.
             .with("Content-Security-Policy", "default-src 'none'; sandbox")

@@ -9,30 +9,36 @@ use super::count_of;
 use crate::http::error::HttpError;
 use crate::http::parameters::flag;
 use crate::http::request::{HttpRequest, expect_method};
-use crate::http::response::Response;
+use crate::http::response::HttpResponse;
 
 /// `/admin/rules`
-pub(super) fn rules(operations: &Operations, request: &HttpRequest) -> Result<Response, HttpError> {
+pub(super) fn rules(
+    operations: &Operations,
+    request: &HttpRequest,
+) -> Result<HttpResponse, HttpError> {
     expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
     let count = count_of(request)?;
-    Ok(Response::json(200, &operations.rules(count)))
+    Ok(HttpResponse::json(200, &operations.rules(count)))
 }
 
 /// `/admin/rules/slowest`
 pub(super) async fn slowest(
     operations: &Operations,
     request: &HttpRequest,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
     let count = count_of(request)?;
-    Ok(Response::json(200, &operations.slowest_rules(count).await?))
+    Ok(HttpResponse::json(
+        200,
+        &operations.slowest_rules(count).await?,
+    ))
 }
 
 /// `/admin/learn?as=spam`: Bayes learns the mail in the body.
 pub(super) async fn learn(
     operations: &Operations,
     request: &HttpRequest,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     expect_method(request, &["POST"], "POST")?;
     let kind = request.field("content-type").unwrap_or_default();
     // A form of another origin cannot send this type without a preflight request.
@@ -41,7 +47,7 @@ pub(super) async fn learn(
     }
     let class = class_of(request)?;
     let learned = operations.learn_mail(request.body.clone(), class).await?;
-    Ok(Response::json(200, &json!({ "learned": learned })))
+    Ok(HttpResponse::json(200, &json!({ "learned": learned })))
 }
 
 /// The class that `as=` names.
@@ -60,11 +66,11 @@ pub(super) fn class_of(request: &HttpRequest) -> Result<Class, HttpError> {
 pub(super) async fn reload(
     operations: &Operations,
     request: &HttpRequest,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     expect_method(request, &["POST"], "POST")?;
     let only_checks = flag("check", request.query_value("check"))?;
     let report = operations.reload(only_checks).await?;
     // After a mistake, the configuration in force stays.
     let status = if report.possible { 200 } else { 422 };
-    Ok(Response::json(status, &report))
+    Ok(HttpResponse::json(status, &report))
 }

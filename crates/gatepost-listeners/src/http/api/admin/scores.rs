@@ -6,7 +6,7 @@ use serde::Deserialize;
 use super::{body, count_of, skip_of};
 use crate::http::error::HttpError;
 use crate::http::request::{HttpRequest, expect_method};
-use crate::http::response::Response;
+use crate::http::response::HttpResponse;
 
 /// The body of a PUT.
 #[derive(Deserialize)]
@@ -34,14 +34,14 @@ pub(super) async fn respond(
     operations: &Operations,
     request: &HttpRequest,
     name: &str,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     let report = if name.is_empty() {
         expect_method(request, &["GET", "HEAD", "POST"], "GET, HEAD, POST")?;
         if request.method() != "POST" {
             let search = request.query_value("search").unwrap_or_default();
             let (count, skip) = (count_of(request)?, skip_of(request)?);
             let rules = operations.rule_scores(&search, count, skip).await?;
-            return Ok(Response::json(200, &rules));
+            return Ok(HttpResponse::json(200, &rules));
         }
         let ScoresChange { action } = body(request)?;
         let ScoresAction::Undo = action;
@@ -56,7 +56,7 @@ pub(super) async fn respond(
     };
     // After a mistake, the scores in force stay.
     let status = if report.possible { 200 } else { 422 };
-    Ok(Response::json(status, &report))
+    Ok(HttpResponse::json(status, &report))
 }
 
 fn new_score(request: &HttpRequest) -> Result<f64, HttpError> {

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::http::error::HttpError;
 use crate::http::request::{HttpRequest, expect_method};
-use crate::http::response::Response;
+use crate::http::response::HttpResponse;
 
 /// The longest address of a mailbox (RFC 5321, section 4.5.3.1.3, without the angle brackets).
 const ADDRESS_CHARACTERS_MAX: usize = 254;
@@ -16,11 +16,11 @@ pub(super) async fn respond(
     operations: &Operations,
     request: &HttpRequest,
     address: &str,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     if address.is_empty() {
         expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
         let senders = operations.allowed_senders();
-        return Ok(Response::json(200, &json!({ "senders": senders })));
+        return Ok(HttpResponse::json(200, &json!({ "senders": senders })));
     }
     expect_method(request, &["PUT", "DELETE"], "PUT, DELETE")?;
     let adds = request.method() == "PUT";
@@ -31,7 +31,7 @@ pub(super) async fn respond(
         });
     }
     operations.allow_sender(address.to_owned(), adds).await?;
-    Ok(Response::empty(204))
+    Ok(HttpResponse::empty(204))
 }
 
 fn is_address(text: &str) -> bool {

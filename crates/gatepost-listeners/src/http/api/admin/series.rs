@@ -9,7 +9,7 @@ use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
 use crate::http::parameters::time_of;
 use crate::http::request::{HttpRequest, expect_method};
-use crate::http::response::Response;
+use crate::http::response::HttpResponse;
 use crate::monitoring::series;
 
 /// The range of a request without `from`.
@@ -18,7 +18,7 @@ const POINTS_DEFAULT: u64 = 300;
 const POINTS_MAX: u64 = 2_000;
 
 /// The requested range, in whole steps.
-struct Range {
+struct SeriesRange {
     from_ms: u64,
     to_ms: u64,
     step_ms: u64,
@@ -30,7 +30,7 @@ struct Range {
 pub(super) async fn respond(
     context: &HttpContext,
     request: &HttpRequest,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
     let store = context.services.store.clone();
     let names = names_of(request)?;
@@ -62,7 +62,7 @@ pub(super) async fn respond(
         "series": in_order(points, &names),
         "dropped": context.services.stats.series_dropped(),
     });
-    Ok(Response::json(200, &body).with("Cache-Control", "no-store"))
+    Ok(HttpResponse::json(200, &body).with("Cache-Control", "no-store"))
 }
 
 /// Figures that were requested by name are listed even without a sample.
@@ -95,7 +95,7 @@ fn names_of(request: &HttpRequest) -> Result<Vec<String>, HttpError> {
     Ok(names)
 }
 
-fn range_of(request: &HttpRequest, settings: &StoreSettings) -> Result<Range, HttpError> {
+fn range_of(request: &HttpRequest, settings: &StoreSettings) -> Result<SeriesRange, HttpError> {
     let now = SystemTime::now();
     let to = time_of(request, "to")?.unwrap_or(now);
     let from = time_of(request, "from")?.unwrap_or(to - RANGE_DEFAULT);
@@ -126,7 +126,7 @@ fn range_of(request: &HttpRequest, settings: &StoreSettings) -> Result<Range, Ht
     // Whole steps since 1970, so that a range that moves with the clock keeps its steps.
     let first_ms = from_ms / step_ms * step_ms;
     let end_ms = to_ms.div_ceil(step_ms).saturating_mul(step_ms);
-    Ok(Range {
+    Ok(SeriesRange {
         from_ms: first_ms,
         to_ms: if from_ms < to_ms { end_ms } else { first_ms },
         step_ms,

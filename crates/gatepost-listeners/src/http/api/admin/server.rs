@@ -6,10 +6,13 @@ use serde_json::json;
 use super::count_of;
 use crate::http::error::HttpError;
 use crate::http::request::{HttpRequest, expect_method};
-use crate::http::response::Response;
+use crate::http::response::HttpResponse;
 
 /// `/admin/log`
-pub(super) fn log(operations: &Operations, request: &HttpRequest) -> Result<Response, HttpError> {
+pub(super) fn log(
+    operations: &Operations,
+    request: &HttpRequest,
+) -> Result<HttpResponse, HttpError> {
     expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
     let level = request.query_value("level").unwrap_or_default();
     let level = match level.as_str() {
@@ -22,17 +25,17 @@ pub(super) fn log(operations: &Operations, request: &HttpRequest) -> Result<Resp
     })?;
     let search = request.query_value("search").unwrap_or_default();
     let lines = operations.log.latest(level, &search, count_of(request)?);
-    Ok(Response::json(200, &json!({ "lines": lines })).with("Cache-Control", "no-store"))
+    Ok(HttpResponse::json(200, &json!({ "lines": lines })).with("Cache-Control", "no-store"))
 }
 
 /// `/admin/settings`
 pub(super) fn settings(
     operations: &Operations,
     request: &HttpRequest,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
     let search = request.query_value("search").unwrap_or_default();
     let (settings, total) = operations.settings.find(&search);
     let answer = json!({ "settings": settings, "total": total });
-    Ok(Response::json(200, &answer).with("Cache-Control", "no-store"))
+    Ok(HttpResponse::json(200, &answer).with("Cache-Control", "no-store"))
 }

@@ -13,7 +13,7 @@ use super::{bans, body, count_of, skip_of};
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
 use crate::http::request::{HttpRequest, expect_method};
-use crate::http::response::Response;
+use crate::http::response::HttpResponse;
 
 /// Subscriptions of one session that are listed; a session may have more.
 const SUBSCRIPTIONS_MAX: usize = 1_000;
@@ -53,7 +53,7 @@ pub(super) async fn respond(
     context: &HttpContext,
     request: &HttpRequest,
     client_id: &str,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     if client_id.is_empty() {
         return list(context, request);
     }
@@ -70,19 +70,19 @@ pub(super) async fn respond(
         _ => {
             let found = inspect(context, client_id, user, SUBSCRIPTIONS_MAX)?;
             let sessions: Vec<Value> = found.iter().map(whole).collect();
-            Ok(Response::json(200, &json!({ "sessions": sessions })))
+            Ok(HttpResponse::json(200, &json!({ "sessions": sessions })))
         }
     }
 }
 
-fn list(context: &HttpContext, request: &HttpRequest) -> Result<Response, HttpError> {
+fn list(context: &HttpContext, request: &HttpRequest) -> Result<HttpResponse, HttpError> {
     expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
     let search = request.query_value("search").unwrap_or_default();
     let (skip, count) = (skip_of(request)?, count_of(request)?);
     let (sessions, total) = context.services.broker.sessions(&search, skip, count);
-    let sessions: Vec<Value> = sessions.iter().map(shown).collect();
+    let sessions: Vec<Value> = sessions.iter().map(session_json).collect();
     let answer = json!({ "sessions": sessions, "total": total });
-    Ok(Response::json(200, &answer))
+    Ok(HttpResponse::json(200, &answer))
 }
 
 /// The sessions of this client id; there is at least one.
@@ -108,13 +108,13 @@ async fn forget(
     context: &HttpContext,
     client_id: &str,
     user: Option<&str>,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     let ended = context.services.broker.end_sessions(client_id, user).await;
     let ended = ended.map_err(|error| HttpError::Unavailable(error.to_string()))?;
     if ended == 0 {
         return Err(no_session(client_id));
     }
-    Ok(Response::json(200, &json!({ "ended": ended })))
+    Ok(HttpResponse::json(200, &json!({ "ended": ended })))
 }
 
 async fn act(
@@ -122,14 +122,14 @@ async fn act(
     request: &HttpRequest,
     client_id: &str,
     user: Option<&str>,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     let action: SessionAction = body(request)?;
     let found = inspect(context, client_id, user, 0)?;
     let broker = &context.services.broker;
     match action {
         SessionAction::Kick => {
             let kicked = broker.end_connections(client_id, user);
-            Ok(Response::json(200, &json!({ "kicked": kicked })))
+            Ok(HttpResponse::json(200, &json!({ "kicked": kicked })))
         }
         SessionAction::Ban { what, time, reason } => {
             let time = time.map(Period::duration);
@@ -144,7 +144,7 @@ async fn act(
                 kicked += ended;
             }
             let answer = json!({ "bans": banned, "kicked": kicked });
-            Ok(Response::json(200, &answer))
+            Ok(HttpResponse::json(200, &answer))
         }
     }
 }
@@ -190,7 +190,7 @@ async fn ban_user(
 }
 
 /// The entry of a session in the list.
-fn shown(session: &SessionInspection) -> Value {
+fn session_json(session: &SessionInspection) -> Value {
     let (stats, queue) = (&session.stats, &session.queue);
     let waits_for: Vec<&str> = session.waits_for.iter().map(|cause| cause.name()).collect();
     let connection = session.connection.as_ref();
@@ -214,7 +214,7 @@ fn shown(session: &SessionInspection) -> Value {
 
 /// The details of one session.
 fn whole(session: &SessionInspection) -> Value {
-    let mut answer = shown(session);
+    let mut answer = session_json(session);
     let queue = &session.queue;
     let connection = session.connection.as_ref().map(|connection| {
         let since = connection.since.duration_since(UNIX_EPOCH);

@@ -13,7 +13,7 @@ use super::body;
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
 use crate::http::request::{HttpRequest, expect_method};
-use crate::http::response::Response;
+use crate::http::response::HttpResponse;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -68,7 +68,7 @@ pub(super) async fn respond(
     context: &HttpContext,
     request: &HttpRequest,
     rest: &str,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     let users = users(context, request)?;
     let (name, what) = rest.split_once('/').unwrap_or((rest, ""));
     match (name, what) {
@@ -85,10 +85,10 @@ pub(super) async fn revoke(
     context: &HttpContext,
     request: &HttpRequest,
     id: &str,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     expect_method(request, &["DELETE"], "DELETE")?;
     users(context, request)?.remove_token(id).await?;
-    Ok(Response::empty(204))
+    Ok(HttpResponse::empty(204))
 }
 
 fn users<'a>(context: &'a HttpContext, request: &HttpRequest) -> Result<&'a Users, HttpError> {
@@ -97,10 +97,10 @@ fn users<'a>(context: &'a HttpContext, request: &HttpRequest) -> Result<&'a User
         .ok_or_else(|| HttpError::NotFound(request.path.clone()))
 }
 
-async fn all(users: &Users, request: &HttpRequest) -> Result<Response, HttpError> {
+async fn all(users: &Users, request: &HttpRequest) -> Result<HttpResponse, HttpError> {
     expect_method(request, &["GET", "HEAD", "POST"], "GET, HEAD, POST")?;
     if request.method() != "POST" {
-        return Ok(Response::json(
+        return Ok(HttpResponse::json(
             200,
             &json!({
                 "users": users.list(),
@@ -118,12 +118,12 @@ async fn all(users: &Users, request: &HttpRequest) -> Result<Response, HttpError
     }
     let password = Secret::new(new.password);
     users.add(&new.name, password, new.admin).await?;
-    let mut response = shown(users, &new.name)?;
+    let mut response = user_response(users, &new.name)?;
     response.status = 201;
     Ok(response)
 }
 
-async fn one(users: &Users, request: &HttpRequest, name: &str) -> Result<Response, HttpError> {
+async fn one(users: &Users, request: &HttpRequest, name: &str) -> Result<HttpResponse, HttpError> {
     expect_method(
         request,
         &["GET", "HEAD", "PATCH", "DELETE"],
@@ -132,7 +132,7 @@ async fn one(users: &Users, request: &HttpRequest, name: &str) -> Result<Respons
     match request.method() {
         "PATCH" => {
             let changes: UserChanges = body(request)?;
-            shown(users, name)?;
+            user_response(users, name)?;
             let demotes = changes.admin == Some(false) || changes.enabled == Some(false);
             if demotes {
                 expect_another_admin(users, name)?;
@@ -144,29 +144,33 @@ async fn one(users: &Users, request: &HttpRequest, name: &str) -> Result<Respons
                 let disabled = changes.enabled.map(|enabled| !enabled);
                 users.set_standing(name, disabled, changes.admin).await?;
             }
-            shown(users, name)
+            user_response(users, name)
         }
         "DELETE" => {
-            shown(users, name)?;
+            user_response(users, name)?;
             // The very last user may be removed: then this machine needs no login again.
             if users.list().len() > 1 {
                 expect_another_admin(users, name)?;
             }
             users.remove(name).await?;
-            Ok(Response::empty(204))
+            Ok(HttpResponse::empty(204))
         }
-        _ => shown(users, name),
+        _ => user_response(users, name),
     }
 }
 
-async fn rules(users: &Users, request: &HttpRequest, subject: &str) -> Result<Response, HttpError> {
+async fn rules(
+    users: &Users,
+    request: &HttpRequest,
+    subject: &str,
+) -> Result<HttpResponse, HttpError> {
     expect_method(
         request,
         &["GET", "HEAD", "POST", "DELETE"],
         "GET, HEAD, POST, DELETE",
     )?;
     if ![EVERYONE, ANONYMOUS].contains(&subject) {
-        shown(users, subject)?;
+        user_response(users, subject)?;
     }
     match request.method() {
         "POST" => {
@@ -194,13 +198,17 @@ async fn rules(users: &Users, request: &HttpRequest, subject: &str) -> Result<Re
         }
         _ => {}
     }
-    Ok(Response::json(
+    Ok(HttpResponse::json(
         200,
         &json!({ "rules": users.rules(subject) }),
     ))
 }
 
-async fn token(users: &Users, request: &HttpRequest, name: &str) -> Result<Response, HttpError> {
+async fn token(
+    users: &Users,
+    request: &HttpRequest,
+    name: &str,
+) -> Result<HttpResponse, HttpError> {
     expect_method(request, &["POST"], "POST")?;
     let new: NewToken = body(request)?;
     let mut parts = new.allow.iter().flatten();
@@ -215,15 +223,15 @@ async fn token(users: &Users, request: &HttpRequest, name: &str) -> Result<Respo
     let secret = users.create_token(name, &new.label, seconds, parts).await?;
     // The token is shown only once, so no cache may keep it.
     Ok(
-        Response::json(201, &json!({ "user": name, "token": secret.expose() }))
+        HttpResponse::json(201, &json!({ "user": name, "token": secret.expose() }))
             .with("Cache-Control", "no-store"),
     )
 }
 
-fn shown(users: &Users, name: &str) -> Result<Response, HttpError> {
+fn user_response(users: &Users, name: &str) -> Result<HttpResponse, HttpError> {
     let list = users.list();
     let user = list.iter().find(|user| user.name == name);
-    user.map(|user| Response::json(200, user))
+    user.map(|user| HttpResponse::json(200, user))
         .ok_or_else(|| HttpError::NotFound(format!("user {name:?}")))
 }
 

@@ -4,7 +4,7 @@
 use gatepost_gateway::{FileAnnouncement, FileOutcome, SubmissionOutcome};
 use gatepost_message::{Message, Publication};
 
-use super::fields::Fields;
+use super::fields::NtfyFields;
 use super::is_unified_push;
 use crate::admission::file_owner;
 use crate::http::context::HttpContext;
@@ -15,7 +15,7 @@ use crate::http::request::HttpRequest;
 pub(super) fn announcement(
     context: &HttpContext,
     request: &HttpRequest,
-    fields: &mut Fields,
+    fields: &mut NtfyFields,
 ) -> Result<Option<FileAnnouncement>, HttpError> {
     let property = |name| fields.property(name).map(str::to_owned);
     let (name, link) = (property("filename"), property("attach"));
@@ -48,7 +48,7 @@ pub(super) fn announcement(
 
 /// Checks the link of a publication without a file of its own. If there is no text, the message
 /// names the file.
-fn name_link(link: &str, name: Option<String>, fields: &mut Fields) -> Result<(), HttpError> {
+fn name_link(link: &str, name: Option<String>, fields: &mut NtfyFields) -> Result<(), HttpError> {
     let is_web = ["http://", "https://"].iter().any(|scheme| {
         let start = link.get(..scheme.len());
         start.is_some_and(|start| start.eq_ignore_ascii_case(scheme))

@@ -53,7 +53,7 @@ const EMPTY: &str = "triggered";
 
 /// The published fields.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Fields {
+pub(super) struct NtfyFields {
     /// The text, if the request's body is not the text.
     pub text: Option<String>,
     /// Whether the fields came as a JSON object.
@@ -67,7 +67,7 @@ pub(super) struct Fields {
 /// ntfy's object for publishing.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Object {
+struct NtfyObject {
     topic: String,
     message: Option<String>,
     title: Option<String>,
@@ -88,7 +88,7 @@ struct Object {
     cache: Option<String>,
 }
 
-impl Fields {
+impl NtfyFields {
     pub(super) fn of_request(request: &HttpRequest) -> Result<Self, HttpError> {
         let value = |names: &[&str]| first_parameter(request, names);
         for (name, aliases, detail) in UNSUPPORTED {
@@ -162,7 +162,7 @@ impl Fields {
 
     /// The topic and the rest of an object.
     pub(super) fn of_json(body: &[u8]) -> Result<(String, Self), HttpError> {
-        let object: Object = json_object(body)?;
+        let object: NtfyObject = json_object(body)?;
         let given = [&object.call, &object.template];
         for ((name, _, detail), text) in UNSUPPORTED.into_iter().zip(given) {
             let is_requested = text.as_ref().is_some_and(|text| !is_no(text));
@@ -293,7 +293,7 @@ mod tests {
         let body = br#"{"topic":"alarms","message":"Smoke","title":"Hall","tags":["fire","hall"],
             "priority":5,"markdown":true,
             "actions":[{"action":"view","label":"See","url":"https://x"}]}"#;
-        let (topic, fields) = Fields::of_json(body).expect("an object");
+        let (topic, fields) = NtfyFields::of_json(body).expect("an object");
         assert_eq!(topic, "alarms");
         assert_eq!(fields.text.as_deref(), Some("Smoke"));
         let property = |name: &str| {
@@ -304,13 +304,14 @@ mod tests {
         assert_eq!(property("tags"), Some("fire,hall"));
         assert_eq!(property("priority"), Some("5"));
         assert!(property("actions").is_some_and(|text| text.contains("view")));
-        let (_, empty) = Fields::of_json(br#"{"topic":"alarms"}"#).expect("an object");
+        let (_, empty) = NtfyFields::of_json(br#"{"topic":"alarms"}"#).expect("an object");
         assert_eq!(empty.text.as_deref(), Some(EMPTY));
         let later = br#"{"topic":"a","delay":"1h","email":"anna@example.org"}"#;
-        let (_, later) = Fields::of_json(later).expect("an object");
+        let (_, later) = NtfyFields::of_json(later).expect("an object");
         assert_eq!(later.email.as_deref(), Some("anna@example.org"));
         assert_eq!(later.properties, [(DELAY.to_owned(), "1h".to_owned())]);
-        let (_, present) = Fields::of_json(br#"{"topic":"a","cache":"no"}"#).expect("an object");
+        let (_, present) =
+            NtfyFields::of_json(br#"{"topic":"a","cache":"no"}"#).expect("an object");
         assert_eq!(present.property(CACHE), Some("no"));
         for body in [
             &b"{"[..],
@@ -321,7 +322,7 @@ mod tests {
             br#"{"topic":"a","actions":[{"action":"view","label":"no address"}]}"#,
             br#"{"topic":"a","sequence_id":"a/b"}"#,
         ] {
-            assert!(Fields::of_json(body).is_err());
+            assert!(NtfyFields::of_json(body).is_err());
         }
     }
 }

@@ -29,11 +29,11 @@ use crate::http::event_stream::{PublicationShape, to_ntfy, to_ntfy_at};
 use crate::http::origin;
 use crate::http::parameters::{first_parameter, flag, is_yes, parameter, since_of};
 use crate::http::request::{HttpRequest, HttpVersion};
-use crate::http::response::{Body, Response};
+use crate::http::response::{HttpResponse, ResponseBody};
 use crate::http::verdict::{add_retry_after_outcome, status_of_outcome, verdict_json};
 use crate::http::websocket_handshake;
 use crate::mount::Mount;
-use fields::Fields;
+use fields::NtfyFields;
 
 /// ntfy's bound on a topic.
 const TOPIC_CHARACTERS_MAX: usize = 64;
@@ -42,17 +42,17 @@ const TOPIC_CHARACTERS_MAX: usize = 64;
 pub(in crate::http) async fn respond(
     context: &Arc<HttpContext>,
     request: &HttpRequest,
-) -> Option<Result<Response, HttpError>> {
+) -> Option<Result<HttpResponse, HttpError>> {
     let path = request.path.strip_prefix('/')?;
     if request.path == "/v1/health" && matches!(request.method(), "GET" | "HEAD") {
-        return Some(Ok(Response::json(200, &json!({ "healthy": true }))));
+        return Some(Ok(HttpResponse::json(200, &json!({ "healthy": true }))));
     }
     match (request.method(), path.split_once('/')) {
         ("POST" | "PUT", None) if is_topic(path) => {
             Some(publish(context, request, path, None).await)
         }
         ("GET" | "HEAD", None) if is_topic(path) && is_unified_push(request) => Some(Ok(
-            Response::json(200, &json!({ "unifiedpush": { "version": 1 } })),
+            HttpResponse::json(200, &json!({ "unifiedpush": { "version": 1 } })),
         )),
         (_, Some(("v1", rest))) if !sequence::is_reserved(rest) => Some(Err(HttpError::NotFound(
             format!("{}: this part of ntfy's API is not supported", request.path),
@@ -96,12 +96,12 @@ async fn publish(
     request: &HttpRequest,
     topic: &str,
     sequence_id: Option<&str>,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     let mut fields = if is_unified_push(request) {
         // The fields that application servers send are those of Web Push (RFC 8030), not ntfy's.
-        Fields::default()
+        NtfyFields::default()
     } else {
-        Fields::of_request(request)?
+        NtfyFields::of_request(request)?
     };
     if let Some(id) = sequence_id {
         fields.set_sequence_id(id);
@@ -113,10 +113,10 @@ async fn publish(
 pub(in crate::http) async fn publish_json(
     context: &Arc<HttpContext>,
     request: &HttpRequest,
-) -> Result<Response, HttpError> {
-    let (topic, fields) = Fields::of_json(&request.body)?;
+) -> Result<HttpResponse, HttpError> {
+    let (topic, fields) = NtfyFields::of_json(&request.body)?;
     // Header fields supply the values that the object omits.
-    let fields = fields.or(Fields::of_request(request)?);
+    let fields = fields.or(NtfyFields::of_request(request)?);
     if !is_topic(&topic) {
         let detail = format!(
             "topic: {topic:?} is not a valid name; use letters, digits, '-' and \
@@ -133,7 +133,7 @@ async fn publish_by_link(
     context: &Arc<HttpContext>,
     request: &HttpRequest,
     topic: &str,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     origin::expect_own_link(context, request)?;
     if !is_topic(topic) {
         return Err(HttpError::NotFound(request.path.clone()));
@@ -145,8 +145,8 @@ async fn send(
     context: &Arc<HttpContext>,
     request: &HttpRequest,
     topic: &str,
-    mut fields: Fields,
-) -> Result<Response, HttpError> {
+    mut fields: NtfyFields,
+) -> Result<HttpResponse, HttpError> {
     let announcement = attachment::announcement(context, request, &mut fields)?;
     let mount = request.mount();
     let whole = Mount::topic(mount.as_ref(), topic);
@@ -181,7 +181,7 @@ async fn send(
     let (outcome, publication) = attachment::submit(context, message, announcement).await?;
     let Some(publication) = publication else {
         let body = verdict_json(id, &outcome.verdict);
-        let mut response = Response::json(status_of_outcome(&outcome), &body);
+        let mut response = HttpResponse::json(status_of_outcome(&outcome), &body);
         add_retry_after_outcome(context, &outcome, &mut response);
         return Ok(response);
     };
@@ -194,7 +194,7 @@ async fn send(
         Some(due) => to_ntfy_at(due, shown),
         None => to_ntfy(publication.id, shown),
     };
-    let mut response = Response::json(200, &object);
+    let mut response = HttpResponse::json(200, &object);
     response.message = Some(id);
     Ok(response)
 }
@@ -211,9 +211,9 @@ fn may_read(
     context: &HttpContext,
     request: &HttpRequest,
     names: &str,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     access::expect_subscribe(context, request, &filters(request, names)?)?;
-    Ok(Response::json(200, &json!({ "success": true })))
+    Ok(HttpResponse::json(200, &json!({ "success": true })))
 }
 
 /// A yes or no under any of these names, the first of which errors contain.
@@ -229,7 +229,7 @@ async fn subscribe(
     request: &HttpRequest,
     names: &str,
     shape: PublicationShape,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     let filters = filters(request, names)?;
     let polls = flag_of(request, ["poll", "x-poll", "po"])?;
     let wants_scheduled = flag_of(request, ["scheduled", "x-scheduled", "sched"])?;
@@ -249,7 +249,7 @@ async fn subscribe(
     };
     let names = names.to_owned();
     let mut response = stream(context, request, &filters, since, shape, names);
-    if let Body::Stream { format, .. } = &mut response.body {
+    if let ResponseBody::Stream { format, .. } = &mut response.body {
         format.ends = polls;
         format.filter = filter::filter_of(request)?.map(Arc::new);
         if wants_scheduled {

@@ -9,14 +9,14 @@ use std::sync::Arc;
 
 use gatepost_message::SequenceEvent;
 
-use super::fields::Fields;
+use super::fields::NtfyFields;
 use super::{is_topic, publish, send};
 use crate::http::access;
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
 use crate::http::origin;
 use crate::http::request::HttpRequest;
-use crate::http::response::Response;
+use crate::http::response::HttpResponse;
 use crate::mount::Mount;
 
 /// Second segments of paths that mean something else with GET: as sequence ids they would turn a
@@ -38,7 +38,7 @@ pub(super) async fn respond(
     request: &HttpRequest,
     topic: &str,
     rest: &str,
-) -> Option<Result<Response, HttpError>> {
+) -> Option<Result<HttpResponse, HttpError>> {
     let (id, verb) = match rest.split_once('/') {
         Some((id, verb)) => (id, Some(verb)),
         None => (rest, None),
@@ -69,7 +69,7 @@ async fn publish_event(
     topic: &str,
     id: &str,
     event: SequenceEvent,
-) -> Result<Response, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     if event == SequenceEvent::Delete {
         let mount = request.mount();
         let whole = Mount::topic(mount.as_ref(), topic);
@@ -77,5 +77,5 @@ async fn publish_event(
         let cancelled = context.services.gateway.cancel_delayed(&whole, id).await;
         cancelled.map_err(|error| HttpError::Unavailable(error.to_string()))?;
     }
-    send(context, request, topic, Fields::of_event(event, id)).await
+    send(context, request, topic, NtfyFields::of_event(event, id)).await
 }

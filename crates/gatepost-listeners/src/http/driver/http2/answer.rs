@@ -16,28 +16,28 @@ use crate::http::driver::encode::{self, Length};
 use crate::http::driver::file_chunks::FileChunks;
 use crate::http::event_stream::{StreamFormat, encode_shared};
 use crate::http::rate_limits::PACED_BYTES;
-use crate::http::response::{Body, Response};
+use crate::http::response::{HttpResponse, ResponseBody};
 use crate::http::stream_rights::StreamRights;
 use crate::minimum_rate::MinimumRate;
 
 /// Writes a response, or only its head.
 pub(super) async fn write(
     client: &Http2Client,
-    mut response: Response,
+    mut response: HttpResponse,
     is_head: bool,
     respond: &mut SendResponse<Bytes>,
 ) -> io::Result<()> {
-    let body = std::mem::replace(&mut response.body, Body::Pieces(Vec::new()));
+    let body = std::mem::replace(&mut response.body, ResponseBody::Pieces(Vec::new()));
     let length = match &body {
-        Body::File { length, .. } => Length::Known(*length),
-        Body::Stream { .. } | Body::WebSocket { .. } => Length::None,
-        Body::Pieces(pieces) => match encode::body_length(&response) {
+        ResponseBody::File { length, .. } => Length::Known(*length),
+        ResponseBody::Stream { .. } | ResponseBody::WebSocket { .. } => Length::None,
+        ResponseBody::Pieces(pieces) => match encode::body_length(&response) {
             Length::None => Length::None,
             _ => Length::Known(pieces.iter().map(|piece| piece.len() as u64).sum()),
         },
     };
     let is_empty = match &body {
-        Body::Stream { .. } => false,
+        ResponseBody::Stream { .. } => false,
         _ => matches!(length, Length::None | Length::Known(0)),
     };
     let ends = is_head || is_empty;
@@ -53,12 +53,12 @@ pub(super) async fn write(
         rate,
     };
     match body {
-        Body::Pieces(pieces) => {
+        ResponseBody::Pieces(pieces) => {
             for piece in pieces {
                 output.send(piece).await?;
             }
         }
-        Body::File {
+        ResponseBody::File {
             file,
             start,
             length,
@@ -67,12 +67,12 @@ pub(super) async fn write(
                 .send_file(FileChunks::new(file, start, length))
                 .await?;
         }
-        Body::Stream {
+        ResponseBody::Stream {
             reader,
             format,
             rights,
         } => output.send_stream(reader, &format, &rights).await?,
-        Body::WebSocket { .. } => {}
+        ResponseBody::WebSocket { .. } => {}
     }
     output.stream.send_data(Bytes::new(), true).map_err(broken)
 }

@@ -1,7 +1,7 @@
 //! A connection's stream for the `h2` crate: some of its bytes were read already, and the number
 //! and the lengths of its control frames are checked.
 //!
-//! After a violation, nothing more is read, and the holder of the [`Violation`] ends the
+//! After a violation, nothing more is read, and the holder of the [`Http2Violation`] ends the
 //! connection: an error here would prevent `h2` from sending the reason.
 
 use std::io;
@@ -18,15 +18,15 @@ use crate::stream::Stream;
 
 /// The client's violation for which its connection must end.
 #[derive(Clone, Default)]
-pub(super) struct Violation(Arc<Noticed>);
+pub(super) struct Http2Violation(Arc<ViolationState>);
 
 #[derive(Default)]
-struct Noticed {
+struct ViolationState {
     reason: OnceLock<Reason>,
     notify: Notify,
 }
 
-impl Violation {
+impl Http2Violation {
     /// Waits for the violation; returns the reason that is sent to the client.
     pub(super) async fn noticed(&self) -> Reason {
         self.0.notify.notified().await;
@@ -44,11 +44,11 @@ pub(super) struct GuardedStream {
     stream: Stream,
     first: Vec<u8>,
     guard: FrameGuard,
-    violation: Violation,
+    violation: Http2Violation,
 }
 
 impl GuardedStream {
-    pub(super) fn new(stream: Stream, first: Vec<u8>, violation: Violation) -> Self {
+    pub(super) fn new(stream: Stream, first: Vec<u8>, violation: Http2Violation) -> Self {
         Self {
             stream,
             first,

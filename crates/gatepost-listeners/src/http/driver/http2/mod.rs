@@ -26,9 +26,9 @@ use crate::http::error::HttpError;
 use crate::http::host::is_host;
 use crate::http::log;
 use crate::http::request::{HttpRequest, HttpVersion};
-use crate::http::response::{Body, Response};
+use crate::http::response::{HttpResponse, ResponseBody};
 use crate::http::router;
-use crate::in_flight::Lease;
+use crate::in_flight::InFlightLease;
 use crate::linger::LINGER;
 use crate::minimum_rate::MinimumRate;
 use crate::stream::TlsSession;
@@ -39,7 +39,7 @@ mod frame_guard;
 mod guarded_stream;
 
 use body_blocks::BodyBlocks;
-use guarded_stream::{GuardedStream, Violation};
+use guarded_stream::{GuardedStream, Http2Violation};
 
 /// Streams that a client may have open at once (RFC 9113, section 6.5.2 recommends at least 100).
 const STREAMS_MAX: u32 = 128;
@@ -74,7 +74,7 @@ pub(super) async fn serve(mut connection: Http1Connection) {
         certified,
         streams: AtomicUsize::new(0),
     });
-    let violation = Violation::default();
+    let violation = Http2Violation::default();
     let stream = GuardedStream::new(stream, tail, violation.clone());
     match run(&client, stream, &violation).await {
         Ok(()) => {}
@@ -112,7 +112,7 @@ impl Http2Client {
 async fn run(
     client: &Arc<Http2Client>,
     stream: GuardedStream,
-    violation: &Violation,
+    violation: &Http2Violation,
 ) -> Result<(), h2::Error> {
     let settings = &client.context.settings;
     let mut builder = h2::server::Builder::new();
@@ -220,7 +220,7 @@ async fn answer(
             Err(_) => return,
         }
     };
-    if matches!(response.body, Body::WebSocket { .. }) {
+    if matches!(response.body, ResponseBody::WebSocket { .. }) {
         // RFC 9113, section 8.6: there is no Upgrade in HTTP/2.
         respond.send_reset(Reason::HTTP_1_1_REQUIRED);
         return;
@@ -306,7 +306,7 @@ fn request_of(
 async fn read_body(
     client: &Http2Client,
     body: &mut RecvStream,
-    lease: &mut Lease,
+    lease: &mut InFlightLease,
 ) -> Result<Result<Bytes, HttpError>, h2::Error> {
     let settings = &client.context.settings;
     let mut rate = MinimumRate::new(
@@ -335,7 +335,7 @@ async fn read_body(
 }
 
 /// The response's head, whose field names HTTP/2 has in lower case.
-fn head_of(response: &Response, length: Length) -> Result<http::Response<()>, http::Error> {
+fn head_of(response: &HttpResponse, length: Length) -> Result<http::Response<()>, http::Error> {
     let mut date = Vec::with_capacity(32);
     gatepost_pages::clock::push_http_date(&mut date);
     let mut builder = http::Response::builder()

@@ -22,7 +22,7 @@ struct DnsCheck {
 }
 
 impl DnsCheck {
-    fn ask(&self, name: &str, kind: RecordType) -> Result<Vec<RecordData>, String> {
+    fn query(&self, name: &str, kind: RecordType) -> Result<Vec<RecordData>, String> {
         let question = Question::new(name, kind);
         let until = Instant::now() + QUESTION_TIMEOUT;
         let answer = self
@@ -37,7 +37,7 @@ impl DnsCheck {
 
     fn addresses(&self, name: &str) -> BTreeSet<IpAddr> {
         let kinds = [RecordType::A, RecordType::Aaaa];
-        let found = kinds.iter().filter_map(|kind| self.ask(name, *kind).ok());
+        let found = kinds.iter().filter_map(|kind| self.query(name, *kind).ok());
         found
             .flatten()
             .filter_map(|record| address(&record))
@@ -97,7 +97,7 @@ fn own_addresses() -> BTreeSet<IpAddr> {
 }
 
 fn exchangers(domain: &str, own: &BTreeSet<IpAddr>, asking: &DnsCheck, report: &mut DeployReport) {
-    let records = match asking.ask(domain, RecordType::Mx) {
+    let records = match asking.query(domain, RecordType::Mx) {
         Ok(records) => records,
         Err(error) => {
             report.warn(format!("MX of {domain}: {error}"));
@@ -134,7 +134,7 @@ fn exchangers(domain: &str, own: &BTreeSet<IpAddr>, asking: &DnsCheck, report: &
 
 fn pointer(ip: IpAddr, asking: &DnsCheck, report: &mut DeployReport) {
     let records = asking
-        .ask(&reverse_name(ip), RecordType::Ptr)
+        .query(&reverse_name(ip), RecordType::Ptr)
         .unwrap_or_default();
     let names: Vec<String> = records
         .into_iter()

@@ -31,9 +31,9 @@ impl SubmittedEffects {
 
 /// All effects whose commit is not known to have succeeded.
 #[derive(Default)]
-pub(crate) struct UnsettledEffects(Mutex<Vec<SubmittedEffects>>);
+pub(crate) struct UncommittedEffects(Mutex<Vec<SubmittedEffects>>);
 
-impl UnsettledEffects {
+impl UncommittedEffects {
     pub(crate) fn push(&self, effects: Vec<DeferredEffects>, ticket: Result<Ticket, StoreError>) {
         let mut all = self.0.lock();
         if all.len() == all.capacity() {

@@ -7,21 +7,21 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use gatepost_broker::{
-    Attachment, Authorization, Broker, Close, ConnectError, ConnectOptions, DisconnectCause,
-    IN_PROCESS_PREFIX, Publisher, QueueBounds, Receipt, RequestedFilter, SubscribeError,
-    SubscribeOptions,
+    Attachment, Authorization, Broker, ConnectError, ConnectOptions, ConnectionClose,
+    DisconnectCause, IN_PROCESS_PREFIX, Publisher, QueueBounds, Receipt, RequestedFilter,
+    SubscribeError, SubscribeOptions,
 };
 use gatepost_message::{Peer, Qos};
 use gatepost_mqtt::PacketId;
 use gatepost_store::{StoreError, Ticket};
 
-use crate::frame::{Delivery, FORMAT, SinkFrame, take_frame};
-use crate::pipe::Pipe;
+use crate::frame::{FORMAT, SinkDelivery, SinkFrame, take_frame};
+use crate::session_socket::SessionSocket;
 use crate::settings::SinkSettings;
 
 /// The reason why a sink has no session.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum InletError {
+pub(crate) enum SinkSessionError {
     #[error("no session: {0}")]
     Connect(#[from] ConnectError),
     #[error("{filter}: {cause}")]
@@ -48,21 +48,21 @@ pub(crate) fn client_id(name: &str) -> String {
     format!("{IN_PROCESS_PREFIX}{name}")
 }
 
-pub(crate) struct Inlet {
+pub(crate) struct SinkSession {
     attachment: Attachment,
-    pipe: Arc<Pipe>,
+    socket: Arc<SessionSocket>,
     bytes: BytesMut,
 }
 
-impl Inlet {
+impl SinkSession {
     /// Resumes or creates the sink's session, and subscribes to the wanted filters and to nothing
     /// else.
     pub(crate) async fn open(
         broker: &Broker,
         settings: &SinkSettings,
         wanted: &SinkSubscription,
-    ) -> Result<Self, InletError> {
-        let pipe = Arc::new(Pipe::default());
+    ) -> Result<Self, SinkSessionError> {
+        let socket = Arc::new(SessionSocket::default());
         let options = ConnectOptions {
             client_id: Some(client_id(&settings.name)),
             user: None,
@@ -80,27 +80,27 @@ impl Inlet {
             will: None,
             slow_subscriber: Some(settings.when_full),
             format: FORMAT,
-            socket: pipe.clone(),
+            socket: socket.clone(),
         };
         let connected = broker.connect(options, |_, _| {})?;
         let mut attachment = connected.attachment;
         attachment.bound_queue(bounds(broker, settings));
         // The store reports a session that cannot be stored; the sink works without it.
-        for ticket in connected.promises.into_iter().flatten() {
+        for ticket in connected.tickets.into_iter().flatten() {
             let _ = ticket.committed().await;
         }
         attachment.begin();
-        let inlet = Self {
+        let session = Self {
             attachment,
-            pipe,
+            socket,
             bytes: BytesMut::new(),
         };
-        inlet.subscribe(wanted)?;
-        inlet.attachment.flush();
-        Ok(inlet)
+        session.subscribe(wanted)?;
+        session.attachment.flush();
+        Ok(session)
     }
 
-    fn subscribe(&self, wanted: &SinkSubscription) -> Result<(), InletError> {
+    fn subscribe(&self, wanted: &SinkSubscription) -> Result<(), SinkSessionError> {
         for known in self.attachment.filters() {
             if !wanted
                 .filters
@@ -112,7 +112,7 @@ impl Inlet {
         }
         for (filter, options) in &wanted.filters {
             let retained = self.attachment.subscribe(filter, options);
-            let retained = retained.map_err(|cause| InletError::Subscribe {
+            let retained = retained.map_err(|cause| SinkSessionError::Subscribe {
                 filter: filter.text.to_string(),
                 cause,
             })?;
@@ -138,20 +138,20 @@ impl Inlet {
                     return Poll::Ready(Err(DisconnectCause::Broken));
                 }
             }
-            let pipe = &self.pipe;
+            let socket = &self.socket;
             let ended = self
                 .attachment
-                .poll_ended(context, |context| pipe.poll_writable(context));
+                .poll_ended(context, |context| socket.poll_writable(context));
             if let Poll::Ready(cause) = ended {
                 return Poll::Ready(Err(cause));
             }
-            std::task::ready!(pipe.poll_read(context, &mut self.bytes));
+            std::task::ready!(socket.poll_read(context, &mut self.bytes));
         }
     }
 
     /// Acknowledges a message that the destination has received or that is given up. The result is
-    /// as for [`Inlet::submit`].
-    pub(crate) fn complete(&self, delivery: &Delivery) -> Option<Result<Ticket, StoreError>> {
+    /// as for [`SinkSession::submit`].
+    pub(crate) fn complete(&self, delivery: &SinkDelivery) -> Option<Result<Ticket, StoreError>> {
         let packet_id = delivery.packet_id?;
         // Stray acknowledgements belong to deliveries of an earlier connection.
         if delivery.qos == Qos::ExactlyOnce {
@@ -201,7 +201,7 @@ impl Inlet {
     }
 
     /// Handles PUBACK of the other broker. This and the next three changes are stored by
-    /// [`Inlet::submit`]; an acknowledgement of an unknown delivery belongs to an earlier
+    /// [`SinkSession::submit`]; an acknowledgement of an unknown delivery belongs to an earlier
     /// connection.
     pub(crate) fn acknowledge(&self, packet_id: PacketId) {
         let _ = self.attachment.acknowledge(packet_id);
@@ -224,7 +224,7 @@ impl Inlet {
 
     /// Disconnects from the session, which is kept for the next connection.
     pub(crate) fn close(self) {
-        self.attachment.close(&Close::default());
+        self.attachment.close(&ConnectionClose::default());
     }
 }
 

@@ -15,20 +15,20 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::attempt::{Backoff, Failure, RequestPace, explained};
-use crate::carrier::{Carrier, Remaining};
-use crate::frame::{Delivery, SinkFrame};
+use crate::attempt::{AttemptFailure, Backoff, RequestPace, explained};
+use crate::frame::{SinkDelivery, SinkFrame};
 use crate::given_up::give_up;
-use crate::inlet::{Inlet, SinkSubscription};
+use crate::session::{SinkSession, SinkSubscription};
 use crate::settings::SinkSettings;
 use crate::status::{SinkProgress, SinkState};
+use crate::transport::{RemainingRecipients, SinkTransport};
 
 /// The longest time for which a stopping sink waits for attempts that have begun.
 const STOP_TIME_MAX: Duration = Duration::from_secs(3);
 
 /// The schedule of a sink that collects messages.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Digest {
+pub(crate) struct DigestSchedule {
     /// The time from one digest to the next.
     pub(crate) every: Duration,
     /// Messages in one.
@@ -36,7 +36,7 @@ pub(crate) struct Digest {
 }
 
 /// Messages that leave together, in their order.
-type Batch = Vec<Delivery>;
+type Batch = Vec<SinkDelivery>;
 
 /// The commits of acknowledgements that are not on disk yet, in their order. Each counts as a
 /// message under way, so a crash repeats no more messages than the sink may send at once, however
@@ -69,37 +69,37 @@ enum ServiceEnd {
 }
 
 /// A running sink.
-pub(crate) struct Delivering {
+pub(crate) struct DeliveryLoop {
     pub(crate) broker: Broker,
     pub(crate) settings: SinkSettings,
-    pub(crate) carrier: Box<dyn Carrier>,
+    pub(crate) transport: Box<dyn SinkTransport>,
     /// The rights of the sink's user; `None` for a sink of the config.
     pub(crate) authorization: Option<Arc<dyn Authorization>>,
     pub(crate) concurrency: u16,
     /// `None` where each message is sent separately.
-    pub(crate) digest: Option<Digest>,
+    pub(crate) digest: Option<DigestSchedule>,
     pub(crate) progress: Arc<SinkProgress>,
     pub(crate) dead_letter: Option<Topic>,
     pub(crate) pace: RequestPace,
     pub(crate) stop: watch::Receiver<bool>,
 }
 
-impl Delivering {
+impl DeliveryLoop {
     /// Runs until the sink is stopped, or the destination no longer exists. If the session is lost,
     /// a new one is opened.
     pub(crate) async fn run(self) -> WorkEnd {
         let this = Arc::new(self);
         let mut backoff = Backoff::new(&this.settings.retry);
         while !*this.stop.borrow() {
-            let opened = Inlet::open(&this.broker, &this.settings, &this.wanted()).await;
+            let opened = SinkSession::open(&this.broker, &this.settings, &this.wanted()).await;
             this.progress.opened();
             let why = match opened {
-                Ok(mut inlet) => {
+                Ok(mut session) => {
                     this.progress.set_state(SinkState::Running);
                     backoff.succeeded();
-                    let ended = this.serve(&mut inlet).await;
+                    let ended = this.serve(&mut session).await;
                     this.progress.end_all_deliveries();
-                    inlet.close();
+                    session.close();
                     match ended {
                         ServiceEnd::Work(end) => return end,
                         ServiceEnd::Session(DisconnectCause::ShuttingDown) => {
@@ -129,7 +129,7 @@ impl Delivering {
             filters: filters.map(|filter| (filter, options)).collect(),
             in_flight_max: self.in_flight_max(),
             frame_bytes_max: None,
-            kind: self.carrier.kind(),
+            kind: self.transport.kind(),
             authorization: self.authorization.clone(),
         }
     }
@@ -143,7 +143,7 @@ impl Delivering {
     }
 
     /// Serves the session until the sink stops or the session ends.
-    async fn serve(self: &Arc<Self>, inlet: &mut Inlet) -> ServiceEnd {
+    async fn serve(self: &Arc<Self>, session: &mut SinkSession) -> ServiceEnd {
         let mut stop = self.stop.clone();
         let mut at_work: JoinSet<(Batch, AttemptEnding)> = JoinSet::new();
         let mut uncommitted = UncommittedAcks::new();
@@ -152,7 +152,7 @@ impl Delivering {
         let mut next_digest = Instant::now();
         let mut is_gone = false;
         let ended = loop {
-            if is_gone && self.carrier.ends_when_gone() {
+            if is_gone && self.transport.ends_when_gone() {
                 break ServiceEnd::Work(WorkEnd::Gone);
             }
             while uncommitted
@@ -166,7 +166,7 @@ impl Delivering {
             tokio::select! {
                 _ = stop.wait_for(|&stop| stop) => break ServiceEnd::Work(WorkEnd::Stopped),
                 Some(done) = at_work.join_next() => match done {
-                    Ok(done) => is_gone |= self.settle(inlet, done, &mut uncommitted),
+                    Ok(done) => is_gone |= self.settle(session, done, &mut uncommitted),
                     Err(error) => {
                         tracing::error!(target: "sinks", sink = self.settings.name, %error,
                             "an attempt ended in a fault; unfinished messages are delivered again");
@@ -174,10 +174,10 @@ impl Delivering {
                     }
                 },
                 Some(_) = first_commit(&uncommitted) => {}
-                handed = inlet.next(), if self.has_room(under_way, &collected) && !is_gone => {
+                handed = session.next(), if self.has_room(under_way, &collected) && !is_gone => {
                     match handed {
-                        Ok(SinkFrame::Delivery(delivery)) if !self.carrier.accepts(&delivery) => {
-                            inlet.complete(&delivery);
+                        Ok(SinkFrame::Delivery(delivery)) if !self.transport.accepts(&delivery) => {
+                            session.complete(&delivery);
                         }
                         Ok(SinkFrame::Delivery(delivery)) => {
                             self.progress.began(delivery.id);
@@ -186,7 +186,7 @@ impl Delivering {
                                 None => self.begin(&mut at_work, vec![*delivery]),
                             }
                         }
-                        Ok(SinkFrame::Release(packet_id)) => inlet.released(packet_id),
+                        Ok(SinkFrame::Release(packet_id)) => session.released(packet_id),
                         Err(cause) => break ServiceEnd::Session(cause),
                     }
                 }
@@ -201,7 +201,7 @@ impl Delivering {
         let finish = async {
             while let Some(done) = at_work.join_next().await {
                 if let Ok(done) = done {
-                    self.settle(inlet, done, &mut uncommitted);
+                    self.settle(session, done, &mut uncommitted);
                 }
             }
         };
@@ -210,7 +210,7 @@ impl Delivering {
     }
 
     /// Whether another message may be taken from the session.
-    fn has_room(&self, under_way: usize, collected: &[Delivery]) -> bool {
+    fn has_room(&self, under_way: usize, collected: &[SinkDelivery]) -> bool {
         match self.digest {
             Some(digest) => collected.len() < usize::from(digest.messages_max),
             None => under_way < usize::from(self.concurrency),
@@ -229,7 +229,7 @@ impl Delivering {
     /// Acknowledges a finished batch; returns whether the destination no longer exists.
     fn settle(
         &self,
-        inlet: &Inlet,
+        session: &SinkSession,
         (batch, ending): (Batch, AttemptEnding),
         uncommitted: &mut UncommittedAcks,
     ) -> bool {
@@ -238,7 +238,7 @@ impl Delivering {
                 let mut ticket = None;
                 for delivery in &batch {
                     self.progress.end_delivery(delivery.id);
-                    ticket = inlet.complete(delivery);
+                    ticket = session.complete(delivery);
                 }
                 // The session submits again what the store refused.
                 uncommitted.extend(ticket.and_then(Result::ok));
@@ -250,9 +250,9 @@ impl Delivering {
     }
 
     /// Repeats attempts until the batch is delivered or given up.
-    async fn deliver(&self, batch: &[Delivery]) -> AttemptEnding {
+    async fn deliver(&self, batch: &[SinkDelivery]) -> AttemptEnding {
         let mut backoff = Backoff::new(&self.settings.retry);
-        let mut remaining = Remaining::default();
+        let mut remaining = RemainingRecipients::default();
         let mut attempts = 0;
         loop {
             if !self.sleep(self.pace.place()).await {
@@ -260,14 +260,14 @@ impl Delivering {
             }
             // Rights may have been withdrawn since the subscription, or since the last attempt.
             let rights = self.authorization.as_ref();
-            let is_denied = |delivery: &Delivery| {
+            let is_denied = |delivery: &SinkDelivery| {
                 rights.is_some_and(|rights| !rights.may_receive(&delivery.topic))
             };
             if batch.iter().any(is_denied) {
                 return AttemptEnding::Done;
             }
             attempts += 1;
-            let failure = match self.carrier.attempt(batch, &mut remaining).await {
+            let failure = match self.transport.attempt(batch, &mut remaining).await {
                 Ok(()) => {
                     self.progress.delivered(batch.len());
                     return AttemptEnding::Done;
@@ -276,15 +276,15 @@ impl Delivering {
             };
             let reason = failure.to_string();
             let wait = match failure {
-                Failure::Gone(_) => {
+                AttemptFailure::Gone(_) => {
                     self.note_failure(&reason, SinkState::Gone);
                     return AttemptEnding::Gone;
                 }
-                Failure::Refused(_) => {
+                AttemptFailure::Refused(_) => {
                     self.progress.failed(&reason, SinkState::Running);
                     None
                 }
-                Failure::Again { wait, .. } => {
+                AttemptFailure::Again { wait, .. } => {
                     self.note_failure(&reason, SinkState::Retrying);
                     self.next_attempt(batch, attempts, wait, &mut backoff)
                 }
@@ -304,7 +304,7 @@ impl Delivering {
     /// The pause before the next attempt; `None` if no attempt is left.
     fn next_attempt(
         &self,
-        batch: &[Delivery],
+        batch: &[SinkDelivery],
         attempts: u32,
         wait: Option<Duration>,
         backoff: &mut Backoff,
@@ -327,7 +327,7 @@ impl Delivering {
 
     /// Gives the batch up; tries again if a dead letter cannot be stored. Returns `false` if the
     /// sink is stopped before that.
-    async fn give_up(&self, batch: &[Delivery], attempts: u32, reason: &str) -> bool {
+    async fn give_up(&self, batch: &[SinkDelivery], attempts: u32, reason: &str) -> bool {
         let mut backoff = Backoff::new(&self.settings.retry);
         let (name, dead_letter) = (&self.settings.name, self.dead_letter.as_ref());
         for delivery in batch {

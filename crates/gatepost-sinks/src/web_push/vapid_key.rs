@@ -24,14 +24,14 @@ const TOKEN_TIME: Duration = Duration::from_hours(12);
 /// The header of every token.
 const TOKEN_HEADER: &str = r#"{"typ":"JWT","alg":"ES256"}"#;
 
-pub(super) struct ServerKey {
+pub(super) struct VapidKey {
     pair: EcdsaKeyPair,
     /// The public key as browsers take it.
     public: String,
     contact: String,
 }
 
-impl ServerKey {
+impl VapidKey {
     /// The key of this database, which is made if there is none yet.
     pub(super) fn open(store: &Store, contact: &str) -> Result<Self, WebPushError> {
         let random = SystemRandom::new();
@@ -97,9 +97,9 @@ mod tests {
     #[tokio::test]
     async fn a_token_is_signed_by_the_key_that_is_kept() {
         let store = Store::in_memory().expect("a store");
-        let key = ServerKey::open(&store, "mailto:root@example.org").expect("a key");
+        let key = VapidKey::open(&store, "mailto:root@example.org").expect("a key");
         commit(&store, [subscription::delete("none")]).await;
-        let again = ServerKey::open(&store, "mailto:root@example.org").expect("a key");
+        let again = VapidKey::open(&store, "mailto:root@example.org").expect("a key");
         assert_eq!(key.public(), again.public());
         let now = UNIX_EPOCH + Duration::from_secs(1_000);
         let value = key.authorization("https://push.example.net", now);

@@ -11,22 +11,22 @@ use gatepost_broker::SubscriberSocket;
 use parking_lot::Mutex;
 
 /// Bytes that a sink has received from its session and not parsed yet.
-const PIPE_BYTES_MAX: usize = 64 * 1024;
+const BUFFER_BYTES_MAX: usize = 64 * 1024;
 
 #[derive(Default)]
-struct PipeState {
+struct SessionSocketState {
     bytes: BytesMut,
     reader: Option<Waker>,
     writer: Option<Waker>,
 }
 
 #[derive(Default)]
-pub(crate) struct Pipe(Mutex<PipeState>);
+pub(crate) struct SessionSocket(Mutex<SessionSocketState>);
 
-impl SubscriberSocket for Pipe {
+impl SubscriberSocket for SessionSocket {
     fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut state = self.0.lock();
-        let room = PIPE_BYTES_MAX.saturating_sub(state.bytes.len());
+        let room = BUFFER_BYTES_MAX.saturating_sub(state.bytes.len());
         let mut written = 0;
         for slice in slices {
             let count = slice.len().min(room - written);
@@ -45,11 +45,11 @@ impl SubscriberSocket for Pipe {
     }
 }
 
-impl Pipe {
+impl SessionSocket {
     /// Waits for free space.
     pub(crate) fn poll_writable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut state = self.0.lock();
-        if state.bytes.len() < PIPE_BYTES_MAX {
+        if state.bytes.len() < BUFFER_BYTES_MAX {
             return Poll::Ready(Ok(()));
         }
         state.writer = Some(context.waker().clone());
@@ -84,21 +84,22 @@ mod tests {
 
     #[test]
     fn bytes_come_out_in_order_and_their_number_is_bounded() {
-        let pipe = Pipe::default();
+        let socket = SessionSocket::default();
         let mut context = Context::from_waker(Waker::noop());
-        let bytes: Vec<u8> = (0..PIPE_BYTES_MAX + 10).map(|at| at as u8).collect();
+        let bytes: Vec<u8> = (0..BUFFER_BYTES_MAX + 10).map(|at| at as u8).collect();
         let mut out = BytesMut::new();
-        assert!(pipe.poll_read(&mut context, &mut out).is_pending());
+        assert!(socket.poll_read(&mut context, &mut out).is_pending());
         let slices = [IoSlice::new(&bytes[..10]), IoSlice::new(&bytes[10..])];
-        assert_eq!(pipe.try_write(&slices).expect("room"), PIPE_BYTES_MAX);
-        let refused = pipe.try_write(&slices).expect_err("no room");
+        assert_eq!(socket.try_write(&slices).expect("room"), BUFFER_BYTES_MAX);
+        let refused = socket.try_write(&slices).expect_err("no room");
         assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
-        assert!(pipe.poll_writable(&mut context).is_pending());
-        assert!(pipe.poll_read(&mut context, &mut out).is_ready());
-        assert!(pipe.poll_writable(&mut context).is_ready());
-        pipe.try_write(&[IoSlice::new(&bytes[PIPE_BYTES_MAX..])])
+        assert!(socket.poll_writable(&mut context).is_pending());
+        assert!(socket.poll_read(&mut context, &mut out).is_ready());
+        assert!(socket.poll_writable(&mut context).is_ready());
+        socket
+            .try_write(&[IoSlice::new(&bytes[BUFFER_BYTES_MAX..])])
             .expect("room");
-        assert!(pipe.poll_read(&mut context, &mut out).is_ready());
+        assert!(socket.poll_read(&mut context, &mut out).is_ready());
         assert_eq!(out, bytes);
     }
 }

@@ -3,16 +3,17 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use crate::attempt::Failure;
-use crate::frame::Delivery;
+use crate::attempt::AttemptFailure;
+use crate::frame::SinkDelivery;
 
 /// The outcome of one attempt, when it is known.
-pub(crate) type Attempt<'a> = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send + 'a>>;
+pub(crate) type AttemptFuture<'a> =
+    Pin<Box<dyn Future<Output = Result<(), AttemptFailure>> + Send + 'a>>;
 
 /// The work that earlier attempts at the same messages have left, for transports that reach some
 /// recipients and not others.
 #[derive(Default)]
-pub(crate) struct Remaining {
+pub(crate) struct RemainingRecipients {
     /// The recipients still to be reached; `None` before the first attempt.
     pub(crate) recipients: Option<Vec<String>>,
     /// The refusals of recipients that will never be reached.
@@ -20,7 +21,7 @@ pub(crate) struct Remaining {
 }
 
 /// A transport of messages to one address.
-pub(crate) trait Carrier: Send + Sync {
+pub(crate) trait SinkTransport: Send + Sync {
     /// The kind of the sink, for the list of sessions.
     fn kind(&self) -> &'static str;
 
@@ -32,11 +33,15 @@ pub(crate) trait Carrier: Send + Sync {
     fn ends_when_gone(&self) -> bool;
 
     /// Whether the message has a form on this transport. Others are acknowledged and not sent.
-    fn accepts(&self, _: &Delivery) -> bool {
+    fn accepts(&self, _: &SinkDelivery) -> bool {
         true
     }
 
     /// Tries once to send a message, or those of a digest. `remaining` is the part that earlier
     /// attempts at the same messages have left.
-    fn attempt<'a>(&'a self, batch: &'a [Delivery], remaining: &'a mut Remaining) -> Attempt<'a>;
+    fn attempt<'a>(
+        &'a self,
+        batch: &'a [SinkDelivery],
+        remaining: &'a mut RemainingRecipients,
+    ) -> AttemptFuture<'a>;
 }

@@ -35,12 +35,12 @@ pub enum CertificateTrust {
 
 /// The client side of TLS. The file of authorities is read at its first use, and again when it
 /// changes.
-pub struct Outgoing {
+pub struct ClientTls {
     trust: CertificateTrust,
     read: Mutex<Option<(TlsFileStamp, Arc<ClientConfig>)>>,
 }
 
-impl Outgoing {
+impl ClientTls {
     /// Creates a client without reading any file.
     pub const fn new(trust: CertificateTrust) -> Self {
         Self {

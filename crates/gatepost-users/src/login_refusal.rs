@@ -5,7 +5,7 @@ use std::time::Duration;
 /// The reason for a refused login. The text is for logs. A peer receives only the protocol's code,
 /// which is the same for an unknown name and for a wrong password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Denied {
+pub enum LoginRefusal {
     /// The peer offered no credentials, and the listener requires a login.
     #[error("this listener requires a login")]
     Anonymous,

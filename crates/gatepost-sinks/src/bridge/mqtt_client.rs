@@ -28,12 +28,12 @@ const LEVEL_AT: usize = 6;
 const READ_BYTES: usize = 64 * 1024;
 
 /// A socket, with TLS or without.
-trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Wire for S {}
+trait BridgeSocket: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> BridgeSocket for S {}
 
 /// The properties of the other broker's CONNACK.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Terms {
+pub(super) struct ConnackProperties {
     pub(super) session_present: bool,
     /// The number of publications that the other broker accepts at once.
     pub(super) receive_max: u16,
@@ -44,16 +44,16 @@ pub(super) struct Terms {
     pub(super) takes_retained: bool,
 }
 
-pub(super) struct Link {
+pub(super) struct MqttClient {
     pub(super) version: Version,
-    pub(super) terms: Terms,
-    reader: ReadHalf<Box<dyn Wire>>,
-    writer: WriteHalf<Box<dyn Wire>>,
+    pub(super) properties: ConnackProperties,
+    reader: ReadHalf<Box<dyn BridgeSocket>>,
+    writer: WriteHalf<Box<dyn BridgeSocket>>,
     pub(super) received: BytesMut,
     pub(super) out: BytesMut,
 }
 
-impl Link {
+impl MqttClient {
     /// Connects and sends CONNECT. `has_bridge_bit` is for the versions before MQTT 5.
     pub(super) async fn open(bridge: &Bridge, has_bridge_bit: bool) -> Result<Self, BridgeError> {
         let opening = Self::handshake(bridge, has_bridge_bit);
@@ -65,7 +65,7 @@ impl Link {
         let stream =
             TcpStream::connect((bridge.address.host.as_str(), bridge.address.port)).await?;
         stream.set_nodelay(true)?;
-        let stream: Box<dyn Wire> = match &bridge.tls {
+        let stream: Box<dyn BridgeSocket> = match &bridge.tls {
             None => Box::new(stream),
             Some(connector) => {
                 let name = ServerName::try_from(bridge.address.host.clone())
@@ -74,9 +74,9 @@ impl Link {
             }
         };
         let (reader, writer) = tokio::io::split(stream);
-        let mut link = Self {
+        let mut client = Self {
             version: bridge.version,
-            terms: Terms {
+            properties: ConnackProperties {
                 session_present: false,
                 receive_max: if bridge.version.has_properties() {
                     u16::MAX
@@ -93,14 +93,14 @@ impl Link {
             received: BytesMut::new(),
             out: BytesMut::new(),
         };
-        link.greet(bridge, has_bridge_bit)?;
-        while !link.out.is_empty() {
-            link.write().await?;
+        client.greet(bridge, has_bridge_bit)?;
+        while !client.out.is_empty() {
+            client.write().await?;
         }
-        while link.take_connack()?.is_none() {
-            link.read().await?;
+        while client.take_connack()?.is_none() {
+            client.read().await?;
         }
-        Ok(link)
+        Ok(client)
     }
 
     fn greet(&mut self, bridge: &Bridge, has_bridge_bit: bool) -> Result<(), BridgeError> {
@@ -149,7 +149,7 @@ impl Link {
             let said = connack.properties.reason_string().unwrap_or_default();
             return Err(BridgeError::Refused(connack.reason, said.to_owned()));
         }
-        self.terms = terms(self.terms, &connack);
+        self.properties = properties(self.properties, &connack);
         self.received.advance(length);
         Ok(Some(()))
     }
@@ -166,15 +166,18 @@ impl Link {
     }
 
     /// Reads or writes, whichever is possible first. Cancel-safe.
-    pub(super) async fn exchange(&mut self, may_read: bool) -> Result<LinkProgress, BridgeError> {
+    pub(super) async fn exchange(
+        &mut self,
+        may_read: bool,
+    ) -> Result<MqttClientProgress, BridgeError> {
         tokio::select! {
             written = self.writer.write_buf(&mut self.out), if !self.out.is_empty() => {
                 written?;
-                Ok(LinkProgress::Written)
+                Ok(MqttClientProgress::Written)
             }
             outcome = read(&mut self.reader, &mut self.received), if may_read => {
                 outcome?;
-                Ok(LinkProgress::Read)
+                Ok(MqttClientProgress::Read)
             }
             else => std::future::pending().await,
         }
@@ -203,13 +206,13 @@ impl Link {
 
 /// The outcome of one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum LinkProgress {
+pub(super) enum MqttClientProgress {
     Read,
     Written,
 }
 
 async fn read(
-    reader: &mut ReadHalf<Box<dyn Wire>>,
+    reader: &mut ReadHalf<Box<dyn BridgeSocket>>,
     received: &mut BytesMut,
 ) -> Result<(), BridgeError> {
     received.reserve(READ_BYTES);
@@ -219,25 +222,25 @@ async fn read(
     }
 }
 
-fn terms(mut terms: Terms, connack: &Connack<'_>) -> Terms {
-    terms.session_present = connack.session_present;
+fn properties(mut properties: ConnackProperties, connack: &Connack<'_>) -> ConnackProperties {
+    properties.session_present = connack.session_present;
     for property in connack.properties.iter() {
         match property {
-            Property::ReceiveMaximum(max) => terms.receive_max = max,
-            Property::MaximumPacketSize(bytes) => terms.packet_bytes_max = bytes as usize,
+            Property::ReceiveMaximum(max) => properties.receive_max = max,
+            Property::MaximumPacketSize(bytes) => properties.packet_bytes_max = bytes as usize,
             Property::ServerKeepAlive(seconds) => {
-                terms.keep_alive = Duration::from_secs(seconds.into());
+                properties.keep_alive = Duration::from_secs(seconds.into());
             }
             Property::MaximumQos(has_one) => {
-                terms.qos_max = if has_one {
+                properties.qos_max = if has_one {
                     Qos::AtLeastOnce
                 } else {
                     Qos::AtMostOnce
                 };
             }
-            Property::RetainAvailable(is_so) => terms.takes_retained = is_so,
+            Property::RetainAvailable(is_so) => properties.takes_retained = is_so,
             _ => {}
         }
     }
-    terms
+    properties
 }

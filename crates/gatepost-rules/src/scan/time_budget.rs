@@ -16,7 +16,7 @@ const BYTES_PER_QUESTION: usize = 4096;
 
 /// A deadline that is cheap to check. It belongs to the thread that made it.
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub(crate) struct ScanTimeBudget {
     time: Duration,
     began: Instant,
     /// The processor time of the thread at the start.
@@ -25,7 +25,7 @@ pub(crate) struct Budget {
     is_spent: bool,
 }
 
-impl Budget {
+impl ScanTimeBudget {
     pub(crate) fn new(time: Duration) -> Self {
         Self {
             time,
@@ -71,10 +71,10 @@ mod tests {
 
     #[test]
     fn the_clock_is_read_now_and_then() {
-        let mut budget = Budget::new(Duration::ZERO);
+        let mut budget = ScanTimeBudget::new(Duration::ZERO);
         let questions = (1..=QUESTIONS_PER_READING).find(|_| budget.is_spent(1));
         assert_eq!(questions, Some(QUESTIONS_PER_READING));
-        assert!(Budget::new(Duration::ZERO).is_spent_by(1 << 20));
-        assert!(!Budget::new(Duration::from_hours(1)).is_spent(QUESTIONS_PER_READING));
+        assert!(ScanTimeBudget::new(Duration::ZERO).is_spent_by(1 << 20));
+        assert!(!ScanTimeBudget::new(Duration::from_hours(1)).is_spent(QUESTIONS_PER_READING));
     }
 }
