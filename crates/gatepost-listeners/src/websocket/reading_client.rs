@@ -48,7 +48,7 @@ impl ReadingClient {
                 ControlFrame::Ping(payload) => reply(whole_frame(Opcode::Pong, &payload)),
                 ControlFrame::Pong => {}
                 ControlFrame::Close(code) => {
-                    closed = Some(WebSocketClose(code.unwrap_or(NORMAL_CLOSURE)))
+                    closed = Some(WebSocketClose(code.unwrap_or(NORMAL_CLOSURE)));
                 }
             }
         });
