@@ -1,15 +1,16 @@
 //! The creation of a database, which is complete when it gets its name.
 //!
-//! SQLite syncs a new file, its journal and its folder eleven times until the schema is in it, and the
-//! first start of a server would wait for that. Here the file is made under another name, without a
-//! journal, and synced once. A process that ends meanwhile leaves a file that the next one removes.
+//! SQLite syncs a new file, its journal and its folder eleven times until the schema is in it, and
+//! the first start of a server would wait for that. Here the file is made under another name,
+//! without a journal, and synced once. A process that ends meanwhile leaves a file that the next
+//! creation removes.
 
 use std::fs::{self, File};
 
 use rusqlite::OpenFlags;
 
+use crate::connection::{connect_to, open_error};
 use crate::folder::{DataFolder, file_error, remove};
-use crate::open::{connect_to, open_error};
 use crate::{StoreError, lock, schema};
 
 /// Creates the database if there is none. The caller does not hold the database lock.
@@ -27,8 +28,8 @@ pub(crate) fn create_if_missing(folder: &DataFolder) -> Result<(), StoreError> {
     folder.sync()
 }
 
-/// Whether nothing of a database is here. A write-ahead log alone is damage, and a complete recovery
-/// waits for its last step.
+/// Whether nothing of a database is here. A write-ahead log alone is damage, and a complete
+/// recovery waits for its last step.
 fn is_missing(folder: &DataFolder) -> Result<bool, StoreError> {
     for file in [folder.database(), folder.wal(), folder.recovered()] {
         let exists = file.try_exists();

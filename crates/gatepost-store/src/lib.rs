@@ -18,6 +18,7 @@ mod change;
 mod checksum;
 mod clock;
 mod committer;
+mod connection;
 mod creation;
 mod error;
 mod folder;

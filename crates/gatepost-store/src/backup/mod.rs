@@ -19,7 +19,7 @@ use rusqlite::OpenFlags;
 use rusqlite::config::DbConfig;
 
 use crate::folder::{DataFolder, file_error};
-use crate::{StoreError, lock, open, recovery, schema};
+use crate::{StoreError, connection, lock, recovery, schema};
 
 pub use restore::{ExistingDatabase, restore_backup};
 pub use verify::{BackupContents, verify_backup};
@@ -91,10 +91,10 @@ fn copy(folder: &DataFolder, target: &Path) -> Result<(), BackupError> {
     let name = target
         .to_str()
         .ok_or_else(|| BackupError::Name(target.to_owned()))?;
-    let failed = |error| open::open_error(folder, error);
+    let failed = |error| connection::open_error(folder, error);
     // SQLite needs to write for the log's index only: the pages of the database are unchanged.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = open::connect(folder, flags)?;
+    let connection = connection::connect(folder, flags)?;
     let configured = connection
         .busy_timeout(schema::BUSY_TIME_MAX)
         .and_then(|()| connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true));
@@ -107,7 +107,7 @@ fn copy(folder: &DataFolder, target: &Path) -> Result<(), BackupError> {
     connection
         .execute("VACUUM INTO ?", [name])
         .map_err(|error| {
-            if open::is_damage(&error) {
+            if connection::is_damage(&error) {
                 BackupError::from(failed(error))
             } else {
                 let cause = io::Error::other(error.to_string());
