@@ -1,5 +1,6 @@
-//! SpamAssassin's DNS tests (the tests that `skip_rbl_checks` and `dns_available` switch off; no unit
-//! tests): the DNS queries of each kind of network rule, and the responses for which the rule hits.
+//! SpamAssassin's DNS tests (the tests that `skip_rbl_checks` and `dns_available` switch off; no
+//! unit tests): the DNS queries of each kind of network rule, and the responses for which the rule
+//! hits.
 
 use std::net::IpAddr;
 
