@@ -1,31 +1,11 @@
 //! Any bytes as a message: all its views exist.
 #![no_main]
 
-use std::sync::LazyLock;
+#[path = "../all_views.rs"]
+mod all_views;
 
-use gatepost_rules::Configuration;
-use gatepost_mail::{HeaderSelector, Mail};
 use libfuzzer_sys::fuzz_target;
 
-static CONFIGURATION: LazyLock<Configuration> = LazyLock::new(|| {
-    let mut configuration = Configuration::default();
-    configuration.directive("util_rb_tld", "com net org");
-    configuration
-});
-
 fuzz_target!(|data: &[u8]| {
-    let message = data.to_vec();
-    let mail = Mail::parse_with(&message, &CONFIGURATION.views);
-    let _ = (mail.body(), mail.visible_body(), mail.invisible_body(), mail.rawbody(), mail.uris());
-    for selector in [
-        "ALL",
-        "ALL:raw",
-        "From:addr",
-        "To:name",
-        "X-Spam-Relays-Untrusted",
-        "EnvelopeFrom",
-    ] {
-        let _ = mail.header(&HeaderSelector::parse(selector));
-    }
-    let _ = (mail.subject(), mail.readable_text());
+    all_views::make_all_views(data);
 });

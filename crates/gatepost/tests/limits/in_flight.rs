@@ -5,22 +5,14 @@ use std::net::TcpStream;
 
 use super::support::postfix::Postfix;
 use super::support::{run, send_raw, swaks, text_of};
-use super::{connect, connect_packet, converse, holds, start};
+use super::{connect, connect_packet, converse, holds, mqtt_packet, start};
 
 /// A PUBLISH of QoS 1 to `a`, as long as 900 KB.
 fn large_publish() -> Vec<u8> {
     const PAYLOAD_BYTES: usize = 900_000;
     let mut rest = b"\0\x01a\0\x07\0".to_vec();
     rest.resize(rest.len() + PAYLOAD_BYTES, b'x');
-    let mut packet = vec![0x32];
-    let mut length = rest.len();
-    while length > 127 {
-        packet.push(length as u8 & 0x7f | 0x80);
-        length >>= 7;
-    }
-    packet.push(length as u8);
-    packet.extend(rest);
-    packet
+    mqtt_packet(0x32, &rest)
 }
 
 #[test]

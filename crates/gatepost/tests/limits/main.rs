@@ -82,7 +82,12 @@ fn connect_packet(properties: &[u8], client: &str, keep_alive_seconds: u16) -> V
     rest.extend(properties);
     rest.extend(u16::try_from(client.len()).expect("short").to_be_bytes());
     rest.extend(client.as_bytes());
-    let mut packet = vec![0x10];
+    mqtt_packet(0x10, &rest)
+}
+
+/// A packet of MQTT: its first byte, its remaining length, and the rest.
+fn mqtt_packet(first: u8, rest: &[u8]) -> Vec<u8> {
+    let mut packet = vec![first];
     let mut length = rest.len();
     while length > 127 {
         packet.push(length as u8 & 0x7f | 0x80);

@@ -4,7 +4,7 @@
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
 use crate::strangers::{NOT_AUTHORIZED, knock};
@@ -39,20 +39,26 @@ pub(super) fn gateway_for_all(folder: &Path, settings: &str) -> Gateway {
     Gateway::start_in(folder, &format!("rules.paths = []\n{settings}"))
 }
 
+/// A server with a Unix socket for HTTP that every account may use, as an operator permits a web
+/// server to; and the socket.
+fn gateway_with_open_socket(folder: &Path) -> (Gateway, PathBuf) {
+    let socket = folder.join("http.sock");
+    let settings = format!(
+        "listeners.http.bind = [\"127.0.0.1:0\", \"unix:{}\"]\n",
+        socket.display()
+    );
+    let gateway = gateway_for_all(folder, &settings);
+    std::fs::set_permissions(&socket, PermissionsExt::from_mode(0o666)).expect("opened");
+    (gateway, socket)
+}
+
 #[test]
 fn only_accounts_that_act_for_themselves_administer_without_a_login() {
     if !super::is_root("a client of another account") {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
-    let socket = folder.path().join("http.sock");
-    let settings = format!(
-        "listeners.http.bind = [\"127.0.0.1:0\", \"unix:{}\"]\n",
-        socket.display()
-    );
-    let gateway = gateway_for_all(folder.path(), &settings);
-    // The operator lets the web server in.
-    std::fs::set_permissions(&socket, PermissionsExt::from_mode(0o666)).expect("opened");
+    let (gateway, socket) = gateway_with_open_socket(folder.path());
     let (socket, users) = (socket.display().to_string(), gateway.url("/admin/users"));
     let topic = gateway.url("/topics/a");
     for (account, expected) in [
@@ -284,13 +290,7 @@ fn a_remote_client_of_nginx_with_its_defaults_is_not_local() {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
-    let socket = folder.path().join("http.sock");
-    let settings = format!(
-        "listeners.http.bind = [\"127.0.0.1:0\", \"unix:{}\"]\n",
-        socket.display()
-    );
-    let gateway = gateway_for_all(folder.path(), &settings);
-    std::fs::set_permissions(&socket, PermissionsExt::from_mode(0o666)).expect("opened");
+    let (gateway, socket) = gateway_with_open_socket(folder.path());
     // HTTP/1.1 is the default of later versions, and what WebSocket takes.
     let newer = "proxy_http_version 1.1;\nproxy_set_header Connection \"\";\n";
     let upgrading = "proxy_http_version 1.1;\nproxy_set_header Upgrade $http_upgrade;\n\
