@@ -64,7 +64,7 @@ const MISSING: [(&str, &str); 23] = [
     ("tls_engine", "not available"),
     (
         "mount_point",
-        "not available; access rules separate clients",
+        "clients of all listeners share the topics; access.mount = \"%u/\" gives each user its own",
     ),
     (
         "bind_interface",
