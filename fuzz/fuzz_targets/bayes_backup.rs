@@ -1,4 +1,4 @@
-//! Any backup is imported or refused; what was imported comes back from an export.
+//! Any backup is imported or refused; an export contains everything that was imported.
 #![no_main]
 
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 //! Any text as a config file, variable and flag: read or refused with a place, never a panic; and
-//! what was read is printed as TOML that says the same.
+//! settings that were read are printed as TOML with the same meaning.
 #![no_main]
 
 use std::path::Path;

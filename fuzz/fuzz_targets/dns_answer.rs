@@ -1,4 +1,4 @@
-//! An answer of a DNS server, whose every length and pointer a stranger may have made up.
+//! An answer of a DNS server, in which every length and pointer may be forged.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,6 +1,6 @@
 //! The host functions for Luau code, called by a procedure that interprets the input: bytes build
 //! tables, nest them, encode and decode them, publish and change the message. For any input, the
-//! process goes on, and the JSON that it writes is read back.
+//! process continues, and the JSON that it writes can be read back.
 #![no_main]
 
 use std::sync::{Arc, LazyLock};

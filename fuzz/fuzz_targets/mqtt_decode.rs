@@ -1,4 +1,4 @@
-//! Any bytes are a packet or refused; what was read can be written, and reads back the same.
+//! Any bytes are a packet or refused; a decoded packet can be encoded, and decodes to itself.
 #![no_main]
 
 use bytes::BytesMut;

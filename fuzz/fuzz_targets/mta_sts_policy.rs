@@ -1,4 +1,4 @@
-//! MTA-STS policies of strangers: whatever they say, they are read or refused.
+//! MTA-STS policies from strangers: each is either read or refused.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

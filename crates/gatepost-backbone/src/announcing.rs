@@ -3,8 +3,8 @@
 //!
 //! A NATS server informs the others of a new subscription over the same connection over which it
 //! then sends messages. A question that is published after the subscription therefore reaches each
-//! other node after its own NATS server knows the subscription. When all have answered, whatever
-//! they publish from then on comes here.
+//! other node after its own NATS server knows the subscription. When all nodes have answered,
+//! everything that they publish from then on reaches this node.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

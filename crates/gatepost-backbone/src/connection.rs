@@ -1,7 +1,7 @@
 //! The connection to the NATS servers.
 //!
-//! One connection has one life: when it ends, everything that was made with it ends too, and a new
-//! one begins from nothing. The client's own reconnecting is therefore not used.
+//! All state of a connection ends with it, and a new connection begins without any. The NATS
+//! client's own reconnection is therefore not used.
 
 use std::path::Path;
 use std::time::Duration;

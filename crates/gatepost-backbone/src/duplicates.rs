@@ -1,4 +1,4 @@
-//! Bundles that come twice.
+//! Detection of bundles that arrive twice.
 //!
 //! A NATS server sends a message once for each subscription that matches it, and filters may
 //! overlap. Each bundle therefore has a number, and the receiver remembers the last ones.

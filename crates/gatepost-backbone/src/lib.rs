@@ -5,18 +5,18 @@
 //! [`Broker::node_publisher`](gatepost_broker::Broker::node_publisher).
 //!
 //! - Live: publications of this node go to a core subject (`sending.rs`); each node subscribes to
-//!   the subjects of the filters that have subscribers there (`announcing.rs`), and delivers what
-//!   comes as if it had been published there (`receiving.rs`).
-//! - Retained messages besides go to a stream that keeps one message for each topic
+//!   the subjects of the filters that have subscribers there (`announcing.rs`), and delivers the
+//!   received publications as if they had been published there (`receiving.rs`).
+//! - Retained messages are also sent to a stream that keeps one message for each topic
 //!   (`retained_stream.rs`, `retained.rs`).
 //! - A key in a bucket gives each server the sole use of its number (`membership.rs`).
 //!
 //! Invariants:
-//! - Between nodes a publication arrives at most once, whatever its quality of service; what is
-//!   acknowledged to a publisher promises nothing about other nodes.
-//! - What came from another node is sent to none.
-//! - Nothing here delays a publisher. What cannot be sent is dropped and counted, except retained
-//!   messages, which are sent later.
+//! - Between nodes a publication arrives at most once, whatever its quality of service; an
+//!   acknowledgement to a publisher promises nothing about other nodes.
+//! - A publication from another node is forwarded to no node.
+//! - Nothing here delays a publisher. Publications that cannot be sent are dropped and counted,
+//!   except retained messages, which are sent later.
 
 mod announcing;
 mod backbone;

@@ -1,4 +1,4 @@
-//! The way of publications of other nodes to the subscribers here.
+//! Delivery of other nodes' publications to the subscribers of this node.
 
 use std::pin::Pin;
 use std::sync::Arc;

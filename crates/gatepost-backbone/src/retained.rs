@@ -1,14 +1,14 @@
-//! The retained messages that all nodes share: what is still to be sent, and what to do with what
-//! comes.
+//! The retained messages that all nodes share: the messages still to be sent, and the handling of
+//! received ones.
 //!
 //! The order of the stream decides: in the end each node has the last message that the stream has
-//! of a topic. Two exceptions let a node be ahead of the stream for a moment: it retains what its
-//! own clients publish at once, and messages of other nodes that arrive live. The stream's copy
-//! of the same message then changes nothing, nor do earlier ones of the same origin.
+//! of a topic. A node can be ahead of the stream for a moment, because it immediately retains the
+//! messages of its own clients, and those of other nodes that arrive live. The stream's copy of the
+//! same message then changes nothing, nor do earlier ones of the same origin.
 //!
-//! What was retained while the stream could not be reached has no place in its order yet. Such a
-//! message is sent as soon as the stream is read to its end, unless the stream has a later one:
-//! then the times of their ids decide.
+//! A message that was retained while the stream could not be reached has no place in its order yet.
+//! It is sent as soon as the stream is read to its end, unless the stream has a later one: then the
+//! times of their ids decide.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! The way of publications of this node to the other nodes.
+//! Sending of this node's publications to the other nodes.
 //!
-//! Publications that follow each other under one topic leave as one bundle. The queue is bounded by
-//! messages and bytes, and belongs to one connection: its content when that ends is lost, and
-//! counted.
+//! Consecutive publications on one topic are sent as one bundle. The queue is bounded by messages
+//! and bytes, and belongs to one connection: publications that are in it when the connection ends
+//! are lost, and counted.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

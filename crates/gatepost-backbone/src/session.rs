@@ -1,4 +1,4 @@
-//! The life of one connection after the other.
+//! Connects, serves the connection until it ends, and connects again.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! State that the broker's threads and the backbone's share, and what the broker calls.
+//! State that the broker's threads and the backbone's thread share, and the methods that the broker
+//! calls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,9 +1,9 @@
 //! Topics as NATS subjects.
 //!
-//! A level of a topic becomes a token of a subject. Characters that have a meaning in a subject
-//! are written `%XX`, an empty level `%`: two topics never have the same subject, and a filter's
-//! subjects match the topics that the filter matches, and sometimes more. What is delivered is
-//! decided by the broker's own filters.
+//! A level of a topic becomes a token of a subject. Characters that have a meaning in a subject are
+//! written `%XX`, an empty level `%`: two topics never have the same subject, and a filter's
+//! subjects match the topics that the filter matches, and sometimes more. The broker's own filters
+//! decide which publications are delivered.
 //!
 //! Topics whose subject would be too long for a line of the protocol share one subject, which every
 //! node subscribes to.

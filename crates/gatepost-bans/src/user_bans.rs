@@ -1,7 +1,6 @@
 //! Bans of users: an operator bans a user for a while, whatever its address.
 //!
-//! Unlike those of addresses no offence leads to them, so that a stranger who guesses at a login
-//! cannot have its user banned.
+//! Offences ban addresses only, so a stranger who guesses passwords cannot have the user banned.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,14 +1,14 @@
 //! The boundary to other servers that share topics with this one.
 //!
-//! The broker informs the other servers which filters have a subscriber here, forwards to them the
-//! publications of this server, and can wait until they all know a new filter. It does not know how
-//! they are reached.
+//! The broker announces which filters have subscribers on this server, forwards this server's
+//! publications to the others, and can wait until all of them know a new filter. It does not know
+//! the transport.
 //!
 //! Invariants:
-//! - A publication of another node is not forwarded: [`Broker::node_publisher`] makes the only
-//!   publishers for such publications.
+//! - A publication of another node is not forwarded: only the publishers of
+//!   [`Broker::node_publisher`] publish it here, and they forward nothing.
 //! - Topics that begin with `$` belong to one server; they are neither forwarded nor announced.
-//! - No method waits.
+//! - No method blocks.
 //!
 //! [`Broker::node_publisher`]: crate::Broker::node_publisher
 

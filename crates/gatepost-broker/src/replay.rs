@@ -4,7 +4,7 @@
 //! publications is that of a reader within the process: while a reader has the filter, all
 //! publishers under it take the lock of
 //! [`RecentMessages::order`](crate::recent::RecentMessages::order). Under that lock the session
-//! gets its subscription, and first of all its history. So at the boundary no message is lost or
+//! first gets the history, and then its subscription. So at the boundary no message is lost or
 //! delivered twice, unless the session had the subscription already.
 //!
 //! Bounds: a replay takes at most half of the session's free space; if the history is larger, its

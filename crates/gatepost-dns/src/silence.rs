@@ -1,8 +1,9 @@
 //! Lists that do not answer.
 //!
 //! A DNS list that drops packets delays every message until its deadline. After several consecutive
-//! questions without an answer the list counts as silent, and its questions end at once without an
-//! answer. From time to time one question is sent nevertheless: an answer to it ends the silence.
+//! questions without an answer the list counts as silent, and its questions end immediately without
+//! an answer. From time to time one question is sent nevertheless: an answer to it ends the
+//! silence.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -17,8 +17,8 @@
 //! [`Disk::in_memory`] has no files below it at all: they are in memory, and a crash costs
 //! microseconds. Simulations with many schedules use it.
 //!
-//! Only SQLite's own files are seen: the server's locks and renames are the business of the tests
-//! that run the whole program. Folders do not disturb each other, so tests may run in parallel.
+//! Only SQLite's own files are seen: the server's locks and renames are covered by the tests that
+//! run the whole program. Folders are independent of each other, so tests may run in parallel.
 
 mod disk;
 mod memory_file;

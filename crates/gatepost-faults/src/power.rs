@@ -1,4 +1,4 @@
-//! Writes that were not synced, and their fate in a power cut.
+//! Writes that were not synced, and which of them survive a power cut.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};

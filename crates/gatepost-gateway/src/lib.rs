@@ -1,9 +1,9 @@
 //! From a message to its outcome: judge, publish or quarantine, journal, wait until durable.
 //!
 //! This is the middle of the flow. Listeners turn bytes into a message and submit it to the
-//! [`Gateway`]; the gateway requests a verdict of the procedures, passes publications to the broker
-//! and changes to the store, and returns a [`SubmissionOutcome`] that the listener turns into its
-//! protocol's answer. The gateway knows no protocol.
+//! [`Gateway`]; the gateway requests a verdict from the procedures, passes publications to the
+//! broker and changes to the store, and returns a [`SubmissionOutcome`] that the listener turns
+//! into its protocol's answer. The gateway knows no protocol.
 
 mod allowed_senders;
 mod attached_file;

@@ -6,7 +6,7 @@ use crate::gateway::Gateway;
 use crate::sender_lists::{SenderListError, SenderListing, SenderPattern};
 
 impl Gateway {
-    /// The senders that a user allows or blocks for the own mailbox.
+    /// The senders that a user allows or blocks for the user's own mailbox.
     pub fn senders_of(&self, user: &str) -> Vec<(SenderPattern, SenderListing)> {
         self.sender_lists().of(user)
     }

@@ -1,7 +1,8 @@
 //! The prefix of a user's topics (`access.mount`), which its clients do not see.
 //!
-//! A name that a client sends is completed before anything else is done with it, so checks, routes
-//! and stored subscriptions see whole topics. A name that a client receives loses the prefix.
+//! The prefix is added to every topic that a client names before the topic is used, so checks,
+//! routes and stored subscriptions contain whole topics. It is removed from every topic that a
+//! client receives.
 
 use std::borrow::Cow;
 use std::sync::Arc;

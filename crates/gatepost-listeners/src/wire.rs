@@ -1,7 +1,7 @@
-//! Reading and writing for listeners that take turns with their peer: ask, answer, ask.
+//! Reading and writing for protocols of requests and replies, in which the peers take turns.
 //!
-//! A connection that waits owns no buffer but its unparsed tail: bytes are read into a buffer of
-//! the worker thread and appended from there.
+//! A waiting connection owns no buffer except for its unparsed bytes: bytes are read into a buffer
+//! of the worker thread, and only the unparsed rest is copied from it.
 
 use std::cell::RefCell;
 use std::future::poll_fn;

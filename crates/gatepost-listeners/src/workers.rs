@@ -1,17 +1,17 @@
 //! The threads that serve connections.
 //!
-//! Two shapes, by setting, because it depends on the load which is faster (the figures are in
-//! `docs/notes/broker-performance.md`):
-//! - *sharded*: one single-threaded runtime per worker; a connection stays where it was put, its
+//! There are two modes, selected by a setting, because the load determines which one is faster (the
+//! figures are in `docs/notes/broker-performance.md`):
+//! - *sharded*: one single-threaded runtime per worker; a connection stays on its worker, its
 //!   memory stays in one core's cache, and nothing is stolen or woken across cores;
 //! - *work stealing*: one runtime whose threads share all connections.
 //!
-//! Connection futures are `Send` and do not depend on this. A socket belongs to the reactor of
-//! the thread on which it is registered, so a connection is opened inside the future that serves
-//! it, where that runs.
+//! Connection futures are `Send` and work in both modes. A socket belongs to the reactor of the
+//! thread on which it is registered, so it is registered inside the future that serves it, on the
+//! thread that runs this future.
 //!
-//! A worker serves what it accepts. The kernel spreads connections well only when there are many,
-//! so a worker that has clearly more of them than another passes the new one on
+//! A worker serves the connections that it accepts. The kernel spreads connections well only when
+//! there are many, so a worker that has clearly more of them than another passes the new one on
 //! ([`Workers::serve`]).
 
 use std::future::Future;

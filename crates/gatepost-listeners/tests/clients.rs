@@ -1,4 +1,4 @@
-//! The listeners under clients that we did not write: swaks, Python's smtplib, miltertest.
+//! The listeners with clients of other projects: swaks, Python's smtplib, miltertest.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! Attacks on the listeners of lines through their real sockets.
+//! Attacks on the line-based listeners over real sockets.
 
 mod support;
 

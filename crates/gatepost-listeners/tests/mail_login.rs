@@ -1,4 +1,4 @@
-//! STARTTLS and logins of SMTP and POP3 under swaks, Python's smtplib and poplib, and mpop.
+//! STARTTLS and logins of SMTP and POP3 with swaks, Python's smtplib and poplib, and mpop.
 
 mod support;
 

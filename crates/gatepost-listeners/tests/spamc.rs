@@ -1,5 +1,5 @@
-//! The spamd listener under SpamAssassin's own client, in every mode that it has, and under the
-//! bytes that Exim sends.
+//! The spamd listener with SpamAssassin's own client, in each of its modes, and with the bytes that
+//! Exim sends.
 
 mod support;
 

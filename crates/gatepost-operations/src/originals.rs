@@ -1,4 +1,4 @@
-//! Messages that the store has as they arrived, for judging them again.
+//! Judges stored messages again, in the form in which they arrived.
 
 use bytes::Bytes;
 use gatepost_message::{Format, Listener, Message};

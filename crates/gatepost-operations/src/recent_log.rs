@@ -1,7 +1,7 @@
 //! The latest lines of the server's log, which the dashboard shows.
 //!
-//! Each level has a queue of its own, so that many lines of one level push out none of another: an
-//! error is still there after any number of ordinary lines. The lines are those of the log: its
+//! Each level has a queue of its own, so that many lines of one level displace no line of another:
+//! an error is still kept after any number of ordinary lines. The lines are those of the log: its
 //! level and its limit of repetitions apply here too.
 
 use std::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! Makes the built-in procedures from their settings, with a scope's arguments over these.
+//! Makes the built-in procedures from their settings; a scope's arguments override these.
 
 use std::sync::Arc;
 

@@ -2,8 +2,8 @@
 //! [--no-deadline] [--show-limited] [--warm-up] MESSAGES…`.
 //!
 //! Reads all messages below the paths, scans them in rounds and prints for each round the CPU time
-//! (from the scheduler's books, which hold on a busy machine too) and the memory held after it. The
-//! first round compiles what later ones reuse.
+//! (as the scheduler accounts it, which is accurate on a busy machine too) and the memory held
+//! after it. The first round compiles what later ones reuse.
 
 use std::fs;
 use std::path::{Path, PathBuf};

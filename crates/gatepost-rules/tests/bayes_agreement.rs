@@ -1,5 +1,6 @@
-//! Bayes here against SpamAssassin's, if that and the public corpus are installed: the same tokens
-//! with the same counts after the same training, the same probability of other messages.
+//! Bayes compared with SpamAssassin's, if SpamAssassin and the public corpus are installed: after
+//! the same training both have the same tokens with the same counts, and give other messages the
+//! same probability.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,15 +1,15 @@
-//! The rules here against SpamAssassin itself, rule by rule.
+//! Gatepost's rules compared with SpamAssassin itself, rule by rule.
 //!
-//! `tests/data/oracle/hits.tsv` holds what SpamAssassin said of every message of the public corpus
-//! and, where they are there, of other projects' test messages, with Debian's rules and local tests
-//! only. Each run asks the installed SpamAssassin again about a sample, which must say what the
-//! file says, and compares ours with both. Differences that are understood stand in
-//! `docs/notes/rules-differences.md` with their cause; any other fails, and so does a line there
-//! that no longer holds.
+//! `tests/data/oracle/hits.tsv` contains the hits of SpamAssassin for every message of the public
+//! corpus and, if they are installed, of other projects' test messages, with Debian's rules and
+//! local tests only. Each run scans a sample again with the installed SpamAssassin, whose hits must
+//! be those of the file, and compares Gatepost's hits with both. Known differences are listed in
+//! `docs/notes/rules-differences.md` with their cause. Any other difference fails the test, and so
+//! does a listed difference that no longer occurs.
 //!
-//! After a change of the installed rules the file is older than they are: then only the sample
-//! counts, until `GATEPOST_ORACLE=renew` writes the whole file again (some minutes).
-//! Unoptimised builds compare the sample only, unless `GATEPOST_ORACLE=whole` is set.
+//! After a change of the installed rules the file is outdated: then only the sample counts, until
+//! `GATEPOST_ORACLE=renew` writes the whole file again (some minutes). Unoptimised builds compare
+//! the sample only, unless `GATEPOST_ORACLE=whole` is set.
 
 #[path = "oracle/comparison.rs"]
 mod comparison;

@@ -1,8 +1,8 @@
 //! Reports and header fields as SpamAssassin writes them, tag for tag.
 //!
-//! `tests/data/reports/expected.txt` holds what SpamAssassin wrote of the messages beside it. Where
-//! it is installed, it runs again and must write the same; `GATEPOST_ORACLE=renew` has the file
-//! written again.
+//! `tests/data/reports/expected.txt` contains SpamAssassin's output for the messages beside it. If
+//! SpamAssassin is installed, it runs again and its output must be the same;
+//! `GATEPOST_ORACLE=renew` writes the file again.
 
 use std::fmt::Write as _;
 use std::io::Write as _;

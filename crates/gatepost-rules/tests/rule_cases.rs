@@ -1,9 +1,9 @@
-//! Rules by cases in data files, which SpamAssassin itself answers too.
+//! Cases of rules in data files, which SpamAssassin itself runs too.
 //!
-//! A file of `tests/data/rules` holds rules, then messages, each followed by the rules that hit it
-//! and the score: sections that begin with `==== rules`, `==== message` and `==== hits`. The
-//! expectation is SpamAssassin's: `GATEPOST_ORACLE=renew` writes it again. A run compares ours
-//! with the file, and the file with the installed SpamAssassin.
+//! A file of `tests/data/rules` contains rules, then messages, each followed by the rules that hit
+//! it and the score: sections that begin with `==== rules`, `==== message` and `==== hits`. The
+//! expected hits are those of SpamAssassin: `GATEPOST_ORACLE=renew` writes them again. A run
+//! compares Gatepost's hits with the file, and the file with the installed SpamAssassin.
 
 use std::fmt::Write as _;
 use std::io::Write as _;

@@ -1,8 +1,8 @@
-//! Views and eval functions by cases in data files.
+//! Cases of views and eval functions in data files.
 //!
-//! A file of `tests/data/views` holds cases divided by lines of equals signs. A case is the name of
-//! a view, a message, a line of minus signs, and the lines of the view, quoted; for a function, its
-//! value.
+//! A file of `tests/data/views` contains cases separated by lines of equals signs. A case is the
+//! name of a view, a message, a line of minus signs, and the lines of the view, quoted; for a
+//! function, its value.
 
 use std::path::Path;
 

@@ -3,7 +3,7 @@
 //!
 //! A sink has a persistent session at the broker (`session.rs`), so queue, expiry, order, policies,
 //! counters and crash safety are those of any subscriber. The broker writes into a buffer in memory
-//! (`pipe.rs`) in a format of the sinks' own (`frame.rs`). All sinks run on one thread
+//! (`session_socket.rs`) in a format of the sinks' own (`frame.rs`). All sinks run on one thread
 //! (`sinks.rs`).
 //!
 //! Invariants:

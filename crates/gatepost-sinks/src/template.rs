@@ -1,4 +1,4 @@
-//! Templates of what leaves: the body of a request, the subject and the text of a mail.
+//! Templates of outgoing content: the body of a request, the subject and the text of a mail.
 //!
 //! In a JSON body, the template's values are written as JSON, so no payload can break out of its
 //! string, and the result is checked.

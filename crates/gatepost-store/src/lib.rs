@@ -8,8 +8,9 @@
 //! caller that acknowledges only after its ticket was committed can be killed at any moment without
 //! losing acknowledged data, and a thousand callers share one `fsync`.
 //!
-//! Invariants: changes are applied in the order submitted; a ticket is committed only when the
-//! disk has it; a group that fails (disk full) fails all its tickets and the next is tried again.
+//! Invariants: changes are applied in the order submitted; a ticket is committed only once its
+//! changes are on disk; a group that fails (disk full) fails all its tickets, and the next group is
+//! tried nevertheless.
 
 mod backup;
 mod bounds;

@@ -1,7 +1,7 @@
 //! `kill -9` at any moment loses nothing that was committed.
 //!
-//! The test starts itself as a child that commits numbered messages and prints each number once
-//! its ticket is committed; the parent kills it after a number of its choosing and looks.
+//! The test starts itself as a child that commits numbered messages and prints each number once its
+//! ticket is committed; the parent kills the child after a chosen number and checks the database.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;

@@ -1,9 +1,9 @@
-//! `access.mount`: a prefix for the topics of each user, so that users with the same topics do not
-//! meet.
+//! `access.mount`: a prefix for the topics of each user, so that users can use the same topics
+//! independently of each other.
 //!
 //! Clients do not see the prefix: a listener adds it to what they name, and removes it from what
-//! they receive. Here the second line of defence is kept: whatever a listener asks, a user with a
-//! prefix has no access beyond it, and the access rules apply to whole topics.
+//! they receive. This module is a second check: whatever topic a listener passes, a user with a
+//! prefix has no access outside of it, and the access rules apply to whole topics.
 
 use std::sync::Arc;
 

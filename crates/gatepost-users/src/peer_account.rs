@@ -7,9 +7,9 @@
 //! (`NETLINK_SOCK_DIAG`, sock_diag(7)); of a Unix socket it knows the peer's credentials.
 //!
 //! Invariants:
-//! - An account that cannot be found out is not one of this machine. The kernel names root as the
-//!   owner of a socket that its program has closed; such a socket has no inode, by which
-//!   the two differ.
+//! - If the account cannot be determined, the peer does not count as a program of this machine. The
+//!   kernel names root as the owner of a socket that its program has closed; such a socket has no
+//!   inode, by which the two differ.
 //! - The kernel is queried at most once per connection, and only when the account matters.
 
 use std::fmt;

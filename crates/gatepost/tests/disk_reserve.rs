@@ -1,5 +1,5 @@
 //! With less disk space than `store.reserve`, or without its data folder, every listener refuses in
-//! its protocol's own terms; what frees space is accepted.
+//! its protocol's own terms; requests that free space are accepted.
 
 mod support;
 

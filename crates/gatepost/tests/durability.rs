@@ -1,4 +1,4 @@
-//! Acknowledged messages are there after a restart, also after `kill -9`.
+//! Acknowledged messages survive a restart, even after `kill -9`.
 
 mod support;
 

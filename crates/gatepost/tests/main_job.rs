@@ -1,5 +1,5 @@
-//! The main job on real input: mail of the public corpus comes in by SMTP from a real client; the
-//! spam is refused with its reasons, the good ones reach every kind of subscriber.
+//! The main job with real input: a real client sends mail of the public corpus by SMTP. Spam is
+//! refused with its reasons, and wanted mail reaches every kind of subscriber.
 
 mod support;
 

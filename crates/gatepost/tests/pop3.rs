@@ -1,4 +1,4 @@
-//! Mailboxes under clients that we did not write: Python's poplib, mpop and fetchmail.
+//! Mailboxes with clients of other projects: Python's poplib, mpop and fetchmail.
 
 mod support;
 

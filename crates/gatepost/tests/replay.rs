@@ -1,5 +1,5 @@
-//! MQTT clients that subscribe with the user property `since`: the history comes before what is
-//! published from then on, without loss or repetition, and a gap is reported.
+//! MQTT clients that subscribe with the user property `since`: the history precedes later
+//! publications, without loss or repetition, and a gap is reported.
 
 mod support;
 

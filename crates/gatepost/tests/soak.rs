@@ -1,8 +1,9 @@
-//! Bad neighbours: connects and disconnects, slow readers, half-open sockets, malformed packets,
-//! round after round. Beside them a publisher and a subscriber go on as if they were alone: no
-//! message is lost or late without end, and when the neighbours are gone nothing of them is left.
+//! Misbehaving clients: connects and disconnects, slow readers, half-open sockets, malformed
+//! packets, round after round. A publisher and a subscriber beside them are not affected: no
+//! message is lost or delayed indefinitely, and after the misbehaving clients are gone, the server
+//! keeps nothing of them.
 //!
-//! A few rounds run with all tests; `GATEPOST_TEST_SOAK_ROUNDS=1000` makes hours of it.
+//! A few rounds run with all tests; `GATEPOST_TEST_SOAK_ROUNDS=1000` takes hours.
 
 mod support;
 

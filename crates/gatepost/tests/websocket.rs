@@ -1,4 +1,4 @@
-//! MQTT in WebSocket frames as they travel (section 6 of both standards).
+//! MQTT in WebSocket frames on the wire (section 6 of both standards).
 
 mod support;
 

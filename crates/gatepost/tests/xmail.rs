@@ -1,4 +1,4 @@
-//! `gatepost-call` under XMail's filters: lines of a filter file as XMail reads them, its macros
+//! `gatepost-call` as XMail's filter: lines of a filter file as XMail reads them, its macros
 //! expanded, its spool files, and its reading of the exit code.
 
 mod support;

@@ -1,4 +1,4 @@
-//! Messages and moments, and what changes.
+//! Messages and times as inputs, and the resulting changes.
 
 use gatepost_settings::Period;
 

@@ -1,4 +1,4 @@
-//! The way of a publication to other nodes, and of theirs to the subscribers here.
+//! Forwarding of publications to other nodes, and publication of theirs on this node.
 
 use std::sync::Arc;
 

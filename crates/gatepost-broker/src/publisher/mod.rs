@@ -1,13 +1,13 @@
 //! A publisher: one for each connection that publishes.
 //!
-//! A publisher remembers the route of each topic, and collects a batch. Publications that follow
-//! each other under one topic at QoS 0 form a *run*: for each wire format their frames are written
-//! once, into one buffer, and each subscriber gets that buffer with one `send`. Fan-out thus costs
-//! by subscriber and run, not by subscriber and message. The caller publishes all messages of one
-//! read, then flushes once.
+//! A publisher remembers the route of each topic, and collects a batch. Consecutive QoS 0
+//! publications on one topic form a *run*: for each wire format their frames are written once, into
+//! one buffer, and each subscriber gets that buffer with one `send`. The cost of fan-out thus grows
+//! with the number of subscribers and runs, not of subscribers and messages. The caller publishes
+//! all messages of one read, then flushes once.
 //!
 //! Order: a run is closed before anything else is published, so every subscriber sees the
-//! publisher's order over all topics, which is more than the standard asks.
+//! publisher's order over all topics, which is more than the standard requires.
 
 mod batch_traffic;
 mod flush;

@@ -1,11 +1,11 @@
 //! The delay before a publisher is read again.
 //!
 //! A flush costs one `send` for each subscriber, whether that carries one publication or fifty. As
-//! long as each read returns one publication, each is sent at once. If reads return several, the
-//! publisher is faster than single sends to its subscribers; if it were read again at once, the
+//! long as each read returns one publication, it is sent immediately. If reads return several, the
+//! publisher is faster than single sends to its subscribers. If it were read again immediately, the
 //! workers would spend their time on sends with two or three publications, receiving would slow
-//! down, and queues would grow on both sides. Its next read is delayed instead by a few times the
-//! duration of the flush: the sends become fewer and larger.
+//! down, and queues would grow on both sides. Its next read is therefore delayed by a few times the
+//! duration of the flush, so that sends become fewer and larger.
 //!
 //! The delay is at most `broker.gather_max`, and there is none while a publication must be
 //! acknowledged: the quota of unacknowledged publications bounds such a publisher already.

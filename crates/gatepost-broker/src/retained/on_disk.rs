@@ -1,12 +1,12 @@
-//! Retained messages that do not fit into the memory.
+//! Retained messages that do not fit into memory.
 //!
 //! They are loaded in the order of their topics, so that one topic marks the boundary: messages up
 //! to it are in memory. The others stay on disk. A subscription reads them there; a publication to
 //! such a topic does not need them, since the topic's previous message is either replaced by the
 //! commit or still on disk. The housekeeper loads more as soon as there is room.
 //!
-//! Invariant: of a topic after the last loaded one that has no entry in memory, or only one whose
-//! commits have failed, the disk has the message.
+//! Invariant: the message of a topic after the last loaded one is on disk, if the topic has no
+//! entry in memory, or only one whose commits have failed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

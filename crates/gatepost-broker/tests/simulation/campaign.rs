@@ -1,5 +1,6 @@
-//! A campaign: many seeds, shared by as many processes as there are processors. Processes, since
-//! message ids are counted once in a process, and a schedule's ids must be its own to be repeated.
+//! A campaign: many seeds, divided among as many processes as there are processors. Threads of one
+//! process would share its counter of message ids, and a schedule can be repeated only with ids of
+//! its own.
 
 use std::ops::Range;
 use std::process::{Child, Command};

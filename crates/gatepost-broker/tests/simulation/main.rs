@@ -3,7 +3,7 @@
 //! Each schedule drives some MQTT clients against a broker whose store commits when the schedule
 //! says so. The clients follow the protocol: they connect and take over, publish and subscribe,
 //! answer or do not, lose their connections and resume. The server is killed at any boundary
-//! between two submissions. A model records every acknowledgement. It holds that
+//! between two submissions. A model records every acknowledgement. The checks are:
 //!
 //! - each acknowledged message reaches every subscribed session, exactly once at QoS 2;
 //! - of one publisher and topic, publications arrive in their order;

@@ -4,7 +4,7 @@
 //! A publication whose user property `delay` names a time in the future is kept here instead of
 //! being published. Its publisher is answered when it is on disk. At its time it is published with
 //! a new id, so that it is the newest in the history, and then forgotten: a crash in between
-//! publishes it twice, never not at all.
+//! publishes it twice, but never loses it.
 //!
 //! Only the places in the order are in memory, the messages themselves are not.
 

@@ -1,4 +1,4 @@
-//! Senders that a user allows or blocks for the own mailbox.
+//! Senders that a user allows or blocks for the user's own mailbox.
 //!
 //! An entry is an address, a domain, or an address with `*` and `?`, as in SpamAssassin's
 //! `welcomelist_from`. It is compared with the envelope's sender and with the addresses of `From:`.

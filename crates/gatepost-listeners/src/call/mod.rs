@@ -17,8 +17,8 @@
 //! place of `DONE` means that the call could not be made. After a malformed request, whose end is
 //! unknown, the connection is closed.
 //!
-//! Most connections carry one call of a client that was started for it (`immediate.rs`); programs
-//! that stay keep theirs (`connection.rs`).
+//! Most connections carry a single call, made by a client that was started for it (`immediate.rs`).
+//! Programs that keep running keep their connection (`connection.rs`).
 
 use std::sync::Arc;
 

@@ -1,6 +1,8 @@
-//! The login at a next hop (RFC 4954): SCRAM-SHA-256, PLAIN, or LOGIN, the first that it offers.
+//! The login at a next hop (RFC 4954): the first of SCRAM-SHA-256, PLAIN and LOGIN that the next
+//! hop offers.
 //!
-//! The password goes out only over TLS or within this machine, by SCRAM not even there.
+//! PLAIN and LOGIN send the password, and are used only over TLS or within this machine. SCRAM
+//! never sends it.
 
 use std::time::Duration;
 

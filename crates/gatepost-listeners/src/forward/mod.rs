@@ -1,6 +1,6 @@
 //! Forwarding to the next hop, as a proxy before its queue: the client's transaction and one at the
 //! next hop run in parallel, and the client receives success only after the next hop has reported
-//! it. There is no queue of Gatepost's that could lose mail.
+//! it. Gatepost has no queue of its own that could lose mail.
 //!
 //! `next_hop` is its address, `candidates` its hosts, `security` the proof that each must give (by
 //! `dns` and `mta_sts`), `hop` a connection to one, `reply` parses its replies, `pool` keeps idle

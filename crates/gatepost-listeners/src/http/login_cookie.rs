@@ -1,12 +1,12 @@
 //! The cookie of a browser that logged in at `/gatepost/login`.
 //!
 //! Over TLS its name begins with `__Host-` (RFC 6265bis, section 4.1.3.2): browsers accept such a
-//! cookie from this very host only, so no page of a sibling domain, and none that was loaded
-//! unencrypted, can put a session of its own in its place. Only that name is read over TLS.
+//! cookie only from this host over TLS. So no page of a sibling domain, and no page that was loaded
+//! unencrypted, can replace it by the cookie of another session. Over TLS only that name is read.
 //!
-//! After a logout the cookie stays, without a token, and the dashboard of a server that needs no
-//! login yet sets it so: by it the server recognises the requests of a page that leads to the login
-//! page by itself, which must not make the browser ask for a password.
+//! After a logout the cookie remains, without a token. The dashboard of a server that requires no
+//! login yet sets such a cookie too. It marks the requests of pages that open the login page
+//! themselves: the server sends them no challenge, for which the browser would ask for a password.
 
 use gatepost_message::{Cookie, SameSite};
 use gatepost_users::Secret;

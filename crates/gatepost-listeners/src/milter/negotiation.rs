@@ -1,8 +1,8 @@
 //! The first packet: the version, the changes that are permitted, and the steps that are sent.
 //!
-//! A step costs the mail server a round trip unless it is left out or needs no answer. Messages are
-//! judged when they are complete, so all steps but two are omitted or need no answer: the end of
-//! the message, and recipients, of which one too many is refused while its client can still send it
+//! A step costs the mail server a round trip unless it is omitted or needs no answer. Messages are
+//! judged when they are complete, so only two steps are answered: the end of the message, and each
+//! recipient, since a recipient beyond the limit must be refused while the client can still send it
 //! with another message.
 
 use super::packet::{self, MilterError};

@@ -1,7 +1,8 @@
-//! The subscribers that publishers waited for, with cause, start and end.
+//! Slow subscribers that publishers waited for, with cause, start and end.
 //!
-//! The broker knows only the present ones. Sampled once a second and kept for some minutes, they
-//! explain a pause in the traffic after its end. Those that lasted are logged.
+//! The broker knows only the present slowdowns. They are sampled once a second and kept for some
+//! minutes, so that a pause in the traffic can be explained after it has ended. Longer slowdowns
+//! are logged.
 
 use std::time::Duration;
 

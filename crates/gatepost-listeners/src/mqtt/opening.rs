@@ -1,7 +1,7 @@
 //! A connection before it has a session: the packets of CONNECT, authentication and CONNACK.
 //!
-//! The broker is not used before the sender is authenticated. All of it together, proofs and
-//! password checks included, takes no longer than `connect_timeout`.
+//! The broker is not used before the sender is authenticated. The whole exchange, including proofs
+//! and password checks, takes no longer than `connect_timeout`.
 
 use std::borrow::Cow;
 use std::future::poll_fn;

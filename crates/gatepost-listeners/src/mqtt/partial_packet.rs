@@ -1,9 +1,9 @@
 //! The resources of a connection with an unfinished packet: a deadline, and the packet's bytes in
 //! the process's budget.
 //!
-//! The clock runs only while the connection waits for its client: a publisher that is not read,
-//! because its subscribers are slow, is not delayed by its own fault. The clock is made when the
-//! connection first waits, so that a client that sends faster than it is read needs none.
+//! The time counts only while the connection waits for its client: if a publisher is not read
+//! because its subscribers are slow, the delay is not its fault. The timer is created when the
+//! connection first waits, so a client that sends faster than it is read needs none.
 
 use std::future::Future;
 use std::pin::Pin;

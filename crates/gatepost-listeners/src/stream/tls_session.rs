@@ -7,9 +7,9 @@
 //! Invariants:
 //! - Records are written in the order in which they were sealed: records that wait are always
 //!   written first.
-//! - A write accepts more only when everything sealed before has left. If the socket fills up
-//!   with the last record of a write, the connection's own task is woken and writes the rest
-//!   whenever it waits for reading or for writing, so no data stays unsent.
+//! - A write accepts more bytes only after everything sealed earlier has been written. If the
+//!   socket fills up with the last record of a write, the connection's own task is woken and writes
+//!   the rest whenever it waits for reading or for writing, so no data stays unsent.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};

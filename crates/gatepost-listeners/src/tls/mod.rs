@@ -1,9 +1,9 @@
 //! TLS for every listener, by rustls.
 //!
 //! [`ServerTls`] is one listener's certificates and requirements for clients; [`ServerTls::accept`]
-//! turns a plain [`Stream`] into an encrypted one, at once or after STARTTLS. Certificates are read
-//! again when their files change and on SIGHUP; open connections keep the certificates that they
-//! began with, and an unusable file changes nothing. [`ClientTls`] is TLS as a client, for
+//! turns a plain [`Stream`] into an encrypted one, immediately or after STARTTLS. Certificates are
+//! read again when their files change and on SIGHUP; open connections keep the certificates that
+//! they began with, and an unusable file changes nothing. [`ClientTls`] is TLS as a client, for
 //! connections to other servers.
 
 mod certificates;

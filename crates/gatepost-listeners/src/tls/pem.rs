@@ -1,4 +1,4 @@
-//! PEM files (RFC 7468), read so that a mistake has a line.
+//! PEM files (RFC 7468), read with line numbers, so that an error names the line of the mistake.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! Attacks, each as it was made: web pages, strangers behind proxies, slow senders, revoked
-//! readers.
+//! Attacks by web pages, by strangers behind proxies, by slow senders and by readers whose rights
+//! were revoked.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Instant;

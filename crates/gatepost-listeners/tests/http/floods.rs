@@ -1,4 +1,4 @@
-//! Frames of HTTP/2 that cost their sender little, without end.
+//! Endless HTTP/2 frames that cost their sender little.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Clients that we did not write.
+//! Clients of other projects.
 
 use std::io::Read;
 use std::process::{Child, Command, Stdio};

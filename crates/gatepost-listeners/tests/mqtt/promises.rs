@@ -1,4 +1,4 @@
-//! The promises of the CONNACK are on disk when it arrives, and the server's properties in it.
+//! The state that a CONNACK confirms is on disk when it arrives; and the server's properties in it.
 
 use std::time::{Duration, Instant};
 

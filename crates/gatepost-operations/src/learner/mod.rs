@@ -1,4 +1,4 @@
-//! Joins what the rules learn to the database.
+//! Connects the learned data of the rules with the database.
 //!
 //! The learned data is in the memory of one process, the *learner* of a data folder: the gateway
 //! while it serves, otherwise the command. The learner holds a lock on the folder

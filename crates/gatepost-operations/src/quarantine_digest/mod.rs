@@ -1,5 +1,5 @@
-//! Digests of the quarantine: each recipient gets a mail that lists the messages kept from them
-//! since the last one, with a signed link to release each.
+//! Digests of the quarantine: each recipient gets a mail that lists the messages quarantined since
+//! the last digest, with a signed link to release each.
 //!
 //! A digest goes to recipients whose mail could be released now: to the mailbox of a user directly,
 //! to an address at a next hop by the smarthost. Only messages that certain procedures quarantined

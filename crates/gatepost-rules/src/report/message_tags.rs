@@ -1,6 +1,6 @@
 //! Values of the message for the template tags that the rule files use.
 //!
-//! Values are looked up only where a template holds their tags, which the options know.
+//! A value is computed only if a template contains its tag; the options record these tags.
 
 use gatepost_mail::Mail;
 

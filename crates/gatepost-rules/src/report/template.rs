@@ -1,8 +1,8 @@
 //! Values of template tags: `_SCORE_`, `_YESNO(a,b)_`, `_SUMMARY_` and so on.
 //!
-//! A tag of SpamAssassin's is never printed literally: one without a value here, such as that of a
-//! plugin that does not run, is empty, as it is there. Words that look like tags and are none stay
-//! as they are.
+//! A tag of SpamAssassin is never printed literally: a tag without a value, such as that of a
+//! plugin that does not run, is empty, as in SpamAssassin. Words that only look like tags are
+//! unchanged.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;

@@ -2,8 +2,8 @@
 //!
 //! The budget is processor time of the scanning thread, not wall time: the hits of a message must
 //! not depend on how busy the machine is. Only the kernel knows processor time, and reading it
-//! costs twenty times as much as reading the clock; so it is read after as much wall time has
-//! passed, which is never less.
+//! costs twenty times as much as reading the clock. It is never more than the wall time, so it is
+//! read only after the budget has passed in wall time.
 
 use std::time::{Duration, Instant};
 

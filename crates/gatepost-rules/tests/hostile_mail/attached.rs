@@ -1,5 +1,5 @@
-//! Archives and office files made to be read again and again: entries by the ten thousand that
-//! share the same bytes.
+//! Archives and office files that make a reader read the same bytes again and again: tens of
+//! thousands of entries share them.
 
 const NO_SECTOR: u32 = 0xffff_ffff;
 const CHAIN_END: u32 = 0xffff_fffe;

@@ -1,8 +1,8 @@
-//! Messages made to take long: every view of each is there, and all rules end, in bounded time.
+//! Messages that are built to take long: all views are made, and all rules run, in bounded time.
 //!
-//! The time measured is what the thread computes, so that a busy machine fails nothing; the bound
-//! is
-//! message's size would. So is the memory that the thread held at most.
+//! The CPU time of the thread is measured, so that a busy machine makes no test fail. The bound is
+//! far above the time that unoptimised builds take, and far below the time of any work that is
+//! quadratic in the message's size. The maximum memory of the thread is bounded too.
 
 mod attached;
 mod held;

@@ -1,9 +1,9 @@
-//! Mails with the network on: all rules of Debian here and in SpamAssassin, which ask the same
-//! server about the same zone.
+//! Mails with network rules: all rules of Debian, in Gatepost and in SpamAssassin, with the same
+//! DNS server and the same zone.
 //!
-//! The mails are those of `tests/data`, and a sample of the public corpus where it was fetched.
-//! Known differences are listed in `docs/notes/rules-differences.md` with their cause; any other
-//! difference fails, and so does a line there that no longer holds.
+//! The mails are those of `tests/data`, and a sample of the public corpus if it was fetched. Known
+//! differences are listed in `docs/notes/rules-differences.md` with their cause. Any other
+//! difference fails the test, and so does a listed difference that no longer occurs.
 
 use std::path::{Path, PathBuf};
 

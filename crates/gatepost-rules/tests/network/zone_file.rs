@@ -1,10 +1,11 @@
-//! Names by patterns: one file defines the records for all mails, whichever hosts they name.
+//! A zone file with patterns of names: one file defines the records for all mails, whatever hosts
+//! they name.
 //!
-//! A line is `PATTERN TYPE PERCENT DATA`. The first pattern that fits a name decides about it; of
-//! its lines of a type, the name itself chooses one, or none, by their percentages. The type
-//! `NXDOMAIN` and `SERVFAIL` stand for names that do not exist and servers that fail. `{}` in data
-//! is a number from 1 to 250 that follows from the name, and `&` divides several records. A name
-//! that fits `PREFIX*` is answered if the name without the prefix is.
+//! A line is `PATTERN TYPE PERCENT DATA`. The first pattern that matches a name applies. If it has
+//! several lines of a type, a hash of the name selects one of them, or none, by their percentages.
+//! The types `NXDOMAIN` and `SERVFAIL` stand for names that do not exist and servers that fail.
+//! `{}` in data is a number from 1 to 250 that follows from the name, and `&` divides several
+//! records. A name that matches `PREFIX*` is answered if the name without the prefix is.
 
 use super::server::{Names, Reply};
 

@@ -1,4 +1,4 @@
-//! Judgements of SpamAssassin and of ours, and their comparison, for the tests that compare both.
+//! Results of SpamAssassin and of Gatepost, and their comparison.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;

@@ -1,8 +1,8 @@
 //! Mail: messages of topics as mail, alone or collected in digests, and mail of the server itself.
 //!
-//! All of it goes to one smarthost, which queues and delivers it: there is no
-//! queue here but the broker's sessions. A mail is acknowledged when the smarthost has taken it for
-//! every recipient, or when it has refused the others for good.
+//! All of it is sent to one smarthost, which queues and delivers it: the only queues here are the
+//! broker's sessions. A mail is acknowledged once the smarthost has accepted or permanently refused
+//! each of its recipients.
 
 mod composition;
 mod outgoing;

@@ -2,7 +2,7 @@
 //! or the short format of `short.rs`.
 //!
 //! A listener checks the text of a publisher with [`NotificationAction::parse`] and keeps the JSON.
-//! Publications by MQTT are not checked: readers get no buttons of a text that cannot be parsed.
+//! Publications by MQTT are not checked: if their text cannot be parsed, readers get no buttons.
 
 mod short;
 

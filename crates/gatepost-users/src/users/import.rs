@@ -1,4 +1,4 @@
-//! Users of another server, with the hashes of their passwords as that made them.
+//! Users of another server, with the password hashes that it made.
 
 use std::sync::Arc;
 

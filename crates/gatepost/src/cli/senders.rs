@@ -1,4 +1,4 @@
-//! `gatepost senders`: the senders that a user allows or blocks for the own mailbox.
+//! `gatepost senders`: the senders that a user allows or blocks for the user's own mailbox.
 
 use std::process::ExitCode;
 

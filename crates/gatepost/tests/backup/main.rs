@@ -1,5 +1,5 @@
 //! `gatepost backup` and `gatepost restore`, and the upgrade of an earlier version's database:
-//! every kind of state comes back, for clients that we did not write.
+//! every kind of state is restored, as clients of other projects see it.
 
 #[path = "../support/mod.rs"]
 mod support;

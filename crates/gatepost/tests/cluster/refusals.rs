@@ -1,4 +1,4 @@
-//! Clusters that a server cannot be part of: it says why, and what to do.
+//! Clusters that a server cannot be part of: it reports the reason and the remedy.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;

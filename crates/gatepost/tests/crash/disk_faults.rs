@@ -2,9 +2,9 @@
 //! torn writes, syncs that fail, lie or take long, and no descriptor left; at the start, under
 //! load, and while a damaged database is recovered.
 //!
-//! `faults.c`, preloaded, stands between the server and the C library. A start may be refused; it
-//! must then say why and change nothing, so that the next start finds everything. After each round
-//! the server starts on a whole disk, and every message is accounted for.
+//! `faults.c` is preloaded between the server and the C library. A start may be refused; it must
+//! then report the reason and change nothing, so that the next start finds everything. After each
+//! round the server starts on a working disk, and every message is accounted for.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

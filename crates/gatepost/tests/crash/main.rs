@@ -3,7 +3,7 @@
 //!
 //! Publishers, of MQTT 3.1.1 and 5, number what they publish. One subscriber is connected while the
 //! server is killed, another only in every third round, so that its queue grows over several kills.
-//! A few rounds run with all tests; `GATEPOST_TEST_CRASH_ROUNDS=500` makes a campaign of it, and
+//! A few rounds run with all tests; `GATEPOST_TEST_CRASH_ROUNDS=500` runs a campaign, and
 //! `GATEPOST_TEST_CRASH_SEED` repeats one as far as a race can be repeated.
 
 #[path = "../support/mod.rs"]

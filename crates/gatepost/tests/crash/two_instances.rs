@@ -1,9 +1,9 @@
 //! Two instances on one data folder, in every phase of the first: at its first start, at a later
 //! one, while it recovers, serves, waits for the disk, and stops.
 //!
-//! `faults.c` holds the first in the middle of its phase, at an operation on the database. A second
-//! server is then refused, `gatepost user add` makes its user or says that it did not, `gatepost
-//! check` succeeds, and a copy of the database, where one can be made, is whole.
+//! `faults.c` pauses the first in the middle of its phase, at an operation on the database. A
+//! second server is then refused, `gatepost user add` creates its user or reports that it did not,
+//! `gatepost check` succeeds, and a copy of the database, if one can be made, is intact.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;

@@ -1,4 +1,4 @@
-//! Every code block of the README and of the user guide, as it stands there: settings and
+//! Every code block of the README and of the user guide, exactly as written: settings and
 //! procedures are checked, pages are compiled, and commands are run against a server.
 //!
 //! The info string of a block says how. After the language, `streams` means that each command runs

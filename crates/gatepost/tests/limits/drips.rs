@@ -1,5 +1,5 @@
-//! Clients that send a byte now and then, within everything that can be begun: a pause is no
-//! bound, so each has an absolute deadline, or a minimum rate.
+//! Clients that send a byte now and then within each kind of unfinished input: a limit on pauses
+//! does not bound it, so each has an absolute deadline or a minimum rate.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;

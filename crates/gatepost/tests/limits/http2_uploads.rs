@@ -1,5 +1,6 @@
 //! Bodies on many streams of one connection of HTTP/2, sent as fast as the windows permit: memory
-//! stays within the budget of bytes in flight, and nothing is kept for a client that may send none.
+//! stays within the budget of bytes in flight, and nothing is kept for a client that may not send
+//! bodies.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;

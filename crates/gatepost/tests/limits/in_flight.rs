@@ -1,4 +1,4 @@
-//! Bytes of what clients have begun to send: one budget over all listeners.
+//! Bytes of unfinished input: one budget for all listeners.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! Rules, procedures and scopes are read again while listeners go on.
+//! Rules, procedures and scopes are reloaded while the listeners continue to serve.
 
 use std::fs;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! `gatepost scan` and `gatepost learn` in front of a person: a terminal, Ctrl-C, a full disk.
+//! `gatepost scan` and `gatepost learn` on a terminal, with Ctrl-C and on a full disk.
 
 use std::io::Read;
 use std::path::Path;

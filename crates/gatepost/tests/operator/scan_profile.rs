@@ -1,4 +1,5 @@
-//! `gatepost scan --profile`: where the time went, on standard error, beside the usual results.
+//! `gatepost scan --profile`: the distribution of the time, on standard error, beside the usual
+//! results.
 
 use crate::support::run;
 

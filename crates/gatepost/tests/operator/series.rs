@@ -1,4 +1,4 @@
-//! Figures over time: what clients do appears in them, and they survive a restart.
+//! Figures over time: the activity of clients appears in them, and they survive a restart.
 
 use serde_json::Value;
 

@@ -1,5 +1,5 @@
-//! Deeply nested input: templates, JSON of requests, and JSON that procedures read. What is too
-//! deep is an error; nothing takes the process with it.
+//! Deeply nested input: templates, JSON of requests, and JSON that procedures read. Input that is
+//! too deep is an error, and none ends the process.
 
 use std::process::Command;
 

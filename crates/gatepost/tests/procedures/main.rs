@@ -1,5 +1,5 @@
-//! Procedures as people use them: what they change reaches everyone, they are listed and tried out,
-//! and another config is tried on the messages that came.
+//! Procedures in use: their changes reach every receiver, they are listed and tried, and another
+//! config is tried on received messages.
 
 #[allow(dead_code)] // Its other home asks more of it.
 #[path = "../../../gatepost-rules/tests/network/server.rs"]

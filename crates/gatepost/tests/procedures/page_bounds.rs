@@ -1,5 +1,5 @@
-//! The bounds of pages: those that loop, grow or take their time hold up neither other pages nor
-//! the broker nor mail.
+//! The bounds of pages: pages that loop, grow or take long delay neither other pages nor the broker
+//! nor mail.
 
 use std::process::{Child, Command, Stdio};
 

@@ -1,4 +1,4 @@
-//! Forms of pages: taken from their own page only, and answered by a page, a redirection or a
+//! Forms of pages: accepted from their own page only, and answered by a page, a redirection or a
 //! message for subscribers.
 
 use super::pages::{curl, expect, start};

@@ -1,5 +1,5 @@
-//! Pages as their visitors meet them, and what procedures decide of an answer. The visitor is curl,
-//! which knows cookies, ranges and codings.
+//! Pages as their visitors get them, and the parts of a response that procedures determine. The
+//! visitor is curl, which supports cookies, ranges and codings.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! The rules in a running gateway: what the network proves of a mail's sender is written into it,
-//! and rules are exchanged while mail is judged.
+//! The rules in a running gateway: the results of sender authentication are written into a mail,
+//! and rules are replaced while mail is judged.
 
 use std::collections::BTreeSet;
 use std::path::Path;

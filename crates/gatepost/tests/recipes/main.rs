@@ -1,4 +1,4 @@
-//! The recipes of the documentation, as they stand there, run by the programs that they are for.
+//! The recipes of the documentation, exactly as written, run by the programs that they are for.
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,5 +1,5 @@
 //! The recipes for OpenSMTPD, whose folders and users are fixed: it runs in a mount namespace of
-//! its own, where private ones lie in their places, and needs root's rights as Postfix does.
+//! its own, where private ones replace them, and needs the rights of root, as Postfix does.
 
 use std::fs::{self, File};
 use std::net::TcpStream;

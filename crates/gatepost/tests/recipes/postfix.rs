@@ -1,5 +1,5 @@
-//! The recipes for Postfix. What each verdict does there is the matter of `milter.rs` and
-//! `forward.rs`; here it is the recipes' own lines that are used.
+//! The recipes for Postfix. `milter.rs` and `forward/` test the effect of each verdict; this module
+//! uses the lines of the recipes.
 
 use crate::support::Gateway;
 use crate::support::postfix::{DOMAIN, Postfix, free_port};

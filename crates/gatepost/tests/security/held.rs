@@ -1,5 +1,5 @@
-//! Attacks that found nothing, so that they find nothing later: injection of header fields and of
-//! commands, requests to other servers, escapes from Luau, patterns without end.
+//! Attacks that never succeeded, repeated so that they do not succeed later: injection of header
+//! fields and of commands, requests to other servers, escapes from Luau, patterns without end.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;

@@ -1,5 +1,5 @@
-//! Peers of each kind of sink that hang, lie, or are not there: no message is lost by them, queues
-//! stay within their limits, and drops are reported.
+//! Peers of each kind of sink that hang, send false answers or cannot be reached: they cause no
+//! loss of messages, queues stay within their limits, and drops are reported.
 
 use super::raw_peer::{RawPeer, Treatment};
 use super::support::{Client, Gateway, await_some, post, run, text_of};

@@ -1,4 +1,4 @@
-//! Mail out of topics, to a mail server of the test's own that refuses, hangs and breaks off, to
+//! Mail made of messages, sent to a mail server of the test that refuses, hangs and disconnects, to
 //! Postfix, and to another Gatepost that asks for a login. Signatures are verified by dkimpy.
 
 use std::path::Path;

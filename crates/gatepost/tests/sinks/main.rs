@@ -1,4 +1,4 @@
-//! Sinks: messages are carried out of the server, and nothing is lost on the way.
+//! Sinks: messages are sent to other systems, and none is lost on the way.
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,6 +1,6 @@
 //! Data files of cases: blocks with an empty line between them. The first line of a block is its
-//! name, after `#`; the others are `field: value`. The lines of a field that stands there several
-//! times are joined. Bytes have escapes as in Rust strings, and `\{3:abc}` is three times `abc`.
+//! name, after `#`; the others are `field: value`. The values of a repeated field are joined. Bytes
+//! have escapes as in Rust strings, and `\{3:abc}` is three times `abc`.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Programs of others that run beside the server.
+//! Programs of other projects that run beside the server.
 
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};

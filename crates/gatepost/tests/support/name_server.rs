@@ -1,5 +1,5 @@
-//! A DNS server that a test plays itself, on a free port of this machine. It says of each record
-//! set whether DNSSEC proves it, as a validating resolver does.
+//! A DNS server within a test, on a free port of this machine. It reports for each record set
+//! whether DNSSEC proves it, as a validating resolver does.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};

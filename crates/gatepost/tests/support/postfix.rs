@@ -1,5 +1,6 @@
-//! A Postfix of its own: a private config, queue and mailboxes in a folder, on a free port of this
-//! machine, ended with its folder. It needs root's rights, by `sudo` where the test has them not.
+//! A private Postfix for a test: its config, queue and mailboxes are in a folder, and it listens on
+//! a free port of this machine. It ends before its folder is removed. It needs the rights of root,
+//! by `sudo` if the test does not have them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -27,8 +28,8 @@ impl Postfix {
         Self::start_with(settings, SMTP)
     }
 
-    /// Starts with `services` too, lines of `master.cf`: those that listen to the world, the one
-    /// named `smtp` on this instance's port.
+    /// Starts with `services` too, lines of `master.cf`: those that listen on the network, of which
+    /// `smtp` has this instance's port.
     pub(crate) fn start_with(settings: &str, services: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let root = folder.path().to_owned();

@@ -1,4 +1,4 @@
-//! WebSocket as it travels.
+//! WebSocket frames as bytes on the wire.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

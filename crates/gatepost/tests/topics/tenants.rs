@@ -1,5 +1,5 @@
-//! Users whose topics have a prefix: two with the same topics do not meet, neither sees its
-//! prefix, and neither reaches beyond it. With mosquitto's clients and curl.
+//! Users whose topics have a prefix: two users with the same topics do not share them, neither sees
+//! its prefix, and neither has access outside of it. With mosquitto's clients and curl.
 
 use super::support::{Client, Gateway, add_user, await_some, run, text_of};
 use super::{curl, publish};

@@ -1,5 +1,5 @@
 //! The smarthost: the one next hop that takes mail of the server itself, over the client that
-//! forwards mail. Mail is signed here, so that none leaves unsigned by another way.
+//! forwards mail. All of it is signed here, so that the server sends no unsigned mail.
 
 mod settings;
 

@@ -1,5 +1,5 @@
-//! `/v1/senders`: the senders that a user allows or blocks for the own mailbox. An administrator
-//! may name another user by `user=`.
+//! `/v1/senders`: the senders that a user allows or blocks for the user's own mailbox. An
+//! administrator may name another user by `user=`.
 
 use gatepost_gateway::{MalformedSenderPattern, SenderListError, SenderListing, SenderPattern};
 use gatepost_users::{ListenerAuth, LoginRefusal};

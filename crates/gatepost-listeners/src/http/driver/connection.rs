@@ -1,13 +1,13 @@
 //! One HTTP/1.1 connection: read, answer, write, in as few system calls as possible.
 //!
-//! A read goes into a buffer of the worker; every whole request in it is parsed in place, and
-//! those that memory can answer (pages and files of the cache) are answered at once; all the
-//! answers leave in one `writev`. Only a request that must wait (for its body, for the disk, for
-//! a verdict) is copied out of the buffer. An idle connection owns no buffer.
+//! A read goes into a buffer of the worker; every whole request in it is parsed in place, and those
+//! that can be answered from memory (pages and files of the cache) are answered immediately; all
+//! responses are written with one `writev`. Only a request that must wait (for its body, for the
+//! disk, for a verdict) is copied out of the buffer. An idle connection owns no buffer.
 //!
-//! Invariants: responses leave in the order of their requests; bytes that came after a request are
-//! kept in `tail` until that request is answered; after an error that makes the position in the
-//! stream uncertain, nothing more is read.
+//! Invariants: responses are written in the order of their requests; bytes that came after a
+//! request are kept in `tail` until that request is answered; after an error that makes the
+//! position in the stream uncertain, nothing more is read.
 
 use std::fmt::Write as _;
 use std::future::{Future, poll_fn};

@@ -1,9 +1,8 @@
-//! A connection that is answered before a reactor knows its socket.
+//! A connection that is answered before its socket is registered with a reactor.
 //!
-//! A client that requests one page with a connection of its own costs five system calls: accept,
-//! read, write, close, and the wait. Registering the socket, a task and timers are needed only for
-//! connections that continue: those whose first request cannot be answered from memory, or that are
-//! kept alive.
+//! A client that opens a connection for a single page costs five system calls: accept, read, write,
+//! close, and the wait. Registering the socket, a task and timers are needed only for connections
+//! that continue: those whose first request cannot be answered from memory, or that are kept alive.
 
 use std::io;
 use std::sync::Arc;

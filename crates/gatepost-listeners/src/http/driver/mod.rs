@@ -1,8 +1,8 @@
 //! From a socket to requests, and from responses to a socket.
 //!
-//! - `lazy_connection.rs` answers the only request of a connection before any reactor knows its
-//!   socket; `connection.rs` is a connection that continues;
-//! - `head.rs`, `chunked.rs` understand HTTP/1; `encode.rs`, `output.rs`, `sending.rs` write it;
+//! - `lazy_connection.rs` answers the only request of a connection before its socket is registered
+//!   with a reactor; `connection.rs` is a connection that continues;
+//! - `head.rs`, `chunked.rs` parse HTTP/1; `encode.rs`, `output.rs`, `sending.rs` write it;
 //!   `flushing.rs` writes to slow readers; `http2/` is HTTP/2, over the `h2` crate;
 //! - `from_memory.rs` answers with cached pages and files, `serve_worker_page.rs` with pages that
 //!   run code, `exchange.rs` everything else through the router;

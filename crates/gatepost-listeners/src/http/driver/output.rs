@@ -1,9 +1,9 @@
 //! The output that a worker is about to write: small texts in one buffer, large bytes by reference.
 //!
-//! The answers of a whole read buffer are gathered here and leave in one `writev`, or, if a long
-//! part is in a file, in as few calls as possible. The texts of a response may be appended in any
-//! order (a page's values before its head, whose Content-Length depends on them); the segments say
-//! in which order they are written.
+//! The responses to a whole read buffer are collected here and written with one `writev` or, if a
+//! long part is in a file, with as few calls as possible. The texts of a response may be appended
+//! in any order (a page's values before its head, whose Content-Length depends on them); the
+//! segments say in which order they are written.
 
 use std::io;
 use std::sync::Arc;

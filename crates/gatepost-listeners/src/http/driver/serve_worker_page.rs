@@ -1,9 +1,9 @@
-//! Pages that run code: their way from the read buffer to a page worker and back.
+//! Pages that run code: from the read buffer to a page worker and back.
 //!
-//! A page whose code does not read the request takes this way. Only the texts of its insertion
-//! points cross the threads; they are put between the page's static bytes where the connection
-//! is, in the worker's output, which leaves in one `writev`. Everything else (a procedure that
-//! sets the status, a page that failed) becomes a [`HttpResponse`] like any other.
+//! Pages whose code does not read the request are served here. Only the texts of their insertion
+//! points pass between the threads. The connection's worker puts these texts between the page's
+//! static bytes in its output, which is written with one `writev`. Everything else (a procedure
+//! that sets the status, a page that failed) becomes a [`HttpResponse`] like any other.
 
 use std::future::poll_fn;
 use std::io;

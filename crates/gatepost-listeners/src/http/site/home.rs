@@ -1,4 +1,4 @@
-//! The page that users who are no administrators see instead of the dashboard: links to the pages
+//! The page that users who are not administrators see instead of the dashboard: links to the pages
 //! that every user may open.
 
 use super::plain_page::PlainPage;

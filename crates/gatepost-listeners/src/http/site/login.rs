@@ -1,11 +1,11 @@
 //! Login and logout of browsers: `/gatepost/login`, `/gatepost/logout` and `/gatepost/session`.
 //!
-//! A login by the form begins a session, which the cookie of `login_cookie.rs` names. Programs need
-//! none of it: they send `Authorization`, and get a challenge where it is missing.
+//! A login with the form begins a session, which the cookie of `login_cookie.rs` identifies.
+//! Programs need neither: they send `Authorization`, and get a challenge if it is missing.
 //!
 //! Invariants:
-//! - A session begins only by a correct password or token, and always with a new token: a cookie
-//!   that was there before names nothing afterwards.
+//! - A session begins only with a correct password or token, and always gets a new token: a cookie
+//!   from before the login identifies no session afterwards.
 //! - The forms are accepted from this server's own pages only, and lead to its own paths only.
 
 use std::fmt::Write as _;

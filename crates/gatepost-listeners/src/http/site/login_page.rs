@@ -1,5 +1,6 @@
-//! The pages of `/gatepost/login`. They work without scripts; `login.js` only keeps the place
-//! within a page to which one returns, and goes there at once if the browser is logged in already.
+//! The pages of `/gatepost/login`. They work without scripts; `login.js` only keeps the position
+//! within the page to which the user returns, and goes there immediately if the browser is logged
+//! in already.
 
 use super::plain_page::PlainPage;
 use crate::http::response::HttpResponse;

@@ -1,4 +1,4 @@
-//! TLS against clients of others: rustls' own, OpenSSL's and Python's.
+//! TLS with the clients of rustls, OpenSSL and Python.
 
 mod certificates;
 mod peers;

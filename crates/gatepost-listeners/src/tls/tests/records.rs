@@ -1,5 +1,5 @@
-//! Writes leave whole and in order, from any task, and no task waits for a client that
-//! sends nothing.
+//! Writes from any task arrive complete and in order, and no task waits for a client that sends
+//! nothing.
 
 use super::*;
 
