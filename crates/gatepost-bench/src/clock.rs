@@ -19,7 +19,7 @@ pub fn now() -> Nanoseconds {
     time.tv_sec as u64 * SECOND + time.tv_nsec as u64
 }
 
-/// Sleeps until a point in time; returns at once if it has passed.
+/// Sleeps until a point in time; returns immediately if it has passed.
 pub fn sleep_until(moment: Nanoseconds) {
     let left = moment.saturating_sub(now());
     if left > 0 {

@@ -185,7 +185,7 @@ impl Broker {
         self.0.shared.nodes.as_ref().map(|nodes| nodes.status())
     }
 
-    /// Publishes one message at once. The ticket is for changes that must be durable before the
+    /// Publishes one message immediately. The ticket is for changes that must be durable before the
     /// sender is answered with success; `None` if there are none.
     pub fn publish_now(
         &self,

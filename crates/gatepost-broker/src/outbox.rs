@@ -153,7 +153,7 @@ impl Outbox {
         });
     }
 
-    /// Sends `bytes` at once if nothing waits before them, and keeps the bytes that the socket
+    /// Sends `bytes` immediately if nothing waits before them, and keeps the bytes that the socket
     /// refuses.
     pub(crate) fn send_shared(
         &mut self,

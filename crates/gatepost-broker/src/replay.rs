@@ -74,7 +74,7 @@ impl FreeSpace {
 }
 
 impl Attachment {
-    /// As [`Attachment::subscribe`], and delivers at once the retained messages and then the
+    /// As [`Attachment::subscribe`], and delivers immediately the retained messages and then the
     /// publications since then. A retained message that is also in the history is sent once.
     pub fn subscribe_since(
         &self,

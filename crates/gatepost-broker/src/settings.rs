@@ -18,7 +18,7 @@ pub enum SlowSubscriber {
     DropNewest,
     /// Only the newest waiting delivery of each topic is kept.
     NewestOnly,
-    /// It is disconnected at once.
+    /// It is disconnected immediately.
     Disconnect,
 }
 

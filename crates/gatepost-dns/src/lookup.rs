@@ -26,7 +26,7 @@ const GRACE: Duration = Duration::from_secs(5);
 pub struct QuestionOptions<'a> {
     /// The zone of the list that is queried, so that a list that never answers is detected.
     pub list: Option<&'a str>,
-    /// Whether the answer may lead to further questions, so that the caller needs it at once.
+    /// Whether the answer may lead to further questions, so that the caller needs it immediately.
     pub leads_further: bool,
 }
 
@@ -70,7 +70,7 @@ pub struct LookupProgress(Arc<Inbox>);
 impl LookupProgress {
     /// Calls `wake` when the caller should look again: all questions have ended, or an answer has
     /// arrived that may lead to further questions. The call happens at the deadline at the latest,
-    /// and at once if the condition already holds.
+    /// and immediately if the condition already holds.
     pub fn then(self, wake: LookupWake) {
         let mut arrivals = self.0.0.lock();
         if arrivals.may_progress() {

@@ -19,7 +19,7 @@ use crate::proxy_protocol;
 use crate::stream::Stream;
 use crate::tls::ServerTls;
 
-/// The time for a proxy to send its header. A working proxy sends it at once.
+/// The time for a proxy to send its header. A working proxy sends it immediately.
 const PROXY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The admission of connections of one address. Cheap to clone.

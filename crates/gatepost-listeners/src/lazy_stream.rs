@@ -3,9 +3,9 @@
 //! In protocols where the client speaks first, the kernel holds a connection back until the client
 //! has sent bytes
 //! ([`Acceptor::defer_until_first_bytes`](crate::acceptor::Acceptor::defer_until_first_bytes)). A
-//! small request therefore arrives with its connection, and the socket accepts the answer at once.
-//! Registering the socket, setting timers and waking a task would cost as much as reading and
-//! answering the request.
+//! small request therefore arrives with its connection, and the socket accepts the answer
+//! immediately. Registering the socket, setting timers and waking a task would cost as much as
+//! reading and answering the request.
 //!
 //! Invariant: methods without `async` need no reactor, so any thread may call them.
 
@@ -113,7 +113,7 @@ impl LazyStream {
         }
     }
 
-    /// Writes as many bytes as the socket accepts at once, and returns the rest.
+    /// Writes as many bytes as the socket accepts immediately, and returns the rest.
     pub(crate) fn write_now<'b>(&self, bytes: &'b [u8]) -> io::Result<&'b [u8]> {
         match self.try_write(&[IoSlice::new(bytes)]) {
             Ok(count) => Ok(bytes.get(count..).unwrap_or_default()),

@@ -271,7 +271,7 @@ async fn request_bytes(address: SocketAddr, request: &[u8]) -> String {
     answer
 }
 
-/// The worker sends the rest of an answer that the judge's socket does not take at once.
+/// The worker sends the rest of an answer that the judge's socket does not take immediately.
 #[tokio::test]
 async fn a_long_answer_arrives_whole() {
     let fixture = Fixture::new();

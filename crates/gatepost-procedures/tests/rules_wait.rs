@@ -94,7 +94,7 @@ async fn beyond_the_bound_of_waiting_mails_the_judges_wait_along() {
     while deferred == 0 {
         assert!(admitted.len() <= 4, "the queue is bounded");
         let mail = judge(&procedures, SPAM);
-        // A mail that is not taken is answered at once.
+        // A mail that is not taken is answered immediately.
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         if mail.is_finished() {
             assert_eq!(mail.await.expect("judged").action, Action::Defer);

@@ -176,7 +176,7 @@ impl TableBounds {
         }
     }
 
-    /// Logs at once that messages were removed early, and then once a minute their number.
+    /// Logs immediately that messages were removed early, and then once a minute their number.
     fn warn(&mut self) {
         let is_recent = |warned: Instant| warned.elapsed() < WARN_EVERY;
         if self.warned.is_some_and(is_recent) {

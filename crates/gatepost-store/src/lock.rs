@@ -24,7 +24,7 @@ pub(crate) struct FolderLock {
     _file: File,
 }
 
-/// Takes the server lock; at once, or not at all.
+/// Takes the server lock; immediately, or not at all.
 pub(crate) fn lock_server(folder: &DataFolder) -> Result<FolderLock, StoreError> {
     let path = folder.server_lock();
     let file = open(&path)?;

@@ -43,8 +43,8 @@ pub struct StoreSettings {
     /// New messages are refused while the file system has less space left: a share of it, at most 1
     /// GiB, or a size. `0B` refuses nothing before the disk is full.
     pub reserve: DiskReserve,
-    /// The time by which the clock may be ahead of the last run, or jump, and be trusted at once.
-    /// Beyond it, rows grow old more slowly until the time has passed.
+    /// The time by which the clock may be ahead of the last run, or jump, and be trusted
+    /// immediately. Beyond it, rows grow old more slowly until the time has passed.
     pub clock_jump_max: Period,
     /// Rows of the history, the quarantine or the journal that may expire at once because the clock
     /// is suddenly ahead. If more rows expire, and they are also more than `clock_expiry_percent`

@@ -158,7 +158,7 @@ async fn changes_that_depend_on_a_collision_fail_with_it() {
     }
     other.committed().await.expect("a commit");
     assert_eq!(held.payloads(), ["first", "held", "other"]);
-    // Known to have failed, it refuses at once.
+    // Known to have failed, it refuses immediately.
     let refused = held
         .store
         .submit_after(&mut vec![history(8, "x")], Some(&colliding));

@@ -232,7 +232,7 @@ async fn deferred_changes_are_written_too() {
     store.submit_deferred([put("second")]).expect("taken");
     store.flush().await;
     assert_eq!(count(&store), 3);
-    // (and where nothing waits, at once)
+    // (and where nothing waits, immediately)
     store.flush().await;
 
     // … or by itself …

@@ -50,7 +50,7 @@ impl BrokerEndpoint {
         self.protocol == BrokerProtocol::Post
     }
 
-    /// Whether a new connection can publish at once, without a login.
+    /// Whether a new connection can publish immediately, without a login.
     pub fn needs_no_login(&self) -> bool {
         self.protocol == BrokerProtocol::Post
     }

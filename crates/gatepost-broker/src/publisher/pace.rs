@@ -23,7 +23,7 @@ const GATHER_MIN: Duration = Duration::from_millis(1);
 const ENOUGH_BYTES: u64 = 16 * 1024;
 
 /// Returns the time from the beginning of a flush to the next read, for a batch with this number of
-/// publications and payload bytes and this duration of the flush; `None` reads at once.
+/// publications and payload bytes and this duration of the flush; `None` reads immediately.
 fn gathering(
     is_awaited: bool,
     messages: u64,
@@ -68,7 +68,7 @@ impl PublisherPace {
 
 impl Publisher {
     /// The instant, found by the last flush, at which to read the publisher again so that batches
-    /// become larger; `None` reads at once.
+    /// become larger; `None` reads immediately.
     pub const fn gathers_until(&self) -> Option<Instant> {
         self.pace.gathers_until
     }

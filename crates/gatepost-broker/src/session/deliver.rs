@@ -24,7 +24,7 @@ const UNSLOWED_FACTOR: usize = 4;
 const NEWEST_OUTBOX_BYTES: usize = 16 * 1024;
 
 impl Session {
-    /// Delivers QoS 0 frames that others share; writes them at once if `send`.
+    /// Delivers QoS 0 frames that others share; writes them immediately if `send`.
     pub(crate) fn deliver_batch(
         &self,
         frames: &SharedFrames,

@@ -143,7 +143,7 @@ impl Connection {
         assert_ne!(in_step, Err(StrayAcknowledgement::OutOfStep), "{answer:?}");
     }
 
-    /// An answer to what changes the session: at once, or when that is durable.
+    /// An answer to what changes the session: immediately, or when that is durable.
     pub(crate) fn step(&mut self, frame: Frame) {
         if self.attachment.is_persistent() {
             self.answers.push_back((Condition::Session, frame));

@@ -34,7 +34,7 @@ pub(crate) enum Step {
         /// Together with those that follow, in one read of the server.
         is_batched: bool,
     },
-    /// The client reads some frames, and answers at once or later.
+    /// The client reads some frames, and answers immediately or later.
     Read {
         client: usize,
         frames: u64,

@@ -212,7 +212,7 @@ impl DelayedMessages {
         Some(self.0.store.submit([stored::removal(place)]))
     }
 
-    /// The time until which a publication is to be kept; `None` where it is published at once.
+    /// The time until which a publication is to be kept; `None` where it is published immediately.
     fn due(&self, publication: &Publication) -> Option<SystemTime> {
         let text = publication.properties.as_ref()?.user_property(DELAY)?;
         // The listener refused a malformed delay, or the property has another meaning.
@@ -220,7 +220,7 @@ impl DelayedMessages {
         due_time(text, now, self.delay_max()).ok()
     }
 
-    /// Keeps a publication until it is due, or publishes it at once.
+    /// Keeps a publication until it is due, or publishes it immediately.
     fn accept(
         &self,
         publication: Publication,

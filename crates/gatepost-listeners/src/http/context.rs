@@ -159,7 +159,7 @@ impl HttpContext {
         self.access_log.reopen();
     }
 
-    /// The number of open connections, without those whose only request was answered at once.
+    /// The number of open connections, without those whose only request was answered immediately.
     pub fn connections(&self) -> u32 {
         self.limits.admission.open()
     }

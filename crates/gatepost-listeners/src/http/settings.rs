@@ -23,7 +23,7 @@ pub struct HttpSettings {
     /// Proxies in front that begin each connection with a PROXY header (version 1 or 2): their
     /// addresses, networks, `"unix"`. Any other peer counts as the client itself.
     pub proxy_protocol: Vec<PeerNetwork>,
-    /// The maximum number of open connections, further ones are closed at once; 0 for no limit.
+    /// The maximum number of open connections, further ones are closed immediately; 0 for no limit.
     pub connections_max: u32,
     /// The maximum number of connections from one address; 0 for no limit.
     pub connections_per_address_max: u32,

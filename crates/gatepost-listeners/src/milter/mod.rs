@@ -105,7 +105,7 @@ async fn serve_connection(arrival: NewConnection, context: Arc<MilterContext>) {
         // The protocol has no reply for this: the mail server applies its setting for a filter that
         // is unavailable.
         Err(refusal) => {
-            tracing::warn!(target: "milter", %peer, "closed at once: {refusal}");
+            tracing::warn!(target: "milter", %peer, "closed immediately: {refusal}");
             Ok(())
         }
     };

@@ -154,7 +154,7 @@ impl StatsKeeper {
         let topic = stats_topic();
         let mut ticks = tokio::time::interval(Duration::from_secs(1));
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        // The first tick comes at once, when there is no interval to compute a rate from.
+        // The first tick comes immediately, when there is no interval to compute a rate from.
         ticks.tick().await;
         let mut before = StatsSums::now(&self.broker);
         loop {

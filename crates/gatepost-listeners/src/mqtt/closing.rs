@@ -54,7 +54,7 @@ impl MqttConnection {
         }
     }
 
-    /// Sends the last packet, as far as the socket accepts it at once.
+    /// Sends the last packet, as far as the socket accepts it immediately.
     fn send_disconnect(&self, end: &ConnectionEnd) {
         let mut out = BytesMut::new();
         self.framing.put(&mut out, |out| {

@@ -86,8 +86,8 @@ impl MqttConnection {
         self.step(SessionAcknowledgement::Complete(ack.packet_id, reason));
     }
 
-    /// Acknowledges a change of the session: at once, or when it is durable and known to the other
-    /// nodes.
+    /// Acknowledges a change of the session: immediately, or when it is durable and known to the
+    /// other nodes.
     pub(super) fn step(&mut self, step: SessionAcknowledgement) {
         if self.attachment.is_persistent() {
             self.acknowledgements.push_step(step);

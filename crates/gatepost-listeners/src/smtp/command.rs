@@ -20,7 +20,7 @@ pub(super) enum SmtpCommand {
         /// NOTIFY and ORCPT (RFC 3461), as written.
         parameters: Vec<String>,
     },
-    /// BDAT (RFC 3030): this many bytes of the message follow at once.
+    /// BDAT (RFC 3030): this many bytes of the message follow immediately.
     Chunk {
         size: u64,
         last: bool,

@@ -322,7 +322,7 @@ impl<'a> SmtpConnection<'a> {
         Some(Ok(line))
     }
 
-    /// Acknowledges a part of a message at once if the peer waits for that before it continues.
+    /// Acknowledges a part of a message immediately if the peer waits for that before it continues.
     pub(super) fn acknowledge_now(&self) {
         if self.output.is_empty() {
             self.stream.acknowledge_now();

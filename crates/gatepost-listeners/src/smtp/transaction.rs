@@ -44,8 +44,8 @@ pub(super) enum CommandOutcome {
     Ask(Box<Recipient>),
     /// The reply is 354, and the message follows.
     Data(SmtpReply),
-    /// This many bytes of the message follow at once; if there is a `refusal`, it is the reply to
-    /// them.
+    /// This many bytes of the message follow immediately; if there is a `refusal`, it is the reply
+    /// to them.
     Chunk {
         size: u64,
         last: bool,

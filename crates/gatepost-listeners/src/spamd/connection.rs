@@ -334,7 +334,7 @@ impl SpamdConnection {
     }
 
     /// Writes an answer on a thread that has no reactor; the bytes that the socket does not accept
-    /// at once are left to the worker.
+    /// immediately are left to the worker.
     fn write_from_anywhere(mut self, answer: &[u8], worker: &Handle) {
         match self.stream.write_now(answer) {
             Ok([]) if self.has_ended() => {}

@@ -133,7 +133,7 @@ impl SpamdHead {
 }
 
 /// The first byte after the head. PING and SKIP have only their line before version 1.5, and
-/// scans before 1.1 have no fields either (the message follows at once).
+/// scans before 1.1 have no fields either (the message follows immediately).
 fn end_of_head(input: &[u8], ended: bool) -> Option<usize> {
     let mut start = 0;
     for end in memchr::memchr_iter(b'\n', input) {

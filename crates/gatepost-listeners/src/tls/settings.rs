@@ -29,7 +29,7 @@ pub struct TlsSettings {
     pub client_is_user: bool,
     /// The time limit of a handshake.
     pub handshake_timeout: Period,
-    /// The interval at which the files are checked for changes; SIGHUP checks them at once.
+    /// The interval at which the files are checked for changes; SIGHUP checks them immediately.
     pub recheck: Period,
 }
 

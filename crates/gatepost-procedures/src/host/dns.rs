@@ -61,8 +61,8 @@ impl Dns {
     }
 
     /// The records as text, none if there is no such name or no such record: addresses, names,
-    /// texts, and for MX `preference name`. Known records are returned at once; otherwise a query
-    /// is sent, which ends at `deadline` at the latest.
+    /// texts, and for MX `preference name`. Known records are returned immediately; otherwise a
+    /// query is sent, which ends at `deadline` at the latest.
     pub(crate) fn query(
         &self,
         name: &str,

@@ -41,7 +41,7 @@ impl Procedures {
         (Some(Self(Arc::new(core))), problems)
     }
 
-    /// Reads the folder of procedures at once, instead of at the next interval.
+    /// Reads the folder of procedures immediately, instead of at the next interval.
     pub fn read_folder(&self) {
         self.0.recheck(&ProcedureFolder::default());
     }

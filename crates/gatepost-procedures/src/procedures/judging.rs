@@ -4,7 +4,7 @@
 //! becomes a job that is queued again when the response has arrived. The number of such runs is
 //! bounded ([`WaitingRuns`]), and so is the memory that they hold in addition to their messages;
 //! beyond these bounds the judge thread itself waits, so that the queue fills and senders are
-//! deferred. A run whose caller stops waiting ([`Caller`]) ends at once.
+//! deferred. A run whose caller stops waiting ([`Caller`]) ends immediately.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -35,7 +35,7 @@ use judging::{ChainJob, ScanJob, WaitingRuns};
 const BUSY: &str = "the judges are busy; try again later";
 const BROKEN: &str = "the judgement failed; try again later";
 
-/// All procedures and scopes. Cheap to clone; every clone sees a reload at once.
+/// All procedures and scopes. Cheap to clone; every clone sees a reload immediately.
 #[derive(Clone)]
 pub struct Procedures(Arc<ProceduresCore>);
 
@@ -301,8 +301,8 @@ impl Procedures {
     }
 
     /// Runs the rules alone and calls `then` with the report on the judge thread, which saves
-    /// waking another thread. If the queue is full, `then` is called at once on this thread with an
-    /// error.
+    /// waking another thread. If the queue is full, `then` is called immediately on this thread
+    /// with an error.
     pub fn scan_then(
         &self,
         message: Arc<Message>,

@@ -80,7 +80,7 @@ pub(crate) struct RuleNotRunning {
     pub(crate) cause: &'static str,
     pub(crate) reason: String,
     pub(crate) fix: &'static str,
-    /// SpamAssassin would run the rule, so metas use 0 for it at once rather than at the end.
+    /// SpamAssassin would run the rule, so metas use 0 for it immediately rather than at the end.
     pub(crate) is_ours_to_miss: bool,
 }
 

@@ -131,7 +131,7 @@ pub(super) fn shortcircuit(loaded: &mut LoadedLines<'_>, line: &RuleLine<'_>) ->
     Ok(())
 }
 
-/// The priority of rules that classify a message at once, unless a rule file sets another one.
+/// The priority of rules that classify a message immediately, unless a rule file sets another one.
 const SHORTCIRCUIT_PRIORITY: i32 = -200;
 
 fn needs_shortcircuit(loaded: &LoadedLines<'_>) -> LineOutcome {

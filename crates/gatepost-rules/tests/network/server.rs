@@ -131,7 +131,7 @@ fn answer(names: &dyn Names, message: &[u8], truncate: bool) -> Vec<u8> {
 }
 
 impl Server {
-    /// Starts one that answers at once from a zone; names that begin with `silent` are never
+    /// Starts one that answers immediately from a zone; names that begin with `silent` are never
     /// answered, those with `lost` only when they are repeated.
     pub(crate) fn start(zone: impl Names) -> Self {
         let zone: Arc<dyn Names> = Arc::new(zone);

@@ -50,7 +50,7 @@ fn two_servers_of_one_number_are_refused() {
         "{log}"
     );
     await_joined(&one, 0);
-    // Ended in order, it leaves the number at once.
+    // Ended in order, it leaves the number immediately.
     assert_eq!(one.terminate(), Some(0));
     let again = node(&nats, 1);
     // Killed, it leaves the number a little later: the next start does not wait for that.

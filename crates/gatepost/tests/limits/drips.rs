@@ -97,7 +97,7 @@ fn a_drip_holds_no_connection_of_any_listener() {
                     case.name,
                     said.escape_ascii()
                 );
-                // A refusal of what was sent would come at once.
+                // A refusal of what was sent would come immediately.
                 let waited = began.elapsed();
                 assert!(
                     waited > Duration::from_millis(800),

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 /// The treatment of one connection. The peer reads what the client sends until the client closes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Treatment {
-    /// Closed at once.
+    /// Closed immediately.
     Close,
     /// The peer answers the first bytes of the client with these, and then sends no more.
     Answer(&'static [u8]),

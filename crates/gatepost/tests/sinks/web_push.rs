@@ -387,7 +387,7 @@ fn users_are_sent_what_they_may_read_and_nothing_else() {
     };
     publish("first");
     peer.await_requests(1);
-    // Rights that are withdrawn count at once for what is delivered.
+    // Rights that are withdrawn count immediately for what is delivered.
     change(&["revoke", "ann", "subscribe", "alarms/#"]);
     await_some("the rule is in force", || {
         (status(ann, &request_for("/a", &["alarms/#"])) == 403).then_some(())

@@ -150,7 +150,7 @@ pub(super) fn stream(
     let mut response = HttpResponse::empty(200)
         .with("Content-Type", shape.content_type())
         .with("Cache-Control", "no-store")
-        // This makes nginx pass each event on at once.
+        // This makes nginx pass each event on immediately.
         .with("X-Accel-Buffering", "no");
     response.body = ResponseBody::Stream {
         reader: Box::new(context.services.broker.subscribe_stream(filters, reader)),

@@ -58,7 +58,7 @@ pub(super) struct Http1Connection {
     /// Nothing more is read; the connection ends when everything is written.
     closing: bool,
     /// Whether the client announced its last request, and nothing came after it: then closing
-    /// at once loses no response.
+    /// immediately loses no response.
     pub(super) orderly: bool,
     pub(super) timer: Pin<Box<Sleep>>,
     /// The start of the current wait.
@@ -72,7 +72,7 @@ pub(super) struct Http1Connection {
 
 /// The end of a wait for a request.
 pub(super) enum RequestWaitEnd {
-    /// A request that cannot be answered at once.
+    /// A request that cannot be answered immediately.
     Request(Box<PendingRequest>),
     /// A page that needs a page worker.
     WorkerPage(Box<WorkerPage>),
@@ -145,7 +145,7 @@ impl Http1Connection {
         self
     }
 
-    /// Answers whatever can be answered at once, until there is more to do or the end.
+    /// Answers whatever can be answered immediately, until there is more to do or the end.
     pub(super) async fn next(&mut self) -> RequestWaitEnd {
         self.since = Instant::now();
         self.head_began = None;

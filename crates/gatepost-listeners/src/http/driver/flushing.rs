@@ -1,5 +1,5 @@
-//! Writes that must wait: bytes that the socket did not accept at once, and the deadline for the
-//! client to read them.
+//! Writes that must wait: bytes that the socket did not accept immediately, and the deadline for
+//! the client to read them.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -35,7 +35,7 @@ impl Http1Connection {
         Poll::Ready(Ok(()))
     }
 
-    /// Starts the deadlines of a client that does not read everything at once.
+    /// Starts the deadlines of a client that does not read everything immediately.
     fn begin_sending(&mut self) {
         if self.sending.is_none() {
             self.sending = Some(self.context.sending_rate());

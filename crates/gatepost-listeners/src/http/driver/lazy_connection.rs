@@ -57,12 +57,12 @@ enum FirstBytes {
     Done,
     /// The connection must parse these bytes.
     Received(Vec<u8>),
-    /// The answer is longer than the socket accepts at once.
+    /// The answer is longer than the socket accepts immediately.
     Unsent(UnsentChunks),
 }
 
-/// Answers the first request if it is the only one and can be answered at once. Otherwise returns
-/// the connection to be served.
+/// Answers the first request if it is the only one and can be answered immediately. Otherwise
+/// returns the connection to be served.
 pub(in crate::http) fn answer_at_once(
     context: &HttpContext,
     accepted: AcceptedSocket,

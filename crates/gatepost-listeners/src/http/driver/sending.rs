@@ -16,8 +16,8 @@ pub(super) trait NonblockingSocket {
     /// Whether [`NonblockingSocket::send_file`] is supported; otherwise everything is written.
     fn sends_files(&self) -> bool;
 
-    /// Writes. `more` means that further bytes follow at once, so that the kernel does not send a
-    /// separate packet.
+    /// Writes. `more` means that further bytes follow immediately, so that the kernel does not send
+    /// a separate packet.
     fn write(&mut self, slices: &[IoSlice<'_>], more: bool) -> io::Result<usize>;
 
     /// Sends `length` bytes of a file from `start` on.

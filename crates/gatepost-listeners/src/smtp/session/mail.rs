@@ -10,7 +10,7 @@ use super::super::transaction::{CommandOutcome, Recipient, Transaction};
 use super::SmtpSession;
 
 /// A refused chunk of up to this many times `message_max` is read to its end. A larger one is
-/// refused at once, and the connection ends after this many bytes of it.
+/// refused immediately, and the connection ends after this many bytes of it.
 const CHUNK_READ_MAX: u64 = 4;
 
 impl SmtpSession<'_> {

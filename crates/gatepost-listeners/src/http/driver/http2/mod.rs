@@ -247,8 +247,8 @@ async fn answer(
 /// Reads the rest of a body that an early response made superfluous (RFC 9113, section 8.1), for a
 /// moment, and no more of it than the stream's window.
 ///
-/// Without that, the stream's reset follows the response at once, and curl, which then still sends
-/// the body, reports the reset instead of the response.
+/// Without that, the stream's reset follows the response immediately, and curl, which then still
+/// sends the body, reports the reset instead of the response.
 async fn discard(body: &mut RecvStream) {
     // The window is not widened: a client that goes on stops there, and reads.
     let until_end = async { while let Some(Ok(_)) = body.data().await {} };
