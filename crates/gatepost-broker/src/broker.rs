@@ -147,7 +147,8 @@ impl Broker {
         &self.0.shared.settings
     }
 
-    /// Replaces the rules for topics. What is beyond the new ones is forgotten within a second.
+    /// Replaces the rules for topics. Messages beyond the limits of the new rules are removed
+    /// within a second.
     pub fn set_topic_rules(&self, rules: TopicRules) {
         let shared = &self.0.shared;
         if let Some(store) = &shared.store {
@@ -285,7 +286,7 @@ impl Broker {
         })
     }
 
-    /// Connects a client to its session: a new one, or the one that waits for it. A present
+    /// Connects a client to its session: a new one, or the one that waits for it. An open
     /// connection of the session is ended. `greet` writes what the client must read before anything
     /// else (MQTT's CONNACK); it is called under a lock, so it should only write.
     pub fn connect(

@@ -28,7 +28,7 @@ pub struct ConnectOptions {
     pub kind: &'static str,
     /// Whether earlier state is discarded.
     pub clean_start: bool,
-    /// The time for which the session outlives the connection; zero for not at all.
+    /// The time for which the session outlives the connection; zero if it does not.
     pub expiry: Duration,
     /// The number of QoS 1 and 2 publications that the client accepts at once.
     pub receive_max: u16,

@@ -145,7 +145,7 @@ fn server_figures(stats: &BrokerStats, shared: &BrokerShared) -> Vec<(String, St
     texts.into_iter().chain(numbers).collect()
 }
 
-/// One session as JSON, written by hand, since this is the crate's only JSON.
+/// One session as JSON, formatted here because the crate has no other JSON.
 fn session_json(session: &SessionStats) -> String {
     let mut causes = String::new();
     for (cause, count) in &session.dropped_by {

@@ -134,8 +134,8 @@ impl Housekeeper<'_> {
         let _ = self.sessions.settle(all_effects);
     }
 
-    /// Submits the changes of a disconnected client's session that a failing disk refused; a
-    /// connected client's own task does it for itself.
+    /// Submits the changes of a disconnected client's session that a failing disk refused; for a
+    /// connected client, its own task does this.
     fn store_again(self, session: &Session) {
         if let Some(store) = &self.shared.store
             && let Some(persistent) = session.lock().persistent_mut()

@@ -152,7 +152,7 @@ fn domain_of(address: &str) -> &str {
     address.rsplit('@').next().unwrap_or(address)
 }
 
-/// Whether `domain` is `parent` or lies below it.
+/// Whether `domain` is `parent` or a subdomain of it.
 fn is_same_or_parent(parent: &str, domain: &str) -> bool {
     let parent = parent.to_ascii_lowercase();
     let above = domain.strip_suffix(parent.as_str());

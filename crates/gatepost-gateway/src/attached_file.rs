@@ -58,7 +58,7 @@ impl Gateway {
         attachments.filter(|attachments| attachments.is_on())
     }
 
-    /// Removes files when they expire, until `is_down` says so.
+    /// Removes files when they expire, until `is_down` returns true.
     pub async fn remove_expired_files(&self, is_down: watch::Receiver<bool>) {
         // Files of earlier runs expire even if the settings permit no new ones.
         if let Some(attachments) = self.attachment_slot().get() {

@@ -16,8 +16,8 @@ impl Gateway {
     }
 
     /// Puts a copy of a mail into quarantine and journals it, whatever the mail server does with
-    /// its own copy. Returns when the copy is on disk, with the verdict that holds then: `defer` if
-    /// the disk failed.
+    /// its own copy. Returns when the copy is on disk, with the resulting verdict: `defer` if the
+    /// disk failed.
     pub async fn quarantine_copy(&self, mail: &JudgedMail) -> Verdict {
         let (message, judgement) = (&mail.message, &mail.judgement);
         let entry = JournalEntry {
@@ -41,7 +41,7 @@ impl Gateway {
         verdict
     }
 
-    /// The bytes that a user's mailbox holds. Reads on a thread that may wait.
+    /// The bytes that a user's mailbox holds. Reads on a thread that may block.
     pub async fn mailbox_bytes(&self, user: String) -> Result<u64, StoreError> {
         let store = self.store().clone();
         let read = tokio::task::spawn_blocking(move || store.mailbox(&user)).await;

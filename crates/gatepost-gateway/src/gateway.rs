@@ -103,7 +103,7 @@ impl Gateway {
         Ok(since.as_millis().div_ceil(1_000) as u64)
     }
 
-    /// Forgets a message that waits for its time: by its sequence id, or by its id if it has none.
+    /// Removes a message that waits for its time: by its sequence id, or by its id if it has none.
     /// Returns when that is on disk; `false` where no such message waits.
     pub async fn cancel_delayed(&self, topic: &str, name: &str) -> Result<bool, StoreError> {
         let Some(ticket) = self.0.sink.cancel(topic, name) else {
@@ -174,7 +174,8 @@ impl Gateway {
     }
 
     /// Whether the journal records a message. A payload that no procedure judged (a sensor's
-    /// reading that came by a web request) is not recorded: such entries would displace the others.
+    /// reading that arrived by a web request) is not recorded: such entries would displace the
+    /// others.
     pub(crate) fn is_journaled(&self, message: &Message) -> bool {
         let topic = message.topic.as_ref().map(Topic::as_str);
         let (procedures, envelope) = (&self.0.procedures, &message.envelope);
@@ -369,8 +370,8 @@ fn apply_refusal(verdict: &mut Verdict, refusal: PublishRefusal) -> Option<RuleV
     }
 }
 
-/// Writes a verdict to the log. An accepted reading of a sensor is for `debug`: thousands may come
-/// each minute, and the journal has them.
+/// Writes a verdict to the log. An accepted reading of a sensor is logged at `debug`, since
+/// thousands may arrive each minute.
 fn log_verdict(entry: &JournalEntry) {
     macro_rules! log {
         ($level:ident) => {

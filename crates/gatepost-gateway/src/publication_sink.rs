@@ -80,7 +80,7 @@ pub trait PublicationSink: Send + Sync {
         None
     }
 
-    /// Forgets a publication that waits for its time; `None` where none of this name waits.
+    /// Removes a publication that waits for its time; `None` if none of this name waits.
     fn cancel(&self, topic: &str, name: &str) -> Option<Result<Ticket, StoreError>> {
         let _ = (topic, name);
         None

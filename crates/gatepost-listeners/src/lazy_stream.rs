@@ -27,9 +27,9 @@ pub(crate) struct LazyStream {
 }
 
 enum Registration {
-    /// No reactor knows the socket.
+    /// The socket is not registered with a reactor.
     Unregistered(AcceptedSocket),
-    /// The reactor of the worker that waited first knows the socket.
+    /// The socket is registered with the reactor of the worker that waited first.
     Registered(Stream),
     /// The registration failed, or is under way.
     Failed,
@@ -76,7 +76,8 @@ impl LazyStream {
         }
     }
 
-    /// Whether files can be sent over the socket as they are: plain TCP that no reactor knows yet.
+    /// Whether files can be sent over the socket as they are: plain TCP that is not registered with
+    /// a reactor yet.
     pub(crate) const fn is_unregistered_tcp(&self) -> bool {
         matches!(&self.state, Registration::Unregistered(accepted) if accepted.is_tcp())
     }

@@ -32,7 +32,7 @@ const UNEVEN_FROM: usize = 2;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ConnectionDistribution {
-    /// A runtime for each worker; connections stay where they were put.
+    /// A runtime for each worker; a connection stays on its worker.
     #[default]
     Sharded,
     /// One runtime whose threads take work from each other.
@@ -205,14 +205,14 @@ impl Workers {
         tokio::time::timeout(within, all).await.unwrap_or(false)
     }
 
-    /// Ends the threads; what still runs on them is dropped.
+    /// Ends the threads; tasks that still run on them are dropped.
     pub fn stop(&self) {
         self.inner.stop.send_replace(true);
     }
 }
 
 async fn until(mut stopped: watch::Receiver<bool>) {
-    // An error means that the last handle is gone: time to end as well.
+    // An error means that the last handle was dropped, so this thread ends too.
     let _ = stopped.wait_for(|&stop| stop).await;
 }
 

@@ -196,7 +196,7 @@ pub(crate) enum RunCause {
     Always,
 }
 
-/// Runs a rule's pattern or function, which says whether it hit.
+/// Runs a rule's pattern or function, which returns whether it hit.
 pub(crate) fn timed(rule: RuleId, cause: RunCause, run: impl FnOnce() -> bool) {
     if is_on() {
         record(rule, cause, run);

@@ -148,7 +148,7 @@ impl DeliveryLoop {
         let mut at_work: JoinSet<(Batch, AttemptEnding)> = JoinSet::new();
         let mut uncommitted = UncommittedAcks::new();
         let mut collected = Batch::new();
-        // A restart forgets when the last digest was: the next one comes early.
+        // The time of the last digest is not stored: after a restart, the next one is sent early.
         let mut next_digest = Instant::now();
         let mut is_gone = false;
         let ended = loop {
@@ -240,7 +240,7 @@ impl DeliveryLoop {
                     self.progress.end_delivery(delivery.id);
                     ticket = session.complete(delivery);
                 }
-                // The session submits again what the store refused.
+                // The session submits again the changes that the store refused.
                 uncommitted.extend(ticket.and_then(Result::ok));
                 false
             }

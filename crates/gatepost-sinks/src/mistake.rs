@@ -84,7 +84,7 @@ fn of_sink(sink: &SinkSettings, has_smarthost: bool) -> Vec<FieldMistake> {
     found
 }
 
-/// A mistake in what makes the sink a webhook, a bridge or a mail.
+/// A mistake in the kind of the sink: it must be exactly one of webhook, bridge and mail.
 fn kind_mistake(sink: &SinkSettings, has_smarthost: bool) -> Option<FieldMistake> {
     let name = &sink.name;
     let made = match (&sink.webhook, &sink.bridge, &sink.mail) {

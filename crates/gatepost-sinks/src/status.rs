@@ -103,7 +103,7 @@ struct SinkCounts {
     at: BTreeSet<MessageId>,
 }
 
-/// Counts what one sink does.
+/// Counts the activity of one sink.
 #[derive(Default)]
 pub(crate) struct SinkProgress {
     progress: Mutex<SinkCounts>,

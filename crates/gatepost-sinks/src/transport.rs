@@ -6,7 +6,7 @@ use std::pin::Pin;
 use crate::attempt::AttemptFailure;
 use crate::frame::SinkDelivery;
 
-/// The outcome of one attempt, when it is known.
+/// An attempt that is in progress; resolves to its outcome.
 pub(crate) type AttemptFuture<'a> =
     Pin<Box<dyn Future<Output = Result<(), AttemptFailure>> + Send + 'a>>;
 
@@ -25,7 +25,7 @@ pub(crate) trait SinkTransport: Send + Sync {
     /// The kind of the sink, for the list of sessions.
     fn kind(&self) -> &'static str;
 
-    /// The address, without what may be secret.
+    /// The address, without parts that may be secret.
     fn target(&self) -> String;
 
     /// Whether the sink ends when the address no longer exists. A sink of the config waits until

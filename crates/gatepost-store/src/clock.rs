@@ -189,7 +189,7 @@ mod tests {
             Self(Arc::new(Mutex::new((start, Duration::ZERO))))
         }
 
-        /// Lets time pass.
+        /// Advances the time.
         fn pass(&self, time: Duration) {
             let mut hand = self.0.lock();
             hand.0 += time;
@@ -268,7 +268,7 @@ mod tests {
         let (time, drift) = age.now();
         assert_eq!(time, SystemTime::UNIX_EPOCH);
         assert!(matches!(drift, ClockDrift::Behind(_)));
-        // The network brings the time.
+        // The clock is set by the network.
         hand.0.lock().0 = kept + Duration::from_hours(1);
         assert!(!age.decide(false));
         assert_eq!(age.now(), (hand.now(), ClockDrift::None));

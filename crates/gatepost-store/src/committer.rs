@@ -17,7 +17,7 @@ pub(crate) struct Committer {
 impl Committer {
     /// Commits batch after batch, until the queue is closed and empty.
     pub(crate) fn run(mut self) {
-        // Also when the writer panics: no caller may wait for a commit that cannot come.
+        // Also when the writer panics: no caller may wait for a commit that cannot happen.
         let _closing = FailWaitingOnDrop(self.queue.clone());
         while let Some(batch) = self.queue.take() {
             let _deciding = FailGroupOnDrop(batch.group.clone());

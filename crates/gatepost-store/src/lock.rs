@@ -24,7 +24,7 @@ pub(crate) struct FolderLock {
     _file: File,
 }
 
-/// Takes the server lock; immediately, or not at all.
+/// Takes the server lock, without waiting for it.
 pub(crate) fn lock_server(folder: &DataFolder) -> Result<FolderLock, StoreError> {
     let path = folder.server_lock();
     let file = open(&path)?;
@@ -64,8 +64,8 @@ fn lock_database(
     Ok(FolderLock { _file: file })
 }
 
-/// Takes the database lock alone as soon as it is free; `None` once the condition is false, since
-/// another process may have made it so and keep the lock.
+/// Takes the database lock exclusively as soon as it is free; `None` once the condition is false,
+/// since another process may have made it so and keep the lock.
 pub(crate) fn own_database_while(
     folder: &DataFolder,
     condition: impl Fn() -> Result<bool, StoreError>,

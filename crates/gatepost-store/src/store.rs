@@ -100,7 +100,7 @@ impl OpenDatabase {
 
 impl Store {
     /// Opens the database in `folder` for a server, creating both if they are missing. The folder
-    /// is locked for as long as a handle lives: a second server is refused. Any other error than
+    /// is locked for as long as a handle lives: a second server is refused. An error other than
     /// damage ends the attempt and changes nothing; so does damage, unless
     /// [`StoreSettings::on_damage`] asks for a recovery.
     pub fn open(folder: &Path, settings: &StoreSettings) -> Result<(Self, Recovery), StoreError> {
@@ -308,7 +308,7 @@ impl Store {
         self.enqueue(&mut vec![change], Urgency::Unhurried, None)
     }
 
-    /// Waits until everything submitted before is committed, or has failed, so that a query sees
+    /// Waits until everything submitted before is committed, or has failed, so that a query reads
     /// deferred changes too.
     pub async fn flush(&self) {
         if let Some(ticket) = self.inner.queue.flush() {
@@ -396,7 +396,7 @@ impl Store {
         settings.map(|settings| settings.lock().clone())
     }
 
-    /// Whether publications are kept in the history at all.
+    /// Whether there is a history of publications.
     pub fn keeps_history(&self) -> bool {
         self.inner.keeps_history.load(Ordering::Relaxed)
     }

@@ -21,7 +21,7 @@ pub enum StrayAcknowledgement {
 }
 
 impl AcknowledgedDeliveries {
-    /// Acknowledgements come nearly always in order, so the search ends immediately.
+    /// Acknowledgements nearly always arrive in order, so the search ends immediately.
     pub(super) fn position(&self, packet_id: NonZeroU16) -> Option<usize> {
         self.in_flight
             .iter()

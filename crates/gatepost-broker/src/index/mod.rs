@@ -100,8 +100,8 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// An index whose server receives what other nodes publish under the filters `lasting`, even
-    /// if these have no subscriber.
+    /// An index whose server receives the publications of other nodes under the filters `lasting`,
+    /// even if these have no subscriber.
     pub(crate) fn new(
         nodes: Option<Arc<dyn OtherNodes>>,
         lasting: &'static [&'static str],
@@ -258,8 +258,8 @@ impl Index {
         }
     }
 
-    /// Makes `member` one of the group `name` that shares `filter`, in place of its earlier self;
-    /// returns whether it was there.
+    /// Makes `member` one of the group `name` that shares `filter`, in place of its earlier entry;
+    /// returns whether there was one.
     pub(crate) fn join(&self, filter: &TopicFilter, name: &str, member: GroupMember) -> bool {
         let existed = self.change(filter, |list| {
             let group = list

@@ -37,7 +37,7 @@ impl Publisher {
         }
     }
 
-    /// Hands the publication to the other nodes; returns whether that will be attempted.
+    /// Passes the publication to the other nodes; returns whether sending it will be attempted.
     pub(super) fn forward(&self, publication: &Arc<Publication>) -> bool {
         let Some(nodes) = self.nodes_for(publication) else {
             return false;

@@ -14,7 +14,7 @@ use crate::subscription::DeliveryTarget;
 /// A run is written out at this length, so that buffers stay in the cache.
 const RUN_BYTES_MAX: usize = 64 * 1024;
 
-/// Publications that follow each other under one topic at QoS 0.
+/// Consecutive QoS 0 publications on one topic.
 pub(super) struct PublicationRun {
     route: Arc<Route>,
     /// A buffer for each of the route's classes.

@@ -248,7 +248,7 @@ impl RecentMessages {
         }
         let position = self.next_position(wanted);
         record.last.store(position.number(), Ordering::Relaxed);
-        // Not a gap either: a reader that comes later was not meant to receive it.
+        // Not a gap either: a reader that begins later was not meant to receive it.
         if !publication.is_remembered() {
             return Ok(position);
         }

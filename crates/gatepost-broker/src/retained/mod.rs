@@ -320,7 +320,7 @@ impl RetainedMessages {
     }
 
     /// The retained messages that match `filter` and have not expired, as far as they are in
-    /// memory. The clock is read for messages that expire only.
+    /// memory. The clock is read only for messages that expire.
     pub(crate) fn matching(
         &self,
         filter: &TopicFilter,

@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, btree_set};
 
 use gatepost_message::TopicFilter;
 
-/// A set of filters that knows its size. A tree, since a growing hash table frees a block
-/// of memory that fits nothing else.
+/// A set of filters that knows its size. A tree, since a growing hash table frees blocks of memory
+/// that nothing else can reuse.
 #[derive(Default)]
 pub(crate) struct SessionFilters {
     filters: BTreeSet<TopicFilter>,
@@ -41,7 +41,7 @@ impl SessionFilters {
         Some(is_new)
     }
 
-    /// Removes a filter; returns whether it was there.
+    /// Removes a filter; returns whether the session had it.
     pub(crate) fn remove(&mut self, filter: &TopicFilter) -> bool {
         let existed = self.filters.remove(filter);
         if existed {

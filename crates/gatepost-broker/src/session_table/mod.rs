@@ -19,8 +19,8 @@ use crate::session::{DeferredEffects, DisconnectCause, Session};
 use crate::shared::BrokerShared;
 use crate::uncommitted::UncommittedEffects;
 
-/// The key of a session. Client ids are per user: a client can neither get nor block the session of
-/// another user by its client id.
+/// The key of a session. Client ids are per user: a client can neither take over nor block the
+/// session of another user by its client id.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct SessionKey {
     /// `None` for clients that did not log in.

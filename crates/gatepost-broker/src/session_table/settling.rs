@@ -38,7 +38,7 @@ impl SessionTable {
         Some(ticket)
     }
 
-    /// The same before a client gets its session: the ticket is for what ended earlier too.
+    /// The same before a client gets its session: the ticket also covers earlier ended sessions.
     pub(super) fn settle_for_client(
         &self,
         client_id: &str,

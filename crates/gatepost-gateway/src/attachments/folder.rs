@@ -86,8 +86,8 @@ impl AttachmentFolder {
         metadata.is_file().then_some(metadata.len())
     }
 
-    /// Removes files that no record names: writes that a crash interrupted. Files of other names
-    /// are not this server's, and stay. Returns the number of removed files.
+    /// Removes files that no record names: writes that a crash interrupted. Files with other names
+    /// do not belong to this server and remain. Returns the number of removed files.
     pub(super) fn remove_orphans(&self, is_known: impl Fn(&str) -> bool) -> io::Result<usize> {
         let mut removed = 0;
         for entry in fs::read_dir(&self.0)? {

@@ -93,7 +93,7 @@ struct AttachmentsCore {
 pub struct Attachments(Arc<AttachmentsCore>);
 
 impl Attachments {
-    /// Opens the folder in `data`, and removes what a crash left there.
+    /// Opens the folder in `data`, and removes the files that a crash left there.
     pub fn open(data: &Path, store: Store, settings: &AttachmentSettings) -> io::Result<Self> {
         let folder = AttachmentFolder::open(data)?;
         let mut table = AttachmentTable::default();
@@ -147,8 +147,8 @@ impl Attachments {
         now_unix_s() + self.0.settings.expiry.duration().as_secs()
     }
 
-    /// Keeps a file; returns when it is on disk. A caller that ends earlier leaves a file that
-    /// expires as any other.
+    /// Keeps a file; returns when it is on disk. If the caller ends earlier, the file remains, and
+    /// expires like any other.
     pub async fn keep(&self, new: NewAttachment) -> Result<KeptFile, AttachmentError> {
         let this = self.clone();
         let kept = tokio::spawn(async move { this.keep_whole(new).await }).await;
@@ -243,7 +243,7 @@ impl Attachments {
         let _ = removed.await;
     }
 
-    /// Removes each file at its expiry, until `is_down` says so.
+    /// Removes each file at its expiry, until `is_down` returns true.
     pub async fn run(self, mut is_down: watch::Receiver<bool>) {
         loop {
             let expired = self.0.table.lock().expired(now_unix_s());

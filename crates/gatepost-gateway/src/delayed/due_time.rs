@@ -8,7 +8,7 @@ use time::format_description::well_known::Rfc3339;
 
 /// The user property that delays a message.
 pub const DELAY: &str = "delay";
-/// Numbers from here on are Unix seconds; smaller ones want a unit.
+/// Numbers of at least this value are Unix seconds; smaller ones need a unit.
 const UNIX_SECONDS_MIN: u64 = 1_000_000_000;
 
 /// The text names no time at which a message could be delivered.

@@ -87,7 +87,7 @@ impl DelayedMessages {
         })))
     }
 
-    /// Publishes each message at its time, until `is_down` says so.
+    /// Publishes each message at its time, until `is_down` returns true.
     pub async fn run(self, mut is_down: watch::Receiver<bool>) {
         loop {
             let pause = self.publish_due().await;
@@ -99,7 +99,7 @@ impl DelayedMessages {
         }
     }
 
-    /// Publishes what is due, and returns when to look again.
+    /// Publishes the messages that are due, and returns the time of the next check.
     async fn publish_due(&self) -> Duration {
         loop {
             let now = SystemTime::now();
@@ -204,7 +204,7 @@ impl DelayedMessages {
         }
     }
 
-    /// Forgets a message that waits.
+    /// Removes a message that waits.
     fn forget(&self, topic: &str, name: &str) -> Option<Result<Ticket, StoreError>> {
         let mut waiting = self.0.waiting.lock();
         let place = waiting.place_of(topic, name)?;

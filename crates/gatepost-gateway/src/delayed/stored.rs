@@ -64,7 +64,7 @@ pub(super) fn change(place: DuePosition, publication: &Publication) -> StoreChan
     }
 }
 
-/// The change that forgets a message.
+/// The change that removes a message.
 pub(super) fn removal(place: DuePosition) -> StoreChange {
     let (space, key) = (SPACE, key(place));
     StoreChange::DeleteRecord { space, key }

@@ -61,7 +61,7 @@ impl SenderPattern {
         Self(text.to_owned())
     }
 
-    /// The number of bytes that stand for themselves.
+    /// The number of literal bytes.
     pub(super) fn literal_bytes(&self) -> usize {
         self.0.bytes().filter(|byte| !b"*?".contains(byte)).count()
     }

@@ -17,7 +17,7 @@ use super::descriptor;
 use crate::entry::ListenerEntry;
 use crate::stream::Stream;
 
-/// One worker's listening socket, before its reactor knows it.
+/// One worker's listening socket, before it is registered with the worker's reactor.
 pub(crate) struct UnregisteredListener {
     pub(super) socket: OwnedFd,
     pub(super) is_tcp: bool,
@@ -78,7 +78,7 @@ impl RegisteredListener {
     }
 }
 
-/// An accepted socket that no reactor knows yet, so that any worker can take it.
+/// An accepted socket that is not registered with a reactor yet, so that any worker can take it.
 pub struct AcceptedSocket {
     socket: OwnedFd,
     is_tcp: bool,

@@ -153,8 +153,7 @@ impl CallConnection {
     async fn fill_between_calls(&mut self) -> io::Result<bool> {
         let settings = &self.context.settings;
         let deadline = if self.input.has_remaining() {
-            // The deadline is for the whole head: a client that sends it byte by byte gets no more
-            // time.
+            // The deadline is for the whole head: sending it byte by byte does not extend the time.
             let head_time_max = settings.head_time_max.duration();
             *self
                 .head_deadline

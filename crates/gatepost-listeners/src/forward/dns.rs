@@ -81,7 +81,7 @@ impl HopResolver {
                 exchangers.push((preference, random(), name));
             }
         }
-        // RFC 7505, section 3: a root domain says that there is no mail.
+        // RFC 7505, section 3: the root domain means that the domain accepts no mail.
         if exchangers.iter().any(|(_, _, name)| name.is_empty()) {
             return Err(HopError::NoMail(domain.to_owned()));
         }
@@ -245,7 +245,7 @@ mod tests {
         assert!(matches!(here, Ok(None)), "the file has it");
         let elsewhere = dns.tlsa_of_named("far.example", 25, until).await;
         assert!(elsewhere.is_err(), "an answer may be kept back");
-        // An MX has the addresses that DNS gives, whatever the file says.
+        // An MX has its addresses in DNS, whatever the file contains.
         let exchanger = dns.tlsa("box.example", 25, until).await;
         assert!(exchanger.is_err());
     }

@@ -245,7 +245,7 @@ struct HopConnector<'a> {
 impl HopConnector<'_> {
     async fn open(&self, candidate: &Candidate) -> Result<HopConnection, HopError> {
         if self.next_hop.is_encrypted {
-            // Nothing that was said in plain text could take the demand back.
+            // Nothing that was received in plain text may cancel the requirement.
             return self
                 .open_with(candidate, &HopSecurity::Verified(TlsRequirement::Scheme))
                 .await;
@@ -339,7 +339,7 @@ impl HopConnector<'_> {
         Ok(hop)
     }
 
-    /// TLS on a connection, with the proof that `security` asks for.
+    /// TLS on a connection, with the proof that `security` requires.
     async fn handshake(
         &self,
         stream: Stream,

@@ -14,7 +14,7 @@ use super::hop::HopConnection;
 use super::reply::HopReply;
 use super::scram_client::ScramClient;
 
-/// The user that the next hop knows us by.
+/// The user name of this server at the next hop.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct HopLogin {
     pub(super) user: String,

@@ -55,7 +55,7 @@ pub(crate) struct ForwardContext {
     authorities: ClientTls,
     dns: dns::HopResolver,
     policies: mta_sts::MtaStsPolicies,
-    /// The user that it knows us by.
+    /// The login of this server at the next hop.
     login: Option<login::HopLogin>,
 }
 

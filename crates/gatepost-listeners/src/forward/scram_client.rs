@@ -6,14 +6,14 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use ring::{digest, hmac, pbkdf2, rand};
 
-/// The most iterations that we compute: a server must not keep us busy.
+/// The maximum number of iterations that are computed, so that no server can keep this one busy.
 const ITERATIONS_MAX: u32 = 1_000_000;
 const NONCE_BYTES: usize = 18;
 const HASH_BYTES: usize = 32;
 /// No channel binding, no other identity: `n,,`.
 const HEAD: &str = "n,,";
 
-/// The exchange cannot go on.
+/// The reason why the exchange cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ScramError {
     #[error("the system gives no random numbers")]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::tls::{CertificateTrust, ClientTls, TlsError};
 
-/// Whether mail goes to the next hop encrypted.
+/// Whether mail is sent to the next hop encrypted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HopTls {
@@ -41,9 +41,9 @@ impl ForwardSettings {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ForwardSettings {
-    /// Whether mail goes to it encrypted: `off`; `opportunistic`, as DANE and MTA-STS demand, and
-    /// without either if it offers STARTTLS, whatever its certificate; `required`, always with an
-    /// authority's certificate, otherwise the client keeps the mail.
+    /// Whether mail is sent to it encrypted: `off`; `opportunistic`, as DANE and MTA-STS demand,
+    /// and without either if it offers STARTTLS, whatever its certificate; `required`, always with
+    /// an authority's certificate, otherwise the client keeps the mail.
     pub tls: HopTls,
     /// Whether TLSA records that DNSSEC proves decide about its certificate (DANE, RFC 7672).
     pub dane: bool,

@@ -14,7 +14,7 @@ const HOUR: Duration = Duration::from_hours(1);
 pub(super) struct EmailAllowances(Mutex<HashMap<String, Instant>>);
 
 impl EmailAllowances {
-    /// Takes a mail from a client's allowance, or says how long to wait for one.
+    /// Takes a mail from a client's allowance, or returns the time to wait for one.
     pub(super) fn take(&self, client: String, per_hour: u32, now: Instant) -> Result<(), Duration> {
         let mut whole_at = self.0.lock();
         if whole_at.len() >= CLIENTS_MAX {

@@ -8,7 +8,7 @@ use super::response::HttpResponse;
 pub(super) fn to_https(request: &HttpRequest, port: u16) -> Result<HttpResponse, HttpError> {
     let host = request.field("host").unwrap_or_default();
     let name = match host.rsplit_once(':') {
-        // The colons of an IPv6 address stand in brackets.
+        // The colons of an IPv6 address are within brackets.
         Some((name, digits)) if digits.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host,
     };

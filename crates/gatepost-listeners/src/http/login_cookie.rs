@@ -46,8 +46,8 @@ fn values(request: &HttpRequest) -> impl Iterator<Item = &str> {
         .map(|(_, value)| value)
 }
 
-/// A `Cookie` field without this cookie: pages and their procedures learn the user's name, and have
-/// no use for what proves it.
+/// A `Cookie` field without this cookie: pages and their procedures get the user's name, and do not
+/// need its proof.
 pub(super) fn without(field: &str) -> String {
     let is_other = |pair: &&str| {
         let name = pair.split('=').next().unwrap_or_default().trim();

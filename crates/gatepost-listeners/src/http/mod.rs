@@ -83,7 +83,8 @@ pub async fn serve(
     shutdown: watch::Receiver<bool>,
 ) {
     acceptor.defer_until_first_bytes();
-    // Each connection holds a sender: when the last one is gone, the receiver knows.
+    // Each connection holds a sender, so the receiver is notified when the last connection has
+    // ended.
     let (alive, mut all_gone) = mpsc::channel::<()>(1);
     let shared = Arc::clone(&context);
     let take = move |accepted: AcceptedSocket, peer: Peer| {

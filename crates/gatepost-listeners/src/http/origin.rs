@@ -40,8 +40,8 @@ pub(super) fn expect_own(request: &HttpRequest) -> Result<(), HttpError> {
 
 /// Whether a request may act by the cookie of a login: it must not come from a page of another
 /// origin, not even from one that may publish with a login of its own. A request that changes
-/// something or opens a WebSocket must prove that it comes from an own page; one that only reads
-/// may be a link that the visitor followed.
+/// something or opens a WebSocket must prove that it comes from a page of this server; one that
+/// only reads may be a link that the visitor followed.
 pub(super) fn is_of_own_page(request: &HttpRequest) -> bool {
     let site = request.field("sec-fetch-site");
     let from_elsewhere = |origin: &str| !is_own(request, origin);
@@ -62,7 +62,7 @@ pub(super) fn is_of_own_page(request: &HttpRequest) -> bool {
     }
 }
 
-/// Refuses a request that acts for a visitor unless it provably comes from an own page.
+/// Refuses a request that acts for a visitor unless it provably comes from a page of this server.
 pub(super) fn expect_own_page(request: &HttpRequest) -> Result<(), HttpError> {
     if is_of_own_page(request) {
         return Ok(());

@@ -42,7 +42,7 @@ impl RateLimits {
         }
     }
 
-    /// Whether anything is limited at all.
+    /// Whether there is any limit.
     pub(super) const fn any(&self) -> bool {
         self.requests.any() || self.bytes.any()
     }

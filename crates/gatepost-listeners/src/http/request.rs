@@ -44,7 +44,7 @@ pub(super) struct HttpRequest {
     pub path: String,
     /// The query, still encoded.
     pub query: String,
-    /// The version of HTTP that it came by.
+    /// The version of HTTP of the request.
     pub version: HttpVersion,
     /// Whether the client's connection is encrypted, as far as the server or a trusted proxy knows.
     pub secure: bool,
@@ -256,7 +256,7 @@ pub(super) fn parse_form(form: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Form decoding never fails: a stray percent sign stands for itself, as in browsers.
+/// Form decoding never fails: a stray percent sign is a literal one, as in browsers.
 fn decode_form(text: &str) -> String {
     let decoded = percent_decode(text.as_bytes(), true);
     decoded.map_or_else(

@@ -36,7 +36,7 @@ pub(super) enum ResponseBody {
         /// The number of bytes.
         length: u64,
     },
-    /// Publications as they come.
+    /// Publications as they are published.
     Stream {
         /// The source of the events.
         reader: Box<LocalSubscription>,

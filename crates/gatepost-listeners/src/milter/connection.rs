@@ -58,7 +58,7 @@ struct MilterConnection<'a> {
 impl MilterConnection<'_> {
     async fn converse(&mut self, session: &mut MilterSession) -> io::Result<()> {
         let packet_max = self.context.settings.packet_max.as_usize();
-        // The deadline is for a complete packet: a slow sender gets no more time.
+        // The deadline is for a complete packet: sending it slowly does not extend the time.
         let idle_time_max = self.context.settings.idle_time_max.duration();
         let mut deadline = Instant::now() + idle_time_max;
         // Held until the message is judged.

@@ -61,7 +61,7 @@ struct SeriesTotals {
 /// Values of one moment: connections, sessions, queued messages and bytes, memory.
 type Gauges = [f64; 5];
 
-/// Makes samples of what a keeper reads.
+/// Makes samples of the figures that a [`StatsKeeper`] reads.
 struct SeriesSampler<'a> {
     keeper: &'a StatsKeeper,
     /// The listeners that have an address.

@@ -292,7 +292,7 @@ impl Acknowledgements {
         publications: Option<&Result<Ticket, StoreError>>,
         session: Option<&Result<Ticket, StoreError>>,
     ) {
-        // These are nearly always the last entries; a verdict may come after later batches.
+        // These are nearly always the last entries; a verdict may arrive after later batches.
         for (condition, acknowledgement) in self.waiting.iter_mut().rev() {
             if self.without_ticket == 0 {
                 return;

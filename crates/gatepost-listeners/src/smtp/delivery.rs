@@ -85,8 +85,8 @@ pub(super) async fn deliver(
     Ok(())
 }
 
-/// Journals mail that its client keeps because the next hop did not prove its identity: there is no
-/// message yet, but an operator must see the reason.
+/// Journals mail that remains with the client because the next hop did not prove its identity:
+/// there is no message yet, but an operator must see the reason.
 pub(super) fn journal_distrust(
     connection: &SmtpConnection<'_>,
     session: &SmtpSession<'_>,

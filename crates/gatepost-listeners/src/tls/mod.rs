@@ -76,7 +76,7 @@ impl ServerTls {
     }
 
     /// Does the handshake on a plain stream. A caller that upgrades a connection must have
-    /// discarded its unread input: plain text before the handshake may not come from the client.
+    /// discarded its unread input: plain text before the handshake may be an attacker's.
     pub async fn accept(&self, stream: Stream) -> io::Result<Stream> {
         let socket = match stream {
             Stream::Tcp(stream) => TransportSocket::Tcp(stream),

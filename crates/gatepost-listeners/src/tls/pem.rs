@@ -8,7 +8,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::error::TlsError;
 
-/// Larger files hold something else.
+/// A larger file is not a certificate or key.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// One `-----BEGIN LABEL-----` … `-----END LABEL-----`.

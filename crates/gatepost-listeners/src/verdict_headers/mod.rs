@@ -22,7 +22,7 @@ const KEPT_SPAM_FIELDS: &str = "X-Spam-Prev-";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct VerdictHeaderSettings {
-    /// Whether the fields that procedures ask for are added, `X-Spam-Status` and its like.
+    /// Whether the fields that procedures request are added, such as `X-Spam-Status`.
     pub fields: bool,
     /// Whether `Authentication-Results` is added: the login, and the results of SPF and DKIM.
     pub authentication_results: bool,
@@ -95,7 +95,7 @@ fn header_edits(
     edits
 }
 
-/// `None` where a procedure asks for a field with a malformed name.
+/// `None` if a procedure requests a field with a malformed name.
 fn field((name, value): &(String, String)) -> Option<EditedField> {
     EditedField::new(name, value).ok()
 }
@@ -125,7 +125,7 @@ fn is_spam_field(field: &Present<'_>) -> bool {
     begins(SPAM_FIELDS) && !begins(KEPT_SPAM_FIELDS)
 }
 
-/// RFC 8601, section 5: a field that claims to be ours and came from outside is removed.
+/// RFC 8601, section 5: a field under this server's name that arrived from outside is removed.
 fn is_own_result(field: &Present<'_>, facts: DeliveryFacts<'_>) -> bool {
     let text = String::from_utf8_lossy(field.value);
     let service = text.trim_start().split([';', ' ', '\t', '\r', '\n']).next();
@@ -133,7 +133,7 @@ fn is_own_result(field: &Present<'_>, facts: DeliveryFacts<'_>) -> bool {
         && service.is_some_and(|service| service.eq_ignore_ascii_case(facts.hostname))
 }
 
-/// RFC 8601, section 2.2: our name, then what each method gave.
+/// RFC 8601, section 2.2: this server's name, then the result of each method.
 fn authentication_results(verdict: &Verdict, facts: DeliveryFacts<'_>) -> String {
     let mut text = facts.hostname.to_owned();
     if facts.user.is_none() && verdict.authentication.is_empty() {

@@ -19,13 +19,13 @@ pub enum WebSocketError {
     /// section 5.1: a client masks.
     #[error("a client's frame is not masked")]
     NotMasked,
-    /// section 5.2: no extension was agreed on.
+    /// Section 5.2: no extension was agreed on.
     #[error("a reserved bit of a frame is set")]
     ReservedBit,
-    /// section 5.2.
+    /// Section 5.2.
     #[error("a frame has an unknown opcode")]
     UnknownOpcode,
-    /// section 5.2: lengths are written as short as can be.
+    /// Section 5.2: lengths are written as short as can be.
     #[error("a frame's length is written longer than needed, or out of range")]
     Length,
     /// section 5.5.
@@ -43,7 +43,7 @@ pub enum WebSocketError {
     /// Section 7.4.
     #[error("a close frame has a code that no peer may send, or half a code")]
     CloseCode,
-    /// A bound of ours.
+    /// A bound that the standard does not have.
     #[error("a frame is larger than allowed")]
     TooLarge,
 }
@@ -133,8 +133,8 @@ impl WebSocketDecoder {
         self.header_length > 0 || matches!(self.state, FrameState::Payload { .. })
     }
 
-    /// Takes the next bytes of the connection: appends the payload of data frames to `data`,
-    /// and hands control frames to `on_control` in their order.
+    /// Takes the next bytes of the connection: appends the payload of data frames to `data`, and
+    /// passes control frames to `on_control` in order.
     pub fn feed(
         &mut self,
         mut input: &[u8],
@@ -303,7 +303,7 @@ fn close_code(payload: &[u8]) -> Result<Option<u16>, WebSocketError> {
         };
     };
     let code = u16::from_be_bytes(*code);
-    // Section 7.4: the others are reserved, or must not stand in a frame.
+    // Section 7.4: the others are reserved, or must not be sent in a frame.
     if !matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999) {
         return Err(WebSocketError::CloseCode);
     }
@@ -313,7 +313,7 @@ fn close_code(payload: &[u8]) -> Result<Option<u16>, WebSocketError> {
     }
 }
 
-/// Section 5.3. `done` bytes of the payload came before.
+/// Section 5.3. `done` is the number of earlier bytes of the payload.
 fn unmask(bytes: &[u8], mut mask: [u8; 4], done: u64, out: &mut Vec<u8>) {
     mask.rotate_left((done % 4) as usize);
     let start = out.len();

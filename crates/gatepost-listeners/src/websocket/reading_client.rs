@@ -9,11 +9,12 @@ const MESSAGE_BYTES_MAX: u64 = 64 << 10;
 /// RFC 6455, section 7.4.1.
 const NORMAL_CLOSURE: u16 = 1000;
 
-/// The client ends the connection, or broke the protocol; the code for our close frame.
+/// The client ends the connection, or has violated the protocol; the code for the server's close
+/// frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WebSocketClose(pub(crate) u16);
 
-/// Checks what the client sends.
+/// Checks the frames that the client sends.
 #[derive(Debug)]
 pub(crate) struct ReadingClient {
     decoder: WebSocketDecoder,

@@ -20,20 +20,20 @@ const RELAYS_MAX: usize = 9;
 /// The part of an answer that counts.
 #[derive(Debug)]
 pub(crate) enum Subtest {
-    /// This very address or text.
+    /// Exactly this address or text.
     Exactly(String),
     /// An address with one of these bits.
     Bits(u32),
-    /// An address from here to there.
+    /// An address within this range, both ends included.
     Range(u32, u32),
-    /// An address that is the first under the mask that is the second.
+    /// An address whose bits under the mask, the second value, are those of the first.
     Masked(u32, u32),
     /// A text or address that matches.
     Matches(Pattern),
 }
 
 impl Subtest {
-    /// As `check_rbl` writes it: an address, a number of bits, else a pattern.
+    /// In the notation of `check_rbl`: an address, a number of bits, otherwise a pattern.
     pub(super) fn of_relays(text: &str) -> Result<Self, String> {
         if let Ok(bits) = text.parse() {
             return Ok(Self::Bits(bits));
@@ -46,7 +46,7 @@ impl Subtest {
             .map_err(String::from)
     }
 
-    /// As `urirhssub` writes it: `n`, `n-m`, `n/mask`, each a number or an address.
+    /// In the notation of `urirhssub`: `n`, `n-m`, `n/mask`, each a number or an address.
     pub(super) fn of_links(text: &str) -> Result<Self, String> {
         let number = |text: &str| {
             let hexadecimal = text.strip_prefix("0x");
@@ -106,7 +106,7 @@ pub(crate) struct NetworkRule {
 /// The network query of a rule.
 #[derive(Debug)]
 pub(crate) enum NetworkTest {
-    /// Whether a list holds one of the message's relays; the set says which.
+    /// Whether a list contains one of the message's relays; the set selects the relays.
     Relays {
         set: String,
         zone: String,
@@ -117,7 +117,7 @@ pub(crate) enum NetworkTest {
     },
     /// The answers of the lists of a set that other rules query.
     RelaysAgain { set: String, subtest: Subtest },
-    /// Whether a list holds the host of a sender's address.
+    /// Whether a list contains the host of a sender's address.
     Senders {
         zone: String,
         subtest: Option<Subtest>,
@@ -127,7 +127,7 @@ pub(crate) enum NetworkTest {
     /// Whether the sender's host has neither an address nor an exchanger. SpamAssassin 4.0.1 counts
     /// the records in responses that say that there are none, so it never hits. No query is sent.
     NoSender,
-    /// Whether a list holds a link.
+    /// Whether a list contains a link.
     Links {
         zone: String,
         kind: RecordType,
@@ -152,7 +152,7 @@ pub(crate) enum NetworkTest {
     Origin { tag: String, pattern: Pattern },
     /// The field `X-ASN`.
     OriginField { pattern: Pattern, negated: bool },
-    /// Asks for the network that templates name; hits never.
+    /// Queries the network that templates name; never hits.
     OriginOfTemplates,
 }
 
@@ -266,7 +266,7 @@ impl NetworkTest {
         }
     }
 
-    /// The tags whose values it asks about.
+    /// The tags whose values it queries.
     pub(crate) fn tags(&self) -> Vec<&str> {
         match self {
             Self::Ask { template, .. } => {
@@ -282,7 +282,7 @@ impl NetworkTest {
         }
     }
 
-    /// The zone of the list that it asks, if it asks one.
+    /// The zone of the list that it queries, if it queries one.
     pub(super) fn list(&self) -> Option<&str> {
         let zone = match self {
             Self::Relays { zone, .. } | Self::Senders { zone, .. } | Self::Links { zone, .. } => {

@@ -47,7 +47,7 @@ pub(crate) struct NetworkQueries {
 }
 
 impl NetworkQueries {
-    /// Uses the given server, or the system's first; the error says that there is none.
+    /// Uses the given server, or the system's first; an error if there is none.
     pub(crate) fn new(
         server: Option<&str>,
         time: Duration,

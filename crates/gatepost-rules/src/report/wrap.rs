@@ -32,7 +32,7 @@ impl LineLayout<'_> {
             self.first.to_owned()
         };
         let mut length = width(&line);
-        // Whether the line holds more than it began with.
+        // Whether the line contains more than its beginning.
         let mut is_begun = false;
         let mut is_first = true;
         for piece in pieces {
@@ -42,7 +42,7 @@ impl LineLayout<'_> {
             } else {
                 length
             };
-            // A line that holds nothing but its indentation takes any piece.
+            // A line with nothing but its indentation takes any piece.
             let takes = compared <= self.length_max || (!is_begun && !is_first);
             if !takes {
                 out.push_str(line.trim_end());

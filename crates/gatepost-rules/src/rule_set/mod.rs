@@ -141,7 +141,7 @@ impl RuleSet {
         (set, problems)
     }
 
-    /// Learns or forgets a message, without the header fields and wrapping that a filter added, and
+    /// Learns or forgets a message, without header fields and wrapping that a filter added, and
     /// waits until the change is on disk; it must not be called on an I/O runtime. False if there
     /// was nothing to change.
     pub fn learn(

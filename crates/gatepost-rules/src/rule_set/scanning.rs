@@ -259,7 +259,8 @@ impl RuleSet {
             }
         }
         let bayes = lesson.as_ref().and_then(|lesson| lesson.judgement);
-        // A message that was not judged whole is not learned, and its sender's average stays.
+        // A message that was not judged completely is not learned, and its sender's average does
+        // not change.
         let lesson = lesson.filter(|_| ending.is_none() && !given_up.is_any());
         let learned = lesson.map(|lesson| tally.learn(compiled, lesson, mail, required));
         let (autolearn, autolearn_force) = learned.unwrap_or(match &ending {

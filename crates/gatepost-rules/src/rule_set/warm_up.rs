@@ -63,8 +63,9 @@ const LINE_BYTES: usize = 72;
 
 impl RuleSet {
     /// Scans a few ordinary messages and then compiles all patterns, in this order because the
-    /// first real messages may come meanwhile and need what most mail needs. Takes some tenths of a
-    /// second of one core and may run beside scans; scans give the same with and without it.
+    /// first real messages may arrive meanwhile, and need the patterns that most mail needs. Takes
+    /// some tenths of a second of one core and may run beside scans; scans give the same with and
+    /// without it.
     pub fn warm_up(&self) {
         for message in ordinary_messages() {
             let mail = self.configuration().scanned(message.as_bytes(), None);

@@ -98,7 +98,7 @@ impl CaptureRules {
         Some(captured)
     }
 
-    /// Runs the templates with what [`CaptureRules::capture`] found.
+    /// Runs the templates with the texts that [`CaptureRules::capture`] found.
     pub(crate) fn scan(&self, captured: Option<&Captured>, mail: &Mail<'_>, state: &mut ScanState) {
         for rule in &self.templates {
             match captured {

@@ -178,7 +178,7 @@ pub(crate) struct MimeRule {
 }
 
 impl MimeRule {
-    /// Whether the rule only asks if any part's field matches.
+    /// Whether the rule only tests if any part's field matches.
     pub(crate) fn is_simple(&self) -> bool {
         let field = &self.field;
         !self.concat && self.range.is_none() && !field.negated && field.hits_max == 1

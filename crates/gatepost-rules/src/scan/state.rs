@@ -228,7 +228,7 @@ impl ScanState {
         }
     }
 
-    /// Whether the pattern of a rule matches at one of these offsets, with what follows.
+    /// Whether the pattern of a rule matches at one of these offsets.
     fn verify_within(
         &mut self,
         (rule, pattern): (RuleId, &Pattern),

@@ -85,7 +85,7 @@ impl BridgeConnection<'_> {
 
     async fn pass_on(&mut self) -> Result<ConnectionEnding, BridgeError> {
         let mut stop = self.running.stop.clone();
-        // Packets that came together with the CONNACK.
+        // Packets that arrived together with the CONNACK.
         self.receive_packets().await?;
         loop {
             let may_read = self.inbound.unacknowledged() < usize::from(RECEIVE_MAX);

@@ -29,7 +29,8 @@ pub use smarthost::{
 
 /// The sink of the server's own mail. No sink of the config can have the name, for its `/`.
 pub(crate) const OUTGOING_NAME: &str = "mail/outgoing";
-/// Mails of the server itself that are sent at once: one that is tried again holds up no other.
+/// Mails of the server itself that are sent at once: a mail that is tried again does not delay the
+/// others.
 pub(crate) const OUTGOING_CONCURRENCY: u16 = 8;
 pub(crate) const NO_SMARTHOST: &str = "no smarthost is set; write smarthost.server";
 

@@ -11,7 +11,7 @@ use super::composition::{self, MailContent};
 /// A mail, ready to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MailSubmission {
-    /// The envelope's sender; empty for what must not be answered (RFC 3834, section 3.3).
+    /// The envelope's sender; empty for mail that must not be answered (RFC 3834, section 3.3).
     pub sender: String,
     /// The envelope's recipients.
     pub recipients: Vec<String>,

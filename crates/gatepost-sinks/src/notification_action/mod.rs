@@ -179,7 +179,7 @@ impl NotificationAction {
     }
 }
 
-/// Checks what an HTTP request needs.
+/// Checks the fields that an HTTP request needs.
 fn expect_request(given: &ActionFields) -> Result<(), ActionMistake> {
     let has_scheme = |scheme: &str| {
         let start = given.url.get(..scheme.len());
@@ -226,7 +226,7 @@ mod tests {
                    "url": "https://door.example"})
         );
         assert_eq!(all[1]["method"], "PUT");
-        // What is kept is parsed again by the readers.
+        // The stored text is parsed again by the readers.
         assert_eq!(parsed(&all.to_string()), all);
         let intent = parsed("broadcast, Picture, extras.cmd=pic, extras.camera=front, intent=a.b");
         assert_eq!(intent[0]["extras"]["camera"], "front");

@@ -59,7 +59,7 @@ impl VapidKey {
         })
     }
 
-    /// The public key in base64 for URLs: what a browser calls `applicationServerKey`.
+    /// The public key in base64 for URLs: `applicationServerKey` of a browser.
     pub(super) fn public(&self) -> &str {
         &self.public
     }

@@ -33,8 +33,8 @@ fn delivery() -> SinkDelivery {
     }
 }
 
-/// A webhook to a peer that answers the connections one after the other with these bytes; and what
-/// it was sent.
+/// A webhook to a peer that answers the connections one after the other with these bytes; and the
+/// requests that it received.
 async fn webhook(
     answers: Vec<&'static str>,
     change: impl FnOnce(&mut WebhookSettings),

@@ -73,7 +73,7 @@ pub fn write_backup(data: &Path, target: &Path) -> Result<BackupContents, Backup
     let mut partial = target.as_os_str().to_owned();
     partial.push(PARTIAL);
     let partial = PathBuf::from(partial);
-    // The empty file keeps the name until the complete one takes it.
+    // The empty file reserves the name until the complete file replaces it.
     let reserved = NewFile::create(target)?;
     let written = NewFile::create(&partial)?;
     copy(&folder, &partial)?;

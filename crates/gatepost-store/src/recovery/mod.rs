@@ -52,7 +52,7 @@ pub(crate) fn finish_interrupted(folder: &DataFolder) -> Result<(), StoreError> 
     take_over(folder)
 }
 
-/// Recovers. The caller holds the database lock alone.
+/// Recovers. The caller holds the database lock exclusively.
 pub(crate) fn recover(folder: &DataFolder) -> Result<Recovery, StoreError> {
     let partial = folder.recovering();
     remove(&partial)?;
@@ -66,7 +66,7 @@ pub(crate) fn recover(folder: &DataFolder) -> Result<Recovery, StoreError> {
 }
 
 /// Makes the complete and synced file of a recovery the database. The caller holds the database
-/// lock alone.
+/// lock exclusively.
 pub(crate) fn complete(folder: &DataFolder) -> Result<(), StoreError> {
     rename(&folder.recovering(), &folder.recovered())?;
     folder.sync()?;

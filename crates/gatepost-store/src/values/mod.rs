@@ -113,7 +113,7 @@ impl ValueStore {
         let now = unix_ms(store.time_for_ages());
         let mut kept = KeptValues::default();
         store.each_record(SPACE, b"", |key, row| {
-            // A row that no version of ours wrote is passed over.
+            // A row that no version of Gatepost wrote is skipped.
             if let Some(entry) = ValueEntry::read(&row).filter(|entry| entry.expires_ms > now) {
                 kept.bytes += size(&key, &entry);
                 kept.insert(key[..].into(), entry);

@@ -153,8 +153,8 @@ fn mistake(field: &str, reason: impl Into<String>) -> SmarthostMistake {
 
 /// The same reply for each of these.
 fn refused(addresses: &[String], reply: &HopReply) -> Vec<RefusedRecipient> {
-    // RFC 4954, section 6: without a login that it wants, the operator has to act, and the mail
-    // is good.
+    // RFC 4954, section 6: if the smarthost requires a login, the operator must act, and the mail
+    // itself is not at fault.
     let is_about_login = matches!(reply.code, 530 | 534 | 535 | 538);
     let one = |address: &String| RefusedRecipient {
         address: address.clone(),

@@ -14,7 +14,7 @@ pub struct SmarthostSettings {
     /// Its address, as `smtp://HOST:PORT` (STARTTLS) or `smtps://HOST:PORT` (TLS from the start);
     /// empty sends nothing.
     pub server: String,
-    /// Whether mail goes to it encrypted: `off`, `opportunistic` or `required`, as in
+    /// Whether mail is sent to it encrypted: `off`, `opportunistic` or `required`, as in
     /// `listeners.smtp.forward.tls`. With a user, `opportunistic` means `required`.
     pub tls: HopTls,
     /// The authorities that may sign its certificate, in PEM; empty for the system's.

@@ -42,8 +42,8 @@ pub(in crate::http) async fn respond(
     Ok(response)
 }
 
-/// A body is mail if its type says so, and also if it has no type: the pipe of a mail filter sends
-/// none, and most procedures read header fields.
+/// A body is mail if its type is that of a mail, and also if it has no type: the pipe of a mail
+/// filter sends none, and most procedures read header fields.
 fn format_of(request: &HttpRequest) -> Format {
     match request.field("content-type") {
         Some(kind)

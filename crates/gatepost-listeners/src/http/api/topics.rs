@@ -189,10 +189,9 @@ fn recent(
     Ok(HttpResponse::json(200, &shown))
 }
 
-/// The message that a request publishes. What MQTT has properties for may be given as header
-/// fields or in the query: `Content-Type`; `Expiry` / `expiry=` (`60s`); `Retain` / `retain=`;
-/// `Delay`; `Response-Topic`; `Correlation-Data` (base64); `Property: name=value` / `property=`,
-/// repeated.
+/// The message that a request publishes. MQTT's properties may be given as header fields or in the
+/// query: `Content-Type`; `Expiry` / `expiry=` (`60s`); `Retain` / `retain=`; `Delay`;
+/// `Response-Topic`; `Correlation-Data` (base64); `Property: name=value` / `property=`, repeated.
 pub(super) fn message_of(request: &HttpRequest, topic: Topic) -> Result<Message, HttpError> {
     let envelope = request.envelope();
     let body: Bytes = request.body.clone();

@@ -57,7 +57,7 @@ pub(super) struct Http1Connection {
     is_new: bool,
     /// Nothing more is read; the connection ends when everything is written.
     closing: bool,
-    /// Whether the client announced its last request, and nothing came after it: then closing
+    /// Whether the client announced its last request, and nothing followed it: then closing
     /// immediately loses no response.
     pub(super) orderly: bool,
     pub(super) timer: Pin<Box<Sleep>>,
@@ -145,7 +145,7 @@ impl Http1Connection {
         self
     }
 
-    /// Answers whatever can be answered immediately, until there is more to do or the end.
+    /// Answers all requests that can be answered immediately, until another one or the end.
     pub(super) async fn next(&mut self) -> RequestWaitEnd {
         self.since = Instant::now();
         self.head_began = None;

@@ -38,7 +38,7 @@ pub(super) struct OutputPosition {
 }
 
 impl Output {
-    /// Forgets everything, keeps the memory.
+    /// Clears the output, and keeps the memory.
     pub(super) fn clear(&mut self) {
         self.text.clear();
         self.segments.clear();
@@ -63,7 +63,7 @@ impl Output {
         self.bytes - mark.bytes
     }
 
-    /// Forgets the segments since `mark`.
+    /// Removes the segments after `mark`.
     pub(super) fn truncate(&mut self, mark: OutputPosition) {
         self.segments.truncate(mark.segment);
         self.bytes = mark.bytes;

@@ -138,7 +138,7 @@ impl NonblockingSocket for PolledSocket<'_, '_> {
     }
 }
 
-/// A connection that no reactor knows yet.
+/// A connection that is not registered with a reactor yet.
 impl NonblockingSocket for &LazyStream {
     fn sends_files(&self) -> bool {
         // Called only for plain connections; a Unix socket's write accepts no more than a TCP

@@ -98,7 +98,7 @@ fn cookies(request: &HttpRequest) -> Pairs {
     pairs
 }
 
-/// A rendered page as a response, with what its procedures set.
+/// A rendered page as a response, with the status and the header fields that its procedures set.
 pub(in crate::http) fn response_of(
     request: &HttpRequest,
     rendered: RenderedPage,

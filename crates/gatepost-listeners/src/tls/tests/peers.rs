@@ -52,7 +52,8 @@ async fn openssl_and_python_speak_with_us() {
             "localhost",
         ]);
         command.args(["-alpn", "h2,http/1.1", "-CAfile"]).arg(&ca);
-        // OpenSSL leaves when its input ends; `sleep`less, it reads what came until then.
+        // OpenSSL ends with its input; without the `sleep`, it would print only the bytes that had
+        // arrived by then.
         let text = blocking(move || run(&mut command, "over the wire\n")).await;
         assert!(
             !text.contains("verify error") && !text.contains("alert"),

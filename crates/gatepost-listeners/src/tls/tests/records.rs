@@ -114,7 +114,7 @@ async fn the_last_record_is_sent_by_the_waiting_owner() {
     while let Ok(count) = stream.try_write(&[io::IoSlice::new(&[7; 10_000])]) {
         total += count;
     }
-    // No thread writes any more; only the owner's wait can bring the rest out.
+    // No thread writes any more; only the owner's wait can send the rest.
     resume.send(total).expect("the reader waits");
     assert_eq!(
         blocking(move || reader.join().expect("everything came")).await,

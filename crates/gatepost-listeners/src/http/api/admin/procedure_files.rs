@@ -68,7 +68,7 @@ pub(super) async fn respond(
             return Ok(HttpResponse::json(200, &file).with("Cache-Control", "no-store"));
         }
     };
-    // After a mistake, the text in force stays.
+    // After a mistake, the text in force remains.
     let status = if trial.is_usable() { 200 } else { 422 };
     Ok(HttpResponse::json(status, &trial))
 }

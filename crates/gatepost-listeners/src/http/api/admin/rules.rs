@@ -70,7 +70,7 @@ pub(super) async fn reload(
     expect_method(request, &["POST"], "POST")?;
     let only_checks = flag("check", request.query_value("check"))?;
     let report = operations.reload(only_checks).await?;
-    // After a mistake, the configuration in force stays.
+    // After a mistake, the configuration in force remains.
     let status = if report.possible { 200 } else { 422 };
     Ok(HttpResponse::json(status, &report))
 }

@@ -54,7 +54,7 @@ pub(super) async fn respond(
         };
         operations.set_rule_score(name, score).await?
     };
-    // After a mistake, the scores in force stay.
+    // After a mistake, the scores in force remain.
     let status = if report.possible { 200 } else { 422 };
     Ok(HttpResponse::json(status, &report))
 }

@@ -78,7 +78,7 @@ fn origin(request: &HttpRequest) -> String {
     }
 }
 
-/// Submits a message with its file, if there is one. Returns what subscribers got.
+/// Submits a message with its file, if there is one. Returns the message as subscribers got it.
 pub(super) async fn submit(
     context: &HttpContext,
     message: Message,

@@ -39,7 +39,7 @@ const ACK: u8 = 1;
 /// Follows the frames of one connection.
 #[derive(Debug)]
 pub(super) struct FrameGuard {
-    /// Bytes of the preface or of a payload that are still to come.
+    /// Bytes of the preface or of a payload that have not arrived yet.
     skipped: usize,
     header: [u8; HEADER_BYTES],
     header_length: usize,
@@ -65,8 +65,8 @@ impl FrameGuard {
         self.written_bytes += bytes as u64;
     }
 
-    /// Follows what the client sent. If the connection must end, returns the number of bytes before
-    /// the offending frame, and the reason.
+    /// Follows the frames in bytes that the client sent. If the connection must end, returns the
+    /// number of bytes before the offending frame, and the reason.
     pub(super) fn take(&mut self, received: &[u8]) -> Result<(), (usize, Reason)> {
         let before = self.control_frames;
         let mut input = received;

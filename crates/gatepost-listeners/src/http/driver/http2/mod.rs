@@ -250,7 +250,8 @@ async fn answer(
 /// Without that, the stream's reset follows the response immediately, and curl, which then still
 /// sends the body, reports the reset instead of the response.
 async fn discard(body: &mut RecvStream) {
-    // The window is not widened: a client that goes on stops there, and reads.
+    // The window is not widened, so a client that continues to send must stop there, and reads the
+    // response.
     let until_end = async { while let Some(Ok(_)) = body.data().await {} };
     let _ = timeout_at(Instant::now() + LINGER, until_end).await;
 }
