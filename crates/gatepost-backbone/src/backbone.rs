@@ -22,7 +22,7 @@ pub struct Backbone {
 }
 
 impl Backbone {
-    /// A backbone that is not connected yet. It already notes what the broker reports.
+    /// A backbone that is not connected yet. It already records the broker's reports.
     pub fn new(settings: &BackboneSettings, node: NodeNumber) -> Self {
         Self {
             shared: Arc::new(Shared::new(settings.clone(), node)),
@@ -75,7 +75,7 @@ impl RunningBackbone {
     pub async fn stop(self) {
         let _ = self.stop.send(true);
         let thread = self.thread;
-        // Fails only where the thread has panicked, which the log says.
+        // Fails only if the thread has panicked, which is logged.
         let _ = tokio::task::spawn_blocking(move || thread.join()).await;
     }
 }

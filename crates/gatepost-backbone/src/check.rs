@@ -13,7 +13,7 @@ use crate::membership::{self, NodeRecord};
 use crate::settings::BackboneSettings;
 use crate::subjects::Subjects;
 
-/// The time for a message to come back, and for a refusal to be reported.
+/// The time for a message to return, and for a refusal to be reported.
 const ROUND_TRIP_MAX: Duration = Duration::from_secs(2);
 /// The time for a monitoring address to answer.
 const MONITORING_TIME_MAX: Duration = Duration::from_secs(3);
@@ -240,7 +240,7 @@ async fn round_trip(client: &Client, subject: &str) -> Result<(), String> {
     let question = 0_u64.to_be_bytes().to_vec();
     let published = client.publish_with_reply(subject.to_owned(), reply, question.into());
     published.await.map_err(|error| text(&error))?;
-    // Another node answers, or the server says that there is none: both prove the permission.
+    // Another node answers, or the server reports that there is none: both prove the permission.
     inbox
         .next()
         .await

@@ -23,7 +23,7 @@ const SUBSCRIPTION_CAPACITY: usize = 16_384;
 /// Events that may wait; further ones say nothing new.
 const EVENTS_MAX: usize = 256;
 
-/// A connection and what happens to it.
+/// A connection and its events.
 pub(crate) struct Connection {
     pub(crate) client: Client,
     pub(crate) events: mpsc::Receiver<Event>,
@@ -86,7 +86,7 @@ impl Connection {
         let options = options(settings, name)?.event_callback(move |event| {
             let sender = sender.clone();
             async move {
-                // An event that does not fit says the same as the waiting ones.
+                // If the queue is full, the waiting events already report the same.
                 let _ = sender.try_send(event);
             }
         });

@@ -12,7 +12,7 @@ use crate::encoding::Origin;
 const WINDOW: u64 = 1 << 16;
 const WORD_BITS: u64 = u64::BITS as u64;
 
-/// The bundles that came from each node.
+/// The bundles that were received from each node.
 #[derive(Default)]
 pub(crate) struct Duplicates {
     by_node: HashMap<u8, BundleWindow>,

@@ -82,7 +82,7 @@ fn key_of(node: u8) -> String {
     format!("node.{node}")
 }
 
-/// The bucket, if it is there.
+/// The bucket, if it exists.
 pub(crate) async fn existing_bucket(context: &Context, subjects: &Subjects) -> Option<Store> {
     context.get_key_value(subjects.stream("NODES")).await.ok()
 }
@@ -256,7 +256,7 @@ pub(crate) async fn list(bucket: &Store) -> Result<Vec<NodeRecord>, BackboneErro
 struct OtherNode {
     record: NodeRecord,
     heard: Instant,
-    /// Whether it left a question unanswered since it was heard of.
+    /// Whether it has left a question unanswered since its last sign of life.
     is_silent: bool,
 }
 

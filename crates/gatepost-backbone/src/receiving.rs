@@ -56,15 +56,15 @@ pub(crate) async fn run(
     }
 }
 
-/// Raises the ids of this server above one that came, so that what is published here later has a
-/// later id.
+/// Raises the ids of this server above a received one, so that later publications of this server
+/// have later ids.
 pub(crate) fn follow_clock(id: MessageId) {
     if id.time() <= SystemTime::now() + CLOCK_AHEAD_MAX {
         MessageId::continue_after(id);
     }
 }
 
-/// The publisher of what other nodes sent.
+/// The publisher of the messages of other nodes.
 struct Receiver {
     shared: Arc<Shared>,
     publisher: Publisher,
@@ -83,7 +83,7 @@ impl Receiver {
     fn take(&mut self, bytes: Bytes) {
         match encoding::read(bytes) {
             Ok((origin, publications)) => {
-                // A loop is impossible without this too: no connection gets what it sent.
+                // A loop is impossible without this too: no connection receives its own messages.
                 if origin.node != self.shared.node && self.duplicates.is_new(origin) {
                     for publication in publications {
                         self.publish(origin, publication);

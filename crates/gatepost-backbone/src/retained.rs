@@ -32,7 +32,7 @@ struct RetainedVersion {
 struct TopicVersions {
     /// The message that this node retains, or its removal.
     current: RetainedVersion,
-    /// The last message of each node that came here by any way.
+    /// The last message of each node that this node received, live or by the stream.
     last: SmallVec<[RetainedVersion; 2]>,
 }
 
@@ -86,7 +86,7 @@ impl RetainedState {
         }
     }
 
-    /// Whether this message, or a later one of its node, came here.
+    /// Whether this node has received this message, or a later one of its node.
     fn has_seen(&self, topic: &Topic, version: RetainedVersion) -> bool {
         let versions = self.topics.get(topic);
         versions.is_some_and(|versions| {
@@ -140,7 +140,7 @@ impl SharedRetained {
         self.state.lock().in_flight.remove(&publication.topic);
     }
 
-    /// A connection begins: what the last one has not acknowledged is to be sent again.
+    /// A connection begins: messages that were not acknowledged over the last one are sent again.
     pub(crate) fn restart(&self) {
         let mut state = self.state.lock();
         for (topic, publication) in std::mem::take(&mut state.in_flight) {
@@ -174,7 +174,7 @@ impl SharedRetained {
         }
     }
 
-    /// Decides about a message that came from `node` by the live way.
+    /// Decides about a message that was received live from `node`.
     pub(crate) fn decide_live(&self, publication: &Publication, node: u8) -> RetainDecision {
         let version = RetainedVersion {
             node,

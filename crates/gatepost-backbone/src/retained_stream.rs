@@ -20,7 +20,7 @@ use crate::retained::RetainDecision;
 use crate::shared::Shared;
 
 /// The time for which the removal of a retained message is kept. A node that was disconnected for
-/// longer brings the message back.
+/// longer publishes the message again.
 const REMOVAL_KEPT: Duration = Duration::from_hours(24 * 30);
 /// Messages that are sent before their acknowledgements are waited for.
 const SENT_AT_ONCE: usize = 256;
@@ -175,7 +175,7 @@ impl Reader {
         self.broker.retained(&filter).pop()
     }
 
-    /// The end of the stream is reached: what this node retains beyond it is sent.
+    /// The end of the stream is reached: the messages that only this node retains are sent.
     fn reach_end(&self) {
         let retained = &self.shared.retained;
         for ours in self.broker.retained(&TopicFilter::everything()) {

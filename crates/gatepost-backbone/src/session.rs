@@ -205,7 +205,7 @@ impl ClusterSession {
     }
 }
 
-/// Waits until the connection ends, and notes what the servers say.
+/// Waits until the connection ends, and records the events that the servers report.
 async fn observe(
     shared: Arc<Shared>,
     broker: Broker,

@@ -36,7 +36,7 @@ pub struct BackboneSettings {
     /// or 5.
     pub replicas: u8,
     /// Filters that are announced to the NATS servers exactly; of further ones only the first
-    /// level, so that more messages come than are needed.
+    /// level, so that more messages arrive than are needed.
     pub interest_max: usize,
     /// Publications that may wait for the connection; further ones are dropped and counted.
     pub queue_messages_max: usize,

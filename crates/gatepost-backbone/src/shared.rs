@@ -159,7 +159,7 @@ impl OtherNodes for Shared {
         let is_queued = outgoing
             .as_ref()
             .is_some_and(|outgoing| outgoing.push(publication));
-        // A retained one comes to the others' subscribers by the stream as well.
+        // A retained one reaches the subscribers of other nodes by the stream as well.
         is_queued || publication.retain
     }
 

@@ -85,7 +85,7 @@ impl Subjects {
         format!("{}_{name}", self.cluster.to_ascii_uppercase())
     }
 
-    /// The subjects of what a filter matches; none where all of it is too long.
+    /// The subjects of the topics that a filter matches; none if all of them are too long.
     pub(crate) fn interest(&self, filter: &TopicFilter) -> SmallVec<[String; 2]> {
         let text = filter.as_str();
         let (parent, has_rest) = match text.strip_suffix("/#") {

@@ -14,7 +14,7 @@ use crate::record::{self, ClockReadings};
 use crate::summary::BanSummary;
 use crate::table::Ban;
 
-/// Bans of users at once. Operators enter them by hand, so a fixed bound is enough.
+/// The maximum number of banned users. Operators enter bans by hand, so a fixed bound is enough.
 const USERS_MAX: usize = 10_000;
 
 /// The bans of users, by their names in lower case.

@@ -78,13 +78,14 @@ impl Disk {
 
     /// Cuts the power: from now on every operation fails and does nothing. Close all databases of
     /// the folder, then call [`Disk::restore_power`]. The connections of a disk in memory may stay
-    /// open without a transaction: their next one finds what a new process would find.
+    /// open without a transaction: their next transaction finds the same state as a new process
+    /// would.
     pub fn cut_power(&self) {
         self.shared.state.lock().has_power = false;
     }
 
-    /// Leaves the files as a power cut may leave them: all synced data is there, and of every other
-    /// write `choose` says for each sector of 512 bytes whether it arrived. No database of the
+    /// Leaves the files as a power cut may leave them: all synced data is on disk, and for each
+    /// sector of 512 bytes of every other write `choose` decides whether it is. No database of the
     /// folder may be open; on a disk in memory, no transaction.
     pub fn restore_power(&self, choose: &mut dyn FnMut() -> bool) -> std::io::Result<()> {
         let mut state = self.shared.state.lock();

@@ -28,7 +28,7 @@ pub(crate) type SharedRegion = Box<[AtomicU32]>;
 pub(crate) struct DiskFile {
     path: PathBuf,
     pub(crate) is_there: bool,
-    /// There is one connection to a database: what several share is not simulated.
+    /// A database has one connection: memory that several connections share is not simulated.
     pub(crate) is_open: bool,
     /// Locks of shared memory that are held: a transaction is open.
     pub(crate) shared_locks: u32,

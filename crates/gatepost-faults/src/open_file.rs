@@ -27,8 +27,7 @@ struct OpenFile<F> {
     below: *mut F,
 }
 
-/// The file below an open file. Each method returns one of SQLite's codes, unless it says
-/// otherwise.
+/// The file below an open file. Each method returns one of SQLite's codes, unless stated otherwise.
 pub(crate) trait VfsFile {
     /// Counts the operation and decides on it.
     fn decide(&self, operation: FileOperation) -> FaultDecision;

@@ -19,7 +19,7 @@ use crate::open_file::{SharedRegionRequest, VfsFile};
 use crate::plan::{FileKind, FileOperation};
 use crate::state::{FaultDecision, SharedDisk};
 
-/// As SQLite's layer for Unix says of every file.
+/// The value that SQLite's layer for Unix returns for every file.
 const SECTOR_SIZE: c_int = 4_096;
 
 /// A file that a connection has opened.

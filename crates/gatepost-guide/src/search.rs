@@ -16,7 +16,7 @@ const HEADING_WEIGHT: usize = 20;
 const TITLE_WEIGHT: usize = 8;
 /// The number of occurrences in a text after which further ones say nothing more.
 const OCCURRENCES_MAX: usize = 10;
-/// The length of a text, in bytes, from which each occurrence says less about it.
+/// The length of a text, in bytes, from which each occurrence has less weight.
 const LONG_TEXT: usize = 4096;
 
 /// A section in lower case.

@@ -19,7 +19,7 @@ use crate::switched_off::switched_off;
 /// Permission bits of group and others, and of others alone.
 const GROUP_AND_OTHERS: u32 = 0o077;
 const OTHERS: u32 = 0o007;
-/// All of others, and writing by the group: what logs are not for.
+/// All permissions of others, and writing by the group: no log file may have them.
 const ALL_BUT_READING_BY_GROUP: u32 = 0o027;
 
 /// One line of the report.

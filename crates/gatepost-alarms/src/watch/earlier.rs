@@ -51,7 +51,7 @@ impl AlarmWatch {
         self.evaluate_topic(topic, now);
     }
 
-    /// The moment at which a topic counts as silent whose last message came before the start, at
+    /// The moment at which a topic counts as silent whose last message arrived before the start, at
     /// this time.
     fn silent_at(&self, heard_unix_ms: u64, now: AlarmMoment) -> Option<Duration> {
         let age = Duration::from_millis(now.unix_ms.saturating_sub(heard_unix_ms));

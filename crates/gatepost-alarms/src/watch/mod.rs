@@ -101,7 +101,7 @@ impl AlarmWatch {
         };
         self.topics.insert(key.clone(), state);
         if !self.silence.is_zero() {
-            // After a restart the topic's silence must be noticed, even if no message ever comes.
+            // After a restart the topic's silence must be noticed, even if no message ever arrives.
             self.changed(&key, None);
         }
         self.evaluate_topic(&key, now);

@@ -125,7 +125,7 @@ impl AgentLink {
         deadline: Nanoseconds,
     ) -> Result<Option<(T, Nanoseconds)>, BenchError> {
         loop {
-            // Buffered messages come first, then more are awaited.
+            // Buffered messages are returned first, then further ones are awaited.
             let heard = self.take(|packet| match packet {
                 Packet::Publish(publish) => serde_json::from_slice(publish.payload).ok(),
                 _ => None,

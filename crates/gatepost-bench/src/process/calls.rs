@@ -206,7 +206,8 @@ mod tests {
         const BLOCKS: u64 = 200;
         let touch = || {
             for _ in 0..BLOCKS {
-                // A block of this size is mapped for itself, so its first page is a fresh one.
+                // A block of this size has a mapping of its own, so writing to it causes a page
+                // fault.
                 let mut block = vec![0_u8; 64 << 20];
                 std::hint::black_box(&mut block)[0] = 1;
             }

@@ -5,7 +5,7 @@
 use super::websocket::{Header, upgrade_answer};
 use super::{MessageStamp, PacketEvent, ReaderStep};
 
-/// Reads what the server sends. Every message must be one frame, so nothing is carried over.
+/// Reads the server's frames. Every message must be one frame, so no partial message is kept.
 #[derive(Debug, Default)]
 pub struct MessageFrames {
     upgraded: bool,

@@ -65,7 +65,7 @@ pub(super) fn pong(out: &mut Vec<u8>) {
     out.extend_from_slice(&MASK);
 }
 
-/// Reads what the server sends.
+/// Reads the server's frames.
 #[derive(Debug)]
 pub struct Frames {
     version: Version,

@@ -64,7 +64,7 @@ impl RulePoints {
     }
 }
 
-/// The points of all rules that hit, by where they come from.
+/// The points of all rules that hit, by the part of the message that they examine.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PointTotals {
     total: f64,
@@ -140,8 +140,8 @@ impl Autolearn {
 }
 
 impl AutolearnSettings {
-    /// The class as which a scanned message is learned automatically, if at all. `probability` is
-    /// the result of Bayes.
+    /// The class as which a scanned message is learned automatically; `None` if it is not learned.
+    /// `probability` is the result of Bayes.
     pub fn decide(
         &self,
         points: &PointTotals,

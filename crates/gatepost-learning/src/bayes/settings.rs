@@ -21,7 +21,7 @@ const ENGLISH_STOP_WORDS: &str = "able|already|all|and|any|are|because|both|can|
 /// [`BayesSettings::directive`], in the order of the files.
 #[derive(Clone, Debug)]
 pub struct BayesSettings {
-    /// `use_bayes`: learn and classify at all.
+    /// `use_bayes`: whether messages are learned and classified.
     pub enabled: bool,
     /// `use_bayes_rules`: classify; without it, learning continues.
     pub rules_enabled: bool,

@@ -11,8 +11,8 @@ pub struct Sender {
     pub from_field: bool,
     /// The public address from which the message was first received, for AWL.
     pub first_public_ip: Option<String>,
-    /// The relays with address, whether the address is private, and name, from the one that
-    /// delivered the message to us to the first; the trusted ones come first.
+    /// The relays with address, whether the address is private, and name, from the last, which
+    /// delivered the message here, to the first; so the trusted ones precede the others.
     pub relays: Vec<(String, bool, String)>,
     /// The number of trusted relays.
     pub trusted: usize,

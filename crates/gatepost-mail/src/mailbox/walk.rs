@@ -76,8 +76,8 @@ pub fn total_bytes(paths: &[PathBuf]) -> u64 {
 }
 
 impl Messages {
-    /// Opens the next path: the entries of a folder come first in the queue, a file becomes the
-    /// current source.
+    /// Opens the next path: the entries of a folder are put in front of the queue, a file becomes
+    /// the current source.
     fn enter(&mut self, place: PendingPath) -> std::io::Result<()> {
         if place.path.as_os_str() == STANDARD_INPUT {
             let source: Box<dyn Read + Send> = Box::new(std::io::stdin());

@@ -239,7 +239,7 @@ impl Parts {
         self.flags.epilogue |= epilogue.iter().any(|&byte| !is_space(byte) && byte != b'.');
     }
 
-    /// The start of the line after the first boundary, and whether there is a boundary at all.
+    /// The start of the line after the first boundary, and whether there is a boundary.
     fn skip_preamble(&mut self, body: &[u8], boundary: &[u8]) -> (usize, bool) {
         let mut at = 0;
         for line in lines(body) {

@@ -39,7 +39,7 @@ static PATTERNS: LazyLock<LinePatterns> = LazyLock::new(|| {
         MailPattern::with_flags(pattern, flags)
             .unwrap_or_else(|error| unreachable!("built-in pattern: {error}"))
     };
-    // Characters permitted in a server's name for itself.
+    // Characters permitted in the name that a server gives itself.
     let name = r"[-A-Za-z0-9.^+_&:=?!@%*$\\/]";
     let not_name = r"[^-A-Za-z0-9.^+_&:=?!@%*$\\/]";
     LinePatterns {

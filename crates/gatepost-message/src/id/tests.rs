@@ -56,7 +56,7 @@ impl Node {
 }
 
 proptest! {
-    /// Whichever way the clock of each goes.
+    /// In whatever direction the clocks move.
     #[test]
     fn nodes_never_assign_the_same_id_or_position(
         steps in proptest::collection::vec((0..3usize, -3..3i64, 1..200usize), 1..20),
@@ -72,7 +72,7 @@ proptest! {
                 prop_assert!(id > before && id & PLACE == 0);
                 prop_assert!(seen.insert(id), "{id}");
             }
-            // A message that was overtaken comes after all others.
+            // A message that was overtaken is placed after all others.
             let last = node.place.max(node.last.load(Ordering::Relaxed));
             node.place = MessageId(last).place_after().0;
             prop_assert!(node.place > last);

@@ -59,8 +59,8 @@ fn bayes_settings(procedures: &Procedures) -> Option<BayesSettings> {
     Some(rules.learning_settings().bayes.clone())
 }
 
-/// Forgets old tokens. Looks only at the clock and a count, but for once in half a day; without
-/// rules, there is no mail that could add any.
+/// Removes old tokens. Except for once in half a day, this only reads the clock and a count;
+/// without rules, there is no mail that could add any.
 fn expire(learner: &Learner, procedures: &Procedures) -> Result<usize, LearningError> {
     match procedures.rules().loaded() {
         Some(rules) => {

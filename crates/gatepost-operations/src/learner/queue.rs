@@ -20,7 +20,7 @@ pub const PERIOD: Duration = Duration::from_secs(2);
 pub enum LearnRequest {
     /// Learn it as this class.
     Learn(Class),
-    /// Forget it.
+    /// Forget the message.
     Forget,
 }
 

@@ -82,8 +82,8 @@ fn plain(text: &str) -> String {
     line.replace("://", ": //").replace("www.", "www .")
 }
 
-/// Whether a character is shown as it is: no control character, and none that changes the direction
-/// of the text after it.
+/// Whether a character is shown unchanged: it is no control character, and does not change the
+/// direction of the following text.
 fn is_shown(character: char) -> bool {
     let is_direction = matches!(
         character,

@@ -15,7 +15,7 @@ const LOG_FILE_MODE: u32 = 0o640;
 pub(super) struct OpenLogFile {
     pub(super) file: File,
     pub(super) size: u64,
-    /// The creation time of the file, by whichever process.
+    /// The creation time of the file, whichever process created it.
     pub(super) began: SystemTime,
 }
 

@@ -102,8 +102,8 @@ impl LocalValue {
     }
 }
 
-/// The end of an element's attributes, and its text. A value that the browser rewrites is among the
-/// attributes as it is in the payload.
+/// The end of an element's attributes, and its text. If the browser rewrites the value, an
+/// attribute contains it as it is in the payload.
 fn push_filtered(output: &mut Vec<u8>, text: Cow<'_, str>, filters: &[LiveFilter]) {
     if !filters.is_empty() {
         output.extend_from_slice(b"\" data-gatepost-filters=\"");

@@ -189,7 +189,7 @@ fn correspondents<'a>(message: &'a Message, mail: &Mail<'_>) -> Option<(&'a str,
     if automatic || bulk || list || is_program(to) {
         return None;
     }
-    // Only if the mail names the recipient, not if it came by a list or as a blind copy.
+    // Only if the mail names the recipient, not if it was sent through a list or as a blind copy.
     let named = format!(
         "{} {}",
         field("To:addr").unwrap_or_default(),

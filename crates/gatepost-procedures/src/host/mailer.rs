@@ -33,7 +33,7 @@ impl Mailer {
         self.0.as_ref().is_some_and(|mailer| mailer.can_send())
     }
 
-    /// Queues a mail; without a server, says so in the log.
+    /// Queues a mail; without a smarthost, logs that it is not sent.
     pub(crate) fn send(&self, mail: ProcedureMail) {
         match &self.0 {
             Some(mailer) if mailer.can_send() => mailer.send(mail),

@@ -37,7 +37,7 @@ impl HostMemory {
     /// # Errors
     /// The limit would be exceeded; nothing was counted.
     pub(super) fn charge(&self, bytes: usize) -> mlua::Result<()> {
-        // A machine runs on one thread at a time, so no other change comes between.
+        // A machine runs on one thread at a time, so no other change intervenes.
         let held = self.bytes_held.load(Relaxed).saturating_add(bytes);
         if held > self.bytes_max {
             return Err(Error::runtime(format!(

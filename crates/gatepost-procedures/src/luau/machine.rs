@@ -231,7 +231,7 @@ impl LuauMachine {
                 sink.publish(publication);
             }
         }
-        // Luau collects while it allocates, but does not collect once more before it fails.
+        // Luau collects garbage while it allocates, but not a last time before an allocation fails.
         if self.lua.used_memory() > self.memory_max / 2 {
             self.lua
                 .gc_collect()

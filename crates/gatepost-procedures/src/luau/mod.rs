@@ -136,7 +136,7 @@ impl LuauProcedure {
         resources: &Arc<Resources>,
     ) -> Result<Self, ProcedureFailure> {
         let program = LuauProgram::compile(path, file, resources)?;
-        // The first machine shows whether the file returns a function at all.
+        // Loading the first machine shows whether the file returns a function.
         let first = LuauMachine::new(&program, &settings)?;
         Ok(Self(Arc::new(Code {
             program,

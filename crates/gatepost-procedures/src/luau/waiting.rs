@@ -129,7 +129,7 @@ impl PresentRequest {
             // Fails where the call has ended.
             let _ = ended.send(());
         }));
-        // Every request ends; the channel is closed only if no outcome will come.
+        // Every request ends; the channel is closed only if there will be no outcome.
         let _ = end.recv();
         deadline.end_pause(&pause);
     }

@@ -106,8 +106,8 @@ fn end(parked: &ParkedRun) {
     drop(run);
 }
 
-/// Continues a parked run when the answer has arrived, or ends it if none will come. The value is
-/// for one wait only: the continued run may be parked again before this is dropped.
+/// Continues a parked run when the answer has arrived, or ends it if there will be none. The value
+/// is for one wait only: the continued run may be parked again before this is dropped.
 struct Unpark(Option<ParkedRun>);
 
 impl Unpark {

@@ -47,7 +47,7 @@ pub(crate) struct ProceduresCore {
     waiting: WaitingRuns,
     pub(crate) statistics: ProcedureStatistics,
     pub(crate) host: ProcedureHost,
-    /// One rebuild at a time: a reload of the config and a changed Luau file may meet.
+    /// One rebuild at a time: a reload of the config and a changed Luau file may coincide.
     rebuilding: parking_lot::Mutex<()>,
 }
 
@@ -331,7 +331,7 @@ impl Procedures {
         let rules = self.rules();
         let job = Box::new(move || {
             // Done even if the caller no longer waits: the change was requested. Without rules,
-            // the dropped reply says that it was not done.
+            // dropping the reply channel reports that it was not done.
             if let Some(rules) = rules.wait(RULES_WAIT_MAX) {
                 let _ = reply.send(rules.learn(&message.body, instruction));
             }
@@ -416,7 +416,7 @@ impl<F: FnOnce(Result<Report, ProcedureCallError>)> Drop for Unanswered<F> {
     }
 }
 
-/// A call whose chain has come to a member that belongs on a judge thread.
+/// A call whose chain has reached a member that must run on a judge thread.
 pub struct CallForJudge {
     run: ChainRun,
     message: Arc<Message>,

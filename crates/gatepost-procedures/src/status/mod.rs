@@ -198,7 +198,7 @@ impl ProcedureStatistics {
             return;
         }
         noted.push_back((now, self.sums()));
-        // The newest of those that are a day old is what the last day is measured from.
+        // The last day is measured from the newest sums that are a day old.
         while noted
             .get(1)
             .is_some_and(|(time, _)| now.saturating_duration_since(*time) >= DAY)

@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Mistake {
     /// File and line, variable or flag.
     pub place: String,
-    /// The dotted key; empty if the text is not TOML at all.
+    /// The dotted key; empty if the text is not TOML.
     pub key: String,
     /// The cause and a suggested fix.
     pub reason: String,

@@ -33,7 +33,7 @@ impl Users {
     }
 
     /// Replaces the hash that another server made, now that the password is known: by one of ours,
-    /// and the keys of SCRAM. The login stands whether this succeeds or not.
+    /// and the keys of SCRAM. The login is valid whether this succeeds or not.
     pub(super) async fn renew_hash(&self, user: &Arc<KnownUser>, password: &Secret) {
         if !foreign_hash::is_known(&user.password) {
             return;
@@ -54,11 +54,11 @@ impl Users {
         let mut renewed = hashed.await.map_err(|_| UsersError::Hashing)??;
         let kept = self.shared.store.record(record::USER, &key(&user.name))?;
         let kept: Option<UserRecord> = kept.and_then(|kept| serde_json::from_slice(&kept).ok());
-        // A password that was set meanwhile stays, and so does the removal of the user.
+        // A password that was set meanwhile, or the removal of the user, takes precedence.
         let Some(kept) = kept.filter(|kept| kept.password == *user.password) else {
             return Ok(());
         };
-        // With the same epoch, connections of this login stay.
+        // With the same epoch, connections of this login remain open.
         renewed.epoch = kept.epoch;
         renewed.admin = kept.admin;
         renewed.disabled = kept.disabled;

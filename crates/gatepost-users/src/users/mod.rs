@@ -163,8 +163,8 @@ impl Users {
         loading.await.unwrap_or(Ok(()))
     }
 
-    /// Whether a login is possible at all: there is a user, or a trusted issuer of tokens. From
-    /// then on, peers must log in where `anonymous` is `auto`.
+    /// Whether a login is possible: there is a user, or a trusted issuer of tokens. From then on,
+    /// peers must log in where `anonymous` is `auto`.
     pub fn any(&self) -> bool {
         let shared = &self.shared;
         shared.live.load().has_users() || !shared.issuers.load().is_empty()

@@ -276,7 +276,7 @@ fn configured(config: &Config) -> Result<BrokerAddress, ClientError> {
     })
 }
 
-/// A path's segment: what could end it is escaped.
+/// A segment of a path: characters that could end it are escaped.
 pub(crate) fn segment(text: &str) -> String {
     let mut escaped = String::new();
     for byte in text.bytes() {

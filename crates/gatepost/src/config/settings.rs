@@ -206,7 +206,7 @@ impl RemoteAccess {
 }
 
 impl ListenerBinding<'_> {
-    /// All addresses, each with whether it speaks TLS from the first byte.
+    /// All addresses, each with a flag whether it speaks TLS from the first byte.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = (&Bind, bool)> {
         let has_own_tls = self.tls.is_set() && self.tls.bind.is_empty() && !self.upgrades;
         let own = self.bind.iter().map(move |bind| (bind, has_own_tls));

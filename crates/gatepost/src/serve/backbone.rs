@@ -35,7 +35,7 @@ pub(super) async fn open_broker(
     Ok((broker, Some(running)))
 }
 
-/// Logs what is wrong with the NATS servers.
+/// Logs the problems of the NATS servers.
 async fn log_findings(config: Config) {
     let packet_bytes_max = config.listeners.mqtt.packet_max.bytes();
     for finding in gatepost_backbone::check(&config.backbone, packet_bytes_max).await {

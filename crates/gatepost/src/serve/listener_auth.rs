@@ -39,8 +39,8 @@ impl<'a> ListenerAuths<'a> {
         self.users_only(Listener::Smtp)
     }
 
-    /// For mail that comes without a login: every peer is accepted as `anonymous`, and its rules
-    /// decide which topics the mail may be published to.
+    /// For mail without a login: every peer is accepted as `anonymous`, and its rules decide which
+    /// topics the mail may be published to.
     pub(super) fn mail(&self, listener: Listener) -> ListenerAuth {
         let bindings = self.config.listeners.bindings();
         let local = bindings

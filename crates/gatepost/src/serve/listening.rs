@@ -245,8 +245,8 @@ impl OpenListeners {
         self.shutdown.send_replace(true);
     }
 
-    /// Resolves when every connection has finished what it had begun: each holds a receiver of
-    /// the shutdown until then.
+    /// Resolves when every connection has finished its work: each holds a receiver of the shutdown
+    /// until then.
     pub(super) async fn closed(self) {
         if tokio::time::timeout(DRAIN_TIME_MAX, self.shutdown.closed())
             .await

@@ -25,8 +25,8 @@ use tokio::time::MissedTickBehavior;
 const COLLECT_INTERVAL: Duration = Duration::from_secs(10);
 
 unsafe extern "C" {
-    /// Frees what this thread holds in reserve, and gives free memory back to the kernel: all of it
-    /// with `force`, otherwise what has been free for a while.
+    /// Frees what this thread holds in reserve, and returns free memory to the kernel: all of it
+    /// with `force`, otherwise the memory that has been free for a while.
     fn mi_collect(force: bool);
 }
 

@@ -99,8 +99,8 @@ fn start(
         })
 }
 
-/// Makes the data folder before the sandbox, which allows only what exists. If this fails, opening
-/// the store reports the cause.
+/// Makes the data folder before the sandbox, which can permit only existing folders. If this fails,
+/// opening the store reports the cause.
 fn create_data_folder(folder: &Path) {
     use std::os::unix::fs::DirBuilderExt;
     let mut builder = std::fs::DirBuilder::new();

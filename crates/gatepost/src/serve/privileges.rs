@@ -60,9 +60,9 @@ fn change_data_owner(folder: &Path, user: &SystemUser) -> io::Result<()> {
     give(folder, user, 0)
 }
 
-/// Gives a file, or a folder with what is in it. A file or folder that does not belong to root is
-/// left unchanged, with everything below it: where another user may write, there could be a hard
-/// link to a file of root.
+/// Gives a file, or a folder with its contents, to the user. A file or folder that does not belong
+/// to root is left unchanged, with everything below it: where another user may write, there could
+/// be a hard link to a file of root.
 fn give(path: &Path, user: &SystemUser, depth: usize) -> io::Result<()> {
     let metadata = std::fs::symlink_metadata(path)?;
     if metadata.uid() != ROOT || depth > DEPTH_MAX {

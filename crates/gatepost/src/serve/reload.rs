@@ -54,7 +54,8 @@ pub(super) struct Reloader<'a> {
 }
 
 impl Reloader<'_> {
-    /// Reads the config again and swaps what can change while running, unless it `only_checks`.
+    /// Reads the config again and replaces the parts that can change while the server runs, unless
+    /// it `only_checks`.
     pub(super) fn reload(&self, only_checks: bool) -> ReloadReport {
         let report = self.try_reload(only_checks);
         match &report {

@@ -104,7 +104,7 @@ pub(super) fn load(
     Ok((Arc::new(rules), problems.into()))
 }
 
-/// Computes in advance what the first messages would wait for.
+/// Computes in advance the states for which the first messages would wait.
 fn warm_up(rules: &RuleSet) {
     let started = Instant::now();
     rules.warm_up();
