@@ -69,7 +69,7 @@ pub enum BackboneError {
         holder: String,
     },
     /// An earlier server of this number may still be running.
-    #[error("node = {node} is held by {holder}, which has not been heard of since")]
+    #[error("node = {node} is still reserved by {holder}, which does not renew it")]
     Held {
         /// The number.
         node: u8,

@@ -69,7 +69,7 @@ pub(crate) async fn run(
             _ = stopping.wait_for(|is_stopping| *is_stopping) => return,
         };
         tracing::warn!(target: "backbone", error = %end,
-            "this server is not part of its cluster; it goes on alone and tries again");
+            "this server is not part of its cluster; it continues alone and tries again");
         shared.leave(&end);
         tokio::select! {
             () = tokio::time::sleep(pause) => pause = (pause * 2).min(PAUSE_LONGEST),

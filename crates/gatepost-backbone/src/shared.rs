@@ -109,7 +109,7 @@ impl Shared {
 
     pub(crate) fn note_malformed(&self, error: EncodingError) {
         self.malformed.fetch_add(1, Ordering::Relaxed);
-        tracing::warn!(target: "backbone", %error, "what another node sent cannot be read");
+        tracing::warn!(target: "backbone", %error, "a message of another node cannot be read");
     }
 
     /// These nodes did not confirm a subscription in time.

@@ -286,7 +286,7 @@ impl SessionRecovery<'_> {
         }
         if !self.sessions.is_empty() {
             tracing::info!(target: "broker", sessions = self.sessions.len(),
-                deliveries = self.deliveries, "sessions are back");
+                deliveries = self.deliveries, "stored sessions are restored");
         }
     }
 }

@@ -169,7 +169,7 @@ impl DeliveryLoop {
                     Ok(done) => is_gone |= self.settle(session, done, &mut uncommitted),
                     Err(error) => {
                         tracing::error!(target: "sinks", sink = self.settings.name, %error,
-                            "an attempt ended in a fault; unfinished messages are delivered again");
+                            "an attempt panicked; unfinished messages are delivered again");
                         break ServiceEnd::Session(DisconnectCause::Broken);
                     }
                 },

@@ -20,7 +20,7 @@ pub(super) enum ScramError {
     Random,
     #[error("its SCRAM message is malformed")]
     Malformed,
-    #[error("it wants more than 1000000 iterations")]
+    #[error("it requires more than 1000000 iterations")]
     Iterations,
     #[error("it did not prove that it knows the password")]
     Unproven,

@@ -229,7 +229,7 @@ impl Users {
                 tracing::warn!(
                     target: "users",
                     %error,
-                    "users cannot be read; the last known stay",
+                    "users cannot be read; the previous ones remain in force",
                 );
             }
         }

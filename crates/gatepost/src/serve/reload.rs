@@ -135,7 +135,7 @@ impl Reloader<'_> {
             Ok(smarthost) => self.mail.use_smarthost(smarthost),
             // A file has changed since the config was checked.
             Err(error) => {
-                tracing::error!(target: "sinks", "the smarthost stays as it was: {error}");
+                tracing::error!(target: "sinks", "the smarthost remains unchanged: {error}");
             }
         }
     }
@@ -147,7 +147,7 @@ impl Reloader<'_> {
             // A file has changed since the config was checked.
             Err(error) => {
                 tracing::error!(target: "broker",
-                    "the rules for topics stay as they were: {error}");
+                    "the rules for topics remain unchanged: {error}");
             }
         }
     }
