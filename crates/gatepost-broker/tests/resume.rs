@@ -47,7 +47,7 @@ fn publish(broker: &Broker, publisher: usize) {
     let _ = publisher_handle.flush();
 }
 
-/// Reads everything, with many cuts; each message as it came.
+/// Reads everything, with many interruptions; returns each message as it was received.
 fn read(broker: &Broker, reader: usize, done: &AtomicBool, begun: &AtomicBool) -> Vec<String> {
     let mut random = XorShift(1_000 + reader as u64);
     let filters = [TopicFilter::new("t/+").expect("a filter")];

@@ -378,7 +378,7 @@ fn every_request_is_in_the_access_log() {
         "\"GET /nothing HTTP/1.1\" 404 ",
         "\"- - -\" 400 ",
     ] {
-        // Lines of different threads may stand in another order within a tenth of a second.
+        // Lines of different threads may be in another order within a tenth of a second.
         assert!(lines.iter().any(|line| line.contains(part)), "{log}");
     }
 }

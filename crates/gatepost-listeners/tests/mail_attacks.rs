@@ -134,7 +134,7 @@ async fn commands_before_the_greeting_are_refused() {
     assert!(fixture.notes.take().is_empty());
 }
 
-/// Sends one byte again and again until the server ends the connection; returns its last words.
+/// Sends one byte again and again until the server ends the connection; returns its last reply.
 fn drip(mut stream: TcpStream, byte: &[u8]) -> String {
     let until = Instant::now() + PATIENCE;
     stream

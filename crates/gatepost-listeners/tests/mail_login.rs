@@ -312,7 +312,7 @@ async fn users_send_as_themselves_only_where_that_is_wanted() {
             Some(refusal) => assert!(!went && said.contains(refusal), "{envelope} {from}: {said}"),
         }
     }
-    // A client without a login brings mail of others: that is for SPF, DKIM and DMARC.
+    // A client without a login delivers mail of others, which SPF, DKIM and DMARC check.
     let (went, said) = swaks(address, &["--from", "anna@example.org"]).await;
     assert!(went, "{said}");
     assert_eq!(fixture.notes.take().len(), 5);

@@ -60,7 +60,7 @@ const CONNECTIONS: usize = 200;
 const SUBSCRIPTIONS_EACH: usize = 1_000;
 const PUBLICATIONS: usize = 50;
 
-/// The test's own share of what it counts: readings are this far off at most.
+/// The memory of the test itself that is counted too: readings are off by this much at most.
 const READING_ERROR_BYTES: usize = 64 * 1024;
 
 fn held() -> usize {
@@ -170,8 +170,8 @@ fn connections_subscriptions_and_deliveries_stay_within_their_budgets() {
 /// Users of an issuer that each connect once, before and while it is counted.
 const NAMES_BEFORE: usize = 500;
 const NAMES_COUNTED: usize = 2_000;
-/// The growth of the server's tables that is permitted for each of them. A format that stays takes
-/// more than 130 bytes.
+/// The growth of the server's tables that is permitted for each of them. A format that is not freed
+/// takes more than 130 bytes.
 const BYTES_OF_A_NAME_MAX: usize = 40;
 const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
 
@@ -214,7 +214,8 @@ fn log_in(server: &Server, user: &str, password: &str) -> TcpStream {
     stream
 }
 
-/// An issuer may name ever new users, and each may have a prefix: nothing of them stays.
+/// An issuer may name any number of new users, each with a prefix: none of them leaves anything in
+/// memory.
 #[test]
 fn names_of_an_issuer_that_come_and_go_leave_nothing_behind() {
     let _alone = ALONE.lock();

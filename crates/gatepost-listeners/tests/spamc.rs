@@ -152,7 +152,8 @@ async fn it_teaches() {
         (["-L", "ham"], learned),
         (["-L", "forget"], learned),
         (["-L", "forget"], known),
-        // -C teaches here as well, and has no other receiver of reports: spamc says that it failed.
+        // -C teaches here as well, and has no other receiver of reports: spamc reports that it
+        // failed.
         (["-C", "report"], "Unable to report/revoke"),
         (["-L", "spam"], known),
         (["-C", "revoke"], "Unable to report/revoke"),
@@ -246,13 +247,13 @@ async fn a_message_is_never_lost() {
     let address = fixture.listen("spamd", "message_max = \"1KiB\"");
     let port = address.port().to_string();
     let long = format!("{HAM}{}", "more\r\n".repeat(1000));
-    // Too large for the server: spamc gives the message back as it came.
+    // Too large for the server: spamc returns the message unchanged.
     let said = spamc_at(&["-d", "127.0.0.1", "-p", &port], &[], &long).await;
     assert_eq!((said.code, said.text.as_str()), (Some(0), long.as_str()));
-    // With -x the exit code says that it was not judged.
+    // With -x the exit code reports that it was not judged.
     let said = spamc_at(&["-x", "-d", "127.0.0.1", "-p", &port], &[], &long).await;
     assert_ne!(said.code, Some(0));
-    // Too large for spamc itself: it does not ask at all.
+    // Too large for spamc itself: it sends no request.
     let said = spamc_at(&["-d", "127.0.0.1", "-p", &port, "-s", "500"], &[], &long).await;
     assert_eq!((said.code, said.text.as_str()), (Some(0), long.as_str()));
 }
@@ -287,7 +288,7 @@ async fn a_long_answer_arrives_whole() {
     assert!(body.len() > length && body.ends_with("a line of a long message\r\n"));
 }
 
-/// Debian's spamc is built without zlib; this is what it would send.
+/// Debian's spamc is built without zlib; these are the bytes that it would send.
 #[tokio::test]
 async fn a_message_may_be_compressed() {
     let fixture = Fixture::new();

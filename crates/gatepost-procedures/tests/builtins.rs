@@ -230,8 +230,8 @@ const EICAR: [&str; 2] = [
     "ANTIVIRUS-TEST-FILE!$H+H*",
 ];
 
-/// Speaks clamd's INSTREAM as its documentation has it: finds EICAR's file, refuses streams over
-/// 100,000 bytes in the middle.
+/// Implements clamd's INSTREAM as documented: finds the EICAR file, and refuses streams over
+/// 100,000 bytes while they arrive.
 fn clamd() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
     let address = listener.local_addr().expect("an address");

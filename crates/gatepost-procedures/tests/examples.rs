@@ -13,7 +13,7 @@ const GREYLIST: &str = include_str!("../../../docs/examples/greylist.luau");
 const ATTACHMENTS: &str = include_str!("../../../docs/examples/attachments.luau");
 const ALARM: &str = include_str!("../../../docs/examples/alarm.luau");
 
-/// A mail that came so many seconds after `first`.
+/// A mail that arrived this many seconds after `first`.
 fn later(first: &Message, seconds: u64) -> Message {
     let mut message = first.clone();
     message.id = MessageId::floor_at(first.id.time() + Duration::from_secs(seconds));

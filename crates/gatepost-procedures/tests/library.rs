@@ -226,7 +226,8 @@ async fn json_is_encoded_and_decoded() {
     .await;
 }
 
-/// A server of names for one question: `192.0.2.7` for what begins with `h`, else no such name.
+/// A DNS server for one question: `192.0.2.7` for names that begin with `h`, otherwise no such
+/// name.
 fn name_server() -> std::net::SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let address = socket.local_addr().expect("an address");

@@ -17,7 +17,7 @@ const RULES: &str = "header LISTED eval:check_rbl('list-lastexternal', 'list.exa
     header LOCAL Subject =~ /local/\n\
     score LOCAL 10\n";
 
-/// Rules that ask the list, since the mail came over a relay.
+/// Rules that query the list, since the mail passed a relay.
 fn asking(number: usize) -> gatepost_message::Message {
     mail(&format!(
         "Received: from a.example (a.example [198.51.{}.{}]) by mx.example.org (Postfix) with \

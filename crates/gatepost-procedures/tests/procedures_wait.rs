@@ -23,7 +23,7 @@ const ASKS_A_SERVER: &str = r#"return function(message)
 end"#;
 const ASKS_NOBODY: &str = r#"return function() return "reject", "local" end"#;
 
-/// Servers that are there and never say anything.
+/// Servers that accept connections and never answer.
 struct Silent {
     names: UdpSocket,
     connections: TcpListener,
@@ -298,7 +298,7 @@ async fn a_page_waits_on_its_own_thread_until_its_deadline() {
 }
 
 /// The time of each of so many calls of a procedure that asks no server, in milliseconds: the
-/// middle, and what 99 of 100 do not exceed.
+/// median and the 99th percentile.
 async fn time_of_others(procedures: &Procedures) -> (f64, f64) {
     const CALLS: usize = 2000;
     let mut times = Vec::with_capacity(CALLS);

@@ -14,7 +14,7 @@ use support::{Fixture, PATIENCE, mail, payload, until, until_waiting};
 
 const RULES: &str = "header LOCAL Subject =~ /local/\nscore LOCAL 10\n";
 
-/// Rules that are loaded when something is sent, and not at all when the sender is dropped.
+/// Rules that are loaded when something is sent, and never if the sender is dropped.
 fn rules() -> (DeferredRules, mpsc::Sender<()>) {
     let (go_on, is_going_on) = mpsc::channel::<()>();
     let load = move || {

@@ -71,7 +71,8 @@ fn every_directive_of_spamassassin_is_known() {
     assert!(unknown.is_empty(), "{unknown:#?}");
 }
 
-/// An unknown directive is an error, and one that would revoke trust says what remains.
+/// An unknown directive is an error, and the error of one that would revoke trust names the trust
+/// that remains.
 #[test]
 fn an_unknown_directive_that_revokes_trust_is_an_error() {
     for (line, expected) in [

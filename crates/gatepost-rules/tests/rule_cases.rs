@@ -103,7 +103,7 @@ fn theirs(file: &File) -> Vec<String> {
     theirs_of(&file.cases, &file.rules, None)
 }
 
-/// SpamAssassin's results; the models of languages stand beside its rules.
+/// SpamAssassin's results; the models of languages are in its rule folder.
 fn theirs_of(cases: &[Case], rules: &str, models: Option<&Path>) -> Vec<String> {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name);
@@ -196,8 +196,8 @@ fn spamassassin_has_the_same_result() {
     check("theirs:", theirs);
 }
 
-/// SpamAssassin 4.0.1 collects the character sets that HTML names, and leaves them out of what its
-/// functions see of it.
+/// SpamAssassin 4.0.1 collects the character sets that HTML names, and its functions do not see
+/// them.
 #[test]
 fn html_character_sets_are_found_here_alone() {
     let rules = "ok_locales en\n\
@@ -294,7 +294,7 @@ fn each_function_of_the_stock_rules_has_a_case() {
     assert_eq!(missing, [""; 0], "functions without a case that hits");
 }
 
-/// Texts of several languages by the models that SpamAssassin brings, and what it says of them.
+/// Texts in several languages with SpamAssassin's models, and its results for them.
 #[test]
 fn languages_are_distinguished_as_in_spamassassin() {
     let models = "/usr/share/spamassassin/languages";
@@ -333,7 +333,8 @@ fn languages_are_distinguished_as_in_spamassassin() {
     );
 }
 
-/// Debian's rules with every plugin that its lists name: each line that has no effect says why.
+/// Debian's rules with every plugin that its lists name: each line that has no effect is reported
+/// with a reason.
 #[test]
 fn debian_rules_have_no_unexplained_line() {
     let folder = tempfile::tempdir().expect("a folder");

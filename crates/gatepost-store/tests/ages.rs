@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 const DAY: Duration = Duration::from_hours(24);
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A clock that is set by hand.
+/// A clock that the test sets.
 struct ManualClock(Mutex<(SystemTime, Duration)>);
 
 impl ManualClock {
@@ -260,7 +260,7 @@ async fn ids_continue_after_the_highest_of_an_earlier_run() {
     .await
     .expect("a commit");
     let highest = MessageId::highest();
-    // Killed here: what a clean stop would write is not there.
+    // Killed here: nothing is written that a clean stop would write.
     let copy = copy_of(folder.path());
     let database = rusqlite::Connection::open(copy.path().join("gatepost.db")).expect("open");
     let kept = kept_id(&database);

@@ -106,7 +106,7 @@ async fn the_quarantine_keeps_the_newest_that_fit() {
     }
     assert_eq!(kept(folder.path()), ids[15..]);
 
-    // A restart counts what is there.
+    // A restart counts the rows again.
     store.close();
     drop(store);
     let store = open(folder.path());

@@ -39,7 +39,7 @@ impl Held {
         }
     }
 
-    /// From now on, what is submitted shares one commit.
+    /// From now on, submitted changes share one commit.
     fn hold(&self) {
         self.connection
             .execute_batch("BEGIN IMMEDIATE")
@@ -112,7 +112,7 @@ async fn a_collision_fails_its_own_ticket_and_the_others_are_committed() {
     let held = Held::new().await;
     held.hold();
     let before = held.submit([history(2, "before")]);
-    // All of a submission is refused, also what would have fitted.
+    // A submission is refused as a whole, including the changes that would have been possible.
     let colliding = held.submit([history(3, "with it"), history(1, "second")]);
     let deferred = held.store.submit_deferred([history(1, "third")]);
     deferred.expect("room");
@@ -171,7 +171,7 @@ async fn changes_that_depend_on_a_collision_fail_with_it() {
 }
 
 /// A row that is written and removed within a group is not written at all; the refused submission
-/// must not take its removal for done.
+/// must not count its removal as done.
 #[tokio::test]
 async fn a_refused_removal_leaves_its_row() {
     let held = Held::new().await;

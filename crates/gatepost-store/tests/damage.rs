@@ -135,7 +135,7 @@ async fn a_truncated_file_keeps_its_intact_rows() {
     assert_eq!(store.mailbox("anna").expect("a list").len(), 200);
 }
 
-/// Page by page is destroyed, each in its own copy: only what stood in it is lost.
+/// Each page is destroyed in a copy of its own: only the rows of that page are lost.
 #[tokio::test]
 async fn each_page_takes_only_its_own_rows() {
     const PAGE: usize = 4_096;

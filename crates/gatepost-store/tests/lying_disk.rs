@@ -88,7 +88,7 @@ async fn damage_by_a_lying_disk_is_noticed() {
         if random.below(2) == 0 {
             disk.inject(cut.after(50 + random.below(100)).times(1));
         }
-        // A start may itself meet the power cut.
+        // The power cut may happen during a start.
         if let Ok(store) = open(folder.path(), OnDamage::Refuse) {
             commit_all(&store).await;
             if random.below(2) == 0 {

@@ -115,7 +115,7 @@ async fn points_are_averages_of_their_interval() {
     assert_eq!(messages(&store)[..3], [None, Some(3.0), None]);
 }
 
-/// Years ahead, back in 1970, and right again: the other samples stay, the number of rows is
+/// Years ahead, back in 1970, and right again: the other samples remain, the number of rows is
 /// bounded.
 #[tokio::test]
 async fn a_clock_that_jumps_removes_no_other_sample() {
@@ -164,7 +164,7 @@ async fn a_sample_shares_the_commit_of_another_change() {
     assert_eq!(store.commits() - before, 1, "both in one commit");
 }
 
-/// A deferred change does not wait as long as a sample that came before it.
+/// A deferred change does not wait as long as a sample that was submitted before it.
 #[tokio::test]
 async fn a_sample_delays_no_other_change() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -86,7 +86,7 @@ fn a_machine_that_is_fit_has_no_warning() {
         "smtp", "lmtp", "milter", "pop3", "spamd", "call", "mqtt", "http",
     ];
     text += &all.map(free).concat();
-    // The limits of the machine that runs the tests are not what is tested.
+    // The limits of the machine that runs the tests are not tested.
     let few = |listener| format!("listeners.{listener}.connections_max = 10\n");
     text += &["smtp", "lmtp", "http"].map(few).concat();
     let log = folder.path().join("access.log");

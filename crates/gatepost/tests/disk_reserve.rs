@@ -113,7 +113,7 @@ fn requests_that_free_space_are_accepted() {
     await_some("all is acknowledged", || is_empty().then_some(()));
     assert_eq!(gateway.terminate(), Some(0));
 
-    // The acknowledgements were stored: only what is new comes.
+    // The acknowledgements were stored: only new messages are delivered.
     let gateway = Gateway::start_in(folder.path(), ENOUGH);
     assert_eq!(publish_by_http(&gateway), "200");
     assert_eq!(text_of(&take(&gateway, &["-C", "1"])), "x\n");
@@ -121,7 +121,8 @@ fn requests_that_free_space_are_accepted() {
     assert_eq!(text_of(&more).trim(), "Timed out");
 }
 
-/// A folder that is gone takes nothing; the log says so now and then, not for each message.
+/// Nothing can be stored in a removed folder; the log reports this now and then, not for each
+/// message.
 #[test]
 fn a_removed_data_folder_is_noticed() {
     const REQUESTS: u64 = 100;

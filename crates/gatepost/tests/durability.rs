@@ -98,8 +98,8 @@ fn publish_lines(gateway: &Gateway, qos: &str, lines: &[String]) {
     assert!(output.status.success(), "{}", text_of(&output));
 }
 
-/// Whether the server knows a session of this client: it then stays connected to it, so the
-/// connection is given back.
+/// Whether the server knows a session of this client: the client then remains connected to it, so
+/// the connection is returned.
 fn session_present(gateway: &Gateway, client_id: &str) -> bool {
     let mut stream = TcpStream::connect(gateway.address("mqtt")).expect("a connection");
     let id_bytes = u8::try_from(client_id.len()).expect("a short name");
@@ -135,7 +135,8 @@ fn sessions_and_their_queues_survive_kill_9() {
     assert!(session_present(&gateway, "second"));
     assert!(!session_present(&gateway, "third"));
     assert_eq!(subscribe_as(&gateway, "second", &["-C", "200"]), lines);
-    // Nothing comes twice: the next that each gets is the next that is published.
+    // Nothing is delivered twice: the next message that each gets is the next one that is
+    // published.
     let last = vec!["the last".to_owned()];
     publish_lines(&gateway, "2", &last);
     assert_eq!(subscribe_as(&gateway, "first", &["-C", "1"]), last);

@@ -193,7 +193,7 @@ fn post(address: SocketAddr, topic: &str, payload: &str) {
 /// The payload that is published last.
 const END: &str = "end 0";
 
-/// Reads everything with many cuts, and once more when the end was seen.
+/// Reads everything with many interruptions, and once more after the end.
 fn read_all(address: SocketAddr, reader: usize, only_polls: bool) -> Vec<(String, String)> {
     let mut random = XorShift(1_000 + reader as u64);
     let form = FORMS[reader % FORMS.len()];
@@ -231,7 +231,7 @@ fn read_all(address: SocketAddr, reader: usize, only_polls: bool) -> Vec<(String
     }
 }
 
-/// Everything that is there after `last`, and whether a gap came with it.
+/// All stored events after `last`, and whether there was a gap.
 fn poll(address: SocketAddr, form: Form, last: Option<&str>) -> (bool, Vec<(String, String)>) {
     let mut events = Events::begin(address, form, last, true);
     let mut has_gap = false;
@@ -287,8 +287,8 @@ fn every_reader_gets_every_message_once_and_in_one_order() {
         assert_eq!(seen, order, "reader {reader}");
     }
 
-    // The history has the same order, ids included, and readers resume in it with a gap: what was
-    // not stored is lost.
+    // The history has the same order, ids included, and readers resume in it with a gap, since
+    // events that were not stored are lost.
     assert_eq!(gateway.terminate(), Some(0));
     let gateway = Gateway::start_in(folder.path(), settings);
     let address = gateway.address("http");
@@ -351,7 +351,7 @@ fn a_reader_gets_a_gap_where_a_restart_remembers_fewer_or_lost_what_was_not_stor
     let last = &seen[99].0;
     support::await_some("the publication", || {
         let (has_gap, seen) = poll(address, Form::Sse, Some(last));
-        // Published since this start, so that nothing can be missing but what was before.
+        // Published since this start, so that only earlier events can be missing.
         (has_gap && seen.len() == 1).then_some(())
     });
     assert_eq!(gateway.terminate(), Some(0));

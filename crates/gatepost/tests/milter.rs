@@ -7,7 +7,7 @@ use std::path::Path;
 use support::postfix::{Postfix, free_port};
 use support::{Gateway, run, swaks, text_of};
 
-/// A procedure that says what the message's `X-Verdict` field asks for.
+/// A procedure that returns the verdict in the message's field `X-Verdict`.
 const JUDGE: &str = r#"
 return function(message)
     local asked = message:header("X-Verdict")
@@ -150,13 +150,13 @@ fn postfix_carries_out_each_verdict() {
         accepted.contains("\nX-Spam-Status: No, score="),
         "{accepted}"
     );
-    // Our fields stand above the trace of the server that connected to us.
+    // Gatepost's fields are above the trace of the server that connected to it.
     let ours = accepted.find("Authentication-Results").expect("ours");
     assert!(
         ours < accepted.find("Received:").expect("Postfix's"),
         "{accepted}"
     );
-    // Held: an exclamation mark stands beside the queue id.
+    // Held: an exclamation mark follows the queue id.
     assert!(postfix.queue().contains('!'), "{}", postfix.queue());
 }
 

@@ -131,7 +131,7 @@ print('done')
     );
     assert!(said.contains("done"), "{said}");
 
-    // The dashboard's story of a mail says in whose mailboxes it lies.
+    // The dashboard's story of a mail names the mailboxes that contain it.
     let ask = |path: &str| -> serde_json::Value {
         let arguments = ["-s", "-u", "bert:secret", &gateway.url(path)];
         serde_json::from_str(&text_of(&run("curl", &arguments, b""))).expect("JSON")

@@ -74,7 +74,7 @@ fn each_form_of_since_selects_its_messages() {
     publish(&port, "a/1", &lines(0..3), &[]);
     publish(&port, "a/2", &lines(3..5), &["-r"]);
     assert_eq!(replayed(&gateway, "all", 5, &["-q", "1"]), lines(0..5));
-    // The retained message is a part of the history, and comes as such.
+    // The retained message is a part of the history, and is sent as such.
     let flags = replayed(&gateway, "10m", 5, &["-F", "%p %r"]);
     assert_eq!(flags.last().map(String::as_str), Some("4 0"), "{flags:?}");
     assert_eq!(replayed(&gateway, "latest", 2, &[]), ["2", "4"]);

@@ -22,7 +22,7 @@ use support::{Gateway, PATIENCE, await_some, run, text_of};
 use wire::{Connection, Packet, Publish, Version};
 
 const ROUNDS: u64 = 120;
-/// After so many rounds the server has allocated what it keeps.
+/// After this many rounds, the server has allocated the memory that it keeps.
 const WARM_ROUNDS: u64 = 10;
 const NEIGHBOURS: usize = 20;
 const NEIGHBOUR_PAYLOAD_BYTES: usize = 100_000;
@@ -59,7 +59,7 @@ fn misbehaving_clients_leave_no_resources_in_use() {
                 warm_bytes = resident_bytes(&gateway);
             }
         }
-        // The steady pair is all that is left, and the memory is what it was.
+        // Only the well-behaved pair is left, and the memory is as before.
         await_some("all neighbours are gone", || {
             (metric(&gateway, "gatepost_sessions_connected") == 2).then_some(())
         });
@@ -148,7 +148,7 @@ fn neighbours(address: SocketAddr, round: u64) {
             // Rubbish, before and after the CONNECT.
             2 => noise(round * 31 + number as u64),
             3 => [connect(&name), noise(round * 17 + number as u64)].concat(),
-            // Comes and goes.
+            // Connects and disconnects.
             _ => [&connect(&name), subscribe, &[0xE0, 0]].concat(),
         };
         // A client that sends rubbish may have been cut off already.

@@ -37,7 +37,7 @@ fn case(gateway: &Gateway, name: &str) {
     assert!(output.status.success(), "{name}: {}", text_of(&output));
 }
 
-/// Publishes by mosquitto_pub at QoS 1, with all that it says about the packets.
+/// Publishes by mosquitto_pub at QoS 1; its output names all packets.
 fn publish(gateway: &Gateway, login: &str, topic: &str, more: &[&str]) -> String {
     let port = gateway.port("mqtt");
     let words = ["-d", "-V", "5", "-q", "1", "-p", &port, "-t", topic];

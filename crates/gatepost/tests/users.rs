@@ -105,7 +105,7 @@ fn users_created_beside_a_running_server_apply_at_once() {
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!(json[0]["name"], "anna");
 
-    // She is let go while her subscriber is connected, and cannot come back.
+    // She is removed while her subscriber is connected, and cannot log in again.
     done(&gateway, &["remove", "anna"], "");
     done(&gateway, &["add", "otto", "--admin"], "others\n");
     await_some("she is gone", || {

@@ -105,7 +105,7 @@ fn head(is_offline: bool) -> &'static str {
     }
 }
 
-/// The lines that people paste stand in the documentation; this is what is run.
+/// The documentation contains the lines that people paste; this is the command that is run.
 fn documented(option: &str) -> String {
     let page = std::fs::read_to_string(root().join("docs/calling.md")).expect("the page");
     let wanted = format!("\"--exit\"\t\"{option}\"");
@@ -165,7 +165,7 @@ fn the_documented_lines_work_with_xmail() {
             std::fs::write(&file, [head(is_offline), &mail].concat()).expect("spooled");
             let filtered = filter(&line, &gateway, &file, is_offline);
             assert_eq!(filtered.outcome, outcome, "{mode} {verdict}");
-            // "Later" is not a result of XMail's: the message passes, and so it goes on.
+            // XMail has no result for "later": the message passes, and XMail continues with it.
             assert_eq!(
                 filtered.stops,
                 stop && verdict != "defer",

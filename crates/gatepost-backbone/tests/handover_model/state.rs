@@ -59,7 +59,7 @@ pub(crate) struct Process {
     pub(crate) pending: Option<Append>,
     pub(crate) phase: Phase,
     pub(crate) connection: Option<Connection>,
-    /// Packet identifiers for which PUBREC, or PUBCOMP, came over this connection.
+    /// Packet identifiers for which PUBREC, or PUBCOMP, was received over this connection.
     pub(crate) received: BTreeSet<PacketId>,
     pub(crate) completed: BTreeSet<PacketId>,
 }

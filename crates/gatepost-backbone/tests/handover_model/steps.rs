@@ -33,11 +33,11 @@ pub(crate) enum Step {
     ClearSources(ProcessId),
     /// The next publication is queued for the session.
     Queue(ProcessId),
-    /// PUBLISH is sent for a delivery, and PUBREC comes back.
+    /// PUBLISH is sent for a delivery, and PUBREC is received.
     SendPublish(ProcessId, PacketId),
     /// PUBREC is recorded.
     Release(ProcessId, PacketId),
-    /// PUBREL is sent, and PUBCOMP comes back.
+    /// PUBREL is sent, and PUBCOMP is received.
     SendPubrel(ProcessId, PacketId),
     /// PUBCOMP is recorded.
     Complete(ProcessId, PacketId),

@@ -191,7 +191,8 @@ fn arrive(cluster: &mut Cluster, rules: &Rules, envelope: Envelope) {
     let (Envelope::Ask { to, .. } | Envelope::Answer { to, .. }) = envelope;
     let process = &cluster.processes[to];
     if process.is_running && process.pending.is_some() {
-        // Handled once the append is decided: what it says about the rows must not change any more.
+        // Handled once the append is decided: its statements about the rows must not change any
+        // more.
         return;
     }
     cluster.network.remove(&envelope);

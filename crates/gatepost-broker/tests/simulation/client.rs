@@ -20,7 +20,7 @@ pub(crate) struct Outgoing {
     pub(crate) topic: usize,
     pub(crate) qos: Qos,
     pub(crate) retain: bool,
-    /// PUBREC has come: PUBREL is sent again, and PUBLISH no more.
+    /// PUBREC was received: PUBREL is sent again, and PUBLISH no more.
     pub(crate) is_received: bool,
 }
 
@@ -37,7 +37,7 @@ impl Outgoing {
     }
 }
 
-/// A CONNECT whose CONNACK has not come.
+/// A CONNECT whose CONNACK was not received.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pending {
     pub(crate) connect: Connect,
@@ -126,7 +126,7 @@ impl Client {
         self.incoming.clear();
     }
 
-    /// The server has no session: the client forgets its own.
+    /// The server has no session: the client discards its own.
     pub(crate) fn forget_all(&mut self) {
         self.forget();
         self.given_up.clear();

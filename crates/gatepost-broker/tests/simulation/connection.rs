@@ -143,7 +143,7 @@ impl Connection {
         assert_ne!(in_step, Err(StrayAcknowledgement::OutOfStep), "{answer:?}");
     }
 
-    /// An answer to what changes the session: immediately, or when that is durable.
+    /// Answers a packet that changes the session: immediately, or when the change is durable.
     pub(crate) fn step(&mut self, frame: Frame) {
         if self.attachment.is_persistent() {
             self.answers.push_back((Condition::Session, frame));
@@ -172,7 +172,7 @@ impl Connection {
         self.answer()
     }
 
-    /// Sends the answers whose time has come, in their order.
+    /// Sends the answers that are due, in their order.
     fn answer(&mut self) -> Result<(), Ended> {
         while let Some((condition, frame)) = self.answers.front_mut() {
             match condition {

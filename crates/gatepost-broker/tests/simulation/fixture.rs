@@ -24,7 +24,7 @@ pub(crate) struct Fixture {
     pub(crate) model: Model,
     /// By how much the clock was set ahead in all.
     ahead: Duration,
-    /// Wills whose fate is not committed.
+    /// Wills whose publication or removal is not committed.
     undecided: Vec<(u64, WillDuty)>,
     mutation: Mutation,
 }
@@ -145,8 +145,8 @@ impl Fixture {
         self.end_with_connection(index);
         let before = self.model.sessions[index].connect_sent(connect.clean, connect.expiry, now);
         if connect.clean || before != Existence::Yes {
-            // [MQTT-3.1.2-4], of the client, which also knows when its session has expired. Were it
-            // to miss the CONNACK that says so, the next one would find the new session.
+            // [MQTT-3.1.2-4], of the client, which also knows when its session has expired. If the
+            // CONNACK that reports this were lost, the next one would report the new session.
             self.clients[index].forget();
         }
         let client = &mut self.clients[index];

@@ -114,7 +114,7 @@ impl Model {
         }
     }
 
-    /// The server had no memory for a publication: sent again, it comes after later ones.
+    /// The server had no memory for a publication: sent again, it follows later ones.
     pub(crate) fn refused(&mut self, number: u64) {
         self.refused.insert(number);
     }

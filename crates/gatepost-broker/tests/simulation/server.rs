@@ -37,7 +37,8 @@ thread_local! {
 
 /// Two sectors: a page can be torn, and a schedule writes few bytes.
 const PAGE_BYTES: u32 = 1_024;
-/// Pages of the write-ahead log after which it is written back, so that crashes meet that too.
+/// Pages of the write-ahead log after which it is written back, so that crashes happen during this
+/// too.
 const LOG_PAGES: u32 = 60;
 
 struct OnDisk {
@@ -72,7 +73,7 @@ const MEMORY_MAX_BYTES: usize = MEMORY_MAX_MEGABYTES as usize * 1_000_000;
 /// Room for queues of a few short messages.
 const LITTLE_ROOM_BYTES: usize = 2_500;
 
-/// Resident bytes, as the simulation says.
+/// Resident bytes, as the simulation sets them.
 #[derive(Default)]
 pub(crate) struct Resident(AtomicUsize);
 
@@ -204,8 +205,8 @@ impl Server {
         self.running = Some((broker.expect("a broker"), writer));
     }
 
-    /// Loses all uncommitted changes. On a disk this may come in the middle of a commit. The server
-    /// is gone when all attachments are dropped as well.
+    /// Loses all uncommitted changes. On a disk this may happen in the middle of a commit. The
+    /// server is gone when all attachments are dropped as well.
     pub(crate) fn crash(&mut self) {
         if let Some(random) = &mut self.faults {
             let operation = [FileOperation::Write, FileOperation::Sync][random.below(2) as usize];

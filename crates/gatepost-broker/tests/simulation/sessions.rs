@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use gatepost_message::Qos;
 
-/// The time lost to rows with whole seconds, and to a housekeeper that comes once a second.
+/// The inaccuracy of rows with whole seconds, and of a housekeeper that runs once a second.
 const SLACK: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl Session {
         }
     }
 
-    /// Whether the subscription is there for certain, at a level that loses nothing.
+    /// Whether the subscription certainly exists, at a QoS that loses nothing.
     pub(crate) fn subscribes(&self, filter: usize, now: Moment) -> bool {
         let level = self.subscriptions.get(&filter).copied().flatten();
         level > Some(Qos::AtMostOnce) && self.existence(now) == Existence::Yes

@@ -135,7 +135,8 @@ impl Encoder for Frames {
     }
 }
 
-/// From the server to one client. What was written and not read is lost with the connection.
+/// From the server to one client. Bytes that were written and not read are lost with the
+/// connection.
 #[derive(Default)]
 pub(crate) struct FrameSocket {
     bytes: Mutex<Vec<u8>>,

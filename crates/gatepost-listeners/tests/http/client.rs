@@ -43,7 +43,7 @@ impl Client {
         Self { stream, reader }
     }
 
-    /// Sends what the server takes: it may have refused and closed already.
+    /// Sends as much as the server accepts: it may have refused and closed already.
     pub fn send(&mut self, bytes: &[u8]) {
         let _ = self.stream.write_all(bytes);
     }

@@ -158,8 +158,8 @@ fn a_superfluous_body_is_read_for_a_moment() {
     ];
     stream.write_all(&request.concat()).expect("sent");
     assert_eq!(answer(&mut stream, false), "400");
-    // RFC 9113, section 8.1: a reset with NO_ERROR asks the client to stop. curl takes a reset
-    // that comes with the response for a failure, so it comes later.
+    // RFC 9113, section 8.1: a reset with NO_ERROR asks the client to stop. curl treats a reset
+    // that arrives with the response as a failure, so it is sent later.
     assert_eq!(answer(&mut stream, true), "reset 0");
     assert!(started.elapsed() >= Duration::from_millis(500));
     let request = [

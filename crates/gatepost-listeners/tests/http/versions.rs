@@ -91,7 +91,7 @@ fn h2spec_finds_nothing() {
     let output = Command::new("h2spec")
         .args(["--host", "127.0.0.1", "--port", &port, "--path", "/a.txt"])
         .args(["--timeout", "10"])
-        // All but 3.5/2: what does not begin as HTTP/2 is HTTP/1 on this port, and answered so.
+        // All but 3.5/2: bytes that do not begin as HTTP/2 are answered as HTTP/1 on this port.
         .args(["generic", "hpack", "http2/3.5/1", "http2/4", "http2/5"])
         .args(["http2/6", "http2/7", "http2/8"])
         .output()

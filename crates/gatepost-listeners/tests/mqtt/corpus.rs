@@ -96,8 +96,8 @@ fn publish_from_outside(server: &Server, publication: &Value) {
 }
 
 /// Equal, except where the standard leaves a choice: a CONNACK's properties; which of two codes
-/// names a broken packet; and acknowledgements that say more than success, where the sequences' own
-/// broker says only that (0x10: no subscriber; 0x92: the identifier is not known).
+/// names a broken packet; and acknowledgements that report more than success, where the broker of
+/// the sequences reports success only (0x10: no subscriber; 0x92: the identifier is not known).
 fn is_as_expected(got: &[u8], expected: &[u8]) -> bool {
     let is_broken = |code: Option<&u8>| matches!(code, Some(0x81 | 0x82));
     if got.first() != expected.first() {
@@ -174,7 +174,7 @@ fn published_sequences_are_answered_as_expected() {
         .lines()
         .map(|line| serde_json::from_str(line).expect("JSON"))
         .collect();
-    // Most of the time goes by waiting for the end of connections.
+    // Most of the time is spent waiting for the end of connections.
     let chunk = tests.len().div_ceil(THREADS);
     let outcomes: Vec<_> = std::thread::scope(|scope| {
         let threads: Vec<_> = tests
@@ -209,7 +209,7 @@ fn published_sequences_are_answered_as_expected() {
     );
 }
 
-/// With a server of its own: no test sees what another one retained.
+/// With a server of its own: no test sees retained messages of another one.
 fn run_alone(test: &Value) -> Result<(), String> {
     run(&Server::start(), test)
 }

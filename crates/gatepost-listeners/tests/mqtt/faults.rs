@@ -40,7 +40,8 @@ fn is_success(reason: Option<Reason>) -> bool {
     reason.is_some_and(|reason| !reason.is_error())
 }
 
-/// Returns the packets that the subscriber receives until no more come; it sends all answers due.
+/// Returns the packets that the subscriber receives until there are no more; it sends all due
+/// answers.
 fn received(wire: &mut Wire) -> Vec<String> {
     let mut payloads = Vec::new();
     loop {

@@ -106,7 +106,7 @@ fn begin(server: &Server, version: Version, client_id: &str) -> Wire {
     wire
 }
 
-/// The CONNACK: its reason, and whether the session was there.
+/// The CONNACK: its reason, and whether the session was present.
 pub(crate) fn connack(wire: &mut Wire) -> (Reason, bool) {
     wire.expect(|packet| match packet {
         Packet::Connack(connack) => (connack.reason, connack.session_present),

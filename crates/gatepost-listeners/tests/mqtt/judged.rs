@@ -72,8 +72,8 @@ impl Fixture {
         Wire::connected(self.server.address, version, client_id)
     }
 
-    /// The journal once it has so many entries, oldest first: they may come a moment after the
-    /// answer.
+    /// The journal once it has so many entries, oldest first: they may be written a moment after
+    /// the answer.
     fn await_journal(&self, count: usize) -> Vec<(Action, String)> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -199,8 +199,8 @@ fn a_refusal_is_0x99_or_the_end_of_the_connection_where_set() {
     }
 }
 
-/// A deferred message is to be sent again, so it must not be acknowledged; MQTT 3.1.1 has only the
-/// end of the connection to say that \[MQTT-4.8.0-2\]. A refused one must not come again.
+/// A deferred message is to be sent again, so it must not be acknowledged; MQTT 3.1.1 can express
+/// that only by the end of the connection \[MQTT-4.8.0-2\]. A refused one must not be sent again.
 #[test]
 fn mqtt_3_1_1_is_not_acknowledged_what_a_procedure_defers() {
     let fixture = Fixture::new(OnReject::NotAuthorized);

@@ -13,7 +13,7 @@ use crate::wire::{Wire, plain_connect};
 
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Connects to a session that lasts; returns whether it was there.
+/// Connects to a session that outlives the connection; returns whether it was present.
 fn lasting(server: &Server, client_id: &str, clean_start: bool) -> (Wire, bool) {
     let mut wire = Wire::open(server.address, Version::Mqtt311);
     wire.send(&Packet::Connect(Connect {

@@ -57,7 +57,7 @@ fn a_restored_will_needs_the_rights_of_its_owner() {
         mortal(&before, "gone", "gone/removed"),
     ];
     // By another process, so that the first server does not end these connections; the second one
-    // starts from what is stored, as after a crash.
+    // starts from the stored data, as after a crash.
     let users = Users::open(store.clone(), &AccessSettings::default()).expect("users");
     let access = "publish".parse().expect("access");
     before.change(users.grant("anna", Effect::Deny, access, "anna/denied"));

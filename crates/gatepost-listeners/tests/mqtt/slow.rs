@@ -71,7 +71,7 @@ fn dropped_for(session: &SessionStats, cause: DropCause) -> usize {
     found.map_or(0, |(_, count)| *count as usize)
 }
 
-/// Reads until `count` publications have come.
+/// Reads until `count` publications were received.
 fn read(wire: &mut Wire, count: usize) -> Vec<(String, usize)> {
     let number = |payload: &[u8]| {
         let text = std::str::from_utf8(&payload[..8]).expect("a number");

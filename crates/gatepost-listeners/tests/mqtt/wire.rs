@@ -8,7 +8,7 @@ use bytes::BytesMut;
 use gatepost_message::Qos;
 use gatepost_mqtt::{Connect, Frame, Packet, PacketProperties, Version};
 
-/// A generous limit for what must come; nothing waits for it that works.
+/// A generous limit for packets that must arrive; a correct server never reaches it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) struct Wire {
@@ -70,7 +70,7 @@ impl Wire {
         self.try_receive().expect("a packet or the end, in time")
     }
 
-    /// As [`Wire::receive`], or `None` where nothing comes in time.
+    /// As [`Wire::receive`], or `None` if nothing arrives in time.
     #[allow(clippy::option_option)] // a packet, the end, or nothing: three cases
     pub(crate) fn try_receive(&mut self) -> Option<Option<Vec<u8>>> {
         loop {

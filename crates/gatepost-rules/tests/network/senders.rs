@@ -211,7 +211,7 @@ fn senders_are_proven_as_spamassassin_proves_them() {
         .map(|(_, message)| hits(&rules, message))
         .collect();
     let mut theirs = theirs;
-    // SpamAssassin's header rules may run before the field is there.
+    // SpamAssassin's header rules may run before the field exists.
     let has_field = |names: &Vec<String>| names.iter().any(|name| name == "ASN_FIELD");
     assert!(ours.iter().any(has_field), "{ours:#?}");
     // It no longer notices that a key is marked as one that is being tried.

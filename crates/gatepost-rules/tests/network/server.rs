@@ -162,7 +162,7 @@ impl Server {
                         is_first
                     };
                     if !(name.starts_with("silent") || is_first && name.starts_with("lost")) {
-                        // A stranger's answer comes first, and must not count.
+                        // A stranger's answer arrives first, and must not count.
                         let mut forged = answer(&*zone, message, true);
                         forged[0] ^= 0xff;
                         let _ = socket.send_to(&forged, from);

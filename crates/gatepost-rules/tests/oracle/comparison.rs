@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use gatepost_rules::{RuleSet, ScanContext};
 
-/// Threads of ours.
+/// The threads of Gatepost.
 const JUDGES: usize = 2;
 /// Scores that differ by more count as different.
 const SCORE_TOLERANCE: f64 = 0.1;
@@ -209,7 +209,7 @@ pub(crate) struct Demands {
     pub(crate) hits_agree_min: f64,
     pub(crate) verdicts_agree_min: f64,
     pub(crate) scores_differ_max: f64,
-    /// The section of `docs/notes/rules-differences.md` that lists what differs.
+    /// The section of `docs/notes/rules-differences.md` that lists the differences.
     pub(crate) section: &'static str,
 }
 

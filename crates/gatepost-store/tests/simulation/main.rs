@@ -61,7 +61,7 @@ struct Simulation {
     next: u64,
 }
 
-/// Runs one schedule; what does not fit.
+/// Runs one schedule; returns the difference from the model.
 fn simulate(seed: u64, mutation: Mutation) -> Result<(), String> {
     let medium = if seed.is_multiple_of(FILES_SHARE) {
         Medium::Files

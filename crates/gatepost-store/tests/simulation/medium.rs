@@ -18,7 +18,8 @@ use tempfile::TempDir;
 
 /// Two sectors: a page can be torn, and a schedule writes few bytes.
 const PAGE_BYTES: u32 = 1_024;
-/// Pages of the write-ahead log after which it is written back, so that crashes meet that too.
+/// Pages of the write-ahead log after which it is written back, so that crashes happen during this
+/// too.
 const LOG_PAGES: u32 = 60;
 
 /// Time stands still.
@@ -67,7 +68,7 @@ static NEW_FILE: LazyLock<Vec<u8>> = LazyLock::new(|| {
     std::fs::read(folder.path().join("gatepost.db")).expect("readable")
 });
 
-/// In memory where the system has such a place: what a power cut leaves is simulated.
+/// In memory if the system has such a folder: the effect of a power cut is simulated.
 fn folder() -> TempDir {
     let in_memory = tempfile::tempdir_in("/dev/shm");
     in_memory
@@ -126,7 +127,7 @@ impl Database {
         }
     }
 
-    /// Opens the store; the pages are checked where the plan says so, and always in files.
+    /// Opens the store; the pages are checked if the plan requires it, and always in files.
     pub(crate) fn open(&self, is_checked: bool) -> Result<(Store, ManualWriter), StoreError> {
         let clock = Arc::new(StoppedClock);
         match &self.0 {
@@ -145,8 +146,8 @@ impl Database {
         }
     }
 
-    /// Starts the machine after a power cut; no store may be open. Of what was not synced,
-    /// `choose` says what arrives.
+    /// Starts the machine after a power cut; no store may be open. `choose` decides which unsynced
+    /// writes are on disk.
     pub(crate) fn recover(&self, is_reconnected: bool, choose: &mut dyn FnMut() -> bool) {
         if let Place::Memory(place) = &self.0
             && is_reconnected

@@ -32,7 +32,7 @@ impl Publisher {
         assert_eq!(self.answer(0x40), [0, 1]);
     }
 
-    /// Publishes at QoS 2 and leaves it there: the packet identifier stays taken.
+    /// Publishes at QoS 2 without PUBREL: the packet identifier remains in use.
     pub(crate) fn publish_half(&mut self, topic: &str, payload: &str) {
         self.send_publish(0x34, topic, 7, payload);
         assert_eq!(self.answer(0x50), [0, 7]);

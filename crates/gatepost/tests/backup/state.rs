@@ -113,7 +113,7 @@ pub(crate) fn fill(gateway: &Gateway) {
     });
 }
 
-/// mosquitto_sub with the session `keeper`, until it says this.
+/// mosquitto_sub with the session `keeper`, until it prints this.
 fn subscribe(gateway: &Gateway, until: &str) -> Client {
     let port = gateway.port("mqtt");
     let arguments = [

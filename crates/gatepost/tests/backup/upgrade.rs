@@ -14,7 +14,7 @@ use super::sql_text;
 use super::state;
 use super::support::{Gateway, text_of};
 
-/// Tables whose rows a start leaves as they are. It gives a session's row its time, records what it
+/// Tables whose rows a start does not change. It gives a session's row its time, records what it
 /// learns of itself, and adds samples of its figures.
 const TABLES_KEPT: [&str; 8] = [
     "retained",

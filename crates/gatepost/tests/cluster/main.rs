@@ -117,7 +117,7 @@ fn a_message_reaches_the_subscribers_of_other_nodes_once() {
             assert_eq!(times, 1, "{line} in {seen:#?}");
         }
     }
-    // Nothing came back to where it was published.
+    // Nothing was sent back to the node on which it was published.
     assert_eq!(metric(&one, "gatepost_backbone_received_total"), 1);
     assert_eq!(metric(&two, "gatepost_backbone_received_total"), 50);
 }

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::support::{await_some, command};
 
-/// The program, if it is installed; the output says so where it is not.
+/// The program, if it is installed; otherwise the output reports this.
 pub(crate) fn program() -> Option<PathBuf> {
     let found = command("nats-server").arg("--version").output();
     if found.is_ok() {

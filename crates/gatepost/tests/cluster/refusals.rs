@@ -88,7 +88,7 @@ fn wrong_credentials_are_named() {
     assert!(log.contains("/no/such cannot be used"), "{log}");
 }
 
-/// A server that says that it has this version, to each connection.
+/// A server that reports this version to each connection.
 fn old_server(version: &'static str) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("its address").port();

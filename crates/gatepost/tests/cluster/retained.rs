@@ -55,7 +55,7 @@ fn every_node_retains_the_last_message_of_a_topic() {
     await_retained(&two, "r/a", Some("first"));
     retain(&two, "r/a", "second");
     await_retained(&one, "r/a", Some("second"));
-    // A node that comes later has it, and brings what only it has.
+    // A node that joins later has it, and adds the messages that only it has.
     await_sent(&two);
     let folder = tempfile::tempdir().expect("a folder");
     let alone = Gateway::start_in(folder.path(), &format!("node = 3\n{PLAIN}"));
@@ -104,7 +104,7 @@ fn messages_retained_without_the_nats_server_are_sent_later() {
     await_joined(&one, 1);
     await_joined(&two, 1);
     await_retained(&two, "r/a", Some("while away"));
-    // Its subscribers get it late instead of not at all.
+    // Its subscribers get it late, but they get it.
     live.await_line("r/a while away");
     await_sent(&one);
 }

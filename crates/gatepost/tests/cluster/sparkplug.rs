@@ -32,7 +32,7 @@ fn every_aware_node_copies_each_birth() {
     await_joined(&two, 1);
     await_copy(&one, &one, "first");
     await_copy(&one, &two, "first");
-    // A subscriber of all births that comes and goes changes nothing.
+    // A subscriber of all births that subscribes and unsubscribes changes nothing.
     let mut client = Client::subscribe(&two, BIRTHS, "got %p");
     publish(&one, "spBv1.0/G/NBIRTH/e", "second", &[]);
     client.await_line("got second");

@@ -14,7 +14,7 @@ const WINDOW: usize = 32;
 /// The state that the rounds' threads share.
 #[derive(Default)]
 pub(crate) struct Signals {
-    /// No new publications; finish what is begun.
+    /// No new publications; complete those that have begun.
     pub(crate) finish: AtomicBool,
     /// Publications that were acknowledged, of all publishers.
     pub(crate) acknowledged: AtomicU64,
@@ -148,7 +148,7 @@ impl Publisher {
     }
 }
 
-/// Subscribes to everything and remembers what it got.
+/// Subscribes to everything and records the messages that it receives.
 pub(crate) struct Subscriber {
     client_id: String,
     is_subscribed: bool,
@@ -184,7 +184,7 @@ impl Subscriber {
         self.awaited.is_empty()
     }
 
-    /// Receives until the connection is lost or `is_enough` says so.
+    /// Receives until the connection is lost or `is_enough` returns true.
     pub(crate) fn run(
         &mut self,
         address: SocketAddr,

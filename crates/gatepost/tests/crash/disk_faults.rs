@@ -167,7 +167,7 @@ fn a_start_on_a_failing_disk_loses_nothing() {
     crash.subscribe();
 }
 
-/// A refused start says why, in a line of its own.
+/// A refused start reports the reason, in a line of its own.
 fn expect_reason(plan: &Plan, log: &str) {
     if plan.kills() {
         return;

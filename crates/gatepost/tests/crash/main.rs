@@ -98,7 +98,7 @@ impl Crash {
         each.map(|publisher| publisher.acknowledged.len()).sum()
     }
 
-    /// Both subscribers are there before the first publication.
+    /// Both subscribers exist before the first publication.
     fn subscribe(&mut self) {
         let gateway = self.start();
         for subscriber in [&mut self.present, &mut self.absent] {
@@ -138,7 +138,7 @@ impl Crash {
         });
     }
 
-    /// The last start: publishers finish what they began, and both subscribers get the rest.
+    /// The last start: publishers complete their publications, and both subscribers get the rest.
     fn settle(&mut self, settings: &str) {
         let gateway = Gateway::start_in(self.folder.path(), settings);
         let address = gateway.address("mqtt");
@@ -152,7 +152,7 @@ impl Crash {
         let deadline = Instant::now() + PATIENCE;
         for subscriber in [&mut self.present, &mut self.absent] {
             // The highest number is not always the last to arrive: a publication that MQTT 5
-            // refused comes after those that followed it.
+            // refused is sent again, after later ones.
             for publisher in &self.publishers {
                 subscriber.expect(&publisher.topic, &publisher.acknowledged);
             }

@@ -86,7 +86,7 @@ impl Phases {
         gatepost.output().expect("gatepost runs")
     }
 
-    /// Everything that another process may do, and then lets the first go on.
+    /// Does everything that another process may do, and then lets the first continue.
     fn try_second(&self, name: &str) {
         let second = self.gatepost(&["serve", "--config=gatepost.toml"]);
         let text = text_of(&second);

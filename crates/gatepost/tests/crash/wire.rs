@@ -129,7 +129,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The next packet; `None` if none came for a moment.
+    /// The next packet; `None` if none arrived for a moment.
     pub(crate) fn receive(&mut self) -> io::Result<Option<Packet>> {
         loop {
             if let Some(packet) = self.take_packet() {

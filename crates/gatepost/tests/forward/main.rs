@@ -12,7 +12,7 @@ use support::authority::Authority;
 use support::postfix::{Postfix, free_port};
 use support::{Gateway, await_some, run, swaks, text_of};
 
-/// A procedure that says what the message's `X-Verdict` field asks for.
+/// A procedure that returns the verdict in the message's field `X-Verdict`.
 const JUDGE: &str = r#"
 return function(message)
     local asked = message:header("X-Verdict")
@@ -20,7 +20,7 @@ return function(message)
     return {action = asked, reason = "asked to " .. asked, tags = {["X-Tag"] = "1"}}
 end"#;
 
-/// A gateway that hands mail for the mailboxes' domain on to `next_hop`.
+/// A gateway that forwards mail for the mailboxes' domain to `next_hop`.
 fn gateway(folder: &Path, next_hop: &str, more: &str) -> Gateway {
     let procedures = folder.join("procedures");
     std::fs::create_dir_all(&procedures).expect("a folder");

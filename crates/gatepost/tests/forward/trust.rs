@@ -359,7 +359,7 @@ fn a_policy_in_testing_mode_is_logged_and_one_with_a_redirect_is_ignored() {
     assert_taken(&gateway, "carla");
     let log = gateway.log();
     assert!(log.contains("its MTA-STS policy is not fetched: "), "{log}");
-    // The known policy of the other domain stays.
+    // The known policy of the other domain remains.
     domains.policy("wrong.example", "3", &policy("none", "mx.wrong.example"));
     assert_deferred(
         &gateway,

@@ -20,7 +20,7 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// The reason why the block is not run, if it says one.
+    /// The reason why the block is not run, if it gives one.
     pub(crate) fn reason(&self) -> Option<&str> {
         self.note.strip_prefix("not run: ")
     }

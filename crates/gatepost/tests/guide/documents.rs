@@ -29,8 +29,8 @@ fn write_procedures(folder: &Path) {
     fs::write(schema, "{\"type\": \"object\"}").expect("written");
 }
 
-/// Every setting exists and has a value that it can have; and what it names is there, unless the
-/// block is marked `keys`.
+/// Every setting exists and has a valid value; and the files that it names exist, unless the block
+/// is marked `keys`.
 #[test]
 fn settings_are_accepted() {
     let mut refused = Vec::new();
@@ -43,7 +43,7 @@ fn settings_are_accepted() {
             "keys" => "config",
             note => panic!("{}: unknown note {note:?}", block.place()),
         };
-        // The rules of the system take seconds to compile, and are not what is tested.
+        // The rules of the system take seconds to compile, and are not tested here.
         let arguments = ["--config", "gatepost.toml", "--set", "rules.paths=[]"];
         let output = gatepost(folder.path(), &[&[command], &arguments[..]].concat());
         if !output.status.success() {

@@ -140,7 +140,7 @@ fn permitted(port: u16) -> BTreeSet<String> {
         let mut arguments = [&format[..], &login(name, password)].concat();
         let id = client_id(name);
         arguments.extend(["-i", &id]);
-        // In mosquitto every subscription is accepted, and what may not be read does not come.
+        // mosquitto accepts every subscription, and does not deliver messages that may not be read.
         for topic in TOPICS {
             arguments.extend(["-t", topic]);
         }

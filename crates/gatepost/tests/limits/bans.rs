@@ -37,7 +37,7 @@ fn proxied(client: &str, port: u16) -> Vec<u8> {
     format!("PROXY {family} {client} {server} 4321 {port}\r\n").into_bytes()
 }
 
-/// A connection of `client` to a listener; what the server says first, if anything.
+/// A connection of `client` to a listener; and the server's first bytes, if it sends any.
 fn greeting(gateway: &Gateway, listener: &str, client: &str) -> Vec<u8> {
     let mut stream = connect(gateway.address(listener));
     stream.write_all(&proxied(client, 25)).expect("sent");
@@ -54,7 +54,7 @@ fn read_line(stream: &mut TcpStream) -> Vec<u8> {
     line
 }
 
-/// Says lines to a listener as `client`, each when the one before is answered.
+/// Sends lines to a listener as `client`, each after the answer to the previous one.
 fn say(gateway: &Gateway, listener: &str, client: &str, lines: &[&str]) -> Vec<String> {
     let mut stream = connect(gateway.address(listener));
     let greeting = converse(&mut stream, &proxied(client, 25), b"\r\n");

@@ -6,8 +6,8 @@ use std::net::TcpStream;
 use crate::support::{Gateway, await_some, send_raw_greeted};
 use crate::{connect, connect_from, converse, holds, start};
 
-/// A listener's name, what a client says, and parts of what it is answered and of the refusal of
-/// one connection too many. An empty refusal: it is closed without a reply.
+/// A listener's name, the bytes that a client sends, and parts of the answer and of the refusal of
+/// one connection too many. An empty refusal means that the connection is closed without a reply.
 type Listener = (&'static str, &'static [u8], &'static [u8], &'static [u8]);
 
 const LISTENERS: [Listener; 6] = [
@@ -43,7 +43,7 @@ fn greeting_of(listener: &str) -> &'static [u8] {
 fn take_refused(listener: &str, hello: &[u8], streams: &mut Vec<TcpStream>) -> Vec<u8> {
     for stream in streams.iter_mut() {
         if listener == "http" {
-            // A web client speaks first, and is not met before it does.
+            // A web client speaks first, and its connection is not accepted before that.
             stream.write_all(hello).expect("the server reads");
         }
         stream.set_nonblocking(true).expect("a mode");

@@ -36,7 +36,8 @@ listeners.http.body_timeout = \"1s\"
 listeners.http.idle_timeout = \"1s\"
 ";
 
-/// Sends the case's bytes, and then its drip until the server ends the connection; what it said.
+/// Sends the case's bytes, and then its drip until the server ends the connection; returns the
+/// server's bytes.
 fn drip(address: SocketAddr, case: &Block) -> Vec<u8> {
     let listener = case.field("listener");
     let mut stream = connect(address);
@@ -97,7 +98,7 @@ fn a_drip_holds_no_connection_of_any_listener() {
                     case.name,
                     said.escape_ascii()
                 );
-                // A refusal of what was sent would come immediately.
+                // A refusal of the sent bytes would arrive immediately.
                 let waited = began.elapsed();
                 assert!(
                     waited > Duration::from_millis(800),

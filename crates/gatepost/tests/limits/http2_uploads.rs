@@ -56,7 +56,7 @@ fn number(bytes: &[u8]) -> usize {
         .fold(0, |sum, &byte| sum << 8 | usize::from(byte))
 }
 
-/// Follows what the server says until the connection ends.
+/// Reads the server's frames until the connection ends.
 fn follow(mut stream: TcpStream, shared: &Shared) {
     let (windows, changed) = &**shared;
     while let Ok((kind, _, number_of_stream, payload)) = read_frame(&mut stream) {

@@ -25,7 +25,7 @@ fn publish(gateway: &Gateway, topic: &str, count: usize) -> Output {
     run("mosquitto_pub", &arguments, &vec![b'x'; MESSAGE])
 }
 
-/// Receives as this client; the bytes that came.
+/// Receives as this client; returns the received bytes.
 fn take(gateway: &Gateway, client: &str, further: &[&str]) -> Output {
     let port = gateway.port("mqtt");
     let topic = format!("queues/{client}");
@@ -74,7 +74,7 @@ fn expect_the_larger_on_disk(gateway: &Gateway) {
     assert!(!taken.contains("RC:151"), "{taken}");
 }
 
-/// Nothing is lost, and what was refused is not there.
+/// Nothing is lost, and refused messages are not stored.
 fn expect_everything(folder: &Path) {
     let gateway = Gateway::start_in(folder, SETTINGS);
     take_all(&gateway, "small", 1).expect("the later one");
@@ -218,7 +218,7 @@ impl Drop for ControlGroup {
     }
 }
 
-/// As in a container: no setting says how much memory there is.
+/// As in a container: no setting limits the memory.
 #[test]
 fn the_bound_of_a_control_group_counts() {
     let folder = tempfile::tempdir().expect("a folder");

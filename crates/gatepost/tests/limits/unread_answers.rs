@@ -51,7 +51,7 @@ fn flood(stream: &mut TcpStream) -> Vec<u8> {
     }
 }
 
-/// Floods as a client that reads nothing; the connection, and what is left to send.
+/// Sends requests without reading; returns the connection, and the bytes that are left to send.
 fn flooded(gateway: &Gateway, socket: WebSocket) -> (TcpStream, Vec<u8>) {
     let before = gateway.peak_kb();
     let mut stream = socket.into_stream();

@@ -92,7 +92,7 @@ fn a_file_is_attached_as_in_ntfy_and_served_to_whom_has_its_link() {
     let read: Value = message(&gateway);
     assert_eq!(read["message"], "You received a file: hall.gif");
     assert_eq!(read["attachment"]["url"], link);
-    // What is too large for a message is a file without a name; so is what is no text.
+    // A body that is too large for a message is a file without a name; so is one that is not text.
     let large = attach(&gateway, &[b'x'; 5_000], &[]);
     assert_eq!(large["name"], "attachment.txt");
     assert_eq!(

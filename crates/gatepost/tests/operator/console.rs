@@ -76,7 +76,7 @@ fn a_reload_shows_its_changes_and_the_log_its_errors() {
     assert_eq!(wrong, "400");
 }
 
-/// A server whose `/limit` judges what is published below `readings`.
+/// A server whose `/limit` judges publications below `readings`.
 fn with_procedure(folder: &std::path::Path, editable: bool) -> Gateway {
     std::fs::create_dir_all(folder.join("procedures")).expect("a folder");
     std::fs::write(folder.join("procedures/limit.luau"), ACCEPTS).expect("written");

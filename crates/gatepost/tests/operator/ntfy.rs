@@ -95,7 +95,7 @@ fn ntfy(arguments: &[&str]) -> String {
     text
 }
 
-/// Whether ntfy's command is there; if not, the test that needs it is skipped.
+/// Whether ntfy's command is installed; if not, the test that needs it is skipped.
 fn has_ntfy() -> bool {
     let is_there = command(NTFY).arg("--help").output().is_ok();
     if !is_there {

@@ -60,8 +60,7 @@ fn a_reload_reports_its_changes_and_a_check_changes_nothing() {
     );
 }
 
-/// Asks for something by POST, and goes on.
-/// The limits of the store are among what a reload changes.
+/// Sends a POST request, and continues. The limits of the store are among what a reload changes.
 #[test]
 fn a_reload_ends_the_history() {
     let gateway = Gateway::start("rules.paths = []\n");
@@ -148,7 +147,7 @@ fn listeners_go_on_during_a_reload_and_the_next_reload_waits() {
     drop(pipe);
     let report = report_of(first);
     assert_eq!(report["applied"], true, "{report}");
-    // It is compared with what the first one put in force.
+    // It is compared with the settings that the first one put in force.
     let report = report_of(second);
     assert_eq!(report["possible"], true, "{report}");
     assert_eq!(report["applied"], false, "{report}");

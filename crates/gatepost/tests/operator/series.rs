@@ -78,7 +78,7 @@ fn traffic_appears_over_time_and_survives_a_restart() {
     );
     assert_eq!(gateway.terminate(), Some(0));
 
-    // Nothing has come by mail since, and averages are of the run before.
+    // No mail has arrived since, and the averages are those of the previous run.
     let gateway = Gateway::start_in(folder.path(), SETTINGS);
     for range in ["5m", "30d"] {
         let answer = json(&gateway, &format!("/admin/series?from={range}"), &[]);

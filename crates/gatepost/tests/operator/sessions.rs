@@ -70,7 +70,7 @@ fn a_session_that_an_administrator_ends_is_over() {
     assert_eq!(ended.trim(), "1 ended");
     client.await_line("DISCONNECT (152)");
     drop(client);
-    // The client may have come back before it was stopped.
+    // The client may have reconnected before it was stopped.
     await_some("the client is gone", || {
         let listed = gatepost(&gateway, &["list"]);
         (!listed.contains("connected")).then_some(())

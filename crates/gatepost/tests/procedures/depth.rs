@@ -100,7 +100,7 @@ fn json_is_as_deep_as_its_limit_and_no_deeper() {
     let arrays = ["[".repeat(DEPTH), "]".repeat(DEPTH)].concat();
     let objects = ["{\"a\":".repeat(DEPTH), "1".to_owned(), "}".repeat(DEPTH)].concat();
     for deep in [arrays, objects, "[".repeat(DEPTH)] {
-        // As an administrator, who says what is wrong with it.
+        // As an administrator, who gets the reason of the error.
         let file = folder.path().join("deep.json");
         std::fs::write(&file, &deep).expect("written");
         for path in ["/admin/users", "/admin/users/anna", "/admin/quarantine"] {

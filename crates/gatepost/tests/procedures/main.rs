@@ -51,7 +51,7 @@ fn start() -> (Gateway, tempfile::TempDir) {
     (Gateway::start_in(folder.path(), SETTINGS), folder)
 }
 
-/// Runs a subcommand in the gateway's folder; what it prints, and its exit code.
+/// Runs a subcommand in the gateway's folder; returns its output and its exit code.
 fn gatepost(folder: &Path, arguments: &[&str]) -> (String, Option<i32>) {
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_gatepost"))
         .args(arguments)

@@ -57,7 +57,7 @@ fn files_and_pages_have_the_coding_that_the_client_prefers() {
     let plain = get("/a.css", &[]);
     expect(&plain, &["\r\nVary: Accept-Encoding\r\n", &css]);
     assert!(!plain.contains("Content-Encoding"), "{plain}");
-    // curl unpacks what it says it takes: every way of making a page is the same page.
+    // curl decodes the codings that it accepts: the page is the same in each of them.
     for version in ["--http1.1", "--http2-prior-knowledge"] {
         for path in ["/a.css", "/page", "/engine"] {
             let answer = |arguments: &[&str]| get(path, &[&[version], arguments].concat());

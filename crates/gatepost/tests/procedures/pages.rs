@@ -20,7 +20,7 @@ pub(super) fn start(files: &[(&str, &str)], settings: &str) -> (Gateway, tempfil
     (Gateway::start_in(folder.path(), &settings), folder)
 }
 
-/// Head and body of what curl was answered.
+/// Head and body of the response to curl.
 pub(super) fn curl(gateway: &Gateway, path: &str, arguments: &[&str]) -> String {
     let url = gateway.url(path);
     let all = [&["-s", "-i"], arguments, &[&url]].concat();

@@ -104,7 +104,8 @@ action = "tag"
         "{results}"
     );
 
-    // From elsewhere, and changed: nothing is proven, and what the sender says of himself goes.
+    // From elsewhere, and changed: nothing is proven, and the fields in which the sender claims
+    // results are removed.
     send(
         "anna@author.example",
         "198.51.100.1",

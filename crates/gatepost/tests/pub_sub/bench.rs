@@ -59,8 +59,8 @@ fn the_bench_finds_nothing_lost_over_any_protocol() {
             "{way}"
         );
     }
-    // Faster than each message can be sent to each subscriber by itself: publishers are left to
-    // gather, and still all comes, once and in order.
+    // Faster than each message can be sent to each subscriber by itself: the server collects their
+    // messages, and still all of them arrive, once and in order.
     let run = bench(
         "fanout --publishers 2 --subscribers 300 --rate 400 --size 100 --seconds 1 --warm-up 0 \
          --drain 20",
@@ -70,7 +70,8 @@ fn the_bench_finds_nothing_lost_over_any_protocol() {
     }
     let run = bench("subscribe --users 5 --topics 100");
     assert_none(&run, "failed", "subscribe");
-    // A storm: 500 clients are cut and come back at once under their names, twice.
+    // A storm: 500 clients are disconnected and reconnect at the same time under their names,
+    // twice.
     let run = bench("idle --connections 500 --seconds 0.2 --storms 2");
     assert_none(&run, "connections lost", "idle");
     assert_none(&run, "connections lost after storms", "idle");

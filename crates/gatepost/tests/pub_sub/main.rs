@@ -70,7 +70,7 @@ impl Drop for Mosquitto {
     }
 }
 
-/// Waits until the subscriber gets what is published.
+/// Waits until the subscriber gets the publications.
 fn await_subscriber(port: &str, client: &mut Client) {
     await_some("the subscriber subscribes", || {
         let output = run(

@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 use crate::support::{Gateway, root, text_of};
 use crate::{adapted, block, gateway, recipe, write_rules};
 
-/// Speaks SMTP to an Exim of its own, with a mail whose body names its subject; gives what it
-/// answered.
+/// Speaks SMTP to an Exim of its own, with a mail whose body names its subject; returns its
+/// answers.
 fn exim(folder: &Path, config: &str, subject: &str) -> String {
     exim_with(folder, config, subject, &format!("it is {subject}"))
 }

@@ -48,8 +48,8 @@ fn adapted(recipe: &str, gateway: &Gateway) -> String {
     recipe.replace("gatepost-call", &call)
 }
 
-/// Says what the body of the message asks for, with its envelope as the reason. A recipe that hands
-/// over the header alone gets every message accepted.
+/// Returns the verdict that the body of the message names, with its envelope as the reason. If a
+/// recipe passes the header alone, every message is accepted.
 const JUDGE: &str = r#"
 return function(message)
     local text = message.body:match("\r?\n\r?\n(.*)") or ""
@@ -60,7 +60,7 @@ return function(message)
     return {action = asked, reason = reason, tags = {["X-Tag"] = "1"}}
 end"#;
 
-/// A gateway whose `/mail` does what each message asks for.
+/// A gateway whose `/mail` returns the verdict that each message names.
 fn gateway(folder: &Path) -> Gateway {
     let settings = "rules.paths = []\n[[scope]]\npath = \"/mail\"\nrun = [\"/judge\"]\n";
     judging_gateway(folder, settings)
@@ -90,7 +90,7 @@ fn write_rules(folder: &Path) {
     std::fs::write(folder.join("rules.cf"), rules).expect("written");
 }
 
-/// Sends by swaks a mail whose body names its subject; what both sides said.
+/// Sends by swaks a mail whose body names its subject; returns the conversation.
 fn send(server: &str, to: &str, subject: &str, more: &[&str]) -> String {
     let body = format!("it is {subject}");
     let subject = format!("Subject: {subject}");

@@ -75,7 +75,7 @@ impl Watcher {
 
     /// The next message's payload and user properties, if one arrives within some seconds.
     fn next_within(&self, seconds: &str) -> Result<String, String> {
-        // Each command subscribes again, and gets what is retained: only what is new counts.
+        // Each command subscribes again, and gets the retained messages: only new ones count.
         self.run(&["-R", "-C", "1", "-W", seconds, "-F", "%p %P"])
     }
 
@@ -122,7 +122,7 @@ fn a_flow_reads_publishes_and_misses_nothing() {
         "The freezer has -10 °C title:Freezer priority:5 tags:warning"
     );
 
-    // Killed: the will says so, and the session keeps what arrives meanwhile.
+    // Killed: the will reports it, and the session keeps the messages that arrive meanwhile.
     drop(node_red);
     assert_eq!(status.next(), "offline");
     publish(&gateway, "home/freezer/state", r#"{"temperature": -1}"#);

@@ -142,7 +142,7 @@ fn opensmtpd_asks_by_a_filter() {
         );
         assert!(mail.contains("\n.one\n..two\n"), "{mail}");
     }
-    // Without a gateway the sender keeps its mail, and smtpd goes on.
+    // Without a gateway the sender keeps its mail, and smtpd continues.
     gateway.kill();
     for _ in 0..2 {
         let unreachable = ask("accept");

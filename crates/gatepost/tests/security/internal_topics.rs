@@ -3,7 +3,7 @@
 
 use super::support::{Gateway, add_user, await_some, run, text_of};
 
-/// Filters that match the journal, as they stand in a URL.
+/// Filters that match the journal, as they are written in a URL.
 const FILTERS: [&str; 5] = [
     "$SYS/gatepost/journal",
     "$SYS/%2B/journal",

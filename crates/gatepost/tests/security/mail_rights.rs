@@ -25,7 +25,7 @@ fn user(gateway: &Gateway, arguments: &[&str]) {
     assert!(output.status.success(), "{}", text_of(&output));
 }
 
-/// Sends one mail of anna's address; what both sides said.
+/// Sends one mail from anna's address; returns the conversation.
 fn send(gateway: &Gateway, (listener, protocol): (&str, &str), to: &str, more: &[&str]) -> String {
     let server = gateway.address(listener).to_string();
     let envelope = [

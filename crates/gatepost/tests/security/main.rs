@@ -33,7 +33,7 @@ use sha2 as _;
 use support::authority::Authority;
 use support::{Gateway, add_user, await_some, post, run, send_raw, text_of};
 
-/// Whether this test can be made; says so where it cannot, whatever else is printed.
+/// Whether this test can run; if not, a line reports it even if the test passes.
 fn is_root(tested: &str) -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
@@ -49,7 +49,7 @@ fn status_line(answer: &[u8]) -> String {
     text.lines().next().unwrap_or_default().to_owned()
 }
 
-/// A listener that is open to the world admits strangers to itself alone.
+/// A listener that is open to the world admits strangers to no other listener.
 #[test]
 fn a_public_mail_listener_makes_no_client_an_administrator() {
     let gateway = Gateway::start(

@@ -172,8 +172,8 @@ fn a_client_that_disconnects_before_it_is_checked_is_not_local() {
     assert_eq!(status(PERSON, &[&gateway.url("/admin/users")]), "200");
 }
 
-/// Runs the rest of its arguments, to which the kernel says nothing about connections: a seccomp
-/// filter answers `socket(AF_NETLINK, ..)` with EPROTONOSUPPORT.
+/// Runs the command in its arguments, to which the kernel gives no information about connections: a
+/// seccomp filter answers `socket(AF_NETLINK, ..)` with EPROTONOSUPPORT.
 const WITHOUT_NETLINK: &str = "\
 import ctypes, os, platform, struct, sys
 socket = {\"x86_64\": 41, \"aarch64\": 198}[platform.machine()]
@@ -291,7 +291,7 @@ fn a_remote_client_of_nginx_with_its_defaults_is_not_local() {
     }
     let folder = tempfile::tempdir().expect("a folder");
     let (gateway, socket) = gateway_with_open_socket(folder.path());
-    // HTTP/1.1 is the default of later versions, and what WebSocket takes.
+    // HTTP/1.1 is the default of later versions, and WebSocket needs it.
     let newer = "proxy_http_version 1.1;\nproxy_set_header Connection \"\";\n";
     let upgrading = "proxy_http_version 1.1;\nproxy_set_header Upgrade $http_upgrade;\n\
                      proxy_set_header Connection upgrade;\n";
@@ -307,7 +307,7 @@ fn a_remote_client_of_nginx_with_its_defaults_is_not_local() {
     .enumerate()
     {
         let nginx = Nginx::start(&folder.path().join(number.to_string()), upstream, lines);
-        // The client's own account does not matter: nginx says nothing of it.
+        // The client's own account does not matter: nginx does not report it.
         for account in [ROOT, PERSON] {
             let users = nginx.url("/admin/users");
             assert_eq!(status(account, &[&users]), "403", "{upstream} {lines}");

@@ -73,7 +73,7 @@ fn a_sandbox_that_is_required_is_complete_or_the_start_is_refused() {
     assert!(log.contains(reason), "{log}");
 }
 
-/// On is the default: the server starts with as much as there is, and says what is missing.
+/// On is the default: the server starts with the available parts, and reports the missing ones.
 #[test]
 fn without_landlock_the_default_sandbox_is_incomplete_and_reported() {
     for setting in ["", "sandbox = \"on\"\n"] {

@@ -103,8 +103,8 @@ fn over_tls_a_login_is_a_cookie_of_this_host_alone() {
             !is_accepted(&browser.request(&plain, version)),
             "{version:?}"
         );
-        // What another host or an unencrypted page may have set is not read over TLS, even if it
-        // comes first or carries the token itself.
+        // A cookie that another host or an unencrypted page may have set is not read over TLS, even
+        // if it is the first or contains the token itself.
         assert_eq!(browser.status(&format!("gatepost-login={token}")), "401");
         assert_eq!(
             browser.status(&format!("__host-gatepost-login={token}")),

@@ -30,7 +30,7 @@ fn keep_subscribed(port: &str, id: &str, filter: &str) -> Client {
     client
 }
 
-/// The number of times that each message came.
+/// The number of times that each message arrived.
 fn counts(client: &mut Client) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     let got = client.seen().iter().filter(|line| line.starts_with("got "));
@@ -40,8 +40,8 @@ fn counts(client: &mut Client) -> BTreeMap<String, usize> {
     counts
 }
 
-/// The number of packet ids under which a message came. One that mosquitto's own client shows twice
-/// under the same id was repeated between the two, over a restart of mosquitto.
+/// The number of packet ids under which a message arrived. One that mosquitto's own client shows
+/// twice under the same id was repeated between the two, over a restart of mosquitto.
 fn packet_ids_of(client: &mut Client, message: &str) -> usize {
     let lines = client.seen().iter().filter(|line| line.starts_with("id "));
     let of_message = lines.filter(|line| line.ends_with(&format!(" {message}")));
@@ -184,7 +184,7 @@ fn no_message_loops_and_retained_messages_and_properties_arrive() {
             await_all(client, "both/here", 20);
             await_all(client, "both/there", 20);
         }
-        // A message that goes in circles would come again after this.
+        // A message in a loop would arrive again after this.
         publish(&gateway, "both/last", "1", &lines(1));
         await_all(&mut remote, "both/last", 1);
         for client in [&mut remote, &mut local] {
@@ -264,7 +264,7 @@ fn incoming_messages_obey_the_rules_of_their_topics() {
     let got = counts(&mut local);
     let expected = ["free/a far too large for it", "ruled/a line 0"];
     assert_eq!(got.keys().collect::<Vec<_>>(), expected);
-    // The bridge goes on after a message that was refused.
+    // The bridge continues after a message that was refused.
     publish_to(&mosquitto.port(), "ruled/b", "1", &lines(1));
     await_all(&mut local, "ruled/b", 1);
 }

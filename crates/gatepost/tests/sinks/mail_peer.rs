@@ -40,12 +40,12 @@ pub(crate) enum Reaction {
     Say(&'static str),
     /// Closes the connection.
     Drop,
-    /// Says nothing more.
+    /// Sends no further reply.
     Hang,
 }
 
-/// The reaction to a command, given how often it came before. The text of a mail is the command
-/// `.`.
+/// The reaction to a command, given the number of its earlier occurrences. The text of a mail is
+/// the command `.`.
 type Reactions = dyn Fn(&str, usize) -> Reaction + Send + Sync;
 
 #[derive(Clone)]

@@ -72,7 +72,7 @@ fn kept(gateway: &Gateway) -> u64 {
     answer["total"].as_u64().expect("a number")
 }
 
-/// The mail of this number in a user's mailbox, as soon as it is there.
+/// The mail of this number in a user's mailbox, as soon as it is stored.
 fn await_in_mailbox(gateway: &Gateway, user: &str, number: u32) -> String {
     let url = format!("pop3://{}/{number}", gateway.address("pop3"));
     let login = format!("{user}:secret");
@@ -124,7 +124,7 @@ fn each_recipient_gets_a_digest_and_releases_its_own_mail_only() {
     let of_anna = link(&of_anna);
     let of_bert = link(&await_in_mailbox(&gateway, "bert", 1));
 
-    // What scanners of mail do changes nothing.
+    // The requests of mail scanners change nothing.
     for method in ["GET", "HEAD"] {
         let head: &[&str] = if method == "HEAD" { &["--head"] } else { &[] };
         let (status, page) = request(&gateway, &of_carla, head);

@@ -14,7 +14,7 @@ pub(crate) enum Treatment {
     Answer(&'static [u8]),
     /// The same, and the peer closes its direction after that.
     AnswerAndEnd(&'static [u8]),
-    /// As the protocol has it: the peer answers each part that it reads with what the test's
+    /// According to the protocol: the peer answers each part that it reads with what the test's
     /// function returns for it.
     Serve(fn(&[u8]) -> Vec<u8>),
 }
@@ -73,7 +73,7 @@ impl RawPeer {
         }
     }
 
-    /// The bytes that came over each connection so far.
+    /// The bytes received over each connection so far.
     pub(crate) fn received(&self) -> Vec<Vec<u8>> {
         self.lock().clone()
     }

@@ -33,7 +33,7 @@ impl WebRequest {
     }
 }
 
-/// The answer to a request, given how many came before: status line and fields.
+/// The answer to a request, given the number of earlier ones: status line and fields.
 type Answers = dyn Fn(&WebRequest, usize) -> &'static str + Send + Sync;
 
 pub(crate) const OK: &str = "200 OK";

@@ -13,7 +13,7 @@ pub(crate) const SETTINGS: &str = "rules.paths = []\n\
      web_push.contact = \"mailto:root@example.org\"\nweb_push.allow_private = true\n";
 const CREATED: &str = "201 Created\r\nlocation: https://push.example.net/m/1";
 
-/// A browser: it makes keys, and reads what its push service was sent.
+/// A browser: it makes keys, and reads the messages that its push service received.
 pub(crate) struct Browser {
     keys: Value,
 }

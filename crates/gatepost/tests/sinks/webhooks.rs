@@ -182,7 +182,7 @@ fn a_reload_adds_changes_and_removes_sinks_and_a_pause_keeps_the_queue() {
         let listed = text_of(&run(env!("CARGO_BIN_EXE_gatepost"), &sessions, b""));
         (!listed.contains("$sink/")).then_some(())
     });
-    // A mistake leaves what runs.
+    // After a mistake, the running sinks remain.
     reload(&webhook("hook", &second.url("/"), ""), &|listed| {
         listed.contains("running")
     });

@@ -65,7 +65,7 @@ impl Client {
         self.signal("-STOP");
     }
 
-    /// Lets it go on.
+    /// Lets it continue.
     pub(crate) fn resume(&self) {
         self.signal("-CONT");
     }

@@ -137,7 +137,8 @@ impl Gateway {
         }
     }
 
-    /// Reads the line of each listener, until the dashboard's, which is the last; whether it came.
+    /// Reads the line of each listener, until the dashboard's, which is the last; returns whether
+    /// it was printed.
     fn await_ready(&mut self) -> bool {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -275,7 +276,7 @@ pub(crate) fn add_user(gateway: &Gateway, name: &str, password: &str, more: &[&s
     run(program, &arguments, format!("{password}\n").as_bytes())
 }
 
-/// Sends one mail by swaks, with `more` of its options; its output is what both sides said.
+/// Sends one mail by swaks, with `more` of its options; its output is the conversation.
 pub(crate) fn swaks(server: &str, from: &str, to: &str, more: &[&str]) -> Output {
     let envelope = ["--server", server, "--from", from, "--to", to];
     run("swaks", &[&envelope, more].concat(), b"")
@@ -338,7 +339,7 @@ fn exchange_raw(mut stream: TcpStream, bytes: &[u8]) -> Vec<u8> {
     stream
         .set_read_timeout(Some(Duration::from_secs(2)))
         .expect("a timeout");
-    // The server may have closed already; what it said before is what counts.
+    // The server may have closed already; its earlier bytes count.
     let _ = stream.write_all(bytes);
     let _ = stream.shutdown(std::net::Shutdown::Write);
     let mut answer = Vec::new();
@@ -346,7 +347,7 @@ fn exchange_raw(mut stream: TcpStream, bytes: &[u8]) -> Vec<u8> {
     answer
 }
 
-/// All that the server says until it closes.
+/// All bytes that the server sends until it closes.
 pub(crate) fn to_the_end(stream: &mut TcpStream) -> Vec<u8> {
     let mut answer = Vec::new();
     // A reset after the last word is a way of closing, too.
@@ -396,7 +397,7 @@ pub(crate) fn root() -> PathBuf {
         .expect("the repository")
 }
 
-/// A message of the public corpus, which `tests/fetch-corpus` brings.
+/// A message of the public corpus, which `tests/fetch-corpus` fetches.
 pub(crate) fn corpus_message(id: &str) -> PathBuf {
     let path = root()
         .join(".corpora/spamassassin")

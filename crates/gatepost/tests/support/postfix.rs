@@ -62,7 +62,7 @@ impl Postfix {
         postfix
     }
 
-    /// The greeting: Postfix's master listens before the server that answers has come up.
+    /// The greeting: Postfix's master listens before the server that answers has started.
     fn greeting(&self) -> Option<()> {
         let mut stream = TcpStream::connect(self.address()).ok()?;
         stream.set_read_timeout(Some(PATIENCE)).ok()?;
@@ -87,8 +87,8 @@ impl Postfix {
         let file = self.folder.path().join("spool/pid/master.pid");
         let master = fs::read_to_string(file).expect("a running Postfix");
         let master = master.trim();
-        // It leads a process group with all that it has started: one signal ends them at once, and
-        // none is started meanwhile that would go on listening.
+        // It leads a process group with all that it has started: one signal ends them all, and no
+        // further one is started meanwhile that would continue to listen.
         let mut kill = as_root("kill");
         let killed = kill.args(["-9", "--", &format!("-{master}")]).output();
         let killed = killed.expect("kill runs");
@@ -184,7 +184,7 @@ impl Postfix {
         })
     }
 
-    /// The log as far as it is written.
+    /// The log so far.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("data/log")).unwrap_or_default()
     }
@@ -267,7 +267,7 @@ fn postfix_uid() -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// The service that listens to the world, unless a test says otherwise.
+/// The service that listens on the network, unless a test names others.
 const SMTP: &str = "smtp inet n - n - - smtpd";
 
 fn master_cf(port: u16, services: &str) -> String {

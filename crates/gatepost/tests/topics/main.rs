@@ -22,7 +22,7 @@ fn curl(gateway: &Gateway, path: &str, more: &[&str]) -> String {
     text_of(&run("curl", &arguments, b""))
 }
 
-/// Publishes by mosquitto_pub, with all that it says about the packets.
+/// Publishes by mosquitto_pub; its output names all packets.
 fn publish(gateway: &Gateway, words: &str, more: &[&str]) -> String {
     let port = gateway.port("mqtt");
     let mut arguments = vec!["-d", "-p", &port];

@@ -43,7 +43,7 @@ fn start(rules: &str) -> (Gateway, tempfile::TempDir) {
     (Gateway::start_in(folder.path(), rules), folder)
 }
 
-/// The messages that a subscriber received, without what it says about packets.
+/// The messages that a subscriber received, without its lines about packets.
 fn received(subscriber: &mut Client) -> Vec<String> {
     let is_message = |line: &&String| !line.starts_with("Client ") && !line.starts_with("Subscr");
     subscriber
@@ -78,7 +78,7 @@ fn mqtt_clients_learn_why_and_older_ones_are_not_held_up() {
         let said = publish(&gateway, words, &[payload]);
         assert!(said.contains(reason), "{words} {payload}: {said}");
     }
-    // MQTT 3 has no reasons: what is never permitted is acknowledged, and not repeated.
+    // MQTT 3 has no reasons: a message that is never permitted is acknowledged, and not repeated.
     for (words, payload) in [
         ("-V 311 -q 1 -t sensors/a -m", LARGE),
         ("-V 311 -q 2 -t sensors/a -m", "hot"),

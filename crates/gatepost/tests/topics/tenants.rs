@@ -82,11 +82,11 @@ fn mqtt_clients_of_two_users_do_not_meet() {
         let said = send(&gateway, ANNA, topic, "no", &[]);
         assert!(said.contains("RC:135"), "{topic}: {said}");
     }
-    // The topics of responses are translated; what a client cannot name is left out.
+    // The topics of responses are translated; topics that a client cannot name are left out.
     let response = ["-D", "publish", "response-topic", "answers/1"];
     send(&gateway, ANNA, "ask", "six", &response);
     send(&gateway, ADMIN, "anna/ask", "seven", &response);
-    // Neither `anna` itself nor what begins with `$` there is one of its topics.
+    // Neither `anna` itself nor a topic that begins with `$` below it is one of its topics.
     for topic in ["anna", "anna/$SYS/x", "anna2/x", "otto/end"] {
         send(&gateway, ADMIN, topic, "no", &[]);
     }

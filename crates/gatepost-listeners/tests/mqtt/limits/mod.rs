@@ -71,7 +71,7 @@ fn subscribe(wire: &mut Wire, text: &str) -> Reason {
     })
 }
 
-/// The reason of the DISCONNECT that comes next.
+/// The reason of the next packet, which is a DISCONNECT.
 fn end_reason(wire: &mut Wire) -> Reason {
     wire.expect(|packet| match packet {
         Packet::Disconnect(outcome) => outcome.reason,

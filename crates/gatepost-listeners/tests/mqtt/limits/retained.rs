@@ -47,7 +47,7 @@ fn bytes_of_retained_messages() {
     assert_eq!(keep("a", 7), Reason::QUOTA_EXCEEDED, "nor in place of 6");
     assert_eq!(keep("a", 1), kept, "a smaller one makes room");
     assert_eq!(keep("b", 9), kept);
-    // A replaced message goes when the commit of its successor is known.
+    // A replaced message is removed when the commit of its successor is known.
     let deadline = Instant::now() + PATIENCE;
     while server.broker.stats(0, 0).retained_bytes != 12 {
         assert!(Instant::now() < deadline, "topics and payloads");

@@ -25,7 +25,7 @@ fn properties(list: &[Property<'_>]) -> PropertiesBuffer {
     buffer
 }
 
-/// Connects as `connect` says, and hands the CONNACK to `look`.
+/// Connects with `connect`, and passes the CONNACK to `look`.
 fn connect_as<T>(
     server: &Server,
     connect: Connect<'_>,
@@ -52,7 +52,7 @@ fn connect_with(server: &Server, client_id: &str, list: &[Property<'_>]) -> Wire
     wire
 }
 
-/// Connects to a session that lasts; returns whether it was there.
+/// Connects to a session that outlives the connection; returns whether it was present.
 fn lasting(server: &Server, client_id: &str, clean_start: bool) -> (Wire, bool) {
     let list = properties(&[Property::SessionExpiryInterval(100)]);
     let connect = Connect {

@@ -257,7 +257,7 @@ fn connections_end_when_their_credentials_are_revoked() {
     assert_eq!(reason, Reason::NOT_AUTHORIZED);
 }
 
-/// Connects to a session that lasts; returns whether it was there.
+/// Connects to a session that outlives the connection; returns whether it was present.
 fn lasting(server: &Server, user: &str, clean_start: bool) -> (Wire, Reason, bool) {
     let mut properties = PropertiesBuffer::new();
     properties
