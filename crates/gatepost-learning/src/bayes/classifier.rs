@@ -189,6 +189,11 @@ impl Bayes {
         }
     }
 
+    /// The number of tokens. Does not wait for training.
+    pub fn token_count(&self) -> usize {
+        self.table.load().len()
+    }
+
     /// The number of learned messages.
     pub fn totals(&self) -> Totals {
         let packed = self.totals.load(Ordering::Acquire);

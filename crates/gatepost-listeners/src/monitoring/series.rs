@@ -24,7 +24,7 @@ const IDLE: Duration = Duration::from_secs(10);
 const PENDING_MAX: usize = 256;
 
 /// The names of the figures besides those of listeners and verdicts, with their units.
-const NAMES: [(&str, &str); 10] = [
+const NAMES: [(&str, &str); 13] = [
     ("publications", "per second"),
     ("deliveries", "per second"),
     ("connections", "connections"),
@@ -35,6 +35,9 @@ const NAMES: [(&str, &str); 10] = [
     ("cpu_cores", "cores"),
     ("judge_p50_ms", "milliseconds"),
     ("judge_p99_ms", "milliseconds"),
+    ("bayes_spam", "messages"),
+    ("bayes_ham", "messages"),
+    ("bayes_tokens", "tokens"),
 ];
 
 /// The name and the unit of every figure over time.
@@ -58,8 +61,9 @@ struct SeriesTotals {
     judged: JudgeTimeCounts,
 }
 
-/// Values of one moment: connections, sessions, queued messages and bytes, memory.
-type Gauges = [f64; 5];
+/// Values of one moment: connections, sessions, queued messages and bytes, memory; spam, ham and
+/// tokens of Bayes.
+type Gauges = [f64; 8];
 
 /// Makes samples of the figures that a [`StatsKeeper`] reads.
 struct SeriesSampler<'a> {
@@ -122,12 +126,22 @@ impl StatsKeeper {
 
     fn gauges(&self) -> Gauges {
         let broker = self.broker().stats(0, 0);
+        // Not a number until the learned data is read; such figures are not stored.
+        let bayes = self.loaded_learning().map(|learning| &learning.bayes);
+        let [spam, ham, tokens] = bayes.map_or([f64::NAN; 3], |bayes| {
+            let totals = bayes.totals();
+            let [spam, ham] = [totals.spam, totals.ham].map(f64::from);
+            [spam, ham, bayes.token_count() as f64]
+        });
         [
             self.connections() as f64,
             (broker.sessions_connected + broker.readers) as f64,
             broker.stored as f64,
             broker.queued_bytes as f64,
             memory_bytes() as f64,
+            spam,
+            ham,
+            tokens,
         ]
     }
 }
@@ -245,7 +259,16 @@ fn figures(
         let found = judged.percentile(percent);
         found.map_or(f64::NAN, |time| time.as_secs_f64() * 1_000.0)
     };
-    let [connections, sessions, queued, queue_bytes, memory] = gauges;
+    let [
+        connections,
+        sessions,
+        queued,
+        queue_bytes,
+        memory,
+        spam,
+        ham,
+        tokens,
+    ] = gauges;
     let values = [
         rate(before.publications, now.publications),
         rate(before.deliveries, now.deliveries),
@@ -257,6 +280,9 @@ fn figures(
         cpu,
         percentile(50),
         percentile(99),
+        spam,
+        ham,
+        tokens,
     ];
     let named = NAMES.iter().zip(values);
     figures.extend(named.map(|((name, _), value)| ((*name).to_owned(), value)));

@@ -9,7 +9,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use gatepost_alarms::Alarms;
 use gatepost_broker::Broker;
 use gatepost_gateway::{Gateway, ListenerCounts, journal};
+use gatepost_learning::Learning;
 use gatepost_message::{Action, Listener, Publication, Topic};
+use gatepost_operations::learner::Learner;
 use gatepost_sinks::Sinks;
 use gatepost_store::Store;
 use parking_lot::Mutex;
@@ -46,6 +48,7 @@ pub struct StatsKeeper {
     store: Store,
     sinks: Option<Sinks>,
     alarms: Option<Alarms>,
+    learner: Option<Arc<Learner>>,
     addresses: Mutex<Vec<OpenAddress>>,
     kept: Mutex<VecDeque<GatewayStats>>,
     slowdowns: Mutex<Slowdowns>,
@@ -63,6 +66,7 @@ impl StatsKeeper {
             store,
             sinks: None,
             alarms: None,
+            learner: None,
             addresses: Mutex::default(),
             kept: Mutex::default(),
             slowdowns: Mutex::default(),
@@ -114,6 +118,18 @@ impl StatsKeeper {
     pub fn with_alarms(mut self, alarms: Alarms) -> Self {
         self.alarms = Some(alarms);
         self
+    }
+
+    /// Adds the learned data to the figures over time.
+    #[must_use]
+    pub fn with_learner(mut self, learner: Arc<Learner>) -> Self {
+        self.learner = Some(learner);
+        self
+    }
+
+    /// The learned data, if it has been read.
+    pub(super) fn loaded_learning(&self) -> Option<&Learning> {
+        self.learner.as_ref()?.loaded()
     }
 
     /// Adds an address to those that the snapshot lists.

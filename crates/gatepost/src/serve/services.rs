@@ -90,6 +90,7 @@ impl Services {
         let alarms = start_alarms(&broker, &store, config)?;
         let stats = StatsKeeper::new(gateway.clone(), broker.clone(), store.clone());
         let stats = stats.with_sinks(sinks.clone()).with_alarms(alarms.clone());
+        let stats = stats.with_learner(learner.clone());
         sinks.opened().await;
         Ok(Self {
             store,

@@ -36,6 +36,30 @@ fn await_rate(gateway: &Gateway, name: &str) -> Vec<f64> {
 }
 
 #[test]
+fn what_bayes_has_learned_appears_over_time() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let gateway = Gateway::start_in(folder.path(), SETTINGS);
+    for (class, text) in [("spam", "cheap watches"), ("ham", "the minutes of monday")] {
+        let mail = format!("From: a@example.org\r\nSubject: {text}\r\n\r\n{text}\r\n");
+        let options = ["-H", "Content-Type: message/rfc822", "--data-binary", &mail];
+        let answer = json(&gateway, &format!("/admin/learn?as={class}"), &options);
+        assert_eq!(answer["learned"], "new", "{answer}");
+    }
+    for (name, expected_min) in [
+        ("bayes_spam", 1.0),
+        ("bayes_ham", 1.0),
+        ("bayes_tokens", 4.0),
+    ] {
+        // A point is an average, so the first one may be below the latest value.
+        let latest = await_some(name, || {
+            let latest = await_rate(&gateway, name).pop();
+            latest.filter(|latest| *latest >= expected_min)
+        });
+        assert!(name == "bayes_tokens" || latest <= 1.0, "{name}: {latest}");
+    }
+}
+
+#[test]
 fn traffic_appears_over_time_and_survives_a_restart() {
     let folder = tempfile::tempdir().expect("a folder");
     let gateway = Gateway::start_in(folder.path(), SETTINGS);

@@ -22,6 +22,8 @@ const CHARTS = [
   ["Publications and deliveries", "per second", [["publications", "publications", "hue-5"], ["deliveries", "deliveries", "hue-6"]], compact],
   ["Judge time", "milliseconds", [["judge_p50_ms", "median", "hue-5"], ["judge_p99_ms", "99th percentile", "hue-6"]], compact],
   ["Connections and sessions", "", [["connections", "connections", "hue-5"], ["sessions", "connected sessions", "hue-6"]], compact],
+  ["Learned by Bayes", "messages", [["bayes_spam", "spam", "reject"], ["bayes_ham", "ham", "accept"]], compact],
+  ["Tokens of Bayes", "", [["bayes_tokens", "tokens", "hue-5"]], compact],
   ["Queues of sessions", "", [["queue_bytes", "bytes in memory", "hue-5"]], size],
   ["Memory", "", [["memory_bytes", "resident", "hue-5"]], size],
   ["CPU", "cores", [["cpu_cores", "cores", "hue-5"]], compact],

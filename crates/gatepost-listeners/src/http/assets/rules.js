@@ -24,7 +24,8 @@ function showBayes(bayes) {
   if (!bayes) return;
   const { spam, ham, tokens, is_ready: isReady, spam_min: spamMin, ham_min: hamMin } = bayes;
   const needs = isReady ? "" : `; it judges from ${number(spamMin)} spam and ${number(hamMin)} ham on`;
-  $("bayes").textContent = `Bayes has learned ${number(spam)} spam and ${number(ham)} ham, ${plural(tokens, "token")}${needs}.`;
+  $("bayes").replaceChildren(`Bayes has learned ${number(spam)} spam and ${number(ham)} ham, ${plural(tokens, "token")}${needs}. `,
+    element("a", { href: "#history" }, "Learned over time"));
 }
 
 export async function loadRules() {
