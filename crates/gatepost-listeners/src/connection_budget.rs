@@ -30,7 +30,7 @@ const LISTENERS_USUAL: u64 = 16;
 
 /// The maximum number of connections of a listener, as the settings define it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "write a number of connections, or \"auto\"")]
 pub enum ConnectionsMax {
     /// A number; 0 for no limit.
     Number(u32),

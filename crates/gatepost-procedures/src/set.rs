@@ -287,8 +287,12 @@ fn no_such_procedure(
     procedures: &BTreeMap<String, ChainMember>,
 ) -> String {
     let known: Vec<&str> = procedures.keys().map(String::as_str).collect();
-    let folder = configuration.procedures.path.display();
-    let file = path.trim_start_matches('/');
+    let folder = &configuration.procedures.path;
+    let file = folder.join(format!("{}.luau", path.trim_start_matches('/')));
+    if file.is_file() {
+        let file = file.display();
+        return format!("the procedure {path} cannot be used, since {file} has an error");
+    }
     let nearest = known
         .iter()
         .map(|name| (strsim::damerau_levenshtein(path, name), name))
@@ -297,7 +301,8 @@ fn no_such_procedure(
     match nearest {
         Some((_, name)) => format!("there is no procedure {path}; did you mean {name}?"),
         None => format!(
-            "there is no procedure {path}; put it into {folder}/{file}.luau, or name one of {}",
+            "there is no procedure {path}; put it into {}, or name one of {}",
+            file.display(),
             known.join(", ")
         ),
     }

@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 use toml::Value;
 
-use super::mistake::{Mistake, unknown_key};
+use super::mistake::{Mistake, plain_reason, unknown_key};
 use super::{Layers, join_key};
 
 /// A file with more mistakes than this is not a configuration; further mistakes are not searched
@@ -17,18 +17,26 @@ impl Layers {
     /// # Errors
     /// All mistakes, in the order of the keys.
     pub fn settings<T: DeserializeOwned>(&mut self) -> Result<T, Vec<Mistake>> {
+        match self.settings_without_mistakes() {
+            (Some(settings), mistakes) if mistakes.is_empty() => Ok(settings),
+            (_, mistakes) => Err(mistakes),
+        }
+    }
+
+    /// Reads the settings as if the keys with mistakes were not written, so that the rest can be
+    /// checked; `None` if that is impossible.
+    pub fn settings_without_mistakes<T: DeserializeOwned>(&mut self) -> (Option<T>, Vec<Mistake>) {
         let mut mistakes = Vec::new();
         loop {
             let value = Value::Table(self.values.clone());
             match serde_path_to_error::deserialize::<_, T>(value) {
-                Ok(settings) if mistakes.is_empty() => return Ok(settings),
-                Ok(_) => return Err(mistakes),
+                Ok(settings) => return (Some(settings), mistakes),
                 Err(error) => {
                     let (steps, mistake) = describe(self, &error);
                     let seen_before = mistakes.contains(&mistake);
                     mistakes.push(mistake);
                     if seen_before || mistakes.len() >= MISTAKES_MAX || !self.remove(&steps) {
-                        return Err(mistakes);
+                        return (None, mistakes);
                     }
                 }
             }
@@ -60,7 +68,7 @@ fn describe(
             }
             fix
         }
-        None => message.to_owned(),
+        None => plain_reason(message),
     };
     let key = steps
         .iter()

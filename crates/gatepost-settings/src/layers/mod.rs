@@ -174,21 +174,9 @@ impl Layers {
         Err(Mistake::new(origin, key, reason))
     }
 
-    /// Removes the value at the end of this path, so that the rest can be checked. A mistake within
-    /// an array removes the whole array, since later elements would change their index.
+    /// Removes the value at the end of this path, so that the rest can be checked.
     fn remove(&mut self, steps: &[String]) -> bool {
-        let mut table = &mut self.values;
-        for (index, step) in steps.iter().enumerate() {
-            let is_last = index + 1 == steps.len();
-            if is_last || !matches!(table.get(step), Some(Value::Table(_))) {
-                return table.remove(step).is_some();
-            }
-            let Some(Value::Table(inner)) = table.get_mut(step) else {
-                return false;
-            };
-            table = inner;
-        }
-        false
+        remove_from(&mut self.values, steps)
     }
 
     fn plain_table(
@@ -237,6 +225,29 @@ impl Layers {
             DeValue::Table(table) => Value::Table(self.plain_table(table, key, origin)),
         }
     }
+}
+
+/// Removes the value at the end of this path. An element of an array is never removed alone, since
+/// later elements would change their index: the array is removed.
+fn remove_from(table: &mut Table, steps: &[String]) -> bool {
+    let Some((step, rest)) = steps.split_first() else {
+        return false;
+    };
+    let is_removed = match (table.get_mut(step), rest) {
+        (Some(Value::Table(inner)), [_, ..]) => return remove_from(inner, rest),
+        (Some(Value::Array(items)), [index, rest @ ..]) => {
+            let item = index
+                .parse()
+                .ok()
+                .and_then(|index: usize| items.get_mut(index));
+            match item {
+                Some(Value::Table(inner)) => remove_from(inner, rest),
+                _ => false,
+            }
+        }
+        _ => false,
+    };
+    is_removed || table.remove(step).is_some()
 }
 
 /// Tables are merged key by key; any other value is replaced.

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::{Config, Layers, Mistake};
+use super::{Config, FaultyConfig, Layers, Mistake};
 use crate::exit::EXIT_CONFIG;
 
 /// The config file and the flags that override it.
@@ -26,6 +26,11 @@ impl ConfigSource {
     }
 
     pub(crate) fn load(&self) -> Result<(Config, Layers), Vec<Mistake>> {
+        self.load_or_rest().map_err(|faulty| faulty.mistakes)
+    }
+
+    /// Like [`ConfigSource::load`], with the settings that can be read despite the mistakes.
+    pub(crate) fn load_or_rest(&self) -> Result<(Config, Layers), FaultyConfig> {
         super::load(self.config.as_deref(), std::env::vars(), &self.assignments)
     }
 }

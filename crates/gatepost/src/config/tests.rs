@@ -18,7 +18,8 @@ fn load_text(
     let shorter = |text: String| text.replace(&file.path().display().to_string(), "FILE");
     match load(Some(file.path()), variables, &flags) {
         Ok((config, origins)) => Ok(shorter(origins.dump(&config))),
-        Err(mistakes) => Err(mistakes
+        Err(faulty) => Err(faulty
+            .mistakes
             .iter()
             .map(|mistake| shorter(mistake.to_string()))
             .collect()),
@@ -71,9 +72,9 @@ fn every_mistake_is_reported_with_its_place_and_a_fix() {
         );
     };
     expect("FILE:1: dta: unknown key; did you mean 'data'?");
-    expect("FILE:3: log.format: unknown variant `xml`, expected `text` or `json`");
+    expect("FILE:3: log.format: 'xml' is not possible here; write text or json");
     expect("FILE:4: log.levl: unknown key; did you mean 'level'?");
-    expect("FILE:6: store.waiting_max: invalid type: integer `7`, expected a string");
+    expect("FILE:6: store.waiting_max: 7 is not possible here; write text in quotes");
     expect("$GATEPOST_NO__SUCH: no: unknown key; there are data,");
     assert_eq!(mistakes.len(), 5, "{mistakes:#?}");
 }
@@ -86,8 +87,9 @@ fn a_file_that_is_no_toml_names_its_line() {
 
 #[test]
 fn a_missing_file_is_named() {
-    let mistakes =
+    let faulty =
         load(Some(Path::new("no-such.toml")), std::iter::empty(), &[]).expect_err("a mistake");
+    let mistakes = faulty.mistakes;
     assert!(
         mistakes[0].to_string().starts_with("no-such.toml: "),
         "{mistakes:?}"

@@ -1,6 +1,6 @@
 //! Edge cases of the command line and of the API that users reported.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use super::support::{Gateway, run, text_of};
 use super::{STATUS, curl};
@@ -111,4 +111,71 @@ fn misspelt_verdicts_and_fields_are_found_before_they_accept_mail() {
     ] {
         assert!(said.contains(part), "{part:?} is missing in\n{said}");
     }
+}
+
+/// Runs `gatepost check` on this config in the folder; the exit code and the output.
+fn check(folder: &std::path::Path, config: &str) -> (Option<i32>, String) {
+    let file = folder.join("gatepost.toml");
+    std::fs::write(&file, config).expect("written");
+    let checked = Command::new(env!("CARGO_BIN_EXE_gatepost"))
+        .args(["check", "--config"])
+        .arg(&file)
+        .current_dir(folder)
+        .output()
+        .expect("it runs");
+    (checked.status.code(), text_of(&checked))
+}
+
+#[test]
+fn check_reports_mistakes_of_settings_and_of_procedures_together() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::create_dir_all(folder.path().join("procedures")).expect("a folder");
+    let code = "return function(message) return (";
+    std::fs::write(folder.path().join("procedures/broken.luau"), code).expect("written");
+    let scope = "[[scope]]\npath = \"/mail\"\nlisteners = [\"smtp\"]\n\
+                 run = [\"/sizechek\", \"/broken\"]\n";
+    for mistake in ["dta = \"x\"\n", "listeners.smtp.bind = [\"0.0.0.0:25\"]\n"] {
+        let (code, said) = check(folder.path(), &format!("{mistake}{scope}"));
+        assert_eq!(code, Some(78), "{said}");
+        let key = mistake.split(' ').next().expect("a key");
+        for part in [
+            key,
+            "there is no procedure /sizechek; did you mean /sizecheck?",
+            "procedures/broken.luau:1: ",
+            "the procedure /broken cannot be used, since procedures/broken.luau has an error",
+        ] {
+            assert!(said.contains(part), "{part:?} is missing in\n{said}");
+        }
+    }
+
+    let second = "[[scope]]\npath = \"/b\"\ntopics = \"b/#\"\nrun = [\"/noop\"]\n";
+    let first = scope.replace("smtp", "smtpp");
+    let (_, said) = check(folder.path(), &format!("data = 5\n{first}{second}"));
+    for part in [
+        "gatepost.toml:1: data: 5 is not possible here; write a path in quotes",
+        "scope.0.listeners: no listener is named 'smtpp'",
+        "gatepost.toml:8: scope.1.topics: \"b/#\" is not possible here; write a list in brackets",
+    ] {
+        assert!(said.contains(part), "{part:?} is missing in\n{said}");
+    }
+    assert!(
+        !said.contains("there is no procedure"),
+        "scopes are unknown\n{said}"
+    );
+}
+
+#[test]
+fn a_user_without_a_password_makes_no_database() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let added = Command::new(env!("CARGO_BIN_EXE_gatepost"))
+        .args(["user", "add", "anna"])
+        .stdin(Stdio::null())
+        .current_dir(folder.path())
+        .output()
+        .expect("it runs");
+    let said = text_of(&added);
+    assert_eq!(added.status.code(), Some(66), "{said}");
+    assert!(said.contains("the password cannot be read"), "{said}");
+    let data = folder.path().join("gatepost-data");
+    assert!(!data.exists(), "{said}");
 }

@@ -13,7 +13,7 @@ use clap::Args;
 use gatepost_procedures::Procedures;
 use gatepost_rules::{RuleProblem, RuleSet, Severity};
 
-use crate::config::{Config, ConfigSource, print_mistakes};
+use crate::config::{Config, ConfigSource, Layers, print_mistakes};
 use crate::exit::{EXIT_CONFIG, EXIT_UNAVAILABLE};
 use crate::security_report;
 
@@ -52,9 +52,17 @@ pub(super) struct CheckArguments {
 }
 
 pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
-    let (config, layers) = match arguments.source.load() {
+    let (config, layers) = match arguments.source.load_or_rest() {
         Ok(loaded) => loaded,
-        Err(mistakes) => return print_mistakes(&mistakes),
+        Err(faulty) => {
+            if let Some(rest) = &faulty.rest {
+                let (config, layers) = &**rest;
+                // The problems of procedures do not depend on the rules, so the embedded ones do.
+                let embedded = RuleSet::load(&[], &config.rules).0;
+                print_procedure_errors(config, layers, Arc::new(embedded));
+            }
+            return print_mistakes(&faulty.mistakes);
+        }
     };
     if arguments.deploy {
         return deploy::print(&config, arguments.dns);
@@ -99,14 +107,7 @@ pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
         rules
     };
     let rules = Arc::new(rules);
-    let judged = Procedures::check(config.procedures(), Arc::clone(&rules));
-    let is_error = |problem: &&gatepost_procedures::ConfigurationProblem| {
-        problem.severity == gatepost_procedures::ProblemSeverity::Error
-    };
-    let errors = judged.iter().filter(is_error).count();
-    for mistake in crate::config::located(&layers, &judged) {
-        eprintln!("gatepost: {mistake}");
-    }
+    let errors = print_procedure_errors(&config, &layers, Arc::clone(&rules));
     if errors + print_page_errors(&config) > 0 {
         return ExitCode::from(EXIT_CONFIG);
     }
@@ -119,6 +120,18 @@ pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
         Some(count) => replay::run(&config, &layers, rules, count),
         None => ExitCode::SUCCESS,
     }
+}
+
+/// Prints the problems of procedures and scopes; returns the number of errors.
+fn print_procedure_errors(config: &Config, layers: &Layers, rules: Arc<RuleSet>) -> usize {
+    let problems = Procedures::check(config.procedures(), rules);
+    for mistake in crate::config::located(layers, &problems) {
+        eprintln!("gatepost: {mistake}");
+    }
+    let is_error = |problem: &&gatepost_procedures::ConfigurationProblem| {
+        problem.severity == gatepost_procedures::ProblemSeverity::Error
+    };
+    problems.iter().filter(is_error).count()
 }
 
 /// Prints the errors of pages; returns their number.

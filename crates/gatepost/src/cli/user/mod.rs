@@ -320,7 +320,16 @@ fn act_on(config: &Config, action: &UserAction) -> Result<(), UserError> {
     let source = action
         .password_file()
         .map(PasswordSource::open)
-        .transpose()?;
+        .transpose()?
+        .unwrap_or(PasswordSource::Standard);
+    let source = match action {
+        // Without a password, no database is created.
+        UserAction::Add { name, .. } => {
+            gatepost_users::check_user_name(name).map_err(UsersError::from)?;
+            PasswordSource::Known(source.read(name)?)
+        }
+        _ => source,
+    };
     SystemUser::become_owner(&config.data).map_err(UserError::Owner)?;
     let store = Store::open_secondary(&config.data, &config.store)?;
     let users = Users::open(store.clone(), &config.access)?;
@@ -347,15 +356,9 @@ fn act_on(config: &Config, action: &UserAction) -> Result<(), UserError> {
     Ok(())
 }
 
-async fn act(
-    users: &Users,
-    action: &UserAction,
-    source: Option<PasswordSource>,
-) -> Result<(), UserError> {
-    let source = source.unwrap_or(PasswordSource::Standard);
+async fn act(users: &Users, action: &UserAction, source: PasswordSource) -> Result<(), UserError> {
     match action {
         UserAction::Add { name, admin, .. } => {
-            gatepost_users::check_user_name(name).map_err(UsersError::from)?;
             let is_first = !users.any();
             let password = source.read(name)?;
             users.add(name, password, *admin).await?;

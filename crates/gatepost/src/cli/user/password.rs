@@ -28,6 +28,8 @@ pub(super) enum PasswordSource {
     Input,
     /// Standard input, or a person at the terminal.
     Standard,
+    /// A password that is read already.
+    Known(Secret),
 }
 
 impl PasswordSource {
@@ -47,6 +49,7 @@ impl PasswordSource {
     pub(super) fn read(self, name: &str) -> Result<Secret, PasswordError> {
         let stdin = io::stdin();
         let line = match self {
+            Self::Known(password) => return Ok(password),
             Self::File(path, file) => {
                 first_line(BufReader::new(file)).map_err(|cause| file_error(&path, cause))?
             }
