@@ -3,7 +3,8 @@
 //! Luau's own analysis is a library in C++ that `mlua` does not build (ARCHITECTURE.md, "No type
 //! analysis of Luau"), so the code is only analysed token by token. The text in
 //! `return "rejct", …` is certainly not a verdict, and `message.subjct` is always nil;
-//! `return "rejct"` may be a text for a page, and is a warning. The fields are those of `docs/gatepost.d.luau`.
+//! `return "rejct"` may be a text for a page, and is a warning. The fields are those of
+//! `docs/gatepost.d.luau`.
 
 use std::sync::LazyLock;
 
