@@ -166,8 +166,15 @@ fn busiest_topics(shared: &BrokerShared, count: usize) -> Vec<TopicStats> {
         let busy = |topic: &TopicStats| (topic.per_second, topic.messages);
         busy(b).cmp(&busy(a)).then_with(|| a.topic.cmp(&b.topic))
     });
-    topics.truncate(count);
+    keep(&mut topics, count);
     topics
+}
+
+/// Keeps the first entries, and memory for these only: the figures of each second are stored for
+/// minutes, and memory for all sessions would be stored with them.
+fn keep<T>(entries: &mut Vec<T>, count: usize) {
+    entries.truncate(count);
+    entries.shrink_to_fit();
 }
 
 pub(crate) fn of_session(session: &Session) -> SessionStats {
@@ -225,6 +232,19 @@ pub(crate) fn longest_queues(table: &SessionTable, count: usize) -> Vec<SessionS
         let rank = |session: &SessionStats| (session.queued, session.dropped, session.delivered);
         rank(b).cmp(&rank(a)).then_with(|| a.client.cmp(&b.client))
     });
-    queues.truncate(count);
+    keep(&mut queues, count);
     queues
+}
+
+#[cfg(test)]
+mod tests {
+    use super::keep;
+
+    #[test]
+    fn entries_that_are_left_out_hold_no_memory() {
+        let mut entries: Vec<u64> = (0..10_000).collect();
+        keep(&mut entries, 10);
+        assert_eq!(entries, (0..10).collect::<Vec<_>>());
+        assert!(entries.capacity() < 100, "{}", entries.capacity());
+    }
 }
