@@ -52,7 +52,7 @@ fn unix_ms(time: SystemTime) -> u64 {
 }
 
 /// A subscription, and the highest message id when it began: messages up to that id came earlier.
-struct Reader {
+struct AlarmReader {
     subscription: LocalSubscription,
     begin: MessageId,
 }
@@ -95,7 +95,7 @@ impl RunningAlarm {
         self.store_all();
     }
 
-    fn subscribe(&self) -> Reader {
+    fn subscribe(&self) -> AlarmReader {
         let options = ReaderOptions {
             since: Since::Latest,
             name: format!("$alarm/{}", self.settings.name),
@@ -104,14 +104,14 @@ impl RunningAlarm {
         let filters = std::slice::from_ref(&self.filter);
         let subscription = self.broker.subscribe_stream(filters, options);
         let begin = MessageId::highest();
-        Reader {
+        AlarmReader {
             subscription,
             begin,
         }
     }
 
     /// Processes the received messages, beginning with this event; stops if messages are missing.
-    fn take(&self, reader: &mut Reader, first: StreamEvent) -> ControlFlow<()> {
+    fn take(&self, reader: &mut AlarmReader, first: StreamEvent) -> ControlFlow<()> {
         let mut watch = self.watch.lock();
         let now = self.clock.now();
         let mut next = Some(first);

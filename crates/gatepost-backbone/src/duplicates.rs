@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use crate::encoding::Origin;
+use crate::encoding::BundleOrigin;
 
 /// The bundles of one node that are remembered. A copy that is older than the newest one by more
 /// counts as a repetition.
@@ -26,7 +26,7 @@ struct BundleWindow {
 }
 
 impl BundleWindow {
-    fn new(origin: Origin) -> Self {
+    fn new(origin: BundleOrigin) -> Self {
         Self {
             run: origin.run,
             highest: origin.number,
@@ -56,7 +56,7 @@ impl BundleWindow {
 
 impl Duplicates {
     /// Notes a bundle; returns whether it is new.
-    pub(crate) fn is_new(&mut self, origin: Origin) -> bool {
+    pub(crate) fn is_new(&mut self, origin: BundleOrigin) -> bool {
         let window = self.by_node.entry(origin.node);
         let window = window.or_insert_with(|| BundleWindow::new(origin));
         if origin.run < window.run {
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn a_bundle_is_new_once() {
         let mut duplicates = Duplicates::default();
-        let mut is_new = |node, run, number| duplicates.is_new(Origin { node, run, number });
+        let mut is_new = |node, run, number| duplicates.is_new(BundleOrigin { node, run, number });
         assert!(is_new(1, 5, 10) && !is_new(1, 5, 10));
         assert!(is_new(1, 5, 12) && is_new(1, 5, 11) && !is_new(1, 5, 11));
         assert!(is_new(2, 5, 11), "another node");

@@ -31,7 +31,7 @@ const KNOWN: u16 = (1 << 10) - 1;
 
 /// The origin of a bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Origin {
+pub(crate) struct BundleOrigin {
     /// The number of the node.
     pub(crate) node: u8,
     /// Its run: the time of its start, so that a later run has a higher number.
@@ -103,7 +103,7 @@ fn push_bytes(buffer: &mut BytesMut, bytes: &[u8]) {
 }
 
 /// The beginning of a bundle.
-pub(crate) fn begin(origin: Origin) -> BytesMut {
+pub(crate) fn begin(origin: BundleOrigin) -> BytesMut {
     let mut buffer = BytesMut::with_capacity(256);
     buffer.put_u8(VERSION);
     buffer.put_u8(origin.node);
@@ -113,13 +113,13 @@ pub(crate) fn begin(origin: Origin) -> BytesMut {
 }
 
 /// Reads a bundle. The publications share its memory.
-pub(crate) fn read(bytes: Bytes) -> Result<(Origin, Vec<Publication>), EncodingError> {
+pub(crate) fn read(bytes: Bytes) -> Result<(BundleOrigin, Vec<Publication>), EncodingError> {
     let mut input = Input(bytes);
     let version = input.u8()?;
     if version != VERSION {
         return Err(EncodingError::Version(version));
     }
-    let origin = Origin {
+    let origin = BundleOrigin {
         node: input.u8()?,
         run: input.u64()?,
         number: input.u64()?,
@@ -226,7 +226,7 @@ impl Input {
     }
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for BundleOrigin {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "node {}", self.node)
     }
@@ -281,7 +281,7 @@ mod tests {
             )
     }
 
-    const ORIGIN: Origin = Origin {
+    const ORIGIN: BundleOrigin = BundleOrigin {
         node: 3,
         run: 1 << 40,
         number: 17,

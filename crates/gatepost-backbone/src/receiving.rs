@@ -13,7 +13,7 @@ use gatepost_message::{MessageId, Publication};
 use tokio::sync::mpsc;
 
 use crate::duplicates::Duplicates;
-use crate::encoding::{self, Origin};
+use crate::encoding::{self, BundleOrigin};
 use crate::error::BackboneError;
 use crate::retained::RetainDecision;
 use crate::shared::Shared;
@@ -94,7 +94,7 @@ impl Receiver {
         }
     }
 
-    fn publish(&mut self, origin: Origin, publication: Publication) {
+    fn publish(&mut self, origin: BundleOrigin, publication: Publication) {
         if publication.topic.is_internal() {
             return;
         }

@@ -23,7 +23,7 @@ const VERSIONS_MAX: usize = 1_000_000;
 
 /// A message of one node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct RetainedVersion {
+struct NodeVersion {
     node: u8,
     id: MessageId,
 }
@@ -31,9 +31,9 @@ struct RetainedVersion {
 /// The known versions of a topic's retained message.
 struct TopicVersions {
     /// The message that this node retains, or its removal.
-    current: RetainedVersion,
+    current: NodeVersion,
     /// The last message of each node that this node received, live or by the stream.
-    last: SmallVec<[RetainedVersion; 2]>,
+    last: SmallVec<[NodeVersion; 2]>,
 }
 
 /// The action for a message of another node.
@@ -67,7 +67,7 @@ pub(crate) struct SharedRetained {
 }
 
 impl RetainedState {
-    fn note(&mut self, topic: &Topic, version: RetainedVersion) {
+    fn note(&mut self, topic: &Topic, version: NodeVersion) {
         if self.topics.len() >= VERSIONS_MAX && !self.topics.contains_key(topic) {
             self.topics.clear();
         }
@@ -87,7 +87,7 @@ impl RetainedState {
     }
 
     /// Whether this node has received this message, or a later one of its node.
-    fn has_seen(&self, topic: &Topic, version: RetainedVersion) -> bool {
+    fn has_seen(&self, topic: &Topic, version: NodeVersion) -> bool {
         let versions = self.topics.get(topic);
         versions.is_some_and(|versions| {
             let mut last = versions.last.iter();
@@ -107,7 +107,7 @@ impl SharedRetained {
 
     /// A client of this node is about to retain a message.
     pub(crate) fn begin(&self, publication: &Publication) {
-        let version = RetainedVersion {
+        let version = NodeVersion {
             node: self.node,
             id: publication.id,
         };
@@ -176,7 +176,7 @@ impl SharedRetained {
 
     /// Decides about a message that was received live from `node`.
     pub(crate) fn decide_live(&self, publication: &Publication, node: u8) -> RetainDecision {
-        let version = RetainedVersion {
+        let version = NodeVersion {
             node,
             id: publication.id,
         };
@@ -197,7 +197,7 @@ impl SharedRetained {
         ours: Option<MessageId>,
     ) -> RetainDecision {
         let (topic, id) = (&publication.topic, publication.id);
-        let version = RetainedVersion { node, id };
+        let version = NodeVersion { node, id };
         let mut state = self.state.lock();
         if let Some(unsent) = state.unsent.get(topic) {
             if unsent.id > id {

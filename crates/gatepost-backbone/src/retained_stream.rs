@@ -60,7 +60,7 @@ pub(crate) async fn read(
     stream: Stream,
     is_read: watch::Sender<bool>,
 ) -> BackboneError {
-    let mut reader = Reader {
+    let mut reader = RetainedReader {
         publisher: broker.node_publisher(),
         shared,
         broker,
@@ -72,14 +72,14 @@ pub(crate) async fn read(
     }
 }
 
-struct Reader {
+struct RetainedReader {
     shared: Arc<Shared>,
     broker: Broker,
     publisher: Publisher,
     is_read: watch::Sender<bool>,
 }
 
-impl Reader {
+impl RetainedReader {
     async fn run(&mut self, stream: &Stream) -> Result<(), BackboneError> {
         let failed = |error: &dyn std::fmt::Display| {
             BackboneError::request("reading the retained messages", error.to_string())

@@ -10,7 +10,7 @@ use gatepost_broker::{InterestBarrier, LiveNode, NodesStatus, OtherNodes};
 use gatepost_message::{NodeNumber, Publication, TopicFilter};
 use parking_lot::Mutex;
 
-use crate::encoding::{EncodingError, Origin};
+use crate::encoding::{BundleOrigin, EncodingError};
 use crate::error::BackboneError;
 use crate::interest::Interest;
 use crate::membership::{KnownNodes, NodeRecord};
@@ -81,8 +81,8 @@ impl Shared {
     }
 
     /// The origin of the next bundle.
-    pub(crate) fn next_origin(&self) -> Origin {
-        Origin {
+    pub(crate) fn next_origin(&self) -> BundleOrigin {
+        BundleOrigin {
             node: self.node,
             run: self.run,
             number: self.bundles.fetch_add(1, Ordering::Relaxed),

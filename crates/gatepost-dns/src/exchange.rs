@@ -18,12 +18,12 @@ const RESEND_AFTER_PART: u32 = 3;
 const CONNECTIONS_MAX: usize = 32;
 
 /// The sockets of a resolver.
-pub(crate) struct Transport {
+pub(crate) struct DnsTransport {
     ports: Ports,
     connections: Semaphore,
 }
 
-impl Default for Transport {
+impl Default for DnsTransport {
     fn default() -> Self {
         Self {
             ports: Ports::default(),
@@ -32,7 +32,7 @@ impl Default for Transport {
     }
 }
 
-impl Transport {
+impl DnsTransport {
     /// The server's response, if there is one before `until`.
     pub(crate) async fn query(
         &self,

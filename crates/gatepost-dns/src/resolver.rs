@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-use crate::exchange::Transport;
+use crate::exchange::DnsTransport;
 use crate::silence::{Silence, SilenceLimits, SilentList};
 use crate::wire::{Question, QuestionOutcome, Resolved, ServerFailure};
 
@@ -50,7 +50,7 @@ struct ResolverCore {
 struct Thread {
     runtime: Handle,
     open: Arc<AtomicUsize>,
-    transport: Arc<Transport>,
+    transport: Arc<DnsTransport>,
     _alive: oneshot::Sender<()>,
 }
 
@@ -135,7 +135,7 @@ impl Resolver {
 /// Asks one server after the other until one answers. A failure of one server is the result only if
 /// no other server answers.
 async fn query_servers(
-    transport: &Transport,
+    transport: &DnsTransport,
     servers: &[SocketAddr],
     server_timeout: Duration,
     question: &Question,

@@ -15,9 +15,9 @@ const SHARE: &str = "$share/";
 
 /// A user's prefix, which ends with `/`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Mount(Arc<str>);
+pub(crate) struct MountPrefix(Arc<str>);
 
-impl Mount {
+impl MountPrefix {
     /// The prefix of this login, if it has one.
     pub(crate) fn of(identity: Option<&Identity>) -> Option<Self> {
         identity?.mount().map(Self)
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn names_are_completed_and_shortened() {
-        let mount = Mount("anna/".into());
+        let mount = MountPrefix("anna/".into());
         let some = Some(&mount);
         for (name, whole) in [
             ("a", "anna/a"),
@@ -106,7 +106,7 @@ mod tests {
             ("", ""),
             ("$SYS/a", "$SYS/a"),
         ] {
-            assert_eq!(Mount::topic(some, name), whole);
+            assert_eq!(MountPrefix::topic(some, name), whole);
         }
         for (text, whole) in [
             ("#", "anna/#"),
@@ -120,7 +120,7 @@ mod tests {
             ("$shared/g/#", "anna/$shared/g/#"),
             ("", ""),
         ] {
-            assert_eq!(Mount::filter(some, text), whole);
+            assert_eq!(MountPrefix::filter(some, text), whole);
         }
         for (topic, own) in [
             ("anna/a", Some("a")),

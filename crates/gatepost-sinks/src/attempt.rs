@@ -37,13 +37,13 @@ impl AttemptFailure {
 
 /// The pauses between attempts: each is twice as long as the last, up to a bound, plus a random
 /// part, so that attempts that failed together are not repeated together.
-pub(crate) struct Backoff {
+pub(crate) struct AttemptBackoff {
     next: Duration,
     first: Duration,
     longest: Duration,
 }
 
-impl Backoff {
+impl AttemptBackoff {
     pub(crate) fn new(settings: &SinkRetrySettings) -> Self {
         let first = settings.first.duration().max(Duration::from_millis(1));
         Self {
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn pauses_double_up_to_the_longest_with_a_part_by_chance() {
-        let mut backoff = Backoff::new(&SinkRetrySettings::default());
+        let mut backoff = AttemptBackoff::new(&SinkRetrySettings::default());
         for expected in [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300] {
             let pause = backoff.pause().as_secs_f64();
             let expected = f64::from(expected);

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::attempt::{AttemptFailure, Backoff, RequestPace, explained};
+use crate::attempt::{AttemptBackoff, AttemptFailure, RequestPace, explained};
 use crate::frame::{SinkDelivery, SinkFrame};
 use crate::given_up::give_up;
 use crate::session::{SinkSession, SinkSubscription};
@@ -89,7 +89,7 @@ impl DeliveryLoop {
     /// a new one is opened.
     pub(crate) async fn run(self) -> WorkEnd {
         let this = Arc::new(self);
-        let mut backoff = Backoff::new(&this.settings.retry);
+        let mut backoff = AttemptBackoff::new(&this.settings.retry);
         while !*this.stop.borrow() {
             let opened = SinkSession::open(&this.broker, &this.settings, &this.wanted()).await;
             this.progress.opened();
@@ -251,7 +251,7 @@ impl DeliveryLoop {
 
     /// Repeats attempts until the batch is delivered or given up.
     async fn deliver(&self, batch: &[SinkDelivery]) -> AttemptEnding {
-        let mut backoff = Backoff::new(&self.settings.retry);
+        let mut backoff = AttemptBackoff::new(&self.settings.retry);
         let mut remaining = RemainingRecipients::default();
         let mut attempts = 0;
         loop {
@@ -307,7 +307,7 @@ impl DeliveryLoop {
         batch: &[SinkDelivery],
         attempts: u32,
         wait: Option<Duration>,
-        backoff: &mut Backoff,
+        backoff: &mut AttemptBackoff,
     ) -> Option<Duration> {
         let retry = &self.settings.retry;
         let now = SystemTime::now();
@@ -328,7 +328,7 @@ impl DeliveryLoop {
     /// Gives the batch up; tries again if a dead letter cannot be stored. Returns `false` if the
     /// sink is stopped before that.
     async fn give_up(&self, batch: &[SinkDelivery], attempts: u32, reason: &str) -> bool {
-        let mut backoff = Backoff::new(&self.settings.retry);
+        let mut backoff = AttemptBackoff::new(&self.settings.retry);
         let (name, dead_letter) = (&self.settings.name, self.dead_letter.as_ref());
         for delivery in batch {
             while !give_up(&self.broker, name, dead_letter, delivery, attempts, reason).await {

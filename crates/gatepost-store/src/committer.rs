@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::group::failure_in;
 use crate::queue::{CommitBatch, CommitQueue, FailGroupOnDrop, FailWaitingOnDrop};
-use crate::writer::Writer;
+use crate::writer::StoreWriter;
 
 pub(crate) struct Committer {
     pub(crate) queue: Arc<CommitQueue>,
-    pub(crate) writer: Writer,
+    pub(crate) writer: StoreWriter,
     pub(crate) commits: Arc<AtomicU64>,
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use rusqlite::types::Value;
 
-use crate::table::{self, Table};
+use crate::table::{self, StoreTable};
 
 /// Rows of one step.
 const ROWS_MAX: usize = 500;
@@ -80,7 +80,7 @@ struct ScrubStep {
 
 fn read(
     connection: &Connection,
-    table: &Table,
+    table: &StoreTable,
     last: &mut Vec<Value>,
 ) -> rusqlite::Result<ScrubStep> {
     let keys = table.key.join(", ");

@@ -24,7 +24,7 @@ use crate::settings::{SharedHistoryAges, SharedSettings};
 use crate::stored_clock::{HeldExpiry, SharedAgeTime, StoredClock};
 use crate::trim::Trimmer;
 use crate::watch::{DiskHealth, DiskWatch};
-use crate::writer::{ServerDuties, Writer};
+use crate::writer::{ServerDuties, StoreWriter};
 use crate::{OnDamage, StoreChange, StoreError, StoreSettings, schema};
 
 /// The interval at which the disk is checked.
@@ -212,7 +212,7 @@ impl Store {
         let history_ages = trimmer.map(Trimmer::history_ages).unwrap_or_default();
         let committer = Committer {
             queue: Arc::new(CommitQueue::default()),
-            writer: Writer::new(parts.writing, parts.server, parts.health.clone()),
+            writer: StoreWriter::new(parts.writing, parts.server, parts.health.clone()),
             commits: Arc::new(AtomicU64::new(0)),
         };
         let inner = StoreCore {

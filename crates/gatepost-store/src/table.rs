@@ -19,7 +19,7 @@ use crate::checksum::{Checksum, checksum_of_parameters};
 use crate::statements::Statements;
 
 /// One table.
-pub(crate) struct Table {
+pub(crate) struct StoreTable {
     pub(crate) name: &'static str,
     /// All columns but the checksum, in the order in which the checksum covers them.
     pub(crate) columns: &'static [&'static str],
@@ -34,7 +34,7 @@ pub(crate) struct Table {
     crc_of: String,
 }
 
-impl Table {
+impl StoreTable {
     fn new(
         name: &'static str,
         columns: &'static [&'static str],
@@ -125,7 +125,7 @@ impl Table {
         Ok(())
     }
 
-    /// Whether the row, selected as [`Table::selected`], is as it was written.
+    /// Whether the row, selected as [`StoreTable::selected`], is as it was written.
     pub(crate) fn is_whole(&self, row: &Row<'_>) -> rusqlite::Result<bool> {
         let stored = match row.get_ref(self.columns.len())? {
             ValueRef::Null => return Ok(true),
@@ -176,11 +176,11 @@ fn write(
 
 macro_rules! tables {
     ($($constant:ident, $name:literal, [$($column:literal),*], key [$($key:literal),*];)*) => {
-        $(pub(crate) static $constant: LazyLock<Table> =
-            LazyLock::new(|| Table::new($name, &[$($column),*], &[$($key),*]));)*
+        $(pub(crate) static $constant: LazyLock<StoreTable> =
+            LazyLock::new(|| StoreTable::new($name, &[$($column),*], &[$($key),*]));)*
 
         /// All tables; tables that others depend on come first.
-        pub(crate) static ALL: [&LazyLock<Table>; 11] = [$(&$constant),*];
+        pub(crate) static ALL: [&LazyLock<StoreTable>; 11] = [$(&$constant),*];
     };
 }
 

@@ -17,7 +17,7 @@ use crate::trim::{self, Trimmer};
 use crate::watch::DiskHealth;
 use crate::{JournalEntry, StoreChange, StoreError, rows, series, table};
 
-pub(crate) struct Writer {
+pub(crate) struct StoreWriter {
     connection: Arc<Mutex<Connection>>,
     /// Only a server writes the clock's row and removes rows by age.
     server: Option<ServerDuties>,
@@ -47,7 +47,7 @@ impl ServerDuties {
     }
 }
 
-impl Writer {
+impl StoreWriter {
     pub(crate) fn new(
         connection: Arc<Mutex<Connection>>,
         server: Option<ServerDuties>,

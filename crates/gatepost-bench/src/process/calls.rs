@@ -33,7 +33,7 @@ const CLOSE_ON_EXEC: libc::c_ulong = 8;
 /// accepts.
 #[repr(C)]
 #[derive(Default)]
-struct Attributes {
+struct PerfEventAttributes {
     kind: u32,
     size: u32,
     config: u64,
@@ -126,12 +126,12 @@ impl CallCounter {
 
 /// A counter of one event of a thread; an error if the kernel does not permit it.
 fn open(event: Event, thread: i32) -> io::Result<OwnedFd> {
-    let attributes = Attributes {
+    let attributes = PerfEventAttributes {
         kind: event.kind,
-        size: size_of::<Attributes>() as u32,
+        size: size_of::<PerfEventAttributes>() as u32,
         config: event.number,
         flags: FLAG_INHERIT | event.scope,
-        ..Attributes::default()
+        ..PerfEventAttributes::default()
     };
     const ANY_PROCESSOR: libc::c_int = -1;
     const NO_GROUP: libc::c_int = -1;

@@ -50,12 +50,12 @@ pub(super) struct ChartLine {
     /// The index of the page's colour.
     pub(super) colour: usize,
     pub(super) points: Vec<(f64, f64)>,
-    pub(super) style: Style,
+    pub(super) style: ChartStyle,
 }
 
 /// The style of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Style {
+pub(super) enum ChartStyle {
     /// Connected points.
     Joined,
     /// A dashed line that is not in the legend: a fitted law.
@@ -272,7 +272,9 @@ impl Chart {
         let mut names: Vec<(&str, usize)> = Vec::new();
         for line in &self.lines {
             let known = names.iter().any(|(name, _)| *name == line.name);
-            if !known && matches!(line.style, Style::Joined | Style::Marks) && !line.name.is_empty()
+            if !known
+                && matches!(line.style, ChartStyle::Joined | ChartStyle::Marks)
+                && !line.name.is_empty()
             {
                 names.push((&line.name, line.colour));
             }
@@ -296,12 +298,12 @@ fn draw_line(line: &ChartLine, x: &Projection, y: &Projection, svg: &mut String)
         .iter()
         .filter_map(|point| Some((x.place(point.0)?, y.place(point.1)?, point)))
         .collect();
-    if matches!(line.style, Style::Joined | Style::Fitted) {
+    if matches!(line.style, ChartStyle::Joined | ChartStyle::Fitted) {
         let path: Vec<String> = places
             .iter()
             .map(|(x, y, _)| format!("{x:.1},{y:.1}"))
             .collect();
-        let dashed = if line.style == Style::Fitted {
+        let dashed = if line.style == ChartStyle::Fitted {
             " fitted"
         } else {
             ""
@@ -314,7 +316,9 @@ fn draw_line(line: &ChartLine, x: &Projection, y: &Projection, svg: &mut String)
     }
     /// Lines with more points than this have no marks.
     const MARKED_MAX: usize = 24;
-    if line.style == Style::Marks || line.style == Style::Joined && places.len() <= MARKED_MAX {
+    if line.style == ChartStyle::Marks
+        || line.style == ChartStyle::Joined && places.len() <= MARKED_MAX
+    {
         for (x, y, point) in &places {
             let _ = writeln!(
                 svg,
@@ -325,7 +329,7 @@ fn draw_line(line: &ChartLine, x: &Projection, y: &Projection, svg: &mut String)
             );
         }
     }
-    if line.style == Style::Bar {
+    if line.style == ChartStyle::Bar {
         for (x, y, point) in &places {
             let _ = writeln!(
                 svg,
@@ -372,7 +376,7 @@ mod tests {
                 name: "one".into(),
                 colour: 7,
                 points: vec![(1.0, 5.0), (100.0, 50.0), (0.0, 9.0)],
-                style: Style::Joined,
+                style: ChartStyle::Joined,
             }],
         };
         let svg = chart.svg();

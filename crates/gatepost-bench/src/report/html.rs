@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use super::BenchReport;
-use super::chart::{Axis, Chart, ChartLine, Scale, Style, escaped};
+use super::chart::{Axis, Chart, ChartLine, ChartStyle, Scale, escaped};
 use super::tiles::tiles;
 use super::view::{
     self, Column, Curve, columns, curves, figure_names, growth_words, latency_names, number, time,
@@ -187,14 +187,14 @@ fn comparison(figure: &view::FigureName, columns: &[Column<'_>]) -> Chart {
             name: String::new(),
             colour: at,
             points: values.map(|value| (place, value)).collect(),
-            style: Style::Marks,
+            style: ChartStyle::Marks,
         });
         if let Some(spread) = column.spread(&figure.name) {
             lines.push(ChartLine {
                 name: String::new(),
                 colour: at,
                 points: vec![(place, spread.median)],
-                style: Style::Bar,
+                style: ChartStyle::Bar,
             });
         }
     }
@@ -235,7 +235,7 @@ fn growths(curves: &[Curve]) -> Vec<Chart> {
         let colour = chart
             .lines
             .iter()
-            .filter(|line| line.style == Style::Joined)
+            .filter(|line| line.style == ChartStyle::Joined)
             .count();
         let line = |points, style| ChartLine {
             name: curve.target.clone(),
@@ -243,12 +243,15 @@ fn growths(curves: &[Curve]) -> Vec<Chart> {
             points,
             style,
         };
-        chart.lines.push(line(curve.points.clone(), Style::Joined));
+        chart
+            .lines
+            .push(line(curve.points.clone(), ChartStyle::Joined));
         if let Some(growth) = curve.growth {
             let law = |&(x, _): &(f64, f64)| (x, growth.factor * x.powf(growth.exponent));
-            chart
-                .lines
-                .push(line(curve.points.iter().map(law).collect(), Style::Fitted));
+            chart.lines.push(line(
+                curve.points.iter().map(law).collect(),
+                ChartStyle::Fitted,
+            ));
         }
     }
     charts
@@ -277,7 +280,7 @@ fn percentiles(report: &BenchReport, columns: &[Column<'_>]) -> Vec<Chart> {
             name: column.label(),
             colour,
             points: curve(&column.latencies(name)),
-            style: Style::Joined,
+            style: ChartStyle::Joined,
         };
         Chart {
             title: format!("latency: {name}"),
@@ -304,7 +307,7 @@ fn over_time(
                 name: column.label(),
                 colour,
                 points: values.into_iter().enumerate().map(at).collect(),
-                style: Style::Joined,
+                style: ChartStyle::Joined,
             });
         }
     }

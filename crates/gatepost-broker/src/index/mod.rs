@@ -50,13 +50,13 @@ struct ExactFilter {
 }
 
 #[derive(Default)]
-struct Shard {
+struct IndexShard {
     generation: AtomicU64,
     /// Filters by the hash of their text, which is computed once for each change.
     table: RwLock<HashTable<Box<ExactFilter>>>,
 }
 
-impl Shard {
+impl IndexShard {
     fn find<'t>(
         table: &'t HashTable<Box<ExactFilter>>,
         hash: u64,
@@ -85,7 +85,7 @@ pub(crate) struct TopicHash {
 /// All subscriptions of the broker.
 pub(crate) struct Index {
     hasher: DefaultHashBuilder,
-    shards: Box<[Shard]>,
+    shards: Box<[IndexShard]>,
     wildcards: RwLock<FilterNode>,
     wildcard_count: AtomicUsize,
     branches: Box<[AtomicU64]>,
@@ -113,7 +113,7 @@ impl Index {
         }
         Self {
             hasher: DefaultHashBuilder::default(),
-            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
+            shards: (0..SHARDS).map(|_| IndexShard::default()).collect(),
             wildcards: RwLock::default(),
             wildcard_count: AtomicUsize::new(0),
             branches: (0..BRANCHES).map(|_| AtomicU64::new(0)).collect(),
@@ -136,7 +136,7 @@ impl Index {
         self.hash(split_level(text).0) as usize % BRANCHES
     }
 
-    fn shard(&self, hash: u64) -> &Shard {
+    fn shard(&self, hash: u64) -> &IndexShard {
         &self.shards[(hash >> SHARD_SHIFT) as usize % SHARDS]
     }
 
@@ -370,13 +370,13 @@ impl Index {
         }
         let hash = self.hash(filter.as_str());
         let table = self.shard(hash).table.read();
-        of_session(&Shard::find(&table, hash, filter.as_str())?.subscriptions)
+        of_session(&IndexShard::find(&table, hash, filter.as_str())?.subscriptions)
     }
 
     /// Visits every subscription that matches `topic`.
     pub(crate) fn visit(&self, topic: &str, hash: TopicHash, visit: &mut dyn FnMut(&Subscription)) {
         let table = self.shard(hash.hash).table.read();
-        if let Some(entry) = Shard::find(&table, hash.hash, topic) {
+        if let Some(entry) = IndexShard::find(&table, hash.hash, topic) {
             entry.subscriptions.as_slice().iter().for_each(&mut *visit);
         }
         drop(table);

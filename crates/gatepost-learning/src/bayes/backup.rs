@@ -10,7 +10,7 @@ use super::combine::{TokenCounts, Totals};
 use super::message_key::MessageKey;
 use super::record::{Class, ExpiryRecord, LearnedRecord};
 use super::store::TokenStoreError;
-use super::table::{Table, TokenEntry};
+use super::table::{TokenEntry, TokenTable};
 use super::token::Token;
 
 /// The longest line; no message id is that long.
@@ -94,7 +94,7 @@ impl Bayes {
         let now = now_seconds();
         let content = BackupContent::read(backup, now)?;
         let mut learner = self.learner();
-        let mut table = Table::with_room_for(content.tokens.len());
+        let mut table = TokenTable::with_room_for(content.tokens.len());
         for entry in &content.tokens {
             if table.is_full() {
                 table = table.rebuilt(table.len() * 2);

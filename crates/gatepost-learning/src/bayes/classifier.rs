@@ -16,7 +16,7 @@ use super::record::LearnedRecord;
 use super::sample::BayesSample;
 use super::settings::BayesSettings;
 use super::store::{NoStore, TokenStore, TokenStoreError};
-use super::table::{Table, TokenEntry};
+use super::table::{TokenEntry, TokenTable};
 use super::token::Token;
 
 /// Limits on the memory of Bayes.
@@ -68,7 +68,7 @@ pub struct BayesStatistics {
 
 /// The learned data of Bayes, shared by all threads through an `Arc`.
 pub struct Bayes {
-    table: ArcSwap<Table>,
+    table: ArcSwap<TokenTable>,
     /// Spam messages in the upper half, ham in the lower.
     totals: AtomicU64,
     /// The lock of the learner.
@@ -94,7 +94,7 @@ impl Bayes {
 
     fn empty(store: Arc<dyn TokenStore>, limits: BayesLimits) -> Self {
         Self {
-            table: ArcSwap::from_pointee(Table::with_room_for(0)),
+            table: ArcSwap::from_pointee(TokenTable::with_room_for(0)),
             totals: AtomicU64::new(0),
             learner: Mutex::new(LearnerState::new(limits.messages_max)),
             store,
@@ -208,7 +208,7 @@ impl Bayes {
         self.totals.store(packed, Ordering::Release);
     }
 
-    pub(super) fn table(&self) -> Arc<Table> {
+    pub(super) fn table(&self) -> Arc<TokenTable> {
         self.table.load_full()
     }
 
@@ -220,7 +220,7 @@ impl Bayes {
         self.learner.lock()
     }
 
-    pub(super) fn replace_table(&self, table: Table) {
+    pub(super) fn replace_table(&self, table: TokenTable) {
         self.table.store(Arc::new(table));
     }
 

@@ -39,7 +39,7 @@ struct Slot {
 }
 
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct TokenTable {
     slots: Vec<Slot>,
     times: Vec<AtomicU32>,
     multiplier: u64,
@@ -49,7 +49,7 @@ pub(super) struct Table {
     live: AtomicUsize,
 }
 
-impl Table {
+impl TokenTable {
     pub(super) fn with_room_for(tokens: usize) -> Self {
         let slots = (tokens + tokens / 2).next_power_of_two().max(SLOTS_MIN);
         Self {
@@ -247,7 +247,7 @@ mod tests {
         fn the_table_has_the_same_content_as_a_map(
             changes in proptest::collection::vec((0u64..300, 0u32..3), 0..900),
         ) {
-            let mut table = Table::with_room_for(0);
+            let mut table = TokenTable::with_room_for(0);
             let mut map = HashMap::new();
             for (token, spam) in changes {
                 if table.is_full() {
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn changes_are_taken_once() {
-        let table = Table::with_room_for(0);
+        let table = TokenTable::with_room_for(0);
         table.set(entry(0, 1), true);
         table.set(entry(1, 1), false);
         assert_eq!(table.take_changed(), [entry(0, 1)]);
@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn readers_see_whole_tokens_while_one_learns() {
-        let table = Table::with_room_for(50_000);
+        let table = TokenTable::with_room_for(50_000);
         std::thread::scope(|scope| {
             let reader = scope.spawn(|| {
                 let mut found = 0;

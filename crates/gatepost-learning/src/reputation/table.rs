@@ -105,7 +105,7 @@ impl ReputationStore for NoReputationStore {
 
 /// The averages of all senders, shared by all threads through an `Arc`.
 pub struct ReputationTable {
-    shards: Vec<Mutex<Shard>>,
+    shards: Vec<Mutex<ReputationShard>>,
     spread: RandomState,
     store: Arc<dyn ReputationStore>,
     entries_max: usize,
@@ -113,7 +113,7 @@ pub struct ReputationTable {
 
 /// The entries of some names, sorted, so that those of one name are adjacent.
 #[derive(Default)]
-pub(super) struct Shard {
+pub(super) struct ReputationShard {
     entries: BTreeMap<Vec<u8>, SenderHistory>,
     /// Changes that are not yet stored; `None` removes an entry.
     changed: BTreeMap<Vec<u8>, Option<SenderHistory>>,
@@ -142,9 +142,9 @@ impl ReputationTable {
     fn with_store(store: Arc<dyn ReputationStore>, entries_max: usize) -> Self {
         let entries_per_shard = (entries_max / SHARDS).max(1);
         let shard = || {
-            Mutex::new(Shard {
+            Mutex::new(ReputationShard {
                 entries_max: entries_per_shard,
-                ..Shard::default()
+                ..ReputationShard::default()
             })
         };
         Self {
@@ -156,7 +156,7 @@ impl ReputationTable {
     }
 
     /// The shard of a key's name.
-    pub(super) fn shard(&self, key: &[u8]) -> MutexGuard<'_, Shard> {
+    pub(super) fn shard(&self, key: &[u8]) -> MutexGuard<'_, ReputationShard> {
         let name = key.split(|byte| *byte == b'|').next().unwrap_or_default();
         let index = self.spread.hash_one(name) as usize % SHARDS;
         match self.shards.get(index) {
@@ -228,7 +228,7 @@ impl ReputationTable {
     }
 }
 
-impl Shard {
+impl ReputationShard {
     pub(super) fn get(&self, key: &[u8]) -> Option<SenderHistory> {
         self.entries.get(key).copied()
     }

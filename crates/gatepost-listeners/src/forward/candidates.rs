@@ -12,7 +12,7 @@ use super::next_hop::{HopAddress, NextHop};
 const EXCHANGERS_TRIED_MAX: usize = 5;
 
 /// One host.
-pub(super) struct Candidate {
+pub(super) struct HostCandidate {
     pub(super) target: ConnectTarget,
     /// Its name, for certificates and TLSA records.
     pub(super) name: String,
@@ -34,25 +34,25 @@ impl ForwardContext {
         &self,
         next_hop: &NextHop,
         until: Instant,
-    ) -> Result<Vec<Candidate>, HopError> {
+    ) -> Result<Vec<HostCandidate>, HopError> {
         let own_name = || match self.settings.tls_name.as_str() {
             "" => next_hop.host().to_owned(),
             name => name.to_owned(),
         };
         Ok(match &next_hop.place {
-            HopAddress::Tcp(place) => vec![Candidate {
+            HopAddress::Tcp(place) => vec![HostCandidate {
                 target: ConnectTarget::Named(place.clone()),
                 name: own_name(),
                 port: next_hop.port(),
             }],
-            HopAddress::Unix(path) => vec![Candidate {
+            HopAddress::Unix(path) => vec![HostCandidate {
                 target: ConnectTarget::Unix(path.clone()),
                 name: own_name(),
                 port: 0,
             }],
             HopAddress::Exchangers { domain, port } => {
                 let exchangers = self.dns.exchangers(domain, until).await?;
-                let candidate = |name: String| Candidate {
+                let candidate = |name: String| HostCandidate {
                     target: ConnectTarget::Exchanger(name.clone(), *port),
                     name,
                     port: *port,

@@ -9,7 +9,7 @@ use rustls::pki_types::ServerName;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{Instant, timeout_at};
 
-use super::candidates::{Candidate, ConnectTarget};
+use super::candidates::{ConnectTarget, HostCandidate};
 use super::error::{HopError, TlsRequirement};
 use super::login_mechanisms::LoginMechanisms;
 use super::mta_sts::{MtaStsMode, MtaStsPolicy};
@@ -152,7 +152,7 @@ impl HopConnection {
     async fn encrypted(
         mut self,
         opening: &HopConnector<'_>,
-        candidate: &Candidate,
+        candidate: &HostCandidate,
         security: &HopSecurity,
     ) -> Result<Self, HopError> {
         let limit = opening.forward.settings.connect_timeout.duration();
@@ -243,7 +243,7 @@ struct HopConnector<'a> {
 }
 
 impl HopConnector<'_> {
-    async fn open(&self, candidate: &Candidate) -> Result<HopConnection, HopError> {
+    async fn open(&self, candidate: &HostCandidate) -> Result<HopConnection, HopError> {
         if self.next_hop.is_encrypted {
             // Nothing that was received in plain text may cancel the requirement.
             return self
@@ -273,7 +273,7 @@ impl HopConnector<'_> {
     }
 
     /// RFC 8461, section 4.1: hosts that the policy does not list are skipped.
-    fn check_policy(&self, candidate: &Candidate) -> Result<(), HopError> {
+    fn check_policy(&self, candidate: &HostCandidate) -> Result<(), HopError> {
         let (Some(policy), Some(domain)) = (self.policy, self.domain) else {
             return Ok(());
         };
@@ -294,7 +294,7 @@ impl HopConnector<'_> {
 
     async fn open_with(
         &self,
-        candidate: &Candidate,
+        candidate: &HostCandidate,
         security: &HopSecurity,
     ) -> Result<HopConnection, HopError> {
         let limit = self.forward.settings.connect_timeout.duration();
@@ -343,7 +343,7 @@ impl HopConnector<'_> {
     async fn handshake(
         &self,
         stream: Stream,
-        candidate: &Candidate,
+        candidate: &HostCandidate,
         security: &HopSecurity,
     ) -> io::Result<Stream> {
         let (forward, name) = (self.forward, candidate.name.as_str());
@@ -366,7 +366,11 @@ impl HopConnector<'_> {
         }
     }
 
-    async fn connect(&self, candidate: &Candidate, limit: Duration) -> Result<Stream, HopError> {
+    async fn connect(
+        &self,
+        candidate: &HostCandidate,
+        limit: Duration,
+    ) -> Result<Stream, HopError> {
         let connected = match &candidate.target {
             ConnectTarget::Unix(path) => {
                 let stream = UnixStream::connect(path).await;

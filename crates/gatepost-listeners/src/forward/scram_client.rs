@@ -33,7 +33,7 @@ pub(super) struct ScramClient {
 }
 
 /// The last message, and the answer that it must get.
-pub(super) struct ScramProof {
+pub(super) struct ScramClientProof {
     pub(super) message: String,
     expected: hmac::Tag,
 }
@@ -59,7 +59,11 @@ impl ScramClient {
     }
 
     /// The last message, after the server's first.
-    pub(super) fn prove(&self, challenge: &[u8], password: &str) -> Result<ScramProof, ScramError> {
+    pub(super) fn prove(
+        &self,
+        challenge: &[u8],
+        password: &str,
+    ) -> Result<ScramClientProof, ScramError> {
         let challenge = std::str::from_utf8(challenge).map_err(|_| ScramError::Malformed)?;
         let mut fields = challenge.split(',');
         let mut field = |name| fields.next().and_then(|field| field.strip_prefix(name));
@@ -87,14 +91,14 @@ impl ScramClient {
         let pairs = client_key.as_ref().iter().zip(signature.as_ref());
         let proof: Vec<u8> = pairs.map(|(a, b)| a ^ b).collect();
         let server_key = hmac::sign(&key(&salted), b"Server Key");
-        Ok(ScramProof {
+        Ok(ScramClientProof {
             message: format!("{unproven},p={}", BASE64.encode(proof)),
             expected: hmac::sign(&key(server_key.as_ref()), signed.as_bytes()),
         })
     }
 }
 
-impl ScramProof {
+impl ScramClientProof {
     /// Whether the server's last message proves that it has the user's keys.
     pub(super) fn check(&self, last: &[u8]) -> Result<(), ScramError> {
         let value = last.strip_prefix(b"v=").ok_or(ScramError::Unproven)?;

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use gatepost_dns::Tlsa;
 
-use super::candidates::{Candidate, ConnectTarget};
+use super::candidates::{ConnectTarget, HostCandidate};
 use super::error::{HopError, TlsRequirement};
 use super::mta_sts::{MtaStsMode, MtaStsPolicy};
 use super::{ForwardContext, HopTls};
@@ -56,7 +56,7 @@ impl ForwardContext {
     /// The proof that this host must give. `policy` is that of the domain whose MX it is.
     pub(super) async fn security(
         &self,
-        candidate: &Candidate,
+        candidate: &HostCandidate,
         policy: Option<&MtaStsPolicy>,
         until: Instant,
     ) -> Result<HopSecurity, HopError> {

@@ -8,7 +8,7 @@ use gatepost_message::{Envelope, Listener, Peer};
 use gatepost_users::{Identity, PeerAccount, Secret};
 
 use super::error::HttpError;
-use crate::mount::Mount;
+use crate::mount::MountPrefix;
 
 /// The versions of HTTP that are spoken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,8 +66,8 @@ pub(super) struct HttpRequest {
 
 impl HttpRequest {
     /// The prefix of the user's topics.
-    pub(super) fn mount(&self) -> Option<Mount> {
-        Mount::of(self.identity.as_ref())
+    pub(super) fn mount(&self) -> Option<MountPrefix> {
+        MountPrefix::of(self.identity.as_ref())
     }
 
     /// Makes a request of method and target, path and query, and the header fields.

@@ -16,7 +16,7 @@ use gatepost_users::Identity;
 use super::connection::MqttConnection;
 use super::connection_end::ConnectionEnd;
 use super::rights::authorization;
-use crate::mount::Mount;
+use crate::mount::MountPrefix;
 
 impl MqttConnection {
     /// Sets the login: the first one, or another.
@@ -28,7 +28,7 @@ impl MqttConnection {
             Box::pin(tokio::time::sleep(left))
         });
         self.access_generation = identity.as_ref().map_or(0, Identity::generation);
-        self.mount = Mount::of(identity.as_ref());
+        self.mount = MountPrefix::of(identity.as_ref());
         self.identity = identity;
     }
 
@@ -55,7 +55,7 @@ impl MqttConnection {
         if identity.is_revoked() {
             let text = "the login is no longer valid";
             self.end_with(ConnectionEnd::Server(Reason::NOT_AUTHORIZED, text));
-        } else if Mount::of(Some(identity)) != self.mount {
+        } else if MountPrefix::of(Some(identity)) != self.mount {
             let text = "the prefix of the user's topics has changed: connect again";
             self.end_with(ConnectionEnd::Server(Reason::NOT_AUTHORIZED, text));
         } else {

@@ -32,14 +32,14 @@ pub(super) struct PublishAcknowledgement {
     pub(super) is_forbidden: bool,
 }
 
-/// The retained messages of the topics.
-pub(super) type RetainedMessages = Vec<(Vec<Arc<Publication>>, SubscribeOptions)>;
+/// Retained messages that follow a SUBACK, with the options of the subscription of each.
+pub(super) type RetainedToSend = Vec<(Vec<Arc<Publication>>, SubscribeOptions)>;
 
 /// The outcome of a SUBSCRIBE.
 pub(super) struct SubscribeOutcome {
     pub(super) packet_id: PacketId,
     pub(super) reasons: SmallVec<[Reason; 8]>,
-    pub(super) retained: RetainedMessages,
+    pub(super) retained: RetainedToSend,
     /// The filters whose replay begins after missing messages.
     pub(super) gaps: Vec<String>,
     /// A text for people, which may be empty.

@@ -26,7 +26,7 @@ use super::publishing::PublishingState;
 use super::rights::LoginEnd;
 use super::{MqttContext, WebSocketStart};
 use crate::admission::{AdmissionRefusal, ConnectionPermit};
-use crate::mount::Mount;
+use crate::mount::MountPrefix;
 use crate::stream::Stream;
 use crate::websocket::{self, ControlFrame};
 
@@ -158,7 +158,7 @@ pub(super) struct MqttConnection {
     /// The login, and so the rights; `None` where no login is needed.
     pub(super) identity: Option<Identity>,
     /// The prefix of the login's topics.
-    pub(super) mount: Option<Mount>,
+    pub(super) mount: Option<MountPrefix>,
     /// The change of users and rules that this connection has seen.
     pub(super) access_generation: u64,
     pub(super) login_end: LoginEnd,

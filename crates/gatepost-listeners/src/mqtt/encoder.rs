@@ -8,7 +8,7 @@ use gatepost_broker::{Encoder, FrameOptions, Unencodable, WireFormat};
 use gatepost_message::{Properties, Publication};
 use gatepost_mqtt::{Ack, EncodeError, PacketType, PropertiesBuffer, Property, Publish, Version};
 
-use crate::mount::Mount;
+use crate::mount::MountPrefix;
 use crate::websocket;
 
 /// The framing of packets on the connection.
@@ -72,7 +72,7 @@ fn encoder(version: Version, framing: PacketFraming) -> &'static MqttEncoder {
 struct MountedEncoder {
     name: String,
     inner: &'static MqttEncoder,
-    mount: Mount,
+    mount: MountPrefix,
 }
 
 /// The format of a connection whose client's topics may have a prefix.
@@ -82,7 +82,7 @@ struct MountedEncoder {
 pub(super) fn format(
     version: Version,
     framing: PacketFraming,
-    mount: Option<&Mount>,
+    mount: Option<&MountPrefix>,
 ) -> WireFormat {
     let inner = encoder(version, framing);
     let Some(mount) = mount else {

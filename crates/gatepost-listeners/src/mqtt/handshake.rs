@@ -23,7 +23,7 @@ use super::input::{ControlFrames, MqttInput};
 use super::login::{MqttLogin, Reauthentication, log_in};
 use super::opening::{OpeningConnection, refusal, whole};
 use super::rights::authorization;
-use crate::mount::Mount;
+use crate::mount::MountPrefix;
 
 /// The longest client id of MQTT 3.1, in characters.
 const CLIENT_ID_3_1_MAX: usize = 23;
@@ -141,7 +141,7 @@ fn connect_session(
     let keep_alive_seconds = keep_alive(connect, settings);
     let silence_max = Duration::from_secs(u64::from(keep_alive_seconds) * 3 / 2);
     let identity = login.identity.as_ref();
-    let mount = Mount::of(identity);
+    let mount = MountPrefix::of(identity);
     let will = checked_will(connect, identity, mount.as_ref(), &context.broker).map_err(refuse)?;
     let user: Option<Arc<str>> = identity.and_then(Identity::user).map(Arc::from);
     let options = ConnectOptions {
@@ -250,7 +250,7 @@ fn keep_alive(connect: &Connect<'_>, settings: &MqttSettings) -> u16 {
 fn checked_will(
     connect: &Connect<'_>,
     identity: Option<&Identity>,
-    mount: Option<&Mount>,
+    mount: Option<&MountPrefix>,
     broker: &Broker,
 ) -> Result<Option<SessionWill>, Reason> {
     let Some(will) = connect.will.as_ref() else {
@@ -277,15 +277,16 @@ fn checked_will(
 
 fn will(
     will: &gatepost_mqtt::Will<'_>,
-    mount: Option<&Mount>,
+    mount: Option<&MountPrefix>,
 ) -> Result<SessionWill, gatepost_message::TopicError> {
     let payload = bytes::Bytes::copy_from_slice(will.payload);
-    let mut publication = Publication::new(Topic::new(&Mount::topic(mount, will.topic))?, payload);
+    let mut publication =
+        Publication::new(Topic::new(&MountPrefix::topic(mount, will.topic))?, payload);
     publication.qos = will.qos;
     publication.retain = will.retain;
     publication.properties = will.properties.carried();
     if let Some(properties) = &mut publication.properties {
-        Mount::complete(mount, properties);
+        MountPrefix::complete(mount, properties);
     }
     let delay_seconds = will.properties.find(|property| match property {
         Property::WillDelayInterval(seconds) => Some(seconds),

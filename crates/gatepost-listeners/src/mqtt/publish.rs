@@ -15,7 +15,7 @@ use super::connection::MqttConnection;
 use super::connection_end::ConnectionEnd;
 use super::publishing::{JudgedPublication, PublishingState, reason, reason_of_violation};
 use super::settings::OnReject;
-use crate::mount::Mount;
+use crate::mount::MountPrefix;
 
 impl MqttConnection {
     pub(super) fn publish(&mut self, publish: &Publish<'_>) -> Result<(), ConnectionEnd> {
@@ -76,7 +76,7 @@ impl MqttConnection {
         let alias_max = self.context.settings.topic_alias_max;
         // Without a prefix this copies nothing.
         let mount = self.mount.clone();
-        let topic = Mount::topic(mount.as_ref(), publish.topic);
+        let topic = MountPrefix::topic(mount.as_ref(), publish.topic);
         let publishing = self.publishing();
         let enter = |publisher: &mut Publisher, name: &str| {
             publisher.enter(name).map_err(|error| {
@@ -296,10 +296,10 @@ impl MqttConnection {
 }
 
 /// The properties of the message itself, with the whole topic of a response.
-fn carried(publish: &Publish<'_>, mount: Option<&Mount>) -> Option<Box<Properties>> {
+fn carried(publish: &Publish<'_>, mount: Option<&MountPrefix>) -> Option<Box<Properties>> {
     let mut carried = publish.properties.carried();
     if let Some(properties) = &mut carried {
-        Mount::complete(mount, properties);
+        MountPrefix::complete(mount, properties);
     }
     carried
 }

@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 use super::acknowledgements::{SessionAcknowledgement, SubscribeOutcome};
 use super::connection::MqttConnection;
 use super::connection_end::ConnectionEnd;
-use crate::mount::Mount;
+use crate::mount::MountPrefix;
 
 /// The number of retained messages that may wait for a client's SUBACK even if
 /// `retained_messages_max` is less.
@@ -134,7 +134,8 @@ impl MqttConnection {
         options: SubscribeOptions,
         since: Since,
     ) -> Result<Result<SubscribedFilter, Reason>, ConnectionEnd> {
-        let Ok(requested) = RequestedFilter::new(&Mount::filter(self.mount.as_ref(), text)) else {
+        let Ok(requested) = RequestedFilter::new(&MountPrefix::filter(self.mount.as_ref(), text))
+        else {
             return Ok(Err(Reason::TOPIC_FILTER_INVALID));
         };
         if requested.share.is_some() && options.no_local {
@@ -205,7 +206,7 @@ impl MqttConnection {
     ) -> Result<(), ConnectionEnd> {
         let mut reasons = SmallVec::new();
         for text in &unsubscribe.filters {
-            let whole = Mount::filter(self.mount.as_ref(), text);
+            let whole = MountPrefix::filter(self.mount.as_ref(), text);
             reasons.push(match TopicFilter::new(&whole) {
                 Ok(filter) if self.attachment.unsubscribe(&filter) => Reason::SUCCESS,
                 Ok(_) => Reason::NO_SUBSCRIPTION_EXISTED,

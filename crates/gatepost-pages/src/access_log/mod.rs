@@ -20,7 +20,7 @@ mod writer;
 
 pub use line::{LoggedRequest, push_number};
 use rotation::Rotation;
-use writer::Writer;
+use writer::LogWriter;
 
 /// The size of a buffer from which lines are dropped.
 const BUFFER_BYTES_MAX: usize = 4 << 20;
@@ -62,7 +62,7 @@ impl AccessLog {
                 writer: None,
             });
         }
-        let writer = Writer::new(Arc::clone(&shared), Rotation::new(settings));
+        let writer = LogWriter::new(Arc::clone(&shared), Rotation::new(settings));
         let writer = thread::Builder::new()
             .name("access-log".to_owned())
             .spawn(move || writer.run())?;

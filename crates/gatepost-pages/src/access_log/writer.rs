@@ -11,13 +11,13 @@ use super::{BUFFERS, LogBuffers};
 
 /// The time for which a line may wait in memory.
 const DELAY: Duration = Duration::from_millis(100);
-pub(super) struct Writer {
+pub(super) struct LogWriter {
     shared: Arc<LogBuffers>,
     rotation: Rotation,
     open: Option<OpenLogFile>,
 }
 
-impl Writer {
+impl LogWriter {
     pub(super) const fn new(shared: Arc<LogBuffers>, rotation: Rotation) -> Self {
         Self {
             shared,

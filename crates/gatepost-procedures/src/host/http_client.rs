@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use serde::{Deserialize, Serialize};
 
 use super::http_error::OutgoingHttpError;
-use super::http_server::{HttpServer, Origin};
+use super::http_server::{HttpOrigin, HttpServer};
 use super::network::{HostNetwork, PendingAnswer};
 use crate::procedure::Wake;
 
@@ -70,7 +70,7 @@ pub(crate) struct OutgoingResponse {
 
 /// Sends requests.
 pub(crate) struct Http {
-    servers: HashMap<Origin, Arc<HttpServer>>,
+    servers: HashMap<HttpOrigin, Arc<HttpServer>>,
     timeout: Duration,
     answer_bytes_max: usize,
 }
@@ -78,11 +78,11 @@ pub(crate) struct Http {
 impl Http {
     pub(super) fn new(settings: &ProcedureHttpSettings) -> Self {
         let tls = Arc::default();
-        let server = |origin: Origin| {
+        let server = |origin: HttpOrigin| {
             let server = HttpServer::new(&origin, settings.connections_max, &tls);
             (origin, Arc::new(server))
         };
-        let origins = settings.hosts.iter().filter_map(|url| Origin::of(url));
+        let origins = settings.hosts.iter().filter_map(|url| HttpOrigin::of(url));
         Self {
             servers: origins.map(server).collect(),
             timeout: settings.timeout.duration(),
@@ -98,7 +98,7 @@ impl Http {
         deadline: Instant,
     ) -> Result<PendingResponse, OutgoingHttpError> {
         let malformed = || OutgoingHttpError::Malformed(request.url.clone());
-        let origin = Origin::of(&request.url).ok_or_else(malformed)?;
+        let origin = HttpOrigin::of(&request.url).ok_or_else(malformed)?;
         let server = self.servers.get(&origin);
         let server = server.ok_or_else(|| OutgoingHttpError::NotAllowed(origin.to_string()))?;
         let request = request.into_http()?;
@@ -175,7 +175,7 @@ fn failed(error: impl std::fmt::Display) -> OutgoingHttpError {
 /// The entries that are not a scheme, host and port.
 pub(crate) fn malformed_hosts(settings: &ProcedureHttpSettings) -> impl Iterator<Item = &str> {
     let hosts = settings.hosts.iter().map(String::as_str);
-    hosts.filter(|url| Origin::of(url).is_none())
+    hosts.filter(|url| HttpOrigin::of(url).is_none())
 }
 
 #[cfg(test)]
@@ -194,7 +194,7 @@ mod tests {
             ("ftp://example.org", None),
             ("example.org", None),
         ] {
-            let origin = Origin::of(url).map(|origin| origin.to_string());
+            let origin = HttpOrigin::of(url).map(|origin| origin.to_string());
             assert_eq!(origin.as_deref(), expected, "{url}");
         }
     }

@@ -33,13 +33,13 @@ const CONNECT_TIME_MAX: Duration = Duration::from_secs(3);
 
 /// Scheme, host and port of an address, in one spelling.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Origin {
+pub(super) struct HttpOrigin {
     is_tls: bool,
     host: String,
     port: u16,
 }
 
-impl Origin {
+impl HttpOrigin {
     /// Returns `None` for anything but an HTTP or HTTPS URL.
     pub(super) fn of(url: &str) -> Option<Self> {
         let uri: Uri = url.parse().ok()?;
@@ -60,7 +60,7 @@ impl Origin {
     }
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for HttpOrigin {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.is_tls { "https" } else { "http" };
         write!(formatter, "{scheme}://{}:{}", self.host, self.port)
@@ -89,7 +89,7 @@ impl TlsClient {
 }
 
 pub(super) struct HttpServer {
-    origin: Origin,
+    origin: HttpOrigin,
     connections: Connections,
     idle: Mutex<Vec<HttpConnection>>,
     tls: Arc<TlsClient>,
@@ -101,7 +101,7 @@ struct HttpConnection {
 }
 
 impl HttpServer {
-    pub(super) fn new(origin: &Origin, connections_max: usize, tls: &Arc<TlsClient>) -> Self {
+    pub(super) fn new(origin: &HttpOrigin, connections_max: usize, tls: &Arc<TlsClient>) -> Self {
         Self {
             origin: origin.clone(),
             connections: Connections::new(connections_max),

@@ -11,11 +11,11 @@ use parking_lot::Mutex;
 
 /// All buckets, by limit and by key.
 #[derive(Default)]
-pub(crate) struct TokenBuckets(Mutex<HashMap<BucketKey, TokenBucket>>);
+pub(crate) struct TokenBuckets(Mutex<HashMap<BucketKey, BucketLevel>>);
 
 pub(crate) type BucketKey = (Arc<str>, Box<str>);
 
-struct TokenBucket {
+struct BucketLevel {
     tokens: f64,
     filled: Instant,
 }
@@ -44,7 +44,7 @@ impl TokenBuckets {
                 (key.0, "".into())
             }
         };
-        let bucket = buckets.entry(key).or_insert(TokenBucket {
+        let bucket = buckets.entry(key).or_insert(BucketLevel {
             tokens: burst,
             filled: now,
         });
@@ -58,7 +58,7 @@ impl TokenBuckets {
     }
 }
 
-impl TokenBucket {
+impl BucketLevel {
     fn level(&self, rate: f64, burst: f64, now: Instant) -> f64 {
         let seconds = now.saturating_duration_since(self.filled).as_secs_f64();
         (self.tokens + seconds * rate).min(burst)

@@ -169,12 +169,12 @@ impl Procedure for LuauProcedure {
 }
 
 /// A call that waits for another server.
-struct PendingCall {
+struct PendingLuauCall {
     code: Arc<Code>,
     machine: LuauMachine,
 }
 
-impl PendingJudgement for PendingCall {
+impl PendingJudgement for PendingLuauCall {
     fn notifier(&self) -> Box<dyn FnOnce(Wake) + Send> {
         self.machine
             .notifier()
@@ -206,7 +206,7 @@ fn judgement(
         }
         Ok(None) => {
             let code = Arc::clone(code);
-            return ProcedureResult::Pending(Box::new(PendingCall { code, machine }));
+            return ProcedureResult::Pending(Box::new(PendingLuauCall { code, machine }));
         }
         Err(failure) => Err(failure),
     })

@@ -65,7 +65,7 @@ impl ScoreSetConditions {
 }
 
 /// Rules by name and id, and the program that runs them.
-pub(crate) struct CompiledRules {
+pub(crate) struct CompiledRuleSet {
     pub(crate) program: RuleProgram,
     pub(crate) facts: Vec<RuleFacts>,
     /// The first turn of a rule on the network, where other rules can end a scan before it.
@@ -88,7 +88,7 @@ pub(crate) struct RuleNotRunning {
 pub(crate) fn compile(
     definitions: &mut RuleDefinitions,
     abilities: ScoreSetConditions,
-) -> CompiledRules {
+) -> CompiledRuleSet {
     let set = abilities.score_set();
     let mut problems = Vec::new();
     let mut prepared: Vec<Option<PreparedTest>> = Vec::with_capacity(definitions.rules.len());
@@ -124,7 +124,7 @@ pub(crate) fn compile(
     };
     program.metas = metas.link(&ids);
     tables::fill(&mut program, definitions, prepared, &ids);
-    CompiledRules {
+    CompiledRuleSet {
         network_turn: network_turn(&program, &facts, definitions.options.shortcircuit),
         program,
         facts,

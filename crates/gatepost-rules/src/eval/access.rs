@@ -20,12 +20,12 @@ pub(super) const FUNCTIONS: &[Entry] = &[("check_access_database", |arguments| {
 /// The largest map that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 
-type Table = HashMap<Vec<u8>, Vec<u8>>;
+type AccessTable = HashMap<Vec<u8>, Vec<u8>>;
 
 /// A map in a file, read again when the file changes.
 struct AccessMap {
     path: PathBuf,
-    read: Mutex<(Option<SystemTime>, Arc<Table>)>,
+    read: Mutex<(Option<SystemTime>, Arc<AccessTable>)>,
 }
 
 impl AccessMap {
@@ -49,7 +49,7 @@ impl AccessMap {
     }
 
     /// The current map; empty if there is none, as in SpamAssassin.
-    fn table(&self) -> Arc<Table> {
+    fn table(&self) -> Arc<AccessTable> {
         let found = fs::metadata(&self.path)
             .ok()
             .filter(|found| found.len() <= FILE_BYTES_MAX);
@@ -58,7 +58,7 @@ impl AccessMap {
         if read.0 != changed {
             let table = match changed.map(|_| fs::read(&self.path)) {
                 Some(Ok(data)) => berkeley_hash::read(&data).unwrap_or_default(),
-                _ => Table::new(),
+                _ => AccessTable::new(),
             };
             *read = (changed, Arc::new(table));
         }

@@ -21,7 +21,7 @@ use gatepost_dns::{SilenceLimits, SilentList};
 use gatepost_learning::bayes::Learned;
 use gatepost_learning::{LearnFailure, LearnInstruction, Learning, LearningSettings};
 
-use crate::compile::{self, CompiledRules, ScoreSetConditions};
+use crate::compile::{self, CompiledRuleSet, ScoreSetConditions};
 use crate::configuration::Configuration;
 use crate::language::options::ReportOptions;
 use crate::language::{self, RuleDefinitions, RuleFileEnvironment};
@@ -44,9 +44,9 @@ const EMBEDDED: (&str, &str) = (
 
 /// All rules of some folders, compiled; shared by all threads.
 pub struct RuleSet {
-    plain: CompiledRules,
+    plain: CompiledRuleSet,
     /// The same rules with the scores for Bayes, compiled when Bayes has first learned enough.
-    with_bayes: OnceLock<CompiledRules>,
+    with_bayes: OnceLock<CompiledRuleSet>,
     definitions: RuleDefinitions,
     options: Arc<ReportOptions>,
     learning: Option<Learning>,
@@ -200,7 +200,7 @@ impl RuleSet {
         &self.definitions.configuration
     }
 
-    pub(crate) const fn compiled(&self) -> &CompiledRules {
+    pub(crate) const fn compiled(&self) -> &CompiledRuleSet {
         &self.plain
     }
 

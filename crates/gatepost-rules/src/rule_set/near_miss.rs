@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::compile::CompiledRules;
+use crate::compile::CompiledRuleSet;
 use crate::scan::{NearMeta, ScanState};
 
 /// A meta rule that one change would have made true.
@@ -19,12 +19,12 @@ pub struct NearMiss {
 }
 
 /// The near misses of one scan.
-pub(super) fn near_misses(compiled: &CompiledRules, state: &ScanState) -> Vec<NearMiss> {
+pub(super) fn near_misses(compiled: &CompiledRuleSet, state: &ScanState) -> Vec<NearMiss> {
     let near = compiled.program.metas.near(state).into_iter();
     near.filter_map(|near| near_miss(compiled, near)).collect()
 }
 
-fn near_miss(compiled: &CompiledRules, near: NearMeta) -> Option<NearMiss> {
+fn near_miss(compiled: &CompiledRuleSet, near: NearMeta) -> Option<NearMiss> {
     let meta = compiled.facts.get(near.meta as usize)?;
     let other = compiled.facts.get(near.other as usize)?;
     // A sub-rule is part of another meta, which is listed if it nearly hit itself.

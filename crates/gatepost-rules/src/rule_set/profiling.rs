@@ -10,7 +10,7 @@ use std::time::Duration;
 use gatepost_pattern::FirstUses;
 
 use super::RuleSet;
-use crate::compile::CompiledRules;
+use crate::compile::CompiledRuleSet;
 use crate::eval::ScannedMail;
 use crate::profile::{self, ScanStage};
 use crate::scan::ScanState;
@@ -59,7 +59,7 @@ impl ScanProfile {
         rules
     }
 
-    fn add_rules(&mut self, compiled: &CompiledRules) {
+    fn add_rules(&mut self, compiled: &CompiledRuleSet) {
         for (rule, work) in profile::take_rules() {
             let Some(facts) = compiled.facts.get(rule as usize) else {
                 continue;
@@ -90,7 +90,7 @@ impl RuleSet {
     ) -> Report {
         profile::begin();
         let before = FirstUses::begin_timing();
-        let add_rules = |compiled: &CompiledRules, _: &ScanState| total.add_rules(compiled);
+        let add_rules = |compiled: &CompiledRuleSet, _: &ScanState| total.add_rules(compiled);
         let (report, ()) = self.judge(message, context, add_rules);
         total.first_uses += FirstUses::end_timing(before);
         let recorded = profile::end();

@@ -12,7 +12,7 @@ use super::early_end;
 use super::near_miss::{NearMiss, near_misses};
 use super::profiling;
 use super::tally::ScoreTotal;
-use crate::compile::{self, CompiledRules, RuleFacts, ScoreSetConditions};
+use crate::compile::{self, CompiledRuleSet, RuleFacts, ScoreSetConditions};
 use crate::configuration::Configuration;
 use crate::eval::ScannedMail;
 use crate::network::{NetworkFindings, PendingQueries};
@@ -27,7 +27,7 @@ use crate::{GivenUp, Report, ScanContext};
 pub(super) struct LocalScan<'a> {
     pub(super) mail: ScannedMail<'a>,
     user: Option<&'a Preferences>,
-    compiled: &'a CompiledRules,
+    compiled: &'a CompiledRuleSet,
     lesson: Option<ScanLearning<'a>>,
     /// The texts that groups of patterns captured.
     captured: Captured,
@@ -55,7 +55,7 @@ impl RuleSet {
         &self,
         message: &[u8],
         context: &ScanContext<'_>,
-        inspect: impl FnOnce(&CompiledRules, &ScanState) -> T,
+        inspect: impl FnOnce(&CompiledRuleSet, &ScanState) -> T,
     ) -> (Report, T) {
         let user = self.user(context);
         let mut scan = self.begin(message, user.as_deref(), context);
@@ -116,7 +116,7 @@ impl RuleSet {
     }
 
     /// Whether local rules end the scan before the turn of the first network rule.
-    fn ends_before_network(&self, compiled: &CompiledRules, state: &ScanState) -> bool {
+    fn ends_before_network(&self, compiled: &CompiledRuleSet, state: &ScanState) -> bool {
         let metas = compiled.program.metas.hits(state);
         let metas = metas.iter().map(|(rule, _)| rule);
         let hits = state.hits.iter().chain(metas);
@@ -129,7 +129,7 @@ impl RuleSet {
     pub(super) fn end<T>(
         &self,
         scan: LocalScan<'_>,
-        inspect: impl FnOnce(&CompiledRules, &ScanState) -> T,
+        inspect: impl FnOnce(&CompiledRuleSet, &ScanState) -> T,
     ) -> (Report, T) {
         let LocalScan {
             mail,
@@ -170,7 +170,7 @@ impl RuleSet {
 
     /// Blocks the DNS lists whose refusals the message hit. The rule files decide, not a user's
     /// preferences: a block is for the messages of all users.
-    fn block_lists(&self, compiled: &CompiledRules, state: &ScanState) {
+    fn block_lists(&self, compiled: &CompiledRuleSet, state: &ScanState) {
         let rules = &self.configuration().network.block_rules;
         let Some(network) = self.network.as_ref().filter(|_| !rules.is_empty()) else {
             return;
@@ -196,7 +196,7 @@ impl RuleSet {
     fn ask_learning<'a>(
         &'a self,
         mail: &Mail<'_>,
-    ) -> (&'a CompiledRules, Option<ScanLearning<'a>>) {
+    ) -> (&'a CompiledRuleSet, Option<ScanLearning<'a>>) {
         let settings = self.learning_settings();
         let lesson = self
             .learning
@@ -232,7 +232,7 @@ impl RuleSet {
     /// The report of a message whose rules have run.
     fn report(
         &self,
-        compiled: &CompiledRules,
+        compiled: &CompiledRuleSet,
         mail: &Mail<'_>,
         lesson: Option<ScanLearning<'_>>,
         (mut state, given_up): (ScanState, GivenUp),
@@ -301,7 +301,7 @@ impl RuleSet {
 
 /// The text of the Bayes rules after their descriptions: the probability.
 fn notes(
-    compiled: &CompiledRules,
+    compiled: &CompiledRuleSet,
     state: &ScanState,
     bayes: Option<BayesResult>,
 ) -> Vec<(Arc<str>, String)> {
@@ -320,7 +320,7 @@ fn notes(
 
 /// The sub-rules that hit before the scan ended, and how often, by name.
 fn sub_rules(
-    compiled: &CompiledRules,
+    compiled: &CompiledRuleSet,
     state: &ScanState,
     ending: Option<&ShortcircuitEnding>,
 ) -> Vec<(Arc<str>, u32)> {

@@ -11,7 +11,7 @@ use gatepost_learning::bayes::{Autolearn, PointTotals};
 use gatepost_mail::Mail;
 
 use crate::Hit;
-use crate::compile::{CompiledRules, RuleFacts};
+use crate::compile::{CompiledRuleSet, RuleFacts};
 use crate::language::definition::RuleDefinition;
 use crate::report;
 use crate::scan::ScanState;
@@ -30,7 +30,7 @@ impl ScoreTotal {
     /// Adds the rules that hit before the scan ended, in their order, and the score of the ending.
     /// A user's `own_score` replaces the folders' score.
     pub(super) fn of(
-        compiled: &CompiledRules,
+        compiled: &CompiledRuleSet,
         state: &mut ScanState,
         ending: Option<&ShortcircuitEnding>,
         own_score: impl Fn(&RuleFacts) -> Option<f64>,
@@ -100,7 +100,7 @@ impl ScoreTotal {
     /// Adds the adjustment by the sender's average, and learns the message if the sum permits.
     pub(super) fn learn(
         &mut self,
-        compiled: &CompiledRules,
+        compiled: &CompiledRuleSet,
         mut lesson: ScanLearning<'_>,
         mail: &Mail<'_>,
         required: f64,
@@ -162,7 +162,7 @@ fn hit_of(facts: &RuleFacts, score: f64, matched: Option<Vec<u8>>) -> Hit {
 
 /// The hit of the rule that adjusts the score by the sender's average.
 fn reputation_hit(
-    compiled: &CompiledRules,
+    compiled: &CompiledRuleSet,
     lesson: &mut ScanLearning<'_>,
     mail: &Mail<'_>,
     points: &LearningEffects,
@@ -178,7 +178,7 @@ fn reputation_hit(
 }
 
 /// The hit that reports an early end of the scan.
-fn shortcircuit_hit(compiled: &CompiledRules, ending: &ShortcircuitEnding) -> Hit {
+fn shortcircuit_hit(compiled: &CompiledRuleSet, ending: &ShortcircuitEnding) -> Hit {
     let name = "SHORTCIRCUIT";
     let facts = compiled.facts.iter().find(|facts| &*facts.name == name);
     Hit {

@@ -18,11 +18,11 @@ use super::error::BridgeError;
 use super::{Bridge, MARKER};
 use crate::session::SinkSession;
 
-type Commit = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>>;
+type CommitFuture = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>>;
 
 /// Acknowledgements that wait for a commit.
 struct WaitingAcknowledgements {
-    commit: Commit,
+    commit: CommitFuture,
     packets: BytesMut,
     /// The number of the other broker's publications that these packets acknowledge.
     publications: usize,

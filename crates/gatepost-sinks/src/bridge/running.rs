@@ -11,14 +11,14 @@ use super::error::BridgeError;
 use super::inbound::InboundMessages;
 use super::mqtt_client::MqttClient;
 use super::work::{ConnectionEnding, RunningBridge, stopped};
-use crate::attempt::Backoff;
+use crate::attempt::AttemptBackoff;
 use crate::session::{SinkSession, SinkSubscription};
 use crate::status::SinkState;
 
 impl RunningBridge {
     /// Runs until the sink is stopped.
     pub(crate) async fn run(self) {
-        let mut backoff = Backoff::new(&self.settings.retry);
+        let mut backoff = AttemptBackoff::new(&self.settings.retry);
         // The session must be there before the first connection, so that no message is missed.
         let mut has_session = false;
         self.announce(false);
@@ -60,7 +60,7 @@ impl RunningBridge {
         opened.map_err(|error| error.to_string())
     }
 
-    async fn connect(&self, backoff: &mut Backoff) -> ConnectionEnding {
+    async fn connect(&self, backoff: &mut AttemptBackoff) -> ConnectionEnding {
         let mut stop = self.stop.clone();
         let opened = tokio::select! {
             () = stopped(&mut stop) => return ConnectionEnding::Stop,

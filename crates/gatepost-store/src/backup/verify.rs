@@ -8,7 +8,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::{BackupError, unusable};
 use crate::folder::file_error;
-use crate::table::{self, Table};
+use crate::table::{self, StoreTable};
 use crate::{StoreError, schema};
 
 /// The contents of a backup.
@@ -88,7 +88,7 @@ fn open_immutable(file: &Path) -> Result<Connection, BackupError> {
     opened.map_err(|error| unusable(file, &error))
 }
 
-fn damaged_rows(connection: &Connection, table: &Table) -> rusqlite::Result<u64> {
+fn damaged_rows(connection: &Connection, table: &StoreTable) -> rusqlite::Result<u64> {
     let sql = format!("SELECT {} FROM {}", table.selected, table.name);
     let mut statement = connection.prepare(&sql)?;
     let mut rows = statement.query([])?;

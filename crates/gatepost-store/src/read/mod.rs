@@ -18,7 +18,7 @@ use rusqlite::{Params, Row, params};
 
 pub use session::QueueSize;
 
-use crate::table::{self, Table};
+use crate::table::{self, StoreTable};
 use crate::{JournalEntry, OnDamage, Store, StoreError, rows};
 
 impl Store {
@@ -265,7 +265,7 @@ impl Store {
     /// Visits the intact rows of a table. Rows that no version of Gatepost wrote are skipped.
     pub(crate) fn each<T>(
         &self,
-        table: &Table,
+        table: &StoreTable,
         condition: &str,
         params: impl Params,
         read: impl Fn(&Row<'_>) -> rusqlite::Result<Option<T>>,
@@ -275,10 +275,10 @@ impl Store {
         self.each_of(table, &sql, params, read, visit)
     }
 
-    /// The same for a query that selects more columns after [`Table::selected`].
+    /// The same for a query that selects more columns after [`StoreTable::selected`].
     fn each_of<T>(
         &self,
-        table: &Table,
+        table: &StoreTable,
         sql: &str,
         params: impl Params,
         read: impl Fn(&Row<'_>) -> rusqlite::Result<Option<T>>,
@@ -299,7 +299,7 @@ impl Store {
         Ok(())
     }
 
-    fn pass_over_damaged(&self, table: &Table) -> Result<(), StoreError> {
+    fn pass_over_damaged(&self, table: &StoreTable) -> Result<(), StoreError> {
         self.count_damaged(table);
         match self.inner.on_damage {
             OnDamage::Recover => Ok(()),
@@ -307,7 +307,7 @@ impl Store {
         }
     }
 
-    fn count_damaged(&self, table: &Table) {
+    fn count_damaged(&self, table: &StoreTable) {
         self.inner
             .health
             .damaged_rows

@@ -16,11 +16,11 @@ use super::image::{DatabaseImage, u32_at};
 use super::page::{DatabasePage, PageKind, RawRow};
 use crate::StoreError;
 use crate::checksum::checksum_of;
-use crate::table::{self, Table};
+use crate::table::{self, StoreTable};
 
 /// A table of the new database, with the layout of its rows in a file.
 struct TableLayout {
-    table: &'static Table,
+    table: &'static StoreTable,
     /// Columns in the order of the file, without the checksum, which is the last.
     columns: Vec<String>,
     is_real: Vec<bool>,
@@ -193,7 +193,7 @@ impl Salvage<'_> {
 }
 
 impl TableLayout {
-    fn of(table: &'static Table, new: &Connection) -> rusqlite::Result<Self> {
+    fn of(table: &'static StoreTable, new: &Connection) -> rusqlite::Result<Self> {
         let mut statement = new.prepare(&format!("PRAGMA table_info({})", table.name))?;
         let columns = statement
             .query_map([], |row| {
@@ -271,7 +271,7 @@ impl TableLayout {
                 .is_some_and(|values| self.is_whole(&values))
     }
 
-    /// Over the columns in the order of [`Table::columns`].
+    /// Over the columns in the order of [`StoreTable::columns`].
     fn checksum(&self, values: &[Value]) -> i64 {
         let in_order = self.table.columns.iter().filter_map(|name| {
             let index = self.columns.iter().position(|column| column == name)?;

@@ -15,8 +15,8 @@ use gatepost_mqtt::{Ack, Packet, PacketId, Publish, Reason};
 use gatepost_settings::Period;
 
 use crate::client::{
-    Backoff, BrokerConnection, ClientError, ClientOptions, CommandLineProperties, PropertyPacket,
-    SessionOptions,
+    BrokerConnection, ClientError, ClientOptions, CommandLineProperties, PropertyPacket,
+    ReconnectBackoff, SessionOptions,
 };
 
 /// The time without acknowledgements after which the connection counts as lost.
@@ -145,7 +145,7 @@ struct CommandPublisher<'a> {
     carried: CommandLineProperties,
     link: Option<BrokerConnection>,
     was_connected: bool,
-    backoff: Backoff,
+    backoff: ReconnectBackoff,
     open: BTreeMap<u16, PublishProgress>,
     last_id: u16,
     refused: usize,
@@ -177,7 +177,7 @@ fn publish_all(arguments: &PublishArguments) -> Result<usize, ClientError> {
         carried: CommandLineProperties::parse(&arguments.client)?,
         link: None,
         was_connected: false,
-        backoff: Backoff::new(),
+        backoff: ReconnectBackoff::new(),
         open: BTreeMap::new(),
         last_id: 0,
         refused: 0,

@@ -14,8 +14,8 @@ use gatepost_mqtt::{
 use super::message_format::MessageFormat;
 use crate::broken_pipe::EXIT_BROKEN_PIPE;
 use crate::client::{
-    Backoff, BrokerConnection, ClientError, ClientOptions, CommandLineProperties, PropertyPacket,
-    SessionOptions,
+    BrokerConnection, ClientError, ClientOptions, CommandLineProperties, PropertyPacket,
+    ReconnectBackoff, SessionOptions,
 };
 
 /// No message came within the time of `-W`; the code is mosquitto_sub's.
@@ -170,7 +170,7 @@ impl<'a> Subscriber<'a> {
 
     fn run(mut self) -> Result<SubscriptionEnd, ClientError> {
         let options = &self.arguments.client;
-        let mut backoff = Backoff::new();
+        let mut backoff = ReconnectBackoff::new();
         loop {
             let error = match self.serve(&mut backoff) {
                 Err(error) => error,
@@ -193,7 +193,7 @@ impl<'a> Subscriber<'a> {
     }
 
     /// One connection, to its end.
-    fn serve(&mut self, backoff: &mut Backoff) -> Result<SubscriptionEnd, ClientError> {
+    fn serve(&mut self, backoff: &mut ReconnectBackoff) -> Result<SubscriptionEnd, ClientError> {
         let keeps = self.arguments.disable_clean_session;
         let session = SessionOptions {
             clean_start: !keeps,

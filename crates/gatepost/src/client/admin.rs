@@ -12,7 +12,7 @@ use gatepost_settings::Bind;
 use serde_json::Value;
 
 use super::login::LoginOptions;
-use super::transport::Transport;
+use super::transport::BrokerTransport;
 use super::{BrokerAddress, CertificateOptions, ClientError};
 use crate::config::{Config, ConfigSource};
 
@@ -146,7 +146,7 @@ impl AdminClient<'_> {
 
     fn send(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Vec<u8>, ClientError> {
         let request = self.request(method, path, body);
-        let mut transport = Transport::open(&self.address, &self.options.certificates)?;
+        let mut transport = BrokerTransport::open(&self.address, &self.options.certificates)?;
         exchange(&mut transport, request.as_bytes()).map_err(ClientError::Lost)
     }
 
@@ -188,7 +188,7 @@ const fn is_success(status: u16) -> bool {
     status >= 200 && status < 300
 }
 
-fn exchange(transport: &mut Transport, request: &[u8]) -> io::Result<Vec<u8>> {
+fn exchange(transport: &mut BrokerTransport, request: &[u8]) -> io::Result<Vec<u8>> {
     transport.write(request)?;
     transport.wait_at_most(ANSWER_TIME_MAX)?;
     let mut answer = Vec::new();

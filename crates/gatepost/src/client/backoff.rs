@@ -8,11 +8,11 @@ const LONGEST: Duration = Duration::from_mins(1);
 
 /// The pauses between attempts.
 #[derive(Debug)]
-pub(crate) struct Backoff {
+pub(crate) struct ReconnectBackoff {
     next: Duration,
 }
 
-impl Backoff {
+impl ReconnectBackoff {
     pub(crate) const fn new() -> Self {
         Self { next: FIRST }
     }
@@ -34,7 +34,7 @@ impl Backoff {
 
 #[test]
 fn pauses_grow_up_to_a_bound() {
-    let mut backoff = Backoff::new();
+    let mut backoff = ReconnectBackoff::new();
     let mut last = Duration::ZERO;
     for _ in 0..12 {
         let pause = backoff.pause();

@@ -10,7 +10,7 @@ use gatepost_mqtt::{
     Will,
 };
 
-use super::transport::Transport;
+use super::transport::BrokerTransport;
 use super::{ClientError, ClientOptions, CommandLineProperties, PropertyPacket};
 
 const CONNACK_TIMEOUT: Duration = Duration::from_secs(30);
@@ -27,7 +27,7 @@ pub(crate) struct SessionOptions {
 
 /// A connection that the broker has accepted.
 pub(crate) struct BrokerConnection {
-    transport: Transport,
+    transport: BrokerTransport,
     version: Version,
     buffer: Vec<u8>,
     keep_alive: Duration,
@@ -46,7 +46,7 @@ impl BrokerConnection {
         session: SessionOptions,
     ) -> Result<Self, ClientError> {
         let address = options.address()?;
-        let transport = Transport::open(&address, &options.certificates)?;
+        let transport = BrokerTransport::open(&address, &options.certificates)?;
         let now = Instant::now();
         let mut link = Self {
             transport,

@@ -22,7 +22,7 @@ mod transport;
 
 pub(crate) use address::BrokerAddress;
 pub(crate) use admin::{AdminClient, AdminError, AdminOptions, segment};
-pub(crate) use backoff::Backoff;
+pub(crate) use backoff::ReconnectBackoff;
 pub(crate) use certificates::CertificateOptions;
 pub(crate) use error::ClientError;
 pub(crate) use link::{BrokerConnection, SessionOptions};

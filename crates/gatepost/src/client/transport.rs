@@ -16,13 +16,13 @@ use super::{BrokerAddress, CertificateOptions, ClientError};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// A connected socket.
-pub(super) enum Transport {
+pub(super) enum BrokerTransport {
     Tcp(TcpStream),
     Unix(UnixStream),
     Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
 
-impl Transport {
+impl BrokerTransport {
     pub(super) fn open(
         address: &BrokerAddress,
         options: &CertificateOptions,

@@ -105,7 +105,7 @@ impl<'plan> Receivers<'plan> {
         worker: usize,
         workers: usize,
     ) -> Result<ReceiveTotals, BenchError> {
-        let mut connections: Loop<Subscriber> = Loop::new()?;
+        let mut connections: Loop<FanoutSubscriber> = Loop::new()?;
         let mut dialer = Dialer::new(plan.subscribe_at.address);
         let mut shared = Self {
             plan,
@@ -125,7 +125,7 @@ impl<'plan> Receivers<'plan> {
                     more = false;
                     break;
                 };
-                connections.add(dialer.dial()?, Subscriber::new(plan, number))?;
+                connections.add(dialer.dial()?, FanoutSubscriber::new(plan, number))?;
                 shared.connecting += 1;
             }
             if shared.from == 0 {
@@ -147,7 +147,7 @@ impl<'plan> Receivers<'plan> {
     }
 
     /// Before the run starts, a lost subscriber ends it; later it is a figure.
-    fn lost_subscriber(&mut self, subscriber: &Subscriber, reason: String) {
+    fn lost_subscriber(&mut self, subscriber: &FanoutSubscriber, reason: String) {
         if subscriber.phase == SubscriberPhase::Receiving {
             self.result.disconnected.push(reason);
         } else {
@@ -176,7 +176,7 @@ enum SubscriberPhase {
     Receiving,
 }
 
-struct Subscriber {
+struct FanoutSubscriber {
     number: usize,
     publisher: u16,
     phase: SubscriberPhase,
@@ -184,7 +184,7 @@ struct Subscriber {
     tracker: Tracker,
 }
 
-impl Subscriber {
+impl FanoutSubscriber {
     fn new(plan: &Plan, number: usize) -> Self {
         Self {
             number,
@@ -251,7 +251,7 @@ impl Subscriber {
     }
 }
 
-impl Conversation<Receivers<'_>> for Subscriber {
+impl Conversation<Receivers<'_>> for FanoutSubscriber {
     fn connected(&mut self, shared: &mut Receivers<'_>, outgoing: &mut Vec<u8>) {
         let plan = shared.plan;
         let topic = plan.topic(self.publisher);

@@ -22,7 +22,7 @@ use crate::http::parameters::{count_of, flag, parameter, since_of};
 use crate::http::request::{HttpRequest, expect_method};
 use crate::http::response::{HttpResponse, ResponseBody};
 use crate::http::verdict::{add_retry_after_outcome, status_of_outcome, verdict_json};
-use crate::mount::Mount;
+use crate::mount::MountPrefix;
 
 /// The number of publications that a plain GET returns without `count=`.
 const COUNT_DEFAULT: usize = 100;
@@ -73,7 +73,7 @@ pub(in crate::http) async fn respond(
     match (request.method(), name) {
         ("POST" | "PUT", Some(name)) => {
             let mount = request.mount();
-            let whole = Mount::topic(mount.as_ref(), name);
+            let whole = MountPrefix::topic(mount.as_ref(), name);
             let mut message = message_of(request, Topic::new(&whole)?)?;
             access::expect_publish(request, &whole, message.retain)?;
             set_due_time(context, &mut message)?;
@@ -103,7 +103,7 @@ fn read(
     let mount = request.mount();
     let filters = names
         .iter()
-        .map(|name| TopicFilter::new(&Mount::filter(mount.as_ref(), name)))
+        .map(|name| TopicFilter::new(&MountPrefix::filter(mount.as_ref(), name)))
         .collect::<Result<Vec<_>, _>>()?;
     access::expect_subscribe(context, request, &filters)?;
     let data = EventData::of_request(request)?;
@@ -196,7 +196,7 @@ pub(super) fn message_of(request: &HttpRequest, topic: Topic) -> Result<Message,
     let envelope = request.envelope();
     let body: Bytes = request.body.clone();
     let mut properties = properties_of(request)?;
-    Mount::complete(request.mount().as_ref(), &mut properties);
+    MountPrefix::complete(request.mount().as_ref(), &mut properties);
     let mut message = Message::new(envelope, Some(topic), Format::Payload, body);
     message.envelope.client = request.field("user-agent").map(str::to_owned);
     message.qos = Qos::AtLeastOnce;

@@ -10,7 +10,7 @@ use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
 use crate::http::request::{HttpRequest, expect_method, json_object};
 use crate::http::response::HttpResponse;
-use crate::mount::Mount;
+use crate::mount::MountPrefix;
 
 /// The subscription that a browser cancels.
 #[derive(Deserialize)]
@@ -53,7 +53,7 @@ async fn subscribe(
     let mut subscription: SubscriptionRequest = json_object(&request.body)?;
     let mount = request.mount();
     for topic in &mut subscription.topics {
-        *topic = Mount::filter(mount.as_ref(), topic).into_owned();
+        *topic = MountPrefix::filter(mount.as_ref(), topic).into_owned();
     }
     subscription.prefix = mount.map(|mount| mount.as_str().to_owned());
     let topics = subscription.topics.iter();

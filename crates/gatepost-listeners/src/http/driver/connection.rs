@@ -73,7 +73,7 @@ pub(super) struct Http1Connection {
 /// The end of a wait for a request.
 pub(super) enum RequestWaitEnd {
     /// A request that cannot be answered immediately.
-    Request(Box<PendingRequest>),
+    Request(Box<UnreadRequest>),
     /// A page that needs a page worker.
     WorkerPage(Box<WorkerPage>),
     /// The client speaks HTTP/2; its preface is in `tail`.
@@ -83,7 +83,7 @@ pub(super) enum RequestWaitEnd {
 }
 
 /// A request whose body is still to be read.
-pub(super) struct PendingRequest {
+pub(super) struct UnreadRequest {
     pub(super) request: HttpRequest,
     pub(super) framing: BodyFraming,
     pub(super) keep_alive: bool,
@@ -276,7 +276,7 @@ impl Http1Connection {
                 }
             };
             self.tail_unparsed = true;
-            let pending = PendingRequest {
+            let pending = UnreadRequest {
                 request,
                 framing: head.framing,
                 keep_alive: head.keep_alive,

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tokio::io::AsyncWriteExt;
 
 use super::buffers::timeout;
-use super::connection::{Http1Connection, PendingRequest, RequestWaitEnd};
+use super::connection::{Http1Connection, RequestWaitEnd, UnreadRequest};
 use super::encode::{self, Length};
 use super::file_chunks::FileChunks;
 use super::head::BodyFraming;
@@ -83,7 +83,7 @@ impl Http1Connection {
         }
     }
 
-    async fn exchange(&mut self, mut pending: PendingRequest) -> io::Result<ConnectionUse> {
+    async fn exchange(&mut self, mut pending: UnreadRequest) -> io::Result<ConnectionUse> {
         let context = Arc::clone(&self.context);
         let request = &mut pending.request;
         request.secure = self.stream.tls().is_some();

@@ -52,7 +52,7 @@ impl LazyConnection {
 }
 
 /// The result of handling the first bytes.
-enum FirstBytes {
+enum FirstBytesOutcome {
     /// The only request is answered, or the client is gone.
     Done,
     /// The connection must parse these bytes.
@@ -72,12 +72,12 @@ pub(in crate::http) fn answer_at_once(
     let first = if stream.is_plain() {
         with_buffers(|buffers| read_and_answer(context, &stream, peer, buffers))
     } else {
-        FirstBytes::Received(Vec::new())
+        FirstBytesOutcome::Received(Vec::new())
     };
     let (received, unsent) = match first {
-        FirstBytes::Done => return None,
-        FirstBytes::Received(bytes) => (bytes, UnsentChunks::new()),
-        FirstBytes::Unsent(unsent) => (Vec::new(), unsent),
+        FirstBytesOutcome::Done => return None,
+        FirstBytesOutcome::Received(bytes) => (bytes, UnsentChunks::new()),
+        FirstBytesOutcome::Unsent(unsent) => (Vec::new(), unsent),
     };
     Some(LazyConnection {
         stream,
@@ -91,19 +91,19 @@ fn read_and_answer(
     stream: &LazyStream,
     peer: Peer,
     buffers: &mut WorkerBuffers,
-) -> FirstBytes {
+) -> FirstBytesOutcome {
     let WorkerBuffers {
         input,
         output,
         peer_text,
     } = buffers;
     let received = match stream.try_read(input) {
-        Ok(0) => return FirstBytes::Done,
+        Ok(0) => return FirstBytesOutcome::Done,
         Ok(count) => input.get(..count).unwrap_or_default(),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            return FirstBytes::Received(Vec::new());
+            return FirstBytesOutcome::Received(Vec::new());
         }
-        Err(_) => return FirstBytes::Done,
+        Err(_) => return FirstBytesOutcome::Done,
     };
     let mut storage = head::field_storage();
     let head_max = context.settings.head_max.as_usize().min(READ_BYTES);
@@ -111,18 +111,18 @@ fn read_and_answer(
         // Bytes after it would make the kernel reset the connection when it is closed, which can
         // cost the client the answer: that connection lingers.
         Ok(Some((head, length))) if length == received.len() && !head.keep_alive => head,
-        _ => return FirstBytes::Received(received.to_vec()),
+        _ => return FirstBytesOutcome::Received(received.to_vec()),
     };
     peer_text.clear();
     push_peer(peer_text, peer);
     let is_answered = from_memory::cached_entry(context, &head)
         .is_some_and(|entry| from_memory::answer(context, peer_text, &head, &entry, output));
     if !is_answered {
-        return FirstBytes::Received(received.to_vec());
+        return FirstBytesOutcome::Received(received.to_vec());
     }
     let mut unsent = UnsentChunks::new();
     match output.write(&mut unsent, &mut &*stream) {
-        Ok(()) if !unsent.is_empty() => FirstBytes::Unsent(unsent),
-        Ok(()) | Err(_) => FirstBytes::Done,
+        Ok(()) if !unsent.is_empty() => FirstBytesOutcome::Unsent(unsent),
+        Ok(()) | Err(_) => FirstBytesOutcome::Done,
     }
 }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use tokio::time::{Instant, timeout_at};
 
 use super::chunked::ChunkedDecoder;
-use super::connection::{Http1Connection, PendingRequest};
+use super::connection::{Http1Connection, UnreadRequest};
 use super::head::BodyFraming;
 use crate::http::error::HttpError;
 use crate::in_flight::InFlightLease;
@@ -30,7 +30,7 @@ impl Http1Connection {
     /// Reads the body. The outer error is the connection's, the inner one the client's.
     pub(super) async fn read_body(
         &mut self,
-        pending: &PendingRequest,
+        pending: &UnreadRequest,
     ) -> io::Result<Result<ReceivedBody, HttpError>> {
         let body_max = self.context.settings.body_max.bytes();
         let mut lease = self.context.limits.in_flight.lease(pending.request.peer);
@@ -62,7 +62,7 @@ impl Http1Connection {
 
     /// Reads and drops the body of a refused request; returns false if the body is too long for
     /// that and the connection must be closed.
-    pub(super) async fn discard_body(&mut self, pending: &PendingRequest) -> io::Result<bool> {
+    pub(super) async fn discard_body(&mut self, pending: &UnreadRequest) -> io::Result<bool> {
         let is_unsent = pending.expects_continue && self.tail.is_empty();
         let mut lease = self.context.limits.in_flight.lease(pending.request.peer);
         let read = match pending.framing {

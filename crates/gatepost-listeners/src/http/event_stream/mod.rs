@@ -19,7 +19,7 @@ use gatepost_broker::{Remembered, StreamEvent};
 use gatepost_message::{MessageId, Publication};
 use serde_json::json;
 
-use crate::mount::Mount;
+use crate::mount::MountPrefix;
 use crate::websocket::{Opcode, whole_frame};
 pub(super) use filter::EventFilter;
 use ntfy_json::ntfy_event;
@@ -57,7 +57,7 @@ pub(super) struct StreamFormat {
     /// The filter of publications that the reader requested, if any.
     pub filter: Option<Arc<EventFilter>>,
     /// The prefix of the reader's topics, which the reader does not see.
-    pub mount: Option<Mount>,
+    pub mount: Option<MountPrefix>,
     /// The text of the messages that wait for their time, if the reader requested them. It follows
     /// the remembered publications.
     pub scheduled: Bytes,

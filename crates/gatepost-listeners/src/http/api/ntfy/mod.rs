@@ -32,7 +32,7 @@ use crate::http::request::{HttpRequest, HttpVersion};
 use crate::http::response::{HttpResponse, ResponseBody};
 use crate::http::verdict::{add_retry_after_outcome, status_of_outcome, verdict_json};
 use crate::http::websocket_handshake;
-use crate::mount::Mount;
+use crate::mount::MountPrefix;
 use fields::NtfyFields;
 
 /// ntfy's bound on a topic.
@@ -149,7 +149,7 @@ async fn send(
 ) -> Result<HttpResponse, HttpError> {
     let announcement = attachment::announcement(context, request, &mut fields)?;
     let mount = request.mount();
-    let whole = Mount::topic(mount.as_ref(), topic);
+    let whole = MountPrefix::topic(mount.as_ref(), topic);
     let mut message = message_of(request, Topic::new(&whole)?)?;
     if let Some(text) = fields.text {
         message.size = text.len() as u64;
@@ -201,7 +201,7 @@ async fn send(
 
 fn filters(request: &HttpRequest, names: &str) -> Result<Vec<TopicFilter>, HttpError> {
     let mount = request.mount();
-    let whole = |name| TopicFilter::new(&Mount::filter(mount.as_ref(), name));
+    let whole = |name| TopicFilter::new(&MountPrefix::filter(mount.as_ref(), name));
     let filters = names.split(',').map(whole);
     Ok(filters.collect::<Result<_, _>>()?)
 }

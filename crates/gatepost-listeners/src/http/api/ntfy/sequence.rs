@@ -17,7 +17,7 @@ use crate::http::error::HttpError;
 use crate::http::origin;
 use crate::http::request::HttpRequest;
 use crate::http::response::HttpResponse;
-use crate::mount::Mount;
+use crate::mount::MountPrefix;
 
 /// Second segments of paths that mean something else with GET: as sequence ids they would turn a
 /// mistaken method into a publication.
@@ -72,7 +72,7 @@ async fn publish_event(
 ) -> Result<HttpResponse, HttpError> {
     if event == SequenceEvent::Delete {
         let mount = request.mount();
-        let whole = Mount::topic(mount.as_ref(), topic);
+        let whole = MountPrefix::topic(mount.as_ref(), topic);
         access::expect_publish(request, &whole, false)?;
         let cancelled = context.services.gateway.cancel_delayed(&whole, id).await;
         cancelled.map_err(|error| HttpError::Unavailable(error.to_string()))?;
