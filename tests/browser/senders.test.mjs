@@ -1,4 +1,4 @@
-// A user allows and blocks senders for the own mailbox, with the own login, in a real browser.
+// A user allows and blocks senders for their own mailbox, with their own login, in a real browser.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { mkdirSync } from "node:fs";

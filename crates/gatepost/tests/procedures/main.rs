@@ -1,7 +1,7 @@
 //! Procedures in use: their changes reach every receiver, they are listed and tried, and another
 //! config is tried on received messages.
 
-#[allow(dead_code)] // Its other home asks more of it.
+#[allow(dead_code)] // The tests of the rules use more of it.
 #[path = "../../../gatepost-rules/tests/network/server.rs"]
 mod dns;
 #[path = "../support/mod.rs"]

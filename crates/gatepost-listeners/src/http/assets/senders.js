@@ -1,4 +1,4 @@
-// The senders that the user of this page allows and blocks for the own mailbox.
+// The senders that the user of this page allows and blocks for their own mailbox.
 import { $, ask, button, cell, fill, mono } from "./page.js";
 
 const API = "/v1/senders";
