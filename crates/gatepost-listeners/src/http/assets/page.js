@@ -132,9 +132,9 @@ function drawRows(body, rows) {
   }));
 }
 
-/** A table with a caption for screen readers. */
+/** A table with a caption for screen readers; a column without a name has buttons. */
 export function table(caption, columns, rows) {
-  const head = columns.map(([name, kind]) => element("th", { scope: "col", class: kind }, name));
+  const head = columns.map(([name, kind]) => element("th", { scope: "col", class: kind }, name || element("span", { class: "unseen" }, "Actions")));
   return element("table", {}, element("caption", { class: "unseen" }, caption),
     element("thead", {}, element("tr", {}, ...head)),
     element("tbody", {}, ...rows.map((cells) => element("tr", {}, ...cells))));
